@@ -1,0 +1,2 @@
+//! The `uts` program.
+fn main() {}

@@ -1,0 +1,1 @@
+//! uts-engine
