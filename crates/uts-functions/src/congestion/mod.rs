@@ -1,0 +1,283 @@
+//! Congestion control: how much may be in flight so that the path is used and not overrun.
+//!
+//! The function keeps what the network taught: what is in flight, what was delivered and at what rate
+//! ([`Delivery`], after draft-cheng-iccrg-delivery-rate-estimation), and the neutral [`Summary`] that any mechanism
+//! hands to any successor. Mechanisms say a window in bytes and, if they have one, a rate; the rate is enforced by the
+//! rate function, never here.
+
+use crate::registry;
+use crate::time::{Rate, Time};
+use core::time::Duration;
+use enum_dispatch::enum_dispatch;
+
+pub mod none;
+
+/// What a congestion mechanism knows that any other can use: handed over at an exchange.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Summary {
+    /// Bytes that may be in flight.
+    pub window_bytes: u64,
+    /// Slow-start threshold; `u64::MAX` while the path's limit has not been met.
+    pub threshold_bytes: u64,
+    /// What the path delivers, if known.
+    pub bandwidth: Option<Rate>,
+    /// Smallest round trip, if known.
+    pub rtt_min: Option<Duration>,
+}
+
+/// What a mechanism is built from.
+#[derive(Clone, Copy, Debug)]
+pub struct Context {
+    /// The instant of the exchange, or of the connection's start.
+    pub now: Time,
+    /// Bytes of UDP payload in a full packet.
+    pub packet_bytes: u64,
+    /// The predecessor's summary; at the start of a connection [`Summary::initial`].
+    pub summary: Summary,
+    /// Seed for mechanisms that spread their probing in time.
+    pub seed: u64,
+}
+
+impl Summary {
+    /// At the start of a connection: a window of 10 packets (RFC 6928, RFC 9002 section 7.2).
+    pub fn initial(packet_bytes: u64) -> Self {
+        Summary {
+            window_bytes: (10 * packet_bytes).min((2 * packet_bytes).max(14_720)),
+            threshold_bytes: u64::MAX,
+            bandwidth: None,
+            rtt_min: None,
+        }
+    }
+}
+
+/// What was known when a packet was sent; kept with it in the ledger.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Snapshot {
+    /// [`Delivery::delivered`] then.
+    pub delivered: u64,
+    /// When that count was last raised.
+    pub delivered_at: Time,
+    /// When the first packet of the flight was sent that this packet belongs to.
+    pub first_sent_at: Time,
+    /// When this packet was sent.
+    pub sent_at: Time,
+    /// Bytes in flight just after it was sent, itself included.
+    pub in_flight: u64,
+    /// [`Delivery::lost`] then.
+    pub lost: u64,
+    /// Whether the sender had run out of data.
+    pub app_limited: bool,
+}
+
+/// A sample of the delivery rate, from one acknowledgement.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct RateSample {
+    /// Bytes delivered per second over the sample; zero if no sample could be taken.
+    pub rate: Rate,
+    /// Bytes delivered over the sample's interval.
+    pub delivered: u64,
+    /// [`Delivery::delivered`] when the sampled packet was sent.
+    pub prior_delivered: u64,
+    /// Bytes in flight just after the sampled packet was sent.
+    pub tx_in_flight: u64,
+    /// Bytes declared lost between sending and acknowledgement of the sampled packet.
+    pub lost: u64,
+    /// The sample's length.
+    pub interval: Duration,
+    /// Whether the sender had run out of data: the path may be faster than the sample says.
+    pub app_limited: bool,
+}
+
+/// The state of the function: what is in flight, what was delivered, when, and at what rate.
+#[derive(Clone, Debug)]
+pub struct Delivery {
+    /// Bytes sent and neither acknowledged nor declared lost.
+    pub in_flight: u64,
+    /// Bytes acknowledged since the start.
+    pub delivered: u64,
+    /// Bytes declared lost since the start.
+    pub lost: u64,
+    /// When `delivered` was last raised.
+    pub delivered_at: Time,
+    first_sent_at: Time,
+    app_limited_until: u64,
+    best: Option<Snapshot>,
+    newly_delivered: u64,
+}
+
+impl Delivery {
+    /// At the start of a connection.
+    pub fn new(now: Time) -> Self {
+        Delivery {
+            in_flight: 0,
+            delivered: 0,
+            lost: 0,
+            delivered_at: now,
+            first_sent_at: now,
+            app_limited_until: 0,
+            best: None,
+            newly_delivered: 0,
+        }
+    }
+
+    /// Counts a packet of `bytes` as sent; the snapshot is kept with it.
+    pub fn on_sent(&mut self, now: Time, bytes: u64) -> Snapshot {
+        if self.in_flight == 0 {
+            self.first_sent_at = now;
+            self.delivered_at = now;
+        }
+        self.in_flight += bytes;
+        Snapshot {
+            delivered: self.delivered,
+            delivered_at: self.delivered_at,
+            first_sent_at: self.first_sent_at,
+            sent_at: now,
+            in_flight: self.in_flight,
+            lost: self.lost,
+            app_limited: self.app_limited_until != 0,
+        }
+    }
+
+    /// Says that the sender has run out of data while the window had room.
+    pub fn set_app_limited(&mut self) {
+        self.app_limited_until = (self.delivered + self.in_flight).max(1);
+    }
+
+    /// Whether the sender ran out of data within the last round.
+    pub fn is_app_limited(&self) -> bool {
+        self.app_limited_until != 0
+    }
+
+    /// Counts one acknowledged packet. Once all packets of an acknowledgement are counted, [`Delivery::sample`] gives
+    /// the rate.
+    pub fn on_acknowledged(&mut self, now: Time, bytes: u64, sent: &Snapshot) {
+        self.in_flight = self.in_flight.saturating_sub(bytes);
+        self.delivered += bytes;
+        self.delivered_at = now;
+        self.newly_delivered += bytes;
+        if self.best.is_none_or(|b| (sent.delivered, sent.sent_at) >= (b.delivered, b.sent_at)) {
+            self.best = Some(*sent);
+            self.first_sent_at = sent.sent_at;
+        }
+        if self.app_limited_until != 0 && self.delivered > self.app_limited_until {
+            self.app_limited_until = 0;
+        }
+    }
+
+    /// Counts one packet as lost.
+    pub fn on_lost(&mut self, bytes: u64) {
+        self.in_flight = self.in_flight.saturating_sub(bytes);
+        self.lost += bytes;
+    }
+
+    /// Takes a packet out of flight that is neither lost nor delivered (its keys were discarded).
+    pub fn forget(&mut self, bytes: u64) {
+        self.in_flight = self.in_flight.saturating_sub(bytes);
+    }
+
+    /// The sample over the packets acknowledged since the last call, and their bytes.
+    pub fn sample(&mut self, rtt_min: Duration) -> (RateSample, u64) {
+        let newly = core::mem::take(&mut self.newly_delivered);
+        let Some(p) = self.best.take() else { return (RateSample::default(), newly) };
+        let send_elapsed = p.sent_at.since(p.first_sent_at);
+        let ack_elapsed = self.delivered_at.since(p.delivered_at);
+        let interval = send_elapsed.max(ack_elapsed);
+        let mut sample = RateSample {
+            rate: Rate::default(),
+            delivered: self.delivered.saturating_sub(p.delivered),
+            prior_delivered: p.delivered,
+            tx_in_flight: p.in_flight,
+            lost: self.lost.saturating_sub(p.lost),
+            interval,
+            app_limited: p.app_limited,
+        };
+        // An interval shorter than a round trip means compressed ACKs, not a faster path.
+        if interval >= rtt_min && !interval.is_zero() {
+            sample.rate = Rate::from_delivery(sample.delivered, interval);
+        }
+        (sample, newly)
+    }
+}
+
+/// One acknowledgement that newly acknowledged something.
+#[derive(Clone, Copy, Debug)]
+pub struct Ack {
+    /// When it arrived.
+    pub now: Time,
+    /// Bytes that it newly acknowledged.
+    pub bytes: u64,
+    /// Largest packet number that it newly acknowledged.
+    pub largest: u64,
+    /// When that packet was sent.
+    pub sent_at: Time,
+    /// The round trip of that packet, if it gave a sample.
+    pub rtt: Option<Duration>,
+    /// Smoothed round trip after the sample.
+    pub rtt_smoothed: Duration,
+    /// Smallest round trip known.
+    pub rtt_min: Duration,
+    /// Bytes in flight before this acknowledgement.
+    pub prior_in_flight: u64,
+    /// The delivery rate.
+    pub sample: RateSample,
+    /// Packets newly reported as marked by the network (ECN CE).
+    pub ecn_marked: u64,
+    /// The next packet number to be sent: an acknowledgement of it or a later one ends the round that starts now.
+    pub next_packet: u64,
+}
+
+/// Packets declared lost at one instant.
+#[derive(Clone, Copy, Debug)]
+pub struct Loss {
+    /// When they were declared lost.
+    pub now: Time,
+    /// Their bytes.
+    pub bytes: u64,
+    /// How many they are.
+    pub packets: u64,
+    /// The largest of their numbers.
+    pub largest: u64,
+    /// When that packet was sent.
+    pub sent_at: Time,
+    /// What was known when that packet was sent.
+    pub snapshot: Snapshot,
+    /// Everything sent over more than three probe time-outs is lost (RFC 9002 section 7.6).
+    pub persistent: bool,
+    /// The next packet number to be sent.
+    pub next_packet: u64,
+}
+
+/// A policy over [`Delivery`]: the window, and a rate if it has one.
+///
+/// `now` and sizes are handed in with each event; windows are in bytes of UDP payload.
+#[enum_dispatch]
+pub trait Congestion {
+    /// A packet of `bytes` was sent; `delivery` counts it already.
+    fn on_sent(&mut self, now: Time, bytes: u64, delivery: &Delivery);
+    /// Something was newly acknowledged; `delivery` counts it already.
+    fn on_ack(&mut self, ack: &Ack, delivery: &Delivery);
+    /// Something was declared lost; `delivery` counts it already. Called before `on_ack` of the same datagram.
+    fn on_loss(&mut self, loss: &Loss, delivery: &Delivery);
+    /// Packets that were declared lost arrived after all: `bytes` of them. A mechanism may undo its last reduction.
+    fn on_spurious_loss(&mut self, bytes: u64);
+    /// The size of a full packet has changed.
+    fn set_packet_bytes(&mut self, packet_bytes: u64);
+    /// Bytes that may be in flight.
+    fn window_bytes(&self) -> u64;
+    /// The rate at which to send, if this mechanism has one. Without one, the rate function spaces a window over a
+    /// round trip.
+    fn pacing_rate(&self) -> Option<Rate>;
+    /// How much may leave in one burst under `pacing_rate`, if this mechanism says.
+    fn burst_bytes(&self) -> Option<u64>;
+    /// What a successor should know.
+    fn summary(&self) -> Summary;
+    /// Where it is, for people: `slow start`, `probe bandwidth (up)` …
+    fn phase(&self) -> &'static str;
+}
+
+registry! {
+    /// The congestion mechanism in use.
+    #[derive(Clone, Debug)]
+    Slot: Congestion, context: &Context;
+    None => none::None,
+}

@@ -1,0 +1,290 @@
+//! What every mechanism says of itself: number, name, parameters, needs, and what it would do on a given path.
+
+use crate::facts::PathFacts;
+use crate::profile::Function;
+use core::fmt;
+use core::time::Duration;
+
+/// The most parameters that a mechanism may have.
+pub const MAX_PARAMS: usize = 4;
+
+/// What a parameter counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// A plain number.
+    Count,
+    /// Packets.
+    Packets,
+    /// Bytes.
+    Bytes,
+    /// Kibibytes.
+    Kibibytes,
+    /// Microseconds.
+    Micros,
+    /// Milliseconds.
+    Millis,
+    /// Thousandths.
+    PerMille,
+}
+
+impl Unit {
+    /// The suffix that follows a value in print.
+    pub const fn suffix(self) -> &'static str {
+        match self {
+            Unit::Count => "",
+            Unit::Packets => " packets",
+            Unit::Bytes => " B",
+            Unit::Kibibytes => " KiB",
+            Unit::Micros => " us",
+            Unit::Millis => " ms",
+            Unit::PerMille => " per mille",
+        }
+    }
+}
+
+/// One parameter of a mechanism.
+#[derive(Clone, Copy, Debug)]
+pub struct Param {
+    /// Its name, unique within the mechanism.
+    pub name: &'static str,
+    /// What it counts.
+    pub unit: Unit,
+    /// The value unless another is given.
+    pub default: u32,
+    /// Smallest allowed value.
+    pub min: u32,
+    /// Largest allowed value.
+    pub max: u32,
+    /// What it does, in one line.
+    pub what: &'static str,
+}
+
+/// The values of a mechanism's parameters, in the order of its table; places beyond the table are zero.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Params(pub [u32; MAX_PARAMS]);
+
+impl Params {
+    /// The value at `index` of the mechanism's table.
+    pub fn get(&self, index: usize) -> u32 {
+        self.0.get(index).copied().unwrap_or(0)
+    }
+}
+
+/// What an endpoint expects of a profile on a path. Built by passing it through the profile's mechanisms in the order
+/// of [`Function::ALL`]'s prediction order; each changes what it has influence on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Prediction {
+    /// Share of the path's capacity (0..=1) that the sender puts to use, headers and repeats included.
+    pub utilisation: f64,
+    /// Packets on the wire per packet that carries new data (1 = no overhead).
+    pub expansion: f64,
+    /// Header and trailer bytes per packet beyond UDP.
+    pub header_bytes: f64,
+    /// Share of the packets (0..=1) that the path loses and nothing has repaired so far in the chain.
+    pub loss: f64,
+    /// Share of the packets whose loss congestion control sees (repaired ones included unless it is told otherwise).
+    pub loss_seen: f64,
+    /// Mean one-way delay that a message meets beyond propagation, in seconds.
+    pub delay_s: f64,
+    /// The same for the slowest percent.
+    pub delay_p99_s: f64,
+    /// Processing at both ends per packet, in nanoseconds.
+    pub cpu_ns: f64,
+}
+
+impl Prediction {
+    /// Before any mechanism: what the path itself does.
+    pub fn of_path(facts: &PathFacts) -> Self {
+        let queueing_s = facts.queueing().as_secs_f64();
+        Prediction {
+            utilisation: 1.0,
+            expansion: 1.0,
+            header_bytes: 0.0,
+            loss: facts.loss,
+            loss_seen: facts.loss,
+            delay_s: queueing_s,
+            delay_p99_s: queueing_s,
+            cpu_ns: 0.0,
+        }
+    }
+
+    /// Application bytes per second that would arrive on a path with these facts.
+    pub fn goodput(&self, facts: &PathFacts) -> f64 {
+        let payload =
+            (facts.mtu_bytes as f64 - self.header_bytes).max(0.0) / (facts.mtu_bytes as f64).max(1.0);
+        facts.capacity.bytes_per_sec() as f64 * self.utilisation * payload * (1.0 - self.loss)
+            / self.expansion.max(1.0)
+    }
+}
+
+/// A mechanism's entry in the library.
+pub struct Mechanism {
+    /// The function that it performs.
+    pub function: Function,
+    /// Its number within the function, as in `spec/functions.toml` and on the wire.
+    pub number: u8,
+    /// Its name in profiles, options and reports: lower case, words joined by `-`.
+    pub name: &'static str,
+    /// What it does, in one line.
+    pub what: &'static str,
+    /// Whether every endpoint has it.
+    pub mandatory: bool,
+    /// Its parameters.
+    pub params: &'static [Param],
+    /// What the rest of a profile must have for it to work.
+    pub needs: &'static [Need],
+    /// What it would do to data on a path with these facts, as a change of the prediction so far.
+    pub predict: fn(&Params, &PathFacts, &mut Prediction),
+}
+
+/// What a mechanism needs of the rest of a profile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// The function must be performed by something other than `none` (number 0).
+    Present(Function),
+    /// The function must be performed by this mechanism.
+    Exactly(Function, u8),
+    /// The function must not be performed by this mechanism.
+    Not(Function, u8),
+}
+
+/// A parameter that a mechanism does not take, or not with that value.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ParamError {
+    /// No parameter of that name.
+    #[error("{mechanism} has no parameter `{name}` (it has: {known})")]
+    Unknown {
+        /// The mechanism.
+        mechanism: &'static str,
+        /// The name that was given.
+        name: String,
+        /// Names that exist.
+        known: String,
+    },
+    /// The value is out of range.
+    #[error("{mechanism}: {name} = {value} is outside {min}..={max}{unit}")]
+    Range {
+        /// The mechanism.
+        mechanism: &'static str,
+        /// The parameter.
+        name: &'static str,
+        /// The value that was given.
+        value: u64,
+        /// Smallest allowed value.
+        min: u32,
+        /// Largest allowed value.
+        max: u32,
+        /// Suffix of the unit.
+        unit: &'static str,
+    },
+}
+
+impl Mechanism {
+    /// This mechanism with its default parameters.
+    pub fn choice(&'static self) -> Choice {
+        let mut params = Params::default();
+        for (slot, param) in params.0.iter_mut().zip(self.params) {
+            *slot = param.default;
+        }
+        Choice { number: self.number, params }
+    }
+
+    /// This mechanism with some parameters set by name.
+    pub fn choice_with(&'static self, settings: &[(&str, u64)]) -> Result<Choice, ParamError> {
+        let mut choice = self.choice();
+        for (name, value) in settings {
+            let index =
+                self.params.iter().position(|p| p.name == *name).ok_or_else(|| ParamError::Unknown {
+                    mechanism: self.name,
+                    name: (*name).to_owned(),
+                    known: self.params.iter().map(|p| p.name).collect::<Vec<_>>().join(", "),
+                })?;
+            let value32 = u32::try_from(*value).unwrap_or(u32::MAX);
+            self.check_one(index, u64::from(value32).max(*value))?;
+            choice.params.0[index] = value32;
+        }
+        Ok(choice)
+    }
+
+    fn check_one(&self, index: usize, value: u64) -> Result<(), ParamError> {
+        let Some(p) = self.params.get(index) else { return Ok(()) };
+        if value < u64::from(p.min) || value > u64::from(p.max) {
+            let unit = p.unit.suffix();
+            return Err(ParamError::Range {
+                mechanism: self.name,
+                name: p.name,
+                value,
+                min: p.min,
+                max: p.max,
+                unit,
+            });
+        }
+        Ok(())
+    }
+
+    /// Checks parameters that came from outside against the table.
+    pub fn check(&self, params: &Params) -> Result<(), ParamError> {
+        (0..self.params.len()).try_for_each(|index| self.check_one(index, u64::from(params.get(index))))
+    }
+}
+
+impl fmt::Debug for Mechanism {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.function.name(), self.name)
+    }
+}
+
+impl PartialEq for Mechanism {
+    fn eq(&self, other: &Self) -> bool {
+        self.function == other.function && self.number == other.number
+    }
+}
+
+/// A mechanism chosen for a function, with its parameters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Choice {
+    /// The mechanism's number within its function.
+    pub number: u8,
+    /// Its parameters.
+    pub params: Params,
+}
+
+/// Makes the registry of a function: the enum of its mechanisms (dispatched without indirection), the list of their
+/// entries, and the builder from a choice. One line registers a mechanism.
+///
+/// `registry!(Slot: Trait, context: Context; Variant => module::Type, …)`; each type has `const INFO: Mechanism` and
+/// `fn build(&Params, Context) -> Self`.
+#[macro_export]
+macro_rules! registry {
+    ($(#[$meta:meta])* $slot:ident : $trait:ident, context: $ctx:ty; $($variant:ident => $module:ident :: $ty:ident),+ $(,)?) => {
+        $(#[$meta])*
+        #[::enum_dispatch::enum_dispatch($trait)]
+        pub enum $slot {
+            $(
+                #[doc = concat!("See [`", stringify!($module), "`].")]
+                $variant($module::$ty),
+            )+
+        }
+
+        /// The mechanisms of this function, in the order of their numbers.
+        pub static MECHANISMS: &[&$crate::mechanism::Mechanism] = &[$(&$module::$ty::INFO),+];
+
+        impl $slot {
+            /// Builds the chosen mechanism; `None` if this library has none of that number or its parameters are out of range.
+            pub fn build(choice: &$crate::mechanism::Choice, context: $ctx) -> Option<Self> {
+                $(
+                    if choice.number == $module::$ty::INFO.number {
+                        $module::$ty::INFO.check(&choice.params).ok()?;
+                        return Some($slot::$variant($module::$ty::build(&choice.params, context)));
+                    }
+                )+
+                None
+            }
+        }
+    };
+}
+
+/// Time in a mechanism's parameter table as a [`Duration`].
+pub fn millis(value: u32) -> Duration {
+    Duration::from_millis(u64::from(value))
+}

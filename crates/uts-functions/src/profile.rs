@@ -1,0 +1,291 @@
+//! Functions, and profiles: one mechanism with its parameters for each function.
+
+use crate::library;
+use crate::mechanism::{Choice, Mechanism, ParamError};
+use core::fmt;
+
+macro_rules! functions {
+    ($($(#[$doc:meta])* $variant:ident = $number:literal, $name:literal;)+) => {
+        /// A duty that a transport may have. Numbers are those of `spec/functions.toml` and of the wire.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[repr(u8)]
+        pub enum Function {
+            $($(#[$doc])* $variant = $number,)+
+        }
+
+        impl Function {
+            /// All functions, in the order in which a prediction passes through them.
+            pub const ALL: &[Function] = &[$(Function::$variant),+];
+
+            /// How many functions there are.
+            pub const COUNT: usize = Self::ALL.len();
+
+            /// The name in profiles, options and reports.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Function::$variant => $name,)+
+                }
+            }
+
+            /// The function of that number.
+            pub const fn from_number(number: u8) -> Option<Function> {
+                match number {
+                    $($number => Some(Function::$variant),)+
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+functions! {
+    /// How a connection comes to be.
+    Establishment = 0, "establishment";
+    /// What is done to messages before they are sent (compression, conversion).
+    Presentation = 1, "presentation";
+    /// Whether the receiver sees messages or bytes.
+    Segmentation = 2, "segmentation";
+    /// In which order data is handed over.
+    Sequencing = 3, "sequencing";
+    /// Repair of losses by redundancy sent ahead.
+    Fec = 4, "fec";
+    /// Repetition of what was lost.
+    Retransmission = 5, "retransmission";
+    /// When the receiver reports what arrived.
+    Acknowledgement = 6, "acknowledgement";
+    /// How round trips become time-outs.
+    Timing = 7, "timing";
+    /// Keeping the sender from overrunning the receiver.
+    Flow = 8, "flow";
+    /// Spacing of packets.
+    Rate = 9, "rate";
+    /// Keeping the sender from overrunning the path.
+    Congestion = 10, "congestion";
+    /// Finding damaged packets.
+    Detection = 11, "detection";
+    /// Secrecy and authenticity of packets.
+    Protection = 12, "protection";
+}
+
+impl Function {
+    /// The number on the wire.
+    pub const fn number(self) -> u8 {
+        self as u8
+    }
+
+    /// The function of that name.
+    pub fn from_name(name: &str) -> Option<Function> {
+        Self::ALL.iter().copied().find(|f| f.name() == name)
+    }
+
+    /// Whether a connection direction performs this function once for all its flows. The others belong to the flow.
+    pub const fn is_shared(self) -> bool {
+        matches!(
+            self,
+            Function::Establishment
+                | Function::Acknowledgement
+                | Function::Timing
+                | Function::Rate
+                | Function::Congestion
+                | Function::Protection
+        )
+    }
+}
+
+/// One mechanism, with parameters, for each function: what governs the data of a flow in one direction.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Profile {
+    slots: [Choice; Function::COUNT],
+}
+
+/// Why a profile cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ProfileError {
+    /// No mechanism of that number.
+    #[error("{} has no mechanism number {number}", function.name())]
+    UnknownMechanism {
+        /// The function.
+        function: Function,
+        /// The number that was given.
+        number: u8,
+    },
+    /// No mechanism of that name.
+    #[error("{} has no mechanism `{name}` (it has: {known})", function.name())]
+    UnknownName {
+        /// The function.
+        function: Function,
+        /// The name that was given.
+        name: String,
+        /// Names that exist.
+        known: String,
+    },
+    /// A parameter is unknown or out of range.
+    #[error("{}: {error}", function.name())]
+    Param {
+        /// The function.
+        function: Function,
+        /// What is wrong.
+        error: ParamError,
+    },
+    /// Two mechanisms do not go together.
+    #[error("{}/{mechanism} needs {need}", function.name())]
+    Needs {
+        /// The function whose mechanism has the need.
+        function: Function,
+        /// That mechanism.
+        mechanism: &'static str,
+        /// What it needs, in words.
+        need: String,
+        /// The function that would have to change.
+        other: Function,
+    },
+}
+
+impl ProfileError {
+    /// The function to which the error belongs.
+    pub fn function(&self) -> Function {
+        match self {
+            ProfileError::UnknownMechanism { function, .. }
+            | ProfileError::UnknownName { function, .. }
+            | ProfileError::Param { function, .. }
+            | ProfileError::Needs { function, .. } => *function,
+        }
+    }
+}
+
+impl Profile {
+    /// The profile in which every function is performed by its mechanism number 0 (`none`, or the simplest), with
+    /// default parameters.
+    pub fn bare() -> Self {
+        let mut slots = [Choice::default(); Function::COUNT];
+        for f in Function::ALL {
+            if let Some(m) = library::find(*f, 0) {
+                slots[f.number() as usize] = m.choice();
+            }
+        }
+        Profile { slots }
+    }
+
+    /// The choice for a function.
+    pub fn get(&self, function: Function) -> &Choice {
+        &self.slots[function.number() as usize]
+    }
+
+    /// Sets the choice for a function.
+    pub fn set(&mut self, function: Function, choice: Choice) {
+        self.slots[function.number() as usize] = choice;
+    }
+
+    /// This profile with another choice for one function.
+    #[must_use]
+    pub fn with(mut self, function: Function, choice: Choice) -> Self {
+        self.set(function, choice);
+        self
+    }
+
+    /// This profile with a mechanism, named, in its default parameters; for code whose names are known to exist.
+    ///
+    /// # Errors
+    /// [`ProfileError::UnknownName`] if the library has no such mechanism.
+    pub fn with_named(self, function: Function, name: &str) -> Result<Self, ProfileError> {
+        Ok(self.with(function, library::by_name(function, name)?.choice()))
+    }
+
+    /// The entry of the mechanism chosen for a function.
+    pub fn mechanism(&self, function: Function) -> Option<&'static Mechanism> {
+        library::find(function, self.get(function).number)
+    }
+
+    /// The name of the mechanism chosen for a function (`?` if this library lacks it).
+    pub fn name(&self, function: Function) -> &'static str {
+        self.mechanism(function).map_or("?", |m| m.name)
+    }
+
+    /// The functions whose choices differ.
+    pub fn differences(&self, other: &Profile) -> impl Iterator<Item = Function> {
+        let (a, b) = (*self, *other);
+        Function::ALL.iter().copied().filter(move |f| a.get(*f) != b.get(*f))
+    }
+
+    /// Checks that this library has every mechanism, with parameters in range, and that they go together.
+    ///
+    /// # Errors
+    /// The first [`ProfileError`] in the order of [`Function::ALL`].
+    pub fn check(&self) -> Result<(), ProfileError> {
+        for &function in Function::ALL {
+            let choice = self.get(function);
+            let mechanism = library::find(function, choice.number)
+                .ok_or(ProfileError::UnknownMechanism { function, number: choice.number })?;
+            mechanism.check(&choice.params).map_err(|error| ProfileError::Param { function, error })?;
+        }
+        Function::ALL.iter().try_for_each(|f| self.check_needs(*f))
+    }
+
+    fn check_needs(&self, function: Function) -> Result<(), ProfileError> {
+        use crate::mechanism::Need;
+        let Some(mechanism) = self.mechanism(function) else { return Ok(()) };
+        for need in mechanism.needs {
+            let (other, met, words) = match *need {
+                Need::Present(f) => (f, self.get(f).number != 0, format!("{} other than none", f.name())),
+                Need::Exactly(f, n) => {
+                    (f, self.get(f).number == n, format!("{}/{}", f.name(), library::name_of(f, n)))
+                }
+                Need::Not(f, n) => (
+                    f,
+                    self.get(f).number != n,
+                    format!("{} other than {}", f.name(), library::name_of(f, n)),
+                ),
+            };
+            if !met {
+                return Err(ProfileError::Needs { function, mechanism: mechanism.name, need: words, other });
+            }
+        }
+        Ok(())
+    }
+
+    /// Bytes of a stable encoding, for hashing and comparison in logs.
+    pub fn choices(&self) -> impl Iterator<Item = (Function, Choice)> + '_ {
+        Function::ALL.iter().map(|f| (*f, *self.get(*f)))
+    }
+}
+
+/// `congestion=cubic fec=reed-solomon(data=20,parity=5) …`: mechanisms that are `none` are left out, parameters that
+/// are at their default are left out.
+impl fmt::Display for Profile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut first = true;
+        for &function in Function::ALL {
+            if self.name(function) == "none" {
+                continue;
+            }
+            if !first {
+                f.write_str(" ")?;
+            }
+            first = false;
+            write!(f, "{}={}", function.name(), self.describe(function))?;
+        }
+        Ok(())
+    }
+}
+
+impl Profile {
+    /// The choice for a function in words: name, and the parameters that are not at their default.
+    pub fn describe(&self, function: Function) -> String {
+        let Some(m) = self.mechanism(function) else { return format!("#{}", self.get(function).number) };
+        let choice = self.get(function);
+        let set: Vec<String> = m
+            .params
+            .iter()
+            .enumerate()
+            .filter(|(i, p)| choice.params.get(*i) != p.default)
+            .map(|(i, p)| format!("{}={}", p.name, choice.params.get(i)))
+            .collect();
+        if set.is_empty() { m.name.to_owned() } else { format!("{}({})", m.name, set.join(",")) }
+    }
+}
+
+impl fmt::Debug for Profile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "[{self}]")
+    }
+}

@@ -1,0 +1,6 @@
+//! The sequencing function.
+
+use crate::mechanism::Mechanism;
+
+/// The mechanisms of this function, in the order of their numbers.
+pub static MECHANISMS: &[&Mechanism] = &[];
