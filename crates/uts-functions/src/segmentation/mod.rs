@@ -1,6 +1,29 @@
-//! The segmentation function.
+//! Segmentation: whether the receiver sees the sender's messages or a run of bytes.
+//!
+//! The function keeps what the application handed over and the peer has not acknowledged
+//! ([`SendBuffer`](buffer::SendBuffer)). Every flow is one sequence of positions: each byte takes one, so does the end
+//! of each message and the end of the flow. An exchange between bytes and messages therefore renumbers nothing.
 
-use crate::mechanism::Mechanism;
+use crate::registry;
+use enum_dispatch::enum_dispatch;
 
-/// The mechanisms of this function, in the order of their numbers.
-pub static MECHANISMS: &[&Mechanism] = &[];
+pub mod buffer;
+pub mod bytes;
+pub mod messages;
+
+/// A policy over the [`SendBuffer`](buffer::SendBuffer).
+#[enum_dispatch]
+pub trait Segmentation {
+    /// Whether the ends of messages are kept.
+    fn keeps_boundaries(&self) -> bool;
+    /// The largest message that may be sent, in bytes.
+    fn message_bytes_max(&self) -> usize;
+}
+
+registry! {
+    /// The segmentation mechanism in use.
+    #[derive(Clone, Debug)]
+    Slot: Segmentation, context: ();
+    Bytes => bytes::Bytes,
+    Messages => messages::Messages,
+}

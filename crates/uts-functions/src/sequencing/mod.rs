@@ -1,6 +1,27 @@
-//! The sequencing function.
+//! Sequencing: in which order received data is handed over.
+//!
+//! The function keeps what arrived and was not handed over ([`Reassembly`](reassembly::Reassembly)); a mechanism
+//! chooses what is handed over next.
 
-use crate::mechanism::Mechanism;
+use crate::registry;
+use enum_dispatch::enum_dispatch;
+use reassembly::{Delivery, Reassembly};
 
-/// The mechanisms of this function, in the order of their numbers.
-pub static MECHANISMS: &[&Mechanism] = &[];
+pub mod ordered;
+pub mod reassembly;
+pub mod unordered;
+
+/// A policy over [`Reassembly`].
+#[enum_dispatch]
+pub trait Sequencing {
+    /// Takes out what is to be handed over next: at most `bytes_max` bytes of a run of bytes, or a whole message.
+    fn next(&mut self, state: &mut Reassembly, bytes_max: usize) -> Option<Delivery>;
+}
+
+registry! {
+    /// The sequencing mechanism in use.
+    #[derive(Clone, Debug)]
+    Slot: Sequencing, context: ();
+    Ordered => ordered::Ordered,
+    Unordered => unordered::Unordered,
+}

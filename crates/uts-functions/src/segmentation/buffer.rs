@@ -1,0 +1,400 @@
+//! What a flow's sender holds: data handed over by the application and not yet acknowledged or given up.
+
+use crate::range::RangeSet;
+use crate::time::Time;
+use bytes::Bytes;
+use core::ops::Range;
+use std::collections::VecDeque;
+
+/// One write of the application: a stretch of bytes, or one message with the marker that ends it.
+#[derive(Clone, Debug)]
+struct Segment {
+    start: u64,
+    data: Bytes,
+    message: bool,
+    /// The message is worthless from then on.
+    expires: Option<Time>,
+}
+
+impl Segment {
+    fn data_end(&self) -> u64 {
+        self.start + self.data.len() as u64
+    }
+
+    /// The end of its positions, the marker of a message included.
+    fn end(&self) -> u64 {
+        self.data_end() + u64::from(self.message)
+    }
+}
+
+/// A part of a flow that goes into one frame.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chunk {
+    /// Positions that it takes, the ends of message and flow included.
+    pub range: Range<u64>,
+    /// Bytes of data in it.
+    pub data_bytes: usize,
+    /// It belongs to a message.
+    pub message: bool,
+    /// It starts with the first byte of a message.
+    pub begin: bool,
+    /// The message ends with it.
+    pub end: bool,
+    /// The flow ends with it.
+    pub fin: bool,
+    /// It was sent before.
+    pub repeat: bool,
+}
+
+/// The sender's state of one flow.
+#[derive(Clone, Debug, Default)]
+pub struct SendBuffer {
+    segments: VecDeque<Segment>,
+    /// Positions below this were handed over by the application.
+    written: u64,
+    /// Positions below this have been sent at least once (or given up unsent).
+    sent: u64,
+    /// Position of the end of the flow, once the application has finished it.
+    fin: Option<u64>,
+    /// Acknowledged or given up.
+    done: RangeSet,
+    /// Lost, to be sent again.
+    repeat: RangeSet,
+    /// Given up; the peer has not been told yet.
+    skips: RangeSet,
+    held_bytes: usize,
+    /// Segments that can expire.
+    expiring: usize,
+}
+
+impl SendBuffer {
+    /// Appends bytes.
+    pub fn write(&mut self, data: Bytes) {
+        self.push(data, false, None);
+    }
+
+    /// Appends one message, which is given up if it is not acknowledged by `expires`.
+    pub fn write_message(&mut self, data: Bytes, expires: Option<Time>) {
+        self.push(data, true, expires);
+    }
+
+    fn push(&mut self, data: Bytes, message: bool, expires: Option<Time>) {
+        if self.fin.is_some() || (data.is_empty() && !message) {
+            return;
+        }
+        self.held_bytes += data.len();
+        self.expiring += usize::from(expires.is_some());
+        let segment = Segment { start: self.written, data, message, expires };
+        self.written = segment.end();
+        self.segments.push_back(segment);
+    }
+
+    /// Ends the flow after what has been written.
+    pub fn finish(&mut self) {
+        if self.fin.is_none() {
+            self.fin = Some(self.written);
+            self.written += 1;
+        }
+    }
+
+    /// Whether the application has ended the flow.
+    pub fn is_finished(&self) -> bool {
+        self.fin.is_some()
+    }
+
+    /// Bytes held: written and not yet acknowledged from the front on.
+    pub fn held_bytes(&self) -> usize {
+        self.held_bytes
+    }
+
+    /// Positions below this were written.
+    pub fn written(&self) -> u64 {
+        self.written
+    }
+
+    /// Positions below this were sent at least once.
+    pub fn sent(&self) -> u64 {
+        self.sent
+    }
+
+    /// Whether everything, the end included, is acknowledged or given up and the peer has been told.
+    pub fn is_complete(&self) -> bool {
+        self.fin.is_some() && self.done.run_end(0) == self.written && self.skips.is_empty()
+    }
+
+    /// Whether there is something to send below the flow-control `limit`.
+    pub fn wants_to_send(&self, limit: u64) -> bool {
+        !self.repeat.is_empty() || (self.sent < self.written && self.sent < limit)
+    }
+
+    /// Whether new data waits only for the peer's credit.
+    pub fn is_blocked(&self, limit: u64) -> bool {
+        self.sent < self.written && self.sent >= limit
+    }
+
+    fn index_of(&self, position: u64) -> usize {
+        self.segments.partition_point(|s| s.end() <= position)
+    }
+
+    /// The next chunk of at most `data_bytes_max` bytes, repeats first, new data only below `limit`; `None` if there is
+    /// nothing. The caller must send it.
+    pub fn next_chunk(&mut self, data_bytes_max: usize, limit: u64) -> Option<Chunk> {
+        if let Some(range) = self.repeat.first() {
+            let chunk = self.cut(range, data_bytes_max, true)?;
+            self.repeat.remove(chunk.range.clone());
+            return Some(chunk);
+        }
+        let end = self.written.min(limit);
+        if self.sent >= end {
+            return None;
+        }
+        let chunk = self.cut(self.sent..end, data_bytes_max, false)?;
+        self.sent = self.done.run_end(chunk.range.end);
+        Some(chunk)
+    }
+
+    /// Cuts from the front of `range` what fits into one frame: runs over segments of bytes, but never beyond the end
+    /// of a message.
+    fn cut(&self, range: Range<u64>, data_bytes_max: usize, repeat: bool) -> Option<Chunk> {
+        let mut chunk = Chunk {
+            range: range.start..range.start,
+            data_bytes: 0,
+            message: false,
+            begin: false,
+            end: false,
+            fin: false,
+            repeat,
+        };
+        let mut index = self.index_of(range.start);
+        while let Some(segment) = self.segments.get(index).filter(|s| s.start < range.end) {
+            if segment.message && chunk.data_bytes > 0 {
+                return Some(chunk);
+            }
+            let end = segment.data_end().min(range.end);
+            let take = (end.saturating_sub(chunk.range.end)).min((data_bytes_max - chunk.data_bytes) as u64);
+            chunk.message = segment.message;
+            chunk.begin = segment.message && chunk.range.start == segment.start;
+            chunk.data_bytes += take as usize;
+            chunk.range.end += take;
+            if segment.message {
+                chunk.end = chunk.range.end == segment.data_end() && range.end >= segment.end();
+                chunk.range.end += u64::from(chunk.end);
+                // The end of the flow may ride on its last message.
+                if !chunk.end {
+                    return (!chunk.range.is_empty()).then_some(chunk);
+                }
+            } else if chunk.range.end < segment.data_end() {
+                return (!chunk.range.is_empty()).then_some(chunk);
+            }
+            if segment.message {
+                break;
+            }
+            index += 1;
+        }
+        if self.fin == Some(chunk.range.end) && range.end > chunk.range.end {
+            chunk.fin = true;
+            chunk.range.end += 1;
+        }
+        (!chunk.range.is_empty()).then_some(chunk)
+    }
+
+    /// Appends a chunk's data to `out`.
+    pub fn copy(&self, chunk: &Chunk, out: &mut Vec<u8>) {
+        let mut at = chunk.range.start;
+        let end = at + chunk.data_bytes as u64;
+        let mut index = self.index_of(at);
+        while at < end {
+            let Some(segment) = self.segments.get(index) else { return };
+            let from = (at - segment.start) as usize;
+            let to = (end.min(segment.data_end()) - segment.start) as usize;
+            out.extend_from_slice(&segment.data[from..to]);
+            at = segment.data_end();
+            index += 1;
+        }
+    }
+
+    /// Positions arrived at the peer. Says how many bytes were set free.
+    pub fn on_acknowledged(&mut self, range: Range<u64>) -> usize {
+        self.settle(range)
+    }
+
+    /// Positions are to be sent again, those excepted that have arrived meanwhile.
+    pub fn repeat(&mut self, range: Range<u64>) {
+        for gap in self.done.gaps(range.start..range.end.min(self.sent)).collect::<Vec<_>>() {
+            self.repeat.insert(gap);
+        }
+    }
+
+    /// Positions are given up: whole messages, since a part of one is of no use, but never the end of the flow.
+    /// The peer must be told ([`SendBuffer::pop_skip`]). Says how many bytes were set free.
+    pub fn abandon(&mut self, range: Range<u64>) -> usize {
+        let mut whole = range.clone();
+        let mut at = self.index_of(range.start);
+        while let Some(s) = self.segments.get(at).filter(|s| s.start < range.end) {
+            if s.message {
+                whole = whole.start.min(s.start)..whole.end.max(s.end());
+            }
+            at += 1;
+        }
+        if let Some(fin) = self.fin.filter(|fin| whole.contains(fin)) {
+            whole.end = fin;
+            self.repeat.insert(fin..fin + 1);
+        }
+        if whole.is_empty() {
+            return 0;
+        }
+        for gap in self.done.gaps(whole.clone()).collect::<Vec<_>>() {
+            self.skips.insert(gap);
+        }
+        self.settle(whole)
+    }
+
+    /// Gives up messages that have expired, unsent or unacknowledged. Says how many, and how many bytes were set free.
+    pub fn expire(&mut self, now: Time) -> (usize, usize) {
+        if self.expiring == 0 {
+            return (0, 0);
+        }
+        let late: Vec<Range<u64>> = self
+            .segments
+            .iter()
+            .filter(|s| s.expires.is_some_and(|at| at <= now) && !self.done.contains_range(&(s.start..s.end())))
+            .map(|s| s.start..s.end())
+            .collect();
+        let freed = late.iter().map(|range| self.abandon(range.clone())).sum();
+        (late.len(), freed)
+    }
+
+    /// When the next message expires.
+    pub fn next_expiry(&self) -> Option<Time> {
+        if self.expiring == 0 {
+            return None;
+        }
+        self.segments.iter().filter(|s| !self.done.contains_range(&(s.start..s.end()))).filter_map(|s| s.expires).min()
+    }
+
+    /// The next run of given-up positions of which the peer must be told.
+    pub fn pop_skip(&mut self) -> Option<Range<u64>> {
+        self.skips.pop_first()
+    }
+
+    /// A notice of given-up positions was lost.
+    pub fn repeat_skip(&mut self, range: Range<u64>) {
+        self.skips.insert(range);
+    }
+
+    /// Gives up everything: the flow was reset.
+    pub fn clear(&mut self) -> usize {
+        let held = self.held_bytes;
+        self.segments.clear();
+        self.repeat.clear();
+        self.skips.clear();
+        self.held_bytes = 0;
+        self.expiring = 0;
+        self.finish();
+        self.sent = self.written;
+        self.done.insert(0..self.written);
+        held
+    }
+
+    fn settle(&mut self, range: Range<u64>) -> usize {
+        self.repeat.remove(range.clone());
+        self.done.insert(range);
+        // What was given up unsent is passed over.
+        self.sent = self.done.run_end(self.sent);
+        let edge = self.done.run_end(0);
+        let mut freed = 0;
+        while let Some(front) = self.segments.front().filter(|s| s.end() <= edge) {
+            freed += front.data.len();
+            self.expiring -= usize::from(front.expires.is_some());
+            self.segments.pop_front();
+        }
+        self.held_bytes -= freed;
+        freed
+    }
+
+    /// Bytes of heap memory beyond the application's data.
+    pub fn heap_bytes(&self) -> usize {
+        self.segments.capacity() * size_of::<Segment>()
+            + self.done.heap_bytes()
+            + self.repeat.heap_bytes()
+            + self.skips.heap_bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(buffer: &SendBuffer, chunk: &Chunk) -> String {
+        let mut out = Vec::new();
+        buffer.copy(chunk, &mut out);
+        String::from_utf8(out).expect("test data is text")
+    }
+
+    #[test]
+    fn bytes_run_over_writes_and_end_with_fin() {
+        let mut b = SendBuffer::default();
+        b.write(Bytes::from_static(b"abc"));
+        b.write(Bytes::from_static(b"defg"));
+        b.finish();
+        let c = b.next_chunk(5, 100).expect("data");
+        assert_eq!((c.range.clone(), c.fin, text(&b, &c)), (0..5, false, "abcde".into()));
+        let c = b.next_chunk(5, 100).expect("data");
+        assert_eq!((c.range.clone(), c.fin, text(&b, &c)), (5..8, true, "fg".into()));
+        assert!(b.next_chunk(5, 100).is_none());
+        b.on_acknowledged(0..8);
+        assert!(b.is_complete() && b.held_bytes() == 0);
+    }
+
+    #[test]
+    fn messages_never_share_a_chunk() {
+        let mut b = SendBuffer::default();
+        b.write_message(Bytes::from_static(b"one"), None);
+        b.write_message(Bytes::new(), None);
+        b.write_message(Bytes::from_static(b"three"), None);
+        b.finish();
+        let c = b.next_chunk(50, 100).expect("one");
+        assert_eq!((c.range.clone(), c.begin, c.end, text(&b, &c)), (0..4, true, true, "one".into()));
+        let c = b.next_chunk(50, 100).expect("the empty one");
+        assert_eq!((c.range.clone(), c.begin, c.end, c.data_bytes), (4..5, true, true, 0));
+        let c = b.next_chunk(3, 100).expect("a part");
+        assert_eq!((c.range.clone(), c.begin, c.end, text(&b, &c)), (5..8, true, false, "thr".into()));
+        let c = b.next_chunk(3, 100).expect("the rest");
+        assert_eq!((c.range.clone(), c.begin, c.end, c.fin, text(&b, &c)), (8..12, false, true, true, "ee".into()));
+    }
+
+    #[test]
+    fn credit_limits_new_data_but_not_repeats() {
+        let mut b = SendBuffer::default();
+        b.write(Bytes::from_static(b"abcdef"));
+        let c = b.next_chunk(10, 4).expect("four");
+        assert_eq!(c.range, 0..4);
+        assert!(b.next_chunk(10, 4).is_none() && b.is_blocked(4));
+        b.on_acknowledged(1..2);
+        b.repeat(0..4);
+        let repeats: Vec<_> = core::iter::from_fn(|| b.next_chunk(10, 4)).map(|c| (c.range, c.repeat)).collect();
+        assert_eq!(repeats, [(0..1, true), (2..4, true)]);
+    }
+
+    #[test]
+    fn giving_up_a_part_gives_up_the_message_but_not_the_end_of_the_flow() {
+        let mut b = SendBuffer::default();
+        b.write_message(Bytes::from_static(b"abcdef"), None);
+        b.write_message(Bytes::from_static(b"xy"), Some(Time::from_millis(5)));
+        b.finish();
+        let first = b.next_chunk(3, 100).expect("a part");
+        b.abandon(first.range);
+        assert_eq!(b.pop_skip(), Some(0..7));
+        let c = b.next_chunk(9, 100).expect("the next message");
+        assert_eq!((c.range.clone(), c.fin), (7..11, true));
+        assert_eq!(b.next_expiry(), Some(Time::from_millis(5)));
+        assert_eq!(b.expire(Time::from_millis(6)), (1, 2));
+        assert_eq!(b.pop_skip(), Some(7..10));
+        // The chunk that carried the end is lost: the end is repeated, the message is not.
+        b.repeat(c.range);
+        let c = b.next_chunk(9, 100).expect("the end");
+        assert_eq!((c.range.clone(), c.fin, c.data_bytes), (10..11, true, 0));
+        b.on_acknowledged(10..11);
+        assert!(b.is_complete());
+    }
+}

@@ -1,0 +1,39 @@
+//! Bytes: a flow is one run of bytes; where writes began and ended is not kept.
+
+use super::Segmentation;
+use crate::mechanism::{Mechanism, Params};
+use crate::profile::Function;
+
+/// See the module's page.
+#[derive(Clone, Debug)]
+pub struct Bytes;
+
+impl Bytes {
+    /// Its entry in the library.
+    pub const INFO: Mechanism = Mechanism {
+        function: Function::Segmentation,
+        number: 0,
+        name: "bytes",
+        what: "a flow is one run of bytes",
+        mandatory: true,
+        params: &[],
+        needs: &[],
+        // Frame type, flow, offset of up to 8 bytes.
+        predict: |_, _, p| p.header_bytes += 10.0,
+    };
+
+    /// Builds it.
+    pub fn build(_: &Params, _: ()) -> Self {
+        Bytes
+    }
+}
+
+impl Segmentation for Bytes {
+    fn keeps_boundaries(&self) -> bool {
+        false
+    }
+
+    fn message_bytes_max(&self) -> usize {
+        usize::MAX
+    }
+}

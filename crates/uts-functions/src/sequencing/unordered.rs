@@ -1,0 +1,35 @@
+//! Unordered: each message (or each run of bytes, with its offset) is handed over as soon as it is whole.
+
+use super::Sequencing;
+use super::reassembly::{Delivery, Reassembly};
+use crate::mechanism::{Mechanism, Params};
+use crate::profile::Function;
+
+/// See the module's page.
+#[derive(Clone, Debug)]
+pub struct Unordered;
+
+impl Unordered {
+    /// Its entry in the library.
+    pub const INFO: Mechanism = Mechanism {
+        function: Function::Sequencing,
+        number: 1,
+        name: "unordered",
+        what: "each message is handed over as soon as it is whole",
+        mandatory: true,
+        params: &[],
+        needs: &[],
+        predict: |_, _, _| {},
+    };
+
+    /// Builds it.
+    pub fn build(_: &Params, _: ()) -> Self {
+        Unordered
+    }
+}
+
+impl Sequencing for Unordered {
+    fn next(&mut self, state: &mut Reassembly, bytes_max: usize) -> Option<Delivery> {
+        state.pop_any(bytes_max)
+    }
+}
