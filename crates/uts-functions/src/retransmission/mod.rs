@@ -4,6 +4,8 @@
 //! a mechanism decides, for data that was lost, whether and what to repeat. Whatever was sent under one mechanism can
 //! be repeated under any other.
 
+pub mod ledger;
+
 use crate::mechanism::Mechanism;
 use core::ops::Range;
 use enum_dispatch::enum_dispatch;

@@ -257,7 +257,9 @@ impl SendBuffer {
         let late: Vec<Range<u64>> = self
             .segments
             .iter()
-            .filter(|s| s.expires.is_some_and(|at| at <= now) && !self.done.contains_range(&(s.start..s.end())))
+            .filter(|s| {
+                s.expires.is_some_and(|at| at <= now) && !self.done.contains_range(&(s.start..s.end()))
+            })
             .map(|s| s.start..s.end())
             .collect();
         let freed = late.iter().map(|range| self.abandon(range.clone())).sum();
@@ -269,7 +271,11 @@ impl SendBuffer {
         if self.expiring == 0 {
             return None;
         }
-        self.segments.iter().filter(|s| !self.done.contains_range(&(s.start..s.end()))).filter_map(|s| s.expires).min()
+        self.segments
+            .iter()
+            .filter(|s| !self.done.contains_range(&(s.start..s.end())))
+            .filter_map(|s| s.expires)
+            .min()
     }
 
     /// The next run of given-up positions of which the peer must be told.
@@ -360,7 +366,10 @@ mod tests {
         let c = b.next_chunk(3, 100).expect("a part");
         assert_eq!((c.range.clone(), c.begin, c.end, text(&b, &c)), (5..8, true, false, "thr".into()));
         let c = b.next_chunk(3, 100).expect("the rest");
-        assert_eq!((c.range.clone(), c.begin, c.end, c.fin, text(&b, &c)), (8..12, false, true, true, "ee".into()));
+        assert_eq!(
+            (c.range.clone(), c.begin, c.end, c.fin, text(&b, &c)),
+            (8..12, false, true, true, "ee".into())
+        );
     }
 
     #[test]
@@ -372,7 +381,8 @@ mod tests {
         assert!(b.next_chunk(10, 4).is_none() && b.is_blocked(4));
         b.on_acknowledged(1..2);
         b.repeat(0..4);
-        let repeats: Vec<_> = core::iter::from_fn(|| b.next_chunk(10, 4)).map(|c| (c.range, c.repeat)).collect();
+        let repeats: Vec<_> =
+            core::iter::from_fn(|| b.next_chunk(10, 4)).map(|c| (c.range, c.repeat)).collect();
         assert_eq!(repeats, [(0..1, true), (2..4, true)]);
     }
 

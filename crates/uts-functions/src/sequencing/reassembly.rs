@@ -145,7 +145,10 @@ impl Reassembly {
             return Err(SegmentError::BeyondEnd { position: own_end, end: fin });
         }
         if segment.fin && self.settled.last().is_some_and(|last| last.end > end) {
-            return Err(SegmentError::EndMoved { known: self.settled.last().map_or(0, |l| l.end), said: own_end });
+            return Err(SegmentError::EndMoved {
+                known: self.settled.last().map_or(0, |l| l.end),
+                said: own_end,
+            });
         }
         if own_end > limit {
             return Err(SegmentError::BeyondLimit { position: own_end, limit });
@@ -265,7 +268,8 @@ impl Reassembly {
             return self.pop_end();
         }
         // Pieces that arrived while another mechanism was in charge are not in `ready`: look in order of position.
-        let waiting = self.pieces.iter().find(|(start, p)| !p.message || self.whole_message_around(**start).is_some());
+        let waiting =
+            self.pieces.iter().find(|(start, p)| !p.message || self.whole_message_around(**start).is_some());
         match waiting.map(|(start, piece)| (*start, piece.message)) {
             Some((start, true)) => {
                 let begin = self.whole_message_around(start)?.start;
@@ -340,7 +344,14 @@ mod tests {
     use proptest::prelude::*;
 
     fn piece(start: u64, data: &'static [u8]) -> Segment {
-        Segment { start, data: Bytes::from_static(data), message: false, begin: false, end: false, fin: false }
+        Segment {
+            start,
+            data: Bytes::from_static(data),
+            message: false,
+            begin: false,
+            end: false,
+            fin: false,
+        }
     }
 
     fn message(start: u64, data: &'static [u8]) -> Segment {
@@ -400,7 +411,10 @@ mod tests {
             Err(SegmentError::EndMoved { known: 3, said: 2 })
         );
         let mut r = Reassembly::default();
-        assert_eq!(r.insert(piece(8, b"abc"), 10), Err(SegmentError::BeyondLimit { position: 11, limit: 10 }));
+        assert_eq!(
+            r.insert(piece(8, b"abc"), 10),
+            Err(SegmentError::BeyondLimit { position: 11, limit: 10 })
+        );
         assert_eq!(r.held_bytes(), 0);
     }
 
