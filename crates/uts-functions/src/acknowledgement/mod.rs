@@ -3,14 +3,21 @@
 //! The function keeps which packets arrived ([`Arrivals`]); a mechanism decides when to say so. What is said is always
 //! the same: ranges of packet numbers, that is of transmissions, not of data.
 
-use crate::mechanism::Mechanism;
 use crate::range::RangeSet;
+use crate::registry;
 use crate::time::Time;
 use core::time::Duration;
 use enum_dispatch::enum_dispatch;
 
+pub mod delayed;
+pub mod per_packet;
+pub mod poll_status;
+
 /// Ranges of packet numbers that are remembered for reporting; older ones have been reported many times.
 pub const RANGES_MAX: usize = 64;
+
+/// Building, sending, receiving and reading one report, in nanoseconds: an estimate for predictions.
+const REPORT_NS: f64 = 1000.0;
 
 /// A packet that arrived.
 #[derive(Clone, Copy, Debug)]
@@ -114,5 +121,11 @@ pub trait Acknowledgement {
     fn poll(&self, unpolled: u32, last: bool) -> bool;
 }
 
-/// The mechanisms of this function, in the order of their numbers.
-pub static MECHANISMS: &[&Mechanism] = &[];
+registry! {
+    /// The acknowledgement mechanism in use.
+    #[derive(Clone, Debug)]
+    Slot: Acknowledgement, context: ();
+    PerPacket => per_packet::PerPacket,
+    Delayed => delayed::Delayed,
+    PollStatus => poll_status::PollStatus,
+}

@@ -3,10 +3,13 @@
 //! A packet number is never reused, so every sample names the transmission that it measures, repeats included (the Rx
 //! paper's serial numbers, against Karn's rule). The function keeps the samples; a mechanism smooths them.
 
-use crate::mechanism::Mechanism;
+use crate::registry;
 use crate::time::Time;
 use core::time::Duration;
 use enum_dispatch::enum_dispatch;
+
+pub mod fixed;
+pub mod jacobson;
 
 /// The round trip assumed before the first sample (RFC 9002 section 6.2.2).
 pub const INITIAL_RTT: Duration = Duration::from_millis(333);
@@ -68,6 +71,21 @@ impl RoundTrip {
         self.latest = if raw >= self.min + ack_delay { raw - ack_delay } else { raw };
         self.latest
     }
+
+    /// Moves `smoothed` and `deviation` towards a sample that [`RoundTrip::on_sample`] has taken in, by an eighth and
+    /// a quarter (RFC 6298 section 2, RFC 9002 section 5.3).
+    fn smooth(&mut self, sample: Duration) {
+        // timing.md R-3: the first sample replaces the assumption.
+        if self.samples <= 1 {
+            self.smoothed = sample;
+            self.deviation = sample / 2;
+            return;
+        }
+        // timing.md R-4: the deviation first, against the mean before this sample.
+        let error = self.smoothed.abs_diff(sample);
+        self.deviation = self.deviation - self.deviation / 4 + error / 4;
+        self.smoothed = self.smoothed - self.smoothed / 8 + sample / 8;
+    }
 }
 
 /// A policy over [`RoundTrip`].
@@ -81,5 +99,10 @@ pub trait Timing {
     fn loss_delay(&self, state: &RoundTrip) -> Duration;
 }
 
-/// The mechanisms of this function, in the order of their numbers.
-pub static MECHANISMS: &[&Mechanism] = &[];
+registry! {
+    /// The timing mechanism in use.
+    #[derive(Clone, Debug)]
+    Slot: Timing, context: ();
+    Fixed => fixed::Fixed,
+    Jacobson => jacobson::Jacobson,
+}
