@@ -173,6 +173,29 @@ impl<T: Clone> Ledger<T> {
         }
     }
 
+    /// The peer recovered these packets from redundancy: what they carried needs no repetition. The packets themselves
+    /// stay, to be found lost, for so they are as far as the path is concerned. Gives what they carried.
+    pub fn on_repaired(&mut self, ranges: impl Iterator<Item = Range<u64>>) -> Vec<Tokens<T>> {
+        let next = self.next_number();
+        let mut carried = Vec::new();
+        for range in ranges {
+            for number in range.start.max(self.base)..range.end.min(next) {
+                let entry = self.packets.get_mut((number - self.base) as usize);
+                if let Some(sent) = entry.and_then(Option::as_mut).filter(|sent| !sent.tokens.is_empty()) {
+                    carried.push(core::mem::take(&mut sent.tokens));
+                }
+            }
+            // Declared lost already: the repeat may still be on its way out.
+            let from = self.lost.partition_point(|(number, _)| *number < range.start);
+            for (_, sent) in self.lost.range_mut(from..).take_while(|(number, _)| *number < range.end) {
+                if !sent.tokens.is_empty() {
+                    carried.push(core::mem::take(&mut sent.tokens));
+                }
+            }
+        }
+        carried
+    }
+
     /// Takes out what is lost at `now`; `loss_delay` is the time threshold of the timing mechanism, and waiting for
     /// reordering never exceeds `patience`. Also says when to look again.
     pub fn detect_lost(
