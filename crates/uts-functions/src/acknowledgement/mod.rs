@@ -80,6 +80,7 @@ impl Arrivals {
             self.unreported = self.unreported.saturating_add(1);
             self.unreported_since.get_or_insert(arrival.now);
         }
+        // acknowledgement.md R-3.
         if self.received.len() > RANGES_MAX {
             self.received.trim_front(RANGES_MAX);
             self.floor = self.floor.max(self.received.first().map_or(0, |r| r.start));
@@ -92,7 +93,7 @@ impl Arrivals {
         self.due = Some(self.due.map_or(at, |due| due.min(at)));
     }
 
-    /// A report was sent: nothing is due.
+    /// A report was sent: nothing is due (acknowledgement.md R-5).
     pub fn on_reported(&mut self) {
         self.unreported = 0;
         self.unreported_since = None;

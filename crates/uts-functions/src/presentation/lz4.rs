@@ -106,6 +106,7 @@ impl Presentation for Lz4 {
             }
             Some((&PLAIN, message)) => Ok(Cow::Borrowed(message)),
             Some((&BLOCK, rest)) => decompress(rest, max_bytes).map(Cow::Owned),
+            // presentation.md R-3.
             Some((&form, _)) => Err(Error::UnknownForm(form)),
         }
     }

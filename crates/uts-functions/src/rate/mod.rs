@@ -48,6 +48,7 @@ impl Bucket {
             *self = Bucket { tokens: burst, filled_at: now, started: true, ..Bucket::default() };
             return;
         }
+        // rate.md R-8.
         let earned = u128::from(rate.bytes_per_sec()) * now.since(self.filled_at).as_nanos()
             + u128::from(self.fraction);
         let bytes = i64::try_from(earned / BILLION).unwrap_or(i64::MAX);

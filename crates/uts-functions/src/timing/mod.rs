@@ -62,6 +62,7 @@ impl RoundTrip {
         self.samples += 1;
         self.min = self.min.min(raw);
         self.window_min = self.window_min.min(raw);
+        // timing.md R-9.
         if now.since(self.window_start) > RTT_MIN_WINDOW {
             self.min = self.window_min;
             self.window_min = raw;
