@@ -25,6 +25,14 @@ pub enum Error {
         /// The limit.
         max_bytes: usize,
     },
+    /// The message would be larger than its block can hold.
+    #[error("a block of {block_bytes} bytes cannot hold a message of {bytes} bytes")]
+    Impossible {
+        /// What it claims.
+        bytes: usize,
+        /// What there is.
+        block_bytes: usize,
+    },
     /// The data is not what its header says.
     #[error("a presented message is corrupt")]
     Corrupt,
@@ -136,7 +144,10 @@ mod tests {
         let mut claim = vec![1];
         claim.extend_from_slice(&(16u32 << 20).to_be_bytes());
         claim.extend_from_slice(&[0; 20]);
-        assert_eq!(slot.unpresent(&claim, 16 << 20), Err(Error::Corrupt), "no block expands so far");
+        assert_eq!(
+            slot.unpresent(&claim, 16 << 20),
+            Err(Error::Impossible { bytes: 16 << 20, block_bytes: 20 })
+        );
         assert_eq!(slot.unpresent(&[0; 12], 10), Err(Error::TooLarge { bytes: 11, max_bytes: 10 }));
     }
 
@@ -146,6 +157,6 @@ mod tests {
         assert_eq!(slot.unpresent(&[], 100), Err(Error::Truncated));
         assert_eq!(slot.unpresent(&[1, 0, 0], 100), Err(Error::Truncated));
         assert_eq!(slot.unpresent(&[9, 1, 2], 100), Err(Error::UnknownForm(9)));
-        assert_eq!(slot.unpresent(&[1, 0, 0, 0, 5], 100), Err(Error::Corrupt));
+        assert_eq!(slot.unpresent(&[1, 0, 0, 0, 5, 0], 100), Err(Error::Corrupt));
     }
 }

@@ -173,6 +173,16 @@ mod tests {
     }
 
     #[test]
+    fn counting_often_loses_nothing() {
+        // An eighth of a byte per microsecond.
+        let (mut slot, mut bucket, pace) = (bucket_slot(), Bucket::default(), pace(1_000_000));
+        drain(&mut slot, &mut bucket, Time::ZERO, &pace, 1);
+        let early = (1..9_600).all(|us| slot.wait_until(&mut bucket, Time::from_micros(us), &pace).is_some());
+        assert!(early, "no packet before its time");
+        assert_eq!(slot.wait_until(&mut bucket, Time::from_micros(9_600), &pace), None);
+    }
+
+    #[test]
     fn one_packet_at_a_time_on_a_slow_path() {
         let (mut slot, mut bucket, pace) = (bucket_slot(), Bucket::default(), pace(1_000_000));
         let (first, mut now) = drain(&mut slot, &mut bucket, Time::from_millis(5), &pace, 1);
