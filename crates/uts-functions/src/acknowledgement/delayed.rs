@@ -55,6 +55,7 @@ impl Delayed {
 
 impl Acknowledgement for Delayed {
     fn on_arrival(&mut self, state: &mut Arrivals, arrival: &Arrival) {
+        // acknowledgement.md R-2.
         if !arrival.eliciting {
             return;
         }

@@ -23,3 +23,32 @@ registry! {
     Slot: Establishment, context: ();
     ThreeWay => three_way::ThreeWay,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timeouts_double_from_a_second_up_to_patience() {
+        let choice = MECHANISMS[0].choice();
+        let slot = Slot::build(&choice, ()).expect("mandatory");
+        let millis: Vec<u128> = (0..5).map(|tries| slot.timeout(tries).as_millis()).collect();
+        assert_eq!(millis, [999, 1998, 3996, 7992, 10_000]);
+        assert_eq!(slot.give_up_after(), Duration::from_secs(10));
+    }
+
+    /// Conformance: time-outs never shrink, never are zero, and a handshake is tried more than once before it is
+    /// given up, for any number of tries and any parameters.
+    #[test]
+    fn timeouts_never_shrink() {
+        for m in MECHANISMS {
+            for patience in [1_000, 7_777, 120_000] {
+                let choice = m.choice_with(&[("patience", patience)]).expect("in range");
+                let slot = Slot::build(&choice, ()).expect("in range");
+                let timeouts: Vec<Duration> = (0..100).chain([u32::MAX]).map(|n| slot.timeout(n)).collect();
+                assert!(timeouts.windows(2).all(|w| w[0] <= w[1]), "{timeouts:?}");
+                assert!(timeouts[0] > Duration::ZERO && timeouts[0] < slot.give_up_after());
+            }
+        }
+    }
+}

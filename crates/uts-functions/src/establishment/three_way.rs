@@ -48,6 +48,7 @@ impl Establishment for ThreeWay {
     }
 
     fn give_up_after(&self) -> Duration {
+        // establishment.md R-3.
         self.patience
     }
 }

@@ -76,7 +76,7 @@ impl FlowControl for Credit {
         // flow.md R-6: a successor keeps a window that was learnt, and raises one that is smaller than its own.
         state.window_bytes = state.window_bytes.max(self.window_bytes).min(state.window_bytes_max);
         self.tune(state, now, rtt);
-        // flow.md.
+        // flow.md.
         let limit = state.consumed.saturating_add(state.window_bytes);
         if limit <= state.limit || limit - state.limit < state.window_bytes / 4 {
             return None;

@@ -78,7 +78,7 @@ fn decompress(data: &[u8], max_bytes: usize) -> Result<Vec<u8>, Error> {
         return Err(Error::TooLarge { bytes, max_bytes });
     }
     if bytes > block.len().saturating_mul(RATIO_MAX) {
-        return Err(Error::Corrupt);
+        return Err(Error::Impossible { bytes, block_bytes: block.len() });
     }
     let mut message = vec![0; bytes];
     match lz4_flex::block::decompress_into(block, &mut message) {
@@ -106,6 +106,7 @@ impl Presentation for Lz4 {
             }
             Some((&PLAIN, message)) => Ok(Cow::Borrowed(message)),
             Some((&BLOCK, rest)) => decompress(rest, max_bytes).map(Cow::Owned),
+            // presentation.md R-3.
             Some((&form, _)) => Err(Error::UnknownForm(form)),
         }
     }

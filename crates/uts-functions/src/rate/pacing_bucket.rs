@@ -66,6 +66,7 @@ impl PacingBucket {
 
 impl RateControl for PacingBucket {
     fn wait_until(&mut self, bucket: &mut Bucket, now: Time, pace: &Pace) -> Option<Time> {
+        // rate.md.
         let Some(rate) = pace.rate else {
             bucket.empty(now);
             return None;

@@ -54,6 +54,7 @@ impl Retransmission for GoBackN {
                 if start >= last.from {
                     return Response::Covered;
                 }
+                // retransmission.md R-7.
                 let missed = start..last.from;
                 last.from = start;
                 Response::Repeat(missed)

@@ -11,6 +11,8 @@ use core::ops::Range;
 use enum_dispatch::enum_dispatch;
 
 pub mod go_back_n;
+#[cfg(test)]
+mod harness;
 pub mod ledger;
 pub mod none;
 pub mod selective;
