@@ -1,1 +1,7 @@
-//! uts-lab
+//! The laboratory: paths to try a transport on, and what measures it there.
+//!
+//! * [`relay`]: a UDP relay that emulates a path in real time, without privileges.
+
+#![forbid(unsafe_code)]
+
+pub mod relay;
