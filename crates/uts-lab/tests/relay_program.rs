@@ -54,6 +54,7 @@ fn a_port_in_use_ends_with_status_1() {
     let addr = taken.local_addr().unwrap().to_string();
     let stderr = refused(&["--to", "127.0.0.1:9", "--listen", &addr], 1);
     assert!(stderr.starts_with(&format!("uts-lab: cannot listen on {addr}: ")), "{stderr}");
+    assert_eq!(stderr.matches("in use").count(), 1, "{stderr}");
 }
 
 #[test]

@@ -7,6 +7,8 @@
 //! One thread does it all. It sleeps in `ppoll` until a datagram comes or the next one is due, so
 //! deliveries are late by the time that the system takes to wake a thread; as the path computes
 //! departures in virtual time, this lateness is jitter and does not add up, nor change the rate.
+//! The thread takes a real-time priority where the process may, so that the ends and others do not
+//! keep it waiting.
 
 mod clients;
 mod record;
@@ -80,26 +82,26 @@ pub fn default_link() -> LinkConfig {
 #[derive(Debug, thiserror::Error)]
 pub enum RelayError {
     /// The address cannot be listened on: in use, not of this host, or not permitted.
-    #[error("cannot listen on {addr}: {source}")]
+    #[error("cannot listen on {addr}: {cause}")]
     Listen {
         /// The address asked for.
         addr: SocketAddr,
         /// What the system says.
-        source: io::Error,
+        cause: io::Error,
     },
     /// The path is not valid.
-    #[error("{0}")]
+    #[error(transparent)]
     Path(#[from] SpecError),
     /// The record cannot be written.
-    #[error("cannot write {}: {source}", path.display())]
+    #[error("cannot write {}: {cause}", path.display())]
     Record {
         /// The file.
         path: PathBuf,
         /// What the system says.
-        source: io::Error,
+        cause: io::Error,
     },
     /// Waiting for datagrams failed, or the thread could not be made.
-    #[error("the relay failed: {0}")]
+    #[error(transparent)]
     System(#[from] io::Error),
     /// The relay has ended.
     #[error("the relay has ended")]

@@ -36,7 +36,7 @@ impl Sheet {
         });
         match made {
             Ok(file) => Ok(Sheet { path, file }),
-            Err(source) => Err(RelayError::Record { path, source }),
+            Err(cause) => Err(RelayError::Record { path, cause }),
         }
     }
 
@@ -44,7 +44,7 @@ impl Sheet {
         &mut self,
         write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
     ) -> Result<(), RelayError> {
-        write(&mut self.file).map_err(|source| RelayError::Record { path: self.path.clone(), source })
+        write(&mut self.file).map_err(|cause| RelayError::Record { path: self.path.clone(), cause })
     }
 }
 

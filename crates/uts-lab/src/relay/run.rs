@@ -15,14 +15,18 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::Instant;
+use thread_priority::{
+    RealtimeThreadSchedulePolicy, ThreadPriority, ThreadPriorityValue, ThreadSchedulePolicy,
+    set_thread_priority_and_policy, thread_native_id,
+};
 use uts_path::{Change, Direction, Path, Payload, SpecError, Target};
 
 /// How often idle clients are looked for, and the record is flushed.
 const HOUSEKEEPING_NS: u64 = 1_000_000_000;
 /// Batches read from a socket before others have their turn.
 const BATCHES_PER_TURN: usize = 4;
-/// The thread's niceness, if permitted.
-const THREAD_NICENESS: i32 = -15;
+/// Low among real-time priorities (1 to 99): before ordinary threads, after the system's own.
+const REAL_TIME_PRIORITY: u8 = 10;
 
 /// What the handle asks of the thread.
 #[derive(Debug)]
@@ -90,7 +94,7 @@ impl Relaying {
         wake: Arc<OwnedFd>,
     ) -> Result<Self, RelayError> {
         let addr = config.listen;
-        let listener = Socket::bind(addr).map_err(|source| RelayError::Listen { addr, source })?;
+        let listener = Socket::bind(addr).map_err(|cause| RelayError::Listen { addr, cause })?;
         let local_addr = listener.local_addr()?;
         let nanoseconds = |d: std::time::Duration| u64::try_from(d.as_nanos()).unwrap_or(u64::MAX);
         Ok(Relaying {
@@ -120,11 +124,7 @@ impl Relaying {
 
     /// Relays until told to stop.
     pub(super) fn run(mut self) -> Result<RelayStats, RelayError> {
-        // The default slack of 50 us would add to every sleep. Where it cannot be set, it stays.
-        let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
-        // Where the privilege is there, run before what else wants the processor: a relay that is
-        // kept waiting is a path that stands still. On Linux this is the calling thread's alone.
-        let _ = rustix::process::setpriority_process(None, THREAD_NICENESS);
+        hasten_this_thread();
         while self.obey() {
             self.deliver();
             self.house_keep()?;
@@ -324,6 +324,19 @@ impl Relaying {
             send_failures: self.send_failures,
             kernel_dropped: kernel_dropped(&ports),
         }
+    }
+}
+
+/// Makes this thread punctual, as far as the process is permitted to.
+fn hasten_this_thread() {
+    // The default slack of 50 us would add to every sleep. Where it cannot be set, it stays.
+    let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
+    // Run before whatever else wants the processor: a relay that is kept waiting is a path that
+    // stands still. It needs a privilege, without which the relay has its share like any other.
+    let real_time = ThreadSchedulePolicy::Realtime(RealtimeThreadSchedulePolicy::Fifo);
+    if let Ok(priority) = ThreadPriorityValue::try_from(REAL_TIME_PRIORITY) {
+        let priority = ThreadPriority::Crossplatform(priority);
+        let _ = set_thread_priority_and_policy(thread_native_id(), priority, real_time);
     }
 }
 
