@@ -3,6 +3,12 @@
 //!
 //! `cargo run --release -p uts-lab --example relay_load -- [MBIT] [SECONDS] [SPIN_US] [BYTES]`
 
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "the laboratory faces the world: real sockets, real time"
+)]
+
 use std::net::UdpSocket;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

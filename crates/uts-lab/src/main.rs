@@ -1,6 +1,11 @@
 //! The `uts-lab` program: the tools of the laboratory as subcommands.
 
 #![forbid(unsafe_code)]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "the laboratory faces the world: real sockets, real time"
+)]
 
 mod cmd;
 

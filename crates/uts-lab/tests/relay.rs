@@ -1,5 +1,11 @@
 //! The relay with real sockets on loopback. Limits are generous: the machine may be busy.
 
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "the laboratory faces the world: real sockets, real time"
+)]
+
 use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 use uts_lab::relay::{Relay, RelayConfig, RelayError, RelayEvent, RelayHandle, default_link};
