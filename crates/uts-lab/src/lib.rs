@@ -1,1 +1,12 @@
-//! uts-lab
+//! The laboratory: paths to try a transport on, and what measures it there.
+//!
+//! * [`relay`]: a UDP relay that emulates a path in real time, without privileges.
+
+#![forbid(unsafe_code)]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "the laboratory faces the world: real sockets, real time"
+)]
+
+pub mod relay;

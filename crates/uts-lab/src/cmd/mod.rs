@@ -1,0 +1,3 @@
+//! The subcommands, a file each: its arguments, and what it prints.
+
+pub mod relay;
