@@ -59,7 +59,10 @@ mod tests {
             bytes.push(0);
             assert!(!slot.verify(b"packet", &bytes), "{name}: longer");
             bytes.truncate(slot.trailer_bytes().saturating_sub(1));
-            assert!(bytes.is_empty() && slot.trailer_bytes() == 0 || !slot.verify(b"packet", &bytes), "{name}");
+            assert!(
+                bytes.is_empty() && slot.trailer_bytes() == 0 || !slot.verify(b"packet", &bytes),
+                "{name}"
+            );
         }
     }
 

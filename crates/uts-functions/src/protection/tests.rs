@@ -116,12 +116,20 @@ fn damage_anywhere_is_found() {
         for at in 0..HEADER.len() {
             let mut header = HEADER.to_vec();
             header[at] ^= 0x01;
-            assert_eq!(slot.open(NUMBER, &header, &mut packet.clone()), Err(Forged), "{name}: header byte {at}");
+            assert_eq!(
+                slot.open(NUMBER, &header, &mut packet.clone()),
+                Err(Forged),
+                "{name}: header byte {at}"
+            );
         }
         assert_eq!(slot.open(NUMBER + 1, HEADER, &mut packet.clone()), Err(Forged), "{name}: number");
         assert_eq!(slot.open(NUMBER ^ 1 << 61, HEADER, &mut packet.clone()), Err(Forged), "{name}: high bit");
         for len in 0..packet.len() {
-            assert_eq!(slot.open(NUMBER, HEADER, &mut packet[..len].to_vec()), Err(Forged), "{name}: {len} bytes");
+            assert_eq!(
+                slot.open(NUMBER, HEADER, &mut packet[..len].to_vec()),
+                Err(Forged),
+                "{name}: {len} bytes"
+            );
         }
     }
 }
