@@ -19,16 +19,18 @@ pub(super) fn inverse(a: u8) -> u8 {
 /// A product is the sum of the doublings of `bytes` that the coefficient's bits name. The doublings are made once for
 /// all rows, tile by tile, in operations that compilers turn into vector instructions; tables could not be.
 pub(super) fn accumulate(coefficients: &[u8], offset: usize, bytes: &[u8], rows: &mut [Vec<u8>]) {
+    // Doublings that no coefficient names are not made: none at all for sums, which repair of a single loss needs.
+    let bits = 8 - coefficients.iter().fold(0, |all, c| all | c).leading_zeros() as usize;
     for (tile, chunk) in bytes.chunks(TILE_BYTES).enumerate() {
         let at = offset + tile * TILE_BYTES;
         let mut doublings = [[0; TILE_BYTES]; 8];
         doublings[0][..chunk.len()].copy_from_slice(chunk);
-        for bit in 1..8 {
+        for bit in 1..bits {
             doublings[bit] = double(&doublings[bit - 1]);
         }
         for (coefficient, row) in coefficients.iter().zip(rows.iter_mut()) {
             let mut product = [0; TILE_BYTES];
-            for (bit, doubling) in doublings.iter().enumerate() {
+            for (bit, doubling) in doublings.iter().take(bits).enumerate() {
                 if coefficient >> bit & 1 == 1 {
                     for (p, d) in product.iter_mut().zip(doubling) {
                         *p ^= d;

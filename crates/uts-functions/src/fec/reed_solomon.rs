@@ -3,7 +3,8 @@
 //! Systematic, over the field of 256 elements, with a Cauchy matrix (Bloemer et al., "An XOR-based erasure-resilient
 //! coding scheme", 1995) whose columns are scaled so that the first parity is the exclusive-or of the sources. Every
 //! square part of such a matrix can be inverted, and its elements depend on neither the number of sources nor that of
-//! parities, so a block may be closed before it is full.
+//! parities, so a block may be closed before it is full. Blocks are interleaved: against bursts,
+//! short blocks in turns do what long ones would, for a fraction of the arithmetic.
 
 use super::{DATA_MAX, Fec, PARITIES_MAX, SYMBOL_PREFIX_BYTES, Shape, gf256, predict, prefix};
 use crate::mechanism::{Mechanism, Param, Params, Unit, millis};
@@ -49,6 +50,14 @@ impl ReedSolomon {
                 max: 1000,
                 what: "how long an unfinished block may wait for its parities",
             },
+            Param {
+                name: "interleave",
+                unit: Unit::Count,
+                default: 4,
+                min: 1,
+                max: INTERLEAVE_MAX,
+                what: "blocks that are filled in turns",
+            },
         ],
         needs: &[],
         predict: |params, facts, prediction| {
@@ -66,10 +75,13 @@ fn shape(params: &Params) -> Shape {
     Shape {
         data: params.get(0) as usize,
         parities: params.get(1) as usize,
-        interleave: 1,
+        interleave: params.get(3) as usize,
         flush: millis(params.get(2)),
     }
 }
+
+/// Most blocks that are filled in turns: bounds the parities that a sender keeps, which are 8 * 32 packets then.
+pub(super) const INTERLEAVE_MAX: u32 = 8;
 
 type Column = SmallVec<[u8; PARITIES_MAX]>;
 
@@ -118,8 +130,8 @@ impl Fec for ReedSolomon {
     }
 }
 
-/// Processing per source byte and parity; measured, see the specification page.
-const CODE_NS_PER_BYTE: f64 = 0.1;
+/// Processing per source byte and parity: 1.0 us for 1400 bytes and five parities, in SSE2.
+const CODE_NS_PER_BYTE: f64 = 0.15;
 
 #[cfg(test)]
 mod tests {
