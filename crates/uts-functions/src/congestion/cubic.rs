@@ -230,6 +230,7 @@ impl Congestion for Cubic {
     fn set_packet_bytes(&mut self, packet_bytes: u64) {
         self.packet_bytes = packet_bytes.max(1);
         self.window = self.window.max(self.min_window() as f64);
+        self.threshold = self.threshold.max(self.min_window());
     }
 
     fn window_bytes(&self) -> u64 {

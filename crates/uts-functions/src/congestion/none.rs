@@ -1,6 +1,7 @@
 //! No congestion control: the window never closes. For links that belong to one sender, beside flow or rate control.
 
 use super::learnt::Learnt;
+use super::window::MIN_PACKETS;
 use super::{Ack, Congestion, Context, Delivery, Loss, Summary};
 use crate::mechanism::{Mechanism, Params};
 use crate::profile::Function;
@@ -48,7 +49,11 @@ impl Congestion for None {
 
     fn on_spurious_loss(&mut self, _: u64) {}
 
-    fn set_packet_bytes(&mut self, _: u64) {}
+    fn set_packet_bytes(&mut self, packet_bytes: u64) {
+        let floor = MIN_PACKETS.saturating_mul(packet_bytes);
+        self.summary.window_bytes = self.summary.window_bytes.max(floor);
+        self.summary.threshold_bytes = self.summary.threshold_bytes.max(floor);
+    }
 
     fn window_bytes(&self) -> u64 {
         u64::MAX

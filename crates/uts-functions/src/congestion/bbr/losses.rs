@@ -2,7 +2,6 @@
 
 use crate::congestion::{Loss, RateSample};
 use crate::time::Rate;
-use core::time::Duration;
 
 /// Losses, marks and deliveries of the loss round under way ("When not Probing for Bandwidth").
 #[derive(Clone, Copy, Debug, Default)]
@@ -16,7 +15,6 @@ pub(super) struct LossRound {
     marked: bool,
     /// Whether a loss or mark was met in it.
     pub hurt: bool,
-    rtt_min: Option<Duration>,
     /// Largest delivery rate of the last round trip.
     pub bw_latest: Rate,
     /// Largest volume delivered over a round trip.
@@ -36,8 +34,6 @@ pub(super) struct Verdict {
     pub ranges: u32,
     /// Whether the network marked packets.
     pub marked: bool,
-    /// The smallest round trip in it.
-    pub rtt_min: Option<Duration>,
 }
 
 impl LossRound {
@@ -83,12 +79,9 @@ impl LossRound {
     }
 
     /// `UpdateLatestDeliverySignals`; a verdict where a round ends.
-    pub fn on_ack(&mut self, sample: &RateSample, rtt: Option<Duration>, delivered: u64) -> Option<Verdict> {
+    pub fn on_ack(&mut self, sample: &RateSample, delivered: u64) -> Option<Verdict> {
         self.bw_latest = self.bw_latest.max(sample.rate);
         self.inflight_latest = self.inflight_latest.max(sample.delivered);
-        if let Some(rtt) = rtt {
-            self.rtt_min = Some(self.rtt_min.map_or(rtt, |min| min.min(rtt)));
-        }
         if sample.prior_delivered < self.end_delivered {
             return None;
         }
@@ -98,7 +91,6 @@ impl LossRound {
             total_bytes: self.lost_bytes.saturating_add(delivered.saturating_sub(self.start_delivered)),
             ranges: self.ranges,
             marked: self.marked,
-            rtt_min: self.rtt_min,
         };
         self.hurt = false;
         self.marked = false;
@@ -117,7 +109,6 @@ impl LossRound {
         self.start_delivered = delivered;
         self.lost_bytes = 0;
         self.ranges = 0;
-        self.rtt_min = None;
     }
 }
 
@@ -133,12 +124,7 @@ impl LossThreshold {
         LossThreshold { share: f64::from(value.clamp(1, 999)) / 1000.0 }
     }
 
-    /// The threshold (0..1).
-    pub fn share(self) -> f64 {
-        self.share
-    }
-
-    /// How many of `packets` may be lost before the threshold is exceeded beyond chance (C-43): two standard deviations
+    /// How many of `packets` may be lost before the threshold is exceeded beyond chance (C-33): two standard deviations
     /// above the mean at the threshold itself, and one less than the least number of losses that tell anything.
     pub fn allowance(self, packets: f64) -> f64 {
         let mean = self.share * packets;

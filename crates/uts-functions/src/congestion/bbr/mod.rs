@@ -26,7 +26,7 @@ pub struct Bbr {
     packet_bytes: u64,
     initial_window: u64,
     threshold: LossThreshold,
-    /// Whether the threshold is the default: then losses below it count if they meet a queue (C-45).
+    /// Whether the threshold is the default: then losses below it count if they meet a queue (C-35).
     queue_counts: bool,
     random: u64,
 
@@ -41,6 +41,9 @@ pub struct Bbr {
     cycle: Cycle,
     probe_rtt: ProbeRtt,
     undo: Undo,
+    /// Whether others keep a queue at the bottleneck.
+    contended: bool,
+    round_rtt_min: Option<Duration>,
     drain_start_round: u64,
     idle_restart: bool,
     cwnd_limited: bool,
@@ -121,6 +124,8 @@ impl Bbr {
             cycle: Cycle::new(context.now),
             probe_rtt: ProbeRtt::default(),
             undo: Undo::default(),
+            contended: false,
+            round_rtt_min: None,
             drain_start_round: 0,
             idle_restart: false,
             cwnd_limited: false,
@@ -139,9 +144,14 @@ impl Bbr {
         }
         if let Some(bdp) = bdp_bytes(summary).filter(|_| threshold != u64::MAX) {
             bbr.pipe.reached = true;
-            bbr.window = bbr.window.min(2 * bdp).max(bbr.min_pipe());
-            bbr.start_refill(0);
-            bbr.set_pacing_rate(1.0);
+            bbr.window = bbr.window.min(bdp.saturating_mul(2)).max(bbr.min_pipe());
+            // A predecessor that kept a queue has filled the pipe: drain it. Otherwise look for more at once.
+            if window > bdp.saturating_add(bdp / 4) {
+                bbr.state = State::Drain;
+            } else {
+                bbr.start_refill(0);
+            }
+            bbr.set_pacing_rate(bbr.state.pacing_gain());
         }
         bbr
     }
@@ -175,7 +185,7 @@ impl Bbr {
     /// `QuantizationBudget`.
     fn with_budget(&self, inflight: u64) -> u64 {
         let cap = inflight.max(self.quantum()).max(self.min_pipe());
-        if self.state == State::ProbeUp { cap + 2 * self.packet_bytes } else { cap }
+        if self.state == State::ProbeUp { cap.saturating_add(2 * self.packet_bytes) } else { cap }
     }
 
     /// `Inflight`.
@@ -218,8 +228,8 @@ impl Bbr {
 
     /// `SetCwnd`. A window that the application does not fill earns no growth (C-4).
     fn set_window(&mut self, ack: &Ack, delivery: &Delivery) {
-        let cap = self.bdp_multiple(self.bound_bandwidth(), self.state.window_gain()) + self.aggregation.extra();
-        let max_inflight = self.with_budget(cap);
+        let bdp = self.bdp_multiple(self.bound_bandwidth(), self.state.window_gain());
+        let max_inflight = self.with_budget(bdp.saturating_add(self.aggregation.extra()));
         let growth = if delivery.is_app_limited() { 0 } else { ack.bytes };
         if self.pipe.reached {
             self.window = (self.window + growth).min(max_inflight);
@@ -345,7 +355,7 @@ impl Congestion for Bbr {
     }
 }
 
-/// The loss that BBR sees matters only above its threshold, and there it takes the window round by round (C-48).
+/// The loss that BBR sees matters only above its threshold, and there it takes the window round by round (C-38).
 fn predict(params: &Params, facts: &PathFacts, prediction: &mut Prediction) {
     let random = prediction.loss_seen * (1.0 - facts.loss_congestive.clamp(0.0, 1.0));
     let packets = (facts.bdp_bytes() as f64 / (facts.mtu_bytes as f64).max(1.0)).max(MIN_PIPE_PACKETS as f64);

@@ -88,6 +88,13 @@ impl MinRtt {
             self.probe_value = rtt;
             self.probe_at = now;
         }
+        // C-37: a round trip as small as the smallest known, but for noise, is as good as a probe for it.
+        if let (Some(rtt), Some(value)) = (rtt, self.value)
+            && rtt <= value + value / NOISE_DIVISOR
+        {
+            self.at = now;
+            self.refresh(now);
+        }
         let outdated = now > self.at + MIN_RTT_FILTER;
         if self.probe_value != Duration::MAX && (outdated || self.value.is_none_or(|v| self.probe_value < v))
         {
@@ -125,13 +132,21 @@ impl Aggregation {
     }
 
     /// `UpdateACKAggregation`; slots last `slot_rounds`, half of the filter's length.
-    pub fn on_ack(&mut self, now: Time, bytes: u64, bandwidth: Rate, window: u64, round: u64, slot_rounds: u64) {
+    pub fn on_ack(
+        &mut self,
+        now: Time,
+        bytes: u64,
+        bandwidth: Rate,
+        window: u64,
+        round: u64,
+        slot_rounds: u64,
+    ) {
         let mut expected = bandwidth.bytes_in(now.since(self.interval_start));
         if self.delivered <= expected {
             self.restart(now);
             expected = 0;
         }
-        self.delivered += bytes;
+        self.delivered = self.delivered.saturating_add(bytes);
         if round >= self.slot_start + slot_rounds {
             self.slot_start = round;
             self.filter.advance();
@@ -177,6 +192,8 @@ impl FullPipe {
     }
 }
 
+/// Part of the smallest round trip that counts as noise.
+const NOISE_DIVISOR: u32 = 64;
 /// `BBR.MinRTTFilterLen`.
 const MIN_RTT_FILTER: Duration = Duration::from_secs(10);
 /// `BBR.ProbeRTTInterval`.

@@ -131,9 +131,10 @@ impl Bbr {
         sample.app_limited |= sample.prior_delivered < self.limited_until;
         let sample = &sample;
 
-        let verdict = self.losses.on_ack(sample, ack.rtt, delivery.delivered);
+        let verdict = self.losses.on_ack(sample, delivery.delivered);
         self.update_max_bandwidth(sample, delivery);
         self.on_marks(ack, sample, delivery);
+        self.note_round_trip(ack);
         if let Some(verdict) = &verdict {
             self.adapt_lower_bounds(verdict);
         }
@@ -166,7 +167,7 @@ impl Bbr {
         }
     }
 
-    /// "ECN": marks are congestion, whatever their share (C-46).
+    /// "ECN": marks are congestion, whatever their share (C-36).
     fn on_marks(&mut self, ack: &Ack, sample: &RateSample, delivery: &Delivery) {
         if ack.ecn_marked == 0 {
             return;
@@ -178,7 +179,7 @@ impl Bbr {
         }
     }
 
-    /// `AdaptLowerBoundsFromCongestion`, for rounds whose losses are congestion (C-44, C-45).
+    /// `AdaptLowerBoundsFromCongestion`, for rounds whose losses are congestion (C-34, C-35).
     fn adapt_lower_bounds(&mut self, verdict: &Verdict) {
         if self.state.is_accelerating() || !verdict.hurt || !self.is_congestive(verdict) {
             return;
@@ -195,13 +196,27 @@ impl Bbr {
         bounds.inflight_short = self.losses.inflight_latest.max(reduced);
     }
 
+    /// Whether losses are shared with flows that fill the buffer, and so count one by one (C-35).
+    fn shares_queue(&self) -> bool {
+        self.contended && self.queue_counts
+    }
+
+    /// Whether others keep a queue: in cruise, BBR itself keeps none (C-35).
+    fn note_round_trip(&mut self, ack: &Ack) {
+        if self.rounds.started
+            && let (Some(met), Some(min)) = (self.round_rtt_min.take(), self.min_rtt.value)
+            && self.state == State::ProbeCruise
+        {
+            self.contended = met > min + (min / 4).max(QUEUE_MIN);
+        }
+        if let Some(rtt) = ack.rtt {
+            self.round_rtt_min = Some(self.round_rtt_min.map_or(rtt, |min| min.min(rtt)));
+        }
+    }
+
     fn is_congestive(&self, verdict: &Verdict) -> bool {
-        let queued = match (verdict.rtt_min, self.min_rtt.value) {
-            (Some(met), Some(min)) => met > min + (min / 4).max(QUEUE_MIN),
-            _ => false,
-        };
         verdict.marked
-            || (self.queue_counts && queued)
+            || (self.shares_queue() && self.state == State::ProbeCruise)
             || self.threshold.exceeded(verdict.lost_bytes, verdict.total_bytes, self.packet_bytes)
     }
 
@@ -449,7 +464,9 @@ impl Bbr {
         }
         let lost = delivery.lost.saturating_sub(loss.snapshot.lost);
         let tx_in_flight = loss.snapshot.in_flight;
-        if self.threshold.exceeded(lost, tx_in_flight, self.packet_bytes) {
+        if self.shares_queue() {
+            self.handle_inflight_too_high(loss.now, tx_in_flight, loss.snapshot.app_limited, delivery);
+        } else if self.threshold.exceeded(lost, tx_in_flight, self.packet_bytes) {
             let safe = self.threshold.inflight_at(tx_in_flight, lost, loss.bytes);
             self.handle_inflight_too_high(loss.now, safe, loss.snapshot.app_limited, delivery);
         }

@@ -135,8 +135,7 @@ impl Flow {
 
     fn take_rtt(&mut self, rtt: Duration) {
         self.rtt_min = if self.rtt_min.is_zero() { rtt } else { self.rtt_min.min(rtt) };
-        self.rtt_smoothed =
-            if self.rtt_smoothed.is_zero() { rtt } else { (self.rtt_smoothed * 7 + rtt) / 8 };
+        self.rtt_smoothed = if self.rtt_smoothed.is_zero() { rtt } else { (self.rtt_smoothed * 7 + rtt) / 8 };
     }
 
     fn on_acknowledged(&mut self, now: Time, packets: &[u64]) {

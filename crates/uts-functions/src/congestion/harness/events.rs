@@ -14,8 +14,16 @@ enum Step {
     Wait(Duration),
     Send(u8),
     /// Acknowledges that many of the packets outstanding, from a place in them.
-    Acknowledge { from: u8, count: u8, marked: bool },
-    Lose { from: u8, count: u8, persistent: bool },
+    Acknowledge {
+        from: u8,
+        count: u8,
+        marked: bool,
+    },
+    Lose {
+        from: u8,
+        count: u8,
+        persistent: bool,
+    },
     /// Packets lost arrive after all.
     Spurious,
     AppLimited,

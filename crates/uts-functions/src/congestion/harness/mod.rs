@@ -62,15 +62,31 @@ fn utilisation_by_loss() {
     }
 }
 
+/// Beside one another, over 60 s, no flow is starved: a third at least for each, as far as promised.
 #[test]
 fn two_flows_share() {
-    for (pair, least) in [(["cubic", "cubic"], 1.0 / 3.0), (["cubic", "bbr"], 0.2), (["bbr", "bbr"], 0.2)] {
-        let mut world = World::new(Path::new(100, 20), &pair.map(|name| choice(name, &[])), SEED);
-        world.run_until(Time::from_millis(60_000));
-        let total: u64 = world.flows.iter().map(|f| f.passed).sum();
-        let shares: Vec<f64> = world.flows.iter().map(|f| f.passed as f64 / total as f64).collect();
-        println!("{pair:?}: {shares:.3?}, drops {:?}", world.flows.iter().map(|f| f.drops).collect::<Vec<_>>());
-        assert!(shares.iter().all(|share| *share >= least), "{pair:?}: {shares:?}");
+    let fast = Path::new(100, 20);
+    let cases = [
+        (["cubic", "cubic"], fast, 1.0 / 3.0),
+        (["cubic", "bbr"], fast, 1.0 / 3.0),
+        (["bbr", "cubic"], fast, 1.0 / 3.0),
+        (["bbr", "bbr"], fast, 1.0 / 3.0),
+        (["new-reno", "cubic"], fast, 0.2),
+        (["new-reno", "bbr"], fast, 0.2),
+        (["cubic", "bbr"], Path { buffer_bytes: 64 * 1024, ..fast }, 0.0),
+        (["cubic", "bbr"], Path { buffer_bytes: 1024 * 1024, ..fast }, 0.0),
+        (["cubic", "bbr"], Path::new(10, 100), 0.0),
+    ];
+    for (pair, path, least) in cases {
+        for seed in [SEED, SEED + 1] {
+            let mut world = World::new(path, &pair.map(|name| choice(name, &[])), seed);
+            world.run_until(Time::from_millis(60_000));
+            let total: u64 = world.flows.iter().map(|f| f.passed).sum();
+            let shares: Vec<f64> = world.flows.iter().map(|f| f.passed as f64 / total as f64).collect();
+            let buffer_kib = path.buffer_bytes / 1024;
+            println!("{pair:?} {:?} {buffer_kib} KiB, seed {seed}: {shares:.3?}", path.rate);
+            assert!(shares.iter().all(|share| *share >= least), "{pair:?} seed {seed}: {shares:?}");
+        }
     }
 }
 
@@ -102,7 +118,12 @@ fn a_successor_continues_where_its_predecessor_was() {
             world.run_until(Time::from_millis(4_000));
             let (passed, drops) = (world.flows[0].passed, world.flows[0].drops);
             world.flows[0].exchange(&b.choice(), world.now, 3);
-            assert!(!["startup", "slow start"].contains(&world.flows[0].mechanism.phase()), "{} -> {}", a.name, b.name);
+            assert!(
+                !["startup", "slow start"].contains(&world.flows[0].mechanism.phase()),
+                "{} -> {}",
+                a.name,
+                b.name
+            );
             world.run_until(Time::from_millis(4_200));
             let used = (world.flows[0].passed - passed) as f64 / 2.5e6;
             let dropped = world.flows[0].drops - drops;
@@ -149,7 +170,8 @@ fn an_application_that_sends_little_earns_no_window() {
 
 #[test]
 fn a_summary_from_anywhere_builds_everything() {
-    let times = [None, Some(Duration::ZERO), Some(Duration::from_nanos(1)), Some(Duration::from_secs(1 << 33))];
+    let times =
+        [None, Some(Duration::ZERO), Some(Duration::from_nanos(1)), Some(Duration::from_secs(1 << 33))];
     let rates = [None, Some(0), Some(1), Some(u64::MAX)].map(|r| r.map(Rate::from_bytes_per_sec));
     for m in MECHANISMS {
         for window_bytes in [0, 1, 100_000, u64::MAX] {
@@ -159,7 +181,10 @@ fn a_summary_from_anywhere_builds_everything() {
                     let context = Context { now: Time::ZERO, packet_bytes: PACKET, summary, seed: 0 };
                     let slot = Slot::build(&m.choice(), &context).expect("builds");
                     if m.name != "none" {
-                        assert!(slot.window_bytes() >= 2 * PACKET && slot.window_bytes() <= 1 << 41, "{m:?} {summary:?}");
+                        assert!(
+                            slot.window_bytes() >= 2 * PACKET && slot.window_bytes() <= 1 << 41,
+                            "{m:?} {summary:?}"
+                        );
                         assert!(slot.pacing_rate().is_none_or(|r| r > Rate::default()), "{m:?} {summary:?}");
                     }
                 }
