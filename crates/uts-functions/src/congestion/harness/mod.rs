@@ -1,0 +1,194 @@
+//! The conformance harness of congestion control: runs over every registered mechanism, in a small simulated bottleneck
+//! and under random events.
+
+mod bottleneck;
+mod events;
+
+use super::{Congestion, Context, MECHANISMS, Slot, Summary};
+use crate::mechanism::{Choice, Mechanism};
+use crate::time::{Rate, Time};
+use bottleneck::{PACKET, Path, World, choice};
+use core::time::Duration;
+
+const SEED: u64 = 7;
+
+/// Share of the path's rate that passed the queue in `seconds` from the start, and the mean queue in milliseconds.
+fn run(path: Path, choice: Choice, seconds: u64) -> (f64, f64) {
+    let mut world = World::new(path, &[choice], SEED);
+    let end = Time::from_millis(1000 * seconds);
+    world.run_until(end);
+    let flow = &world.flows[0];
+    let could = path.rate.bytes_in(end.since(Time::ZERO)) as f64;
+    (flow.passed as f64 / could, flow.mean_queue_s() * 1000.0)
+}
+
+fn controlled() -> impl Iterator<Item = &'static Mechanism> {
+    MECHANISMS.iter().copied().filter(|m| m.name != "none")
+}
+
+/// The table of utilisation. Bounds are what each mechanism promises on that path.
+#[test]
+fn utilisation_by_loss() {
+    let fast = Path::new(100, 20);
+    let long = Path::new(10, 100);
+    let paths = [
+        ("100 Mbit/s 20 ms clean", fast),
+        ("100 Mbit/s 20 ms 0.1 %", fast.losing(0.001, 1.0)),
+        ("100 Mbit/s 20 ms 1 %", fast.losing(0.01, 1.0)),
+        ("100 Mbit/s 20 ms 5 % in bursts of 4", fast.losing(0.05, 4.0)),
+        ("10 Mbit/s 100 ms clean", long),
+        ("10 Mbit/s 100 ms 1 %", long.losing(0.01, 1.0)),
+        ("10 Mbit/s 100 ms 5 % in bursts of 4", long.losing(0.05, 4.0)),
+    ];
+    let patient = choice("bbr", &[("loss-threshold", 200)]);
+    let mechanisms: Vec<(&str, Choice)> =
+        controlled().map(|m| (m.name, m.choice())).chain([("bbr 200", patient)]).collect();
+    let mut table = Vec::new();
+    for (at, path) in paths {
+        for (name, choice) in &mechanisms {
+            let (utilisation, queue_ms) = run(path, *choice, 20);
+            println!("{at:38} {name:10} {:5.1} %  queue {queue_ms:5.1} ms", utilisation * 100.0);
+            table.push((at, *name, utilisation, queue_ms));
+        }
+    }
+    let floor = |at: &str, name: &str| match (name, at) {
+        (_, at) if at.ends_with("clean") => 0.96,
+        ("bbr", at) if at.ends_with("0.1 %") || at.ends_with(" 1 %") => 0.94,
+        ("bbr 200", at) if at.starts_with("100") => 0.85,
+        _ => 0.0,
+    };
+    for (at, name, utilisation, _) in table {
+        assert!(utilisation >= floor(at, name), "{name} on {at}: {utilisation:.3}");
+    }
+}
+
+/// Beside one another, over 60 s, no flow is starved: a third at least for each, as far as promised.
+#[test]
+fn two_flows_share() {
+    let fast = Path::new(100, 20);
+    let cases = [
+        (["cubic", "cubic"], fast, 1.0 / 3.0),
+        (["cubic", "bbr"], fast, 1.0 / 3.0),
+        (["bbr", "cubic"], fast, 1.0 / 3.0),
+        (["bbr", "bbr"], fast, 1.0 / 3.0),
+        (["new-reno", "cubic"], fast, 0.2),
+        (["new-reno", "bbr"], fast, 0.2),
+        (["cubic", "bbr"], Path { buffer_bytes: 64 * 1024, ..fast }, 0.0),
+        (["cubic", "bbr"], Path { buffer_bytes: 1024 * 1024, ..fast }, 0.0),
+        (["cubic", "bbr"], Path::new(10, 100), 0.0),
+    ];
+    for (pair, path, least) in cases {
+        for seed in [SEED, SEED + 1] {
+            let mut world = World::new(path, &pair.map(|name| choice(name, &[])), seed);
+            world.run_until(Time::from_millis(60_000));
+            let total: u64 = world.flows.iter().map(|f| f.passed).sum();
+            let shares: Vec<f64> = world.flows.iter().map(|f| f.passed as f64 / total as f64).collect();
+            let buffer_kib = path.buffer_bytes / 1024;
+            println!("{pair:?} {:?} {buffer_kib} KiB, seed {seed}: {shares:.3?}", path.rate);
+            assert!(shares.iter().all(|share| *share >= least), "{pair:?} seed {seed}: {shares:?}");
+        }
+    }
+}
+
+/// All ordered pairs, exchanged every second: what the network taught is kept.
+#[test]
+fn exchanges_keep_the_path_in_use() {
+    for a in controlled() {
+        for b in controlled() {
+            let mut world = World::new(Path::new(100, 20), &[a.choice()], SEED);
+            for second in 1..=10 {
+                world.run_until(Time::from_millis(1000 * second));
+                let next = if second % 2 == 1 { b } else { a };
+                world.flows[0].exchange(&next.choice(), world.now, second);
+            }
+            let used = world.flows[0].passed as f64 / 125e6;
+            println!("{} <-> {}: {:.1} %", a.name, b.name, used * 100.0);
+            assert!(used > 0.85, "{} <-> {}: {used:.3}", a.name, b.name);
+        }
+    }
+}
+
+/// An exchange in steady state neither floods the path nor lets it run dry, in any ordered pair.
+#[test]
+fn a_successor_continues_where_its_predecessor_was() {
+    for a in MECHANISMS.iter().filter(|m| m.name != "none") {
+        for b in controlled() {
+            let path = Path::new(100, 20);
+            let mut world = World::new(path, &[a.choice()], SEED);
+            world.run_until(Time::from_millis(4_000));
+            let (passed, drops) = (world.flows[0].passed, world.flows[0].drops);
+            world.flows[0].exchange(&b.choice(), world.now, 3);
+            assert!(
+                !["startup", "slow start"].contains(&world.flows[0].mechanism.phase()),
+                "{} -> {}",
+                a.name,
+                b.name
+            );
+            world.run_until(Time::from_millis(4_200));
+            let used = (world.flows[0].passed - passed) as f64 / 2.5e6;
+            let dropped = world.flows[0].drops - drops;
+            println!("{} -> {}: {:.1} % of 0.2 s, {dropped} dropped", a.name, b.name, used * 100.0);
+            assert!(used > 0.85, "{} -> {}: {used:.3}", a.name, b.name);
+            assert!(dropped <= 60, "{} -> {}: {dropped} dropped", a.name, b.name);
+        }
+    }
+}
+
+/// A change of the path that the policy may be slow to see.
+#[test]
+fn a_slower_and_a_faster_path_are_found() {
+    for m in controlled() {
+        let mut world = World::new(Path::new(100, 20), &[m.choice()], SEED);
+        world.run_until(Time::from_millis(5_000));
+        world.path.rate = Rate::from_bits_per_sec(20_000_000);
+        world.run_until(Time::from_millis(10_000));
+        let before = world.flows[0].passed;
+        world.run_until(Time::from_millis(15_000));
+        let slow = (world.flows[0].passed - before) as f64 / 12.5e6;
+        world.path.rate = Rate::from_bits_per_sec(100_000_000);
+        world.run_until(Time::from_millis(20_000));
+        let before = world.flows[0].passed;
+        world.run_until(Time::from_millis(25_000));
+        let fast = (world.flows[0].passed - before) as f64 / 62.5e6;
+        println!("{}: {:.1} % of 20, then {:.1} % of 100 Mbit/s", m.name, slow * 100.0, fast * 100.0);
+        assert!(slow > 0.9, "{}: {slow:.3} of the slower path", m.name);
+        assert!(fast > 0.5, "{}: {fast:.3} of the faster path", m.name);
+    }
+}
+
+#[test]
+fn an_application_that_sends_little_earns_no_window() {
+    for m in controlled() {
+        let mut world = World::new(Path::new(100, 20), &[m.choice()], SEED);
+        world.flows[0].app_rate = Some(Rate::from_bytes_per_sec(100_000));
+        let start = world.flows[0].mechanism.window_bytes();
+        world.run_until(Time::from_millis(10_000));
+        let window = world.flows[0].mechanism.window_bytes();
+        assert!(window <= 2 * start, "{}: from {start} to {window}", m.name);
+    }
+}
+
+#[test]
+fn a_summary_from_anywhere_builds_everything() {
+    let times =
+        [None, Some(Duration::ZERO), Some(Duration::from_nanos(1)), Some(Duration::from_secs(1 << 33))];
+    let rates = [None, Some(0), Some(1), Some(u64::MAX)].map(|r| r.map(Rate::from_bytes_per_sec));
+    for m in MECHANISMS {
+        for window_bytes in [0, 1, 100_000, u64::MAX] {
+            for threshold_bytes in [0, 1, 100_000, u64::MAX - 1, u64::MAX] {
+                for (bandwidth, rtt_min) in rates.iter().flat_map(|r| times.iter().map(move |t| (*r, *t))) {
+                    let summary = Summary { window_bytes, threshold_bytes, bandwidth, rtt_min };
+                    let context = Context { now: Time::ZERO, packet_bytes: PACKET, summary, seed: 0 };
+                    let slot = Slot::build(&m.choice(), &context).expect("builds");
+                    if m.name != "none" {
+                        assert!(
+                            slot.window_bytes() >= 2 * PACKET && slot.window_bytes() <= 1 << 41,
+                            "{m:?} {summary:?}"
+                        );
+                        assert!(slot.pacing_rate().is_none_or(|r| r > Rate::default()), "{m:?} {summary:?}");
+                    }
+                }
+            }
+        }
+    }
+}
