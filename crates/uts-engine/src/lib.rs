@@ -1,1 +1,4 @@
 //! uts-engine
+#![forbid(unsafe_code)]
+
+pub mod requirements;
