@@ -1,4 +1,6 @@
 //! uts-engine
 #![forbid(unsafe_code)]
 
+pub mod policy;
 pub mod requirements;
+pub mod selector;
