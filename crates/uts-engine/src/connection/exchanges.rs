@@ -1,9 +1,9 @@
 //! Exchanges: between the pure machines, the frames that carry their messages, and the stacks that they put to use.
 
-use super::{CloseReason, Connection, Event, Side};
+use super::{CloseReason, Connection, Event};
 use crate::event::{Direction, ExchangeEvent, FlowId};
 use crate::exchange::{self, Busy, GROUPS_MAX, Machine, Message};
-use crate::library::LibrarySet;
+use crate::selector::Library;
 use std::collections::VecDeque;
 use uts_functions::mechanism::Params;
 use uts_functions::profile::ProfileError;
@@ -157,7 +157,7 @@ impl Connection {
         if profile.name(Function::Protection) == "none" && !self.may_go_unprotected() {
             return Err(ExchangeError::Unprotected);
         }
-        if let Some(function) = self.peer_library.as_ref().and_then(|library| library.lacks(&profile)) {
+        if let Some(function) = self.peer_library.and_then(|library| lacks(&library, &profile)) {
             return Err(ExchangeError::PeerLacks { function, mechanism: profile.name(function) });
         }
         let changes = changes(&self.profile_of(direction, group), &profile);
@@ -172,7 +172,7 @@ impl Connection {
 
     /// Both ends have said that they accept packets without protection.
     fn may_go_unprotected(&self) -> bool {
-        self.config.allow_unprotected && self.peer_allows_unprotected
+        self.allows_unprotected() && self.peer_allows_unprotected
     }
 
     /// The profile in use for a group.
@@ -219,7 +219,7 @@ impl Connection {
             frame::Direction::ToSender => Direction::Out,
         };
         let unprotected = self.may_go_unprotected();
-        let library = LibrarySet::local();
+        let library = Library::offered(&self.config.requirements);
         self.exchanges.machine(direction).handle(now, message, |_, profile| accept(profile, unprotected, &library));
         self.drain_exchange(now, direction);
         Ok(())
@@ -369,9 +369,6 @@ impl Connection {
         let _ = self.request_exchange(now, Direction::Out, group, profile, reasons);
     }
 
-    pub(super) fn side(&self) -> Side {
-        self.side
-    }
 }
 
 /// Why this end asks for an exchange, for people.
@@ -391,7 +388,7 @@ pub fn changes(old: &Profile, new: &Profile) -> String {
 }
 
 /// Whether this end takes part in a profile that the peer asks for.
-fn accept(profile: &Profile, unprotected: bool, library: &LibrarySet) -> Result<(), Refusal> {
+fn accept(profile: &Profile, unprotected: bool, library: &Library) -> Result<(), Refusal> {
     if let Err(error) = profile.check() {
         let (function, reason) = match &error {
             ProfileError::UnknownMechanism { function, .. } | ProfileError::UnknownName { function, .. } => {
@@ -400,7 +397,7 @@ fn accept(profile: &Profile, unprotected: bool, library: &LibrarySet) -> Result<
             ProfileError::Param { function, .. } => (*function, RefusalReason::Parameter),
             ProfileError::Needs { function, .. } => (*function, RefusalReason::Combination),
         };
-        return Err(Refusal { function, reason, alternative: library.best_of(function) });
+        return Err(Refusal { function, reason, alternative: best_of(library, function) });
     }
     if profile.name(Function::Protection) == "none" && !unprotected {
         let function = Function::Protection;
@@ -408,6 +405,17 @@ fn accept(profile: &Profile, unprotected: bool, library: &LibrarySet) -> Result<
         return Err(Refusal { function, reason: RefusalReason::Unprotected, alternative });
     }
     Ok(())
+}
+
+/// The first function of a profile whose mechanism a library lacks.
+pub(super) fn lacks(library: &Library, profile: &Profile) -> Option<Function> {
+    Function::ALL.iter().copied().find(|f| !library.has(*f, profile.get(*f).number))
+}
+
+/// A mechanism to offer instead of one that cannot be had: the mandatory one of the highest number.
+fn best_of(library: &Library, function: Function) -> Option<Choice> {
+    let list = uts_functions::library::of(function).iter().rev();
+    list.copied().find(|m| m.mandatory && library.has(function, m.number)).map(|m| m.choice())
 }
 
 /// A profile as it came. Functions that it leaves out are performed by mechanism 0.
