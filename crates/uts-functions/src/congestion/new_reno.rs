@@ -156,3 +156,72 @@ impl Congestion for NewReno {
         if self.window < self.threshold { "slow start" } else { "congestion avoidance" }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{PACKET, RTT, Script, context};
+    use super::*;
+
+    fn script(window_packets: u64, threshold_bytes: u64) -> Script<NewReno> {
+        Script::new(NewReno::build(&Params::default(), &context(window_packets, threshold_bytes)))
+    }
+
+    #[test]
+    fn slow_start_doubles_and_avoidance_adds_one() {
+        let mut s = script(10, 40 * PACKET);
+        s.round();
+        assert_eq!((s.packets(), s.mechanism.phase()), (20.0, "slow start"));
+        s.round();
+        assert_eq!((s.packets(), s.mechanism.phase()), (40.0, "congestion avoidance"));
+        s.round();
+        assert_eq!(s.packets(), 41.0);
+    }
+
+    #[test]
+    fn one_reduction_per_round_trip() {
+        let mut s = script(40, 40 * PACKET);
+        s.lose(3, s.now - RTT, false);
+        assert_eq!(s.packets(), 20.0);
+        s.lose(3, s.now, false);
+        s.acknowledge(1, s.now - RTT, 1);
+        assert_eq!(s.packets(), 20.0, "losses and marks of the same flight");
+        let later = s.now + RTT;
+        s.now = later;
+        s.lose(1, later, false);
+        assert_eq!(s.packets(), 10.0, "a loss of what was sent since");
+    }
+
+    #[test]
+    fn a_mark_is_a_loss() {
+        let mut s = script(40, 40 * PACKET);
+        s.acknowledge(1, s.now - RTT, 1);
+        assert_eq!(s.packets(), 20.0);
+    }
+
+    #[test]
+    fn a_reduction_is_undone_only_when_every_loss_was_spurious() {
+        let mut s = script(40, 40 * PACKET);
+        s.lose(3, s.now - RTT, false);
+        s.mechanism.on_spurious_loss(2 * PACKET);
+        assert_eq!(s.packets(), 20.0);
+        s.mechanism.on_spurious_loss(PACKET);
+        assert_eq!(s.packets(), 40.0);
+    }
+
+    #[test]
+    fn persistent_congestion_leaves_two_packets_and_slow_start() {
+        let mut s = script(40, 40 * PACKET);
+        s.lose(40, s.now, true);
+        assert_eq!((s.packets(), s.mechanism.phase()), (2.0, "slow start"));
+        s.mechanism.on_spurious_loss(40 * PACKET);
+        assert_eq!(s.packets(), 2.0);
+    }
+
+    #[test]
+    fn a_limited_application_earns_nothing() {
+        let mut s = script(10, u64::MAX);
+        s.delivery.set_app_limited();
+        s.round();
+        assert_eq!(s.packets(), 10.0);
+    }
+}
