@@ -100,7 +100,7 @@ impl Cubic {
         self.window_bytes() < self.threshold
     }
 
-    /// RFC 9438 sections 4.6 and 4.7, once per recovery period.
+    /// C-21, RFC 9438 sections 4.6 and 4.7, once per recovery period.
     fn on_congestion(&mut self, now: Time, sent_at: Time) {
         if self.recovery.covers(sent_at) {
             return;
@@ -122,6 +122,7 @@ impl Cubic {
         self.curve = None;
     }
 
+    /// C-23.
     fn slow_start(&mut self, ack: &Ack) {
         let growth = match self.hystart.on_ack(ack) {
             Advice::Grow => ack.bytes,
@@ -149,7 +150,7 @@ impl Cubic {
             return;
         }
         // Sections 4.4 and 4.5.
-        let target = curve.at(elapsed + ack.rtt_smoothed, packet).clamp(window, 1.5 * window);
+        let target = curve.at(elapsed.saturating_add(ack.rtt_smoothed), packet).clamp(window, 1.5 * window);
         self.window += (target - window) * (acked / window).min(1.0);
     }
 }
@@ -178,14 +179,14 @@ impl Congestion for Cubic {
         let since_last = ack.now.since(self.last_ack_at);
         self.last_ack_at = ack.now;
         if ack.ecn_marked > 0 {
-            // RFC 9438 section 4.6: a mark counts as a loss.
+            // C-7, RFC 9438 section 4.6: a mark counts as a loss.
             self.on_congestion(ack.now, ack.sent_at);
         }
         if self.recovery.covers(ack.sent_at) {
             return;
         }
         if delivery.is_app_limited() || !self.usage.earns_growth(self.window_bytes()) {
-            // RFC 9438 section 5.8: time in which the window was not in use does not count.
+            // C-22, RFC 9438 section 5.8: time in which the window was not in use does not count.
             if let Some(curve) = &mut self.curve {
                 curve.start += since_last;
             }
@@ -203,7 +204,7 @@ impl Congestion for Cubic {
         self.on_congestion(loss.now, loss.sent_at);
         self.recovery.count_lost(loss.bytes);
         if loss.persistent {
-            // RFC 9002 section 7.6.2, RFC 9438 section 4.8: slow start, then a curve that begins at its plateau.
+            // C-8, C-24, RFC 9002 section 7.6.2, RFC 9438 section 4.8: slow start, then a curve that begins at its plateau.
             self.window = self.min_window() as f64;
             self.window_max = 0.0;
             self.curve = None;
@@ -214,7 +215,7 @@ impl Congestion for Cubic {
     }
 
     fn on_spurious_loss(&mut self, bytes: u64) {
-        // RFC 9438 section 4.9.2.
+        // C-9, RFC 9438 section 4.9.2.
         if self.recovery.all_spurious(bytes)
             && let Some(undo) = self.undo.take()
         {
@@ -263,7 +264,7 @@ impl Congestion for Cubic {
     }
 }
 
-/// RFC 9438 section 4.1: `C` in packets per second cubed, and the factor of a reduction.
+/// C-20, RFC 9438 section 4.1: `C` in packets per second cubed, and the factor of a reduction.
 const C: f64 = 0.4;
 const BETA: f64 = 0.7;
 

@@ -59,7 +59,7 @@ impl NewReno {
         MIN_PACKETS * self.packet_bytes
     }
 
-    /// RFC 9002 section 7.3.2: once per recovery period.
+    /// C-11, RFC 9002 section 7.3.2: once per recovery period.
     fn on_congestion(&mut self, now: Time, sent_at: Time) {
         if self.recovery.covers(sent_at) {
             return;
@@ -79,10 +79,10 @@ impl Congestion for NewReno {
         self.learnt.on_ack(ack);
         self.usage.on_ack(ack);
         if ack.ecn_marked > 0 {
-            // RFC 9002 section 7.1: a mark counts as a loss.
+            // C-7, RFC 9002 section 7.1: a mark counts as a loss.
             self.on_congestion(ack.now, ack.sent_at);
         }
-        // RFC 9002 section 7.3.2: no growth within recovery; section 7.8: nor when the window is not in use.
+        // C-11, RFC 9002 section 7.3.2: no growth within recovery; C-4, section 7.8: nor when the window is not in use.
         if self.recovery.covers(ack.sent_at)
             || delivery.is_app_limited()
             || !self.usage.earns_growth(self.window)
@@ -90,10 +90,10 @@ impl Congestion for NewReno {
             return;
         }
         if self.window < self.threshold {
-            // RFC 9002 section 7.3.1.
+            // C-10, RFC 9002 section 7.3.1.
             self.window += ack.bytes;
         } else {
-            // RFC 9002 section 7.3.3, counting bytes (RFC 3465).
+            // C-10, RFC 9002 section 7.3.3, counting bytes (RFC 3465).
             self.acked += ack.bytes;
             if self.acked >= self.window {
                 self.acked -= self.window;
@@ -107,7 +107,7 @@ impl Congestion for NewReno {
         self.on_congestion(loss.now, loss.sent_at);
         self.recovery.count_lost(loss.bytes);
         if loss.persistent {
-            // RFC 9002 section 7.6.2.
+            // C-8, RFC 9002 section 7.6.2.
             self.window = self.min_window();
             self.acked = 0;
             self.recovery.leave();
@@ -116,6 +116,7 @@ impl Congestion for NewReno {
     }
 
     fn on_spurious_loss(&mut self, bytes: u64) {
+        // C-9.
         if self.recovery.all_spurious(bytes)
             && let Some((window, threshold)) = self.undo.take()
         {

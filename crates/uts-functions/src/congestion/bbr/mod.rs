@@ -100,7 +100,7 @@ impl Bbr {
     };
 
     /// Builds it from what the predecessor knew: with bandwidth and smallest round trip, at the refilling of the pipe;
-    /// without, or while the path's limit is unknown, in Startup (C-5).
+    /// without, or while the path's limit is unknown, in Startup (C-5, C-30).
     pub fn build(params: &Params, context: &Context) -> Self {
         let summary = &context.summary;
         let packet_bytes = context.packet_bytes.max(1);
@@ -272,6 +272,7 @@ impl Bbr {
         }
     }
 
+    /// C-32.
     fn first_rtt(&mut self, rtt: Duration) {
         if !self.has_rtt && !rtt.is_zero() {
             self.has_rtt = true;
@@ -335,7 +336,8 @@ impl Congestion for Bbr {
         Some(self.quantum())
     }
 
-    /// Window and threshold are what would fill the path without a queue, not the room that BBR itself keeps above that.
+    /// Window and threshold are what would fill the path without a queue, not the room that BBR itself keeps above that
+    /// (C-31).
     fn summary(&self) -> Summary {
         let bandwidth = Some(self.max_bandwidth()).filter(|rate| *rate > Rate::default());
         let (rtt_min, known) = (self.min_rtt.value, self.pipe.reached && bandwidth.is_some());

@@ -186,22 +186,35 @@ fn a_successor_continues_where_its_predecessor_was() {
 /// A change of the path that the policy may be slow to see.
 #[test]
 fn a_slower_and_a_faster_path_are_found() {
-    for m in controlled() {
-        let mut world = World::new(Path::new(100, 20), &[m.choice()], SEED);
-        world.run_until(Time::from_millis(5_000));
-        world.path.rate = Rate::from_bits_per_sec(20_000_000);
-        world.run_until(Time::from_millis(10_000));
-        let before = world.flows[0].passed;
-        world.run_until(Time::from_millis(15_000));
-        let slow = (world.flows[0].passed - before) as f64 / 12.5e6;
-        world.path.rate = Rate::from_bits_per_sec(100_000_000);
-        world.run_until(Time::from_millis(20_000));
-        let before = world.flows[0].passed;
-        world.run_until(Time::from_millis(25_000));
-        let fast = (world.flows[0].passed - before) as f64 / 62.5e6;
-        println!("{}: {:.1} % of 20, then {:.1} % of 100 Mbit/s", m.name, slow * 100.0, fast * 100.0);
-        assert!(slow > 0.9, "{}: {slow:.3} of the slower path", m.name);
-        assert!(fast > 0.5, "{}: {fast:.3} of the faster path", m.name);
+    let shallow = Path { buffer_bytes: 64 * PACKET, ..Path::new(50, 40) };
+    for (path, least) in [(Path::new(100, 20), 0.9), (shallow, 0.7)] {
+        for (m, choice) in predicted() {
+            let mut world = World::new(path, &[choice], SEED);
+            let mut measure = |from: u64, to: u64, rate: Rate| {
+                world.path.rate = rate;
+                world.run_until(Time::from_millis(from));
+                let (passed, drops) = (world.flows[0].passed, world.flows[0].drops);
+                world.run_until(Time::from_millis(to));
+                let passed = world.flows[0].passed - passed;
+                let dropped = ((world.flows[0].drops - drops) * PACKET) as f64;
+                (
+                    passed as f64 / rate.bytes_in(Duration::from_millis(to - from)) as f64,
+                    dropped / passed as f64,
+                )
+            };
+            let (_, _) = measure(0, 5_000, path.rate);
+            let at_once = measure(5_000, 10_000, path.rate.mul_f64(0.4));
+            let slow = measure(10_000, 15_000, path.rate.mul_f64(0.4));
+            let fast = measure(20_000, 25_000, path.rate);
+            println!(
+                "{} {} {:?}: at once {at_once:.3?}, slow {slow:.3?}, fast {fast:.3?}",
+                m.name,
+                choice.params.get(0),
+                path.rate
+            );
+            assert!(slow.0 > least, "{}: {slow:?} of the slower path", m.name);
+            assert!(fast.0 > 0.5, "{}: {fast:?} of the faster path", m.name);
+        }
     }
 }
 
