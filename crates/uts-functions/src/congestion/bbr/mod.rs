@@ -86,7 +86,7 @@ impl Bbr {
         number: 3,
         name: "bbr",
         what: "rate and window from a model of the path, losses below a threshold ignored",
-        mandatory: false,
+        mandatory: true,
         params: &[Param {
             name: "loss-threshold",
             unit: Unit::PerMille,
