@@ -130,7 +130,7 @@ impl Policy {
     /// Takes in what is known now.
     pub fn observe(&mut self, now: Time, observation: &Observation<'_>) {
         let at_home = *observation.profile == self.home;
-        let facts = self.path.observe(now, observation.facts, at_home);
+        let facts = self.path.observe(now, observation.facts, at_home, observation.offered);
         self.meter.observe(now, observation.delivered_bytes, window(&facts));
         if self.baseline.is_none() && self.is_evident(&facts) {
             self.baseline = Some(facts);
@@ -194,7 +194,8 @@ impl Policy {
         self.meter.clear();
     }
 
-    /// The decided exchange was refused because the peer lacks that mechanism, or could not be agreed (`None`).
+    /// The decided exchange was refused because the peer lacks that mechanism, or was given up for another reason
+    /// (`None`). Until this or [`Policy::on_exchanged`] is called, there is no further decision.
     pub fn on_refused(&mut self, now: Time, lacking: Option<(Function, u8)>) {
         if let Some((function, number)) = lacking {
             self.usable.remove(function, number);
@@ -222,7 +223,7 @@ impl Policy {
             loss_after: seen.measured.loss,
             delay_after: seen.measured.rtt_min / 2 + seen.measured.queueing(),
         };
-        let stayed = now.since(trial.at) <= now.since(Time::ZERO).min(self.path.stay(now));
+        let stayed = !self.path.has_changed_since(trial.at);
         let worse = trial.before.is_some_and(|before| after < before);
         if self.aim == Aim::Throughput && seen.profile != self.home && worse && stayed {
             self.disappointing.push((seen.profile, now + DISAPPOINTED_FOR));
@@ -296,7 +297,11 @@ impl Policy {
             return false;
         }
         let since = *self.better_since.get_or_insert(now);
-        stayed && now.since(since) >= PERSISTS_MIN.max(2 * rtt) && self.pays(now, seen, target, expected)
+        let persists = PERSISTS_MIN.max(2 * rtt);
+        let better_for = now.since(since);
+        // An estimate that never settles is acted on all the same after a while.
+        let steady = self.path.steady_for(now) >= persists || better_for >= UNSTEADY_MAX.max(10 * rtt);
+        stayed && steady && better_for >= persists && self.pays(now, seen, target, expected)
     }
 
     /// Whether the gain, over the time that the path is expected to stay so, exceeds what is lost until the new mechanism
@@ -358,7 +363,7 @@ pub(crate) fn fit(
     if !policy.is_evident(facts) {
         return *home;
     }
-    let facts = Path::default().observe(Time::ZERO, facts, true);
+    let facts = Path::default().observe(Time::ZERO, facts, true, None);
     let judge = Judge { requirements, aim: policy.aim, facts: &facts, offered: None };
     let scores: Vec<(Profile, Score)> = candidates::candidates(requirements, &facts, usable, home, home)
         .into_iter()
@@ -410,7 +415,9 @@ const TIE_IN_TIME: f64 = 0.0005;
 /// For how long a profile stays at least (or five round trips).
 const DWELL_MIN: Duration = Duration::from_secs(1);
 /// For how long another profile must have been better (or two round trips).
-const PERSISTS_MIN: Duration = Duration::from_millis(50);
+const PERSISTS_MIN: Duration = Duration::from_millis(100);
+/// For how long an estimate of loss that still moves holds up a decision (or ten round trips).
+const UNSTEADY_MAX: Duration = Duration::from_secs(1);
 /// For how long home must have been good enough again (or twenty round trips); longer after each return that did not last.
 const QUIET_MIN: Duration = Duration::from_secs(2);
 const QUIET_FACTOR_MAX: u32 = 16;

@@ -11,7 +11,7 @@ const INTERACTIVE_DELAY: Duration = Duration::from_millis(150);
 /// One way, what ITU-T G.114 calls the upper limit for planning.
 const OTHER_DELAY: Duration = Duration::from_millis(400);
 /// What doubling the packets costs where arrival in time is what counts: as much as this share of the data lost.
-const OVERHEAD_WEIGHT: f64 = 0.05;
+const OVERHEAD_WEIGHT: f64 = 0.02;
 /// Below this share of what a profile could carry, the application's own rate is what flows, and the queue is not ours.
 const LIGHT_LOAD: f64 = 0.7;
 

@@ -62,7 +62,7 @@ enum Other {
 /// The first [`Contradiction`] in the order of the rules.
 pub(super) fn check(requirements: &Requirements, facts: &PathFacts) -> Result<(), Contradiction> {
     refused(requirements)?;
-    for clash in CLASHES.iter().filter(|c| (c.holds)(requirements, facts)) {
+    if let Some(clash) = CLASHES.iter().find(|c| (c.holds)(requirements, facts)) {
         return Err(Contradiction {
             rule: clash.rule,
             first: quote(requirements, clash.first),
