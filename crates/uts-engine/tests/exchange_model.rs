@@ -359,6 +359,14 @@ fn crossing_and_sequences() {
     explore("sender twice", Exchange::new([2, 1], 1, 1, true), SEEN_ALL);
     explore("receiver twice", Exchange::new([1, 2], 1, 1, true), SEEN_ALL);
     explore("without retirement", Exchange::new([2, 1], 1, 1, false), SEEN_ALL);
+    explore("sender twice, two groups", Exchange::new([2, 1], 2, 1, true), SEEN_ALL);
+    explore("receiver twice, two groups", Exchange::new([1, 2], 2, 1, true), SEEN_ALL);
+    explore("sender twice, tries", Exchange::new([2, 1], 1, 2, true), SEEN_ALL);
+}
+
+#[test]
+fn both_ends_ask_twice() {
+    explore("both twice", Exchange::new([2, 2], 1, 1, true), SEEN_ALL);
 }
 
 #[test]
