@@ -40,14 +40,6 @@ proptest! {
     }
 
     #[test]
-    fn epoch(current in any::<u32>(), ahead in -15i64..=16) {
-        let epoch = i64::from(current) + ahead;
-        if let Ok(epoch) = u32::try_from(epoch) {
-            prop_assert_eq!(adaptive::expand_epoch((epoch % 32) as u8, current), epoch);
-        }
-    }
-
-    #[test]
     fn frames(frames in payload()) {
         let mut out = vec![0xee; 3];
         for frame in &frames {

@@ -158,16 +158,28 @@ fn flow_frame() -> impl Strategy<Value = Frame<'static>> {
             Frame::ResetFlow(ResetFlow { flow, code, final_position })
         }),
         (small(), position()).prop_map(|(flow, code)| Frame::StopFlow(StopFlow { flow, code })),
-        (small(), direction(), any::<u8>())
+        (small(), direction(), 0..MAX_GROUPS as u8)
             .prop_map(|(flow, direction, group)| { Frame::FlowGroup(FlowGroup { flow, direction, group }) }),
     ]
 }
 
 fn exchange_frame() -> impl Strategy<Value = Frame<'static>> {
     prop_oneof![
-        (direction(), any::<u8>(), small(), profile()).prop_map(|(direction, group, epoch, profile)| {
-            Frame::RequestPf(RequestPf { direction, group, epoch, profile: Box::new(profile) })
-        }),
+        (
+            direction(),
+            0..MAX_GROUPS as u8,
+            small(),
+            prop::array::uniform8(prop::option::of(small())),
+            profile()
+        )
+            .prop_map(|(direction, group, epoch, using, profile)| {
+                Frame::RequestPf(RequestPf { direction, group, epoch, using, profile: Box::new(profile) })
+            }),
+        (direction(), small(), small()).prop_map(|(direction, epoch, highest)| Frame::StalePf(StalePf {
+            direction,
+            epoch,
+            highest
+        })),
         (direction(), small()).prop_map(|(direction, epoch)| Frame::AckPf(AckPf { direction, epoch })),
         (direction(), small())
             .prop_map(|(direction, epoch)| Frame::ConfirmPf(ConfirmPf { direction, epoch })),
