@@ -196,7 +196,7 @@ impl Handshake {
         brought.proves_address = parsed.level == Level::Handshake;
         self.heard = true;
         let is_new = level.received.insert_one(u64::from(number));
-        level.ack_due |= body.chain.elicits_ack();
+        level.ack_due |= body.elicits_ack();
         level.received.trim_front(16);
         if !is_new {
             return brought;

@@ -309,6 +309,11 @@ impl Connection {
         self.peer_reset_token.as_ref()
     }
 
+    /// How packets are marked for the network.
+    pub(crate) fn ecn(&self) -> Option<Ecn> {
+        None
+    }
+
     fn is_confirmed(&self) -> bool {
         self.confirmed
     }
@@ -436,15 +441,9 @@ impl Connection {
             check_first(profile).map_err(|why| CloseReason::Protocol(format!("its first profile: {why}")))?;
         }
         let mut exporter = [0; 32];
-        match &self.handshake.tls {
-            rustls::quic::Connection::Client(tls) => {
-                tls.export_keying_material(&mut exporter, b"EXPORTER-uts", None)
-            }
-            rustls::quic::Connection::Server(tls) => {
-                tls.export_keying_material(&mut exporter, b"EXPORTER-uts", None)
-            }
-        }
-        .map_err(|error| CloseReason::Tls(error.to_string()))?;
+        let tls = &self.handshake.tls;
+        tls.export_keying_material(&mut exporter, b"EXPORTER-uts", None)
+            .map_err(|error| CloseReason::Tls(error.to_string()))?;
         let (out, inward) = match self.side {
             Side::Client => (protection::Direction::ClientToServer, protection::Direction::ServerToClient),
             Side::Server => (protection::Direction::ServerToClient, protection::Direction::ClientToServer),
@@ -683,10 +682,7 @@ impl Connection {
             Some(other) => (u64::from(u32::MAX), other.to_string()),
             None => (0, String::new()),
         };
-        self.exchanges.pending.clear();
-        let reason: &'static str = "";
-        let _ = reason;
-        self.write_close_packet(now, code, out)
+        self.write_close_packet(now, code, &reason, out)
     }
 
     /// Whether something must be sent only to keep the connection alive or to confirm the handshake.
@@ -699,7 +695,7 @@ impl Connection {
     /// Closes the connection; what was not delivered is lost.
     pub fn close(&mut self, now: Time, code: u64, reason: &str) {
         if self.close_reason.is_none() {
-            let mut end = reason.len().min(frame::MAX_REASON_BYTES_OF_CLOSE);
+            let mut end = reason.len().min(frame::MAX_REASON_BYTES);
             while !reason.is_char_boundary(end) {
                 end -= 1;
             }

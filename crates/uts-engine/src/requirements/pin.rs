@@ -39,16 +39,11 @@ impl Pin {
     }
 }
 
-<<<<<<< HEAD
-/// `name(param=value,…)` in its parts.
-fn split(text: &str) -> Result<(&str, Vec<(&str, u64)>), String> {
-=======
 /// A mechanism's name, and its settings.
 type Parts<'a> = (&'a str, Vec<(&'a str, u64)>);
 
 /// `name(param=value,…)` in its parts.
 fn split(text: &str) -> Result<Parts<'_>, String> {
->>>>>>> selector
     let text = text.trim();
     let Some((name, rest)) = text.split_once('(') else {
         return if text.is_empty() {
