@@ -206,6 +206,7 @@ impl Reassembly {
 
     /// Takes in a whole message that came without a position, to be handed over as it is.
     pub fn push_unplaced(&mut self, message: Bytes) {
+        // sequencing.md R-10.
         self.held_bytes += message.len();
         self.unplaced.push_back(message);
     }
@@ -216,7 +217,7 @@ impl Reassembly {
         Some(Delivery::Message(self.consumed(), message))
     }
 
-    /// Gives up the oldest gaps until at most `most` ranges are left: a bound on memory.
+    /// Gives up the oldest gaps until at most `most` ranges are left: a bound on memory (sequencing.md R-11).
     pub fn limit_gaps(&mut self, most: usize) {
         while self.settled.len() > most {
             let mut ranges = self.settled.iter();
