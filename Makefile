@@ -23,8 +23,8 @@ check: setup ## Formatting, lints, and the tests inside the crates: before each 
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	@scripts/cargo-test --workspace --lib --bins
 
-doc: setup ## Build the documentation of all crates into target/doc
-	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --lib --no-deps
+doc: setup ## Build the documentation of all crates, inner parts included, into target/doc
+	RUSTDOCFLAGS='-D warnings -A rustdoc::private_intra_doc_links' cargo doc --workspace --lib --no-deps --document-private-items
 
 deny: setup ## Check licences and sources of all dependencies (and with cargo-deny installed, their versions)
 	@scripts/deny
