@@ -5,7 +5,8 @@ use bytes::Bytes;
 use core::time::Duration;
 use std::collections::BTreeMap;
 use uts_engine::{
-    ConnectionConfig, ConnectionHandle, Event, ExchangeEvent, FlowId, FlowOptions, Read, ReadError, WriteError,
+    ConnectionConfig, ConnectionHandle, Event, ExchangeEvent, FlowId, FlowOptions, Read, ReadError,
+    WriteError,
 };
 use uts_functions::Time;
 
@@ -102,7 +103,11 @@ impl Transfers {
     /// Does what a happening calls for.
     pub fn handle(&mut self, world: &mut World, happening: &Happening) {
         let Happening { node, connection, event } = happening;
-        if *node == SERVER { self.handle_at_server(world, *connection, event) } else { self.handle_at_client(world, *node, event) }
+        if *node == SERVER {
+            self.handle_at_server(world, *connection, event)
+        } else {
+            self.handle_at_client(world, *node, event)
+        }
     }
 
     fn handle_at_client(&mut self, world: &mut World, node: NodeId, event: &Event) {
@@ -165,7 +170,8 @@ impl Transfers {
 
     fn read(&mut self, world: &mut World, handle: ConnectionHandle, flow: FlowId) {
         let now = world.now();
-        let Some(progress) = self.server_side.get(&handle).and_then(|node| self.progress.get_mut(node)) else {
+        let Some(progress) = self.server_side.get(&handle).and_then(|node| self.progress.get_mut(node))
+        else {
             return;
         };
         let Some(connection) = world.connection(SERVER, handle) else { return };
@@ -173,7 +179,8 @@ impl Transfers {
             match connection.read(now, flow, CHUNK_BYTES) {
                 Ok(Read::Bytes(position, data)) => {
                     let at = position..;
-                    progress.checksum = at.zip(data.iter()).fold(progress.checksum, |sum, (p, b)| add(sum, p, *b));
+                    progress.checksum =
+                        at.zip(data.iter()).fold(progress.checksum, |sum, (p, b)| add(sum, p, *b));
                     progress.received += data.len() as u64;
                 }
                 Ok(Read::Message(data)) => progress.received += data.len() as u64,

@@ -90,9 +90,6 @@ pub struct World {
     pub packets: u64,
 }
 
-/// Bytes that IPv4 and UDP add to a datagram on the wire.
-const IP_UDP_BYTES: usize = 28;
-
 impl World {
     /// Makes a world at time zero.
     ///
@@ -143,7 +140,11 @@ impl World {
     ///
     /// # Errors
     /// [`ConnectError`] as the engine says.
-    pub fn connect(&mut self, client: NodeId, config: ConnectionConfig) -> Result<ConnectionHandle, ConnectError> {
+    pub fn connect(
+        &mut self,
+        client: NodeId,
+        config: ConnectionConfig,
+    ) -> Result<ConnectionHandle, ConnectError> {
         let tls = self.identities.client.clone();
         let name = ServerName::try_from(SERVER_NAME)
             .map_err(|error| ConnectError::Tls(rustls::Error::General(error.to_string())))?;
@@ -221,9 +222,6 @@ impl World {
         }
     }
 }
-
-/// The wire's cost of a datagram beyond its payload; paths that charge it say `overhead=28`.
-pub const OVERHEAD_BYTES: usize = IP_UDP_BYTES;
 
 fn address(node: NodeId) -> SocketAddr {
     let [high, low] = (node as u16).to_be_bytes();

@@ -14,7 +14,8 @@ fn share(path: &str, rate_mbit: f64, megabytes: u64, properties: &[&str]) -> f64
         config.requirements.assign(property).expect("a valid property");
     }
     let bytes = megabytes * 1_000_000;
-    let world = WorldConfig { path: PathConfig::both(path.parse().expect("a valid path")), ..WorldConfig::default() };
+    let world =
+        WorldConfig { path: PathConfig::both(path.parse().expect("a valid path")), ..WorldConfig::default() };
     let mut world = World::new(world, Identities::new().expect("keys")).expect("a valid world");
     let mut transfers = Transfers::start(&mut world, &[(1, config)], bytes);
     let done = transfers.run(&mut world, Time::from_millis(1_000_000));
@@ -22,7 +23,10 @@ fn share(path: &str, rate_mbit: f64, megabytes: u64, properties: &[&str]) -> f64
     for (at, exchange) in &progress.exchanges {
         println!("{at:?} {exchange:?}");
     }
-    println!("{:?}", world.connection(1, progress.connection).map(|c| (c.stats(), c.facts(), c.congestion())));
+    println!(
+        "{:?}",
+        world.connection(1, progress.connection).map(|c| (c.stats(), c.facts(), c.congestion()))
+    );
     assert!(done, "{path}: {} of {bytes} bytes, closed: {:?}", progress.received, progress.closed);
     assert_eq!(progress.closed, None);
     assert_eq!((progress.received, progress.checksum), (bytes, checksum(bytes)));

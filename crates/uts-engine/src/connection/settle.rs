@@ -32,7 +32,8 @@ impl Connection {
             return Err(CloseReason::Protocol("it acknowledged a packet that was never sent".into()));
         };
         let newest = done.packets.iter().max_by_key(|(number, _)| *number);
-        let Some((largest, sent_at, eliciting)) = newest.map(|(n, s)| (*n, s.snapshot.sent_at, s.eliciting)) else {
+        let Some((largest, sent_at, eliciting)) = newest.map(|(n, s)| (*n, s.snapshot.sent_at, s.eliciting))
+        else {
             self.on_spurious(now, &done.spurious);
             return Ok(());
         };
