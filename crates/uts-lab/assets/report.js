@@ -4,6 +4,7 @@
   const data = JSON.parse(document.getElementById("data").textContent);
   const root = document.documentElement;
   const PHASE_ROW = 18, MARK_ROW = 19, MARK_RADIUS = 8, MARK_LEVELS = 3;
+  const MARKS_LARGE = 250; // more than these are drawn smaller
   const PRINT_WIDTH = 680, HEIGHTS = { sequence: 420, throughput: 360 };
   let plots = [];
 
@@ -28,13 +29,16 @@
   function drawMarks(u, index, style, stroke) {
     const { ctx } = u, ratio = uPlot.pxRatio, times = u.data[0], values = u.data[index];
     const { left, top, width, height } = u.bbox;
-    const size = { dots: 0.9, cross: 3.2, ring: 2.3 }[style] * ratio;
+    const { min, max } = u.scales.x;
+    const seen = times.reduce((n, t, i) => n + (values[i] != null && t >= min && t <= max), 0);
+    const crowd = Math.min(1, Math.max(0.3, Math.sqrt(MARKS_LARGE / seen)));
+    const size = { dots: 0.8, cross: 3.2, ring: 2.3 }[style] * (style === "dots" ? 1 : crowd) * ratio;
     ctx.save();
     ctx.beginPath();
     ctx.rect(left, top, width, height);
     ctx.clip();
     ctx.strokeStyle = ctx.fillStyle = stroke;
-    ctx.lineWidth = 1.2 * ratio;
+    ctx.lineWidth = (0.5 + 0.7 * crowd) * ratio;
     ctx.beginPath();
     for (let i = 0; i < times.length; i++) {
       if (values[i] == null) continue;
@@ -59,6 +63,7 @@
 
   // Behind everything: the phases of the path, named above the plot.
   function drawPhases(u) {
+    const head = headHeight(u.width);
     const { ctx } = u, ratio = uPlot.pxRatio, { left, top, width, height } = u.bbox;
     ctx.save();
     ctx.font = font(11.5 * ratio);
@@ -70,11 +75,11 @@
       if (to <= from) continue;
       if (phase.kind !== "plain") {
         ctx.fillStyle = color(phase.kind);
-        ctx.fillRect(from, top - PHASE_ROW * ratio, to - from, height + PHASE_ROW * ratio);
+        ctx.fillRect(from, top - head * ratio, to - from, height + head * ratio);
       }
       ctx.fillStyle = color("quiet");
       const label = phase.labels.find((l) => ctx.measureText(l).width + 8 * ratio <= to - from);
-      if (label) ctx.fillText(label, (from + to) / 2, top - (PHASE_ROW / 2) * ratio);
+      if (label) ctx.fillText(label, (from + to) / 2, top - (head - PHASE_ROW / 2) * ratio);
     }
     ctx.restore();
   }
@@ -95,6 +100,11 @@
     return Math.max(1, ...used.map((level) => level + 1));
   }
 
+  // Above a plot: a row of names of phases, and below it rows of numbers of exchanges.
+  function headHeight(width) {
+    return PHASE_ROW + (data.marks.length ? MARK_ROW * markRows(width) : 0) + 2;
+  }
+
   // Exchanges: a line each, with its number on top.
   function drawExchanges(u) {
     const { ctx } = u, ratio = uPlot.pxRatio, { left, top, width, height } = u.bbox;
@@ -108,7 +118,7 @@
     ctx.textAlign = "center";
     ctx.lineWidth = ratio;
     shown.forEach((mark, i) => {
-      const y = top - (PHASE_ROW + MARK_ROW * (Math.max(level[i], 0) + 0.5)) * ratio;
+      const y = top - MARK_ROW * (Math.max(level[i], 0) + 0.5) * ratio;
       ctx.strokeStyle = color("mark");
       ctx.setLineDash([3 * ratio, 3 * ratio]);
       ctx.beginPath();
@@ -150,7 +160,6 @@
 
   function build(chart, element, width) {
     const aligned = uPlot.join(chart.series.map((s) => [s.t, s.v]));
-    const rows = data.marks.length ? markRows(width) : 0;
     const marks = { hooks: {
       drawClear: drawPhases,
       drawSeries: (u, index) => {
@@ -160,13 +169,13 @@
       },
       draw: drawExchanges,
     } };
-    return new uPlot({
+    const plot = new uPlot({
       width, height: HEIGHTS[chart.id] || 300,
-      padding: [PHASE_ROW + MARK_ROW * rows + 4, 14, 0, 0],
+      padding: [headHeight(width) + 2, 14, 0, 0],
       plugins: [marks],
       cursor: { sync: { key: "time", setSeries: false }, drag: { x: true, y: false }, dataIdx: nearest, points: { size: 7 } },
       scales: {
-        x: { time: false, range: (u, min, max) => (min == null ? [0, data.end_s] : [min, max]) },
+        x: { time: false, range: (u, min, max) => (min == null ? [0, chart.end_s] : [min, max]) },
         y: { range: (u, min, max) => [0, max > 0 ? max * 1.06 : 1] },
       },
       axes: [axis("Time since the first datagram (s)", false), axis(chart.y_label, true)],
@@ -174,6 +183,8 @@
         .concat(chart.series.map((s) => seriesOptions(s, chart.unit))),
       legend: { markers: { width: 0, fill: (u, i) => color(chart.series[i - 1].role) } },
     }, aligned, element);
+    plot.setScale("x", { min: 0, max: chart.end_s });
+    return plot;
   }
 
   function drawAll(width) {

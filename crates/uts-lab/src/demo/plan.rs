@@ -1,7 +1,7 @@
 //! The path of the demonstration and its changes.
 
 use anyhow::{Context, Result};
-use uts_path::{Buffer, Change, Direction, LinkConfig, Loss, PathConfig, Schedule, Target};
+use uts_path::{At, Buffer, Change, Direction, LinkConfig, Loss, PathConfig, Schedule, Scheduled, Target};
 
 use crate::relay::default_link;
 use crate::report::model::LinkStep;
@@ -35,12 +35,19 @@ impl Plan {
         let (settings, slower) = if quick { (QUICK_SETTINGS, QUICK_SLOWER) } else { (SETTINGS, SLOWER) };
         let third = (file_bytes / 3).max(1);
         let two_thirds = third.saturating_mul(2);
-        let schedule = format!("at={third}B fwd {LOSS}; at={two_thirds}B both {slower}");
+        let change = |bytes, target, change: &str| -> Result<Scheduled> {
+            let change = change.parse().context("a change of the path")?;
+            Ok(Scheduled { at: At::Bytes(bytes), target, change })
+        };
+        let entries = vec![
+            change(third, Target::One(Direction::Forward), LOSS)?,
+            change(two_thirds, Target::Both, slower)?,
+        ];
         let settings: Change = settings.parse().context("the path's settings")?;
         Ok(Plan {
             link: default_link().with(&settings).context("the path's settings")?,
             settings,
-            schedule: schedule.parse().context("the path's schedule")?,
+            schedule: Schedule { entries },
         })
     }
 

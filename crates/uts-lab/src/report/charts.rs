@@ -10,6 +10,8 @@ use std::collections::HashMap;
 const SENT_POINTS_MAX: usize = 40_000;
 const MARK_POINTS_MAX: usize = 6_000;
 const LINE_POINTS_MAX: usize = 6_000;
+/// The name in [`Charts::thinned`] of the series of round trips.
+pub(super) const ROUND_TRIPS: &str = "Round trip";
 /// Throughput is averaged over at least this time, and a hundred times over the longest run.
 const BIN_S_MIN: f64 = 0.2;
 
@@ -54,6 +56,8 @@ struct Mark {
 struct Chart {
     id: &'static str,
     y_label: &'static str,
+    /// How far it reaches at first.
+    end_s: f64,
     unit: &'static str,
     series: Vec<Series>,
 }
@@ -93,12 +97,16 @@ pub(super) fn charts(record: &Record) -> Charts {
     let fixed = record.runs.get(1);
     let bin_s = (end_s / 100.0).max(BIN_S_MIN);
     let mut thinned = Vec::new();
-    let charts = vec![
-        throughput(adaptive, fixed, bin_s),
+    // Only throughput shows the longer run to its end; in the others it would squeeze what matters.
+    let own_end_s = adaptive.map_or(end_s, |run| run.summary.duration_s);
+    let throughput = Chart { end_s, ..throughput(adaptive, fixed, bin_s) };
+    let others = [
         sequence(adaptive, fixed, &mut thinned),
         queue(adaptive, fixed, record.setting.buffer_packets),
-        round_trips(adaptive, record.setting.base_rtt_ms, end_s, &mut thinned),
+        round_trips(adaptive, record.setting.base_rtt_ms, &mut thinned),
     ];
+    let others = others.map(|chart| Chart { end_s: own_end_s, ..chart });
+    let charts = std::iter::once(throughput).chain(others).collect();
     Charts {
         end_s,
         phases: adaptive.map(phases).unwrap_or_default(),
@@ -149,11 +157,11 @@ fn throughput(adaptive: Option<&Run>, fixed: Option<&Run>, bin_s: f64) -> Chart 
     let mut series = Vec::new();
     if let Some(run) = adaptive {
         series.push(Series::new("Rate of the path", "limit", "step", &rate_steps(run, false)));
-        series.push(Series::new("… less its mean loss", "limit", "dash", &rate_steps(run, true)));
+        series.push(Series::new("Rate less mean loss", "limit", "dash", &rate_steps(run, true)));
     }
     if let Some(run) = fixed {
         let steps = rate_steps(run, true);
-        series.push(Series::new("… for the fixed profile", "fixed", "dash", &steps));
+        series.push(Series::new("Rate less mean loss, fixed profile", "fixed", "dash", &steps));
         series.push(Series::new("Goodput, fixed profile", "fixed", "line", &goodput_mbps(run, bin_s)));
     }
     if let Some(run) = adaptive {
@@ -161,7 +169,7 @@ fn throughput(adaptive: Option<&Run>, fixed: Option<&Run>, bin_s: f64) -> Chart 
         series.push(Series::new("Delivered, with headers and redundancy", "delivered", "line", &delivered));
         series.push(Series::new("Goodput, adaptive", "adaptive", "line", &goodput_mbps(run, bin_s)));
     }
-    Chart { id: "throughput", y_label: "Rate (Mbit/s)", unit: "Mbit/s", series }
+    Chart { id: "throughput", y_label: "Rate (Mbit/s)", end_s: 0.0, unit: "Mbit/s", series }
 }
 
 /// Corners of the link's rate over time in Mbit/s; nothing where it is unlimited.
@@ -231,7 +239,7 @@ fn sequence(adaptive: Option<&Run>, fixed: Option<&Run>, thinned: &mut Vec<(&'st
             series.push(Series::new("Found lost", "lost", "cross", &lost));
         }
     }
-    Chart { id: "sequence", y_label: "Sequence number (MB)", unit: "MB", series }
+    Chart { id: "sequence", y_label: "Sequence number (MB)", end_s: 0.0, unit: "MB", series }
 }
 
 fn megabytes(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
@@ -284,20 +292,15 @@ fn queue(adaptive: Option<&Run>, fixed: Option<&Run>, limit: Option<u64>) -> Cha
     if let Some(run) = adaptive {
         series.push(Series::new("Queue, adaptive", "adaptive", "line", &length(&run.queue)));
     }
-    Chart { id: "queue", y_label: "Queue (packets)", unit: "packets", series }
+    Chart { id: "queue", y_label: "Queue (packets)", end_s: 0.0, unit: "packets", series }
 }
 
-fn round_trips(
-    adaptive: Option<&Run>,
-    base_rtt_ms: f64,
-    end_s: f64,
-    thinned: &mut Vec<(&'static str, usize)>,
-) -> Chart {
+fn round_trips(adaptive: Option<&Run>, base_rtt_ms: f64, thinned: &mut Vec<(&'static str, usize)>) -> Chart {
     let mut series = Vec::new();
     if let Some(run) = adaptive {
         let (samples, step) = every_nth(&rtt_samples(run), MARK_POINTS_MAX);
         if step > 1 {
-            thinned.push(("Round trip", step));
+            thinned.push((ROUND_TRIPS, step));
         }
         if !samples.is_empty() {
             series.push(Series::new("Round trip of a packet", "faint", "dots", &samples));
@@ -307,9 +310,10 @@ fn round_trips(
         let smoothed = envelope(&smoothed, LINE_POINTS_MAX);
         series.push(Series::new("Smoothed, as the sender has it", "adaptive", "line", &smoothed));
     }
+    let end_s = adaptive.map_or(0.0, |run| run.summary.duration_s);
     let base = [(0.0, base_rtt_ms), (end_s, base_rtt_ms)];
     series.push(Series::new("Propagation alone", "limit", "dash", &base));
-    Chart { id: "rtt", y_label: "Round-trip time (ms)", unit: "ms", series }
+    Chart { id: "rtt", y_label: "Round-trip time (ms)", end_s: 0.0, unit: "ms", series }
 }
 
 /// From sending a packet to learning that it had arrived, at the time of learning, in milliseconds.

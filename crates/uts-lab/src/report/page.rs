@@ -1,6 +1,6 @@
 //! The page: plain HTML from a record, with everything that it needs inlined.
 
-use super::charts::{Charts, charts};
+use super::charts::{Charts, ROUND_TRIPS, charts};
 use super::model::{Exchange, Outcome, Record, Run};
 use super::summary::{self, MISSING};
 use anyhow::{Context, Result};
@@ -118,7 +118,7 @@ fn outcome_in_words(record: &Record) -> String {
         .unwrap_or_default();
     let mut words = format!(
         "The file arrived intact after <b>{:.1} s</b> at <b>{:.1} Mbit/s</b>{share}. The path changed {} \
-         and the connection exchanged mechanisms {} without a pause.",
+         and the connection exchanged mechanisms {}.",
         run.summary.duration_s,
         run.summary.goodput_bps / 1e6,
         times(run.changes.len()),
@@ -272,8 +272,8 @@ fn sequence_caption(charts: &Charts) -> String {
          found lost. Every transmission has a packet number of its own; a ring is one that repeats data, a \
          cross a loss that the sender found.",
     );
-    for (name, step) in &charts.thinned {
-        let _ = write!(caption, " {name}: every {step}th packet is drawn.");
+    for (name, step) in charts.thinned.iter().filter(|(name, _)| *name != ROUND_TRIPS) {
+        let _ = write!(caption, " {name}: one packet in {step} is drawn.");
     }
     caption
 }
@@ -281,14 +281,22 @@ fn sequence_caption(charts: &Charts) -> String {
 fn queue_caption(compared: bool) -> String {
     let base = "Packets in the transmit buffer of the forward link, the one in transmission included, sampled every \
                 10 ms.";
-    if compared { format!("{base} Click the legend to see that of the fixed profile.") } else { base.into() }
+    if compared {
+        format!(
+            "{base} Click the legend to see that of the fixed profile, and double-click the chart to see all of it."
+        )
+    } else {
+        base.into()
+    }
 }
 
 fn rtt_caption(charts: &Charts) -> String {
     let samples = "Dots: from sending a packet to learning of its arrival, by transmission, the acknowledgement’s \
                    delay included. ";
+    let thinned = charts.thinned.iter().find(|(name, _)| *name == ROUND_TRIPS);
+    let thinned = thinned.map(|(_, step)| format!(" One dot in {step} is drawn.")).unwrap_or_default();
     format!(
-        "{}Line: the sender’s smoothed estimate. What lies above propagation is queueing.",
+        "{}Line: the sender’s smoothed estimate. What lies above propagation is queueing.{thinned}",
         if charts.traced { samples } else { "" }
     )
 }

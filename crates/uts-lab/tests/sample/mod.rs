@@ -87,13 +87,18 @@ fn run(schedule: &str, file: &FileFacts, seed: u64, adapt: bool) -> Run {
     };
     sender.out.link.push(LinkStep { t_s: -0.01, rate_bps: Some(50_000_000), loss: 0.0, burst: 1.0 });
     let packets = file.bytes.div_ceil(PACKET_BYTES);
-    let mut window = 10.0_f64;
+    let (mut window, mut reduced_ns) = (180.0_f64, 0);
     while sender.acked_packets < packets {
         sender.now_ns += STEP_NS;
         let lossy = sender.out.link.last().unwrap().loss > 0.0;
         let lost = sender.hear();
-        let grow = if adapt || !lossy { 0.02 } else { 0.004 };
-        window = if lost && !(adapt && lossy) { (window * 0.7).max(4.0) } else { (window + grow).min(300.0) };
+        let grow = if adapt || !lossy { 0.03 } else { 0.02 };
+        // One reduction for all losses of a round trip.
+        if lost && !(adapt && lossy) && sender.now_ns > reduced_ns + 60_000_000 {
+            window = (window * 0.8).max(4.0);
+            reduced_ns = sender.now_ns;
+        }
+        window = (window + grow).min(if sender.out.changes.len() == 2 { 135.0 } else { 230.0 });
         while (sender.under_way.len() as f64) < window && sender.send(file.bytes) {}
         sender.note(file.bytes);
     }
@@ -161,7 +166,8 @@ impl Sender {
         let t_s = self.seconds();
         while let Some(applied) = self.path.poll_applied() {
             let t_s = applied.at_ns as f64 / 1e9;
-            let (rate, loss) = if self.out.changes.is_empty() { (50_000_000, 0.05) } else { (20_000_000, 0.0) };
+            let (rate, loss) =
+                if self.out.changes.is_empty() { (50_000_000, 0.05) } else { (20_000_000, 0.0) };
             self.out.link.push(LinkStep { t_s, rate_bps: Some(rate), loss, burst: 4.0 });
             let target = applied.target.keyword().into();
             self.out.changes.push(PathChange { t_s, target, change: applied.change.to_string() });
