@@ -5,7 +5,7 @@
   const root = document.documentElement;
   const PHASE_ROW = 18, MARK_ROW = 19, MARK_RADIUS = 8, MARK_LEVELS = 3;
   const MARKS_LARGE = 250; // more than these are drawn smaller
-  const PRINT_WIDTH = 680, HEIGHTS = { sequence: 420, throughput: 360 };
+  const PRINT_WIDTH = 680, HEIGHTS = { sequence: 400, detail: 420, throughput: 360 };
   let plots = [];
 
   const color = (role) => getComputedStyle(root).getPropertyValue("--" + role).trim();
@@ -26,13 +26,14 @@
   }
 
   // Marks are drawn here, as they are neither lines nor round.
-  function drawMarks(u, index, style, stroke) {
+  function drawMarks(u, index, chart, style, stroke) {
     const { ctx } = u, ratio = uPlot.pxRatio, times = u.data[0], values = u.data[index];
     const { left, top, width, height } = u.bbox;
     const { min, max } = u.scales.x;
     const seen = times.reduce((n, t, i) => n + (values[i] != null && t >= min && t <= max), 0);
     const crowd = Math.min(1, Math.max(0.3, Math.sqrt(MARKS_LARGE / seen)));
-    const size = { dots: 0.8, cross: 3.2, ring: 2.3 }[style] * (style === "dots" ? 1 : crowd) * ratio;
+    const dot = chart.excerpt ? 1.1 : 0.8;
+    const size = { dots: dot, cross: 3.2, ring: 2.3 }[style] * (style === "dots" ? 1 : crowd) * ratio;
     ctx.save();
     ctx.beginPath();
     ctx.rect(left, top, width, height);
@@ -158,6 +159,12 @@
     };
   }
 
+  function valueRange(chart, min, max) {
+    if (!chart.excerpt || min == null) return [0, max > 0 ? max * 1.06 : 1];
+    const margin = Math.max((max - min) * 0.04, 1e-6);
+    return [min - margin, max + margin];
+  }
+
   function build(chart, element, width) {
     const aligned = uPlot.join(chart.series.map((s) => [s.t, s.v]));
     const marks = { hooks: {
@@ -165,7 +172,7 @@
       drawSeries: (u, index) => {
         const series = chart.series[index - 1];
         if (series && u.series[index].show && ["dots", "cross", "ring"].includes(series.style))
-          drawMarks(u, index, series.style, color(series.role));
+          drawMarks(u, index, chart, series.style, color(series.role));
       },
       draw: drawExchanges,
     } };
@@ -173,17 +180,17 @@
       width, height: HEIGHTS[chart.id] || 300,
       padding: [headHeight(width) + 2, 14, 0, 0],
       plugins: [marks],
-      cursor: { sync: { key: "time", setSeries: false }, drag: { x: true, y: false }, dataIdx: nearest, points: { size: 7 } },
+      cursor: { sync: chart.excerpt ? undefined : { key: "time", setSeries: false }, drag: { x: true, y: false }, dataIdx: nearest, points: { size: 7 } },
       scales: {
-        x: { time: false, range: (u, min, max) => (min == null ? [0, chart.end_s] : [min, max]) },
-        y: { range: (u, min, max) => [0, max > 0 ? max * 1.06 : 1] },
+        x: { time: false, range: (u, min, max) => (min == null ? [chart.from_s, chart.end_s] : [min, max]) },
+        y: { range: (u, min, max) => valueRange(chart, min, max) },
       },
       axes: [axis("Time since the first datagram (s)", false), axis(chart.y_label, true)],
       series: [{ label: "Time", value: (u, v) => (v == null ? "–" : v.toFixed(3) + " s") }]
         .concat(chart.series.map((s) => seriesOptions(s, chart.unit))),
       legend: { markers: { width: 0, fill: (u, i) => color(chart.series[i - 1].role) } },
     }, aligned, element);
-    plot.setScale("x", { min: 0, max: chart.end_s });
+    plot.setScale("x", { min: chart.from_s, max: chart.end_s });
     return plot;
   }
 

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use uts_lab::report::{self, model::Outcome};
 
-const CHARTS: [&str; 4] = ["throughput", "sequence", "queue", "rtt"];
+const CHARTS: [&str; 5] = ["throughput", "sequence", "detail", "queue", "rtt"];
 
 #[test]
 fn the_page_holds_all_charts_and_tables() {
@@ -148,9 +148,9 @@ fn a_browser_draws_every_chart_without_an_error() {
         rest.split_once('"').map(|(value, _)| value.to_owned())
     };
     assert_eq!(attribute("errors").as_deref(), Some(""), "errors in the page");
-    assert_eq!(attribute("charts").as_deref(), Some("4"));
-    assert_eq!(attribute("drawn").as_deref(), Some("4"), "canvases that something is drawn on");
-    assert_eq!(dom.matches("class=\"u-legend").count(), 4);
+    assert_eq!(attribute("charts").as_deref(), Some("5"));
+    assert_eq!(attribute("drawn").as_deref(), Some("5"), "canvases that something is drawn on");
+    assert_eq!(dom.matches("class=\"u-legend").count(), 5);
 }
 
 fn browser() -> Option<PathBuf> {

@@ -12,6 +12,11 @@ const MARK_POINTS_MAX: usize = 6_000;
 const LINE_POINTS_MAX: usize = 6_000;
 /// The name in [`Charts::thinned`] of the series of round trips.
 pub(super) const ROUND_TRIPS: &str = "Round trip";
+/// The chart that is left out if packets were not traced.
+pub(super) const DETAIL: &str = "detail";
+/// What it shows, in round trips about the first change of the path.
+const DETAIL_RTTS_BEFORE: f64 = 2.0;
+const DETAIL_RTTS_AFTER: f64 = 12.0;
 /// Throughput is averaged over at least this time, and a hundred times over the longest run.
 const BIN_S_MIN: f64 = 0.2;
 
@@ -29,6 +34,9 @@ pub(super) struct Charts {
     /// The charts' series that were thinned: their names, and how many packets a point stands for.
     #[serde(skip)]
     pub thinned: Vec<(&'static str, usize)>,
+    /// Whether there is a chart of the packets about the first change of the path.
+    #[serde(skip)]
+    pub has_detail: bool,
     /// Whether packets were traced.
     #[serde(skip)]
     pub traced: bool,
@@ -56,8 +64,11 @@ struct Mark {
 struct Chart {
     id: &'static str,
     y_label: &'static str,
-    /// How far it reaches at first.
+    /// What it reaches over at first.
+    from_s: f64,
     end_s: f64,
+    /// Whether it is an excerpt, which keeps to its own stretch of time and values.
+    excerpt: bool,
     unit: &'static str,
     series: Vec<Series>,
 }
@@ -106,11 +117,13 @@ pub(super) fn charts(record: &Record) -> Charts {
         round_trips(adaptive, record.setting.base_rtt_ms, &mut thinned),
     ];
     let others = others.map(|chart| Chart { end_s: own_end_s, ..chart });
-    let charts = std::iter::once(throughput).chain(others).collect();
+    let detail = adaptive.and_then(|run| detail(run, record.setting.base_rtt_ms / 1e3));
+    let charts: Vec<Chart> = std::iter::once(throughput).chain(others).chain(detail).collect();
     Charts {
         end_s,
         phases: adaptive.map(phases).unwrap_or_default(),
         marks: adaptive.map(marks).unwrap_or_default(),
+        has_detail: charts.iter().any(|chart| chart.id == DETAIL),
         charts,
         bin_s,
         thinned,
@@ -169,7 +182,15 @@ fn throughput(adaptive: Option<&Run>, fixed: Option<&Run>, bin_s: f64) -> Chart 
         series.push(Series::new("Delivered, with headers and redundancy", "delivered", "line", &delivered));
         series.push(Series::new("Goodput, adaptive", "adaptive", "line", &goodput_mbps(run, bin_s)));
     }
-    Chart { id: "throughput", y_label: "Rate (Mbit/s)", end_s: 0.0, unit: "Mbit/s", series }
+    Chart {
+        id: "throughput",
+        y_label: "Rate (Mbit/s)",
+        from_s: 0.0,
+        end_s: 0.0,
+        excerpt: false,
+        unit: "Mbit/s",
+        series,
+    }
 }
 
 /// Corners of the link's rate over time in Mbit/s; nothing where it is unlimited.
@@ -239,7 +260,40 @@ fn sequence(adaptive: Option<&Run>, fixed: Option<&Run>, thinned: &mut Vec<(&'st
             series.push(Series::new("Found lost", "lost", "cross", &lost));
         }
     }
-    Chart { id: "sequence", y_label: "Sequence number (MB)", end_s: 0.0, unit: "MB", series }
+    Chart {
+        id: "sequence",
+        y_label: "Sequence number (MB)",
+        from_s: 0.0,
+        end_s: 0.0,
+        excerpt: false,
+        unit: "MB",
+        series,
+    }
+}
+
+/// The sequence numbers around the first change of the path, near enough to tell packets apart.
+fn detail(run: &Run, base_rtt_s: f64) -> Option<Chart> {
+    let change_s = run.changes.first()?.t_s;
+    if run.trace.sent.t_s.is_empty() {
+        return None;
+    }
+    let from_s = (change_s - DETAIL_RTTS_BEFORE * base_rtt_s).max(0.0);
+    let end_s = change_s + DETAIL_RTTS_AFTER * base_rtt_s;
+    let trace = &run.trace;
+    let positions = positions(&[&trace.sent, &trace.repeat]);
+    let excerpt = |points: &Points| {
+        let mut located = megabytes(&locate(points, &positions));
+        located.retain(|(t, _)| (from_s..=end_s).contains(t));
+        every_nth(&located, SENT_POINTS_MAX / 4).0
+    };
+    let series = vec![
+        Series::new("Sent", "adaptive", "dots", &excerpt(&trace.sent)),
+        Series::new("Acknowledged", "acked", "dots", &excerpt(&trace.acked)),
+        Series::new("Repeated", "repeat", "ring", &excerpt(&trace.repeat)),
+        Series::new("Found lost", "lost", "cross", &excerpt(&trace.lost)),
+    ];
+    let (id, y_label) = (DETAIL, "Sequence number (MB)");
+    Some(Chart { id, y_label, from_s, end_s, excerpt: true, unit: "MB", series })
 }
 
 fn megabytes(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
@@ -292,7 +346,15 @@ fn queue(adaptive: Option<&Run>, fixed: Option<&Run>, limit: Option<u64>) -> Cha
     if let Some(run) = adaptive {
         series.push(Series::new("Queue, adaptive", "adaptive", "line", &length(&run.queue)));
     }
-    Chart { id: "queue", y_label: "Queue (packets)", end_s: 0.0, unit: "packets", series }
+    Chart {
+        id: "queue",
+        y_label: "Queue (packets)",
+        from_s: 0.0,
+        end_s: 0.0,
+        excerpt: false,
+        unit: "packets",
+        series,
+    }
 }
 
 fn round_trips(adaptive: Option<&Run>, base_rtt_ms: f64, thinned: &mut Vec<(&'static str, usize)>) -> Chart {
@@ -313,7 +375,15 @@ fn round_trips(adaptive: Option<&Run>, base_rtt_ms: f64, thinned: &mut Vec<(&'st
     let end_s = adaptive.map_or(0.0, |run| run.summary.duration_s);
     let base = [(0.0, base_rtt_ms), (end_s, base_rtt_ms)];
     series.push(Series::new("Propagation alone", "limit", "dash", &base));
-    Chart { id: "rtt", y_label: "Round-trip time (ms)", end_s: 0.0, unit: "ms", series }
+    Chart {
+        id: "rtt",
+        y_label: "Round-trip time (ms)",
+        from_s: 0.0,
+        end_s: 0.0,
+        excerpt: false,
+        unit: "ms",
+        series,
+    }
 }
 
 /// From sending a packet to learning that it had arrived, at the time of learning, in milliseconds.

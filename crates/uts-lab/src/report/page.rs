@@ -1,6 +1,6 @@
 //! The page: plain HTML from a record, with everything that it needs inlined.
 
-use super::charts::{Charts, ROUND_TRIPS, charts};
+use super::charts::{Charts, DETAIL, ROUND_TRIPS, charts};
 use super::model::{Exchange, Outcome, Record, Run};
 use super::summary::{self, MISSING};
 use anyhow::{Context, Result};
@@ -10,6 +10,8 @@ const TEMPLATE: &str = include_str!("../../assets/report.html");
 const CSS: &str = include_str!("../../assets/report.css");
 const JS: &str = include_str!("../../assets/report.js");
 const UPLOT_CSS: &str = include_str!("../../assets/uplot/uPlot.min.css");
+const DETAIL_CAPTION: &str = "An excerpt of the figure before, packet by packet: a cross, a loss when it was found; a ring, the \
+                              repetition of that data; the dots below, acknowledgements.";
 const UPLOT_JS: &str = include_str!("../../assets/uplot/uPlot.iife.min.js");
 
 /// Makes the page of a record.
@@ -236,16 +238,18 @@ fn figures(record: &Record, charts: &Charts) -> String {
     let captions = [
         ("throughput", "Throughput", throughput_caption(charts, compared)),
         ("sequence", "Sequence number against time", sequence_caption(charts)),
+        (DETAIL, "Sequence number about the first change of the path", DETAIL_CAPTION.into()),
         ("queue", "Length of the forward queue", queue_caption(compared)),
         ("rtt", "Round-trip time", rtt_caption(charts)),
     ];
+    let shown = captions.iter().filter(|(id, ..)| *id != DETAIL || charts.has_detail);
     let figure = |((id, name, caption), number): (&(&str, &str, String), u32)| {
         format!(
             "<figure><div class=\"chart\" id=\"{id}\"></div><figcaption><b>Figure {number}. {name}.</b> \
              {caption}</figcaption></figure>"
         )
     };
-    captions.iter().zip(1..).map(figure).collect()
+    shown.zip(1..).map(figure).collect()
 }
 
 fn throughput_caption(charts: &Charts, compared: bool) -> String {
