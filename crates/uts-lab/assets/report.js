@@ -5,8 +5,8 @@
   const root = document.documentElement;
   const PHASE_ROW = 18, MARK_ROW = 19, MARK_RADIUS = 8, MARK_LEVELS = 3;
   const MARKS_LARGE = 250; // more than these are drawn smaller
-  const PRINT_WIDTH = 680, HEIGHTS = { sequence: 400, detail: 420, throughput: 360 };
-  let plots = [];
+  const PRINT_WIDTH = 680, PRINT_HEIGHT = 0.78, HEIGHTS = { sequence: 400, detail: 420, throughput: 360 };
+  let plots = [], printing = false, width = 0, timer = 0;
 
   const color = (role) => getComputedStyle(root).getPropertyValue("--" + role).trim();
   const font = (px) => px + "px " + getComputedStyle(document.body).fontFamily;
@@ -177,7 +177,7 @@
       draw: drawExchanges,
     } };
     const plot = new uPlot({
-      width, height: HEIGHTS[chart.id] || 300,
+      width, height: (HEIGHTS[chart.id] || 300) * (printing ? PRINT_HEIGHT : 1),
       padding: [headHeight(width) + 2, 14, 0, 0],
       plugins: [marks],
       cursor: { sync: chart.excerpt ? undefined : { key: "time", setSeries: false }, drag: { x: true, y: false }, dataIdx: nearest, points: { size: 7 } },
@@ -206,7 +206,6 @@
     root.dataset.charts = String(plots.length);
   }
 
-  let printing = false, width = 0, timer = 0;
   function redraw() {
     if (!printing) drawAll();
   }

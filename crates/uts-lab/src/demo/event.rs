@@ -54,7 +54,8 @@ pub(super) struct ExchangeTold {
     pub took_ms: Option<f64>,
     /// Words for other steps: what it brought, why it was refused.
     pub line: String,
-    pub profile: Option<String>,
+    /// The whole profile that is in force now; empty for other steps.
+    pub profile: String,
 }
 
 /// Packets so far.
@@ -81,17 +82,19 @@ impl Counters {
 pub(super) fn read(line: &str) -> Result<Event, String> {
     let value: Value = serde_json::from_str(line).map_err(|e| format!("not JSON ({e})"))?;
     let object = value.as_object().ok_or("not a JSON object")?;
-    let name = text(object, &["event"]).ok_or("no `event` field")?;
+    let name = text(object, "event").ok_or("no `event` field")?;
     let kind = match name.as_str() {
-        "start" => Kind::Start {
-            address: text(object, &["address", "listen", "addr"]),
-            fingerprint: text(object, &["fingerprint", "pin"]),
-        },
+        "start" => Kind::Start { address: text(object, "address"), fingerprint: text(object, "fingerprint") },
         "progress" => Kind::Progress(told(object)),
         "exchange" => Kind::Exchange(exchange(object)),
-        "file" => Kind::File(counters(object)),
+        "file" => match text(object, "outcome") {
+            Some(outcome) if outcome == "failed" => {
+                Kind::Error(text(object, "error").unwrap_or_else(|| "the file failed".into()))
+            }
+            _ => Kind::File(counters(object)),
+        },
         "done" => Kind::Done(counters(object)),
-        "error" => Kind::Error(text(object, &["message", "error", "line"]).unwrap_or_default()),
+        "error" => Kind::Error(text(object, "message").unwrap_or_default()),
         _ => Kind::Other,
     };
     Ok(Event { t_s: number(object, "t"), kind })
@@ -101,15 +104,16 @@ fn told(object: &Map<String, Value>) -> Told {
     Told {
         bytes: count(object, "bytes"),
         rate_bps: number(object, "rate_bps"),
-        rtt_ms: number(object, "rtt_ms"),
+        // Nought stands for not measured yet.
+        rtt_ms: number(object, "rtt_ms").filter(|rtt| *rtt > 0.0),
         loss: number(object, "loss"),
-        profile: text(object, &["profile"]),
+        profile: text(object, "profile").filter(|profile| !profile.is_empty()),
         counters: counters(object),
     }
 }
 
 fn exchange(object: &Map<String, Value>) -> ExchangeTold {
-    let word = |name| text(object, &[name]).unwrap_or_default();
+    let word = |name| text(object, name).unwrap_or_default();
     ExchangeTold {
         step: word("step"),
         direction: word("direction"),
@@ -118,8 +122,8 @@ fn exchange(object: &Map<String, Value>) -> ExchangeTold {
         changes: word("changes"),
         expects: word("expects"),
         took_ms: number(object, "took_ms"),
-        line: text(object, &["line", "why"]).unwrap_or_default(),
-        profile: text(object, &["profile"]),
+        line: word("line"),
+        profile: word("profile"),
     }
 }
 
@@ -131,8 +135,8 @@ fn counters(object: &Map<String, Value>) -> Counters {
     }
 }
 
-fn text(object: &Map<String, Value>, names: &[&str]) -> Option<String> {
-    names.iter().find_map(|name| Some(object.get(*name)?.as_str()?.to_owned()))
+fn text(object: &Map<String, Value>, name: &str) -> Option<String> {
+    Some(object.get(name)?.as_str()?.to_owned())
 }
 
 fn number(object: &Map<String, Value>, name: &str) -> Option<f64> {
@@ -167,6 +171,15 @@ mod tests {
             (told.step.as_str(), told.epoch, told.changes.as_str()),
             ("requested", 3, "fec: none -> xor")
         );
+    }
+
+    #[test]
+    fn a_file_that_failed_is_an_error() {
+        let kind = |line: &str| read(line).unwrap().kind;
+        let failed = r#"{"event":"file","outcome":"failed","error":"no space left"}"#;
+        assert_eq!(kind(failed), Kind::Error("no space left".into()));
+        let copied = r#"{"event":"file","outcome":"copied","packets_sent":4}"#;
+        assert_eq!(kind(copied), Kind::File(Counters { sent: Some(4), ..Counters::default() }));
     }
 
     #[test]

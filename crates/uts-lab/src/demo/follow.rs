@@ -62,6 +62,8 @@ pub(super) struct Follower<'a> {
     client: Heard,
     server: Heard,
     exchanges: Vec<(Stamp, End, Exchange)>,
+    /// Profiles that exchanges brought into force, for what the client sends.
+    exchanged: Vec<(Stamp, String)>,
     changes: Vec<PathChange>,
     link: LinkHistory,
     most_bytes: u64,
@@ -77,6 +79,7 @@ impl<'a> Follower<'a> {
             client: Heard::default(),
             server: Heard::default(),
             exchanges: Vec::new(),
+            exchanged: Vec::new(),
             changes: Vec::new(),
             link: LinkHistory::new(link, 0.0),
             most_bytes: 0,
@@ -181,6 +184,9 @@ impl<'a> Follower<'a> {
         let Some((_, _, exchange)) = self.exchanges.get_mut(index) else { return };
         let what = match told.step.as_str() {
             "completed" => {
+                if end == End::Client && told.direction != "in" && !told.profile.is_empty() {
+                    self.exchanged.push((stamp, told.profile));
+                }
                 exchange.outcome = Outcome::Agreed;
                 exchange.took_ms = told.took_ms;
                 let after = told.took_ms.map(|ms| format!(" after {ms:.0} ms")).unwrap_or_default();
@@ -253,7 +259,7 @@ impl<'a> Follower<'a> {
             exchanges: exchanges.collect(),
             changes: changes.map(|c| PathChange { t_s: rounded(c.t_s - origin_s), ..c.clone() }).collect(),
             link: self.link.steps.iter().map(step).collect(),
-            profiles: profiles(&self.client, origin_s),
+            profiles: profiles(&self.client, &self.exchanged, origin_s),
             progress: columns(&self.client, origin_s),
             received: columns(&self.server, origin_s),
             client: self.client.counters,
@@ -304,12 +310,19 @@ fn columns(heard: &Heard, origin_s: f64) -> Progress {
     columns
 }
 
-fn profiles(heard: &Heard, origin_s: f64) -> Vec<ProfileUse> {
+/// Profiles in the order of their use. What an exchange brought into force is said in full by its
+/// event, and abridged by progress that follows; where exchanges say it, progress is heard only up
+/// to the first.
+fn profiles(heard: &Heard, exchanged: &[(Stamp, String)], origin_s: f64) -> Vec<ProfileUse> {
+    let place = |stamp: Stamp| rounded((heard.clock.place(stamp) - origin_s).max(0.0));
+    let first_s = exchanged.first().map_or(f64::INFINITY, |(stamp, _)| place(*stamp));
+    let told =
+        heard.progress.iter().filter_map(|(stamp, told)| Some((place(*stamp), told.profile.as_ref()?)));
+    let told = told.filter(|(t_s, _)| *t_s < first_s);
+    let exchanged = exchanged.iter().map(|(stamp, profile)| (place(*stamp), profile));
     let mut profiles: Vec<ProfileUse> = Vec::new();
-    for (stamp, told) in &heard.progress {
-        let Some(profile) = &told.profile else { continue };
+    for (t_s, profile) in told.chain(exchanged) {
         if profiles.last().is_none_or(|last| last.profile != *profile) {
-            let t_s = rounded((heard.clock.place(*stamp) - origin_s).max(0.0));
             profiles.push(ProfileUse { t_s, profile: profile.clone() });
         }
     }
@@ -351,9 +364,15 @@ mod tests {
         };
         let out = r#","direction":"out""#;
         script.hear(End::Client, 1000, r#"{"event":"start","t":0.5}"#);
+        script.hear(End::Client, 1100, r#"{"event":"progress","t":0.55,"bytes":1,"profile":"plain"}"#);
         script.hear(End::Client, 1540, &exchange("requested", 1.0, &format!(r#"{out},"seen":"loss""#)));
-        script.hear(End::Server, 1550, &exchange("granted", 0.1, r#","direction":"in""#));
-        script.hear(End::Client, 1580, &exchange("completed", 1.04, &format!(r#"{out},"took_ms":40"#)));
+        script.hear(End::Server, 1550, &exchange("granted", 0.1, r#","direction":"in","profile":"fec=no""#));
+        script.hear(
+            End::Client,
+            1580,
+            &exchange("completed", 1.04, &format!(r#"{out},"took_ms":40,"profile":"fec=xor""#)),
+        );
+        script.hear(End::Client, 1700, r#"{"event":"progress","t":1.1,"bytes":2,"profile":"xor"}"#);
         script.hear(End::Client, 2500, &exchange("brought", 2.0, r#","line":"as expected""#));
         script.hear(End::Client, 3000, r#"{"event":"file","t":2.5,"packets_sent":9}"#);
         let followed = script.follower.conclude().unwrap();
@@ -362,6 +381,8 @@ mod tests {
         assert_eq!((e.t_s, e.took_ms, &e.outcome), (1.3, Some(40.0), &Outcome::Agreed));
         assert_eq!((e.seen.as_str(), e.brought.as_str()), ("loss", "as expected"));
         assert_eq!((followed.finished_s, followed.client.sent), (2.8, Some(9)));
+        let profiles: Vec<_> = followed.profiles.iter().map(|p| (p.t_s, p.profile.as_str())).collect();
+        assert_eq!(profiles, [(0.85, "plain"), (1.34, "fec=xor")]);
     }
 
     #[test]

@@ -7,19 +7,26 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 
-/// Reads the relay's samples of the forward link; see [`crate::relay`].
+/// How much is kept of the time before the origin, so that series begin at it.
+const LEAD_S: f64 = 0.02;
+
+/// Reads the relay's samples of the forward link (see [`crate::relay`]), from just before `origin_s`,
+/// which becomes 0, to `end_s` after it.
 ///
 /// # Errors
 /// The file cannot be read, or is not such a table.
-pub(super) fn read_queue(path: &Path, origin_s: f64) -> Result<Queue> {
+pub(super) fn read_queue(path: &Path, origin_s: f64, end_s: f64) -> Result<Queue> {
     let mut queue = Queue::default();
     let columns = ["t_s", "dir", "queue_packets", "dropped_queue", "dropped_loss", "bytes_delivered"];
     read_table(path, columns, |[t_s, dir, packets, dropped_queue, dropped_loss, delivered]| {
         if dir != "fwd" {
             return Some(());
         }
-        let t_s: f64 = finite(t_s)?;
-        queue.t_s.push(rounded(t_s - origin_s));
+        let t_s = rounded(finite(t_s)? - origin_s);
+        if t_s < -LEAD_S || t_s > end_s {
+            return Some(());
+        }
+        queue.t_s.push(t_s);
         queue.packets.push(packets.parse().ok()?);
         queue.dropped_queue.push(dropped_queue.parse().ok()?);
         queue.dropped_loss.push(dropped_loss.parse().ok()?);
@@ -132,9 +139,10 @@ mod tests {
     fn the_forward_link_is_kept() {
         let file = file(
             "t_s,dir,queue_packets,queue_bytes,packets_in,delivered,dropped_queue,dropped_loss,bytes_delivered,\
-             rate_bps\n1.00,fwd,3,900,9,6,1,2,700,50000000\n1.00,bwd,1,90,9,6,0,0,70,\n",
+             rate_bps\n0.20,fwd,0,0,0,0,0,0,0,50000000\n1.00,fwd,3,900,9,6,1,2,700,50000000\n9.00,fwd,0,0,9,6,1,2,\
+             900,50000000\n1.00,bwd,1,90,9,6,0,0,70,\n",
         );
-        let queue = read_queue(file.path(), 0.25).unwrap();
+        let queue = read_queue(file.path(), 0.25, 5.0).unwrap();
         assert_eq!((queue.t_s, queue.packets, queue.bytes_delivered), (vec![0.75], vec![3], vec![700]));
     }
 

@@ -265,7 +265,7 @@ impl Transfer<'_> {
             profiles: followed.profiles,
             progress: followed.progress,
             received: followed.received,
-            queue: samples::read_queue(&places.record, followed.origin_s)?,
+            queue: samples::read_queue(&places.record, followed.origin_s, duration_s)?,
             trace,
             summary,
         })

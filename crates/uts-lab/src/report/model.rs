@@ -263,18 +263,25 @@ impl Summary {
     }
 }
 
+impl Exchange {
+    /// Whether it is about the data that the client sends, as the file is, and not about the way back.
+    pub fn governs_data(&self) -> bool {
+        !matches!((self.end.as_str(), self.direction.as_str()), ("client", "in") | ("server", "out"))
+    }
+}
+
 impl Run {
     /// Exchanges that came into force.
     pub fn agreed(&self) -> impl Iterator<Item = &Exchange> {
         self.exchanges.iter().filter(|e| e.outcome == Outcome::Agreed)
     }
 
-    /// Changes of the path after which, before the next change, no exchange was asked for that came
-    /// into force.
+    /// Changes of the path after which, before the next change, no exchange for the data was asked for
+    /// that came into force.
     pub fn unanswered_changes(&self) -> Vec<&PathChange> {
         let ends = self.changes.iter().skip(1).map(|c| c.t_s).chain([f64::INFINITY]);
         let answered =
-            |from: f64, to: f64| self.agreed().any(|exchange| exchange.t_s >= from && exchange.t_s < to);
+            |from: f64, to: f64| self.agreed().any(|e| e.governs_data() && e.t_s >= from && e.t_s < to);
         let phases = self.changes.iter().zip(ends);
         phases.filter(|(change, end)| !answered(change.t_s, *end)).map(|(change, _)| change).collect()
     }
@@ -304,6 +311,10 @@ mod tests {
         run.exchanges = vec![exchange(0.9, Outcome::Agreed), exchange(2.5, Outcome::Agreed)];
         assert_eq!(unanswered(&run), [1.0]);
         run.exchanges.push(exchange(1.5, Outcome::Failed));
+        assert_eq!(unanswered(&run), [1.0]);
+        let way_back =
+            Exchange { end: "client".into(), direction: "in".into(), ..exchange(1.6, Outcome::Agreed) };
+        run.exchanges.push(way_back);
         assert_eq!(unanswered(&run), [1.0]);
         run.exchanges.push(exchange(1.6, Outcome::Agreed));
         assert!(unanswered(&run).is_empty());

@@ -213,7 +213,7 @@ fn exchange_table(record: &Record) -> String {
              <td>{}</td><td>{}</td><td>{}</td><td class=\"number\">{}</td></tr>",
             exchange.t_s,
             text(&exchange.seen),
-            text(&exchange.changes),
+            [whose(exchange), &text(&exchange.changes)].concat(),
             text(&exchange.expects),
             text(&exchange.brought),
             escape(&ending(exchange)),
@@ -221,6 +221,16 @@ fn exchange_table(record: &Record) -> String {
     }
     html + "</tbody></table></div><p class=\"note\">An exchange takes from its first request to the \
             agreement; data flows on meanwhile, under the old profile. The numbers are those in the charts.</p>"
+}
+
+/// Named only where it is not the sender's own for the data that it sends.
+fn whose(exchange: &Exchange) -> &'static str {
+    match (exchange.end.as_str(), exchange.direction.as_str()) {
+        ("client", "in") => "for data to the client: ",
+        ("server", "out") => "by the server, for data to the client: ",
+        ("server", _) => "by the server: ",
+        _ => "",
+    }
 }
 
 fn ending(exchange: &Exchange) -> String {

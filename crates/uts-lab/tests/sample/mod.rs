@@ -205,7 +205,8 @@ fn finish(sender: Sender, file: &FileFacts, adapt: bool) -> Run {
     let ends: Vec<f64> = run.link.iter().skip(1).map(|s| s.t_s).chain([duration_s]).collect();
     let carried = |after_loss: f64| -> f64 {
         let steps = run.link.iter().zip(&ends);
-        steps.map(|(s, end)| 6.25e6 * (end - s.t_s.max(0.0)) * (1.0 - s.loss * after_loss)).sum()
+        let bytes_per_s = |s: &LinkStep| s.rate_bps.unwrap() as f64 / 8.0;
+        steps.map(|(s, end)| bytes_per_s(s) * (end - s.t_s.max(0.0)) * (1.0 - s.loss * after_loss)).sum()
     };
     run.summary = Summary {
         duration_s,
