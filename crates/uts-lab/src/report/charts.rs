@@ -231,9 +231,7 @@ fn paired(times: &[f64], values: &[u64]) -> Vec<(f64, f64)> {
 fn sequence(adaptive: Option<&Run>, fixed: Option<&Run>, thinned: &mut Vec<(&'static str, usize)>) -> Chart {
     let mut series = Vec::new();
     if let Some(run) = fixed {
-        let points = megabytes(&paired(&run.progress.t_s, &run.progress.bytes));
-        let points = envelope(&points, LINE_POINTS_MAX);
-        series.push(Series::new("Acknowledged, fixed profile", "fixed", "line", &points));
+        series.push(Series::new("Acknowledged, fixed profile", "fixed", "line", &acknowledged(run)));
     }
     if let Some(run) = adaptive {
         let trace = &run.trace;
@@ -247,13 +245,11 @@ fn sequence(adaptive: Option<&Run>, fixed: Option<&Run>, thinned: &mut Vec<(&'st
             kept
         };
         if trace.sent.t_s.is_empty() {
-            let points = megabytes(&paired(&run.progress.t_s, &run.progress.bytes));
-            series.push(Series::new("Acknowledged", "acked", "line", &envelope(&points, LINE_POINTS_MAX)));
+            series.push(Series::new("Acknowledged", "acked", "line", &acknowledged(run)));
         } else {
             let sent = thin("Sent", &located(&trace.sent), SENT_POINTS_MAX);
             series.push(Series::new("Sent", "adaptive", "dots", &sent));
-            let acked = envelope(&highest_so_far(&located(&trace.acked)), LINE_POINTS_MAX);
-            series.push(Series::new("Highest acknowledged", "acked", "step", &acked));
+            series.push(Series::new("Highest acknowledged", "acked", "step", &acknowledged(run)));
             let repeats = thin("Repeated", &located(&trace.repeat), MARK_POINTS_MAX);
             series.push(Series::new("Repeated", "repeat", "ring", &repeats));
             let lost = thin("Lost", &located(&trace.lost), MARK_POINTS_MAX);
@@ -269,6 +265,17 @@ fn sequence(adaptive: Option<&Run>, fixed: Option<&Run>, thinned: &mut Vec<(&'st
         unit: "MB",
         series,
     }
+}
+
+/// How far acknowledgements reach; by the sender's reports if packets were not traced.
+fn acknowledged(run: &Run) -> Vec<(f64, f64)> {
+    let trace = &run.trace;
+    let traced = locate(&trace.acked, &positions(&[&trace.sent, &trace.repeat]));
+    let points = match traced.is_empty() {
+        false => highest_so_far(&traced),
+        true => paired(&run.progress.t_s, &run.progress.bytes),
+    };
+    envelope(&megabytes(&points), LINE_POINTS_MAX)
 }
 
 /// The sequence numbers around the first change of the path, near enough to tell packets apart.
