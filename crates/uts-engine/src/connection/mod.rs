@@ -149,6 +149,8 @@ pub struct Connection {
     /// The peer has shown that it has finished the handshake.
     confirmed: bool,
     ping_wanted: bool,
+    /// The peer has seen our ECN marks, or has not yet had the occasion (RFC 9000 section 13.4.2).
+    ecn_passes: bool,
     seed: u64,
 }
 
@@ -216,6 +218,7 @@ impl Connection {
             bytes_to_address: 0,
             confirmed: false,
             ping_wanted: false,
+            ecn_passes: true,
             seed: birth.seed,
         })
     }
@@ -316,9 +319,9 @@ impl Connection {
         self.peer_reset_token.as_ref()
     }
 
-    /// How packets are marked for the network.
+    /// How packets are marked for the network: as capable of ECN, unless the path was found to lose the mark.
     pub(crate) fn ecn(&self) -> Option<Ecn> {
-        None
+        (self.phase == Phase::Open && self.ecn_passes).then_some(Ecn::Ect0)
     }
 
     fn is_confirmed(&self) -> bool {

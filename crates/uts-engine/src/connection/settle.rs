@@ -37,6 +37,8 @@ impl Connection {
             self.on_spurious(now, &done.spurious);
             return Ok(());
         };
+        // All packets are marked: a report without counts shows that the path takes the marks off.
+        self.ecn_passes &= report.ce.is_some();
         // Each transmission has its own number, so that every sample is unambiguous (design section 2, principle 4).
         let rtt = (eliciting && Some(largest) == outbound.ledger.largest_acked()).then(|| {
             let delay = report.delay.min(outbound.stack(0).map_or(Duration::ZERO, delay_max));
