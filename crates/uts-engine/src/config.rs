@@ -3,7 +3,6 @@
 use crate::requirements::Requirements;
 use core::time::Duration;
 use std::sync::Arc;
-use uts_functions::Profile;
 
 /// The ALPN name that keeps UTS apart from QUIC, whose key schedule it uses (spec P, design section 4).
 pub const ALPN: &[u8] = b"uts/1";
@@ -46,17 +45,8 @@ impl Default for EndpointConfig {
 /// Settings of a connection.
 #[derive(Clone, Debug)]
 pub struct ConnectionConfig {
-    /// What the application asks of the data that it sends.
+    /// What the application asks: of the data that it sends and, where it is the client, of what it is sent at first.
     pub requirements: Requirements,
-    /// The first profile of data that this end sends, instead of the one selected from `requirements`. Must be made of
-    /// mandatory mechanisms; only the client's is used (it proposes both directions).
-    pub profile_out: Option<Profile>,
-    /// The same for the data that the peer sends.
-    pub profile_in: Option<Profile>,
-    /// Whether the policy may exchange mechanisms of the data that this end sends.
-    pub adapt: bool,
-    /// Whether profiles without protection are accepted if the peer asks for one as well.
-    pub allow_unprotected: bool,
     /// Without any packet from the peer for this long, the connection is given up; zero = never.
     pub idle_timeout: Duration,
     /// An otherwise idle connection sends something this often; zero = never.
@@ -83,10 +73,6 @@ impl Default for ConnectionConfig {
     fn default() -> Self {
         ConnectionConfig {
             requirements: Requirements::default(),
-            profile_out: None,
-            profile_in: None,
-            adapt: true,
-            allow_unprotected: false,
             idle_timeout: Duration::from_secs(30),
             keep_alive: Duration::ZERO,
             handshake_timeout: Duration::from_secs(10),

@@ -70,6 +70,8 @@ struct World {
     used: BTreeSet<u32>,
     /// Every binding of a number that either end put into effect.
     bound: BTreeMap<u32, (u8, Profile)>,
+    /// Numbers of which an initiator said that they came to nothing.
+    denied: BTreeSet<u32>,
     /// Whether an end ever stopped repeating without an answer.
     gave_up: bool,
     broken: Option<&'static str>,
@@ -110,10 +112,23 @@ impl World {
                     }
                 }
                 Event::Accepted { .. } => seen |= SEEN_ACCEPTED[end],
-                Event::Refused { .. } => seen |= SEEN_REFUSED[end],
-                Event::Withdrawn { .. } => seen |= SEEN_WITHDRAWN[end],
+                Event::Refused { epoch, .. } => {
+                    self.denied.insert(epoch);
+                    seen |= SEEN_REFUSED[end];
+                }
+                Event::Withdrawn { epoch, .. } => {
+                    self.denied.insert(epoch);
+                    seen |= SEEN_WITHDRAWN[end];
+                }
                 Event::Failed { .. } => seen |= SEEN_FAILED[end],
             }
+        }
+        if !self.denied.is_disjoint(&self.used) {
+            self.broken = Some("a number is in use that was said to have come to nothing");
+        }
+        if end == RECEIVER && self.denied.iter().any(|epoch| epoch % 2 == 1 && self.open.contains_key(epoch))
+        {
+            self.broken = Some("the receiver keeps open what came to nothing");
         }
         let mut letters = Vec::new();
         while let Some(letter) = self.ends[end].poll_message() {
@@ -149,6 +164,16 @@ impl World {
 
     fn sender_is_understood(&self) -> bool {
         self.using.iter().all(|(group, (epoch, profile))| self.open.get(epoch) == Some(&(*group, *profile)))
+    }
+
+    /// At most one epoch that each end asked for is open in a group without being known to be in use.
+    fn doubt_is_bounded(&self) -> bool {
+        (0..2).all(|group| {
+            let current = self.ends[RECEIVER].current(group);
+            let in_doubt =
+                |(epoch, (of, _)): &(&u32, &(u8, Profile))| *of == group && Some(**epoch) > current;
+            self.open.iter().filter(in_doubt).count() <= 2
+        })
     }
 
     /// Drops what is in flight and runs on over a network that delivers, until nothing moves.
@@ -264,6 +289,7 @@ impl Model for Exchange {
             using: [(0, (0, FIRST_PROFILE))].into(),
             used: [0].into(),
             bound: [(0, (0, FIRST_PROFILE))].into(),
+            denied: BTreeSet::new(),
             gave_up: false,
             broken: None,
         }]
@@ -328,6 +354,7 @@ impl Model for Exchange {
                 world.sender_is_understood()
             }),
             Property::always("no step breaks a rule", |_, world: &World| world.broken.is_none()),
+            Property::always("doubt is bounded", |_, world: &World| world.doubt_is_bounded()),
             Property::always("at rest both ends agree", |_, world: &World| {
                 let at_rest = !world.gave_up && world.ends.iter().all(Machine::is_idle);
                 !at_rest || world.in_use(SENDER) == world.in_use(RECEIVER)
@@ -359,6 +386,14 @@ fn crossing_and_sequences() {
     explore("sender twice", Exchange::new([2, 1], 1, 1, true), SEEN_ALL);
     explore("receiver twice", Exchange::new([1, 2], 1, 1, true), SEEN_ALL);
     explore("without retirement", Exchange::new([2, 1], 1, 1, false), SEEN_ALL);
+    explore("sender twice, two groups", Exchange::new([2, 1], 2, 1, true), SEEN_ALL);
+    explore("receiver twice, two groups", Exchange::new([1, 2], 2, 1, true), SEEN_ALL);
+    explore("sender twice, tries", Exchange::new([2, 1], 1, 2, true), SEEN_ALL);
+}
+
+#[test]
+fn both_ends_ask_twice() {
+    explore("both twice", Exchange::new([2, 2], 1, 1, true), SEEN_ALL);
 }
 
 #[test]

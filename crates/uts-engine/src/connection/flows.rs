@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use uts_functions::flow::{self, Grant};
 use uts_functions::segmentation::buffer::SendBuffer;
 use uts_functions::sequencing::reassembly::Reassembly;
-use uts_functions::{RangeSet, Time};
+use uts_functions::{RangeSet, Time, retransmission};
 
 /// Which end of a connection this is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +39,8 @@ pub(crate) struct SendHalf {
     pub reset: Option<(u64, u64)>,
     pub stopped: Option<u64>,
     pub is_done: bool,
+    /// What repeats this flow's losses, and the epoch that it was built for: its memory is the flow's own.
+    pub retransmission: Option<(u32, retransmission::Slot)>,
     /// Place in the order of sending, if it is in it.
     turn: Option<u64>,
 }
@@ -54,7 +56,7 @@ pub(crate) struct ReceiveHalf {
     /// The application has been told that there is something to read and has not read everything since.
     pub reader_told: bool,
     /// Data that was sent while nothing had to be granted may still arrive below this position.
-    pub flow_free_limit: u64,
+    pub free_limit: u64,
     pub reset: Option<u64>,
     pub stop: Option<u64>,
     /// The application has seen its end (or its reset, or wants no more).
@@ -66,7 +68,7 @@ impl ReceiveHalf {
     pub fn limit(&self) -> u64 {
         match self.flow {
             flow::Slot::None(_) => self.data.consumed().saturating_add(self.grant.window_bytes_max.saturating_mul(4)),
-            _ => self.grant.limit.max(self.flow_free_limit),
+            _ => self.grant.limit.max(self.free_limit),
         }
     }
 }
@@ -108,6 +110,8 @@ pub(crate) struct Flows {
     pub credit_initial_out: u64,
     credit_initial_in: u64,
     credit_max_in: u64,
+    /// Flow control of what the peer sends in group 0; flows begin with it.
+    pub flow_template: Option<flow::Slot>,
 }
 
 /// What a frame says about a flow that cannot be.
@@ -136,6 +140,7 @@ impl Flows {
             credit_initial_out: 0,
             credit_initial_in: credit_initial,
             credit_max_in: credit_max.max(credit_initial),
+            flow_template: None,
         }
     }
 
@@ -162,6 +167,7 @@ impl Flows {
                 reset: None,
                 stopped: None,
                 is_done: false,
+                retransmission: None,
                 turn: None,
             },
             receive: ReceiveHalf {
@@ -173,10 +179,10 @@ impl Flows {
                     window_bytes_max: self.credit_max_in,
                     grown_at: Time::ZERO,
                 },
-                flow: self.flow_template.clone(),
+                flow: self.flow_template.clone().unwrap_or_else(unlimited),
                 group,
                 reader_told: false,
-                flow_free_limit: 0,
+                free_limit: 0,
                 reset: None,
                 stop: None,
                 is_done: false,
@@ -298,6 +304,11 @@ impl Flows {
             .sum();
         flows + self.order.len() * 32 + self.gone.iter().map(RangeSet::heap_bytes).sum::<usize>()
     }
+}
+
+/// The mechanism before any profile is agreed: nothing can arrive then.
+fn unlimited() -> flow::Slot {
+    flow::Slot::None(flow::none::None::build(&uts_functions::Params::default(), ()))
 }
 
 /// The priority of a flow unless another is given.

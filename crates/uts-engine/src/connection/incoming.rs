@@ -315,7 +315,7 @@ impl Connection {
 
     fn on_skip(&mut self, now: Time, skip: frame::Skip) -> Result<(), CloseReason> {
         let found = self.flows.of_frame(skip.flow).map_err(violation)?;
-        let Some((flow, is_new)) = found else { return Ok(()) };
+        let Some((_, is_new)) = found else { return Ok(()) };
         if is_new {
             self.events.push_back(Event::FlowOpened(FlowId(skip.flow)));
         }

@@ -428,6 +428,30 @@ impl Connection {
         stack.packets += 1;
     }
 
+    /// Builds the packet that says that the connection is closed.
+    pub(super) fn write_close_packet(&mut self, now: Time, code: u64, reason: &str, out: &mut Vec<u8>) -> Option<usize> {
+        let outbound = self.outbound.as_ref()?;
+        let index = outbound.stack_index(0)?;
+        let stack = &outbound.stacks[index];
+        let number = outbound.ledger.next_number();
+        let header = AdaptiveHeader { epoch_low5: (stack.epoch % 32) as u8, dcid: self.peer_cid };
+        let start = out.len();
+        let mark = header.emit(TruncatedNumber::of(number, outbound.ledger.largest_acked()), out);
+        super::close_frame(code, reason).emit(out);
+        let draft = Draft {
+            reason: Reason::Report,
+            stack: index,
+            mark,
+            end: out.len(),
+            tokens: Tokens::new(),
+            eliciting: false,
+            has_data: false,
+        };
+        self.protect(now, &draft, number, out);
+        self.record(now, draft, out.len() - start);
+        Some(out.len())
+    }
+
     fn record(&mut self, now: Time, draft: Draft, bytes: usize) {
         let bytes = bytes as u64;
         let packet_bytes = self.size.current() as u64;

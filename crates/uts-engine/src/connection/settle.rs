@@ -239,8 +239,12 @@ impl Connection {
         let sent_to = send.buffer.sent();
         let Some(outbound) = &mut self.outbound else { return };
         let Some(index) = outbound.stack_index(send.group) else { return };
-        let stack = &mut outbound.stacks[index];
-        let response = stack.retransmission.on_lost(&LostData { range, packet, sent_to, next_packet });
+        let stack = &outbound.stacks[index];
+        if send.retransmission.as_ref().is_none_or(|(epoch, _)| *epoch != stack.epoch) {
+            send.retransmission = Some((stack.epoch, stack.retransmission.clone()));
+        }
+        let Some((_, mechanism)) = &mut send.retransmission else { return };
+        let response = mechanism.on_lost(&LostData { range, packet, sent_to, next_packet });
         let freed = match response {
             Response::Repeat(range) => {
                 send.buffer.repeat(range);

@@ -213,7 +213,7 @@ impl<P: Clone + Eq, R: Clone> Machine<P, R> {
         accept: impl FnOnce(u8, &P) -> Result<(), R>,
     ) {
         if self.events.len() >= EVENTS_MAX {
-            return;
+            return;
         }
         match message {
             Message::Request { epoch, group, using, profile } => {
@@ -365,7 +365,7 @@ impl<P: Clone + Eq, R: Clone> Machine<P, R> {
             || epoch % 2 != self.peer_parity()
             || epoch.saturating_sub(self.highest) >= EPOCH_SPAN
         {
-            return;
+            return;
         }
         if let Some(answer) = self.answer.as_mut().filter(|answer| answer.epoch == epoch) {
             answer.send = true;
@@ -380,7 +380,7 @@ impl<P: Clone + Eq, R: Clone> Machine<P, R> {
             Side::DataSender => self.withdraw(),
             Side::DataReceiver => {
                 if !self.learn_using(now, epoch, &using) {
-                    return;
+                    return;
                 }
                 self.highest = self.highest.max(epoch);
                 if self.open.oldest().is_some_and(|(oldest, _)| epoch.saturating_sub(oldest) >= EPOCH_SPAN) {

@@ -10,6 +10,10 @@
 
 mod machine;
 mod open;
+#[cfg(test)]
+mod properties;
+#[cfg(test)]
+mod tests;
 
 pub use machine::Machine;
 
@@ -25,7 +29,7 @@ pub const EPOCH_SPAN_SOFT: u32 = 24;
 pub const TRIES_MAX: u8 = 8;
 /// A replaced epoch stays open at the receiver for this many probe time-outs.
 pub const RETIRE_PTOS: u32 = 3;
-/// Events that may wait for [`Machine::poll_event`]; while as many wait, input is treated as lost.
+/// Events that may wait for [`Machine::poll_event`]; while as many wait, input is treated as lost.
 pub const EVENTS_MAX: usize = 64;
 
 /// Which end of the direction a machine stands at.

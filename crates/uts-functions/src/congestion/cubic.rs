@@ -100,7 +100,7 @@ impl Cubic {
         self.window_bytes() < self.threshold
     }
 
-    /// RFC 9438 sections 4.6 and 4.7, once per recovery period.
+    /// C-21, RFC 9438 sections 4.6 and 4.7, once per recovery period.
     fn on_congestion(&mut self, now: Time, sent_at: Time) {
         if self.recovery.covers(sent_at) {
             return;
@@ -122,6 +122,7 @@ impl Cubic {
         self.curve = None;
     }
 
+    /// C-23.
     fn slow_start(&mut self, ack: &Ack) {
         let growth = match self.hystart.on_ack(ack) {
             Advice::Grow => ack.bytes,
@@ -149,7 +150,7 @@ impl Cubic {
             return;
         }
         // Sections 4.4 and 4.5.
-        let target = curve.at(elapsed + ack.rtt_smoothed, packet).clamp(window, 1.5 * window);
+        let target = curve.at(elapsed.saturating_add(ack.rtt_smoothed), packet).clamp(window, 1.5 * window);
         self.window += (target - window) * (acked / window).min(1.0);
     }
 }
@@ -178,14 +179,14 @@ impl Congestion for Cubic {
         let since_last = ack.now.since(self.last_ack_at);
         self.last_ack_at = ack.now;
         if ack.ecn_marked > 0 {
-            // RFC 9438 section 4.6: a mark counts as a loss.
+            // C-7, RFC 9438 section 4.6: a mark counts as a loss.
             self.on_congestion(ack.now, ack.sent_at);
         }
         if self.recovery.covers(ack.sent_at) {
             return;
         }
         if delivery.is_app_limited() || !self.usage.earns_growth(self.window_bytes()) {
-            // RFC 9438 section 5.8: time in which the window was not in use does not count.
+            // C-22, RFC 9438 section 5.8: time in which the window was not in use does not count.
             if let Some(curve) = &mut self.curve {
                 curve.start += since_last;
             }
@@ -203,7 +204,7 @@ impl Congestion for Cubic {
         self.on_congestion(loss.now, loss.sent_at);
         self.recovery.count_lost(loss.bytes);
         if loss.persistent {
-            // RFC 9002 section 7.6.2, RFC 9438 section 4.8: slow start, then a curve that begins at its plateau.
+            // C-8, C-24, RFC 9002 section 7.6.2, RFC 9438 section 4.8: slow start, then a curve that begins at its plateau.
             self.window = self.min_window() as f64;
             self.window_max = 0.0;
             self.curve = None;
@@ -214,7 +215,7 @@ impl Congestion for Cubic {
     }
 
     fn on_spurious_loss(&mut self, bytes: u64) {
-        // RFC 9438 section 4.9.2.
+        // C-9, RFC 9438 section 4.9.2.
         if self.recovery.all_spurious(bytes)
             && let Some(undo) = self.undo.take()
         {
@@ -263,6 +264,94 @@ impl Congestion for Cubic {
     }
 }
 
-/// RFC 9438 section 4.1: `C` in packets per second cubed, and the factor of a reduction.
+/// C-20, RFC 9438 section 4.1: `C` in packets per second cubed, and the factor of a reduction.
 const C: f64 = 0.4;
 const BETA: f64 = 0.7;
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{PACKET, RTT, Script, context};
+    use super::*;
+
+    fn script(window_packets: u64, threshold_bytes: u64) -> Script<Cubic> {
+        Script::new(Cubic::build(&Params::default(), &context(window_packets, threshold_bytes)))
+    }
+
+    /// Rounds until the window reaches `packets`, in seconds.
+    fn seconds_to(s: &mut Script<Cubic>, packets: f64) -> f64 {
+        let start = s.now;
+        while s.packets() < packets {
+            s.round();
+            assert!(s.now.since(start) < Duration::from_secs(100), "stuck at {}", s.packets());
+        }
+        s.now.since(start).as_secs_f64()
+    }
+
+    #[test]
+    fn the_plateau_is_regained_after_k_seconds() {
+        // 1000 packets: K = cbrt(300 / 0.4) = 9.09 s, long enough for the cubic region.
+        let mut s = script(1000, 1000 * PACKET);
+        s.lose(1, s.now - RTT, false);
+        assert_eq!(s.packets(), 700.0);
+        let seconds = seconds_to(&mut s, 995.0);
+        let early = 9.09 - (5.0f64 / 0.4).cbrt();
+        assert!((seconds - early).abs() < 0.3, "{seconds} against {early}");
+    }
+
+    #[test]
+    fn on_short_paths_it_is_no_slower_than_reno() {
+        // 20 packets at 50 ms: Reno regains 6 packets at 0.53 per round trip in 11 round trips, the curve in 2.5 s.
+        let mut s = script(20, 20 * PACKET);
+        s.lose(1, s.now - RTT, false);
+        assert_eq!(s.packets(), 14.0);
+        let seconds = seconds_to(&mut s, 20.0);
+        assert!((0.5..0.8).contains(&seconds), "{seconds}");
+    }
+
+    #[test]
+    fn fast_convergence_lowers_the_plateau() {
+        let mut s = script(100, 100 * PACKET);
+        s.lose(1, s.now - RTT, false);
+        s.now += RTT;
+        s.lose(1, s.now, false);
+        assert!((s.packets() - 49.0).abs() < 0.01);
+        assert!((s.mechanism.window_max / PACKET as f64 - 59.5).abs() < 0.01);
+    }
+
+    #[test]
+    fn time_without_data_does_not_raise_the_window() {
+        let mut s = script(100, 100 * PACKET);
+        s.lose(1, s.now - RTT, false);
+        s.now += RTT;
+        s.round();
+        let before = s.packets();
+        s.delivery.set_app_limited();
+        s.now += Duration::from_secs(60);
+        s.acknowledge(1, s.now - RTT, 0);
+        s.delivery = Delivery::new(s.now);
+        s.round();
+        assert!(s.packets() < before + 3.0, "{before} to {}", s.packets());
+    }
+
+    #[test]
+    fn a_spurious_loss_restores_window_and_curve() {
+        let mut s = script(100, 100 * PACKET);
+        s.lose(2, s.now - RTT, false);
+        s.mechanism.on_spurious_loss(2 * PACKET);
+        assert_eq!(s.packets(), 100.0);
+        assert_eq!(s.mechanism.window_max, 0.0);
+    }
+
+    #[test]
+    fn persistent_congestion_leaves_two_packets_and_slow_start() {
+        let mut s = script(100, 100 * PACKET);
+        s.lose(100, s.now, true);
+        assert_eq!((s.packets(), s.mechanism.phase()), (2.0, "slow start"));
+    }
+
+    #[test]
+    fn it_continues_at_a_path_that_is_known() {
+        let s = script(200, 200 * PACKET);
+        assert_eq!((s.packets(), s.mechanism.in_slow_start()), (200.0, false));
+    }
+}

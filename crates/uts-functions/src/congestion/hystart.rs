@@ -91,3 +91,61 @@ const RTT_SAMPLES: u32 = 8;
 const CSS_ROUNDS: u32 = 5;
 /// Part of the acknowledged bytes by which conservative slow start grows (`CSS_GROWTH_DIVISOR`).
 pub(super) const CSS_GROWTH_DIVISOR: u64 = 4;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::congestion::RateSample;
+    use crate::time::Time;
+
+    /// Feeds `rounds` round trips of ten samples each; the advice after the last.
+    fn feed(hystart: &mut HyStart, next: &mut u64, rounds: u64, rtt_ms: u64) -> Advice {
+        let rtt = Duration::from_millis(rtt_ms);
+        let mut advice = Advice::Grow;
+        for _ in 0..rounds * 10 {
+            let ack = Ack {
+                now: Time::ZERO,
+                bytes: 1200,
+                largest: *next,
+                sent_at: Time::ZERO,
+                rtt: Some(rtt),
+                rtt_smoothed: rtt,
+                rtt_min: rtt,
+                prior_in_flight: 12_000,
+                sample: RateSample::default(),
+                ecn_marked: 0,
+                next_packet: *next + 10,
+            };
+            *next += 1;
+            advice = hystart.on_ack(&ack);
+            if advice == Advice::Leave {
+                break;
+            }
+        }
+        advice
+    }
+
+    #[test]
+    fn steady_round_trips_never_end_slow_start() {
+        assert_eq!(feed(&mut HyStart::new(), &mut 0, 50, 40), Advice::Grow);
+    }
+
+    #[test]
+    fn a_lasting_rise_ends_slow_start_after_five_slow_rounds() {
+        let (mut hystart, mut next) = (HyStart::new(), 0);
+        feed(&mut hystart, &mut next, 3, 40);
+        assert_eq!(feed(&mut hystart, &mut next, 1, 44), Advice::Grow);
+        // 40 ms / 8 = 5 ms is the rise that counts.
+        assert_eq!(feed(&mut hystart, &mut next, 1, 50), Advice::GrowSlowly);
+        assert_eq!(feed(&mut hystart, &mut next, 5, 50), Advice::GrowSlowly);
+        assert_eq!(feed(&mut hystart, &mut next, 1, 50), Advice::Leave);
+    }
+
+    #[test]
+    fn a_passing_rise_does_not() {
+        let (mut hystart, mut next) = (HyStart::new(), 0);
+        feed(&mut hystart, &mut next, 3, 40);
+        assert_eq!(feed(&mut hystart, &mut next, 2, 50), Advice::GrowSlowly);
+        assert_eq!(feed(&mut hystart, &mut next, 1, 40), Advice::Grow);
+    }
+}

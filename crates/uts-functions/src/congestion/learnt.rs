@@ -7,7 +7,7 @@ use core::time::Duration;
 /// Rounds per slot of the bandwidth filter: the maximum spans 8 to 16 round trips.
 const SLOT_ROUNDS: u32 = 8;
 
-/// Delivered bandwidth (maximum of the last rounds) and the smallest round trip.
+/// Delivered bandwidth (maximum of the last rounds) and the smallest round trip (C-6).
 #[derive(Clone, Debug)]
 pub(super) struct Learnt {
     slots: [Rate; 2],

@@ -22,6 +22,8 @@ mod window;
 
 #[cfg(test)]
 mod harness;
+#[cfg(test)]
+mod testing;
 
 /// What a congestion mechanism knows that any other can use: handed over at an exchange.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -59,7 +59,7 @@ impl NewReno {
         MIN_PACKETS * self.packet_bytes
     }
 
-    /// RFC 9002 section 7.3.2: once per recovery period.
+    /// C-11, RFC 9002 section 7.3.2: once per recovery period.
     fn on_congestion(&mut self, now: Time, sent_at: Time) {
         if self.recovery.covers(sent_at) {
             return;
@@ -79,10 +79,10 @@ impl Congestion for NewReno {
         self.learnt.on_ack(ack);
         self.usage.on_ack(ack);
         if ack.ecn_marked > 0 {
-            // RFC 9002 section 7.1: a mark counts as a loss.
+            // C-7, RFC 9002 section 7.1: a mark counts as a loss.
             self.on_congestion(ack.now, ack.sent_at);
         }
-        // RFC 9002 section 7.3.2: no growth within recovery; section 7.8: nor when the window is not in use.
+        // C-11, RFC 9002 section 7.3.2: no growth within recovery; C-4, section 7.8: nor when the window is not in use.
         if self.recovery.covers(ack.sent_at)
             || delivery.is_app_limited()
             || !self.usage.earns_growth(self.window)
@@ -90,10 +90,10 @@ impl Congestion for NewReno {
             return;
         }
         if self.window < self.threshold {
-            // RFC 9002 section 7.3.1.
+            // C-10, RFC 9002 section 7.3.1.
             self.window += ack.bytes;
         } else {
-            // RFC 9002 section 7.3.3, counting bytes (RFC 3465).
+            // C-10, RFC 9002 section 7.3.3, counting bytes (RFC 3465).
             self.acked += ack.bytes;
             if self.acked >= self.window {
                 self.acked -= self.window;
@@ -107,7 +107,7 @@ impl Congestion for NewReno {
         self.on_congestion(loss.now, loss.sent_at);
         self.recovery.count_lost(loss.bytes);
         if loss.persistent {
-            // RFC 9002 section 7.6.2.
+            // C-8, RFC 9002 section 7.6.2.
             self.window = self.min_window();
             self.acked = 0;
             self.recovery.leave();
@@ -116,6 +116,7 @@ impl Congestion for NewReno {
     }
 
     fn on_spurious_loss(&mut self, bytes: u64) {
+        // C-9.
         if self.recovery.all_spurious(bytes)
             && let Some((window, threshold)) = self.undo.take()
         {
@@ -154,5 +155,74 @@ impl Congestion for NewReno {
 
     fn phase(&self) -> &'static str {
         if self.window < self.threshold { "slow start" } else { "congestion avoidance" }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{PACKET, RTT, Script, context};
+    use super::*;
+
+    fn script(window_packets: u64, threshold_bytes: u64) -> Script<NewReno> {
+        Script::new(NewReno::build(&Params::default(), &context(window_packets, threshold_bytes)))
+    }
+
+    #[test]
+    fn slow_start_doubles_and_avoidance_adds_one() {
+        let mut s = script(10, 40 * PACKET);
+        s.round();
+        assert_eq!((s.packets(), s.mechanism.phase()), (20.0, "slow start"));
+        s.round();
+        assert_eq!((s.packets(), s.mechanism.phase()), (40.0, "congestion avoidance"));
+        s.round();
+        assert_eq!(s.packets(), 41.0);
+    }
+
+    #[test]
+    fn one_reduction_per_round_trip() {
+        let mut s = script(40, 40 * PACKET);
+        s.lose(3, s.now - RTT, false);
+        assert_eq!(s.packets(), 20.0);
+        s.lose(3, s.now, false);
+        s.acknowledge(1, s.now - RTT, 1);
+        assert_eq!(s.packets(), 20.0, "losses and marks of the same flight");
+        let later = s.now + RTT;
+        s.now = later;
+        s.lose(1, later, false);
+        assert_eq!(s.packets(), 10.0, "a loss of what was sent since");
+    }
+
+    #[test]
+    fn a_mark_is_a_loss() {
+        let mut s = script(40, 40 * PACKET);
+        s.acknowledge(1, s.now - RTT, 1);
+        assert_eq!(s.packets(), 20.0);
+    }
+
+    #[test]
+    fn a_reduction_is_undone_only_when_every_loss_was_spurious() {
+        let mut s = script(40, 40 * PACKET);
+        s.lose(3, s.now - RTT, false);
+        s.mechanism.on_spurious_loss(2 * PACKET);
+        assert_eq!(s.packets(), 20.0);
+        s.mechanism.on_spurious_loss(PACKET);
+        assert_eq!(s.packets(), 40.0);
+    }
+
+    #[test]
+    fn persistent_congestion_leaves_two_packets_and_slow_start() {
+        let mut s = script(40, 40 * PACKET);
+        s.lose(40, s.now, true);
+        assert_eq!((s.packets(), s.mechanism.phase()), (2.0, "slow start"));
+        s.mechanism.on_spurious_loss(40 * PACKET);
+        assert_eq!(s.packets(), 2.0);
+    }
+
+    #[test]
+    fn a_limited_application_earns_nothing() {
+        let mut s = script(10, u64::MAX);
+        s.delivery.set_app_limited();
+        s.round();
+        assert_eq!(s.packets(), 10.0);
     }
 }

@@ -4,7 +4,7 @@ use super::learnt::bdp_bytes;
 use super::{Ack, Context};
 use crate::time::Time;
 
-/// The smallest window, in packets (RFC 9002 section 7.2).
+/// The smallest window, in packets (C-3, RFC 9002 section 7.2).
 pub(super) const MIN_PACKETS: u64 = 2;
 
 /// The window and threshold, in bytes, that a mechanism built from `context` starts with (C-5).
@@ -58,7 +58,7 @@ impl Recovery {
 }
 
 /// How much of the window was in use in the last two rounds. A sender that something else holds back (flow control, the
-/// application) must not earn a window that it never tried (RFC 9002 section 7.8).
+/// application) must not earn a window that it never tried (C-4, RFC 9002 section 7.8).
 #[derive(Clone, Debug, Default)]
 pub(super) struct Usage {
     peaks: [u64; 2],

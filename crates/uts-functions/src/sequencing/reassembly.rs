@@ -92,6 +92,8 @@ pub struct Reassembly {
     ready: VecDeque<u64>,
     /// There may be pieces to hand over out of order that are not in `ready`.
     unindexed: bool,
+    /// Messages that came without positions.
+    unplaced: VecDeque<Bytes>,
     fin: Option<u64>,
     end_delivered: bool,
     held_bytes: usize,
@@ -200,6 +202,28 @@ impl Reassembly {
         self.settled.contains_range(&(begin..end + 1)).then_some(begin..end + 1)
     }
 
+    /// Takes in a whole message that came without a position, to be handed over as it is.
+    pub fn push_unplaced(&mut self, message: Bytes) {
+        self.held_bytes += message.len();
+        self.unplaced.push_back(message);
+    }
+
+    fn pop_unplaced(&mut self) -> Option<Delivery> {
+        let message = self.unplaced.pop_front()?;
+        self.held_bytes -= message.len();
+        Some(Delivery::Message(self.consumed(), message))
+    }
+
+    /// Gives up the oldest gaps until at most `most` ranges are left: a bound on memory.
+    pub fn limit_gaps(&mut self, most: usize) {
+        while self.settled.len() > most {
+            let mut ranges = self.settled.iter();
+            let (Some(first), Some(second)) = (ranges.next(), ranges.next()) else { return };
+            drop(ranges);
+            self.skip(first.end..second.start);
+        }
+    }
+
     /// The sender gave up these positions: nobody waits for them any more, and parts of messages in them are dropped.
     pub fn skip(&mut self, range: Range<u64>) {
         let range = match self.fin {
@@ -233,6 +257,9 @@ impl Reassembly {
 
     /// What comes next in order of position.
     pub fn pop_front(&mut self, bytes_max: usize) -> Option<Delivery> {
+        if let Some(message) = self.pop_unplaced() {
+            return Some(message);
+        }
         if !self.ready.is_empty() {
             self.ready.clear();
             self.unindexed = true;
@@ -251,6 +278,9 @@ impl Reassembly {
 
     /// Whatever is whole, in order of completion.
     pub fn pop_any(&mut self, bytes_max: usize) -> Option<Delivery> {
+        if let Some(message) = self.pop_unplaced() {
+            return Some(message);
+        }
         if self.skipped > 0 {
             return Some(Delivery::Skipped(core::mem::take(&mut self.skipped)));
         }

@@ -3,13 +3,14 @@
 use super::kind;
 use crate::error::WireError;
 use crate::varint::{Counter, Reader, Sink, VARINT_MAX, emitters, varint_len};
+use core::fmt;
 use core::ops::Range;
 
 /// The most ranges in a frame. [P-23]
 pub const MAX_ACK_RANGES: usize = 64;
 
 /// Ranges of packet numbers, coded as in RFC 9000 section 19.3.1 and checked when they were read. [P-23]
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct AckRanges<'a> {
     largest: u64,
     first_len: u64,
@@ -101,6 +102,12 @@ impl PartialEq for AckRanges<'_> {
 }
 
 impl Eq for AckRanges<'_> {}
+
+impl fmt::Debug for AckRanges<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
 
 impl<'a> IntoIterator for AckRanges<'a> {
     type Item = Range<u64>;

@@ -5,6 +5,9 @@ use crate::error::WireError;
 use crate::profile::{WireChoice, WireProfile};
 use crate::varint::{Reader, Sink, emitters};
 
+/// Groups of flows that a direction can have. [P-25]
+pub const MAX_GROUPS: usize = 8;
+
 /// A direction of data, as seen by the sender of the frame that names it. [P-25]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
@@ -24,6 +27,8 @@ pub struct RequestPf {
     pub group: u8,
     /// The epoch that the profile gets.
     pub epoch: u32,
+    /// The epoch in use for each group, if the sender of data asks; otherwise all `None`.
+    pub using: [Option<u32>; MAX_GROUPS],
     /// The profile; boxed because it is large and rare.
     pub profile: Box<WireProfile>,
 }
@@ -61,6 +66,17 @@ pub struct ConfirmPf {
     pub epoch: u32,
 }
 
+/// Answers a request whose number came too late; it will never be agreed to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StalePf {
+    /// The request's direction, as seen by the sender of this frame.
+    pub direction: Direction,
+    /// The request's epoch.
+    pub epoch: u32,
+    /// The highest epoch that the sender of this frame knows.
+    pub highest: u32,
+}
+
 impl Direction {
     /// The same direction as the other end sees it.
     pub const fn seen_by_peer(self) -> Direction {
@@ -87,8 +103,20 @@ impl Direction {
 impl RequestPf {
     pub(crate) fn read(r: &mut Reader<'_>) -> Result<Self, WireError> {
         let direction = Direction::read(r)?;
-        let (group, epoch) = (r.varint_u8("group")?, r.varint_u32("epoch")?);
-        Ok(RequestPf { direction, group, epoch, profile: Box::new(WireProfile::read(r)?) })
+        let at = r.offset();
+        let group = r.varint_u8("group")?;
+        if usize::from(group) >= MAX_GROUPS {
+            return Err(WireError::value("group", at, u64::from(group), "below 8")); // P-25
+        }
+        let epoch = r.varint_u32("epoch")?;
+        let mask = r.u8("groups in use")?;
+        let mut using = [None; MAX_GROUPS];
+        for (index, slot) in using.iter_mut().enumerate() {
+            if mask >> index & 1 == 1 {
+                *slot = Some(r.varint_u32("epoch in use")?);
+            }
+        }
+        Ok(RequestPf { direction, group, epoch, using, profile: Box::new(WireProfile::read(r)?) })
     }
 
     pub(crate) fn write<S: Sink>(&self, out: &mut S) {
@@ -96,6 +124,9 @@ impl RequestPf {
         self.direction.write(out);
         out.put_varint(u64::from(self.group));
         out.put_varint(u64::from(self.epoch));
+        let used = self.using.iter().enumerate().filter(|(_, epoch)| epoch.is_some());
+        out.put_u8(used.fold(0, |mask, (index, _)| mask | 1 << index));
+        self.using.iter().flatten().for_each(|epoch| out.put_varint(u64::from(*epoch)));
         self.profile.write(out);
     }
 }
@@ -148,4 +179,18 @@ impl ConfirmPf {
     }
 }
 
-emitters!(RequestPf, AckPf, NakPf, ConfirmPf);
+impl StalePf {
+    pub(crate) fn read(r: &mut Reader<'_>) -> Result<Self, WireError> {
+        let direction = Direction::read(r)?;
+        Ok(StalePf { direction, epoch: r.varint_u32("epoch")?, highest: r.varint_u32("highest epoch")? })
+    }
+
+    pub(crate) fn write<S: Sink>(&self, out: &mut S) {
+        out.put_u8(kind::STALE_PF);
+        self.direction.write(out);
+        out.put_varint(u64::from(self.epoch));
+        out.put_varint(u64::from(self.highest));
+    }
+}
+
+emitters!(RequestPf, AckPf, NakPf, ConfirmPf, StalePf);

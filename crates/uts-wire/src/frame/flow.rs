@@ -1,6 +1,6 @@
 //! Frames about one flow, or about how many there may be.
 
-use super::exchange::Direction;
+use super::exchange::{Direction, MAX_GROUPS};
 use super::kind;
 use crate::error::WireError;
 use crate::varint::{Reader, Sink, VARINT_MAX, emitters};
@@ -59,7 +59,7 @@ pub struct FlowGroup {
     pub flow: u32,
     /// Which direction of it.
     pub direction: Direction,
-    /// The group.
+    /// The group, below [`MAX_GROUPS`].
     pub group: u8,
 }
 
@@ -135,7 +135,12 @@ impl StopFlow {
 impl FlowGroup {
     pub(crate) fn read(r: &mut Reader<'_>) -> Result<Self, WireError> {
         let (flow, direction) = (r.varint_u32("flow")?, Direction::read(r)?);
-        Ok(FlowGroup { flow, direction, group: r.varint_u8("group")? })
+        let at = r.offset();
+        let group = r.varint_u8("group")?;
+        if usize::from(group) >= MAX_GROUPS {
+            return Err(WireError::value("group", at, u64::from(group), "below 8")); // P-25
+        }
+        Ok(FlowGroup { flow, direction, group })
     }
 
     pub(crate) fn write<S: Sink>(&self, out: &mut S) {

@@ -10,7 +10,7 @@ pub mod repair;
 pub use ack::{Ack, AckRanges, EcnCounts, MAX_ACK_RANGES, emit_ack, emit_repaired};
 pub use control::{Close, Crypto, MAX_REASON_BYTES, MAX_TOKEN_BYTES, NewToken};
 pub use data::{Data, DataFlags, data_header_len, emit_data_header};
-pub use exchange::{AckPf, ConfirmPf, Direction, NakPf, RequestPf};
+pub use exchange::{AckPf, ConfirmPf, Direction, MAX_GROUPS, NakPf, RequestPf, StalePf};
 pub use flow::{Credit, FlowGroup, FlowLimit, ResetFlow, Skip, StopFlow};
 pub use repair::{MAX_MASK_BYTES, Repair};
 
@@ -42,6 +42,7 @@ pub mod kind {
     pub const REPAIR: u8 = 0x13;
     pub const FLOW_GROUP: u8 = 0x14;
     pub const CRYPTO: u8 = 0x15;
+    pub const STALE_PF: u8 = 0x16;
     /// The first of the 64 types of data; the low six bits are flags.
     pub const DATA: u8 = 0x40;
     /// The last of them.
@@ -80,6 +81,8 @@ pub enum Frame<'a> {
     NakPf(NakPf),
     /// Ends one.
     ConfirmPf(ConfirmPf),
+    /// Says that a request came too late.
+    StalePf(StalePf),
     /// Asks for the receiver's status now.
     Poll,
     /// Ends the connection.
@@ -125,6 +128,7 @@ impl<'a> Frame<'a> {
             kind::ACK_PF => Frame::AckPf(AckPf::read(r)?),
             kind::NAK_PF => Frame::NakPf(NakPf::read(r)?),
             kind::CONFIRM_PF => Frame::ConfirmPf(ConfirmPf::read(r)?),
+            kind::STALE_PF => Frame::StalePf(StalePf::read(r)?),
             kind::POLL => Frame::Poll,
             kind::CLOSE => Frame::Close(Close::read(r)?),
             kind::NEW_TOKEN => Frame::NewToken(NewToken::read(r)?),
@@ -158,6 +162,7 @@ impl<'a> Frame<'a> {
             Frame::AckPf(frame) => frame.write(out),
             Frame::NakPf(frame) => frame.write(out),
             Frame::ConfirmPf(frame) => frame.write(out),
+            Frame::StalePf(frame) => frame.write(out),
             Frame::Poll => out.put_u8(kind::POLL),
             Frame::Close(frame) => frame.write(out),
             Frame::NewToken(frame) => frame.write(out),

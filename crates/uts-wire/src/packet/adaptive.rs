@@ -36,25 +36,10 @@ pub struct AdaptiveMark {
     pub pn_len: usize,
 }
 
-/// The epoch modulo 32 in the first byte of an adaptive packet.
+/// The epoch modulo 32 in the first byte of an adaptive packet: enough to tell open epochs apart. [P-17]
 #[inline]
 pub const fn peek_epoch(first: u8) -> u8 {
     first >> EPOCH_SHIFT & EPOCH_MASK
-}
-
-/// The epoch at most 15 before and 16 after `current` that is `low5` modulo 32. [P-17]
-///
-/// Epochs do not wrap: below 0 and above 2^32 the nearest on the other side is taken.
-pub const fn expand_epoch(low5: u8, current: u32) -> u32 {
-    let ahead = (low5 as u32).wrapping_sub(current) & EPOCH_MASK as u32;
-    let forward = current.checked_add(ahead);
-    let backward = current.checked_sub(32 - ahead);
-    match (forward, backward) {
-        (Some(near), _) if ahead <= 16 => near,
-        (_, Some(near)) => near,
-        (Some(near), None) => near,
-        (None, None) => current,
-    }
 }
 
 impl AdaptiveHeader {

@@ -68,7 +68,8 @@ pub struct Retry<'a> {
     pub scid: ConnectionId,
     /// 1 to [`MAX_TOKEN_BYTES`] bytes.
     pub token: &'a [u8],
-    /// Ties the packet to the client's first; computed over all bytes before it.
+    /// Ties the packet to the client's first. It covers all bytes before it, so that a sender emits the packet with any
+    /// value here and then overwrites the last 16 bytes.
     pub integrity: [u8; INTEGRITY_BYTES],
 }
 
@@ -121,7 +122,7 @@ pub struct EstablishmentMark {
 /// Reads the long packet that `datagram` starts with, as far as it can be read before protection is taken off.
 ///
 /// The rest of a datagram of several packets starts at the packet's `range.end`. Bytes and offsets are counted from
-/// the start of `datagram`.
+/// the start of `datagram`. [P-19]
 pub fn parse_header(datagram: &[u8]) -> Result<LongPacket<'_>, WireError> {
     let mut r = Reader::new(datagram);
     let first = r.u8("first byte")?;

@@ -5,7 +5,7 @@ pub mod chain;
 pub mod establishment;
 pub mod number;
 
-pub use adaptive::{AdaptiveHeader, AdaptiveMark, StatelessReset};
+pub use adaptive::{AdaptiveHeader, AdaptiveMark, StatelessReset, peek_epoch, unmask};
 pub use chain::{EstablishmentBody, FunctionHeader, HeaderChain, parse_body};
 pub use establishment::{
     EstablishmentHeader, EstablishmentMark, EstablishmentPacket, Level, LongPacket, OtherVersion, Retry,

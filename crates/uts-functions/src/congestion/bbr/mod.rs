@@ -86,7 +86,7 @@ impl Bbr {
         number: 3,
         name: "bbr",
         what: "rate and window from a model of the path, losses below a threshold ignored",
-        mandatory: false,
+        mandatory: true,
         params: &[Param {
             name: "loss-threshold",
             unit: Unit::PerMille,
@@ -100,7 +100,7 @@ impl Bbr {
     };
 
     /// Builds it from what the predecessor knew: with bandwidth and smallest round trip, at the refilling of the pipe;
-    /// without, or while the path's limit is unknown, in Startup (C-5).
+    /// without, or while the path's limit is unknown, in Startup (C-5, C-30).
     pub fn build(params: &Params, context: &Context) -> Self {
         let summary = &context.summary;
         let packet_bytes = context.packet_bytes.max(1);
@@ -272,6 +272,7 @@ impl Bbr {
         }
     }
 
+    /// C-32.
     fn first_rtt(&mut self, rtt: Duration) {
         if !self.has_rtt && !rtt.is_zero() {
             self.has_rtt = true;
@@ -335,7 +336,8 @@ impl Congestion for Bbr {
         Some(self.quantum())
     }
 
-    /// Window and threshold are what would fill the path without a queue, not the room that BBR itself keeps above that.
+    /// Window and threshold are what would fill the path without a queue, not the room that BBR itself keeps above that
+    /// (C-31).
     fn summary(&self) -> Summary {
         let bandwidth = Some(self.max_bandwidth()).filter(|rate| *rate > Rate::default());
         let (rtt_min, known) = (self.min_rtt.value, self.pipe.reached && bandwidth.is_some());
@@ -355,20 +357,29 @@ impl Congestion for Bbr {
     }
 }
 
-/// The loss that BBR sees matters only above its threshold, and there it takes the window round by round (C-38).
+/// Losses matter where they exceed the threshold: each round trip of cruising that sees too many takes its loss off
+/// the rate, until the next probe restores it (C-38).
 fn predict(params: &Params, facts: &PathFacts, prediction: &mut Prediction) {
-    let random = prediction.loss_seen * (1.0 - facts.loss_congestive.clamp(0.0, 1.0));
-    let packets = (facts.bdp_bytes() as f64 / (facts.mtu_bytes as f64).max(1.0)).max(MIN_PIPE_PACKETS as f64);
-    let ceiling = LossThreshold::per_mille(params.get(0)).allowance(packets) / packets;
-    // Of bursts, some round trips meet more than their share: reckon with the mean and one deviation.
-    let per_packet = 2.0 * facts.loss_burst.max(1.0) - 1.0;
-    let met = random + (random * per_packet / packets).sqrt();
-    prediction.utilisation *= FILL * (ceiling / met).powi(2).min(1.0);
     let rtt_min_s = facts.rtt_min.as_secs_f64();
-    prediction.delay_s = 0.05 * rtt_min_s;
-    prediction.delay_p99_s = 0.25 * rtt_min_s;
+    let packets = (facts.bdp_bytes() as f64 / (facts.mtu_bytes as f64).max(1.0)).max(MIN_PIPE_PACKETS as f64);
+    let random = (prediction.loss_seen * (1.0 - facts.loss_congestive.clamp(0.0, 1.0))).clamp(0.0, 1.0);
+    let ceiling = LossThreshold::per_mille(params.get(0)).allowance(packets) / packets;
+    // The share of round trips above the ceiling: a normal distribution (by the logistic one), wider for bursts.
+    let deviation = (random * (2.0 * facts.loss_burst.max(1.0) - 1.0) / packets).sqrt();
+    let above =
+        if deviation > 0.0 { 1.0 / (1.0 + (-1.702 * (random - ceiling) / deviation).exp()) } else { 0.0 };
+    let per_round = random * above;
+    let rounds = (PROBE_EVERY_S / rtt_min_s.max(1e-6)).min(packets).clamp(1.0, 63.0);
+    // Mean of 1, (1 - x), (1 - x)^2 … over the rounds of a cycle.
+    let mean =
+        if per_round > 1e-9 { (1.0 - (1.0 - per_round).powf(rounds)) / (rounds * per_round) } else { 1.0 };
+    prediction.utilisation *= FILL * mean.min(1.0);
+    prediction.delay_s = 0.1 * rtt_min_s;
+    prediction.delay_p99_s = 0.5 * rtt_min_s;
 }
 
+/// Mean time between probes for bandwidth.
+const PROBE_EVERY_S: f64 = 2.5;
 /// `BBR.LossThresh` of the draft: 2 %.
 const THRESHOLD_DEFAULT: u32 = 20;
 /// `BBR.MinPipeCwnd`, in packets.
@@ -382,3 +393,87 @@ const QUANTUM_MAX_BYTES: u64 = 64 * 1024;
 /// Share of a steady path that is used, between pacing margin and ProbeRTT.
 const FILL: f64 = 0.97;
 const RATE_INFINITE: Rate = Rate::from_bytes_per_sec(u64::MAX);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::congestion::RateSample;
+
+    const PACKET: u64 = 1200;
+
+    fn build(summary: Summary) -> Bbr {
+        let context = Context { now: Time::ZERO, packet_bytes: PACKET, summary, seed: 5 };
+        Bbr::build(&Bbr::INFO.choice().params, &context)
+    }
+
+    fn known(window_bytes: u64, threshold_bytes: u64) -> Summary {
+        Summary {
+            window_bytes,
+            threshold_bytes,
+            bandwidth: Some(Rate::from_bits_per_sec(100_000_000)),
+            rtt_min: Some(Duration::from_millis(20)),
+        }
+    }
+
+    #[test]
+    fn a_new_connection_starts_up_at_the_initial_window() {
+        let bbr = build(Summary::initial(PACKET));
+        assert_eq!((bbr.phase(), bbr.window_bytes()), ("startup", 12_000));
+        assert_eq!(bbr.summary().threshold_bytes, u64::MAX);
+    }
+
+    #[test]
+    fn a_known_path_is_refilled_at_its_rate() {
+        let bbr = build(known(250_000, 250_000));
+        assert_eq!(bbr.phase(), "probe bandwidth (refill)");
+        let rate = bbr.pacing_rate().unwrap_or_default().bits_per_sec();
+        assert!((98_900_000..=99_000_008).contains(&rate), "{rate}");
+        assert_eq!(bbr.window_bytes(), 250_000);
+    }
+
+    #[test]
+    fn a_standing_queue_of_the_predecessor_is_drained() {
+        let bbr = build(known(500_000, 400_000));
+        assert_eq!(bbr.phase(), "drain");
+        assert!(bbr.pacing_rate().unwrap_or_default() < Rate::from_bits_per_sec(50_000_000));
+    }
+
+    #[test]
+    fn a_path_whose_limit_is_unknown_is_searched_from_what_is_known() {
+        let bbr = build(known(30_000, u64::MAX));
+        assert_eq!((bbr.phase(), bbr.window_bytes()), ("startup", 250_000));
+        assert!(bbr.pacing_rate().unwrap_or_default() > Rate::from_bits_per_sec(200_000_000));
+    }
+
+    #[test]
+    fn the_summary_of_a_full_pipe_has_no_room_for_a_queue() {
+        let summary = build(known(500_000, 400_000)).summary();
+        assert_eq!((summary.window_bytes, summary.threshold_bytes), (250_000, 250_000));
+    }
+
+    #[test]
+    fn the_first_round_trip_sets_the_pace() {
+        let mut bbr = build(Summary::initial(PACKET));
+        let mut delivery = Delivery::new(Time::ZERO);
+        let sent = delivery.on_sent(Time::ZERO, PACKET);
+        bbr.on_sent(Time::ZERO, PACKET, &delivery);
+        let now = Time::from_millis(100);
+        delivery.on_acknowledged(now, PACKET, &sent);
+        let rtt = Duration::from_millis(100);
+        let ack = Ack {
+            now,
+            bytes: PACKET,
+            largest: 0,
+            sent_at: Time::ZERO,
+            rtt: Some(rtt),
+            rtt_smoothed: rtt,
+            rtt_min: rtt,
+            prior_in_flight: PACKET,
+            sample: RateSample::default(),
+            ecn_marked: 0,
+            next_packet: 1,
+        };
+        bbr.on_ack(&ack, &delivery);
+        assert_eq!(bbr.pacing_rate(), Some(Rate::from_bytes_per_sec(332_400)));
+    }
+}

@@ -90,7 +90,7 @@ impl MinRtt {
         }
         // C-37: a round trip as small as the smallest known, but for noise, is as good as a probe for it.
         if let (Some(rtt), Some(value)) = (rtt, self.value)
-            && rtt <= value + value / NOISE_DIVISOR
+            && rtt <= value.saturating_add(value / NOISE_DIVISOR)
         {
             self.at = now;
             self.refresh(now);

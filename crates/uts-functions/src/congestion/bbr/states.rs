@@ -207,7 +207,7 @@ impl Bbr {
             && let (Some(met), Some(min)) = (self.round_rtt_min.take(), self.min_rtt.value)
             && self.state == State::ProbeCruise
         {
-            self.contended = met > min + (min / 4).max(QUEUE_MIN);
+            self.contended = met > min.saturating_add((min / 4).max(QUEUE_MIN));
         }
         if let Some(rtt) = ack.rtt {
             self.round_rtt_min = Some(self.round_rtt_min.map_or(rtt, |min| min.min(rtt)));
@@ -220,7 +220,7 @@ impl Bbr {
             || self.threshold.exceeded(verdict.lost_bytes, verdict.total_bytes, self.packet_bytes)
     }
 
-    /// `CheckStartupDone` with `CheckStartupHighLoss`.
+    /// `CheckStartupDone` with `CheckStartupHighLoss` (C-33, C-36).
     fn check_startup_done(&mut self, verdict: Option<&Verdict>) {
         if self.state != State::Startup {
             return;
@@ -303,12 +303,7 @@ impl Bbr {
                 self.cycle.probe_sample = true;
                 self.start_up(sample, delivery.delivered);
             }
-            State::ProbeUp => {
-                if self.time_to_go_down(sample, delivery) {
-                    self.cycle.prev_too_high = false;
-                    self.start_down(ack.now, delivery.delivered);
-                }
-            }
+            State::ProbeUp => self.leave_up(ack.now, sample, delivery),
             _ => {}
         }
     }
@@ -323,6 +318,13 @@ impl Bbr {
     fn time_to_cruise(&self, delivery: &Delivery) -> bool {
         delivery.in_flight <= self.inflight_with_headroom()
             && delivery.in_flight <= self.inflight(self.max_bandwidth(), 1.0)
+    }
+
+    fn leave_up(&mut self, now: Time, sample: &RateSample, delivery: &Delivery) {
+        if self.time_to_go_down(sample, delivery) {
+            self.cycle.prev_too_high = false;
+            self.start_down(now, delivery.delivered);
+        }
     }
 
     /// `IsTimeToGoDown`.
@@ -456,7 +458,7 @@ impl Bbr {
         self.losses.count(loss);
         self.undo.lost_bytes = self.undo.lost_bytes.saturating_add(loss.bytes);
         if loss.persistent {
-            // `OnEnterRTO`; the window then grows by what is acknowledged.
+            // C-8, `OnEnterRTO`; the window then grows by what is acknowledged.
             self.window = self.min_pipe();
         }
         if !self.cycle.probe_sample {
@@ -486,7 +488,7 @@ impl Bbr {
         }
     }
 
-    /// `HandleSpuriousLossDetection`, once all that was lost has arrived.
+    /// C-9, `HandleSpuriousLossDetection`, once all that was lost has arrived.
     pub(super) fn handle_spurious(&mut self, bytes: u64) {
         let had_losses = self.undo.lost_bytes > 0;
         self.undo.lost_bytes = self.undo.lost_bytes.saturating_sub(bytes);

@@ -253,6 +253,8 @@ pub struct World {
     pub now: Time,
     pub path: Path,
     pub flows: Vec<Flow>,
+    /// A receiver acknowledges every so many packets.
+    pub ack_every: usize,
     free_at: Time,
     events: BinaryHeap<Reverse<(Time, u64, Event)>>,
     order: u64,
@@ -268,6 +270,7 @@ impl World {
             now: Time::ZERO,
             path,
             flows,
+            ack_every: 2,
             free_at: Time::ZERO,
             events: BinaryHeap::new(),
             order: 0,
@@ -319,13 +322,14 @@ impl World {
     }
 
     fn receive(&mut self, flow: usize, number: u64) {
+        let ack_every = self.ack_every;
         let f = &mut self.flows[flow];
         f.held.push(number);
         let in_order = number == f.expected;
         f.expected = f.expected.max(number + 1);
-        if f.held.len() >= 2 || !in_order {
+        if f.held.len() >= ack_every || !in_order {
             self.acknowledge(flow);
-        } else {
+        } else if f.held.len() == 1 {
             self.schedule(self.now + Duration::from_millis(5), Event::AckDue(flow, number));
         }
     }

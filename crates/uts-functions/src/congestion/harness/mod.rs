@@ -5,7 +5,8 @@ mod bottleneck;
 mod events;
 
 use super::{Congestion, Context, MECHANISMS, Slot, Summary};
-use crate::mechanism::{Choice, Mechanism};
+use crate::facts::PathFacts;
+use crate::mechanism::{Choice, Mechanism, Prediction};
 use crate::time::{Rate, Time};
 use bottleneck::{PACKET, Path, World, choice};
 use core::time::Duration;
@@ -31,11 +32,15 @@ fn controlled() -> impl Iterator<Item = &'static Mechanism> {
 fn utilisation_by_loss() {
     let fast = Path::new(100, 20);
     let long = Path::new(10, 100);
+    let shallow = Path { buffer_bytes: 64 * PACKET, ..Path::new(50, 40) };
     let paths = [
         ("100 Mbit/s 20 ms clean", fast),
         ("100 Mbit/s 20 ms 0.1 %", fast.losing(0.001, 1.0)),
         ("100 Mbit/s 20 ms 1 %", fast.losing(0.01, 1.0)),
         ("100 Mbit/s 20 ms 5 % in bursts of 4", fast.losing(0.05, 4.0)),
+        ("50 Mbit/s 40 ms 64 packets clean", shallow),
+        ("50 Mbit/s 40 ms 64 packets 1 %", shallow.losing(0.01, 1.0)),
+        ("50 Mbit/s 40 ms 64 packets 5 % in bursts of 4", shallow.losing(0.05, 4.0)),
         ("10 Mbit/s 100 ms clean", long),
         ("10 Mbit/s 100 ms 1 %", long.losing(0.01, 1.0)),
         ("10 Mbit/s 100 ms 5 % in bursts of 4", long.losing(0.05, 4.0)),
@@ -47,11 +52,12 @@ fn utilisation_by_loss() {
     for (at, path) in paths {
         for (name, choice) in &mechanisms {
             let (utilisation, queue_ms) = run(path, *choice, 20);
-            println!("{at:38} {name:10} {:5.1} %  queue {queue_ms:5.1} ms", utilisation * 100.0);
+            println!("{at:46} {name:10} {:5.1} %  queue {queue_ms:5.1} ms", utilisation * 100.0);
             table.push((at, *name, utilisation, queue_ms));
         }
     }
     let floor = |at: &str, name: &str| match (name, at) {
+        ("new-reno", at) if at.starts_with("50") && at.ends_with("clean") => 0.85,
         (_, at) if at.ends_with("clean") => 0.96,
         ("bbr", at) if at.ends_with("0.1 %") || at.ends_with(" 1 %") => 0.94,
         ("bbr 200", at) if at.starts_with("100") => 0.85,
@@ -59,6 +65,49 @@ fn utilisation_by_loss() {
     };
     for (at, name, utilisation, _) in table {
         assert!(utilisation >= floor(at, name), "{name} on {at}: {utilisation:.3}");
+    }
+}
+
+/// What `predict` says agrees with what the bottleneck does: within a fifth of the path for mechanisms that use it,
+/// within a factor of two for those that random losses throttle.
+#[test]
+fn predictions_agree_with_measurement() {
+    let losses = [(0.0, 1.0), (0.001, 1.0), (0.01, 1.0), (0.03, 1.0), (0.05, 1.0), (0.05, 4.0)];
+    for path in [Path::new(100, 20), Path::new(10, 100)] {
+        for (loss, burst) in losses {
+            let path = path.losing(loss, burst);
+            let facts = facts_of(&path);
+            for (m, choice) in predicted() {
+                let mut prediction = Prediction::of_path(&facts);
+                (m.predict)(&choice.params, &facts, &mut prediction);
+                let (measured, queue_ms) = run(path, choice, 10);
+                let (expected, delay_ms) = (prediction.utilisation, prediction.delay_s * 1000.0);
+                let at = format!("{:?} {loss} x {burst} {} {}", path.rate, m.name, choice.params.get(0));
+                println!("{at}: {expected:.3} is {measured:.3}, queue {delay_ms:.1} is {queue_ms:.1} ms");
+                assert!((expected - measured).abs() < 0.2, "{at}: {expected} is {measured}");
+                let ratio = expected / measured;
+                assert!((0.5..2.0).contains(&ratio), "{at}: {expected} is {measured}");
+            }
+        }
+    }
+}
+
+fn predicted() -> Vec<(&'static Mechanism, Choice)> {
+    let bbr = MECHANISMS.iter().copied().find(|m| m.name == "bbr").expect("registered");
+    controlled().map(|m| (m, m.choice())).chain([(bbr, choice("bbr", &[("loss-threshold", 200)]))]).collect()
+}
+
+fn facts_of(path: &Path) -> PathFacts {
+    PathFacts {
+        rtt_min: path.rtt,
+        rtt_smoothed: path.rtt,
+        rtt_deviation: Duration::from_millis(1),
+        capacity: path.rate,
+        loss: path.loss,
+        loss_burst: path.burst,
+        loss_congestive: 0.0,
+        mtu_bytes: PACKET,
+        samples: 10_000,
     }
 }
 
@@ -137,22 +186,48 @@ fn a_successor_continues_where_its_predecessor_was() {
 /// A change of the path that the policy may be slow to see.
 #[test]
 fn a_slower_and_a_faster_path_are_found() {
+    let shallow = Path { buffer_bytes: 64 * PACKET, ..Path::new(50, 40) };
+    for (path, least) in [(Path::new(100, 20), 0.9), (shallow, 0.7)] {
+        for (m, choice) in predicted() {
+            let mut world = World::new(path, &[choice], SEED);
+            let mut measure = |from: u64, to: u64, rate: Rate| {
+                world.path.rate = rate;
+                world.run_until(Time::from_millis(from));
+                let (passed, drops) = (world.flows[0].passed, world.flows[0].drops);
+                world.run_until(Time::from_millis(to));
+                let passed = world.flows[0].passed - passed;
+                let dropped = ((world.flows[0].drops - drops) * PACKET) as f64;
+                (
+                    passed as f64 / rate.bytes_in(Duration::from_millis(to - from)) as f64,
+                    dropped / passed as f64,
+                )
+            };
+            let (_, _) = measure(0, 5_000, path.rate);
+            let at_once = measure(5_000, 10_000, path.rate.mul_f64(0.4));
+            let slow = measure(10_000, 15_000, path.rate.mul_f64(0.4));
+            let fast = measure(20_000, 25_000, path.rate);
+            println!(
+                "{} {} {:?}: at once {at_once:.3?}, slow {slow:.3?}, fast {fast:.3?}",
+                m.name,
+                choice.params.get(0),
+                path.rate
+            );
+            assert!(slow.0 > least, "{}: {slow:?} of the slower path", m.name);
+            assert!(fast.0 > 0.5, "{}: {fast:?} of the faster path", m.name);
+        }
+    }
+}
+
+/// Receivers that acknowledge rarely do not slow a mechanism down.
+#[test]
+fn rare_acknowledgements_are_enough() {
     for m in controlled() {
         let mut world = World::new(Path::new(100, 20), &[m.choice()], SEED);
-        world.run_until(Time::from_millis(5_000));
-        world.path.rate = Rate::from_bits_per_sec(20_000_000);
+        world.ack_every = 16;
         world.run_until(Time::from_millis(10_000));
-        let before = world.flows[0].passed;
-        world.run_until(Time::from_millis(15_000));
-        let slow = (world.flows[0].passed - before) as f64 / 12.5e6;
-        world.path.rate = Rate::from_bits_per_sec(100_000_000);
-        world.run_until(Time::from_millis(20_000));
-        let before = world.flows[0].passed;
-        world.run_until(Time::from_millis(25_000));
-        let fast = (world.flows[0].passed - before) as f64 / 62.5e6;
-        println!("{}: {:.1} % of 20, then {:.1} % of 100 Mbit/s", m.name, slow * 100.0, fast * 100.0);
-        assert!(slow > 0.9, "{}: {slow:.3} of the slower path", m.name);
-        assert!(fast > 0.5, "{}: {fast:.3} of the faster path", m.name);
+        let used = world.flows[0].passed as f64 / 125e6;
+        println!("{}: {:.1} % with an acknowledgement for 16 packets", m.name, used * 100.0);
+        assert!(used > 0.94, "{}: {used:.3}", m.name);
     }
 }
 
