@@ -12,7 +12,7 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::NoServerSessionStorage;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{
-    CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, Error, RootCertStore, ServerConfig,
+    CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, Error, OtherError, RootCertStore, ServerConfig,
     SignatureScheme,
 };
 use std::path::{Path, PathBuf};
@@ -112,9 +112,14 @@ fn certificate_verifier(
     Ok(verifier)
 }
 
-/// The key is refused; the peer gets the alert `access_denied` (RFC 8446 section 6.2).
-fn denied() -> Error {
-    Error::InvalidCertificate(CertificateError::ApplicationVerificationFailure)
+/// The key is not one that is accepted.
+#[derive(Debug, thiserror::Error)]
+#[error("the key {0} is not accepted")]
+struct KeyRefused(Fingerprint);
+
+/// The key is refused; the peer gets the alert `certificate_unknown` (RFC 8446 section 6.2).
+fn denied(fingerprint: Fingerprint) -> Error {
+    Error::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(KeyRefused(fingerprint)))))
 }
 
 macro_rules! verify_signatures {
@@ -173,7 +178,7 @@ impl ServerCertVerifier for ServerKey {
             return Ok(ServerCertVerified::assertion());
         }
         self.refused.get_or_init(|| found);
-        Err(denied())
+        Err(denied(found))
     }
 
     verify_signatures!();
@@ -220,7 +225,7 @@ impl ClientCertVerifier for ClientKey {
             if let Some(on_refused) = &self.on_refused {
                 on_refused(&RefusedClient { fingerprint: Some(fingerprint), why });
             }
-            denied()
+            denied(fingerprint)
         })?;
         Ok(ClientCertVerified::assertion())
     }
