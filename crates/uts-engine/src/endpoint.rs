@@ -134,7 +134,8 @@ impl Endpoint {
         let original_dcid = self.random_cid(FIRST_CID_BYTES);
         let params = connection::hello(&config, local_cid, (None, None), None, Some(&proposal));
         let tls = quic::ClientConnection::new(tls, quic::Version::V1, server_name, params)?;
-        let initial = self.initial_keys(&original_dcid, rustls::Side::Client).ok_or(ConnectError::NoInitialSuite)?;
+        let initial =
+            self.initial_keys(&original_dcid, rustls::Side::Client).ok_or(ConnectError::NoInitialSuite)?;
         let birth = Birth {
             side: Side::Client,
             config,
@@ -304,7 +305,10 @@ impl Endpoint {
     /// never keep answering each other (RFC 9000 section 10.3.3).
     fn answer_with_reset(&mut self, remote: SocketAddr, datagram: &[u8]) {
         let Some(id) = datagram.get(1..1 + self.config.cid_bytes).and_then(ConnectionId::new) else { return };
-        if self.config.server.is_none() || datagram.len() <= MIN_RESET_BYTES + 1 || self.answers.len() >= ANSWERS_MAX {
+        if self.config.server.is_none()
+            || datagram.len() <= MIN_RESET_BYTES + 1
+            || self.answers.len() >= ANSWERS_MAX
+        {
             return;
         }
         let Some(token) = self.tokens.as_ref().map(|t| t.reset_token(&id)) else { return };
@@ -322,10 +326,9 @@ impl Endpoint {
         match parse_header(datagram) {
             Ok(LongPacket::Establishment(packet)) => {
                 let header = packet.header;
-                let known = self.by_cid.get(&header.dcid).or_else(|| self.by_first.get(&(remote, header.dcid)));
-                let known = known.or_else(|| {
-                    self.by_remote.get(&remote).filter(|_| header.dcid.is_empty())
-                });
+                let known =
+                    self.by_cid.get(&header.dcid).or_else(|| self.by_first.get(&(remote, header.dcid)));
+                let known = known.or_else(|| self.by_remote.get(&remote).filter(|_| header.dcid.is_empty()));
                 match known {
                     Some(handle) => Some(*handle),
                     None if header.level == Level::Initial => {
@@ -369,7 +372,9 @@ impl Endpoint {
     ) -> Option<ConnectionHandle> {
         let server = self.config.server.clone()?;
         self.strangers += 1;
-        if datagram.len() < PACKET_BYTES_MIN || header.dcid.len() < FIRST_CID_BYTES.min(self.config.cid_bytes.max(1)) {
+        if datagram.len() < PACKET_BYTES_MIN
+            || header.dcid.len() < FIRST_CID_BYTES.min(self.config.cid_bytes.max(1))
+        {
             return None;
         }
         let keys = self.initial_keys(&header.dcid, rustls::Side::Server)?;
@@ -428,7 +433,9 @@ impl Endpoint {
             return;
         }
         let scid = self.random_cid(FIRST_CID_BYTES);
-        let Some(token) = self.tokens.as_mut().map(|t| t.retry(now, remote, &header.dcid, &scid)) else { return };
+        let Some(token) = self.tokens.as_mut().map(|t| t.retry(now, remote, &header.dcid, &scid)) else {
+            return;
+        };
         let mut answer = Vec::new();
         Retry { dcid: header.scid, scid, token: &token, integrity: [0; 16] }.emit(&mut answer);
         let body = answer.len() - 16;
@@ -485,7 +492,9 @@ impl Endpoint {
 
     /// Does what is due.
     pub fn handle_timeout(&mut self, now: Time) {
-        while let Some((at, handle)) = self.timers.first().copied().filter(|(at, _)| *at <= now) {
+        // Each once: what is due may be something to send, which the next poll takes away.
+        let due: Vec<_> = self.timers.iter().copied().take_while(|(at, _)| *at <= now).collect();
+        for (at, handle) in due {
             self.timers.remove(&(at, handle));
             self.timer_of.remove(&handle);
             if let Some(connection) = self.connections.get_mut(&handle) {

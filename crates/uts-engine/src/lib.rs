@@ -26,6 +26,9 @@ pub(crate) mod synthesis;
 mod token;
 
 pub use config::{ALPN, ConnectionConfig, EndpointConfig};
-pub use connection::{Connection, Ecn, ExchangeError, FlowError, FlowOptions, MessageOptions, Read, ReadError, Side, Stats, WriteError};
+pub use connection::{
+    Connection, Ecn, ExchangeError, FlowError, FlowOptions, MessageOptions, Read, ReadError, Side, Stats,
+    WriteError,
+};
 pub use endpoint::{ConnectError, Endpoint, Transmit};
 pub use event::{CloseReason, ConnectionHandle, Direction, Event, ExchangeEvent, FlowId};

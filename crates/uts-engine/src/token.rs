@@ -76,7 +76,13 @@ impl TokenKeys {
     }
 
     /// A token for a client that is to come back at once.
-    pub fn retry(&mut self, now: Time, remote: SocketAddr, dcid: &ConnectionId, scid: &ConnectionId) -> Vec<u8> {
+    pub fn retry(
+        &mut self,
+        now: Time,
+        remote: SocketAddr,
+        dcid: &ConnectionId,
+        scid: &ConnectionId,
+    ) -> Vec<u8> {
         let mut plain = vec![0];
         plain.extend_from_slice(&now.as_nanos().to_be_bytes());
         for id in [dcid, scid] {
@@ -148,7 +154,8 @@ mod tests {
         let mut keys = TokenKeys::new(&[7; 32], 0).expect("valid key");
         let here: SocketAddr = "192.0.2.1:1000".parse().expect("an address");
         let there: SocketAddr = "192.0.2.2:1000".parse().expect("an address");
-        let (dcid, scid) = (ConnectionId::new(&[1; 8]).expect("short"), ConnectionId::new(&[2; 5]).expect("short"));
+        let (dcid, scid) =
+            (ConnectionId::new(&[1; 8]).expect("short"), ConnectionId::new(&[2; 5]).expect("short"));
         let now = Time::from_millis(1000);
         let token = keys.retry(now, here, &dcid, &scid);
         let proof = Proof::Retry { original_dcid: dcid, retry_scid: scid };

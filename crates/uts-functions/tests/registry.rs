@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use uts_functions::mechanism::{Choice, Unit};
 use uts_functions::{
-    Function, Mechanism, PathFacts, Prediction, Rate, acknowledgement, congestion, establishment, flow,
-    library, presentation, rate, retransmission, segmentation, sequencing, timing,
+    Function, Mechanism, PathFacts, Prediction, Rate, acknowledgement, congestion, detection, establishment,
+    fec, flow, library, presentation, protection, rate, retransmission, segmentation, sequencing, timing,
 };
 
 #[derive(Deserialize)]
@@ -223,8 +223,7 @@ fn default_choices_pass_and_build() {
     assert_none(&found);
 }
 
-/// Whether a slot can be built from a choice. Functions whose slots need more than parameters (keys, buffers) test
-/// that themselves.
+/// Whether a slot can be built from a choice.
 fn builds(function: Function, choice: &Choice) -> bool {
     let context = congestion::Context {
         now: uts_functions::Time::ZERO,
@@ -243,7 +242,12 @@ fn builds(function: Function, choice: &Choice) -> bool {
         Function::Flow => flow::Slot::build(choice, ()).is_some(),
         Function::Rate => rate::Slot::build(choice, ()).is_some(),
         Function::Congestion => congestion::Slot::build(choice, &context).is_some(),
-        Function::Fec | Function::Detection | Function::Protection => true,
+        Function::Fec => fec::Slot::build(choice, ()).is_some(),
+        Function::Detection => detection::Slot::build(choice, ()).is_some(),
+        Function::Protection => {
+            let secret = protection::Secret::from_bytes([7; protection::Secret::BYTES]);
+            protection::Slot::build(choice, &secret).is_some()
+        }
     }
 }
 

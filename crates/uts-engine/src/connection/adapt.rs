@@ -35,7 +35,9 @@ impl Connection {
         let local = Library::offered(&self.config.requirements);
         let Some(peer) = self.peer_library else { return };
         let facts = PathFacts::default();
-        let Ok(selection) = selector::select(&self.config.requirements, &facts, &local, Some(&peer)) else { return };
+        let Ok(selection) = selector::select(&self.config.requirements, &facts, &local, Some(&peer)) else {
+            return;
+        };
         let home = selection.profile;
         let policy = Policy::new(self.config.requirements.clone(), local.common(&peer), home);
         self.adaptation = Some(Adaptation {
@@ -50,7 +52,9 @@ impl Connection {
         // is asked for now.
         let wants_more = match self.side {
             Side::Client => self.profile_of(Direction::Out, 0) != home,
-            Side::Server => !self.config.requirements.pins.is_empty() && self.profile_of(Direction::Out, 0) != home,
+            Side::Server => {
+                !self.config.requirements.pins.is_empty() && self.profile_of(Direction::Out, 0) != home
+            }
         };
         if wants_more {
             let seen = "what the application requires".to_owned();
@@ -104,7 +108,9 @@ impl Connection {
     pub(super) fn on_refused(&mut self, direction: Direction, refusal: &Refusal) {
         use super::RefusalReason;
         let now = self.last_heard_at;
-        let Some(adaptation) = self.adaptation.as_mut().filter(|_| direction == Direction::Out) else { return };
+        let Some(adaptation) = self.adaptation.as_mut().filter(|_| direction == Direction::Out) else {
+            return;
+        };
         if let Some((_, profile)) = adaptation.asked.take() {
             let number = profile.get(refusal.function).number;
             let lacking = (refusal.reason == RefusalReason::Unknown).then_some((refusal.function, number));

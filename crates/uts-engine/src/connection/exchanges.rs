@@ -206,9 +206,13 @@ impl Connection {
             Frame::AckPf(f) => (f.direction, Message::Ack { epoch: f.epoch }),
             Frame::NakPf(f) => {
                 let function = Function::from_number(f.function).unwrap_or(Function::Establishment);
-                let alternative = f.alternative.map(|c| Choice { number: c.mechanism, params: Params(c.params) });
+                let alternative =
+                    f.alternative.map(|c| Choice { number: c.mechanism, params: Params(c.params) });
                 let reason = RefusalReason::from_number(f.reason);
-                (f.direction, Message::Nak { epoch: f.epoch, refusal: Refusal { function, reason, alternative } })
+                (
+                    f.direction,
+                    Message::Nak { epoch: f.epoch, refusal: Refusal { function, reason, alternative } },
+                )
             }
             Frame::ConfirmPf(f) => (f.direction, Message::Confirm { epoch: f.epoch }),
             Frame::StalePf(f) => (f.direction, Message::Stale { epoch: f.epoch, highest: f.highest }),
@@ -220,7 +224,9 @@ impl Connection {
         };
         let unprotected = self.may_go_unprotected();
         let library = Library::offered(&self.config.requirements);
-        self.exchanges.machine(direction).handle(now, message, |_, profile| accept(profile, unprotected, &library));
+        self.exchanges
+            .machine(direction)
+            .handle(now, message, |_, profile| accept(profile, unprotected, &library));
         self.drain_exchange(now, direction);
         Ok(())
     }
@@ -236,7 +242,12 @@ impl Connection {
         }
     }
 
-    fn on_exchange_event(&mut self, now: Time, direction: Direction, event: exchange::Event<Profile, Refusal>) {
+    fn on_exchange_event(
+        &mut self,
+        now: Time,
+        direction: Direction,
+        event: exchange::Event<Profile, Refusal>,
+    ) {
         match event {
             exchange::Event::Open { epoch, group, profile } => self.open_epoch(now, epoch, group, &profile),
             exchange::Event::Use { epoch, group, profile } => self.use_epoch(now, epoch, group, &profile),
@@ -274,7 +285,8 @@ impl Connection {
         let asked_here = self.exchanges.asked[Direction::In as usize].is_some_and(|(e, _)| e == epoch);
         if !asked_here {
             let changes = changes(&old, profile);
-            let event = ExchangeEvent::Granted { direction: Direction::In, epoch, changes, profile: *profile };
+            let event =
+                ExchangeEvent::Granted { direction: Direction::In, epoch, changes, profile: *profile };
             self.events.push_back(Event::Exchange(event));
         }
         self.adopt_flow_control(now, group, profile, &old);
@@ -315,10 +327,12 @@ impl Connection {
         let asked_here = self.exchanges.asked[Direction::Out as usize].is_some_and(|(e, _)| e == epoch);
         if !asked_here {
             let changes = changes(&old, profile);
-            let event = ExchangeEvent::Granted { direction: Direction::Out, epoch, changes, profile: *profile };
+            let event =
+                ExchangeEvent::Granted { direction: Direction::Out, epoch, changes, profile: *profile };
             self.events.push_back(Event::Exchange(event));
         }
-        let ids: Vec<u32> = self.flows.iter().filter(|(_, f)| f.send.group == group).map(|(id, _)| id).collect();
+        let ids: Vec<u32> =
+            self.flows.iter().filter(|(_, f)| f.send.group == group).map(|(id, _)| id).collect();
         for id in ids {
             if !had_offsets && has_offsets {
                 self.place_flow(FlowId(id));
@@ -368,7 +382,6 @@ impl Connection {
         // If it is busy or refused now, the next packet asks again.
         let _ = self.request_exchange(now, Direction::Out, group, profile, reasons);
     }
-
 }
 
 /// Why this end asks for an exchange, for people.

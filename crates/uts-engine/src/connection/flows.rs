@@ -67,7 +67,9 @@ impl ReceiveHalf {
     /// Positions beyond this are refused: what was granted, or where nothing is granted what memory allows.
     pub fn limit(&self) -> u64 {
         match self.flow {
-            flow::Slot::None(_) => self.data.consumed().saturating_add(self.grant.window_bytes_max.saturating_mul(4)),
+            flow::Slot::None(_) => {
+                self.data.consumed().saturating_add(self.grant.window_bytes_max.saturating_mul(4))
+            }
             _ => self.grant.limit.max(self.free_limit),
         }
     }
@@ -199,10 +201,6 @@ impl Flows {
         self.table.get_mut(&id)
     }
 
-    pub fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut Flow)> {
-        self.table.iter_mut().map(|(id, flow)| (*id, flow))
-    }
-
     pub fn iter(&self) -> impl Iterator<Item = (u32, &Flow)> {
         self.table.iter().map(|(id, flow)| (*id, flow))
     }
@@ -317,14 +315,21 @@ pub const DEFAULT_PRIORITY: u8 = 100;
 /// A token of the ledger: what a packet carried, to be settled when it is acknowledged or lost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Token {
-    Data { flow: u32, range: Range<u64> },
-    Skip { flow: u32, range: Range<u64> },
+    Data {
+        flow: u32,
+        range: Range<u64>,
+    },
+    Skip {
+        flow: u32,
+        range: Range<u64>,
+    },
     Flow(FlowControl),
     /// An acknowledgement of packets up to this number.
     Ack(u64),
     /// A probe for a larger packet size.
     SizeProbe(usize),
-    NewToken,
+    /// A token for the next connection from this address.
+    Address,
     PathResponse(u64),
 }
 

@@ -12,10 +12,10 @@ use rustls::quic::{self, KeyChange, Keys};
 use std::collections::BTreeMap;
 use uts_functions::establishment::{self, Establishment};
 use uts_functions::{RangeSet, Time};
+use uts_wire::ConnectionId;
 use uts_wire::packet::chain::{EstablishmentBody, FunctionHeader, HeaderChain, parse_body};
 use uts_wire::packet::establishment::{EstablishmentHeader, EstablishmentPacket, Level, unmask_number};
 use uts_wire::packet::{sample, sample_padding};
-use uts_wire::ConnectionId;
 
 /// Handshake bytes that may wait for earlier ones, for each level: a bound on what an unauthenticated peer can store.
 const CRYPTO_BYTES_MAX: u32 = 64 * 1024;
@@ -109,7 +109,13 @@ pub(crate) struct Brought {
 }
 
 impl Handshake {
-    pub fn new(now: Time, side: Side, tls: quic::Connection, initial: Keys, mechanism: establishment::Slot) -> Self {
+    pub fn new(
+        now: Time,
+        side: Side,
+        tls: quic::Connection,
+        initial: Keys,
+        mechanism: establishment::Slot,
+    ) -> Self {
         let mut handshake = Handshake {
             tls,
             side,
@@ -261,7 +267,9 @@ impl Handshake {
             self.rtt_sample = Some(now.since(sent_at));
             self.tries = 0;
         }
-        if self.levels.iter().flatten().all(|l| l.sent.is_empty() && l.to_send.is_empty()) && self.side == Side::Server {
+        if self.levels.iter().flatten().all(|l| l.sent.is_empty() && l.to_send.is_empty())
+            && self.side == Side::Server
+        {
             self.timer = None;
         }
     }
@@ -293,7 +301,13 @@ impl Handshake {
     }
 
     /// Builds one datagram of at most `room` bytes: packets of all levels that have something to say, one after the other.
-    pub fn poll_transmit(&mut self, now: Time, ids: (ConnectionId, ConnectionId), room: usize, out: &mut Vec<u8>) {
+    pub fn poll_transmit(
+        &mut self,
+        now: Time,
+        ids: (ConnectionId, ConnectionId),
+        room: usize,
+        out: &mut Vec<u8>,
+    ) {
         let start = out.len();
         let highest = if self.levels[1].is_some() { Level::Handshake } else { Level::Initial };
         for level in [Level::Initial, Level::Handshake] {
@@ -349,7 +363,8 @@ impl Handshake {
         let mut body = EstablishmentBody { chain, padding: 0 };
         // A client's datagrams with an initial packet are full; so is what else must be long enough to be masked.
         body.padding = if client && level == Level::Initial {
-            (datagram_start + CLIENT_DATAGRAM_BYTES).saturating_sub(out.len() + body.encoded_len() + tag_bytes)
+            (datagram_start + CLIENT_DATAGRAM_BYTES)
+                .saturating_sub(out.len() + body.encoded_len() + tag_bytes)
         } else {
             sample_padding(4, body.encoded_len(), tag_bytes)
         };

@@ -2,8 +2,8 @@
 
 use super::secrets::SecretChain;
 use crate::synthesis::ReceiveStack;
+use uts_functions::Profile;
 use uts_functions::acknowledgement::Arrivals;
-use uts_functions::{Profile, Time};
 
 pub(crate) struct Inbound {
     /// Open epochs, oldest first.
@@ -12,23 +12,22 @@ pub(crate) struct Inbound {
     pub arrivals: Arrivals,
     /// Packets that failed authentication, against the cipher's limit.
     pub forged: u64,
-    /// When the last authentic packet arrived.
-    pub last_at: Time,
     /// Acknowledgement-only packets sent since the last one that was itself acknowledged.
     pub reports: u32,
 }
 
 impl Inbound {
     /// The direction's start. `None` if this library lacks a mechanism of the profile.
-    pub fn new(now: Time, profile: &Profile, secrets: SecretChain) -> Option<Self> {
+    pub fn new(profile: &Profile, secrets: SecretChain) -> Option<Self> {
         let stack = ReceiveStack::new(0, 0, profile, &secrets.of(0)?)?;
         let arrivals = Arrivals::default();
-        Some(Inbound { stacks: vec![stack], secrets, arrivals, forged: 0, last_at: now, reports: 0 })
+        Some(Inbound { stacks: vec![stack], secrets, arrivals, forged: 0, reports: 0 })
     }
 
     /// Opens an epoch. Says whether the library had everything.
     pub fn open(&mut self, epoch: u32, group: u8, profile: &Profile) -> bool {
-        let Some(stack) = self.secrets.of(epoch).and_then(|s| ReceiveStack::new(epoch, group, profile, &s)) else {
+        let Some(stack) = self.secrets.of(epoch).and_then(|s| ReceiveStack::new(epoch, group, profile, &s))
+        else {
             return false;
         };
         let at = self.stacks.partition_point(|s| s.epoch < epoch);
@@ -59,7 +58,11 @@ impl Inbound {
 
     /// What the newest open epoch of a group is, to change.
     pub fn newest_mut(&mut self, group: u8) -> Option<&mut ReceiveStack> {
-        let index = self.stacks.iter().rposition(|s| s.group == group).or(self.stacks.iter().rposition(|s| s.group == 0));
+        let index = self
+            .stacks
+            .iter()
+            .rposition(|s| s.group == group)
+            .or(self.stacks.iter().rposition(|s| s.group == 0));
         self.stacks.get_mut(index?)
     }
 

@@ -147,8 +147,11 @@ impl Connection {
 
     /// An authentic packet that cannot be read: the peer is broken. Without protection it may be anybody's.
     fn on_malformed(&mut self, index: usize) {
-        let tagged =
-            self.inbound.as_ref().and_then(|i| i.stacks.get(index)).is_some_and(|s| s.protection.tag_bytes() > 0);
+        let tagged = self
+            .inbound
+            .as_ref()
+            .and_then(|i| i.stacks.get(index))
+            .is_some_and(|s| s.protection.tag_bytes() > 0);
         if tagged {
             self.fail(CloseReason::Protocol("it sent a packet that cannot be read".into()));
         }
@@ -182,7 +185,8 @@ impl Connection {
     fn take_in_recovered(&mut self, now: Time, epoch: u32, packet: fec::Recovered) {
         let Some(inbound) = &mut self.inbound else { return };
         let Some(index) = inbound.stacks.iter().position(|s| s.epoch == epoch) else { return };
-        let known = inbound.arrivals.is_duplicate(packet.number) || inbound.arrivals.repaired.contains(packet.number);
+        let known =
+            inbound.arrivals.is_duplicate(packet.number) || inbound.arrivals.repaired.contains(packet.number);
         let sane = inbound.arrivals.largest.is_some_and(|(largest, _)| packet.number <= largest);
         if known || !sane || scan(&packet.payload).is_none() {
             return;
@@ -223,7 +227,11 @@ impl Connection {
             Frame::Skip(skip) => self.on_skip(now, skip)?,
             Frame::ResetFlow(reset) => self.on_reset(reset)?,
             Frame::StopFlow(stop) => self.on_stop(stop)?,
-            Frame::RequestPf(_) | Frame::AckPf(_) | Frame::NakPf(_) | Frame::ConfirmPf(_) | Frame::StalePf(_) => {
+            Frame::RequestPf(_)
+            | Frame::AckPf(_)
+            | Frame::NakPf(_)
+            | Frame::ConfirmPf(_)
+            | Frame::StalePf(_) => {
                 self.on_exchange_frame(now, frame)?;
             }
             Frame::Close(close) => self.on_peer_close(now, close.code, close.reason),
@@ -241,7 +249,11 @@ impl Connection {
                 symbol: Bytes::copy_from_slice(repair.symbol),
             }),
             // A poll was noticed when the packet was scanned.
-            Frame::Padding { .. } | Frame::Ping | Frame::Poll | Frame::PathResponse(_) | Frame::FlowGroup(_) => {}
+            Frame::Padding { .. }
+            | Frame::Ping
+            | Frame::Poll
+            | Frame::PathResponse(_)
+            | Frame::FlowGroup(_) => {}
             Frame::Crypto(_) => {}
         }
         Ok(())
@@ -288,7 +300,9 @@ impl Connection {
                 self.consumed(now, data.flow);
                 Ok(())
             }
-            Err(error @ SegmentError::BeyondLimit { .. }) => Err(CloseReason::Protocol(format!("flow {}: {error}", data.flow))),
+            Err(error @ SegmentError::BeyondLimit { .. }) => {
+                Err(CloseReason::Protocol(format!("flow {}: {error}", data.flow)))
+            }
             Err(error) => Err(CloseReason::Protocol(format!("flow {}: {error}", data.flow))),
         }
     }

@@ -94,9 +94,15 @@ enum Phase {
     Handshake,
     Open,
     /// This end has closed; it repeats that to whatever still arrives.
-    Closing { until: Time, said: u32, due: bool },
+    Closing {
+        until: Time,
+        said: u32,
+        due: bool,
+    },
     /// The peer has closed, or nobody is there: nothing is sent any more.
-    Draining { until: Time },
+    Draining {
+        until: Time,
+    },
     /// Nothing is left to do.
     Over,
 }
@@ -165,12 +171,13 @@ pub(crate) struct Birth {
 
 impl Connection {
     pub(crate) fn new(now: Time, birth: Birth) -> Option<Self> {
-        let mechanism =
-            establishment::Slot::build(birth.proposal[0].get(Function::Establishment), ())?;
+        let mechanism = establishment::Slot::build(birth.proposal[0].get(Function::Establishment), ())?;
         let config = birth.config;
-        let flows = Flows::new(birth.side, config.flows_max, config.credit_bytes_initial, config.credit_bytes_max);
+        let flows =
+            Flows::new(birth.side, config.flows_max, config.credit_bytes_initial, config.credit_bytes_max);
         let max = config.packet_bytes_max.min(usize::from(u16::MAX));
-        let size = PacketSize::new(now, config.packet_bytes_initial.max(crate::config::PACKET_BYTES_MIN), max);
+        let size =
+            PacketSize::new(now, config.packet_bytes_initial.max(crate::config::PACKET_BYTES_MIN), max);
         Some(Connection {
             side: birth.side,
             handshake: Handshake::new(now, birth.side, birth.tls, birth.initial, mechanism),
@@ -406,7 +413,7 @@ impl Connection {
                     self.handshake.discard(Level::Handshake);
                     self.ping_wanted = true;
                     if !self.new_token.is_empty() {
-                        self.control.push_back(Token::NewToken);
+                        self.control.push_back(Token::Address);
                     }
                 } else {
                     self.handshake.discard(Level::Initial);
@@ -453,7 +460,7 @@ impl Connection {
         let lacking = || protocol("a first profile that this library lacks");
         let mut outbound =
             Outbound::new(now, &mine, chain(out), packet_bytes, self.seed).ok_or_else(lacking)?;
-        let inbound = Inbound::new(now, &theirs, chain(inward)).ok_or_else(lacking)?;
+        let inbound = Inbound::new(&theirs, chain(inward)).ok_or_else(lacking)?;
         if let Some(sample) = self.handshake.rtt_sample {
             use uts_functions::timing::Timing;
             let sample = outbound.rtt.on_sample(now, sample, Duration::ZERO);
@@ -485,7 +492,11 @@ impl Connection {
         if self.side == Side::Client {
             same &= hello.original_dcid == Some(self.original_dcid) && hello.retry_scid == self.retry_scid;
         }
-        if same { Ok(()) } else { Err(CloseReason::Protocol("its greeting names other connection ids".into())) }
+        if same {
+            Ok(())
+        } else {
+            Err(CloseReason::Protocol("its greeting names other connection ids".into()))
+        }
     }
 
     /// An authentic adaptive packet arrived.
@@ -572,7 +583,8 @@ impl Connection {
 
     fn keep_alive_at(&self) -> Option<Time> {
         let every = self.config.keep_alive;
-        (!every.is_zero() && !self.ping_wanted).then(|| self.last_heard_at.max(self.last_eliciting_at) + every)
+        (!every.is_zero() && !self.ping_wanted)
+            .then(|| self.last_heard_at.max(self.last_eliciting_at) + every)
     }
 
     /// Does what is due.

@@ -50,9 +50,16 @@ pub(crate) struct Outbound {
 
 impl Outbound {
     /// The direction's start. `None` if this library lacks a mechanism of the profile.
-    pub fn new(now: Time, profile: &Profile, secrets: SecretChain, packet_bytes: u64, seed: u64) -> Option<Self> {
+    pub fn new(
+        now: Time,
+        profile: &Profile,
+        secrets: SecretChain,
+        packet_bytes: u64,
+        seed: u64,
+    ) -> Option<Self> {
         let secret = secrets.of(0)?;
-        let context = congestion::Context { now, packet_bytes, summary: Summary::initial(packet_bytes), seed };
+        let context =
+            congestion::Context { now, packet_bytes, summary: Summary::initial(packet_bytes), seed };
         Some(Outbound {
             stacks: vec![SendStack::new(0, 0, profile, &secret)?],
             secrets,
@@ -76,7 +83,11 @@ impl Outbound {
 
     /// The stack in use for a group; group 0 always has one.
     pub fn stack(&self, group: u8) -> Option<&SendStack> {
-        self.stacks.iter().rev().find(|s| s.group == group).or_else(|| self.stacks.iter().rev().find(|s| s.group == 0))
+        self.stacks
+            .iter()
+            .rev()
+            .find(|s| s.group == group)
+            .or_else(|| self.stacks.iter().rev().find(|s| s.group == 0))
     }
 
     /// Its place in `stacks`.
@@ -87,8 +98,16 @@ impl Outbound {
 
     /// Puts a new epoch to use. What the direction shares is replaced where its choice has changed; what the old
     /// mechanism knew goes to the new one. Says whether the library had everything.
-    pub fn put_to_use(&mut self, now: Time, epoch: u32, group: u8, profile: &Profile, packet_bytes: u64) -> bool {
-        let Some(stack) = self.secrets.of(epoch).and_then(|s| SendStack::new(epoch, group, profile, &s)) else {
+    pub fn put_to_use(
+        &mut self,
+        now: Time,
+        epoch: u32,
+        group: u8,
+        profile: &Profile,
+        packet_bytes: u64,
+    ) -> bool {
+        let Some(stack) = self.secrets.of(epoch).and_then(|s| SendStack::new(epoch, group, profile, &s))
+        else {
             return false;
         };
         let old = self.stack(group).map_or_else(Profile::bare, |s| s.profile);

@@ -141,11 +141,8 @@ impl Connection {
         if repairs.is_some() {
             return repairs;
         }
-        let group = self
-            .flows
-            .next_to_send(None)
-            .and_then(|id| self.flows.get(id))
-            .map_or(0, |flow| flow.send.group);
+        let group =
+            self.flows.next_to_send(None).and_then(|id| self.flows.get(id)).map_or(0, |flow| flow.send.group);
         outbound.stack_index(group)
     }
 
@@ -268,7 +265,7 @@ impl Connection {
     fn write_control(&mut self, draft: &mut Draft, out: &mut Vec<u8>) {
         while let Some(token) = self.control.front().cloned() {
             let frame = match &token {
-                Token::NewToken => Frame::NewToken(frame::NewToken { token: &self.new_token }),
+                Token::Address => Frame::NewToken(frame::NewToken { token: &self.new_token }),
                 Token::PathResponse(number) => Frame::PathResponse(*number),
                 _ => Frame::Ping,
             };
@@ -389,7 +386,8 @@ impl Connection {
         outbound.unpolled += 1;
         let Some(stack) = outbound.stacks.get(draft.stack) else { return };
         let polled = draft.reason == Reason::Probe && stack.acknowledgement.poll(u32::MAX, true);
-        let full = outbound.delivery.in_flight + 2 * self.size.current() as u64 > outbound.congestion.window_bytes();
+        let full =
+            outbound.delivery.in_flight + 2 * self.size.current() as u64 > outbound.congestion.window_bytes();
         if (polled || stack.acknowledgement.poll(outbound.unpolled, !more || full)) && out.len() < draft.end {
             Frame::Poll.emit(out);
             outbound.unpolled = 0;
@@ -404,7 +402,8 @@ impl Connection {
         let trailer_bytes = stack.detection.trailer_bytes();
         if stack.protection.sample_bytes() > 0 {
             // In front: a data frame without a length runs to the end.
-            let lacking = sample_padding(draft.mark.pn_len, out.len() - frames_start + trailer_bytes, tag_bytes);
+            let lacking =
+                sample_padding(draft.mark.pn_len, out.len() - frames_start + trailer_bytes, tag_bytes);
             out.splice(frames_start..frames_start, core::iter::repeat_n(0, lacking));
         }
         if draft.has_data
@@ -429,7 +428,13 @@ impl Connection {
     }
 
     /// Builds the packet that says that the connection is closed.
-    pub(super) fn write_close_packet(&mut self, now: Time, code: u64, reason: &str, out: &mut Vec<u8>) -> Option<usize> {
+    pub(super) fn write_close_packet(
+        &mut self,
+        now: Time,
+        code: u64,
+        reason: &str,
+        out: &mut Vec<u8>,
+    ) -> Option<usize> {
         let outbound = self.outbound.as_ref()?;
         let index = outbound.stack_index(0)?;
         let stack = &outbound.stacks[index];
@@ -476,6 +481,7 @@ impl Connection {
         outbound.ledger.record(Sent { bytes, epoch, eliciting, size_probe, tokens, snapshot });
         if draft.eliciting {
             self.last_eliciting_at = now;
+            self.ping_wanted = false;
         }
         self.stats.packets_sent += 1;
         self.stats.bytes_sent += bytes;

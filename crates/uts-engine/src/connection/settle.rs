@@ -32,7 +32,8 @@ impl Connection {
             return Err(CloseReason::Protocol("it acknowledged a packet that was never sent".into()));
         };
         let newest = done.packets.iter().max_by_key(|(number, _)| *number);
-        let Some((largest, sent_at, eliciting)) = newest.map(|(n, s)| (*n, s.snapshot.sent_at, s.eliciting)) else {
+        let Some((largest, sent_at, eliciting)) = newest.map(|(n, s)| (*n, s.snapshot.sent_at, s.eliciting))
+        else {
             self.on_spurious(now, &done.spurious);
             return Ok(());
         };
@@ -140,7 +141,7 @@ impl Connection {
                     self.on_packet_size();
                 }
             }
-            Token::Flow(_) | Token::NewToken | Token::PathResponse(_) => {}
+            Token::Flow(_) | Token::Address | Token::PathResponse(_) => {}
         }
     }
 
@@ -228,7 +229,7 @@ impl Connection {
                 self.flows.control.insert(control.clone());
             }
             Token::SizeProbe(bytes) => self.size.on_probe_lost(now, *bytes),
-            Token::NewToken | Token::PathResponse(_) => self.control.push_back(token.clone()),
+            Token::Address | Token::PathResponse(_) => self.control.push_back(token.clone()),
             Token::Ack(_) => {}
         }
     }

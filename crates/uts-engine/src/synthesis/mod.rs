@@ -6,8 +6,8 @@
 
 use uts_functions::protection::Secret;
 use uts_functions::{
-    Function, Profile, acknowledgement, detection, fec, flow, presentation, protection, retransmission, segmentation,
-    sequencing,
+    Function, Profile, acknowledgement, detection, fec, flow, presentation, protection, retransmission,
+    segmentation, sequencing,
 };
 
 /// The run-time protocol of one epoch at the sender of data.
