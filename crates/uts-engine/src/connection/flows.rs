@@ -64,6 +64,11 @@ pub(crate) struct ReceiveHalf {
 }
 
 impl ReceiveHalf {
+    /// Whether the sender needs no credit.
+    pub fn is_free(&self) -> bool {
+        matches!(self.flow, flow::Slot::None(_))
+    }
+
     /// Positions beyond this are refused: what was granted, or where nothing is granted what memory allows.
     pub fn limit(&self) -> u64 {
         match self.flow {

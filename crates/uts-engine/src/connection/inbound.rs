@@ -26,10 +26,13 @@ impl Inbound {
 
     /// Opens an epoch. Says whether the library had everything.
     pub fn open(&mut self, epoch: u32, group: u8, profile: &Profile) -> bool {
-        let Some(stack) = self.secrets.of(epoch).and_then(|s| ReceiveStack::new(epoch, group, profile, &s))
+        let Some(mut stack) =
+            self.secrets.of(epoch).and_then(|s| ReceiveStack::new(epoch, group, profile, &s))
         else {
             return false;
         };
+        // all packets of the epoch are sent later than any that has arrived.
+        stack.first_number = self.arrivals.largest.map_or(0, |(largest, _)| largest + 1);
         let at = self.stacks.partition_point(|s| s.epoch < epoch);
         self.stacks.insert(at, stack);
         true

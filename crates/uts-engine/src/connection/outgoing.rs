@@ -516,7 +516,8 @@ fn write_chunk(
     let limit = stack.flow.send_limit(send.limit);
     let Some(chunk) = send.buffer.next_chunk(room - header_bytes, limit) else { return false };
     let whole = chunk.begin && chunk.end;
-    let offset = (stack.layout.offsets || !whole).then_some(chunk.range.start);
+    // A repeat may be of what arrived with its position; the end of the flow is a position.
+    let offset = (stack.layout.offsets || !whole || chunk.repeat || chunk.fin).then_some(chunk.range.start);
     let spare = room - header_bytes - chunk.data_bytes;
     // The last frame of a packet needs no length.
     let more = flows.next_to_send(None).is_some_and(|next| next != flow)
