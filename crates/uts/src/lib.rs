@@ -1,1 +1,4 @@
 //! uts
+#![forbid(unsafe_code)]
+
+pub mod files;
