@@ -1,4 +1,4 @@
-//! uts
+//! The Universal Transport System for async Rust.
 #![forbid(unsafe_code)]
 
 pub mod files;

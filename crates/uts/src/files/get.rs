@@ -6,7 +6,7 @@ use super::client::{CopyOptions, ENTRIES_MAX, Queue, Report, blocking, local, st
 use super::error::{Fault, FaultKind, FileError};
 use super::journal::{FileOutcome, Journal};
 use super::message::{Entry, Hash, Kind, Reply, Request, write_frame};
-use super::part::{Have, Part, Prefix, begin_copy, copy_of, end_copy};
+use super::part::{Have, Part, Prefix, copy_of, end_copy, make_directory};
 use super::path::RelPath;
 use super::stream::{Received, receive_content};
 use super::tree::Tree;
@@ -65,7 +65,11 @@ pub async fn get<F: Flows>(
     options: &CopyOptions,
 ) -> Result<Report, FileError> {
     let journal = Journal::new(options.progress.clone());
-    let place = locate(destination)?;
+    let resumed = match sources {
+        [only] if options.recursive => only.name(),
+        _ => None,
+    };
+    let place = locate(destination, resumed)?;
     if sources.len() > 1 && !place.into {
         let why = "several sources need an existing directory to go into";
         return Err(local(FaultKind::NotDirectory, destination.as_os_str().as_bytes(), why));
@@ -73,7 +77,7 @@ pub async fn get<F: Flows>(
     let mut flow = Conversation::open(&*flows).await?;
     let mut plan = Plan::default();
     for source in sources {
-        match plan_source(&mut flow, source, &place, sources.len() == 1, options, &journal, &mut plan).await {
+        match plan_source(&mut flow, source, &place, options, &journal, &mut plan).await {
             Err(error) if error.is_fatal() => return Err(error),
             Err(error) => journal.failed(source.as_bytes(), error),
             Ok(()) => {}
@@ -97,41 +101,46 @@ pub async fn get<F: Flows>(
     Ok(journal.into_report())
 }
 
-fn locate(destination: &Path) -> Result<Place, FileError> {
+/// Where to copy to. A directory is copied into, unless it is the unfinished copy of the source of the name `resumed`:
+/// that goes on in its place.
+fn locate(destination: &Path, resumed: Option<&[u8]>) -> Result<Place, FileError> {
     let bytes = destination.as_os_str().as_bytes();
     let with_slash = |path: &[u8]| match path {
         b"" | b"." => Vec::new(),
         path if path.ends_with(b"/") => path.to_vec(),
         path => [path, b"/"].concat(),
     };
+    let parent = destination.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let in_parent = || {
+        let name =
+            destination.file_name().ok_or_else(|| Fault::new(FaultKind::Unsafe, bytes, "has no name"))?;
+        let target = RelPath::ROOT.join(name.as_bytes())?;
+        let prefix = with_slash(parent.as_os_str().as_bytes());
+        Ok(Place { tree: Tree::open(parent)?, prefix, target, into: false })
+    };
     match std::fs::metadata(destination) {
         Ok(there) if there.is_dir() => {
+            if let Ok(place) = in_parent()
+                && resumed.is_some()
+                && copy_of(&place.tree, &place.target).as_deref() == resumed
+            {
+                return Ok(place);
+            }
             let tree = Tree::open(destination).map_err(FileError::Local)?;
-            let (parent, target, into) = (tree, RelPath::ROOT, true);
-            return Ok(Place { tree: parent, prefix: with_slash(bytes), target, into });
+            Ok(Place { tree, prefix: with_slash(bytes), target: RelPath::ROOT, into: true })
         }
-        Ok(_) if bytes.ends_with(b"/") => {
-            return Err(local(FaultKind::NotDirectory, bytes, "not a directory"));
+        Ok(_) if bytes.ends_with(b"/") => Err(local(FaultKind::NotDirectory, bytes, "not a directory")),
+        Err(e) if bytes.ends_with(b"/") || e.kind() != std::io::ErrorKind::NotFound => {
+            Err(FileError::Local(Fault::io(bytes, &e)))
         }
-        Err(e) if bytes.ends_with(b"/") => return Err(FileError::Local(Fault::io(bytes, &e))),
-        Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
-            return Err(FileError::Local(Fault::io(bytes, &e)));
-        }
-        _ => {}
+        _ => in_parent().map_err(FileError::Local),
     }
-    let name =
-        destination.file_name().ok_or_else(|| local(FaultKind::Unsafe, bytes, "has no name of its own"))?;
-    let parent = destination.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let tree = Tree::open(parent).map_err(FileError::Local)?;
-    let target = RelPath::ROOT.join(name.as_bytes()).map_err(FileError::Local)?;
-    Ok(Place { tree, prefix: with_slash(parent.as_os_str().as_bytes()), target, into: false })
 }
 
 async fn plan_source<F: Flows>(
     flow: &mut Conversation<F>,
     source: &RelPath,
     place: &Place,
-    only: bool,
     options: &CopyOptions,
     journal: &Journal,
     plan: &mut Plan,
@@ -150,10 +159,8 @@ async fn plan_source<F: Flows>(
             Ok(())
         }
         Kind::Directory if options.recursive => {
-            let name = source.name().unwrap_or_default().to_vec();
-            let (target, fresh) = resume_place(place, target, &name, only).await?;
-            if fresh {
-                plan.top = Some((target.clone(), name));
+            if !place.into {
+                plan.top = Some((target.clone(), source.name().unwrap_or_default().to_vec()));
             }
             plan.directories.push((target.clone(), entry));
             list(flow, source, &target, place, options, journal, plan).await
@@ -167,41 +174,6 @@ async fn plan_source<F: Flows>(
             Err(FileError::Peer(Fault::new(FaultKind::Special, source.as_bytes(), "is not a regular file")))
         }
     }
-}
-
-/// Where a directory goes, and whether it is a copy of its own: the unfinished copy of an earlier run goes on in its
-/// place rather than becoming a directory to copy into.
-async fn resume_place(
-    place: &Place,
-    target: RelPath,
-    name: &[u8],
-    only: bool,
-) -> Result<(RelPath, bool), FileError> {
-    if !place.into {
-        return Ok((target, true));
-    }
-    let Some((parent, own_name)) = split_directory(&place.prefix) else { return Ok((target, false)) };
-    if !only {
-        return Ok((target, false));
-    }
-    let own = RelPath::ROOT.join(&own_name).map_err(FileError::Local)?;
-    let name = name.to_vec();
-    let tree = blocking(move || {
-        let tree = Tree::open(Path::new(std::ffi::OsStr::from_bytes(&parent)))?;
-        Ok(copy_of(&tree, &own).is_some_and(|of| of == name))
-    });
-    if tree.await.unwrap_or(false) { Ok((RelPath::ROOT, true)) } else { Ok((target, false)) }
-}
-
-/// The parent and the name of a directory that the user named; `None` if it was not named by a name.
-fn split_directory(prefix: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
-    let path = Path::new(std::ffi::OsStr::from_bytes(prefix));
-    if prefix.ends_with(b"/./") || prefix.is_empty() {
-        return None;
-    }
-    let name = path.file_name()?.as_bytes().to_vec();
-    let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    Some((parent.as_os_str().as_bytes().to_vec(), name))
 }
 
 async fn list<F: Flows>(
@@ -296,11 +268,8 @@ fn make_directories(
     journal: &Journal,
 ) -> Vec<(RelPath, Entry)> {
     let make = |path: &RelPath| {
-        let new = tree.make_directory(path)?;
-        match top {
-            Some((top, name)) if new && top == path => begin_copy(tree, path, name),
-            _ => Ok(()),
-        }
+        let copy_of = top.filter(|(top, _)| top == path).map(|(_, name)| &name[..]);
+        make_directory(tree, path, copy_of)
     };
     directories
         .into_iter()

@@ -243,9 +243,21 @@ pub(super) fn copy_of(tree: &Tree, path: &RelPath) -> Option<Vec<u8>> {
     }
 }
 
-/// Notes that the directory at `path` is being made as a copy of the source of that name.
-pub(super) fn begin_copy(tree: &Tree, path: &RelPath, source: &[u8]) -> Result<(), Fault> {
-    write_note(tree, path, &Note::Directory { copy_of: source.to_vec() })
+/// Makes a directory unless there is one. If it is new and to be a copy of the source of that name, this is noted before
+/// it stands, so that a copy which is killed at any moment goes on in its place.
+pub(super) fn make_directory(tree: &Tree, path: &RelPath, source: Option<&[u8]>) -> Result<(), Fault> {
+    let noted = match source {
+        Some(source) if !path.is_root() && tree.stat_link(path)?.is_none() => {
+            write_note(tree, path, &Note::Directory { copy_of: source.to_vec() })?;
+            true
+        }
+        _ => false,
+    };
+    let made = tree.make_directory(path);
+    if noted && !matches!(made, Ok(true)) {
+        end_copy(tree, path)?;
+    }
+    made.map(|_| ())
 }
 
 /// Notes that the copy is complete.

@@ -5,7 +5,7 @@ use super::claim::Claims;
 use super::client::blocking;
 use super::error::{Fault, FaultKind, FileError};
 use super::message::{Entry, Held, Kind, MAGIC, Reply, Request, VERSION, invalid, read_frame, write_frame};
-use super::part::{Have, Part, Prefix, begin_copy, copy_of, end_copy, hash_prefix};
+use super::part::{Have, Part, Prefix, copy_of, end_copy, hash_prefix, make_directory};
 use super::path::RelPath;
 use super::stream::{Content, Drain, Received, drain, receive_content, send_content};
 use super::tree::{Source, Tree};
@@ -298,10 +298,7 @@ fn apply(tree: &Tree, change: Request) -> Result<Reply, Fault> {
     match change {
         Request::MakeDirectory { entry, copy_of } => {
             let path = RelPath::parse(&entry.path)?;
-            let new = tree.make_directory(&path)?;
-            if let Some(name) = copy_of.filter(|_| new && !path.is_root()) {
-                begin_copy(tree, &path, &name)?;
-            }
+            make_directory(tree, &path, copy_of.as_deref())?;
         }
         Request::Attributes { entry, complete } => {
             let path = RelPath::parse(&entry.path)?;

@@ -144,16 +144,14 @@ impl Tree {
 
     /// Sets mode and time of a file or directory, and makes the names in a directory durable.
     pub(super) fn set_attributes(&self, path: &RelPath, entry: &Entry) -> Result<(), Fault> {
-        let mut options = OpenOptions::new();
-        options.read(true).follow(FollowSymlinks::No).custom_flags(non_blocking());
         let fault = |e: io::Error| Fault::io(path.as_bytes(), &e);
-        let file = if entry.kind == Kind::Directory {
-            self.root.open_dir(path.as_path()).map_err(fault)?.into_std_file()
-        } else {
-            self.root.open_with(path.as_path(), &options).map_err(fault)?.into_std()
-        };
+        let is_directory = entry.kind == Kind::Directory;
+        let follow = if is_directory { FollowSymlinks::Yes } else { FollowSymlinks::No };
+        let mut options = OpenOptions::new();
+        options.read(true).follow(follow).custom_flags(non_blocking());
+        let file = self.root.open_with(path.as_path(), &options).map_err(fault)?.into_std();
         set_attributes(&file, path, entry)?;
-        if entry.kind == Kind::Directory {
+        if is_directory {
             file.sync_all().map_err(fault)?;
         }
         Ok(())
@@ -354,7 +352,6 @@ mod tests {
         let before = system_time(Mtime { seconds: -1, nanoseconds: 999_999_999 }).unwrap();
         assert_eq!(SystemTime::UNIX_EPOCH.duration_since(before).unwrap(), Duration::from_nanos(1));
         assert!(system_time(Mtime { seconds: 0, nanoseconds: 1_000_000_000 }).is_none());
-        assert!(system_time(Mtime { seconds: i64::MAX, nanoseconds: 999_999_999 }).is_none());
     }
 
     #[test]
