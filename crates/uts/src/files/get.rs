@@ -96,7 +96,10 @@ pub async fn get<F: Flows>(
     let queue = Arc::new(Queue::new(files, options.flows));
     work(count, options, &journal, || fetch_files(flows.clone(), queue.clone(), journal.clone())).await;
     let journal2 = journal.clone();
-    let finish = move || Ok(finish_directories(&place.tree, directories, links, top.as_ref(), &journal2));
+    let finish = move || {
+        finish_directories(&place.tree, directories, links, top.as_ref(), &journal2);
+        Ok(())
+    };
     blocking(finish).await.map_err(FileError::Local)?;
     Ok(journal.into_report())
 }

@@ -86,6 +86,9 @@ impl Have {
         }
         match tree.open_file(&target.part(), FollowSymlinks::No) {
             Ok((file, part)) if part.size > 0 && part.size <= entry.size => {
+                if matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)) {
+                    return Err(busy(target));
+                }
                 Ok(Have { prefix: Some(Prefix::read(file, target)?), ..Have::default() })
             }
             _ => Ok(Have::default()),
@@ -233,6 +236,10 @@ pub(super) fn hash_prefix(file: &mut File, bytes: u64, hasher: &mut Hasher) -> s
             }
         }
     }
+}
+
+fn busy(path: &RelPath) -> Fault {
+    Fault::new(FaultKind::Busy, path.as_bytes(), "another copy of this file is under way")
 }
 
 /// The name of the source that the directory at `path` is an unfinished copy of.

@@ -4,10 +4,11 @@ use super::Flows;
 use super::claim::Claims;
 use super::client::blocking;
 use super::error::{Fault, FaultKind, FileError};
+use super::journal::{FileOutcome, Progress};
 use super::message::{Entry, Held, Kind, MAGIC, Reply, Request, VERSION, invalid, read_frame, write_frame};
 use super::part::{Have, Part, Prefix, copy_of, end_copy, hash_prefix, make_directory};
 use super::path::RelPath;
-use super::stream::{Content, Drain, Received, drain, receive_content, send_content};
+use super::stream::{Content, Drain, Received, Sent, drain, receive_content, send_content};
 use super::tree::{Source, Tree};
 use blake3::Hasher;
 use std::collections::BTreeMap;
@@ -51,20 +52,20 @@ impl Service {
         Ok(Service { tree, options, claims: Claims::default() })
     }
 
-    /// Serves one connection until it ends. Dropping the future ends all of its copies; parts stay.
+    /// Serves one connection until it ends, and tells `progress` of the files that come and go. Dropping the future ends all of its copies; parts stay.
     ///
     /// # Errors
     /// When the connection fails. What happens on single flows is told to the client only.
-    pub async fn serve<F: Flows>(&self, flows: &F) -> io::Result<()> {
+    pub async fn serve<F: Flows>(&self, flows: &F, progress: Arc<dyn Progress>) -> io::Result<()> {
         let room = Arc::new(Semaphore::new(FLOWS_MAX));
         let mut running = JoinSet::new();
         while let Some((send, recv)) = flows.accept().await? {
             while running.try_join_next().is_some() {}
             let permit = room.clone().acquire_owned().await.map_err(io::Error::other)?;
-            let service = self.clone();
+            let (service, progress) = (self.clone(), progress.clone());
             running.spawn(async move {
                 // A flow that fails concerns only the client, and it knows.
-                let _ = service.serve_flow(send, recv).await;
+                let _ = service.serve_flow(send, recv, progress).await;
                 drop(permit);
             });
         }
@@ -76,7 +77,7 @@ impl Service {
     ///
     /// # Errors
     /// When the flow fails or the client breaks the protocol; it was told, if that was possible.
-    pub async fn serve_flow<S, R>(&self, send: S, recv: R) -> io::Result<()>
+    pub async fn serve_flow<S, R>(&self, send: S, recv: R, progress: Arc<dyn Progress>) -> io::Result<()>
     where
         S: AsyncWrite + Unpin + Send,
         R: AsyncRead + Unpin + Send,
@@ -85,6 +86,7 @@ impl Service {
             send: BufWriter::with_capacity(BUFFER_BYTES, send),
             recv: BufReader::with_capacity(BUFFER_BYTES, recv),
             offers: BTreeMap::new(),
+            progress,
         };
         let served = self.converse(&mut flow).await;
         if let Err(e) = &served
@@ -183,7 +185,18 @@ impl Service {
         };
         let superseded = part.superseded();
         let named = |fault: Fault| Fault { path: entry.path.clone(), ..fault };
-        match receive_content(&mut flow.recv, part, &mut |_| {}, superseded).await? {
+        flow.progress.began(&entry.path, entry.size, from);
+        let mut observe = |bytes| flow.progress.moved(&entry.path, bytes);
+        let received = receive_content(&mut flow.recv, part, &mut observe, superseded).await?;
+        let outcome = match &received {
+            Received::Stored(hash) => FileOutcome::Copied(*hash),
+            Received::Aborted(fault) => FileOutcome::Failed(FileError::Peer(fault.clone())),
+            Received::Failed(fault, _) | Received::Superseded(fault) => {
+                FileOutcome::Failed(FileError::Local(named(fault.clone())))
+            }
+        };
+        flow.progress.ended(&entry.path, entry.size, &outcome);
+        match received {
             Received::Stored(hash) => flow.reply(&Reply::Stored { hash }).await,
             Received::Aborted(fault) => flow.reply(&Reply::GivenUp(fault)).await,
             Received::Failed(fault, at) => {
@@ -224,6 +237,7 @@ struct Flow<S, R> {
     recv: BufReader<R>,
     /// Parts that were offered to the client to go on from.
     offers: BTreeMap<RelPath, Prefix>,
+    progress: Arc<dyn Progress>,
 }
 
 impl<S: AsyncWrite + Unpin + Send, R: AsyncRead + Unpin + Send> Flow<S, R> {
@@ -269,8 +283,16 @@ impl<S: AsyncWrite + Unpin + Send, R: AsyncRead + Unpin + Send> Flow<S, R> {
         match content.await {
             Err(fault) => self.reply(&Reply::Fault(fault)).await,
             Ok(content) => {
-                self.reply(&Reply::Sending { entry: content.entry.clone(), from: content.from }).await?;
-                send_content(&mut self.send, content, &mut |_| {}, &|| false).await?;
+                let entry = content.entry.clone();
+                self.reply(&Reply::Sending { entry: entry.clone(), from: content.from }).await?;
+                self.progress.began(&entry.path, entry.size, content.from);
+                let mut observe = |bytes| self.progress.moved(&entry.path, bytes);
+                let outcome = match send_content(&mut self.send, content, &mut observe, &|| false).await? {
+                    Sent::Whole(hash) => FileOutcome::Copied(hash),
+                    Sent::Failed(fault) => FileOutcome::Failed(FileError::Local(fault)),
+                    Sent::Stopped => return Ok(()),
+                };
+                self.progress.ended(&entry.path, entry.size, &outcome);
                 Ok(())
             }
         }

@@ -40,7 +40,7 @@ impl Rig {
     fn connect(&self) -> (MemoryFlows, tokio::task::JoinHandle<io::Result<()>>) {
         let (ours, theirs) = pair(100_000);
         let service = self.service.clone();
-        (ours, tokio::spawn(async move { service.serve(&theirs).await }))
+        (ours, tokio::spawn(async move { service.serve(&theirs, Arc::new(NoProgress)).await }))
     }
 
     async fn put(&self, sources: &[&str], to: &str) -> Result<Report, FileError> {
