@@ -277,7 +277,7 @@ impl Flows {
     /// Drops a flow both halves of which are done; grants the peer another one if it was the peer's.
     pub fn drop_if_done(&mut self, id: u32) {
         let Some(flow) = self.table.get(&id) else { return };
-        if !(flow.send.is_done && flow.receive.is_done) {
+        if !(flow.send.is_done && flow.receive.is_done && flow.receive.stop.is_none()) {
             return;
         }
         if let Some(turn) = flow.send.turn {

@@ -133,6 +133,12 @@ impl Connection {
                 }
                 self.flows.drop_if_done(*id);
             }
+            Token::Flow(FlowControl::Stop(id)) => {
+                if let Some(flow) = self.flows.get_mut(*id) {
+                    flow.receive.stop = None;
+                }
+                self.flows.drop_if_done(*id);
+            }
             Token::Ack(largest) => {
                 if let Some(inbound) = &mut self.inbound {
                     inbound.arrivals.forget_through(*largest);
