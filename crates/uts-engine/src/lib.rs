@@ -1,1 +1,35 @@
-//! uts-engine
+//! A UTS endpoint without IO.
+//!
+//! The engine has no socket, no clock and no random source: datagrams, time and seeds are handed in. What is tested in
+//! virtual time is, line for line, what runs on the network.
+//!
+//! **Mutate, then drain.** After any call that takes something in ([`Endpoint::handle_datagram`],
+//! [`Endpoint::handle_timeout`], anything on a [`Connection`]), drain [`Endpoint::poll_transmit`] and
+//! [`Endpoint::poll_event`] until they are empty, then ask [`Endpoint::poll_timeout`] when to come back.
+//!
+//! * [`requirements`], [`selector`]: what the application asks, and the profile that follows;
+//! * [`synthesis`]: from a profile to the stack that runs;
+//! * [`connection`]: the two ways, [`connection::outgoing`] and [`connection::incoming`], and what they share;
+//! * [`exchange`]: how two ends agree on another profile; [`policy`]: when to want one;
+//! * [`endpoint`]: many connections behind one address.
+#![forbid(unsafe_code)]
+
+pub mod config;
+pub mod connection;
+pub mod endpoint;
+pub mod event;
+pub mod exchange;
+pub mod policy;
+pub mod requirements;
+pub mod selector;
+pub(crate) mod synthesis;
+mod token;
+
+pub use config::{ALPN, ConnectionConfig, EndpointConfig};
+pub use connection::{
+    Connection, Ecn, ExchangeError, FlowError, FlowOptions, MessageOptions, Read, ReadError, Side, Stats,
+    WriteError,
+};
+pub use connection::{TraceKind, TraceRow};
+pub use endpoint::{ConnectError, Endpoint, Transmit};
+pub use event::{CloseReason, ConnectionHandle, Direction, Event, ExchangeEvent, FlowId};

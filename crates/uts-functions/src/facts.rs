@@ -57,4 +57,14 @@ impl PathFacts {
     pub fn bdp_bytes(&self) -> u64 {
         self.capacity.bytes_in(self.rtt_min)
     }
+
+    /// Bandwidth-delay product in full packets.
+    pub fn bdp_packets(&self) -> f64 {
+        self.bdp_bytes() as f64 / self.mtu_bytes.max(1) as f64
+    }
+
+    /// How long a full packet takes at the path's capacity; zero while that is unknown.
+    pub fn packet_time(&self) -> Duration {
+        if self.capacity == Rate::default() { Duration::ZERO } else { self.capacity.time_for(self.mtu_bytes) }
+    }
 }

@@ -240,8 +240,9 @@ mod tests {
         let mut set = RangeSet::new();
         assert_eq!(set.insert(0..2), 2);
         assert_eq!(set.insert(4..6), 2);
+        assert_eq!(set.insert(9..10), 1);
         assert_eq!(set.insert(2..4), 2);
-        assert_eq!(ranges(&set), [0..6]);
+        assert_eq!(ranges(&set), [0..6, 9..10]);
         assert_eq!(set.insert(3..8), 2);
         assert_eq!(set.run_end(1), 8);
         assert_eq!(set.run_end(8), 8);

@@ -1,1 +1,16 @@
-//! uts-lab
+//! The laboratory: paths to try a transport on, and what measures it there.
+//!
+//! * [`relay`]: a UDP relay that emulates a path in real time, without privileges.
+//! * [`demo`]: a file carried by two processes of `uts` over a path that changes.
+//! * [`report`]: one self-contained page from what was recorded.
+
+#![forbid(unsafe_code)]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "the laboratory faces the world: real sockets, real time"
+)]
+
+pub mod demo;
+pub mod relay;
+pub mod report;

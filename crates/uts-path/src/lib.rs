@@ -1,1 +1,48 @@
-//! uts-path
+//! An emulated network path, without IO, clock or randomness of its own.
+//!
+//! A [`Link`] carries packets one way: a bottleneck (rate and drop-tail buffer), then a wire that
+//! delays, loses, reorders, duplicates and corrupts. A [`Path`] is two links and a [`Schedule`] of
+//! changes. The caller hands in the time, in nanoseconds since an origin of its choice, and a seed;
+//! the same calls with the same seed give the same result. The same code serves virtual-time tests
+//! and the real-time relay.
+//!
+//! A packet passes these steps in this order:
+//!
+//! 1. [`Link::send`]: bigger than the MTU, or no room in the buffer: dropped. Queue above the ECN
+//!    threshold: marked.
+//! 2. It waits its turn and is transmitted at the link's rate. Departures are computed in virtual
+//!    time: a caller that is late does not change the rate.
+//! 3. At its departure the wire decides: outage, loss, duplication, corruption, delay.
+//! 4. [`Link::poll`] hands it over when it is due.
+//!
+//! ```
+//! use uts_path::{Direction, Path, PathConfig};
+//!
+//! let mut config = PathConfig::both("rate=50mbit delay=20ms buffer=64p".parse()?);
+//! config.schedule = "at=10s both loss=ge:0.05,4; at=20s both loss=0 rate=20mbit".parse()?;
+//! let mut path = Path::new(config, 7, 0)?;
+//! path.send(0, Direction::Forward, vec![0u8; 1250], 1250);
+//! assert_eq!(path.next_ns(), Some(20_200_000)); // 200 us to transmit, 20 ms to travel
+//! assert!(path.poll(20_200_000, Direction::Forward).is_some());
+//! # Ok::<(), uts_path::SpecError>(())
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod change;
+mod config;
+mod link;
+mod loss;
+mod parse;
+mod path;
+mod queue;
+mod schedule;
+mod stats;
+mod wire;
+
+pub use change::{Change, Setting};
+pub use config::{Buffer, Corruption, Jitter, JitterShape, LinkConfig, Loss, Reordering, SpecError};
+pub use link::{Delivery, DropReason, Fate, Link, MAX_HELD_BYTES, MAX_HELD_PACKETS, Payload};
+pub use path::{Applied, Direction, Path, PathConfig};
+pub use schedule::{At, Schedule, Scheduled, Target};
+pub use stats::Stats;

@@ -3,14 +3,21 @@
 //! The function keeps which packets arrived ([`Arrivals`]); a mechanism decides when to say so. What is said is always
 //! the same: ranges of packet numbers, that is of transmissions, not of data.
 
-use crate::mechanism::Mechanism;
 use crate::range::RangeSet;
+use crate::registry;
 use crate::time::Time;
 use core::time::Duration;
 use enum_dispatch::enum_dispatch;
 
+pub mod delayed;
+pub mod per_packet;
+pub mod poll_status;
+
 /// Ranges of packet numbers that are remembered for reporting; older ones have been reported many times.
 pub const RANGES_MAX: usize = 64;
+
+/// Building, sending, receiving and reading one report, in nanoseconds: an estimate for predictions.
+const REPORT_NS: f64 = 1000.0;
 
 /// A packet that arrived.
 #[derive(Clone, Copy, Debug)]
@@ -58,21 +65,22 @@ impl Arrivals {
     pub fn is_out_of_order(&self, number: u64) -> bool {
         match self.largest {
             None => false,
-            Some((largest, _)) => number != largest + 1,
+            Some((largest, _)) => number != largest.saturating_add(1),
         }
     }
 
     /// Notes an arrival; call [`Acknowledgement::on_arrival`] first, it compares with the state before.
     pub fn insert(&mut self, arrival: &Arrival) {
         self.received.insert_one(arrival.number);
-        self.repaired.remove(arrival.number..arrival.number + 1);
+        self.repaired.remove(arrival.number..arrival.number.saturating_add(1));
         if self.largest.is_none_or(|(largest, _)| arrival.number > largest) {
             self.largest = Some((arrival.number, arrival.now));
         }
         if arrival.eliciting {
-            self.unreported += 1;
+            self.unreported = self.unreported.saturating_add(1);
             self.unreported_since.get_or_insert(arrival.now);
         }
+        // acknowledgement.md R-3.
         if self.received.len() > RANGES_MAX {
             self.received.trim_front(RANGES_MAX);
             self.floor = self.floor.max(self.received.first().map_or(0, |r| r.start));
@@ -85,7 +93,7 @@ impl Arrivals {
         self.due = Some(self.due.map_or(at, |due| due.min(at)));
     }
 
-    /// A report was sent: nothing is due.
+    /// A report was sent: nothing is due (acknowledgement.md R-5).
     pub fn on_reported(&mut self) {
         self.unreported = 0;
         self.unreported_since = None;
@@ -95,7 +103,7 @@ impl Arrivals {
     /// The sender has seen a report of everything up to `largest`: it need not be said again (RFC 9000 section 13.2.4).
     pub fn forget_through(&mut self, largest: u64) {
         let keep = self.largest.map_or(0, |(l, _)| l);
-        let bound = (largest + 1).min(keep);
+        let bound = largest.saturating_add(1).min(keep);
         self.received.remove_below(bound);
         self.repaired.remove_below(bound);
         self.floor = self.floor.max(bound);
@@ -114,5 +122,152 @@ pub trait Acknowledgement {
     fn poll(&self, unpolled: u32, last: bool) -> bool;
 }
 
-/// The mechanisms of this function, in the order of their numbers.
-pub static MECHANISMS: &[&Mechanism] = &[];
+registry! {
+    /// The acknowledgement mechanism in use.
+    #[derive(Clone, Debug)]
+    Slot: Acknowledgement, context: ();
+    PerPacket => per_packet::PerPacket,
+    Delayed => delayed::Delayed,
+    PollStatus => poll_status::PollStatus,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::{Rng, SeedableRng};
+    use rand_chacha::ChaCha8Rng;
+
+    fn build(number: usize, settings: &[(&str, u64)]) -> Slot {
+        let choice = MECHANISMS[number].choice_with(settings).expect("in range");
+        Slot::build(&choice, ()).expect("in range")
+    }
+
+    fn packet(number: u64, millis: u64) -> Arrival {
+        let now = Time::from_millis(millis);
+        Arrival { number, now, eliciting: true, polled: false, marked: false }
+    }
+
+    fn arrive(slot: &mut Slot, state: &mut Arrivals, arrival: Arrival) -> Option<Time> {
+        slot.on_arrival(state, &arrival);
+        state.insert(&arrival);
+        state.due
+    }
+
+    #[test]
+    fn per_packet_reports_each_at_once() {
+        let (mut slot, mut state) = (build(0, &[]), Arrivals::default());
+        for n in 0..5 {
+            assert_eq!(arrive(&mut slot, &mut state, packet(n, n)), Some(Time::from_millis(n)));
+            state.on_reported();
+        }
+    }
+
+    #[test]
+    fn delayed_reports_the_second_packet_or_after_the_delay() {
+        let (mut slot, mut state) = (build(1, &[]), Arrivals::default());
+        assert_eq!(arrive(&mut slot, &mut state, packet(0, 10)), Some(Time::from_millis(35)));
+        assert_eq!(arrive(&mut slot, &mut state, packet(1, 12)), Some(Time::from_millis(12)));
+        state.on_reported();
+        assert_eq!(arrive(&mut slot, &mut state, packet(2, 20)), Some(Time::from_millis(45)));
+    }
+
+    #[test]
+    fn the_delay_runs_from_the_first_unreported_packet() {
+        let (mut slot, mut state) = (build(1, &[("packets", 10), ("delay", 30)]), Arrivals::default());
+        for n in 0..5 {
+            assert_eq!(arrive(&mut slot, &mut state, packet(n, 100 + 5 * n)), Some(Time::from_millis(130)));
+        }
+    }
+
+    #[test]
+    fn gaps_late_packets_marks_and_polls_are_reported_at_once() {
+        let mut slot = build(1, &[("packets", 100)]);
+        let mut state = Arrivals::default();
+        assert_eq!(arrive(&mut slot, &mut state, packet(0, 0)), Some(Time::from_millis(25)));
+        let urgent = [
+            packet(2, 1),
+            packet(1, 2),
+            Arrival { marked: true, ..packet(3, 3) },
+            Arrival { polled: true, ..packet(4, 4) },
+        ];
+        for arrival in urgent {
+            assert_eq!(
+                arrive(&mut slot, &mut state, arrival),
+                Some(arrival.now),
+                "packet {}",
+                arrival.number
+            );
+            state.on_reported();
+        }
+        assert_eq!(
+            arrive(&mut slot, &mut state, packet(5, 9)),
+            Some(Time::from_millis(34)),
+            "in order again"
+        );
+    }
+
+    #[test]
+    fn poll_status_answers_polls_only() {
+        let (mut slot, mut state) = (build(2, &[("every", 4)]), Arrivals::default());
+        assert_eq!(arrive(&mut slot, &mut state, packet(0, 0)), None);
+        assert_eq!(arrive(&mut slot, &mut state, packet(7, 1)), None, "not even for a gap");
+        let poll = Arrival { polled: true, ..packet(8, 2) };
+        assert_eq!(arrive(&mut slot, &mut state, poll), Some(poll.now));
+        let polls: Vec<bool> = (0..5).map(|unpolled| slot.poll(unpolled, false)).collect();
+        assert_eq!(polls, [false, false, false, true, true], "the fourth packet polls");
+        assert!(slot.poll(0, true), "and so does the last");
+    }
+
+    /// Conformance: sender and receiver of one mechanism. What asks for no report gets none; once the sender pauses,
+    /// everything that asked is reported within the delay that the mechanism admits to.
+    #[test]
+    fn everything_is_reported_in_time_and_nothing_unasked() {
+        for seed in 0..300 {
+            for m in MECHANISMS {
+                let at = format!("{}, seed {seed}", m.name);
+                let mut rng = ChaCha8Rng::seed_from_u64(seed);
+                let mut slot = Slot::build(&m.choice(), ()).expect(m.name);
+                let mut state = Arrivals::default();
+                let (mut number, mut millis, mut unpolled) = (0, 0, 0);
+                for _ in 0..20 {
+                    state.on_reported();
+                    let quiet = Arrival { eliciting: false, marked: true, ..packet(number, millis) };
+                    assert_eq!(arrive(&mut slot, &mut state, quiet), None, "{at}");
+                    let burst = rng.random_range(1..80);
+                    let mut first = None;
+                    for i in 1..=burst {
+                        number += if rng.random_ratio(1, 10) { 2 } else { 1 };
+                        millis += rng.random_range(0..3);
+                        let polled = slot.poll(unpolled, i == burst);
+                        unpolled = if polled { 0 } else { unpolled + 1 };
+                        let arrival = Arrival { polled, ..packet(number, millis) };
+                        let due = arrive(&mut slot, &mut state, arrival);
+                        let since = *first.get_or_insert(arrival.now);
+                        let bound = since + slot.delay_max();
+                        let prompt = due.is_some_and(|due| due <= bound.max(arrival.now));
+                        assert!(m.number == 2 && !polled || prompt, "{at}: {due:?} after {bound:?}");
+                        if due.is_some_and(|due| due <= arrival.now) {
+                            state.on_reported();
+                            first = None;
+                        }
+                    }
+                    let left = state.due.map(|due| due <= Time::from_millis(millis) + slot.delay_max());
+                    assert!(state.unreported == 0 || left == Some(true), "{at}: {state:?}");
+                    number += 1;
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn numbers_at_the_edge_do_not_overflow() {
+        for m in MECHANISMS {
+            let mut slot = Slot::build(&m.choice(), ()).expect(m.name);
+            let mut state = Arrivals { unreported: u32::MAX, ..Arrivals::default() };
+            for number in [0, u64::MAX - 1, u64::MAX, u64::MAX] {
+                arrive(&mut slot, &mut state, packet(number, 0));
+            }
+            state.forget_through(u64::MAX);
+        }
+    }
+}

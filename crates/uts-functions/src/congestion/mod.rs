@@ -10,7 +10,20 @@ use crate::time::{Rate, Time};
 use core::time::Duration;
 use enum_dispatch::enum_dispatch;
 
+pub mod bbr;
+pub mod cubic;
+pub mod new_reno;
 pub mod none;
+
+mod hystart;
+mod learnt;
+mod response;
+mod window;
+
+#[cfg(test)]
+mod harness;
+#[cfg(test)]
+mod testing;
 
 /// What a congestion mechanism knows that any other can use: handed over at an exchange.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -280,4 +293,7 @@ registry! {
     #[derive(Clone, Debug)]
     Slot: Congestion, context: &Context;
     None => none::None,
+    NewReno => new_reno::NewReno,
+    Cubic => cubic::Cubic,
+    Bbr => bbr::Bbr,
 }

@@ -1,5 +1,7 @@
 //! No congestion control: the window never closes. For links that belong to one sender, beside flow or rate control.
 
+use super::learnt::Learnt;
+use super::window::MIN_PACKETS;
 use super::{Ack, Congestion, Context, Delivery, Loss, Summary};
 use crate::mechanism::{Mechanism, Params};
 use crate::profile::Function;
@@ -9,6 +11,7 @@ use crate::time::{Rate, Time};
 #[derive(Clone, Debug)]
 pub struct None {
     summary: Summary,
+    learnt: Learnt,
 }
 
 impl None {
@@ -21,12 +24,17 @@ impl None {
         mandatory: true,
         params: &[],
         needs: &[],
-        predict: |_, _, _| {},
+        predict: |_, facts, prediction| {
+            // Nothing keeps the sender from filling the buffer: one path's worth of it is the common rule.
+            let standing_s = facts.rtt_min.as_secs_f64();
+            prediction.delay_s = prediction.delay_s.max(standing_s);
+            prediction.delay_p99_s = prediction.delay_p99_s.max(standing_s);
+        },
     };
 
     /// Builds it; the predecessor's knowledge is kept for a successor.
     pub fn build(_: &Params, context: &Context) -> Self {
-        None { summary: context.summary }
+        None { summary: context.summary, learnt: Learnt::new(&context.summary) }
     }
 }
 
@@ -34,17 +42,18 @@ impl Congestion for None {
     fn on_sent(&mut self, _: Time, _: u64, _: &Delivery) {}
 
     fn on_ack(&mut self, ack: &Ack, _: &Delivery) {
-        self.summary.rtt_min = Some(ack.rtt_min);
-        if ack.sample.rate > Rate::default() {
-            self.summary.bandwidth = Some(ack.sample.rate);
-        }
+        self.learnt.on_ack(ack);
     }
 
     fn on_loss(&mut self, _: &Loss, _: &Delivery) {}
 
     fn on_spurious_loss(&mut self, _: u64) {}
 
-    fn set_packet_bytes(&mut self, _: u64) {}
+    fn set_packet_bytes(&mut self, packet_bytes: u64) {
+        let floor = MIN_PACKETS.saturating_mul(packet_bytes);
+        self.summary.window_bytes = self.summary.window_bytes.max(floor);
+        self.summary.threshold_bytes = self.summary.threshold_bytes.max(floor);
+    }
 
     fn window_bytes(&self) -> u64 {
         u64::MAX
@@ -59,7 +68,7 @@ impl Congestion for None {
     }
 
     fn summary(&self) -> Summary {
-        self.summary
+        Summary { bandwidth: self.learnt.bandwidth(), rtt_min: self.learnt.rtt_min(), ..self.summary }
     }
 
     fn phase(&self) -> &'static str {

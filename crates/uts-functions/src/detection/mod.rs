@@ -1,6 +1,106 @@
-//! The detection function.
+//! Error detection: finding packets that were damaged on the way.
+//!
+//! A mechanism computes a trailer over all bytes of the packet that come before it. There is no state: every packet
+//! stands for itself. See `spec/functions/detection.md`.
 
-use crate::mechanism::Mechanism;
+use crate::registry;
+use enum_dispatch::enum_dispatch;
 
-/// The mechanisms of this function, in the order of their numbers.
-pub static MECHANISMS: &[&Mechanism] = &[];
+pub mod crc_32c;
+pub mod internet_16;
+pub mod none;
+
+/// A way to find damage.
+#[enum_dispatch]
+pub trait Detection {
+    /// Bytes of the trailer.
+    fn trailer_bytes(&self) -> usize;
+
+    /// Writes the trailer for `covered`. `trailer` is [`Detection::trailer_bytes`] long.
+    fn append(&self, covered: &[u8], trailer: &mut [u8]);
+
+    /// Whether `covered` and `trailer` belong together; a trailer of another length never does.
+    fn verify(&self, covered: &[u8], trailer: &[u8]) -> bool;
+}
+
+registry!(
+    /// A detection mechanism.
+    #[derive(Clone, Debug)]
+    Slot: Detection, context: ();
+    None => none::None,
+    Internet16 => internet_16::Internet16,
+    Crc32c => crc_32c::Crc32c,
+);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn slots() -> impl Iterator<Item = (&'static str, Slot)> {
+        MECHANISMS.iter().map(|m| (m.name, Slot::build(&m.choice(), ()).expect("default parameters")))
+    }
+
+    fn trailer(slot: &Slot, covered: &[u8]) -> Vec<u8> {
+        let mut trailer = vec![0xa5; slot.trailer_bytes()];
+        slot.append(covered, &mut trailer);
+        trailer
+    }
+
+    #[test]
+    fn numbers_are_the_places_in_the_list() {
+        assert!(MECHANISMS.iter().enumerate().all(|(i, m)| usize::from(m.number) == i && m.mandatory));
+    }
+
+    #[test]
+    fn a_trailer_of_another_length_is_refused() {
+        for (name, slot) in slots() {
+            let mut bytes = trailer(&slot, b"packet");
+            bytes.push(0);
+            assert!(!slot.verify(b"packet", &bytes), "{name}: longer");
+            bytes.truncate(slot.trailer_bytes().saturating_sub(1));
+            assert!(
+                bytes.is_empty() && slot.trailer_bytes() == 0 || !slot.verify(b"packet", &bytes),
+                "{name}"
+            );
+        }
+    }
+
+    #[test]
+    fn every_single_bit_is_found() {
+        let packet: Vec<u8> = (0..97u8).map(|i| i.wrapping_mul(151) ^ 0x3c).collect();
+        for (name, slot) in slots().filter(|(_, s)| s.trailer_bytes() > 0) {
+            let trailer = trailer(&slot, &packet);
+            for bit in 0..packet.len() * 8 {
+                let mut damaged = packet.clone();
+                damaged[bit / 8] ^= 1 << (bit % 8);
+                assert!(!slot.verify(&damaged, &trailer), "{name}: bit {bit}");
+            }
+            for bit in 0..trailer.len() * 8 {
+                let mut damaged = trailer.clone();
+                damaged[bit / 8] ^= 1 << (bit % 8);
+                assert!(!slot.verify(&packet, &damaged), "{name}: trailer bit {bit}");
+            }
+        }
+    }
+
+    proptest! {
+        /// What was not damaged is accepted, and a burst shorter than the trailer never passes.
+        #[test]
+        fn intact_packets_pass_and_short_bursts_do_not(
+            packet in prop::collection::vec(any::<u8>(), 1..1500),
+            at in any::<prop::sample::Index>(),
+            pattern in 1u8..=254,
+        ) {
+            for (name, slot) in slots() {
+                let trailer = trailer(&slot, &packet);
+                prop_assert!(slot.verify(&packet, &trailer), "{}", name);
+                if slot.trailer_bytes() > 0 {
+                    let mut damaged = packet.clone();
+                    damaged[at.index(packet.len())] ^= pattern;
+                    prop_assert!(!slot.verify(&damaged, &trailer), "{}", name);
+                }
+            }
+        }
+    }
+}

@@ -1,9 +1,12 @@
 //! Flow control: keeping the sender from overrunning the receiver.
 
-use crate::mechanism::Mechanism;
+use crate::registry;
 use crate::time::Time;
 use core::time::Duration;
 use enum_dispatch::enum_dispatch;
+
+pub mod credit;
+pub mod none;
 
 /// The receiver's state for one flow: what it has granted and what has been consumed.
 #[derive(Clone, Debug)]
@@ -20,15 +23,143 @@ pub struct Grant {
     pub grown_at: Time,
 }
 
+impl Grant {
+    /// At the start of a flow: the first window is granted.
+    pub fn new(now: Time, window_bytes: u64, window_bytes_max: u64) -> Self {
+        let window_bytes = window_bytes.min(window_bytes_max);
+        Grant { limit: window_bytes, consumed: 0, window_bytes, window_bytes_max, grown_at: now }
+    }
+}
+
 /// A policy over [`Grant`] at the receiver, and over the limit at the sender.
 #[enum_dispatch]
 pub trait FlowControl {
+    /// Receiver's side: the window that a flow begins with, for [`Grant::new`]; `u64::MAX` = no bound but memory.
+    fn window_bytes(&self) -> u64;
     /// Sender's side: the position up to which data may be sent, given the peer's `limit`.
     fn send_limit(&self, limit: u64) -> u64;
-    /// Receiver's side: the application consumed data; a new limit if one should be sent. May enlarge
+    /// Receiver's side: the application consumed data (or this mechanism has just taken over: call it once then); a new
+    /// limit if one should be sent. May enlarge
     /// `state.window_bytes` up to its maximum. Sets `state.limit` to what it returns.
     fn on_consumed(&mut self, state: &mut Grant, now: Time, rtt: Duration) -> Option<u64>;
 }
 
-/// The mechanisms of this function, in the order of their numbers.
-pub static MECHANISMS: &[&Mechanism] = &[];
+registry! {
+    /// The flow-control mechanism in use.
+    #[derive(Clone, Debug)]
+    Slot: FlowControl, context: ();
+    None => none::None,
+    Credit => credit::Credit,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::{Rng, SeedableRng};
+    use rand_chacha::ChaCha8Rng;
+
+    const KIB: u64 = 1024;
+
+    fn credit(kib: u64) -> Slot {
+        Slot::build(&MECHANISMS[1].choice_with(&[("window", kib)]).expect("in range"), ()).expect("in range")
+    }
+
+    fn ms(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    #[test]
+    fn a_quarter_of_the_window_brings_a_new_limit() {
+        let mut slot = credit(64);
+        let mut state = Grant::new(Time::ZERO, slot.window_bytes(), 1 << 30);
+        assert_eq!(state.limit, 64 * KIB);
+        state.consumed = 16 * KIB - 1;
+        assert_eq!(slot.on_consumed(&mut state, Time::from_millis(1), ms(0)), None);
+        state.consumed = 16 * KIB;
+        assert_eq!(slot.on_consumed(&mut state, Time::from_millis(2), ms(0)), Some(80 * KIB));
+        assert_eq!(slot.on_consumed(&mut state, Time::from_millis(2), ms(0)), None, "said once");
+        assert_eq!(slot.send_limit(state.limit), 80 * KIB);
+    }
+
+    #[test]
+    fn the_window_doubles_only_when_consumed_within_two_round_trips() {
+        for (millis, grown) in [(40, true), (41, false)] {
+            let mut slot = credit(64);
+            let mut state = Grant::new(Time::ZERO, slot.window_bytes(), 1 << 30);
+            state.consumed = 64 * KIB;
+            let limit = slot.on_consumed(&mut state, Time::from_millis(millis), ms(20));
+            assert_eq!(state.window_bytes, if grown { 128 * KIB } else { 64 * KIB });
+            assert_eq!(limit, Some(state.consumed + state.window_bytes));
+        }
+    }
+
+    /// A sender that fills whatever window it is given, over a path of 20 ms and `bytes_per_ms`.
+    fn tuned_window(bytes_per_ms: u64, max: u64) -> u64 {
+        let mut slot = credit(16);
+        let mut state = Grant::new(Time::ZERO, slot.window_bytes(), max);
+        let mut limits = std::collections::VecDeque::from([(0, state.limit)]);
+        let (mut allowed, mut sent) = (0, 0);
+        let mut arriving = std::collections::VecDeque::new();
+        for now in 0..5_000 {
+            while limits.front().is_some_and(|(at, _)| *at <= now) {
+                allowed = slot.send_limit(limits.pop_front().map_or(0, |(_, limit)| limit));
+            }
+            let step = bytes_per_ms.min(allowed - sent);
+            sent += step;
+            arriving.push_back((now + 10, step));
+            while arriving.front().is_some_and(|(at, _)| *at <= now) {
+                state.consumed += arriving.pop_front().map_or(0, |(_, bytes)| bytes);
+                if let Some(limit) = slot.on_consumed(&mut state, Time::from_millis(now), ms(20)) {
+                    limits.push_back((now + 10, limit));
+                }
+            }
+            assert!(state.consumed <= state.limit && state.window_bytes <= max);
+        }
+        state.window_bytes
+    }
+
+    #[test]
+    fn the_window_grows_to_the_path_and_stops() {
+        let bdp = 12_500 * 20;
+        let window = tuned_window(12_500, 1 << 30);
+        assert!(window >= bdp && window <= 5 * bdp, "{window} for a bandwidth-delay product of {bdp}");
+        assert_eq!(tuned_window(12_500, 100 * KIB), 100 * KIB, "memory bounds it");
+    }
+
+    #[test]
+    fn an_exchange_to_credit_unblocks_a_sender_behind_an_old_limit() {
+        let mut none = Slot::build(&MECHANISMS[0].choice(), ()).expect("mandatory");
+        let mut state = Grant::new(Time::ZERO, none.window_bytes(), 1 << 20);
+        state.limit = 0;
+        state.consumed = 1 << 30;
+        assert_eq!(none.on_consumed(&mut state, Time::ZERO, ms(20)), None);
+        assert_eq!(none.send_limit(0), u64::MAX);
+        let limit = credit(64).on_consumed(&mut state, Time::from_millis(9), ms(20));
+        assert!(limit.is_some_and(|l| l >= state.consumed + 64 * KIB), "{limit:?}");
+    }
+
+    /// Conformance: limits only rise, are never beyond the memory set aside, and an empty window is never left shut.
+    #[test]
+    fn limits_rise_within_memory_and_never_shut_for_good() {
+        for seed in 0..300 {
+            for m in MECHANISMS {
+                let mut rng = ChaCha8Rng::seed_from_u64(seed);
+                let mut slot = Slot::build(&m.choice(), ()).expect(m.name);
+                let max = rng.random_range(1..1 << 24);
+                let mut state = Grant::new(Time::ZERO, slot.window_bytes(), max);
+                let mut now = Time::ZERO;
+                for _ in 0..200 {
+                    now += Duration::from_micros(rng.random_range(0..50_000));
+                    let before = state.limit;
+                    let most = slot.send_limit(state.limit).min(state.consumed + max);
+                    state.consumed = rng.random_range(state.consumed..=most);
+                    let limit = slot.on_consumed(&mut state, now, ms(rng.random_range(0..100)));
+                    let at = format!("{}, seed {seed}: {state:?}", m.name);
+                    assert!(limit.is_none_or(|l| l > before && l == state.limit), "{at}");
+                    assert!(m.number == 0 || state.limit <= state.consumed + max, "{at}");
+                    assert!(slot.send_limit(state.limit) > state.consumed, "{at}");
+                }
+            }
+        }
+    }
+}

@@ -1,6 +1,162 @@
-//! The presentation function.
+//! Presentation: what is done to messages before they are sent, and undone before they are handed over. Byte streams
+//! pass unchanged.
 
-use crate::mechanism::Mechanism;
+use crate::registry;
+use enum_dispatch::enum_dispatch;
+use std::borrow::Cow;
 
-/// The mechanisms of this function, in the order of their numbers.
-pub static MECHANISMS: &[&Mechanism] = &[];
+pub mod lz4;
+pub mod none;
+
+/// Why a message that arrived cannot be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// Shorter than its own header.
+    #[error("a presented message ends within its header")]
+    Truncated,
+    /// The first byte says something that this mechanism does not know.
+    #[error("unknown presentation form {0}")]
+    UnknownForm(u8),
+    /// The message would be larger than allowed.
+    #[error("a message of {bytes} bytes is over the limit of {max_bytes}")]
+    TooLarge {
+        /// Its size, or what it claims.
+        bytes: usize,
+        /// The limit.
+        max_bytes: usize,
+    },
+    /// The message would be larger than its block can hold.
+    #[error("a block of {block_bytes} bytes cannot hold a message of {bytes} bytes")]
+    Impossible {
+        /// What it claims.
+        bytes: usize,
+        /// What there is.
+        block_bytes: usize,
+    },
+    /// The data is not what its header says.
+    #[error("a presented message is corrupt")]
+    Corrupt,
+}
+
+/// A policy over whole messages; without state, as messages may be lost or overtake each other.
+#[enum_dispatch]
+pub trait Presentation {
+    /// The form in which a message travels.
+    fn present<'a>(&self, message: &'a [u8]) -> Cow<'a, [u8]>;
+    /// The message, from the form in which it travelled; at most `max_bytes`, whatever the data claims.
+    ///
+    /// # Errors
+    /// [`Error`] if the data is malformed or the message too large.
+    fn unpresent<'a>(&self, data: &'a [u8], max_bytes: usize) -> Result<Cow<'a, [u8]>, Error>;
+}
+
+registry! {
+    /// The presentation mechanism in use.
+    #[derive(Clone, Debug)]
+    Slot: Presentation, context: ();
+    None => none::None,
+    Lz4 => lz4::Lz4,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn every_mechanism() -> impl Iterator<Item = (&'static str, Slot)> {
+        MECHANISMS.iter().map(|m| (m.name, Slot::build(&m.choice(), ()).expect(m.name)))
+    }
+
+    fn lz4(threshold: u64) -> Slot {
+        let choice = MECHANISMS[1].choice_with(&[("threshold", threshold)]).expect("in range");
+        Slot::build(&choice, ()).expect("in range")
+    }
+
+    proptest! {
+        /// Conformance: what is presented comes back, and never grows by more than a byte.
+        #[test]
+        fn every_message_comes_back(seed in prop::collection::vec(any::<u8>(), 0..80), repeats in 0usize..60) {
+            let message = seed.repeat(repeats);
+            for (name, slot) in every_mechanism() {
+                let data = slot.present(&message);
+                prop_assert!(data.len() <= message.len() + 1, "{}", name);
+                let back = slot.unpresent(&data, message.len());
+                prop_assert_eq!(back.as_deref(), Ok(message.as_slice()), "{}", name);
+            }
+        }
+
+        /// Conformance: no data from outside panics or yields more than allowed.
+        #[test]
+        fn any_data_is_read_or_refused(mut data in prop::collection::vec(any::<u8>(), 0..300), form in 0u8..4, max in 0usize..4000) {
+            if let Some(first) = data.first_mut() {
+                *first = form;
+            }
+            // Lengths that pass the first checks reach the decompressor.
+            if let Some(length) = data.get_mut(1..4) {
+                length.copy_from_slice(&[0, 0, 3]);
+            }
+            for (name, slot) in every_mechanism() {
+                if let Ok(message) = slot.unpresent(&data, max) {
+                    prop_assert!(message.len() <= max, "{}", name);
+                }
+            }
+        }
+
+        /// Damage to a compressed message is refused, or at least stays within the size that was sent.
+        #[test]
+        fn damage_is_contained(at in 0usize..200, bit in 0u8..8) {
+            let message: Vec<u8> = (0..4000u32).map(|i| (i / 7 % 50) as u8).collect();
+            let slot = lz4(0);
+            let mut data = slot.present(&message).into_owned();
+            let at = at % data.len();
+            data[at] ^= 1 << bit;
+            if let Ok(back) = slot.unpresent(&data, message.len()) {
+                prop_assert!(back.len() <= message.len());
+            }
+            let cut = slot.unpresent(&data[..at], message.len()).map(|m| m.len());
+            prop_assert!(cut != Ok(message.len()), "a truncated message is not the message");
+        }
+    }
+
+    #[test]
+    fn small_and_incompressible_messages_are_left_alone() {
+        let slot = lz4(64);
+        let small = [7; 63];
+        assert_eq!(slot.present(&small)[..], [&[0][..], &small[..]].concat());
+        assert!(slot.present(&[7; 64]).len() < 64);
+        let mut state = 1u32;
+        let noise: Vec<u8> = core::iter::repeat_with(|| {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state >> 24) as u8
+        })
+        .take(1000)
+        .collect();
+        assert_eq!(slot.present(&noise).len(), 1001);
+    }
+
+    #[test]
+    fn bombs_are_refused_before_anything_is_allocated() {
+        let slot = lz4(0);
+        let bomb = slot.present(&vec![0; 10 << 20]).into_owned();
+        assert!(bomb.len() < 50_000, "{}", bomb.len());
+        let too_large = Error::TooLarge { bytes: 10 << 20, max_bytes: 1 << 20 };
+        assert_eq!(slot.unpresent(&bomb, 1 << 20), Err(too_large));
+        let mut claim = vec![1];
+        claim.extend_from_slice(&(16u32 << 20).to_be_bytes());
+        claim.extend_from_slice(&[0; 20]);
+        assert_eq!(
+            slot.unpresent(&claim, 16 << 20),
+            Err(Error::Impossible { bytes: 16 << 20, block_bytes: 20 })
+        );
+        assert_eq!(slot.unpresent(&[0; 12], 10), Err(Error::TooLarge { bytes: 11, max_bytes: 10 }));
+    }
+
+    #[test]
+    fn malformed_headers_are_named() {
+        let slot = lz4(0);
+        assert_eq!(slot.unpresent(&[], 100), Err(Error::Truncated));
+        assert_eq!(slot.unpresent(&[1, 0, 0], 100), Err(Error::Truncated));
+        assert_eq!(slot.unpresent(&[9, 1, 2], 100), Err(Error::UnknownForm(9)));
+        assert_eq!(slot.unpresent(&[1, 0, 0, 0, 5, 0], 100), Err(Error::Corrupt));
+    }
+}

@@ -1,8 +1,12 @@
 //! Rate control: spacing of packets. Congestion control (or the application) says the rate, this function keeps it.
 
-use crate::mechanism::Mechanism;
+use crate::registry;
 use crate::time::{Rate, Time};
+use core::time::Duration;
 use enum_dispatch::enum_dispatch;
+
+pub mod none;
+pub mod pacing_bucket;
 
 /// What the rate is kept from.
 #[derive(Clone, Copy, Debug)]
@@ -23,6 +27,65 @@ pub struct Bucket {
     pub tokens: i64,
     /// When tokens were last added.
     pub filled_at: Time,
+    /// Billionths of a byte earned beyond `tokens`.
+    fraction: u32,
+    /// Whether the first burst was granted.
+    started: bool,
+    /// Until when the sender was last told to wait.
+    promised: Option<Time>,
+}
+
+/// Billionths in one.
+const BILLION: u128 = 1_000_000_000;
+
+impl Bucket {
+    /// Adds what was earned at `rate` since the last time, up to `burst_bytes`. A sender that was told to wait and comes
+    /// late keeps what it earned since, for up to `late_max`; one that comes later than twice that was idle.
+    fn fill(&mut self, now: Time, rate: Rate, burst_bytes: u64, late_max: Duration) {
+        let burst = i64::try_from(burst_bytes).unwrap_or(i64::MAX);
+        if !self.started {
+            // rate.md R-3: a connection starts with a full burst.
+            *self = Bucket { tokens: burst, filled_at: now, started: true, ..Bucket::default() };
+            return;
+        }
+        // rate.md R-8.
+        let earned = u128::from(rate.bytes_per_sec()) * now.since(self.filled_at).as_nanos()
+            + u128::from(self.fraction);
+        let bytes = i64::try_from(earned / BILLION).unwrap_or(i64::MAX);
+        self.fraction = (earned % BILLION) as u32;
+        self.filled_at = self.filled_at.max(now);
+        // rate.md R-5: lateness is made up for, idleness is not.
+        let late = self.promised.map_or(Duration::ZERO, |at| now.since(at));
+        let made_up = if late <= 2 * late_max { rate.bytes_in(late.min(late_max)) } else { 0 };
+        let limit = burst.saturating_add(i64::try_from(made_up).unwrap_or(i64::MAX));
+        self.tokens = self.tokens.saturating_add(bytes);
+        if self.tokens >= limit {
+            self.tokens = limit;
+            self.fraction = 0;
+        }
+    }
+
+    /// When there will be `target_bytes` at `rate`.
+    fn full_at(&self, rate: Rate, target_bytes: u64) -> Time {
+        if rate == Rate::default() {
+            return Time::NEVER;
+        }
+        let missing = u128::try_from(i128::from(target_bytes) - i128::from(self.tokens)).unwrap_or(0);
+        let nanos = (missing * BILLION)
+            .saturating_sub(u128::from(self.fraction))
+            .div_ceil(u128::from(rate.bytes_per_sec()));
+        self.filled_at + Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
+
+    /// Takes out what was sent.
+    fn take(&mut self, bytes: u64) {
+        self.tokens = self.tokens.saturating_sub(i64::try_from(bytes).unwrap_or(i64::MAX));
+    }
+
+    /// Grants nothing more than what is earned from `now` on; a debt is forgiven.
+    fn empty(&mut self, now: Time) {
+        *self = Bucket { tokens: 0, filled_at: now, started: true, ..Bucket::default() };
+    }
 }
 
 /// A policy over [`Bucket`].
@@ -36,5 +99,200 @@ pub trait RateControl {
     fn batch_bytes(&self, bucket: &Bucket, pace: &Pace) -> u64;
 }
 
-/// The mechanisms of this function, in the order of their numbers.
-pub static MECHANISMS: &[&Mechanism] = &[];
+registry! {
+    /// The rate-control mechanism in use.
+    #[derive(Clone, Debug)]
+    Slot: RateControl, context: ();
+    None => none::None,
+    PacingBucket => pacing_bucket::PacingBucket,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::pacing_bucket::LATE_MAX;
+    use super::*;
+    use rand::{Rng, SeedableRng};
+    use rand_chacha::ChaCha8Rng;
+
+    const PACKET: u64 = 1200;
+
+    fn bucket_slot() -> Slot {
+        Slot::build(&MECHANISMS[1].choice(), ()).expect("mandatory")
+    }
+
+    fn pace(bits_per_sec: u64) -> Pace {
+        Pace { rate: Some(Rate::from_bits_per_sec(bits_per_sec)), packet_bytes: PACKET, burst_bytes: None }
+    }
+
+    /// Sends all that may leave at `now`, in batches of up to `batch_packets`; says how much it was and when there is
+    /// more.
+    fn drain(
+        slot: &mut Slot,
+        bucket: &mut Bucket,
+        now: Time,
+        pace: &Pace,
+        batch_packets: u64,
+    ) -> (u64, Time) {
+        let mut sent = 0;
+        loop {
+            if let Some(at) = slot.wait_until(bucket, now, pace) {
+                assert!(at > now, "waits for {at:?} at {now:?}");
+                return (sent, at);
+            }
+            let packets = (slot.batch_bytes(bucket, pace) / PACKET).clamp(1, batch_packets);
+            slot.on_sent(bucket, now, packets * PACKET, pace);
+            sent += packets * PACKET;
+        }
+    }
+
+    /// Bytes sent in `length` by a sender that always has data and wakes late by up to `late_ns`.
+    fn send_for(slot: &mut Slot, pace: &Pace, length: Duration, late_ns: u64, seed: u64) -> u64 {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let mut bucket = Bucket::default();
+        let mut now = Time::ZERO;
+        let mut sent = 0;
+        while now < Time::ZERO + length {
+            let (bytes, at) = drain(slot, &mut bucket, now, pace, 44);
+            sent += bytes;
+            now = at + Duration::from_nanos(rng.random_range(0..=late_ns));
+        }
+        sent
+    }
+
+    #[test]
+    fn the_average_is_exact_however_late_the_driver_wakes() {
+        for (bits_per_sec, secs) in [(1_000_000, 100), (100_000_000, 10), (10_000_000_000, 2)] {
+            for late_ns in [0, 300, 50_000, 1_000_000] {
+                let pace = pace(bits_per_sec);
+                let sent = send_for(&mut bucket_slot(), &pace, Duration::from_secs(secs), late_ns, late_ns);
+                let due = (bits_per_sec / 8 * secs) as f64;
+                let error = (sent as f64 - due) / due;
+                assert!(error.abs() < 0.001, "{bits_per_sec} bit/s, {late_ns} ns late: {error:+.5}");
+            }
+        }
+    }
+
+    #[test]
+    fn counting_often_loses_nothing() {
+        // An eighth of a byte per microsecond.
+        let (mut slot, mut bucket, pace) = (bucket_slot(), Bucket::default(), pace(1_000_000));
+        drain(&mut slot, &mut bucket, Time::ZERO, &pace, 1);
+        let early = (1..9_600).all(|us| slot.wait_until(&mut bucket, Time::from_micros(us), &pace).is_some());
+        assert!(early, "no packet before its time");
+        assert_eq!(slot.wait_until(&mut bucket, Time::from_micros(9_600), &pace), None);
+    }
+
+    #[test]
+    fn one_packet_at_a_time_on_a_slow_path() {
+        let (mut slot, mut bucket, pace) = (bucket_slot(), Bucket::default(), pace(1_000_000));
+        let (first, mut now) = drain(&mut slot, &mut bucket, Time::from_millis(5), &pace, 1);
+        assert_eq!(first, 2 * PACKET, "a burst at the start");
+        for _ in 0..20 {
+            let (sent, next) = drain(&mut slot, &mut bucket, now, &pace, 1);
+            assert_eq!(sent, PACKET);
+            assert_eq!(next.since(now), Duration::from_micros(9_600));
+            now = next;
+        }
+    }
+
+    #[test]
+    fn idleness_earns_one_burst_and_no_more() {
+        let burst = 10 * PACKET;
+        for idle in [Duration::from_millis(20), Duration::from_secs(3600)] {
+            let (mut slot, mut bucket, pace) = (bucket_slot(), Bucket::default(), pace(100_000_000));
+            let (first, at) = drain(&mut slot, &mut bucket, Time::ZERO, &pace, 44);
+            assert_eq!(first, burst);
+            let (again, _) = drain(&mut slot, &mut bucket, at + idle, &pace, 44);
+            assert_eq!(again, burst, "after {idle:?}");
+        }
+    }
+
+    #[test]
+    fn congestion_control_says_the_burst() {
+        let (mut slot, mut bucket) = (bucket_slot(), Bucket::default());
+        let pace = Pace { burst_bytes: Some(54 * PACKET), ..pace(10_000_000_000) };
+        assert_eq!(drain(&mut slot, &mut bucket, Time::ZERO, &pace, 44).0, 54 * PACKET);
+        let small = Pace { burst_bytes: Some(1), ..pace };
+        let (mut slot, mut bucket) = (bucket_slot(), Bucket::default());
+        assert_eq!(
+            drain(&mut slot, &mut bucket, Time::ZERO, &small, 44).0,
+            PACKET,
+            "never less than a packet"
+        );
+    }
+
+    #[test]
+    fn a_batch_sent_ahead_is_paid_back() {
+        let (mut slot, mut bucket, pace) = (bucket_slot(), Bucket::default(), pace(100_000_000));
+        assert_eq!(slot.wait_until(&mut bucket, Time::ZERO, &pace), None);
+        slot.on_sent(&mut bucket, Time::ZERO, 125_000, &pace);
+        assert!(bucket.tokens < 0);
+        let at = slot.wait_until(&mut bucket, Time::ZERO, &pace).expect("in debt");
+        // 125 kB take 10 ms, of which the burst of 12 kB was free; then half a burst is waited for.
+        assert_eq!(at, Time::from_nanos((125_000 - 12_000 + 6_000) * 80));
+    }
+
+    #[test]
+    fn without_a_rate_nothing_waits_and_with_rate_zero_nothing_leaves() {
+        let (mut slot, mut bucket) = (bucket_slot(), Bucket::default());
+        let open = Pace { rate: None, ..pace(1) };
+        assert_eq!(slot.wait_until(&mut bucket, Time::ZERO, &open), None);
+        assert_eq!(slot.batch_bytes(&bucket, &open), u64::MAX);
+        slot.on_sent(&mut bucket, Time::ZERO, u64::MAX, &open);
+        let shut = Pace { rate: Some(Rate::default()), ..open };
+        assert_eq!(slot.wait_until(&mut bucket, Time::from_millis(1), &shut), Some(Time::NEVER));
+    }
+
+    #[test]
+    fn an_exchange_grants_no_second_burst() {
+        let pace = pace(100_000_000);
+        let (mut slot, mut bucket) = (bucket_slot(), Bucket::default());
+        drain(&mut slot, &mut bucket, Time::ZERO, &pace, 44);
+        assert_eq!(drain(&mut bucket_slot(), &mut bucket, Time::ZERO, &pace, 44).0, 0);
+        let mut none = Slot::build(&MECHANISMS[0].choice(), ()).expect("mandatory");
+        let now = Time::from_millis(50);
+        assert_eq!(none.wait_until(&mut bucket, now, &pace), None);
+        none.on_sent(&mut bucket, now, PACKET, &pace);
+        let (sent, at) = drain(&mut bucket_slot(), &mut bucket, now, &pace, 44);
+        assert_eq!(sent, 0, "what left without rate control earned nothing");
+        assert!(at.since(now) <= Duration::from_millis(1), "and the successor does not stall");
+    }
+
+    /// Conformance: a promised instant is in the future and is kept; with a rate, no stretch of time carries more than
+    /// the rate, a burst and what lateness allows. Rates, sizes, lateness and idle times are arbitrary.
+    #[test]
+    fn promises_are_kept_and_bursts_bounded() {
+        for seed in 0..300 {
+            for m in MECHANISMS {
+                let mut rng = ChaCha8Rng::seed_from_u64(seed);
+                let mut slot = Slot::build(&m.choice(), ()).expect(m.name);
+                let mut bucket = Bucket::default();
+                let rate = Rate::from_bytes_per_sec(1 << rng.random_range(10..34));
+                let pace = Pace { rate: Some(rate), packet_bytes: PACKET, burst_bytes: None };
+                let (mut now, mut start, mut sent) = (Time::from_millis(1), None, 0);
+                for _ in 0..200 {
+                    match slot.wait_until(&mut bucket, now, &pace) {
+                        None => {
+                            let bytes = rng.random_range(1..=slot.batch_bytes(&bucket, &pace).min(PACKET));
+                            slot.on_sent(&mut bucket, now, bytes, &pace);
+                            sent += bytes;
+                        }
+                        Some(at) => {
+                            assert!(at > now, "{}, seed {seed}", m.name);
+                            assert_eq!(
+                                slot.wait_until(&mut bucket, at, &pace),
+                                None,
+                                "{}, seed {seed}",
+                                m.name
+                            );
+                            now = at + Duration::from_nanos(1 << rng.random_range(0..30));
+                        }
+                    }
+                    let start = *start.get_or_insert(now);
+                    let bound = 11 * PACKET + rate.bytes_in(now.since(start) + LATE_MAX);
+                    assert!(m.number == 0 || sent <= bound, "{}, seed {seed}: {sent} > {bound}", m.name);
+                }
+            }
+        }
+    }
+}

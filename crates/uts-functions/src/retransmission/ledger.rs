@@ -173,6 +173,29 @@ impl<T: Clone> Ledger<T> {
         }
     }
 
+    /// The peer recovered these packets from redundancy: what they carried needs no repetition. The packets themselves
+    /// stay, to be found lost, for so they are as far as the path is concerned. Gives what they carried.
+    pub fn on_repaired(&mut self, ranges: impl Iterator<Item = Range<u64>>) -> Vec<Tokens<T>> {
+        let next = self.next_number();
+        let mut carried = Vec::new();
+        for range in ranges {
+            for number in range.start.max(self.base)..range.end.min(next) {
+                let entry = self.packets.get_mut((number - self.base) as usize);
+                if let Some(sent) = entry.and_then(Option::as_mut).filter(|sent| !sent.tokens.is_empty()) {
+                    carried.push(core::mem::take(&mut sent.tokens));
+                }
+            }
+            // Declared lost already: the repeat may still be on its way out.
+            let from = self.lost.partition_point(|(number, _)| *number < range.start);
+            for (_, sent) in self.lost.range_mut(from..).take_while(|(number, _)| *number < range.end) {
+                if !sent.tokens.is_empty() {
+                    carried.push(core::mem::take(&mut sent.tokens));
+                }
+            }
+        }
+        carried
+    }
+
     /// Takes out what is lost at `now`; `loss_delay` is the time threshold of the timing mechanism, and waiting for
     /// reordering never exceeds `patience`. Also says when to look again.
     pub fn detect_lost(
@@ -234,6 +257,7 @@ impl<T: Clone> Ledger<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use core::iter::once;
 
     fn sent(at_ms: u64) -> Sent<u8> {
         Sent {
@@ -274,24 +298,24 @@ mod tests {
     #[test]
     fn what_arrives_after_all_widens_the_threshold() {
         let mut l = ledger(12);
-        l.on_ack([6..8].into_iter(), Time::from_millis(20)).expect("sent");
+        l.on_ack(once(6..8), Time::from_millis(20)).expect("sent");
         assert_eq!(numbers(&l.detect_lost(Time::from_millis(20), DELAY, DELAY).0), [0, 1, 2, 3, 4]);
-        let done = l.on_ack([1..3].into_iter(), Time::from_millis(21)).expect("sent");
+        let done = l.on_ack(once(1..3), Time::from_millis(21)).expect("sent");
         assert_eq!((numbers(&done.packets), numbers(&done.spurious)), (vec![], vec![1, 2]));
-        l.on_ack([11..12].into_iter(), Time::from_millis(22)).expect("sent");
+        l.on_ack(once(11..12), Time::from_millis(22)).expect("sent");
         let (lost, again) = l.detect_lost(Time::from_millis(22), DELAY, DELAY);
         assert!(lost.is_empty() && again.is_some(), "5 is six packets behind, and one came seven late");
     }
 
     #[test]
     fn an_acknowledgement_of_what_was_never_sent_is_refused() {
-        assert!(ledger(3).on_ack([0..4].into_iter(), Time::ZERO).is_none());
+        assert!(ledger(3).on_ack(once(0..4), Time::ZERO).is_none());
     }
 
     #[test]
     fn the_same_acknowledgement_again_settles_nothing() {
         let mut l = ledger(6);
-        l.on_ack([2..5].into_iter(), Time::ZERO).expect("sent");
-        assert!(l.on_ack([2..5].into_iter(), Time::ZERO).expect("sent").packets.is_empty());
+        l.on_ack(once(2..5), Time::ZERO).expect("sent");
+        assert!(l.on_ack(once(2..5), Time::ZERO).expect("sent").packets.is_empty());
     }
 }

@@ -4,11 +4,18 @@
 //! a mechanism decides, for data that was lost, whether and what to repeat. Whatever was sent under one mechanism can
 //! be repeated under any other.
 
-pub mod ledger;
-
-use crate::mechanism::Mechanism;
+use crate::facts::PathFacts;
+use crate::mechanism::Prediction;
+use crate::registry;
 use core::ops::Range;
 use enum_dispatch::enum_dispatch;
+
+pub mod go_back_n;
+#[cfg(test)]
+mod harness;
+pub mod ledger;
+pub mod none;
+pub mod selective;
 
 /// Data of one flow that was in a transmission declared lost.
 #[derive(Clone, Debug)]
@@ -34,12 +41,31 @@ pub enum Response {
     Covered,
 }
 
-/// A policy over lost data, private to each group of flows.
+/// A policy over lost data, private to each flow: positions of different flows say nothing of each other.
 #[enum_dispatch]
 pub trait Retransmission {
     /// Data was in a packet that was declared lost.
     fn on_lost(&mut self, lost: &LostData) -> Response;
 }
 
-/// The mechanisms of this function, in the order of their numbers.
-pub static MECHANISMS: &[&Mechanism] = &[];
+/// What repeating losses does to a prediction: nothing stays lost, each loss costs a transmission and a round trip.
+fn predict_repeats(facts: &PathFacts, p: &mut Prediction) {
+    let rtt_s = facts.rtt_smoothed.max(facts.rtt_min).as_secs_f64();
+    let loss = p.loss.clamp(0.0, 0.99);
+    p.expansion /= 1.0 - loss;
+    p.delay_s += loss * rtt_s;
+    // Half a round trip to the receiver is in the path's own delay; the rest is noticing, asking, and once more.
+    if loss > 0.01 {
+        p.delay_p99_s += 1.5 * rtt_s;
+    }
+    p.loss = 0.0;
+}
+
+registry! {
+    /// The retransmission mechanism in use.
+    #[derive(Clone, Debug)]
+    Slot: Retransmission, context: ();
+    None => none::None,
+    GoBackN => go_back_n::GoBackN,
+    Selective => selective::Selective,
+}

@@ -21,7 +21,7 @@ impl Segment {
         self.start + self.data.len() as u64
     }
 
-    /// The end of its positions, the marker of a message included.
+    /// The end of its positions, the marker of a message included (segmentation.md R-1).
     fn end(&self) -> u64 {
         self.data_end() + u64::from(self.message)
     }
@@ -79,11 +79,13 @@ impl SendBuffer {
     }
 
     fn push(&mut self, data: Bytes, message: bool, expires: Option<Time>) {
+        // segmentation.md R-5: nothing behind the end. R-11: an empty message is one.
         if self.fin.is_some() || (data.is_empty() && !message) {
             return;
         }
         self.held_bytes += data.len();
         self.expiring += usize::from(expires.is_some());
+        // segmentation.md R-2: the form stays with the segment, whatever mechanism follows.
         let segment = Segment { start: self.written, data, message, expires };
         self.written = segment.end();
         self.segments.push_back(segment);
@@ -93,7 +95,7 @@ impl SendBuffer {
     pub fn finish(&mut self) {
         if self.fin.is_none() {
             self.fin = Some(self.written);
-            self.written += 1;
+            self.written += 1; // segmentation.md R-1
         }
     }
 
@@ -139,6 +141,7 @@ impl SendBuffer {
     /// The next chunk of at most `data_bytes_max` bytes, repeats first, new data only below `limit`; `None` if there is
     /// nothing. The caller must send it.
     pub fn next_chunk(&mut self, data_bytes_max: usize, limit: u64) -> Option<Chunk> {
+        // segmentation.md R-3.
         if let Some(range) = self.repeat.first() {
             let chunk = self.cut(range, data_bytes_max, true)?;
             self.repeat.remove(chunk.range.clone());
@@ -167,6 +170,7 @@ impl SendBuffer {
         };
         let mut index = self.index_of(range.start);
         while let Some(segment) = self.segments.get(index).filter(|s| s.start < range.end) {
+            // segmentation.md R-4: bytes of one message, or of none; R-10: bytes run over writes.
             if segment.message && chunk.data_bytes > 0 {
                 return Some(chunk);
             }
@@ -179,7 +183,7 @@ impl SendBuffer {
             if segment.message {
                 chunk.end = chunk.range.end == segment.data_end() && range.end >= segment.end();
                 chunk.range.end += u64::from(chunk.end);
-                // The end of the flow may ride on its last message.
+                // segmentation.md R-5: the end of the flow may ride on its last message.
                 if !chunk.end {
                     return (!chunk.range.is_empty()).then_some(chunk);
                 }
@@ -228,6 +232,7 @@ impl SendBuffer {
     /// Positions are given up: whole messages, since a part of one is of no use, but never the end of the flow.
     /// The peer must be told ([`SendBuffer::pop_skip`]). Says how many bytes were set free.
     pub fn abandon(&mut self, range: Range<u64>) -> usize {
+        // segmentation.md R-6.
         let mut whole = range.clone();
         let mut at = self.index_of(range.start);
         while let Some(s) = self.segments.get(at).filter(|s| s.start < range.end) {
@@ -243,6 +248,7 @@ impl SendBuffer {
         if whole.is_empty() {
             return 0;
         }
+        // segmentation.md R-7: what arrived need not be skipped.
         for gap in self.done.gaps(whole.clone()).collect::<Vec<_>>() {
             self.skips.insert(gap);
         }
@@ -254,6 +260,7 @@ impl SendBuffer {
         if self.expiring == 0 {
             return (0, 0);
         }
+        // segmentation.md R-8.
         let late: Vec<Range<u64>> = self
             .segments
             .iter()
@@ -283,7 +290,7 @@ impl SendBuffer {
         self.skips.pop_first()
     }
 
-    /// A notice of given-up positions was lost.
+    /// A notice of given-up positions was lost (segmentation.md R-7).
     pub fn repeat_skip(&mut self, range: Range<u64>) {
         self.skips.insert(range);
     }
@@ -305,8 +312,9 @@ impl SendBuffer {
     fn settle(&mut self, range: Range<u64>) -> usize {
         self.repeat.remove(range.clone());
         self.done.insert(range);
-        // What was given up unsent is passed over.
+        // segmentation.md R-7: what was given up unsent is passed over.
         self.sent = self.done.run_end(self.sent);
+        // segmentation.md R-9.
         let edge = self.done.run_end(0);
         let mut freed = 0;
         while let Some(front) = self.segments.front().filter(|s| s.end() <= edge) {

@@ -29,6 +29,7 @@ impl Bytes {
 }
 
 impl Segmentation for Bytes {
+    // segmentation.md R-10.
     fn keeps_boundaries(&self) -> bool {
         false
     }

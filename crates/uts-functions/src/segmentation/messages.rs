@@ -37,10 +37,12 @@ impl Messages {
 }
 
 impl Segmentation for Messages {
+    // segmentation.md R-11.
     fn keeps_boundaries(&self) -> bool {
         true
     }
 
+    // segmentation.md R-12.
     fn message_bytes_max(&self) -> usize {
         self.message_bytes_max
     }

@@ -1,6 +1,6 @@
 //! Sequencing: in which order received data is handed over.
 //!
-//! The function keeps what arrived and was not handed over ([`Reassembly`](reassembly::Reassembly)); a mechanism
+//! The function keeps what arrived and was not handed over ([`Reassembly`]); a mechanism
 //! chooses what is handed over next.
 
 use crate::registry;

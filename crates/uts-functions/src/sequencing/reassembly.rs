@@ -92,6 +92,8 @@ pub struct Reassembly {
     ready: VecDeque<u64>,
     /// There may be pieces to hand over out of order that are not in `ready`.
     unindexed: bool,
+    /// Messages that came without positions.
+    unplaced: VecDeque<Bytes>,
     fin: Option<u64>,
     end_delivered: bool,
     held_bytes: usize,
@@ -135,6 +137,7 @@ impl Reassembly {
     /// # Errors
     /// [`SegmentError`] if the peer breaks the rules; nothing is changed then.
     pub fn insert(&mut self, segment: Segment, limit: u64) -> Result<u64, SegmentError> {
+        // sequencing.md R-2.
         let data_end = segment.start + segment.data.len() as u64;
         let own_end = data_end + u64::from(segment.end);
         let end = own_end + u64::from(segment.fin);
@@ -153,6 +156,7 @@ impl Reassembly {
         if own_end > limit {
             return Err(SegmentError::BeyondLimit { position: own_end, limit });
         }
+        // sequencing.md R-1.
         let fresh: smallvec::SmallVec<[Range<u64>; 2]> = self.settled.gaps(segment.start..own_end).collect();
         let mut new = 0;
         for gap in &fresh {
@@ -193,15 +197,39 @@ impl Reassembly {
         }
     }
 
-    /// The positions of the message around `position`, its end marker included, if it is whole.
+    /// The positions of the message around `position`, its end marker included, if it is whole (sequencing.md R-3).
     fn whole_message_around(&self, position: u64) -> Option<Range<u64>> {
         let begin = *self.begins.range(..=position).next_back()?;
         let end = *self.ends.range(position..).next()?;
         self.settled.contains_range(&(begin..end + 1)).then_some(begin..end + 1)
     }
 
+    /// Takes in a whole message that came without a position, to be handed over as it is.
+    pub fn push_unplaced(&mut self, message: Bytes) {
+        // sequencing.md R-10.
+        self.held_bytes += message.len();
+        self.unplaced.push_back(message);
+    }
+
+    fn pop_unplaced(&mut self) -> Option<Delivery> {
+        let message = self.unplaced.pop_front()?;
+        self.held_bytes -= message.len();
+        Some(Delivery::Message(self.consumed(), message))
+    }
+
+    /// Gives up the oldest gaps until at most `most` ranges are left: a bound on memory (sequencing.md R-11).
+    pub fn limit_gaps(&mut self, most: usize) {
+        while self.settled.len() > most {
+            let mut ranges = self.settled.iter();
+            let (Some(first), Some(second)) = (ranges.next(), ranges.next()) else { return };
+            drop(ranges);
+            self.skip(first.end..second.start);
+        }
+    }
+
     /// The sender gave up these positions: nobody waits for them any more, and parts of messages in them are dropped.
     pub fn skip(&mut self, range: Range<u64>) {
+        // sequencing.md R-4.
         let range = match self.fin {
             Some(fin) => range.start..range.end.min(fin),
             None => range,
@@ -233,15 +261,20 @@ impl Reassembly {
 
     /// What comes next in order of position.
     pub fn pop_front(&mut self, bytes_max: usize) -> Option<Delivery> {
+        if let Some(message) = self.pop_unplaced() {
+            return Some(message);
+        }
         if !self.ready.is_empty() {
             self.ready.clear();
             self.unindexed = true;
         }
         let at = self.delivered.run_end(0);
-        // What was given up is reported at the place where it is missing: once the run from 0 on reaches beyond it.
+        // sequencing.md R-5. What was given up is reported at the place where it is missing: once the run from 0 on
+        // reaches beyond it.
         if self.skipped > 0 && (self.pieces.first_key_value().is_none_or(|(start, _)| *start >= at)) {
             return Some(Delivery::Skipped(core::mem::take(&mut self.skipped)));
         }
+        // sequencing.md R-8.
         match self.pieces.get(&at) {
             None => self.pop_end(),
             Some(piece) if piece.message => self.pop_message(at),
@@ -251,9 +284,14 @@ impl Reassembly {
 
     /// Whatever is whole, in order of completion.
     pub fn pop_any(&mut self, bytes_max: usize) -> Option<Delivery> {
+        if let Some(message) = self.pop_unplaced() {
+            return Some(message);
+        }
+        // sequencing.md R-5.
         if self.skipped > 0 {
             return Some(Delivery::Skipped(core::mem::take(&mut self.skipped)));
         }
+        // sequencing.md R-9.
         while let Some(start) = self.ready.pop_front() {
             let delivery = match self.pieces.get(&start) {
                 None => None,
@@ -267,7 +305,8 @@ impl Reassembly {
         if !self.unindexed {
             return self.pop_end();
         }
-        // Pieces that arrived while another mechanism was in charge are not in `ready`: look in order of position.
+        // sequencing.md: pieces that arrived while another mechanism was in charge are not in `ready`: look in
+        // order of position.
         let waiting =
             self.pieces.iter().find(|(start, p)| !p.message || self.whole_message_around(**start).is_some());
         match waiting.map(|(start, piece)| (*start, piece.message)) {
@@ -284,6 +323,7 @@ impl Reassembly {
     }
 
     fn pop_end(&mut self) -> Option<Delivery> {
+        // sequencing.md R-6.
         let fin = self.fin?;
         if self.end_delivered || self.delivered.run_end(0) != fin {
             return None;

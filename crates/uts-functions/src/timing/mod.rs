@@ -3,10 +3,13 @@
 //! A packet number is never reused, so every sample names the transmission that it measures, repeats included (the Rx
 //! paper's serial numbers, against Karn's rule). The function keeps the samples; a mechanism smooths them.
 
-use crate::mechanism::Mechanism;
+use crate::registry;
 use crate::time::Time;
 use core::time::Duration;
 use enum_dispatch::enum_dispatch;
+
+pub mod fixed;
+pub mod jacobson;
 
 /// The round trip assumed before the first sample (RFC 9002 section 6.2.2).
 pub const INITIAL_RTT: Duration = Duration::from_millis(333);
@@ -59,14 +62,30 @@ impl RoundTrip {
         self.samples += 1;
         self.min = self.min.min(raw);
         self.window_min = self.window_min.min(raw);
+        // timing.md R-9.
         if now.since(self.window_start) > RTT_MIN_WINDOW {
             self.min = self.window_min;
             self.window_min = raw;
             self.window_start = now;
         }
-        // RFC 9002 section 5.3: the delay is taken off unless the sample would fall below the smallest.
-        self.latest = if raw >= self.min + ack_delay { raw - ack_delay } else { raw };
+        // timing.md R-2 (RFC 9002 section 5.3): the delay is taken off unless the sample would fall below the smallest.
+        self.latest = if raw >= self.min.saturating_add(ack_delay) { raw - ack_delay } else { raw };
         self.latest
+    }
+
+    /// Moves `smoothed` and `deviation` towards a sample that [`RoundTrip::on_sample`] has taken in, by an eighth and
+    /// a quarter (RFC 6298 section 2, RFC 9002 section 5.3).
+    fn smooth(&mut self, sample: Duration) {
+        // timing.md R-3: the first sample replaces the assumption.
+        if self.samples <= 1 {
+            self.smoothed = sample;
+            self.deviation = sample / 2;
+            return;
+        }
+        // timing.md R-4: the deviation first, against the mean before this sample.
+        let error = self.smoothed.abs_diff(sample);
+        self.deviation = self.deviation - self.deviation / 4 + error / 4;
+        self.smoothed = self.smoothed - self.smoothed / 8 + sample / 8;
     }
 }
 
@@ -81,5 +100,129 @@ pub trait Timing {
     fn loss_delay(&self, state: &RoundTrip) -> Duration;
 }
 
-/// The mechanisms of this function, in the order of their numbers.
-pub static MECHANISMS: &[&Mechanism] = &[];
+registry! {
+    /// The timing mechanism in use.
+    #[derive(Clone, Debug)]
+    Slot: Timing, context: ();
+    Fixed => fixed::Fixed,
+    Jacobson => jacobson::Jacobson,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mechanism::Choice;
+    use rand::{Rng, SeedableRng};
+    use rand_chacha::ChaCha8Rng;
+
+    fn every_mechanism() -> impl Iterator<Item = (&'static str, Slot)> {
+        MECHANISMS.iter().map(|m| (m.name, Slot::build(&m.choice(), ()).expect(m.name)))
+    }
+
+    fn ms(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    fn feed(slot: &mut Slot, state: &mut RoundTrip, now: Time, raw: Duration) {
+        let sample = state.on_sample(now, raw, Duration::ZERO);
+        slot.on_sample(state, sample);
+    }
+
+    #[test]
+    fn the_first_sample_replaces_the_assumption() {
+        for (name, mut slot) in every_mechanism() {
+            let mut state = RoundTrip::default();
+            feed(&mut slot, &mut state, Time::ZERO, ms(100));
+            assert_eq!((state.smoothed, state.deviation, state.min), (ms(100), ms(50), ms(100)), "{name}");
+        }
+    }
+
+    #[test]
+    fn jacobson_follows_the_formulas() {
+        let mut slot = Slot::build(&MECHANISMS[1].choice(), ()).expect("mandatory");
+        let mut state = RoundTrip::default();
+        assert_eq!(slot.timeout(&state), ms(999), "before any sample");
+        feed(&mut slot, &mut state, Time::ZERO, ms(100));
+        assert_eq!(slot.timeout(&state), ms(300));
+        feed(&mut slot, &mut state, Time::ZERO, ms(200));
+        assert_eq!(state.deviation, Duration::from_micros(62_500), "3/4 * 50 + 1/4 * 100");
+        assert_eq!(state.smoothed, Duration::from_micros(112_500), "7/8 * 100 + 1/8 * 200");
+        assert_eq!(slot.timeout(&state), Duration::from_micros(362_500));
+        assert_eq!(slot.loss_delay(&state), ms(225), "9/8 of the latest, which is above the mean");
+    }
+
+    #[test]
+    fn a_steady_round_trip_leaves_the_granularity() {
+        let mut slot = Slot::build(&MECHANISMS[1].choice(), ()).expect("mandatory");
+        let mut state = RoundTrip::default();
+        for _ in 0..200 {
+            feed(&mut slot, &mut state, Time::ZERO, Duration::from_micros(80));
+        }
+        let timeout = slot.timeout(&state);
+        assert!(timeout >= GRANULARITY && timeout <= GRANULARITY + Duration::from_micros(81), "{timeout:?}");
+        assert_eq!(slot.loss_delay(&state), GRANULARITY);
+    }
+
+    #[test]
+    fn fixed_does_not_move_but_learns_for_its_successor() {
+        let fixed = MECHANISMS[0].choice_with(&[("timeout", 250)]).expect("in range");
+        let mut slot = Slot::build(&fixed, ()).expect("in range");
+        let mut jacobson = Slot::build(&MECHANISMS[1].choice(), ()).expect("mandatory");
+        let (mut state, mut other) = (RoundTrip::default(), RoundTrip::default());
+        for step in 0..50 {
+            let raw = ms(20 + step * 7 % 30);
+            feed(&mut slot, &mut state, Time::from_millis(step), raw);
+            feed(&mut jacobson, &mut other, Time::from_millis(step), raw);
+            assert_eq!(slot.timeout(&state), ms(250));
+        }
+        assert_eq!(state.smoothed, other.smoothed);
+        assert_eq!(
+            jacobson.timeout(&state),
+            jacobson.timeout(&other),
+            "an exchange starts from what is known"
+        );
+    }
+
+    /// Conformance: whatever the samples, time-outs stay within sense and nothing overflows.
+    #[test]
+    fn any_samples_give_sensible_timeouts() {
+        for seed in 0..200 {
+            for (name, mut slot) in every_mechanism() {
+                let mut rng = ChaCha8Rng::seed_from_u64(seed);
+                let mut state = RoundTrip::default();
+                let mut now = Time::ZERO;
+                let mut largest = Duration::ZERO;
+                for _ in 0..100 {
+                    now += Duration::from_nanos(rng.random_range(0..1_000_000_000));
+                    let raw = Duration::from_nanos(1 << rng.random_range(0..40));
+                    let delay = Duration::from_nanos(1 << rng.random_range(0..63));
+                    largest = largest.max(raw);
+                    let sample = state.on_sample(now, raw, delay);
+                    slot.on_sample(&mut state, sample);
+                    assert!(sample <= raw && sample >= state.min.min(raw), "{name}, seed {seed}: {state:?}");
+                    assert!(state.smoothed <= largest && state.deviation <= largest, "{name}, seed {seed}");
+                    assert!(slot.timeout(&state) >= GRANULARITY, "{name}, seed {seed}");
+                    assert!(slot.loss_delay(&state) >= GRANULARITY, "{name}, seed {seed}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_smallest_round_trip_is_forgotten_in_time() {
+        let mut state = RoundTrip::default();
+        state.on_sample(Time::ZERO, ms(10), Duration::ZERO);
+        for second in 1..=30 {
+            state.on_sample(Time::from_millis(second * 1000), ms(40), Duration::ZERO);
+        }
+        assert_eq!(state.min, ms(40));
+    }
+
+    #[test]
+    fn parameters_out_of_range_build_nothing() {
+        let mut choice: Choice = MECHANISMS[0].choice();
+        choice.params.0[0] = 0;
+        assert!(Slot::build(&choice, ()).is_none());
+        assert!(Slot::build(&Choice { number: 200, ..Choice::default() }, ()).is_none());
+    }
+}

@@ -14,6 +14,7 @@
 mod batch;
 mod claim;
 mod client;
+mod connection;
 mod error;
 mod get;
 mod journal;

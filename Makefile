@@ -1,0 +1,40 @@
+# Everything that is done with this repository, by name. Needs GNU make; `make` alone lists what there is.
+#
+# Each target that builds first runs `setup`, which says in a sentence what is missing.
+
+# A fresh rustup is found also before the shell has been restarted.
+export PATH := $(PATH):$(HOME)/.cargo/bin
+
+.PHONY: help setup demo test check doc deny doctor clean
+.DEFAULT_GOAL := help
+
+help: ## List these targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+
+demo: setup ## Carry a file across a bad network, refitted in flight (FILE=path for one of yours); report in demo-out/
+	cargo build --release --bin uts --bin uts-lab
+	@cargo run --quiet --release --bin uts-lab -- demo $${FILE:+--file "$$FILE"} --out demo-out
+
+test: setup ## Run every test: unit, conformance, 1,000 seeds, end to end; the last line is the total
+	@scripts/cargo-test --workspace
+
+check: setup ## Formatting, lints, and the tests inside the crates: before each commit
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+	@scripts/cargo-test --workspace --lib --bins
+
+doc: setup ## Build the documentation of all crates, inner parts included, into target/doc
+	RUSTDOCFLAGS='-D warnings -A rustdoc::private_intra_doc_links' cargo doc --workspace --lib --no-deps --document-private-items
+
+deny: setup ## Check licences and sources of all dependencies (and with cargo-deny installed, their versions)
+	@scripts/deny
+
+doctor: setup ## Say which optional tools are here, and what each is for
+	@scripts/doctor
+
+clean: ## Remove what was built, and what the demonstration wrote
+	cargo clean
+	rm -rf demo-out
+
+setup:
+	@scripts/setup

@@ -1,0 +1,88 @@
+//! How an endpoint and its connections are set up. Every bound has its reason beside it.
+
+use crate::requirements::Requirements;
+use core::time::Duration;
+use std::sync::Arc;
+
+/// The ALPN name that keeps UTS apart from QUIC, whose key schedule it uses (spec P, design section 4).
+pub const ALPN: &[u8] = b"uts/1";
+
+/// The largest UDP payload that every path must carry (RFC 9000 section 14).
+pub const PACKET_BYTES_MIN: usize = 1200;
+
+/// Settings of an endpoint.
+#[derive(Clone, Debug)]
+pub struct EndpointConfig {
+    /// Length of the connection ids that this endpoint gives itself, 0..=20 bytes. An endpoint that has one connection
+    /// per socket needs none; a server with few connections on a slow line is served by one.
+    pub cid_bytes: usize,
+    /// TLS settings for connections that are accepted; `None` = none are.
+    pub server: Option<Arc<rustls::ServerConfig>>,
+    /// Settings of accepted connections.
+    pub accept: ConnectionConfig,
+    /// Most connections at once, so that memory is bounded.
+    pub connections_max: usize,
+    /// With more than this many handshakes under way, clients must first show that they are at their address (retry).
+    /// 0 = always.
+    pub handshakes_before_retry: usize,
+    /// Key of stateless resets and tokens; a server that keeps it over restarts can end its old connections.
+    pub secret: [u8; 32],
+}
+
+impl Default for EndpointConfig {
+    fn default() -> Self {
+        EndpointConfig {
+            cid_bytes: 8,
+            server: None,
+            accept: ConnectionConfig::default(),
+            connections_max: 100_000,
+            handshakes_before_retry: 256,
+            secret: [0; 32],
+        }
+    }
+}
+
+/// Settings of a connection.
+#[derive(Clone, Debug)]
+pub struct ConnectionConfig {
+    /// What the application asks: of the data that it sends and, where it is the client, of what it is sent at first.
+    pub requirements: Requirements,
+    /// Without any packet from the peer for this long, the connection is given up; zero = never.
+    pub idle_timeout: Duration,
+    /// An otherwise idle connection sends something this often; zero = never.
+    pub keep_alive: Duration,
+    /// How long a handshake may take.
+    pub handshake_timeout: Duration,
+    /// Flows that the peer may have open at once.
+    pub flows_max: u32,
+    /// Positions of each flow that the peer may send before it is granted more, in bytes.
+    pub credit_bytes_initial: u64,
+    /// Memory for received data per flow, in bytes.
+    pub credit_bytes_max: u64,
+    /// Data that an application may hand over to a flow before it has to wait, in bytes.
+    pub send_buffer_bytes: usize,
+    /// The largest UDP payload to try, in bytes (RFC 8899): 1472 = Ethernet less IPv4 and UDP headers.
+    pub packet_bytes_max: usize,
+    /// The UDP payload that is used before anything larger has been proved, at least [`PACKET_BYTES_MIN`].
+    pub packet_bytes_initial: usize,
+    /// The longest batch of packets of one size that is handed out at once (segmentation offload).
+    pub batch_packets_max: usize,
+}
+
+impl Default for ConnectionConfig {
+    fn default() -> Self {
+        ConnectionConfig {
+            requirements: Requirements::default(),
+            idle_timeout: Duration::from_secs(30),
+            keep_alive: Duration::ZERO,
+            handshake_timeout: Duration::from_secs(10),
+            flows_max: 100,
+            credit_bytes_initial: 256 * 1024,
+            credit_bytes_max: 16 * 1024 * 1024,
+            send_buffer_bytes: 4 * 1024 * 1024,
+            packet_bytes_max: 1472,
+            packet_bytes_initial: PACKET_BYTES_MIN,
+            batch_packets_max: 32,
+        }
+    }
+}

@@ -1,0 +1,312 @@
+//! What the application does with a connection's flows.
+
+use super::flows::{DEFAULT_PRIORITY, FlowControl};
+use super::{CloseReason, Connection};
+use crate::event::FlowId;
+use bytes::Bytes;
+use core::time::Duration;
+use uts_functions::Time;
+use uts_functions::presentation::Presentation;
+use uts_functions::segmentation::Segmentation;
+use uts_functions::sequencing::Sequencing;
+use uts_functions::sequencing::reassembly::Delivery;
+
+/// How a flow is opened.
+#[derive(Clone, Copy, Debug)]
+pub struct FlowOptions {
+    /// Whose turn it is among the flows of the connection: 0 = most urgent, 255 = least.
+    pub priority: u8,
+}
+
+impl Default for FlowOptions {
+    fn default() -> Self {
+        FlowOptions { priority: DEFAULT_PRIORITY }
+    }
+}
+
+/// How a message is sent.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct MessageOptions {
+    /// If it is not acknowledged within this time it is given up (`msgLifetime`); `None` = never.
+    pub lifetime: Option<Duration>,
+}
+
+/// Why a flow cannot be opened.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FlowError {
+    /// The peer allows no more at present, or the handshake is not done.
+    #[error("the peer allows no more flows at present")]
+    Blocked,
+    /// The connection is over.
+    #[error("{0}")]
+    Closed(CloseReason),
+}
+
+/// Why data cannot be written.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WriteError {
+    /// The flow is full; an [`Event::Writable`](crate::Event::Writable) follows.
+    #[error("the flow takes no more at present")]
+    Blocked,
+    /// The peer wants no more data.
+    #[error("the peer wants no more of this flow (code {0})")]
+    Stopped(u64),
+    /// The flow was finished or reset here.
+    #[error("the flow was ended by this end")]
+    Finished,
+    /// The message is larger than the profile allows.
+    #[error("a message of {size} bytes is larger than the {max} bytes that the profile allows")]
+    TooLarge {
+        /// Its size.
+        size: usize,
+        /// The largest.
+        max: usize,
+    },
+    /// No such flow.
+    #[error("no such flow")]
+    Unknown,
+    /// The connection is over.
+    #[error("{0}")]
+    Closed(CloseReason),
+}
+
+/// Why nothing was read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReadError {
+    /// Nothing has arrived yet; an [`Event::Readable`](crate::Event::Readable) follows.
+    #[error("nothing has arrived")]
+    Blocked,
+    /// The peer gave the flow up.
+    #[error("the peer reset the flow (code {0})")]
+    Reset(u64),
+    /// No such flow, or its end was read already.
+    #[error("no such flow")]
+    Unknown,
+    /// A message could not be converted back.
+    #[error("a message is damaged: {0}")]
+    Presentation(String),
+    /// The connection is over.
+    #[error("{0}")]
+    Closed(CloseReason),
+}
+
+/// What was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Read {
+    /// A stretch of bytes, and its position in the flow (which matters only where order is not kept).
+    Bytes(u64, Bytes),
+    /// A message.
+    Message(Bytes),
+    /// The flow has ended.
+    End,
+}
+
+impl Connection {
+    /// Opens a flow, which goes both ways.
+    ///
+    /// # Errors
+    /// [`FlowError::Blocked`] while the peer allows no more; it is worth trying again at the next event.
+    pub fn open_flow(&mut self, options: FlowOptions) -> Result<FlowId, FlowError> {
+        if let Some(reason) = &self.close_reason {
+            return Err(FlowError::Closed(reason.clone()));
+        }
+        self.flows.open(0, options.priority).ok_or(FlowError::Blocked)
+    }
+
+    /// The next flow that the peer opened.
+    pub fn accept_flow(&mut self) -> Option<FlowId> {
+        self.flows.accepted.pop_front().map(FlowId)
+    }
+
+    /// How many bytes a flow takes now.
+    fn room(&mut self, id: FlowId) -> Result<usize, WriteError> {
+        if let Some(reason) = &self.close_reason {
+            return Err(WriteError::Closed(reason.clone()));
+        }
+        let capacity = self.config.send_buffer_bytes;
+        let flow = self.flows.get_mut(id.0).ok_or(WriteError::Unknown)?;
+        if let Some(code) = flow.send.stopped {
+            return Err(WriteError::Stopped(code));
+        }
+        if flow.send.buffer.is_finished() || flow.send.reset.is_some() {
+            return Err(WriteError::Finished);
+        }
+        let room = capacity.saturating_sub(flow.send.buffer.held_bytes());
+        if room == 0 {
+            flow.send.writer_waits = true;
+            return Err(WriteError::Blocked);
+        }
+        Ok(room)
+    }
+
+    /// Hands bytes over; says how many were taken.
+    ///
+    /// # Errors
+    /// [`WriteError`]; with [`WriteError::Blocked`] nothing was taken.
+    pub fn write(&mut self, now: Time, id: FlowId, data: Bytes) -> Result<usize, WriteError> {
+        let room = self.room(id)?;
+        let take = data.len().min(room);
+        let Some(flow) = self.flows.get_mut(id.0) else { return Err(WriteError::Unknown) };
+        flow.send.buffer.write(data.slice(..take));
+        flow.send.writer_waits = take < data.len();
+        self.after_write(now, id.0);
+        Ok(take)
+    }
+
+    /// Hands one message over, whole or not at all. Under a profile of bytes its end is not kept.
+    ///
+    /// # Errors
+    /// [`WriteError`]; nothing was taken then.
+    pub fn send_message(
+        &mut self,
+        now: Time,
+        id: FlowId,
+        message: Bytes,
+        options: MessageOptions,
+    ) -> Result<(), WriteError> {
+        self.room(id)?;
+        let group = self.flows.get(id.0).map_or(0, |f| f.send.group);
+        let Some(stack) = self.outbound.as_ref().and_then(|o| o.stack(group)) else {
+            return Err(WriteError::Blocked);
+        };
+        let max = stack.segmentation.message_bytes_max();
+        if message.len() > max {
+            return Err(WriteError::TooLarge { size: message.len(), max });
+        }
+        let keeps_boundaries = stack.segmentation.keeps_boundaries();
+        let message = match keeps_boundaries.then(|| stack.presentation.present(&message)) {
+            Some(std::borrow::Cow::Owned(presented)) => Bytes::from(presented),
+            _ => message,
+        };
+        let lifetime = options.lifetime.or(self.config.requirements.msg_lifetime);
+        let Some(flow) = self.flows.get_mut(id.0) else { return Err(WriteError::Unknown) };
+        if keeps_boundaries {
+            flow.send.buffer.write_message(message, lifetime.map(|lifetime| now + lifetime));
+            self.has_lifetimes |= lifetime.is_some();
+        } else {
+            flow.send.buffer.write(message);
+        }
+        self.after_write(now, id.0);
+        Ok(())
+    }
+
+    fn after_write(&mut self, now: Time, id: u32) {
+        self.last_write_at = now;
+        self.after_send_change(id, 0);
+    }
+
+    /// Ends the flow after what was written.
+    pub fn finish(&mut self, id: FlowId) {
+        if let Some(flow) = self.flows.get_mut(id.0) {
+            flow.send.buffer.finish();
+            self.after_send_change(id.0, 0);
+        }
+    }
+
+    /// Gives the flow up: what was not delivered is not.
+    pub fn reset(&mut self, id: FlowId, code: u64) {
+        self.reset_flow(id, code);
+    }
+
+    pub(super) fn reset_flow(&mut self, id: FlowId, code: u64) {
+        let Some(flow) = self.flows.get_mut(id.0) else { return };
+        if flow.send.reset.is_some() || flow.send.is_done {
+            return;
+        }
+        flow.send.reset = Some((code, flow.send.buffer.sent()));
+        flow.send.buffer.clear();
+        self.flows.control.remove(&FlowControl::Skip(id.0));
+        self.flows.control.insert(FlowControl::Reset(id.0));
+        self.after_send_change(id.0, 0);
+    }
+
+    /// Says that no more data of the flow is wanted; what has arrived is dropped.
+    pub fn stop(&mut self, id: FlowId, code: u64) {
+        let Some(flow) = self.flows.get_mut(id.0) else { return };
+        let receive = &mut flow.receive;
+        if receive.is_done {
+            return;
+        }
+        let complete = receive.data.is_complete() || receive.reset.is_some();
+        receive.is_done = true;
+        receive.data = Default::default();
+        if !complete {
+            receive.stop = Some(code);
+            self.flows.control.insert(FlowControl::Stop(id.0));
+        }
+        self.flows.drop_if_done(id.0);
+    }
+
+    /// Takes what comes next out of a flow: at most `bytes_max` bytes of a run of bytes, or a whole message.
+    ///
+    /// # Errors
+    /// [`ReadError`]; with [`ReadError::Blocked`], an event follows when there is something.
+    pub fn read(&mut self, now: Time, id: FlowId, bytes_max: usize) -> Result<Read, ReadError> {
+        let Connection { flows, inbound, close_reason, .. } = self;
+        let closed = || close_reason.clone().map_or(ReadError::Unknown, ReadError::Closed);
+        let flow = flows.get_mut(id.0).ok_or_else(closed)?;
+        let receive = &mut flow.receive;
+        if receive.is_done {
+            return Err(ReadError::Unknown);
+        }
+        let stack = inbound.as_mut().and_then(|i| i.newest_mut(receive.group));
+        let Some(stack) = stack else { return Err(ReadError::Blocked) };
+        let next = loop {
+            match stack.sequencing.next(&mut receive.data, bytes_max) {
+                // What the sender gave up is not read; it shows in the statistics.
+                Some(Delivery::Skipped(positions)) => self.stats.positions_skipped += positions,
+                other => break other,
+            }
+        };
+        let read = match next {
+            Some(Delivery::Bytes(position, data)) => Read::Bytes(position, data),
+            Some(Delivery::Message(_, data)) => {
+                let max = receive.grant.window_bytes_max as usize;
+                let plain = match stack.presentation.unpresent(&data, max) {
+                    Ok(std::borrow::Cow::Owned(plain)) => Bytes::from(plain),
+                    Ok(std::borrow::Cow::Borrowed(plain)) => data.slice_ref(plain),
+                    Err(error) => return Err(ReadError::Presentation(error.to_string())),
+                };
+                Read::Message(plain)
+            }
+            Some(Delivery::End) => {
+                receive.is_done = true;
+                flows.drop_if_done(id.0);
+                return Ok(Read::End);
+            }
+            Some(Delivery::Skipped(_)) | None => {
+                receive.reader_told = false;
+                if let Some(code) = receive.reset {
+                    receive.is_done = true;
+                    flows.drop_if_done(id.0);
+                    return Err(ReadError::Reset(code));
+                }
+                return Err(close_reason.clone().map_or(ReadError::Blocked, ReadError::Closed));
+            }
+        };
+        self.consumed(now, id.0);
+        Ok(read)
+    }
+
+    /// Gives up messages whose lifetime is over.
+    pub(super) fn expire_messages(&mut self, now: Time) {
+        let ids: Vec<u32> = self.flows.iter().map(|(id, _)| id).collect();
+        for id in ids {
+            let Some(flow) = self.flows.get_mut(id) else { continue };
+            let (messages, freed) = flow.send.buffer.expire(now);
+            if messages > 0 {
+                self.stats.messages_expired += messages as u64;
+                self.flows.control.insert(FlowControl::Skip(id));
+                self.after_send_change(id, freed);
+            }
+        }
+    }
+
+    /// When the next message expires.
+    pub(super) fn next_expiry(&self) -> Option<Time> {
+        if !self.has_lifetimes {
+            return None;
+        }
+        self.flows.iter().filter_map(|(_, flow)| flow.send.buffer.next_expiry()).min()
+    }
+}

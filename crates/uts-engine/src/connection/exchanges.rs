@@ -1,0 +1,486 @@
+//! Exchanges: between the pure machines, the frames that carry their messages, and the stacks that they put to use.
+
+use super::{CloseReason, Connection, Event};
+use crate::event::{Direction, ExchangeEvent, FlowId};
+use crate::exchange::{self, Busy, GROUPS_MAX, Machine, Message};
+use crate::selector::Library;
+use std::collections::VecDeque;
+use uts_functions::mechanism::Params;
+use uts_functions::profile::ProfileError;
+use uts_functions::{Choice, Function, Profile, Time};
+use uts_wire::frame::{self, Frame};
+use uts_wire::{WireChoice, WireProfile};
+
+/// Why a profile is refused, with what there is instead.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Refusal {
+    /// The function whose mechanism cannot be had.
+    pub function: Function,
+    /// Why.
+    pub reason: RefusalReason,
+    /// What there is instead.
+    pub alternative: Option<Choice>,
+}
+
+/// Reasons of a refusal, by their number on the wire (spec X: reasons).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum RefusalReason {
+    /// The mechanism is not in the library.
+    Unknown = 1,
+    /// A parameter is out of range.
+    Parameter = 2,
+    /// It does not go together with the rest of the profile.
+    Combination = 3,
+    /// Packets without protection are not accepted.
+    Unprotected = 4,
+    /// Another reason.
+    Other = 0,
+}
+
+impl RefusalReason {
+    fn from_number(number: u8) -> Self {
+        match number {
+            1 => RefusalReason::Unknown,
+            2 => RefusalReason::Parameter,
+            3 => RefusalReason::Combination,
+            4 => RefusalReason::Unprotected,
+            _ => RefusalReason::Other,
+        }
+    }
+
+    /// In words.
+    pub fn words(self) -> &'static str {
+        match self {
+            RefusalReason::Unknown => "the peer does not have that mechanism",
+            RefusalReason::Parameter => "a parameter is out of the range that the peer accepts",
+            RefusalReason::Combination => "it does not go together with the rest of the profile",
+            RefusalReason::Unprotected => "the peer does not accept packets without protection",
+            RefusalReason::Other => "the peer gave no reason",
+        }
+    }
+}
+
+/// Why an exchange could not be asked for.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ExchangeError {
+    /// The profile cannot be built here.
+    #[error("{0}")]
+    Profile(#[from] ProfileError),
+    /// Packets without protection need the consent of both ends.
+    #[error("protection/none needs both ends' consent (uts.security=unprotected here and at the peer)")]
+    Unprotected,
+    /// The peer's library lacks a mechanism.
+    #[error("the peer has no {}/{mechanism}", function.name())]
+    PeerLacks {
+        /// The function.
+        function: Function,
+        /// The mechanism.
+        mechanism: &'static str,
+    },
+    /// Another exchange is under way.
+    #[error("{0}")]
+    Busy(#[from] Busy),
+    /// The connection is not established, or is over.
+    #[error("the connection is not established")]
+    NotConnected,
+}
+
+/// The exchanges of both directions, and what they have to say.
+pub(crate) struct Exchanges {
+    out: Machine<Profile, Refusal>,
+    inward: Machine<Profile, Refusal>,
+    /// Frames to send, in order.
+    pub pending: VecDeque<Frame<'static>>,
+    /// What was last asked for, to report changes against what is in use.
+    asked: [Option<(u32, Profile)>; 2],
+    pub completed: u64,
+}
+
+impl Exchanges {
+    pub fn new() -> Self {
+        Exchanges {
+            out: Machine::new(exchange::Side::DataSender, 0),
+            inward: Machine::new(exchange::Side::DataReceiver, 0),
+            pending: VecDeque::new(),
+            asked: [None, None],
+            completed: 0,
+        }
+    }
+
+    pub fn machine(&mut self, direction: Direction) -> &mut Machine<Profile, Refusal> {
+        match direction {
+            Direction::Out => &mut self.out,
+            Direction::In => &mut self.inward,
+        }
+    }
+
+    /// Whether no exchange of the direction is under way.
+    pub fn is_idle(&self, direction: Direction) -> bool {
+        match direction {
+            Direction::Out => self.out.is_idle(),
+            Direction::In => self.inward.is_idle(),
+        }
+    }
+
+    pub fn timeout(&self) -> Option<Time> {
+        self.out.poll_timeout().into_iter().chain(self.inward.poll_timeout()).min()
+    }
+}
+
+impl Connection {
+    /// Asks the peer to change the profile of group 0 of a direction. Its progress comes as [`ExchangeEvent`]s.
+    ///
+    /// # Errors
+    /// [`ExchangeError`] if the profile cannot be had, or another exchange of the direction is under way.
+    pub fn request_profile(
+        &mut self,
+        now: Time,
+        direction: Direction,
+        profile: Profile,
+    ) -> Result<u32, ExchangeError> {
+        self.request_exchange(now, direction, 0, profile, Reasons::default())
+    }
+
+    pub(super) fn request_exchange(
+        &mut self,
+        now: Time,
+        direction: Direction,
+        group: u8,
+        profile: Profile,
+        reasons: Reasons,
+    ) -> Result<u32, ExchangeError> {
+        if !self.is_open() {
+            return Err(ExchangeError::NotConnected);
+        }
+        profile.check()?;
+        if profile.name(Function::Protection) == "none" && !self.may_go_unprotected() {
+            return Err(ExchangeError::Unprotected);
+        }
+        if let Some(function) = self.peer_library.and_then(|library| lacks(&library, &profile)) {
+            return Err(ExchangeError::PeerLacks { function, mechanism: profile.name(function) });
+        }
+        let changes = changes(&self.profile_of(direction, group), &profile);
+        let epoch = self.exchanges.machine(direction).request(now, group, profile)?;
+        self.exchanges.asked[direction as usize] = Some((epoch, profile));
+        let Reasons { seen, expects } = reasons;
+        let event = ExchangeEvent::Requested { direction, epoch, seen, changes, expects };
+        self.events.push_back(Event::Exchange(event));
+        self.drain_exchange(now, direction);
+        Ok(epoch)
+    }
+
+    /// Both ends have said that they accept packets without protection.
+    fn may_go_unprotected(&self) -> bool {
+        self.allows_unprotected() && self.peer_allows_unprotected
+    }
+
+    /// The profile in use for a group.
+    pub(super) fn profile_of(&self, direction: Direction, group: u8) -> Profile {
+        let profile = match direction {
+            Direction::Out => self.outbound.as_ref().and_then(|o| o.stack(group)).map(|s| s.profile),
+            Direction::In => self.inbound.as_ref().and_then(|i| i.newest(group)).map(|s| s.profile),
+        };
+        profile.unwrap_or_else(Profile::bare)
+    }
+
+    pub(super) fn on_exchange_frame(&mut self, now: Time, frame: Frame<'_>) -> Result<(), CloseReason> {
+        let (seen_by_peer, message) = match frame {
+            Frame::RequestPf(f) => {
+                let profile = match from_wire(&f.profile) {
+                    Ok(profile) => profile,
+                    Err(refusal) => {
+                        let alternative = refusal.alternative.map(|c| to_wire_choice(refusal.function, &c));
+                        self.exchanges.pending.push_back(Frame::NakPf(frame::NakPf {
+                            direction: f.direction.seen_by_peer(),
+                            epoch: f.epoch,
+                            function: refusal.function.number(),
+                            reason: refusal.reason as u8,
+                            alternative,
+                        }));
+                        return Ok(());
+                    }
+                };
+                (f.direction, Message::Request { epoch: f.epoch, group: f.group, using: f.using, profile })
+            }
+            Frame::AckPf(f) => (f.direction, Message::Ack { epoch: f.epoch }),
+            Frame::NakPf(f) => {
+                let function = Function::from_number(f.function).unwrap_or(Function::Establishment);
+                let alternative =
+                    f.alternative.map(|c| Choice { number: c.mechanism, params: Params(c.params) });
+                let reason = RefusalReason::from_number(f.reason);
+                (
+                    f.direction,
+                    Message::Nak { epoch: f.epoch, refusal: Refusal { function, reason, alternative } },
+                )
+            }
+            Frame::ConfirmPf(f) => (f.direction, Message::Confirm { epoch: f.epoch }),
+            Frame::StalePf(f) => (f.direction, Message::Stale { epoch: f.epoch, highest: f.highest }),
+            _ => return Ok(()),
+        };
+        let direction = match seen_by_peer {
+            frame::Direction::FromSender => Direction::In,
+            frame::Direction::ToSender => Direction::Out,
+        };
+        let unprotected = self.may_go_unprotected();
+        let library = Library::offered(&self.config.requirements);
+        self.exchanges
+            .machine(direction)
+            .handle(now, message, |_, profile| accept(profile, unprotected, &library));
+        self.drain_exchange(now, direction);
+        Ok(())
+    }
+
+    /// Carries out what a machine has decided, then takes up what it has to say: an epoch is open before the peer hears
+    /// of it.
+    pub(super) fn drain_exchange(&mut self, now: Time, direction: Direction) {
+        while let Some(event) = self.exchanges.machine(direction).poll_event() {
+            self.on_exchange_event(now, direction, event);
+        }
+        while let Some(message) = self.exchanges.machine(direction).poll_message() {
+            self.exchanges.pending.push_back(to_frame(direction, message));
+        }
+    }
+
+    fn on_exchange_event(
+        &mut self,
+        now: Time,
+        direction: Direction,
+        event: exchange::Event<Profile, Refusal>,
+    ) {
+        match event {
+            exchange::Event::Open { epoch, group, profile } => self.open_epoch(now, epoch, group, &profile),
+            exchange::Event::Use { epoch, group, profile } => self.use_epoch(now, epoch, group, &profile),
+            exchange::Event::Retire { epoch } => {
+                if let Some(inbound) = &mut self.inbound {
+                    inbound.retire(epoch);
+                }
+            }
+            exchange::Event::Accepted { epoch, took, .. } => {
+                self.exchanges.completed += 1;
+                let asked = self.exchanges.asked[direction as usize].take();
+                let profile = asked.map_or_else(|| self.profile_of(direction, 0), |(_, profile)| profile);
+                let event = ExchangeEvent::Completed { direction, epoch, profile, took };
+                self.events.push_back(Event::Exchange(event));
+            }
+            exchange::Event::Refused { epoch, refusal, .. } => {
+                self.on_refused(direction, &refusal);
+                let why = refusal.reason.words().to_owned();
+                let event = ExchangeEvent::Refused { direction, epoch, function: refusal.function, why };
+                self.events.push_back(Event::Exchange(event));
+            }
+            // The peer's wish came first; a wish of this end's policy is formed anew from what then holds.
+            exchange::Event::Withdrawn { epoch, .. } | exchange::Event::Failed { epoch, .. } => {
+                self.events.push_back(Event::Exchange(ExchangeEvent::Failed { direction, epoch }));
+            }
+        }
+    }
+
+    fn open_epoch(&mut self, now: Time, epoch: u32, group: u8, profile: &Profile) {
+        let old = self.profile_of(Direction::In, group);
+        let Some(inbound) = &mut self.inbound else { return };
+        if !inbound.open(epoch, group, profile) {
+            return;
+        }
+        let asked_here = self.exchanges.asked[Direction::In as usize].is_some_and(|(e, _)| e == epoch);
+        if !asked_here {
+            let changes = changes(&old, profile);
+            let event =
+                ExchangeEvent::Granted { direction: Direction::In, epoch, changes, profile: *profile };
+            self.events.push_back(Event::Exchange(event));
+        }
+        self.adopt_flow_control(now, group, profile, &old);
+    }
+
+    /// The receiver's side of flow control changes hands: a sender whose data was free of credit before needs some.
+    fn adopt_flow_control(&mut self, now: Time, group: u8, profile: &Profile, old: &Profile) {
+        let Some(stack) = self.inbound.as_ref().and_then(|i| i.newest(group)) else { return };
+        let template = stack.flow.clone();
+        if group == 0 {
+            self.flows.flow_template = Some(template.clone());
+        }
+        if profile.get(Function::Flow) == old.get(Function::Flow) {
+            return;
+        }
+        let ids: Vec<u32> =
+            self.flows.iter().filter(|(_, f)| f.receive.group == group).map(|(id, _)| id).collect();
+        for id in ids {
+            if let Some(flow) = self.flows.get_mut(id) {
+                flow.receive.free_limit = flow.receive.limit();
+                flow.receive.flow = template.clone();
+            }
+            self.consumed(now, id);
+            self.flows.control.insert(super::flows::FlowControl::Credit(id));
+        }
+    }
+
+    fn use_epoch(&mut self, now: Time, epoch: u32, group: u8, profile: &Profile) {
+        let old = self.profile_of(Direction::Out, group);
+        let packet_bytes = self.size.current() as u64;
+        let Some(outbound) = &mut self.outbound else { return };
+        let had_offsets = outbound.stack(group).is_some_and(|s| s.layout.offsets);
+        if !outbound.put_to_use(now, epoch, group, profile, packet_bytes) {
+            return;
+        }
+        let has_offsets = outbound.stack(group).is_some_and(|s| s.layout.offsets);
+        let limits = outbound.stack(group).map(|s| s.flow.clone());
+        let asked_here = self.exchanges.asked[Direction::Out as usize].is_some_and(|(e, _)| e == epoch);
+        if !asked_here {
+            let changes = changes(&old, profile);
+            let event =
+                ExchangeEvent::Granted { direction: Direction::Out, epoch, changes, profile: *profile };
+            self.events.push_back(Event::Exchange(event));
+        }
+        let ids: Vec<u32> =
+            self.flows.iter().filter(|(_, f)| f.send.group == group).map(|(id, _)| id).collect();
+        for id in ids {
+            if !had_offsets && has_offsets {
+                self.place_flow(FlowId(id));
+            }
+            if let Some(limits) = &limits {
+                use uts_functions::flow::FlowControl as _;
+                self.flows.update_order(id, |_, limit| limits.send_limit(limit));
+            }
+        }
+    }
+
+    /// Positions begin to be sent: the receiver is told where the flow stands.
+    fn place_flow(&mut self, id: FlowId) {
+        if let Some(flow) = self.flows.get_mut(id.0) {
+            let sent = flow.send.buffer.sent();
+            flow.send.buffer.repeat_skip(0..sent);
+            self.flows.control.insert(super::flows::FlowControl::Skip(id.0));
+        }
+    }
+
+    /// Hands the machines the time-out that now holds.
+    pub(super) fn set_exchange_timers(&mut self) {
+        let Some(outbound) = &self.outbound else { return };
+        let pto = outbound.probe_timeout();
+        self.exchanges.out.set_pto(pto);
+        self.exchanges.inward.set_pto(pto);
+    }
+
+    pub(super) fn on_exchange_timeout(&mut self, now: Time) {
+        for direction in [Direction::Out, Direction::In] {
+            self.exchanges.machine(direction).handle_timeout(now);
+            self.drain_exchange(now, direction);
+        }
+    }
+
+    /// The cipher of the epoch in use nears its limit: the same profile under a new epoch brings new keys
+    /// (RFC 9001 section 6.6).
+    pub(super) fn renew_keys_if_due(&mut self, now: Time) {
+        use uts_functions::protection::Protection;
+        let Some(stack) = self.outbound.as_ref().and_then(|o| o.stack(0)) else { return };
+        if stack.packets < stack.protection.packets_max() / 2 || !self.exchanges.is_idle(Direction::Out) {
+            return;
+        }
+        let (group, profile) = (stack.group, stack.profile);
+        let seen = format!("{} packets under one key", stack.packets);
+        let reasons = Reasons { seen, expects: "new keys, the same profile".into() };
+        // If it is busy or refused now, the next packet asks again.
+        let _ = self.request_exchange(now, Direction::Out, group, profile, reasons);
+    }
+}
+
+/// Why this end asks for an exchange, for people.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Reasons {
+    pub seen: String,
+    pub expects: String,
+}
+
+/// What changes between two profiles, in one line.
+pub fn changes(old: &Profile, new: &Profile) -> String {
+    let list: Vec<String> = old
+        .differences(new)
+        .map(|f| format!("{} {} -> {}", f.name(), old.describe(f), new.describe(f)))
+        .collect();
+    if list.is_empty() { "nothing but the keys".into() } else { list.join(", ") }
+}
+
+/// Whether this end takes part in a profile that the peer asks for.
+fn accept(profile: &Profile, unprotected: bool, library: &Library) -> Result<(), Refusal> {
+    if let Err(error) = profile.check() {
+        let (function, reason) = match &error {
+            ProfileError::UnknownMechanism { function, .. } | ProfileError::UnknownName { function, .. } => {
+                (*function, RefusalReason::Unknown)
+            }
+            ProfileError::Param { function, .. } => (*function, RefusalReason::Parameter),
+            ProfileError::Needs { function, .. } => (*function, RefusalReason::Combination),
+        };
+        return Err(Refusal { function, reason, alternative: best_of(library, function) });
+    }
+    if profile.name(Function::Protection) == "none" && !unprotected {
+        let function = Function::Protection;
+        let alternative = uts_functions::library::find(function, 1).map(|m| m.choice());
+        return Err(Refusal { function, reason: RefusalReason::Unprotected, alternative });
+    }
+    Ok(())
+}
+
+/// The first function of a profile whose mechanism a library lacks.
+pub(super) fn lacks(library: &Library, profile: &Profile) -> Option<Function> {
+    Function::ALL.iter().copied().find(|f| !library.has(*f, profile.get(*f).number))
+}
+
+/// A mechanism to offer instead of one that cannot be had: the mandatory one of the highest number.
+fn best_of(library: &Library, function: Function) -> Option<Choice> {
+    let list = uts_functions::library::of(function).iter().rev();
+    list.copied().find(|m| m.mandatory && library.has(function, m.number)).map(|m| m.choice())
+}
+
+/// A profile as it came. Functions that it leaves out are performed by mechanism 0.
+pub(crate) fn from_wire(wire: &WireProfile) -> Result<Profile, Refusal> {
+    let mut profile = Profile::bare();
+    for choice in wire.choices() {
+        let Some(function) = Function::from_number(choice.function) else {
+            // A function that this end has never heard of, performed by something: it cannot take part.
+            if choice.mechanism == 0 {
+                continue;
+            }
+            let function = Function::Establishment;
+            return Err(Refusal { function, reason: RefusalReason::Unknown, alternative: None });
+        };
+        profile.set(function, Choice { number: choice.mechanism, params: Params(choice.params) });
+    }
+    Ok(profile)
+}
+
+/// A profile as it is sent.
+pub(crate) fn to_wire(profile: &Profile) -> WireProfile {
+    let choices = profile.choices().map(|(function, choice)| to_wire_choice(function, &choice));
+    WireProfile::from_choices(choices).unwrap_or_default()
+}
+
+fn to_wire_choice(function: Function, choice: &Choice) -> WireChoice {
+    WireChoice { function: function.number(), mechanism: choice.number, params: choice.params.0 }
+}
+
+fn to_frame(direction: Direction, message: Message<Profile, Refusal>) -> Frame<'static> {
+    let direction = match direction {
+        Direction::Out => frame::Direction::FromSender,
+        Direction::In => frame::Direction::ToSender,
+    };
+    match message {
+        Message::Request { epoch, group, using, profile } => {
+            let mut groups = [None; frame::MAX_GROUPS];
+            groups.iter_mut().zip(using).for_each(|(to, from)| *to = from);
+            let profile = Box::new(to_wire(&profile));
+            Frame::RequestPf(frame::RequestPf { direction, group, epoch, using: groups, profile })
+        }
+        Message::Ack { epoch } => Frame::AckPf(frame::AckPf { direction, epoch }),
+        Message::Nak { epoch, refusal } => Frame::NakPf(frame::NakPf {
+            direction,
+            epoch,
+            function: refusal.function.number(),
+            reason: refusal.reason as u8,
+            alternative: refusal.alternative.map(|c| to_wire_choice(refusal.function, &c)),
+        }),
+        Message::Confirm { epoch } => Frame::ConfirmPf(frame::ConfirmPf { direction, epoch }),
+        Message::Stale { epoch, highest } => Frame::StalePf(frame::StalePf { direction, epoch, highest }),
+    }
+}
+
+const _: () = assert!(GROUPS_MAX == frame::MAX_GROUPS);

@@ -1,0 +1,413 @@
+//! The way in: from a datagram to data that waits to be read.
+//!
+//! `handle_adaptive` -> `open` (epoch, mask, cipher, checksum; nothing is changed before) -> `arrived` (acknowledgement) ->
+//! `handle_frames` -> `repair` (what redundancy brings back goes through `handle_frames` as well).
+
+use super::flows::{FlowControl, FlowViolation};
+use super::settle::Report;
+use super::{CloseReason, Connection, Event};
+use crate::event::{Direction, FlowId};
+use bytes::Bytes;
+use core::time::Duration;
+use uts_functions::Time;
+use uts_functions::acknowledgement::{Acknowledgement, Arrival};
+use uts_functions::detection::Detection;
+use uts_functions::fec;
+use uts_functions::protection::Protection;
+use uts_functions::sequencing::reassembly::{Segment, SegmentError};
+use uts_wire::frame::{self, Frame, FrameIter};
+use uts_wire::packet::{AdaptiveHeader, peek_epoch, sample, unmask};
+
+/// How the network marked a packet (RFC 3168): ECT(0), ECT(1) or CE.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ecn {
+    /// ECN-capable transport, codepoint 0.
+    Ect0,
+    /// ECN-capable transport, codepoint 1.
+    Ect1,
+    /// Congestion experienced.
+    Ce,
+}
+
+/// Gaps in what a flow has received that are remembered; a peer that leaves more has the oldest given up.
+const GAPS_MAX: usize = 4096;
+
+/// What frames of a packet had in common.
+#[derive(Clone, Copy, Debug, Default)]
+struct Seen {
+    eliciting: bool,
+    polled: bool,
+    has_data: bool,
+}
+
+/// Why a packet was not taken in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Dropped {
+    UnknownEpoch,
+    Malformed,
+    Forged,
+    Duplicate,
+}
+
+impl Connection {
+    /// Takes in a short packet.
+    pub(super) fn handle_adaptive(&mut self, now: Time, ecn: Option<Ecn>, packet: &mut [u8]) {
+        match self.open(packet) {
+            Ok((index, number, payload)) => {
+                let payload = payload.start..payload.end;
+                self.take_in(now, ecn, index, number, &packet[payload]);
+            }
+            Err(Dropped::UnknownEpoch) => self.stats.dropped_unknown_epoch += 1,
+            Err(Dropped::Malformed) => self.stats.dropped_malformed += 1,
+            Err(Dropped::Duplicate) => self.stats.dropped_duplicate += 1,
+            Err(Dropped::Forged) => self.on_forged(),
+        }
+    }
+
+    fn on_forged(&mut self) {
+        self.stats.dropped_forged += 1;
+        let Some(inbound) = &mut self.inbound else { return };
+        inbound.forged += 1;
+        // RFC 9001 section 6.6: beyond the cipher's limit, forgeries may begin to succeed.
+        let max = inbound.stacks.last().map_or(u64::MAX, |s| s.protection.forgeries_max());
+        if inbound.forged > max {
+            self.fail(CloseReason::Protocol("too many forged packets arrived".into()));
+        }
+    }
+
+    /// Takes mask, cipher and checksum off, in place. Gives the stack, the packet number, and where the frames are.
+    fn open(&mut self, packet: &mut [u8]) -> Result<(usize, u64, core::ops::Range<usize>), Dropped> {
+        let inbound = self.inbound.as_ref().ok_or(Dropped::UnknownEpoch)?;
+        let first = *packet.first().ok_or(Dropped::Malformed)?;
+        let index = inbound.by_low_bits(peek_epoch(first)).ok_or(Dropped::UnknownEpoch)?;
+        let stack = &inbound.stacks[index];
+        let (_, pn_offset) =
+            AdaptiveHeader::parse(packet, self.local_cid.len()).map_err(|_| Dropped::Malformed)?;
+        let mask = if stack.protection.sample_bytes() > 0 {
+            stack.protection.header_mask(sample(packet, pn_offset).map_err(|_| Dropped::Malformed)?)
+        } else {
+            [0; 5]
+        };
+        let truncated = unmask(packet, pn_offset, &mask).map_err(|_| Dropped::Malformed)?;
+        let expected = inbound.arrivals.largest.map_or(0, |(largest, _)| largest + 1);
+        let number = truncated.expand(expected);
+        let start = pn_offset + truncated.len();
+        if start > packet.len() {
+            return Err(Dropped::Malformed);
+        }
+        let (head, body) = packet.split_at_mut(start);
+        let len = stack.protection.open(number, head, body).map_err(|_| Dropped::Forged)?;
+        let trailer_bytes = stack.detection.trailer_bytes();
+        let frames_bytes = len.checked_sub(trailer_bytes).ok_or(Dropped::Malformed)?;
+        let (covered, trailer) = packet[..start + len].split_at(start + frames_bytes);
+        if !stack.detection.verify(covered, trailer) {
+            return Err(Dropped::Malformed);
+        }
+        if inbound.arrivals.is_duplicate(number) {
+            return Err(Dropped::Duplicate);
+        }
+        Ok((index, number, start..start + frames_bytes))
+    }
+
+    /// Takes in an authentic packet: all of it or, if it is malformed, none.
+    fn take_in(&mut self, now: Time, ecn: Option<Ecn>, index: usize, number: u64, payload: &[u8]) {
+        let Some(seen) = scan(payload) else {
+            self.stats.dropped_malformed += 1;
+            self.on_malformed(index);
+            return;
+        };
+        if self.overruns(payload) {
+            // Without flow control a receiver may be overrun: the packet counts as lost, not as arrived.
+            self.stats.dropped_overrun += 1;
+            return;
+        }
+        self.on_authentic(now);
+        let Some(inbound) = &mut self.inbound else { return };
+        let epoch = inbound.stacks[index].epoch;
+        let arrival = Arrival {
+            number,
+            now,
+            eliciting: seen.eliciting,
+            polled: seen.polled,
+            marked: ecn == Some(Ecn::Ce),
+        };
+        inbound.stacks[index].acknowledgement.on_arrival(&mut inbound.arrivals, &arrival);
+        inbound.arrivals.insert(&arrival);
+        if let Some(ecn) = ecn {
+            inbound.arrivals.ecn[ecn as usize] += 1;
+        }
+        self.stats.packets_received += 1;
+        self.on_packet_of_epoch(now, epoch);
+        if let Err(reason) = self.handle_frames(now, index, payload) {
+            self.fail(reason);
+            return;
+        }
+        self.repair(now, epoch, number, seen.has_data.then_some(payload));
+    }
+
+    /// An authentic packet that cannot be read: the peer is broken. Without protection it may be anybody's.
+    fn on_malformed(&mut self, index: usize) {
+        let tagged = self
+            .inbound
+            .as_ref()
+            .and_then(|i| i.stacks.get(index))
+            .is_some_and(|s| s.protection.tag_bytes() > 0);
+        if tagged {
+            self.fail(CloseReason::Protocol("it sent a packet that cannot be read".into()));
+        }
+    }
+
+    /// Whether the packet holds data for which there is no room although its sender was not told to stop.
+    fn overruns(&self, payload: &[u8]) -> bool {
+        FrameIter::new(payload).flatten().any(|frame| match frame {
+            Frame::Data(data) => self.flows.get(data.flow).is_some_and(|flow| {
+                let held = flow.receive.data.held_bytes() as u64;
+                held + data.bytes.len() as u64 > flow.receive.grant.window_bytes_max.saturating_mul(2)
+            }),
+            _ => false,
+        })
+    }
+
+    /// Feeds redundancy with what arrived, and takes in what it brings back.
+    fn repair(&mut self, now: Time, epoch: u32, number: u64, source: Option<&[u8]>) {
+        let Some(inbound) = &mut self.inbound else { return };
+        let Some(stack) = inbound.stacks.iter_mut().find(|s| s.epoch == epoch) else { return };
+        let Some(decoder) = &mut stack.fec else { return };
+        let mut recovered = source.map(|payload| decoder.on_source(number, payload)).unwrap_or_default();
+        for repair in core::mem::take(&mut self.repairs_seen) {
+            recovered.extend(decoder.on_repair(&repair));
+        }
+        for packet in recovered {
+            self.take_in_recovered(now, epoch, packet);
+        }
+    }
+
+    fn take_in_recovered(&mut self, now: Time, epoch: u32, packet: fec::Recovered) {
+        let Some(inbound) = &mut self.inbound else { return };
+        let Some(index) = inbound.stacks.iter().position(|s| s.epoch == epoch) else { return };
+        let known =
+            inbound.arrivals.is_duplicate(packet.number) || inbound.arrivals.repaired.contains(packet.number);
+        let sane = inbound.arrivals.largest.is_some_and(|(largest, _)| packet.number <= largest);
+        if known || !sane || scan(&packet.payload).is_none() {
+            return;
+        }
+        inbound.arrivals.repaired.insert_one(packet.number);
+        inbound.arrivals.report_by(now);
+        self.stats.packets_recovered += 1;
+        if let Err(reason) = self.handle_frames(now, index, &packet.payload) {
+            self.fail(reason);
+        }
+        // Redundancy of redundancy is not used.
+        self.repairs_seen.clear();
+    }
+
+    fn handle_frames(&mut self, now: Time, index: usize, payload: &[u8]) -> Result<(), CloseReason> {
+        for frame in FrameIter::new(payload) {
+            let frame = frame.map_err(|error| CloseReason::Protocol(error.to_string()))?;
+            self.handle_frame(now, index, frame)?;
+        }
+        Ok(())
+    }
+
+    fn handle_frame(&mut self, now: Time, index: usize, frame: Frame<'_>) -> Result<(), CloseReason> {
+        match frame {
+            Frame::Data(data) => self.on_data(now, index, &data)?,
+            Frame::Ack(ack) => {
+                let ce = ack.ecn.map(|ecn| ecn.ce);
+                let delay = Duration::from_micros(ack.delay_us);
+                self.on_report(now, Report { ranges: &mut ack.ranges.iter(), delay, ce })?;
+            }
+            Frame::Repaired(ranges) => self.on_repaired(now, ranges.iter()),
+            Frame::Credit(credit) => self.on_credit(credit)?,
+            Frame::FlowLimit(limit) => {
+                if limit.max_flows > self.flows.opened_max {
+                    self.flows.opened_max = limit.max_flows;
+                }
+            }
+            Frame::Skip(skip) => self.on_skip(now, skip)?,
+            Frame::ResetFlow(reset) => self.on_reset(reset)?,
+            Frame::StopFlow(stop) => self.on_stop(stop)?,
+            Frame::RequestPf(_)
+            | Frame::AckPf(_)
+            | Frame::NakPf(_)
+            | Frame::ConfirmPf(_)
+            | Frame::StalePf(_) => {
+                self.on_exchange_frame(now, frame)?;
+            }
+            Frame::Close(close) => self.on_peer_close(now, close.code, close.reason),
+            Frame::NewToken(token) => self.token_received = Some(Bytes::copy_from_slice(token.token)),
+            Frame::PathChallenge(number) => {
+                if self.control.len() < super::CONTROL_MAX {
+                    self.control.push_back(super::flows::Token::PathResponse(number));
+                }
+            }
+            Frame::Repair(repair) => self.repairs_seen.push(fec::Repair {
+                first: repair.first,
+                mask: repair.mask.into(),
+                index: repair.index,
+                parities: repair.parities,
+                symbol: Bytes::copy_from_slice(repair.symbol),
+            }),
+            // A poll was noticed when the packet was scanned.
+            Frame::Padding { .. }
+            | Frame::Ping
+            | Frame::Poll
+            | Frame::PathResponse(_)
+            | Frame::FlowGroup(_) => {}
+            Frame::Crypto(_) => {}
+        }
+        Ok(())
+    }
+
+    fn on_data(&mut self, now: Time, index: usize, data: &frame::Data<'_>) -> Result<(), CloseReason> {
+        let Some(stack) = self.inbound.as_ref().and_then(|i| i.stacks.get(index)) else { return Ok(()) };
+        let (group, template) = (stack.group, stack.flow.clone());
+        let found = self.flows.of_frame(data.flow).map_err(violation)?;
+        let Some((flow, is_new)) = found else { return Ok(()) };
+        if is_new {
+            self.events.push_back(Event::FlowOpened(FlowId(data.flow)));
+        }
+        let receive = &mut flow.receive;
+        if is_new || receive.group != group {
+            receive.group = group;
+            receive.flow = template;
+        }
+        if receive.reset.is_some() || receive.is_done {
+            return Ok(());
+        }
+        self.stats.data_bytes_received += data.bytes.len() as u64;
+        let bytes = Bytes::copy_from_slice(data.bytes);
+        let Some(start) = data.offset else {
+            // No positions: a whole message, handed over as it comes.
+            receive.data.push_unplaced(bytes);
+            self.tell_reader(data.flow);
+            return Ok(());
+        };
+        let segment = Segment {
+            start,
+            data: bytes,
+            message: data.flags.message,
+            begin: data.flags.begin,
+            end: data.flags.end,
+            fin: data.flags.fin,
+        };
+        let limit = receive.limit();
+        match receive.data.insert(segment, limit) {
+            Ok(new) => {
+                self.stats.data_bytes_repeated += (data.bytes.len() as u64).saturating_sub(new);
+                receive.data.limit_gaps(GAPS_MAX);
+                self.tell_reader(data.flow);
+                self.consumed(now, data.flow);
+                Ok(())
+            }
+            Err(error @ SegmentError::BeyondLimit { .. }) => {
+                Err(CloseReason::Protocol(format!("flow {}: {error}", data.flow)))
+            }
+            Err(error) => Err(CloseReason::Protocol(format!("flow {}: {error}", data.flow))),
+        }
+    }
+
+    /// Tells the application once that a flow has something to read.
+    fn tell_reader(&mut self, id: u32) {
+        let Some(flow) = self.flows.get_mut(id) else { return };
+        if !flow.receive.reader_told {
+            flow.receive.reader_told = true;
+            self.events.push_back(Event::Readable(FlowId(id)));
+        }
+    }
+
+    fn on_credit(&mut self, credit: frame::Credit) -> Result<(), CloseReason> {
+        let found = self.flows.of_frame(credit.flow).map_err(violation)?;
+        let Some((flow, is_new)) = found else { return Ok(()) };
+        flow.send.limit = flow.send.limit.max(credit.limit);
+        if is_new {
+            self.events.push_back(Event::FlowOpened(FlowId(credit.flow)));
+        }
+        self.after_send_change(credit.flow, 0);
+        Ok(())
+    }
+
+    fn on_skip(&mut self, now: Time, skip: frame::Skip) -> Result<(), CloseReason> {
+        let found = self.flows.of_frame(skip.flow).map_err(violation)?;
+        let Some((_, is_new)) = found else { return Ok(()) };
+        if is_new {
+            self.events.push_back(Event::FlowOpened(FlowId(skip.flow)));
+        }
+        let Some(flow_limit) = self.flows.get(skip.flow).map(|f| f.receive.limit()) else { return Ok(()) };
+        let end = skip.start.saturating_add(skip.len);
+        if end > flow_limit {
+            return Err(CloseReason::Protocol(format!("flow {}: it skipped beyond its credit", skip.flow)));
+        }
+        if let Some(flow) = self.flows.get_mut(skip.flow) {
+            flow.receive.data.skip(skip.start..end);
+        }
+        self.tell_reader(skip.flow);
+        self.consumed(now, skip.flow);
+        Ok(())
+    }
+
+    fn on_reset(&mut self, reset: frame::ResetFlow) -> Result<(), CloseReason> {
+        let found = self.flows.of_frame(reset.flow).map_err(violation)?;
+        let Some((flow, is_new)) = found else { return Ok(()) };
+        if flow.receive.reset.is_none() && !flow.receive.data.is_ended() {
+            flow.receive.reset = Some(reset.code);
+        }
+        if is_new {
+            self.events.push_back(Event::FlowOpened(FlowId(reset.flow)));
+        }
+        self.tell_reader(reset.flow);
+        Ok(())
+    }
+
+    fn on_stop(&mut self, stop: frame::StopFlow) -> Result<(), CloseReason> {
+        let found = self.flows.of_frame(stop.flow).map_err(violation)?;
+        let Some((flow, _)) = found else { return Ok(()) };
+        if flow.send.stopped.replace(stop.code).is_none() {
+            self.events.push_back(Event::Stopped(FlowId(stop.flow), stop.code));
+            self.reset_flow(FlowId(stop.flow), stop.code);
+        }
+        Ok(())
+    }
+
+    /// A packet of an epoch arrived: for the machine, that is a confirmation.
+    fn on_packet_of_epoch(&mut self, now: Time, epoch: u32) {
+        let newest = self.inbound.as_ref().is_some_and(|i| i.stacks.len() > 1);
+        if newest {
+            self.exchanges.machine(Direction::In).on_packet(now, epoch);
+            self.drain_exchange(now, Direction::In);
+        }
+    }
+
+    /// Data was taken out of a flow, by the application or by a skip: more credit may be due.
+    pub(super) fn consumed(&mut self, now: Time, id: u32) {
+        use uts_functions::flow::FlowControl as _;
+        let rtt = self.outbound.as_ref().map_or(Duration::ZERO, |o| o.rtt.smoothed);
+        let Some(flow) = self.flows.get_mut(id) else { return };
+        let receive = &mut flow.receive;
+        receive.grant.consumed = receive.data.consumed();
+        if receive.data.is_complete() || receive.is_done {
+            return;
+        }
+        if receive.flow.on_consumed(&mut receive.grant, now, rtt).is_some() {
+            self.flows.control.insert(FlowControl::Credit(id));
+        }
+    }
+}
+
+fn violation(violation: FlowViolation) -> CloseReason {
+    CloseReason::Protocol(violation.to_string())
+}
+
+/// Reads all frames once, before any of them changes anything; `None` if one is malformed.
+fn scan(payload: &[u8]) -> Option<Seen> {
+    let mut seen = Seen::default();
+    let mut empty = true;
+    for frame in FrameIter::new(payload) {
+        let frame = frame.ok()?;
+        empty = false;
+        seen.eliciting |= frame.elicits_ack();
+        seen.polled |= matches!(frame, Frame::Poll);
+        seen.has_data |= matches!(frame, Frame::Data(_));
+    }
+    (!empty).then_some(seen)
+}

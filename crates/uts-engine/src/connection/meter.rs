@@ -1,0 +1,165 @@
+//! The meter: from what is acknowledged and lost to path facts.
+
+use core::time::Duration;
+use std::collections::VecDeque;
+use uts_functions::congestion::RateSample;
+use uts_functions::timing::RoundTrip;
+use uts_functions::{PathFacts, Rate, Time};
+
+/// Loss figures rest on this many of the latest packets at least, so that a burst or two do not look like a regime.
+const WINDOW_PACKETS: u64 = 1500;
+
+/// … cut into this many slots, the oldest of which is dropped as a new one begins.
+const SLOTS: usize = 10;
+
+/// The delivery rate is the largest of this many round trips (draft-ietf-ccwg-bbr: BBR.MaxBwFilterLen in spirit).
+const CAPACITY_ROUNDS: u32 = 10;
+
+/// Losses whose queueing delay was above this share of the largest seen met a queue that was nearly full.
+const FULL_QUEUE: f64 = 0.7;
+
+/// A queue shorter than this says nothing about congestion.
+const QUEUE_MIN: Duration = Duration::from_millis(3);
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Slot {
+    packets: u64,
+    lost: u64,
+    bursts: u64,
+    congestive: u64,
+}
+
+/// Gathers path facts of one direction at its sender.
+#[derive(Debug)]
+pub(crate) struct Meter {
+    slots: VecDeque<Slot>,
+    /// The largest packet number that was lost, to tell bursts.
+    last_lost: Option<u64>,
+    rates: VecDeque<(Time, Rate)>,
+    queues: VecDeque<(Time, Duration)>,
+    samples: u64,
+}
+
+impl Meter {
+    pub fn new() -> Self {
+        Meter {
+            slots: VecDeque::from([Slot::default()]),
+            last_lost: None,
+            rates: VecDeque::new(),
+            queues: VecDeque::new(),
+            samples: 0,
+        }
+    }
+
+    fn slot(&mut self) -> &mut Slot {
+        if self.slots.back().is_none_or(|slot| slot.packets >= WINDOW_PACKETS / SLOTS as u64) {
+            if self.slots.len() >= SLOTS {
+                self.slots.pop_front();
+            }
+            self.slots.push_back(Slot::default());
+        }
+        let last = self.slots.len() - 1;
+        &mut self.slots[last]
+    }
+
+    /// Packets that arrived.
+    pub fn on_acknowledged(&mut self, now: Time, packets: u64, sample: &RateSample, rtt: &RoundTrip) {
+        self.samples += packets;
+        self.slot().packets += packets;
+        if sample.rate > Rate::default() && !sample.app_limited {
+            push_max(&mut self.rates, now, sample.rate, rtt.smoothed * CAPACITY_ROUNDS);
+        }
+        let queue = rtt.latest.saturating_sub(rtt.min);
+        push_max(&mut self.queues, now, queue, Duration::from_secs(10));
+    }
+
+    /// A packet was lost; packets are reported in the order of their numbers within one call of the ledger.
+    pub fn on_lost(&mut self, number: u64, rtt: &RoundTrip) {
+        let queue = rtt.latest.saturating_sub(rtt.min);
+        let deepest = self.queues.front().map_or(Duration::ZERO, |(_, queue)| *queue);
+        let congestive = queue >= QUEUE_MIN && queue.as_secs_f64() >= FULL_QUEUE * deepest.as_secs_f64();
+        let new_burst = self.last_lost.is_none_or(|last| number != last + 1);
+        self.last_lost = Some(number);
+        self.samples += 1;
+        let slot = self.slot();
+        slot.packets += 1;
+        slot.lost += 1;
+        slot.bursts += u64::from(new_burst);
+        slot.congestive += u64::from(congestive);
+    }
+
+    /// A packet that was counted as lost had only come late.
+    pub fn on_spurious(&mut self) {
+        let slot = self.slot();
+        slot.lost = slot.lost.saturating_sub(1);
+        slot.bursts = slot.bursts.saturating_sub(1);
+        slot.congestive = slot.congestive.saturating_sub(1);
+    }
+
+    /// What is known of the path.
+    pub fn facts(&self, rtt: &RoundTrip, packet_bytes: u64) -> PathFacts {
+        let sum = self.slots.iter().fold(Slot::default(), |a, b| Slot {
+            packets: a.packets + b.packets,
+            lost: a.lost + b.lost,
+            bursts: a.bursts + b.bursts,
+            congestive: a.congestive + b.congestive,
+        });
+        let share = |part: u64, whole: u64| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
+        PathFacts {
+            rtt_min: rtt.min,
+            rtt_smoothed: rtt.smoothed,
+            rtt_deviation: rtt.deviation,
+            capacity: self.rates.front().map_or(Rate::default(), |(_, rate)| *rate),
+            loss: share(sum.lost, sum.packets),
+            loss_burst: share(sum.lost, sum.bursts).max(1.0),
+            loss_congestive: share(sum.congestive, sum.lost),
+            mtu_bytes: packet_bytes,
+            samples: self.samples,
+        }
+    }
+}
+
+/// Keeps a descending list of recent values, the largest of the last `window` in front.
+fn push_max<V: PartialOrd + Copy>(list: &mut VecDeque<(Time, V)>, now: Time, value: V, window: Duration) {
+    while list.back().is_some_and(|(_, last)| *last <= value) {
+        list.pop_back();
+    }
+    list.push_back((now, value));
+    while list.len() > 1 && list.front().is_some_and(|(at, _)| now.since(*at) > window) {
+        list.pop_front();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn round_trip(latest_ms: u64) -> RoundTrip {
+        let ms = Duration::from_millis;
+        RoundTrip { latest: ms(latest_ms), smoothed: ms(latest_ms), min: ms(40), ..RoundTrip::default() }
+    }
+
+    #[test]
+    fn bursts_and_their_causes_are_told_apart() {
+        let mut meter = Meter::new();
+        let sample = RateSample::default();
+        meter.on_acknowledged(Time::from_millis(1), 94, &sample, &round_trip(60));
+        for number in [10, 11, 12, 50, 51, 52] {
+            meter.on_lost(number, &round_trip(if number < 20 { 59 } else { 41 }));
+        }
+        let facts = meter.facts(&round_trip(45), 1200);
+        assert!((facts.loss - 0.06).abs() < 1e-9, "{facts:?}");
+        assert!((facts.loss_burst - 3.0).abs() < 1e-9, "{facts:?}");
+        assert!((facts.loss_congestive - 0.5).abs() < 1e-9, "{facts:?}");
+    }
+
+    #[test]
+    fn old_losses_are_forgotten() {
+        let mut meter = Meter::new();
+        meter.on_lost(1, &round_trip(41));
+        for i in 0..40 {
+            meter.on_acknowledged(Time::from_millis(i), 100, &RateSample::default(), &round_trip(41));
+        }
+        assert_eq!(meter.facts(&round_trip(41), 1200).loss, 0.0);
+    }
+}

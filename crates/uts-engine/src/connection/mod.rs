@@ -1,0 +1,819 @@
+//! A connection: a small hub. Each step of the two ways is one call into one function; parts report their next time-out
+//! and whether they want to send, the hub takes the minimum and the union.
+//!
+//! * the way out: [`outgoing`]; the way in: [`incoming`]; what becomes of packets: [`settle`];
+//! * [`handshake`]: establishment; [`exchanges`]: from one profile to the next; [`adapt`]: when the policy wants one;
+//! * [`application`]: what the application does.
+
+mod adapt;
+mod application;
+mod exchanges;
+mod flows;
+mod handshake;
+mod inbound;
+pub mod incoming;
+mod meter;
+mod outbound;
+pub mod outgoing;
+mod secrets;
+mod settle;
+mod size;
+mod trace;
+
+pub use application::{FlowError, FlowOptions, MessageOptions, Read, ReadError, WriteError};
+pub use exchanges::{ExchangeError, Refusal, RefusalReason, changes};
+pub use flows::Side;
+pub(crate) use handshake::{CLIENT_DATAGRAM_BYTES, Place, is_authentic};
+pub use incoming::Ecn;
+pub use trace::{Trace, TraceKind, TraceRow};
+
+use crate::config::ConnectionConfig;
+use crate::event::{CloseReason, Direction, Event};
+use crate::requirements::Security;
+use crate::selector::Library;
+use bytes::Bytes;
+use core::time::Duration;
+use exchanges::{Exchanges, from_wire};
+use flows::{Flows, Token};
+use handshake::Handshake;
+use inbound::Inbound;
+use outbound::Outbound;
+use secrets::SecretChain;
+use size::PacketSize;
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use uts_functions::protection::{self, Secret};
+use uts_functions::{Function, PathFacts, Profile, Time, establishment, fec};
+use uts_wire::packet::establishment::Level;
+use uts_wire::{ConnectionId, Frame, Hello, frame};
+
+/// Control frames of the connection that may wait at once: answers to a peer that asks faster than it listens.
+pub(crate) const CONTROL_MAX: usize = 16;
+
+/// A closing connection answers at most this often to what still arrives (RFC 9000 section 10.2.1).
+const CLOSES_MAX: u32 = 8;
+
+/// What a connection has done so far. All counts are of this end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs, reason = "each is named for what it counts")]
+pub struct Stats {
+    pub packets_sent: u64,
+    pub bytes_sent: u64,
+    pub packets_received: u64,
+    pub bytes_received: u64,
+    pub packets_lost: u64,
+    /// Taken for lost, and arrived after all.
+    pub packets_late: u64,
+    /// Sent, lost, and recovered by the peer from redundancy.
+    pub packets_repaired: u64,
+    /// Lost on the way here, and recovered from redundancy.
+    pub packets_recovered: u64,
+    pub repairs_sent: u64,
+    pub reports_sent: u64,
+    pub data_bytes_sent: u64,
+    pub data_bytes_received: u64,
+    /// Data that had arrived before.
+    pub data_bytes_repeated: u64,
+    pub bytes_repeated: u64,
+    pub chunks_repeated: u64,
+    pub bytes_given_up: u64,
+    pub positions_skipped: u64,
+    pub messages_expired: u64,
+    pub timeouts: u64,
+    pub exchanges: u64,
+    pub dropped_malformed: u64,
+    pub dropped_forged: u64,
+    pub dropped_duplicate: u64,
+    pub dropped_unknown_epoch: u64,
+    pub dropped_overrun: u64,
+}
+
+/// Where a connection is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Handshake,
+    Open,
+    /// This end has closed; it repeats that to whatever still arrives.
+    Closing {
+        until: Time,
+        said: u32,
+        due: bool,
+    },
+    /// The peer has closed, or nobody is there: nothing is sent any more.
+    Draining {
+        until: Time,
+    },
+    /// Nothing is left to do.
+    Over,
+}
+
+/// A connection to one peer.
+pub struct Connection {
+    side: Side,
+    config: ConnectionConfig,
+    remote: SocketAddr,
+    local_cid: ConnectionId,
+    peer_cid: ConnectionId,
+    original_dcid: ConnectionId,
+    retry_scid: Option<ConnectionId>,
+    phase: Phase,
+    handshake: Handshake,
+    proposal: [Profile; 2],
+    outbound: Option<Outbound>,
+    inbound: Option<Inbound>,
+    flows: Flows,
+    exchanges: Exchanges,
+    adaptation: Option<adapt::Adaptation>,
+    size: PacketSize,
+    events: VecDeque<Event>,
+    close_reason: Option<CloseReason>,
+    stats: Stats,
+    trace: Trace,
+    /// Control of the connection that waits to be sent.
+    control: VecDeque<Token>,
+    new_token: Vec<u8>,
+    token_received: Option<Bytes>,
+    repairs_seen: Vec<fec::Repair>,
+    peer_library: Option<Library>,
+    peer_allows_unprotected: bool,
+    peer_reset_token: Option<[u8; 16]>,
+    idle_timeout: Duration,
+    last_heard_at: Time,
+    last_eliciting_at: Time,
+    last_write_at: Time,
+    has_lifetimes: bool,
+    /// The peer is at its address; before, at most three times what came from there is sent to it.
+    address_proved: bool,
+    bytes_from_address: u64,
+    bytes_to_address: u64,
+    /// The peer has shown that it has finished the handshake.
+    confirmed: bool,
+    ping_wanted: bool,
+    seed: u64,
+}
+
+/// What a connection is made from.
+pub(crate) struct Birth {
+    pub side: Side,
+    pub config: ConnectionConfig,
+    pub remote: SocketAddr,
+    pub local_cid: ConnectionId,
+    pub peer_cid: ConnectionId,
+    pub original_dcid: ConnectionId,
+    pub retry_scid: Option<ConnectionId>,
+    pub address_proved: bool,
+    pub tls: rustls::quic::Connection,
+    pub initial: rustls::quic::Keys,
+    pub proposal: [Profile; 2],
+    pub new_token: Vec<u8>,
+    pub seed: u64,
+}
+
+impl Connection {
+    pub(crate) fn new(now: Time, birth: Birth) -> Option<Self> {
+        let mechanism = establishment::Slot::build(birth.proposal[0].get(Function::Establishment), ())?;
+        let config = birth.config;
+        let flows =
+            Flows::new(birth.side, config.flows_max, config.credit_bytes_initial, config.credit_bytes_max);
+        let max = config.packet_bytes_max.min(usize::from(u16::MAX));
+        let size =
+            PacketSize::new(now, config.packet_bytes_initial.max(crate::config::PACKET_BYTES_MIN), max);
+        Some(Connection {
+            side: birth.side,
+            handshake: Handshake::new(now, birth.side, birth.tls, birth.initial, mechanism),
+            idle_timeout: config.idle_timeout,
+            config,
+            remote: birth.remote,
+            local_cid: birth.local_cid,
+            peer_cid: birth.peer_cid,
+            original_dcid: birth.original_dcid,
+            retry_scid: birth.retry_scid,
+            phase: Phase::Handshake,
+            proposal: birth.proposal,
+            outbound: None,
+            inbound: None,
+            flows,
+            exchanges: Exchanges::new(),
+            adaptation: None,
+            size,
+            events: VecDeque::new(),
+            close_reason: None,
+            stats: Stats::default(),
+            trace: Trace::default(),
+            control: VecDeque::new(),
+            new_token: birth.new_token,
+            token_received: None,
+            repairs_seen: Vec::new(),
+            peer_library: None,
+            peer_allows_unprotected: false,
+            peer_reset_token: None,
+            last_heard_at: now,
+            last_eliciting_at: now,
+            last_write_at: now,
+            has_lifetimes: false,
+            address_proved: birth.address_proved || birth.side == Side::Client,
+            bytes_from_address: 0,
+            bytes_to_address: 0,
+            confirmed: false,
+            ping_wanted: false,
+            seed: birth.seed,
+        })
+    }
+
+    // ---- getters -------------------------------------------------------------------------------------------------
+
+    /// Which end this is.
+    pub fn side(&self) -> Side {
+        self.side
+    }
+
+    /// The peer's address.
+    pub fn remote(&self) -> SocketAddr {
+        self.remote
+    }
+
+    /// What it has done so far.
+    pub fn stats(&self) -> Stats {
+        Stats { exchanges: self.exchanges.completed, ..self.stats }
+    }
+
+    /// What is known of the path in the direction of the data that this end sends.
+    pub fn facts(&self) -> PathFacts {
+        let bytes = self.size.current() as u64;
+        self.outbound.as_ref().map_or_else(PathFacts::default, |o| o.facts(bytes))
+    }
+
+    /// The profile in use; `None` before the handshake is done.
+    pub fn profile(&self, direction: Direction) -> Option<Profile> {
+        self.outbound.as_ref()?;
+        Some(self.profile_of(direction, 0))
+    }
+
+    /// The peer's certificate chain, as TLS verified it; empty for a client without one.
+    pub fn peer_certificates(&self) -> Option<&[rustls::pki_types::CertificateDer<'static>]> {
+        match &self.handshake.tls {
+            rustls::quic::Connection::Client(tls) => tls.peer_certificates(),
+            rustls::quic::Connection::Server(tls) => tls.peer_certificates(),
+        }
+    }
+
+    /// Why the connection has ended, if it has.
+    pub fn close_reason(&self) -> Option<&CloseReason> {
+        self.close_reason.as_ref()
+    }
+
+    /// Whether the handshake is done and the connection not closed.
+    pub fn is_open(&self) -> bool {
+        self.phase == Phase::Open
+    }
+
+    /// Where congestion control is, in words, and its window in bytes.
+    pub fn congestion(&self) -> Option<(&'static str, u64)> {
+        use uts_functions::congestion::Congestion;
+        self.outbound.as_ref().map(|o| (o.congestion.phase(), o.congestion.window_bytes()))
+    }
+
+    /// A token that spares a later connection to the same server the proof of address.
+    pub fn token(&self) -> Option<&Bytes> {
+        self.token_received.as_ref()
+    }
+
+    /// What packets did, if tracing was asked for.
+    pub fn trace(&mut self) -> &mut Trace {
+        &mut self.trace
+    }
+
+    /// Bytes of memory that the connection takes, its data and the TLS library's state left out.
+    pub fn memory_bytes(&self) -> usize {
+        size_of::<Connection>()
+            + self.flows.heap_bytes()
+            + self.outbound.as_ref().map_or(0, Outbound::heap_bytes)
+            + self.inbound.as_ref().map_or(0, Inbound::heap_bytes)
+            + self.events.capacity() * size_of::<Event>()
+    }
+
+    pub(crate) fn allows_unprotected(&self) -> bool {
+        self.config.requirements.security == Security::Unprotected
+    }
+
+    pub(crate) fn local_cid(&self) -> &ConnectionId {
+        &self.local_cid
+    }
+
+    pub(crate) fn original_dcid(&self) -> &ConnectionId {
+        &self.original_dcid
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.phase == Phase::Over
+    }
+
+    pub(crate) fn is_handshaking(&self) -> bool {
+        self.phase == Phase::Handshake
+    }
+
+    pub(crate) fn peer_reset_token(&self) -> Option<&[u8; 16]> {
+        self.peer_reset_token.as_ref()
+    }
+
+    /// How packets are marked for the network.
+    pub(crate) fn ecn(&self) -> Option<Ecn> {
+        None
+    }
+
+    fn is_confirmed(&self) -> bool {
+        self.confirmed
+    }
+
+    fn outbound_mut(&mut self, change: impl FnOnce(&mut Outbound)) {
+        if let Some(outbound) = &mut self.outbound {
+            change(outbound);
+        }
+    }
+
+    // ---- input ---------------------------------------------------------------------------------------------------
+
+    /// Takes in a datagram from the peer's address.
+    pub(crate) fn handle_datagram(&mut self, now: Time, ecn: Option<Ecn>, mut datagram: &mut [u8]) {
+        self.stats.bytes_received += datagram.len() as u64;
+        self.bytes_from_address += datagram.len() as u64;
+        while let Some(first) = datagram.first() {
+            if !uts_wire::packet::is_long(*first) {
+                self.handle_short(now, ecn, datagram);
+                break;
+            }
+            let Ok(uts_wire::packet::establishment::LongPacket::Establishment(packet)) =
+                uts_wire::packet::establishment::parse_header(datagram)
+            else {
+                self.stats.dropped_malformed += 1;
+                break;
+            };
+            let (place, scid) = (Place::of(&packet), packet.header.scid);
+            self.handle_establishment(now, datagram, &place, scid);
+            datagram = &mut datagram[place.end..];
+        }
+        self.renew_keys_if_due(now);
+        self.adapt(now);
+    }
+
+    fn handle_short(&mut self, now: Time, ecn: Option<Ecn>, packet: &mut [u8]) {
+        match self.phase {
+            Phase::Open => self.handle_adaptive(now, ecn, packet),
+            Phase::Closing { until, said, .. } if said < CLOSES_MAX => {
+                self.phase = Phase::Closing { until, said, due: true };
+            }
+            _ => {}
+        }
+    }
+
+    fn handle_establishment(&mut self, now: Time, datagram: &mut [u8], place: &Place, scid: ConnectionId) {
+        if matches!(self.phase, Phase::Draining { .. } | Phase::Over | Phase::Closing { .. }) {
+            return;
+        }
+        let first = !self.handshake.heard;
+        let brought = self.handshake.handle_packet(now, datagram, place);
+        if !brought.authentic {
+            self.stats.dropped_forged += 1;
+            return;
+        }
+        self.stats.packets_received += 1;
+        self.last_heard_at = now;
+        if first && self.side == Side::Client {
+            self.peer_cid = scid;
+        }
+        if brought.proves_address {
+            self.address_proved = true;
+            if self.side == Side::Server {
+                self.handshake.discard(Level::Initial);
+            }
+        }
+        if let Some((code, reason)) = brought.closed {
+            let reason = if code >= 0x100 { tls_refusal(code - 0x100, &reason) } else { reason };
+            self.drain(now, CloseReason::Refused(reason));
+            return;
+        }
+        if let Some(error) = brought.tls_error {
+            self.close_with(now, CloseReason::Tls(error));
+            return;
+        }
+        if self.phase == Phase::Handshake && self.handshake.is_done() {
+            self.establish(now);
+        }
+    }
+
+    /// The handshake is done: both ends are authenticated, keys and libraries are known.
+    fn establish(&mut self, now: Time) {
+        match self.try_establish(now) {
+            Ok(()) => {
+                self.phase = Phase::Open;
+                self.events.push_back(Event::Connected);
+                if self.side == Side::Server {
+                    // The client's handshake is confirmed by the first packet under the new keys.
+                    self.confirmed = true;
+                    self.handshake.discard(Level::Handshake);
+                    self.ping_wanted = true;
+                    if !self.new_token.is_empty() {
+                        self.control.push_back(Token::Address);
+                    }
+                } else {
+                    self.handshake.discard(Level::Initial);
+                }
+                self.begin_adaptation(now);
+            }
+            Err(reason) => {
+                self.handshake.close = Some((1, reason.to_string()));
+                self.close_with(now, reason);
+            }
+        }
+    }
+
+    fn try_establish(&mut self, now: Time) -> Result<(), CloseReason> {
+        let protocol = |what: &str| CloseReason::Protocol(what.to_owned());
+        let bytes = self.handshake.tls.quic_transport_parameters();
+        let hello = Hello::parse(bytes.ok_or_else(|| protocol("it did not say what it can do"))?)
+            .map_err(|error| CloseReason::Protocol(format!("its greeting: {error}")))?;
+        self.check_identity(&hello)?;
+        let (mine, theirs) = match self.side {
+            Side::Client => (self.proposal[0], self.proposal[1]),
+            Side::Server => {
+                let read = |profile: &Option<uts_wire::WireProfile>| match profile {
+                    Some(profile) => from_wire(profile).map_err(|r| protocol(r.reason.words())),
+                    None => Ok(self.proposal[0]),
+                };
+                // What the client sends is what this end receives.
+                (read(&hello.profile_in)?, read(&hello.profile_out)?)
+            }
+        };
+        for profile in [&mine, &theirs] {
+            check_first(profile).map_err(|why| CloseReason::Protocol(format!("its first profile: {why}")))?;
+        }
+        let mut exporter = [0; 32];
+        let tls = &self.handshake.tls;
+        tls.export_keying_material(&mut exporter, b"EXPORTER-uts", None)
+            .map_err(|error| CloseReason::Tls(error.to_string()))?;
+        let (out, inward) = match self.side {
+            Side::Client => (protection::Direction::ClientToServer, protection::Direction::ServerToClient),
+            Side::Server => (protection::Direction::ServerToClient, protection::Direction::ClientToServer),
+        };
+        let chain = |direction| SecretChain::new(Secret::from_exporter(&exporter, direction));
+        let packet_bytes = self.size.current() as u64;
+        let lacking = || protocol("a first profile that this library lacks");
+        let mut outbound =
+            Outbound::new(now, &mine, chain(out), packet_bytes, self.seed).ok_or_else(lacking)?;
+        let inbound = Inbound::new(&theirs, chain(inward)).ok_or_else(lacking)?;
+        if let Some(sample) = self.handshake.rtt_sample {
+            use uts_functions::timing::Timing;
+            let sample = outbound.rtt.on_sample(now, sample, Duration::ZERO);
+            outbound.timing.on_sample(&mut outbound.rtt, sample);
+        }
+        outbound.rate_max = self.config.requirements.max_send_rate;
+        self.flows.flow_template = inbound.stacks.first().map(|s| s.flow.clone());
+        self.flows.opened_max = hello.limits.max_flows;
+        self.flows.credit_initial_out = hello.limits.initial_credit_bytes;
+        let peer_idle = Duration::from_millis(u64::from(hello.limits.idle_timeout_ms));
+        self.idle_timeout = match (self.idle_timeout.is_zero(), peer_idle.is_zero()) {
+            (true, _) => peer_idle,
+            (_, true) => self.idle_timeout,
+            _ => self.idle_timeout.min(peer_idle),
+        };
+        let max = self.config.packet_bytes_max.min(usize::from(hello.limits.max_udp_payload_bytes));
+        self.size = PacketSize::new(now, self.size.current().min(max), max);
+        self.peer_library = Some(Library::from_pairs(hello.mechanisms.iter().copied()));
+        self.peer_allows_unprotected = hello.allows_unprotected;
+        self.peer_reset_token = hello.reset_token.filter(|_| self.side == Side::Client);
+        (self.outbound, self.inbound) = (Some(outbound), Some(inbound));
+        self.set_exchange_timers();
+        Ok(())
+    }
+
+    /// The ids in the greeting are authentic; they must be those of the packets (RFC 9000 section 7.3).
+    fn check_identity(&self, hello: &Hello) -> Result<(), CloseReason> {
+        let mut same = hello.initial_scid == self.peer_cid;
+        if self.side == Side::Client {
+            same &= hello.original_dcid == Some(self.original_dcid) && hello.retry_scid == self.retry_scid;
+        }
+        if same {
+            Ok(())
+        } else {
+            Err(CloseReason::Protocol("its greeting names other connection ids".into()))
+        }
+    }
+
+    /// An authentic adaptive packet arrived.
+    fn on_authentic(&mut self, now: Time) {
+        self.last_heard_at = now;
+        if !self.confirmed {
+            self.confirmed = true;
+            self.handshake.discard(Level::Handshake);
+        }
+    }
+
+    /// The server asks for proof of address.
+    pub(crate) fn on_retry(&mut self, initial: rustls::quic::Keys, scid: ConnectionId, token: Bytes) -> bool {
+        if self.handshake.heard || self.retry_scid.is_some() || self.side != Side::Client {
+            return false;
+        }
+        self.retry_scid = Some(scid);
+        self.peer_cid = scid;
+        self.handshake.restart(initial, token);
+        true
+    }
+
+    /// The server speaks other versions.
+    pub(crate) fn on_version_refusal(&mut self, now: Time, ours: String, theirs: String) {
+        if self.side == Side::Client && self.phase == Phase::Handshake && !self.handshake.heard {
+            self.drain(now, CloseReason::Version { ours, theirs });
+        }
+    }
+
+    /// The peer has lost all state.
+    pub(crate) fn on_stateless_reset(&mut self, now: Time) {
+        if self.phase == Phase::Open {
+            self.drain(now, CloseReason::Reset);
+        }
+    }
+
+    pub(crate) fn peer_cid(&self) -> &ConnectionId {
+        &self.peer_cid
+    }
+
+    // ---- time ----------------------------------------------------------------------------------------------------
+
+    /// When something is due next.
+    pub(crate) fn poll_timeout(&self) -> Option<Time> {
+        match self.phase {
+            Phase::Over => return None,
+            Phase::Closing { until, .. } | Phase::Draining { until } => return Some(until),
+            Phase::Handshake | Phase::Open => {}
+        }
+        let mut next = self.handshake.timer;
+        let mut add = |at: Option<Time>| next = next.into_iter().chain(at).min();
+        if self.phase == Phase::Handshake {
+            add(Some(self.handshake.started + self.handshake_patience()));
+        } else {
+            add(self.idle_at());
+            add(self.keep_alive_at());
+        }
+        if let (Some(outbound), Some(inbound)) = (&self.outbound, &self.inbound) {
+            add(outbound.loss_timeout());
+            add(outbound.paced_until);
+            add(inbound.arrivals.due);
+            add(self.exchanges.timeout());
+            add(self.size.timeout().filter(|_| self.confirmed && outbound.delivery.in_flight == 0));
+            add(self.next_expiry());
+            add(self.adaptation.as_ref().and_then(|a| a.timeout()));
+            for stack in &outbound.stacks {
+                add(stack.fec.as_ref().and_then(|fec| fec.deadline()));
+            }
+        }
+        next
+    }
+
+    fn handshake_patience(&self) -> Duration {
+        self.config.handshake_timeout.min(self.handshake.give_up_after())
+    }
+
+    fn idle_at(&self) -> Option<Time> {
+        (!self.idle_timeout.is_zero()).then(|| {
+            // As long as something is in flight, three probes at least go out before the peer counts as gone.
+            let probes = self.outbound.as_ref().map_or(Duration::ZERO, |o| o.probe_timeout() * 3);
+            self.last_heard_at + self.idle_timeout.max(probes)
+        })
+    }
+
+    fn keep_alive_at(&self) -> Option<Time> {
+        let every = self.config.keep_alive;
+        (!every.is_zero() && !self.ping_wanted)
+            .then(|| self.last_heard_at.max(self.last_eliciting_at) + every)
+    }
+
+    /// Does what is due.
+    pub(crate) fn handle_timeout(&mut self, now: Time) {
+        match self.phase {
+            Phase::Closing { until, .. } | Phase::Draining { until } if until <= now => {
+                self.phase = Phase::Over;
+                return;
+            }
+            Phase::Handshake if now >= self.handshake.started + self.handshake_patience() => {
+                self.drain(now, CloseReason::HandshakeTimeout(self.handshake_patience()));
+                return;
+            }
+            Phase::Handshake | Phase::Open => {}
+            _ => return,
+        }
+        if self.handshake.timer.is_some_and(|at| at <= now) {
+            self.handshake.on_timeout(now);
+        }
+        if self.phase != Phase::Open {
+            return;
+        }
+        if self.idle_at().is_some_and(|at| at <= now) {
+            self.drain(now, CloseReason::IdleTimeout(self.idle_timeout));
+            return;
+        }
+        self.ping_wanted |= self.keep_alive_at().is_some_and(|at| at <= now);
+        if self.outbound.as_ref().and_then(Outbound::loss_timeout).is_some_and(|at| at <= now) {
+            self.on_loss_timeout(now);
+        }
+        if self.exchanges.timeout().is_some_and(|at| at <= now) {
+            self.on_exchange_timeout(now);
+        }
+        self.size.on_timeout(now);
+        if self.next_expiry().is_some_and(|at| at <= now) {
+            self.expire_messages(now);
+        }
+        self.outbound_mut(|o| {
+            for fec in o.stacks.iter_mut().filter_map(|s| s.fec.as_mut()) {
+                if fec.deadline().is_some_and(|at| at <= now) {
+                    fec.on_flush(now);
+                }
+            }
+        });
+        self.adapt(now);
+    }
+
+    // ---- output --------------------------------------------------------------------------------------------------
+
+    /// The next thing to tell the application.
+    pub(crate) fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// Fills `out` with datagrams of one size; says the size.
+    pub(crate) fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> Option<usize> {
+        match self.phase {
+            Phase::Over | Phase::Draining { .. } => return None,
+            Phase::Closing { due: false, .. } => return None,
+            Phase::Closing { until, said, due: true } => {
+                self.phase = Phase::Closing { until, said: said + 1, due: false };
+                return self.write_close(now, out);
+            }
+            Phase::Handshake | Phase::Open => {}
+        }
+        if self.handshake.is_active() && self.handshake.wants_to_send() {
+            let room = self.amplification_room().min(CLIENT_DATAGRAM_BYTES);
+            if room >= CLIENT_DATAGRAM_BYTES {
+                self.handshake.poll_transmit(now, (self.peer_cid, self.local_cid), room, out);
+                if !out.is_empty() {
+                    return Some(self.count_sent(out.len()));
+                }
+            }
+        }
+        if self.phase != Phase::Open {
+            return None;
+        }
+        let segment = self.poll_adaptive(now, out)?;
+        self.bytes_to_address += out.len() as u64;
+        Some(segment)
+    }
+
+    fn count_sent(&mut self, bytes: usize) -> usize {
+        self.stats.packets_sent += 1;
+        self.stats.bytes_sent += bytes as u64;
+        self.bytes_to_address += bytes as u64;
+        bytes
+    }
+
+    /// What may still be sent to an address that has not been proved (RFC 9000 section 8.1).
+    fn amplification_room(&self) -> usize {
+        if self.address_proved {
+            return usize::MAX;
+        }
+        let room = (3 * self.bytes_from_address).saturating_sub(self.bytes_to_address);
+        usize::try_from(room).unwrap_or(usize::MAX)
+    }
+
+    fn write_close(&mut self, now: Time, out: &mut Vec<u8>) -> Option<usize> {
+        if self.outbound.is_none() || !self.handshake.is_done() {
+            let room = self.amplification_room().min(CLIENT_DATAGRAM_BYTES);
+            self.handshake.poll_transmit(now, (self.peer_cid, self.local_cid), room, out);
+            return (!out.is_empty()).then(|| self.count_sent(out.len()));
+        }
+        let (code, reason) = match &self.close_reason {
+            Some(CloseReason::Local { code, reason }) => (*code, reason.clone()),
+            Some(other) => (u64::from(u32::MAX), other.to_string()),
+            None => (0, String::new()),
+        };
+        self.write_close_packet(now, code, &reason, out)
+    }
+
+    /// Whether something must be sent only to keep the connection alive or to confirm the handshake.
+    fn ping_due(&self, _now: Time) -> bool {
+        self.ping_wanted
+    }
+
+    // ---- the end -------------------------------------------------------------------------------------------------
+
+    /// Closes the connection; what was not delivered is lost.
+    pub fn close(&mut self, now: Time, code: u64, reason: &str) {
+        if self.close_reason.is_none() {
+            let mut end = reason.len().min(frame::MAX_REASON_BYTES);
+            while !reason.is_char_boundary(end) {
+                end -= 1;
+            }
+            let reason = reason[..end].to_owned();
+            if self.phase == Phase::Handshake {
+                self.handshake.close = Some((0, reason.clone()));
+            }
+            self.close_with(now, CloseReason::Local { code, reason });
+        }
+    }
+
+    /// The peer broke the protocol.
+    fn fail(&mut self, reason: CloseReason) {
+        let now = self.last_heard_at;
+        self.close_with(now, reason);
+    }
+
+    fn close_with(&mut self, now: Time, reason: CloseReason) {
+        if self.close_reason.is_some() {
+            return;
+        }
+        let pto = self.outbound.as_ref().map_or(Duration::from_millis(333), Outbound::probe_timeout);
+        self.phase = Phase::Closing { until: now + pto * 3, said: 0, due: true };
+        self.end(reason);
+    }
+
+    fn on_peer_close(&mut self, now: Time, code: u64, reason: &str) {
+        let reason = if code == u64::from(u32::MAX) {
+            CloseReason::Refused(reason.to_owned())
+        } else {
+            CloseReason::Peer { code, reason: reason.to_owned() }
+        };
+        self.drain(now, reason);
+    }
+
+    fn drain(&mut self, now: Time, reason: CloseReason) {
+        let pto = self.outbound.as_ref().map_or(Duration::ZERO, Outbound::probe_timeout);
+        if !matches!(self.phase, Phase::Over | Phase::Draining { .. }) {
+            self.phase = Phase::Draining { until: now + pto * 3 };
+        }
+        self.end(reason);
+    }
+
+    fn end(&mut self, reason: CloseReason) {
+        if self.close_reason.is_none() {
+            self.close_reason = Some(reason.clone());
+            self.events.push_back(Event::Closed(reason));
+        }
+    }
+}
+
+/// The first profile is made of what every endpoint has, so that it needs no answer.
+fn check_first(profile: &Profile) -> Result<(), String> {
+    profile.check().map_err(|error| error.to_string())?;
+    let optional = Function::ALL.iter().find(|f| !profile.mechanism(**f).is_some_and(|m| m.mandatory));
+    match optional {
+        Some(f) => Err(format!("{}/{} is not mandatory; ask for it by exchange", f.name(), profile.name(*f))),
+        None => Ok(()),
+    }
+}
+
+/// A TLS alert of the peer, in words (RFC 8446 section 6.2).
+fn tls_refusal(alert: u16, said: &str) -> String {
+    match alert {
+        42 | 43 | 46 => format!("it does not accept this end's key ({said})"),
+        48 => format!("it does not know who vouches for this end's certificate ({said})"),
+        116 => "it wants to know who is asking: a client key is required".to_owned(),
+        120 => "it does not speak this protocol (ALPN)".to_owned(),
+        _ => format!("TLS alert {alert}: {said}"),
+    }
+}
+
+/// What this end says of itself in the handshake.
+pub(crate) fn hello(
+    config: &ConnectionConfig,
+    initial_scid: ConnectionId,
+    ids: (Option<ConnectionId>, Option<ConnectionId>),
+    reset_token: Option<[u8; 16]>,
+    proposal: Option<&[Profile; 2]>,
+) -> Vec<u8> {
+    let limits = uts_wire::Limits {
+        max_flows: config.flows_max,
+        initial_credit_bytes: config.credit_bytes_initial,
+        idle_timeout_ms: u32::try_from(config.idle_timeout.as_millis()).unwrap_or(u32::MAX),
+        max_udp_payload_bytes: u16::try_from(config.packet_bytes_max).unwrap_or(u16::MAX),
+        ..uts_wire::Limits::default()
+    };
+    let hello = Hello {
+        versions: [uts_wire::VERSION].into_iter().collect(),
+        initial_scid,
+        original_dcid: ids.0,
+        retry_scid: ids.1,
+        mechanisms: Library::offered(&config.requirements).pairs().collect(),
+        limits,
+        reset_token,
+        profile_out: proposal.map(|p| exchanges::to_wire(&p[0])),
+        profile_in: proposal.map(|p| exchanges::to_wire(&p[1])),
+        allows_unprotected: config.requirements.security == Security::Unprotected,
+        service: String::new(),
+    };
+    let mut out = Vec::new();
+    hello.emit(&mut out);
+    out
+}
+
+/// A close frame as large as any.
+pub(crate) fn close_frame(code: u64, reason: &str) -> Frame<'_> {
+    Frame::Close(frame::Close { code, reason })
+}

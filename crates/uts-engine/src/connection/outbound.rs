@@ -1,0 +1,227 @@
+//! What this end sends: epochs in use, the ledger, and the mechanisms that all flows of the direction share.
+
+use super::flows::Token;
+use super::meter::Meter;
+use super::secrets::SecretChain;
+use crate::synthesis::SendStack;
+use core::time::Duration;
+use uts_functions::acknowledgement::Acknowledgement;
+use uts_functions::congestion::{self, Congestion, Delivery, Summary};
+use uts_functions::rate::{self, Bucket, Pace, RateControl};
+use uts_functions::retransmission::ledger::Ledger;
+use uts_functions::timing::{self, RoundTrip, Timing};
+use uts_functions::{Function, PathFacts, Profile, Rate, Time};
+
+/// Back-off of the probe timer ends here: 2^10 times the time-out.
+const BACKOFF_MAX: u32 = 10;
+
+/// Probes sent per time-out (RFC 9002 section 6.2.4).
+const PROBES_PER_TIMEOUT: u8 = 2;
+
+/// Pacing of mechanisms that have a window only: a little faster than a window per round trip, so that pacing is never
+/// the brake (RFC 9002 section 7.7), and twice as fast while the window doubles each round.
+const PACE_GAIN: f64 = 1.25;
+const PACE_GAIN_SLOW_START: f64 = 2.0;
+
+pub(crate) struct Outbound {
+    /// Epochs in use; the last of a group is current, older ones only wait for their redundancy to leave.
+    pub stacks: Vec<SendStack>,
+    pub secrets: SecretChain,
+    pub ledger: Ledger<Token>,
+    pub delivery: Delivery,
+    pub congestion: congestion::Slot,
+    pub rate: rate::Slot,
+    pub bucket: Bucket,
+    pub timing: timing::Slot,
+    pub rtt: RoundTrip,
+    pub meter: Meter,
+    /// Probe time-outs in a row.
+    pub timeouts: u32,
+    /// Packets to send whatever the window says.
+    pub probes_due: u8,
+    pub loss_at: Option<Time>,
+    pub paced_until: Option<Time>,
+    /// Eliciting packets since the last poll.
+    pub unpolled: u32,
+    /// The application's upper bound on the rate.
+    pub rate_max: Option<Rate>,
+    pub ce_seen: u64,
+}
+
+impl Outbound {
+    /// The direction's start. `None` if this library lacks a mechanism of the profile.
+    pub fn new(
+        now: Time,
+        profile: &Profile,
+        secrets: SecretChain,
+        packet_bytes: u64,
+        seed: u64,
+    ) -> Option<Self> {
+        let secret = secrets.of(0)?;
+        let context =
+            congestion::Context { now, packet_bytes, summary: Summary::initial(packet_bytes), seed };
+        Some(Outbound {
+            stacks: vec![SendStack::new(0, 0, profile, &secret)?],
+            secrets,
+            ledger: Ledger::default(),
+            delivery: Delivery::new(now),
+            congestion: congestion::Slot::build(profile.get(Function::Congestion), &context)?,
+            rate: rate::Slot::build(profile.get(Function::Rate), ())?,
+            bucket: Bucket::default(),
+            timing: timing::Slot::build(profile.get(Function::Timing), ())?,
+            rtt: RoundTrip::default(),
+            meter: Meter::new(),
+            timeouts: 0,
+            probes_due: 0,
+            loss_at: None,
+            paced_until: None,
+            unpolled: 0,
+            rate_max: None,
+            ce_seen: 0,
+        })
+    }
+
+    /// The stack in use for a group; group 0 always has one.
+    pub fn stack(&self, group: u8) -> Option<&SendStack> {
+        self.stacks
+            .iter()
+            .rev()
+            .find(|s| s.group == group)
+            .or_else(|| self.stacks.iter().rev().find(|s| s.group == 0))
+    }
+
+    /// Its place in `stacks`.
+    pub fn stack_index(&self, group: u8) -> Option<usize> {
+        let of = |group| self.stacks.iter().rposition(|s| s.group == group);
+        of(group).or_else(|| of(0))
+    }
+
+    /// Puts a new epoch to use. What the direction shares is replaced where its choice has changed; what the old
+    /// mechanism knew goes to the new one. Says whether the library had everything.
+    pub fn put_to_use(
+        &mut self,
+        now: Time,
+        epoch: u32,
+        group: u8,
+        profile: &Profile,
+        packet_bytes: u64,
+    ) -> bool {
+        let Some(stack) = self.secrets.of(epoch).and_then(|s| SendStack::new(epoch, group, profile, &s))
+        else {
+            return false;
+        };
+        let old = self.stack(group).map_or_else(Profile::bare, |s| s.profile);
+        let changed = |f: Function| old.get(f) != profile.get(f);
+        if changed(Function::Congestion) {
+            let summary = self.congestion.summary();
+            let context = congestion::Context { now, packet_bytes, summary, seed: u64::from(epoch) };
+            let Some(next) = congestion::Slot::build(profile.get(Function::Congestion), &context) else {
+                return false;
+            };
+            self.congestion = next;
+        }
+        if changed(Function::Rate) {
+            let Some(next) = rate::Slot::build(profile.get(Function::Rate), ()) else { return false };
+            self.rate = next;
+        }
+        if changed(Function::Timing) {
+            let Some(next) = timing::Slot::build(profile.get(Function::Timing), ()) else { return false };
+            self.timing = next;
+        }
+        // The old epoch's block under way is closed: its redundancy still leaves under the old epoch.
+        for old in self.stacks.iter_mut().filter(|s| s.group == group) {
+            if let Some(fec) = &mut old.fec {
+                fec.flush();
+            }
+        }
+        self.stacks.push(stack);
+        self.drop_idle_stacks();
+        true
+    }
+
+    /// Drops stacks that were replaced and have nothing more to send.
+    pub fn drop_idle_stacks(&mut self) {
+        let mut index = 0;
+        while index < self.stacks.len() {
+            let stack = &self.stacks[index];
+            let replaced = self.stacks[index + 1..].iter().any(|s| s.group == stack.group);
+            if replaced && !stack.fec.as_ref().is_some_and(|fec| fec.has_repair()) {
+                self.stacks.remove(index);
+            } else {
+                index += 1;
+            }
+        }
+        if let Some(oldest) = self.stacks.iter().map(|s| s.epoch).min() {
+            self.secrets.forget_before(oldest);
+        }
+    }
+
+    /// The longest that the peer holds acknowledgements back.
+    fn ack_delay_max(&self) -> Duration {
+        self.stack(0).map_or(Duration::ZERO, |s| s.acknowledgement.delay_max())
+    }
+
+    /// The probe time-out without back-off (RFC 9002 section 6.2.1).
+    pub fn probe_timeout(&self) -> Duration {
+        self.timing.timeout(&self.rtt) + self.ack_delay_max()
+    }
+
+    /// When to look for losses, or to probe; `None` while nothing is in flight.
+    pub fn loss_timeout(&self) -> Option<Time> {
+        if let Some(at) = self.loss_at {
+            return Some(at);
+        }
+        if self.ledger.eliciting() == 0 {
+            return None;
+        }
+        let backoff = 1u32 << self.timeouts.min(BACKOFF_MAX);
+        Some(self.ledger.last_eliciting_at() + self.probe_timeout().saturating_mul(backoff))
+    }
+
+    /// Notes a probe time-out.
+    pub fn on_probe_timeout(&mut self) {
+        self.timeouts += 1;
+        self.probes_due = PROBES_PER_TIMEOUT;
+    }
+
+    /// What pacing keeps to.
+    pub fn pace(&self, packet_bytes: u64) -> Pace {
+        let own = self.congestion.pacing_rate();
+        let rate = match own {
+            Some(rate) => Some(rate),
+            None if self.rtt.samples == 0 => None,
+            None => {
+                let summary = self.congestion.summary();
+                let window = self.congestion.window_bytes();
+                let gain = if window < summary.threshold_bytes { PACE_GAIN_SLOW_START } else { PACE_GAIN };
+                (window != u64::MAX).then(|| Rate::from_delivery(window, self.rtt.smoothed).mul_f64(gain))
+            }
+        };
+        let rate = match (rate, self.rate_max) {
+            (Some(rate), Some(max)) => Some(rate.min(max)),
+            (rate, max) => rate.or(max),
+        };
+        Pace { rate, packet_bytes, burst_bytes: self.congestion.burst_bytes() }
+    }
+
+    /// Whether a packet of `bytes` may leave now as far as the window and the rate are concerned; otherwise notes until
+    /// when pacing holds it back.
+    pub fn admits(&mut self, now: Time, bytes: u64, packet_bytes: u64) -> bool {
+        self.paced_until = None;
+        if self.delivery.in_flight.saturating_add(bytes) > self.congestion.window_bytes() {
+            return false;
+        }
+        let pace = self.pace(packet_bytes);
+        self.paced_until = self.rate.wait_until(&mut self.bucket, now, &pace);
+        self.paced_until.is_none()
+    }
+
+    /// What is known of the path.
+    pub fn facts(&self, packet_bytes: u64) -> PathFacts {
+        self.meter.facts(&self.rtt, packet_bytes)
+    }
+
+    pub fn heap_bytes(&self) -> usize {
+        self.ledger.heap_bytes() + self.stacks.capacity() * size_of::<SendStack>()
+    }
+}

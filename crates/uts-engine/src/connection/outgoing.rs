@@ -1,0 +1,540 @@
+//! The way out: from what waits to datagrams.
+//!
+//! `poll_transmit` -> `next_packet` (why a packet may leave) -> `build` (epoch, header) -> `write_frames` (what goes in, in
+//! the order of the list there) -> `protect` (redundancy, checksum, cipher, mask) -> `record` (ledger, congestion, rate).
+
+use super::Connection;
+use super::flows::{FlowControl, Token};
+use crate::synthesis::SendStack;
+use uts_functions::Time;
+use uts_functions::acknowledgement::Acknowledgement;
+use uts_functions::congestion::{Congestion, Snapshot};
+use uts_functions::detection::Detection;
+use uts_functions::flow::FlowControl as _;
+use uts_functions::protection::Protection;
+use uts_functions::rate::RateControl;
+use uts_functions::retransmission::ledger::{Sent, Tokens};
+use uts_wire::frame::{self, DataFlags, Frame, data_header_len, emit_ack, emit_data_header, emit_repaired};
+use uts_wire::packet::{AdaptiveHeader, AdaptiveMark, TruncatedNumber, sample, sample_padding};
+
+/// Room that a packet under FEC leaves, so that the redundancy made from it fits into a packet too: type, first number,
+/// mask, index, count, length (spec P: Repair), and the symbol's own length.
+const REPAIR_ROOM_BYTES: usize = 56;
+
+/// Below this much room no further data frame is begun.
+const DATA_ROOM_MIN_BYTES: usize = 32;
+
+/// With more ranges than this to report, an acknowledgement asks to be acknowledged now and then, so that the peer's
+/// answer shortens the list (RFC 9000 section 13.2.4).
+const RANGES_BEFORE_PING: usize = 6;
+const REPORTS_BEFORE_PING: u32 = 12;
+
+/// Why a packet may leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reason {
+    /// Something waits, and window and rate allow it.
+    Admitted,
+    /// A time-out: the window does not count.
+    Probe,
+    /// Only an acknowledgement.
+    Report,
+    /// A larger packet size is tried.
+    SizeProbe(usize),
+}
+
+/// A packet under construction.
+struct Draft {
+    reason: Reason,
+    /// Index of the stack under which it is built.
+    stack: usize,
+    mark: AdaptiveMark,
+    /// End of the room for frames, as a position in the buffer.
+    end: usize,
+    tokens: Tokens<Token>,
+    eliciting: bool,
+    has_data: bool,
+}
+
+impl Connection {
+    /// Fills `out` with packets of one size for the peer; says the size of each (the last may be shorter).
+    pub(super) fn poll_adaptive(&mut self, now: Time, out: &mut Vec<u8>) -> Option<usize> {
+        let mut segment = None;
+        for _ in 0..self.config.batch_packets_max.max(1) {
+            let room = segment.unwrap_or(self.size.current());
+            let before = out.len();
+            let Some(reason) = self.next_packet(now) else { break };
+            let alone = matches!(reason, Reason::SizeProbe(_));
+            if alone && segment.is_some() {
+                break;
+            }
+            let room = if let Reason::SizeProbe(bytes) = reason { bytes } else { room };
+            if !self.build(now, reason, room, out) {
+                self.on_nothing_to_send(reason);
+                break;
+            }
+            let len = out.len() - before;
+            segment.get_or_insert(len);
+            if alone || len < room || len < self.size.current() {
+                break;
+            }
+        }
+        segment
+    }
+
+    fn on_nothing_to_send(&mut self, reason: Reason) {
+        if reason == Reason::Admitted {
+            self.outbound_mut(|o| o.delivery.set_app_limited());
+        }
+    }
+
+    /// Why the next packet may leave, if it may.
+    fn next_packet(&mut self, now: Time) -> Option<Reason> {
+        let wants = self.wants_to_send(now);
+        let probe_size = self.size.probe(now).filter(|_| self.is_confirmed());
+        let packet_bytes = self.size.current() as u64;
+        let report_due = self.inbound.as_ref()?.arrivals.due.is_some_and(|due| due <= now);
+        let outbound = self.outbound.as_mut()?;
+        if outbound.probes_due > 0 {
+            return Some(Reason::Probe);
+        }
+        if wants {
+            if outbound.admits(now, packet_bytes, packet_bytes) {
+                return Some(Reason::Admitted);
+            }
+        } else {
+            outbound.paced_until = None;
+            if outbound.delivery.in_flight < outbound.congestion.window_bytes() {
+                outbound.delivery.set_app_limited();
+            }
+            if let Some(bytes) = probe_size
+                && outbound.delivery.in_flight + bytes as u64 <= outbound.congestion.window_bytes()
+            {
+                return Some(Reason::SizeProbe(bytes));
+            }
+        }
+        if let Some(bytes) = probe_size
+            && wants
+            && outbound.ledger.next_number() > 10
+            && outbound.paced_until.is_none()
+            && outbound.delivery.in_flight + (bytes as u64) < outbound.congestion.window_bytes()
+        {
+            return Some(Reason::SizeProbe(bytes));
+        }
+        report_due.then_some(Reason::Report)
+    }
+
+    /// Whether anything but acknowledgements waits.
+    fn wants_to_send(&self, now: Time) -> bool {
+        let Some(outbound) = &self.outbound else { return false };
+        !self.exchanges.pending.is_empty()
+            || !self.flows.control.is_empty()
+            || !self.control.is_empty()
+            || self.ping_due(now)
+            || outbound.stacks.iter().any(|s| s.fec.as_ref().is_some_and(|fec| fec.has_repair()))
+            || self.flows.wants_to_send()
+    }
+
+    /// The epoch under which the next packet is built: redundancy must leave under its own, data under its group's.
+    fn choose_stack(&self) -> Option<usize> {
+        let outbound = self.outbound.as_ref()?;
+        let repairs = outbound.stacks.iter().position(|s| s.fec.as_ref().is_some_and(|fec| fec.has_repair()));
+        if repairs.is_some() {
+            return repairs;
+        }
+        let group =
+            self.flows.next_to_send(None).and_then(|id| self.flows.get(id)).map_or(0, |flow| flow.send.group);
+        outbound.stack_index(group)
+    }
+
+    /// Builds one packet of at most `room` bytes; says whether there was anything to put in.
+    fn build(&mut self, now: Time, reason: Reason, room: usize, out: &mut Vec<u8>) -> bool {
+        let Some(index) = self.choose_stack() else { return false };
+        let Some(outbound) = &self.outbound else { return false };
+        let Some(stack) = outbound.stacks.get(index) else { return false };
+        let number = outbound.ledger.next_number();
+        let header = AdaptiveHeader { epoch_low5: (stack.epoch % 32) as u8, dcid: self.peer_cid };
+        let start = out.len();
+        let mark = header.emit(TruncatedNumber::of(number, outbound.ledger.largest_acked()), out);
+        let trailer = stack.detection.trailer_bytes() + stack.protection.tag_bytes();
+        let Some(frames_room) = room.checked_sub(out.len() - start + trailer) else {
+            out.truncate(start);
+            return false;
+        };
+        let mut draft = Draft {
+            reason,
+            stack: index,
+            mark,
+            end: out.len() + frames_room,
+            tokens: Tokens::new(),
+            eliciting: false,
+            has_data: false,
+        };
+        let frames_start = out.len();
+        self.write_frames(now, &mut draft, out);
+        if out.len() == frames_start {
+            out.truncate(start);
+            return false;
+        }
+        if let Reason::SizeProbe(bytes) = reason {
+            out.resize(start + bytes - trailer, 0);
+        }
+        self.protect(now, &draft, number, out);
+        self.record(now, draft, out.len() - start);
+        true
+    }
+
+    /// What goes into a packet, in order of urgency.
+    fn write_frames(&mut self, now: Time, draft: &mut Draft, out: &mut Vec<u8>) {
+        self.write_report(now, draft, out);
+        if draft.reason == Reason::Report {
+            self.write_ping_for_reports(draft, out);
+            return;
+        }
+        self.write_exchange(draft, out);
+        self.write_control(draft, out);
+        self.write_flow_control(draft, out);
+        self.write_repairs(draft, out);
+        match draft.reason {
+            Reason::SizeProbe(bytes) => {
+                Frame::Ping.emit(out);
+                draft.eliciting = true;
+                draft.tokens.push(Token::SizeProbe(bytes));
+                self.size.on_probe_sent();
+                return;
+            }
+            _ => self.write_data(draft, out),
+        }
+        if (draft.reason == Reason::Probe || self.ping_due(now)) && !draft.eliciting {
+            Frame::Ping.emit(out);
+            draft.eliciting = true;
+        }
+        self.write_poll(draft, out);
+    }
+
+    /// Acknowledges what arrived, if anything unreported did.
+    fn write_report(&mut self, now: Time, draft: &mut Draft, out: &mut Vec<u8>) {
+        let Some(inbound) = &mut self.inbound else { return };
+        let arrivals = &mut inbound.arrivals;
+        let due = arrivals.due.is_some_and(|due| due <= now);
+        if !due && arrivals.unreported == 0 {
+            return;
+        }
+        // Under poll/status only a poll is answered.
+        if !due && arrivals.due.is_none() {
+            return;
+        }
+        let Some((largest, at)) = arrivals.largest else { return };
+        let delay_us = u64::try_from(now.since(at).as_micros()).unwrap_or(u64::MAX);
+        let [ect0, ect1, ce] = arrivals.ecn;
+        let ecn = (ect0 + ect1 + ce > 0).then_some(frame::EcnCounts { ect0, ect1, ce });
+        let budget = draft.end.saturating_sub(out.len());
+        if emit_ack(out, arrivals.received.iter().rev(), delay_us, ecn, budget) == 0 {
+            return;
+        }
+        if !arrivals.repaired.is_empty() {
+            let budget = draft.end.saturating_sub(out.len()) / 2;
+            emit_repaired(out, arrivals.repaired.iter().rev(), budget);
+        }
+        draft.tokens.push(Token::Ack(largest));
+        arrivals.on_reported();
+        self.stats.reports_sent += 1;
+    }
+
+    fn write_ping_for_reports(&mut self, draft: &mut Draft, out: &mut Vec<u8>) {
+        let Some(inbound) = &mut self.inbound else { return };
+        inbound.reports += 1;
+        if inbound.arrivals.received.len() > RANGES_BEFORE_PING && inbound.reports >= REPORTS_BEFORE_PING {
+            inbound.reports = 0;
+            Frame::Ping.emit(out);
+            draft.eliciting = true;
+        }
+    }
+
+    fn write_exchange(&mut self, draft: &mut Draft, out: &mut Vec<u8>) {
+        while let Some(message) = self.exchanges.pending.front() {
+            if out.len() + message.encoded_len() > draft.end {
+                return;
+            }
+            message.emit(out);
+            self.exchanges.pending.pop_front();
+            draft.eliciting = true;
+        }
+    }
+
+    /// Control of the connection: tokens, answers to path challenges.
+    fn write_control(&mut self, draft: &mut Draft, out: &mut Vec<u8>) {
+        while let Some(token) = self.control.front().cloned() {
+            let frame = match &token {
+                Token::Address => Frame::NewToken(frame::NewToken { token: &self.new_token }),
+                Token::PathResponse(number) => Frame::PathResponse(*number),
+                _ => Frame::Ping,
+            };
+            if out.len() + frame.encoded_len() > draft.end {
+                return;
+            }
+            frame.emit(out);
+            self.control.pop_front();
+            draft.eliciting = true;
+            draft.tokens.push(token);
+        }
+    }
+
+    /// Control of flows: credit, skips, resets, stops, and how many flows the peer may open.
+    fn write_flow_control(&mut self, draft: &mut Draft, out: &mut Vec<u8>) {
+        while let Some(control) = self.flows.control.first().cloned() {
+            if draft.end.saturating_sub(out.len()) < DATA_ROOM_MIN_BYTES {
+                return;
+            }
+            self.flows.control.remove(&control);
+            let token = match control {
+                FlowControl::Skip(flow) => {
+                    let skip = self.flows.get_mut(flow).and_then(|f| f.send.buffer.pop_skip());
+                    let Some(range) = skip else { continue };
+                    self.flows.control.insert(FlowControl::Skip(flow));
+                    let (start, len) = (range.start, range.end - range.start);
+                    Frame::Skip(frame::Skip { flow, start, len }).emit(out);
+                    Token::Skip { flow, range }
+                }
+                other => match self.flow_frame(&other) {
+                    Some(frame) => {
+                        frame.emit(out);
+                        Token::Flow(other)
+                    }
+                    None => continue,
+                },
+            };
+            draft.eliciting = true;
+            draft.tokens.push(token);
+        }
+    }
+
+    fn flow_frame(&self, control: &FlowControl) -> Option<Frame<'static>> {
+        Some(match *control {
+            FlowControl::Credit(flow) => {
+                Frame::Credit(frame::Credit { flow, limit: self.flows.get(flow)?.receive.grant.limit })
+            }
+            FlowControl::Reset(flow) => {
+                let (code, final_position) = self.flows.get(flow)?.send.reset?;
+                Frame::ResetFlow(frame::ResetFlow { flow, code, final_position })
+            }
+            FlowControl::Stop(flow) => {
+                Frame::StopFlow(frame::StopFlow { flow, code: self.flows.get(flow)?.receive.stop? })
+            }
+            FlowControl::Limit => Frame::FlowLimit(frame::FlowLimit { max_flows: self.flows.accepted_max }),
+            FlowControl::Skip(_) => return None,
+        })
+    }
+
+    fn write_repairs(&mut self, draft: &mut Draft, out: &mut Vec<u8>) {
+        let Some(stack) = self.outbound.as_mut().and_then(|o| o.stacks.get_mut(draft.stack)) else { return };
+        let Some(fec) = &mut stack.fec else { return };
+        if out.len() + REPAIR_ROOM_BYTES >= draft.end && fec.has_repair() {
+            return;
+        }
+        if let Some(repair) = fec.pop_repair() {
+            Frame::Repair(frame::Repair {
+                first: repair.first,
+                mask: &repair.mask,
+                index: repair.index,
+                parities: repair.parities,
+                symbol: &repair.symbol,
+            })
+            .emit(out);
+            draft.eliciting = true;
+            self.stats.repairs_sent += 1;
+        }
+    }
+
+    /// Data of the flows of the packet's group, in their order.
+    fn write_data(&mut self, draft: &mut Draft, out: &mut Vec<u8>) {
+        let Some(stack) = self.outbound.as_ref().and_then(|o| o.stacks.get(draft.stack)) else { return };
+        // Redundancy of an old epoch leaves alone: its group's data belongs to the new one.
+        let is_current =
+            self.outbound.as_ref().and_then(|o| o.stack(stack.group)).is_some_and(|s| s.epoch == stack.epoch);
+        let has_repair = stack.fec.as_ref().is_some_and(|fec| fec.has_repair());
+        if !is_current || has_repair {
+            return;
+        }
+        let end = if stack.fec.is_some() { draft.end.saturating_sub(REPAIR_ROOM_BYTES) } else { draft.end };
+        let polls = stack.acknowledgement.poll(u32::MAX, true);
+        while let Some(flow) = self.next_of_group(stack) {
+            if !write_chunk(&mut self.flows, stack, flow, end, polls, draft, out, &mut self.stats) {
+                break;
+            }
+            let limits = &stack.flow;
+            self.flows.update_order(flow, |_, limit| limits.send_limit(limit));
+            self.flows.yield_turn(flow);
+        }
+    }
+
+    fn next_of_group(&self, stack: &SendStack) -> Option<u32> {
+        // A group without an epoch of its own is served by group 0's.
+        let serves = |group: u8| {
+            self.outbound.as_ref().and_then(|o| o.stack(group)).is_some_and(|s| s.epoch == stack.epoch)
+        };
+        let id = self.flows.next_to_send(None)?;
+        let group = self.flows.get(id)?.send.group;
+        if serves(group) { Some(id) } else { self.flows.next_to_send(Some(stack.group)) }
+    }
+
+    fn write_poll(&mut self, draft: &mut Draft, out: &mut Vec<u8>) {
+        let more = self.flows.wants_to_send();
+        let Some(outbound) = &mut self.outbound else { return };
+        if !draft.eliciting {
+            return;
+        }
+        outbound.unpolled += 1;
+        let Some(stack) = outbound.stacks.get(draft.stack) else { return };
+        let polled = draft.reason == Reason::Probe && stack.acknowledgement.poll(u32::MAX, true);
+        let full =
+            outbound.delivery.in_flight + 2 * self.size.current() as u64 > outbound.congestion.window_bytes();
+        if (polled || stack.acknowledgement.poll(outbound.unpolled, !more || full)) && out.len() < draft.end {
+            Frame::Poll.emit(out);
+            outbound.unpolled = 0;
+        }
+    }
+
+    /// Redundancy, padding, checksum, cipher and mask, in place.
+    fn protect(&mut self, now: Time, draft: &Draft, number: u64, out: &mut Vec<u8>) {
+        let Some(stack) = self.outbound.as_mut().and_then(|o| o.stacks.get_mut(draft.stack)) else { return };
+        let frames_start = draft.mark.payload_offset();
+        let tag_bytes = stack.protection.tag_bytes();
+        let trailer_bytes = stack.detection.trailer_bytes();
+        if stack.protection.sample_bytes() > 0 {
+            // In front: a data frame without a length runs to the end.
+            let lacking =
+                sample_padding(draft.mark.pn_len, out.len() - frames_start + trailer_bytes, tag_bytes);
+            out.splice(frames_start..frames_start, core::iter::repeat_n(0, lacking));
+        }
+        if draft.has_data
+            && let Some(fec) = &mut stack.fec
+        {
+            fec.on_source(now, number, &out[frames_start..]);
+        }
+        let covered = out.len();
+        out.resize(covered + trailer_bytes + tag_bytes, 0);
+        let (body, trailer) = out[draft.mark.start..].split_at_mut(covered - draft.mark.start);
+        stack.detection.append(body, &mut trailer[..trailer_bytes]);
+        let (head, payload) = out[draft.mark.start..].split_at_mut(frames_start - draft.mark.start);
+        let (plain, tag) = payload.split_at_mut(payload.len() - tag_bytes);
+        stack.protection.seal(number, head, plain, tag);
+        if stack.protection.sample_bytes() > 0
+            && let Ok(sample) = sample(&out[draft.mark.start..], draft.mark.pn_offset - draft.mark.start)
+        {
+            let mask = stack.protection.header_mask(sample);
+            draft.mark.mask(out, &mask);
+        }
+        stack.packets += 1;
+    }
+
+    /// Builds the packet that says that the connection is closed.
+    pub(super) fn write_close_packet(
+        &mut self,
+        now: Time,
+        code: u64,
+        reason: &str,
+        out: &mut Vec<u8>,
+    ) -> Option<usize> {
+        let outbound = self.outbound.as_ref()?;
+        let index = outbound.stack_index(0)?;
+        let stack = &outbound.stacks[index];
+        let number = outbound.ledger.next_number();
+        let header = AdaptiveHeader { epoch_low5: (stack.epoch % 32) as u8, dcid: self.peer_cid };
+        let start = out.len();
+        let mark = header.emit(TruncatedNumber::of(number, outbound.ledger.largest_acked()), out);
+        super::close_frame(code, reason).emit(out);
+        let draft = Draft {
+            reason: Reason::Report,
+            stack: index,
+            mark,
+            end: out.len(),
+            tokens: Tokens::new(),
+            eliciting: false,
+            has_data: false,
+        };
+        self.protect(now, &draft, number, out);
+        self.record(now, draft, out.len() - start);
+        Some(out.len())
+    }
+
+    fn record(&mut self, now: Time, draft: Draft, bytes: usize) {
+        let bytes = bytes as u64;
+        let packet_bytes = self.size.current() as u64;
+        let Some(outbound) = &mut self.outbound else { return };
+        let epoch = outbound.stacks.get(draft.stack).map_or(0, |s| s.epoch);
+        let size_probe = matches!(draft.reason, Reason::SizeProbe(_));
+        let snapshot = if draft.eliciting {
+            let snapshot = outbound.delivery.on_sent(now, bytes);
+            outbound.congestion.on_sent(now, bytes, &outbound.delivery);
+            let pace = outbound.pace(packet_bytes);
+            outbound.rate.on_sent(&mut outbound.bucket, now, bytes, &pace);
+            snapshot
+        } else {
+            Snapshot { sent_at: now, ..Snapshot::default() }
+        };
+        if draft.reason == Reason::Probe {
+            outbound.probes_due = outbound.probes_due.saturating_sub(1);
+        }
+        let number = outbound.ledger.next_number();
+        let Draft { eliciting, tokens, .. } = draft;
+        self.trace.on_packet_sent(now, number, bytes, epoch);
+        outbound.ledger.record(Sent { bytes, epoch, eliciting, size_probe, tokens, snapshot });
+        if draft.eliciting {
+            self.last_eliciting_at = now;
+            self.ping_wanted = false;
+        }
+        self.stats.packets_sent += 1;
+        self.stats.bytes_sent += bytes;
+        if let Some(outbound) = &mut self.outbound {
+            outbound.drop_idle_stacks();
+        }
+    }
+}
+
+/// Writes one data frame of a flow; says whether another may follow.
+#[allow(clippy::too_many_arguments, reason = "parts of a connection that are borrowed apart")]
+fn write_chunk(
+    flows: &mut super::flows::Flows,
+    stack: &SendStack,
+    flow: u32,
+    end: usize,
+    polls: bool,
+    draft: &mut Draft,
+    out: &mut Vec<u8>,
+    stats: &mut super::Stats,
+) -> bool {
+    let Some(send) = flows.get_mut(flow).map(|f| &mut f.send) else { return false };
+    // A poll may follow the frame, which then needs a length.
+    let length_bytes = 2;
+    let room = end.saturating_sub(out.len() + if polls { length_bytes + 1 } else { 0 });
+    // A repeat's position is smaller than what was sent, so its field is not longer.
+    let position = send.buffer.sent();
+    let header_bytes = data_header_len(flow, Some(position), None);
+    if room < header_bytes + length_bytes + 1 || (draft.has_data && room < DATA_ROOM_MIN_BYTES) {
+        return false;
+    }
+    let limit = stack.flow.send_limit(send.limit);
+    let Some(chunk) = send.buffer.next_chunk(room - header_bytes, limit) else { return false };
+    let whole = chunk.begin && chunk.end;
+    let offset = (stack.layout.offsets || !whole).then_some(chunk.range.start);
+    let spare = room - header_bytes - chunk.data_bytes;
+    // The last frame of a packet needs no length.
+    let more = flows.next_to_send(None).is_some_and(|next| next != flow)
+        || flows.get(flow).is_some_and(|f| f.send.buffer.wants_to_send(limit));
+    let is_last = spare < length_bytes + DATA_ROOM_MIN_BYTES || !more;
+    let with_len = polls || (!is_last && spare >= length_bytes);
+    let flags = DataFlags { fin: chunk.fin, message: chunk.message, begin: chunk.begin, end: chunk.end };
+    emit_data_header(out, flow, offset, with_len.then_some(chunk.data_bytes), flags);
+    if let Some(send) = flows.get(flow).map(|f| &f.send) {
+        send.buffer.copy(&chunk, out);
+    }
+    draft.has_data = true;
+    draft.eliciting = true;
+    if chunk.repeat {
+        stats.bytes_repeated += chunk.data_bytes as u64;
+        stats.chunks_repeated += 1;
+    }
+    stats.data_bytes_sent += chunk.data_bytes as u64;
+    draft.tokens.push(Token::Data { flow, range: chunk.range });
+    with_len && !is_last
+}

@@ -1,0 +1,164 @@
+//! Packet size: probing for the largest UDP payload that the path carries (RFC 8899). Nothing is ever fragmented.
+
+use core::time::Duration;
+use uts_functions::Time;
+
+/// Probes of one size that must be lost before it counts as too large (RFC 8899 section 5.1.2).
+const PROBES_MAX: u8 = 3;
+
+/// Sizes closer than this are not worth another probe.
+const STEP_BYTES: usize = 16;
+
+/// After this long, a larger size is tried again (RFC 8899 section 5.1.1: PMTU_RAISE_TIMER).
+const RAISE_AFTER: Duration = Duration::from_secs(600);
+
+/// The search for the packet size.
+#[derive(Clone, Debug)]
+pub(crate) struct PacketSize {
+    current: usize,
+    floor: usize,
+    /// Smallest size known not to pass, plus what the limits exclude.
+    ceiling: usize,
+    max: usize,
+    in_flight: bool,
+    lost: u8,
+    next_at: Time,
+    first: bool,
+}
+
+impl PacketSize {
+    pub fn new(now: Time, initial: usize, max: usize) -> Self {
+        let max = max.max(initial);
+        PacketSize {
+            current: initial,
+            floor: initial,
+            ceiling: max + 1,
+            max,
+            in_flight: false,
+            lost: 0,
+            next_at: now,
+            first: true,
+        }
+    }
+
+    /// Bytes of UDP payload of a full packet.
+    pub fn current(&self) -> usize {
+        self.current
+    }
+
+    /// The size to probe now, if one is due.
+    pub fn probe(&self, now: Time) -> Option<usize> {
+        if self.in_flight || now < self.next_at || self.ceiling <= self.current + 1 {
+            return None;
+        }
+        // Most paths carry the largest size at once; only if not, the search halves.
+        let size = if self.first { self.ceiling - 1 } else { (self.current + self.ceiling) / 2 };
+        (size >= self.current + STEP_BYTES || (self.first && size > self.current)).then_some(size)
+    }
+
+    pub fn timeout(&self) -> Option<Time> {
+        let open = !self.in_flight && self.ceiling > self.current + STEP_BYTES;
+        (open && self.next_at != Time::NEVER).then_some(self.next_at)
+    }
+
+    pub fn on_probe_sent(&mut self) {
+        self.in_flight = true;
+    }
+
+    /// A probe arrived. Says whether the packet size has changed.
+    pub fn on_probe_acknowledged(&mut self, now: Time, bytes: usize) -> bool {
+        self.in_flight = false;
+        self.lost = 0;
+        self.first = false;
+        self.next_at = if bytes >= self.max { Time::NEVER } else { now };
+        let larger = bytes > self.current && bytes < self.ceiling;
+        if larger {
+            self.current = bytes;
+        }
+        larger
+    }
+
+    pub fn on_probe_lost(&mut self, now: Time, bytes: usize) {
+        self.in_flight = false;
+        self.lost += 1;
+        self.next_at = now;
+        if self.lost >= PROBES_MAX {
+            self.lost = 0;
+            self.first = false;
+            self.ceiling = self.ceiling.min(bytes);
+            if self.ceiling <= self.current + STEP_BYTES {
+                self.next_at = now + RAISE_AFTER;
+            }
+        }
+    }
+
+    /// Several time-outs in a row: perhaps full packets no longer pass (RFC 8899 section 4.3). Says whether the size has
+    /// changed.
+    pub fn on_black_hole(&mut self, now: Time) -> bool {
+        let shrinks = self.current > self.floor;
+        if shrinks {
+            self.ceiling = self.current;
+            self.current = self.floor;
+            self.first = false;
+            self.next_at = now + Duration::from_secs(1);
+        }
+        shrinks
+    }
+
+    /// When the search rests, it begins anew after a while.
+    pub fn on_timeout(&mut self, now: Time) {
+        if !self.in_flight && now >= self.next_at && self.ceiling <= self.current + STEP_BYTES {
+            self.ceiling = self.max + 1;
+            self.first = true;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs the search on a path that carries `limit` bytes; gives the size found and the probes it took.
+    fn search(initial: usize, max: usize, limit: usize) -> (usize, u32) {
+        let mut size = PacketSize::new(Time::ZERO, initial, max);
+        let mut probes = 0;
+        while let Some(bytes) = size.probe(Time::ZERO) {
+            probes += 1;
+            assert!(probes < 100, "the search must end");
+            size.on_probe_sent();
+            if bytes <= limit {
+                size.on_probe_acknowledged(Time::ZERO, bytes);
+            } else {
+                size.on_probe_lost(Time::ZERO, bytes);
+            }
+        }
+        (size.current(), probes)
+    }
+
+    #[test]
+    fn the_largest_size_is_tried_first() {
+        assert_eq!(search(1200, 1472, 1472), (1472, 1));
+        assert_eq!(search(1200, 1472, 9000), (1472, 1));
+    }
+
+    #[test]
+    fn smaller_paths_are_found_within_a_step() {
+        for limit in [1200, 1280, 1400, 1450, 1471] {
+            let (found, probes) = search(1200, 1472, limit);
+            assert!(found <= limit && found + STEP_BYTES > limit.min(1472) - 1, "{limit}: {found}");
+            assert!(probes <= 30, "{limit}: {probes}");
+        }
+    }
+
+    #[test]
+    fn a_black_hole_falls_back_and_searches_again() {
+        let mut size = PacketSize::new(Time::ZERO, 1200, 1472);
+        size.on_probe_sent();
+        size.on_probe_acknowledged(Time::ZERO, 1472);
+        assert!(size.on_black_hole(Time::from_millis(5)));
+        assert_eq!(size.current(), 1200);
+        assert!(size.probe(Time::from_millis(5)).is_none());
+        assert_eq!(size.probe(Time::from_millis(1005)), Some(1336));
+        assert!(!size.on_black_hole(Time::from_millis(2000)));
+    }
+}

@@ -1,0 +1,626 @@
+//! An endpoint: many connections behind one address, found by the connection ids that it gave out.
+//!
+//! Whatever an unauthenticated datagram says, it changes nothing: it is matched, checked, and at most answered with less
+//! than three times its size.
+
+use crate::config::{ConnectionConfig, EndpointConfig, PACKET_BYTES_MIN};
+use crate::connection::{self, Birth, Connection, Ecn, Place, Side};
+use crate::event::{ConnectionHandle, Event};
+use crate::selector::{self, Contradiction, Library};
+use crate::token::{Proof, TokenKeys, retry_integrity};
+use bytes::Bytes;
+use rand::{RngCore, SeedableRng};
+use rand_chacha::ChaCha20Rng;
+use rustls::pki_types::ServerName;
+use rustls::quic::{self, Keys};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use uts_functions::{Choice, Function, PathFacts, Profile, Time, library};
+use uts_wire::packet::adaptive::{MIN_RESET_BYTES, RESET_TOKEN_BYTES};
+use uts_wire::packet::establishment::{
+    EstablishmentHeader, Level, LongPacket, OtherVersion, Retry, VersionRefusal, parse_header,
+};
+use uts_wire::{ConnectionId, VERSION};
+
+/// Answers to strangers (retries, refusals, resets) that may wait to be sent: more are not worth the memory.
+const ANSWERS_MAX: usize = 64;
+
+/// The client's first connection id is this long (RFC 9000 section 7.2 asks for at least 8 bytes).
+const FIRST_CID_BYTES: usize = 8;
+
+/// A batch of datagrams to send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transmit {
+    /// Where to.
+    pub remote: SocketAddr,
+    /// How to mark it.
+    pub ecn: Option<Ecn>,
+    /// Bytes of each datagram in the buffer; the last may be shorter.
+    pub segment_bytes: usize,
+}
+
+/// Why a connection could not be begun.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    /// The requirements contradict each other.
+    #[error("{0}")]
+    Contradiction(#[from] Contradiction),
+    /// TLS does not accept the settings.
+    #[error("TLS settings: {0}")]
+    Tls(#[from] rustls::Error),
+    /// The TLS settings lack TLS 1.3 with AES-128-GCM, which protects first packets.
+    #[error("the TLS settings lack the cipher suite TLS13_AES_128_GCM_SHA256")]
+    NoInitialSuite,
+    /// The endpoint has as many connections as it may.
+    #[error("{0} connections are open, which is the most that are allowed")]
+    TooMany(usize),
+}
+
+/// Many connections behind one address.
+pub struct Endpoint {
+    config: EndpointConfig,
+    rng: ChaCha20Rng,
+    tokens: Option<TokenKeys>,
+    connections: BTreeMap<ConnectionHandle, Connection>,
+    next_handle: u64,
+    by_cid: HashMap<ConnectionId, ConnectionHandle>,
+    /// Connections without an id of their own, and handshakes by the client's first id.
+    by_remote: HashMap<SocketAddr, ConnectionHandle>,
+    by_first: HashMap<(SocketAddr, ConnectionId), ConnectionHandle>,
+    timers: BTreeSet<(Time, ConnectionHandle)>,
+    timer_of: HashMap<ConnectionHandle, Time>,
+    /// Connections that may have something to send, in turn.
+    ready: VecDeque<ConnectionHandle>,
+    is_ready: BTreeSet<ConnectionHandle>,
+    /// Connections that may have something to tell.
+    telling: BTreeSet<ConnectionHandle>,
+    accepted: VecDeque<ConnectionHandle>,
+    answers: VecDeque<(SocketAddr, Vec<u8>)>,
+    handshakes: usize,
+    refusing: bool,
+    initial: Option<quic::Suite>,
+    /// Datagrams that belonged to nothing, or that could not be read.
+    pub strangers: u64,
+}
+
+impl Endpoint {
+    /// An endpoint whose random choices (connection ids, tokens, the spread of probes) follow from `seed`.
+    pub fn new(config: EndpointConfig, seed: [u8; 32]) -> Self {
+        let mut rng = ChaCha20Rng::from_seed(seed);
+        let salt = rng.next_u64();
+        Endpoint {
+            tokens: TokenKeys::new(&config.secret, salt),
+            config,
+            rng,
+            connections: BTreeMap::new(),
+            next_handle: 0,
+            by_cid: HashMap::new(),
+            by_remote: HashMap::new(),
+            by_first: HashMap::new(),
+            timers: BTreeSet::new(),
+            timer_of: HashMap::new(),
+            ready: VecDeque::new(),
+            is_ready: BTreeSet::new(),
+            telling: BTreeSet::new(),
+            accepted: VecDeque::new(),
+            answers: VecDeque::new(),
+            handshakes: 0,
+            refusing: false,
+            initial: initial_suite(),
+            strangers: 0,
+        }
+    }
+
+    /// Begins a connection.
+    ///
+    /// # Errors
+    /// [`ConnectError`] if the requirements contradict each other or TLS does not accept its settings.
+    pub fn connect(
+        &mut self,
+        now: Time,
+        remote: SocketAddr,
+        server_name: ServerName<'static>,
+        tls: Arc<rustls::ClientConfig>,
+        config: ConnectionConfig,
+    ) -> Result<ConnectionHandle, ConnectError> {
+        if self.connections.len() >= self.config.connections_max {
+            return Err(ConnectError::TooMany(self.config.connections_max));
+        }
+        let local = Library::offered(&config.requirements);
+        let selection = selector::select(&config.requirements, &PathFacts::default(), &local, None)?;
+        let proposal = [made_mandatory(selection.profile); 2];
+        let local_cid = self.new_cid();
+        let original_dcid = self.random_cid(FIRST_CID_BYTES);
+        let params = connection::hello(&config, local_cid, (None, None), None, Some(&proposal));
+        let tls = quic::ClientConnection::new(tls, quic::Version::V1, server_name, params)?;
+        let initial =
+            self.initial_keys(&original_dcid, rustls::Side::Client).ok_or(ConnectError::NoInitialSuite)?;
+        let birth = Birth {
+            side: Side::Client,
+            config,
+            remote,
+            local_cid,
+            peer_cid: original_dcid,
+            original_dcid,
+            retry_scid: None,
+            address_proved: true,
+            tls: quic::Connection::Client(tls),
+            initial,
+            proposal,
+            new_token: Vec::new(),
+            seed: self.rng.next_u64(),
+        };
+        let connection = Connection::new(now, birth).ok_or(ConnectError::NoInitialSuite)?;
+        Ok(self.insert(now, connection))
+    }
+
+    fn insert(&mut self, now: Time, connection: Connection) -> ConnectionHandle {
+        let handle = ConnectionHandle(self.next_handle);
+        self.next_handle += 1;
+        if connection.local_cid().is_empty() {
+            self.by_remote.insert(connection.remote(), handle);
+        } else {
+            self.by_cid.insert(*connection.local_cid(), handle);
+        }
+        self.handshakes += usize::from(connection.side() == Side::Server);
+        self.connections.insert(handle, connection);
+        self.touch(now, handle);
+        handle
+    }
+
+    fn random_cid(&mut self, bytes: usize) -> ConnectionId {
+        let mut id = [0; 20];
+        let bytes = bytes.min(id.len());
+        self.rng.fill_bytes(&mut id[..bytes]);
+        ConnectionId::new(&id[..bytes]).unwrap_or(ConnectionId::EMPTY)
+    }
+
+    /// An id that no connection has.
+    fn new_cid(&mut self) -> ConnectionId {
+        for _ in 0..1000 {
+            let id = self.random_cid(self.config.cid_bytes);
+            if !self.by_cid.contains_key(&id) {
+                return id;
+            }
+        }
+        // Ids so short that they are used up: longer ones could not be told apart from them.
+        self.random_cid(self.config.cid_bytes)
+    }
+
+    fn initial_keys(&self, dcid: &ConnectionId, side: rustls::Side) -> Option<Keys> {
+        Some(self.initial.as_ref()?.keys(dcid.as_slice(), side, quic::Version::V1))
+    }
+
+    // ---- access --------------------------------------------------------------------------------------------------
+
+    /// A connection, to look at or to change. What a change makes due is found by the next poll.
+    pub fn connection(&mut self, handle: ConnectionHandle) -> Option<&mut Connection> {
+        let connection = self.connections.get_mut(&handle)?;
+        // The caller may write, close or ask for an exchange: whether it did is found out when sending.
+        if self.is_ready.insert(handle) {
+            self.ready.push_back(handle);
+        }
+        self.telling.insert(handle);
+        Some(connection)
+    }
+
+    /// A connection, to look at.
+    pub fn peek(&self, handle: ConnectionHandle) -> Option<&Connection> {
+        self.connections.get(&handle)
+    }
+
+    /// The next connection whose handshake a client has finished.
+    pub fn accept(&mut self) -> Option<ConnectionHandle> {
+        self.accepted.pop_front()
+    }
+
+    /// Takes no more new connections.
+    pub fn refuse_new(&mut self) {
+        self.refusing = true;
+    }
+
+    /// How many connections there are.
+    pub fn len(&self) -> usize {
+        self.connections.len()
+    }
+
+    /// Whether there is no connection.
+    pub fn is_empty(&self) -> bool {
+        self.connections.is_empty()
+    }
+
+    // ---- input ---------------------------------------------------------------------------------------------------
+
+    /// Takes in a datagram. It is deciphered in place.
+    pub fn handle_datagram(&mut self, now: Time, remote: SocketAddr, ecn: Option<Ecn>, datagram: &mut [u8]) {
+        let Some(first) = datagram.first() else { return };
+        let handle = if uts_wire::packet::is_long(*first) {
+            self.route_long(now, remote, datagram)
+        } else {
+            self.route_short(remote, datagram)
+        };
+        let Some(handle) = handle else { return };
+        let Some(connection) = self.connections.get_mut(&handle) else { return };
+        // The peer's address is the one that the handshake proved.
+        if connection.remote() != remote {
+            self.strangers += 1;
+            return;
+        }
+        let was_handshaking = connection.is_handshaking();
+        connection.handle_datagram(now, ecn, datagram);
+        if was_handshaking && connection.side() == Side::Server && !connection.is_handshaking() {
+            self.handshakes = self.handshakes.saturating_sub(1);
+            if connection.is_open() {
+                self.accepted.push_back(handle);
+            }
+        }
+        self.touch(now, handle);
+    }
+
+    fn route_short(&mut self, remote: SocketAddr, datagram: &[u8]) -> Option<ConnectionHandle> {
+        let found = if self.config.cid_bytes == 0 {
+            self.by_remote.get(&remote).copied()
+        } else {
+            let id = datagram.get(1..1 + self.config.cid_bytes).and_then(ConnectionId::new)?;
+            self.by_cid.get(&id).copied()
+        };
+        match found {
+            Some(handle) => Some(handle),
+            None => {
+                self.strangers += 1;
+                self.on_unknown_short(remote, datagram);
+                None
+            }
+        }
+    }
+
+    /// A short packet that belongs to nothing here: either a reset of one of our connections, or of one that is forgotten.
+    fn on_unknown_short(&mut self, remote: SocketAddr, datagram: &[u8]) {
+        if let Some((_, token)) = datagram.split_last_chunk::<RESET_TOKEN_BYTES>() {
+            // Few connections are with one address; the comparison takes the same time whatever the token is.
+            let owner = self
+                .connections
+                .iter()
+                .filter(|(_, c)| c.remote() == remote)
+                .find(|(_, c)| c.peer_reset_token().is_some_and(|own| is_same(own, token)))
+                .map(|(handle, _)| *handle);
+            if let Some(handle) = owner {
+                let now = self.timer_of.get(&handle).copied().unwrap_or(Time::ZERO);
+                self.reset_by_peer(now, handle);
+                return;
+            }
+        }
+        self.answer_with_reset(remote, datagram);
+    }
+
+    fn reset_by_peer(&mut self, now: Time, handle: ConnectionHandle) {
+        if let Some(connection) = self.connections.get_mut(&handle) {
+            connection.on_stateless_reset(now);
+        }
+        self.touch(now, handle);
+    }
+
+    /// Tells the peer of a forgotten connection that it is forgotten. Shorter than what it answers, so that two endpoints
+    /// never keep answering each other (RFC 9000 section 10.3.3).
+    fn answer_with_reset(&mut self, remote: SocketAddr, datagram: &[u8]) {
+        let Some(id) = datagram.get(1..1 + self.config.cid_bytes).and_then(ConnectionId::new) else { return };
+        if self.config.server.is_none()
+            || datagram.len() <= MIN_RESET_BYTES + 1
+            || self.answers.len() >= ANSWERS_MAX
+        {
+            return;
+        }
+        let Some(token) = self.tokens.as_ref().map(|t| t.reset_token(&id)) else { return };
+        let len = (datagram.len() - 1).min(43);
+        let mut answer = vec![0; len - RESET_TOKEN_BYTES];
+        self.rng.fill_bytes(&mut answer);
+        if let Some(first) = answer.first_mut() {
+            *first &= 0x7f;
+        }
+        answer.extend_from_slice(&token);
+        self.answers.push_back((remote, answer));
+    }
+
+    fn route_long(&mut self, now: Time, remote: SocketAddr, datagram: &[u8]) -> Option<ConnectionHandle> {
+        match parse_header(datagram) {
+            Ok(LongPacket::Establishment(packet)) => {
+                let header = packet.header;
+                let known =
+                    self.by_cid.get(&header.dcid).or_else(|| self.by_first.get(&(remote, header.dcid)));
+                let known = known.or_else(|| self.by_remote.get(&remote).filter(|_| header.dcid.is_empty()));
+                match known {
+                    Some(handle) => Some(*handle),
+                    None if header.level == Level::Initial => {
+                        let place = Place::of(&packet);
+                        self.on_first_packet(now, remote, datagram, &header, &place)
+                    }
+                    None => {
+                        self.strangers += 1;
+                        None
+                    }
+                }
+            }
+            Ok(LongPacket::Retry(retry)) => {
+                self.on_retry(now, remote, datagram, &retry);
+                None
+            }
+            Ok(LongPacket::VersionRefusal(refusal)) => {
+                self.on_version_refusal(now, remote, &refusal);
+                None
+            }
+            Ok(LongPacket::OtherVersion(other)) => {
+                self.on_other_version(remote, datagram.len(), &other);
+                None
+            }
+            Err(_) => {
+                self.strangers += 1;
+                None
+            }
+        }
+    }
+
+    /// A client's first packet. No state is made before it is found to be whole and made by someone who follows the
+    /// protocol; with many handshakes under way, not before the client has shown that it is at its address.
+    fn on_first_packet(
+        &mut self,
+        now: Time,
+        remote: SocketAddr,
+        datagram: &[u8],
+        header: &EstablishmentHeader<'_>,
+        place: &Place,
+    ) -> Option<ConnectionHandle> {
+        let server = self.config.server.clone()?;
+        self.strangers += 1;
+        if datagram.len() < PACKET_BYTES_MIN
+            || header.dcid.len() < FIRST_CID_BYTES.min(self.config.cid_bytes.max(1))
+        {
+            return None;
+        }
+        let keys = self.initial_keys(&header.dcid, rustls::Side::Server)?;
+        if !is_whole(&keys, datagram, place) {
+            return None;
+        }
+        if self.refusing || self.connections.len() >= self.config.connections_max {
+            return None;
+        }
+        let proof = self.tokens.as_ref().and_then(|t| t.check(now, remote, header.token));
+        if proof.is_none() && self.handshakes >= self.config.handshakes_before_retry {
+            self.answer_with_retry(now, remote, header);
+            return None;
+        }
+        let (original_dcid, retry_scid) = match &proof {
+            Some(Proof::Retry { original_dcid, retry_scid }) if *retry_scid == header.dcid => {
+                (*original_dcid, Some(*retry_scid))
+            }
+            Some(Proof::Retry { .. }) => return None,
+            _ => (header.dcid, None),
+        };
+        let local_cid = self.new_cid();
+        let config = self.config.accept.clone();
+        let reset_token = self.tokens.as_ref().map(|t| t.reset_token(&local_cid));
+        let ids = (Some(original_dcid), retry_scid);
+        let params = connection::hello(&config, local_cid, ids, reset_token, None);
+        let tls = quic::ServerConnection::new(server, quic::Version::V1, params).ok()?;
+        let local = Library::offered(&config.requirements);
+        let own = selector::select(&config.requirements, &PathFacts::default(), &local, None);
+        let profile = own.map_or_else(|_| Profile::bare(), |s| s.profile);
+        let new_token = self.tokens.as_mut().map(|t| t.give(now, remote)).unwrap_or_default();
+        let birth = Birth {
+            side: Side::Server,
+            config,
+            remote,
+            local_cid,
+            peer_cid: header.scid,
+            original_dcid,
+            retry_scid,
+            address_proved: proof.is_some(),
+            tls: quic::Connection::Server(tls),
+            initial: keys,
+            proposal: [made_mandatory(profile); 2],
+            new_token,
+            seed: self.rng.next_u64(),
+        };
+        let connection = Connection::new(now, birth)?;
+        self.strangers -= 1;
+        let handle = self.insert(now, connection);
+        self.by_first.insert((remote, header.dcid), handle);
+        Some(handle)
+    }
+
+    fn answer_with_retry(&mut self, now: Time, remote: SocketAddr, header: &EstablishmentHeader<'_>) {
+        if self.answers.len() >= ANSWERS_MAX {
+            return;
+        }
+        let scid = self.random_cid(FIRST_CID_BYTES);
+        let Some(token) = self.tokens.as_mut().map(|t| t.retry(now, remote, &header.dcid, &scid)) else {
+            return;
+        };
+        let mut answer = Vec::new();
+        Retry { dcid: header.scid, scid, token: &token, integrity: [0; 16] }.emit(&mut answer);
+        let body = answer.len() - 16;
+        let integrity = retry_integrity(&header.dcid, &answer[..body]);
+        answer[body..].copy_from_slice(&integrity);
+        self.answers.push_back((remote, answer));
+    }
+
+    fn on_retry(&mut self, now: Time, remote: SocketAddr, datagram: &[u8], retry: &Retry<'_>) {
+        let Some(handle) = self.client_of(remote, retry.dcid.as_slice()) else { return };
+        let Some(keys) = self.initial_keys(&retry.scid, rustls::Side::Client) else { return };
+        let Some(connection) = self.connections.get_mut(&handle) else { return };
+        let body = &datagram[..datagram.len() - 16];
+        if is_same(&retry_integrity(connection.original_dcid(), body), &retry.integrity) {
+            connection.on_retry(keys, retry.scid, Bytes::copy_from_slice(retry.token));
+        }
+        self.touch(now, handle);
+    }
+
+    fn on_version_refusal(&mut self, now: Time, remote: SocketAddr, refusal: &VersionRefusal<'_>) {
+        let Some(handle) = self.client_of(remote, refusal.dcid) else { return };
+        let Some(connection) = self.connections.get_mut(&handle) else { return };
+        // Only someone who saw the client's packet knows both ids.
+        let is_answer = connection.peer_cid().as_slice() == refusal.scid;
+        if is_answer && !refusal.versions.contains(&VERSION) {
+            let theirs: Vec<String> = refusal.versions.iter().map(|v| version_name(*v)).collect();
+            connection.on_version_refusal(now, version_name(VERSION), theirs.join(", "));
+        }
+        self.touch(now, handle);
+    }
+
+    /// The client that an unprotected answer is for.
+    fn client_of(&self, remote: SocketAddr, dcid: &[u8]) -> Option<ConnectionHandle> {
+        let handle = match ConnectionId::new(dcid)? {
+            id if id.is_empty() => self.by_remote.get(&remote),
+            id => self.by_cid.get(&id),
+        }
+        .copied()?;
+        let connection = self.connections.get(&handle)?;
+        (connection.side() == Side::Client && connection.remote() == remote).then_some(handle)
+    }
+
+    /// A packet of another version: its sender is told which one this end speaks.
+    fn on_other_version(&mut self, remote: SocketAddr, bytes: usize, other: &OtherVersion<'_>) {
+        self.strangers += 1;
+        if self.config.server.is_none() || bytes < PACKET_BYTES_MIN || self.answers.len() >= ANSWERS_MAX {
+            return;
+        }
+        let versions = [VERSION].into_iter().collect();
+        let mut answer = Vec::new();
+        VersionRefusal { dcid: other.scid, scid: other.dcid, versions }.emit(&mut answer);
+        self.answers.push_back((remote, answer));
+    }
+
+    /// Does what is due.
+    pub fn handle_timeout(&mut self, now: Time) {
+        // Each once: what is due may be something to send, which the next poll takes away.
+        let due: Vec<_> = self.timers.iter().copied().take_while(|(at, _)| *at <= now).collect();
+        for (at, handle) in due {
+            self.timers.remove(&(at, handle));
+            self.timer_of.remove(&handle);
+            if let Some(connection) = self.connections.get_mut(&handle) {
+                let was_handshaking = connection.is_handshaking();
+                connection.handle_timeout(now);
+                if was_handshaking && connection.side() == Side::Server && !connection.is_handshaking() {
+                    self.handshakes = self.handshakes.saturating_sub(1);
+                }
+            }
+            self.touch(now, handle);
+        }
+    }
+
+    /// A connection has changed: it may have something to send and to tell, and its timer may be another.
+    fn touch(&mut self, _now: Time, handle: ConnectionHandle) {
+        if self.is_ready.insert(handle) {
+            self.ready.push_back(handle);
+        }
+        self.telling.insert(handle);
+        self.reset_timer(handle);
+    }
+
+    fn reset_timer(&mut self, handle: ConnectionHandle) {
+        let next = self.connections.get(&handle).and_then(Connection::poll_timeout);
+        if self.timer_of.get(&handle).copied() == next {
+            return;
+        }
+        if let Some(old) = self.timer_of.remove(&handle) {
+            self.timers.remove(&(old, handle));
+        }
+        if let Some(at) = next {
+            self.timers.insert((at, handle));
+            self.timer_of.insert(handle, at);
+        }
+    }
+
+    // ---- output --------------------------------------------------------------------------------------------------
+
+    /// Fills `buffer` with datagrams of one size for one peer. Connections take turns.
+    pub fn poll_transmit(&mut self, now: Time, buffer: &mut Vec<u8>) -> Option<Transmit> {
+        buffer.clear();
+        if let Some((remote, answer)) = self.answers.pop_front() {
+            buffer.extend_from_slice(&answer);
+            return Some(Transmit { remote, ecn: None, segment_bytes: answer.len() });
+        }
+        while let Some(handle) = self.ready.pop_front() {
+            self.is_ready.remove(&handle);
+            let Some(connection) = self.connections.get_mut(&handle) else { continue };
+            let sent = connection.poll_transmit(now, buffer);
+            let (remote, ecn) = (connection.remote(), connection.ecn());
+            self.reset_timer(handle);
+            if let Some(segment_bytes) = sent {
+                self.is_ready.insert(handle);
+                self.ready.push_back(handle);
+                return Some(Transmit { remote, ecn, segment_bytes });
+            }
+            self.drop_if_over(handle);
+        }
+        None
+    }
+
+    /// When to call [`Endpoint::handle_timeout`] next.
+    pub fn poll_timeout(&mut self) -> Option<Time> {
+        self.timers.first().map(|(at, _)| *at)
+    }
+
+    /// The next thing to tell the application.
+    pub fn poll_event(&mut self) -> Option<(ConnectionHandle, Event)> {
+        while let Some(handle) = self.telling.first().copied() {
+            if let Some(event) = self.connections.get_mut(&handle).and_then(Connection::poll_event) {
+                return Some((handle, event));
+            }
+            self.telling.remove(&handle);
+            self.drop_if_over(handle);
+        }
+        None
+    }
+
+    /// Forgets a connection that has told everything and has nothing left to do.
+    fn drop_if_over(&mut self, handle: ConnectionHandle) {
+        let over = self.connections.get(&handle).is_some_and(Connection::is_over);
+        if !over || self.telling.contains(&handle) {
+            return;
+        }
+        if let Some(connection) = self.connections.remove(&handle) {
+            self.by_cid.remove(connection.local_cid());
+            self.by_remote.retain(|_, h| *h != handle);
+            self.by_first.retain(|_, h| *h != handle);
+        }
+        if let Some(at) = self.timer_of.remove(&handle) {
+            self.timers.remove(&(at, handle));
+        }
+        self.accepted.retain(|h| *h != handle);
+    }
+}
+
+/// The suite of first packets (RFC 9001 section 5.2).
+fn initial_suite() -> Option<quic::Suite> {
+    rustls::crypto::ring::cipher_suite::TLS13_AES_128_GCM_SHA256.tls13().and_then(|suite| suite.quic_suite())
+}
+
+fn is_whole(keys: &Keys, datagram: &[u8], place: &Place) -> bool {
+    connection::is_authentic(keys, datagram, place)
+}
+
+/// What a version is called.
+fn version_name(version: u32) -> String {
+    match version.to_be_bytes() {
+        [b'U', b'T', b'S', number] => format!("UTS {number}"),
+        _ => format!("{version:#010x}"),
+    }
+}
+
+/// Compares without telling by time where the difference is.
+fn is_same(a: &[u8; 16], b: &[u8; 16]) -> bool {
+    a.iter().zip(b).fold(0, |differences, (a, b)| differences | (a ^ b)) == 0
+}
+
+/// A first profile holds only what every endpoint has; where the selector wants more, an exchange follows.
+fn made_mandatory(mut profile: Profile) -> Profile {
+    for &function in Function::ALL {
+        let mandatory = profile.mechanism(function).is_some_and(|m| m.mandatory);
+        let fallback = library::of(function).iter().find(|m| m.mandatory);
+        if let Some(m) = fallback.filter(|_| !mandatory) {
+            profile.set(function, Choice { ..m.choice() });
+        }
+    }
+    profile
+}

@@ -1,0 +1,157 @@
+//! What an endpoint tells its application.
+
+use core::time::Duration;
+use uts_functions::{Function, Profile};
+
+/// A connection of an endpoint; never reused while the endpoint lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ConnectionHandle(pub u64);
+
+/// A flow of a connection. Flows of the client are even, of the server odd.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FlowId(pub u32);
+
+/// The direction of data, as seen by this end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Direction {
+    /// Data that this end sends.
+    Out,
+    /// Data that the peer sends.
+    In,
+}
+
+/// What happened on a connection.
+#[derive(Clone, Debug, PartialEq)]
+#[allow(clippy::large_enum_variant, reason = "exchanges are rare, and told events do not stay")]
+pub enum Event {
+    /// The handshake is done: the peer is authenticated, flows may be opened.
+    Connected,
+    /// The peer opened a flow.
+    FlowOpened(FlowId),
+    /// A flow has something to read (data, its end, or that it was reset).
+    Readable(FlowId),
+    /// A flow takes data again after it had been full.
+    Writable(FlowId),
+    /// Everything written to the flow, its end included, has been acknowledged or given up.
+    Finished(FlowId),
+    /// The peer wants no more data on this flow, and says why.
+    Stopped(FlowId, u64),
+    /// An exchange began, was agreed, refused, or brought something.
+    Exchange(ExchangeEvent),
+    /// The path now carries packets of this many bytes of UDP payload.
+    PacketSize(usize),
+    /// The connection has ended; nothing follows.
+    Closed(CloseReason),
+}
+
+/// A step of an exchange of mechanisms.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ExchangeEvent {
+    /// This end asked for another profile.
+    Requested {
+        /// Whose data it governs.
+        direction: Direction,
+        /// The epoch that it would become.
+        epoch: u32,
+        /// What was seen, in one line; empty if the application asked.
+        seen: String,
+        /// What changes, in one line.
+        changes: String,
+        /// What is expected of it, in one line.
+        expects: String,
+    },
+    /// The peer asked for another profile, and this end accepted it.
+    Granted {
+        /// Whose data it governs.
+        direction: Direction,
+        /// The epoch.
+        epoch: u32,
+        /// What changes, in one line.
+        changes: String,
+        /// The new profile.
+        profile: Profile,
+    },
+    /// An exchange that this end had asked for is in force.
+    Completed {
+        /// Whose data it governs.
+        direction: Direction,
+        /// The epoch.
+        epoch: u32,
+        /// The new profile.
+        profile: Profile,
+        /// From the first request to the agreement.
+        took: Duration,
+    },
+    /// The peer refused; the old profile goes on.
+    Refused {
+        /// Whose data it would have governed.
+        direction: Direction,
+        /// The epoch that did not come to be.
+        epoch: u32,
+        /// The function that the peer objects to.
+        function: Function,
+        /// Why, in words.
+        why: String,
+    },
+    /// The peer did not answer; the old profile goes on.
+    Failed {
+        /// Whose data it would have governed.
+        direction: Direction,
+        /// The epoch that did not come to be.
+        epoch: u32,
+    },
+    /// What an exchange has brought, against what was expected, in one line.
+    Brought {
+        /// The epoch.
+        epoch: u32,
+        /// The comparison.
+        line: String,
+    },
+}
+
+/// Why a connection ended.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CloseReason {
+    /// This end closed it.
+    #[error("closed here: {reason} (code {code})")]
+    Local {
+        /// The application's code.
+        code: u64,
+        /// The application's words.
+        reason: String,
+    },
+    /// The peer's application closed it.
+    #[error("closed by the peer: {reason} (code {code})")]
+    Peer {
+        /// The application's code.
+        code: u64,
+        /// The application's words.
+        reason: String,
+    },
+    /// Nothing was heard from the peer for the idle time-out.
+    #[error("nothing heard from the peer for {0:?}")]
+    IdleTimeout(Duration),
+    /// The handshake did not finish in time.
+    #[error("no answer to the handshake within {0:?}")]
+    HandshakeTimeout(Duration),
+    /// TLS failed: identity not accepted, no common cipher …
+    #[error("{0}")]
+    Tls(String),
+    /// The peer speaks other versions.
+    #[error("the peer speaks version {theirs}, this end speaks version {ours}")]
+    Version {
+        /// What this end speaks.
+        ours: String,
+        /// What the peer offers.
+        theirs: String,
+    },
+    /// The peer broke the protocol.
+    #[error("the peer broke the protocol: {0}")]
+    Protocol(String),
+    /// The peer has lost all state of the connection.
+    #[error("the peer no longer knows this connection (it was restarted)")]
+    Reset,
+    /// The peer refuses new connections at present, or this one.
+    #[error("refused by the peer: {0}")]
+    Refused(String),
+}

@@ -1,0 +1,530 @@
+//! The machine at one end of a direction.
+
+use super::open::OpenEpochs;
+use super::{
+    Busy, EPOCH_SPAN, EPOCH_SPAN_SOFT, EVENTS_MAX, Event, GROUPS_MAX, Message, RETIRE_PTOS, Side, TRIES_MAX,
+    Using,
+};
+use core::time::Duration;
+use std::collections::VecDeque;
+use uts_functions::Time;
+
+/// What repeats a message: when it is due next, and how often it was sent. `at` is `None` once given up or done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Repeat {
+    at: Option<Time>,
+    tries: u8,
+}
+
+/// What became of a due repetition.
+enum Due {
+    No,
+    Send,
+    GiveUp,
+}
+
+impl Repeat {
+    /// The first sending, now.
+    fn start(now: Time, pto: Duration) -> Self {
+        Repeat { at: Some(now + pto), tries: 1 }
+    }
+
+    fn stopped() -> Self {
+        Repeat { at: None, tries: 0 }
+    }
+
+    fn is_active(&self) -> bool {
+        self.at.is_some()
+    }
+
+    /// Doubles the wait with each try, up to `tries_max` tries.
+    fn fire(&mut self, now: Time, pto: Duration, tries_max: u8) -> Due {
+        if self.at.is_none_or(|at| at > now) {
+            return Due::No;
+        }
+        if self.tries >= tries_max {
+            self.at = None;
+            return Due::GiveUp;
+        }
+        let doubled = 1u32.checked_shl(u32::from(self.tries)).unwrap_or(u32::MAX);
+        self.at = Some(now + pto.saturating_mul(doubled));
+        self.tries += 1;
+        Due::Send
+    }
+}
+
+/// The initiator's request, until it is answered or withdrawn. With `repeat` stopped it is *in doubt* (X-21).
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Asking<P> {
+    epoch: u32,
+    group: u8,
+    profile: P,
+    using: Using,
+    since: Time,
+    repeat: Repeat,
+    send: bool,
+}
+
+/// The responder's last answer, kept to give the same again.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Answer<R> {
+    epoch: u32,
+    group: u8,
+    refusal: Option<R>,
+    repeat: Repeat,
+    send: bool,
+}
+
+/// One end of the exchange of one direction. See the [module](super) for how to drive it.
+///
+/// Equality and hashing cover the whole state, so that a model checker can explore this very type.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Machine<P, R> {
+    side: Side,
+    pto: Duration,
+    retire_after: Duration,
+    tries_max: u8,
+    /// The highest number heard of: what is allotted next is above it.
+    highest: u32,
+    /// The highest number decided here, by answering it or by asking it: what is not above it comes too late.
+    decided: u32,
+    /// Sender: the epoch in use for each group. Receiver: the highest that the sender is known to use.
+    current: Using,
+    /// Receiver only.
+    open: OpenEpochs,
+    asking: Option<Asking<P>>,
+    answer: Option<Answer<R>>,
+    /// The last of our requests that was accepted, whose Confirm is repeated on each repeated Ack.
+    completed: Option<u32>,
+    send_confirm: bool,
+    send_stale: Option<u32>,
+    events: VecDeque<Event<P, R>>,
+}
+
+impl<P: Clone + Eq, R: Clone> Machine<P, R> {
+    /// A machine for the direction whose establishment agreed on `first_epoch` for group 0. The probe time-out is
+    /// 1 s until [`set_pto`](Self::set_pto).
+    pub fn new(side: Side, first_epoch: u32) -> Self {
+        let mut current = [None; GROUPS_MAX];
+        current[0] = Some(first_epoch);
+        let mut open = OpenEpochs::default();
+        if side == Side::DataReceiver {
+            open.open(first_epoch, 0);
+        }
+        let pto = Duration::from_secs(1);
+        Machine {
+            side,
+            pto,
+            retire_after: pto * RETIRE_PTOS,
+            tries_max: TRIES_MAX,
+            highest: first_epoch,
+            decided: first_epoch,
+            current,
+            open,
+            asking: None,
+            answer: None,
+            completed: None,
+            send_confirm: false,
+            send_stale: None,
+            events: VecDeque::new(),
+        }
+    }
+
+    /// The same machine with another bound than [`TRIES_MAX`] on how often it sends a message (at least once).
+    pub fn with_tries_max(mut self, tries_max: u8) -> Self {
+        self.tries_max = tries_max.max(1);
+        self
+    }
+
+    /// Sets the probe time-out: how long to wait for the first answer. Holds for timers set from now on.
+    pub fn set_pto(&mut self, pto: Duration) {
+        self.pto = pto;
+        self.retire_after = pto.saturating_mul(RETIRE_PTOS);
+    }
+
+    /// Sets how long a replaced epoch stays open, in place of [`RETIRE_PTOS`] probe time-outs.
+    pub fn set_retire_after(&mut self, retire_after: Duration) {
+        self.retire_after = retire_after;
+    }
+
+    /// Whether no exchange is under way: nothing is being repeated. A request in doubt is not under way.
+    pub fn is_idle(&self) -> bool {
+        !self.asking.as_ref().is_some_and(|asking| asking.repeat.is_active()) && !self.awaits_confirm()
+    }
+
+    /// The epoch in use for `group`, as far as this end knows.
+    pub fn current(&self, group: u8) -> Option<u32> {
+        self.current.get(usize::from(group)).copied().flatten()
+    }
+
+    /// The number of our request that no answer came to, though it was given up.
+    pub fn in_doubt(&self) -> Option<u32> {
+        self.asking.as_ref().filter(|asking| !asking.repeat.is_active()).map(|asking| asking.epoch)
+    }
+
+    /// Asks the peer to change `group` to `profile`; returns the epoch. The receiver's machine has then emitted
+    /// [`Event::Open`].
+    ///
+    /// Asking again for what is in doubt continues under the same number.
+    pub fn request(&mut self, now: Time, group: u8, profile: P) -> Result<u32, Busy> {
+        if usize::from(group) >= GROUPS_MAX {
+            return Err(Busy::NoSuchGroup { group });
+        }
+        if !self.is_idle() || self.events.len() >= EVENTS_MAX {
+            return Err(Busy::Underway);
+        }
+        if let Some(asking) = &mut self.asking {
+            let same = asking.group == group && asking.profile == profile;
+            // the receiver cannot know whether the sender took up what is in doubt, so it asks until it knows.
+            if same || self.side == Side::DataReceiver {
+                asking.repeat = Repeat::start(now, self.pto);
+                asking.send = true;
+                if same {
+                    asking.since = now;
+                    return Ok(asking.epoch);
+                }
+                return Err(Busy::InDoubt { epoch: asking.epoch });
+            }
+        }
+        let epoch = self.allot(group)?;
+        self.highest = epoch;
+        self.decided = epoch;
+        let using = match self.side {
+            Side::DataSender => self.current,
+            Side::DataReceiver => {
+                // before the request leaves, since the sender may use the epoch as soon as it accepts.
+                self.open.open(epoch, group);
+                self.events.push_back(Event::Open { epoch, group, profile: profile.clone() });
+                [None; GROUPS_MAX]
+            }
+        };
+        let repeat = Repeat::start(now, self.pto);
+        self.asking = Some(Asking { epoch, group, profile, using, since: now, repeat, send: true });
+        Ok(epoch)
+    }
+
+    /// Takes a message from the peer. `accept` is asked at most once, and only for a request not decided before.
+    ///
+    /// Late, repeated and nonsensical messages change nothing.
+    pub fn handle(
+        &mut self,
+        now: Time,
+        message: Message<P, R>,
+        accept: impl FnOnce(u8, &P) -> Result<(), R>,
+    ) {
+        if self.events.len() >= EVENTS_MAX {
+            return;
+        }
+        match message {
+            Message::Request { epoch, group, using, profile } => {
+                self.on_request(now, epoch, group, using, profile, accept);
+            }
+            Message::Ack { epoch } => self.on_ack(now, epoch),
+            Message::Nak { epoch, refusal } => self.on_nak(epoch, refusal),
+            Message::Confirm { epoch } => self.confirm(now, epoch),
+            Message::Stale { epoch, highest } => self.on_stale(epoch, highest),
+        }
+    }
+
+    /// Receiver: a packet of `epoch` arrived and was authenticated. It shows that the sender uses the epoch: it counts as
+    /// Ack or as Confirm. Epochs that are not open are ignored.
+    pub fn on_packet(&mut self, now: Time, epoch: u32) {
+        if self.events.len() >= EVENTS_MAX {
+            return;
+        }
+        let Some(group) = self.open.group_of(epoch) else { return };
+        if self.current(group).is_some_and(|current| current >= epoch) {
+            return;
+        }
+        if self.asking.as_ref().is_some_and(|asking| asking.epoch == epoch) {
+            self.on_ack(now, epoch);
+        } else {
+            self.in_use(now, group, epoch);
+        }
+    }
+
+    /// Repeats and retires what is due. Call at or after [`poll_timeout`](Self::poll_timeout).
+    pub fn handle_timeout(&mut self, now: Time) {
+        if self.events.len() >= EVENTS_MAX {
+            return;
+        }
+        if let Some(asking) = &mut self.asking {
+            match asking.repeat.fire(now, self.pto, self.tries_max) {
+                Due::No => {}
+                Due::Send => asking.send = true,
+                // what the receiver opened stays open, what the sender was asked to use may be in use.
+                Due::GiveUp => {
+                    asking.send = false;
+                    self.events.push_back(Event::Failed { epoch: asking.epoch, group: asking.group });
+                }
+            }
+        }
+        if let Some(answer) = &mut self.answer {
+            match answer.repeat.fire(now, self.pto, self.tries_max) {
+                Due::No => {}
+                Due::Send => answer.send = true,
+                // the epoch stays open, or in use; the answer is still given to repeated requests.
+                Due::GiveUp => answer.send = false,
+            }
+        }
+        while let Some(epoch) = self.open.close_due(now) {
+            self.events.push_back(Event::Retire { epoch });
+        }
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) wants to be called.
+    pub fn poll_timeout(&self) -> Option<Time> {
+        let asking = self.asking.as_ref().and_then(|asking| asking.repeat.at);
+        let answer = self.answer.as_ref().and_then(|answer| answer.repeat.at);
+        [asking, answer, self.open.next_retirement()].into_iter().flatten().min()
+    }
+
+    /// The next message to send; the newest state of each, so that at most four wait.
+    pub fn poll_message(&mut self) -> Option<Message<P, R>> {
+        if core::mem::take(&mut self.send_confirm)
+            && let Some(epoch) = self.completed
+        {
+            return Some(Message::Confirm { epoch });
+        }
+        if let Some(answer) = &mut self.answer
+            && core::mem::take(&mut answer.send)
+        {
+            let epoch = answer.epoch;
+            return Some(match answer.refusal.clone() {
+                None => Message::Ack { epoch },
+                Some(refusal) => Message::Nak { epoch, refusal },
+            });
+        }
+        if let Some(epoch) = self.send_stale.take() {
+            return Some(Message::Stale { epoch, highest: self.highest });
+        }
+        if let Some(asking) = &mut self.asking
+            && core::mem::take(&mut asking.send)
+        {
+            let &mut Asking { epoch, group, using, .. } = asking;
+            return Some(Message::Request { epoch, group, using, profile: asking.profile.clone() });
+        }
+        None
+    }
+
+    /// The next event.
+    pub fn poll_event(&mut self) -> Option<Event<P, R>> {
+        self.events.pop_front()
+    }
+
+    fn awaits_confirm(&self) -> bool {
+        self.answer.as_ref().is_some_and(|answer| answer.repeat.is_active())
+    }
+
+    /// The next number of our parity, if the span of live epochs allows it.
+    fn allot(&self, group: u8) -> Result<u32, Busy> {
+        // from the same `highest` the sender's number is above the receiver's.
+        let (step, parity) = match self.side {
+            Side::DataSender => (2, 0),
+            Side::DataReceiver => (1, 1),
+        };
+        let epoch = self.highest.checked_add(step).ok_or(Busy::Exhausted)?;
+        let epoch =
+            if epoch % 2 == parity { Some(epoch) } else { epoch.checked_add(1) }.ok_or(Busy::Exhausted)?;
+        if let Some((oldest, of)) = self.oldest_live() {
+            let span = if of == group { EPOCH_SPAN } else { EPOCH_SPAN_SOFT };
+            if epoch - oldest >= span {
+                return Err(Busy::Span { group: of });
+            }
+        }
+        Ok(epoch)
+    }
+
+    /// The oldest epoch in use (sender) or open (receiver), and its group.
+    fn oldest_live(&self) -> Option<(u32, u8)> {
+        match self.side {
+            Side::DataReceiver => self.open.oldest(),
+            Side::DataSender => {
+                (0u8..).zip(self.current).filter_map(|(group, epoch)| Some((epoch?, group))).min()
+            }
+        }
+    }
+
+    fn peer_parity(&self) -> u32 {
+        match self.side {
+            Side::DataSender => 1,
+            Side::DataReceiver => 0,
+        }
+    }
+
+    fn on_request(
+        &mut self,
+        now: Time,
+        epoch: u32,
+        group: u8,
+        using: Using,
+        profile: P,
+        accept: impl FnOnce(u8, &P) -> Result<(), R>,
+    ) {
+        if usize::from(group) >= GROUPS_MAX
+            || epoch % 2 != self.peer_parity()
+            || epoch.saturating_sub(self.highest) >= EPOCH_SPAN
+        {
+            return;
+        }
+        if let Some(answer) = self.answer.as_mut().filter(|answer| answer.epoch == epoch) {
+            answer.send = true;
+            return;
+        }
+        if epoch <= self.decided {
+            self.send_stale = Some(epoch);
+            return;
+        }
+        match self.side {
+            // the higher number wins.
+            Side::DataSender => self.withdraw(),
+            Side::DataReceiver => {
+                if !self.learn_using(now, epoch, &using) {
+                    return;
+                }
+                self.highest = self.highest.max(epoch);
+                if self.open.oldest().is_some_and(|(oldest, _)| epoch.saturating_sub(oldest) >= EPOCH_SPAN) {
+                    return; // as if lost, until what is old has retired
+                }
+            }
+        }
+        self.highest = self.highest.max(epoch);
+        self.decided = epoch;
+        let refusal = accept(group, &profile).err();
+        let repeat = if refusal.is_some() { Repeat::stopped() } else { Repeat::start(now, self.pto) };
+        if refusal.is_none() {
+            self.adopt(epoch, group, profile);
+        }
+        self.answer = Some(Answer { epoch, group, refusal, repeat, send: true });
+    }
+
+    /// The responder puts into effect what it accepted.
+    fn adopt(&mut self, epoch: u32, group: u8, profile: P) {
+        match self.side {
+            Side::DataSender => {
+                self.set_current(group, epoch);
+                self.events.push_back(Event::Use { epoch, group, profile });
+            }
+            Side::DataReceiver => {
+                self.open.open(epoch, group);
+                self.events.push_back(Event::Open { epoch, group, profile });
+            }
+        }
+    }
+
+    /// the sender's request says what it uses; having sent it, it will use nothing else below `epoch`. False, and
+    /// nothing is changed, if that contradicts what is known.
+    fn learn_using(&mut self, now: Time, epoch: u32, using: &Using) -> bool {
+        let contradicts = (0u8..).zip(using).any(|(group, &used)| match used {
+            None => self.current(group).is_some(),
+            Some(used) => {
+                used >= epoch
+                    || self.current(group).is_some_and(|current| used < current)
+                    || self.open.group_of(used) != Some(group)
+            }
+        });
+        if contradicts {
+            return false;
+        }
+        for (group, used) in (0u8..).zip(using) {
+            let Some(used) = *used else { continue };
+            if self.asking.as_ref().is_some_and(|asking| asking.epoch == used) {
+                self.complete(now);
+            }
+            self.in_use(now, group, used);
+        }
+        self.withdraw();
+        for (group, used) in (0u8..).zip(using) {
+            while let Some(closed) = self.open.close_between(group, *used, epoch) {
+                self.events.push_back(Event::Retire { epoch: closed });
+            }
+        }
+        true
+    }
+
+    /// Gives up our own request for a higher one of the peer. The owner has heard already of one in doubt.
+    fn withdraw(&mut self) {
+        if let Some(Asking { epoch, group, profile, repeat, .. }) = self.asking.take()
+            && repeat.is_active()
+        {
+            self.events.push_back(Event::Withdrawn { epoch, group, profile });
+        }
+    }
+
+    fn on_ack(&mut self, now: Time, epoch: u32) {
+        if self.completed == Some(epoch) {
+            self.send_confirm = true;
+        } else if self.asking.as_ref().is_some_and(|asking| asking.epoch == epoch) {
+            self.complete(now);
+            self.send_confirm = true;
+        }
+    }
+
+    /// The peer accepted what we asked for.
+    fn complete(&mut self, now: Time) {
+        let Some(Asking { epoch, group, profile, since, .. }) = self.asking.take() else { return };
+        self.completed = Some(epoch);
+        match self.side {
+            Side::DataSender => {
+                self.set_current(group, epoch);
+                self.events.push_back(Event::Use { epoch, group, profile });
+            }
+            Side::DataReceiver => self.in_use(now, group, epoch),
+        }
+        self.events.push_back(Event::Accepted { epoch, group, took: now.since(since) });
+    }
+
+    fn on_nak(&mut self, epoch: u32, refusal: R) {
+        let Some(asking) = self.asking.take_if(|asking| asking.epoch == epoch) else { return };
+        self.events.push_back(Event::Refused { epoch, group: asking.group, refusal });
+        self.close(epoch);
+    }
+
+    fn on_stale(&mut self, epoch: u32, highest: u32) {
+        if self.asking.as_ref().is_none_or(|asking| asking.epoch != epoch)
+            || highest.saturating_sub(self.highest) >= EPOCH_SPAN
+        {
+            return;
+        }
+        self.highest = self.highest.max(highest);
+        self.withdraw();
+        self.close(epoch);
+    }
+
+    /// Receiver: closes an epoch that the sender will never use.
+    fn close(&mut self, epoch: u32) {
+        if self.open.close(epoch) {
+            self.events.push_back(Event::Retire { epoch });
+        }
+    }
+
+    /// The responder learns that its Ack arrived.
+    fn confirm(&mut self, now: Time, epoch: u32) {
+        let Some(answer) = &mut self.answer else { return };
+        if answer.epoch != epoch || answer.refusal.is_some() {
+            return;
+        }
+        answer.repeat = Repeat::stopped();
+        answer.send = false;
+        let group = answer.group;
+        if self.side == Side::DataReceiver && self.open.group_of(epoch).is_some() {
+            self.in_use(now, group, epoch);
+        }
+    }
+
+    /// Receiver: the sender uses `epoch`, and never again a lower one of the group.
+    fn in_use(&mut self, now: Time, group: u8, epoch: u32) {
+        if let Some(answer) = self.answer.as_mut().filter(|answer| answer.epoch == epoch) {
+            answer.repeat = Repeat::stopped();
+            answer.send = false;
+        }
+        self.set_current(group, epoch);
+        self.open.retire_below(group, epoch, now + self.retire_after);
+    }
+
+    fn set_current(&mut self, group: u8, epoch: u32) {
+        if let Some(current) = self.current.get_mut(usize::from(group)) {
+            *current = Some(current.map_or(epoch, |old| old.max(epoch)));
+        }
+    }
+}

@@ -1,0 +1,437 @@
+//! The policy: when to exchange mechanisms, and for which.
+//!
+//! Each candidate profile is predicted on the path as it is believed to be, and judged by a utility that follows from
+//! the requirements. A change is decided only if its gain over the time that the path is expected to stay so exceeds
+//! what the change costs, and only with hysteresis: evidence, persistence, a minimum stay, and a quiet period before the
+//! home profile returns. Numbers are those of `spec/selection.md`.
+//!
+//! Drive it so: [`Policy::observe`] whenever facts are new (once a round trip is enough), then [`Policy::decide`]; when
+//! the exchange that it decided has happened, [`Policy::on_exchanged`], or [`Policy::on_refused`]; and
+//! [`Policy::outcome`] for what it brought.
+
+mod candidates;
+mod meter;
+mod path;
+mod report;
+mod utility;
+
+use crate::requirements::Requirements;
+use crate::selector::Library;
+use core::time::Duration;
+use meter::Meter;
+use path::Path;
+use std::collections::VecDeque;
+use utility::Judge;
+use uts_functions::{Function, PathFacts, Profile, Rate, Time};
+
+pub use report::{Decision, Outcome};
+pub use utility::{Aim, Expectation, Score};
+
+/// What the policy is told of a connection's direction (or of a flow).
+#[derive(Clone, Copy, Debug)]
+pub struct Observation<'a> {
+    /// What is known of the path.
+    pub facts: &'a PathFacts,
+    /// The profile in use.
+    pub profile: &'a Profile,
+    /// Application bytes that were delivered so far.
+    pub delivered_bytes: u64,
+    /// What the application sends, if it sends less than it could: it has nothing more to send.
+    pub offered: Option<Rate>,
+}
+
+/// When to exchange, and for what.
+#[derive(Clone, Debug)]
+pub struct Policy {
+    requirements: Requirements,
+    aim: Aim,
+    usable: Library,
+    home: Profile,
+    path: Path,
+    meter: Meter,
+    seen: Option<Seen>,
+    /// The facts at the last exchange, or the first ones.
+    baseline: Option<PathFacts>,
+    next_at: Time,
+    pending: Option<Decision>,
+    trial: Option<Trial>,
+    requirements_changed: bool,
+    last_exchange: Option<Time>,
+    home_good_since: Option<Time>,
+    better_since: Option<Time>,
+    returned_at: Option<Time>,
+    quiet_factor: u32,
+    recent: VecDeque<Time>,
+    disappointing: Vec<(Profile, Time)>,
+}
+
+/// The last observation, as believed.
+#[derive(Clone, Debug)]
+struct Seen {
+    measured: PathFacts,
+    facts: PathFacts,
+    profile: Profile,
+    delivered_bytes: u64,
+    offered: Option<Rate>,
+}
+
+/// An exchange whose outcome is awaited.
+#[derive(Clone, Debug)]
+struct Trial {
+    decision: Decision,
+    at: Time,
+    before: Option<Rate>,
+    loss_before: f64,
+    from: Option<(Time, u64)>,
+}
+
+impl Policy {
+    /// A policy that leaves `home`, the selector's profile, when the path calls for it. `usable` is what both ends have.
+    pub fn new(requirements: Requirements, usable: Library, home: Profile) -> Self {
+        Policy {
+            aim: Aim::of(&requirements),
+            requirements,
+            usable,
+            home,
+            path: Path::default(),
+            meter: Meter::default(),
+            seen: None,
+            baseline: None,
+            next_at: Time::ZERO,
+            pending: None,
+            trial: None,
+            requirements_changed: false,
+            last_exchange: None,
+            home_good_since: None,
+            better_since: None,
+            returned_at: None,
+            quiet_factor: 1,
+            recent: VecDeque::new(),
+            disappointing: Vec::new(),
+        }
+    }
+
+    /// The requirements have changed in mid-connection, and `home` is what the selector makes of them now. The next
+    /// decision is for it, whatever the path.
+    pub fn set_requirements(&mut self, requirements: Requirements, home: Profile) {
+        self.aim = Aim::of(&requirements);
+        self.requirements = requirements;
+        self.requirements_changed = true;
+        self.home = home;
+        self.home_good_since = None;
+        self.better_since = None;
+    }
+
+    /// The profile to which the policy returns.
+    pub fn home(&self) -> &Profile {
+        &self.home
+    }
+
+    /// Takes in what is known now.
+    pub fn observe(&mut self, now: Time, observation: &Observation<'_>) {
+        let at_home = *observation.profile == self.home;
+        let facts = self.path.observe(now, observation.facts, at_home, observation.offered);
+        self.meter.observe(now, observation.delivered_bytes, window(&facts));
+        if self.baseline.is_none() && self.is_evident(&facts) {
+            self.baseline = Some(facts);
+        }
+        self.seen = Some(Seen {
+            measured: *observation.facts,
+            facts,
+            profile: *observation.profile,
+            delivered_bytes: observation.delivered_bytes,
+            offered: observation.offered,
+        });
+        self.follow_trial(now);
+    }
+
+    /// Whether to exchange now, and for what. After a decision there is none until it is carried out or refused.
+    pub fn decide(&mut self, now: Time) -> Option<Decision> {
+        let seen = self.seen.clone()?;
+        if self.pending.is_some() || now < self.next_at {
+            return None;
+        }
+        if self.requirements_changed {
+            self.requirements_changed = false;
+            return self.decide_for_requirements(&seen);
+        }
+        if !self.requirements.adapt || !self.is_evident(&seen.facts) {
+            return None;
+        }
+        self.next_at = now + seen.facts.rtt_min.max(DECIDE_EVERY_MIN);
+        let (target, expectation) = self.choose(now, &seen)?;
+        if !self.is_due(now, &seen, &target, &expectation) {
+            return None;
+        }
+        let baseline = self.baseline.unwrap_or(seen.facts);
+        let decision =
+            Decision::new(seen.profile, target, expectation, &baseline, &seen.facts, &seen.measured);
+        self.pending = Some(decision.clone());
+        Some(decision)
+    }
+
+    /// The decided exchange has happened: `profile` is in use from now on. Also for exchanges that were not decided here.
+    pub fn on_exchanged(&mut self, now: Time, profile: &Profile) {
+        self.last_exchange = Some(now);
+        self.recent.push_back(now);
+        let was_home = self.seen.as_ref().is_none_or(|s| s.profile == self.home);
+        if *profile == self.home {
+            self.returned_at = Some(now);
+        } else if was_home {
+            let soon = self.returned_at.is_some_and(|at| now.since(at) < RETURNED_SOON);
+            self.quiet_factor = if soon { (self.quiet_factor * 2).min(QUIET_FACTOR_MAX) } else { 1 };
+        }
+        self.home_good_since = None;
+        self.better_since = None;
+        let Some(seen) = &mut self.seen else { return };
+        self.baseline = Some(seen.facts);
+        seen.profile = *profile;
+        if let Some(decision) = self.pending.take().filter(|d| d.to == *profile) {
+            let before = self.meter.rate(window(&seen.facts));
+            let loss_before = seen.measured.loss;
+            self.trial = Some(Trial { decision, at: now, before, loss_before, from: None });
+        }
+        self.meter.clear();
+    }
+
+    /// The decided exchange was refused because the peer lacks that mechanism, or was given up for another reason
+    /// (`None`). Until this or [`Policy::on_exchanged`] is called, there is no further decision.
+    pub fn on_refused(&mut self, now: Time, lacking: Option<(Function, u8)>) {
+        if let Some((function, number)) = lacking {
+            self.usable.remove(function, number);
+        }
+        if let Some(decision) = self.pending.take() {
+            self.disappointing.push((decision.to, now + DISAPPOINTED_FOR));
+        }
+        self.last_exchange = Some(now);
+    }
+
+    /// What the last exchange brought, once that can be said; told once.
+    pub fn outcome(&mut self, now: Time) -> Option<Outcome> {
+        let seen = self.seen.as_ref()?;
+        let trial = self.trial.as_ref()?;
+        let (from, bytes) = trial.from?;
+        if now.since(trial.at) < settle(&seen.facts) * 3 {
+            return None;
+        }
+        let after = Rate::from_delivery(seen.delivered_bytes.saturating_sub(bytes), now.since(from));
+        let outcome = Outcome {
+            decision: trial.decision.clone(),
+            goodput_before: trial.before,
+            goodput_after: after,
+            loss_before: trial.loss_before,
+            loss_after: seen.measured.loss,
+            delay_after: seen.measured.rtt_min / 2 + seen.measured.queueing(),
+        };
+        let stayed = !self.path.has_changed_since(trial.at);
+        let worse = trial.before.is_some_and(|before| after < before);
+        if self.aim == Aim::Throughput && seen.profile != self.home && worse && stayed {
+            self.disappointing.push((seen.profile, now + DISAPPOINTED_FOR));
+        }
+        self.trial = None;
+        Some(outcome)
+    }
+
+    /// The profile whose home is `home` that does best, and what it is expected to bring; `None` if that is the present
+    /// one, or not by enough.
+    fn choose(&mut self, now: Time, seen: &Seen) -> Option<(Profile, Expectation)> {
+        self.disappointing.retain(|(_, until)| *until > now);
+        let judge = self.judge(seen);
+        let list =
+            candidates::candidates(&self.requirements, &seen.facts, &self.usable, &self.home, &seen.profile);
+        let scores: Vec<(Profile, Score)> = list
+            .into_iter()
+            .filter(|p| *p == seen.profile || !self.disappointing.iter().any(|(d, _)| d == p))
+            .map(|p| (p, judge.score(&p)))
+            .collect();
+        let present = self.present_score(seen, judge.score(&seen.profile));
+        let target = best(self.aim, &scores, &self.home)?;
+        let home_is_target = target.0 == self.home;
+        if !home_is_target || seen.profile == self.home {
+            self.home_good_since = None;
+        }
+        let enough = home_is_target || self.is_gain(present.worth, target.1.worth);
+        if target.0 == seen.profile || !enough {
+            self.better_since = None;
+            return None;
+        }
+        Some((target.0, Expectation { aim: self.aim, from: present, to: target.1 }))
+    }
+
+    /// What the present profile is worth: what is measured, if that is better than predicted.
+    fn present_score(&self, seen: &Seen, predicted: Score) -> Score {
+        let measured = self.meter.rate(window(&seen.facts)).filter(|_| seen.offered.is_none());
+        let capacity = seen.facts.capacity.bytes_per_sec() as f64;
+        let Some(rate) = measured.filter(|_| self.aim == Aim::Throughput && capacity > 0.0) else {
+            return predicted;
+        };
+        let worth = (rate.bytes_per_sec() as f64 / capacity).min(1.0).max(predicted.worth);
+        Score { worth, goodput: rate, ..predicted }
+    }
+
+    /// Whether the gain exceeds the hysteresis.
+    fn is_gain(&self, from: f64, to: f64) -> bool {
+        match self.aim {
+            Aim::Throughput => to > from * (1.0 + GAIN_THROUGHPUT),
+            Aim::InTime(_) => {
+                to - from > GAIN_IN_TIME && (to - from) > GAIN_IN_TIME_SHARE * (1.0 - from).max(0.0)
+            }
+        }
+    }
+
+    /// Whether the time for the change has come.
+    fn is_due(&mut self, now: Time, seen: &Seen, target: &Profile, expected: &Expectation) -> bool {
+        let rtt = seen.facts.rtt_min;
+        while self.recent.front().is_some_and(|at| now.since(*at) >= Duration::from_secs(60)) {
+            self.recent.pop_front();
+        }
+        let stayed = self.last_exchange.is_none_or(|at| now.since(at) >= DWELL_MIN.max(5 * rtt));
+        if *target == self.home {
+            self.better_since = None;
+            let since = *self.home_good_since.get_or_insert(now);
+            let quiet = QUIET_MIN.max(20 * rtt) * self.quiet_factor;
+            return stayed && now.since(since) >= quiet && self.recent.len() < EXCHANGES_PER_MINUTE;
+        }
+        // A place in the budget is kept for the way home.
+        if self.recent.len() + 1 >= EXCHANGES_PER_MINUTE {
+            return false;
+        }
+        let since = *self.better_since.get_or_insert(now);
+        let persists = PERSISTS_MIN.max(2 * rtt);
+        let better_for = now.since(since);
+        // An estimate that never settles is acted on all the same after a while.
+        let steady = self.path.steady_for(now) >= persists || better_for >= UNSTEADY_MAX.max(10 * rtt);
+        stayed && steady && better_for >= persists && self.pays(now, seen, target, expected)
+    }
+
+    /// Whether the gain, over the time that the path is expected to stay so, exceeds what is lost until the new mechanism
+    /// has found its place.
+    fn pays(&self, now: Time, seen: &Seen, target: &Profile, expected: &Expectation) -> bool {
+        let rtt_s = seen.facts.rtt_smoothed.max(seen.facts.rtt_min).as_secs_f64();
+        let gain = expected.to.worth - expected.from.worth;
+        let stay_s = self.path.stay(now).as_secs_f64() - rtt_s;
+        let changes_congestion = seen.profile.get(Function::Congestion) != target.get(Function::Congestion);
+        let catch_up_rtts = if changes_congestion { CATCH_UP_CONGESTION_RTTS } else { CATCH_UP_OTHER_RTTS };
+        let cost = match self.aim {
+            Aim::Throughput => catch_up_rtts * rtt_s * expected.from.worth,
+            // The old profile goes on until the new one is agreed: what comes late is at most what is late already.
+            Aim::InTime(_) => catch_up_rtts * rtt_s * (1.0 - expected.from.worth),
+        };
+        gain * stay_s > cost
+    }
+
+    fn judge<'a>(&'a self, seen: &'a Seen) -> Judge<'a> {
+        Judge { requirements: &self.requirements, aim: self.aim, facts: &seen.facts, offered: seen.offered }
+    }
+
+    fn decide_for_requirements(&mut self, seen: &Seen) -> Option<Decision> {
+        if seen.profile == self.home {
+            return None;
+        }
+        let judge = self.judge(seen);
+        let (from, to) = (judge.score(&seen.profile), judge.score(&self.home));
+        let expectation = Expectation { aim: self.aim, from, to };
+        let mut decision =
+            Decision::new(seen.profile, self.home, expectation, &seen.facts, &seen.facts, &seen.measured);
+        decision.seen = "other requirements".to_owned();
+        self.pending = Some(decision.clone());
+        Some(decision)
+    }
+
+    /// Whether the facts rest on enough to act on.
+    fn is_evident(&self, facts: &PathFacts) -> bool {
+        let samples_min = if self.aim == Aim::Throughput { SAMPLES_MIN } else { SAMPLES_MIN / 2 };
+        facts.samples >= samples_min && !facts.rtt_min.is_zero() && facts.capacity > Rate::default()
+    }
+
+    fn follow_trial(&mut self, now: Time) {
+        let (Some(seen), Some(trial)) = (&self.seen, &mut self.trial) else { return };
+        if trial.from.is_none() && now.since(trial.at) >= settle(&seen.facts) {
+            trial.from = Some((now, seen.delivered_bytes));
+        }
+    }
+}
+
+/// What does best on a known path among the profiles around `home`; `home` where the path is not known well enough.
+pub(crate) fn fit(
+    requirements: &Requirements,
+    facts: &PathFacts,
+    usable: &Library,
+    home: &Profile,
+) -> Profile {
+    let policy = Policy::new(requirements.clone(), *usable, *home);
+    if !policy.is_evident(facts) {
+        return *home;
+    }
+    let facts = Path::default().observe(Time::ZERO, facts, true, None);
+    let judge = Judge { requirements, aim: policy.aim, facts: &facts, offered: None };
+    let scores: Vec<(Profile, Score)> = candidates::candidates(requirements, &facts, usable, home, home)
+        .into_iter()
+        .map(|p| (p, judge.score(&p)))
+        .collect();
+    let Some((target, score)) = best(policy.aim, &scores, home) else { return *home };
+    let from = judge.score(home).worth;
+    if policy.is_gain(from, score.worth) { target } else { *home }
+}
+
+/// Home, if it is about as good as any; else the first of those about as good as the best.
+fn best(aim: Aim, scores: &[(Profile, Score)], home: &Profile) -> Option<(Profile, Score)> {
+    let top = scores.iter().map(|(_, s)| s.worth).fold(f64::NEG_INFINITY, f64::max);
+    let about = |worth: f64, share: f64, absolute: f64| match aim {
+        Aim::Throughput => worth >= top * (1.0 - share),
+        Aim::InTime(_) => worth >= top - absolute,
+    };
+    scores
+        .iter()
+        .find(|(p, s)| p == home && about(s.worth, HOME_SHARE, GAIN_IN_TIME))
+        .or_else(|| scores.iter().find(|(_, s)| about(s.worth, TIE_SHARE, TIE_IN_TIME)))
+        .copied()
+}
+
+/// Over how long delivery is measured.
+fn window(facts: &PathFacts) -> Duration {
+    (10 * facts.rtt_min).max(METER_MIN)
+}
+
+/// How long a new mechanism gets before it is measured; it is then measured for twice as long.
+fn settle(facts: &PathFacts) -> Duration {
+    (4 * facts.rtt_smoothed).max(SETTLE_MIN)
+}
+
+/// Packets that facts must rest on; half as many where packets are few because they are timely.
+const SAMPLES_MIN: u64 = 200;
+/// No more than one comparison in this time.
+const DECIDE_EVERY_MIN: Duration = Duration::from_millis(10);
+/// A gain in throughput must be larger than this.
+const GAIN_THROUGHPUT: f64 = 0.10;
+/// A gain in worth where arrival in time counts must be larger than this, and than this share of what falls short.
+const GAIN_IN_TIME: f64 = 0.003;
+const GAIN_IN_TIME_SHARE: f64 = 0.25;
+/// Home is as good as the best if it falls short by no more than this.
+const HOME_SHARE: f64 = 0.05;
+/// Profiles that differ by less are taken for equal, and the first, simplest one is taken.
+const TIE_SHARE: f64 = 0.01;
+const TIE_IN_TIME: f64 = 0.0005;
+/// For how long a profile stays at least (or five round trips).
+const DWELL_MIN: Duration = Duration::from_secs(1);
+/// For how long another profile must have been better (or two round trips).
+const PERSISTS_MIN: Duration = Duration::from_millis(100);
+/// For how long an estimate of loss that still moves holds up a decision (or ten round trips).
+const UNSTEADY_MAX: Duration = Duration::from_secs(1);
+/// For how long home must have been good enough again (or twenty round trips); longer after each return that did not last.
+const QUIET_MIN: Duration = Duration::from_secs(2);
+const QUIET_FACTOR_MAX: u32 = 16;
+/// A return to home that lasted no longer was too early.
+const RETURNED_SOON: Duration = Duration::from_secs(20);
+/// Never more exchanges in a minute.
+const EXCHANGES_PER_MINUTE: usize = 10;
+/// Round trips until a mechanism has caught up: an exchanged congestion control probes anew, a code begins a block.
+const CATCH_UP_CONGESTION_RTTS: f64 = 3.0;
+const CATCH_UP_OTHER_RTTS: f64 = 1.0;
+/// For how long a profile that brought nothing, or was refused, is left alone.
+const DISAPPOINTED_FOR: Duration = Duration::from_secs(60);
+const METER_MIN: Duration = Duration::from_millis(400);
+const SETTLE_MIN: Duration = Duration::from_millis(300);
+
+#[cfg(test)]
+mod tests;

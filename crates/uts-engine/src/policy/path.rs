@@ -1,0 +1,173 @@
+//! What the policy holds of the path: facts that do not take a sender that is held back for a path that is slow, and
+//! how long the path usually stays as it is.
+
+use core::time::Duration;
+use uts_functions::{PathFacts, Rate, Time};
+
+/// Almost all losses with a queue: congestion causes them.
+const CONGESTIVE: f64 = 0.8;
+/// Fewer losses than this tell no share.
+const RANDOM_LOSSES_MIN: f64 = 3.0;
+/// A random loss below this (0..=1) is taken for congestive losses that were misjudged.
+const RANDOM_LOSS_MIN: f64 = 0.0004;
+/// A path of which nothing is known yet is expected to stay for so long.
+const STAY_INITIAL: Duration = Duration::from_secs(10);
+const STAY_MIN: Duration = Duration::from_millis(200);
+const STAY_MAX: Duration = Duration::from_secs(60);
+/// Changes closer than this are one: measurements take time to follow.
+const TRANSITION: Duration = Duration::from_secs(1);
+
+/// What a path that carries the application's data without a queue is taken to carry, beside what was seen of it.
+const ROOM: f64 = 2.0;
+/// A random loss (0..=1) that stays within this share of itself and this much besides is steady.
+const STEADY_SHARE: f64 = 0.2;
+const STEADY_MIN: f64 = 0.001;
+
+/// What is believed of the path.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Path {
+    capacity: Rate,
+    rtt_min: Duration,
+    reference: Option<PathFacts>,
+    changed_at: Time,
+    transition_at: Time,
+    /// The random loss, and since when it has been about that.
+    steady: (f64, Time),
+    stay_mean: Option<Duration>,
+}
+
+impl Path {
+    /// Takes in measured facts; returns those to reckon with. `at_home` says that the home profile is in use.
+    /// `offered` is what the application sends if that is less than it could.
+    pub fn observe(
+        &mut self,
+        now: Time,
+        facts: &PathFacts,
+        at_home: bool,
+        offered: Option<Rate>,
+    ) -> PathFacts {
+        // What a sender delivers is a lower bound of what the path could, unless the path holds it up.
+        if facts.capacity >= self.capacity || is_filled(facts) || moved(facts.rtt_min, self.rtt_min) {
+            self.capacity = facts.capacity;
+            self.rtt_min = facts.rtt_min;
+        }
+        let mut believed = PathFacts { capacity: self.capacity, ..*facts };
+        if let Some(offered) = offered.filter(|_| !is_filled(facts)) {
+            // Nobody has tried what the path can do: it is taken to have room for redundancy.
+            believed.capacity = believed.capacity.max(offered.mul_f64(ROOM));
+        }
+        believed.loss_congestive = judge_losses(facts, at_home);
+        self.follow(now, &believed);
+        let random = believed.loss_random();
+        if (random - self.steady.0).abs() > STEADY_SHARE * self.steady.0 + STEADY_MIN {
+            self.steady = (random, now);
+        }
+        believed
+    }
+
+    /// Whether the path has become another one after `at`.
+    pub fn has_changed_since(&self, at: Time) -> bool {
+        self.transition_at > at
+    }
+
+    /// For how long the random loss has been about what it is: an estimate that still moves is no ground to size by.
+    pub fn steady_for(&self, now: Time) -> Duration {
+        now.since(self.steady.1)
+    }
+
+    /// How long the path is expected to stay as it is: as long again as it has, or as long as it usually does.
+    pub fn stay(&self, now: Time) -> Duration {
+        let age = now.since(self.changed_at);
+        let rest = self.stay_mean.unwrap_or(STAY_INITIAL).saturating_sub(age);
+        age.max(rest).clamp(STAY_MIN, STAY_MAX)
+    }
+
+    fn follow(&mut self, now: Time, facts: &PathFacts) {
+        let Some(reference) = &self.reference else {
+            self.reference = Some(*facts);
+            self.changed_at = now;
+            self.transition_at = now;
+            return;
+        };
+        if !differs(reference, facts) {
+            return;
+        }
+        if now.since(self.transition_at) > TRANSITION {
+            let stayed = now.since(self.changed_at);
+            self.stay_mean = Some(self.stay_mean.map_or(stayed, |mean| (3 * mean + stayed) / 4));
+            self.changed_at = now;
+        }
+        self.transition_at = now;
+        self.reference = Some(*facts);
+    }
+}
+
+/// Whether packets wait for each other: then what is delivered is what the path delivers.
+fn is_filled(facts: &PathFacts) -> bool {
+    let queue_min = (facts.rtt_min / 10).max(Duration::from_millis(3));
+    facts.queueing() > queue_min
+}
+
+fn moved(a: Duration, b: Duration) -> bool {
+    let (a, b) = (a.as_secs_f64(), b.as_secs_f64());
+    b > 0.0 && !(0.67..=1.5).contains(&(a / b))
+}
+
+/// The share of losses to be taken for congestive. A few losses are no evidence against the default. Away from home, where a
+/// sender that tolerates loss may keep a queue of its own, losses count as random unless almost all met a queue: else
+/// the queue that it keeps would hide the loss that it was chosen for.
+fn judge_losses(facts: &PathFacts, at_home: bool) -> f64 {
+    let random = if at_home { facts.loss_random() } else { facts.loss };
+    let too_few = random * (facts.samples as f64) < RANDOM_LOSSES_MIN || random < RANDOM_LOSS_MIN;
+    if facts.loss > 0.0 && (facts.loss_congestive >= CONGESTIVE || too_few) {
+        return 1.0;
+    }
+    if at_home { facts.loss_congestive } else { 0.0 }
+}
+
+fn differs(a: &PathFacts, b: &PathFacts) -> bool {
+    let (loss_a, loss_b) = (a.loss_random() + 0.002, b.loss_random() + 0.002);
+    let (rate_a, rate_b) = (a.capacity.bytes_per_sec() as f64, b.capacity.bytes_per_sec() as f64);
+    !(1.0 / 3.0..=3.0).contains(&(loss_a / loss_b))
+        || (rate_a > 0.0 && !(0.7..=1.43).contains(&(rate_b / rate_a)))
+        || moved(b.rtt_min, a.rtt_min)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::selector::tests::path;
+
+    #[test]
+    fn a_sender_held_back_by_loss_does_not_make_the_path_slow() {
+        let mut p = Path::default();
+        p.observe(Time::ZERO, &path(50, 40, 0.0, 1.0, 0.0), true, None);
+        let held_back = p.observe(Time::from_millis(500), &path(5, 40, 0.05, 4.0, 0.0), true, None);
+        assert_eq!(held_back.capacity, Rate::from_bits_per_sec(50_000_000));
+        let mut filled = path(20, 40, 0.0, 1.0, 0.0);
+        filled.rtt_smoothed = Duration::from_millis(70);
+        let slow = p.observe(Time::from_millis(900), &filled, true, None);
+        assert_eq!(slow.capacity, Rate::from_bits_per_sec(20_000_000));
+    }
+
+    #[test]
+    fn losses_that_met_a_queue_are_congestive() {
+        assert_eq!(judge_losses(&path(50, 40, 0.003, 1.0, 0.95), true), 1.0);
+        assert_eq!(judge_losses(&path(50, 40, 0.05, 1.0, 0.5), true), 0.5);
+        assert_eq!(judge_losses(&path(50, 40, 0.05, 1.0, 0.5), false), 0.0);
+        assert_eq!(judge_losses(&path(50, 40, 0.0005, 1.0, 0.5), true), 1.0);
+    }
+
+    #[test]
+    fn a_path_that_flaps_is_expected_to_flap() {
+        let mut p = Path::default();
+        let (clean, lossy) = (path(50, 40, 0.0, 1.0, 0.0), path(50, 40, 0.05, 1.0, 0.0));
+        assert_eq!(p.stay(Time::ZERO), STAY_INITIAL);
+        for i in 0..8 {
+            let facts = if i % 2 == 0 { &clean } else { &lossy };
+            p.observe(Time::from_millis(i * 1500), facts, true, None);
+        }
+        assert!(p.stay(Time::from_millis(7 * 1500)) <= Duration::from_millis(1500));
+        assert_eq!(p.stay(Time::from_millis(7 * 1500 + 20_000)), Duration::from_secs(20));
+    }
+}

@@ -1,0 +1,121 @@
+//! Decisions and outcomes, in words.
+
+use super::utility::{Expectation, mbit};
+use core::fmt;
+use core::time::Duration;
+use uts_functions::{PathFacts, Prediction, Profile, Rate};
+
+/// An exchange that the policy wants.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Decision {
+    /// The profile in use.
+    pub from: Profile,
+    /// The profile to exchange it for.
+    pub to: Profile,
+    /// What was seen: `loss 4.8 % in bursts of 3.9, 3 % of it with a queue`.
+    pub seen: String,
+    /// What changes: `congestion cubic -> bbr(loss-threshold=150)`.
+    pub changes: String,
+    /// What is expected of it, in figures.
+    pub expects: Expectation,
+    /// The prediction for the new profile.
+    pub prediction: Prediction,
+}
+
+impl Decision {
+    pub(super) fn new(
+        from: Profile,
+        to: Profile,
+        expects: Expectation,
+        baseline: &PathFacts,
+        facts: &PathFacts,
+        measured: &PathFacts,
+    ) -> Self {
+        Decision {
+            from,
+            to,
+            seen: describe_path(baseline, facts, measured),
+            changes: changes(&from, &to),
+            expects,
+            prediction: expects.to.prediction,
+        }
+    }
+}
+
+/// `loss 4.8 % …: congestion cubic -> bbr(loss-threshold=150); expects goodput 5.3 -> 45.6 Mbit/s`.
+impl fmt::Display for Decision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}; expects {}", self.seen, self.changes, self.expects)
+    }
+}
+
+/// The functions that change, and how.
+pub(super) fn changes(from: &Profile, to: &Profile) -> String {
+    from.differences(to)
+        .map(|f| format!("{} {} -> {}", f.name(), from.describe(f), to.describe(f)))
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
+/// What is worth saying of a path, against what it was.
+fn describe_path(before: &PathFacts, now: &PathFacts, measured: &PathFacts) -> String {
+    let mut parts = Vec::new();
+    if measured.loss >= 0.0005 {
+        let mut text = format!("loss {:.1} %", measured.loss * 100.0);
+        if measured.loss_burst >= 1.5 {
+            text += &format!(" in bursts of {:.1}", measured.loss_burst);
+        }
+        text += &format!(", {:.0} % of it with a queue", measured.loss_congestive * 100.0);
+        parts.push(text);
+    } else if before.loss >= 0.0005 {
+        parts.push(format!("loss {:.1} -> 0 %", before.loss * 100.0));
+    } else {
+        parts.push("no loss".to_owned());
+    }
+    let (old, new) = (before.capacity.bytes_per_sec() as f64, now.capacity.bytes_per_sec() as f64);
+    if old > 0.0 && !(0.9..=1.11).contains(&(new / old)) {
+        parts.push(format!("capacity {} -> {} Mbit/s", mbit(before.capacity), mbit(now.capacity)));
+    }
+    let queue = measured.queueing();
+    if queue > (measured.rtt_min / 2).max(Duration::from_millis(5)) {
+        let rtt_ms = measured.rtt_min.as_secs_f64() * 1e3;
+        parts.push(format!("queue {:.0} ms over a round trip of {rtt_ms:.0} ms", queue.as_secs_f64() * 1e3));
+    }
+    parts.join(", ")
+}
+
+/// What an exchange brought.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    /// The decision.
+    pub decision: Decision,
+    /// Application bytes delivered per second before; `None` if there was no time to measure.
+    pub goodput_before: Option<Rate>,
+    /// The same after.
+    pub goodput_after: Rate,
+    /// Share of packets lost before (0..=1).
+    pub loss_before: f64,
+    /// The same after.
+    pub loss_after: f64,
+    /// Time one way after, queue included.
+    pub delay_after: Duration,
+}
+
+/// `goodput 5.3 -> 44.1 Mbit/s, expected 45.6`, and loss and delay where they are what counts.
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let before = self.goodput_before.map_or_else(|| "?".to_owned(), mbit);
+        let expected = mbit(self.decision.expects.to.goodput);
+        write!(f, "goodput {before} -> {} Mbit/s, expected {expected}", mbit(self.goodput_after))?;
+        if let super::Aim::InTime(_) = self.decision.expects.aim {
+            let (old, new) = (self.loss_before * 100.0, self.loss_after * 100.0);
+            let delay_ms = self.delay_after.as_secs_f64() * 1e3;
+            let expected_ms = self.decision.expects.to.delay.as_secs_f64() * 1e3;
+            write!(
+                f,
+                "; path loss {old:.1} -> {new:.1} %, delay {delay_ms:.0} ms, expected {expected_ms:.0}"
+            )?;
+        }
+        Ok(())
+    }
+}

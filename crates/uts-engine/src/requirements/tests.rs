@@ -1,0 +1,158 @@
+use super::*;
+
+fn message(text: &str) -> String {
+    let mut r = Requirements::bulk();
+    let before = r.clone();
+    let error = r.assign(text).expect_err(text).to_string();
+    assert_eq!(r, before, "a refused `{text}` changed something");
+    error
+}
+
+#[test]
+fn defaults_are_those_of_the_rfc() {
+    let r = Requirements::default();
+    let value = |name: &str| property::find(name).map(|p| p.value(&r)).unwrap_or_default();
+    for (name, default) in [
+        ("reliability", "require"),
+        ("preserveMsgBoundaries", "no-preference"),
+        ("perMsgReliability", "no-preference"),
+        ("preserveOrder", "require"),
+        ("zeroRttMsg", "no-preference"),
+        ("multistreaming", "prefer"),
+        ("fullChecksumSend", "require"),
+        ("fullChecksumRecv", "require"),
+        ("congestionControl", "require"),
+        ("keepAlive", "no-preference"),
+        ("connPriority", "100"),
+        ("connTimeout", "disabled"),
+        ("connCapacityProfile", "default"),
+        ("minSendRate", "unlimited"),
+        ("msgLifetime", "infinite"),
+    ] {
+        assert_eq!(value(name), default, "{name}");
+    }
+}
+
+#[test]
+fn every_property_reads_what_it_writes() {
+    let samples = [
+        ("reliability", "avoid"),
+        ("connCapacityProfile", "low-latency-interactive"),
+        ("connPriority", "3"),
+        ("connTimeout", "12.5"),
+        ("minSendRate", "1.5Mbit/s"),
+        ("maxSendRate", "64 kbit/s"),
+        ("msgLifetime", "2s"),
+        ("uts.maxDelay", "50"),
+        ("uts.maxJitter", "500us"),
+        ("uts.degradation", "order,reliability"),
+        ("uts.security", "unprotected"),
+        ("uts.adapt", "off"),
+        ("direction", "unidirectional-send"),
+    ];
+    let mut r = Requirements::default();
+    for (name, value) in samples {
+        r.set(name, value).unwrap_or_else(|e| panic!("{e}"));
+    }
+    let mut again = Requirements::default();
+    for (name, value) in r.settings() {
+        again.set(&name, &value).unwrap_or_else(|e| panic!("{e}"));
+    }
+    assert_eq!(again, r);
+    assert_eq!(r.max_delay, Some(Duration::from_millis(50)));
+    assert_eq!(r.conn_timeout, Some(Duration::from_millis(12_500)));
+    assert_eq!(r.min_send_rate, Some(Rate::from_bits_per_sec(1_500_000)));
+    for property in PROPERTIES {
+        let text = property.value(&Requirements::default());
+        let mut fresh = Requirements::default();
+        fresh.set(property.name, &text).unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(fresh, Requirements::default(), "{}", property.name);
+    }
+}
+
+#[test]
+fn words_are_read_as_the_rfc_writes_them() {
+    let mut r = Requirements::default();
+    for (text, value) in [
+        ("Low Latency/Interactive", CapacityProfile::LowLatencyInteractive),
+        ("lowLatencyNonInteractive", CapacityProfile::LowLatencyNonInteractive),
+        ("Capacity-Seeking", CapacityProfile::CapacitySeeking),
+    ] {
+        r.set("connCapacityProfile", text).unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(r.conn_capacity_profile, value);
+    }
+    r.set("keepAlive", "No Preference").unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!(r.keep_alive, Preference::NoPreference);
+}
+
+#[test]
+fn errors_name_property_value_and_what_was_expected() {
+    assert_eq!(message("reliability"), "`reliability` is not a property: write name=value");
+    assert_eq!(
+        message("relability=require"),
+        "there is no property `relability`; did you mean `reliability`?"
+    );
+    assert_eq!(message("zzz=1"), "there is no property `zzz`");
+    assert_eq!(
+        message("reliability=requir"),
+        "reliability: `requir` is not a preference (require, prefer, no-preference, avoid, prohibit): \
+         did you mean `require`?"
+    );
+    assert_eq!(
+        message("uts.maxDelay=50 furlongs"),
+        "uts.maxDelay: `50 furlongs` is not a time in milliseconds (or with a unit: us, ms, s, min), or `infinite`: \
+         `furlongs` is no unit of time (us, ms, s, min)"
+    );
+    assert!(message("uts.maxDelay=0").ends_with("must be above zero"));
+    assert!(message("uts.maxDelay=-5").contains("is not a time"));
+    assert!(message("minSendRate=1e400").contains("is not a rate"));
+    assert!(message("minSendRate=99999999999999999999999999999G").ends_with("too large"));
+    assert!(message("connPriority=-1").contains("whole number from 0"));
+    assert!(message("uts.degradation=order,order").ends_with("`order` is named twice"));
+    assert!(message("uts.degradation=ordr").contains("did you mean `order`?"));
+    assert!(message("zeroRttMsg=require").contains("is not offered: UTS sends no application data before"));
+    assert!(message("interface=wlan0").contains("is not offered"));
+    assert!(message("multipath=active").contains("one path at a time"));
+}
+
+#[test]
+fn pins_are_read_and_refused() {
+    let mut r = Requirements::bulk();
+    r.assign("uts.profile.congestion=bbr(loss-threshold=100)").unwrap_or_else(|e| panic!("{e}"));
+    r.assign("uts.profile.detection = crc-32c").unwrap_or_else(|e| panic!("{e}"));
+    r.assign("uts.profile.congestion=cubic").unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!(r.pins.len(), 2);
+    assert_eq!(r.pinned(Function::Congestion).map(|p| p.choice.number), Some(2));
+    assert_eq!(
+        r.settings().into_iter().map(|(n, v)| format!("{n}={v}")).collect::<Vec<_>>(),
+        [
+            "connCapacityProfile=capacity-seeking",
+            "uts.profile.congestion=cubic",
+            "uts.profile.detection=crc-32c"
+        ]
+    );
+    r.unpin(Function::Detection);
+    assert_eq!(r.pins.len(), 1);
+    assert_eq!(
+        message("uts.profile.congeston=bbr"),
+        "there is no property `uts.profile.congeston`; did you mean `uts.profile.congestion`?"
+    );
+    assert!(message("uts.profile.congestion=bbbr").contains("did you mean `bbr`?"));
+    assert!(message("uts.profile.congestion=bbr(loss-threshold=9999999)").contains("outside"));
+    assert!(message("uts.profile.congestion=bbr(los=1)").contains("no parameter `los`"));
+    assert!(message("uts.profile.congestion=bbr(loss-threshold=1").contains("`)` is missing"));
+    assert!(message("uts.profile.congestion=bbr(loss-threshold)").contains("is not param=value"));
+    assert!(message("uts.profile.congestion=bbr(loss-threshold=1,loss-threshold=2)").contains("set twice"));
+    assert!(
+        message("uts.profile.congestion=bbr(loss-threshold=99999999999999999999)").contains("whole number")
+    );
+    assert!(message("uts.profile.congestion=").contains("a mechanism is missing"));
+}
+
+#[test]
+fn distance_counts_edits() {
+    let chars = |s: &str| s.chars().collect::<Vec<_>>();
+    assert_eq!(distance(&chars("kitten"), &chars("sitting")), 3);
+    assert_eq!(distance(&chars(""), &chars("abc")), 3);
+    assert_eq!(distance(&chars("same"), &chars("same")), 0);
+}

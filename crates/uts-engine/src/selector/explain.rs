@@ -1,0 +1,193 @@
+//! Says of a selection, function by function, what forced the choice and what it costs.
+
+use super::{Contradiction, Library, Selection, Source, select, steps};
+use crate::requirements::Requirements;
+use core::fmt;
+use core::time::Duration;
+use uts_functions::{Function, PathFacts, Prediction};
+
+/// One function of an explained profile.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Line {
+    /// The function.
+    pub function: Function,
+    /// Its mechanism, with the parameters that are not at their default.
+    pub mechanism: String,
+    /// All parameters with their values and units.
+    pub parameters: String,
+    /// What forced the choice.
+    pub source: Source,
+    /// Why.
+    pub why: String,
+    /// What else both ends have and the requirements allow.
+    pub alternatives: Vec<&'static str>,
+    /// Header and trailer bytes per packet that it adds.
+    pub header_bytes: f64,
+    /// Processing per packet at both ends that it adds, in nanoseconds.
+    pub cpu_ns: f64,
+    /// Mean delay one way that it adds; negative where it takes a queue away.
+    pub delay_s: f64,
+}
+
+/// A selection, explained.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Explanation {
+    /// What was asked, as `name=value …`.
+    pub requirements: String,
+    /// What was chosen.
+    pub selection: Selection,
+    /// One line per function.
+    pub lines: Vec<Line>,
+    /// The path that the figures are for.
+    pub facts: PathFacts,
+}
+
+/// Selects a profile and explains it.
+///
+/// # Errors
+/// As [`select`].
+pub fn explain(
+    requirements: &Requirements,
+    facts: &PathFacts,
+    local: &Library,
+    peer: Option<&Library>,
+) -> Result<Explanation, Contradiction> {
+    let selection = select(requirements, facts, local, peer)?;
+    let mut before = Prediction::of_path(facts);
+    let profile = selection.profile;
+    let lines = steps(&profile, facts)
+        .map(|(function, after)| {
+            let reason = selection.reasons.iter().find(|r| r.function == function);
+            let line = Line {
+                function,
+                mechanism: profile.describe(function),
+                parameters: parameters(&selection, function),
+                source: reason.map_or(Source::Default, |r| r.source),
+                why: reason.map_or_else(String::new, |r| r.why.clone()),
+                alternatives: reason.map_or_else(Vec::new, |r| r.alternatives.clone()),
+                header_bytes: after.header_bytes - before.header_bytes,
+                cpu_ns: after.cpu_ns - before.cpu_ns,
+                delay_s: after.delay_s - before.delay_s,
+            };
+            before = after;
+            line
+        })
+        .collect();
+    Ok(Explanation { requirements: requirements.to_string(), selection, lines, facts: *facts })
+}
+
+fn parameters(selection: &Selection, function: Function) -> String {
+    let Some(mechanism) = selection.profile.mechanism(function) else { return String::new() };
+    let choice = selection.profile.get(function);
+    mechanism
+        .params
+        .iter()
+        .enumerate()
+        .map(|(i, p)| format!("{} {}{}", p.name, choice.params.get(i), p.unit.suffix()))
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
+impl Explanation {
+    /// Mean time from `send` to `receive` that the profile promises on the path, if the path is known.
+    pub fn delay(&self) -> Option<Duration> {
+        let known = super::rules::is_known(&self.facts);
+        let promised = self.facts.rtt_min.as_secs_f64() / 2.0 + self.selection.prediction.delay_s;
+        Duration::try_from_secs_f64(promised).ok().filter(|_| known)
+    }
+
+    fn path(&self) -> String {
+        let f = &self.facts;
+        if !super::rules::is_known(f) {
+            return "unknown; delays are told once it is known".to_owned();
+        }
+        format!(
+            "{:.1} Mbit/s, round trip {:.1} ms (+{:.1} ms queue), loss {:.2} % in bursts of {:.1}",
+            f.capacity.bits_per_sec() as f64 / 1e6,
+            f.rtt_min.as_secs_f64() * 1e3,
+            f.queueing().as_secs_f64() * 1e3,
+            f.loss * 100.0,
+            f.loss_burst
+        )
+    }
+
+    fn rows(&self) -> Vec<[String; 6]> {
+        let known = super::rules::is_known(&self.facts);
+        let delay = |seconds: f64| match (known, seconds * 1e3) {
+            (false, _) => "-".to_owned(),
+            (true, ms) if ms.abs() < 0.005 => "0".to_owned(),
+            (true, ms) => format!("{ms:+.2}"),
+        };
+        let mut rows =
+            vec![["function", "mechanism", "header B", "CPU ns", "delay ms", "because"].map(str::to_owned)];
+        for line in &self.lines {
+            let mechanism = if line.parameters.is_empty() {
+                line.mechanism.clone()
+            } else {
+                let name = line.mechanism.split('(').next().unwrap_or_default();
+                format!("{name} ({})", line.parameters)
+            };
+            rows.push([
+                line.function.name().to_owned(),
+                mechanism,
+                count(line.header_bytes),
+                count(line.cpu_ns),
+                delay(line.delay_s),
+                format!("{}: {}", line.source, line.why),
+            ]);
+        }
+        let p = &self.selection.prediction;
+        rows.push([
+            "all".to_owned(),
+            String::new(),
+            count(p.header_bytes),
+            count(p.cpu_ns),
+            self.delay().map_or_else(|| "-".to_owned(), |d| format!("{:.2}", d.as_secs_f64() * 1e3)),
+            "per packet; delay one way with propagation".to_owned(),
+        ]);
+        rows
+    }
+}
+
+/// A figure without needless decimals.
+fn count(value: f64) -> String {
+    if value.abs() < 0.05 { "0".to_owned() } else { format!("{value:.1}").trim_end_matches(".0").to_owned() }
+}
+
+/// A table with a line per function, what is asked and the path above it, what is predicted below.
+impl fmt::Display for Explanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "requirements  {}", self.requirements)?;
+        writeln!(f, "path          {}", self.path())?;
+        writeln!(f)?;
+        let rows = self.rows();
+        let mut widths = [0; 6];
+        for row in &rows {
+            for (width, cell) in widths.iter_mut().zip(row) {
+                *width = (*width).max(cell.chars().count());
+            }
+        }
+        for row in &rows {
+            let [a, b, c, d, e, why] = row;
+            let [wa, wb, wc, wd, we, _] = widths;
+            let line = format!("{a:<wa$}  {b:<wb$}  {c:>wc$}  {d:>wd$}  {e:>we$}  {why}");
+            writeln!(f, "{}", line.trim_end())?;
+        }
+        writeln!(f)?;
+        writeln!(f, "profile       {}", self.selection.profile)?;
+        if !super::rules::is_known(&self.facts) {
+            return Ok(());
+        }
+        let p = &self.selection.prediction;
+        writeln!(
+            f,
+            "expected      goodput {:.1} Mbit/s, {:.0} % of the path used, {:.3} packets per packet of new data, \
+             {:.3} % lost for good, 99 % within {:.1} ms",
+            p.goodput(&self.facts) * 8.0 / 1e6,
+            p.utilisation * 100.0,
+            p.expansion,
+            p.loss * 100.0,
+            self.facts.rtt_min.as_secs_f64() * 500.0 + p.delay_p99_s * 1e3
+        )
+    }
+}

@@ -1,0 +1,105 @@
+//! Synthesis: from a profile to the stack that sends or receives under it.
+//!
+//! Slots are enums, so that a packet pays a jump and not a pointer for each function (design section 2, principle 7).
+//! What the connection shares (congestion, rate, timing) is not in a stack: the connection has one slot of each, which an
+//! exchange replaces, handing over what the old one knew.
+
+use uts_functions::protection::Secret;
+use uts_functions::{
+    Function, Profile, acknowledgement, detection, fec, flow, presentation, protection, retransmission,
+    segmentation, sequencing,
+};
+
+/// The run-time protocol of one epoch at the sender of data.
+pub(crate) struct SendStack {
+    pub epoch: u32,
+    pub group: u8,
+    pub profile: Profile,
+    pub detection: detection::Slot,
+    pub protection: protection::Slot,
+    /// `None` where FEC is `none`.
+    pub fec: Option<Box<fec::Encoder>>,
+    pub retransmission: retransmission::Slot,
+    pub acknowledgement: acknowledgement::Slot,
+    pub flow: flow::Slot,
+    pub segmentation: segmentation::Slot,
+    pub presentation: presentation::Slot,
+    pub layout: DataLayout,
+    /// Packets built under it, against the cipher's limit.
+    pub packets: u64,
+}
+
+/// The run-time protocol of one epoch at the receiver of data.
+pub(crate) struct ReceiveStack {
+    pub epoch: u32,
+    pub group: u8,
+    pub profile: Profile,
+    pub detection: detection::Slot,
+    pub protection: protection::Slot,
+    pub fec: Option<Box<fec::Decoder>>,
+    pub acknowledgement: acknowledgement::Slot,
+    pub flow: flow::Slot,
+    pub sequencing: sequencing::Slot,
+    pub presentation: presentation::Slot,
+    pub layout: DataLayout,
+}
+
+/// Which fields of a data frame the profile's mechanisms need (spec P: data frames).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct DataLayout {
+    /// Positions are sent. They are not where nobody needs them: whole messages, never repeated, in no order, without
+    /// credit.
+    pub offsets: bool,
+}
+
+impl DataLayout {
+    pub fn of(profile: &Profile) -> Self {
+        let bare = profile.name(Function::Segmentation) == "messages"
+            && profile.name(Function::Sequencing) == "unordered"
+            && profile.name(Function::Retransmission) == "none"
+            && profile.name(Function::Flow) == "none";
+        DataLayout { offsets: !bare }
+    }
+}
+
+impl SendStack {
+    /// Builds the stack; `None` if this library lacks a mechanism of the profile.
+    pub fn new(epoch: u32, group: u8, profile: &Profile, secret: &Secret) -> Option<Self> {
+        let fec = fec::Slot::build(profile.get(Function::Fec), ())?;
+        Some(SendStack {
+            epoch,
+            group,
+            profile: *profile,
+            detection: detection::Slot::build(profile.get(Function::Detection), ())?,
+            protection: protection::Slot::build(profile.get(Function::Protection), secret)?,
+            fec: (profile.name(Function::Fec) != "none").then(|| Box::new(fec::Encoder::new(fec))),
+            retransmission: retransmission::Slot::build(profile.get(Function::Retransmission), ())?,
+            acknowledgement: acknowledgement::Slot::build(profile.get(Function::Acknowledgement), ())?,
+            flow: flow::Slot::build(profile.get(Function::Flow), ())?,
+            segmentation: segmentation::Slot::build(profile.get(Function::Segmentation), ())?,
+            presentation: presentation::Slot::build(profile.get(Function::Presentation), ())?,
+            layout: DataLayout::of(profile),
+            packets: 0,
+        })
+    }
+}
+
+impl ReceiveStack {
+    /// Builds the stack; `None` if this library lacks a mechanism of the profile.
+    pub fn new(epoch: u32, group: u8, profile: &Profile, secret: &Secret) -> Option<Self> {
+        let fec = fec::Slot::build(profile.get(Function::Fec), ())?;
+        Some(ReceiveStack {
+            epoch,
+            group,
+            profile: *profile,
+            detection: detection::Slot::build(profile.get(Function::Detection), ())?,
+            protection: protection::Slot::build(profile.get(Function::Protection), secret)?,
+            fec: (profile.name(Function::Fec) != "none").then(|| Box::new(fec::Decoder::new(fec))),
+            acknowledgement: acknowledgement::Slot::build(profile.get(Function::Acknowledgement), ())?,
+            flow: flow::Slot::build(profile.get(Function::Flow), ())?,
+            sequencing: sequencing::Slot::build(profile.get(Function::Sequencing), ())?,
+            presentation: presentation::Slot::build(profile.get(Function::Presentation), ())?,
+            layout: DataLayout::of(profile),
+        })
+    }
+}

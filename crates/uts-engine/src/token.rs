@@ -1,0 +1,173 @@
+//! Tokens: what proves that a client is at its address, and what ends a connection that was forgotten.
+
+use core::time::Duration;
+use ring::{aead, hkdf, hmac};
+use std::net::{IpAddr, SocketAddr};
+use uts_functions::Time;
+use uts_wire::ConnectionId;
+
+/// A retry token is good for this long: a handshake round trip and patience.
+const RETRY_LIFETIME: Duration = Duration::from_secs(15);
+
+/// A token from an earlier connection is good for this long.
+const RETURN_LIFETIME: Duration = Duration::from_secs(24 * 3600);
+
+/// What a valid token says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Proof {
+    /// The client answered a retry: the ids of its first packet and of the retry.
+    Retry { original_dcid: ConnectionId, retry_scid: ConnectionId },
+    /// The client was here before.
+    Return,
+}
+
+/// The keys of an endpoint's tokens.
+pub(crate) struct TokenKeys {
+    seal: aead::LessSafeKey,
+    reset: hmac::Key,
+    counter: u64,
+}
+
+struct KeyBytes;
+
+impl hkdf::KeyType for KeyBytes {
+    fn len(&self) -> usize {
+        32
+    }
+}
+
+fn derive(secret: &[u8; 32], label: &[u8]) -> [u8; 32] {
+    let mut out = [0; 32];
+    let prk = hkdf::Salt::new(hkdf::HKDF_SHA256, b"uts tokens").extract(secret);
+    // 32 bytes are always within what HKDF can give.
+    if let Ok(okm) = prk.expand(&[label], KeyBytes) {
+        let _ = okm.fill(&mut out);
+    }
+    out
+}
+
+impl TokenKeys {
+    /// Keys that follow from the endpoint's secret; `salt` keeps the nonces of restarts apart.
+    pub fn new(secret: &[u8; 32], salt: u64) -> Option<Self> {
+        let key = aead::UnboundKey::new(&aead::CHACHA20_POLY1305, &derive(secret, b"address")).ok()?;
+        let reset = hmac::Key::new(hmac::HMAC_SHA256, &derive(secret, b"reset"));
+        Some(TokenKeys { seal: aead::LessSafeKey::new(key), reset, counter: salt })
+    }
+
+    /// The token that ends a connection of this id.
+    pub fn reset_token(&self, cid: &ConnectionId) -> [u8; 16] {
+        let tag = hmac::sign(&self.reset, cid.as_slice());
+        let mut token = [0; 16];
+        token.copy_from_slice(&tag.as_ref()[..16]);
+        token
+    }
+
+    fn seal(&mut self, remote: SocketAddr, plain: &[u8]) -> Vec<u8> {
+        self.counter = self.counter.wrapping_add(1);
+        let mut nonce = [0; 12];
+        nonce[4..].copy_from_slice(&self.counter.to_be_bytes());
+        let mut out = nonce.to_vec();
+        let mut body = plain.to_vec();
+        let nonce = aead::Nonce::assume_unique_for_key(nonce);
+        if self.seal.seal_in_place_append_tag(nonce, aead::Aad::from(address(remote)), &mut body).is_ok() {
+            out.extend_from_slice(&body);
+        }
+        out
+    }
+
+    /// A token for a client that is to come back at once.
+    pub fn retry(
+        &mut self,
+        now: Time,
+        remote: SocketAddr,
+        dcid: &ConnectionId,
+        scid: &ConnectionId,
+    ) -> Vec<u8> {
+        let mut plain = vec![0];
+        plain.extend_from_slice(&now.as_nanos().to_be_bytes());
+        for id in [dcid, scid] {
+            plain.push(id.len() as u8);
+            plain.extend_from_slice(id.as_slice());
+        }
+        self.seal(remote, &plain)
+    }
+
+    /// A token for a client's next connection.
+    pub fn give(&mut self, now: Time, remote: SocketAddr) -> Vec<u8> {
+        let mut plain = vec![1];
+        plain.extend_from_slice(&now.as_nanos().to_be_bytes());
+        self.seal(remote, &plain)
+    }
+
+    /// What a token proves, if it is ours, fresh, and of this address.
+    pub fn check(&self, now: Time, remote: SocketAddr, token: &[u8]) -> Option<Proof> {
+        let (nonce, body) = token.split_first_chunk::<12>()?;
+        let mut body = body.to_vec();
+        let nonce = aead::Nonce::assume_unique_for_key(*nonce);
+        let plain = self.seal.open_in_place(nonce, aead::Aad::from(address(remote)), &mut body).ok()?;
+        let (kind, rest) = plain.split_first()?;
+        let (at, mut rest) = rest.split_first_chunk::<8>()?;
+        let age = now.since(Time::from_nanos(u64::from_be_bytes(*at)));
+        match kind {
+            0 if age <= RETRY_LIFETIME => {
+                let mut id = || {
+                    let (len, tail) = rest.split_first()?;
+                    let (id, tail) = tail.split_at_checked(usize::from(*len))?;
+                    rest = tail;
+                    ConnectionId::new(id)
+                };
+                Some(Proof::Retry { original_dcid: id()?, retry_scid: id()? })
+            }
+            1 if age <= RETURN_LIFETIME => Some(Proof::Return),
+            _ => None,
+        }
+    }
+}
+
+/// The address that a token is bound to. The port may change from one connection to the next, so only the IP counts.
+fn address(remote: SocketAddr) -> Vec<u8> {
+    match remote.ip() {
+        IpAddr::V4(ip) => ip.octets().to_vec(),
+        IpAddr::V6(ip) => ip.octets().to_vec(),
+    }
+}
+
+/// The integrity field of a retry: a keyed sum over the client's first id and the packet, so that it can only be made by
+/// someone who saw the client's first packet. As in RFC 9001 section 5.8, the key is public.
+pub(crate) fn retry_integrity(original_dcid: &ConnectionId, packet: &[u8]) -> [u8; 16] {
+    let key = hmac::Key::new(hmac::HMAC_SHA256, b"uts retry integrity 1");
+    let mut context = hmac::Context::with_key(&key);
+    context.update(&[original_dcid.len() as u8]);
+    context.update(original_dcid.as_slice());
+    context.update(packet);
+    let mut field = [0; 16];
+    field.copy_from_slice(&context.sign().as_ref()[..16]);
+    field
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_good_for_its_address_and_its_time() {
+        let mut keys = TokenKeys::new(&[7; 32], 0).expect("valid key");
+        let here: SocketAddr = "192.0.2.1:1000".parse().expect("an address");
+        let there: SocketAddr = "192.0.2.2:1000".parse().expect("an address");
+        let (dcid, scid) =
+            (ConnectionId::new(&[1; 8]).expect("short"), ConnectionId::new(&[2; 5]).expect("short"));
+        let now = Time::from_millis(1000);
+        let token = keys.retry(now, here, &dcid, &scid);
+        let proof = Proof::Retry { original_dcid: dcid, retry_scid: scid };
+        assert_eq!(keys.check(now, here, &token), Some(proof));
+        assert_eq!(keys.check(now, there, &token), None);
+        assert_eq!(keys.check(now + RETRY_LIFETIME * 2, here, &token), None);
+        for index in 0..token.len() {
+            let mut forged = token.clone();
+            forged[index] ^= 1;
+            assert_eq!(keys.check(now, here, &forged), None, "byte {index}");
+        }
+        let token = keys.give(now, here);
+        assert_eq!(keys.check(now + RETRY_LIFETIME * 2, here, &token), Some(Proof::Return));
+    }
+}

@@ -1,0 +1,80 @@
+//! One report for several packets, at the latest after a delay; at once for what the sender should know (RFC 9000
+//! section 13.2).
+
+use super::{Acknowledgement, Arrival, Arrivals, REPORT_NS};
+use crate::mechanism::{Mechanism, Param, Params, Unit, millis};
+use crate::profile::Function;
+use core::time::Duration;
+
+/// See the module's page.
+#[derive(Clone, Debug)]
+pub struct Delayed {
+    packets: u32,
+    delay: Duration,
+}
+
+impl Delayed {
+    /// Its entry in the library.
+    pub const INFO: Mechanism = Mechanism {
+        function: Function::Acknowledgement,
+        number: 1,
+        name: "delayed",
+        what: "one report for several packets, or after a delay; gaps and marks at once",
+        mandatory: true,
+        params: &[
+            Param {
+                name: "packets",
+                unit: Unit::Packets,
+                default: 2,
+                min: 1,
+                max: 256,
+                what: "how many packets one report covers",
+            },
+            Param {
+                name: "delay",
+                unit: Unit::Millis,
+                default: 25,
+                min: 1,
+                max: 1000,
+                what: "how long a packet waits for its report at most",
+            },
+        ],
+        needs: &[],
+        predict: |params, facts, p| {
+            // Around a loss packets are reported singly.
+            let packets = f64::from(params.get(0).max(1));
+            p.cpu_ns += REPORT_NS * (1.0 / packets + facts.loss).min(1.0);
+        },
+    };
+
+    /// Builds it.
+    pub fn build(params: &Params, (): ()) -> Self {
+        Delayed { packets: params.get(0), delay: millis(params.get(1)) }
+    }
+}
+
+impl Acknowledgement for Delayed {
+    fn on_arrival(&mut self, state: &mut Arrivals, arrival: &Arrival) {
+        // acknowledgement.md R-2.
+        if !arrival.eliciting {
+            return;
+        }
+        // acknowledgement.md.
+        let enough = state.unreported.saturating_add(1) >= self.packets;
+        let urgent = arrival.marked || arrival.polled || state.is_out_of_order(arrival.number);
+        if enough || urgent {
+            state.report_by(arrival.now);
+        } else {
+            // acknowledgement.md R-9: the delay runs from the first packet that is unreported.
+            state.report_by(state.unreported_since.unwrap_or(arrival.now) + self.delay);
+        }
+    }
+
+    fn delay_max(&self) -> Duration {
+        self.delay
+    }
+
+    fn poll(&self, _: u32, _: bool) -> bool {
+        false
+    }
+}

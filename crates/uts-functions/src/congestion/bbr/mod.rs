@@ -1,0 +1,479 @@
+//! BBR, version 3 (draft-ietf-ccwg-bbr): a model of the path, its bandwidth and its smallest round trip, sets rate and
+//! window; losses count only above a threshold. For paths that lose packets without being full, and for short queues.
+//!
+//! `model.rs` and `losses.rs` hold the parts of the model, `states.rs` the state machine; here are the mechanism's face
+//! and the control parameters. Where we depart from the draft, `spec/functions/congestion.md` says why.
+
+mod losses;
+mod model;
+mod states;
+
+use super::learnt::bdp_bytes;
+use super::window::{WINDOW_MAX_BYTES, start};
+use super::{Ack, Congestion, Context, Delivery, Loss, Summary};
+use crate::facts::PathFacts;
+use crate::mechanism::{Mechanism, Param, Params, Prediction, Unit};
+use crate::profile::Function;
+use crate::time::{Rate, Time};
+use core::time::Duration;
+use losses::{LossRound, LossThreshold};
+use model::{Aggregation, FullPipe, MinRtt, Rounds, TwoSlotMax};
+use states::{Cycle, ProbeRtt, State, Undo};
+
+/// See the module's page.
+#[derive(Clone, Debug)]
+pub struct Bbr {
+    packet_bytes: u64,
+    initial_window: u64,
+    threshold: LossThreshold,
+    /// Whether the threshold is the default: then losses below it count if they meet a queue (C-35).
+    queue_counts: bool,
+    random: u64,
+
+    state: State,
+    rounds: Rounds,
+    bandwidth: TwoSlotMax<Rate>,
+    min_rtt: MinRtt,
+    aggregation: Aggregation,
+    pipe: FullPipe,
+    losses: LossRound,
+    bounds: Bounds,
+    cycle: Cycle,
+    probe_rtt: ProbeRtt,
+    undo: Undo,
+    /// Whether others keep a queue at the bottleneck.
+    contended: bool,
+    round_rtt_min: Option<Duration>,
+    drain_start_round: u64,
+    idle_restart: bool,
+    cwnd_limited: bool,
+    /// Whether the first event is still to come, with which round counting begins.
+    fresh: bool,
+    /// Samples of packets sent before this much was delivered are limited by ProbeRTT.
+    limited_until: u64,
+
+    window: u64,
+    prior_window: u64,
+    pacing: Rate,
+    has_rtt: bool,
+}
+
+/// What losses have taught of the path; infinite (`MAX`) where nothing.
+#[derive(Clone, Copy, Debug)]
+struct Bounds {
+    /// `bw_shortterm`.
+    bw_short: Rate,
+    /// `inflight_shortterm`, in bytes.
+    inflight_short: u64,
+    /// `inflight_longterm`, in bytes.
+    inflight_long: u64,
+}
+
+impl Bounds {
+    const NONE: Bounds =
+        Bounds { bw_short: RATE_INFINITE, inflight_short: u64::MAX, inflight_long: u64::MAX };
+
+    /// `ResetShortTermModel`.
+    fn reset_short(&mut self) {
+        *self = Bounds { inflight_long: self.inflight_long, ..Bounds::NONE };
+    }
+}
+
+impl Bbr {
+    /// Its entry in the library.
+    pub const INFO: Mechanism = Mechanism {
+        function: Function::Congestion,
+        number: 3,
+        name: "bbr",
+        what: "rate and window from a model of the path, losses below a threshold ignored",
+        mandatory: true,
+        params: &[Param {
+            name: "loss-threshold",
+            unit: Unit::PerMille,
+            default: THRESHOLD_DEFAULT,
+            min: 1,
+            max: 500,
+            what: "loss per round trip above which too much is in flight; raise it where losses are not congestion",
+        }],
+        needs: &[],
+        predict,
+    };
+
+    /// Builds it from what the predecessor knew: with bandwidth and smallest round trip, at the refilling of the pipe;
+    /// without, or while the path's limit is unknown, in Startup (C-5, C-30).
+    pub fn build(params: &Params, context: &Context) -> Self {
+        let summary = &context.summary;
+        let packet_bytes = context.packet_bytes.max(1);
+        let (window, threshold) = start(context);
+        let known_rtt = summary.rtt_min.filter(|rtt| !rtt.is_zero());
+        let initial_window = Summary::initial(packet_bytes).window_bytes;
+        let mut bbr = Bbr {
+            packet_bytes,
+            initial_window,
+            threshold: LossThreshold::per_mille(params.get(0)),
+            queue_counts: params.get(0) <= THRESHOLD_DEFAULT,
+            random: context.seed | 1,
+            state: State::Startup,
+            rounds: Rounds::default(),
+            bandwidth: TwoSlotMax::default(),
+            min_rtt: MinRtt::new(known_rtt, context.now),
+            aggregation: Aggregation::new(context.now),
+            pipe: FullPipe::default(),
+            losses: LossRound::default(),
+            bounds: Bounds::NONE,
+            cycle: Cycle::new(context.now),
+            probe_rtt: ProbeRtt::default(),
+            undo: Undo::default(),
+            contended: false,
+            round_rtt_min: None,
+            drain_start_round: 0,
+            idle_restart: false,
+            cwnd_limited: false,
+            fresh: true,
+            limited_until: 0,
+            window: window.max(MIN_PIPE_PACKETS * packet_bytes),
+            prior_window: 0,
+            pacing: Rate::default(),
+            has_rtt: known_rtt.is_some(),
+        };
+        // "Pacing Rate": a nominal bandwidth of the initial window per round trip, or per millisecond.
+        let nominal = Rate::from_delivery(window, known_rtt.unwrap_or(Duration::from_millis(1)));
+        bbr.pacing = nominal.mul_f64(State::Startup.pacing_gain()).max(bbr.pacing_floor());
+        if let Some(rate) = summary.bandwidth {
+            bbr.bandwidth.update(rate);
+        }
+        if let Some(bdp) = bdp_bytes(summary).filter(|_| threshold != u64::MAX) {
+            bbr.pipe.reached = true;
+            bbr.window = bbr.window.min(bdp.saturating_mul(2)).max(bbr.min_pipe());
+            // A predecessor that kept a queue has filled the pipe: drain it. Otherwise look for more at once.
+            if window > bdp.saturating_add(bdp / 4) {
+                bbr.state = State::Drain;
+            } else {
+                bbr.start_refill(0);
+            }
+            bbr.set_pacing_rate(bbr.state.pacing_gain());
+        }
+        bbr
+    }
+
+    fn min_pipe(&self) -> u64 {
+        MIN_PIPE_PACKETS * self.packet_bytes
+    }
+
+    fn pacing_floor(&self) -> Rate {
+        Rate::from_bytes_per_sec(self.packet_bytes)
+    }
+
+    /// `BBR.max_bw`.
+    fn max_bandwidth(&self) -> Rate {
+        self.bandwidth.get()
+    }
+
+    /// `BoundBWForModel`: the bandwidth to send at.
+    fn bound_bandwidth(&self) -> Rate {
+        self.max_bandwidth().min(self.bounds.bw_short)
+    }
+
+    /// `BDPMultiple`, in bytes.
+    fn bdp_multiple(&self, bandwidth: Rate, gain: f64) -> u64 {
+        match self.min_rtt.value {
+            Some(rtt) if bandwidth > Rate::default() => (bandwidth.bytes_in(rtt) as f64 * gain) as u64,
+            _ => self.initial_window,
+        }
+    }
+
+    /// `QuantizationBudget`.
+    fn with_budget(&self, inflight: u64) -> u64 {
+        let cap = inflight.max(self.quantum()).max(self.min_pipe());
+        if self.state == State::ProbeUp { cap.saturating_add(2 * self.packet_bytes) } else { cap }
+    }
+
+    /// `Inflight`.
+    fn inflight(&self, bandwidth: Rate, gain: f64) -> u64 {
+        self.with_budget(self.bdp_multiple(bandwidth, gain))
+    }
+
+    /// `TargetInflight`.
+    fn target_inflight(&self) -> u64 {
+        self.bdp_multiple(self.bound_bandwidth(), 1.0).min(self.window)
+    }
+
+    /// `InflightWithHeadroom`.
+    fn inflight_with_headroom(&self) -> u64 {
+        let long = self.bounds.inflight_long;
+        if long == u64::MAX {
+            return long;
+        }
+        let headroom = self.packet_bytes.max((long as f64 * HEADROOM) as u64);
+        long.saturating_sub(headroom).max(self.min_pipe())
+    }
+
+    /// `ProbeRTTCwnd`.
+    fn probe_rtt_window(&self) -> u64 {
+        self.bdp_multiple(self.bound_bandwidth(), State::ProbeRtt.window_gain()).max(self.min_pipe())
+    }
+
+    /// `SetPacingRateWithGain`.
+    fn set_pacing_rate(&mut self, gain: f64) {
+        let rate = self.bound_bandwidth().mul_f64(gain * (1.0 - PACING_MARGIN)).max(self.pacing_floor());
+        if self.pipe.reached || rate > self.pacing {
+            self.pacing = rate;
+        }
+    }
+
+    /// `SetSendQuantum`, in bytes.
+    fn quantum(&self) -> u64 {
+        self.pacing.bytes_in(Duration::from_millis(1)).min(QUANTUM_MAX_BYTES).max(2 * self.packet_bytes)
+    }
+
+    /// `SetCwnd`. A window that the application does not fill earns no growth (C-4).
+    fn set_window(&mut self, ack: &Ack, delivery: &Delivery) {
+        let bdp = self.bdp_multiple(self.bound_bandwidth(), self.state.window_gain());
+        let max_inflight = self.with_budget(bdp.saturating_add(self.aggregation.extra()));
+        let growth = if delivery.is_app_limited() { 0 } else { ack.bytes };
+        if self.pipe.reached {
+            self.window = (self.window + growth).min(max_inflight);
+        } else if self.window < max_inflight || delivery.delivered < self.initial_window {
+            self.window += growth;
+        }
+        self.window = self.window.clamp(self.min_pipe(), WINDOW_MAX_BYTES);
+        self.bound_window();
+    }
+
+    /// `BoundCwndForProbeRTT` and `BoundCwndForModel`.
+    fn bound_window(&mut self) {
+        if self.state == State::ProbeRtt {
+            self.window = self.window.min(self.probe_rtt_window());
+        }
+        let long = match self.state {
+            State::ProbeCruise | State::ProbeRtt => self.inflight_with_headroom(),
+            State::ProbeDown | State::ProbeRefill | State::ProbeUp => self.bounds.inflight_long,
+            State::Startup | State::Drain => u64::MAX,
+        };
+        self.window = self.window.min(long.min(self.bounds.inflight_short).max(self.min_pipe()));
+    }
+
+    /// `SaveCwnd`.
+    fn save_window(&mut self) {
+        let kept = if self.state == State::ProbeRtt { self.prior_window } else { 0 };
+        self.prior_window = kept.max(self.window);
+    }
+
+    /// `RestoreCwnd`.
+    fn restore_window(&mut self) {
+        self.window = self.window.max(self.prior_window);
+    }
+
+    /// Round counting begins with the first event after the mechanism was built.
+    fn begin(&mut self, delivered: u64) {
+        if self.fresh {
+            self.fresh = false;
+            self.rounds.start(delivered);
+        }
+    }
+
+    /// C-32.
+    fn first_rtt(&mut self, rtt: Duration) {
+        if !self.has_rtt && !rtt.is_zero() {
+            self.has_rtt = true;
+            let nominal = Rate::from_delivery(self.initial_window, rtt);
+            self.pacing = nominal.mul_f64(State::Startup.pacing_gain()).max(self.pacing_floor());
+        }
+    }
+}
+
+impl Congestion for Bbr {
+    fn on_sent(&mut self, now: Time, bytes: u64, delivery: &Delivery) {
+        self.begin(delivery.delivered);
+        if delivery.in_flight.saturating_add(self.quantum()) >= self.window {
+            self.cwnd_limited = true;
+        }
+        // `HandleRestartFromIdle`; the packet at hand is in flight already.
+        if delivery.in_flight <= bytes && delivery.is_app_limited() {
+            self.idle_restart = true;
+            self.aggregation.restart(now);
+            if self.state.is_probe_bw() {
+                self.set_pacing_rate(1.0);
+            } else if self.state == State::ProbeRtt {
+                self.check_probe_rtt_done(now, delivery);
+            }
+        }
+    }
+
+    fn on_ack(&mut self, ack: &Ack, delivery: &Delivery) {
+        self.begin(delivery.delivered);
+        if let Some(rtt) = ack.rtt {
+            self.first_rtt(rtt);
+        }
+        self.update_model_and_state(ack, delivery);
+        self.set_pacing_rate(self.state.pacing_gain());
+        self.set_window(ack, delivery);
+    }
+
+    fn on_loss(&mut self, loss: &Loss, delivery: &Delivery) {
+        self.begin(delivery.delivered);
+        self.handle_lost(loss, delivery);
+    }
+
+    fn on_spurious_loss(&mut self, bytes: u64) {
+        self.handle_spurious(bytes);
+    }
+
+    fn set_packet_bytes(&mut self, packet_bytes: u64) {
+        self.packet_bytes = packet_bytes.max(1);
+        self.window = self.window.max(self.min_pipe());
+    }
+
+    fn window_bytes(&self) -> u64 {
+        self.window
+    }
+
+    fn pacing_rate(&self) -> Option<Rate> {
+        Some(self.pacing)
+    }
+
+    fn burst_bytes(&self) -> Option<u64> {
+        Some(self.quantum())
+    }
+
+    /// Window and threshold are what would fill the path without a queue, not the room that BBR itself keeps above that
+    /// (C-31).
+    fn summary(&self) -> Summary {
+        let bandwidth = Some(self.max_bandwidth()).filter(|rate| *rate > Rate::default());
+        let (rtt_min, known) = (self.min_rtt.value, self.pipe.reached && bandwidth.is_some());
+        if !known {
+            return Summary { window_bytes: self.window, threshold_bytes: u64::MAX, bandwidth, rtt_min };
+        }
+        let fill = self.bdp_multiple(self.max_bandwidth(), 1.0).min(self.bounds.inflight_long);
+        let threshold_bytes = fill.max(self.min_pipe());
+        // ProbeRTT and persistent congestion leave a small window; only the latter is a successor's concern.
+        let window =
+            if self.state == State::ProbeRtt { self.window.max(self.prior_window) } else { self.window };
+        Summary { window_bytes: window.min(threshold_bytes), threshold_bytes, bandwidth, rtt_min }
+    }
+
+    fn phase(&self) -> &'static str {
+        self.state.name()
+    }
+}
+
+/// Losses matter where they exceed the threshold: each round trip of cruising that sees too many takes its loss off
+/// the rate, until the next probe restores it (C-38).
+fn predict(params: &Params, facts: &PathFacts, prediction: &mut Prediction) {
+    let rtt_min_s = facts.rtt_min.as_secs_f64();
+    let packets = (facts.bdp_bytes() as f64 / (facts.mtu_bytes as f64).max(1.0)).max(MIN_PIPE_PACKETS as f64);
+    let random = (prediction.loss_seen * (1.0 - facts.loss_congestive.clamp(0.0, 1.0))).clamp(0.0, 1.0);
+    let ceiling = LossThreshold::per_mille(params.get(0)).allowance(packets) / packets;
+    // The share of round trips above the ceiling: a normal distribution (by the logistic one), wider for bursts.
+    let deviation = (random * (2.0 * facts.loss_burst.max(1.0) - 1.0) / packets).sqrt();
+    let above =
+        if deviation > 0.0 { 1.0 / (1.0 + (-1.702 * (random - ceiling) / deviation).exp()) } else { 0.0 };
+    let per_round = random * above;
+    let rounds = (PROBE_EVERY_S / rtt_min_s.max(1e-6)).min(packets).clamp(1.0, 63.0);
+    // Mean of 1, (1 - x), (1 - x)^2 … over the rounds of a cycle.
+    let mean =
+        if per_round > 1e-9 { (1.0 - (1.0 - per_round).powf(rounds)) / (rounds * per_round) } else { 1.0 };
+    prediction.utilisation *= FILL * mean.min(1.0);
+    prediction.delay_s = 0.1 * rtt_min_s;
+    prediction.delay_p99_s = 0.5 * rtt_min_s;
+}
+
+/// Mean time between probes for bandwidth.
+const PROBE_EVERY_S: f64 = 2.5;
+/// `BBR.LossThresh` of the draft: 2 %.
+const THRESHOLD_DEFAULT: u32 = 20;
+/// `BBR.MinPipeCwnd`, in packets.
+const MIN_PIPE_PACKETS: u64 = 4;
+/// `BBR.Headroom`.
+const HEADROOM: f64 = 0.15;
+/// `BBR.PacingMarginPercent`.
+const PACING_MARGIN: f64 = 0.01;
+/// "Send Quantum".
+const QUANTUM_MAX_BYTES: u64 = 64 * 1024;
+/// Share of a steady path that is used, between pacing margin and ProbeRTT.
+const FILL: f64 = 0.97;
+const RATE_INFINITE: Rate = Rate::from_bytes_per_sec(u64::MAX);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::congestion::RateSample;
+
+    const PACKET: u64 = 1200;
+
+    fn build(summary: Summary) -> Bbr {
+        let context = Context { now: Time::ZERO, packet_bytes: PACKET, summary, seed: 5 };
+        Bbr::build(&Bbr::INFO.choice().params, &context)
+    }
+
+    fn known(window_bytes: u64, threshold_bytes: u64) -> Summary {
+        Summary {
+            window_bytes,
+            threshold_bytes,
+            bandwidth: Some(Rate::from_bits_per_sec(100_000_000)),
+            rtt_min: Some(Duration::from_millis(20)),
+        }
+    }
+
+    #[test]
+    fn a_new_connection_starts_up_at_the_initial_window() {
+        let bbr = build(Summary::initial(PACKET));
+        assert_eq!((bbr.phase(), bbr.window_bytes()), ("startup", 12_000));
+        assert_eq!(bbr.summary().threshold_bytes, u64::MAX);
+    }
+
+    #[test]
+    fn a_known_path_is_refilled_at_its_rate() {
+        let bbr = build(known(250_000, 250_000));
+        assert_eq!(bbr.phase(), "probe bandwidth (refill)");
+        let rate = bbr.pacing_rate().unwrap_or_default().bits_per_sec();
+        assert!((98_900_000..=99_000_008).contains(&rate), "{rate}");
+        assert_eq!(bbr.window_bytes(), 250_000);
+    }
+
+    #[test]
+    fn a_standing_queue_of_the_predecessor_is_drained() {
+        let bbr = build(known(500_000, 400_000));
+        assert_eq!(bbr.phase(), "drain");
+        assert!(bbr.pacing_rate().unwrap_or_default() < Rate::from_bits_per_sec(50_000_000));
+    }
+
+    #[test]
+    fn a_path_whose_limit_is_unknown_is_searched_from_what_is_known() {
+        let bbr = build(known(30_000, u64::MAX));
+        assert_eq!((bbr.phase(), bbr.window_bytes()), ("startup", 250_000));
+        assert!(bbr.pacing_rate().unwrap_or_default() > Rate::from_bits_per_sec(200_000_000));
+    }
+
+    #[test]
+    fn the_summary_of_a_full_pipe_has_no_room_for_a_queue() {
+        let summary = build(known(500_000, 400_000)).summary();
+        assert_eq!((summary.window_bytes, summary.threshold_bytes), (250_000, 250_000));
+    }
+
+    #[test]
+    fn the_first_round_trip_sets_the_pace() {
+        let mut bbr = build(Summary::initial(PACKET));
+        let mut delivery = Delivery::new(Time::ZERO);
+        let sent = delivery.on_sent(Time::ZERO, PACKET);
+        bbr.on_sent(Time::ZERO, PACKET, &delivery);
+        let now = Time::from_millis(100);
+        delivery.on_acknowledged(now, PACKET, &sent);
+        let rtt = Duration::from_millis(100);
+        let ack = Ack {
+            now,
+            bytes: PACKET,
+            largest: 0,
+            sent_at: Time::ZERO,
+            rtt: Some(rtt),
+            rtt_smoothed: rtt,
+            rtt_min: rtt,
+            prior_in_flight: PACKET,
+            sample: RateSample::default(),
+            ecn_marked: 0,
+            next_packet: 1,
+        };
+        bbr.on_ack(&ack, &delivery);
+        assert_eq!(bbr.pacing_rate(), Some(Rate::from_bytes_per_sec(332_400)));
+    }
+}

@@ -1,0 +1,357 @@
+//! CUBIC: the window as a cubic function of the time since the last reduction (RFC 9438), left out of slow start by
+//! HyStart++ (RFC 9406). What most of the Internet runs; needs long times without loss on fast paths.
+
+use super::hystart::{Advice, CSS_GROWTH_DIVISOR, HyStart};
+use super::learnt::Learnt;
+use super::window::{MIN_PACKETS, Recovery, Usage, WINDOW_MAX_BYTES, start};
+use super::{Ack, Congestion, Context, Delivery, Loss, Summary, response};
+use crate::mechanism::{Mechanism, Params};
+use crate::profile::Function;
+use crate::time::{Rate, Time};
+use core::time::Duration;
+
+/// See the module's page.
+#[derive(Clone, Debug)]
+pub struct Cubic {
+    packet_bytes: u64,
+    /// In bytes; fractions of a byte are kept between acknowledgements.
+    window: f64,
+    threshold: u64,
+    /// `W_max` (bytes): the window before the last reduction, less after fast convergence; 0 while unknown.
+    window_max: f64,
+    /// `cwnd_prior` (bytes): the window before the last reduction.
+    window_prior: f64,
+    curve: Option<Curve>,
+    hystart: HyStart,
+    recovery: Recovery,
+    usage: Usage,
+    learnt: Learnt,
+    undo: Option<Undo>,
+    last_ack_at: Time,
+}
+
+/// One congestion avoidance stage.
+#[derive(Clone, Copy, Debug)]
+struct Curve {
+    /// When it began; moved on by the time in which the application limited it.
+    start: Time,
+    /// Plateau of the curve, in bytes.
+    plateau: f64,
+    /// Seconds from the start to the plateau.
+    k: f64,
+    /// `W_est` (bytes): the window that Reno would have.
+    reno: f64,
+}
+
+/// State before the last reduction.
+#[derive(Clone, Copy, Debug)]
+struct Undo {
+    window: f64,
+    threshold: u64,
+    window_max: f64,
+    window_prior: f64,
+    curve: Option<Curve>,
+}
+
+impl Cubic {
+    /// Its entry in the library.
+    pub const INFO: Mechanism = Mechanism {
+        function: Function::Congestion,
+        number: 2,
+        name: "cubic",
+        what: "window as a cubic function of time, HyStart++ slow start",
+        mandatory: true,
+        params: &[],
+        needs: &[],
+        predict: |_, facts, prediction| {
+            let p = response::random_events(facts, prediction);
+            let rtt_s = response::round_trip(facts).as_secs_f64();
+            // RFC 9438 section 5.1, figures 5 and 6: whichever of the two regions gives more.
+            let cubic = (C * (3.0 + BETA) / (4.0 * (1.0 - BETA))).powf(0.25) * (rtt_s / p).powf(0.75);
+            // The window swings between 0.7 and the whole of path and buffer.
+            response::apply(cubic.max(response::reno_packets(p)), 0.75, facts, prediction);
+        },
+    };
+
+    /// Builds it from what the predecessor knew.
+    pub fn build(_: &Params, context: &Context) -> Self {
+        let (window, threshold) = start(context);
+        Cubic {
+            packet_bytes: context.packet_bytes.max(1),
+            window: window as f64,
+            threshold,
+            window_max: 0.0,
+            window_prior: 0.0,
+            curve: None,
+            hystart: HyStart::new(),
+            recovery: Recovery::default(),
+            usage: Usage::default(),
+            learnt: Learnt::new(&context.summary),
+            undo: None,
+            last_ack_at: context.now,
+        }
+    }
+
+    fn min_window(&self) -> u64 {
+        MIN_PACKETS * self.packet_bytes
+    }
+
+    fn in_slow_start(&self) -> bool {
+        self.window_bytes() < self.threshold
+    }
+
+    /// C-21, RFC 9438 sections 4.6 and 4.7, once per recovery period.
+    fn on_congestion(&mut self, now: Time, sent_at: Time) {
+        if self.recovery.covers(sent_at) {
+            return;
+        }
+        self.recovery.enter(now);
+        self.undo = Some(Undo {
+            window: self.window,
+            threshold: self.threshold,
+            window_max: self.window_max,
+            window_prior: self.window_prior,
+            curve: self.curve,
+        });
+        self.window_prior = self.window;
+        // Section 4.7, fast convergence: a flow that did not regain its plateau makes room for others.
+        self.window_max =
+            if self.window < self.window_max { self.window * (1.0 + BETA) / 2.0 } else { self.window };
+        self.window = (self.window * BETA).max(self.min_window() as f64);
+        self.threshold = self.window_bytes();
+        self.curve = None;
+    }
+
+    /// C-23.
+    fn slow_start(&mut self, ack: &Ack) {
+        let growth = match self.hystart.on_ack(ack) {
+            Advice::Grow => ack.bytes,
+            Advice::GrowSlowly => ack.bytes / CSS_GROWTH_DIVISOR,
+            Advice::Leave => {
+                self.threshold = self.window_bytes();
+                return;
+            }
+        };
+        // Growth beyond a known threshold belongs to congestion avoidance.
+        self.window = (self.window + growth as f64).min((self.threshold as f64).max(self.window));
+    }
+
+    fn avoidance(&mut self, ack: &Ack) {
+        let packet = self.packet_bytes as f64;
+        let (window, window_max, prior) = (self.window, self.window_max, self.window_prior);
+        let curve = self.curve.get_or_insert_with(|| Curve::new(ack.now, window, window_max, packet));
+        let elapsed = ack.now.since(curve.start);
+        // Section 4.3: once it has the window of before, the estimate grows as Reno does.
+        let alpha = if curve.reno >= prior { 1.0 } else { 3.0 * (1.0 - BETA) / (1.0 + BETA) };
+        let acked = ack.bytes as f64;
+        curve.reno += alpha * packet * acked / window;
+        if curve.at(elapsed, packet) < curve.reno {
+            self.window = window.max(curve.reno);
+            return;
+        }
+        // Sections 4.4 and 4.5.
+        let target = curve.at(elapsed.saturating_add(ack.rtt_smoothed), packet).clamp(window, 1.5 * window);
+        self.window += (target - window) * (acked / window).min(1.0);
+    }
+}
+
+impl Curve {
+    /// RFC 9438 section 4.2, figures 1 and 2.
+    fn new(now: Time, window: f64, window_max: f64, packet: f64) -> Self {
+        let plateau = window_max.max(window);
+        let k = ((plateau - window) / packet / C).cbrt();
+        Curve { start: now, plateau, k, reno: window }
+    }
+
+    /// `W_cubic` in bytes, `elapsed` after the start.
+    fn at(&self, elapsed: Duration, packet: f64) -> f64 {
+        let t = elapsed.as_secs_f64() - self.k;
+        self.plateau + C * t * t * t * packet
+    }
+}
+
+impl Congestion for Cubic {
+    fn on_sent(&mut self, _: Time, _: u64, _: &Delivery) {}
+
+    fn on_ack(&mut self, ack: &Ack, delivery: &Delivery) {
+        self.learnt.on_ack(ack);
+        self.usage.on_ack(ack);
+        let since_last = ack.now.since(self.last_ack_at);
+        self.last_ack_at = ack.now;
+        if ack.ecn_marked > 0 {
+            // C-7, RFC 9438 section 4.6: a mark counts as a loss.
+            self.on_congestion(ack.now, ack.sent_at);
+        }
+        if self.recovery.covers(ack.sent_at) {
+            return;
+        }
+        if delivery.is_app_limited() || !self.usage.earns_growth(self.window_bytes()) {
+            // C-22, RFC 9438 section 5.8: time in which the window was not in use does not count.
+            if let Some(curve) = &mut self.curve {
+                curve.start += since_last;
+            }
+            return;
+        }
+        if self.in_slow_start() {
+            self.slow_start(ack);
+        } else {
+            self.avoidance(ack);
+        }
+        self.window = self.window.min(WINDOW_MAX_BYTES as f64);
+    }
+
+    fn on_loss(&mut self, loss: &Loss, _: &Delivery) {
+        self.on_congestion(loss.now, loss.sent_at);
+        self.recovery.count_lost(loss.bytes);
+        if loss.persistent {
+            // C-8, C-24, RFC 9002 section 7.6.2, RFC 9438 section 4.8: slow start, then a curve that begins at its plateau.
+            self.window = self.min_window() as f64;
+            self.window_max = 0.0;
+            self.curve = None;
+            self.hystart = HyStart::new();
+            self.recovery.leave();
+            self.undo = None;
+        }
+    }
+
+    fn on_spurious_loss(&mut self, bytes: u64) {
+        // C-9, RFC 9438 section 4.9.2.
+        if self.recovery.all_spurious(bytes)
+            && let Some(undo) = self.undo.take()
+        {
+            self.window = self.window.max(undo.window);
+            self.threshold = self.threshold.max(undo.threshold);
+            self.window_max = undo.window_max;
+            self.window_prior = undo.window_prior;
+            self.curve = undo.curve;
+            self.recovery.leave();
+        }
+    }
+
+    fn set_packet_bytes(&mut self, packet_bytes: u64) {
+        self.packet_bytes = packet_bytes.max(1);
+        self.window = self.window.max(self.min_window() as f64);
+        self.threshold = self.threshold.max(self.min_window());
+    }
+
+    fn window_bytes(&self) -> u64 {
+        self.window as u64
+    }
+
+    fn pacing_rate(&self) -> Option<Rate> {
+        None
+    }
+
+    fn burst_bytes(&self) -> Option<u64> {
+        None
+    }
+
+    fn summary(&self) -> Summary {
+        Summary {
+            window_bytes: self.window_bytes(),
+            threshold_bytes: self.threshold,
+            bandwidth: self.learnt.bandwidth(),
+            rtt_min: self.learnt.rtt_min(),
+        }
+    }
+
+    fn phase(&self) -> &'static str {
+        match (self.in_slow_start(), self.curve) {
+            (true, _) => "slow start",
+            (false, None) => "recovery",
+            (false, Some(_)) => "congestion avoidance",
+        }
+    }
+}
+
+/// C-20, RFC 9438 section 4.1: `C` in packets per second cubed, and the factor of a reduction.
+const C: f64 = 0.4;
+const BETA: f64 = 0.7;
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{PACKET, RTT, Script, context};
+    use super::*;
+
+    fn script(window_packets: u64, threshold_bytes: u64) -> Script<Cubic> {
+        Script::new(Cubic::build(&Params::default(), &context(window_packets, threshold_bytes)))
+    }
+
+    /// Rounds until the window reaches `packets`, in seconds.
+    fn seconds_to(s: &mut Script<Cubic>, packets: f64) -> f64 {
+        let start = s.now;
+        while s.packets() < packets {
+            s.round();
+            assert!(s.now.since(start) < Duration::from_secs(100), "stuck at {}", s.packets());
+        }
+        s.now.since(start).as_secs_f64()
+    }
+
+    #[test]
+    fn the_plateau_is_regained_after_k_seconds() {
+        // 1000 packets: K = cbrt(300 / 0.4) = 9.09 s, long enough for the cubic region.
+        let mut s = script(1000, 1000 * PACKET);
+        s.lose(1, s.now - RTT, false);
+        assert_eq!(s.packets(), 700.0);
+        let seconds = seconds_to(&mut s, 995.0);
+        let early = 9.09 - (5.0f64 / 0.4).cbrt();
+        assert!((seconds - early).abs() < 0.3, "{seconds} against {early}");
+    }
+
+    #[test]
+    fn on_short_paths_it_is_no_slower_than_reno() {
+        // 20 packets at 50 ms: Reno regains 6 packets at 0.53 per round trip in 11 round trips, the curve in 2.5 s.
+        let mut s = script(20, 20 * PACKET);
+        s.lose(1, s.now - RTT, false);
+        assert_eq!(s.packets(), 14.0);
+        let seconds = seconds_to(&mut s, 20.0);
+        assert!((0.5..0.8).contains(&seconds), "{seconds}");
+    }
+
+    #[test]
+    fn fast_convergence_lowers_the_plateau() {
+        let mut s = script(100, 100 * PACKET);
+        s.lose(1, s.now - RTT, false);
+        s.now += RTT;
+        s.lose(1, s.now, false);
+        assert!((s.packets() - 49.0).abs() < 0.01);
+        assert!((s.mechanism.window_max / PACKET as f64 - 59.5).abs() < 0.01);
+    }
+
+    #[test]
+    fn time_without_data_does_not_raise_the_window() {
+        let mut s = script(100, 100 * PACKET);
+        s.lose(1, s.now - RTT, false);
+        s.now += RTT;
+        s.round();
+        let before = s.packets();
+        s.delivery.set_app_limited();
+        s.now += Duration::from_secs(60);
+        s.acknowledge(1, s.now - RTT, 0);
+        s.delivery = Delivery::new(s.now);
+        s.round();
+        assert!(s.packets() < before + 3.0, "{before} to {}", s.packets());
+    }
+
+    #[test]
+    fn a_spurious_loss_restores_window_and_curve() {
+        let mut s = script(100, 100 * PACKET);
+        s.lose(2, s.now - RTT, false);
+        s.mechanism.on_spurious_loss(2 * PACKET);
+        assert_eq!(s.packets(), 100.0);
+        assert_eq!(s.mechanism.window_max, 0.0);
+    }
+
+    #[test]
+    fn persistent_congestion_leaves_two_packets_and_slow_start() {
+        let mut s = script(100, 100 * PACKET);
+        s.lose(100, s.now, true);
+        assert_eq!((s.packets(), s.mechanism.phase()), (2.0, "slow start"));
+    }
+
+    #[test]
+    fn it_continues_at_a_path_that_is_known() {
+        let s = script(200, 200 * PACKET);
+        assert_eq!((s.packets(), s.mechanism.in_slow_start()), (200.0, false));
+    }
+}

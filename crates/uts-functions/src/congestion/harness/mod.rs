@@ -1,0 +1,269 @@
+//! The conformance harness of congestion control: runs over every registered mechanism, in a small simulated bottleneck
+//! and under random events.
+
+mod bottleneck;
+mod events;
+
+use super::{Congestion, Context, MECHANISMS, Slot, Summary};
+use crate::facts::PathFacts;
+use crate::mechanism::{Choice, Mechanism, Prediction};
+use crate::time::{Rate, Time};
+use bottleneck::{PACKET, Path, World, choice};
+use core::time::Duration;
+
+const SEED: u64 = 7;
+
+/// Share of the path's rate that passed the queue in `seconds` from the start, and the mean queue in milliseconds.
+fn run(path: Path, choice: Choice, seconds: u64) -> (f64, f64) {
+    let mut world = World::new(path, &[choice], SEED);
+    let end = Time::from_millis(1000 * seconds);
+    world.run_until(end);
+    let flow = &world.flows[0];
+    let could = path.rate.bytes_in(end.since(Time::ZERO)) as f64;
+    (flow.passed as f64 / could, flow.mean_queue_s() * 1000.0)
+}
+
+fn controlled() -> impl Iterator<Item = &'static Mechanism> {
+    MECHANISMS.iter().copied().filter(|m| m.name != "none")
+}
+
+/// The table of utilisation. Bounds are what each mechanism promises on that path.
+#[test]
+fn utilisation_by_loss() {
+    let fast = Path::new(100, 20);
+    let long = Path::new(10, 100);
+    let shallow = Path { buffer_bytes: 64 * PACKET, ..Path::new(50, 40) };
+    let paths = [
+        ("100 Mbit/s 20 ms clean", fast),
+        ("100 Mbit/s 20 ms 0.1 %", fast.losing(0.001, 1.0)),
+        ("100 Mbit/s 20 ms 1 %", fast.losing(0.01, 1.0)),
+        ("100 Mbit/s 20 ms 5 % in bursts of 4", fast.losing(0.05, 4.0)),
+        ("50 Mbit/s 40 ms 64 packets clean", shallow),
+        ("50 Mbit/s 40 ms 64 packets 1 %", shallow.losing(0.01, 1.0)),
+        ("50 Mbit/s 40 ms 64 packets 5 % in bursts of 4", shallow.losing(0.05, 4.0)),
+        ("10 Mbit/s 100 ms clean", long),
+        ("10 Mbit/s 100 ms 1 %", long.losing(0.01, 1.0)),
+        ("10 Mbit/s 100 ms 5 % in bursts of 4", long.losing(0.05, 4.0)),
+    ];
+    let patient = choice("bbr", &[("loss-threshold", 200)]);
+    let mechanisms: Vec<(&str, Choice)> =
+        controlled().map(|m| (m.name, m.choice())).chain([("bbr 200", patient)]).collect();
+    let mut table = Vec::new();
+    for (at, path) in paths {
+        for (name, choice) in &mechanisms {
+            let (utilisation, queue_ms) = run(path, *choice, 20);
+            println!("{at:46} {name:10} {:5.1} %  queue {queue_ms:5.1} ms", utilisation * 100.0);
+            table.push((at, *name, utilisation, queue_ms));
+        }
+    }
+    let floor = |at: &str, name: &str| match (name, at) {
+        ("new-reno", at) if at.starts_with("50") && at.ends_with("clean") => 0.85,
+        (_, at) if at.ends_with("clean") => 0.96,
+        ("bbr", at) if at.ends_with("0.1 %") || at.ends_with(" 1 %") => 0.94,
+        ("bbr 200", at) if at.starts_with("100") => 0.85,
+        _ => 0.0,
+    };
+    for (at, name, utilisation, _) in table {
+        assert!(utilisation >= floor(at, name), "{name} on {at}: {utilisation:.3}");
+    }
+}
+
+/// What `predict` says agrees with what the bottleneck does: within a fifth of the path for mechanisms that use it,
+/// within a factor of two for those that random losses throttle.
+#[test]
+fn predictions_agree_with_measurement() {
+    let losses = [(0.0, 1.0), (0.001, 1.0), (0.01, 1.0), (0.03, 1.0), (0.05, 1.0), (0.05, 4.0)];
+    for path in [Path::new(100, 20), Path::new(10, 100)] {
+        for (loss, burst) in losses {
+            let path = path.losing(loss, burst);
+            let facts = facts_of(&path);
+            for (m, choice) in predicted() {
+                let mut prediction = Prediction::of_path(&facts);
+                (m.predict)(&choice.params, &facts, &mut prediction);
+                let (measured, queue_ms) = run(path, choice, 10);
+                let (expected, delay_ms) = (prediction.utilisation, prediction.delay_s * 1000.0);
+                let at = format!("{:?} {loss} x {burst} {} {}", path.rate, m.name, choice.params.get(0));
+                println!("{at}: {expected:.3} is {measured:.3}, queue {delay_ms:.1} is {queue_ms:.1} ms");
+                assert!((expected - measured).abs() < 0.2, "{at}: {expected} is {measured}");
+                let ratio = expected / measured;
+                assert!((0.5..2.0).contains(&ratio), "{at}: {expected} is {measured}");
+            }
+        }
+    }
+}
+
+fn predicted() -> Vec<(&'static Mechanism, Choice)> {
+    let bbr = MECHANISMS.iter().copied().find(|m| m.name == "bbr").expect("registered");
+    controlled().map(|m| (m, m.choice())).chain([(bbr, choice("bbr", &[("loss-threshold", 200)]))]).collect()
+}
+
+fn facts_of(path: &Path) -> PathFacts {
+    PathFacts {
+        rtt_min: path.rtt,
+        rtt_smoothed: path.rtt,
+        rtt_deviation: Duration::from_millis(1),
+        capacity: path.rate,
+        loss: path.loss,
+        loss_burst: path.burst,
+        loss_congestive: 0.0,
+        mtu_bytes: PACKET,
+        samples: 10_000,
+    }
+}
+
+/// Beside one another, over 60 s, no flow is starved: a third at least for each, as far as promised.
+#[test]
+fn two_flows_share() {
+    let fast = Path::new(100, 20);
+    let cases = [
+        (["cubic", "cubic"], fast, 1.0 / 3.0),
+        (["cubic", "bbr"], fast, 1.0 / 3.0),
+        (["bbr", "cubic"], fast, 1.0 / 3.0),
+        (["bbr", "bbr"], fast, 1.0 / 3.0),
+        (["new-reno", "cubic"], fast, 0.2),
+        (["new-reno", "bbr"], fast, 0.2),
+        (["cubic", "bbr"], Path { buffer_bytes: 64 * 1024, ..fast }, 0.0),
+        (["cubic", "bbr"], Path { buffer_bytes: 1024 * 1024, ..fast }, 0.0),
+        (["cubic", "bbr"], Path::new(10, 100), 0.0),
+    ];
+    for (pair, path, least) in cases {
+        for seed in [SEED, SEED + 1] {
+            let mut world = World::new(path, &pair.map(|name| choice(name, &[])), seed);
+            world.run_until(Time::from_millis(60_000));
+            let total: u64 = world.flows.iter().map(|f| f.passed).sum();
+            let shares: Vec<f64> = world.flows.iter().map(|f| f.passed as f64 / total as f64).collect();
+            let buffer_kib = path.buffer_bytes / 1024;
+            println!("{pair:?} {:?} {buffer_kib} KiB, seed {seed}: {shares:.3?}", path.rate);
+            assert!(shares.iter().all(|share| *share >= least), "{pair:?} seed {seed}: {shares:?}");
+        }
+    }
+}
+
+/// All ordered pairs, exchanged every second: what the network taught is kept.
+#[test]
+fn exchanges_keep_the_path_in_use() {
+    for a in controlled() {
+        for b in controlled() {
+            let mut world = World::new(Path::new(100, 20), &[a.choice()], SEED);
+            for second in 1..=10 {
+                world.run_until(Time::from_millis(1000 * second));
+                let next = if second % 2 == 1 { b } else { a };
+                world.flows[0].exchange(&next.choice(), world.now, second);
+            }
+            let used = world.flows[0].passed as f64 / 125e6;
+            println!("{} <-> {}: {:.1} %", a.name, b.name, used * 100.0);
+            assert!(used > 0.85, "{} <-> {}: {used:.3}", a.name, b.name);
+        }
+    }
+}
+
+/// An exchange in steady state neither floods the path nor lets it run dry, in any ordered pair.
+#[test]
+fn a_successor_continues_where_its_predecessor_was() {
+    for a in MECHANISMS.iter().filter(|m| m.name != "none") {
+        for b in controlled() {
+            let path = Path::new(100, 20);
+            let mut world = World::new(path, &[a.choice()], SEED);
+            world.run_until(Time::from_millis(4_000));
+            let (passed, drops) = (world.flows[0].passed, world.flows[0].drops);
+            world.flows[0].exchange(&b.choice(), world.now, 3);
+            assert!(
+                !["startup", "slow start"].contains(&world.flows[0].mechanism.phase()),
+                "{} -> {}",
+                a.name,
+                b.name
+            );
+            world.run_until(Time::from_millis(4_200));
+            let used = (world.flows[0].passed - passed) as f64 / 2.5e6;
+            let dropped = world.flows[0].drops - drops;
+            println!("{} -> {}: {:.1} % of 0.2 s, {dropped} dropped", a.name, b.name, used * 100.0);
+            assert!(used > 0.85, "{} -> {}: {used:.3}", a.name, b.name);
+            assert!(dropped <= 60, "{} -> {}: {dropped} dropped", a.name, b.name);
+        }
+    }
+}
+
+/// A change of the path that the policy may be slow to see.
+#[test]
+fn a_slower_and_a_faster_path_are_found() {
+    let shallow = Path { buffer_bytes: 64 * PACKET, ..Path::new(50, 40) };
+    for (path, least) in [(Path::new(100, 20), 0.9), (shallow, 0.7)] {
+        for (m, choice) in predicted() {
+            let mut world = World::new(path, &[choice], SEED);
+            let mut measure = |from: u64, to: u64, rate: Rate| {
+                world.path.rate = rate;
+                world.run_until(Time::from_millis(from));
+                let (passed, drops) = (world.flows[0].passed, world.flows[0].drops);
+                world.run_until(Time::from_millis(to));
+                let passed = world.flows[0].passed - passed;
+                let dropped = ((world.flows[0].drops - drops) * PACKET) as f64;
+                (
+                    passed as f64 / rate.bytes_in(Duration::from_millis(to - from)) as f64,
+                    dropped / passed as f64,
+                )
+            };
+            let (_, _) = measure(0, 5_000, path.rate);
+            let at_once = measure(5_000, 10_000, path.rate.mul_f64(0.4));
+            let slow = measure(10_000, 15_000, path.rate.mul_f64(0.4));
+            let fast = measure(20_000, 25_000, path.rate);
+            println!(
+                "{} {} {:?}: at once {at_once:.3?}, slow {slow:.3?}, fast {fast:.3?}",
+                m.name,
+                choice.params.get(0),
+                path.rate
+            );
+            assert!(slow.0 > least, "{}: {slow:?} of the slower path", m.name);
+            assert!(fast.0 > 0.5, "{}: {fast:?} of the faster path", m.name);
+        }
+    }
+}
+
+/// Receivers that acknowledge rarely do not slow a mechanism down.
+#[test]
+fn rare_acknowledgements_are_enough() {
+    for m in controlled() {
+        let mut world = World::new(Path::new(100, 20), &[m.choice()], SEED);
+        world.ack_every = 16;
+        world.run_until(Time::from_millis(10_000));
+        let used = world.flows[0].passed as f64 / 125e6;
+        println!("{}: {:.1} % with an acknowledgement for 16 packets", m.name, used * 100.0);
+        assert!(used > 0.94, "{}: {used:.3}", m.name);
+    }
+}
+
+#[test]
+fn an_application_that_sends_little_earns_no_window() {
+    for m in controlled() {
+        let mut world = World::new(Path::new(100, 20), &[m.choice()], SEED);
+        world.flows[0].app_rate = Some(Rate::from_bytes_per_sec(100_000));
+        let start = world.flows[0].mechanism.window_bytes();
+        world.run_until(Time::from_millis(10_000));
+        let window = world.flows[0].mechanism.window_bytes();
+        assert!(window <= 2 * start, "{}: from {start} to {window}", m.name);
+    }
+}
+
+#[test]
+fn a_summary_from_anywhere_builds_everything() {
+    let times =
+        [None, Some(Duration::ZERO), Some(Duration::from_nanos(1)), Some(Duration::from_secs(1 << 33))];
+    let rates = [None, Some(0), Some(1), Some(u64::MAX)].map(|r| r.map(Rate::from_bytes_per_sec));
+    for m in MECHANISMS {
+        for window_bytes in [0, 1, 100_000, u64::MAX] {
+            for threshold_bytes in [0, 1, 100_000, u64::MAX - 1, u64::MAX] {
+                for (bandwidth, rtt_min) in rates.iter().flat_map(|r| times.iter().map(move |t| (*r, *t))) {
+                    let summary = Summary { window_bytes, threshold_bytes, bandwidth, rtt_min };
+                    let context = Context { now: Time::ZERO, packet_bytes: PACKET, summary, seed: 0 };
+                    let slot = Slot::build(&m.choice(), &context).expect("builds");
+                    if m.name != "none" {
+                        assert!(
+                            slot.window_bytes() >= 2 * PACKET && slot.window_bytes() <= 1 << 41,
+                            "{m:?} {summary:?}"
+                        );
+                        assert!(slot.pacing_rate().is_none_or(|r| r > Rate::default()), "{m:?} {summary:?}");
+                    }
+                }
+            }
+        }
+    }
+}

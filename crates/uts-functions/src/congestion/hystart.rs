@@ -1,0 +1,151 @@
+//! HyStart++ (RFC 9406): leaving slow start when round trips grow, before the buffer overflows.
+
+use super::Ack;
+use core::time::Duration;
+
+/// What slow start shall do with an acknowledgement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Advice {
+    /// Grow by what was acknowledged.
+    Grow,
+    /// Grow by a part of it: conservative slow start.
+    GrowSlowly,
+    /// The path's limit is met: congestion avoidance begins.
+    Leave,
+}
+
+/// The state of RFC 9406 section 4.2.
+#[derive(Clone, Debug)]
+pub(super) struct HyStart {
+    round_end: u64,
+    last_rtt_min: Duration,
+    round_rtt_min: Duration,
+    samples: u32,
+    conservative: Option<Conservative>,
+}
+
+/// Conservative slow start under way.
+#[derive(Clone, Copy, Debug)]
+struct Conservative {
+    baseline: Duration,
+    rounds: u32,
+}
+
+impl HyStart {
+    /// At the start of slow start.
+    pub fn new() -> Self {
+        HyStart {
+            round_end: 0,
+            last_rtt_min: Duration::MAX,
+            round_rtt_min: Duration::MAX,
+            samples: 0,
+            conservative: None,
+        }
+    }
+
+    /// Takes an acknowledgement into account.
+    pub fn on_ack(&mut self, ack: &Ack) -> Advice {
+        if ack.largest >= self.round_end {
+            self.round_end = ack.next_packet;
+            self.last_rtt_min = self.round_rtt_min;
+            self.round_rtt_min = Duration::MAX;
+            self.samples = 0;
+            if let Some(conservative) = &mut self.conservative {
+                conservative.rounds += 1;
+                if conservative.rounds > CSS_ROUNDS {
+                    return Advice::Leave;
+                }
+            }
+        }
+        if let Some(rtt) = ack.rtt {
+            self.round_rtt_min = self.round_rtt_min.min(rtt);
+            self.samples += 1;
+        }
+        if self.samples >= RTT_SAMPLES {
+            self.judge();
+        }
+        if self.conservative.is_some() { Advice::GrowSlowly } else { Advice::Grow }
+    }
+
+    fn judge(&mut self) {
+        match self.conservative {
+            // The rise was passing: back to slow start.
+            Some(c) if self.round_rtt_min < c.baseline => self.conservative = None,
+            Some(_) => {}
+            None if self.last_rtt_min != Duration::MAX => {
+                let rise = (self.last_rtt_min / RTT_DIVISOR).clamp(RISE_MIN, RISE_MAX);
+                if self.round_rtt_min >= self.last_rtt_min + rise {
+                    self.conservative = Some(Conservative { baseline: self.round_rtt_min, rounds: 0 });
+                }
+            }
+            None => {}
+        }
+    }
+}
+
+/// RFC 9406 section 4.3: `MIN_RTT_THRESH`, `MAX_RTT_THRESH`, `MIN_RTT_DIVISOR`, `N_RTT_SAMPLE`, `CSS_ROUNDS`.
+const RISE_MIN: Duration = Duration::from_millis(4);
+const RISE_MAX: Duration = Duration::from_millis(16);
+const RTT_DIVISOR: u32 = 8;
+const RTT_SAMPLES: u32 = 8;
+const CSS_ROUNDS: u32 = 5;
+/// Part of the acknowledged bytes by which conservative slow start grows (`CSS_GROWTH_DIVISOR`).
+pub(super) const CSS_GROWTH_DIVISOR: u64 = 4;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::congestion::RateSample;
+    use crate::time::Time;
+
+    /// Feeds `rounds` round trips of ten samples each; the advice after the last.
+    fn feed(hystart: &mut HyStart, next: &mut u64, rounds: u64, rtt_ms: u64) -> Advice {
+        let rtt = Duration::from_millis(rtt_ms);
+        let mut advice = Advice::Grow;
+        for _ in 0..rounds * 10 {
+            let ack = Ack {
+                now: Time::ZERO,
+                bytes: 1200,
+                largest: *next,
+                sent_at: Time::ZERO,
+                rtt: Some(rtt),
+                rtt_smoothed: rtt,
+                rtt_min: rtt,
+                prior_in_flight: 12_000,
+                sample: RateSample::default(),
+                ecn_marked: 0,
+                next_packet: *next + 10,
+            };
+            *next += 1;
+            advice = hystart.on_ack(&ack);
+            if advice == Advice::Leave {
+                break;
+            }
+        }
+        advice
+    }
+
+    #[test]
+    fn steady_round_trips_never_end_slow_start() {
+        assert_eq!(feed(&mut HyStart::new(), &mut 0, 50, 40), Advice::Grow);
+    }
+
+    #[test]
+    fn a_lasting_rise_ends_slow_start_after_five_slow_rounds() {
+        let (mut hystart, mut next) = (HyStart::new(), 0);
+        feed(&mut hystart, &mut next, 3, 40);
+        assert_eq!(feed(&mut hystart, &mut next, 1, 44), Advice::Grow);
+        // 40 ms / 8 = 5 ms is the rise that counts.
+        assert_eq!(feed(&mut hystart, &mut next, 1, 50), Advice::GrowSlowly);
+        assert_eq!(feed(&mut hystart, &mut next, 5, 50), Advice::GrowSlowly);
+        assert_eq!(feed(&mut hystart, &mut next, 1, 50), Advice::Leave);
+    }
+
+    #[test]
+    fn a_passing_rise_does_not() {
+        let (mut hystart, mut next) = (HyStart::new(), 0);
+        feed(&mut hystart, &mut next, 3, 40);
+        assert_eq!(feed(&mut hystart, &mut next, 2, 50), Advice::GrowSlowly);
+        assert_eq!(feed(&mut hystart, &mut next, 1, 40), Advice::Grow);
+    }
+}

@@ -1,0 +1,85 @@
+//! What the mechanisms that steer by a window have in common: where to start, recovery, and when growth is earned.
+
+use super::learnt::bdp_bytes;
+use super::{Ack, Context};
+use crate::time::Time;
+
+/// The smallest window, in packets (C-3, RFC 9002 section 7.2).
+pub(super) const MIN_PACKETS: u64 = 2;
+
+/// The window and threshold, in bytes, that a mechanism built from `context` starts with (C-5).
+pub(super) fn start(context: &Context) -> (u64, u64) {
+    let floor = MIN_PACKETS * context.packet_bytes.max(1);
+    let summary = &context.summary;
+    if summary.threshold_bytes == u64::MAX {
+        // What was delivered in a round trip has been in flight before: no need to search for it again.
+        let known = bdp_bytes(summary).unwrap_or(0);
+        return (summary.window_bytes.max(known).clamp(floor, WINDOW_MAX_BYTES), u64::MAX);
+    }
+    let window = summary.window_bytes.clamp(floor, WINDOW_MAX_BYTES);
+    (window, summary.threshold_bytes.clamp(floor, WINDOW_MAX_BYTES))
+}
+
+/// The recovery period: one reduction per round trip, told apart by when packets were sent (RFC 9002 section 7.3.2).
+#[derive(Clone, Debug, Default)]
+pub(super) struct Recovery {
+    started_at: Option<Time>,
+    lost_bytes: u64,
+}
+
+impl Recovery {
+    /// Whether a packet sent at `sent_at` belongs to the period under way: its fate has been answered already.
+    pub fn covers(&self, sent_at: Time) -> bool {
+        self.started_at.is_some_and(|start| sent_at <= start)
+    }
+
+    /// A new period begins.
+    pub fn enter(&mut self, now: Time) {
+        *self = Recovery { started_at: Some(now), lost_bytes: 0 };
+    }
+
+    /// No period is under way any more, and none can be undone.
+    pub fn leave(&mut self) {
+        *self = Recovery::default();
+    }
+
+    /// Counts bytes lost in the period.
+    pub fn count_lost(&mut self, bytes: u64) {
+        self.lost_bytes = self.lost_bytes.saturating_add(bytes);
+    }
+
+    /// Counts lost bytes that arrived after all. True once nothing of the period was lost, so that its reduction was
+    /// unfounded (RFC 9438 section 4.9).
+    pub fn all_spurious(&mut self, bytes: u64) -> bool {
+        let had_losses = self.lost_bytes > 0;
+        self.lost_bytes = self.lost_bytes.saturating_sub(bytes);
+        had_losses && self.lost_bytes == 0
+    }
+}
+
+/// How much of the window was in use in the last two rounds. A sender that something else holds back (flow control, the
+/// application) must not earn a window that it never tried (C-4, RFC 9002 section 7.8).
+#[derive(Clone, Debug, Default)]
+pub(super) struct Usage {
+    peaks: [u64; 2],
+    round_end: u64,
+}
+
+impl Usage {
+    /// Takes an acknowledgement into account.
+    pub fn on_ack(&mut self, ack: &Ack) {
+        if ack.largest >= self.round_end {
+            self.round_end = ack.next_packet;
+            self.peaks = [self.peaks[1], 0];
+        }
+        self.peaks[1] = self.peaks[1].max(ack.prior_in_flight);
+    }
+
+    /// Whether a window of `window_bytes` may grow: at least half of it was in flight.
+    pub fn earns_growth(&self, window_bytes: u64) -> bool {
+        self.peaks[0].max(self.peaks[1]).saturating_mul(2) >= window_bytes
+    }
+}
+
+/// The largest window, in bytes: more than any path holds, and small enough to compute with.
+pub(super) const WINDOW_MAX_BYTES: u64 = 1 << 40;

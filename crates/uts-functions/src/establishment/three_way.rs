@@ -1,0 +1,54 @@
+//! Three-way handshake: the client's flight, the server's answer, the client's confirmation, each repeated with
+//! doubling time-outs until answered (RFC 9002 sections 6.2.1 and 6.2.2).
+
+use super::Establishment;
+use crate::mechanism::{Mechanism, Param, Params, Unit, millis};
+use crate::profile::Function;
+use crate::timing::INITIAL_RTT;
+use core::time::Duration;
+
+/// See the module's page.
+#[derive(Clone, Debug)]
+pub struct ThreeWay {
+    patience: Duration,
+}
+
+impl ThreeWay {
+    /// Its entry in the library.
+    pub const INFO: Mechanism = Mechanism {
+        function: Function::Establishment,
+        number: 0,
+        name: "three-way",
+        what: "client's flight, server's answer, client's confirmation, each repeated until answered",
+        mandatory: true,
+        params: &[Param {
+            name: "patience",
+            unit: Unit::Millis,
+            default: 10_000,
+            min: 1_000,
+            max: 120_000,
+            what: "how long to try before giving up",
+        }],
+        needs: &[],
+        // A connection is established once; data that follows is not touched.
+        predict: |_, _, _| {},
+    };
+
+    /// Builds it.
+    pub fn build(params: &Params, (): ()) -> Self {
+        ThreeWay { patience: millis(params.get(0)) }
+    }
+}
+
+impl Establishment for ThreeWay {
+    fn timeout(&self, tries: u32) -> Duration {
+        // establishment.md R-2: srtt + 4 * (srtt / 2) before any sample, doubled with each repeat.
+        let first = INITIAL_RTT * 3;
+        first.saturating_mul(1_u32.checked_shl(tries).unwrap_or(u32::MAX)).min(self.patience)
+    }
+
+    fn give_up_after(&self) -> Duration {
+        // establishment.md R-3.
+        self.patience
+    }
+}

@@ -1,0 +1,87 @@
+//! Credit: the receiver says up to which position the sender may send, a window ahead of what was consumed. The window
+//! grows while it is the brake (automatic tuning; RFC 9000 section 4.2).
+
+use super::{FlowControl, Grant};
+use crate::mechanism::{Mechanism, Param, Params, Unit};
+use crate::profile::Function;
+use crate::time::Time;
+use core::time::Duration;
+
+/// See the module's page.
+#[derive(Clone, Debug)]
+pub struct Credit {
+    window_bytes: u64,
+    /// Since when, and from which position, consumption is being measured.
+    measured_from: Option<(Time, u64)>,
+}
+
+impl Credit {
+    /// Its entry in the library.
+    pub const INFO: Mechanism = Mechanism {
+        function: Function::Flow,
+        number: 1,
+        name: "credit",
+        what: "the receiver grants a window ahead of what was consumed, and enlarges it while it is the brake",
+        mandatory: true,
+        params: &[Param {
+            name: "window",
+            unit: Unit::Kibibytes,
+            default: 256,
+            min: 16,
+            max: 65_536,
+            what: "the window to begin with",
+        }],
+        needs: &[],
+        predict: |params, facts, p| {
+            let window = f64::from(params.get(0)) * 1024.0;
+            let bdp = facts.bdp_bytes() as f64;
+            if window < bdp {
+                p.utilisation = p.utilisation.min(window / bdp);
+            }
+            p.cpu_ns += 5.0;
+        },
+    };
+
+    /// Builds it.
+    pub fn build(params: &Params, (): ()) -> Self {
+        Credit { window_bytes: u64::from(params.get(0)) * 1024, measured_from: None }
+    }
+
+    /// Doubles the window if all of it was consumed within two round trips.
+    fn tune(&mut self, state: &mut Grant, now: Time, rtt: Duration) {
+        let start = (state.grown_at, state.limit.saturating_sub(state.window_bytes));
+        let (since, position) = *self.measured_from.get_or_insert(start);
+        if state.consumed.saturating_sub(position) < state.window_bytes {
+            return;
+        }
+        self.measured_from = Some((now, state.consumed));
+        // flow.md R-5: a round trip that is not known yet enlarges nothing.
+        if now.since(since) <= rtt.saturating_mul(2) && state.window_bytes < state.window_bytes_max {
+            state.window_bytes = state.window_bytes.saturating_mul(2).min(state.window_bytes_max);
+            state.grown_at = now;
+        }
+    }
+}
+
+impl FlowControl for Credit {
+    fn window_bytes(&self) -> u64 {
+        self.window_bytes
+    }
+
+    fn send_limit(&self, limit: u64) -> u64 {
+        limit
+    }
+
+    fn on_consumed(&mut self, state: &mut Grant, now: Time, rtt: Duration) -> Option<u64> {
+        // flow.md R-6: a successor keeps a window that was learnt, and raises one that is smaller than its own.
+        state.window_bytes = state.window_bytes.max(self.window_bytes).min(state.window_bytes_max);
+        self.tune(state, now, rtt);
+        // flow.md.
+        let limit = state.consumed.saturating_add(state.window_bytes);
+        if limit <= state.limit || limit - state.limit < state.window_bytes / 4 {
+            return None;
+        }
+        state.limit = limit;
+        Some(limit)
+    }
+}

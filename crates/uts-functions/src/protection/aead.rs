@@ -1,0 +1,80 @@
+//! What the AEAD mechanisms share: keys from a secret, the nonce, sealing and opening (RFC 9001 section 5.3).
+
+use super::crypto::{aead, quic};
+use super::{Forged, MASK_BYTES, SAMPLE_BYTES, Secret};
+use core::fmt;
+
+/// Bytes of the tag of every AEAD here.
+pub(super) const TAG_BYTES: usize = 16;
+
+/// The keys of one direction in one epoch.
+pub(super) struct Keys {
+    packet: aead::LessSafeKey,
+    iv: [u8; aead::NONCE_LEN],
+    header: quic::HeaderProtectionKey,
+}
+
+impl fmt::Debug for Keys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Keys(..)")
+    }
+}
+
+impl Keys {
+    /// Derives key, nonce base and header key by the labels `uts key`, `uts iv` and `uts hp`.
+    pub(super) fn derive(
+        secret: &Secret,
+        algorithm: &'static aead::Algorithm,
+        header: &'static quic::Algorithm,
+    ) -> Self {
+        let mut bytes = [0; Secret::BYTES];
+        let key = &mut bytes[..algorithm.key_len()];
+        secret.expand_label("uts key", key);
+        let packet = aead::UnboundKey::new(algorithm, key).map(aead::LessSafeKey::new);
+        let key = &mut bytes[..header.key_len()];
+        secret.expand_label("uts hp", key);
+        let header = quic::HeaderProtectionKey::new(header, key);
+        let mut iv = [0; aead::NONCE_LEN];
+        secret.expand_label("uts iv", &mut iv);
+        bytes.fill(0);
+        core::hint::black_box(&bytes);
+        match (packet, header) {
+            (Ok(packet), Ok(header)) => Keys { packet, iv, header },
+            _ => unreachable!("keys have the length that their algorithm asked for"),
+        }
+    }
+
+    /// RFC 9001 section 5.3: the packet number, left-padded, exclusive-or the IV.
+    fn nonce(&self, number: u64) -> aead::Nonce {
+        let mut nonce = self.iv;
+        for (byte, n) in nonce[aead::NONCE_LEN - 8..].iter_mut().zip(number.to_be_bytes()) {
+            *byte ^= n;
+        }
+        aead::Nonce::assume_unique_for_key(nonce)
+    }
+
+    pub(super) fn seal(&self, number: u64, header: &[u8], payload: &mut [u8], tag: &mut [u8]) {
+        match self.packet.seal_in_place_separate_tag(self.nonce(number), aead::Aad::from(header), payload) {
+            Ok(computed) => tag.copy_from_slice(computed.as_ref()),
+            // Only for payloads of 2^36 bytes and more; nothing may leave in clear even then.
+            Err(_) => {
+                payload.fill(0);
+                tag.fill(0);
+            }
+        }
+    }
+
+    pub(super) fn open(&self, number: u64, header: &[u8], bytes: &mut [u8]) -> Result<usize, Forged> {
+        self.packet
+            .open_in_place(self.nonce(number), aead::Aad::from(header), bytes)
+            .map(|plain| plain.len())
+            .map_err(|_| Forged)
+    }
+
+    pub(super) fn header_mask(&self, sample: &[u8; SAMPLE_BYTES]) -> [u8; MASK_BYTES] {
+        match self.header.new_mask(sample) {
+            Ok(mask) => mask,
+            Err(_) => unreachable!("a sample of 16 bytes suits every algorithm"),
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! No protection: anyone on the path can read and forge. Only where both ends asked for it by name.
+
+use super::{Forged, MASK_BYTES, Protection, SAMPLE_BYTES, Secret};
+use crate::mechanism::{Mechanism, Params};
+use crate::profile::Function;
+
+/// See the module's page.
+#[derive(Debug)]
+pub struct None;
+
+impl None {
+    /// Its entry in the library.
+    pub const INFO: Mechanism = Mechanism {
+        function: Function::Protection,
+        number: 0,
+        name: "none",
+        what: "packets in clear; only where both ends asked for it by name",
+        mandatory: false,
+        params: &[],
+        needs: &[],
+        predict: |_, _, _| {},
+    };
+
+    /// Builds it; the secret is not used.
+    pub fn build(_: &Params, _: &Secret) -> Self {
+        None
+    }
+}
+
+impl Protection for None {
+    fn tag_bytes(&self) -> usize {
+        0
+    }
+
+    fn sample_bytes(&self) -> usize {
+        0
+    }
+
+    fn seal(&self, _: u64, _: &[u8], _: &mut [u8], _: &mut [u8]) {}
+
+    fn open(&self, _: u64, _: &[u8], payload_and_tag: &mut [u8]) -> Result<usize, Forged> {
+        Ok(payload_and_tag.len())
+    }
+
+    fn header_mask(&self, _: &[u8; SAMPLE_BYTES]) -> [u8; MASK_BYTES] {
+        [0; MASK_BYTES]
+    }
+
+    fn packets_max(&self) -> u64 {
+        u64::MAX
+    }
+
+    fn forgeries_max(&self) -> u64 {
+        u64::MAX
+    }
+}

@@ -1,0 +1,101 @@
+//! A token bucket that spaces packets at the rate of congestion control (RFC 9002 section 7.7).
+//!
+//! Tokens are bytes and are counted to the billionth, so that the average is exact however often it is polled. A driver
+//! that wakes late gets what it missed on top of the burst, up to [`LATE_MAX`]; a sender that was idle does not.
+
+use super::{Bucket, Pace, RateControl};
+use crate::mechanism::{Mechanism, Param, Params, Unit};
+use crate::profile::Function;
+use crate::time::{Rate, Time};
+use core::time::Duration;
+
+/// What a late wake-up may make up for: later than that, and the sender counts as idle. Timers of general-purpose
+/// systems are late by one to two milliseconds.
+pub const LATE_MAX: Duration = Duration::from_millis(4);
+
+/// A burst is no longer than this at the rate, so that it does not fill the queue of a slow link.
+const BURST_TIME_MAX: Duration = Duration::from_millis(1);
+
+/// See the module's page.
+#[derive(Clone, Debug)]
+pub struct PacingBucket {
+    burst_packets: u64,
+}
+
+impl PacingBucket {
+    /// Its entry in the library.
+    pub const INFO: Mechanism = Mechanism {
+        function: Function::Rate,
+        number: 1,
+        name: "pacing-bucket",
+        what: "a token bucket spaces packets at the rate of congestion control",
+        mandatory: true,
+        params: &[Param {
+            name: "burst",
+            unit: Unit::Packets,
+            default: 10,
+            min: 1,
+            max: 64,
+            what: "how many packets may leave back to back",
+        }],
+        needs: &[],
+        predict: |params, facts, p| {
+            // At worst a burst stands in the queue of the slowest link.
+            let burst = Rate::time_for(facts.capacity, u64::from(params.get(0)) * facts.mtu_bytes);
+            let burst_s = burst.min(BURST_TIME_MAX.max(2 * facts.packet_time())).as_secs_f64();
+            p.delay_p99_s += burst_s;
+            p.cpu_ns += 20.0;
+        },
+    };
+
+    /// Builds it.
+    pub fn build(params: &Params, (): ()) -> Self {
+        PacingBucket { burst_packets: u64::from(params.get(0)) }
+    }
+
+    /// Bytes that may leave in one burst.
+    fn burst_bytes(&self, rate: Rate, pace: &Pace) -> u64 {
+        // rate.md R-4: congestion control's word wins; else the parameter, within a millisecond at the rate.
+        let own = || {
+            let by_time = rate.bytes_in(BURST_TIME_MAX).max(pace.packet_bytes.saturating_mul(2));
+            pace.packet_bytes.saturating_mul(self.burst_packets).min(by_time)
+        };
+        pace.burst_bytes.unwrap_or_else(own).max(pace.packet_bytes).min(i64::MAX as u64 / 4)
+    }
+}
+
+impl RateControl for PacingBucket {
+    fn wait_until(&mut self, bucket: &mut Bucket, now: Time, pace: &Pace) -> Option<Time> {
+        // rate.md.
+        let Some(rate) = pace.rate else {
+            bucket.empty(now);
+            return None;
+        };
+        let burst = self.burst_bytes(rate, pace);
+        bucket.fill(now, rate, burst, LATE_MAX);
+        let packet = pace.packet_bytes.min(burst);
+        if bucket.tokens >= packet as i64 {
+            return None;
+        }
+        // rate.md R-6: half a burst at a time, so that a fast sender does not wake for every packet.
+        let target = packet.max(burst / 2);
+        let at = bucket.full_at(rate, target);
+        bucket.promised = Some(at);
+        Some(at)
+    }
+
+    fn on_sent(&mut self, bucket: &mut Bucket, now: Time, bytes: u64, pace: &Pace) {
+        match pace.rate {
+            Some(_) => bucket.take(bytes),
+            None => bucket.empty(now),
+        }
+    }
+
+    fn batch_bytes(&self, bucket: &Bucket, pace: &Pace) -> u64 {
+        match pace.rate {
+            // rate.md R-7.
+            Some(_) => u64::try_from(bucket.tokens).unwrap_or(0).max(pace.packet_bytes),
+            None => u64::MAX,
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! Conformance harness: a flow of positions over a path that loses, reorders and delays, for every mechanism in the
+//! registry. It keeps no ledger, only what the contract with a mechanism speaks of.
+
+use super::{LostData, MECHANISMS, Response, Retransmission, Slot};
+use crate::mechanism::Choice;
+use crate::range::RangeSet;
+use core::ops::Range;
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use std::collections::BTreeMap;
+
+/// Positions in a packet.
+const PACKET: u64 = 10;
+/// One-way delay in steps.
+const DELAY: u64 = 10;
+/// Packets overtaken before a packet counts as lost (RFC 9002 section 6.1.1).
+const REORDERING: u64 = 3;
+
+/// A run: one flow, one path, a mechanism that may be exchanged on the way.
+struct Run {
+    rng: ChaCha8Rng,
+    loss: f64,
+    jitter: u64,
+    window: usize,
+    total: u64,
+    now: u64,
+    slot: Slot,
+    next_packet: u64,
+    sent_to: u64,
+    repeat: RangeSet,
+    acked: RangeSet,
+    abandoned: RangeSet,
+    received: RangeSet,
+    /// Sent and neither acknowledged nor declared lost: positions and step of sending.
+    in_flight: BTreeMap<u64, (Range<u64>, u64)>,
+    /// Declared lost; an acknowledgement may still come.
+    late: BTreeMap<u64, Range<u64>>,
+    /// What is under way, by step of arrival: packets forth, acknowledgements back.
+    forth: BTreeMap<(u64, u64), Range<u64>>,
+    back: BTreeMap<(u64, u64), Vec<u64>>,
+    last_numbers: Vec<u64>,
+    acked_largest: u64,
+    transmitted: u64,
+    lost_positions: u64,
+}
+
+/// What a run came to.
+struct Outcome {
+    steps: u64,
+    run: Run,
+}
+
+impl Run {
+    fn new(choice: &Choice, seed: u64) -> Self {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        Run {
+            loss: rng.random_range(0.0..0.3),
+            jitter: if rng.random() { rng.random_range(0..20) } else { 0 },
+            window: rng.random_range(1..64),
+            total: rng.random_range(1..4000),
+            rng,
+            now: 0,
+            slot: Slot::build(choice, ()).expect("a registered mechanism"),
+            next_packet: 0,
+            sent_to: 0,
+            repeat: RangeSet::new(),
+            acked: RangeSet::new(),
+            abandoned: RangeSet::new(),
+            received: RangeSet::new(),
+            in_flight: BTreeMap::new(),
+            late: BTreeMap::new(),
+            forth: BTreeMap::new(),
+            back: BTreeMap::new(),
+            last_numbers: Vec::new(),
+            acked_largest: 0,
+            transmitted: 0,
+            lost_positions: 0,
+        }
+    }
+
+    fn is_settled(&self) -> bool {
+        let mut settled = self.acked.clone();
+        self.abandoned.iter().for_each(|r| {
+            settled.insert(r);
+        });
+        settled.contains_range(&(0..self.total))
+    }
+
+    fn next_data(&mut self) -> Option<Range<u64>> {
+        while let Some(range) = self.repeat.pop_first() {
+            let wanted = self.acked.gaps(range.clone()).next();
+            let Some(wanted) = wanted else { continue };
+            let cut = wanted.start..wanted.end.min(wanted.start + PACKET);
+            self.repeat.insert(cut.end..range.end);
+            return Some(cut);
+        }
+        let range = self.sent_to..self.total.min(self.sent_to + PACKET);
+        self.sent_to = range.end;
+        (!range.is_empty()).then_some(range)
+    }
+
+    fn send(&mut self) {
+        while self.in_flight.len() < self.window {
+            let Some(range) = self.next_data() else { return };
+            let number = self.next_packet;
+            self.next_packet += 1;
+            self.transmitted += range.end - range.start;
+            if !self.rng.random_bool(self.loss) {
+                let arrival = self.now + DELAY + self.rng.random_range(0..=self.jitter);
+                self.forth.insert((arrival, number), range.clone());
+            }
+            self.in_flight.insert(number, (range, self.now));
+        }
+    }
+
+    fn receive(&mut self) {
+        while let Some(entry) = self.forth.first_entry().filter(|e| e.key().0 <= self.now) {
+            let ((_, number), range) = entry.remove_entry();
+            self.received.insert(range);
+            self.last_numbers.push(number);
+            if self.last_numbers.len() > 16 {
+                self.last_numbers.remove(0);
+            }
+            if !self.rng.random_bool(self.loss) {
+                self.back.insert((self.now + DELAY, number), self.last_numbers.clone());
+            }
+        }
+    }
+
+    fn acknowledge(&mut self) {
+        while let Some(entry) = self.back.first_entry().filter(|e| e.key().0 <= self.now) {
+            for number in entry.remove() {
+                let range =
+                    self.in_flight.remove(&number).map(|(r, _)| r).or_else(|| self.late.remove(&number));
+                if let Some(range) = range {
+                    self.acked.insert(range);
+                    self.acked_largest = self.acked_largest.max(number);
+                }
+            }
+        }
+    }
+
+    fn find_losses(&mut self) {
+        let timeout = 4 * DELAY + self.jitter;
+        let (largest, now) = (self.acked_largest, self.now);
+        let is_lost = |n: u64, at: u64| n + REORDERING <= largest || at + timeout <= now;
+        let lost: Vec<u64> =
+            self.in_flight.iter().filter(|(n, (_, at))| is_lost(**n, *at)).map(|(n, _)| *n).collect();
+        for packet in lost {
+            let Some((range, _)) = self.in_flight.remove(&packet) else { continue };
+            self.late.insert(packet, range.clone());
+            self.lost_positions += range.end - range.start;
+            let (sent_to, next_packet) = (self.sent_to, self.next_packet);
+            match self.slot.on_lost(&LostData { range, packet, sent_to, next_packet }) {
+                Response::Repeat(range) => {
+                    assert!(!range.is_empty() && range.end <= sent_to, "repeats {range:?} of {sent_to}");
+                    self.repeat.insert(range);
+                }
+                Response::Abandon(range) => {
+                    self.abandoned.insert(range);
+                }
+                Response::Covered => {}
+            }
+        }
+    }
+
+    fn step(&mut self) {
+        self.now += 1;
+        self.receive();
+        self.acknowledge();
+        self.find_losses();
+        self.send();
+    }
+
+    /// Steps until all is settled, or until far more time has passed than any mechanism may need.
+    fn finish(mut self, mut before_step: impl FnMut(&mut Run)) -> Outcome {
+        let steps_max = 200_000;
+        while !self.is_settled() && self.now < steps_max {
+            before_step(&mut self);
+            self.step();
+        }
+        assert!(self.is_settled(), "no end in {steps_max} steps: {} of {}", self.acked.count(), self.total);
+        Outcome { steps: self.now, run: self }
+    }
+}
+
+/// Runs `check` with every seed, so that a failure names the seed that re-runs alone.
+fn for_each_seed(name: &str, seeds: Range<u64>, check: impl Fn(u64) + std::panic::RefUnwindSafe) {
+    for seed in seeds {
+        if let Err(cause) = std::panic::catch_unwind(|| check(seed)) {
+            eprintln!("{name}: failing seed {seed}");
+            std::panic::resume_unwind(cause);
+        }
+    }
+}
+
+#[test]
+fn everything_is_delivered_or_given_up() {
+    for m in MECHANISMS {
+        for_each_seed(m.name, 0..300, |seed| {
+            let run = Run::new(&m.choice(), seed).finish(|_| {}).run;
+            if m.number == 0 {
+                assert_eq!(run.transmitted, run.total, "none repeats nothing");
+            } else {
+                assert!(run.abandoned.is_empty(), "repeats, so gives nothing up");
+                assert!(run.received.contains_range(&(0..run.total)));
+            }
+        });
+    }
+}
+
+#[test]
+fn nothing_is_sent_twice_without_a_loss() {
+    for m in MECHANISMS {
+        for_each_seed(m.name, 0..50, |seed| {
+            let mut run = Run::new(&m.choice(), seed);
+            (run.loss, run.jitter) = (0.0, 0);
+            let run = run.finish(|_| {}).run;
+            assert_eq!(run.transmitted, run.total);
+            assert!(run.abandoned.is_empty());
+        });
+    }
+}
+
+#[test]
+fn selective_repeats_what_was_lost_and_go_back_n_at_least_that() {
+    for_each_seed("selective, go-back-n", 0..200, |seed| {
+        let [_, go_back_n, selective] = [0, 1, 2].map(|i: usize| MECHANISMS[i].choice());
+        let run = Run::new(&selective, seed).finish(|_| {}).run;
+        assert!(run.transmitted <= run.total + run.lost_positions, "nothing but what was lost");
+        let steps_bound = 100 + 4 * (4 * DELAY + run.jitter) * (run.total / PACKET + 1);
+        let back = Run::new(&go_back_n, seed).finish(|_| {});
+        assert!(back.run.transmitted >= back.run.total);
+        assert!(back.steps <= steps_bound, "{} > {steps_bound}: live-locked", back.steps);
+    });
+}
+
+#[test]
+fn exchanges_on_the_way_lose_nothing() {
+    for_each_seed("exchanges", 0..300, |seed| {
+        let mut rng = ChaCha8Rng::seed_from_u64(!seed);
+        let repeating: Vec<Choice> =
+            MECHANISMS.iter().filter(|m| m.number != 0).map(|m| m.choice()).collect();
+        let run = Run::new(&repeating[0], seed).finish(|run| {
+            if rng.random_ratio(1, 20) {
+                let choice = &repeating[rng.random_range(0..repeating.len())];
+                run.slot = Slot::build(choice, ()).expect("registered");
+            }
+        });
+        assert!(run.run.abandoned.is_empty());
+        assert!(run.run.received.contains_range(&(0..run.run.total)));
+    });
+}
+
+#[test]
+fn go_back_n_covers_what_it_has_ordered_and_no_more() {
+    let mut slot = Slot::build(&MECHANISMS[1].choice(), ()).expect("mandatory");
+    let mut lost =
+        |range, packet, next_packet| slot.on_lost(&LostData { range, packet, sent_to: 100, next_packet });
+    assert_eq!(lost(50..60, 5, 10), Response::Repeat(50..100));
+    assert_eq!(lost(60..70, 6, 10), Response::Covered);
+    assert_eq!(lost(30..40, 3, 10), Response::Repeat(30..50), "an earlier loss is found later");
+    assert_eq!(lost(40..50, 4, 10), Response::Covered);
+    assert_eq!(lost(70..80, 10, 14), Response::Repeat(70..100), "the repeat is lost too");
+    assert_eq!(lost(30..40, 11, 14), Response::Repeat(30..70));
+}

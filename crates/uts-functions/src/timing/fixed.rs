@@ -1,0 +1,66 @@
+//! A fixed time-out: for paths whose round trip is known beforehand, and for comparison.
+
+use super::{GRANULARITY, RoundTrip, Timing};
+use crate::mechanism::{Mechanism, Param, Params, Unit, millis};
+use crate::profile::Function;
+use core::time::Duration;
+
+/// See the module's page.
+#[derive(Clone, Debug)]
+pub struct Fixed {
+    timeout: Duration,
+}
+
+impl Fixed {
+    /// Its entry in the library.
+    pub const INFO: Mechanism = Mechanism {
+        function: Function::Timing,
+        number: 0,
+        name: "fixed",
+        what: "a time-out that does not follow the path",
+        mandatory: true,
+        params: &[Param {
+            name: "timeout",
+            unit: Unit::Millis,
+            default: 1000,
+            min: 1,
+            max: 60_000,
+            what: "how long to wait for an acknowledgement",
+        }],
+        needs: &[],
+        predict: |params, facts, p| {
+            let timeout_s = millis(params.get(0)).as_secs_f64();
+            let rtt_s = facts.rtt_smoothed.as_secs_f64();
+            // Too short: each time-out within a round trip sends a probe for nothing.
+            if timeout_s < rtt_s {
+                p.expansion += rtt_s / timeout_s / facts.bdp_packets().max(1.0);
+            }
+            // Too long: what is lost at the end of a burst waits for the timer.
+            if facts.loss > 0.01 {
+                p.delay_p99_s += (timeout_s - 1.5 * rtt_s).max(0.0);
+            }
+            p.cpu_ns += 5.0;
+        },
+    };
+
+    /// Builds it.
+    pub fn build(params: &Params, (): ()) -> Self {
+        Fixed { timeout: millis(params.get(0)).max(GRANULARITY) }
+    }
+}
+
+impl Timing for Fixed {
+    fn on_sample(&mut self, state: &mut RoundTrip, sample: Duration) {
+        // timing.md R-5: what the path teaches is kept for others and for a successor.
+        state.smooth(sample);
+    }
+
+    fn timeout(&self, _: &RoundTrip) -> Duration {
+        self.timeout
+    }
+
+    fn loss_delay(&self, _: &RoundTrip) -> Duration {
+        // timing.md R-6: without an estimate, nothing counts as lost by time before its time-out.
+        self.timeout
+    }
+}

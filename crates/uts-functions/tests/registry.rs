@@ -1,0 +1,390 @@
+//! The library agrees with `spec/functions.toml` and with the pages of `spec/functions`, both ways.
+
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use uts_functions::mechanism::{Choice, Unit};
+use uts_functions::{
+    Function, Mechanism, PathFacts, Prediction, Rate, acknowledgement, congestion, detection, establishment,
+    fec, flow, library, presentation, protection, rate, retransmission, segmentation, sequencing, timing,
+};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Spec {
+    function: Vec<SpecFunction>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SpecFunction {
+    name: String,
+    number: u8,
+    mechanism: Vec<SpecMechanism>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SpecMechanism {
+    name: String,
+    number: u8,
+    mandatory: bool,
+    #[serde(default)]
+    params: Vec<SpecParam>,
+}
+
+#[derive(Deserialize, PartialEq, Debug)]
+#[serde(deny_unknown_fields)]
+struct SpecParam {
+    name: String,
+    unit: String,
+    default: u32,
+    min: u32,
+    max: u32,
+}
+
+fn spec_dir() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../spec")
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+}
+
+fn spec() -> Spec {
+    toml::from_str(&read(&spec_dir().join("functions.toml")))
+        .unwrap_or_else(|e| panic!("functions.toml: {e}"))
+}
+
+fn unit_name(unit: Unit) -> &'static str {
+    match unit {
+        Unit::Count => "count",
+        Unit::Packets => "packets",
+        Unit::Bytes => "bytes",
+        Unit::Kibibytes => "KiB",
+        Unit::Micros => "us",
+        Unit::Millis => "ms",
+        Unit::PerMille => "per mille",
+    }
+}
+
+/// A mechanism of the library in the words of the specification.
+fn in_words(m: &Mechanism) -> SpecMechanism {
+    let params = m.params.iter().map(|p| SpecParam {
+        name: p.name.to_owned(),
+        unit: unit_name(p.unit).to_owned(),
+        default: p.default,
+        min: p.min,
+        max: p.max,
+    });
+    SpecMechanism {
+        name: m.name.to_owned(),
+        number: m.number,
+        mandatory: m.mandatory,
+        params: params.collect(),
+    }
+}
+
+/// What differs between the two entries of one mechanism.
+fn compare(at: &str, spec: &SpecMechanism, have: &SpecMechanism, found: &mut Vec<String>) {
+    if spec.name != have.name {
+        found.push(format!("{at}: specified as `{}`, in the library `{}`", spec.name, have.name));
+    }
+    if spec.mandatory != have.mandatory {
+        found.push(format!(
+            "{at}: specified mandatory = {}, in the library {}",
+            spec.mandatory, have.mandatory
+        ));
+    }
+    for i in 0..spec.params.len().max(have.params.len()) {
+        let (spec, have) = (spec.params.get(i), have.params.get(i));
+        if spec != have {
+            found.push(format!("{at}, parameter {i}: specified {spec:?}, in the library {have:?}"));
+        }
+    }
+}
+
+/// Fails with all that was found, not only the first of it.
+fn assert_none(found: &[String]) {
+    assert!(found.is_empty(), "{} differences:\n  {}", found.len(), found.join("\n  "));
+}
+
+#[test]
+fn specification_and_library_agree() {
+    let spec = spec();
+    let mut found = Vec::new();
+    for function in Function::ALL {
+        if !spec.function.iter().any(|f| f.number == function.number() && f.name == function.name()) {
+            found.push(format!("{} = {} is not specified", function.name(), function.number()));
+        }
+    }
+    for f in &spec.function {
+        let Some(function) = Function::from_number(f.number).filter(|known| known.name() == f.name) else {
+            found.push(format!("{} = {} is specified and not in the library", f.name, f.number));
+            continue;
+        };
+        let mut have: BTreeMap<u8, SpecMechanism> =
+            library::of(function).iter().map(|m| (m.number, in_words(m))).collect();
+        for m in &f.mechanism {
+            let at = format!("{}/{} ({})", f.name, m.name, m.number);
+            match have.remove(&m.number) {
+                Some(ours) => compare(&at, m, &ours, &mut found),
+                None => found.push(format!("{at} is specified and not in the library")),
+            }
+        }
+        for m in have.values() {
+            found.push(format!("{}/{} ({}) is not specified", f.name, m.name, m.number));
+        }
+    }
+    assert_none(&found);
+}
+
+#[test]
+fn numbers_and_names_are_unique() {
+    let mut found = Vec::new();
+    for function in Function::ALL {
+        let list = library::of(*function);
+        for (i, m) in list.iter().enumerate() {
+            if m.function != *function {
+                found.push(format!("{m:?} is registered under {}", function.name()));
+            }
+            if list[..i].iter().any(|other| other.number >= m.number || other.name == m.name) {
+                found.push(format!("{m:?}: number {} or name is used twice or out of order", m.number));
+            }
+        }
+    }
+    for f in &spec().function {
+        for (i, m) in f.mechanism.iter().enumerate() {
+            if f.mechanism[..i].iter().any(|other| other.number == m.number || other.name == m.name) {
+                found.push(format!("functions.toml: {}/{} is there twice", f.name, m.name));
+            }
+        }
+    }
+    assert_none(&found);
+}
+
+#[test]
+fn descriptions_are_whole() {
+    let is_name = |name: &str| {
+        !name.is_empty() && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')
+    };
+    let mut found = Vec::new();
+    for m in library::all() {
+        if m.what.is_empty() || !is_name(m.name) {
+            found.push(format!("{m:?}: nothing said, or not a name"));
+        }
+        for p in m.params {
+            if p.what.is_empty() || !is_name(p.name) || p.min > p.default || p.default > p.max {
+                found.push(format!("{m:?}, {}: nothing said, not a name, or default out of range", p.name));
+            }
+        }
+    }
+    assert_none(&found);
+}
+
+/// Each mechanism has a heading on its function's page that names it with its number.
+#[test]
+fn pages_name_every_mechanism() {
+    let mut found = Vec::new();
+    for f in &spec().function {
+        let path = spec_dir().join("functions").join(format!("{}.md", f.name));
+        let Ok(page) = fs::read_to_string(&path) else {
+            found.push(format!("spec/functions/{}.md is missing", f.name));
+            continue;
+        };
+        for m in &f.mechanism {
+            let number = m.number.to_string();
+            let has = |line: &str, word: &str| {
+                line.split(|c: char| !(c.is_ascii_alphanumeric() || c == '-')).any(|w| w == word)
+            };
+            if !page.lines().any(|l| l.starts_with('#') && has(l, &m.name) && has(l, &number)) {
+                let wanted = format!("## {} (mechanism {number}, …)", m.name);
+                found.push(format!("spec/functions/{}.md has no heading `{wanted}`", f.name));
+            }
+        }
+    }
+    assert_none(&found);
+}
+
+#[test]
+fn default_choices_pass_and_build() {
+    let mut found = Vec::new();
+    for m in library::all() {
+        let choice = m.choice();
+        if let Err(error) = m.check(&choice.params) {
+            found.push(format!("{m:?}: {error}"));
+        }
+        if !builds(m.function, &choice) {
+            found.push(format!("{m:?} is not built"));
+        }
+    }
+    assert_none(&found);
+}
+
+/// Whether a slot can be built from a choice.
+fn builds(function: Function, choice: &Choice) -> bool {
+    let context = congestion::Context {
+        now: uts_functions::Time::ZERO,
+        packet_bytes: 1200,
+        summary: congestion::Summary::initial(1200),
+        seed: 1,
+    };
+    match function {
+        Function::Establishment => establishment::Slot::build(choice, ()).is_some(),
+        Function::Presentation => presentation::Slot::build(choice, ()).is_some(),
+        Function::Segmentation => segmentation::Slot::build(choice, ()).is_some(),
+        Function::Sequencing => sequencing::Slot::build(choice, ()).is_some(),
+        Function::Retransmission => retransmission::Slot::build(choice, ()).is_some(),
+        Function::Acknowledgement => acknowledgement::Slot::build(choice, ()).is_some(),
+        Function::Timing => timing::Slot::build(choice, ()).is_some(),
+        Function::Flow => flow::Slot::build(choice, ()).is_some(),
+        Function::Rate => rate::Slot::build(choice, ()).is_some(),
+        Function::Congestion => congestion::Slot::build(choice, &context).is_some(),
+        Function::Fec => fec::Slot::build(choice, ()).is_some(),
+        Function::Detection => detection::Slot::build(choice, ()).is_some(),
+        Function::Protection => {
+            let secret = protection::Secret::from_bytes([7; protection::Secret::BYTES]);
+            protection::Slot::build(choice, &secret).is_some()
+        }
+    }
+}
+
+/// On any path, known or unknown, no mechanism predicts nonsense.
+#[test]
+fn predictions_stay_within_sense() {
+    let mut found = Vec::new();
+    for m in library::all() {
+        for facts in some_paths() {
+            let mut p = Prediction::of_path(&facts);
+            (m.predict)(&m.choice().params, &facts, &mut p);
+            let shares = [p.utilisation, p.loss, p.loss_seen];
+            let amounts = [p.header_bytes, p.delay_s, p.delay_p99_s, p.cpu_ns];
+            let sound = shares.iter().all(|s| (0.0..=1.0).contains(s))
+                && amounts.iter().all(|a| a.is_finite() && *a >= 0.0)
+                && (1.0..f64::INFINITY).contains(&p.expansion)
+                && p.goodput(&facts).is_finite();
+            if !sound {
+                found.push(format!("{m:?} on {facts:?}: {p:?}"));
+            }
+        }
+    }
+    assert_none(&found);
+}
+
+/// Paths from nothing known to extremes, among them the default of [`PathFacts`].
+fn some_paths() -> Vec<PathFacts> {
+    let mut paths = vec![PathFacts::default()];
+    for rtt_us in [0, 50, 20_000, 600_000] {
+        for kbit in [9, 10_000, 10_000_000] {
+            for loss in [0.0, 0.001, 0.05, 0.5, 1.0] {
+                let rtt_min = Duration::from_micros(rtt_us);
+                paths.push(PathFacts {
+                    rtt_min,
+                    rtt_smoothed: rtt_min * 3 / 2,
+                    rtt_deviation: rtt_min / 8,
+                    capacity: Rate::from_bits_per_sec(kbit * 1000),
+                    loss,
+                    loss_burst: 1.0 + 4.0 * loss,
+                    loss_congestive: 0.3,
+                    samples: 1000,
+                    ..PathFacts::default()
+                });
+            }
+        }
+    }
+    paths
+}
+
+/// What the mechanisms of one function promise beside each other.
+#[test]
+fn predictions_tell_mechanisms_apart() {
+    let facts = PathFacts {
+        rtt_min: Duration::from_millis(20),
+        rtt_smoothed: Duration::from_millis(20),
+        capacity: Rate::from_bits_per_sec(100_000_000),
+        loss: 0.02,
+        ..PathFacts::default()
+    };
+    let predict = |function, name: &str, facts: &PathFacts, settings: &[(&str, u64)]| {
+        let m = library::by_name(function, name).expect("a mechanism of the library");
+        let mut p = Prediction::of_path(facts);
+        (m.predict)(&m.choice_with(settings).expect("in range").params, facts, &mut p);
+        p
+    };
+    let selective = predict(Function::Retransmission, "selective", &facts, &[]);
+    let go_back_n = predict(Function::Retransmission, "go-back-n", &facts, &[]);
+    let none = predict(Function::Retransmission, "none", &facts, &[]);
+    assert_eq!((selective.loss, go_back_n.loss, none.loss), (0.0, 0.0, 0.02));
+    // 208 packets in flight: each loss repeats them all.
+    assert!((go_back_n.expansion / selective.expansion - 5.15).abs() < 0.1, "{go_back_n:?}");
+    assert!((selective.expansion - 1.0 / 0.98).abs() < 1e-9 && selective.delay_p99_s >= 0.03);
+    let clean = PathFacts { loss: 0.0, ..facts };
+    assert_eq!(predict(Function::Retransmission, "go-back-n", &clean, &[]).expansion, 1.0);
+
+    let small = predict(Function::Flow, "credit", &facts, &[("window", 64)]);
+    assert!((small.utilisation - 65_536.0 / 250_000.0).abs() < 1e-9, "{small:?}");
+    assert_eq!(predict(Function::Flow, "credit", &facts, &[("window", 256)]).utilisation, 1.0);
+
+    let paced = predict(Function::Rate, "pacing-bucket", &facts, &[]);
+    let unpaced = predict(Function::Rate, "none", &facts, &[]);
+    assert!(paced.delay_p99_s < unpaced.delay_p99_s);
+
+    let report_cost =
+        |name, settings: &[(&str, u64)]| predict(Function::Acknowledgement, name, &facts, settings).cpu_ns;
+    let costs = [
+        report_cost("per-packet", &[]),
+        report_cost("delayed", &[("packets", 2)]),
+        report_cost("delayed", &[("packets", 10)]),
+        report_cost("poll-status", &[]),
+    ];
+    assert!(costs.windows(2).all(|w| w[0] > w[1]), "{costs:?}");
+}
+
+fn sources(dir: &Path, out: &mut Vec<PathBuf>) {
+    let entries = fs::read_dir(dir).unwrap_or_else(|e| panic!("{}: {e}", dir.display()));
+    for path in entries.map(|e| e.expect("a directory entry").path()) {
+        if path.is_dir() {
+            sources(&path, out);
+        } else if path.extension().is_some_and(|e| e == "rs") {
+            out.push(path);
+        }
+    }
+}
+
+/// The statements cited in `text` after each `page`: `NAME.md R-2, R-6` cites two.
+fn citations(text: &str, page: &str) -> Vec<String> {
+    let mut numbers = Vec::new();
+    for (at, _) in text.match_indices(page) {
+        for word in text[at + page.len()..].trim_start().split(", ") {
+            let Some(rest) = word.strip_prefix("R-") else { break };
+            let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+            numbers.push(rest[..end].to_owned());
+        }
+    }
+    numbers
+}
+
+/// Every `NAME.md R-n` in the code is a statement of the page `spec/functions/NAME.md`.
+#[test]
+fn citations_lead_somewhere() {
+    let mut files = Vec::new();
+    sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut files);
+    let (mut found, mut cited) = (Vec::new(), 0);
+    for function in Function::ALL.iter().map(|f| f.name()) {
+        let page = format!("{function}.md");
+        let statements = fs::read_to_string(spec_dir().join("functions").join(&page)).unwrap_or_default();
+        for path in &files {
+            for number in citations(&read(path), &page) {
+                cited += 1;
+                if !statements.contains(&format!("**R-{number}**")) {
+                    let path = path.display();
+                    found.push(format!("{path} cites {page} R-{number}, which is not there"));
+                }
+            }
+        }
+    }
+    assert!(cited > 20, "citations are found at all: {cited}");
+    assert_none(&found);
+}

@@ -1,0 +1,210 @@
+//! `uts-lab relay`.
+
+use anyhow::{Context, Result};
+use clap::Args;
+use serde_json::json;
+use std::io::{self, Write};
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::RecvTimeoutError;
+use std::time::Duration;
+use uts_lab::relay::{Relay, RelayConfig, RelayEvent, RelayStats, default_link};
+use uts_path::{Change, LinkConfig, PathConfig, Schedule, Scheduled, SpecError, Stats, Target};
+
+/// How soon a signal or the end of the input is noticed.
+const NOTICE: Duration = Duration::from_millis(50);
+
+/// Relays UDP datagrams over an emulated path
+///
+/// SETTINGS are any of: rate=50mbit delay=20ms buffer=64p|256kB jitter=2ms[,bell][,reorder]
+/// loss=0.01|ge:MEAN,BURST duplicate=0.001 reorder=0.01,3ms corrupt=0.001[,BITS] mtu=1400
+/// overhead=28 ecn=20p|30kB up|down. What is not set is perfect; each packet costs 28 bytes of
+/// overhead (IPv4 and UDP headers) unless set otherwise.
+#[derive(Debug, Args)]
+pub struct Arguments {
+    /// Where clients send to; port 0 for any free one
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:0", value_parser = address)]
+    listen: SocketAddr,
+    /// Where their datagrams go
+    #[arg(long, value_name = "HOST:PORT", value_parser = address)]
+    to: SocketAddr,
+    /// The path in both directions
+    #[arg(long, value_name = "SETTINGS")]
+    both: Option<Change>,
+    /// The path from clients, beyond --both
+    #[arg(long, value_name = "SETTINGS")]
+    fwd: Option<Change>,
+    /// The path to clients, beyond --both
+    #[arg(long, value_name = "SETTINGS")]
+    bwd: Option<Change>,
+    /// A change to come, as `at=10s fwd loss=ge:0.05,4` (time since the start) or `at=21MB both
+    /// rate=20mbit` (bytes that have entered the forward path); may be repeated
+    #[arg(long, value_name = "CHANGE")]
+    at: Vec<Scheduled>,
+    /// Seed of the path's random decisions
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Write samples of both queues to FILE every 10 ms, and changes to FILE.changes.csv
+    #[arg(long, value_name = "FILE.csv")]
+    record: Option<PathBuf>,
+    /// Most clients at a time
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..))]
+    max_clients: u16,
+    /// Forget clients that are idle for so many seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..))]
+    idle: u32,
+    /// Stay awake when the next datagram is due within so many microseconds: more punctual, but
+    /// takes a core under load
+    #[arg(long, value_name = "US", default_value_t = 0)]
+    spin_us: u32,
+    /// Print a JSON object per line
+    #[arg(long)]
+    json: bool,
+    /// End when standard input does
+    #[arg(long)]
+    until_stdin_closes: bool,
+}
+
+fn address(text: &str) -> Result<SocketAddr, String> {
+    let mut found = text.to_socket_addrs().map_err(|e| e.to_string())?;
+    found.next().ok_or_else(|| "the host has no address".into())
+}
+
+impl Arguments {
+    fn relay_config(&self) -> Result<RelayConfig, SpecError> {
+        let link = |own: &Option<Change>| -> Result<LinkConfig, SpecError> {
+            [&self.both, own].into_iter().flatten().try_fold(default_link(), |link, change| link.with(change))
+        };
+        Ok(RelayConfig {
+            listen: self.listen,
+            path: PathConfig {
+                forward: link(&self.fwd)?,
+                backward: link(&self.bwd)?,
+                schedule: Schedule { entries: self.at.clone() },
+            },
+            seed: self.seed,
+            record: self.record.clone(),
+            max_clients: self.max_clients.into(),
+            idle_timeout: Duration::from_secs(self.idle.into()),
+            spin: Duration::from_micros(self.spin_us.into()),
+            ..RelayConfig::new(self.to)
+        })
+    }
+}
+
+/// Relays until a signal, or the end of the input.
+///
+/// # Errors
+/// The relay could not start, or failed; output could not be written.
+pub fn run(arguments: Arguments) -> Result<()> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register(signal, Arc::clone(&stop)).context("cannot catch signals")?;
+    }
+    let relay = Relay::start(arguments.relay_config()?)?;
+    print_listening(relay.local_addr(), arguments.json)?;
+    if arguments.until_stdin_closes {
+        let stop = Arc::clone(&stop);
+        std::thread::spawn(move || {
+            // An input that cannot be read has ended, too.
+            let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
+            stop.store(true, Ordering::Relaxed);
+        });
+    }
+    while !stop.load(Ordering::Relaxed) {
+        match relay.events().recv_timeout(NOTICE) {
+            Ok(event) => print_event(&event, arguments.json)?,
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => break,
+        }
+    }
+    let stats = relay.stop()?;
+    print_stats(&stats, arguments.json)
+}
+
+/// Writes a line at once, so that a reader at the other end of a pipe sees it.
+fn print_line(line: &str) -> Result<()> {
+    let mut out = io::stdout().lock();
+    writeln!(out, "{line}").and_then(|()| out.flush()).context("cannot write to standard output")
+}
+
+fn print_listening(addr: SocketAddr, as_json: bool) -> Result<()> {
+    if as_json {
+        return print_line(&json!({"event": "listening", "address": addr}).to_string());
+    }
+    print_line(&format!("relay listening on {addr}"))
+}
+
+fn print_event(event: &RelayEvent, as_json: bool) -> Result<()> {
+    if as_json {
+        let line = match event {
+            RelayEvent::Changed { t_s, target, change } => {
+                json!({"event": "change", "t_s": t_s, "dir": target.keyword(), "change": change})
+            }
+            RelayEvent::Joined { t_s, client } => json!({"event": "joined", "t_s": t_s, "client": client}),
+            RelayEvent::Left { t_s, client } => json!({"event": "left", "t_s": t_s, "client": client}),
+        };
+        return print_line(&line.to_string());
+    }
+    print_line(&match event {
+        RelayEvent::Changed { t_s, target, change } => format!("{t_s:.1} s  {}: {change}", place(*target)),
+        RelayEvent::Joined { t_s, client } => format!("{t_s:.1} s  client {client} joined"),
+        RelayEvent::Left { t_s, client } => format!("{t_s:.1} s  client {client} left, idle"),
+    })
+}
+
+fn place(target: Target) -> String {
+    match target {
+        Target::One(direction) => direction.to_string(),
+        Target::Both => "both".into(),
+    }
+}
+
+fn print_stats(stats: &RelayStats, as_json: bool) -> Result<()> {
+    if as_json {
+        let mut line = serde_json::to_value(stats)?;
+        if let Some(fields) = line.as_object_mut() {
+            fields.insert("event".into(), "statistics".into());
+        }
+        return print_line(&line.to_string());
+    }
+    print_line(&format!("{:<18}{:>14}{:>14}", "", "forward", "backward"))?;
+    for (name, value) in ROWS {
+        print_line(&format!("{name:<18}{:>14}{:>14}", value(&stats.forward), value(&stats.backward)))?;
+    }
+    let late = stats.lateness;
+    print_line(&format!(
+        "{:.1} s, {} clients; lateness p50 {:.0} us, p99 {:.0} us, max {:.0} us",
+        stats.elapsed_s, stats.clients_total, late.p50_us, late.p99_us, late.max_us
+    ))?;
+    let trouble = [
+        (stats.refused, "datagrams refused: too many clients"),
+        (stats.send_failures, "datagrams that the system would not send"),
+        (stats.kernel_dropped.unwrap_or(0), "datagrams lost before the relay could read them"),
+    ];
+    for (count, what) in trouble.iter().filter(|(count, _)| *count > 0) {
+        print_line(&format!("{count} {what}"))?;
+    }
+    Ok(())
+}
+
+type Row = (&'static str, fn(&Stats) -> u64);
+
+const ROWS: [Row; 14] = [
+    ("packets in", |s| s.packets_in),
+    ("bytes in", |s| s.bytes_in),
+    ("delivered", |s| s.delivered),
+    ("bytes delivered", |s| s.bytes_delivered),
+    ("dropped: queue", |s| s.dropped_queue),
+    ("dropped: loss", |s| s.dropped_loss),
+    ("dropped: outage", |s| s.dropped_outage),
+    ("dropped: mtu", |s| s.dropped_mtu),
+    ("duplicated", |s| s.duplicated),
+    ("reordered", |s| s.reordered),
+    ("corrupted", |s| s.corrupted),
+    ("marked", |s| s.marked),
+    ("max queue packets", |s| s.max_queue_packets),
+    ("max queue bytes", |s| s.max_queue_bytes),
+];

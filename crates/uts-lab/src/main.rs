@@ -1,0 +1,43 @@
+//! The `uts-lab` program: the tools of the laboratory as subcommands.
+
+#![forbid(unsafe_code)]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "the laboratory faces the world: real sockets, real time"
+)]
+
+mod cmd;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// Paths to try a transport on, and what measures it there.
+#[derive(Debug, Parser)]
+#[command(name = "uts-lab", version)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Demo(cmd::demo::Arguments),
+    Relay(cmd::relay::Arguments),
+    Report(cmd::report::Arguments),
+}
+
+fn main() -> ExitCode {
+    let result = match Arguments::parse().command {
+        Command::Demo(arguments) => cmd::demo::run(arguments),
+        Command::Relay(arguments) => cmd::relay::run(arguments),
+        Command::Report(arguments) => cmd::report::run(arguments),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("uts-lab: {e:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

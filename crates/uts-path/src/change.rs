@@ -1,0 +1,158 @@
+//! Changes to a link: some of its settings, in the text form that command lines use.
+
+use crate::config::{Buffer, Corruption, Jitter, JitterShape, LinkConfig, Loss, Reordering, SpecError};
+use crate::parse::{format_duration, format_rate, format_size};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// One setting of a link; see [`LinkConfig`] for meanings and ranges.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Setting {
+    /// `rate=50mbit`, `rate=inf`: bits per second.
+    Rate(Option<u64>),
+    /// `buffer=64p`, `buffer=256kB`, `buffer=inf`.
+    Buffer(Buffer),
+    /// `delay=20ms`: nanoseconds.
+    Delay(u64),
+    /// `jitter=2ms`, `jitter=2ms,bell`, `jitter=2ms,uniform,reorder`.
+    Jitter(Jitter),
+    /// `loss=0`, `loss=0.01`, `loss=ge:0.05,4` (mean loss, mean burst in packets).
+    Loss(Loss),
+    /// `duplicate=0.001`.
+    Duplicate(f64),
+    /// `reorder=0.01,3ms`.
+    Reorder(Reordering),
+    /// `corrupt=0.001`, `corrupt=0.001,8` (up to so many bits).
+    Corrupt(Corruption),
+    /// `overhead=28`: bytes per packet.
+    Overhead(u32),
+    /// `mtu=1400`, `mtu=inf`: bytes, overhead included.
+    Mtu(Option<u32>),
+    /// `ecn=20p`, `ecn=30kB`, `ecn=off`.
+    EcnThreshold(Buffer),
+    /// `up`, `down`.
+    Up(bool),
+}
+
+impl Setting {
+    pub(crate) fn apply_to(self, config: &mut LinkConfig) {
+        match self {
+            Setting::Rate(rate_bps) => config.rate_bps = rate_bps,
+            Setting::Buffer(buffer) => config.buffer = buffer,
+            Setting::Delay(delay_ns) => config.delay_ns = delay_ns,
+            Setting::Jitter(jitter) => config.jitter = jitter,
+            Setting::Loss(loss) => config.loss = loss,
+            Setting::Duplicate(p) => config.duplicate = p,
+            Setting::Reorder(reorder) => config.reorder = reorder,
+            Setting::Corrupt(corrupt) => config.corrupt = corrupt,
+            Setting::Overhead(bytes) => config.overhead_bytes = bytes,
+            Setting::Mtu(mtu_bytes) => config.mtu_bytes = mtu_bytes,
+            Setting::EcnThreshold(threshold) => config.ecn_threshold = threshold,
+            Setting::Up(up) => config.up = up,
+        }
+    }
+}
+
+impl fmt::Display for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Setting::Rate(None) => write!(f, "rate=inf"),
+            Setting::Rate(Some(rate_bps)) => write!(f, "rate={}", format_rate(*rate_bps)),
+            Setting::Buffer(buffer) => write!(f, "buffer={}", amount(*buffer, "inf")),
+            Setting::Delay(delay_ns) => write!(f, "delay={}", format_duration(*delay_ns)),
+            Setting::Jitter(jitter) => {
+                let shape = if jitter.shape == JitterShape::Bell { ",bell" } else { "" };
+                let reorder = if jitter.reorder { ",reorder" } else { "" };
+                write!(f, "jitter={}{shape}{reorder}", format_duration(jitter.max_ns))
+            }
+            Setting::Loss(Loss::None) => write!(f, "loss=0"),
+            Setting::Loss(Loss::Random { p }) => write!(f, "loss={p}"),
+            Setting::Loss(Loss::GilbertElliott { loss, burst }) => write!(f, "loss=ge:{loss},{burst}"),
+            Setting::Duplicate(p) => write!(f, "duplicate={p}"),
+            Setting::Reorder(r) => write!(f, "reorder={},{}", r.p, format_duration(r.extra_ns)),
+            Setting::Corrupt(c) if c.max_bits == 1 => write!(f, "corrupt={}", c.p),
+            Setting::Corrupt(c) => write!(f, "corrupt={},{}", c.p, c.max_bits),
+            Setting::Overhead(bytes) => write!(f, "overhead={bytes}"),
+            Setting::Mtu(None) => write!(f, "mtu=inf"),
+            Setting::Mtu(Some(bytes)) => write!(f, "mtu={bytes}"),
+            Setting::EcnThreshold(threshold) => write!(f, "ecn={}", amount(*threshold, "off")),
+            Setting::Up(up) => f.write_str(if *up { "up" } else { "down" }),
+        }
+    }
+}
+
+fn amount(buffer: Buffer, unlimited: &str) -> String {
+    match buffer {
+        Buffer::Packets(packets) => format!("{packets}p"),
+        Buffer::Bytes(bytes) => format_size(bytes),
+        Buffer::Unlimited => unlimited.into(),
+    }
+}
+
+/// Settings that are to be changed, as `loss=0 rate=20mbit`; the last one of a kind counts.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Change {
+    settings: Vec<Setting>,
+}
+
+impl Change {
+    /// Makes a change of these settings.
+    ///
+    /// # Errors
+    /// A value is out of range.
+    pub fn new(settings: Vec<Setting>) -> Result<Self, SpecError> {
+        let change = Change { settings };
+        let mut config = LinkConfig::default();
+        change.apply_to(&mut config);
+        config.validate()?;
+        Ok(change)
+    }
+
+    /// The settings, in the order given.
+    pub fn settings(&self) -> &[Setting] {
+        &self.settings
+    }
+
+    pub(crate) fn apply_to(&self, config: &mut LinkConfig) {
+        for setting in &self.settings {
+            setting.apply_to(config);
+        }
+    }
+}
+
+impl LinkConfig {
+    /// This link with some settings changed.
+    ///
+    /// # Errors
+    /// A value is out of range.
+    pub fn with(mut self, change: &Change) -> Result<Self, SpecError> {
+        change.apply_to(&mut self);
+        self.validate()?;
+        Ok(self)
+    }
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (position, setting) in self.settings.iter().enumerate() {
+            let space = if position == 0 { "" } else { " " };
+            write!(f, "{space}{setting}")?;
+        }
+        Ok(())
+    }
+}
+
+impl From<Change> for String {
+    fn from(change: Change) -> String {
+        change.to_string()
+    }
+}
+
+impl TryFrom<String> for Change {
+    type Error = SpecError;
+
+    fn try_from(text: String) -> Result<Self, SpecError> {
+        text.parse()
+    }
+}

@@ -1,0 +1,298 @@
+//! One direction of a path: a bottleneck, then a wire.
+
+use crate::change::{Change, Setting};
+use crate::config::{Corruption, LinkConfig, SpecError};
+use crate::loss::{LossState, chance};
+use crate::queue::{Queued, Transmitter};
+use crate::stats::Stats;
+use crate::wire::{Wire, draw_jitter_ns};
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+/// Most payload bytes that a link holds, queued and under way: 1 GiB. More are dropped as if the
+/// queue was full, so that no configuration exhausts memory.
+pub const MAX_HELD_BYTES: u64 = 1 << 30;
+/// Most packets that a link holds, queued and under way, for the same reason.
+pub const MAX_HELD_PACKETS: u64 = 1 << 22;
+
+/// What a link can carry: it may be copied, damaged and marked.
+pub trait Payload: Clone {
+    /// Flips bit `bit` of the packet, counted from 0 to 8 times the length given to `send`, less 1.
+    fn flip_bit(&mut self, bit: usize);
+
+    /// Marks the packet as having met congestion (CE of RFC 3168), if its sender allows marking.
+    /// Returns whether it did.
+    fn mark_ce(&mut self) -> bool {
+        false
+    }
+}
+
+impl Payload for Vec<u8> {
+    fn flip_bit(&mut self, bit: usize) {
+        if let Some(byte) = self.get_mut(bit / 8) {
+            *byte ^= 1 << (bit % 8);
+        }
+    }
+}
+
+/// What became of a packet that was offered to a link. Loss on the wire comes later.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    /// It is in the queue.
+    Queued {
+        /// Whether it was marked for congestion.
+        marked: bool,
+    },
+    /// It was dropped.
+    Dropped(DropReason),
+}
+
+/// Why a packet was dropped before the queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DropReason {
+    /// No room in the buffer.
+    QueueFull,
+    /// Bigger than the MTU.
+    TooBig,
+}
+
+/// A packet at the far end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Delivery<T> {
+    /// What was sent, perhaps damaged.
+    pub payload: T,
+    /// Its length as given to `send`, in bytes.
+    pub len: usize,
+    /// When it arrived; at or before the time of the poll.
+    pub due_ns: u64,
+}
+
+/// A stream of random numbers for each decision, so that changing one impairment leaves the draws
+/// of the others as they were.
+#[derive(Debug)]
+struct Dice {
+    loss: ChaCha8Rng,
+    duplicate: ChaCha8Rng,
+    corrupt: ChaCha8Rng,
+    reorder: ChaCha8Rng,
+    jitter: ChaCha8Rng,
+}
+
+impl Dice {
+    fn new(seed: u64) -> Self {
+        let stream = |number| {
+            let mut rng = ChaCha8Rng::seed_from_u64(seed);
+            rng.set_stream(number);
+            rng
+        };
+        Dice {
+            loss: stream(1),
+            duplicate: stream(2),
+            corrupt: stream(3),
+            reorder: stream(4),
+            jitter: stream(5),
+        }
+    }
+}
+
+/// A one-way link.
+///
+/// Time never goes back: a `now_ns` before one given earlier counts as that one.
+#[derive(Debug)]
+pub struct Link<T> {
+    config: LinkConfig,
+    transmitter: Transmitter<T>,
+    wire: Wire<T>,
+    loss: LossState,
+    dice: Dice,
+    stats: Stats,
+    now_ns: u64,
+    /// The latest arrival among packets that must stay in order.
+    last_due_ns: u64,
+    /// The highest number delivered, to see reordering.
+    highest_delivered: Option<u64>,
+}
+
+impl<T: Payload> Link<T> {
+    /// Makes an idle link, whose random decisions all follow from `seed`.
+    ///
+    /// # Errors
+    /// A value of `config` is out of range.
+    pub fn new(config: LinkConfig, seed: u64) -> Result<Self, SpecError> {
+        config.validate()?;
+        Ok(Link {
+            transmitter: Transmitter::new(config.rate_bps),
+            wire: Wire::new(),
+            loss: LossState::new(config.loss),
+            dice: Dice::new(seed),
+            stats: Stats::default(),
+            now_ns: 0,
+            last_due_ns: 0,
+            highest_delivered: None,
+            config,
+        })
+    }
+
+    /// Offers a packet of `len` bytes, overhead not included, at `now_ns`.
+    pub fn send(&mut self, now_ns: u64, mut payload: T, len: usize) -> Fate {
+        self.advance(now_ns);
+        let number = self.stats.packets_in;
+        self.stats.packets_in += 1;
+        self.stats.bytes_in = self.stats.bytes_in.saturating_add(len as u64);
+        let cost_bytes = (len as u64).saturating_add(self.config.overhead_bytes.into());
+        if self.config.mtu_bytes.is_some_and(|mtu| cost_bytes > mtu.into()) {
+            self.stats.dropped_mtu += 1;
+            return Fate::Dropped(DropReason::TooBig);
+        }
+        let packets = self.transmitter.packets() + 1;
+        let bytes = self.transmitter.bytes().saturating_add(cost_bytes);
+        if !self.config.buffer.holds(packets, bytes) || !self.can_hold(len as u64) {
+            self.stats.dropped_queue += 1;
+            return Fate::Dropped(DropReason::QueueFull);
+        }
+        let marked = !self.config.ecn_threshold.holds(packets, bytes) && payload.mark_ce();
+        self.stats.marked += u64::from(marked);
+        self.stats.bytes_entered += len as u64;
+        self.transmitter.push(self.now_ns, Queued { payload, len, cost_bytes, number });
+        self.stats.max_queue_packets = self.stats.max_queue_packets.max(packets);
+        self.stats.max_queue_bytes = self.stats.max_queue_bytes.max(bytes);
+        Fate::Queued { marked }
+    }
+
+    /// The next packet that has arrived by `now_ns`, if any; in order of arrival.
+    pub fn poll(&mut self, now_ns: u64) -> Option<T> {
+        self.poll_delivery(now_ns).map(|d| d.payload)
+    }
+
+    /// As [`poll`](Self::poll), with the instant of arrival.
+    pub fn poll_delivery(&mut self, now_ns: u64) -> Option<Delivery<T>> {
+        self.advance(now_ns);
+        let packet = self.wire.pop(self.now_ns)?;
+        self.stats.delivered += 1;
+        self.stats.bytes_delivered += packet.len as u64;
+        if !packet.copy {
+            self.stats.reordered += u64::from(self.highest_delivered > Some(packet.number));
+            self.highest_delivered = self.highest_delivered.max(Some(packet.number));
+        }
+        Some(Delivery { payload: packet.payload, len: packet.len, due_ns: packet.due_ns })
+    }
+
+    /// When to poll next: nothing arrives before. With jitter or loss it may be too early; a poll
+    /// then yields nothing and a later time follows. `None` when nothing is under way.
+    pub fn next_ns(&self) -> Option<u64> {
+        let departing = self.transmitter.next_departure_ns();
+        let arriving = departing.map(|at_ns| at_ns.saturating_add(self.config.delay_ns));
+        match (self.wire.next_due_ns(), arriving) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+
+    /// Changes the link at `now_ns`. What has departed arrives as it would have; what is queued
+    /// departs under the new settings, even if it exceeds a smaller buffer.
+    ///
+    /// # Errors
+    /// A value is out of range; then nothing is changed.
+    pub fn set(&mut self, now_ns: u64, change: &Change) -> Result<(), SpecError> {
+        let mut config = self.config.clone();
+        change.apply_to(&mut config);
+        config.validate()?;
+        self.advance(now_ns);
+        self.transmitter.set_rate(self.now_ns, config.rate_bps);
+        // A model that is set again starts anew.
+        if change.settings().iter().any(|s| matches!(s, Setting::Loss(_))) {
+            self.loss = LossState::new(config.loss);
+        }
+        self.config = config;
+        Ok(())
+    }
+
+    /// Moves everything on to `now_ns`; the other calls do so themselves.
+    pub fn advance(&mut self, now_ns: u64) {
+        self.now_ns = self.now_ns.max(now_ns);
+        while let Some((departure_ns, packet)) = self.transmitter.pop(self.now_ns) {
+            self.depart(departure_ns, packet);
+        }
+    }
+
+    /// The link's settings now.
+    pub fn config(&self) -> &LinkConfig {
+        &self.config
+    }
+
+    /// Counters, and the queue as of the last call that told the time.
+    pub fn stats(&self) -> Stats {
+        Stats {
+            queue_packets: self.transmitter.packets(),
+            queue_bytes: self.transmitter.bytes(),
+            ..self.stats
+        }
+    }
+
+    fn can_hold(&self, len: u64) -> bool {
+        let bytes = self.transmitter.bytes().saturating_add(self.wire.bytes()).saturating_add(len);
+        bytes <= MAX_HELD_BYTES && self.transmitter.packets() + self.wire.packets() < MAX_HELD_PACKETS
+    }
+
+    /// A packet leaves the transmitter: what the wire does with it.
+    fn depart(&mut self, departure_ns: u64, packet: Queued<T>) {
+        if !self.config.up {
+            self.stats.dropped_outage += 1;
+            return;
+        }
+        if self.loss.loses(&mut self.dice.loss) {
+            self.stats.dropped_loss += 1;
+            return;
+        }
+        let Queued { payload, len, number, .. } = packet;
+        let copy = chance(&mut self.dice.duplicate, self.config.duplicate).then(|| payload.clone());
+        let extra_ns = if chance(&mut self.dice.reorder, self.config.reorder.p) {
+            self.config.reorder.extra_ns
+        } else {
+            0
+        };
+        self.launch(departure_ns, extra_ns, number, false, len, payload);
+        if let Some(copy) = copy {
+            self.stats.duplicated += 1;
+            self.launch(departure_ns, 0, number, true, len, copy);
+        }
+    }
+
+    /// Puts a packet on the wire; one with an extra delay is the only one that may be overtaken
+    /// where jitter does not reorder.
+    fn launch(
+        &mut self,
+        departure_ns: u64,
+        extra_ns: u64,
+        number: u64,
+        copy: bool,
+        len: usize,
+        mut payload: T,
+    ) {
+        let Corruption { p, max_bits } = self.config.corrupt;
+        if len > 0 && chance(&mut self.dice.corrupt, p) {
+            flip_bits(&mut payload, len.saturating_mul(8), max_bits, &mut self.dice.corrupt);
+            self.stats.corrupted += 1;
+        }
+        let jitter_ns = draw_jitter_ns(self.config.jitter, &mut self.dice.jitter);
+        let mut due_ns = departure_ns.saturating_add(self.config.delay_ns).saturating_add(jitter_ns);
+        if !self.config.jitter.reorder && extra_ns == 0 {
+            due_ns = due_ns.max(self.last_due_ns);
+            self.last_due_ns = due_ns;
+        }
+        self.wire.push(due_ns.saturating_add(extra_ns), number, copy, len, payload);
+    }
+}
+
+/// Flips 1 to `max_bits` different bits.
+fn flip_bits<T: Payload>(payload: &mut T, len_bits: usize, max_bits: u32, rng: &mut impl Rng) {
+    let count = (rng.random_range(1..=max_bits.max(1)) as usize).min(len_bits);
+    let mut flipped = Vec::with_capacity(count);
+    while flipped.len() < count {
+        let bit = rng.random_range(0..len_bits);
+        if !flipped.contains(&bit) {
+            flipped.push(bit);
+            payload.flip_bit(bit);
+        }
+    }
+}

@@ -1,0 +1,312 @@
+//! The text form of settings: `rate=50mbit delay=20ms buffer=64p loss=ge:0.05,4`.
+
+use crate::change::{Change, Setting};
+use crate::config::{Buffer, Corruption, Jitter, JitterShape, LinkConfig, Loss, Reordering, SpecError};
+use std::str::FromStr;
+
+const KEYS: &str =
+    "rate, buffer, delay, jitter, loss, duplicate, reorder, corrupt, overhead, mtu, ecn, up or down";
+
+/// Units, longest first within those that end alike; a value without a unit has the empty one.
+const RATE_UNITS: &[(&str, f64)] = &[("kbit", 1e3), ("mbit", 1e6), ("gbit", 1e9), ("bit", 1.0), ("", 1.0)];
+const TIME_UNITS: &[(&str, f64)] =
+    &[("ns", 1.0), ("us", 1e3), ("µs", 1e3), ("ms", 1e6), ("s", 1e9), ("min", 60e9)];
+const SIZE_UNITS: &[(&str, f64)] = &[
+    ("kib", 1024.0),
+    ("mib", 1_048_576.0),
+    ("gib", 1_073_741_824.0),
+    ("kb", 1e3),
+    ("mb", 1e6),
+    ("gb", 1e9),
+    ("b", 1.0),
+];
+
+impl FromStr for Change {
+    type Err = SpecError;
+
+    /// Reads settings separated by white space.
+    fn from_str(text: &str) -> Result<Self, SpecError> {
+        let settings = text.split_whitespace().map(parse_setting).collect::<Result<Vec<_>, _>>()?;
+        if settings.is_empty() {
+            return Err(SpecError::new("change", format!("names no setting; there are {KEYS}")));
+        }
+        Change::new(settings)
+    }
+}
+
+impl FromStr for LinkConfig {
+    type Err = SpecError;
+
+    /// Reads settings that differ from the perfect link; the empty text is the perfect link.
+    fn from_str(text: &str) -> Result<Self, SpecError> {
+        if text.trim().is_empty() {
+            return Ok(LinkConfig::default());
+        }
+        LinkConfig::default().with(&text.parse()?)
+    }
+}
+
+/// Reads one `key=value` and checks its range; the error quotes it.
+fn parse_setting(token: &str) -> Result<Setting, SpecError> {
+    let wrong = |reason: String| SpecError::new(token, reason);
+    let setting = match token.split_once('=') {
+        None if token == "up" => Setting::Up(true),
+        None if token == "down" => Setting::Up(false),
+        None => return Err(wrong(format!("unknown setting; there are {KEYS}"))),
+        Some((key, value)) => parse_value(key, value).map_err(wrong)?,
+    };
+    Change::new(vec![setting]).map_err(|e| wrong(e.reason))?;
+    Ok(setting)
+}
+
+fn parse_value(key: &str, value: &str) -> Result<Setting, String> {
+    Ok(match key {
+        "rate" => Setting::Rate(unless(value, "inf", parse_rate)?),
+        "buffer" => Setting::Buffer(parse_buffer(value, "inf")?),
+        "delay" => Setting::Delay(parse_duration_ns(value)?),
+        "jitter" => Setting::Jitter(parse_jitter(value)?),
+        "loss" => Setting::Loss(parse_loss(value)?),
+        "duplicate" => Setting::Duplicate(parse_number(value, "probability")?),
+        "reorder" => {
+            let (p, extra) = value.split_once(',').ok_or("must be PROBABILITY,DELAY as in 0.01,3ms")?;
+            let p = parse_number(p, "probability")?;
+            Setting::Reorder(Reordering { p, extra_ns: parse_duration_ns(extra)? })
+        }
+        "corrupt" => Setting::Corrupt(parse_corruption(value)?),
+        "overhead" => Setting::Overhead(parse_whole(value, "overhead in bytes")?),
+        "mtu" => Setting::Mtu(unless(value, "inf", |v| parse_whole(v, "MTU in bytes"))?),
+        "ecn" => Setting::EcnThreshold(parse_buffer(value, "off")?),
+        "up" | "down" => return Err("takes no value".into()),
+        _ => return Err(format!("unknown setting; there are {KEYS}")),
+    })
+}
+
+fn unless<T>(
+    value: &str,
+    none: &str,
+    parse: impl FnOnce(&str) -> Result<T, String>,
+) -> Result<Option<T>, String> {
+    if value == none { Ok(None) } else { parse(value).map(Some) }
+}
+
+fn parse_buffer(value: &str, unlimited: &str) -> Result<Buffer, String> {
+    if value == unlimited {
+        return Ok(Buffer::Unlimited);
+    }
+    if let Some(packets) = value.strip_suffix('p') {
+        return Ok(Buffer::Packets(parse_whole(packets, "number of packets")?));
+    }
+    parse_size(value)
+        .map(Buffer::Bytes)
+        .map_err(|_| format!("must be packets as in 64p, bytes as in 256kB, or {unlimited}"))
+}
+
+fn parse_jitter(value: &str) -> Result<Jitter, String> {
+    let mut parts = value.split(',');
+    let max_ns = parse_duration_ns(parts.next().unwrap_or_default())?;
+    let mut jitter = Jitter { max_ns, ..Jitter::default() };
+    for part in parts {
+        match part {
+            "uniform" => jitter.shape = JitterShape::Uniform,
+            "bell" => jitter.shape = JitterShape::Bell,
+            "reorder" => jitter.reorder = true,
+            _ => return Err(format!("`{part}` is none of uniform, bell, reorder")),
+        }
+    }
+    Ok(jitter)
+}
+
+fn parse_loss(value: &str) -> Result<Loss, String> {
+    let Some(bursty) = value.strip_prefix("ge:") else {
+        let p = parse_number(value, "probability")?;
+        return Ok(if p == 0.0 { Loss::None } else { Loss::Random { p } });
+    };
+    let (loss, burst) = bursty.split_once(',').ok_or("must be ge:MEAN_LOSS,MEAN_BURST as in ge:0.05,4")?;
+    Ok(Loss::GilbertElliott {
+        loss: parse_number(loss, "mean loss")?,
+        burst: parse_number(burst, "mean burst")?,
+    })
+}
+
+fn parse_corruption(value: &str) -> Result<Corruption, String> {
+    let (p, bits) = value.split_once(',').unwrap_or((value, "1"));
+    Ok(Corruption { p: parse_number(p, "probability")?, max_bits: parse_whole(bits, "number of bits")? })
+}
+
+/// `50mbit`, `50Mbit/s`, `9600`.
+fn parse_rate(value: &str) -> Result<u64, String> {
+    let value = value.strip_suffix("/s").unwrap_or(value);
+    scaled(value, RATE_UNITS, "must be a rate as in 9600bit, 64kbit, 50mbit, 1gbit or inf")
+}
+
+/// `20ms`, `1.5s`, `70us`.
+pub(crate) fn parse_duration_ns(value: &str) -> Result<u64, String> {
+    if value == "0" {
+        return Ok(0);
+    }
+    scaled(value, TIME_UNITS, "must be a time with its unit, as in 300us, 20ms, 1.5s or 2min")
+}
+
+/// `1500B`, `256kB`, `21MB`, `64KiB`.
+pub(crate) fn parse_size(value: &str) -> Result<u64, String> {
+    scaled(value, SIZE_UNITS, "must be a size with its unit, as in 1500B, 256kB, 64KiB or 21MB")
+}
+
+/// A number with one of `units`, in the smallest one, rounded.
+fn scaled(value: &str, units: &[(&str, f64)], wanted: &str) -> Result<u64, String> {
+    let split = value.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(value.len());
+    let (digits, unit) = value.split_at(split);
+    let unit = unit.to_lowercase();
+    let factor = units.iter().find(|(name, _)| *name == unit).map(|(_, factor)| *factor);
+    let number = digits.parse::<f64>().ok();
+    match (number, factor) {
+        (Some(number), Some(factor)) if number * factor < 9e18 => Ok((number * factor).round() as u64),
+        (Some(_), Some(_)) => Err("is too large".into()),
+        _ => Err(wanted.into()),
+    }
+}
+
+fn parse_number(value: &str, what: &str) -> Result<f64, String> {
+    match value.parse::<f64>() {
+        Ok(number) if number.is_finite() => Ok(number),
+        _ => Err(format!("{what} must be a number, not `{value}`")),
+    }
+}
+
+fn parse_whole<T: FromStr>(value: &str, what: &str) -> Result<T, String> {
+    value.parse::<T>().map_err(|_| format!("{what} must be a whole number, not `{value}`"))
+}
+
+/// The shortest exact form of a duration that `parse_duration_ns` reads.
+pub(crate) fn format_duration(ns: u64) -> String {
+    exact(ns, &[("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000), ("ns", 1)])
+}
+
+pub(crate) fn format_rate(bps: u64) -> String {
+    exact(bps, &[("gbit", 1_000_000_000), ("mbit", 1_000_000), ("kbit", 1_000), ("bit", 1)])
+}
+
+pub(crate) fn format_size(bytes: u64) -> String {
+    exact(bytes, &[("GB", 1_000_000_000), ("MB", 1_000_000), ("kB", 1_000), ("B", 1)])
+}
+
+/// In the largest unit that divides it.
+fn exact(value: u64, units: &[(&str, u64)]) -> String {
+    let fits = |(_, size): &&(&str, u64)| value.is_multiple_of(*size) && value > 0;
+    let (unit, size) = units.iter().find(fits).or(units.last()).copied().unwrap_or(("", 1));
+    format!("{}{unit}", value / size)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(text: &str) -> String {
+        text.parse::<LinkConfig>().map_or_else(|e| e.to_string(), |c| format!("accepted: {c:?}"))
+    }
+
+    #[test]
+    fn every_setting_is_read() {
+        let text = "rate=50mbit delay=20ms buffer=64p loss=ge:0.05,4 jitter=2ms,bell,reorder reorder=0.01,3ms \
+                    duplicate=0.001 corrupt=0.002,8 mtu=1400 overhead=28 ecn=30kB down";
+        let config: LinkConfig = text.parse().unwrap();
+        let wanted = LinkConfig {
+            rate_bps: Some(50_000_000),
+            buffer: Buffer::Packets(64),
+            delay_ns: 20_000_000,
+            jitter: Jitter { max_ns: 2_000_000, shape: JitterShape::Bell, reorder: true },
+            loss: Loss::GilbertElliott { loss: 0.05, burst: 4.0 },
+            duplicate: 0.001,
+            reorder: Reordering { p: 0.01, extra_ns: 3_000_000 },
+            corrupt: Corruption { p: 0.002, max_bits: 8 },
+            overhead_bytes: 28,
+            mtu_bytes: Some(1400),
+            ecn_threshold: Buffer::Bytes(30_000),
+            up: false,
+        };
+        assert_eq!(config, wanted);
+    }
+
+    #[test]
+    fn a_change_prints_as_it_is_read() {
+        for text in [
+            "rate=50mbit delay=20ms buffer=64p loss=ge:0.05,4 jitter=2ms,bell,reorder reorder=0.01,3ms \
+             duplicate=0.001 corrupt=0.002,8 mtu=1400 overhead=28 ecn=30kB down",
+            "rate=inf buffer=inf mtu=inf ecn=off loss=0 up",
+            "rate=1001bit delay=1500us loss=0.01 corrupt=0.5 jitter=7ns buffer=1024B",
+            "delay=0ns",
+        ] {
+            let change: Change = text.parse().unwrap();
+            assert_eq!(change.to_string(), text);
+            assert_eq!(change.to_string().parse::<Change>(), Ok(change));
+        }
+    }
+
+    #[test]
+    fn units_scale() {
+        for (text, wanted) in [("1.5ms", 1_500_000), ("0.3us", 300), ("2min", 120_000_000_000), ("0", 0)] {
+            assert_eq!(parse_duration_ns(text), Ok(wanted), "{text}");
+        }
+        for (text, wanted) in [("256kB", 256_000), ("64KiB", 65_536), ("21MB", 21_000_000), ("1500B", 1500)] {
+            assert_eq!(parse_size(text), Ok(wanted), "{text}");
+        }
+        for (text, wanted) in [("50Mbit/s", 50_000_000), ("9600", 9600), ("0.5gbit", 500_000_000)] {
+            assert_eq!(parse_rate(text), Ok(wanted), "{text}");
+        }
+    }
+
+    #[test]
+    fn errors_quote_what_is_wrong() {
+        let keys = format!("unknown setting; there are {KEYS}");
+        let buffer = "must be packets as in 64p, bytes as in 256kB, or inf";
+        let time = "must be a time with its unit, as in 300us, 20ms, 1.5s or 2min";
+        let rate = "must be a rate as in 9600bit, 64kbit, 50mbit, 1gbit or inf";
+        for (text, wanted) in [
+            ("loss=ge:1.5,4", "mean loss must be between 0 and 1"),
+            ("loss=ge:0.05,0.5", "mean burst must be at least 1 packet"),
+            ("loss=ge:0.05", "must be ge:MEAN_LOSS,MEAN_BURST as in ge:0.05,4"),
+            ("loss=ge:x,4", "mean loss must be a number, not `x`"),
+            ("loss=ge:0.05,y", "mean burst must be a number, not `y`"),
+            ("loss=ge:0.9,2", "a mean loss of 0.9 needs a mean burst of at least 9.00"),
+            ("loss=2", "probability must be between 0 and 1"),
+            ("loss=-0.1", "probability must be between 0 and 1"),
+            ("loss=5%", "probability must be a number, not `5%`"),
+            ("loss=nan", "probability must be a number, not `nan`"),
+            ("rate=0", "rate in bit/s must be between 1 and 10000000000000, not 0"),
+            ("rate=fast", rate),
+            ("rate=50MB", rate),
+            ("rate=-5mbit", rate),
+            ("rate=1..5mbit", rate),
+            ("rate=99999999999gbit", "is too large"),
+            ("rate=", rate),
+            ("delay=20", time),
+            ("delay=2h", time),
+            ("delay=61min", "must be at most an hour"),
+            ("buffer=64", buffer),
+            ("buffer=0p", "must hold at least one packet or byte"),
+            ("buffer=xp", "number of packets must be a whole number, not `x`"),
+            ("jitter=2ms,square", "`square` is none of uniform, bell, reorder"),
+            ("jitter=fast", time),
+            ("duplicate=7", "probability must be between 0 and 1"),
+            ("duplicate=a", "probability must be a number, not `a`"),
+            ("reorder=0.1", "must be PROBABILITY,DELAY as in 0.01,3ms"),
+            ("reorder=0.1,3", time),
+            ("reorder=3,3ms", "probability must be between 0 and 1"),
+            ("corrupt=1.1", "probability must be between 0 and 1"),
+            ("corrupt=0.1,0", "number of bits must be between 1 and 64, not 0"),
+            ("corrupt=0.1,many", "number of bits must be a whole number, not `many`"),
+            ("overhead=-1", "overhead in bytes must be a whole number, not `-1`"),
+            ("overhead=70000", "overhead in bytes must be between 0 and 65535, not 70000"),
+            ("mtu=0", "MTU in bytes must be between 1 and 4294967295, not 0"),
+            ("mtu=big", "MTU in bytes must be a whole number, not `big`"),
+            ("ecn=5", "must be packets as in 64p, bytes as in 256kB, or off"),
+            ("up=1", "takes no value"),
+            ("speed=5", &keys),
+            ("sideways", &keys),
+        ] {
+            assert_eq!(error(&format!("delay=1ms {text}")), format!("{text}: {wanted}"));
+        }
+        assert!("".parse::<Change>().is_err());
+        assert_eq!("  ".parse::<LinkConfig>(), Ok(LinkConfig::default()));
+    }
+}

@@ -1,0 +1,221 @@
+//! A list of changes and when each is due.
+
+use crate::change::Change;
+use crate::config::SpecError;
+use crate::parse::{format_duration, format_size, parse_duration_ns, parse_size};
+use crate::path::Direction;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+
+/// When a change is due.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum At {
+    /// So many nanoseconds after the path's origin.
+    Time(u64),
+    /// When so many payload bytes have entered the forward link's queue.
+    Bytes(u64),
+}
+
+impl fmt::Display for At {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            At::Time(ns) => f.write_str(&format_duration(*ns)),
+            At::Bytes(bytes) => f.write_str(&format_size(*bytes)),
+        }
+    }
+}
+
+/// Which links a change is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Target {
+    /// One link.
+    One(Direction),
+    /// Both links.
+    Both,
+}
+
+impl Target {
+    /// The links, forward first.
+    pub fn directions(self) -> &'static [Direction] {
+        match self {
+            Target::One(Direction::Forward) => &[Direction::Forward],
+            Target::One(Direction::Backward) => &[Direction::Backward],
+            Target::Both => &[Direction::Forward, Direction::Backward],
+        }
+    }
+
+    /// `fwd`, `bwd` or `both`.
+    pub fn keyword(self) -> &'static str {
+        match self {
+            Target::One(Direction::Forward) => "fwd",
+            Target::One(Direction::Backward) => "bwd",
+            Target::Both => "both",
+        }
+    }
+}
+
+/// A change with its time and place: `at=10s fwd loss=ge:0.05,4`, `at=21MB both loss=0 rate=20mbit`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Scheduled {
+    /// When.
+    pub at: At,
+    /// Where.
+    pub target: Target,
+    /// What.
+    pub change: Change,
+}
+
+impl FromStr for Scheduled {
+    type Err = SpecError;
+
+    fn from_str(text: &str) -> Result<Self, SpecError> {
+        let text = text.trim();
+        let form = || {
+            SpecError::new(
+                text,
+                "must be `at=TIME|BYTES fwd|bwd|both SETTINGS`, as in `at=10s fwd loss=0.01`",
+            )
+        };
+        let (at_word, rest) = text.split_once(char::is_whitespace).ok_or_else(form)?;
+        let (target_word, change) = rest.trim_start().split_once(char::is_whitespace).ok_or_else(form)?;
+        let at_text = at_word.strip_prefix("at=").ok_or_else(form)?;
+        let at = parse_duration_ns(at_text)
+            .map(At::Time)
+            .or_else(|_| parse_size(at_text).map(At::Bytes))
+            .map_err(|_| SpecError::new(at_word, "must be a time as in 10s or a size as in 21MB"))?;
+        let target = match target_word {
+            "fwd" => Target::One(Direction::Forward),
+            "bwd" => Target::One(Direction::Backward),
+            "both" => Target::Both,
+            _ => return Err(SpecError::new(target_word, "must be fwd, bwd or both")),
+        };
+        Ok(Scheduled { at, target, change: change.parse()? })
+    }
+}
+
+impl fmt::Display for Scheduled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "at={} {} {}", self.at, self.target.keyword(), self.change)
+    }
+}
+
+impl From<Scheduled> for String {
+    fn from(scheduled: Scheduled) -> String {
+        scheduled.to_string()
+    }
+}
+
+impl TryFrom<String> for Scheduled {
+    type Error = SpecError;
+
+    fn try_from(text: String) -> Result<Self, SpecError> {
+        text.parse()
+    }
+}
+
+/// Changes in any order; those due at once happen in the order of the list.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Schedule {
+    /// The changes.
+    pub entries: Vec<Scheduled>,
+}
+
+impl FromStr for Schedule {
+    type Err = SpecError;
+
+    /// Reads changes separated by `;` or line ends; empty ones count for nothing.
+    fn from_str(text: &str) -> Result<Self, SpecError> {
+        let entries = text.split([';', '\n']).filter(|t| !t.trim().is_empty()).map(str::parse);
+        Ok(Schedule { entries: entries.collect::<Result<_, _>>()? })
+    }
+}
+
+/// The changes still to come.
+#[derive(Debug)]
+pub(crate) struct Pending {
+    /// Latest first, so that the next one is popped from the end.
+    by_time: Vec<(u64, Scheduled)>,
+    /// Most bytes first.
+    by_bytes: Vec<(u64, Scheduled)>,
+}
+
+impl Pending {
+    pub(crate) fn new(schedule: Schedule, origin_ns: u64) -> Self {
+        let mut pending = Pending { by_time: Vec::new(), by_bytes: Vec::new() };
+        for entry in schedule.entries {
+            match entry.at {
+                At::Time(ns) => pending.by_time.push((origin_ns.saturating_add(ns), entry)),
+                At::Bytes(bytes) => pending.by_bytes.push((bytes, entry)),
+            }
+        }
+        for list in [&mut pending.by_time, &mut pending.by_bytes] {
+            // The sort is stable: reversed, those due at once stand last-first, as popping needs.
+            list.sort_by_key(|(due, _)| *due);
+            list.reverse();
+        }
+        pending
+    }
+
+    pub(crate) fn next_ns(&self) -> Option<u64> {
+        self.by_time.last().map(|(due_ns, _)| *due_ns)
+    }
+
+    pub(crate) fn pop_by_time(&mut self, now_ns: u64) -> Option<(u64, Scheduled)> {
+        self.by_time.pop_if(|(due_ns, _)| *due_ns <= now_ns)
+    }
+
+    pub(crate) fn pop_by_bytes(&mut self, bytes: u64) -> Option<Scheduled> {
+        self.by_bytes.pop_if(|(due, _)| *due <= bytes).map(|(_, entry)| entry)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(text: &str) -> String {
+        text.parse::<Schedule>().map_or_else(|e| e.to_string(), |s| format!("accepted: {s:?}"))
+    }
+
+    #[test]
+    fn entries_print_as_they_are_read() {
+        for text in ["at=10s fwd loss=ge:0.05,4", "at=21MB both loss=0 rate=20mbit", "at=1500ms bwd down"] {
+            assert_eq!(text.parse::<Scheduled>().unwrap().to_string(), text);
+        }
+        let schedule: Schedule = "at=1s fwd up;\n\n at=2s both down ;".parse().unwrap();
+        assert_eq!(schedule.entries.len(), 2);
+    }
+
+    #[test]
+    fn errors_say_what_is_wrong() {
+        let form = "must be `at=TIME|BYTES fwd|bwd|both SETTINGS`, as in `at=10s fwd loss=0.01`";
+        for (text, wanted) in [
+            ("at=10s", format!("at=10s: {form}")),
+            ("at=10s fwd", format!("at=10s fwd: {form}")),
+            ("10s fwd up", format!("10s fwd up: {form}")),
+            ("at=soon fwd up", "at=soon: must be a time as in 10s or a size as in 21MB".into()),
+            ("at=10 fwd up", "at=10: must be a time as in 10s or a size as in 21MB".into()),
+            ("at=10s sideways up", "sideways: must be fwd, bwd or both".into()),
+            ("at=10s fwd loss=3", "loss=3: probability must be between 0 and 1".into()),
+        ] {
+            assert_eq!(error(text), wanted);
+        }
+    }
+
+    #[test]
+    fn changes_come_in_order_of_time_then_of_the_list() {
+        let text =
+            "at=2s fwd up; at=1s fwd down; at=2s bwd down; at=2s fwd down; at=5B fwd up; at=3B fwd down";
+        let mut pending = Pending::new(text.parse().unwrap(), 100);
+        assert_eq!(pending.next_ns(), Some(1_000_000_100));
+        assert!(pending.pop_by_time(1_000_000_099).is_none());
+        let order: Vec<String> =
+            std::iter::from_fn(|| pending.pop_by_time(u64::MAX)).map(|(_, e)| e.to_string()).collect();
+        assert_eq!(order, ["at=1s fwd down", "at=2s fwd up", "at=2s bwd down", "at=2s fwd down"]);
+        assert_eq!(pending.pop_by_bytes(4).map(|e| e.to_string()), Some("at=3B fwd down".into()));
+        assert_eq!(pending.pop_by_bytes(4), None);
+    }
+}

@@ -1,0 +1,52 @@
+//! What a link has done.
+
+use serde::{Deserialize, Serialize};
+
+/// Counters of one link since its start, and its queue now.
+///
+/// Bytes are those of the payloads, without overhead, except in the queue.
+/// When nothing is under way, `packets_in + duplicated` equals `delivered` and all that was dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Stats {
+    /// Packets offered to the link.
+    pub packets_in: u64,
+    /// Their bytes.
+    pub bytes_in: u64,
+    /// Bytes of those that found room in the queue.
+    pub bytes_entered: u64,
+    /// Packets handed over at the far end, duplicates included.
+    pub delivered: u64,
+    /// Their bytes.
+    pub bytes_delivered: u64,
+    /// Dropped as the queue was full.
+    pub dropped_queue: u64,
+    /// Lost on the wire.
+    pub dropped_loss: u64,
+    /// Lost on the wire while the link was down.
+    pub dropped_outage: u64,
+    /// Dropped as bigger than the MTU.
+    pub dropped_mtu: u64,
+    /// Packets of which the wire made a second copy.
+    pub duplicated: u64,
+    /// Packets delivered after one that was sent later (RFC 4737), duplicates not counted.
+    pub reordered: u64,
+    /// Packets in which bits were flipped.
+    pub corrupted: u64,
+    /// Packets marked for congestion.
+    pub marked: u64,
+    /// Packets in the queue, the one in transmission included.
+    pub queue_packets: u64,
+    /// Their bytes, overhead included.
+    pub queue_bytes: u64,
+    /// Most packets that the queue has held.
+    pub max_queue_packets: u64,
+    /// Most bytes that it has held, overhead included.
+    pub max_queue_bytes: u64,
+}
+
+impl Stats {
+    /// All packets that were dropped, for whatever reason.
+    pub fn dropped(&self) -> u64 {
+        self.dropped_queue + self.dropped_loss + self.dropped_outage + self.dropped_mtu
+    }
+}

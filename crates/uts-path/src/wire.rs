@@ -1,0 +1,137 @@
+//! The wire: packets under way, in order of their arrival.
+
+use crate::config::{Jitter, JitterShape};
+use rand::Rng;
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+
+/// A packet under way.
+#[derive(Debug)]
+pub(crate) struct InFlight<T> {
+    pub due_ns: u64,
+    /// Order of insertion, so that packets due at once arrive in the order of departure.
+    order: u64,
+    /// Order of arrival at the link.
+    pub number: u64,
+    pub copy: bool,
+    pub len: usize,
+    pub payload: T,
+}
+
+impl<T> InFlight<T> {
+    fn key(&self) -> (u64, u64) {
+        (self.due_ns, self.order)
+    }
+}
+
+impl<T> PartialEq for InFlight<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+}
+
+impl<T> Eq for InFlight<T> {}
+
+impl<T> PartialOrd for InFlight<T> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<T> Ord for InFlight<T> {
+    /// Reversed: the heap gives its greatest, we want the earliest.
+    fn cmp(&self, other: &Self) -> Ordering {
+        other.key().cmp(&self.key())
+    }
+}
+
+/// The delay line.
+#[derive(Debug)]
+pub(crate) struct Wire<T> {
+    heap: BinaryHeap<InFlight<T>>,
+    next_order: u64,
+    bytes: u64,
+}
+
+impl<T> Wire<T> {
+    pub(crate) fn new() -> Self {
+        Wire { heap: BinaryHeap::new(), next_order: 0, bytes: 0 }
+    }
+
+    pub(crate) fn push(&mut self, due_ns: u64, number: u64, copy: bool, len: usize, payload: T) {
+        let order = self.next_order;
+        self.next_order += 1;
+        self.bytes += len as u64;
+        self.heap.push(InFlight { due_ns, order, number, copy, len, payload });
+    }
+
+    pub(crate) fn next_due_ns(&self) -> Option<u64> {
+        self.heap.peek().map(|p| p.due_ns)
+    }
+
+    pub(crate) fn pop(&mut self, now_ns: u64) -> Option<InFlight<T>> {
+        self.next_due_ns().filter(|&due_ns| due_ns <= now_ns)?;
+        let packet = self.heap.pop()?;
+        self.bytes -= packet.len as u64;
+        Some(packet)
+    }
+
+    pub(crate) fn packets(&self) -> u64 {
+        self.heap.len() as u64
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+}
+
+/// Draws a jitter.
+pub(crate) fn draw_jitter_ns(jitter: Jitter, rng: &mut impl Rng) -> u64 {
+    if jitter.max_ns == 0 {
+        return 0;
+    }
+    match jitter.shape {
+        JitterShape::Uniform => rng.random_range(0..=jitter.max_ns),
+        JitterShape::Bell => (0..4).map(|_| rng.random_range(0..=jitter.max_ns / 4)).sum(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::SeedableRng;
+    use rand_chacha::ChaCha8Rng;
+
+    fn mean_and_deviation(shape: JitterShape) -> (f64, f64) {
+        let mut rng = ChaCha8Rng::seed_from_u64(11);
+        let jitter = Jitter { max_ns: 1_000_000, shape, reorder: true };
+        let draws: Vec<f64> = (0..20_000).map(|_| draw_jitter_ns(jitter, &mut rng) as f64).collect();
+        assert!(draws.iter().all(|&d| d <= 1_000_000.0));
+        let mean = draws.iter().sum::<f64>() / draws.len() as f64;
+        let variance = draws.iter().map(|d| (d - mean).powi(2)).sum::<f64>() / draws.len() as f64;
+        (mean, variance.sqrt())
+    }
+
+    #[test]
+    fn jitter_has_its_shape() {
+        // Deviations: max/sqrt(12) of one uniform value, half of it for the mean of four.
+        let (mean, deviation) = mean_and_deviation(JitterShape::Uniform);
+        assert!((mean - 500_000.0).abs() < 10_000.0, "{mean}");
+        assert!((deviation - 288_675.0).abs() < 6_000.0, "{deviation}");
+        let (mean, deviation) = mean_and_deviation(JitterShape::Bell);
+        assert!((mean - 500_000.0).abs() < 10_000.0, "{mean}");
+        assert!((deviation - 144_337.0).abs() < 6_000.0, "{deviation}");
+    }
+
+    #[test]
+    fn packets_due_at_once_keep_their_order() {
+        let mut wire = Wire::new();
+        for (due_ns, name) in [(5, 'b'), (3, 'a'), (5, 'c'), (5, 'd')] {
+            wire.push(due_ns, 0, false, 1, name);
+        }
+        assert!(wire.pop(2).is_none());
+        let got: String = std::iter::from_fn(|| wire.pop(5)).map(|p| p.payload).collect();
+        assert_eq!(got, "abcd");
+        assert_eq!(wire.bytes(), 0);
+    }
+}

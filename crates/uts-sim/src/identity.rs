@@ -1,0 +1,57 @@
+//! TLS settings for two ends that trust each other, out of a key made for the occasion.
+
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use std::sync::Arc;
+use uts_engine::ALPN;
+
+/// The name that the server's certificate is made out to.
+pub const SERVER_NAME: &str = "server.uts.test";
+
+/// Settings of a server and of clients that know its certificate. Keys are Ed25519, whose signatures have one length:
+/// packets are as long in every run.
+#[derive(Clone)]
+pub struct Identities {
+    /// For [`uts_engine::EndpointConfig::server`].
+    pub server: Arc<rustls::ServerConfig>,
+    /// For [`uts_engine::Endpoint::connect`].
+    pub client: Arc<rustls::ClientConfig>,
+}
+
+/// Why identities could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum IdentityError {
+    /// The certificate.
+    #[error("certificate: {0}")]
+    Certificate(#[from] rcgen::Error),
+    /// The TLS settings.
+    #[error("TLS settings: {0}")]
+    Tls(#[from] rustls::Error),
+}
+
+impl Identities {
+    /// Makes a new server key, and settings that trust it.
+    ///
+    /// # Errors
+    /// [`IdentityError`] if the libraries refuse.
+    pub fn new() -> Result<Self, IdentityError> {
+        let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ED25519)?;
+        let certificate = rcgen::CertificateParams::new(vec![SERVER_NAME.to_owned()])?.self_signed(&key)?;
+        let der: CertificateDer<'static> = certificate.der().clone();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let private = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
+        let mut server = rustls::ServerConfig::builder_with_provider(provider.clone())
+            .with_protocol_versions(&[&rustls::version::TLS13])?
+            .with_no_client_auth()
+            .with_single_cert(vec![der.clone()], private)?;
+        server.alpn_protocols = vec![ALPN.to_vec()];
+        server.send_tls13_tickets = 0;
+        let mut roots = rustls::RootCertStore::empty();
+        roots.add(der)?;
+        let mut client = rustls::ClientConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[&rustls::version::TLS13])?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        client.alpn_protocols = vec![ALPN.to_vec()];
+        Ok(Identities { server: Arc::new(server), client: Arc::new(client) })
+    }
+}

@@ -1,0 +1,154 @@
+//! Frames about one flow, or about how many there may be.
+
+use super::exchange::{Direction, MAX_GROUPS};
+use super::kind;
+use crate::error::WireError;
+use crate::varint::{Reader, Sink, VARINT_MAX, emitters};
+
+/// How far the peer may send in a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Credit {
+    /// The flow.
+    pub flow: u32,
+    /// The position that the peer must not send at or beyond.
+    pub limit: u64,
+}
+
+/// How many flows the peer may open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlowLimit {
+    /// The bound below which the ids of its flows must stay.
+    pub max_flows: u32,
+}
+
+/// Positions that the receiver need not wait for: they will not be sent, or not again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Skip {
+    /// The flow.
+    pub flow: u32,
+    /// The first position.
+    pub start: u64,
+    /// How many; `start + len` stays below 2^62.
+    pub len: u64,
+}
+
+/// The sender gives a flow up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ResetFlow {
+    /// The flow.
+    pub flow: u32,
+    /// Why, for programs.
+    pub code: u64,
+    /// The position after the last that was ever sent.
+    pub final_position: u64,
+}
+
+/// The receiver wants no more of a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StopFlow {
+    /// The flow.
+    pub flow: u32,
+    /// Why, for programs.
+    pub code: u64,
+}
+
+/// Which group of flows, and so which profile, one direction of a flow belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlowGroup {
+    /// The flow.
+    pub flow: u32,
+    /// Which direction of it.
+    pub direction: Direction,
+    /// The group, below [`MAX_GROUPS`].
+    pub group: u8,
+}
+
+impl Credit {
+    pub(crate) fn read(r: &mut Reader<'_>) -> Result<Self, WireError> {
+        Ok(Credit { flow: r.varint_u32("flow")?, limit: r.varint("credit limit")? })
+    }
+
+    pub(crate) fn write<S: Sink>(&self, out: &mut S) {
+        out.put_u8(kind::CREDIT);
+        out.put_varint(u64::from(self.flow));
+        out.put_varint(self.limit);
+    }
+}
+
+impl FlowLimit {
+    pub(crate) fn read(r: &mut Reader<'_>) -> Result<Self, WireError> {
+        Ok(FlowLimit { max_flows: r.varint_u32("flow limit")? })
+    }
+
+    pub(crate) fn write<S: Sink>(&self, out: &mut S) {
+        out.put_u8(kind::FLOW_LIMIT);
+        out.put_varint(u64::from(self.max_flows));
+    }
+}
+
+impl Skip {
+    pub(crate) fn read(r: &mut Reader<'_>) -> Result<Self, WireError> {
+        let flow = r.varint_u32("flow")?;
+        let start = r.varint("skip start")?;
+        let at = r.offset();
+        let len = r.varint("skip length")?;
+        if start.saturating_add(len) > VARINT_MAX {
+            return Err(WireError::value("skip length", at, len, "an end below 2^62")); // P-24
+        }
+        Ok(Skip { flow, start, len })
+    }
+
+    pub(crate) fn write<S: Sink>(&self, out: &mut S) {
+        out.put_u8(kind::SKIP);
+        out.put_varint(u64::from(self.flow));
+        out.put_varint(self.start);
+        out.put_varint(self.len);
+    }
+}
+
+impl ResetFlow {
+    pub(crate) fn read(r: &mut Reader<'_>) -> Result<Self, WireError> {
+        let (flow, code) = (r.varint_u32("flow")?, r.varint("reset code")?);
+        Ok(ResetFlow { flow, code, final_position: r.varint("final position")? })
+    }
+
+    pub(crate) fn write<S: Sink>(&self, out: &mut S) {
+        out.put_u8(kind::RESET_FLOW);
+        out.put_varint(u64::from(self.flow));
+        out.put_varint(self.code);
+        out.put_varint(self.final_position);
+    }
+}
+
+impl StopFlow {
+    pub(crate) fn read(r: &mut Reader<'_>) -> Result<Self, WireError> {
+        Ok(StopFlow { flow: r.varint_u32("flow")?, code: r.varint("stop code")? })
+    }
+
+    pub(crate) fn write<S: Sink>(&self, out: &mut S) {
+        out.put_u8(kind::STOP_FLOW);
+        out.put_varint(u64::from(self.flow));
+        out.put_varint(self.code);
+    }
+}
+
+impl FlowGroup {
+    pub(crate) fn read(r: &mut Reader<'_>) -> Result<Self, WireError> {
+        let (flow, direction) = (r.varint_u32("flow")?, Direction::read(r)?);
+        let at = r.offset();
+        let group = r.varint_u8("group")?;
+        if usize::from(group) >= MAX_GROUPS {
+            return Err(WireError::value("group", at, u64::from(group), "below 8")); // P-25
+        }
+        Ok(FlowGroup { flow, direction, group })
+    }
+
+    pub(crate) fn write<S: Sink>(&self, out: &mut S) {
+        out.put_u8(kind::FLOW_GROUP);
+        out.put_varint(u64::from(self.flow));
+        self.direction.write(out);
+        out.put_varint(u64::from(self.group));
+    }
+}
+
+emitters!(Credit, FlowLimit, Skip, ResetFlow, StopFlow, FlowGroup);

@@ -1,0 +1,222 @@
+//! Frames: what the payload of an adaptive packet is made of. One file for each family.
+
+pub mod ack;
+pub mod control;
+pub mod data;
+pub mod exchange;
+pub mod flow;
+pub mod repair;
+
+pub use ack::{Ack, AckRanges, EcnCounts, MAX_ACK_RANGES, emit_ack, emit_repaired};
+pub use control::{Close, Crypto, MAX_REASON_BYTES, MAX_TOKEN_BYTES, NewToken};
+pub use data::{Data, DataFlags, data_header_len, emit_data_header};
+pub use exchange::{AckPf, ConfirmPf, Direction, MAX_GROUPS, NakPf, RequestPf, StalePf};
+pub use flow::{Credit, FlowGroup, FlowLimit, ResetFlow, Skip, StopFlow};
+pub use repair::{MAX_MASK_BYTES, Repair};
+
+use crate::error::{Problem, WireError};
+use crate::varint::{Reader, Sink, emitters};
+
+/// Frame types. [P-20]
+pub mod kind {
+    #![allow(missing_docs, reason = "each is named as its frame")]
+    pub const PADDING: u8 = 0x00;
+    pub const PING: u8 = 0x01;
+    pub const ACK: u8 = 0x02;
+    pub const ACK_ECN: u8 = 0x03;
+    pub const REPAIRED: u8 = 0x04;
+    pub const CREDIT: u8 = 0x05;
+    pub const FLOW_LIMIT: u8 = 0x06;
+    pub const SKIP: u8 = 0x07;
+    pub const RESET_FLOW: u8 = 0x08;
+    pub const STOP_FLOW: u8 = 0x09;
+    pub const REQUEST_PF: u8 = 0x0a;
+    pub const ACK_PF: u8 = 0x0b;
+    pub const NAK_PF: u8 = 0x0c;
+    pub const CONFIRM_PF: u8 = 0x0d;
+    pub const POLL: u8 = 0x0e;
+    pub const CLOSE: u8 = 0x0f;
+    pub const NEW_TOKEN: u8 = 0x10;
+    pub const PATH_CHALLENGE: u8 = 0x11;
+    pub const PATH_RESPONSE: u8 = 0x12;
+    pub const REPAIR: u8 = 0x13;
+    pub const FLOW_GROUP: u8 = 0x14;
+    pub const CRYPTO: u8 = 0x15;
+    pub const STALE_PF: u8 = 0x16;
+    /// The first of the 64 types of data; the low six bits are flags.
+    pub const DATA: u8 = 0x40;
+    /// The last of them.
+    pub const DATA_LAST: u8 = 0x7f;
+}
+
+/// A frame. What it carries of variable length is borrowed from the payload.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Frame<'a> {
+    /// A run of zeros.
+    Padding {
+        /// How many.
+        len: usize,
+    },
+    /// Asks for nothing but an acknowledgement.
+    Ping,
+    /// Packets that arrived.
+    Ack(Ack<'a>),
+    /// Packets that did not arrive but were recovered from redundancy.
+    Repaired(AckRanges<'a>),
+    /// How far the peer may send in a flow.
+    Credit(Credit),
+    /// How many flows the peer may open.
+    FlowLimit(FlowLimit),
+    /// Positions that the receiver need not wait for.
+    Skip(Skip),
+    /// The sender gives a flow up.
+    ResetFlow(ResetFlow),
+    /// The receiver wants no more of a flow.
+    StopFlow(StopFlow),
+    /// Asks for an exchange of profile.
+    RequestPf(RequestPf),
+    /// Agrees to one.
+    AckPf(AckPf),
+    /// Refuses one.
+    NakPf(NakPf),
+    /// Ends one.
+    ConfirmPf(ConfirmPf),
+    /// Says that a request came too late.
+    StalePf(StalePf),
+    /// Asks for the receiver's status now.
+    Poll,
+    /// Ends the connection.
+    Close(Close<'a>),
+    /// A token for the client's next connection.
+    NewToken(NewToken<'a>),
+    /// To be answered with the same number, to prove that the path works in both directions.
+    PathChallenge(u64),
+    /// The answer.
+    PathResponse(u64),
+    /// Redundancy for a block of packets.
+    Repair(Repair<'a>),
+    /// Which group of profiles a flow belongs to.
+    FlowGroup(FlowGroup),
+    /// TLS messages after the handshake.
+    Crypto(Crypto<'a>),
+    /// Data of a flow.
+    Data(Data<'a>),
+}
+
+impl<'a> Frame<'a> {
+    /// Reads one frame.
+    pub fn read(r: &mut Reader<'a>) -> Result<Self, WireError> {
+        let at = r.offset();
+        let frame_kind = r.u8("frame type")?;
+        Ok(match frame_kind {
+            kind::DATA..=kind::DATA_LAST => Frame::Data(Data::read(frame_kind, r)?),
+            kind::PADDING => {
+                let zeros = r.peek().iter().take_while(|byte| **byte == 0).count();
+                r.bytes(zeros as u64, "padding")?;
+                Frame::Padding { len: zeros.saturating_add(1) } // P-21
+            }
+            kind::PING => Frame::Ping,
+            kind::ACK => Frame::Ack(Ack::read(false, r)?),
+            kind::ACK_ECN => Frame::Ack(Ack::read(true, r)?),
+            kind::REPAIRED => Frame::Repaired(AckRanges::read(r)?),
+            kind::CREDIT => Frame::Credit(Credit::read(r)?),
+            kind::FLOW_LIMIT => Frame::FlowLimit(FlowLimit::read(r)?),
+            kind::SKIP => Frame::Skip(Skip::read(r)?),
+            kind::RESET_FLOW => Frame::ResetFlow(ResetFlow::read(r)?),
+            kind::STOP_FLOW => Frame::StopFlow(StopFlow::read(r)?),
+            kind::REQUEST_PF => Frame::RequestPf(RequestPf::read(r)?),
+            kind::ACK_PF => Frame::AckPf(AckPf::read(r)?),
+            kind::NAK_PF => Frame::NakPf(NakPf::read(r)?),
+            kind::CONFIRM_PF => Frame::ConfirmPf(ConfirmPf::read(r)?),
+            kind::STALE_PF => Frame::StalePf(StalePf::read(r)?),
+            kind::POLL => Frame::Poll,
+            kind::CLOSE => Frame::Close(Close::read(r)?),
+            kind::NEW_TOKEN => Frame::NewToken(NewToken::read(r)?),
+            kind::PATH_CHALLENGE => Frame::PathChallenge(r.u64("path challenge")?),
+            kind::PATH_RESPONSE => Frame::PathResponse(r.u64("path response")?),
+            kind::REPAIR => Frame::Repair(Repair::read(r)?),
+            kind::FLOW_GROUP => Frame::FlowGroup(FlowGroup::read(r)?),
+            kind::CRYPTO => Frame::Crypto(Crypto::read(r)?),
+            found => {
+                // P-20
+                return Err(WireError::new("frame type", at, Problem::Unknown { found: u64::from(found) }));
+            }
+        })
+    }
+
+    pub(crate) fn write<S: Sink>(&self, out: &mut S) {
+        match self {
+            Frame::Padding { len } => out.put_zeros(*len),
+            Frame::Ping => out.put_u8(kind::PING),
+            Frame::Ack(ack) => ack.write(out),
+            Frame::Repaired(ranges) => {
+                out.put_u8(kind::REPAIRED);
+                ranges.write(out);
+            }
+            Frame::Credit(frame) => frame.write(out),
+            Frame::FlowLimit(frame) => frame.write(out),
+            Frame::Skip(frame) => frame.write(out),
+            Frame::ResetFlow(frame) => frame.write(out),
+            Frame::StopFlow(frame) => frame.write(out),
+            Frame::RequestPf(frame) => frame.write(out),
+            Frame::AckPf(frame) => frame.write(out),
+            Frame::NakPf(frame) => frame.write(out),
+            Frame::ConfirmPf(frame) => frame.write(out),
+            Frame::StalePf(frame) => frame.write(out),
+            Frame::Poll => out.put_u8(kind::POLL),
+            Frame::Close(frame) => frame.write(out),
+            Frame::NewToken(frame) => frame.write(out),
+            Frame::PathChallenge(number) => {
+                out.put_u8(kind::PATH_CHALLENGE);
+                out.put(&number.to_be_bytes());
+            }
+            Frame::PathResponse(number) => {
+                out.put_u8(kind::PATH_RESPONSE);
+                out.put(&number.to_be_bytes());
+            }
+            Frame::Repair(frame) => frame.write(out),
+            Frame::FlowGroup(frame) => frame.write(out),
+            Frame::Crypto(frame) => frame.write(out),
+            Frame::Data(frame) => frame.write(out),
+        }
+    }
+
+    /// Whether the receiver has to acknowledge a packet with this frame: all but padding, acknowledgements and close
+    /// do. [P-22]
+    pub const fn elicits_ack(&self) -> bool {
+        !matches!(self, Frame::Padding { .. } | Frame::Ack(_) | Frame::Repaired(_) | Frame::Close(_))
+    }
+}
+
+emitters!(Frame<'_>);
+
+/// The frames of a payload, in order. After an error it yields nothing more.
+#[derive(Clone, Debug)]
+pub struct FrameIter<'a> {
+    reader: Reader<'a>,
+}
+
+impl<'a> FrameIter<'a> {
+    /// The frames of `payload`.
+    pub const fn new(payload: &'a [u8]) -> Self {
+        FrameIter { reader: Reader::new(payload) }
+    }
+}
+
+impl<'a> Iterator for FrameIter<'a> {
+    type Item = Result<Frame<'a>, WireError>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.reader.is_empty() {
+            return None;
+        }
+        let frame = Frame::read(&mut self.reader);
+        if frame.is_err() {
+            self.reader.rest();
+        }
+        Some(frame)
+    }
+}
+
+impl core::iter::FusedIterator for FrameIter<'_> {}

@@ -1,0 +1,335 @@
+//! Values of every kind, drawn at random, for the property tests. What they borrow is leaked: a test is short.
+#![allow(dead_code, reason = "each test program uses some of them")]
+
+use proptest::prelude::*;
+use proptest::test_runner::{Config, RngSeed};
+use std::collections::BTreeSet;
+use std::ops::Range;
+use uts_wire::frame::*;
+use uts_wire::packet::*;
+use uts_wire::*;
+
+/// The same cases on every run; `PROPTEST_RNG_SEED` and `PROPTEST_CASES` ask for others.
+pub fn config() -> Config {
+    let config = Config::default();
+    let rng_seed = match config.rng_seed {
+        RngSeed::Random => RngSeed::Fixed(0x5554_5301),
+        given => given,
+    };
+    Config { rng_seed, failure_persistence: None, ..config }
+}
+
+/// A value below 2^62 of any magnitude.
+pub fn position() -> impl Strategy<Value = u64> {
+    (0..=MAX_POSITION, 0u32..62).prop_map(|(value, shift)| value >> shift)
+}
+
+/// A value below 2^32 of any magnitude.
+pub fn small() -> impl Strategy<Value = u32> {
+    (any::<u32>(), 0u32..32).prop_map(|(value, shift)| value >> shift)
+}
+
+pub fn bytes(lengths: Range<usize>) -> impl Strategy<Value = &'static [u8]> {
+    prop::collection::vec(any::<u8>(), lengths).prop_map(|bytes| &*bytes.leak())
+}
+
+pub fn text(most: usize) -> impl Strategy<Value = &'static str> {
+    prop::collection::vec(any::<char>(), 0..most / 4 + 1)
+        .prop_map(|chars| &*chars.into_iter().collect::<String>().leak())
+}
+
+pub fn cid() -> impl Strategy<Value = ConnectionId> {
+    prop::collection::vec(any::<u8>(), 0..=MAX_CID_LEN)
+        .prop_map(|b| ConnectionId::new(&b).expect("short enough"))
+}
+
+/// Descending, non-empty ranges that do not touch, the top one below `bound`.
+pub fn descending(
+    bound: u64,
+    gap: u64,
+    len: u64,
+    counts: Range<usize>,
+) -> impl Strategy<Value = Vec<Range<u64>>> {
+    (1..bound, prop::collection::vec((0..gap, 0..len, 0u32..64), counts)).prop_map(|(top, pairs)| {
+        let mut end = top;
+        let mut ranges = Vec::new();
+        for (gap, len, shift) in pairs {
+            let first = ranges.is_empty();
+            let below = if first { end } else { end.saturating_sub((gap >> shift) + 1) };
+            if below == 0 {
+                break;
+            }
+            let start = below.saturating_sub((len >> shift) + 1);
+            ranges.push(start..below);
+            end = start;
+        }
+        ranges
+    })
+}
+
+pub fn ecn() -> impl Strategy<Value = Option<EcnCounts>> {
+    prop::option::of((position(), position(), position()).prop_map(|(ect0, ect1, ce)| EcnCounts {
+        ect0,
+        ect1,
+        ce,
+    }))
+}
+
+pub fn choice() -> impl Strategy<Value = WireChoice> {
+    let params = prop::array::uniform4(prop_oneof![Just(0), small()]);
+    (any::<u8>(), any::<u8>(), params).prop_map(|(function, mechanism, params)| WireChoice {
+        function,
+        mechanism,
+        params,
+    })
+}
+
+pub fn profile() -> impl Strategy<Value = WireProfile> {
+    prop::collection::vec(choice(), 0..=13).prop_map(|choices| {
+        let mut profile = WireProfile::new();
+        for choice in choices {
+            let doubled = profile.get(choice.function).is_some();
+            assert_eq!(profile.push(choice).is_err(), doubled);
+        }
+        profile
+    })
+}
+
+pub fn direction() -> impl Strategy<Value = Direction> {
+    prop_oneof![Just(Direction::FromSender), Just(Direction::ToSender)]
+}
+
+fn reparsed(encoded: Vec<u8>) -> Frame<'static> {
+    let mut frames = FrameIter::new(encoded.leak());
+    frames.next().expect("a frame").expect("well formed")
+}
+
+fn ack_frame() -> impl Strategy<Value = Frame<'static>> {
+    let ranges = descending(MAX_POSITION, 1 << 40, 1 << 40, 1..70);
+    (ranges, position(), ecn()).prop_map(|(ranges, delay_us, ecn)| {
+        let mut out = Vec::new();
+        assert!(emit_ack(&mut out, ranges, delay_us, ecn, usize::MAX) > 0);
+        reparsed(out)
+    })
+}
+
+fn repaired_frame() -> impl Strategy<Value = Frame<'static>> {
+    descending(MAX_POSITION, 1 << 40, 1 << 40, 1..70).prop_map(|ranges| {
+        let mut out = Vec::new();
+        assert!(emit_repaired(&mut out, ranges, usize::MAX) > 0);
+        reparsed(out)
+    })
+}
+
+pub fn flags() -> impl Strategy<Value = DataFlags> {
+    (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>()).prop_map(|(fin, message, begin, end)| {
+        DataFlags { fin, message, begin: message && begin, end: message && end }
+    })
+}
+
+fn data_frame() -> impl Strategy<Value = Frame<'static>> {
+    (small(), prop::option::of(position()), flags(), any::<bool>(), bytes(0..60)).prop_map(
+        |(flow, offset, flags, has_len, bytes)| {
+            let offset = offset.map(|offset| offset.min(MAX_POSITION - bytes.len() as u64));
+            Frame::Data(Data { flow, offset, flags, has_len, bytes })
+        },
+    )
+}
+
+fn repair_frame() -> impl Strategy<Value = Frame<'static>> {
+    (position(), bytes(1..33), any::<u8>(), 1u8.., bytes(0..100)).prop_filter_map(
+        "a block has a packet",
+        |(first, mask, index, parities, symbol)| {
+            let first = first.min(MAX_POSITION - 256);
+            let some = mask.iter().any(|byte| *byte != 0);
+            some.then_some(Frame::Repair(Repair { first, mask, index: index % parities, parities, symbol }))
+        },
+    )
+}
+
+fn flow_frame() -> impl Strategy<Value = Frame<'static>> {
+    prop_oneof![
+        (small(), position()).prop_map(|(flow, limit)| Frame::Credit(Credit { flow, limit })),
+        small().prop_map(|max_flows| Frame::FlowLimit(FlowLimit { max_flows })),
+        (small(), position(), position()).prop_map(|(flow, start, len)| {
+            Frame::Skip(Skip { flow, start, len: len.min(MAX_POSITION - start) })
+        }),
+        (small(), position(), position()).prop_map(|(flow, code, final_position)| {
+            Frame::ResetFlow(ResetFlow { flow, code, final_position })
+        }),
+        (small(), position()).prop_map(|(flow, code)| Frame::StopFlow(StopFlow { flow, code })),
+        (small(), direction(), 0..MAX_GROUPS as u8)
+            .prop_map(|(flow, direction, group)| { Frame::FlowGroup(FlowGroup { flow, direction, group }) }),
+    ]
+}
+
+fn exchange_frame() -> impl Strategy<Value = Frame<'static>> {
+    prop_oneof![
+        (
+            direction(),
+            0..MAX_GROUPS as u8,
+            small(),
+            prop::array::uniform8(prop::option::of(small())),
+            profile()
+        )
+            .prop_map(|(direction, group, epoch, using, profile)| {
+                Frame::RequestPf(RequestPf { direction, group, epoch, using, profile: Box::new(profile) })
+            }),
+        (direction(), small(), small()).prop_map(|(direction, epoch, highest)| Frame::StalePf(StalePf {
+            direction,
+            epoch,
+            highest
+        })),
+        (direction(), small()).prop_map(|(direction, epoch)| Frame::AckPf(AckPf { direction, epoch })),
+        (direction(), small())
+            .prop_map(|(direction, epoch)| Frame::ConfirmPf(ConfirmPf { direction, epoch })),
+        (direction(), small(), any::<u8>(), any::<u8>(), prop::option::of(choice())).prop_map(
+            |(direction, epoch, function, reason, alternative)| {
+                Frame::NakPf(NakPf { direction, epoch, function, reason, alternative })
+            }
+        ),
+    ]
+}
+
+fn control_frame() -> impl Strategy<Value = Frame<'static>> {
+    prop_oneof![
+        (1usize..40).prop_map(|len| Frame::Padding { len }),
+        Just(Frame::Ping),
+        Just(Frame::Poll),
+        any::<u64>().prop_map(Frame::PathChallenge),
+        any::<u64>().prop_map(Frame::PathResponse),
+        (position(), text(MAX_REASON_BYTES)).prop_map(|(code, reason)| Frame::Close(Close { code, reason })),
+        bytes(1..MAX_TOKEN_BYTES + 1).prop_map(|token| Frame::NewToken(NewToken { token })),
+        (0..MAX_POSITION / 2, bytes(0..100))
+            .prop_map(|(offset, bytes)| Frame::Crypto(Crypto { offset, bytes })),
+    ]
+}
+
+pub fn frame() -> impl Strategy<Value = Frame<'static>> {
+    prop_oneof![
+        data_frame(),
+        ack_frame(),
+        repaired_frame(),
+        repair_frame(),
+        flow_frame(),
+        exchange_frame(),
+        control_frame()
+    ]
+}
+
+/// Frames that can stand after each other: only the last runs to the end, and runs of padding are one.
+pub fn payload() -> impl Strategy<Value = Vec<Frame<'static>>> {
+    prop::collection::vec(frame(), 0..8).prop_map(|mut frames| {
+        frames.dedup_by(|a, b| matches!((a, b), (Frame::Padding { .. }, Frame::Padding { .. })));
+        let last = frames.len().saturating_sub(1);
+        for frame in frames.iter_mut().take(last) {
+            if let Frame::Data(data) = frame {
+                data.has_len = true;
+            }
+        }
+        frames
+    })
+}
+
+pub fn establishment_header() -> impl Strategy<Value = EstablishmentHeader<'static>> {
+    (any::<bool>(), cid(), cid(), bytes(0..MAX_TOKEN_BYTES + 1)).prop_map(|(initial, dcid, scid, token)| {
+        let level = if initial { Level::Initial } else { Level::Handshake };
+        EstablishmentHeader { level, dcid, scid, token: if initial { token } else { &[] } }
+    })
+}
+
+fn function_header() -> impl Strategy<Value = FunctionHeader<'static>> {
+    prop_oneof![
+        (any::<u32>(), bytes(0..300)).prop_map(|(offset, crypto)| FunctionHeader::Establishment {
+            crypto_offset: offset.min(u32::MAX - 300),
+            crypto
+        }),
+        (any::<u32>(), descending(1 << 32, 1 << 16, 1 << 16, 1..17)).prop_map(|(delay_us, ranges)| {
+            FunctionHeader::Acknowledgement { delay_us, ranges: ranges.into_iter().collect() }
+        }),
+        Just(FunctionHeader::Ping),
+        (any::<u16>(), text(255)).prop_map(|(code, reason)| FunctionHeader::Close { code, reason }),
+        (any::<u8>(), 1u8.., bytes(0..30), bytes(0..20)).prop_map(
+            |(function, mechanism, fields, trailer)| {
+                let fields = &fields[..fields.len() / 4 * 4];
+                FunctionHeader::Unknown { function, mechanism, fields, trailer }
+            }
+        ),
+    ]
+}
+
+pub fn establishment_body() -> impl Strategy<Value = EstablishmentBody<'static>> {
+    (prop::collection::vec(function_header(), 0..6), 0usize..40).prop_map(|(headers, padding)| {
+        let mut chain = HeaderChain::new();
+        for header in headers {
+            let doubled = chain.headers().iter().any(|other| other.number() == header.number());
+            assert_eq!(chain.push(header).is_err(), doubled);
+        }
+        EstablishmentBody { chain, padding }
+    })
+}
+
+pub fn retry() -> impl Strategy<Value = Retry<'static>> {
+    (cid(), cid(), bytes(1..MAX_TOKEN_BYTES + 1), any::<[u8; 16]>())
+        .prop_map(|(dcid, scid, token, integrity)| Retry { dcid, scid, token, integrity })
+}
+
+pub fn refusal() -> impl Strategy<Value = VersionRefusal<'static>> {
+    (bytes(0..256), bytes(0..256), prop::collection::vec(any::<u32>(), 1..17))
+        .prop_map(|(dcid, scid, versions)| VersionRefusal { dcid, scid, versions: versions.into() })
+}
+
+pub fn limits() -> impl Strategy<Value = Limits> {
+    (small(), position(), small(), 1200u16.., any::<u16>(), small()).prop_map(
+        |(
+            max_flows,
+            initial_credit_bytes,
+            idle_timeout_ms,
+            max_udp_payload_bytes,
+            max_ack_delay_ms,
+            fec_memory_bytes,
+        )| {
+            Limits {
+                max_flows,
+                initial_credit_bytes,
+                idle_timeout_ms,
+                max_udp_payload_bytes,
+                max_ack_delay_ms,
+                fec_memory_bytes,
+            }
+        },
+    )
+}
+
+pub fn hello() -> impl Strategy<Value = Hello> {
+    let ids = (cid(), prop::option::of(cid()), prop::option::of(cid()), prop::option::of(any::<[u8; 16]>()));
+    let lists =
+        (prop::collection::vec(any::<u32>(), 1..17), prop::collection::btree_set(any::<(u8, u8)>(), 0..80));
+    let profiles = (prop::option::of(profile()), prop::option::of(profile()));
+    (ids, lists, limits(), profiles, any::<bool>(), text(64)).prop_map(
+        |(ids, lists, limits, profiles, allows_unprotected, service)| {
+            let (initial_scid, original_dcid, retry_scid, reset_token) = ids;
+            let (versions, mechanisms): (Vec<u32>, BTreeSet<(u8, u8)>) = lists;
+            let (profile_out, profile_in) = profiles;
+            let service = service.to_owned();
+            Hello {
+                versions: versions.into(),
+                initial_scid,
+                original_dcid,
+                retry_scid,
+                mechanisms,
+                limits,
+                reset_token,
+                profile_out,
+                profile_in,
+                allows_unprotected,
+                service,
+            }
+        },
+    )
+}
+
+/// A mask as header protection makes one.
+pub fn mask() -> impl Strategy<Value = [u8; 5]> {
+    any::<[u8; 5]>()
+}
