@@ -84,8 +84,8 @@ impl<W: Write + Send + 'static, O: Write + Send + 'static> Ui for Plain<W, O> {
     fn file(&self, peer: Option<&str>, name: &str, bytes: u64, outcome: &FileOutcome, _: &Telemetry) {
         let line = format!("{name} {}, {}", outcome_name(outcome), units::bytes(bytes));
         match outcome {
-            // Told as an error by whoever copies.
-            FileOutcome::Failed(_) if peer.is_none() => {}
+            // A copy tells of failures as errors, and of the rest in figures.
+            _ if peer.is_none() => {}
             FileOutcome::Failed(error) => self.say(&of_peer(peer, &format!("{name} failed: {error}"))),
             _ => self.say(&of_peer(peer, &line)),
         }
