@@ -76,7 +76,9 @@ pub enum ConnectError {
         source: io::Error,
     },
     /// Nobody listens at that port, or there is no way to the host.
-    #[error("nobody answers at {addr}: the port is closed or the host cannot be reached; is the server running?")]
+    #[error(
+        "nobody answers at {addr}: the port is closed or the host cannot be reached; is the server running?"
+    )]
     Unreachable {
         /// Where to.
         addr: SocketAddr,
@@ -187,7 +189,9 @@ async fn connect_from(
             Err(error) => {
                 let next_may_answer = matches!(
                     error,
-                    ConnectError::Unreachable { .. } | ConnectError::NoAnswer { .. } | ConnectError::Socket { .. }
+                    ConnectError::Unreachable { .. }
+                        | ConnectError::NoAnswer { .. }
+                        | ConnectError::Socket { .. }
                 );
                 if !next_may_answer {
                     return Err(error);
@@ -267,9 +271,11 @@ impl Target<'_> {
 
     fn tls(&self, expected: &Expected, accept_new: bool) -> Result<ClientTls, ConnectError> {
         let options = self.options;
-        tls::client(&options.trust, expected, accept_new, options.identity.as_ref()).map_err(|error| match error {
-            TlsError::Trust(error) => ConnectError::Untrusted(error),
-            TlsError::Setup(error) => ConnectError::Setup(error.to_string()),
+        tls::client(&options.trust, expected, accept_new, options.identity.as_ref()).map_err(|error| {
+            match error {
+                TlsError::Trust(error) => ConnectError::Untrusted(error),
+                TlsError::Setup(error) => ConnectError::Setup(error.to_string()),
+            }
         })
     }
 
@@ -279,7 +285,8 @@ impl Target<'_> {
         let (host, file) = (self.host.clone(), file.clone());
         match on_new {
             NewHost::Ask(ask) => {
-                let (ask, question) = (ask.clone(), NewHostKey { host: host.clone(), fingerprint: found, file });
+                let (ask, question) =
+                    (ask.clone(), NewHostKey { host: host.clone(), fingerprint: found, file });
                 if blocking(move || ask(&question)).await? {
                     return Ok(());
                 }
@@ -332,7 +339,8 @@ impl Target<'_> {
 
 /// A socket for one peer; its connection needs no id to be told from others.
 fn own_socket(peer: SocketAddr) -> io::Result<Arc<Shared>> {
-    let any: IpAddr = if peer.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let any: IpAddr =
+        if peer.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     let config = EndpointConfig { cid_bytes: 0, secret: random_bytes()?, ..EndpointConfig::default() };
     Shared::start(SocketAddr::new(any, 0), Some(peer), config)
 }

@@ -66,6 +66,7 @@ pub use trust::{ClientAuth, ClientAuthError, NewHost, NewHostKey, RefusedClient,
 
 pub use uts_engine::requirements::{self, Requirements};
 pub use uts_engine::{
-    CloseReason, ConnectionConfig, Direction, ExchangeError, ExchangeEvent, FlowId, FlowOptions, MessageOptions, Stats,
+    CloseReason, ConnectionConfig, Direction, ExchangeError, ExchangeEvent, FlowId, FlowOptions,
+    MessageOptions, Stats,
 };
 pub use uts_functions::{Function, PathFacts, Profile, Rate};
