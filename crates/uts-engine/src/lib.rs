@@ -30,6 +30,5 @@ pub use connection::{
     Connection, Ecn, ExchangeError, FlowError, FlowOptions, MessageOptions, Read, ReadError, Side, Stats,
     Trace, TraceKind, TraceRow, WriteError,
 };
-pub use connection::{TraceKind, TraceRow};
 pub use endpoint::{ConnectError, Endpoint, Transmit};
 pub use event::{CloseReason, ConnectionHandle, Direction, Event, ExchangeEvent, FlowId};

@@ -113,11 +113,10 @@ async fn a_server_lets_in_whose_keys_it_knows() {
             None => assert!(why.contains("a client key is required"), "{why}"),
         }
     }
-    let refused = refused.lock().expect("no panic");
+    let refused = refused.lock().expect("no panic").clone();
     assert_eq!(refused.len(), 1);
     assert_eq!(refused[0].fingerprint, Some(stranger.fingerprint()));
     assert!(refused[0].why.contains(&stranger.fingerprint().to_string()), "{}", refused[0].why);
-    drop(refused);
     assert!(tokio::time::timeout(Duration::from_millis(50), listener.accept()).await.is_err());
 }
 
@@ -283,7 +282,7 @@ async fn a_dropped_listener_frees_its_port_when_its_connections_are_over() {
     within(server.closed()).await;
     drop((client, server));
     within(async {
-        while std::net::UdpSocket::bind(addr).is_err() {
+        while tokio::net::UdpSocket::bind(addr).await.is_err() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     })
