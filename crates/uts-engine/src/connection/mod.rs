@@ -292,6 +292,26 @@ impl Connection {
             + self.events.capacity() * size_of::<Event>()
     }
 
+    /// Whether nothing is under way: no packet in flight, nothing waits to be sent, no exchange is being negotiated, no
+    /// flow is open. For tests of what a connection comes to rest in.
+    #[doc(hidden)]
+    pub fn is_at_rest(&self) -> bool {
+        let out_at_rest = self.outbound.as_ref().is_none_or(|o| {
+            o.ledger.eliciting() == 0 && o.delivery.in_flight == 0 && o.stacks.len() == 1
+        });
+        let in_at_rest = self.inbound.as_ref().is_none_or(|i| i.stacks.len() == 1 && i.arrivals.due.is_none());
+        let exchanges = &self.exchanges;
+        let is_agreed = [Direction::Out, Direction::In].into_iter().all(|d| exchanges.is_idle(d));
+        out_at_rest
+            && in_at_rest
+            && is_agreed
+            && exchanges.pending.is_empty()
+            && exchanges.timeout().is_none()
+            && self.control.is_empty()
+            && self.flows.control.is_empty()
+            && self.flows.iter().next().is_none()
+    }
+
     pub(crate) fn allows_unprotected(&self) -> bool {
         self.config.requirements.security == Security::Unprotected
     }
