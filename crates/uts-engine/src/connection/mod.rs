@@ -312,6 +312,33 @@ impl Connection {
             && self.flows.iter().next().is_none()
     }
 
+    /// What is due when, for tests that find a connection busy.
+    #[doc(hidden)]
+    pub fn timers(&self) -> String {
+        let (Some(outbound), Some(inbound)) = (&self.outbound, &self.inbound) else {
+            return format!("handshake {:?}", self.handshake.timer);
+        };
+        let fec: Vec<_> = outbound.stacks.iter().map(|s| s.fec.as_ref().map(|f| (f.deadline(), f.has_repair()))).collect();
+        format!(
+            "handshake {:?} idle {:?} loss {:?} ({} in flight, {} bytes) paced {:?} report {:?} exchange {:?} size {:?} \
+             expiry {:?} policy {:?} fec {fec:?} control {:?} pending {} order {}",
+            self.handshake.timer,
+            self.idle_at(),
+            outbound.loss_timeout(),
+            outbound.ledger.eliciting(),
+            outbound.delivery.in_flight,
+            outbound.paced_until,
+            inbound.arrivals.due,
+            self.exchanges.timeout(),
+            self.size.timeout(),
+            self.next_expiry(),
+            self.adaptation.as_ref().and_then(|a| a.timeout()),
+            self.flows.control,
+            self.exchanges.pending.len(),
+            self.flows.wants_to_send(),
+        )
+    }
+
     pub(crate) fn allows_unprotected(&self) -> bool {
         self.config.requirements.security == Security::Unprotected
     }

@@ -28,7 +28,7 @@ const CLIENT: usize = 1;
 const PATIENCE: Duration = Duration::from_secs(20_000);
 
 /// Instants and batches of datagrams of one world; the hungriest seeds take a tenth.
-const STEPS_MAX: u64 = 3_000_000;
+const STEPS_MAX: u64 = 1_000_000;
 
 /// Memory of a connection that has many gaps to remember, its data left out.
 const MEMORY_BYTES_MAX: usize = 4 << 20;
@@ -338,8 +338,9 @@ impl Torture {
                 && let Some(c) = self.world.endpoint(node).peek(handle)
             {
                 text += &format!(
-                    "\n{} {:?} {:?}\n  out {:?}\n  in {:?}",
+                    "\n{} {}\n  {:?} {:?}\n  out {:?}\n  in {:?}",
                     node_name(node),
+                    c.timers(),
                     c.stats(),
                     c.congestion(),
                     c.profile(Direction::Out),
