@@ -296,10 +296,12 @@ impl Connection {
     /// flow is open. For tests of what a connection comes to rest in.
     #[doc(hidden)]
     pub fn is_at_rest(&self) -> bool {
-        let out_at_rest = self.outbound.as_ref().is_none_or(|o| {
-            o.ledger.eliciting() == 0 && o.delivery.in_flight == 0 && o.stacks.len() == 1
-        });
-        let in_at_rest = self.inbound.as_ref().is_none_or(|i| i.stacks.len() == 1 && i.arrivals.due.is_none());
+        let out_at_rest = self
+            .outbound
+            .as_ref()
+            .is_none_or(|o| o.ledger.eliciting() == 0 && o.delivery.in_flight == 0 && o.stacks.len() == 1);
+        let in_at_rest =
+            self.inbound.as_ref().is_none_or(|i| i.stacks.len() == 1 && i.arrivals.due.is_none());
         let exchanges = &self.exchanges;
         let is_agreed = [Direction::Out, Direction::In].into_iter().all(|d| exchanges.is_idle(d));
         out_at_rest
@@ -318,7 +320,8 @@ impl Connection {
         let (Some(outbound), Some(inbound)) = (&self.outbound, &self.inbound) else {
             return format!("handshake {:?}", self.handshake.timer);
         };
-        let fec: Vec<_> = outbound.stacks.iter().map(|s| s.fec.as_ref().map(|f| (f.deadline(), f.has_repair()))).collect();
+        let fec: Vec<_> =
+            outbound.stacks.iter().map(|s| s.fec.as_ref().map(|f| (f.deadline(), f.has_repair()))).collect();
         format!(
             "handshake {:?} idle {:?} loss {:?} ({} in flight, {} bytes) paced {:?} report {:?} exchange {:?} size {:?} \
              expiry {:?} policy {:?} fec {fec:?} control {:?} pending {} order {}",

@@ -99,7 +99,8 @@ impl Connection {
         }
         // Only these were counted as lost.
         let counted = || packets.iter().filter(|(_, sent)| sent.eliciting && !sent.size_probe);
-        let (count, bytes) = counted().fold((0, 0), |(count, bytes), (_, sent)| (count + 1, bytes + sent.bytes));
+        let (count, bytes) =
+            counted().fold((0, 0), |(count, bytes), (_, sent)| (count + 1, bytes + sent.bytes));
         if let Some(outbound) = self.outbound.as_mut().filter(|_| count > 0) {
             outbound.congestion.on_spurious_loss(bytes);
             (0..count).for_each(|_| outbound.meter.on_spurious());

@@ -37,7 +37,8 @@ pub struct Lane {
 pub fn contents(tag: u32, index: u32, from: usize, len: usize, message: bool) -> Bytes {
     let mut data: Vec<u8> = (from..from + len)
         .map(|at| {
-            let mixed = (at as u64 ^ u64::from(tag) << 40 ^ u64::from(index) << 20).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let mixed = (at as u64 ^ u64::from(tag) << 40 ^ u64::from(index) << 20)
+                .wrapping_mul(0x9e37_79b9_7f4a_7c15);
             // Of some flows, lz4 makes less.
             (mixed >> 56) as u8 & if tag % 2 == 0 { 0x03 } else { 0xff }
         })
@@ -105,7 +106,8 @@ impl Lane {
     fn on_bytes(&mut self, position: u64, data: &[u8]) -> Result<u64, String> {
         let (mut at, mut rest) = (position, data);
         while !rest.is_empty() {
-            let index = self.items.partition_point(|i| i.start <= at).checked_sub(1).ok_or("nothing was sent")?;
+            let index =
+                self.items.partition_point(|i| i.start <= at).checked_sub(1).ok_or("nothing was sent")?;
             let item = self.items[index];
             let skip = (at - item.start) as usize;
             if item.message || skip >= item.len {

@@ -14,8 +14,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use uts_engine::{
-    CloseReason, ConnectionHandle, Direction, EndpointConfig, Event, ExchangeError, ExchangeEvent, FlowId, FlowOptions,
-    MessageOptions, ReadError, WriteError,
+    CloseReason, ConnectionHandle, Direction, EndpointConfig, Event, ExchangeError, ExchangeEvent, FlowId,
+    FlowOptions, MessageOptions, ReadError, WriteError,
 };
 use uts_functions::{Function, Time};
 use uts_sim::identity::Identities;
@@ -61,7 +61,11 @@ impl Torture {
                 println!("{flow:?}");
             }
         }
-        let endpoint = |cid_bytes| EndpointConfig { cid_bytes, accept: plan.config.clone(), ..EndpointConfig::default() };
+        let endpoint = |cid_bytes| EndpointConfig {
+            cid_bytes,
+            accept: plan.config.clone(),
+            ..EndpointConfig::default()
+        };
         let config = WorldConfig {
             path: plan.path.clone(),
             server: endpoint(plan.cid_bytes[0]),
@@ -121,7 +125,8 @@ impl Torture {
 
     fn next_action_at(&self) -> Option<Time> {
         let since = self.established_at?.since(Time::ZERO);
-        let flows = self.plan.flows.iter().zip(&self.opened).filter(|(_, opened)| !**opened).map(|(f, _)| f.opens_at);
+        let flows =
+            self.plan.flows.iter().zip(&self.opened).filter(|(_, opened)| !**opened).map(|(f, _)| f.opens_at);
         let actions = self.plan.actions.front().map(|(at, _)| *at);
         flows.chain(actions).min().map(|at| at + since)
     }
@@ -170,7 +175,8 @@ impl Torture {
         let tag = flow.0 * 2;
         self.lanes.insert((plan.opener, flow.0), Lane::new(tag, plan.lane));
         let other = 1 - plan.opener;
-        let back = plan.back.unwrap_or(plan::LanePlan { sizes: Vec::new(), messages: false, lifetime_ms: None });
+        let back =
+            plan.back.unwrap_or(plan::LanePlan { sizes: Vec::new(), messages: false, lifetime_ms: None });
         self.lanes.insert((other, flow.0), Lane::new(tag + 1, back));
         self.write(plan.opener, flow);
     }
@@ -192,7 +198,9 @@ impl Torture {
             Event::Readable(flow) => self.read(*node, *flow),
             Event::Writable(flow) => self.write(*node, *flow),
             Event::Finished(flow) => self.lane(*node, *flow).is_settled = true,
-            Event::Closed(CloseReason::HandshakeTimeout(_)) if self.established_at.is_none() => self.connect(),
+            Event::Closed(CloseReason::HandshakeTimeout(_)) if self.established_at.is_none() => {
+                self.connect()
+            }
             Event::Closed(reason) => panic!("{} at {:?}: {reason}", node_name(*node), self.world.now()),
             Event::Exchange(ExchangeEvent::Completed { .. }) => self.completed += 1,
             Event::Exchange(ExchangeEvent::Refused { function, why, .. }) => {
@@ -228,7 +236,8 @@ impl Torture {
             if lane.is_finished {
                 return;
             }
-            let (data, sends_messages, lifetime) = (lane.next_data(), lane.plan.messages, lane.plan.lifetime_ms);
+            let (data, sends_messages, lifetime) =
+                (lane.next_data(), lane.plan.messages, lane.plan.lifetime_ms);
             let connection = self.connection(node);
             let Some(data) = data else {
                 connection.finish(flow);
@@ -276,8 +285,10 @@ impl Torture {
             assert_eq!(missing, 0, "positions that never arrived: {}", self.describe());
         }
         let stats = [SERVER, CLIENT].map(|node| self.connection(node).stats());
-        let given_up: u64 =
-            stats.iter().map(|s| s.bytes_given_up + s.messages_expired + s.positions_skipped + s.dropped_overrun).sum();
+        let given_up: u64 = stats
+            .iter()
+            .map(|s| s.bytes_given_up + s.messages_expired + s.positions_skipped + s.dropped_overrun)
+            .sum();
         assert!(missing == 0 || given_up > 0, "{missing} positions are missing and nobody gave them up");
         let memory = self.memory_bytes_max;
         assert!(memory < MEMORY_BYTES_MAX, "a connection took {memory} bytes");
@@ -289,9 +300,12 @@ impl Torture {
         self.world.set_path(uts_path::Target::Both, clean).expect("a valid change");
         self.pass(Duration::from_secs(100));
         let mut rng = plan::rng(1);
-        for (node, direction) in
-            [(SERVER, Direction::Out), (CLIENT, Direction::Out), (SERVER, Direction::In), (CLIENT, Direction::In)]
-        {
+        for (node, direction) in [
+            (SERVER, Direction::Out),
+            (CLIENT, Direction::Out),
+            (SERVER, Direction::In),
+            (CLIENT, Direction::In),
+        ] {
             let profile = plan::profile(&mut rng, &self.plan.class);
             let before = self.completed;
             for _ in 0..4 {
@@ -317,7 +331,12 @@ impl Torture {
         self.pass(Duration::from_secs(100));
         assert!(self.world.packets - packets == 0, "something is still sent: {probes:?} {}", self.describe());
         for node in [SERVER, CLIENT] {
-            assert!(self.connection(node).is_at_rest(), "{} is not at rest: {}", node_name(node), self.describe());
+            assert!(
+                self.connection(node).is_at_rest(),
+                "{} is not at rest: {}",
+                node_name(node),
+                self.describe()
+            );
             let memory = self.connection(node).memory_bytes();
             assert!(memory < 256 << 10, "{} bytes at rest", memory);
         }

@@ -87,12 +87,14 @@ impl Plan {
         let mut path = PathConfig::both(texts[0].parse().expect("a valid link"));
         path.backward = texts[1].parse().expect("a valid link");
         let flows = flows(r, &class);
-        let bytes: usize = flows.iter().map(|f| f.lane.bytes() + f.back.as_ref().map_or(0, LanePlan::bytes)).sum();
+        let bytes: usize =
+            flows.iter().map(|f| f.lane.bytes() + f.back.as_ref().map_or(0, LanePlan::bytes)).sum();
         let span_ms = ((bytes as f64 * 8.0 / (rate_mbit * 1e3)) * 2.0 + 500.0).min(30_000.0) as u64;
         let actions = actions(r, &class, rate_mbit, span_ms);
         let mut flows = flows;
         for flow in &mut flows {
-            flow.opens_at = Time::from_millis(if r.random_bool(0.5) { 0 } else { r.random_range(0..span_ms) });
+            flow.opens_at =
+                Time::from_millis(if r.random_bool(0.5) { 0 } else { r.random_range(0..span_ms) });
         }
         Plan {
             config: config(r, &class),
