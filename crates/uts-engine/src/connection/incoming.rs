@@ -303,7 +303,7 @@ impl Connection {
             None if counts => 0,
             None if data.flags.begin && data.flags.end => {
                 // No positions: a whole message, handed over as it comes.
-                if !receive.data.push_unplaced(bytes) {
+                if !receive.data.push_unplaced(bytes, data.flags.presented) {
                     self.stats.dropped_overrun += 1;
                 }
                 self.tell_reader(data.flow);
@@ -322,6 +322,7 @@ impl Connection {
             start,
             data: bytes,
             message: data.flags.message,
+            presented: data.flags.presented,
             begin: data.flags.begin,
             end: data.flags.end,
             fin: data.flags.fin,

@@ -524,7 +524,13 @@ fn write_chunk(
         || flows.get(flow).is_some_and(|f| f.send.buffer.wants_to_send(limit));
     let is_last = spare < length_bytes + DATA_ROOM_MIN_BYTES || !more;
     let with_len = polls || (!is_last && spare >= length_bytes);
-    let flags = DataFlags { fin: chunk.fin, message: chunk.message, begin: chunk.begin, end: chunk.end };
+    let flags = DataFlags {
+        fin: chunk.fin,
+        message: chunk.message,
+        begin: chunk.begin,
+        end: chunk.end,
+        presented: chunk.presented,
+    };
     emit_data_header(out, flow, offset, with_len.then_some(chunk.data_bytes), flags);
     if let Some(send) = flows.get(flow).map(|f| &f.send) {
         send.buffer.copy(&chunk, out);

@@ -99,13 +99,16 @@ impl Connection {
         if packets.is_empty() {
             return;
         }
-        let bytes = packets.iter().map(|(_, sent)| sent.bytes).sum();
-        if let Some(outbound) = &mut self.outbound {
+        // Only these were counted as lost.
+        let counted = || packets.iter().filter(|(_, sent)| sent.eliciting && !sent.size_probe);
+        let (count, bytes) =
+            counted().fold((0, 0), |(count, bytes), (_, sent)| (count + 1, bytes + sent.bytes));
+        if let Some(outbound) = self.outbound.as_mut().filter(|_| count > 0) {
             outbound.congestion.on_spurious_loss(bytes);
-            packets.iter().for_each(|_| outbound.meter.on_spurious());
+            (0..count).for_each(|_| outbound.meter.on_spurious());
         }
-        self.stats.packets_lost -= packets.len() as u64;
-        self.stats.packets_late += packets.len() as u64;
+        self.stats.packets_lost = self.stats.packets_lost.saturating_sub(count);
+        self.stats.packets_late += count;
         for (_, sent) in packets {
             self.settle_tokens(now, sent);
         }

@@ -14,6 +14,8 @@ pub struct Segment {
     pub data: Bytes,
     /// It belongs to a message.
     pub message: bool,
+    /// That message is in the form that a presentation mechanism gave it.
+    pub presented: bool,
     /// It starts with the first byte of a message.
     pub begin: bool,
     /// The message ends behind its last byte (which takes a position).
@@ -29,6 +31,8 @@ pub enum Delivery {
     Bytes(u64, Bytes),
     /// A whole message, and its position in the flow.
     Message(u64, Bytes),
+    /// A whole message in the form that a presentation mechanism gave it, and its position in the flow.
+    Presented(u64, Bytes),
     /// The sender gave up this many positions here.
     Skipped(u64),
     /// The flow has ended.
@@ -71,6 +75,7 @@ pub const UNPLACED_MAX: usize = 4096;
 struct Piece {
     data: Bytes,
     message: bool,
+    presented: bool,
     /// A message's end follows the data and belongs to this piece.
     end: bool,
 }
@@ -96,7 +101,7 @@ pub struct Reassembly {
     /// There may be pieces to hand over out of order that are not in `ready`.
     unindexed: bool,
     /// Messages that came without positions.
-    unplaced: VecDeque<Bytes>,
+    unplaced: VecDeque<(Bytes, bool)>,
     fin: Option<u64>,
     end_delivered: bool,
     held_bytes: usize,
@@ -190,8 +195,15 @@ impl Reassembly {
             self.ends.insert(data_end);
         }
         self.held_bytes += to - from;
-        self.pieces
-            .insert(gap.start, Piece { data: segment.data.slice(from..to), message: segment.message, end });
+        self.pieces.insert(
+            gap.start,
+            Piece {
+                data: segment.data.slice(from..to),
+                message: segment.message,
+                presented: segment.presented,
+                end,
+            },
+        );
     }
 
     /// Notes what may be handed over out of order now that the piece at `start` is here.
@@ -212,20 +224,20 @@ impl Reassembly {
 
     /// Takes in a whole message that came without a position, to be handed over as it is. Says whether there was room
     /// ([`UNPLACED_MAX`]).
-    pub fn push_unplaced(&mut self, message: Bytes) -> bool {
+    pub fn push_unplaced(&mut self, message: Bytes, presented: bool) -> bool {
         // sequencing.md R-10.
         if self.unplaced.len() >= UNPLACED_MAX {
             return false;
         }
         self.held_bytes += message.len();
-        self.unplaced.push_back(message);
+        self.unplaced.push_back((message, presented));
         true
     }
 
     fn pop_unplaced(&mut self) -> Option<Delivery> {
-        let message = self.unplaced.pop_front()?;
+        let (message, presented) = self.unplaced.pop_front()?;
         self.held_bytes -= message.len();
-        Some(Delivery::Message(self.consumed(), message))
+        Some(delivery(self.consumed(), message, presented))
     }
 
     /// Gaps among the settled positions: what they take is what a peer can make this end remember.
@@ -410,6 +422,7 @@ impl Reassembly {
         let whole = self.whole_message_around(start)?;
         let first = self.take_piece(whole.start)?;
         let mut at = whole.start + first.positions();
+        let presented = first.presented;
         let data = if at == whole.end {
             first.data
         } else {
@@ -423,7 +436,7 @@ impl Reassembly {
             joined.freeze()
         };
         self.delivered.insert(whole.clone());
-        Some(Delivery::Message(whole.start, data))
+        Some(delivery(whole.start, data, presented))
     }
 
     /// Bytes of heap memory beyond the data held.
@@ -431,10 +444,14 @@ impl Reassembly {
         self.settled.heap_bytes()
             + self.delivered.heap_bytes()
             + self.skipped.heap_bytes()
-            + self.unplaced.capacity() * size_of::<Bytes>()
+            + self.unplaced.capacity() * size_of::<(Bytes, bool)>()
             + self.pieces.len() * (size_of::<Piece>() + 16)
             + self.ready.capacity() * 8
     }
+}
+
+fn delivery(position: u64, message: Bytes, presented: bool) -> Delivery {
+    if presented { Delivery::Presented(position, message) } else { Delivery::Message(position, message) }
 }
 
 #[cfg(test)]
@@ -447,6 +464,7 @@ mod tests {
             start,
             data: Bytes::from_static(data),
             message: false,
+            presented: false,
             begin: false,
             end: false,
             fin: false,
@@ -477,6 +495,7 @@ mod tests {
             start: from as u64,
             data: Bytes::from_static(&whole[from..to]),
             message: true,
+            presented: false,
             begin: from == 0,
             end: to == 10,
             fin: to == 10,
@@ -579,7 +598,7 @@ mod tests {
     #[test]
     fn unplaced_messages_are_bounded() {
         let mut r = Reassembly::default();
-        let taken = (0..2 * UNPLACED_MAX).filter(|_| r.push_unplaced(Bytes::new())).count();
+        let taken = (0..2 * UNPLACED_MAX).filter(|_| r.push_unplaced(Bytes::new(), false)).count();
         assert_eq!(taken, UNPLACED_MAX);
     }
 
