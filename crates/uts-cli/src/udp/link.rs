@@ -55,11 +55,14 @@ impl UdpLink {
         let written = self.connection.take_trace().iter().try_for_each(|row| {
             let kind = match row.kind {
                 TraceKind::Sent => "sent",
+                TraceKind::Repeated => "repeat",
                 TraceKind::Acknowledged => "acked",
                 TraceKind::Lost => "lost",
             };
             let t_s = row.at.since(open.start).as_secs_f64();
-            writeln!(open.out, "{t_s:.6},{kind},{},{},,", row.number, row.bytes)
+            let (flow, position) =
+                row.data.map_or_else(Default::default, |(flow, at)| (flow.to_string(), at.to_string()));
+            writeln!(open.out, "{t_s:.6},{kind},{},{},{flow},{position}", row.number, row.bytes)
         });
         if let Err(error) = written.and_then(|()| open.out.flush()) {
             eprintln!("uts: --trace: {error}");

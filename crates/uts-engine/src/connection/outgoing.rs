@@ -5,6 +5,7 @@
 
 use super::Connection;
 use super::flows::{FlowControl, Token};
+use super::trace::{TraceKind, TraceRow};
 use crate::synthesis::SendStack;
 use uts_functions::Time;
 use uts_functions::acknowledgement::Acknowledgement;
@@ -53,6 +54,7 @@ struct Draft {
     tokens: Tokens<Token>,
     eliciting: bool,
     has_data: bool,
+    repeats: bool,
 }
 
 impl Connection {
@@ -168,6 +170,7 @@ impl Connection {
             tokens: Tokens::new(),
             eliciting: false,
             has_data: false,
+            repeats: false,
         };
         let frames_start = out.len();
         self.write_frames(now, &mut draft, out);
@@ -451,6 +454,7 @@ impl Connection {
             tokens: Tokens::new(),
             eliciting: false,
             has_data: false,
+            repeats: false,
         };
         self.protect(now, &draft, number, out);
         self.record(now, draft, out.len() - start);
@@ -477,7 +481,14 @@ impl Connection {
         }
         let number = outbound.ledger.next_number();
         let Draft { eliciting, tokens, .. } = draft;
-        self.trace.on_packet_sent(now, number, bytes, epoch);
+        if self.trace.is_on() {
+            let data = tokens.iter().find_map(|token| match token {
+                Token::Data { flow, range } => Some((*flow, range.start)),
+                _ => None,
+            });
+            let kind = if draft.repeats { TraceKind::Repeated } else { TraceKind::Sent };
+            self.trace.on_packet_sent(TraceRow { at: now, kind, number, bytes, epoch, data });
+        }
         outbound.ledger.record(Sent { bytes, epoch, eliciting, size_probe, tokens, snapshot });
         if draft.eliciting {
             self.last_eliciting_at = now;
@@ -537,6 +548,7 @@ fn write_chunk(
     }
     draft.has_data = true;
     draft.eliciting = true;
+    draft.repeats |= chunk.repeat;
     if chunk.repeat {
         stats.bytes_repeated += chunk.data_bytes as u64;
         stats.chunks_repeated += 1;
