@@ -15,6 +15,9 @@ use uts_functions::{Function, PathFacts, Profile, Rate, Time};
 /// Back-off of the probe timer ends here: 2^10 times the time-out.
 const BACKOFF_MAX: u32 = 10;
 
+/// Backing off ends here too, so that a path that has come back is noticed (RFC 6298 section 2.5 allows 60 s and more).
+const PROBE_WAIT_MAX: Duration = Duration::from_secs(60);
+
 /// Probes sent per time-out (RFC 9002 section 6.2.4).
 const PROBES_PER_TIMEOUT: u8 = 2;
 
@@ -181,7 +184,9 @@ impl Outbound {
             return None;
         }
         let backoff = 1u32 << self.timeouts.min(BACKOFF_MAX);
-        Some(self.ledger.last_eliciting_at() + self.probe_timeout().saturating_mul(backoff))
+        let once = self.probe_timeout();
+        let wait = once.saturating_mul(backoff).min(once.max(PROBE_WAIT_MAX));
+        Some(self.ledger.last_eliciting_at() + wait)
     }
 
     /// Notes a probe time-out.

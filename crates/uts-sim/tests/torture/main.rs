@@ -193,6 +193,7 @@ impl Torture {
         }
         match event {
             Event::Connected => self.on_connected(*node, *connection),
+            Event::Closed(CloseReason::HandshakeTimeout(_)) if self.established_at.is_none() => self.connect(),
             _ if self.handles[*node] != Some(*connection) => {}
             Event::FlowOpened(flow) => self.write(*node, *flow),
             Event::Readable(flow) => self.read(*node, *flow),
@@ -201,7 +202,9 @@ impl Torture {
             Event::Closed(CloseReason::HandshakeTimeout(_)) if self.established_at.is_none() => {
                 self.connect()
             }
-            Event::Closed(reason) => panic!("{} at {:?}: {reason}", node_name(*node), self.world.now()),
+            Event::Closed(reason) => {
+                panic!("{} at {:?}: {reason}{}", node_name(*node), self.world.now(), self.describe())
+            }
             Event::Exchange(ExchangeEvent::Completed { .. }) => self.completed += 1,
             Event::Exchange(ExchangeEvent::Refused { function, why, .. }) => {
                 panic!("{} was refused {function:?}: {why}", node_name(*node))
