@@ -300,33 +300,32 @@ impl Connection {
                 ExchangeEvent::Granted { direction: Direction::In, epoch, changes, profile: *profile };
             self.events.push_back(Event::Exchange(event));
         }
-        self.adopt_flow_control(now, group, profile, &old);
+        // To grant credit that nobody needs harms nothing; not to grant it before the sender is known to need none does.
+        if profile.name(Function::Flow) != "none" {
+            self.adopt_flow_control(now, epoch);
+        }
     }
 
-    /// An epoch closes. If it was the newest of its group, opened for a request that came to nothing, the one before
-    /// governs again.
+    /// An epoch closes. If it governed flow control, and was opened for a request that came to nothing, the newest of those
+    /// before governs again.
     fn retire_epoch(&mut self, now: Time, epoch: u32) {
         let Some(inbound) = &mut self.inbound else { return };
-        let Some(group) = inbound.stacks.iter().find(|s| s.epoch == epoch).map(|s| s.group) else { return };
-        let old = inbound.newest(group).map(|s| s.profile);
         inbound.retire(epoch);
-        let new = inbound.newest(group).map(|s| s.profile);
-        if let (Some(old), Some(new)) = (old, new)
-            && old != new
+        if inbound.flow_epoch == epoch
+            && let Some(newest) = inbound.newest(0).map(|s| s.epoch)
         {
-            self.adopt_flow_control(now, group, &new, &old);
+            self.adopt_flow_control(now, newest);
         }
     }
 
     /// The receiver's side of flow control changes hands: a sender whose data was free of credit before needs some.
-    fn adopt_flow_control(&mut self, now: Time, group: u8, profile: &Profile, old: &Profile) {
-        let Some(stack) = self.inbound.as_ref().and_then(|i| i.newest(group)) else { return };
-        let template = stack.flow.clone();
+    pub(super) fn adopt_flow_control(&mut self, now: Time, epoch: u32) {
+        let Some(inbound) = &mut self.inbound else { return };
+        let Some(stack) = inbound.stacks.iter().find(|s| s.epoch == epoch) else { return };
+        let (group, template) = (stack.group, stack.flow.clone());
+        inbound.flow_epoch = epoch;
         if group == 0 {
             self.flows.flow_template = Some(template.clone());
-        }
-        if profile.get(Function::Flow) == old.get(Function::Flow) {
-            return;
         }
         let ids: Vec<u32> =
             self.flows.iter().filter(|(_, f)| f.receive.group == group).map(|(id, _)| id).collect();

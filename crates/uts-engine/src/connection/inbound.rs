@@ -12,6 +12,8 @@ pub(crate) struct Inbound {
     pub arrivals: Arrivals,
     /// What undoes the presentation of messages. They keep their form when the profile changes, so it outlives its epoch.
     pub presentation: Option<presentation::Slot>,
+    /// The epoch whose flow control governs: the newest that the sender is known to use, or whose sender needs credit.
+    pub flow_epoch: u32,
     /// Packets that failed authentication, against the cipher's limit.
     pub forged: u64,
     /// Acknowledgement-only packets sent since the last one that was itself acknowledged.
@@ -24,7 +26,15 @@ impl Inbound {
         let stack = ReceiveStack::new(0, 0, profile, &secrets.of(0)?)?;
         let arrivals = Arrivals::default();
         let presentation = presentation_of(&stack);
-        Some(Inbound { stacks: vec![stack], secrets, arrivals, presentation, forged: 0, reports: 0 })
+        Some(Inbound {
+            stacks: vec![stack],
+            secrets,
+            arrivals,
+            presentation,
+            flow_epoch: 0,
+            forged: 0,
+            reports: 0,
+        })
     }
 
     /// Opens an epoch. Says whether the library had everything.

@@ -12,10 +12,10 @@ use bytes::Bytes;
 use core::time::Duration;
 use uts_functions::acknowledgement::{Acknowledgement, Arrival};
 use uts_functions::detection::Detection;
-use uts_functions::fec;
 use uts_functions::protection::Protection;
 use uts_functions::sequencing::reassembly::Segment;
 use uts_functions::{Function, Time};
+use uts_functions::{fec, flow};
 use uts_wire::frame::{self, Frame, FrameIter};
 use uts_wire::packet::{AdaptiveHeader, peek_epoch, sample, unmask};
 
@@ -280,7 +280,7 @@ impl Connection {
 
     fn on_data(&mut self, now: Time, index: usize, data: &frame::Data<'_>) -> Result<(), CloseReason> {
         let Some(stack) = self.inbound.as_ref().and_then(|i| i.stacks.get(index)) else { return Ok(()) };
-        let (group, template) = (stack.group, stack.flow.clone());
+        let (group, sent_free) = (stack.group, matches!(stack.flow, flow::Slot::None(_)));
         let (repeats, counts) = (repeats(stack), stack.layout.offsets);
         let found = self.flows.of_frame(data.flow).map_err(violation)?;
         let Some((flow, is_new)) = found else { return Ok(()) };
@@ -288,9 +288,12 @@ impl Connection {
             self.events.push_back(Event::FlowOpened(FlowId(data.flow)));
         }
         let receive = &mut flow.receive;
-        if is_new || receive.group != group {
-            receive.group = group;
-            receive.flow = template;
+        receive.group = group;
+        if sent_free && !receive.is_free() {
+            // It left before its sender needed credit.
+            let free =
+                receive.data.consumed().saturating_add(receive.grant.window_bytes_max.saturating_mul(4));
+            receive.free_limit = receive.free_limit.max(free);
         }
         if receive.reset.is_some() || receive.is_done {
             return Ok(());
@@ -409,6 +412,9 @@ impl Connection {
         let newest = self.inbound.as_ref().is_some_and(|i| i.stacks.len() > 1);
         if newest {
             self.exchanges.machine(Direction::In).on_packet(now, epoch);
+            if self.inbound.as_ref().is_some_and(|i| epoch > i.flow_epoch) {
+                self.adopt_flow_control(now, epoch);
+            }
             self.drain_exchange(now, Direction::In);
         }
     }

@@ -325,8 +325,17 @@ impl Connection {
         };
         let fec: Vec<_> =
             outbound.stacks.iter().map(|s| s.fec.as_ref().map(|f| (f.deadline(), f.has_repair()))).collect();
+        let flows: Vec<_> = self
+            .flows
+            .iter()
+            .map(|(id, f)| {
+                let (b, r) = (&f.send.buffer, &f.receive);
+                let send = (b.sent(), b.written(), f.send.limit, f.send.is_done);
+                (id, send, (r.data.contiguous(), r.data.consumed(), r.grant.limit, r.is_free(), r.is_done))
+            })
+            .collect();
         format!(
-            "handshake {:?} idle {:?} loss {:?} ({} in flight, {} bytes) paced {:?} report {:?} exchange {:?} size {:?} \
+            "flows {flows:?} handshake {:?} idle {:?} loss {:?} ({} in flight, {} bytes) paced {:?} report {:?} exchange {:?} size {:?} \
              expiry {:?} policy {:?} fec {fec:?} control {:?} pending {} order {}",
             self.handshake.timer,
             self.idle_at(),

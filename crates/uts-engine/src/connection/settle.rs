@@ -129,7 +129,12 @@ impl Connection {
                 let freed = flow.send.buffer.on_acknowledged(range.clone());
                 self.after_send_change(id, freed);
             }
-            Token::Skip { flow, .. } => self.after_send_change(*flow, 0),
+            Token::Skip { flow, range } => {
+                if let Some(flow) = self.flows.get_mut(*flow) {
+                    flow.send.buffer.on_skip_acknowledged(range.clone());
+                }
+                self.after_send_change(*flow, 0);
+            }
             Token::Flow(FlowControl::Reset(id)) => {
                 if let Some(flow) = self.flows.get_mut(*id) {
                     flow.send.is_done = true;
@@ -266,8 +271,9 @@ impl Connection {
                 self.stats.bytes_given_up += range.end - range.start;
                 let freed = send.buffer.abandon(range);
                 // Where no positions are sent, nobody waits for any.
-                while !stack.layout.offsets && send.buffer.pop_skip().is_some() {}
-                if stack.layout.offsets {
+                if !stack.layout.offsets {
+                    send.buffer.forget_skips();
+                } else {
                     self.flows.control.insert(FlowControl::Skip(id));
                 }
                 freed

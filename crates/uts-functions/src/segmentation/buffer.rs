@@ -66,6 +66,8 @@ pub struct SendBuffer {
     repeat: RangeSet,
     /// Given up; the peer has not been told yet.
     skips: RangeSet,
+    /// Given up; the notice to the peer is under way.
+    told: RangeSet,
     held_bytes: usize,
     /// Segments that can expire.
     expiring: usize,
@@ -131,7 +133,10 @@ impl SendBuffer {
 
     /// Whether everything, the end included, is acknowledged or given up and the peer has been told.
     pub fn is_complete(&self) -> bool {
-        self.fin.is_some() && self.done.run_end(0) == self.written && self.skips.is_empty()
+        self.fin.is_some()
+            && self.done.run_end(0) == self.written
+            && self.skips.is_empty()
+            && self.told.is_empty()
     }
 
     /// Whether there is something to send below the flow-control `limit`.
@@ -298,11 +303,24 @@ impl SendBuffer {
 
     /// The next run of given-up positions of which the peer must be told.
     pub fn pop_skip(&mut self) -> Option<Range<u64>> {
-        self.skips.pop_first()
+        let range = self.skips.pop_first()?;
+        self.told.insert(range.clone());
+        Some(range)
+    }
+
+    /// A notice of given-up positions has arrived.
+    pub fn on_skip_acknowledged(&mut self, range: Range<u64>) {
+        self.told.remove(range);
+    }
+
+    /// The peer waits for no positions, so that it need not be told of those that were given up.
+    pub fn forget_skips(&mut self) {
+        self.skips.clear();
     }
 
     /// A notice of given-up positions was lost (segmentation.md R-7).
     pub fn repeat_skip(&mut self, range: Range<u64>) {
+        self.told.remove(range.clone());
         self.skips.insert(range);
     }
 
@@ -312,6 +330,7 @@ impl SendBuffer {
         self.segments.clear();
         self.repeat.clear();
         self.skips.clear();
+        self.told.clear();
         self.held_bytes = 0;
         self.expiring = 0;
         self.finish();
@@ -343,6 +362,7 @@ impl SendBuffer {
             + self.done.heap_bytes()
             + self.repeat.heap_bytes()
             + self.skips.heap_bytes()
+            + self.told.heap_bytes()
     }
 }
 

@@ -193,7 +193,9 @@ impl Torture {
         }
         match event {
             Event::Connected => self.on_connected(*node, *connection),
-            Event::Closed(CloseReason::HandshakeTimeout(_)) if self.established_at.is_none() => self.connect(),
+            Event::Closed(CloseReason::HandshakeTimeout(_)) if self.established_at.is_none() => {
+                self.connect()
+            }
             _ if self.handles[*node] != Some(*connection) => {}
             Event::FlowOpened(flow) => self.write(*node, *flow),
             Event::Readable(flow) => self.read(*node, *flow),
@@ -323,7 +325,8 @@ impl Torture {
             }
             assert!(self.completed > before, "no exchange on a clean path: {}", self.describe());
         }
-        self.pass(Duration::from_secs(100));
+        // Larger packets are tried ten minutes after the last attempt.
+        self.pass(Duration::from_secs(700));
         let [a, b] = [(SERVER, CLIENT), (CLIENT, SERVER)].map(|(from, to)| {
             (self.connection(from).profile(Direction::Out), self.connection(to).profile(Direction::In))
         });

@@ -116,7 +116,7 @@ impl LanePlan {
 
 fn config(r: &mut ChaCha8Rng, class: &Class) -> ConnectionConfig {
     let mut config = ConnectionConfig {
-        idle_timeout: core::time::Duration::from_secs(900),
+        idle_timeout: core::time::Duration::from_secs(5000),
         handshake_timeout: core::time::Duration::from_secs(60),
         credit_bytes_initial: 1 << r.random_range(13..19),
         credit_bytes_max: 1 << r.random_range(20..24),
