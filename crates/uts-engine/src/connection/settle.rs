@@ -270,8 +270,8 @@ impl Connection {
             Response::Abandon(range) => {
                 self.stats.bytes_given_up += range.end - range.start;
                 let freed = send.buffer.abandon(range);
-                // Where no positions are sent, nobody waits for any.
-                if !stack.layout.offsets {
+                // Where no positions are sent, nobody waits for any, but for the end, which may have gone before.
+                if !stack.layout.offsets && !send.buffer.is_finished() {
                     send.buffer.forget_skips();
                 } else {
                     self.flows.control.insert(FlowControl::Skip(id));

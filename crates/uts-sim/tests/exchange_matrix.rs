@@ -1,0 +1,253 @@
+//! Every mechanism of every function is exchanged for every other while data flows, and nothing is lost.
+
+use bytes::Bytes;
+use core::time::Duration;
+use std::collections::VecDeque;
+use uts_engine::{
+    ConnectionConfig, ConnectionHandle, Direction, EndpointConfig, Event, ExchangeError, ExchangeEvent,
+    FlowId, FlowOptions, MessageOptions, Read,
+};
+use uts_functions::{Function, Profile, library};
+use uts_sim::identity::Identities;
+use uts_sim::{NodeId, World, WorldConfig};
+
+const SERVER: NodeId = 0;
+const CLIENT: NodeId = 1;
+
+struct Transfer {
+    world: World,
+    handles: [Option<ConnectionHandle>; 2],
+    flow: Option<FlowId>,
+    sent: u32,
+    received: Vec<u32>,
+    completed: Vec<(NodeId, u32)>,
+    refused: Vec<(NodeId, Function)>,
+}
+
+fn config(security: &str) -> ConnectionConfig {
+    let mut config = ConnectionConfig::default();
+    for property in [security, "preserveMsgBoundaries=require", "uts.adapt=off"] {
+        config.requirements.assign(property).expect("a valid property");
+    }
+    config
+}
+
+fn message(number: u32) -> Bytes {
+    let mut data = vec![number as u8; 100 + (number as usize * 37) % 1900];
+    data[..4].copy_from_slice(&number.to_be_bytes());
+    data.into()
+}
+
+impl Transfer {
+    fn new(path: &str, security: [&str; 2]) -> Self {
+        let endpoint = |s| EndpointConfig { accept: config(s), ..EndpointConfig::default() };
+        let world = WorldConfig {
+            server: endpoint(security[SERVER]),
+            client: endpoint(security[CLIENT]),
+            seed: 3,
+            ..WorldConfig::default()
+        };
+        let mut world = World::new(world, Identities::new().expect("keys")).expect("a valid world");
+        world.limit_steps(20_000_000);
+        world.set_path(uts_path::Target::Both, path).expect("a valid change");
+        let client = world.connect(CLIENT, config(security[CLIENT])).expect("the connection begins");
+        let mut transfer = Transfer {
+            world,
+            handles: [None, Some(client)],
+            flow: None,
+            sent: 0,
+            received: Vec::new(),
+            completed: Vec::new(),
+            refused: Vec::new(),
+        };
+        transfer.pass(Duration::from_secs(5));
+        transfer.flow = transfer.connection(CLIENT).open_flow(FlowOptions::default()).ok();
+        transfer
+    }
+
+    fn connection(&mut self, node: NodeId) -> &mut uts_engine::Connection {
+        let handle = self.handles[node].expect("connected");
+        self.world.connection(node, handle).expect("it is open")
+    }
+
+    fn send(&mut self, count: u32) {
+        let now = self.world.now();
+        let flow = self.flow.expect("a flow");
+        for _ in 0..count {
+            let number = self.sent;
+            self.connection(CLIENT)
+                .send_message(now, flow, message(number), MessageOptions::default())
+                .expect("room");
+            self.sent += 1;
+        }
+    }
+
+    fn pass(&mut self, duration: Duration) {
+        let until = self.world.now() + duration;
+        while let Some(happening) = self.world.next(until) {
+            match happening.event {
+                Event::Connected => self.handles[happening.node] = Some(happening.connection),
+                Event::Readable(flow) if happening.node == SERVER => self.read(flow),
+                Event::Closed(reason) => panic!("at {}: {reason}", happening.node),
+                Event::Exchange(ExchangeEvent::Completed { epoch, .. }) => {
+                    self.completed.push((happening.node, epoch))
+                }
+                Event::Exchange(ExchangeEvent::Refused { function, .. }) => {
+                    self.refused.push((happening.node, function));
+                }
+                _ => {}
+            }
+        }
+        assert!(!self.world.is_exhausted(), "too many steps");
+    }
+
+    fn read(&mut self, flow: FlowId) {
+        let now = self.world.now();
+        while let Ok(read) = self.connection(SERVER).read(now, flow, 100_000) {
+            let Read::Message(data) = read else { panic!("{read:?}") };
+            let number = u32::from_be_bytes([data[0], data[1], data[2], data[3]]);
+            assert_eq!(data, message(number), "message {number} is damaged");
+            self.received.push(number);
+        }
+    }
+
+    /// Exchanges to a profile while data flows; everything must arrive, once.
+    fn exchange(&mut self, node: NodeId, direction: Direction, profile: Profile) {
+        let before = self.completed.len();
+        self.send(6);
+        self.pass(Duration::from_millis(15));
+        let now = self.world.now();
+        self.connection(node)
+            .request_profile(now, direction, profile)
+            .unwrap_or_else(|e| panic!("{profile:?}: {e}"));
+        self.send(6);
+        let mut waits = 0;
+        while (self.received.len() as u32) < self.sent || self.completed.len() == before {
+            self.pass(Duration::from_secs(1));
+            waits += 1;
+            assert!(waits < 300, "{profile:?}: {} of {} arrived", self.received.len(), self.sent);
+        }
+        self.pass(Duration::from_secs(2));
+        let mut sorted = self.received.clone();
+        sorted.sort_unstable();
+        assert!(sorted.iter().copied().eq(0..self.sent), "{profile:?}: lost or repeated");
+        assert_eq!(self.connection(CLIENT).profile(Direction::Out), Some(profile));
+        assert_eq!(self.connection(SERVER).profile(Direction::In), Some(profile));
+    }
+}
+
+/// Visits every ordered pair of the mechanisms of each function, from a profile that repeats what is lost.
+fn walk(path: &str, may_lose: bool) -> usize {
+    let unprotected = "uts.security=unprotected";
+    let mut transfer = Transfer::new(path, [unprotected; 2]);
+    let base = transfer.connection(CLIENT).profile(Direction::Out).expect("connected");
+    let mut steps = 0;
+    let mut turns = VecDeque::from([(CLIENT, Direction::Out), (SERVER, Direction::In)]);
+    for &function in Function::ALL {
+        let names: Vec<&str> = library::of(function).iter().map(|m| m.name).collect();
+        let usable = |name: &&&str| {
+            let keeps = function != Function::Segmentation || **name == "messages";
+            keeps && (may_lose || function != Function::Retransmission || **name != "none")
+        };
+        let names: Vec<&str> = names.iter().filter(usable).copied().collect();
+        for from in &names {
+            for to in names.iter().filter(|to| *to != from) {
+                for name in [from, to] {
+                    let profile = base.with_named(function, name).expect("in the library");
+                    if profile.check().is_err()
+                        || transfer.connection(CLIENT).profile(Direction::Out) == Some(profile)
+                    {
+                        continue;
+                    }
+                    let (node, direction) = turns[0];
+                    turns.rotate_left(1);
+                    transfer.exchange(node, direction, profile);
+                    steps += 1;
+                }
+            }
+        }
+        let now_in_use = transfer.connection(CLIENT).profile(Direction::Out);
+        if now_in_use != Some(base) {
+            transfer.exchange(CLIENT, Direction::Out, base);
+        }
+    }
+    steps
+}
+
+#[test]
+fn every_mechanism_gives_way_to_every_other_on_a_clean_path() {
+    let steps = walk("rate=20mbit delay=20ms buffer=400p", true);
+    println!("{steps} exchanges");
+    assert!(steps > 50);
+}
+
+#[test]
+fn every_mechanism_gives_way_to_every_other_on_a_lossy_path() {
+    let steps = walk("rate=20mbit delay=20ms buffer=400p loss=0.1 jitter=5ms,reorder duplicate=0.05", false);
+    assert!(steps > 50);
+}
+
+#[test]
+fn an_exchange_outlives_an_outage() {
+    let mut transfer = Transfer::new("rate=20mbit delay=20ms", ["uts.security=required"; 2]);
+    let base = transfer.connection(CLIENT).profile(Direction::Out).expect("connected");
+    let profile = base.with_named(Function::Congestion, "bbr").expect("in the library");
+    transfer.send(5);
+    transfer.world.set_path(uts_path::Target::Both, "down").expect("a valid change");
+    let now = transfer.world.now();
+    transfer.connection(CLIENT).request_profile(now, Direction::Out, profile).expect("idle");
+    transfer.pass(Duration::from_secs(3));
+    assert!(transfer.completed.is_empty());
+    assert_eq!(transfer.connection(CLIENT).profile(Direction::Out), Some(base), "not before it is agreed");
+    transfer.world.set_path(uts_path::Target::Both, "up").expect("a valid change");
+    transfer.pass(Duration::from_secs(30));
+    assert_eq!(transfer.completed.len(), 1);
+    assert_eq!(transfer.connection(CLIENT).profile(Direction::Out), Some(profile));
+    assert_eq!(transfer.connection(SERVER).profile(Direction::In), Some(profile));
+    assert_eq!(transfer.received.len(), 5);
+}
+
+#[test]
+fn requests_of_both_ends_that_cross_end_in_one_profile() {
+    for head_start_ms in 0..45 {
+        let mut transfer = Transfer::new("rate=20mbit delay=20ms", ["uts.security=required"; 2]);
+        let base = transfer.connection(CLIENT).profile(Direction::Out).expect("connected");
+        let wishes = ["bbr", "new-reno"]
+            .map(|name| base.with_named(Function::Congestion, name).expect("in the library"));
+        let now = transfer.world.now();
+        transfer.connection(CLIENT).request_profile(now, Direction::Out, wishes[0]).expect("idle");
+        transfer.pass(Duration::from_millis(head_start_ms));
+        let now = transfer.world.now();
+        let asked = transfer.connection(SERVER).request_profile(now, Direction::In, wishes[1]);
+        assert!(matches!(asked, Ok(_) | Err(ExchangeError::Busy(_))), "{asked:?}");
+        transfer.pass(Duration::from_secs(10));
+        let agreed = transfer.connection(CLIENT).profile(Direction::Out);
+        assert_eq!(agreed, transfer.connection(SERVER).profile(Direction::In), "after {head_start_ms} ms");
+        assert!(wishes.contains(&agreed.expect("connected")) && !transfer.completed.is_empty());
+        assert!(
+            [SERVER, CLIENT]
+                .into_iter()
+                .all(|node| transfer.connection(node).is_at_rest() || transfer.flow.is_some())
+        );
+    }
+}
+
+#[test]
+fn packets_without_protection_need_both_ends() {
+    for [server, client] in
+        [["required", "unprotected"], ["unprotected", "required"], ["required", "required"]]
+    {
+        let security = [server, client].map(|s| format!("uts.security={s}"));
+        let mut transfer = Transfer::new("rate=20mbit delay=20ms", [&security[0], &security[1]]);
+        let base = transfer.connection(CLIENT).profile(Direction::Out).expect("connected");
+        let bare = base.with_named(Function::Protection, "none").expect("in the library");
+        for (node, direction) in [(CLIENT, Direction::Out), (SERVER, Direction::In)] {
+            let now = transfer.world.now();
+            let asked = transfer.connection(node).request_profile(now, direction, bare);
+            assert_eq!(asked, Err(ExchangeError::Unprotected));
+        }
+        transfer.send(3);
+        transfer.pass(Duration::from_secs(1));
+        assert_eq!((transfer.received.len(), transfer.refused.len()), (3, 0));
+    }
+}
