@@ -57,16 +57,6 @@ impl Events {
 }
 
 impl Connection {
-    pub(crate) fn new(
-        shared: Arc<Shared>,
-        handle: ConnectionHandle,
-        own: Option<Fingerprint>,
-        requirements: Requirements,
-    ) -> Self {
-        shared.act(|inner, _| inner.adopt(handle));
-        Self::adopted(shared, handle, own, requirements)
-    }
-
     /// The handle of a connection that has counted it already.
     pub(crate) fn adopted(
         shared: Arc<Shared>,

@@ -313,11 +313,13 @@ impl Target<'_> {
         let mut config = self.options.connection.clone();
         config.batch_packets_max = config.batch_packets_max.clamp(1, shared.segments_max.max(1));
         let requirements = config.requirements.clone();
+        // Known before the task can hear of its end: what happens on a connection that nobody holds is told to nobody.
         let begun = shared.act(|inner, now| {
             inner.changed();
-            inner.engine.connect(now, addr, self.name.clone(), tls.config.clone(), config)
+            let begun = inner.engine.connect(now, addr, self.name.clone(), tls.config.clone(), config);
+            begun.inspect(|handle| inner.adopt(*handle))
         });
-        let connection = begun.map(|handle| Connection::new(shared.clone(), handle, own, requirements));
+        let connection = begun.map(|handle| Connection::adopted(shared.clone(), handle, own, requirements));
         // The connection holds the endpoint from here on.
         shared.release();
         let connection = connection.map_err(|e| ConnectError::Setup(e.to_string()))?;

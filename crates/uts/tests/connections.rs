@@ -25,6 +25,21 @@ async fn a_key_that_was_not_pinned_is_refused_by_name() {
     assert!(tokio::time::timeout(Duration::from_millis(50), listener.accept()).await.is_err());
 }
 
+/// However soon the end comes after the beginning, whoever connects hears of it: with several threads, the handshake may
+/// be over before the task that asked for it runs on.
+#[test]
+fn a_refused_key_is_told_every_time() {
+    let runtime = || tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
+    let serving = runtime();
+    let (_listener, target) = serving.block_on(async { server(ServerOptions::new(identity())) });
+    for _ in 0..60 {
+        let options = ConnectOptions::pinned(identity().fingerprint());
+        let refused = runtime().block_on(async { within(connect(&target, options)).await });
+        let error = refused.map(|_| ()).expect_err("refused");
+        assert!(matches!(error, ConnectError::Untrusted(TrustError::NotPinned { .. })), "{error:?}");
+    }
+}
+
 #[tokio::test]
 async fn ends_know_each_other_by_their_keys() {
     let (listener, target) = server(ServerOptions::new(identity()));

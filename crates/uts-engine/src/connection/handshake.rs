@@ -332,7 +332,12 @@ impl Handshake {
         out: &mut Vec<u8>,
     ) {
         let (client, ping_due) = (self.side == Side::Client, self.ping_due && is_highest);
-        let close = self.close.clone().filter(|_| is_highest);
+        // A server does not know which keys the client has got to, so it says farewell under all of them (RFC 9000
+        // section 10.2.3). A client's server has all; its first packets are padded and would leave no room for others.
+        let close = self.close.clone().filter(|_| is_highest || !client);
+        if self.close.is_some() && close.is_none() {
+            return;
+        }
         let token = self.token.clone();
         let Some(state) = self.levels[level as usize].as_mut() else { return };
         let range = state.to_send.first();

@@ -421,15 +421,22 @@ impl Connection {
     fn handle_short(&mut self, now: Time, ecn: Option<Ecn>, packet: &mut [u8]) {
         match self.phase {
             Phase::Open => self.handle_adaptive(now, ecn, packet),
-            Phase::Closing { until, said, .. } if said < CLOSES_MAX => {
-                self.phase = Phase::Closing { until, said, due: true };
-            }
-            _ => {}
+            _ => self.repeat_close(),
+        }
+    }
+
+    /// A packet for a connection that this end has closed: the peer has perhaps not heard.
+    fn repeat_close(&mut self) {
+        if let Phase::Closing { until, said, .. } = self.phase
+            && said < CLOSES_MAX
+        {
+            self.phase = Phase::Closing { until, said, due: true };
         }
     }
 
     fn handle_establishment(&mut self, now: Time, datagram: &mut [u8], place: &Place, scid: ConnectionId) {
         if matches!(self.phase, Phase::Draining { .. } | Phase::Over | Phase::Closing { .. }) {
+            self.repeat_close();
             return;
         }
         let first = !self.handshake.heard;
