@@ -22,6 +22,7 @@ pub enum Direction {
 
 /// What happened on a connection.
 #[derive(Clone, Debug, PartialEq)]
+#[allow(clippy::large_enum_variant, reason = "exchanges are rare, and told events do not stay")]
 pub enum Event {
     /// The handshake is done: the peer is authenticated, flows may be opened.
     Connected,

@@ -1,6 +1,8 @@
 //! The laboratory: paths to try a transport on, and what measures it there.
 //!
 //! * [`relay`]: a UDP relay that emulates a path in real time, without privileges.
+//! * [`demo`]: a file carried by two processes of `uts` over a path that changes.
+//! * [`report`]: one self-contained page from what was recorded.
 
 #![forbid(unsafe_code)]
 #![allow(
@@ -9,4 +11,6 @@
     reason = "the laboratory faces the world: real sockets, real time"
 )]
 
+pub mod demo;
 pub mod relay;
+pub mod report;

@@ -22,12 +22,16 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Demo(cmd::demo::Arguments),
     Relay(cmd::relay::Arguments),
+    Report(cmd::report::Arguments),
 }
 
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
+        Command::Demo(arguments) => cmd::demo::run(arguments),
         Command::Relay(arguments) => cmd::relay::run(arguments),
+        Command::Report(arguments) => cmd::report::run(arguments),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,1 +1,71 @@
-//! uts
+//! The Universal Transport System for async Rust: an end-to-end transport that is assembled to fit what an application
+//! asks, and refitted in flight.
+//!
+//! A [`Listener`] accepts [`Connection`]s, [`connect`] opens them. Inside a connection are [`Flow`]s: bytes (they are
+//! `AsyncRead` and `AsyncWrite`) or messages, both ways. Ends know each other by their keys, as with ssh: see
+//! [`Identity`], [`Trust`], [`ClientAuth`]. What an application needs it says by [`Requirements`], in the names of TAPS
+//! (RFC 9622); what the transport makes of it, and when it changes its mind, comes as [`Connection::events`].
+//!
+//! ```
+//! use tokio::io::{AsyncReadExt, AsyncWriteExt};
+//! use uts::{ConnectOptions, FlowOptions, Identity, Listener, ServerOptions, connect};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let listener = Listener::bind("127.0.0.1:0".parse()?, ServerOptions::new(Identity::generate()?))?;
+//! let target = listener.local_addr().to_string();
+//! let options = ConnectOptions::pinned(listener.fingerprint());
+//!
+//! tokio::spawn(async move {
+//!     while let Some(connection) = listener.accept().await {
+//!         while let Some(flow) = connection.accept_flow().await {
+//!             let (mut send, mut recv) = flow.split();
+//!             tokio::io::copy(&mut recv, &mut send).await?;
+//!             send.finished().await?;
+//!         }
+//!     }
+//!     std::io::Result::Ok(())
+//! });
+//!
+//! let connection = connect(&target, options).await?;
+//! let (mut send, mut recv) = connection.open_flow(FlowOptions::default()).await?.split();
+//! send.write_all(b"hello").await?;
+//! send.shutdown().await?;
+//! let mut echo = String::new();
+//! recv.read_to_string(&mut echo).await?;
+//! assert_eq!(echo, "hello");
+//! connection.close(0, "done").await;
+//! # Ok(())
+//! # }
+//! ```
+#![forbid(unsafe_code)]
+
+mod authorized_keys;
+mod clock;
+mod connection;
+mod driver;
+mod endpoint;
+mod fingerprint;
+mod flow;
+mod identity;
+mod known_hosts;
+mod listener;
+mod tls;
+mod trust;
+
+pub use authorized_keys::{AuthorizedKeys, AuthorizedKeysError};
+pub use connection::{Connection, Events, PropertyError};
+pub use driver::ConnectionEvent;
+pub use endpoint::{ConnectError, ConnectOptions, Endpoint, connect};
+pub use fingerprint::{Fingerprint, FingerprintError};
+pub use flow::{Chunk, Flow, ReadError, RecvFlow, SendFlow, WriteError};
+pub use identity::{Identity, IdentityError};
+pub use known_hosts::{KnownHost, KnownHosts, KnownHostsError};
+pub use listener::{ListenError, Listener, ServerOptions};
+pub use trust::{ClientAuth, ClientAuthError, NewHost, NewHostKey, RefusedClient, Trust, TrustError};
+
+pub use uts_engine::requirements::{self, Requirements};
+pub use uts_engine::{
+    CloseReason, ConnectionConfig, Direction, ExchangeError, ExchangeEvent, FlowId, FlowOptions, MessageOptions, Stats,
+};
+pub use uts_functions::{Function, PathFacts, Profile, Rate};

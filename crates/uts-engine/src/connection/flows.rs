@@ -328,7 +328,8 @@ pub(crate) enum Token {
     Ack(u64),
     /// A probe for a larger packet size.
     SizeProbe(usize),
-    NewToken,
+    /// A token for the next connection from this address.
+    Address,
     PathResponse(u64),
 }
 

@@ -413,7 +413,7 @@ impl Connection {
                     self.handshake.discard(Level::Handshake);
                     self.ping_wanted = true;
                     if !self.new_token.is_empty() {
-                        self.control.push_back(Token::NewToken);
+                        self.control.push_back(Token::Address);
                     }
                 } else {
                     self.handshake.discard(Level::Initial);

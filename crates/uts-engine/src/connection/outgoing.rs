@@ -265,7 +265,7 @@ impl Connection {
     fn write_control(&mut self, draft: &mut Draft, out: &mut Vec<u8>) {
         while let Some(token) = self.control.front().cloned() {
             let frame = match &token {
-                Token::NewToken => Frame::NewToken(frame::NewToken { token: &self.new_token }),
+                Token::Address => Frame::NewToken(frame::NewToken { token: &self.new_token }),
                 Token::PathResponse(number) => Frame::PathResponse(*number),
                 _ => Frame::Ping,
             };

@@ -141,7 +141,7 @@ impl Connection {
                     self.on_packet_size();
                 }
             }
-            Token::Flow(_) | Token::NewToken | Token::PathResponse(_) => {}
+            Token::Flow(_) | Token::Address | Token::PathResponse(_) => {}
         }
     }
 
@@ -229,7 +229,7 @@ impl Connection {
                 self.flows.control.insert(control.clone());
             }
             Token::SizeProbe(bytes) => self.size.on_probe_lost(now, *bytes),
-            Token::NewToken | Token::PathResponse(_) => self.control.push_back(token.clone()),
+            Token::Address | Token::PathResponse(_) => self.control.push_back(token.clone()),
             Token::Ack(_) => {}
         }
     }

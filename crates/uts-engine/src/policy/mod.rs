@@ -233,7 +233,7 @@ impl Policy {
     }
 
     /// The profile whose home is `home` that does best, and what it is expected to bring; `None` if that is the present
-    /// one, or not by enough (P-5, P-6).
+    /// one, or not by enough.
     fn choose(&mut self, now: Time, seen: &Seen) -> Option<(Profile, Expectation)> {
         self.disappointing.retain(|(_, until)| *until > now);
         let judge = self.judge(seen);
@@ -258,7 +258,7 @@ impl Policy {
         Some((target.0, Expectation { aim: self.aim, from: present, to: target.1 }))
     }
 
-    /// What the present profile is worth: what is measured, if that is better than predicted (P-4).
+    /// What the present profile is worth: what is measured, if that is better than predicted.
     fn present_score(&self, seen: &Seen, predicted: Score) -> Score {
         let measured = self.meter.rate(window(&seen.facts)).filter(|_| seen.offered.is_none());
         let capacity = seen.facts.capacity.bytes_per_sec() as f64;
@@ -269,7 +269,7 @@ impl Policy {
         Score { worth, goodput: rate, ..predicted }
     }
 
-    /// Whether the gain exceeds the hysteresis (P-6).
+    /// Whether the gain exceeds the hysteresis.
     fn is_gain(&self, from: f64, to: f64) -> bool {
         match self.aim {
             Aim::Throughput => to > from * (1.0 + GAIN_THROUGHPUT),
@@ -279,7 +279,7 @@ impl Policy {
         }
     }
 
-    /// Whether the time for the change has come (P-7 to P-10).
+    /// Whether the time for the change has come.
     fn is_due(&mut self, now: Time, seen: &Seen, target: &Profile, expected: &Expectation) -> bool {
         let rtt = seen.facts.rtt_min;
         while self.recent.front().is_some_and(|at| now.since(*at) >= Duration::from_secs(60)) {
@@ -305,7 +305,7 @@ impl Policy {
     }
 
     /// Whether the gain, over the time that the path is expected to stay so, exceeds what is lost until the new mechanism
-    /// has found its place (P-8).
+    /// has found its place.
     fn pays(&self, now: Time, seen: &Seen, target: &Profile, expected: &Expectation) -> bool {
         let rtt_s = seen.facts.rtt_smoothed.max(seen.facts.rtt_min).as_secs_f64();
         let gain = expected.to.worth - expected.from.worth;
@@ -338,7 +338,7 @@ impl Policy {
         Some(decision)
     }
 
-    /// Whether the facts rest on enough to act on (P-2).
+    /// Whether the facts rest on enough to act on.
     fn is_evident(&self, facts: &PathFacts) -> bool {
         let samples_min = if self.aim == Aim::Throughput { SAMPLES_MIN } else { SAMPLES_MIN / 2 };
         facts.samples >= samples_min && !facts.rtt_min.is_zero() && facts.capacity > Rate::default()
@@ -374,7 +374,7 @@ pub(crate) fn fit(
     if policy.is_gain(from, score.worth) { target } else { *home }
 }
 
-/// Home, if it is about as good as any; else the first of those about as good as the best (P-5).
+/// Home, if it is about as good as any; else the first of those about as good as the best.
 fn best(aim: Aim, scores: &[(Profile, Score)], home: &Profile) -> Option<(Profile, Score)> {
     let top = scores.iter().map(|(_, s)| s.worth).fold(f64::NEG_INFINITY, f64::max);
     let about = |worth: f64, share: f64, absolute: f64| match aim {

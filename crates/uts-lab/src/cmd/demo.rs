@@ -1,0 +1,79 @@
+//! `uts-lab demo`.
+
+use anyhow::{Context, Result};
+use bytesize::ByteSize;
+use clap::Args;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+use uts_lab::demo::{self, DemoConfig, FILE_BYTES, QUICK_FILE_BYTES};
+
+/// Carries a file over a path that changes, and shows how the connection follows
+///
+/// Starts `uts serve` and `uts cp` as two processes with an emulated path between: 50 Mbit/s, 40 ms
+/// round trip, a queue of 64 packets. A third of the way in, 5 % of packets are lost in bursts; at
+/// two thirds the loss ends and the rate falls to 20 Mbit/s. Then the same with the first profile
+/// fixed, for comparison. Leaves a report. Fails if the file differs at the two ends, or if a change
+/// of the path was not answered by an exchange of mechanisms.
+#[derive(Debug, Args)]
+pub struct Arguments {
+    /// The file to carry, instead of a pseudo-random one
+    #[arg(long, value_name = "FILE", conflicts_with = "size")]
+    file: Option<PathBuf>,
+    /// Length of the file to make, as in 64MB [default: 64MB, with --quick 8MB]
+    #[arg(long, value_name = "SIZE")]
+    size: Option<ByteSize>,
+    /// Directory for report.html and run.json
+    #[arg(long, value_name = "DIR", default_value = "demo-out")]
+    out: PathBuf,
+    /// The `uts` program [default: the one beside this program]
+    #[arg(long, value_name = "PROGRAM")]
+    uts: Option<PathBuf>,
+    /// Seed of the file and of the path's random decisions
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Leave out the run with the first profile fixed
+    #[arg(long)]
+    no_comparison: bool,
+    /// A short one, for tests: 20 Mbit/s and 20 ms round trip at first, 8 Mbit/s at last
+    #[arg(long)]
+    quick: bool,
+    /// Give up when nothing moves for so many seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..))]
+    patience: u32,
+}
+
+/// Demonstrates, until done or a signal.
+///
+/// # Errors
+/// See [`demo::run`].
+pub fn run(arguments: Arguments) -> Result<()> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP] {
+        signal_hook::flag::register(signal, Arc::clone(&stop)).context("cannot catch signals")?;
+    }
+    let uts = match arguments.uts {
+        Some(uts) => uts,
+        None => std::env::current_exe().context("cannot find this program")?.with_file_name("uts"),
+    };
+    let default_bytes = if arguments.quick { QUICK_FILE_BYTES } else { FILE_BYTES };
+    let config = DemoConfig {
+        file: arguments.file,
+        size_bytes: arguments.size.map_or(default_bytes, |size| size.as_u64()),
+        out: arguments.out,
+        uts,
+        seed: arguments.seed,
+        compare: !arguments.no_comparison,
+        quick: arguments.quick,
+        patience: Duration::from_secs(arguments.patience.into()),
+        command: command_line(),
+    };
+    demo::run(&config, &stop)
+}
+
+/// How this program was called, without where it lies.
+fn command_line() -> String {
+    let arguments = std::env::args_os().skip(1).map(|a| a.to_string_lossy().into_owned());
+    std::iter::once("uts-lab".to_owned()).chain(arguments).collect::<Vec<_>>().join(" ")
+}

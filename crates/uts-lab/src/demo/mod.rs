@@ -1,0 +1,180 @@
+//! The demonstration: a file carried between two processes of `uts` over a path that changes.
+//!
+//! [`run`] makes a file, starts the relay in this process, `uts serve` and `uts cp` as two others,
+//! follows what both say, and compares the file at both ends itself. Then it does the same with the
+//! first profile fixed. All of it ends with this process's interest in it: children are killed by
+//! their handles, temporary files removed, whatever the reason for the end.
+
+mod child;
+mod display;
+mod event;
+mod follow;
+mod plan;
+mod samples;
+mod source;
+mod transfer;
+
+pub use plan::{FILE_BYTES, QUICK_FILE_BYTES};
+
+use crate::report::{self, model, summary};
+use anyhow::{Context, Result, bail};
+use display::Display;
+use model::{FORMAT, Machine, Record, Run, Setting};
+use plan::Plan;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime};
+use transfer::Transfer;
+
+/// What to demonstrate.
+#[derive(Debug, Clone)]
+pub struct DemoConfig {
+    /// The file to carry; `None` makes one from the seed.
+    pub file: Option<PathBuf>,
+    /// Length of the file to make, in bytes.
+    pub size_bytes: u64,
+    /// Where the report goes.
+    pub out: PathBuf,
+    /// The `uts` program.
+    pub uts: PathBuf,
+    /// Seed of the file and of the path's random decisions.
+    pub seed: u64,
+    /// Whether to run again with the first profile fixed.
+    pub compare: bool,
+    /// A slower, shorter path, so that a small file meets the same changes.
+    pub quick: bool,
+    /// Give up when nothing moves for this long.
+    pub patience: Duration,
+    /// How this was asked for, for the report.
+    pub command: String,
+}
+
+/// Runs the demonstration. `stop` ends it early.
+///
+/// # Errors
+/// It could not be carried through; the file differs at the two ends; or a change of the path was
+/// not answered by an exchange. In the last two cases the report is written nevertheless.
+pub fn run(config: &DemoConfig, stop: &AtomicBool) -> Result<()> {
+    let uts_version = version_of(&config.uts)?;
+    let work = tempfile::Builder::new()
+        .prefix("uts-demo-")
+        .tempdir()
+        .context("cannot make a temporary directory")?;
+    let (path, file) = match &config.file {
+        Some(path) => (path.clone(), source::examine(path, stop)?),
+        None => source::make(work.path(), config.size_bytes, config.seed, stop)?,
+    };
+    let plan = Plan::new(file.bytes, config.quick)?;
+    let display = Display::new(file.bytes);
+    display.introduce(&file, &plan, config.seed);
+    let setting = Setting {
+        unix_s: SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |d| d.as_secs()),
+        lab_version: concat!("uts-lab ", env!("CARGO_PKG_VERSION")).into(),
+        uts_version,
+        machine: machine(),
+        seed: config.seed,
+        command: config.command.clone(),
+        path: plan.settings.to_string(),
+        schedule: plan.schedule.entries.iter().map(ToString::to_string).collect(),
+        base_rtt_ms: plan.base_rtt_ms(),
+        buffer_packets: plan.buffer_packets(),
+        file,
+    };
+    let mut record = Record { format: FORMAT, setting, runs: Vec::new() };
+    for adapt in if config.compare { &[true, false][..] } else { &[true] } {
+        let transfer = Transfer {
+            uts: &config.uts,
+            source: &path,
+            file: &record.setting.file,
+            plan: &plan,
+            work: work.path(),
+            seed: config.seed,
+            adapt: *adapt,
+            patience: config.patience,
+            stop,
+            display: &display,
+        };
+        let run = transfer.run()?;
+        let intact = run.summary.sha256 == record.setting.file.sha256;
+        record.runs.push(run);
+        if !intact {
+            break;
+        }
+    }
+    let page = report::write(&config.out, &record)?;
+    display.line(&format!("\n{}\nReport: {}", summary::text(&record), page.display()));
+    judge(&record)
+}
+
+/// What must hold of a demonstration.
+fn judge(record: &Record) -> Result<()> {
+    let wanted = &record.setting.file.sha256;
+    for Run { name, summary, .. } in &record.runs {
+        if summary.sha256 != *wanted {
+            bail!(
+                "the file differs at the two ends of the {name} run: SHA-256 {wanted} was sent, {} arrived",
+                summary.sha256
+            );
+        }
+    }
+    let Some(adaptive) = record.runs.first() else { return Ok(()) };
+    let expected = record.setting.schedule.len();
+    if adaptive.changes.len() < expected {
+        bail!("the path changed {} times, and should have {expected} times", adaptive.changes.len());
+    }
+    let unanswered: Vec<String> =
+        adaptive.unanswered_changes().iter().map(|c| format!("`{}` at {:.1} s", c.change, c.t_s)).collect();
+    if !unanswered.is_empty() {
+        bail!(
+            "no exchange answered the change of the path {} (of {} exchanges, {} came into force)",
+            unanswered.join(", nor "),
+            adaptive.exchanges.len(),
+            adaptive.agreed().count()
+        );
+    }
+    Ok(())
+}
+
+/// The error of an end that was asked for.
+fn check_stop(stop: &AtomicBool) -> Result<()> {
+    if stop.load(Ordering::Relaxed) {
+        bail!("interrupted");
+    }
+    Ok(())
+}
+
+/// What the program says of itself; at the same time a test of whether it can be run at all.
+fn version_of(uts: &Path) -> Result<String> {
+    let output = Command::new(uts)
+        .arg("--version")
+        .stdin(Stdio::null())
+        .output()
+        .with_context(|| format!("cannot run {} (--uts names another program)", uts.display()))?;
+    if !output.status.success() {
+        bail!("`{} --version` failed with {}", uts.display(), output.status);
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).lines().next().unwrap_or_default().trim().to_owned())
+}
+
+/// What this runs on, as far as the system tells.
+fn machine() -> Machine {
+    let read = |file: &str| std::fs::read_to_string(file).unwrap_or_default();
+    let field = |text: &str, name: &str| {
+        let line = text.lines().find(|l| l.starts_with(name))?;
+        Some(line.split_once(':')?.1.trim().to_owned())
+    };
+    let memory_kib = field(&read("/proc/meminfo"), "MemTotal")
+        .and_then(|m| m.split_whitespace().next()?.parse::<u64>().ok());
+    let system = [read("/proc/sys/kernel/ostype"), read("/proc/sys/kernel/osrelease")];
+    Machine {
+        processor: field(&read("/proc/cpuinfo"), "model name")
+            .unwrap_or_else(|| std::env::consts::ARCH.into()),
+        cores: std::thread::available_parallelism().map_or(1, usize::from),
+        memory_mib: memory_kib.map(|kib| kib / 1024),
+        system: match system.map(|s| s.trim().to_owned()) {
+            [os, _] if os.is_empty() => std::env::consts::OS.into(),
+            [os, release] => format!("{os} {release}"),
+        },
+    }
+}

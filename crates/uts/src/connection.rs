@@ -1,0 +1,321 @@
+//! Connections, as their users hold them.
+
+use crate::driver::{ConnectionEvent, Shared, gone};
+use crate::fingerprint::Fingerprint;
+use crate::flow::Flow;
+use core::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use tokio::sync::mpsc::UnboundedReceiver;
+use uts_engine::requirements::{RequirementError, Requirements};
+use uts_engine::selector::Contradiction;
+use uts_engine::{CloseReason, ConnectionHandle, Direction, ExchangeError, FlowError, FlowOptions, Stats};
+use uts_functions::{PathFacts, Profile};
+
+/// A connection to one peer. Clones are handles of the same connection; when the last of them and the last of its flows
+/// is dropped, it is closed with code 0.
+#[derive(Clone)]
+pub struct Connection(Arc<ConnectionRef>);
+
+struct ConnectionRef {
+    shared: Arc<Shared>,
+    handle: ConnectionHandle,
+    own: Option<Fingerprint>,
+    /// The peer's key, once it was looked at.
+    peer: OnceLock<Fingerprint>,
+    requirements: Mutex<Requirements>,
+}
+
+/// Why a property was not changed.
+#[derive(Debug, thiserror::Error)]
+pub enum PropertyError {
+    /// No such property, or no such value.
+    #[error(transparent)]
+    Property(#[from] RequirementError),
+    /// It contradicts others.
+    #[error(transparent)]
+    Contradiction(#[from] Contradiction),
+    /// The connection is over.
+    #[error("{0}")]
+    Closed(CloseReason),
+}
+
+/// What happens on a connection, in order; see [`Connection::events`].
+#[derive(Debug)]
+pub struct Events(UnboundedReceiver<ConnectionEvent>);
+
+impl Events {
+    /// Waits for the next event; `None` after [`ConnectionEvent::Closed`]. Nothing is lost if the wait is given up.
+    pub async fn next(&mut self) -> Option<ConnectionEvent> {
+        self.0.recv().await
+    }
+
+    /// The next event, if there is one.
+    pub fn try_next(&mut self) -> Option<ConnectionEvent> {
+        self.0.try_recv().ok()
+    }
+}
+
+impl Connection {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        handle: ConnectionHandle,
+        own: Option<Fingerprint>,
+        requirements: Requirements,
+    ) -> Self {
+        shared.act(|inner, _| inner.adopt(handle));
+        Self::adopted(shared, handle, own, requirements)
+    }
+
+    /// The handle of a connection that has counted it already.
+    pub(crate) fn adopted(
+        shared: Arc<Shared>,
+        handle: ConnectionHandle,
+        own: Option<Fingerprint>,
+        requirements: Requirements,
+    ) -> Self {
+        let (peer, requirements) = (OnceLock::new(), Mutex::new(requirements));
+        Connection(Arc::new(ConnectionRef { shared, handle, own, peer, requirements }))
+    }
+
+    pub(crate) fn shared(&self) -> &Shared {
+        &self.0.shared
+    }
+
+    pub(crate) fn handle(&self) -> ConnectionHandle {
+        self.0.handle
+    }
+
+    /// Opens a flow, which goes both ways. Waits while the peer allows no more. The peer learns of it with the first
+    /// data (or end) that is sent on it.
+    ///
+    /// # Errors
+    /// The reason, if the connection has ended.
+    pub async fn open_flow(&self, options: FlowOptions) -> Result<Flow, CloseReason> {
+        let notify = self.notify();
+        loop {
+            let may_open = notify.open.notified();
+            tokio::pin!(may_open);
+            may_open.as_mut().enable();
+            let opened = self.shared().act(|inner, _| {
+                let Some(connection) = inner.connection(self.handle()) else { return Err(gone()) };
+                match connection.open_flow(options) {
+                    Ok(id) => Ok(Some(id)),
+                    Err(FlowError::Closed(reason)) => Err(reason),
+                    Err(FlowError::Blocked) => {
+                        inner.openers.push(self.handle());
+                        Ok(None)
+                    }
+                }
+            });
+            match opened {
+                Ok(Some(id)) => return Ok(Flow::new(self.clone(), id)),
+                Ok(None) => may_open.await,
+                Err(reason) => return Err(self.explain(reason)),
+            }
+        }
+    }
+
+    /// Waits for the next flow that the peer opens; `None` when the connection has ended. Nothing is lost if the wait
+    /// is given up, and several tasks may wait.
+    pub async fn accept_flow(&self) -> Option<Flow> {
+        let notify = self.notify();
+        loop {
+            let accepts = notify.accept.notified();
+            tokio::pin!(accepts);
+            accepts.as_mut().enable();
+            let (id, has_ended) = self.shared().act(|inner, _| {
+                let id = inner.connection(self.handle()).and_then(|c| c.accept_flow());
+                (id, inner.ended(self.handle()).is_some())
+            });
+            match id {
+                Some(id) => return Some(Flow::new(self.clone(), id)),
+                None if has_ended => return None,
+                None => accepts.await,
+            }
+        }
+    }
+
+    /// What happens on the connection: exchanges of mechanisms, the packet size, its end. The first who asks is told
+    /// what happened before as well (the latest 256 events).
+    pub fn events(&self) -> Events {
+        Events(self.shared().subscribe(self.handle()))
+    }
+
+    /// Changes what is asked of the data that this end sends. What has to change follows by exchange.
+    ///
+    /// # Errors
+    /// [`PropertyError::Contradiction`] if it cannot be met: nothing has changed then.
+    pub fn set_requirements(&self, requirements: Requirements) -> Result<(), PropertyError> {
+        self.change_requirements(|r| {
+            *r = requirements;
+            Ok(())
+        })
+    }
+
+    /// What is asked of the data that this end sends.
+    pub fn requirements(&self) -> Requirements {
+        self.lock_requirements().clone()
+    }
+
+    fn lock_requirements(&self) -> MutexGuard<'_, Requirements> {
+        self.0.requirements.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change_requirements(
+        &self,
+        change: impl FnOnce(&mut Requirements) -> Result<(), RequirementError>,
+    ) -> Result<(), PropertyError> {
+        let mut held = self.lock_requirements();
+        let mut changed = held.clone();
+        change(&mut changed)?;
+        self.shared().act(|inner, now| {
+            inner.changed();
+            let connection = inner.connection(self.handle()).ok_or_else(|| PropertyError::Closed(gone()))?;
+            connection.set_requirements(now, changed.clone()).map_err(PropertyError::from)
+        })?;
+        *held = changed;
+        Ok(())
+    }
+
+    /// Changes one property by its TAPS name (RFC 9622), as on a command line.
+    ///
+    /// # Errors
+    /// [`PropertyError`]: nothing has changed then.
+    pub fn set_property(&self, name: &str, value: &str) -> Result<(), PropertyError> {
+        self.change_requirements(|requirements| requirements.set(name, value))
+    }
+
+    /// Asks the peer to exchange the profile of a direction; gives the epoch. What becomes of it is an event.
+    ///
+    /// # Errors
+    /// [`ExchangeError`] if the profile cannot be had, or another exchange is under way.
+    pub fn request_profile(&self, direction: Direction, profile: Profile) -> Result<u32, ExchangeError> {
+        self.shared().act(|inner, now| {
+            inner.changed();
+            let connection = inner.connection(self.handle()).ok_or(ExchangeError::NotConnected)?;
+            connection.request_profile(now, direction, profile)
+        })
+    }
+
+    /// The profile of a direction.
+    pub fn profile(&self, direction: Direction) -> Option<Profile> {
+        self.shared().act(|inner, _| inner.engine.peek(self.handle()).and_then(|c| c.profile(direction)))
+    }
+
+    /// What is known of the path of the data that this end sends, or was when the connection ended.
+    pub fn facts(&self) -> PathFacts {
+        self.inspect(|c| c.facts()).unwrap_or_else(|| self.last().1)
+    }
+
+    /// What the connection has done so far, or had when it ended.
+    pub fn stats(&self) -> Stats {
+        self.inspect(|c| c.stats()).unwrap_or_else(|| self.last().0)
+    }
+
+    fn last(&self) -> (Stats, PathFacts) {
+        self.shared().act(|inner, _| inner.connections.get(&self.handle()).map(|s| s.last)).unwrap_or_default()
+    }
+
+    /// Looks at the engine's side of the connection, if it still has one. The endpoint stands still meanwhile.
+    pub fn inspect<R>(&self, look: impl FnOnce(&uts_engine::Connection) -> R) -> Option<R> {
+        self.shared().act(|inner, _| inner.engine.peek(self.handle()).map(look))
+    }
+
+    /// The peer's address.
+    pub fn remote_addr(&self) -> Option<SocketAddr> {
+        self.inspect(|c| c.remote()).map(canonical)
+    }
+
+    /// This end's address.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.shared().local_addr
+    }
+
+    /// The key that the peer has shown to have; `None` for a client that was not asked for one.
+    pub fn peer_fingerprint(&self) -> Option<Fingerprint> {
+        if self.0.peer.get().is_none() {
+            let first = |c: &uts_engine::Connection| {
+                c.peer_certificates()?.first().and_then(|c| Fingerprint::of_certificate(c).ok())
+            };
+            let _ = self.0.peer.set(self.inspect(first)??);
+        }
+        self.0.peer.get().copied()
+    }
+
+    /// Closes the connection and waits until the peer was told; what was not delivered is lost: see
+    /// [`SendFlow::finished`](crate::SendFlow::finished).
+    pub async fn close(&self, code: u64, reason: &str) {
+        self.shared().act(|inner, now| {
+            if let Some(connection) = inner.connection(self.handle()) {
+                connection.close(now, code, reason);
+            }
+            inner.changed();
+        });
+        self.shared().flush().await;
+    }
+
+    /// Waits for the end of the connection.
+    pub async fn closed(&self) -> CloseReason {
+        let notify = self.notify();
+        loop {
+            let changes = notify.state.notified();
+            tokio::pin!(changes);
+            changes.as_mut().enable();
+            if let Some(reason) = self.close_reason() {
+                return reason;
+            }
+            changes.await;
+        }
+    }
+
+    /// Why the connection has ended, if it has.
+    pub fn close_reason(&self) -> Option<CloseReason> {
+        self.shared().act(|inner, _| inner.ended(self.handle())).map(|reason| self.explain(reason))
+    }
+
+    /// Names this end's key where that is what the peer objects to.
+    pub(crate) fn explain(&self, reason: CloseReason) -> CloseReason {
+        explain(reason, self.0.own)
+    }
+
+    pub(crate) fn notify(&self) -> Arc<crate::driver::ConnectionNotify> {
+        self.shared().act(|inner, _| inner.connections.entry(self.handle()).or_default().notify.clone())
+    }
+}
+
+impl Drop for ConnectionRef {
+    fn drop(&mut self) {
+        self.shared.act(|inner, now| inner.disown(now, self.handle));
+    }
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Connection({} of {})", self.0.handle.0, self.local_addr())
+    }
+}
+
+/// Names this end's key where that is what the peer objects to.
+pub(crate) fn explain(reason: CloseReason, own: Option<Fingerprint>) -> CloseReason {
+    match reason {
+        CloseReason::Refused(why) if objects_to_key(&why) => {
+            let own = own.map_or_else(|| "none was shown".to_owned(), |own| format!("it is {own}"));
+            CloseReason::Refused(format!("{why}; this end's key: {own}"))
+        }
+        other => other,
+    }
+}
+
+/// Whether words of the engine about a TLS alert of the peer are about this end's key.
+pub(crate) fn objects_to_key(why: &str) -> bool {
+    why.contains("this end's key") || why.contains("client key is required")
+}
+
+/// An IPv4 address that came by way of an IPv6 socket, as people know it.
+pub(crate) fn canonical(addr: SocketAddr) -> SocketAddr {
+    match addr.ip() {
+        IpAddr::V6(v6) => v6.to_ipv4_mapped().map_or(addr, |v4| SocketAddr::new(v4.into(), addr.port())),
+        IpAddr::V4(_) => addr,
+    }
+}

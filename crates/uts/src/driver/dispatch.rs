@@ -1,0 +1,197 @@
+//! From the engine's events to whoever waits for them.
+
+use super::{Inner, Shared, gone};
+use core::task::Waker;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use tokio::sync::Notify;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use uts_engine::{CloseReason, ConnectionHandle, Event, ExchangeEvent, FlowId, Stats};
+use uts_functions::PathFacts;
+
+/// Events kept for the first who asks for them; a connection that nobody asks has few.
+const BACKLOG_MAX: usize = 256;
+
+/// What an application may want to know of a connection, beside its flows.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ConnectionEvent {
+    /// A step of an exchange of mechanisms.
+    Exchange(ExchangeEvent),
+    /// The path now carries packets of this many bytes of UDP payload.
+    PacketSize(usize),
+    /// The connection has ended; nothing follows.
+    Closed(CloseReason),
+}
+
+/// What handles wait for on a connection.
+#[derive(Default)]
+pub(crate) struct ConnectionState {
+    pub is_connected: bool,
+    pub closed: Option<CloseReason>,
+    /// Handles, those of flows included.
+    pub users: usize,
+    pub flows: BTreeMap<FlowId, FlowState>,
+    pub notify: Arc<ConnectionNotify>,
+    /// What the connection had done when it ended.
+    pub last: (Stats, PathFacts),
+    subscribers: Vec<UnboundedSender<ConnectionEvent>>,
+    backlog: Option<VecDeque<ConnectionEvent>>,
+}
+
+/// Several tasks may wait for each of these.
+#[derive(Default)]
+pub(crate) struct ConnectionNotify {
+    /// It was established, or has ended, or its peer cannot be reached.
+    pub state: Notify,
+    /// The peer may have opened a flow.
+    pub accept: Notify,
+    /// A flow may be opened.
+    pub open: Notify,
+}
+
+/// Whom to wake for a flow: each half has one owner.
+#[derive(Default)]
+pub(crate) struct FlowState {
+    pub reader: Option<Waker>,
+    pub writer: Option<Waker>,
+    /// All that was written, and its end, has been acknowledged or given up.
+    pub is_finished: bool,
+    pub stopped: Option<u64>,
+    /// Halves that are held.
+    pub halves: u8,
+}
+
+impl ConnectionState {
+    pub fn subscribe(&mut self) -> UnboundedReceiver<ConnectionEvent> {
+        let (sender, receiver) = unbounded_channel();
+        for event in self.backlog.replace(VecDeque::new()).unwrap_or_default() {
+            let _ = sender.send(event);
+        }
+        if let (Some(reason), true) = (&self.closed, !self.subscribers.is_empty()) {
+            let _ = sender.send(ConnectionEvent::Closed(reason.clone()));
+        }
+        self.subscribers.push(sender);
+        receiver
+    }
+
+    fn publish(&mut self, event: ConnectionEvent) {
+        if self.subscribers.is_empty() {
+            let backlog = self.backlog.get_or_insert_default();
+            if backlog.len() == BACKLOG_MAX {
+                backlog.pop_front();
+            }
+            backlog.push_back(event);
+            return;
+        }
+        self.subscribers.retain(|subscriber| subscriber.send(event.clone()).is_ok());
+    }
+
+    /// The connection has ended: everybody learns.
+    fn end(&mut self, reason: CloseReason, woken: &mut Vec<Waker>) {
+        if self.closed.is_some() {
+            return;
+        }
+        self.closed = Some(reason.clone());
+        for flow in self.flows.values_mut() {
+            woken.extend(flow.reader.take());
+            woken.extend(flow.writer.take());
+        }
+        self.publish(ConnectionEvent::Closed(reason));
+        for notify in [&self.notify.state, &self.notify.accept, &self.notify.open] {
+            notify.notify_waiters();
+        }
+    }
+
+    fn on_event(&mut self, event: Event, woken: &mut Vec<Waker>) {
+        match event {
+            Event::Connected => {
+                self.is_connected = true;
+                self.notify.state.notify_waiters();
+            }
+            Event::FlowOpened(_) => self.notify.accept.notify_waiters(),
+            Event::Readable(id) => woken.extend(self.flows.get_mut(&id).and_then(|flow| flow.reader.take())),
+            Event::Writable(id) => woken.extend(self.flows.get_mut(&id).and_then(|flow| flow.writer.take())),
+            Event::Finished(id) => {
+                if let Some(flow) = self.flows.get_mut(&id) {
+                    flow.is_finished = true;
+                    woken.extend(flow.writer.take());
+                }
+            }
+            Event::Stopped(id, code) => {
+                if let Some(flow) = self.flows.get_mut(&id) {
+                    flow.stopped = Some(code);
+                    woken.extend(flow.writer.take());
+                }
+            }
+            Event::Exchange(step) => self.publish(ConnectionEvent::Exchange(step)),
+            Event::PacketSize(bytes) => self.publish(ConnectionEvent::PacketSize(bytes)),
+            Event::Closed(reason) => self.end(reason, woken),
+        }
+    }
+}
+
+impl Inner {
+    /// Hands all events of the engine to those who wait for them; they are woken later, without the lock.
+    pub(super) fn dispatch(&mut self, shared: &Shared, woken: &mut Vec<Waker>) {
+        while let Some((handle, event)) = self.engine.poll_event() {
+            let is_end = matches!(event, Event::Closed(_));
+            if !self.connections.contains_key(&handle) {
+                // A client's connection becomes known with its first event, unless it is over already.
+                if self.engine.peek(handle).is_none_or(|c| c.close_reason().is_some()) {
+                    continue;
+                }
+                self.connections.insert(handle, ConnectionState::default());
+            }
+            let Some(state) = self.connections.get_mut(&handle) else { continue };
+            if let Some(connection) = self.engine.peek(handle).filter(|_| is_end) {
+                state.last = (connection.stats(), connection.facts());
+            }
+            state.on_event(event, woken);
+            if is_end && state.users == 0 {
+                self.connections.remove(&handle);
+            }
+        }
+        let mut has_new = false;
+        while let Some(handle) = self.engine.accept() {
+            has_new |= self.admit(handle);
+        }
+        if has_new {
+            shared.accept.notify_waiters();
+        }
+    }
+
+    /// A client's handshake is done. Its connection is nobody's until it is accepted.
+    fn admit(&mut self, handle: ConnectionHandle) -> bool {
+        if self.is_listening && self.connections.contains_key(&handle) {
+            self.accepted.push_back(handle);
+            return true;
+        }
+        false
+    }
+
+    /// Something arrived: flows may perhaps be opened that could not be before.
+    pub(super) fn retry_openers(&mut self) {
+        for handle in self.openers.drain(..) {
+            if let Some(state) = self.connections.get(&handle) {
+                state.notify.open.notify_waiters();
+            }
+        }
+    }
+
+    /// The task ends: nothing will be sent or received any more.
+    pub(super) fn stop(&mut self, shared: &Shared, why: &str) {
+        self.stopped = Some(why.to_owned());
+        self.is_listening = false;
+        let mut woken = Vec::new();
+        let reason = match why {
+            "" => gone(),
+            why => CloseReason::Local { code: 0, reason: why.to_owned() },
+        };
+        for state in self.connections.values_mut() {
+            state.end(reason.clone(), &mut woken);
+        }
+        shared.accept.notify_waiters();
+        shared.flushed.notify_waiters();
+        woken.drain(..).for_each(Waker::wake);
+    }
+}

@@ -1,0 +1,220 @@
+//! Between the engine and the world: one task for each socket, and what it shares with the handles that people hold.
+//!
+//! Handles change the engine under the lock and wake the task; the task takes in datagrams, does what is due, sends, and
+//! tells handles what happened. Whoever waits has left a waker under the lock, so no event is missed.
+
+mod dispatch;
+mod socket;
+mod task;
+mod timer;
+
+use crate::clock::Clock;
+use core::task::Waker;
+use dispatch::ConnectionState;
+use socket::Socket;
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::Notify;
+use tokio::sync::mpsc::UnboundedReceiver;
+use uts_engine::{CloseReason, Connection, ConnectionHandle, Endpoint, EndpointConfig, FlowId};
+use uts_functions::Time;
+
+pub(crate) use dispatch::{ConnectionNotify, FlowState};
+pub use dispatch::ConnectionEvent;
+
+/// An endpoint and its socket.
+pub(crate) struct Shared {
+    inner: Mutex<Inner>,
+    clock: Clock,
+    pub local_addr: SocketAddr,
+    /// Segments that the kernel sends at once.
+    pub segments_max: usize,
+    /// A connection may be accepted, or no more ever will.
+    pub accept: Notify,
+    /// All that had to be sent has been.
+    pub flushed: Notify,
+}
+
+/// What the task and the handles share.
+pub(crate) struct Inner {
+    pub engine: Endpoint,
+    pub connections: BTreeMap<ConnectionHandle, ConnectionState>,
+    /// Connections that wait to be accepted.
+    pub accepted: VecDeque<ConnectionHandle>,
+    pub is_listening: bool,
+    /// Handles of any kind; without them, and without connections, the task ends.
+    pub users: usize,
+    /// Connections some task of which waits to open a flow.
+    pub openers: Vec<ConnectionHandle>,
+    /// The kernel said that nobody listens at the peer's port.
+    pub unreachable: u32,
+    /// Why the task has ended.
+    pub stopped: Option<String>,
+    /// The engine was changed since the task looked for something to send.
+    kicked: bool,
+    parked: Option<Waker>,
+    /// Changes so far, and those of them whose consequences have been sent.
+    changes: u64,
+    sent: u64,
+    flush_waiters: usize,
+}
+
+impl Inner {
+    /// The engine was changed: the task has to look.
+    pub fn changed(&mut self) {
+        self.kicked = true;
+        self.changes += 1;
+    }
+
+    /// A connection as the engine knows it.
+    pub fn connection(&mut self, handle: ConnectionHandle) -> Option<&mut Connection> {
+        self.engine.connection(handle)
+    }
+
+    /// Why a connection has ended, if it has.
+    pub fn ended(&self, handle: ConnectionHandle) -> Option<CloseReason> {
+        let state = self.connections.get(&handle);
+        match state.map(|state| state.closed.clone()) {
+            Some(None) => None,
+            Some(reason) => reason,
+            None => Some(gone()),
+        }
+    }
+
+    /// Where a half of a flow leaves its waker.
+    pub fn flow(&mut self, handle: ConnectionHandle, flow: FlowId) -> Option<&mut FlowState> {
+        self.connections.get_mut(&handle)?.flows.get_mut(&flow)
+    }
+
+    /// A handle of a connection is made.
+    pub fn adopt(&mut self, handle: ConnectionHandle) {
+        self.connections.entry(handle).or_default().users += 1;
+        self.users += 1;
+    }
+
+    /// A handle of a connection is dropped; with the last one, the connection is closed.
+    pub fn disown(&mut self, now: Time, handle: ConnectionHandle) {
+        self.users = self.users.saturating_sub(1);
+        let Some(state) = self.connections.get_mut(&handle) else { return };
+        state.users = state.users.saturating_sub(1);
+        if state.users > 0 {
+            return;
+        }
+        if state.closed.is_some() {
+            self.connections.remove(&handle);
+        } else if let Some(connection) = self.engine.connection(handle) {
+            connection.close(now, 0, "");
+        }
+        self.changed();
+    }
+}
+
+/// Said of a connection that the endpoint no longer knows.
+pub(crate) fn gone() -> CloseReason {
+    CloseReason::Local { code: 0, reason: "the endpoint is gone".to_owned() }
+}
+
+impl Shared {
+    /// Binds a socket and starts its task. `peer` = the only one that the socket will talk to.
+    pub fn start(addr: SocketAddr, peer: Option<SocketAddr>, config: EndpointConfig) -> io::Result<Arc<Self>> {
+        let runtime = tokio::runtime::Handle::try_current().map_err(io::Error::other)?;
+        let socket = Socket::bind(addr, peer)?;
+        let shared = Arc::new(Shared {
+            local_addr: socket.local_addr()?,
+            segments_max: socket.segments_max(),
+            clock: Clock::start(),
+            accept: Notify::new(),
+            flushed: Notify::new(),
+            inner: Mutex::new(Inner {
+                is_listening: config.server.is_some(),
+                engine: Endpoint::new(config, random_bytes()?),
+                connections: BTreeMap::new(),
+                accepted: VecDeque::new(),
+                users: 1,
+                openers: Vec::new(),
+                unreachable: 0,
+                stopped: None,
+                kicked: true,
+                parked: None,
+                changes: 0,
+                sent: 0,
+                flush_waiters: 0,
+            }),
+        });
+        runtime.spawn(task::Driver::new(shared.clone(), socket)?);
+        Ok(shared)
+    }
+
+    /// Looks at, or changes, what is shared. If [`Inner::changed`] was called the task is woken.
+    pub fn act<R>(&self, f: impl FnOnce(&mut Inner, Time) -> R) -> R {
+        let mut inner = self.lock();
+        let result = f(&mut inner, self.clock.now());
+        let parked = if inner.kicked { inner.parked.take() } else { None };
+        drop(inner);
+        if let Some(waker) = parked {
+            waker.wake();
+        }
+        result
+    }
+
+    /// Waits until all that earlier changes made due has been sent.
+    pub async fn flush(&self) {
+        let target = self.act(|inner, _| {
+            inner.flush_waiters += 1;
+            inner.changed();
+            inner.changes
+        });
+        let _count = FlushWaiter(self);
+        loop {
+            let flushed = self.flushed.notified();
+            tokio::pin!(flushed);
+            flushed.as_mut().enable();
+            if self.act(|inner, _| inner.sent >= target || inner.stopped.is_some()) {
+                return;
+            }
+            flushed.await;
+        }
+    }
+
+    /// Somebody holds the endpoint.
+    pub fn retain(&self) {
+        self.act(|inner, _| inner.users += 1);
+    }
+
+    /// Somebody no longer holds the endpoint.
+    pub fn release(&self) {
+        self.act(|inner, _| {
+            inner.users = inner.users.saturating_sub(1);
+            inner.changed();
+        });
+    }
+
+    /// What happens on a connection from now on, and what happened before anybody asked.
+    pub fn subscribe(&self, handle: ConnectionHandle) -> UnboundedReceiver<ConnectionEvent> {
+        self.act(|inner, _| inner.connections.entry(handle).or_default().subscribe())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        // If an engine has failed, its task is gone, and says so to all who wait.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+struct FlushWaiter<'a>(&'a Shared);
+
+impl Drop for FlushWaiter<'_> {
+    fn drop(&mut self) {
+        self.0.act(|inner, _| inner.flush_waiters = inner.flush_waiters.saturating_sub(1));
+    }
+}
+
+/// Bytes that nobody can guess.
+pub(crate) fn random_bytes<const N: usize>() -> io::Result<[u8; N]> {
+    use ring::rand::{SecureRandom, SystemRandom};
+    let mut bytes = [0; N];
+    let filled = SystemRandom::new().fill(&mut bytes);
+    filled.map_err(|_| io::Error::other("the system gives no random numbers"))?;
+    Ok(bytes)
+}

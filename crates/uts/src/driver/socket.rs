@@ -1,0 +1,211 @@
+//! A UDP socket with segmentation offload both ways, ECN, and no IP fragmentation.
+
+use core::task::{Context, Poll, ready};
+use quinn_udp::{EcnCodepoint, RecvMeta, UdpSocketState};
+use std::io::{self, IoSliceMut};
+use std::net::SocketAddr;
+use tokio::io::Interest;
+use tokio::net::UdpSocket;
+use uts_engine::Ecn;
+
+/// Asked of the kernel; it gives what it may. Half a second at 64 Mbit/s, or a few batches at 10 Gbit/s.
+const SOCKET_BUFFER_BYTES: usize = 4 << 20;
+
+/// Buffers that one call may fill. Each holds what the kernel coalesces, at most 64 KiB.
+const BUFFERS: usize = 4;
+const BUFFER_BYTES: usize = 64 << 10;
+
+/// The most that a UDP datagram, and hence a batch of segments, can hold over IPv4 (RFC 768, RFC 791).
+const BATCH_BYTES_MAX: usize = 65_507;
+
+/// A socket, and its buffers for what arrives.
+pub(crate) struct Socket {
+    io: UdpSocket,
+    state: UdpSocketState,
+    buffers: Vec<Vec<u8>>,
+    metas: [RecvMeta; BUFFERS],
+    is_connected: bool,
+}
+
+/// What arrived in one buffer: datagrams of `stride` bytes, the last may be shorter.
+pub(crate) struct Received<'a> {
+    pub remote: SocketAddr,
+    pub ecn: Option<Ecn>,
+    pub stride: usize,
+    pub contents: &'a mut [u8],
+}
+
+/// A batch that is to be sent: datagrams of `segment_bytes`, the last may be shorter.
+pub(crate) struct Batch<'a> {
+    pub remote: SocketAddr,
+    pub ecn: Option<Ecn>,
+    pub segment_bytes: usize,
+    pub contents: &'a [u8],
+}
+
+impl Socket {
+    /// A socket at an address; `peer` = the only one that it will talk to, so that it hears of ports that are closed.
+    pub fn bind(addr: SocketAddr, peer: Option<SocketAddr>) -> io::Result<Self> {
+        use socket2::{Domain, Protocol, Type};
+        let socket = socket2::Socket::new(Domain::for_address(addr), Type::DGRAM, Some(Protocol::UDP))?;
+        if let SocketAddr::V6(v6) = addr {
+            // `[::]` takes IPv4 as well where the system can do that.
+            if v6.ip().is_unspecified() && peer.is_none() {
+                let _ = socket.set_only_v6(false);
+            }
+        }
+        let _ = socket.set_recv_buffer_size(SOCKET_BUFFER_BYTES);
+        let _ = socket.set_send_buffer_size(SOCKET_BUFFER_BYTES);
+        socket.set_nonblocking(true)?;
+        socket.bind(&addr.into())?;
+        if let Some(peer) = peer {
+            socket.connect(&peer.into())?;
+        }
+        let io = UdpSocket::from_std(socket.into())?;
+        let state = UdpSocketState::new((&io).into())?;
+        Ok(Socket {
+            io,
+            state,
+            buffers: (0..BUFFERS).map(|_| vec![0; BUFFER_BYTES]).collect(),
+            metas: [RecvMeta::default(); BUFFERS],
+            is_connected: peer.is_some(),
+        })
+    }
+
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.io.local_addr()
+    }
+
+    /// How many segments the kernel takes at once.
+    pub fn segments_max(&self) -> usize {
+        self.state.max_gso_segments().max(1)
+    }
+
+    /// Waits for datagrams and gives them, buffer by buffer; then says how many datagrams there were.
+    pub fn poll_receive(
+        &mut self,
+        cx: &mut Context<'_>,
+        mut each: impl FnMut(Received<'_>),
+    ) -> Poll<io::Result<usize>> {
+        let filled = loop {
+            ready!(self.io.poll_recv_ready(cx))?;
+            let mut buffers = self.buffers.iter_mut();
+            let mut slices: [IoSliceMut<'_>; BUFFERS] =
+                core::array::from_fn(|_| IoSliceMut::new(buffers.next().map_or(&mut [], |b| b.as_mut_slice())));
+            let (io, state, metas) = (&self.io, &self.state, &mut self.metas);
+            match io.try_io(Interest::READABLE, || state.recv(io.into(), &mut slices, metas)) {
+                Ok(filled) => break filled,
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
+                Err(e) => return Poll::Ready(Err(e)),
+            }
+        };
+        let mut datagrams = 0;
+        for (meta, buffer) in self.metas.iter().zip(&mut self.buffers).take(filled) {
+            let contents = &mut buffer[..meta.len.min(BUFFER_BYTES)];
+            if contents.is_empty() {
+                continue;
+            }
+            let stride = meta.stride.clamp(1, contents.len());
+            datagrams += contents.len().div_ceil(stride);
+            each(Received { remote: meta.addr, ecn: meta.ecn.map(from_codepoint), stride, contents });
+        }
+        Poll::Ready(Ok(datagrams))
+    }
+
+    /// Sends what the kernel takes at once of a batch: says how many bytes of it are done with.
+    pub fn poll_send(&self, cx: &mut Context<'_>, batch: &Batch<'_>) -> Poll<io::Result<usize>> {
+        let segment_bytes = batch.segment_bytes.max(1);
+        let segments = self.segments_max().min(BATCH_BYTES_MAX / segment_bytes).max(1);
+        let contents = &batch.contents[..batch.contents.len().min(segments.saturating_mul(segment_bytes))];
+        let transmit = quinn_udp::Transmit {
+            destination: batch.remote,
+            ecn: batch.ecn.map(to_codepoint),
+            contents,
+            segment_size: (contents.len() > segment_bytes).then_some(segment_bytes),
+            src_ip: None,
+        };
+        loop {
+            ready!(self.io.poll_send_ready(cx))?;
+            let sent = self
+                .io
+                .try_io(Interest::WRITABLE, || self.state.try_send((&self.io).into(), &transmit));
+            match sent {
+                Ok(()) => return Poll::Ready(Ok(contents.len())),
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
+                Err(e) => return Poll::Ready(Err(e)),
+            }
+        }
+    }
+
+    /// Whether errors of this socket are about its one peer.
+    pub fn is_connected(&self) -> bool {
+        self.is_connected
+    }
+}
+
+fn from_codepoint(ecn: EcnCodepoint) -> Ecn {
+    match ecn {
+        EcnCodepoint::Ect0 => Ecn::Ect0,
+        EcnCodepoint::Ect1 => Ecn::Ect1,
+        EcnCodepoint::Ce => Ecn::Ce,
+    }
+}
+
+fn to_codepoint(ecn: Ecn) -> EcnCodepoint {
+    match ecn {
+        Ecn::Ect0 => EcnCodepoint::Ect0,
+        Ecn::Ect1 => EcnCodepoint::Ect1,
+        Ecn::Ce => EcnCodepoint::Ce,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::future::poll_fn;
+
+    /// A batch arrives as the datagrams that it was made of, with its mark, whatever the kernel does to it on the way.
+    #[tokio::test]
+    async fn batches_arrive_as_datagrams() {
+        for any in ["127.0.0.1:0", "[::1]:0"] {
+            let any: SocketAddr = any.parse().expect("an address");
+            let Ok(mut receiver) = Socket::bind(any, None) else { continue };
+            let to = receiver.local_addr().expect("bound");
+            let sender = Socket::bind(any, Some(to)).expect("bound");
+            let contents: Vec<u8> = (0..100 * 1000 + 500).map(|n| (n / 1000) as u8).collect();
+            let mut sent = 0;
+            while sent < contents.len() {
+                let batch =
+                    Batch { remote: to, ecn: Some(Ecn::Ect0), segment_bytes: 1000, contents: &contents[sent..] };
+                sent += poll_fn(|cx| sender.poll_send(cx, &batch)).await.expect("sent");
+            }
+            let mut datagrams: Vec<Vec<u8>> = Vec::new();
+            while datagrams.len() < 101 {
+                let before = datagrams.len();
+                let said = poll_fn(|cx| {
+                    receiver.poll_receive(cx, |received| {
+                        assert_eq!(received.ecn, Some(Ecn::Ect0));
+                        assert_eq!(received.remote.port(), sender.local_addr().expect("bound").port());
+                        datagrams.extend(received.contents.chunks(received.stride).map(<[u8]>::to_vec));
+                    })
+                })
+                .await
+                .expect("received");
+                assert_eq!(datagrams.len() - before, said);
+            }
+            assert_eq!(datagrams.concat(), contents);
+            assert!(datagrams[..100].iter().all(|d| d.len() == 1000));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_connected_socket_hears_of_a_closed_port() {
+        let any: SocketAddr = "127.0.0.1:0".parse().expect("an address");
+        let closed = Socket::bind(any, None).expect("bound").local_addr().expect("bound");
+        let mut socket = Socket::bind(any, Some(closed)).expect("bound");
+        let batch = Batch { remote: closed, ecn: None, segment_bytes: 4, contents: b"ping" };
+        poll_fn(|cx| socket.poll_send(cx, &batch)).await.expect("sent");
+        let error = poll_fn(|cx| socket.poll_receive(cx, |_| {})).await.expect_err("refused");
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
+    }
+}

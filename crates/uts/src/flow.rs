@@ -1,0 +1,557 @@
+//! Flows: bytes or messages, both ways, each way with its own end.
+
+use crate::connection::Connection;
+use crate::driver::Inner;
+use bytes::Bytes;
+use core::pin::Pin;
+use core::task::{Context, Poll, Waker, ready};
+use std::future::poll_fn;
+use std::io;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use uts_engine::{CloseReason, FlowId, MessageOptions, Read};
+
+/// Bytes that one call of `AsyncWrite` copies at most.
+const WRITE_BYTES_MAX: usize = 64 << 10;
+
+/// A flow: the half that is written and the half that is read.
+#[derive(Debug)]
+pub struct Flow {
+    send: SendFlow,
+    recv: RecvFlow,
+}
+
+/// The half of a flow that is written. Dropped before it was finished, it resets the flow with code 0: the peer must not
+/// take half of something for the whole.
+#[derive(Debug)]
+pub struct SendFlow {
+    connection: Connection,
+    id: FlowId,
+    /// Finished or reset.
+    has_ended: bool,
+}
+
+/// The half of a flow that is read. Dropped before its end was read, it tells the peer to stop, with code 0.
+#[derive(Debug)]
+pub struct RecvFlow {
+    connection: Connection,
+    id: FlowId,
+    /// What a read brought beyond what the caller had room for.
+    rest: Bytes,
+    /// Where the next byte is in the flow.
+    position: u64,
+    has_ended: bool,
+}
+
+/// Why nothing can be written.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WriteError {
+    /// The peer wants no more of this flow.
+    #[error("the peer wants no more of this flow (code {0})")]
+    Stopped(u64),
+    /// The flow was finished or reset here.
+    #[error("the flow was ended by this end")]
+    Finished,
+    /// The message is larger than the profile allows.
+    #[error("a message of {size} bytes is larger than the {max} bytes that the profile allows")]
+    TooLarge {
+        /// Its size.
+        size: usize,
+        /// The largest.
+        max: usize,
+    },
+    /// The connection has ended.
+    #[error("{0}")]
+    Closed(CloseReason),
+}
+
+/// Why nothing more is read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReadError {
+    /// The peer gave the flow up.
+    #[error("the peer reset the flow (code {0})")]
+    Reset(u64),
+    /// The flow's end was read, or it was stopped.
+    #[error("the flow has ended")]
+    Ended,
+    /// Bytes came where a message was asked for: the profile keeps no boundaries.
+    #[error("the flow carries bytes, not messages: ask for preserveMsgBoundaries")]
+    NotMessages,
+    /// A message could not be converted back.
+    #[error("a message is damaged: {0}")]
+    Damaged(String),
+    /// The connection has ended.
+    #[error("{0}")]
+    Closed(CloseReason),
+}
+
+/// What comes next in a flow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Chunk {
+    /// A stretch of bytes, and its position in the flow, which matters where order is not kept or losses are not
+    /// repaired.
+    Bytes(u64, Bytes),
+    /// A message.
+    Message(Bytes),
+}
+
+impl Flow {
+    pub(crate) fn new(connection: Connection, id: FlowId) -> Self {
+        connection.shared().act(|inner, _| {
+            let state = inner.connections.entry(connection.handle()).or_default();
+            state.flows.entry(id).or_default().halves = 2;
+        });
+        Flow {
+            send: SendFlow { connection: connection.clone(), id, has_ended: false },
+            recv: RecvFlow { connection, id, rest: Bytes::new(), position: 0, has_ended: false },
+        }
+    }
+
+    /// Its number in the connection.
+    pub fn id(&self) -> FlowId {
+        self.send.id
+    }
+
+    /// The two halves, which may go to different tasks.
+    pub fn split(self) -> (SendFlow, RecvFlow) {
+        (self.send, self.recv)
+    }
+
+    /// The half that is written.
+    pub fn send_half(&mut self) -> &mut SendFlow {
+        &mut self.send
+    }
+
+    /// The half that is read.
+    pub fn recv_half(&mut self) -> &mut RecvFlow {
+        &mut self.recv
+    }
+
+    /// As [`SendFlow::send_message`].
+    ///
+    /// # Errors
+    /// [`WriteError`].
+    pub async fn send_message(&mut self, message: Bytes, options: MessageOptions) -> Result<(), WriteError> {
+        self.send.send_message(message, options).await
+    }
+
+    /// As [`RecvFlow::recv_message`].
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub async fn recv_message(&mut self) -> Result<Option<Bytes>, ReadError> {
+        self.recv.recv_message().await
+    }
+
+    /// As [`SendFlow::finish`].
+    ///
+    /// # Errors
+    /// [`WriteError`].
+    pub fn finish(&mut self) -> Result<(), WriteError> {
+        self.send.finish()
+    }
+}
+
+impl SendFlow {
+    /// Its number in the connection.
+    pub fn id(&self) -> FlowId {
+        self.id
+    }
+
+    /// The connection that it belongs to.
+    pub fn connection(&self) -> &Connection {
+        &self.connection
+    }
+
+    /// Hands all of `data` over, without copying it; waits while the flow is full. If the wait is given up, a first
+    /// part of it may have been taken.
+    ///
+    /// # Errors
+    /// [`WriteError`].
+    pub async fn write_bytes(&mut self, mut data: Bytes) -> Result<(), WriteError> {
+        while !data.is_empty() {
+            let taken = poll_fn(|cx| self.poll_write_bytes(cx, &data)).await?;
+            let _ = data.split_to(taken.min(data.len()));
+        }
+        Ok(())
+    }
+
+    /// Hands a message over, whole or not at all; waits while the flow is full. If the wait is given up, nothing was
+    /// taken. Under a profile without message boundaries the peer reads bytes.
+    ///
+    /// # Errors
+    /// [`WriteError`].
+    pub async fn send_message(&mut self, message: Bytes, options: MessageOptions) -> Result<(), WriteError> {
+        poll_fn(|cx| {
+            self.poll_send(cx, |inner, now, handle, id| {
+                let Some(connection) = inner.connection(handle) else { return Err(None) };
+                connection.send_message(now, id, message.clone(), options).map_err(Some)
+            })
+        })
+        .await
+    }
+
+    /// Ends the flow after what was written.
+    ///
+    /// # Errors
+    /// [`WriteError::Finished`] if it has ended already, [`WriteError::Stopped`], [`WriteError::Closed`].
+    pub fn finish(&mut self) -> Result<(), WriteError> {
+        if self.has_ended {
+            return Err(WriteError::Finished);
+        }
+        let (handle, id) = (self.connection.handle(), self.id);
+        self.connection.shared().act(|inner, _| {
+            if let Some(reason) = inner.ended(handle) {
+                return Err(WriteError::Closed(self.connection.explain(reason)));
+            }
+            if let Some(code) = inner.flow(handle, id).and_then(|flow| flow.stopped) {
+                return Err(WriteError::Stopped(code));
+            }
+            if let Some(connection) = inner.connection(handle) {
+                connection.finish(id);
+            }
+            inner.changed();
+            Ok(())
+        })?;
+        self.has_ended = true;
+        Ok(())
+    }
+
+    /// Finishes the flow, if that was not done, and waits until the peer has acknowledged everything (or, where losses
+    /// are not repaired, until nothing is under way).
+    ///
+    /// # Errors
+    /// [`WriteError::Stopped`] or [`WriteError::Closed`] if that came first.
+    pub async fn finished(&mut self) -> Result<(), WriteError> {
+        if !self.has_ended {
+            self.finish()?;
+        }
+        let (handle, id) = (self.connection.handle(), self.id);
+        poll_fn(|cx| {
+            self.connection.shared().act(|inner, _| {
+                let ended = inner.ended(handle);
+                let Some(flow) = inner.flow(handle, id) else { return Poll::Ready(Ok(())) };
+                match (flow.is_finished, flow.stopped, ended) {
+                    (true, _, _) => Poll::Ready(Ok(())),
+                    (_, Some(code), _) => Poll::Ready(Err(WriteError::Stopped(code))),
+                    (_, _, Some(reason)) => {
+                        Poll::Ready(Err(WriteError::Closed(self.connection.explain(reason))))
+                    }
+                    _ => {
+                        keep(&mut flow.writer, cx);
+                        Poll::Pending
+                    }
+                }
+            })
+        })
+        .await
+    }
+
+    /// Gives the flow up: what was not delivered will not be.
+    pub fn reset(&mut self, code: u64) {
+        self.has_ended = true;
+        let (handle, id) = (self.connection.handle(), self.id);
+        self.connection.shared().act(|inner, _| {
+            if let Some(connection) = inner.connection(handle) {
+                connection.reset(id, code);
+            }
+            inner.changed();
+        });
+    }
+
+    fn poll_write_bytes(&mut self, cx: &mut Context<'_>, data: &Bytes) -> Poll<Result<usize, WriteError>> {
+        self.poll_send(cx, |inner, now, handle, id| {
+            let Some(connection) = inner.connection(handle) else { return Err(None) };
+            connection.write(now, id, data.clone()).map_err(Some)
+        })
+    }
+
+    fn poll_send<R>(
+        &mut self,
+        cx: &mut Context<'_>,
+        send: impl FnOnce(
+            &mut Inner,
+            uts_functions::Time,
+            uts_engine::ConnectionHandle,
+            FlowId,
+        ) -> Result<R, Option<uts_engine::WriteError>>,
+    ) -> Poll<Result<R, WriteError>> {
+        use uts_engine::WriteError as E;
+        let (handle, id) = (self.connection.handle(), self.id);
+        if self.has_ended {
+            return Poll::Ready(Err(WriteError::Finished));
+        }
+        self.connection.shared().act(|inner, now| {
+            let error = match send(inner, now, handle, id) {
+                Ok(sent) => {
+                    inner.changed();
+                    return Poll::Ready(Ok(sent));
+                }
+                Err(error) => error,
+            };
+            let ended = inner.ended(handle).map(|reason| WriteError::Closed(self.connection.explain(reason)));
+            let stopped = inner.flow(handle, id).and_then(|flow| flow.stopped).map(WriteError::Stopped);
+            Poll::Ready(Err(match error {
+                Some(E::Blocked) => match ended {
+                    Some(ended) => ended,
+                    None => {
+                        if let Some(flow) = inner.flow(handle, id) {
+                            keep(&mut flow.writer, cx);
+                        }
+                        return Poll::Pending;
+                    }
+                },
+                Some(E::Stopped(code)) => WriteError::Stopped(code),
+                Some(E::TooLarge { size, max }) => WriteError::TooLarge { size, max },
+                Some(E::Closed(reason)) => WriteError::Closed(self.connection.explain(reason)),
+                Some(E::Finished | E::Unknown) | None => ended.or(stopped).unwrap_or(WriteError::Finished),
+            }))
+        })
+    }
+}
+
+impl RecvFlow {
+    /// Its number in the connection.
+    pub fn id(&self) -> FlowId {
+        self.id
+    }
+
+    /// The connection that it belongs to.
+    pub fn connection(&self) -> &Connection {
+        &self.connection
+    }
+
+    /// Waits for what comes next: up to `bytes_max` bytes, or a message; `None` at the end. Nothing is lost if the
+    /// wait is given up.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub async fn recv_chunk(&mut self, bytes_max: usize) -> Result<Option<Chunk>, ReadError> {
+        if !self.rest.is_empty() {
+            return Ok(Some(Chunk::Bytes(self.position, self.take_rest(bytes_max))));
+        }
+        poll_fn(|cx| self.poll_chunk(cx, bytes_max)).await
+    }
+
+    /// Waits for the next message; `None` at the end. Nothing is lost if the wait is given up.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub async fn recv_message(&mut self) -> Result<Option<Bytes>, ReadError> {
+        match poll_fn(|cx| self.poll_chunk(cx, 1)).await? {
+            Some(Chunk::Message(message)) => Ok(Some(message)),
+            Some(Chunk::Bytes(..)) => Err(ReadError::NotMessages),
+            None => Ok(None),
+        }
+    }
+
+    /// Tells the peer that no more of this flow is wanted.
+    pub fn stop(&mut self, code: u64) {
+        self.has_ended = true;
+        self.rest = Bytes::new();
+        let (handle, id) = (self.connection.handle(), self.id);
+        self.connection.shared().act(|inner, _| {
+            if let Some(connection) = inner.connection(handle) {
+                connection.stop(id, code);
+            }
+            inner.changed();
+        });
+    }
+
+    fn take_rest(&mut self, bytes_max: usize) -> Bytes {
+        let bytes = self.rest.split_to(bytes_max.min(self.rest.len()));
+        self.position += bytes.len() as u64;
+        bytes
+    }
+
+    fn poll_chunk(&mut self, cx: &mut Context<'_>, bytes_max: usize) -> Poll<Result<Option<Chunk>, ReadError>> {
+        use uts_engine::ReadError as E;
+        if self.has_ended {
+            return Poll::Ready(Err(ReadError::Ended));
+        }
+        let (handle, id) = (self.connection.handle(), self.id);
+        let read = self.connection.shared().act(|inner, now| {
+            let read = inner.connection(handle).map(|c| c.read(now, id, bytes_max.max(1)));
+            let ended = inner.ended(handle).map(|reason| ReadError::Closed(self.connection.explain(reason)));
+            match read {
+                Some(Ok(read)) => {
+                    // The peer may have to be granted more.
+                    inner.changed();
+                    Poll::Ready(Ok(read))
+                }
+                Some(Err(E::Blocked)) if ended.is_none() => {
+                    if let Some(flow) = inner.flow(handle, id) {
+                        keep(&mut flow.reader, cx);
+                    }
+                    Poll::Pending
+                }
+                Some(Err(E::Reset(code))) => Poll::Ready(Err(ReadError::Reset(code))),
+                Some(Err(E::Presentation(why))) => Poll::Ready(Err(ReadError::Damaged(why))),
+                Some(Err(E::Closed(reason))) => {
+                    Poll::Ready(Err(ReadError::Closed(self.connection.explain(reason))))
+                }
+                Some(Err(E::Blocked | E::Unknown)) | None => Poll::Ready(Err(ended.unwrap_or(ReadError::Ended))),
+            }
+        });
+        match ready!(read) {
+            Ok(Read::Bytes(position, bytes)) => {
+                self.position = position + bytes.len() as u64;
+                Poll::Ready(Ok(Some(Chunk::Bytes(position, bytes))))
+            }
+            Ok(Read::Message(message)) => Poll::Ready(Ok(Some(Chunk::Message(message)))),
+            Ok(Read::End) => {
+                self.has_ended = true;
+                Poll::Ready(Ok(None))
+            }
+            Err(error) => {
+                self.has_ended |= matches!(error, ReadError::Reset(_));
+                Poll::Ready(Err(error))
+            }
+        }
+    }
+}
+
+fn keep(place: &mut Option<Waker>, cx: &Context<'_>) {
+    match place {
+        Some(waker) => waker.clone_from(cx.waker()),
+        None => *place = Some(cx.waker().clone()),
+    }
+}
+
+fn drop_half(inner: &mut Inner, handle: uts_engine::ConnectionHandle, id: FlowId) {
+    let Some(state) = inner.connections.get_mut(&handle) else { return };
+    let Some(flow) = state.flows.get_mut(&id) else { return };
+    flow.halves = flow.halves.saturating_sub(1);
+    if flow.halves == 0 {
+        state.flows.remove(&id);
+    }
+}
+
+impl Drop for SendFlow {
+    fn drop(&mut self) {
+        if !self.has_ended {
+            self.reset(0);
+        }
+        let (handle, id) = (self.connection.handle(), self.id);
+        self.connection.shared().act(|inner, _| drop_half(inner, handle, id));
+    }
+}
+
+impl Drop for RecvFlow {
+    fn drop(&mut self) {
+        if !self.has_ended {
+            self.stop(0);
+        }
+        let (handle, id) = (self.connection.handle(), self.id);
+        self.connection.shared().act(|inner, _| drop_half(inner, handle, id));
+    }
+}
+
+impl AsyncWrite for SendFlow {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+        if data.is_empty() {
+            return Poll::Ready(Ok(0));
+        }
+        let copy = Bytes::copy_from_slice(&data[..data.len().min(WRITE_BYTES_MAX)]);
+        self.poll_write_bytes(cx, &copy).map_err(io::Error::from)
+    }
+
+    /// What was written is sent without being asked for.
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    /// [`SendFlow::finish`]; that all arrived, [`SendFlow::finished`] says.
+    fn poll_shutdown(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.has_ended {
+            return Poll::Ready(Ok(()));
+        }
+        Poll::Ready(self.finish().map_err(io::Error::from))
+    }
+}
+
+impl AsyncRead for RecvFlow {
+    /// Reads bytes in order. Where the profile leaves gaps or keeps no order, use [`RecvFlow::recv_chunk`]: here that is
+    /// an error. Messages are read as the bytes that they are made of.
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if buf.remaining() == 0 {
+            return Poll::Ready(Ok(()));
+        }
+        // An empty message is not the end.
+        while self.rest.is_empty() {
+            if self.has_ended {
+                return Poll::Ready(Ok(()));
+            }
+            let expected = self.position;
+            match ready!(self.poll_chunk(cx, buf.remaining())) {
+                Ok(None) => return Poll::Ready(Ok(())),
+                Ok(Some(Chunk::Bytes(position, _))) if position != expected => {
+                    let what = format!("bytes {expected} to {position} are missing: the profile gives bytes up");
+                    return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, what)));
+                }
+                Ok(Some(Chunk::Bytes(_, bytes) | Chunk::Message(bytes))) => {
+                    self.position = expected;
+                    self.rest = bytes;
+                }
+                Err(error) => return Poll::Ready(Err(error.into())),
+            }
+        }
+        let bytes = self.take_rest(buf.remaining());
+        buf.put_slice(&bytes);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncRead for Flow {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.recv).poll_read(cx, buf)
+    }
+}
+
+impl AsyncWrite for Flow {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.send).poll_write(cx, data)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.send).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.send).poll_shutdown(cx)
+    }
+}
+
+impl From<WriteError> for io::Error {
+    fn from(error: WriteError) -> Self {
+        let kind = match &error {
+            WriteError::Stopped(_) | WriteError::Finished => io::ErrorKind::BrokenPipe,
+            WriteError::TooLarge { .. } => io::ErrorKind::InvalidInput,
+            WriteError::Closed(reason) => kind_of(reason),
+        };
+        io::Error::new(kind, error)
+    }
+}
+
+impl From<ReadError> for io::Error {
+    fn from(error: ReadError) -> Self {
+        let kind = match &error {
+            ReadError::Reset(_) => io::ErrorKind::ConnectionReset,
+            ReadError::Ended => io::ErrorKind::UnexpectedEof,
+            ReadError::NotMessages | ReadError::Damaged(_) => io::ErrorKind::InvalidData,
+            ReadError::Closed(reason) => kind_of(reason),
+        };
+        io::Error::new(kind, error)
+    }
+}
+
+fn kind_of(reason: &CloseReason) -> io::ErrorKind {
+    match reason {
+        CloseReason::Local { .. } => io::ErrorKind::NotConnected,
+        CloseReason::Peer { .. } => io::ErrorKind::ConnectionAborted,
+        CloseReason::IdleTimeout(_) | CloseReason::HandshakeTimeout(_) => io::ErrorKind::TimedOut,
+        CloseReason::Refused(_) | CloseReason::Tls(_) => io::ErrorKind::ConnectionRefused,
+        CloseReason::Version { .. } => io::ErrorKind::Unsupported,
+        CloseReason::Protocol(_) => io::ErrorKind::InvalidData,
+        CloseReason::Reset => io::ErrorKind::ConnectionReset,
+    }
+}

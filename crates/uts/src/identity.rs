@@ -1,0 +1,287 @@
+//! Who this end is: a key and the certificate that carries it.
+
+use crate::fingerprint::Fingerprint;
+use core::fmt;
+use rcgen::{CertificateParams, KeyPair, PKCS_ED25519};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// The name in the certificate of a key that nobody certified; peers look at the key alone.
+const SELF_SIGNED_NAME: &str = "uts";
+
+/// A key, and the certificate that carries it: self-signed (peers know the key by its [`Fingerprint`]) or X.509 (peers
+/// know who certified it).
+pub struct Identity {
+    certificates: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+    fingerprint: Fingerprint,
+}
+
+/// Why there is no identity.
+#[derive(Debug, thiserror::Error)]
+pub enum IdentityError {
+    /// There is no place for a key file.
+    #[error("no place for the key file: neither XDG_CONFIG_HOME nor HOME is set")]
+    NoHome,
+    /// A file cannot be read.
+    #[error("cannot read {path}: {source}")]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The key file cannot be made.
+    #[error("cannot make the key file {path}: {source}")]
+    Create {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// Others may read the key.
+    #[error("the key in {path} can be read by others (mode {mode:04o}): run `chmod 600 {path}`")]
+    Permissions {
+        /// The file.
+        path: PathBuf,
+        /// Its permissions.
+        mode: u32,
+    },
+    /// The file holds no usable key or certificate.
+    #[error("{path}: {why}")]
+    Corrupt {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        why: String,
+    },
+    /// The key and the certificate do not belong together, or cannot be used.
+    #[error("the key and the certificate cannot be used: {0}")]
+    Unusable(String),
+}
+
+impl Identity {
+    /// A new Ed25519 key that lives as long as this value.
+    ///
+    /// # Errors
+    /// [`IdentityError::Unusable`] if the system gives no random numbers.
+    pub fn generate() -> Result<Self, IdentityError> {
+        let pair = KeyPair::generate_for(&PKCS_ED25519).map_err(|e| IdentityError::Unusable(e.to_string()))?;
+        Self::self_signed(&pair)
+    }
+
+    /// Where a user's key is kept: `$XDG_CONFIG_HOME/uts/id_ed25519.pem`, or else `~/.config/uts/id_ed25519.pem`.
+    ///
+    /// # Errors
+    /// [`IdentityError::NoHome`].
+    pub fn default_path() -> Result<PathBuf, IdentityError> {
+        Ok(config_dir().ok_or(IdentityError::NoHome)?.join("id_ed25519.pem"))
+    }
+
+    /// The key in a PEM file that only its owner may read.
+    ///
+    /// # Errors
+    /// If the file cannot be read, is open to others, or holds no usable key.
+    pub fn load(path: &Path) -> Result<Self, IdentityError> {
+        check_permissions(path)?;
+        let key = read_key(path)?;
+        let pair = KeyPair::try_from(&key)
+            .map_err(|e| IdentityError::Corrupt { path: path.to_owned(), why: format!("no usable key: {e}") })?;
+        Self::self_signed(&pair)
+    }
+
+    /// The key in a file, which is made (with mode 0600, and the folders above it) if it does not exist. Says whether
+    /// it was made now.
+    ///
+    /// # Errors
+    /// As [`Identity::load`], and [`IdentityError::Create`].
+    pub fn load_or_create(path: &Path) -> Result<(Self, bool), IdentityError> {
+        match path.try_exists() {
+            Ok(true) => return Ok((Self::load(path)?, false)),
+            Ok(false) => {}
+            Err(source) => return Err(IdentityError::Read { path: path.to_owned(), source }),
+        }
+        let pair = KeyPair::generate_for(&PKCS_ED25519).map_err(|e| IdentityError::Unusable(e.to_string()))?;
+        let was_made = create_private(path, pair.serialize_pem().as_bytes())
+            .map_err(|source| IdentityError::Create { path: path.to_owned(), source })?;
+        // If somebody else was faster, theirs counts.
+        Ok((Self::load(path)?, was_made))
+    }
+
+    /// An X.509 certificate with the chain that leads to a root, and its key, from PEM files.
+    ///
+    /// # Errors
+    /// If a file cannot be read, the key's is open to others, or they do not belong together.
+    pub fn from_pem_files(chain: &Path, key: &Path) -> Result<Self, IdentityError> {
+        check_permissions(key)?;
+        let certificates = read_certificates(chain)?;
+        let key = read_key(key)?;
+        Self::from_der(certificates, key)
+    }
+
+    /// A certificate, the chain that leads to a root, and its key.
+    ///
+    /// # Errors
+    /// [`IdentityError::Unusable`].
+    pub fn from_der(
+        certificates: Vec<CertificateDer<'static>>,
+        key: PrivateKeyDer<'static>,
+    ) -> Result<Self, IdentityError> {
+        let unusable = |e: rustls::Error| IdentityError::Unusable(e.to_string());
+        let first = certificates.first().ok_or_else(|| IdentityError::Unusable("no certificate".into()))?;
+        let fingerprint = Fingerprint::of_certificate(first).map_err(unusable)?;
+        let signer = rustls::crypto::ring::sign::any_supported_type(&key).map_err(unusable)?;
+        rustls::sign::CertifiedKey::new(certificates.clone(), signer).keys_match().map_err(unusable)?;
+        Ok(Identity { certificates, key, fingerprint })
+    }
+
+    /// What peers know the key by.
+    pub fn fingerprint(&self) -> Fingerprint {
+        self.fingerprint
+    }
+
+    pub(crate) fn certificates(&self) -> Vec<CertificateDer<'static>> {
+        self.certificates.clone()
+    }
+
+    pub(crate) fn key(&self) -> PrivateKeyDer<'static> {
+        self.key.clone_key()
+    }
+
+    fn self_signed(pair: &KeyPair) -> Result<Self, IdentityError> {
+        let unusable = |e: rcgen::Error| IdentityError::Unusable(e.to_string());
+        let params = CertificateParams::new(vec![SELF_SIGNED_NAME.to_owned()]).map_err(unusable)?;
+        let certificate = params.self_signed(pair).map_err(unusable)?;
+        let key = PrivateKeyDer::try_from(pair.serialize_der())
+            .map_err(|why| IdentityError::Unusable(why.to_owned()))?;
+        Self::from_der(vec![certificate.der().clone()], key)
+    }
+}
+
+impl Clone for Identity {
+    fn clone(&self) -> Self {
+        Identity {
+            certificates: self.certificates.clone(),
+            key: self.key.clone_key(),
+            fingerprint: self.fingerprint,
+        }
+    }
+}
+
+impl fmt::Debug for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Identity({})", self.fingerprint)
+    }
+}
+
+/// The user's folder for keys and known hosts.
+pub(crate) fn config_dir() -> Option<PathBuf> {
+    let from = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+    let base = from("XDG_CONFIG_HOME").filter(|p| p.is_absolute()).or_else(|| Some(from("HOME")?.join(".config")))?;
+    Some(base.join("uts"))
+}
+
+/// All certificates of a PEM file.
+pub(crate) fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, IdentityError> {
+    let pem = std::fs::read(path).map_err(|source| IdentityError::Read { path: path.to_owned(), source })?;
+    let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
+    match certificates {
+        Ok(certificates) if !certificates.is_empty() => Ok(certificates),
+        Ok(_) => Err(IdentityError::Corrupt { path: path.to_owned(), why: "it holds no certificate".into() }),
+        Err(e) => Err(IdentityError::Corrupt { path: path.to_owned(), why: format!("not PEM: {e}") }),
+    }
+}
+
+fn read_key(path: &Path) -> Result<PrivateKeyDer<'static>, IdentityError> {
+    let pem = std::fs::read(path).map_err(|source| IdentityError::Read { path: path.to_owned(), source })?;
+    PrivateKeyDer::from_pem_slice(&pem)
+        .map_err(|e| IdentityError::Corrupt { path: path.to_owned(), why: format!("it holds no private key: {e}") })
+}
+
+#[cfg(unix)]
+fn check_permissions(path: &Path) -> Result<(), IdentityError> {
+    use std::os::unix::fs::MetadataExt;
+    let metadata =
+        std::fs::metadata(path).map_err(|source| IdentityError::Read { path: path.to_owned(), source })?;
+    let mode = metadata.mode() & 0o7777;
+    if metadata.is_file() && mode & 0o077 != 0 {
+        return Err(IdentityError::Permissions { path: path.to_owned(), mode });
+    }
+    Ok(())
+}
+
+#[cfg(not(unix))]
+fn check_permissions(_: &Path) -> Result<(), IdentityError> {
+    Ok(())
+}
+
+/// Makes a file of mode 0600 that is complete as soon as it has its name; says whether it is this call's.
+fn create_private(path: &Path, contents: &[u8]) -> io::Result<bool> {
+    let dir = match path.parent() {
+        Some(dir) if !dir.as_os_str().is_empty() => dir,
+        _ => Path::new("."),
+    };
+    std::fs::create_dir_all(dir)?;
+    let mut file = tempfile::Builder::new().prefix(".id-").tempfile_in(dir)?;
+    file.write_all(contents)?;
+    file.as_file().sync_all()?;
+    match file.persist_noclobber(path) {
+        Ok(_) => Ok(true),
+        Err(e) if e.error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+        Err(e) => Err(e.error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_made_once_and_found_again() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let path = dir.path().join("deep/er/id.pem");
+        let (first, made) = Identity::load_or_create(&path).expect("made");
+        assert!(made);
+        let (again, made) = Identity::load_or_create(&path).expect("read");
+        assert!(!made);
+        assert_eq!(first.fingerprint(), again.fingerprint());
+        assert_ne!(first.fingerprint(), Identity::generate().expect("generated").fingerprint());
+        let left = std::fs::read_dir(dir.path().join("deep/er")).expect("listed").count();
+        assert_eq!(left, 1, "no temporary file is left behind");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_key_that_others_can_read_is_refused() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().expect("a folder");
+        let path = dir.path().join("id.pem");
+        Identity::load_or_create(&path).expect("made");
+        let mode = std::fs::metadata(&path).expect("there").permissions().mode() & 0o777;
+        assert_eq!(mode, 0o600);
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).expect("changed");
+        let error = Identity::load(&path).expect_err("refused").to_string();
+        assert!(error.contains("mode 0644") && error.contains("chmod 600"), "{error}");
+    }
+
+    #[test]
+    fn a_corrupt_key_file_is_named_and_kept() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let path = dir.path().join("id.pem");
+        create_private(&path, b"-----BEGIN PRIVATE KEY-----\nMC4=\n-----END PRIVATE KEY-----\n").expect("made");
+        let error = Identity::load_or_create(&path).expect_err("refused").to_string();
+        assert!(error.contains("id.pem") && error.contains("no usable key"), "{error}");
+        assert!(!create_private(&path, b"other").expect("not clobbered"));
+        let error = Identity::load(&dir.path().join("absent.pem")).expect_err("refused").to_string();
+        assert!(error.contains("absent.pem"), "{error}");
+    }
+
+    #[test]
+    fn a_key_of_another_certificate_is_refused() {
+        let (a, b) = (Identity::generate().expect("a key"), Identity::generate().expect("a key"));
+        let error = Identity::from_der(a.certificates(), b.key()).expect_err("refused");
+        assert!(matches!(error, IdentityError::Unusable(_)), "{error}");
+    }
+}

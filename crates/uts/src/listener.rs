@@ -1,0 +1,187 @@
+//! Accepting connections.
+
+use crate::connection::Connection;
+use crate::driver::{Shared, random_bytes};
+use crate::fingerprint::Fingerprint;
+use crate::identity::Identity;
+use crate::tls::{self, OnRefused, TlsError};
+use crate::trust::{ClientAuth, ClientAuthError, RefusedClient};
+use crate::AuthorizedKeys;
+use core::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use uts_engine::{ConnectionConfig, EndpointConfig};
+
+/// How connections are accepted.
+#[derive(Clone)]
+pub struct ServerOptions {
+    /// Who this server is.
+    pub identity: Identity,
+    /// Which clients it lets in.
+    pub client_auth: ClientAuth,
+    /// Settings of connections.
+    pub connection: ConnectionConfig,
+    /// Most connections at once.
+    pub connections_max: usize,
+    /// With more than this many handshakes under way, clients must first show that they are at their address.
+    pub handshakes_before_retry: usize,
+    on_refused: Option<OnRefused>,
+}
+
+impl ServerOptions {
+    /// Options of a server that lets everybody in.
+    pub fn new(identity: Identity) -> Self {
+        let defaults = EndpointConfig::default();
+        ServerOptions {
+            identity,
+            client_auth: ClientAuth::None,
+            connection: ConnectionConfig::default(),
+            connections_max: defaults.connections_max,
+            handshakes_before_retry: defaults.handshakes_before_retry,
+            on_refused: None,
+        }
+    }
+
+    /// Lets in only clients whose keys are in a file.
+    #[must_use]
+    pub fn authorized_keys(mut self, file: impl Into<std::path::PathBuf>) -> Self {
+        self.client_auth = ClientAuth::AuthorizedKeys(file.into());
+        self
+    }
+
+    /// Wants to be told of clients whose keys were refused. The call must not block: the endpoint waits for it.
+    #[must_use]
+    pub fn on_refused(mut self, told: impl Fn(&RefusedClient) + Send + Sync + 'static) -> Self {
+        self.on_refused = Some(Arc::new(told));
+        self
+    }
+}
+
+impl fmt::Debug for ServerOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServerOptions")
+            .field("identity", &self.identity)
+            .field("client_auth", &self.client_auth)
+            .field("connection", &self.connection)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Why no connections can be accepted.
+#[derive(Debug, thiserror::Error)]
+pub enum ListenError {
+    /// The address cannot be used.
+    #[error("cannot listen at {addr}: {source}")]
+    Bind {
+        /// The address.
+        addr: SocketAddr,
+        /// Why not.
+        source: io::Error,
+    },
+    /// Which clients to let in cannot be found out.
+    #[error(transparent)]
+    ClientAuth(#[from] ClientAuthError),
+    /// TLS does not accept the identity.
+    #[error("{0}")]
+    Tls(String),
+}
+
+/// Accepts connections at an address. Dropped, it accepts no more; those that were accepted go on.
+pub struct Listener {
+    shared: Arc<Shared>,
+    connection: ConnectionConfig,
+    fingerprint: Fingerprint,
+}
+
+impl Listener {
+    /// Accepts connections at `addr`; `[::]:port` takes IPv4 as well. Must be called within a tokio runtime.
+    ///
+    /// # Errors
+    /// [`ListenError`].
+    pub fn bind(addr: SocketAddr, options: ServerOptions) -> Result<Self, ListenError> {
+        if let ClientAuth::AuthorizedKeys(file) = &options.client_auth {
+            // A wrong name is better heard of now than by the first client.
+            AuthorizedKeys::load(file).map_err(ClientAuthError::from)?;
+        }
+        let tls = tls::server(&options.identity, &options.client_auth, options.on_refused)
+            .map_err(|e: TlsError| ListenError::Tls(e.to_string()))?;
+        let bind = |source| ListenError::Bind { addr, source };
+        let config = EndpointConfig {
+            server: Some(tls),
+            accept: options.connection.clone(),
+            connections_max: options.connections_max,
+            handshakes_before_retry: options.handshakes_before_retry,
+            secret: random_bytes().map_err(bind)?,
+            ..EndpointConfig::default()
+        };
+        let shared = Shared::start(addr, None, config).map_err(bind)?;
+        Ok(Listener { shared, connection: options.connection, fingerprint: options.identity.fingerprint() })
+    }
+
+    /// Waits for the next connection, whose handshake is done; `None` once the listener is closed. Nothing is lost if
+    /// the wait is given up, and several tasks may wait.
+    pub async fn accept(&self) -> Option<Connection> {
+        loop {
+            let accepts = self.shared.accept.notified();
+            tokio::pin!(accepts);
+            accepts.as_mut().enable();
+            let next = self.shared.act(|inner, _| {
+                while let Some(handle) = inner.accepted.pop_front() {
+                    if inner.connections.contains_key(&handle) {
+                        // So that it cannot end and be forgotten before its handle is made.
+                        inner.adopt(handle);
+                        return Some(Some(handle));
+                    }
+                }
+                (!inner.is_listening).then_some(None)
+            });
+            match next {
+                Some(None) => return None,
+                Some(Some(handle)) => {
+                    let requirements = self.connection.requirements.clone();
+                    return Some(Connection::adopted(self.shared.clone(), handle, None, requirements));
+                }
+                None => accepts.await,
+            }
+        }
+    }
+
+    /// Where it listens: the port, if any was asked for.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.shared.local_addr
+    }
+
+    /// What clients know this server by.
+    pub fn fingerprint(&self) -> Fingerprint {
+        self.fingerprint
+    }
+
+    /// Accepts no more connections. Those that wait to be accepted are closed, those that were accepted go on.
+    pub fn close(&self) {
+        self.shared.act(|inner, now| {
+            inner.is_listening = false;
+            inner.engine.refuse_new();
+            while let Some(handle) = inner.accepted.pop_front() {
+                if let Some(connection) = inner.engine.connection(handle) {
+                    connection.close(now, 0, "the server is closing");
+                }
+            }
+            inner.changed();
+        });
+        self.shared.accept.notify_waiters();
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.close();
+        self.shared.release();
+    }
+}
+
+impl fmt::Debug for Listener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Listener({})", self.local_addr())
+    }
+}

@@ -1,0 +1,234 @@
+//! TLS 1.3 as UTS uses it: keys that are known by fingerprint, or certificates; nothing resumed, nothing sent early.
+
+use crate::authorized_keys::AuthorizedKeys;
+use crate::fingerprint::Fingerprint;
+use crate::identity::{Identity, IdentityError, read_certificates};
+use crate::trust::{ClientAuth, Expected, RefusedClient, Trust, TrustError};
+use core::fmt;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{Resumption, WebPkiServerVerifier};
+use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::NoServerSessionStorage;
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, Error, OtherError, RootCertStore, ServerConfig,
+    SignatureScheme,
+};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+use uts_engine::config::ALPN;
+
+/// Told of clients that were refused. Called while the endpoint is at work: it must not block.
+pub type OnRefused = Arc<dyn Fn(&RefusedClient) + Send + Sync>;
+
+/// A client's TLS, and what it has seen of the server's key.
+pub(crate) struct ClientTls {
+    pub config: Arc<ClientConfig>,
+    /// The key that was refused.
+    pub refused: Arc<OnceLock<Fingerprint>>,
+}
+
+/// TLS for one attempt to connect.
+pub(crate) fn client(
+    trust: &Trust,
+    expected: &Expected,
+    accept_new: bool,
+    identity: Option<&Identity>,
+) -> Result<ClientTls, TlsError> {
+    let provider = Arc::new(ring::default_provider());
+    let refused = Arc::new(OnceLock::new());
+    let verifier: Arc<dyn ServerCertVerifier> = match (trust, expected) {
+        (Trust::Roots(file), _) => certificate_verifier(file, &provider)?,
+        (_, expected) => {
+            let accepted = match expected {
+                Expected::Keys(keys) => Some(keys.clone()),
+                _ if accept_new => None,
+                _ => Some(Vec::new()),
+            };
+            Arc::new(ServerKey { accepted, refused: refused.clone(), provider: provider.clone() })
+        }
+    };
+    let builder = ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&rustls::version::TLS13])?
+        .dangerous()
+        .with_custom_certificate_verifier(verifier);
+    let mut config = match identity {
+        Some(identity) => builder.with_client_auth_cert(identity.certificates(), identity.key())?,
+        None => builder.with_no_client_auth(),
+    };
+    config.alpn_protocols = vec![ALPN.to_vec()];
+    config.resumption = Resumption::disabled();
+    config.enable_early_data = false;
+    Ok(ClientTls { config: Arc::new(config), refused })
+}
+
+/// TLS of a server.
+pub(crate) fn server(
+    identity: &Identity,
+    auth: &ClientAuth,
+    on_refused: Option<OnRefused>,
+) -> Result<Arc<ServerConfig>, TlsError> {
+    let provider = Arc::new(ring::default_provider());
+    let builder = ServerConfig::builder_with_provider(provider.clone())
+        .with_protocol_versions(&[&rustls::version::TLS13])?;
+    let builder = match auth {
+        ClientAuth::None => builder.with_no_client_auth(),
+        ClientAuth::AuthorizedKeys(file) => builder.with_client_cert_verifier(Arc::new(ClientKey {
+            file: file.clone(),
+            on_refused,
+            provider,
+        })),
+    };
+    let mut config = builder.with_single_cert(identity.certificates(), identity.key())?;
+    config.alpn_protocols = vec![ALPN.to_vec()];
+    config.send_tls13_tickets = 0;
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    config.max_early_data_size = 0;
+    Ok(Arc::new(config))
+}
+
+/// Why TLS cannot be set up.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum TlsError {
+    #[error(transparent)]
+    Trust(#[from] TrustError),
+    #[error("TLS cannot be set up: {0}")]
+    Setup(#[from] Error),
+}
+
+fn certificate_verifier(
+    file: &Path,
+    provider: &Arc<CryptoProvider>,
+) -> Result<Arc<WebPkiServerVerifier>, TlsError> {
+    let corrupt = |why: String| TrustError::Roots(IdentityError::Corrupt { path: file.to_owned(), why });
+    let mut roots = RootCertStore::empty();
+    for certificate in read_certificates(file).map_err(TrustError::Roots)? {
+        roots.add(certificate).map_err(|e| corrupt(format!("a root cannot be used: {e}")))?;
+    }
+    let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone())
+        .build()
+        .map_err(|e| corrupt(e.to_string()))?;
+    Ok(verifier)
+}
+
+/// The key is not one that is accepted.
+#[derive(Debug, thiserror::Error)]
+#[error("the key {0} is not accepted")]
+struct KeyRefused(Fingerprint);
+
+/// The key is refused; the peer gets the alert `certificate_unknown` (RFC 8446 section 6.2).
+fn denied(fingerprint: Fingerprint) -> Error {
+    Error::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(KeyRefused(fingerprint)))))
+}
+
+macro_rules! verify_signatures {
+    () => {
+        fn verify_tls12_signature(
+            &self,
+            message: &[u8],
+            certificate: &CertificateDer<'_>,
+            signature: &DigitallySignedStruct,
+        ) -> Result<HandshakeSignatureValid, Error> {
+            let algorithms = &self.provider.signature_verification_algorithms;
+            verify_tls12_signature(message, certificate, signature, algorithms)
+        }
+
+        fn verify_tls13_signature(
+            &self,
+            message: &[u8],
+            certificate: &CertificateDer<'_>,
+            signature: &DigitallySignedStruct,
+        ) -> Result<HandshakeSignatureValid, Error> {
+            let algorithms = &self.provider.signature_verification_algorithms;
+            verify_tls13_signature(message, certificate, signature, algorithms)
+        }
+
+        fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+            self.provider.signature_verification_algorithms.supported_schemes()
+        }
+    };
+}
+
+/// A server is known by its key; that it has it, the signature over the handshake shows.
+struct ServerKey {
+    /// `None` = any.
+    accepted: Option<Vec<Fingerprint>>,
+    refused: Arc<OnceLock<Fingerprint>>,
+    provider: Arc<CryptoProvider>,
+}
+
+impl fmt::Debug for ServerKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServerKey").field("accepted", &self.accepted).finish_non_exhaustive()
+    }
+}
+
+impl ServerCertVerifier for ServerKey {
+    fn verify_server_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        let found = Fingerprint::of_certificate(certificate)?;
+        if self.accepted.as_ref().is_none_or(|accepted| accepted.contains(&found)) {
+            return Ok(ServerCertVerified::assertion());
+        }
+        self.refused.get_or_init(|| found);
+        Err(denied(found))
+    }
+
+    verify_signatures!();
+}
+
+/// A client is let in if its key is in a file.
+struct ClientKey {
+    file: PathBuf,
+    on_refused: Option<OnRefused>,
+    provider: Arc<CryptoProvider>,
+}
+
+impl fmt::Debug for ClientKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientKey").field("file", &self.file).finish_non_exhaustive()
+    }
+}
+
+impl ClientKey {
+    fn check(&self, fingerprint: Fingerprint) -> Result<(), String> {
+        // If the file is damaged nobody is let in: an entry that was taken out must not come back.
+        let keys = AuthorizedKeys::load(&self.file).map_err(|e| e.to_string())?;
+        if keys.contains(&fingerprint) {
+            return Ok(());
+        }
+        Err(format!("the key {fingerprint} is not in {}", self.file.display()))
+    }
+}
+
+impl ClientCertVerifier for ClientKey {
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &[]
+    }
+
+    fn verify_client_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        let fingerprint = Fingerprint::of_certificate(certificate)?;
+        self.check(fingerprint).map_err(|why| {
+            tracing::warn!(%fingerprint, why, "client refused");
+            if let Some(on_refused) = &self.on_refused {
+                on_refused(&RefusedClient { fingerprint: Some(fingerprint), why });
+            }
+            denied(fingerprint)
+        })?;
+        Ok(ClientCertVerified::assertion())
+    }
+
+    verify_signatures!();
+}

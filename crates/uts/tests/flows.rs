@@ -1,0 +1,267 @@
+//! Flows over real sockets: bytes, messages, ends, drops, and waits that are given up.
+
+mod common;
+
+use bytes::Bytes;
+use common::{pair, pair_with, pattern, within};
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use uts::{CloseReason, Connection, FlowOptions, MessageOptions, ReadError, Requirements, WriteError};
+
+/// Sends back what each flow brings.
+async fn echo(connection: Connection) {
+    while let Some(flow) = connection.accept_flow().await {
+        let (mut send, mut recv) = flow.split();
+        tokio::spawn(async move {
+            tokio::io::copy(&mut recv, &mut send).await.expect("echoed");
+            send.finished().await.expect("delivered");
+        });
+    }
+}
+
+async fn exchange(connection: &Connection, data: Vec<u8>) {
+    let (mut send, mut recv) = connection.open_flow(FlowOptions::default()).await.expect("opened").split();
+    let sent = data.clone();
+    let writer = tokio::spawn(async move {
+        send.write_all(&sent).await.expect("written");
+        send.finished().await.expect("delivered");
+    });
+    let mut received = Vec::new();
+    recv.read_to_end(&mut received).await.expect("read");
+    assert!(received == data, "{} bytes came back instead of {}", received.len(), data.len());
+    writer.await.expect("written");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ten_megabytes_both_ways_at_once() {
+    let (_listener, client, server) = pair().await;
+    let echo = tokio::spawn(echo(server));
+    within(exchange(&client, pattern(10_000_000, 1))).await;
+    within(client.close(0, "done")).await;
+    within(echo).await.expect("ended");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn both_ends_send_ten_megabytes_of_their_own() {
+    let (_listener, client, server) = pair().await;
+    let (to_server, to_client) = (pattern(10_000_000, 2), pattern(10_000_000, 3));
+    let run = |connection: Connection, opens: bool, out: Vec<u8>, expected: Vec<u8>| async move {
+        let flow = match opens {
+            true => connection.open_flow(FlowOptions::default()).await.expect("opened"),
+            false => connection.accept_flow().await.expect("accepted"),
+        };
+        let (mut send, mut recv) = flow.split();
+        let write = async {
+            send.write_bytes(Bytes::from(out)).await.expect("written");
+            send.finished().await.expect("delivered");
+        };
+        let mut received = Vec::new();
+        let (_, read) = tokio::join!(write, recv.read_to_end(&mut received));
+        read.expect("read");
+        assert!(received == expected);
+    };
+    let a = tokio::spawn(run(client.clone(), true, to_server.clone(), to_client.clone()));
+    let b = tokio::spawn(run(server.clone(), false, to_client, to_server));
+    within(a).await.expect("client");
+    within(b).await.expect("server");
+}
+
+/// More flows than the peer allows at once: the rest wait for their turn.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hundred_flows_where_sixteen_are_allowed() {
+    let (_listener, client, server) = pair_with(|config| config.flows_max = 16).await;
+    tokio::spawn(echo(server));
+    let flows: Vec<_> = (0..100)
+        .map(|n| {
+            let client = client.clone();
+            tokio::spawn(async move { exchange(&client, pattern(10_000 + n * 7, n as u64)).await })
+        })
+        .collect();
+    for flow in flows {
+        within(flow).await.expect("echoed");
+    }
+}
+
+#[tokio::test]
+async fn a_small_credit_and_a_small_buffer_slow_but_never_stop() {
+    let (_listener, client, server) = pair_with(|config| {
+        config.credit_bytes_initial = 5_000;
+        config.credit_bytes_max = 20_000;
+        config.send_buffer_bytes = 3_000;
+    })
+    .await;
+    tokio::spawn(echo(server));
+    within(exchange(&client, pattern(500_000, 4))).await;
+}
+
+#[tokio::test]
+async fn messages_keep_their_boundaries() {
+    let (_listener, client, server) = pair_with(|config| config.requirements = Requirements::messages()).await;
+    let mut flow = client.open_flow(FlowOptions::default()).await.expect("opened");
+    let messages: Vec<Bytes> = (0..50).map(|n| pattern(n * 100, n as u64).into()).collect();
+    for message in &messages {
+        within(flow.send_message(message.clone(), MessageOptions::default())).await.expect("sent");
+    }
+    flow.finish().expect("finished");
+    let mut flow = within(server.accept_flow()).await.expect("accepted");
+    for message in &messages {
+        assert_eq!(within(flow.recv_message()).await.expect("received").as_ref(), Some(message));
+    }
+    assert_eq!(within(flow.recv_message()).await, Ok(None));
+}
+
+#[tokio::test]
+async fn a_message_where_bytes_are_kept_is_an_error() {
+    let (_listener, client, server) = pair().await;
+    let mut flow = client.open_flow(FlowOptions::default()).await.expect("opened");
+    flow.write_all(b"bytes").await.expect("written");
+    let mut flow = within(server.accept_flow()).await.expect("accepted");
+    assert_eq!(within(flow.recv_message()).await, Err(ReadError::NotMessages));
+}
+
+#[tokio::test]
+async fn a_half_that_is_dropped_before_its_end_tells_the_peer() {
+    let (_listener, client, server) = pair().await;
+    let mut flow = client.open_flow(FlowOptions::default()).await.expect("opened");
+    flow.write_all(b"half of it").await.expect("written");
+    let accepted = within(server.accept_flow()).await.expect("accepted");
+    let (mut send, mut recv) = accepted.split();
+    let mut start = [0; 4];
+    within(recv.read_exact(&mut start)).await.expect("read");
+
+    // The client's sending half goes: what is not finished is not whole.
+    let (client_send, client_recv) = flow.split();
+    drop(client_send);
+    let mut rest = Vec::new();
+    let error = within(recv.read_to_end(&mut rest)).await.expect_err("reset");
+    assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+
+    // The client's receiving half goes: the server may stop sending.
+    drop(client_recv);
+    let stopped = within(async {
+        loop {
+            if let Err(error) = send.write_bytes(Bytes::from_static(&[7; 1000])).await {
+                return error;
+            }
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    assert_eq!(stopped, WriteError::Stopped(0));
+}
+
+#[tokio::test]
+async fn codes_of_reset_and_stop_arrive() {
+    let (_listener, client, server) = pair().await;
+    let mut flow = client.open_flow(FlowOptions::default()).await.expect("opened");
+    flow.write_all(b"x").await.expect("written");
+    let (mut send, mut recv) = flow.split();
+    let (mut server_send, mut server_recv) = within(server.accept_flow()).await.expect("accepted").split();
+    recv.stop(77);
+    send.reset(78);
+    assert_eq!(send.finish(), Err(WriteError::Finished));
+    let reset = within(async {
+        loop {
+            match server_recv.recv_chunk(100).await {
+                Ok(Some(_)) => {}
+                other => return other,
+            }
+        }
+    })
+    .await;
+    assert_eq!(reset, Err(ReadError::Reset(78)));
+    assert_eq!(within(server_send.finished()).await, Err(WriteError::Stopped(77)));
+}
+
+/// Reads and writes that are given up half-way lose nothing and repeat nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn waits_may_be_given_up() {
+    let (_listener, client, server) = pair_with(|config| {
+        config.credit_bytes_initial = 8_000;
+        config.credit_bytes_max = 16_000;
+        config.send_buffer_bytes = 4_000;
+    })
+    .await;
+    let data = pattern(300_000, 5);
+    let (mut send, _recv) = client.open_flow(FlowOptions::default()).await.expect("opened").split();
+    let sent = data.clone();
+    let writer = tokio::spawn(async move {
+        let mut rest = &sent[..];
+        let mut given_up = 0;
+        while !rest.is_empty() {
+            tokio::select! {
+                biased;
+                written = send.write(&rest[..rest.len().min(1500)]) => rest = &rest[written.expect("written")..],
+                () = tokio::time::sleep(Duration::from_micros(10)) => given_up += 1,
+            }
+        }
+        send.finished().await.expect("delivered");
+        given_up
+    });
+    let (_send, mut recv) = within(server.accept_flow()).await.expect("accepted").split();
+    let mut received = Vec::new();
+    let given_up_reads = within(async {
+        let (mut buffer, mut given_up) = ([0; 1000], 0);
+        loop {
+            tokio::select! {
+                biased;
+                read = recv.read(&mut buffer) => match read.expect("read") {
+                    0 => return given_up,
+                    n => received.extend_from_slice(&buffer[..n]),
+                },
+                () = tokio::time::sleep(Duration::from_micros(10)) => given_up += 1,
+            }
+        }
+    })
+    .await;
+    assert!(received == data);
+    let given_up_writes = within(writer).await.expect("written");
+    assert!(given_up_reads + given_up_writes > 0, "nothing was given up: the test tests nothing");
+}
+
+#[tokio::test]
+async fn waits_for_flows_may_be_given_up() {
+    let (_listener, client, server) = pair_with(|config| config.flows_max = 1).await;
+    let mut first = client.open_flow(FlowOptions::default()).await.expect("opened");
+    let opens = tokio::time::timeout(Duration::from_millis(20), client.open_flow(FlowOptions::default())).await;
+    assert!(opens.is_err(), "only one is allowed");
+    let accepts = tokio::time::timeout(Duration::from_millis(20), server.accept_flow()).await;
+    assert!(accepts.is_err(), "nothing was sent on it");
+    first.write_all(b"1").await.expect("written");
+    first.shutdown().await.expect("finished");
+    let mut accepted = within(server.accept_flow()).await.expect("accepted");
+    let mut text = String::new();
+    within(accepted.read_to_string(&mut text)).await.expect("read");
+    accepted.shutdown().await.expect("finished");
+    within(first.read_to_string(&mut text)).await.expect("read");
+    assert_eq!(text, "1");
+    within(client.open_flow(FlowOptions::default())).await.expect("its turn has come");
+}
+
+#[tokio::test]
+async fn whoever_waits_learns_of_the_end() {
+    let (_listener, client, server) = pair_with(|config| config.send_buffer_bytes = 1000).await;
+    let (mut send, mut recv) = client.open_flow(FlowOptions::default()).await.expect("opened").split();
+    let (a, b) = (client.clone(), client.clone());
+    let writes = tokio::spawn(async move { send.write_bytes(Bytes::from(vec![0; 200_000_000])).await });
+    let reads = tokio::spawn(async move { recv.recv_chunk(1).await });
+    let accepts = tokio::spawn(async move { a.accept_flow().await.is_none() });
+    let closed = tokio::spawn(async move { b.closed().await });
+    let mut events = client.events();
+    let _flow = within(server.accept_flow()).await.expect("accepted");
+    within(server.close(42, "that is all")).await;
+    let reason = CloseReason::Peer { code: 42, reason: "that is all".into() };
+    assert_eq!(within(closed).await.expect("ran"), reason);
+    assert_eq!(within(writes).await.expect("ran"), Err(WriteError::Closed(reason.clone())));
+    assert_eq!(within(reads).await.expect("ran"), Err(ReadError::Closed(reason.clone())));
+    assert!(within(accepts).await.expect("ran"));
+    let mut last = None;
+    while let Some(event) = within(events.next()).await {
+        last = Some(event);
+        if matches!(last, Some(uts::ConnectionEvent::Closed(_))) {
+            break;
+        }
+    }
+    assert_eq!(last, Some(uts::ConnectionEvent::Closed(reason.clone())));
+    assert_eq!(client.open_flow(FlowOptions::default()).await.err(), Some(reason));
+}
