@@ -21,7 +21,8 @@ impl Host {
     pub fn here() -> Self {
         let line = |path: &str| read_to_string(path).unwrap_or_default().trim().to_owned();
         let processor = read_to_string("/proc/cpuinfo").unwrap_or_default();
-        let processor = processor.lines().find(|l| l.starts_with("model name")).and_then(|l| l.split_once(": "));
+        let processor =
+            processor.lines().find(|l| l.starts_with("model name")).and_then(|l| l.split_once(": "));
         Host {
             cores: crate::usage::cores().len(),
             processor: processor.map_or("?", |(_, name)| name).to_owned(),

@@ -35,9 +35,18 @@ pub fn bulk(world: &World, place: Place, pair: &Pair) -> Result<(Outcome, Outcom
     if let Some(error) = report.get("error") {
         bail!("iperf3: {error}");
     }
-    let number = |path: &str| report.pointer(path).and_then(serde_json::Value::as_f64).with_context(|| format!("iperf3 says nothing of {path}"));
+    let number = |path: &str| {
+        report
+            .pointer(path)
+            .and_then(serde_json::Value::as_f64)
+            .with_context(|| format!("iperf3 says nothing of {path}"))
+    };
     let (bytes, elapsed_s) = (number("/end/sum_received/bytes")?, number("/end/sum_received/seconds")?);
-    let cpu_s = |end: &str| Ok::<_, anyhow::Error>(number(&format!("/end/cpu_utilization_percent/{end}_total"))? / 100.0 * elapsed_s);
+    let cpu_s = |end: &str| {
+        Ok::<_, anyhow::Error>(
+            number(&format!("/end/cpu_utilization_percent/{end}_total"))? / 100.0 * elapsed_s,
+        )
+    };
     let sender = Outcome { bytes: bytes as u64, cpu_s: cpu_s("host")?, ..Outcome::default() };
     let receiver = Outcome {
         bytes: bytes as u64,

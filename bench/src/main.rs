@@ -24,6 +24,7 @@ const USAGE: &str = "usage: uts-bench [OPTIONS]
   --repetitions N      how often everything is done (default 5, quick 3)
   --only paths|parts   transports over paths, or parts of UTS by themselves
   --transports A,B     some of: raw-udp, tcp-cubic, iperf3-cubic, quinn, uts, uts-unprotected
+  --property NAME=VALUE  ask this of UTS beside its defaults; may be repeated
   --out FILE           where the figures go as JSON (default out/bench.json)";
 
 struct Options {
@@ -32,6 +33,7 @@ struct Options {
     wants_paths: bool,
     wants_parts: bool,
     transports: Vec<Transport>,
+    properties: Vec<String>,
     out: PathBuf,
 }
 
@@ -62,6 +64,7 @@ fn parse(arguments: &[String]) -> Result<Options> {
         wants_paths: true,
         wants_parts: true,
         transports: Transport::ALL.to_vec(),
+        properties: Vec::new(),
         out: PathBuf::from("out/bench.json"),
     };
     let mut arguments = arguments.iter();
@@ -81,6 +84,7 @@ fn parse(arguments: &[String]) -> Result<Options> {
             "--transports" => {
                 options.transports = value()?.split(',').map(Transport::from_name).collect::<Result<_>>()?;
             }
+            "--property" => options.properties.push(value()?.clone()),
             "--out" => options.out = value()?.into(),
             other => bail!("no option `{other}`\n{USAGE}"),
         }
@@ -101,12 +105,14 @@ fn measure(options: &Options) -> Result<i32> {
     let mut transports = options.transports.clone();
     if options.wants_paths && transports.contains(&Transport::Iperf) && !iperf::is_here() {
         transports.retain(|t| *t != Transport::Iperf);
-        skipped.push("iperf3-cubic: the program is not installed; tcp-cubic measures kernel TCP too".to_owned());
+        skipped
+            .push("iperf3-cubic: the program is not installed; tcp-cubic measures kernel TCP too".to_owned());
     }
+    let properties = options.properties.clone();
     let mut plan = if options.is_quick {
-        Plan { repetitions: 3, bulk_s: 0.4, ping_s: 0.1 }
+        Plan { repetitions: 3, bulk_s: 0.4, ping_s: 0.1, properties }
     } else {
-        Plan { repetitions: 5, bulk_s: 1.2, ping_s: 0.4 }
+        Plan { repetitions: 5, bulk_s: 1.2, ping_s: 0.4, properties }
     };
     plan.repetitions = options.repetitions.unwrap_or(plan.repetitions);
     let load_before = host::load();

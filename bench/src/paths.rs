@@ -1,7 +1,7 @@
 //! Transports over paths: which pairs of ends run, in which order, and what comes of them.
 
 use crate::child::Lines;
-use crate::ends::{Outcome, Ready, Transport, Work};
+use crate::ends::{Outcome, PROPERTIES, Ready, Transport, Work};
 use crate::iperf;
 use crate::summary::Summary;
 use crate::world::{Place, World};
@@ -22,7 +22,7 @@ pub struct Pair {
 }
 
 /// How much is measured.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Plan {
     /// How often everything is done.
     pub repetitions: usize,
@@ -30,6 +30,8 @@ pub struct Plan {
     pub bulk_s: f64,
     /// How long bytes go to and fro each time, in seconds.
     pub ping_s: f64,
+    /// What is asked of UTS beside its defaults, as `name=value`.
+    pub properties: Vec<String>,
 }
 
 /// Everything that repetitions found of one transport on one path.
@@ -81,14 +83,14 @@ pub fn measure(world: &World, transports: &[Transport], plan: &Plan, progress: i
         for one in &mut all {
             let (place, transport) = (one.place, one.transport);
             progress(format!("{repetition}/{} {} {}", plan.repetitions, place.name(), transport.name()));
-            match run(world, place, transport, Work::Bulk, &pair(plan.bulk_s)) {
+            match run(world, place, transport, Work::Bulk, &pair(plan.bulk_s), plan) {
                 Ok(ends) => one.bulk.push(ends),
                 Err(error) => one.failures.push(format!("bulk: {error:#}")),
             }
             if transport == Transport::Iperf {
                 continue;
             }
-            match run(world, place, transport, Work::Ping, &pair(plan.ping_s)) {
+            match run(world, place, transport, Work::Ping, &pair(plan.ping_s), plan) {
                 Ok((client, _)) => one.ping.push(client),
                 Err(error) => one.failures.push(format!("ping: {error:#}")),
             }
@@ -104,7 +106,9 @@ impl Collected {
         Row {
             path: self.place.name(),
             transport: self.transport.name(),
-            goodput_gbps: Summary::of(bulk.iter().map(|(_, r)| r.counted_bytes as f64 * 8.0 / r.counted_s / 1e9)),
+            goodput_gbps: Summary::of(
+                bulk.iter().map(|(_, r)| r.counted_bytes as f64 * 8.0 / r.counted_s / 1e9),
+            ),
             sender_cpu_s_per_gb: Summary::of(bulk.iter().map(|(s, _)| per_gb(s))),
             receiver_cpu_s_per_gb: Summary::of(bulk.iter().map(|(_, r)| per_gb(r))),
             round_trip_p50_us: Summary::of(ping.iter().map(|p| p.p50_us)),
@@ -117,7 +121,14 @@ impl Collected {
 }
 
 /// Both ends' outcomes: the client's, then the server's.
-fn run(world: &World, place: Place, transport: Transport, work: Work, pair: &Pair) -> Result<(Outcome, Outcome)> {
+fn run(
+    world: &World,
+    place: Place,
+    transport: Transport,
+    work: Work,
+    pair: &Pair,
+    plan: &Plan,
+) -> Result<(Outcome, Outcome)> {
     if transport == Transport::Iperf {
         return iperf::bulk(world, place, pair);
     }
@@ -126,6 +137,7 @@ fn run(world: &World, place: Place, transport: Transport, work: Work, pair: &Pai
     let patience = pair.duration + Duration::from_secs(8);
     let arguments = |command: &mut Command, role: &str, core: usize, place: &str, key: &str| {
         let millis = pair.duration.as_millis().to_string();
+        command.env(PROPERTIES, plan.properties.join("\n"));
         command.args(["end", role, transport.name(), work.name(), &millis, &core.to_string(), place, key]);
     };
     let mut command = world.at_server(place, program);

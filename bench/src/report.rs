@@ -32,7 +32,10 @@ impl Report {
         let mut text = String::new();
         let Host { cores, processor, kernel, .. } = &self.host;
         let [before, after] = self.load;
-        let _ = writeln!(text, "{cores} cores, {processor}, Linux {kernel}; load {before:.2} before, {after:.2} after");
+        let _ = writeln!(
+            text,
+            "{cores} cores, {processor}, Linux {kernel}; load {before:.2} before, {after:.2} after"
+        );
         for skipped in &self.skipped {
             let _ = writeln!(text, "skipped: {skipped}");
         }
@@ -109,7 +112,8 @@ fn table(lines: &[Vec<String>]) -> String {
     let widths: Vec<usize> = (0..columns).map(|column| width(column).unwrap_or(0)).collect();
     let mut text = String::new();
     for (index, line) in lines.iter().enumerate() {
-        let cells: Vec<String> = line.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}")).collect();
+        let cells: Vec<String> =
+            line.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}")).collect();
         let _ = writeln!(text, "| {} |", cells.join(" | "));
         if index == 0 {
             let rule: Vec<String> = widths.iter().map(|width| "-".repeat(*width)).collect();

@@ -4,12 +4,19 @@ use anyhow::{Context, Result};
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
+use nix::time::{ClockId, clock_gettime};
 use nix::unistd::Pid;
+use std::time::Duration;
 
 /// CPU seconds of this process, user and system.
 pub fn cpu_s() -> Result<f64> {
     let usage = getrusage(UsageWho::RUSAGE_SELF).context("getrusage")?;
     Ok((usage.user_time().num_microseconds() + usage.system_time().num_microseconds()) as f64 / 1e6)
+}
+
+/// CPU time of this thread: unlike the time of day it does not go on while others run on the core.
+pub fn thread_time() -> Duration {
+    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Duration::ZERO, Duration::from)
 }
 
 /// Keeps this process, and threads that it starts from now on, to one core.

@@ -94,7 +94,10 @@ impl World {
         let pid = server.id().to_string();
         let world = World { server: Some(server) };
         let mtu = MTU_BYTES.to_string();
-        ip(&["link", "add", "veth0", "mtu", &mtu, "type", "veth", "peer", "name", "veth1", "mtu", &mtu, "netns", &pid])?;
+        ip(&[
+            "link", "add", "veth0", "mtu", &mtu, "type", "veth", "peer", "name", "veth1", "mtu", &mtu,
+            "netns", &pid,
+        ])?;
         ip(&["addr", "add", &format!("{CLIENT}/24"), "dev", "veth0"])?;
         ip(&["link", "set", "veth0", "up"])?;
         for arguments in [

@@ -8,6 +8,8 @@ mod raw;
 mod tcp;
 mod universal;
 
+pub use universal::PROPERTIES;
+
 use crate::{summary, usage};
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};

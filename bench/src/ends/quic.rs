@@ -4,10 +4,12 @@ use super::{
     Expense, Meter, Outcome, PACKET_BYTES, SOCKET_BUFFER_BYTES, Stopwatch, Task, WRITE_BYTES, Work, announce,
     runtime,
 };
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use bytes::Bytes;
 use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
-use quinn::{ClientConfig, Endpoint, EndpointConfig, MtuDiscoveryConfig, ServerConfig, TransportConfig, VarInt};
+use quinn::{
+    ClientConfig, Endpoint, EndpointConfig, MtuDiscoveryConfig, ServerConfig, TransportConfig, VarInt,
+};
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -70,6 +72,7 @@ pub fn serve(task: &Task, ip: IpAddr) -> Result<Outcome> {
                 while let Some(filled) = recv.read_chunks(&mut chunks).await? {
                     meter.add(chunks.iter().take(filled).map(Bytes::len).sum())?;
                 }
+                send.finish()?;
                 meter.finish()?
             }
             Work::Ping => {
@@ -77,6 +80,7 @@ pub fn serve(task: &Task, ip: IpAddr) -> Result<Outcome> {
                 while recv.read(&mut byte).await?.is_some() {
                     send.write_all(&byte).await?;
                 }
+                send.finish()?;
                 Outcome::default()
             }
         };
@@ -109,7 +113,8 @@ pub fn call(task: &Task, to: SocketAddr, certificate: &str) -> Result<Outcome> {
                     expense.bytes += data.len() as u64;
                 }
                 send.finish()?;
-                ensure!(send.stopped().await?.is_none(), "the receiver wants no more");
+                // The server ends its direction once it has read everything.
+                recv.read_to_end(0).await?;
                 let stats = connection.stats().path;
                 let mtu = stats.current_mtu;
                 let note = format!("cubic, {mtu} B packets");
@@ -124,6 +129,7 @@ pub fn call(task: &Task, to: SocketAddr, certificate: &str) -> Result<Outcome> {
                     stopwatch.back();
                 }
                 send.finish()?;
+                recv.read_to_end(0).await?;
                 stopwatch.finish()
             }
         };

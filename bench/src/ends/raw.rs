@@ -1,9 +1,7 @@
 //! UDP with segmentation offload, a window, and an acknowledgement for each 64 KiB: what a transport cannot do without.
 //! Nothing is repeated, checked or protected. Every segment begins with the position behind its last byte.
 
-use super::{
-    Expense, Meter, Outcome, PACKET_BYTES, SOCKET_BUFFER_BYTES, Stopwatch, Task, Work, announce,
-};
+use super::{Expense, Meter, Outcome, PACKET_BYTES, SOCKET_BUFFER_BYTES, Stopwatch, Task, Work, announce};
 use anyhow::{Context, Result, bail};
 use quinn_udp::{RecvMeta, Transmit, UdpSocketState};
 use socket2::{Domain, Socket, Type};

@@ -9,12 +9,18 @@ use uts::{
     RecvFlow, ServerOptions, connect,
 };
 
+/// Names the variable that holds further properties, `name=value`, one in a line.
+pub const PROPERTIES: &str = "UTS_BENCH_PROPERTIES";
+
 const READ_BYTES: usize = 1 << 20;
 
 fn settings(task: &Task) -> Result<ConnectionConfig> {
     let mut config = ConnectionConfig::default();
     if task.transport == Transport::UtsUnprotected {
         config.requirements.set("uts.security", "unprotected")?;
+    }
+    for property in std::env::var(PROPERTIES).unwrap_or_default().lines() {
+        config.requirements.assign(property)?;
     }
     Ok(config)
 }
@@ -70,6 +76,8 @@ pub fn call(task: &Task, to: SocketAddr, fingerprint: &str) -> Result<Outcome> {
                 }
                 send.finish()?;
                 send.finished().await?;
+                // The server ends its direction once it has read everything.
+                ensure!(read(&mut recv).await?.is_none(), "bulk data came back");
                 let lost_packets = connection.stats().packets_lost;
                 Outcome { lost_packets, note: profile(&connection)?, ..expense.finish()? }
             }
@@ -82,6 +90,7 @@ pub fn call(task: &Task, to: SocketAddr, fingerprint: &str) -> Result<Outcome> {
                     stopwatch.back();
                 }
                 send.finish()?;
+                ensure!(read(&mut recv).await?.is_none(), "more came back than was sent");
                 stopwatch.finish()
             }
         };
@@ -94,7 +103,12 @@ pub fn call(task: &Task, to: SocketAddr, fingerprint: &str) -> Result<Outcome> {
 /// The profile that data was sent under in the end.
 fn profile(connection: &Connection) -> Result<String> {
     let profile = connection.profile(Direction::Out).context("no profile")?;
-    Ok(uts::Function::ALL.iter().map(|f| profile.name(*f)).filter(|n| *n != "none").collect::<Vec<_>>().join(" "))
+    Ok(uts::Function::ALL
+        .iter()
+        .map(|f| profile.name(*f))
+        .filter(|n| *n != "none")
+        .collect::<Vec<_>>()
+        .join(" "))
 }
 
 /// What is called unprotected must be, and what is not must not.

@@ -1,20 +1,21 @@
 //! The whole engine: two endpoints in memory, datagrams handed from one to the other, no sockets.
 
 use super::Part;
+use crate::usage::thread_time;
 use anyhow::{Context, Result, bail, ensure};
 use bytes::Bytes;
 use rustls::pki_types::ServerName;
 use std::net::SocketAddr;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use uts_engine::{
-    ConnectionConfig, ConnectionHandle, Direction, Endpoint, EndpointConfig, Event, FlowId, FlowOptions, Read,
-    ReadError, WriteError,
+    ConnectionConfig, ConnectionHandle, Direction, Endpoint, EndpointConfig, Event, FlowId, FlowOptions,
+    Read, ReadError, WriteError,
 };
 use uts_functions::{Function, Time};
 use uts_sim::identity::{Identities, SERVER_NAME};
 
-/// Time that passes with each turn of the two: both ways take about as long.
-const TURN: Duration = Duration::from_micros(10);
+/// How long a batch is on its way.
+const DELAY: Duration = Duration::from_micros(5);
 
 /// Batches that one end sends before the other has its turn.
 const BATCHES_PER_TURN: usize = 8;
@@ -114,15 +115,23 @@ impl Pair {
             spent: [Duration::ZERO; 2],
         };
         let connected = (0..SETTLE_TURNS).find_map(|_| {
-            pair.turn().err().map(Err).or_else(|| pair.client.peek(connection)?.profile(Direction::Out).map(Ok))
+            pair.turn()
+                .err()
+                .map(Err)
+                .or_else(|| pair.client.peek(connection)?.profile(Direction::Out).map(Ok))
         });
         connected.context("the handshake does not end")??;
         let opened = pair.client.connection(connection).context("no connection")?;
         pair.flow = opened.open_flow(FlowOptions::default()).map_err(|e| anyhow::anyhow!("{e}"))?;
         pair.carry(WARM_UP_PACKETS, Side::Both)?;
-        let profile = pair.client.peek(connection).and_then(|c| c.profile(Direction::Out)).context("profile")?;
+        let profile =
+            pair.client.peek(connection).and_then(|c| c.profile(Direction::Out)).context("profile")?;
         let is_protected = profile.name(Function::Protection) != "none";
-        ensure!(is_protected == (security != "unprotected"), "protection: {}", profile.name(Function::Protection));
+        ensure!(
+            is_protected == (security != "unprotected"),
+            "protection: {}",
+            profile.name(Function::Protection)
+        );
         Ok(pair)
     }
 
@@ -130,14 +139,14 @@ impl Pair {
     fn carry(&mut self, packets: u64, side: Side) -> Result<Duration> {
         let target = self.received + packets * DATA_BYTES as u64;
         self.spent = [Duration::ZERO; 2];
-        let start = Instant::now();
+        let start = thread_time();
         while self.received < target {
-            let before = Instant::now();
+            let before = thread_time();
             self.write()?;
-            self.spent[0] += before.elapsed();
+            self.spent[0] += thread_time() - before;
             self.turn()?;
         }
-        let both = start.elapsed();
+        let both = thread_time() - start;
         let [sender, receiver] = self.spent;
         Ok(match side {
             Side::Both => both,
@@ -159,9 +168,7 @@ impl Pair {
 
     /// Each end sends what it has, the other takes it in. Time passes.
     fn turn(&mut self) -> Result<()> {
-        self.now = self.now + TURN;
         let mut is_still = true;
-        let now = self.now;
         for from_client in [true, false] {
             let (from, to) = match from_client {
                 true => (&mut self.client, &mut self.server),
@@ -170,18 +177,19 @@ impl Pair {
             let remote = if from_client { client_addr() } else { server_addr() };
             let (sender, receiver) = (usize::from(!from_client), usize::from(from_client));
             for _ in 0..BATCHES_PER_TURN {
-                let start = Instant::now();
-                from.handle_timeout(now);
-                let transmit = from.poll_transmit(now, &mut self.buffer);
-                let sent = Instant::now();
+                let start = thread_time();
+                from.handle_timeout(self.now);
+                let transmit = from.poll_transmit(self.now, &mut self.buffer);
+                let sent = thread_time();
                 self.spent[sender] += sent - start;
                 let Some(transmit) = transmit else { break };
                 is_still = false;
+                self.now = self.now + DELAY;
                 for datagram in self.buffer.chunks_mut(transmit.segment_bytes.max(1)) {
-                    to.handle_datagram(now, remote, transmit.ecn, datagram);
+                    to.handle_datagram(self.now, remote, transmit.ecn, datagram);
                 }
-                self.received += if from_client { drain(to, now)? } else { watch(to)? };
-                self.spent[receiver] += sent.elapsed();
+                self.received += if from_client { drain(to, self.now)? } else { watch(to)? };
+                self.spent[receiver] += thread_time() - sent;
             }
         }
         if is_still {

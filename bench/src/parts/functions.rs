@@ -1,11 +1,12 @@
 //! The functions that keep state: FEC, retransmission, congestion, sequencing, segmentation.
 
 use super::{DATA_BYTES, Part};
+use crate::usage::thread_time;
 use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
 use std::collections::VecDeque;
 use std::hint::black_box;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use uts_functions::congestion::{self, Ack, Congestion, Delivery, Snapshot, Summary};
 use uts_functions::fec::{self, Decoder, Encoder};
 use uts_functions::retransmission::ledger::{Ledger, Sent, Tokens};
@@ -70,14 +71,14 @@ fn fec_decode(name: &'static str, loses: bool) -> Result<Part> {
         for first in (0..packets.next_multiple_of(group)).step_by(group as usize) {
             (first..first + group).for_each(|number| encoder.on_source(Time::ZERO, number, &payload));
             let repairs: Vec<_> = std::iter::from_fn(|| encoder.pop_repair()).collect();
-            let start = Instant::now();
+            let start = thread_time();
             for number in (first..first + group).filter(|n| !(loses && n % group == 2)) {
                 recovered += decoder.on_source(number, black_box(&payload)).len();
             }
             for repair in &repairs {
                 recovered += decoder.on_repair(black_box(repair)).len();
             }
-            took += start.elapsed();
+            took += thread_time() - start;
         }
         ensure!(loses == (recovered > 0), "{recovered} packets recovered");
         Ok(took)
@@ -150,11 +151,16 @@ fn congestion_ack(name: &'static str) -> Result<Part> {
 fn reassembly(swapped: bool) -> Part {
     let (mut state, mut number) = (Reassembly::default(), 0);
     let data = Bytes::from(vec![0x5a; DATA_BYTES]);
-    let what = if swapped { "reassembly: insert, take; pairs swapped" } else { "reassembly: insert, take; in order" };
+    let what = if swapped {
+        "reassembly: insert, take; pairs swapped"
+    } else {
+        "reassembly: insert, take; in order"
+    };
     Part::plain("sequencing", what, 0, move || {
         let start = (if swapped { number ^ 1 } else { number }) * DATA_BYTES as u64;
         number += 1;
-        let segment = Segment { start, data: data.clone(), message: false, begin: false, end: false, fin: false };
+        let segment =
+            Segment { start, data: data.clone(), message: false, begin: false, end: false, fin: false };
         let _ = black_box(state.insert(segment, u64::MAX));
         while let Some(delivery) = state.pop_front(1 << 20) {
             black_box(delivery);

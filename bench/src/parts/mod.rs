@@ -8,9 +8,10 @@ mod functions;
 mod packet;
 
 use crate::summary::Summary;
+use crate::usage::thread_time;
 use anyhow::Result;
 use serde::Serialize;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Bytes of data in a packet.
 pub const DATA_BYTES: usize = 1400;
@@ -53,11 +54,11 @@ impl Part {
         mut step: impl FnMut() + 'static,
     ) -> Self {
         let run = move |packets| {
-            let start = Instant::now();
+            let start = thread_time();
             for _ in 0..packets {
                 step();
             }
-            Ok(start.elapsed())
+            Ok(thread_time() - start)
         };
         Part::new(function, name, bytes, Box::new(run))
     }
@@ -66,7 +67,8 @@ impl Part {
 /// Measures all parts.
 pub fn measure(is_quick: bool, progress: impl Fn(String)) -> Result<Vec<Cost>> {
     let _pinned = crate::usage::cores().last().map(|core| crate::usage::Pinned::to(*core)).transpose()?;
-    let (turns, turn) = if is_quick { (5, Duration::from_millis(15)) } else { (15, Duration::from_millis(30)) };
+    let (turns, turn) =
+        if is_quick { (5, Duration::from_millis(15)) } else { (15, Duration::from_millis(30)) };
     let mut parts = packet::parts()?;
     parts.extend(functions::parts()?);
     parts.extend(engine::parts()?);

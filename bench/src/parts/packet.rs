@@ -1,15 +1,16 @@
 //! What every packet pays for by its bytes: header and frame, detection, protection.
 
 use super::{DATA_BYTES, Part};
+use crate::usage::thread_time;
 use anyhow::{Context, Result, ensure};
 use std::hint::black_box;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use uts_functions::detection::{self, Detection};
 use uts_functions::protection::{self, MASK_BYTES, Protection, SAMPLE_BYTES, Secret};
+use uts_wire::ConnectionId;
 use uts_wire::frame::data::{DataFlags, emit_data_header};
 use uts_wire::frame::{Frame, FrameIter};
 use uts_wire::packet::number::TruncatedNumber;
-use uts_wire::ConnectionId;
 use uts_wire::packet::{AdaptiveHeader, unmask};
 
 /// Packets that are made before any is opened.
@@ -130,13 +131,13 @@ fn protect(name: &'static str) -> Result<Vec<Part>> {
             for (number, packet) in (0..).zip(&mut sealed) {
                 seal(&opens, number, packet);
             }
-            let start = Instant::now();
+            let start = thread_time();
             for (number, packet) in (0..).zip(&mut sealed) {
                 black_box(opens.header_mask(&sample(packet)));
                 let opened = opens.open(number, HEADER, black_box(packet))?;
                 ensure!(opened == DATA_BYTES, "{opened} bytes opened");
             }
-            took += start.elapsed();
+            took += thread_time() - start;
             done += batch;
         }
         Ok(took)
