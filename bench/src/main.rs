@@ -1,4 +1,9 @@
 //! Measures UTS beside its rivals, and its parts by themselves. See `docs/performance.md`.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "a benchmark reads the clock and opens sockets"
+)]
 
 mod child;
 mod ends;
