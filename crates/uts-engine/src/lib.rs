@@ -28,7 +28,7 @@ mod token;
 pub use config::{ALPN, ConnectionConfig, EndpointConfig};
 pub use connection::{
     Connection, Ecn, ExchangeError, FlowError, FlowOptions, MessageOptions, Read, ReadError, Side, Stats,
-    WriteError,
+    Trace, TraceKind, TraceRow, WriteError,
 };
 pub use endpoint::{ConnectError, Endpoint, Transmit};
 pub use event::{CloseReason, ConnectionHandle, Direction, Event, ExchangeEvent, FlowId};

@@ -88,6 +88,7 @@ pub struct World {
     buffer: Vec<u8>,
     /// Datagrams delivered so far.
     pub packets: u64,
+    steps_left: u64,
 }
 
 impl World {
@@ -108,12 +109,23 @@ impl World {
         let path = Path::new(config.path, config.seed, 0)?;
         // TLS looks at the age of nothing here; a clock that starts at one second leaves room for what lies before.
         let now = Time::from_millis(0);
-        Ok(World { now, nodes, path, identities, buffer: Vec::new(), packets: 0 })
+        Ok(World { now, nodes, path, identities, buffer: Vec::new(), packets: 0, steps_left: u64::MAX })
     }
 
     /// The instant that the world has reached.
     pub fn now(&self) -> Time {
         self.now
+    }
+
+    /// Lets at most this many more instants and batches of datagrams pass: against worlds in which something is due for
+    /// ever.
+    pub fn limit_steps(&mut self, steps: u64) {
+        self.steps_left = steps;
+    }
+
+    /// Whether the limit of steps was reached; nothing happens any more then.
+    pub fn is_exhausted(&self) -> bool {
+        self.steps_left == 0
     }
 
     /// A host's endpoint.
@@ -166,6 +178,10 @@ impl World {
                     return Some(Happening { node, connection, event });
                 }
             }
+            if self.steps_left == 0 {
+                return None;
+            }
+            self.steps_left -= 1;
             if self.transmit() {
                 continue;
             }
@@ -200,6 +216,10 @@ impl World {
         for from in 0..self.nodes.len() {
             while let Some(transmit) = self.nodes[from].poll_transmit(self.now, &mut self.buffer) {
                 any = true;
+                self.steps_left = self.steps_left.saturating_sub(1);
+                if self.steps_left == 0 {
+                    return false;
+                }
                 let Some(to) = node_of(transmit.remote) else { continue };
                 for bytes in self.buffer.chunks(transmit.segment_bytes.max(1)) {
                     let packet = Packet { from, to, bytes: bytes.to_vec(), ecn: transmit.ecn };

@@ -10,7 +10,10 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
-    #[allow(clippy::disallowed_methods, reason = "this crate faces the world: it hands the time to the engine")]
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "this crate faces the world: it hands the time to the engine"
+    )]
     pub fn start() -> Self {
         Clock { origin: Instant::now() }
     }

@@ -214,7 +214,9 @@ impl Connection {
     }
 
     fn last(&self) -> (Stats, PathFacts) {
-        self.shared().act(|inner, _| inner.connections.get(&self.handle()).map(|s| s.last)).unwrap_or_default()
+        self.shared()
+            .act(|inner, _| inner.connections.get(&self.handle()).map(|s| s.last))
+            .unwrap_or_default()
     }
 
     /// Looks at the engine's side of the connection, if it still has one. The endpoint stands still meanwhile.

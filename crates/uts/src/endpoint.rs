@@ -27,12 +27,14 @@ pub struct ConnectOptions {
     pub identity: Option<Identity>,
     /// Settings of the connection.
     pub connection: ConnectionConfig,
+    /// The name that the server's certificate must be made out to; `None` = the host that is connected to.
+    pub server_name: Option<String>,
 }
 
 impl ConnectOptions {
     /// Options of a client that says nothing of itself.
     pub fn new(trust: Trust) -> Self {
-        ConnectOptions { trust, identity: None, connection: ConnectionConfig::default() }
+        ConnectOptions { trust, identity: None, connection: ConnectionConfig::default(), server_name: None }
     }
 
     /// Options of a client that knows the server's key.
@@ -76,7 +78,9 @@ pub enum ConnectError {
         source: io::Error,
     },
     /// Nobody listens at that port, or there is no way to the host.
-    #[error("nobody answers at {addr}: the port is closed or the host cannot be reached; is the server running?")]
+    #[error(
+        "nobody answers at {addr}: the port is closed or the host cannot be reached; is the server running?"
+    )]
     Unreachable {
         /// Where to.
         addr: SocketAddr,
@@ -173,10 +177,12 @@ async fn connect_from(
     options: ConnectOptions,
 ) -> Result<Connection, ConnectError> {
     let (host, port) = split(target)?;
-    let name = ServerName::try_from(host.to_owned()).map_err(|_| ConnectError::Address {
-        target: target.to_owned(),
-        why: format!("`{host}` is neither a name nor an IP address"),
-    })?;
+    let name = ServerName::try_from(options.server_name.clone().unwrap_or_else(|| host.to_owned())).map_err(
+        |_| ConnectError::Address {
+            target: target.to_owned(),
+            why: format!("`{host}` is neither a name nor an IP address"),
+        },
+    )?;
     let addrs = resolve(host, port, from).await?;
     let shown = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
     let target = Target { host: shown.to_lowercase(), name, options: &options, from };
@@ -187,7 +193,9 @@ async fn connect_from(
             Err(error) => {
                 let next_may_answer = matches!(
                     error,
-                    ConnectError::Unreachable { .. } | ConnectError::NoAnswer { .. } | ConnectError::Socket { .. }
+                    ConnectError::Unreachable { .. }
+                        | ConnectError::NoAnswer { .. }
+                        | ConnectError::Socket { .. }
                 );
                 if !next_may_answer {
                     return Err(error);
@@ -267,9 +275,11 @@ impl Target<'_> {
 
     fn tls(&self, expected: &Expected, accept_new: bool) -> Result<ClientTls, ConnectError> {
         let options = self.options;
-        tls::client(&options.trust, expected, accept_new, options.identity.as_ref()).map_err(|error| match error {
-            TlsError::Trust(error) => ConnectError::Untrusted(error),
-            TlsError::Setup(error) => ConnectError::Setup(error.to_string()),
+        tls::client(&options.trust, expected, accept_new, options.identity.as_ref()).map_err(|error| {
+            match error {
+                TlsError::Trust(error) => ConnectError::Untrusted(error),
+                TlsError::Setup(error) => ConnectError::Setup(error.to_string()),
+            }
         })
     }
 
@@ -279,7 +289,8 @@ impl Target<'_> {
         let (host, file) = (self.host.clone(), file.clone());
         match on_new {
             NewHost::Ask(ask) => {
-                let (ask, question) = (ask.clone(), NewHostKey { host: host.clone(), fingerprint: found, file });
+                let (ask, question) =
+                    (ask.clone(), NewHostKey { host: host.clone(), fingerprint: found, file });
                 if blocking(move || ask(&question)).await? {
                     return Ok(());
                 }
@@ -332,7 +343,8 @@ impl Target<'_> {
 
 /// A socket for one peer; its connection needs no id to be told from others.
 fn own_socket(peer: SocketAddr) -> io::Result<Arc<Shared>> {
-    let any: IpAddr = if peer.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let any: IpAddr =
+        if peer.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     let config = EndpointConfig { cid_bytes: 0, secret: random_bytes()?, ..EndpointConfig::default() };
     Shared::start(SocketAddr::new(any, 0), Some(peer), config)
 }

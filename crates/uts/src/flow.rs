@@ -363,7 +363,11 @@ impl RecvFlow {
         bytes
     }
 
-    fn poll_chunk(&mut self, cx: &mut Context<'_>, bytes_max: usize) -> Poll<Result<Option<Chunk>, ReadError>> {
+    fn poll_chunk(
+        &mut self,
+        cx: &mut Context<'_>,
+        bytes_max: usize,
+    ) -> Poll<Result<Option<Chunk>, ReadError>> {
         use uts_engine::ReadError as E;
         if self.has_ended {
             return Poll::Ready(Err(ReadError::Ended));
@@ -389,7 +393,9 @@ impl RecvFlow {
                 Some(Err(E::Closed(reason))) => {
                     Poll::Ready(Err(ReadError::Closed(self.connection.explain(reason))))
                 }
-                Some(Err(E::Blocked | E::Unknown)) | None => Poll::Ready(Err(ended.unwrap_or(ReadError::Ended))),
+                Some(Err(E::Blocked | E::Unknown)) | None => {
+                    Poll::Ready(Err(ended.unwrap_or(ReadError::Ended)))
+                }
             }
         });
         match ready!(read) {
@@ -472,7 +478,11 @@ impl AsyncWrite for SendFlow {
 impl AsyncRead for RecvFlow {
     /// Reads bytes in order. Where the profile leaves gaps or keeps no order, use [`RecvFlow::recv_chunk`]: here that is
     /// an error. Messages are read as the bytes that they are made of.
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         if buf.remaining() == 0 {
             return Poll::Ready(Ok(()));
         }
@@ -485,7 +495,8 @@ impl AsyncRead for RecvFlow {
             match ready!(self.poll_chunk(cx, buf.remaining())) {
                 Ok(None) => return Poll::Ready(Ok(())),
                 Ok(Some(Chunk::Bytes(position, _))) if position != expected => {
-                    let what = format!("bytes {expected} to {position} are missing: the profile gives bytes up");
+                    let what =
+                        format!("bytes {expected} to {position} are missing: the profile gives bytes up");
                     return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, what)));
                 }
                 Ok(Some(Chunk::Bytes(_, bytes) | Chunk::Message(bytes))) => {
@@ -502,7 +513,11 @@ impl AsyncRead for RecvFlow {
 }
 
 impl AsyncRead for Flow {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         Pin::new(&mut self.recv).poll_read(cx, buf)
     }
 }

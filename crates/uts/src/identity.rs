@@ -68,7 +68,8 @@ impl Identity {
     /// # Errors
     /// [`IdentityError::Unusable`] if the system gives no random numbers.
     pub fn generate() -> Result<Self, IdentityError> {
-        let pair = KeyPair::generate_for(&PKCS_ED25519).map_err(|e| IdentityError::Unusable(e.to_string()))?;
+        let pair =
+            KeyPair::generate_for(&PKCS_ED25519).map_err(|e| IdentityError::Unusable(e.to_string()))?;
         Self::self_signed(&pair)
     }
 
@@ -87,8 +88,10 @@ impl Identity {
     pub fn load(path: &Path) -> Result<Self, IdentityError> {
         check_permissions(path)?;
         let key = read_key(path)?;
-        let pair = KeyPair::try_from(&key)
-            .map_err(|e| IdentityError::Corrupt { path: path.to_owned(), why: format!("no usable key: {e}") })?;
+        let pair = KeyPair::try_from(&key).map_err(|e| IdentityError::Corrupt {
+            path: path.to_owned(),
+            why: format!("no usable key: {e}"),
+        })?;
         Self::self_signed(&pair)
     }
 
@@ -103,7 +106,8 @@ impl Identity {
             Ok(false) => {}
             Err(source) => return Err(IdentityError::Read { path: path.to_owned(), source }),
         }
-        let pair = KeyPair::generate_for(&PKCS_ED25519).map_err(|e| IdentityError::Unusable(e.to_string()))?;
+        let pair =
+            KeyPair::generate_for(&PKCS_ED25519).map_err(|e| IdentityError::Unusable(e.to_string()))?;
         let was_made = create_private(path, pair.serialize_pem().as_bytes())
             .map_err(|source| IdentityError::Create { path: path.to_owned(), source })?;
         // If somebody else was faster, theirs counts.
@@ -179,7 +183,9 @@ impl fmt::Debug for Identity {
 /// The user's folder for keys and known hosts.
 pub(crate) fn config_dir() -> Option<PathBuf> {
     let from = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
-    let base = from("XDG_CONFIG_HOME").filter(|p| p.is_absolute()).or_else(|| Some(from("HOME")?.join(".config")))?;
+    let base = from("XDG_CONFIG_HOME")
+        .filter(|p| p.is_absolute())
+        .or_else(|| Some(from("HOME")?.join(".config")))?;
     Some(base.join("uts"))
 }
 
@@ -196,8 +202,10 @@ pub(crate) fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'stati
 
 fn read_key(path: &Path) -> Result<PrivateKeyDer<'static>, IdentityError> {
     let pem = std::fs::read(path).map_err(|source| IdentityError::Read { path: path.to_owned(), source })?;
-    PrivateKeyDer::from_pem_slice(&pem)
-        .map_err(|e| IdentityError::Corrupt { path: path.to_owned(), why: format!("it holds no private key: {e}") })
+    PrivateKeyDer::from_pem_slice(&pem).map_err(|e| IdentityError::Corrupt {
+        path: path.to_owned(),
+        why: format!("it holds no private key: {e}"),
+    })
 }
 
 #[cfg(unix)]
@@ -270,7 +278,8 @@ mod tests {
     fn a_corrupt_key_file_is_named_and_kept() {
         let dir = tempfile::tempdir().expect("a folder");
         let path = dir.path().join("id.pem");
-        create_private(&path, b"-----BEGIN PRIVATE KEY-----\nMC4=\n-----END PRIVATE KEY-----\n").expect("made");
+        create_private(&path, b"-----BEGIN PRIVATE KEY-----\nMC4=\n-----END PRIVATE KEY-----\n")
+            .expect("made");
         let error = Identity::load_or_create(&path).expect_err("refused").to_string();
         assert!(error.contains("id.pem") && error.contains("no usable key"), "{error}");
         assert!(!create_private(&path, b"other").expect("not clobbered"));

@@ -96,8 +96,7 @@ impl KnownHosts {
         if let Some(dir) = path.parent() {
             std::fs::create_dir_all(dir).map_err(failed)?;
         }
-        let mut file =
-            OpenOptions::new().read(true).append(true).create(true).open(path).map_err(failed)?;
+        let mut file = OpenOptions::new().read(true).append(true).create(true).open(path).map_err(failed)?;
         // Of several clients that meet a host for the first time at once, one adds it.
         file.lock().map_err(failed)?;
         let known = Self::read(path, &mut file)?;
@@ -113,7 +112,8 @@ impl KnownHosts {
     }
 
     fn read(path: &Path, file: &mut File) -> Result<Self, KnownHostsError> {
-        let text = read_text(file).map_err(|source| KnownHostsError::Read { path: path.to_owned(), source })?;
+        let text =
+            read_text(file).map_err(|source| KnownHostsError::Read { path: path.to_owned(), source })?;
         let mut entries = Vec::new();
         for (index, text) in text.lines().enumerate() {
             let wrong = |why: String| KnownHostsError::Line { path: path.to_owned(), line: index + 1, why };

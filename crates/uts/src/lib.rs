@@ -45,12 +45,14 @@ mod clock;
 mod connection;
 mod driver;
 mod endpoint;
+pub mod files;
 mod fingerprint;
 mod flow;
 mod identity;
 mod known_hosts;
 mod listener;
 mod tls;
+mod trace;
 mod trust;
 
 pub use authorized_keys::{AuthorizedKeys, AuthorizedKeysError};
@@ -66,6 +68,7 @@ pub use trust::{ClientAuth, ClientAuthError, NewHost, NewHostKey, RefusedClient,
 
 pub use uts_engine::requirements::{self, Requirements};
 pub use uts_engine::{
-    CloseReason, ConnectionConfig, Direction, ExchangeError, ExchangeEvent, FlowId, FlowOptions, MessageOptions, Stats,
+    CloseReason, ConnectionConfig, Direction, ExchangeError, ExchangeEvent, FlowId, FlowOptions,
+    MessageOptions, Stats, TraceKind, TraceRow,
 };
-pub use uts_functions::{Function, PathFacts, Profile, Rate};
+pub use uts_functions::{Function, PathFacts, Profile, Rate, Time};

@@ -1,12 +1,12 @@
 //! Accepting connections.
 
+use crate::AuthorizedKeys;
 use crate::connection::Connection;
 use crate::driver::{Shared, random_bytes};
 use crate::fingerprint::Fingerprint;
 use crate::identity::Identity;
 use crate::tls::{self, OnRefused, TlsError};
 use crate::trust::{ClientAuth, ClientAuthError, RefusedClient};
-use crate::AuthorizedKeys;
 use core::fmt;
 use std::io;
 use std::net::SocketAddr;

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use uts::{
-    CloseReason, ConnectError, ConnectOptions, ConnectionEvent, Direction, Endpoint, ExchangeEvent, FlowOptions,
-    Function, Identity, KnownHosts, NewHost, ServerOptions, Trust, TrustError, connect,
+    CloseReason, ConnectError, ConnectOptions, ConnectionEvent, Direction, Endpoint, ExchangeEvent,
+    FlowOptions, Function, Identity, KnownHosts, NewHost, ServerOptions, Trust, TrustError, connect,
 };
 
 #[tokio::test]
@@ -113,11 +113,10 @@ async fn a_server_lets_in_whose_keys_it_knows() {
             None => assert!(why.contains("a client key is required"), "{why}"),
         }
     }
-    let refused = refused.lock().expect("no panic");
+    let refused = refused.lock().expect("no panic").clone();
     assert_eq!(refused.len(), 1);
     assert_eq!(refused[0].fingerprint, Some(stranger.fingerprint()));
     assert!(refused[0].why.contains(&stranger.fingerprint().to_string()), "{}", refused[0].why);
-    drop(refused);
     assert!(tokio::time::timeout(Duration::from_millis(50), listener.accept()).await.is_err());
 }
 
@@ -200,7 +199,8 @@ async fn where_nobody_is_the_error_says_so() {
 #[tokio::test]
 async fn a_port_in_use_is_named() {
     let (listener, _) = server(ServerOptions::new(identity()));
-    let error = uts::Listener::bind(listener.local_addr(), ServerOptions::new(identity())).expect_err("in use");
+    let error =
+        uts::Listener::bind(listener.local_addr(), ServerOptions::new(identity())).expect_err("in use");
     assert!(error.to_string().contains(&listener.local_addr().to_string()), "{error}");
 }
 
@@ -219,7 +219,8 @@ async fn a_silent_peer_is_given_up() {
             std::mem::forget((listener, connection));
         });
     });
-    let (target, fingerprint) = tokio::task::spawn_blocking(move || receiver.recv()).await.expect("ran").expect("sent");
+    let (target, fingerprint) =
+        tokio::task::spawn_blocking(move || receiver.recv()).await.expect("ran").expect("sent");
     let mut options = ConnectOptions::pinned(fingerprint);
     options.connection.idle_timeout = Duration::from_millis(400);
     let client = within(connect(&target, options)).await.expect("connected");
@@ -281,7 +282,7 @@ async fn a_dropped_listener_frees_its_port_when_its_connections_are_over() {
     within(server.closed()).await;
     drop((client, server));
     within(async {
-        while std::net::UdpSocket::bind(addr).is_err() {
+        while tokio::net::UdpSocket::bind(addr).await.is_err() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     })
@@ -348,13 +349,17 @@ async fn a_profile_is_exchanged_and_both_ends_are_told() {
     within(async {
         loop {
             match here.next().await.expect("not closed") {
-                ConnectionEvent::Exchange(ExchangeEvent::Completed { epoch: done, .. }) if done == epoch => break,
+                ConnectionEvent::Exchange(ExchangeEvent::Completed { epoch: done, .. }) if done == epoch => {
+                    break;
+                }
                 _ => {}
             }
         }
         loop {
             match there.next().await.expect("not closed") {
-                ConnectionEvent::Exchange(ExchangeEvent::Granted { epoch: done, .. }) if done == epoch => break,
+                ConnectionEvent::Exchange(ExchangeEvent::Granted { epoch: done, .. }) if done == epoch => {
+                    break;
+                }
                 _ => {}
             }
         }
@@ -368,7 +373,8 @@ async fn a_profile_is_exchanged_and_both_ends_are_told() {
 async fn properties_are_set_by_name_or_refused_by_name() {
     let (_listener, client, _server) = pair().await;
     client.set_property("connCapacityProfile", "capacity-seeking").expect("known");
-    let error = client.set_property("conCapacityProfile", "capacity-seeking").expect_err("misspelt").to_string();
+    let error =
+        client.set_property("conCapacityProfile", "capacity-seeking").expect_err("misspelt").to_string();
     assert!(error.contains("connCapacityProfile"), "{error}");
     let error = client.set_property("reliability", "perhaps").expect_err("no value").to_string();
     assert!(error.contains("perhaps"), "{error}");
@@ -377,7 +383,9 @@ async fn properties_are_set_by_name_or_refused_by_name() {
 /// When a runtime ends, nobody that waits on another one waits for ever.
 #[test]
 fn the_end_of_a_runtime_is_the_end_of_its_connections() {
-    let build = || tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
+    let build = || {
+        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime")
+    };
     let (ours, theirs) = (build(), build());
     let (_listener, client, _server) = theirs.block_on(pair());
     let waits = ours.spawn(async move { client.closed().await });

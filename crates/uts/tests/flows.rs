@@ -96,7 +96,8 @@ async fn a_small_credit_and_a_small_buffer_slow_but_never_stop() {
 
 #[tokio::test]
 async fn messages_keep_their_boundaries() {
-    let (_listener, client, server) = pair_with(|config| config.requirements = Requirements::messages()).await;
+    let (_listener, client, server) =
+        pair_with(|config| config.requirements = Requirements::messages()).await;
     let mut flow = client.open_flow(FlowOptions::default()).await.expect("opened");
     let messages: Vec<Bytes> = (0..50).map(|n| pattern(n * 100, n as u64).into()).collect();
     for message in &messages {
@@ -223,7 +224,8 @@ async fn waits_may_be_given_up() {
 async fn waits_for_flows_may_be_given_up() {
     let (_listener, client, server) = pair_with(|config| config.flows_max = 1).await;
     let mut first = client.open_flow(FlowOptions::default()).await.expect("opened");
-    let opens = tokio::time::timeout(Duration::from_millis(20), client.open_flow(FlowOptions::default())).await;
+    let opens =
+        tokio::time::timeout(Duration::from_millis(20), client.open_flow(FlowOptions::default())).await;
     assert!(opens.is_err(), "only one is allowed");
     let accepts = tokio::time::timeout(Duration::from_millis(20), server.accept_flow()).await;
     assert!(accepts.is_err(), "nothing was sent on it");

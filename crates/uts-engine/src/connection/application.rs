@@ -5,6 +5,7 @@ use super::{CloseReason, Connection};
 use crate::event::FlowId;
 use bytes::Bytes;
 use core::time::Duration;
+use std::borrow::Cow;
 use uts_functions::Time;
 use uts_functions::presentation::Presentation;
 use uts_functions::segmentation::Segmentation;
@@ -174,14 +175,18 @@ impl Connection {
             return Err(WriteError::TooLarge { size: message.len(), max });
         }
         let keeps_boundaries = stack.segmentation.keeps_boundaries();
-        let message = match keeps_boundaries.then(|| stack.presentation.present(&message)) {
-            Some(std::borrow::Cow::Owned(presented)) => Bytes::from(presented),
-            _ => message,
+        let presented = match keeps_boundaries.then(|| stack.presentation.present(&message)) {
+            Some(Cow::Owned(presented)) => Some(Bytes::from(presented)),
+            _ => None,
         };
         let lifetime = options.lifetime.or(self.config.requirements.msg_lifetime);
         let Some(flow) = self.flows.get_mut(id.0) else { return Err(WriteError::Unknown) };
         if keeps_boundaries {
-            flow.send.buffer.write_message(message, lifetime.map(|lifetime| now + lifetime));
+            let expires = lifetime.map(|lifetime| now + lifetime);
+            match presented {
+                Some(presented) => flow.send.buffer.write_presented(presented, expires),
+                None => flow.send.buffer.write_message(message, expires),
+            }
             self.has_lifetimes |= lifetime.is_some();
         } else {
             flow.send.buffer.write(message);
@@ -249,6 +254,7 @@ impl Connection {
         if receive.is_done {
             return Err(ReadError::Unknown);
         }
+        let presentation = inbound.as_ref().and_then(|i| i.presentation.clone());
         let stack = inbound.as_mut().and_then(|i| i.newest_mut(receive.group));
         let Some(stack) = stack else { return Err(ReadError::Blocked) };
         let next = loop {
@@ -260,14 +266,16 @@ impl Connection {
         };
         let read = match next {
             Some(Delivery::Bytes(position, data)) => Read::Bytes(position, data),
-            Some(Delivery::Message(_, data)) => {
+            Some(Delivery::Message(_, data)) => Read::Message(data),
+            Some(Delivery::Presented(_, data)) => {
                 let max = receive.grant.window_bytes_max as usize;
-                let plain = match stack.presentation.unpresent(&data, max) {
-                    Ok(std::borrow::Cow::Owned(plain)) => Bytes::from(plain),
-                    Ok(std::borrow::Cow::Borrowed(plain)) => data.slice_ref(plain),
-                    Err(error) => return Err(ReadError::Presentation(error.to_string())),
-                };
-                Read::Message(plain)
+                let plain = presentation.as_ref().map(|p| p.unpresent(&data, max));
+                match plain {
+                    Some(Ok(Cow::Owned(plain))) => Read::Message(Bytes::from(plain)),
+                    Some(Ok(Cow::Borrowed(plain))) => Read::Message(data.slice_ref(plain)),
+                    Some(Err(error)) => return Err(ReadError::Presentation(error.to_string())),
+                    None => return Err(ReadError::Presentation("no profile had a presentation".to_owned())),
+                }
             }
             Some(Delivery::End) => {
                 receive.is_done = true;

@@ -161,7 +161,18 @@ impl Connection {
             return Err(ExchangeError::PeerLacks { function, mechanism: profile.name(function) });
         }
         let changes = changes(&self.profile_of(direction, group), &profile);
-        let epoch = self.exchanges.machine(direction).request(now, group, profile)?;
+        let machine = self.exchanges.machine(direction);
+        let epoch = match machine.request(now, group, profile) {
+            // the oldest epoch's group goes first, to the profile that it has.
+            Err(Busy::Span { group: oldest }) if oldest != group => {
+                let renewed = self.profile_of(direction, oldest);
+                let seen = format!("the epoch of group {oldest} is too old");
+                let reasons = Reasons { seen, expects: "a new epoch, the same profile".into() };
+                self.request_exchange(now, direction, oldest, renewed, reasons)?;
+                return Err(ExchangeError::Busy(Busy::Span { group: oldest }));
+            }
+            other => other?,
+        };
         self.exchanges.asked[direction as usize] = Some((epoch, profile));
         let Reasons { seen, expects } = reasons;
         let event = ExchangeEvent::Requested { direction, epoch, seen, changes, expects };
@@ -189,6 +200,8 @@ impl Connection {
             Frame::RequestPf(f) => {
                 let profile = match from_wire(&f.profile) {
                     Ok(profile) => profile,
+                    // Its sender asks again; answers that wait are bounded.
+                    Err(_) if self.exchanges.pending.len() >= super::CONTROL_MAX => return Ok(()),
                     Err(refusal) => {
                         let alternative = refusal.alternative.map(|c| to_wire_choice(refusal.function, &c));
                         self.exchanges.pending.push_back(Frame::NakPf(frame::NakPf {
@@ -252,9 +265,7 @@ impl Connection {
             exchange::Event::Open { epoch, group, profile } => self.open_epoch(now, epoch, group, &profile),
             exchange::Event::Use { epoch, group, profile } => self.use_epoch(now, epoch, group, &profile),
             exchange::Event::Retire { epoch } => {
-                if let Some(inbound) = &mut self.inbound {
-                    inbound.retire(epoch);
-                }
+                self.retire_epoch(now, epoch);
             }
             exchange::Event::Accepted { epoch, took, .. } => {
                 self.exchanges.completed += 1;
@@ -290,6 +301,21 @@ impl Connection {
             self.events.push_back(Event::Exchange(event));
         }
         self.adopt_flow_control(now, group, profile, &old);
+    }
+
+    /// An epoch closes. If it was the newest of its group, opened for a request that came to nothing, the one before
+    /// governs again.
+    fn retire_epoch(&mut self, now: Time, epoch: u32) {
+        let Some(inbound) = &mut self.inbound else { return };
+        let Some(group) = inbound.stacks.iter().find(|s| s.epoch == epoch).map(|s| s.group) else { return };
+        let old = inbound.newest(group).map(|s| s.profile);
+        inbound.retire(epoch);
+        let new = inbound.newest(group).map(|s| s.profile);
+        if let (Some(old), Some(new)) = (old, new)
+            && old != new
+        {
+            self.adopt_flow_control(now, group, &new, &old);
+        }
     }
 
     /// The receiver's side of flow control changes hands: a sender whose data was free of credit before needs some.
@@ -344,12 +370,15 @@ impl Connection {
         }
     }
 
-    /// Positions begin to be sent: the receiver is told where the flow stands.
+    /// Positions begin to be sent: the receiver is told where the flow stands. What is still in flight went without a
+    /// position, so that it could not be told from a repeat: it is not repeated.
     fn place_flow(&mut self, id: FlowId) {
-        if let Some(flow) = self.flows.get_mut(id.0) {
+        if let Some(flow) = self.flows.get_mut(id.0).filter(|flow| flow.send.reset.is_none()) {
             let sent = flow.send.buffer.sent();
+            let freed = flow.send.buffer.abandon(0..sent);
             flow.send.buffer.repeat_skip(0..sent);
             self.flows.control.insert(super::flows::FlowControl::Skip(id.0));
+            self.after_send_change(id.0, freed);
         }
     }
 

@@ -64,6 +64,11 @@ pub(crate) struct ReceiveHalf {
 }
 
 impl ReceiveHalf {
+    /// Whether the sender needs no credit.
+    pub fn is_free(&self) -> bool {
+        matches!(self.flow, flow::Slot::None(_))
+    }
+
     /// Positions beyond this are refused: what was granted, or where nothing is granted what memory allows.
     pub fn limit(&self) -> u64 {
         match self.flow {
@@ -272,7 +277,7 @@ impl Flows {
     /// Drops a flow both halves of which are done; grants the peer another one if it was the peer's.
     pub fn drop_if_done(&mut self, id: u32) {
         let Some(flow) = self.table.get(&id) else { return };
-        if !(flow.send.is_done && flow.receive.is_done) {
+        if !(flow.send.is_done && flow.receive.is_done && flow.receive.stop.is_none()) {
             return;
         }
         if let Some(turn) = flow.send.turn {

@@ -2,14 +2,16 @@
 
 use super::secrets::SecretChain;
 use crate::synthesis::ReceiveStack;
-use uts_functions::Profile;
 use uts_functions::acknowledgement::Arrivals;
+use uts_functions::{Function, Profile, presentation};
 
 pub(crate) struct Inbound {
     /// Open epochs, oldest first.
     pub stacks: Vec<ReceiveStack>,
     pub secrets: SecretChain,
     pub arrivals: Arrivals,
+    /// What undoes the presentation of messages. They keep their form when the profile changes, so it outlives its epoch.
+    pub presentation: Option<presentation::Slot>,
     /// Packets that failed authentication, against the cipher's limit.
     pub forged: u64,
     /// Acknowledgement-only packets sent since the last one that was itself acknowledged.
@@ -21,15 +23,20 @@ impl Inbound {
     pub fn new(profile: &Profile, secrets: SecretChain) -> Option<Self> {
         let stack = ReceiveStack::new(0, 0, profile, &secrets.of(0)?)?;
         let arrivals = Arrivals::default();
-        Some(Inbound { stacks: vec![stack], secrets, arrivals, forged: 0, reports: 0 })
+        let presentation = presentation_of(&stack);
+        Some(Inbound { stacks: vec![stack], secrets, arrivals, presentation, forged: 0, reports: 0 })
     }
 
     /// Opens an epoch. Says whether the library had everything.
     pub fn open(&mut self, epoch: u32, group: u8, profile: &Profile) -> bool {
-        let Some(stack) = self.secrets.of(epoch).and_then(|s| ReceiveStack::new(epoch, group, profile, &s))
+        let Some(mut stack) =
+            self.secrets.of(epoch).and_then(|s| ReceiveStack::new(epoch, group, profile, &s))
         else {
             return false;
         };
+        // all packets of the epoch are sent later than any that has arrived.
+        stack.first_number = self.arrivals.largest.map_or(0, |(largest, _)| largest + 1);
+        self.presentation = presentation_of(&stack).or(self.presentation.take());
         let at = self.stacks.partition_point(|s| s.epoch < epoch);
         self.stacks.insert(at, stack);
         true
@@ -71,4 +78,9 @@ impl Inbound {
             + self.arrivals.received.heap_bytes()
             + self.arrivals.repaired.heap_bytes()
     }
+}
+
+/// The stack's presentation, unless it is `none`.
+fn presentation_of(stack: &ReceiveStack) -> Option<presentation::Slot> {
+    (stack.profile.name(Function::Presentation) != "none").then(|| stack.presentation.clone())
 }

@@ -7,14 +7,15 @@ use super::flows::{FlowControl, FlowViolation};
 use super::settle::Report;
 use super::{CloseReason, Connection, Event};
 use crate::event::{Direction, FlowId};
+use crate::synthesis::ReceiveStack;
 use bytes::Bytes;
 use core::time::Duration;
-use uts_functions::Time;
 use uts_functions::acknowledgement::{Acknowledgement, Arrival};
 use uts_functions::detection::Detection;
 use uts_functions::fec;
 use uts_functions::protection::Protection;
-use uts_functions::sequencing::reassembly::{Segment, SegmentError};
+use uts_functions::sequencing::reassembly::Segment;
+use uts_functions::{Function, Time};
 use uts_wire::frame::{self, Frame, FrameIter};
 use uts_wire::packet::{AdaptiveHeader, peek_epoch, sample, unmask};
 
@@ -29,7 +30,8 @@ pub enum Ecn {
     Ce,
 }
 
-/// Gaps in what a flow has received that are remembered; a peer that leaves more has the oldest given up.
+/// Gaps in what a flow has received that are remembered. Where nothing is repeated the oldest beyond are given up; where
+/// losses are repeated, packets that would leave more are dropped unacknowledged.
 const GAPS_MAX: usize = 4096;
 
 /// What frames of a packet had in common.
@@ -91,6 +93,9 @@ impl Connection {
         let truncated = unmask(packet, pn_offset, &mask).map_err(|_| Dropped::Malformed)?;
         let expected = inbound.arrivals.largest.map_or(0, |(largest, _)| largest + 1);
         let number = truncated.expand(expected);
+        if number < stack.first_number {
+            return Err(Dropped::UnknownEpoch);
+        }
         let start = pn_offset + truncated.len();
         if start > packet.len() {
             return Err(Dropped::Malformed);
@@ -116,7 +121,7 @@ impl Connection {
             self.on_malformed(index);
             return;
         };
-        if self.overruns(payload) {
+        if self.overruns(index, payload) {
             // Without flow control a receiver may be overrun: the packet counts as lost, not as arrived.
             self.stats.dropped_overrun += 1;
             return;
@@ -124,6 +129,8 @@ impl Connection {
         self.on_authentic(now);
         let Some(inbound) = &mut self.inbound else { return };
         let epoch = inbound.stacks[index].epoch;
+        // What redundancy brought back has been taken in already; only the packet's arrival is news.
+        let known = inbound.arrivals.repaired.contains(number);
         let arrival = Arrival {
             number,
             now,
@@ -138,6 +145,9 @@ impl Connection {
         }
         self.stats.packets_received += 1;
         self.on_packet_of_epoch(now, epoch);
+        if known {
+            return;
+        }
         if let Err(reason) = self.handle_frames(now, index, payload) {
             self.fail(reason);
             return;
@@ -157,12 +167,20 @@ impl Connection {
         }
     }
 
-    /// Whether the packet holds data for which there is no room although its sender was not told to stop.
-    fn overruns(&self, payload: &[u8]) -> bool {
+    /// Whether the packet holds data for which there is no room although its sender was not told to stop: more bytes than
+    /// memory is given, or more gaps than are remembered where none may be given up. It will be repeated, if anything is.
+    fn overruns(&self, index: usize, payload: &[u8]) -> bool {
+        let Some(stack) = self.inbound.as_ref().and_then(|i| i.stacks.get(index)) else { return false };
+        let (repeats, counts) = (repeats(stack), stack.layout.offsets);
         FrameIter::new(payload).flatten().any(|frame| match frame {
             Frame::Data(data) => self.flows.get(data.flow).is_some_and(|flow| {
-                let held = flow.receive.data.held_bytes() as u64;
-                held + data.bytes.len() as u64 > flow.receive.grant.window_bytes_max.saturating_mul(2)
+                let receive = &flow.receive;
+                let held = receive.data.held_bytes() as u64;
+                let len = data.bytes.len() as u64;
+                let start = data.offset.filter(|_| counts).unwrap_or(0);
+                held + len > receive.grant.window_bytes_max.saturating_mul(2)
+                    || (receive.is_free() && start.saturating_add(len) > receive.limit())
+                    || (repeats && receive.data.gaps() >= GAPS_MAX && receive.data.leaves_gap(start))
             }),
             _ => false,
         })
@@ -188,9 +206,10 @@ impl Connection {
         let known =
             inbound.arrivals.is_duplicate(packet.number) || inbound.arrivals.repaired.contains(packet.number);
         let sane = inbound.arrivals.largest.is_some_and(|(largest, _)| packet.number <= largest);
-        if known || !sane || scan(&packet.payload).is_none() {
+        if known || !sane || scan(&packet.payload).is_none() || self.overruns(index, &packet.payload) {
             return;
         }
+        let Some(inbound) = &mut self.inbound else { return };
         inbound.arrivals.repaired.insert_one(packet.number);
         inbound.arrivals.report_by(now);
         self.stats.packets_recovered += 1;
@@ -262,6 +281,7 @@ impl Connection {
     fn on_data(&mut self, now: Time, index: usize, data: &frame::Data<'_>) -> Result<(), CloseReason> {
         let Some(stack) = self.inbound.as_ref().and_then(|i| i.stacks.get(index)) else { return Ok(()) };
         let (group, template) = (stack.group, stack.flow.clone());
+        let (repeats, counts) = (repeats(stack), stack.layout.offsets);
         let found = self.flows.of_frame(data.flow).map_err(violation)?;
         let Some((flow, is_new)) = found else { return Ok(()) };
         if is_new {
@@ -277,16 +297,32 @@ impl Connection {
         }
         self.stats.data_bytes_received += data.bytes.len() as u64;
         let bytes = Bytes::copy_from_slice(data.bytes);
-        let Some(start) = data.offset else {
-            // No positions: a whole message, handed over as it comes.
-            receive.data.push_unplaced(bytes);
-            self.tell_reader(data.flow);
-            return Ok(());
+        // P-30.
+        let start = match data.offset {
+            Some(start) => start,
+            None if counts => 0,
+            None if data.flags.begin && data.flags.end => {
+                // No positions: a whole message, handed over as it comes.
+                if !receive.data.push_unplaced(bytes, data.flags.presented) {
+                    self.stats.dropped_overrun += 1;
+                }
+                self.tell_reader(data.flow);
+                return Ok(());
+            }
+            None => {
+                let what = format!("flow {}: a part of a message without its position", data.flow);
+                return Err(CloseReason::Protocol(what));
+            }
         };
+        if data.flags.fin && !counts {
+            // Nobody waits for what came without positions, or did not come.
+            receive.data.skip(0..start);
+        }
         let segment = Segment {
             start,
             data: bytes,
             message: data.flags.message,
+            presented: data.flags.presented,
             begin: data.flags.begin,
             end: data.flags.end,
             fin: data.flags.fin,
@@ -295,13 +331,12 @@ impl Connection {
         match receive.data.insert(segment, limit) {
             Ok(new) => {
                 self.stats.data_bytes_repeated += (data.bytes.len() as u64).saturating_sub(new);
-                receive.data.limit_gaps(GAPS_MAX);
+                if !repeats {
+                    receive.data.limit_gaps(GAPS_MAX);
+                }
                 self.tell_reader(data.flow);
                 self.consumed(now, data.flow);
                 Ok(())
-            }
-            Err(error @ SegmentError::BeyondLimit { .. }) => {
-                Err(CloseReason::Protocol(format!("flow {}: {error}", data.flow)))
             }
             Err(error) => Err(CloseReason::Protocol(format!("flow {}: {error}", data.flow))),
         }
@@ -333,9 +368,9 @@ impl Connection {
         if is_new {
             self.events.push_back(Event::FlowOpened(FlowId(skip.flow)));
         }
-        let Some(flow_limit) = self.flows.get(skip.flow).map(|f| f.receive.limit()) else { return Ok(()) };
+        let Some(receive) = self.flows.get(skip.flow).map(|f| &f.receive) else { return Ok(()) };
         let end = skip.start.saturating_add(skip.len);
-        if end > flow_limit {
+        if !receive.is_free() && end > receive.limit() {
             return Err(CloseReason::Protocol(format!("flow {}: it skipped beyond its credit", skip.flow)));
         }
         if let Some(flow) = self.flows.get_mut(skip.flow) {
@@ -392,6 +427,11 @@ impl Connection {
             self.flows.control.insert(FlowControl::Credit(id));
         }
     }
+}
+
+/// Whether what is lost of data under this stack is sent again.
+fn repeats(stack: &ReceiveStack) -> bool {
+    stack.profile.name(Function::Retransmission) != "none"
 }
 
 fn violation(violation: FlowViolation) -> CloseReason {

@@ -136,7 +136,9 @@ mod tests {
 
     fn round_trip(latest_ms: u64) -> RoundTrip {
         let ms = Duration::from_millis;
-        RoundTrip { latest: ms(latest_ms), smoothed: ms(latest_ms), min: ms(40), ..RoundTrip::default() }
+        let mut rtt = RoundTrip::default();
+        (rtt.latest, rtt.smoothed, rtt.min) = (ms(latest_ms), ms(latest_ms), ms(40));
+        rtt
     }
 
     #[test]

@@ -149,6 +149,8 @@ pub struct Connection {
     /// The peer has shown that it has finished the handshake.
     confirmed: bool,
     ping_wanted: bool,
+    /// The peer has seen our ECN marks, or has not yet had the occasion (RFC 9000 section 13.4.2).
+    ecn_passes: bool,
     seed: u64,
 }
 
@@ -216,6 +218,7 @@ impl Connection {
             bytes_to_address: 0,
             confirmed: false,
             ping_wanted: false,
+            ecn_passes: true,
             seed: birth.seed,
         })
     }
@@ -292,6 +295,56 @@ impl Connection {
             + self.events.capacity() * size_of::<Event>()
     }
 
+    /// Whether nothing is under way: no packet in flight, nothing waits to be sent, no exchange is being negotiated, no
+    /// flow is open. For tests of what a connection comes to rest in.
+    #[doc(hidden)]
+    pub fn is_at_rest(&self) -> bool {
+        let out_at_rest = self
+            .outbound
+            .as_ref()
+            .is_none_or(|o| o.ledger.eliciting() == 0 && o.delivery.in_flight == 0 && o.stacks.len() == 1);
+        let in_at_rest =
+            self.inbound.as_ref().is_none_or(|i| i.stacks.len() == 1 && i.arrivals.due.is_none());
+        let exchanges = &self.exchanges;
+        let is_agreed = [Direction::Out, Direction::In].into_iter().all(|d| exchanges.is_idle(d));
+        out_at_rest
+            && in_at_rest
+            && is_agreed
+            && exchanges.pending.is_empty()
+            && exchanges.timeout().is_none()
+            && self.control.is_empty()
+            && self.flows.control.is_empty()
+            && self.flows.iter().next().is_none()
+    }
+
+    /// What is due when, for tests that find a connection busy.
+    #[doc(hidden)]
+    pub fn timers(&self) -> String {
+        let (Some(outbound), Some(inbound)) = (&self.outbound, &self.inbound) else {
+            return format!("handshake {:?}", self.handshake.timer);
+        };
+        let fec: Vec<_> =
+            outbound.stacks.iter().map(|s| s.fec.as_ref().map(|f| (f.deadline(), f.has_repair()))).collect();
+        format!(
+            "handshake {:?} idle {:?} loss {:?} ({} in flight, {} bytes) paced {:?} report {:?} exchange {:?} size {:?} \
+             expiry {:?} policy {:?} fec {fec:?} control {:?} pending {} order {}",
+            self.handshake.timer,
+            self.idle_at(),
+            outbound.loss_timeout(),
+            outbound.ledger.eliciting(),
+            outbound.delivery.in_flight,
+            outbound.paced_until,
+            inbound.arrivals.due,
+            self.exchanges.timeout(),
+            self.size.timeout(),
+            self.next_expiry(),
+            self.adaptation.as_ref().and_then(|a| a.timeout()),
+            self.flows.control,
+            self.exchanges.pending.len(),
+            self.flows.wants_to_send(),
+        )
+    }
+
     pub(crate) fn allows_unprotected(&self) -> bool {
         self.config.requirements.security == Security::Unprotected
     }
@@ -316,9 +369,9 @@ impl Connection {
         self.peer_reset_token.as_ref()
     }
 
-    /// How packets are marked for the network.
+    /// How packets are marked for the network: as capable of ECN, unless the path was found to lose the mark.
     pub(crate) fn ecn(&self) -> Option<Ecn> {
-        None
+        (self.phase == Phase::Open && self.ecn_passes).then_some(Ecn::Ect0)
     }
 
     fn is_confirmed(&self) -> bool {

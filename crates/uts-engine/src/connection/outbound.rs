@@ -112,21 +112,27 @@ impl Outbound {
         };
         let old = self.stack(group).map_or_else(Profile::bare, |s| s.profile);
         let changed = |f: Function| old.get(f) != profile.get(f);
-        if changed(Function::Congestion) {
+        // All new mechanisms are built before any takes over: an epoch is put to use whole or not at all.
+        let congestion = if changed(Function::Congestion) {
             let summary = self.congestion.summary();
             let context = congestion::Context { now, packet_bytes, summary, seed: u64::from(epoch) };
             let Some(next) = congestion::Slot::build(profile.get(Function::Congestion), &context) else {
                 return false;
             };
+            Some(next)
+        } else {
+            None
+        };
+        let Some(rate) = rate::Slot::build(profile.get(Function::Rate), ()) else { return false };
+        let Some(timing) = timing::Slot::build(profile.get(Function::Timing), ()) else { return false };
+        if let Some(next) = congestion {
             self.congestion = next;
         }
         if changed(Function::Rate) {
-            let Some(next) = rate::Slot::build(profile.get(Function::Rate), ()) else { return false };
-            self.rate = next;
+            self.rate = rate;
         }
         if changed(Function::Timing) {
-            let Some(next) = timing::Slot::build(profile.get(Function::Timing), ()) else { return false };
-            self.timing = next;
+            self.timing = timing;
         }
         // The old epoch's block under way is closed: its redundancy still leaves under the old epoch.
         for old in self.stacks.iter_mut().filter(|s| s.group == group) {

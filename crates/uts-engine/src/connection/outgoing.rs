@@ -5,6 +5,7 @@
 
 use super::Connection;
 use super::flows::{FlowControl, Token};
+use super::trace::{TraceKind, TraceRow};
 use crate::synthesis::SendStack;
 use uts_functions::Time;
 use uts_functions::acknowledgement::Acknowledgement;
@@ -53,6 +54,7 @@ struct Draft {
     tokens: Tokens<Token>,
     eliciting: bool,
     has_data: bool,
+    repeats: bool,
 }
 
 impl Connection {
@@ -168,6 +170,7 @@ impl Connection {
             tokens: Tokens::new(),
             eliciting: false,
             has_data: false,
+            repeats: false,
         };
         let frames_start = out.len();
         self.write_frames(now, &mut draft, out);
@@ -451,6 +454,7 @@ impl Connection {
             tokens: Tokens::new(),
             eliciting: false,
             has_data: false,
+            repeats: false,
         };
         self.protect(now, &draft, number, out);
         self.record(now, draft, out.len() - start);
@@ -477,7 +481,14 @@ impl Connection {
         }
         let number = outbound.ledger.next_number();
         let Draft { eliciting, tokens, .. } = draft;
-        self.trace.on_packet_sent(now, number, bytes, epoch);
+        if self.trace.is_on() {
+            let data = tokens.iter().find_map(|token| match token {
+                Token::Data { flow, range } => Some((*flow, range.start)),
+                _ => None,
+            });
+            let kind = if draft.repeats { TraceKind::Repeated } else { TraceKind::Sent };
+            self.trace.on_packet_sent(TraceRow { at: now, kind, number, bytes, epoch, data });
+        }
         outbound.ledger.record(Sent { bytes, epoch, eliciting, size_probe, tokens, snapshot });
         if draft.eliciting {
             self.last_eliciting_at = now;
@@ -516,20 +527,28 @@ fn write_chunk(
     let limit = stack.flow.send_limit(send.limit);
     let Some(chunk) = send.buffer.next_chunk(room - header_bytes, limit) else { return false };
     let whole = chunk.begin && chunk.end;
-    let offset = (stack.layout.offsets || !whole).then_some(chunk.range.start);
+    // A repeat may be of what arrived with its position; the end of the flow is a position.
+    let offset = (stack.layout.offsets || !whole || chunk.repeat || chunk.fin).then_some(chunk.range.start);
     let spare = room - header_bytes - chunk.data_bytes;
     // The last frame of a packet needs no length.
     let more = flows.next_to_send(None).is_some_and(|next| next != flow)
         || flows.get(flow).is_some_and(|f| f.send.buffer.wants_to_send(limit));
     let is_last = spare < length_bytes + DATA_ROOM_MIN_BYTES || !more;
     let with_len = polls || (!is_last && spare >= length_bytes);
-    let flags = DataFlags { fin: chunk.fin, message: chunk.message, begin: chunk.begin, end: chunk.end };
+    let flags = DataFlags {
+        fin: chunk.fin,
+        message: chunk.message,
+        begin: chunk.begin,
+        end: chunk.end,
+        presented: chunk.presented,
+    };
     emit_data_header(out, flow, offset, with_len.then_some(chunk.data_bytes), flags);
     if let Some(send) = flows.get(flow).map(|f| &f.send) {
         send.buffer.copy(&chunk, out);
     }
     draft.has_data = true;
     draft.eliciting = true;
+    draft.repeats |= chunk.repeat;
     if chunk.repeat {
         stats.bytes_repeated += chunk.data_bytes as u64;
         stats.chunks_repeated += 1;

@@ -37,6 +37,8 @@ impl Connection {
             self.on_spurious(now, &done.spurious);
             return Ok(());
         };
+        // All packets are marked: a report without counts shows that the path takes the marks off.
+        self.ecn_passes &= report.ce.is_some();
         // Each transmission has its own number, so that every sample is unambiguous (design section 2, principle 4).
         let rtt = (eliciting && Some(largest) == outbound.ledger.largest_acked()).then(|| {
             let delay = report.delay.min(outbound.stack(0).map_or(Duration::ZERO, delay_max));
@@ -97,13 +99,16 @@ impl Connection {
         if packets.is_empty() {
             return;
         }
-        let bytes = packets.iter().map(|(_, sent)| sent.bytes).sum();
-        if let Some(outbound) = &mut self.outbound {
+        // Only these were counted as lost.
+        let counted = || packets.iter().filter(|(_, sent)| sent.eliciting && !sent.size_probe);
+        let (count, bytes) =
+            counted().fold((0, 0), |(count, bytes), (_, sent)| (count + 1, bytes + sent.bytes));
+        if let Some(outbound) = self.outbound.as_mut().filter(|_| count > 0) {
             outbound.congestion.on_spurious_loss(bytes);
-            packets.iter().for_each(|_| outbound.meter.on_spurious());
+            (0..count).for_each(|_| outbound.meter.on_spurious());
         }
-        self.stats.packets_lost -= packets.len() as u64;
-        self.stats.packets_late += packets.len() as u64;
+        self.stats.packets_lost = self.stats.packets_lost.saturating_sub(count);
+        self.stats.packets_late += count;
         for (_, sent) in packets {
             self.settle_tokens(now, sent);
         }
@@ -128,6 +133,12 @@ impl Connection {
             Token::Flow(FlowControl::Reset(id)) => {
                 if let Some(flow) = self.flows.get_mut(*id) {
                     flow.send.is_done = true;
+                }
+                self.flows.drop_if_done(*id);
+            }
+            Token::Flow(FlowControl::Stop(id)) => {
+                if let Some(flow) = self.flows.get_mut(*id) {
+                    flow.receive.stop = None;
                 }
                 self.flows.drop_if_done(*id);
             }

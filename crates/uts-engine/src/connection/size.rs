@@ -23,6 +23,8 @@ pub(crate) struct PacketSize {
     in_flight: bool,
     lost: u8,
     next_at: Time,
+    /// The value of `next_at` that has come and was noticed.
+    due_since: Option<Time>,
     first: bool,
 }
 
@@ -37,6 +39,7 @@ impl PacketSize {
             in_flight: false,
             lost: 0,
             next_at: now,
+            due_since: None,
             first: true,
         }
     }
@@ -52,13 +55,17 @@ impl PacketSize {
             return None;
         }
         // Most paths carry the largest size at once; only if not, the search halves.
-        let size = if self.first { self.ceiling - 1 } else { (self.current + self.ceiling) / 2 };
-        (size >= self.current + STEP_BYTES || (self.first && size > self.current)).then_some(size)
+        if self.first {
+            return Some(self.ceiling - 1);
+        }
+        let size = ((self.current + self.ceiling) / 2).max(self.current + STEP_BYTES);
+        (size < self.ceiling).then_some(size)
     }
 
+    /// When a probe is due. Once it is, it leaves when window and rate let it: there is nothing more to wait for.
     pub fn timeout(&self) -> Option<Time> {
         let open = !self.in_flight && self.ceiling > self.current + STEP_BYTES;
-        (open && self.next_at != Time::NEVER).then_some(self.next_at)
+        (open && self.next_at != Time::NEVER && self.due_since != Some(self.next_at)).then_some(self.next_at)
     }
 
     pub fn on_probe_sent(&mut self) {
@@ -107,6 +114,9 @@ impl PacketSize {
 
     /// When the search rests, it begins anew after a while.
     pub fn on_timeout(&mut self, now: Time) {
+        if now >= self.next_at {
+            self.due_since = Some(self.next_at);
+        }
         if !self.in_flight && now >= self.next_at && self.ceiling <= self.current + STEP_BYTES {
             self.ceiling = self.max + 1;
             self.first = true;
@@ -147,6 +157,16 @@ mod tests {
             let (found, probes) = search(1200, 1472, limit);
             assert!(found <= limit && found + STEP_BYTES > limit.min(1472) - 1, "{limit}: {found}");
             assert!(probes <= 30, "{limit}: {probes}");
+        }
+    }
+
+    #[test]
+    fn a_probe_that_is_due_is_announced_once() {
+        for ceiling in 1210..1240 {
+            let mut size = PacketSize { ceiling, first: false, ..PacketSize::new(Time::ZERO, 1200, 1472) };
+            assert_eq!(size.timeout().is_some(), size.probe(Time::ZERO).is_some(), "{ceiling}");
+            size.on_timeout(Time::ZERO);
+            assert_eq!(size.timeout(), None, "{ceiling}");
         }
     }
 

@@ -9,8 +9,10 @@ const ROWS_MAX: usize = 1 << 20;
 /// What happened to a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TraceKind {
-    /// It was sent.
+    /// It was sent, with nothing that had been sent before.
     Sent,
+    /// It was sent, and repeats data of a lost one.
+    Repeated,
     /// It was acknowledged.
     Acknowledged,
     /// It was declared lost.
@@ -30,6 +32,8 @@ pub struct TraceRow {
     pub bytes: u64,
     /// The epoch under which it was built (when sent; otherwise 0).
     pub epoch: u32,
+    /// The flow and position of the first data in it (when sent, if it carried data).
+    pub data: Option<(u32, u64)>,
 }
 
 /// A record of packets; off unless asked for.
@@ -60,15 +64,20 @@ impl Trace {
         self.rows.push_back(row);
     }
 
-    pub(super) fn on_packet_sent(&mut self, at: Time, number: u64, bytes: u64, epoch: u32) {
-        self.push(TraceRow { at, kind: TraceKind::Sent, number, bytes, epoch });
+    /// Whether it is on: spares the caller work.
+    pub(super) fn is_on(&self) -> bool {
+        self.on
+    }
+
+    pub(super) fn on_packet_sent(&mut self, row: TraceRow) {
+        self.push(row);
     }
 
     pub(super) fn on_packet_acknowledged(&mut self, at: Time, number: u64) {
-        self.push(TraceRow { at, kind: TraceKind::Acknowledged, number, bytes: 0, epoch: 0 });
+        self.push(TraceRow { at, kind: TraceKind::Acknowledged, number, bytes: 0, epoch: 0, data: None });
     }
 
     pub(super) fn on_packet_lost(&mut self, at: Time, number: u64) {
-        self.push(TraceRow { at, kind: TraceKind::Lost, number, bytes: 0, epoch: 0 });
+        self.push(TraceRow { at, kind: TraceKind::Lost, number, bytes: 0, epoch: 0, data: None });
     }
 }

@@ -42,6 +42,8 @@ pub(crate) struct ReceiveStack {
     pub sequencing: sequencing::Slot,
     pub presentation: presentation::Slot,
     pub layout: DataLayout,
+    /// Packets below this number are older than the epoch.
+    pub first_number: u64,
 }
 
 /// Which fields of a data frame the profile's mechanisms need (spec P: data frames).
@@ -100,6 +102,7 @@ impl ReceiveStack {
             sequencing: sequencing::Slot::build(profile.get(Function::Sequencing), ())?,
             presentation: presentation::Slot::build(profile.get(Function::Presentation), ())?,
             layout: DataLayout::of(profile),
+            first_number: 0,
         })
     }
 }

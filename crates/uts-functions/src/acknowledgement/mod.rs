@@ -85,7 +85,11 @@ impl Arrivals {
             self.received.trim_front(RANGES_MAX);
             self.floor = self.floor.max(self.received.first().map_or(0, |r| r.start));
         }
-        self.repaired.trim_front(RANGES_MAX);
+        if self.repaired.len() > RANGES_MAX {
+            // What was repaired and is forgotten must not be taken in again when it arrives late.
+            self.repaired.trim_front(RANGES_MAX);
+            self.floor = self.floor.max(self.repaired.first().map_or(0, |r| r.start));
+        }
     }
 
     /// Makes a report due at `at` at the latest.

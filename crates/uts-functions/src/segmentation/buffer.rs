@@ -12,6 +12,8 @@ struct Segment {
     start: u64,
     data: Bytes,
     message: bool,
+    /// The message is in the form that a presentation mechanism gave it.
+    presented: bool,
     /// The message is worthless from then on.
     expires: Option<Time>,
 }
@@ -36,6 +38,8 @@ pub struct Chunk {
     pub data_bytes: usize,
     /// It belongs to a message.
     pub message: bool,
+    /// That message is in the form that a presentation mechanism gave it.
+    pub presented: bool,
     /// It starts with the first byte of a message.
     pub begin: bool,
     /// The message ends with it.
@@ -70,15 +74,21 @@ pub struct SendBuffer {
 impl SendBuffer {
     /// Appends bytes.
     pub fn write(&mut self, data: Bytes) {
-        self.push(data, false, None);
+        self.push(data, [false; 2], None);
     }
 
     /// Appends one message, which is given up if it is not acknowledged by `expires`.
     pub fn write_message(&mut self, data: Bytes, expires: Option<Time>) {
-        self.push(data, true, expires);
+        self.push(data, [true, false], expires);
     }
 
-    fn push(&mut self, data: Bytes, message: bool, expires: Option<Time>) {
+    /// Appends one message in the form that a presentation mechanism gave it, in which it travels whatever mechanism
+    /// follows (segmentation.md R-2).
+    pub fn write_presented(&mut self, data: Bytes, expires: Option<Time>) {
+        self.push(data, [true, true], expires);
+    }
+
+    fn push(&mut self, data: Bytes, [message, presented]: [bool; 2], expires: Option<Time>) {
         // segmentation.md R-5: nothing behind the end. R-11: an empty message is one.
         if self.fin.is_some() || (data.is_empty() && !message) {
             return;
@@ -86,7 +96,7 @@ impl SendBuffer {
         self.held_bytes += data.len();
         self.expiring += usize::from(expires.is_some());
         // segmentation.md R-2: the form stays with the segment, whatever mechanism follows.
-        let segment = Segment { start: self.written, data, message, expires };
+        let segment = Segment { start: self.written, data, message, presented, expires };
         self.written = segment.end();
         self.segments.push_back(segment);
     }
@@ -163,6 +173,7 @@ impl SendBuffer {
             range: range.start..range.start,
             data_bytes: 0,
             message: false,
+            presented: false,
             begin: false,
             end: false,
             fin: false,
@@ -176,7 +187,7 @@ impl SendBuffer {
             }
             let end = segment.data_end().min(range.end);
             let take = (end.saturating_sub(chunk.range.end)).min((data_bytes_max - chunk.data_bytes) as u64);
-            chunk.message = segment.message;
+            (chunk.message, chunk.presented) = (segment.message, segment.presented);
             chunk.begin = segment.message && chunk.range.start == segment.start;
             chunk.data_bytes += take as usize;
             chunk.range.end += take;

@@ -14,6 +14,8 @@ pub struct Segment {
     pub data: Bytes,
     /// It belongs to a message.
     pub message: bool,
+    /// That message is in the form that a presentation mechanism gave it.
+    pub presented: bool,
     /// It starts with the first byte of a message.
     pub begin: bool,
     /// The message ends behind its last byte (which takes a position).
@@ -29,6 +31,8 @@ pub enum Delivery {
     Bytes(u64, Bytes),
     /// A whole message, and its position in the flow.
     Message(u64, Bytes),
+    /// A whole message in the form that a presentation mechanism gave it, and its position in the flow.
+    Presented(u64, Bytes),
     /// The sender gave up this many positions here.
     Skipped(u64),
     /// The flow has ended.
@@ -64,10 +68,14 @@ pub enum SegmentError {
     },
 }
 
+/// Messages without positions that may wait to be read; beyond, the newest are dropped, as a full queue would.
+pub const UNPLACED_MAX: usize = 4096;
+
 #[derive(Clone, Debug)]
 struct Piece {
     data: Bytes,
     message: bool,
+    presented: bool,
     /// A message's end follows the data and belongs to this piece.
     end: bool,
 }
@@ -93,12 +101,12 @@ pub struct Reassembly {
     /// There may be pieces to hand over out of order that are not in `ready`.
     unindexed: bool,
     /// Messages that came without positions.
-    unplaced: VecDeque<Bytes>,
+    unplaced: VecDeque<(Bytes, bool)>,
     fin: Option<u64>,
     end_delivered: bool,
     held_bytes: usize,
-    /// Positions given up since the last delivery, in order of position, to be reported.
-    skipped: u64,
+    /// Positions given up of which the application has not been told.
+    skipped: RangeSet,
 }
 
 impl Reassembly {
@@ -171,6 +179,9 @@ impl Reassembly {
             self.fin = Some(own_end);
         }
         for gap in fresh {
+            if segment.message && self.drop_dead(gap.start) {
+                continue;
+            }
             self.note_ready(gap.start, segment.message);
         }
         Ok(new)
@@ -184,8 +195,15 @@ impl Reassembly {
             self.ends.insert(data_end);
         }
         self.held_bytes += to - from;
-        self.pieces
-            .insert(gap.start, Piece { data: segment.data.slice(from..to), message: segment.message, end });
+        self.pieces.insert(
+            gap.start,
+            Piece {
+                data: segment.data.slice(from..to),
+                message: segment.message,
+                presented: segment.presented,
+                end,
+            },
+        );
     }
 
     /// Notes what may be handed over out of order now that the piece at `start` is here.
@@ -204,22 +222,38 @@ impl Reassembly {
         self.settled.contains_range(&(begin..end + 1)).then_some(begin..end + 1)
     }
 
-    /// Takes in a whole message that came without a position, to be handed over as it is.
-    pub fn push_unplaced(&mut self, message: Bytes) {
+    /// Takes in a whole message that came without a position, to be handed over as it is. Says whether there was room
+    /// ([`UNPLACED_MAX`]).
+    pub fn push_unplaced(&mut self, message: Bytes, presented: bool) -> bool {
         // sequencing.md R-10.
+        if self.unplaced.len() >= UNPLACED_MAX {
+            return false;
+        }
         self.held_bytes += message.len();
-        self.unplaced.push_back(message);
+        self.unplaced.push_back((message, presented));
+        true
     }
 
     fn pop_unplaced(&mut self) -> Option<Delivery> {
-        let message = self.unplaced.pop_front()?;
+        let (message, presented) = self.unplaced.pop_front()?;
         self.held_bytes -= message.len();
-        Some(Delivery::Message(self.consumed(), message))
+        Some(delivery(self.consumed(), message, presented))
     }
 
-    /// Gives up the oldest gaps until at most `most` ranges are left: a bound on memory (sequencing.md R-11).
+    /// Gaps among the settled positions: what they take is what a peer can make this end remember.
+    pub fn gaps(&self) -> usize {
+        self.settled.len().saturating_sub(1)
+    }
+
+    /// Whether data from `start` on would lie apart from everything that is settled, and so leave one more gap.
+    pub fn leaves_gap(&self, start: u64) -> bool {
+        start > self.settled.run_end(0) && !self.settled.contains(start - 1)
+    }
+
+    /// Gives up the oldest gaps until at most `most` ranges are left: a bound on memory where nothing is repeated
+    /// (sequencing.md R-11).
     pub fn limit_gaps(&mut self, most: usize) {
-        while self.settled.len() > most {
+        while self.settled.len() > most.max(1) {
             let mut ranges = self.settled.iter();
             let (Some(first), Some(second)) = (ranges.next(), ranges.next()) else { return };
             drop(ranges);
@@ -227,26 +261,57 @@ impl Reassembly {
         }
     }
 
-    /// The sender gave up these positions: nobody waits for them any more, and parts of messages in them are dropped.
+    /// The sender gave up these positions: nobody waits any more for those that have not arrived, and what has arrived of
+    /// messages that can no longer become whole is dropped. Bytes that have arrived are still handed over.
     pub fn skip(&mut self, range: Range<u64>) {
         // sequencing.md R-4.
-        let range = match self.fin {
-            Some(fin) => range.start..range.end.min(fin),
-            None => range,
-        };
-        if range.is_empty() {
+        let end = self.fin.map_or(range.end, |fin| range.end.min(fin));
+        if range.start >= end {
             return;
         }
-        let starts: Vec<u64> = self.pieces.range(range.clone()).map(|(start, _)| *start).collect();
-        for start in starts {
-            if self.pieces.get(&start).is_some_and(|p| start + p.positions() <= range.end) {
-                self.take_piece(start);
+        let gaps: Vec<Range<u64>> = self.settled.gaps(range.start..end).collect();
+        for gap in gaps {
+            self.settled.insert(gap.clone());
+            self.give_up(gap);
+        }
+    }
+
+    /// Settled positions that are not handed over, and the pieces beside them that are of no use without them.
+    fn give_up(&mut self, range: Range<u64>) {
+        let mut dead = vec![range];
+        while let Some(range) = dead.pop() {
+            self.delivered.insert(range.clone());
+            self.skipped.insert(range.clone());
+            let before = self.pieces.range(..range.start).next_back();
+            let before =
+                before.filter(|(start, p)| *start + p.positions() == range.start).map(|(start, _)| *start);
+            for start in before.into_iter().chain([range.end]) {
+                if self.is_dead(start)
+                    && let Some(piece) = self.take_piece(start)
+                {
+                    dead.push(start..start + piece.positions());
+                }
             }
         }
-        let lost: u64 = self.delivered.gaps(range.clone()).map(|gap| gap.end - gap.start).sum();
-        self.skipped += lost;
-        self.settled.insert(range.clone());
-        self.delivered.insert(range);
+    }
+
+    /// Whether there is a part of a message at `start` whose neighbour, of the same message, was given up. A message is
+    /// handed over whole, so that a part beside a delivered position is one beside a position that was given up.
+    fn is_dead(&self, start: u64) -> bool {
+        let Some(piece) = self.pieces.get(&start).filter(|piece| piece.message) else { return false };
+        let lacks_front = start > 0 && !self.begins.contains(&start) && self.delivered.contains(start - 1);
+        lacks_front || (!piece.end && self.delivered.contains(start + piece.positions()))
+    }
+
+    /// Drops the part of a message at `start`, and those beside it, if it can no longer become whole.
+    fn drop_dead(&mut self, start: u64) -> bool {
+        if !self.is_dead(start) {
+            return false;
+        }
+        if let Some(piece) = self.take_piece(start) {
+            self.give_up(start..start + piece.positions());
+        }
+        true
     }
 
     fn take_piece(&mut self, start: u64) -> Option<Piece> {
@@ -269,10 +334,12 @@ impl Reassembly {
             self.unindexed = true;
         }
         let at = self.delivered.run_end(0);
-        // sequencing.md R-5. What was given up is reported at the place where it is missing: once the run from 0 on
-        // reaches beyond it.
-        if self.skipped > 0 && (self.pieces.first_key_value().is_none_or(|(start, _)| *start >= at)) {
-            return Some(Delivery::Skipped(core::mem::take(&mut self.skipped)));
+        // sequencing.md R-5. What was given up is reported at the place where it is missing: once everything below it
+        // was handed over.
+        let before = self.skipped.count();
+        self.skipped.remove_below(at);
+        if self.skipped.count() < before {
+            return Some(Delivery::Skipped(before - self.skipped.count()));
         }
         // sequencing.md R-8.
         match self.pieces.get(&at) {
@@ -288,8 +355,10 @@ impl Reassembly {
             return Some(message);
         }
         // sequencing.md R-5.
-        if self.skipped > 0 {
-            return Some(Delivery::Skipped(core::mem::take(&mut self.skipped)));
+        if !self.skipped.is_empty() {
+            let positions = self.skipped.count();
+            self.skipped.clear();
+            return Some(Delivery::Skipped(positions));
         }
         // sequencing.md R-9.
         while let Some(start) = self.ready.pop_front() {
@@ -353,6 +422,7 @@ impl Reassembly {
         let whole = self.whole_message_around(start)?;
         let first = self.take_piece(whole.start)?;
         let mut at = whole.start + first.positions();
+        let presented = first.presented;
         let data = if at == whole.end {
             first.data
         } else {
@@ -366,16 +436,22 @@ impl Reassembly {
             joined.freeze()
         };
         self.delivered.insert(whole.clone());
-        Some(Delivery::Message(whole.start, data))
+        Some(delivery(whole.start, data, presented))
     }
 
     /// Bytes of heap memory beyond the data held.
     pub fn heap_bytes(&self) -> usize {
         self.settled.heap_bytes()
             + self.delivered.heap_bytes()
+            + self.skipped.heap_bytes()
+            + self.unplaced.capacity() * size_of::<(Bytes, bool)>()
             + self.pieces.len() * (size_of::<Piece>() + 16)
             + self.ready.capacity() * 8
     }
+}
+
+fn delivery(position: u64, message: Bytes, presented: bool) -> Delivery {
+    if presented { Delivery::Presented(position, message) } else { Delivery::Message(position, message) }
 }
 
 #[cfg(test)]
@@ -388,6 +464,7 @@ mod tests {
             start,
             data: Bytes::from_static(data),
             message: false,
+            presented: false,
             begin: false,
             end: false,
             fin: false,
@@ -418,6 +495,7 @@ mod tests {
             start: from as u64,
             data: Bytes::from_static(&whole[from..to]),
             message: true,
+            presented: false,
             begin: from == 0,
             end: to == 10,
             fin: to == 10,
@@ -456,6 +534,72 @@ mod tests {
             Err(SegmentError::BeyondLimit { position: 11, limit: 10 })
         );
         assert_eq!(r.held_bytes(), 0);
+    }
+
+    #[test]
+    fn a_skip_over_the_front_of_what_arrived_stalls_nothing() {
+        let mut r = Reassembly::default();
+        r.insert(piece(0, b"0123456789"), 100).expect("in bounds");
+        r.skip(0..5);
+        assert_eq!(r.pop_front(100), Some(Delivery::Bytes(0, Bytes::from_static(b"0123456789"))));
+        assert_eq!((r.consumed(), r.held_bytes()), (10, 0));
+        let mut r = Reassembly::default();
+        r.insert(piece(5, b"56789"), 100).expect("in bounds");
+        r.skip(0..8);
+        assert_eq!(r.pop_front(100), Some(Delivery::Skipped(5)));
+        assert_eq!(r.pop_front(100), Some(Delivery::Bytes(5, Bytes::from_static(b"56789"))));
+    }
+
+    #[test]
+    fn what_was_given_up_is_reported_where_it_is_missing() {
+        let mut r = Reassembly::default();
+        r.skip(6..9);
+        r.insert(piece(9, b"9"), 100).expect("in bounds");
+        assert_eq!(r.pop_front(100), None, "nothing is missing before position 0");
+        r.insert(piece(0, b"012"), 100).expect("in bounds");
+        assert_eq!(r.pop_front(100), Some(Delivery::Bytes(0, Bytes::from_static(b"012"))));
+        assert_eq!(r.pop_front(100), None);
+        r.skip(3..4);
+        assert_eq!(r.pop_front(100), Some(Delivery::Skipped(1)));
+        r.insert(piece(4, b"45"), 100).expect("in bounds");
+        assert_eq!(r.pop_front(100), Some(Delivery::Bytes(4, Bytes::from_static(b"45"))));
+        assert_eq!(r.pop_front(100), Some(Delivery::Skipped(3)));
+        assert_eq!(r.pop_front(100), Some(Delivery::Bytes(9, Bytes::from_static(b"9"))));
+    }
+
+    #[test]
+    fn parts_of_a_message_that_cannot_become_whole_are_dropped() {
+        let part = |start: u64, data: &'static [u8], begin: bool, end: bool| Segment {
+            message: true,
+            begin,
+            end,
+            ..piece(start, data)
+        };
+        // Parts of a message of positions 0..10, in every order, with its middle given up at every moment.
+        let parts = [part(0, b"ab", true, false), part(2, b"cd", false, false), part(7, b"hi", false, true)];
+        for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
+            for when in 0..=3 {
+                let mut r = Reassembly::default();
+                for (step, index) in order.into_iter().enumerate() {
+                    if step == when {
+                        r.skip(4..7);
+                    }
+                    r.insert(parts[index].clone(), 100).expect("in bounds");
+                }
+                r.skip(4..7);
+                r.insert(message(10, b"next"), 100).expect("in bounds");
+                assert_eq!(r.pop_front(100), Some(Delivery::Skipped(10)), "{order:?} {when}");
+                assert_eq!(r.pop_front(100), Some(Delivery::Message(10, Bytes::from_static(b"next"))));
+                assert_eq!((r.consumed(), r.held_bytes()), (15, 0));
+            }
+        }
+    }
+
+    #[test]
+    fn unplaced_messages_are_bounded() {
+        let mut r = Reassembly::default();
+        let taken = (0..2 * UNPLACED_MAX).filter(|_| r.push_unplaced(Bytes::new(), false)).count();
+        assert_eq!(taken, UNPLACED_MAX);
     }
 
     proptest! {

@@ -4,6 +4,8 @@ use super::kind;
 use crate::error::WireError;
 use crate::varint::{Counter, Reader, Sink, VARINT_MAX, emitters};
 
+/// Set instead of [`kind::DATA`]'s bit.
+const PRESENTED: u8 = 0x80;
 const LEN: u8 = 0x01;
 const OFFSET: u8 = 0x02;
 const FIN: u8 = 0x04;
@@ -22,6 +24,8 @@ pub struct DataFlags {
     pub begin: bool,
     /// The last byte ends a message; only with `message`.
     pub end: bool,
+    /// The message travels in the form that the presentation mechanism gave it; only with `message`.
+    pub presented: bool,
 }
 
 /// Data of a flow.
@@ -41,7 +45,8 @@ pub struct Data<'a> {
 
 impl DataFlags {
     const fn bits(self) -> u8 {
-        (if self.fin { FIN } else { 0 })
+        (if self.presented { PRESENTED } else { kind::DATA })
+            | (if self.fin { FIN } else { 0 })
             | (if self.message { MESSAGE } else { 0 })
             | (if self.begin { BEGIN } else { 0 })
             | (if self.end { END } else { 0 })
@@ -52,14 +57,20 @@ impl<'a> Data<'a> {
     #[inline]
     pub(crate) fn read(frame_kind: u8, r: &mut Reader<'a>) -> Result<Self, WireError> {
         let has = |bit| frame_kind & bit != 0;
-        let flags = DataFlags { fin: has(FIN), message: has(MESSAGE), begin: has(BEGIN), end: has(END) };
-        if !flags.message && (flags.begin || flags.end) {
+        let flags = DataFlags {
+            fin: has(FIN),
+            message: has(MESSAGE),
+            begin: has(BEGIN),
+            end: has(END),
+            presented: has(PRESENTED),
+        };
+        if !flags.message && (flags.begin || flags.end || flags.presented) {
             let at = r.offset().saturating_sub(1);
             return Err(WireError::value(
                 "data flags",
                 at,
                 u64::from(frame_kind),
-                "BEGIN and END only with MESSAGE", // P-32
+                "BEGIN, END and PRESENTED only with MESSAGE", // P-32
             ));
         }
         let flow = r.varint_u32("flow")?; // P-24
@@ -106,10 +117,10 @@ pub fn data_header_len(flow: u32, offset: Option<u64>, len: Option<usize>) -> us
 
 #[inline]
 fn write_header<S: Sink>(out: &mut S, flow: u32, offset: Option<u64>, len: Option<usize>, flags: DataFlags) {
-    debug_assert!(flags.message || !(flags.begin || flags.end), "BEGIN and END only with MESSAGE");
+    debug_assert!(flags.message || !(flags.begin || flags.end || flags.presented), "P-32");
     let has_len = if len.is_some() { LEN } else { 0 };
     let has_offset = if offset.is_some() { OFFSET } else { 0 };
-    out.put_u8(kind::DATA | flags.bits() | has_len | has_offset); // P-30
+    out.put_u8(flags.bits() | has_len | has_offset); // P-30
     out.put_varint(u64::from(flow));
     if let Some(offset) = offset {
         out.put_varint(offset);

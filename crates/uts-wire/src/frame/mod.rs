@@ -43,10 +43,10 @@ pub mod kind {
     pub const FLOW_GROUP: u8 = 0x14;
     pub const CRYPTO: u8 = 0x15;
     pub const STALE_PF: u8 = 0x16;
-    /// The first of the 64 types of data; the low six bits are flags.
+    /// The first of the 128 types of data; the low six bits are flags, and the upper half is of presented messages.
     pub const DATA: u8 = 0x40;
     /// The last of them.
-    pub const DATA_LAST: u8 = 0x7f;
+    pub const DATA_LAST: u8 = 0xbf;
 }
 
 /// A frame. What it carries of variable length is borrowed from the payload.

@@ -122,8 +122,12 @@ fn repaired_frame() -> impl Strategy<Value = Frame<'static>> {
 }
 
 pub fn flags() -> impl Strategy<Value = DataFlags> {
-    (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>()).prop_map(|(fin, message, begin, end)| {
-        DataFlags { fin, message, begin: message && begin, end: message && end }
+    prop::array::uniform5(any::<bool>()).prop_map(|[fin, message, begin, end, presented]| DataFlags {
+        fin,
+        message,
+        begin: message && begin,
+        end: message && end,
+        presented: message && presented,
     })
 }
 

@@ -14,6 +14,7 @@ const BACKLOG_MAX: usize = 256;
 
 /// What an application may want to know of a connection, beside its flows.
 #[derive(Clone, Debug, PartialEq)]
+#[allow(clippy::large_enum_variant, reason = "events are rare, and taken apart at once")]
 pub enum ConnectionEvent {
     /// A step of an exchange of mechanisms.
     Exchange(ExchangeEvent),

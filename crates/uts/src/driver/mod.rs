@@ -21,8 +21,8 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use uts_engine::{CloseReason, Connection, ConnectionHandle, Endpoint, EndpointConfig, FlowId};
 use uts_functions::Time;
 
-pub(crate) use dispatch::{ConnectionNotify, FlowState};
 pub use dispatch::ConnectionEvent;
+pub(crate) use dispatch::{ConnectionNotify, FlowState};
 
 /// An endpoint and its socket.
 pub(crate) struct Shared {
@@ -118,7 +118,11 @@ pub(crate) fn gone() -> CloseReason {
 
 impl Shared {
     /// Binds a socket and starts its task. `peer` = the only one that the socket will talk to.
-    pub fn start(addr: SocketAddr, peer: Option<SocketAddr>, config: EndpointConfig) -> io::Result<Arc<Self>> {
+    pub fn start(
+        addr: SocketAddr,
+        peer: Option<SocketAddr>,
+        config: EndpointConfig,
+    ) -> io::Result<Arc<Self>> {
         let runtime = tokio::runtime::Handle::try_current().map_err(io::Error::other)?;
         let socket = Socket::bind(addr, peer)?;
         let shared = Arc::new(Shared {

@@ -70,7 +70,13 @@ impl Driver {
     }
 
     /// Decides whether to sleep, and sees to it that the task is woken.
-    fn plan(&mut self, cx: &mut Context<'_>, inner: &mut Inner, is_busy: bool, is_blocked: bool) -> io::Result<Turn> {
+    fn plan(
+        &mut self,
+        cx: &mut Context<'_>,
+        inner: &mut Inner,
+        is_busy: bool,
+        is_blocked: bool,
+    ) -> io::Result<Turn> {
         if is_busy || (inner.kicked && !is_blocked) {
             return Ok(Turn::Busy);
         }

@@ -32,7 +32,8 @@ mod imp {
     use core::time::Duration;
     use rustix::io::Errno;
     use rustix::time::{
-        Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
+        Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+        timerfd_settime,
     };
     use std::io;
     use std::os::fd::OwnedFd;

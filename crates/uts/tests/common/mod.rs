@@ -33,7 +33,8 @@ pub async fn pair_with(change: impl Fn(&mut uts::ConnectionConfig)) -> (Listener
     let (listener, target) = server(options);
     let mut options = ConnectOptions::pinned(listener.fingerprint());
     change(&mut options.connection);
-    let (client, accepted) = within(async { tokio::join!(connect(&target, options), listener.accept()) }).await;
+    let (client, accepted) =
+        within(async { tokio::join!(connect(&target, options), listener.accept()) }).await;
     (listener, client.expect("connected"), accepted.expect("accepted"))
 }
 

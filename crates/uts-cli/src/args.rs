@@ -1,0 +1,218 @@
+//! What the program is told on its command line.
+
+use clap::{Args as ClapArgs, Parser, Subcommand};
+use std::path::PathBuf;
+
+/// The Universal Transport System.
+#[derive(Debug, Parser)]
+#[command(
+    name = "uts",
+    version,
+    about = "Copies files over UTS, the transport that is refitted in flight",
+    after_help = "Examples:
+  uts serve --dir /srv/files                    serve a directory; prints the key's fingerprint
+  uts cp big.iso uts://host/incoming/           send a file
+  uts cp -r uts://host/photos .                 fetch a directory
+  uts explain --property msgLifetime=150ms      what profile these properties lead to, and why
+
+Exit status: 0 done, 1 something failed, 2 the command line is wrong, 130 interrupted."
+)]
+pub struct Args {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Serve the files of a directory
+    Serve(ServeArgs),
+    /// Copy files and directories to or from a server
+    Cp(CpArgs),
+    /// Say which profile given properties lead to, and what forced each choice
+    Explain(ExplainArgs),
+    /// Make a key, unless there is one, and print its fingerprint
+    Keygen(KeygenArgs),
+    /// Print the fingerprint of a key
+    Fingerprint(FingerprintArgs),
+}
+
+/// Options of `uts serve`.
+#[derive(Clone, Debug, ClapArgs)]
+#[command(after_help = "Examples:
+  uts serve --dir /srv/files
+  uts serve --dir . --listen 127.0.0.1:0 --read-only
+  uts serve --dir /srv/files --authorized-keys /etc/uts/authorized_keys
+  uts serve --dir /srv/files --cert chain.pem --cert-key key.pem
+
+Nothing outside the directory is ever read or written. Ctrl-C ends the server; copies under way
+can be continued.")]
+pub struct ServeArgs {
+    /// Directory to serve; files are taken into it as well unless --read-only
+    #[arg(long, value_name = "DIR")]
+    pub dir: PathBuf,
+    /// Address and UDP port to listen on; port 0 takes a free one and prints it [default: [::]:4433, else 0.0.0.0:4433]
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub listen: Option<std::net::SocketAddr>,
+    /// Take no files
+    #[arg(long)]
+    pub read_only: bool,
+    /// Let in only clients whose keys are in FILE, one fingerprint a line
+    #[arg(long, value_name = "FILE")]
+    pub authorized_keys: Option<PathBuf>,
+    /// Key of this server, made at first use [default: server_key among the user's configuration]
+    #[arg(long, value_name = "FILE", conflicts_with = "cert")]
+    pub key: Option<PathBuf>,
+    /// X.509 certificate chain (PEM) to show instead of a bare key
+    #[arg(long, value_name = "FILE", requires = "cert_key")]
+    pub cert: Option<PathBuf>,
+    /// Private key (PEM) of that certificate
+    #[arg(long, value_name = "FILE", requires = "cert")]
+    pub cert_key: Option<PathBuf>,
+    /// How what is sent is to be carried
+    #[command(flatten)]
+    pub wanted: WantedArgs,
+    /// Print one JSON object a line on standard output (see docs/uts.md)
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Options of `uts cp`.
+#[derive(Clone, Debug, ClapArgs)]
+#[command(after_help = "Examples:
+  uts cp a.iso b.iso uts://host/incoming/
+  uts cp -r uts://host:5000/photos .
+  uts cp --pin SHA256:… big.iso uts://192.0.2.7/
+  uts cp --property connCapacityProfile=scavenger -r src uts://host/backup
+
+SRC… or DST is on a server, written uts://host[:port]/path. A path is beneath the directory
+that is served. An interrupted copy goes on when the same command is run again. A file stands
+under its name only when it is whole and the hashes of both ends agree.")]
+pub struct CpArgs {
+    /// Sources, then the destination
+    #[arg(value_name = "SRC… DST", required = true, num_args = 2..)]
+    pub paths: Vec<std::ffi::OsString>,
+    /// Copy directories with everything in them
+    #[arg(short, long)]
+    pub recursive: bool,
+    /// Copy symbolic links that lead to within the copy, rather than leave them out
+    #[arg(long)]
+    pub links: bool,
+    /// Accept only a server with this key (SHA256:…)
+    #[arg(long, value_name = "FINGERPRINT")]
+    pub pin: Option<String>,
+    /// Keys of servers met before [default: known_hosts among the user's configuration]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["pin", "ca"])]
+    pub known_hosts: Option<PathBuf>,
+    /// Key to show to the server, made at first use
+    #[arg(long, value_name = "FILE")]
+    pub key: Option<PathBuf>,
+    /// Accept a server whose X.509 certificate leads to a root in FILE (PEM)
+    #[arg(long, value_name = "FILE", conflicts_with = "pin")]
+    pub ca: Option<PathBuf>,
+    /// Name that the server's certificate must be for [default: the host]
+    #[arg(long, value_name = "NAME")]
+    pub server_name: Option<String>,
+    /// How what is sent is to be carried
+    #[command(flatten)]
+    pub wanted: WantedArgs,
+    /// Print one JSON object a line on standard output (see docs/uts.md)
+    #[arg(long, conflicts_with = "quiet")]
+    pub json: bool,
+    /// Print errors only
+    #[arg(short, long)]
+    pub quiet: bool,
+    /// Write each packet sent, repeated and acknowledged to FILE (CSV)
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
+}
+
+/// Properties, in `serve`, `cp` and `explain`.
+#[derive(Clone, Debug, Default, ClapArgs)]
+pub struct WantedArgs {
+    /// What is asked of the transport, by TAPS names (RFC 9622) or uts.…; may be repeated
+    #[arg(long = "property", value_name = "NAME=VALUE")]
+    pub properties: Vec<String>,
+    /// Mechanism of a function, as congestion=bbr or fec=reed-solomon(data=20,parity=4); may be repeated
+    #[arg(long = "profile", value_name = "FUNCTION=MECHANISM")]
+    pub profile: Vec<String>,
+    /// Keep the first profile: exchange no mechanism, whatever the path does
+    #[arg(long)]
+    pub no_adapt: bool,
+}
+
+impl WantedArgs {
+    /// All as properties.
+    ///
+    /// # Errors
+    /// What is not of the form `name=value`, in words.
+    pub fn properties(&self) -> Result<Vec<(String, String)>, String> {
+        let assignment = |text: &String, option: &str, prefix: &str| {
+            let (name, value) =
+                text.split_once('=').ok_or_else(|| format!("{option} {text}: write NAME=VALUE"))?;
+            Ok((format!("{prefix}{}", name.trim()), value.trim().to_owned()))
+        };
+        let named = self.properties.iter().map(|text| assignment(text, "--property", ""));
+        let pinned = self.profile.iter().map(|text| assignment(text, "--profile", "uts.profile."));
+        let fixed = self.no_adapt.then(|| Ok(("uts.adapt".to_owned(), "false".to_owned())));
+        named.chain(pinned).chain(fixed).collect()
+    }
+}
+
+/// Options of `uts explain`.
+#[derive(Clone, Debug, ClapArgs)]
+#[command(after_help = "Examples:
+  uts explain
+  uts explain --property reliability=avoid --property msgLifetime=150ms
+  uts explain --path rtt=40ms,rate=50Mbit/s,loss=5%,burst=4 --property connCapacityProfile=capacitySeeking")]
+pub struct ExplainArgs {
+    /// What is asked
+    #[command(flatten)]
+    pub wanted: WantedArgs,
+    /// What is known of the path: rtt=TIME,rate=RATE,loss=SHARE,burst=PACKETS,mtu=BYTES, each optional
+    #[arg(long, value_name = "FACTS", default_value = "")]
+    pub path: String,
+    /// Print a JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Options of `uts keygen`.
+#[derive(Clone, Debug, ClapArgs)]
+pub struct KeygenArgs {
+    /// Where the key is or is to be [default: the user's key]
+    pub file: Option<PathBuf>,
+}
+
+/// Options of `uts fingerprint`.
+#[derive(Clone, Debug, ClapArgs)]
+pub struct FingerprintArgs {
+    /// The key [default: the user's key]
+    pub file: Option<PathBuf>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn profiles_and_no_adapt_are_properties() {
+        let parse = |line: &str| match Args::try_parse_from(line.split(' ')).unwrap().command {
+            Command::Cp(cp) => cp.wanted.properties(),
+            other => panic!("{other:?}"),
+        };
+        let properties =
+            parse("uts cp a uts://h/ --property minSendRate=1Mbit/s --profile fec=xor(k=4) --no-adapt")
+                .unwrap();
+        let expected = [("minSendRate", "1Mbit/s"), ("uts.profile.fec", "xor(k=4)"), ("uts.adapt", "false")];
+        assert_eq!(properties, expected.map(|(n, v)| (n.to_owned(), v.to_owned())));
+        assert_eq!(parse("uts cp a uts://h/ --property x").unwrap_err(), "--property x: write NAME=VALUE");
+    }
+}

@@ -1,0 +1,26 @@
+//! `uts keygen` and `uts fingerprint`.
+
+use super::Failure;
+use crate::args::{FingerprintArgs, KeygenArgs};
+use crate::link::Transport;
+
+/// Makes a key unless there is one, and prints its fingerprint.
+///
+/// # Errors
+/// [`Failure::Failed`] when it cannot be read or made.
+pub fn keygen<T: Transport>(transport: &T, args: &KeygenArgs) -> Result<(), Failure> {
+    let (file, fingerprint, new) = transport.keygen(args.file.as_deref()).map_err(Failure::Failed)?;
+    let what = if new { "new key" } else { "there is a key already" };
+    eprintln!("{what}: {}", file.display());
+    println!("{fingerprint}");
+    Ok(())
+}
+
+/// Prints the fingerprint of a key.
+///
+/// # Errors
+/// [`Failure::Failed`] when it cannot be read.
+pub fn fingerprint<T: Transport>(transport: &T, args: &FingerprintArgs) -> Result<(), Failure> {
+    println!("{}", transport.fingerprint(args.file.as_deref()).map_err(Failure::Failed)?);
+    Ok(())
+}

@@ -1,0 +1,133 @@
+//! Counts what moves, and tells a [`Ui`] of files, figures and exchanges of one connection.
+
+use crate::link::{Link, LinkEvent, Telemetry};
+use crate::ui::{Sample, Ui};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use tokio::task::JoinHandle;
+use tokio::time::{MissedTickBehavior, interval};
+use uts::files::path::show;
+use uts::files::{Fault, FileOutcome, Progress};
+
+/// Progress of one connection.
+pub struct Meter<L> {
+    link: L,
+    ui: Arc<dyn Ui>,
+    /// Whose, for a server.
+    peer: Option<String>,
+    bytes: AtomicU64,
+    total: AtomicU64,
+    files: AtomicU64,
+    files_total: AtomicU64,
+    exchanges: AtomicU64,
+}
+
+impl<L: Link> Meter<L> {
+    /// Begins at nothing.
+    pub fn new(link: L, ui: Arc<dyn Ui>, peer: Option<String>) -> Arc<Self> {
+        let zero = AtomicU64::default;
+        Arc::new(Meter {
+            link,
+            ui,
+            peer,
+            bytes: zero(),
+            total: zero(),
+            files: zero(),
+            files_total: zero(),
+            exchanges: zero(),
+        })
+    }
+
+    /// Figures of the connection now.
+    pub fn telemetry(&self) -> Telemetry {
+        let mut telemetry = self.link.telemetry();
+        telemetry.exchanges = telemetry.exchanges.max(self.exchanges.load(Relaxed));
+        telemetry
+    }
+
+    /// Tells how far it is.
+    pub fn sample(&self) {
+        let sample = Sample {
+            bytes: self.bytes.load(Relaxed),
+            total: self.total.load(Relaxed),
+            files: self.files.load(Relaxed),
+            files_total: self.files_total.load(Relaxed),
+            telemetry: self.telemetry(),
+        };
+        self.ui.sample(self.peer.as_deref(), &sample);
+    }
+
+    /// Samples and passes on exchanges until aborted or the connection ends.
+    pub fn run(self: &Arc<Self>) -> JoinHandle<()> {
+        let meter = self.clone();
+        let mut events = self.link.events();
+        tokio::spawn(async move {
+            let mut ticks = meter.ui.period().map(interval);
+            if let Some(ticks) = &mut ticks {
+                ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+                ticks.reset();
+            }
+            let mut sampled = 0;
+            loop {
+                let tick = async {
+                    match &mut ticks {
+                        Some(ticks) => ticks.tick().await,
+                        None => std::future::pending().await,
+                    }
+                };
+                tokio::select! {
+                    event = events.recv() => match event {
+                        Some(LinkEvent::Exchange(step)) => {
+                            if step.step == "completed" {
+                                meter.exchanges.fetch_add(1, Relaxed);
+                            }
+                            meter.ui.exchange(meter.peer.as_deref(), &step);
+                        }
+                        Some(LinkEvent::Closed(_)) | None => return,
+                    },
+                    _ = tick => {
+                        // A server is silent about clients that do nothing.
+                        let bytes = meter.bytes.load(Relaxed);
+                        if meter.peer.is_none() || bytes != sampled {
+                            sampled = bytes;
+                            meter.sample();
+                        }
+                    }
+                }
+            }
+        })
+    }
+}
+
+impl<L: Link> Progress for Meter<L> {
+    fn planned(&self, files: u64, bytes: u64) {
+        self.files_total.store(files, Relaxed);
+        self.total.store(bytes, Relaxed);
+        self.sample();
+    }
+
+    fn began(&self, _: &[u8], size: u64, held: u64) {
+        self.bytes.fetch_add(held, Relaxed);
+        if self.peer.is_some() {
+            self.total.fetch_add(size, Relaxed);
+            self.files_total.fetch_add(1, Relaxed);
+        }
+    }
+
+    fn moved(&self, _: &[u8], bytes: u64) {
+        self.bytes.fetch_add(bytes, Relaxed);
+    }
+
+    fn ended(&self, name: &[u8], size: u64, outcome: &FileOutcome) {
+        self.files.fetch_add(1, Relaxed);
+        let name = show(name);
+        self.ui.file(self.peer.as_deref(), &name, size, outcome, &self.telemetry());
+        if let (FileOutcome::Failed(error), None) = (outcome, &self.peer) {
+            self.ui.error(&error.to_string());
+        }
+    }
+
+    fn warned(&self, fault: &Fault) {
+        self.ui.warning(&fault.to_string());
+    }
+}

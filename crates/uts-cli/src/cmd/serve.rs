@@ -1,0 +1,118 @@
+//! `uts serve`.
+
+use super::meter::Meter;
+use super::{Failure, interrupted};
+use crate::args::ServeArgs;
+use crate::link::{Link, ListenOptions, Listener, ServerIdentity, Transport};
+use crate::target::PORT;
+use crate::ui::{self, Start, Ui};
+use std::future::Future;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use uts::files::{ServeOptions, Service};
+
+/// How long a server that ends takes leave of its clients.
+const GOODBYE_MAX: Duration = Duration::from_secs(2);
+
+/// Runs `uts serve` until it is interrupted.
+///
+/// # Errors
+/// See [`Failure`].
+pub async fn run<T: Transport>(transport: &T, args: &ServeArgs) -> Result<(), Failure> {
+    let ui = ui::choose(args.json, false);
+    let result = serve(transport, args, ui.clone(), interrupted()).await;
+    if let (true, Err(failure)) = (args.json, &result)
+        && let Some(line) = failure.line()
+    {
+        ui.error(line);
+    }
+    result
+}
+
+/// Serves until `interrupt` ends.
+pub(crate) async fn serve<T: Transport>(
+    transport: &T,
+    args: &ServeArgs,
+    ui: Arc<dyn Ui>,
+    interrupt: impl Future<Output = ()>,
+) -> Result<(), Failure> {
+    let service = Service::open(&args.dir, ServeOptions { read_only: args.read_only });
+    let service = service.map_err(|error| Failure::Failed(format!("--dir {error}")))?;
+    let mut listener = transport.listen(&listen_options(args)?).await.map_err(Failure::Failed)?;
+    ui.start(&Start {
+        command: "serve",
+        address: listener.local_addr().to_string(),
+        fingerprint: listener.fingerprint(),
+        subject: args.dir.display().to_string(),
+    });
+    tokio::pin!(interrupt);
+    let (stop, stopping) = watch::channel(false);
+    let mut clients = JoinSet::new();
+    let ended = loop {
+        tokio::select! {
+            () = &mut interrupt => break Ok(()),
+            Some(_) = clients.join_next(), if !clients.is_empty() => {}
+            next = listener.accept() => match next {
+                Some(Ok(link)) => {
+                    clients.spawn(serve_client(service.clone(), link, ui.clone(), stopping.clone()));
+                }
+                Some(Err(why)) => ui.connection("refused", "a client", &why),
+                None => break Err(Failure::Failed("the socket was closed".into())),
+            },
+        }
+    };
+    // What clients were sending stays in parts, to be continued.
+    stop.send_replace(true);
+    let goodbyes = async { while clients.join_next().await.is_some() {} };
+    // Whoever has not been told by then finds out.
+    let _ = timeout(GOODBYE_MAX, goodbyes).await;
+    listener.close().await;
+    ended
+}
+
+async fn serve_client<L: Link>(
+    service: Service,
+    link: L,
+    ui: Arc<dyn Ui>,
+    mut stopping: watch::Receiver<bool>,
+) {
+    let (address, fingerprint) = link.peer();
+    ui.connection("connected", &address, fingerprint.as_deref().unwrap_or_default());
+    let meter = Meter::new(link.clone(), ui.clone(), Some(address.clone()));
+    let telling = meter.run();
+    let flows = link.flows();
+    let served = tokio::select! {
+        served = service.serve(&*flows, meter.clone()) => Some(served),
+        _ = stopping.wait_for(|&stop| stop) => None,
+    };
+    telling.abort();
+    let Some(served) = served else { return link.close(1, "the server is stopping").await };
+    meter.sample();
+    let why = served.err().map_or_else(String::new, |error| error.to_string());
+    ui.connection("gone", &address, &why);
+    link.close(0, "done").await;
+}
+
+fn listen_options(args: &ServeArgs) -> Result<ListenOptions, Failure> {
+    let addresses = match args.listen {
+        Some(address) => vec![address],
+        None => vec![
+            SocketAddr::from((Ipv6Addr::UNSPECIFIED, PORT)),
+            SocketAddr::from((Ipv4Addr::UNSPECIFIED, PORT)),
+        ],
+    };
+    let identity = match (&args.cert, &args.cert_key) {
+        (Some(chain), Some(key)) => ServerIdentity::Certificate { chain: chain.clone(), key: key.clone() },
+        _ => ServerIdentity::Key(args.key.clone()),
+    };
+    Ok(ListenOptions {
+        addresses,
+        identity,
+        authorized_keys: args.authorized_keys.clone(),
+        properties: args.wanted.properties().map_err(Failure::Usage)?,
+    })
+}

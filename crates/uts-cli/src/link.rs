@@ -1,0 +1,205 @@
+//! What the program needs of a transport. Everything else of the program is written against these traits.
+
+use crate::target::Host;
+use crate::units::PathGiven;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tokio::sync::mpsc::UnboundedReceiver;
+use uts::files::Flows;
+
+/// How a client knows the server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ServerTrust {
+    /// It has this key (`SHA256:…`).
+    Pin(String),
+    /// It has the key that it had before; `None` = the user's own file.
+    KnownHosts(Option<PathBuf>),
+    /// Its certificate leads to a root in this PEM file.
+    Ca(PathBuf),
+}
+
+/// How to connect.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConnectOptions {
+    /// How the server is known.
+    pub trust: ServerTrust,
+    /// The client's key, made if it is not there; `None` = the user's own, if there is one.
+    pub key: Option<PathBuf>,
+    /// The name that a certificate must be for; `None` = the host.
+    pub server_name: Option<String>,
+    /// What is asked of the transport.
+    pub properties: Vec<(String, String)>,
+    /// Whether somebody can be asked about the key of an unknown server.
+    pub interactive: bool,
+}
+
+/// What a server shows to its clients.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ServerIdentity {
+    /// A key, made if it is not there; `None` = the server key of the user.
+    Key(Option<PathBuf>),
+    /// An X.509 chain and its private key.
+    Certificate {
+        /// PEM.
+        chain: PathBuf,
+        /// PEM.
+        key: PathBuf,
+    },
+}
+
+/// How to listen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListenOptions {
+    /// Addresses to try, the first that can be had is taken.
+    pub addresses: Vec<SocketAddr>,
+    /// What clients are shown.
+    pub identity: ServerIdentity,
+    /// If given, only clients with these keys are let in.
+    pub authorized_keys: Option<PathBuf>,
+    /// What is asked of the transport for what the server sends.
+    pub properties: Vec<(String, String)>,
+}
+
+/// Figures of a connection, at one moment.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Telemetry {
+    /// What goes or comes now, in bits of content per second.
+    pub rate_bps: f64,
+    /// Smoothed round trip, in milliseconds.
+    pub rtt_ms: f64,
+    /// Share of packets lost, 0 to 1.
+    pub loss: f64,
+    /// The profile now in use, in a few words: `cubic, no fec`.
+    pub profile: String,
+    /// Packets sent, repetitions and parity included.
+    pub packets_sent: u64,
+    /// Packets whose content had been sent before.
+    pub packets_repeated: u64,
+    /// Lost packets that were rebuilt from parity.
+    pub packets_repaired: u64,
+    /// Exchanges of mechanisms that came into force.
+    pub exchanges: u64,
+}
+
+/// A step of an exchange of mechanisms.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ExchangeStep {
+    /// `requested`, `completed`, `refused`, `failed`, `brought` or `granted`.
+    pub step: &'static str,
+    /// `out` or `in`; empty where it is not known.
+    pub direction: &'static str,
+    /// The epoch that it is about.
+    pub epoch: u32,
+    /// What was seen.
+    pub seen: String,
+    /// What changes.
+    pub changes: String,
+    /// What is expected.
+    pub expects: String,
+    /// From request to agreement, in milliseconds.
+    pub took_ms: Option<f64>,
+    /// The profile that is now in use.
+    pub profile: String,
+    /// What it brought, or why it was refused.
+    pub line: String,
+}
+
+impl ExchangeStep {
+    /// The step in one line for people.
+    pub fn describe(&self) -> String {
+        let epoch = self.epoch;
+        match self.step {
+            "requested" if self.seen.is_empty() => {
+                format!("exchange {epoch}: asked for; changes {}", self.changes)
+            }
+            "requested" => {
+                format!(
+                    "exchange {epoch}: saw {}; changes {}; expects {}",
+                    self.seen, self.changes, self.expects
+                )
+            }
+            "completed" => {
+                let took = self.took_ms.map_or_else(String::new, |ms| format!(" after {ms:.0} ms"));
+                format!("exchange {epoch} in force{took}: {}", self.profile)
+            }
+            "granted" => format!("exchange {epoch} of the peer: changes {}", self.changes),
+            "brought" => format!("exchange {epoch} brought: {}", self.line),
+            "failed" => format!("exchange {epoch} failed: no answer; the old profile goes on"),
+            step => format!("exchange {epoch} {step}: {}; the old profile goes on", self.line),
+        }
+    }
+}
+
+/// What a connection tells.
+#[derive(Clone, Debug, PartialEq)]
+pub enum LinkEvent {
+    /// A step of an exchange.
+    Exchange(ExchangeStep),
+    /// It ended, and why.
+    Closed(String),
+}
+
+/// A connection. Clones are the same connection.
+pub trait Link: Clone + Send + Sync + 'static {
+    /// Its flows.
+    type Flows: Flows;
+
+    /// Its flows.
+    fn flows(&self) -> Arc<Self::Flows>;
+    /// Its figures now.
+    fn telemetry(&self) -> Telemetry;
+    /// What it tells from now on.
+    fn events(&self) -> UnboundedReceiver<LinkEvent>;
+    /// The peer's address, and its key if it has shown one.
+    fn peer(&self) -> (String, Option<String>);
+    /// Writes what happens to each packet to a file from now on: CSV with the header
+    /// `t_s,kind,number,bytes,flow,position` and the kinds `sent`, `repeat`, `acked`, `lost`.
+    fn trace(&self, file: &Path) -> Result<(), String>;
+    /// Ends it, telling the peer why; returns when the peer has been told.
+    fn close(&self, code: u64, reason: &str) -> impl Future<Output = ()> + Send;
+}
+
+/// A server's socket.
+pub trait Listener: Send + 'static {
+    /// Its connections.
+    type Link: Link;
+
+    /// Where it listens.
+    fn local_addr(&self) -> SocketAddr;
+    /// What clients pin.
+    fn fingerprint(&self) -> String;
+    /// The next client, or what kept one out; `None` when it is closed.
+    fn accept(&mut self) -> impl Future<Output = Option<Result<Self::Link, String>>> + Send;
+    /// Ends all connections and frees the socket.
+    fn close(self) -> impl Future<Output = ()> + Send;
+}
+
+/// A transport. All errors are one line for people.
+pub trait Transport: Send + Sync + 'static {
+    /// Its connections.
+    type Link: Link;
+    /// Its sockets of servers.
+    type Listener: Listener<Link = Self::Link>;
+
+    /// Connects to a server.
+    fn connect(
+        &self,
+        host: &Host,
+        options: &ConnectOptions,
+    ) -> impl Future<Output = Result<Self::Link, String>> + Send;
+    /// Becomes a server.
+    fn listen(&self, options: &ListenOptions) -> impl Future<Output = Result<Self::Listener, String>> + Send;
+    /// Makes a key unless there is one; its place, its fingerprint, and whether it is new.
+    fn keygen(&self, file: Option<&Path>) -> Result<(PathBuf, String, bool), String>;
+    /// The fingerprint of a key.
+    fn fingerprint(&self, file: Option<&Path>) -> Result<String, String>;
+    /// The profile that properties lead to on a path, as text or as one JSON object.
+    fn explain(
+        &self,
+        properties: &[(String, String)],
+        path: &PathGiven,
+        json: bool,
+    ) -> Result<String, String>;
+}

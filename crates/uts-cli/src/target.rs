@@ -1,0 +1,255 @@
+//! Where things are: `uts://host[:port]/path`, or a local path.
+
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use uts::files::RelPath;
+
+/// The port of a server unless another is given.
+pub const PORT: u16 = 4433;
+const SCHEME: &[u8] = b"uts://";
+
+/// A server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Host {
+    /// A name or an address, without brackets.
+    pub name: String,
+    /// UDP port.
+    pub port: u16,
+}
+
+impl fmt::Display for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.name.contains(':') {
+            write!(f, "[{}]:{}", self.name, self.port)
+        } else {
+            write!(f, "{}:{}", self.name, self.port)
+        }
+    }
+}
+
+/// One source or destination.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// On this machine.
+    Local(PathBuf),
+    /// At a server.
+    Remote(Host, RelPath),
+}
+
+/// What to copy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Job {
+    /// To the server.
+    Put {
+        /// The server.
+        host: Host,
+        /// Here.
+        sources: Vec<PathBuf>,
+        /// There.
+        destination: RelPath,
+    },
+    /// From the server.
+    Get {
+        /// The server.
+        host: Host,
+        /// There.
+        sources: Vec<RelPath>,
+        /// Here.
+        destination: PathBuf,
+    },
+}
+
+impl Job {
+    /// Reads sources and destination.
+    ///
+    /// # Errors
+    /// What is wrong with them, in one line.
+    pub fn parse(paths: &[OsString]) -> Result<Job, String> {
+        let Some((last, sources)) = paths.split_last().filter(|(_, sources)| !sources.is_empty()) else {
+            return Err("a source and a destination are needed".into());
+        };
+        let sources = sources.iter().map(|path| Target::parse(path)).collect::<Result<Vec<_>, _>>()?;
+        match Target::parse(last)? {
+            Target::Remote(host, destination) => {
+                let local = sources.into_iter().map(|source| match source {
+                    Target::Local(path) => Ok(path),
+                    Target::Remote(..) => {
+                        Err("both sides are at a server; copy to this machine first".to_owned())
+                    }
+                });
+                Ok(Job::Put { host, sources: local.collect::<Result<_, _>>()?, destination })
+            }
+            Target::Local(destination) => {
+                let mut host = None;
+                let mut remote = Vec::new();
+                for source in sources {
+                    let Target::Remote(at, path) = source else {
+                        return Err("no side is at a server; write one as uts://host/path".into());
+                    };
+                    if host.get_or_insert_with(|| at.clone()) != &at {
+                        return Err("all sources must be at the same server".into());
+                    }
+                    remote.push(path);
+                }
+                let host = host.ok_or("a source is needed")?;
+                Ok(Job::Get { host, sources: remote, destination })
+            }
+        }
+    }
+
+    /// The server.
+    pub fn host(&self) -> &Host {
+        match self {
+            Job::Put { host, .. } | Job::Get { host, .. } => host,
+        }
+    }
+}
+
+impl Target {
+    fn parse(text: &OsStr) -> Result<Target, String> {
+        let bytes = text.as_bytes();
+        if bytes.is_empty() {
+            return Err("a path is empty".into());
+        }
+        let shown = text.to_string_lossy();
+        let Some(rest) = bytes.strip_prefix(SCHEME) else {
+            if let Some((scheme, _)) =
+                shown.split_once("://").filter(|(s, _)| s.bytes().all(|b| b.is_ascii_alphanumeric()))
+            {
+                return Err(format!(
+                    "{shown}: `{scheme}://` is not understood; a server is written uts://host/path"
+                ));
+            }
+            return Ok(Target::Local(PathBuf::from(text)));
+        };
+        let at = rest.iter().position(|&b| b == b'/').unwrap_or(rest.len());
+        let (authority, path) = rest.split_at(at);
+        let authority =
+            std::str::from_utf8(authority).map_err(|_| format!("{shown}: the host is not UTF-8"))?;
+        let host = Host::parse(authority).map_err(|why| format!("{shown}: {why}"))?;
+        let path = decode_percent(path).map_err(|why| format!("{shown}: {why}"))?;
+        let path = RelPath::from_user(&path).map_err(|fault| format!("{shown}: {}", fault.why))?;
+        Ok(Target::Remote(host, path))
+    }
+}
+
+impl Host {
+    fn parse(text: &str) -> Result<Host, String> {
+        let (name, port) = if let Some(rest) = text.strip_prefix('[') {
+            let (name, after) = rest.split_once(']').ok_or("a `]` is missing after the address")?;
+            if name.parse::<std::net::Ipv6Addr>().is_err() {
+                return Err(format!("`{name}` is not an IPv6 address"));
+            }
+            let port = match after {
+                "" => None,
+                after => Some(after.strip_prefix(':').ok_or("after `]` only :port may follow")?),
+            };
+            (name, port)
+        } else {
+            match text.split_once(':') {
+                Some((_, port)) if port.contains(':') => {
+                    return Err("write an IPv6 address in brackets, as [::1]".into());
+                }
+                Some((name, port)) => (name, Some(port)),
+                None => (text, None),
+            }
+        };
+        if name.is_empty() {
+            return Err("the host is missing".into());
+        }
+        if name.contains(|c: char| c.is_whitespace() || c.is_control() || c == '@') {
+            return Err(format!("`{name}` is not a host name"));
+        }
+        let port = match port {
+            None => PORT,
+            Some(port) => match port.parse() {
+                Ok(port) if port != 0 => port,
+                _ => return Err(format!("`{port}` is not a port (1 to 65535)")),
+            },
+        };
+        Ok(Host { name: name.to_owned(), port })
+    }
+}
+
+/// `%41` is `A`: how names are written that a shell or a URL would not take. A `%` that begins no such triple stands for
+/// itself.
+fn decode_percent(path: &[u8]) -> Result<Vec<u8>, String> {
+    let mut out = Vec::with_capacity(path.len());
+    let mut rest = path;
+    while let Some((&byte, after)) = rest.split_first() {
+        let digits = after.get(..2).filter(|d| byte == b'%' && d.iter().all(u8::is_ascii_hexdigit));
+        match digits.and_then(|d| std::str::from_utf8(d).ok()).and_then(|d| u8::from_str_radix(d, 16).ok()) {
+            Some(b'/') => return Err("a name cannot contain a `/`".into()),
+            Some(decoded) => {
+                out.push(decoded);
+                rest = after.get(2..).unwrap_or_default();
+            }
+            None => {
+                out.push(byte);
+                rest = after;
+            }
+        }
+    }
+    Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job(paths: &[&str]) -> Result<Job, String> {
+        Job::parse(&paths.iter().map(OsString::from).collect::<Vec<_>>())
+    }
+
+    fn rel(path: &str) -> RelPath {
+        RelPath::from_user(path.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn servers_and_paths_are_read() {
+        let host = |name: &str, port| Host { name: name.into(), port };
+        for (text, expected, path) in [
+            ("uts://h", host("h", PORT), ""),
+            ("uts://h:5000/a/b/", host("h", 5000), "a/b"),
+            ("uts://[::1]:7/x", host("::1", 7), "x"),
+            ("uts://192.0.2.1//a%20b%zz", host("192.0.2.1", PORT), "a b%zz"),
+        ] {
+            assert_eq!(Target::parse(OsStr::new(text)), Ok(Target::Remote(expected, rel(path))), "{text}");
+        }
+        assert_eq!(host("::1", 7).to_string(), "[::1]:7");
+        assert_eq!(Target::parse(OsStr::new("a:b")), Ok(Target::Local("a:b".into())));
+    }
+
+    #[test]
+    fn one_side_is_at_a_server() {
+        assert!(matches!(job(&["a", "b", "uts://h/d"]), Ok(Job::Put { sources, .. }) if sources.len() == 2));
+        assert!(
+            matches!(job(&["uts://h/a", "uts://h:4433/b", "."]), Ok(Job::Get { sources, .. }) if sources.len() == 2)
+        );
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_in_a_line() {
+        for (paths, words) in [
+            (&["a", "b"][..], "no side is at a server"),
+            (&["uts://h/a", "uts://h/b"], "both sides"),
+            (&["uts://h/a", "uts://i/b", "."], "same server"),
+            (&["a"], "destination"),
+            (&["a", "http://h/x"], "`http://` is not understood"),
+            (&["a", "uts:///x"], "host is missing"),
+            (&["a", "uts://h:0/x"], "not a port"),
+            (&["a", "uts://h:x/"], "not a port"),
+            (&["a", "uts://::1/x"], "in brackets"),
+            (&["a", "uts://[::1/x"], "`]` is missing"),
+            (&["a", "uts://h/../x"], "contains `..`"),
+            (&["a", "uts://h/a%2fb"], "cannot contain"),
+            (&["a", "uts://h/%00"], "NUL"),
+            (&["a", ""], "empty"),
+        ] {
+            let error = job(paths).unwrap_err();
+            assert!(error.contains(words), "{paths:?}: {error}");
+        }
+    }
+}

@@ -1,0 +1,314 @@
+//! The commands over a transport inside the process: a client and a server task that talk through memory.
+
+use crate::args::{Args, Command, CpArgs, ServeArgs};
+use crate::cmd::{Failure, cp, serve};
+use crate::link::*;
+use crate::target::Host;
+use crate::ui::json::Json;
+use crate::units::PathGiven;
+use clap::Parser;
+use serde_json::Value;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use tokio::sync::{mpsc, oneshot};
+use uts::files::memory::{MemoryFlows, pair};
+
+type Waiting = mpsc::UnboundedSender<MemoryLink>;
+
+/// One server at a time, at any address.
+#[derive(Default)]
+struct Memory {
+    server: Mutex<Option<Waiting>>,
+    connected_with: Mutex<Option<ConnectOptions>>,
+}
+
+#[derive(Clone)]
+struct MemoryLink(Arc<MemoryFlows>, &'static str);
+
+struct MemoryListener(mpsc::UnboundedReceiver<MemoryLink>);
+
+impl Link for MemoryLink {
+    type Flows = MemoryFlows;
+
+    fn flows(&self) -> Arc<MemoryFlows> {
+        self.0.clone()
+    }
+
+    fn telemetry(&self) -> Telemetry {
+        Telemetry {
+            rate_bps: 1e6,
+            rtt_ms: 40.0,
+            loss: 0.01,
+            profile: "cubic, no fec".into(),
+            packets_sent: 10,
+            ..Telemetry::default()
+        }
+    }
+
+    fn events(&self) -> mpsc::UnboundedReceiver<LinkEvent> {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        let step = |step, line: &str| ExchangeStep {
+            step,
+            direction: "out",
+            epoch: 3,
+            seen: "5 % loss".into(),
+            changes: "fec: none -> xor".into(),
+            expects: "90 %".into(),
+            line: line.into(),
+            ..ExchangeStep::default()
+        };
+        sender.send(LinkEvent::Exchange(step("requested", ""))).unwrap();
+        sender.send(LinkEvent::Exchange(step("completed", ""))).unwrap();
+        sender.send(LinkEvent::Exchange(step("brought", "91 %"))).unwrap();
+        // Kept open, as that of a connection that goes on.
+        std::mem::forget(sender);
+        receiver
+    }
+
+    fn peer(&self) -> (String, Option<String>) {
+        (self.1.into(), Some("SHA256:abc".into()))
+    }
+
+    fn trace(&self, file: &Path) -> Result<(), String> {
+        std::fs::write(file, "t_s,kind,number,bytes,flow,position\n").map_err(|e| e.to_string())
+    }
+
+    async fn close(&self, _: u64, _: &str) {}
+}
+
+impl Listener for MemoryListener {
+    type Link = MemoryLink;
+
+    fn local_addr(&self) -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, 1], 4433))
+    }
+
+    fn fingerprint(&self) -> String {
+        "SHA256:abc".into()
+    }
+
+    async fn accept(&mut self) -> Option<Result<MemoryLink, String>> {
+        self.0.recv().await.map(Ok)
+    }
+
+    async fn close(self) {}
+}
+
+impl Transport for Memory {
+    type Link = MemoryLink;
+    type Listener = MemoryListener;
+
+    async fn connect(&self, host: &Host, options: &ConnectOptions) -> Result<MemoryLink, String> {
+        *self.connected_with.lock().unwrap() = Some(options.clone());
+        let (ours, theirs) = pair(64 * 1024);
+        let server = self.server.lock().unwrap().clone().ok_or_else(|| format!("{host}: no answer"))?;
+        server.send(MemoryLink(Arc::new(theirs), "client")).map_err(|_| format!("{host}: no answer"))?;
+        Ok(MemoryLink(Arc::new(ours), "server"))
+    }
+
+    async fn listen(&self, _: &ListenOptions) -> Result<MemoryListener, String> {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        *self.server.lock().unwrap() = Some(sender);
+        Ok(MemoryListener(receiver))
+    }
+
+    fn keygen(&self, _: Option<&Path>) -> Result<(PathBuf, String, bool), String> {
+        Err("no keys in memory".into())
+    }
+
+    fn fingerprint(&self, _: Option<&Path>) -> Result<String, String> {
+        Err("no keys in memory".into())
+    }
+
+    fn explain(&self, _: &[(String, String)], _: &PathGiven, _: bool) -> Result<String, String> {
+        Err("nothing to explain in memory".into())
+    }
+}
+
+/// What was written, shared with the test.
+#[derive(Clone, Default)]
+struct Written(Arc<Mutex<Vec<u8>>>);
+
+impl std::io::Write for Written {
+    fn write(&mut self, data: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(data);
+        Ok(data.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Written {
+    fn events(&self) -> Vec<Value> {
+        let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+}
+
+fn named<'a>(events: &'a [Value], name: &str) -> Vec<&'a Value> {
+    events.iter().filter(|e| e["event"] == name).collect()
+}
+
+fn cp_args(line: &[&str]) -> CpArgs {
+    match Args::try_parse_from([&["uts", "cp"], line].concat()).unwrap().command {
+        Command::Cp(args) => args,
+        other => panic!("{other:?}"),
+    }
+}
+
+struct Run {
+    dir: tempfile::TempDir,
+    transport: Arc<Memory>,
+    server: Written,
+    stop: oneshot::Sender<()>,
+    serving: tokio::task::JoinHandle<Result<(), Failure>>,
+}
+
+impl Run {
+    async fn new() -> Run {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("served")).unwrap();
+        let line = ["uts", "serve", "--json", "--dir", dir.path().join("served").to_str().unwrap()]
+            .map(str::to_owned);
+        let Command::Serve(args) = Args::try_parse_from(line).unwrap().command else { panic!("not serve") };
+        let args: ServeArgs = args;
+        let transport = Arc::new(Memory::default());
+        let server = Written::default();
+        let (stop, stopped) = oneshot::channel();
+        let serving = tokio::spawn({
+            let (transport, ui) = (transport.clone(), Arc::new(Json::new(server.clone())));
+            async move { serve::serve(&*transport, &args, ui, async { drop(stopped.await) }).await }
+        });
+        while server.events().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        Run { dir, transport, server, stop, serving }
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.dir.path().join(name).to_str().unwrap().to_owned()
+    }
+
+    async fn cp(&self, line: &[&str]) -> (Result<(), Failure>, Vec<Value>) {
+        let out = Written::default();
+        let result = cp::copy(
+            &*self.transport,
+            &cp_args(line),
+            Arc::new(Json::new(out.clone())),
+            std::future::pending(),
+        )
+        .await;
+        (result, out.events())
+    }
+
+    async fn end(self) -> Vec<Value> {
+        self.stop.send(()).unwrap();
+        self.serving.await.unwrap().unwrap();
+        self.server.events()
+    }
+}
+
+#[tokio::test]
+async fn a_file_goes_and_comes_back_and_is_told_in_json() {
+    let run = Run::new().await;
+    std::fs::write(run.path("f"), vec![7; 300_000]).unwrap();
+    let (result, events) =
+        run.cp(&["--json", "--trace", &run.path("trace"), &run.path("f"), "uts://h/g"]).await;
+    assert_eq!(result, Ok(()));
+    assert_eq!(std::fs::read(run.path("served/g")).unwrap(), vec![7; 300_000]);
+    assert!(
+        std::fs::read_to_string(run.path("trace"))
+            .unwrap()
+            .starts_with("t_s,kind,number,bytes,flow,position")
+    );
+    assert_eq!(named(&events, "start")[0]["fingerprint"], "SHA256:abc");
+    let steps: Vec<_> =
+        named(&events, "exchange").iter().map(|e| e["step"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(steps, ["requested", "completed", "brought"]);
+    assert_eq!(
+        named(&events, "exchange")[0]["line"],
+        "exchange 3: saw 5 % loss; changes fec: none -> xor; expects 90 %"
+    );
+    let progress = *named(&events, "progress").last().unwrap();
+    assert_eq!((&progress["bytes"], &progress["total"]), (&300_000.into(), &300_000.into()));
+    for field in ["rate_bps", "rtt_ms", "loss", "profile", "packets_sent", "t"] {
+        assert!(!progress[field].is_null(), "{field}");
+    }
+    let done = named(&events, "done")[0];
+    assert_eq!((&done["files"], &done["bytes"], &done["exchanges"]), (&1.into(), &300_000.into(), &1.into()));
+    assert_eq!(done["hash"], named(&events, "file")[0]["hash"]);
+
+    let (result, events) = run.cp(&["--json", "uts://h/g", &run.path("back")]).await;
+    assert_eq!(result, Ok(()));
+    assert_eq!(std::fs::read(run.path("back")).unwrap(), vec![7; 300_000]);
+    assert_eq!(named(&events, "done")[0]["hash"], done["hash"]);
+    let told = run.end().await;
+    assert_eq!(named(&told, "start")[0]["address"], "127.0.0.1:4433");
+    assert_eq!(named(&told, "file").len(), 2);
+    assert_eq!(named(&told, "file")[0]["peer"], "client");
+}
+
+#[tokio::test]
+async fn failures_are_told_and_others_copied() {
+    let run = Run::new().await;
+    std::fs::write(run.path("f"), "x").unwrap();
+    std::fs::create_dir(run.path("served/d")).unwrap();
+    let (result, events) = run.cp(&[&run.path("f"), &run.path("missing"), "uts://h/d/"]).await;
+    assert_eq!(result, Err(Failure::Told));
+    assert_eq!(Failure::Told.status(), 1);
+    let errors = named(&events, "error");
+    assert_eq!(errors.len(), 1);
+    assert!(errors[0]["message"].as_str().unwrap().ends_with("missing: no such file or directory"));
+    assert_eq!(named(&events, "done")[0]["failures"], 1);
+    assert!(Path::new(&run.path("served/d/f")).exists());
+
+    let (result, _) = run.cp(&["a", "b"]).await;
+    assert_eq!(result.unwrap_err().status(), 2);
+    let (result, _) =
+        run.cp(&["--pin", "SHA256:x", "--property", "a=b", "--no-adapt", &run.path("f"), "uts://h/"]).await;
+    assert_eq!(result, Ok(()));
+    let with = run.transport.connected_with.lock().unwrap().clone().unwrap();
+    assert_eq!(with.trust, ServerTrust::Pin("SHA256:x".into()));
+    assert_eq!(with.properties, [("a".into(), "b".into()), ("uts.adapt".into(), "false".into())]);
+    run.end().await;
+    let error = cp::copy(
+        &Memory::default(),
+        &cp_args(&["a", "uts://h:7/"]),
+        Arc::new(Json::new(std::io::sink())),
+        std::future::pending(),
+    )
+    .await;
+    assert_eq!(error, Err(Failure::Failed("h:7: no answer".into())));
+}
+
+#[tokio::test]
+async fn an_interrupted_copy_says_how_to_go_on_and_does() {
+    let run = Run::new().await;
+    let data: Vec<u8> = (0..4_000_000u32).map(|i| (i.wrapping_mul(i) >> 8) as u8).collect();
+    std::fs::write(run.path("served/f"), &data).unwrap();
+    let part = run.path(".f.uts-part");
+    let interrupt = async {
+        while std::fs::metadata(&part).map_or(0, |m| m.len()) < 500_000 {
+            tokio::task::yield_now().await;
+        }
+    };
+    let args = cp_args(&["uts://h/f", &run.path("f")]);
+    let result = cp::copy(&*run.transport, &args, Arc::new(Json::new(std::io::sink())), interrupt).await;
+    assert_eq!(result, Err(Failure::Interrupted(cp::INTERRUPTED.into())));
+    assert_eq!(result.unwrap_err().status(), 130);
+    assert!(!Path::new(&run.path("f")).exists());
+    let (result, events) = loop {
+        // The thread that writes the part may need a moment to let go of it.
+        let (result, events) = run.cp(&["uts://h/f", &run.path("f")]).await;
+        if !named(&events, "error").iter().any(|e| e["message"].as_str().unwrap().contains("under way")) {
+            break (result, events);
+        }
+    };
+    assert_eq!(result, Ok(()), "{events:?}");
+    assert!(named(&events, "done")[0]["bytes_carried"].as_u64().unwrap() < 3_600_000);
+    assert_eq!(std::fs::read(run.path("f")).unwrap(), data);
+    run.end().await;
+}

@@ -1,0 +1,170 @@
+//! The transport of crate `uts`, over UDP.
+
+mod explain;
+mod link;
+
+use crate::link::{ConnectOptions, ListenOptions, Listener, ServerIdentity, ServerTrust, Transport};
+use crate::target::Host;
+use crate::units::PathGiven;
+use link::UdpLink;
+use std::io::{BufRead, Write};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use uts::{
+    ClientAuth, ConnectionConfig, Identity, KnownHosts, NewHost, NewHostKey, Requirements, ServerOptions,
+    Trust,
+};
+
+/// Hashing the prefix of a big file keeps both ends silent for longer than the idle time-out.
+const KEEP_ALIVE: Duration = Duration::from_secs(10);
+
+/// UTS over UDP.
+#[derive(Clone, Copy, Debug)]
+pub struct Udp;
+
+impl Transport for Udp {
+    type Link = UdpLink;
+    type Listener = UdpListener;
+
+    async fn connect(&self, host: &Host, options: &ConnectOptions) -> Result<UdpLink, String> {
+        let identity = match &options.key {
+            Some(file) => Some(Identity::load_or_create(file).map_err(|e| e.to_string())?.0),
+            None => match Identity::default_path() {
+                Ok(file) if file.exists() => Some(Identity::load(&file).map_err(|e| e.to_string())?),
+                _ => None,
+            },
+        };
+        let mut wanted = uts::ConnectOptions::new(trust(options)?);
+        wanted.identity = identity;
+        wanted.connection = config(&options.properties)?;
+        wanted.connection.keep_alive = KEEP_ALIVE;
+        wanted.server_name = options.server_name.clone();
+        let connection = uts::connect(&host.to_string(), wanted).await.map_err(|e| e.to_string())?;
+        Ok(UdpLink::new(connection))
+    }
+
+    async fn listen(&self, options: &ListenOptions) -> Result<UdpListener, String> {
+        let identity = match &options.identity {
+            ServerIdentity::Key(file) => load_key(file.as_deref())?.1,
+            ServerIdentity::Certificate { chain, key } => {
+                Identity::from_pem_files(chain, key).map_err(|e| e.to_string())?
+            }
+        };
+        let (told, refused) = unbounded_channel();
+        let mut wanted = ServerOptions::new(identity).on_refused(move |client| {
+            let key = client.fingerprint.map_or_else(|| "no key".to_owned(), |key| format!("key {key}"));
+            // Nobody listens only when the server is ending.
+            let _ = told.send(format!("{key}: {}", client.why));
+        });
+        wanted.connection = config(&options.properties)?;
+        if let Some(file) = &options.authorized_keys {
+            wanted.client_auth = ClientAuth::AuthorizedKeys(file.clone());
+        }
+        let mut last = "no address to listen on".to_owned();
+        for address in &options.addresses {
+            match uts::Listener::bind(*address, wanted.clone()) {
+                Ok(listener) => return Ok(UdpListener { listener, refused }),
+                Err(error) => last = error.to_string(),
+            }
+        }
+        Err(last)
+    }
+
+    fn keygen(&self, file: Option<&Path>) -> Result<(PathBuf, String, bool), String> {
+        let (file, identity, new) = load_key(file)?;
+        Ok((file, identity.fingerprint().to_string(), new))
+    }
+
+    fn fingerprint(&self, file: Option<&Path>) -> Result<String, String> {
+        let file = key_file(file)?;
+        Ok(Identity::load(&file).map_err(|e| e.to_string())?.fingerprint().to_string())
+    }
+
+    fn explain(
+        &self,
+        properties: &[(String, String)],
+        path: &PathGiven,
+        json: bool,
+    ) -> Result<String, String> {
+        explain::explain(&requirements(properties)?, path, json)
+    }
+}
+
+fn key_file(file: Option<&Path>) -> Result<PathBuf, String> {
+    file.map_or_else(|| Identity::default_path().map_err(|e| e.to_string()), |file| Ok(file.to_owned()))
+}
+
+fn load_key(file: Option<&Path>) -> Result<(PathBuf, Identity, bool), String> {
+    let file = key_file(file)?;
+    let (identity, new) = Identity::load_or_create(&file).map_err(|e| e.to_string())?;
+    Ok((file, identity, new))
+}
+
+/// What copies of files ask unless told otherwise, and then what is asked.
+fn requirements(properties: &[(String, String)]) -> Result<Requirements, String> {
+    let mut requirements = Requirements::bulk();
+    for (name, value) in properties {
+        requirements.set(name, value).map_err(|e| e.to_string())?;
+    }
+    Ok(requirements)
+}
+
+fn config(properties: &[(String, String)]) -> Result<ConnectionConfig, String> {
+    Ok(ConnectionConfig { requirements: requirements(properties)?, ..ConnectionConfig::default() })
+}
+
+fn trust(options: &ConnectOptions) -> Result<Trust, String> {
+    match &options.trust {
+        ServerTrust::Pin(pin) => Ok(Trust::Pin(vec![pin.parse().map_err(|e| format!("--pin: {e}"))?])),
+        ServerTrust::Ca(roots) => Ok(Trust::Roots(roots.clone())),
+        ServerTrust::KnownHosts(file) => {
+            let file = match file {
+                Some(file) => file.clone(),
+                None => KnownHosts::default_path().map_err(|e| e.to_string())?,
+            };
+            let on_new = if options.interactive { NewHost::Ask(Arc::new(ask)) } else { NewHost::Refuse };
+            Ok(Trust::KnownHosts { file, on_new })
+        }
+    }
+}
+
+/// Asks the user about a server that was never met before.
+fn ask(host: &NewHostKey) -> bool {
+    eprintln!("{} was never met before. Its key is {}", host.host, host.fingerprint);
+    eprint!("Is that the right one? It will be kept in {} (yes/no) ", host.file.display());
+    let mut answer = String::new();
+    let heard = std::io::stderr().flush().and_then(|()| std::io::stdin().lock().read_line(&mut answer));
+    heard.is_ok() && matches!(answer.trim(), "yes" | "y")
+}
+
+/// A server's socket.
+pub struct UdpListener {
+    listener: uts::Listener,
+    refused: UnboundedReceiver<String>,
+}
+
+impl Listener for UdpListener {
+    type Link = UdpLink;
+
+    fn local_addr(&self) -> SocketAddr {
+        self.listener.local_addr()
+    }
+
+    fn fingerprint(&self) -> String {
+        self.listener.fingerprint().to_string()
+    }
+
+    async fn accept(&mut self) -> Option<Result<UdpLink, String>> {
+        tokio::select! {
+            connection = self.listener.accept() => connection.map(|connection| Ok(UdpLink::new(connection))),
+            Some(why) = self.refused.recv() => Some(Err(why)),
+        }
+    }
+
+    async fn close(self) {
+        self.listener.close();
+    }
+}

@@ -1,0 +1,126 @@
+//! One JSON object a line, for programs. The schema is in docs/uts.md.
+
+use super::{Clock, Done, Sample, Start, Ui, hex, outcome_name};
+use crate::link::{ExchangeStep, Telemetry};
+use serde_json::{Map, Value, json};
+use std::io::Write;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+use uts::files::FileOutcome;
+
+const PERIOD: Duration = Duration::from_millis(100);
+
+/// Writes events as JSON.
+pub struct Json<W>(Mutex<W>, Clock);
+
+impl<W: Write + Send + 'static> Json<W> {
+    /// Times count from now.
+    pub fn new(out: W) -> Self {
+        Json(Mutex::new(out), Clock::start())
+    }
+
+    fn emit(&self, event: &str, peer: Option<&str>, fields: Value) {
+        let mut object = Map::new();
+        object.insert("event".into(), event.into());
+        object.insert("t".into(), json!(round(self.1.seconds(), 6)));
+        if let Some(peer) = peer {
+            object.insert("peer".into(), peer.into());
+        }
+        if let Value::Object(fields) = fields {
+            object.extend(fields);
+        }
+        let mut out = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // Nobody reads any more: the copy goes on nevertheless.
+        let _ = writeln!(out, "{}", Value::Object(object)).and_then(|()| out.flush());
+    }
+}
+
+fn round(x: f64, digits: i32) -> f64 {
+    let factor = 10f64.powi(digits);
+    (x * factor).round() / factor
+}
+
+fn with_telemetry(mut fields: Value, telemetry: &Telemetry) -> Value {
+    if let Value::Object(object) = &mut fields {
+        object.insert("rate_bps".into(), json!(round(telemetry.rate_bps, 0)));
+        object.insert("rtt_ms".into(), json!(round(telemetry.rtt_ms, 3)));
+        object.insert("loss".into(), json!(round(telemetry.loss, 6)));
+        object.insert("profile".into(), json!(telemetry.profile));
+        object.insert("packets_sent".into(), json!(telemetry.packets_sent));
+        object.insert("packets_repeated".into(), json!(telemetry.packets_repeated));
+        object.insert("packets_repaired".into(), json!(telemetry.packets_repaired));
+        object.insert("exchanges".into(), json!(telemetry.exchanges));
+    }
+    fields
+}
+
+impl<W: Write + Send + 'static> Ui for Json<W> {
+    fn start(&self, start: &Start) {
+        let Start { command, address, fingerprint, subject } = start;
+        let fields =
+            json!({"command": command, "address": address, "fingerprint": fingerprint, "subject": subject});
+        self.emit("start", None, fields);
+    }
+
+    fn connection(&self, step: &str, peer: &str, line: &str) {
+        self.emit("connection", Some(peer), json!({"step": step, "line": line}));
+    }
+
+    fn sample(&self, peer: Option<&str>, sample: &Sample) {
+        let Sample { bytes, total, files, files_total, telemetry } = sample;
+        let fields = json!({"bytes": bytes, "total": total, "files": files, "files_total": files_total});
+        self.emit("progress", peer, with_telemetry(fields, telemetry));
+    }
+
+    fn exchange(&self, peer: Option<&str>, x: &ExchangeStep) {
+        let mut fields = json!({
+            "step": x.step, "direction": x.direction, "epoch": x.epoch, "seen": x.seen, "changes": x.changes,
+            "expects": x.expects, "line": if x.line.is_empty() { x.describe() } else { x.line.clone() },
+        });
+        if let Value::Object(object) = &mut fields {
+            if let Some(ms) = x.took_ms {
+                object.insert("took_ms".into(), json!(round(ms, 3)));
+            }
+            if !x.profile.is_empty() {
+                object.insert("profile".into(), json!(x.profile));
+            }
+        }
+        self.emit("exchange", peer, fields);
+    }
+
+    fn file(&self, peer: Option<&str>, name: &str, bytes: u64, outcome: &FileOutcome, telemetry: &Telemetry) {
+        let mut fields = json!({"name": name, "bytes": bytes, "outcome": outcome_name(outcome)});
+        if let Value::Object(object) = &mut fields {
+            match outcome {
+                FileOutcome::Copied(hash) | FileOutcome::AlreadyThere(hash) => {
+                    object.insert("hash".into(), json!(hex(hash)));
+                }
+                FileOutcome::Failed(error) => {
+                    object.insert("error".into(), json!(error.to_string()));
+                }
+            }
+        }
+        self.emit("file", peer, with_telemetry(fields, telemetry));
+    }
+
+    fn warning(&self, line: &str) {
+        self.emit("warning", None, json!({"message": line}));
+    }
+
+    fn error(&self, line: &str) {
+        self.emit("error", None, json!({"message": line}));
+    }
+
+    fn done(&self, done: &Done) {
+        let fields = json!({
+            "bytes": done.bytes, "bytes_carried": done.bytes_carried, "seconds": round(done.seconds, 6),
+            "goodput_bps": round(done.goodput_bps(), 0), "files": done.files,
+            "files_already_there": done.files_already_there, "failures": done.failures, "hash": done.hash,
+        });
+        self.emit("done", None, with_telemetry(fields, &done.telemetry));
+    }
+
+    fn period(&self) -> Option<Duration> {
+        Some(PERIOD)
+    }
+}

@@ -1,0 +1,137 @@
+//! What the user gets to see: progress on a terminal, lines elsewhere, or JSON for programs.
+
+pub mod json;
+pub mod plain;
+pub mod progress;
+pub mod summary;
+
+use crate::link::{ExchangeStep, Telemetry};
+use std::io::IsTerminal;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use uts::files::FileOutcome;
+
+/// How a run began.
+#[derive(Clone, Debug, Default)]
+pub struct Start {
+    /// `serve` or `cp`.
+    pub command: &'static str,
+    /// Where it listens, or what it is connected to.
+    pub address: String,
+    /// The server's key.
+    pub fingerprint: String,
+    /// What is served or copied, in words.
+    pub subject: String,
+}
+
+/// How far a copy is.
+#[derive(Clone, Debug, Default)]
+pub struct Sample {
+    /// Content in place, in bytes.
+    pub bytes: u64,
+    /// Content in all, in bytes; 0 while it is not known.
+    pub total: u64,
+    /// Files dealt with.
+    pub files: u64,
+    /// Files in all.
+    pub files_total: u64,
+    /// The connection.
+    pub telemetry: Telemetry,
+}
+
+/// How a copy ended.
+#[derive(Clone, Debug, Default)]
+pub struct Done {
+    /// Files copied.
+    pub files: u64,
+    /// Files that were there already.
+    pub files_already_there: u64,
+    /// Files that failed.
+    pub failures: u64,
+    /// Content now in place, in bytes.
+    pub bytes: u64,
+    /// Content that crossed the connection, in bytes.
+    pub bytes_carried: u64,
+    /// From the first request to the last answer.
+    pub seconds: f64,
+    /// BLAKE3, the same at both ends.
+    pub hash: Option<String>,
+    /// The connection at the end.
+    pub telemetry: Telemetry,
+}
+
+impl Done {
+    /// Content carried, in bits per second.
+    pub fn goodput_bps(&self) -> f64 {
+        if self.seconds > 0.0 { self.bytes_carried as f64 * 8.0 / self.seconds } else { 0.0 }
+    }
+}
+
+/// Somebody who watches a run.
+pub trait Ui: Send + Sync + 'static {
+    /// It began.
+    fn start(&self, start: &Start);
+    /// A client came or went.
+    fn connection(&self, step: &str, peer: &str, line: &str);
+    /// How far it is; of which client, for a server.
+    fn sample(&self, peer: Option<&str>, sample: &Sample);
+    /// A step of an exchange.
+    fn exchange(&self, peer: Option<&str>, step: &ExchangeStep);
+    /// A file is dealt with.
+    fn file(&self, peer: Option<&str>, name: &str, bytes: u64, outcome: &FileOutcome, telemetry: &Telemetry);
+    /// Something was left out.
+    fn warning(&self, line: &str);
+    /// Something failed.
+    fn error(&self, line: &str);
+    /// A copy ended.
+    fn done(&self, done: &Done);
+    /// How often [`Ui::sample`] is wanted; `None` = never.
+    fn period(&self) -> Option<Duration>;
+}
+
+/// The one that options and standard error call for.
+pub fn choose(json: bool, quiet: bool) -> Arc<dyn Ui> {
+    if json {
+        Arc::new(json::Json::new(std::io::stdout()))
+    } else if quiet {
+        Arc::new(plain::Plain::new(std::io::stderr(), std::io::stdout(), true))
+    } else if std::io::stderr().is_terminal() {
+        Arc::new(progress::Terminal::new())
+    } else {
+        Arc::new(plain::Plain::new(std::io::stderr(), std::io::stdout(), false))
+    }
+}
+
+/// Time of this process; the one place of the program that reads the clock.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock(Instant);
+
+impl Clock {
+    /// Begins now.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the program faces the world and tells people how long it took"
+    )]
+    pub fn start() -> Clock {
+        Clock(Instant::now())
+    }
+
+    /// Since then.
+    pub fn seconds(&self) -> f64 {
+        self.0.elapsed().as_secs_f64()
+    }
+}
+
+/// What a file's end is called in events.
+pub fn outcome_name(outcome: &FileOutcome) -> &'static str {
+    match outcome {
+        FileOutcome::Copied(_) => "copied",
+        FileOutcome::AlreadyThere(_) => "already there",
+        FileOutcome::Failed(_) => "failed",
+    }
+}
+
+/// A hash in hexadecimal.
+pub fn hex(hash: &[u8; 32]) -> String {
+    hash.iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,112 @@
+//! Lines for logs: where standard error is no terminal, and for servers.
+
+use super::{Done, Sample, Start, Ui, outcome_name, summary};
+use crate::link::{ExchangeStep, Telemetry};
+use crate::units;
+use std::io::Write;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+use uts::files::FileOutcome;
+
+const PERIOD: Duration = Duration::from_secs(3);
+
+/// Writes lines.
+pub struct Plain<W, O> {
+    lines: Mutex<W>,
+    results: Mutex<O>,
+    quiet: bool,
+}
+
+impl<W: Write + Send + 'static, O: Write + Send + 'static> Plain<W, O> {
+    /// Lines go to `lines`, the summary to `results`; if `quiet`, only errors are told.
+    pub fn new(lines: W, results: O, quiet: bool) -> Self {
+        Plain { lines: Mutex::new(lines), results: Mutex::new(results), quiet }
+    }
+
+    fn say(&self, line: &str) {
+        if !self.quiet {
+            self.always(line);
+        }
+    }
+
+    fn always(&self, line: &str) {
+        // Nobody reads any more: the copy goes on nevertheless.
+        let _ = writeln!(self.lines.lock().unwrap_or_else(PoisonError::into_inner), "{line}");
+    }
+}
+
+/// The figures of a moment in one line.
+pub fn figures(sample: &Sample) -> String {
+    let t = &sample.telemetry;
+    let share = if sample.total > 0 { sample.bytes as f64 * 100.0 / sample.total as f64 } else { 0.0 };
+    format!(
+        "{} of {} ({share:.0} %), {}, RTT {:.1} ms, loss {:.2} %, {}",
+        units::bytes(sample.bytes),
+        units::bytes(sample.total),
+        units::bits_per_second(t.rate_bps),
+        t.rtt_ms,
+        t.loss * 100.0,
+        t.profile
+    )
+}
+
+/// `peer: line`, if there is a peer.
+pub fn of_peer(peer: Option<&str>, line: &str) -> String {
+    peer.map_or_else(|| line.to_owned(), |peer| format!("{peer}: {line}"))
+}
+
+/// How a server or copy began, for people.
+pub fn greeting(start: &Start) -> String {
+    match start.command {
+        "serve" => format!("serving {} at {}, key {}", start.subject, start.address, start.fingerprint),
+        _ => format!("connected to {}, key {}", start.address, start.fingerprint),
+    }
+}
+
+impl<W: Write + Send + 'static, O: Write + Send + 'static> Ui for Plain<W, O> {
+    fn start(&self, start: &Start) {
+        self.say(&greeting(start));
+    }
+
+    fn connection(&self, step: &str, peer: &str, line: &str) {
+        let detail = if line.is_empty() { String::new() } else { format!(": {line}") };
+        self.say(&format!("{peer} {step}{detail}"));
+    }
+
+    fn sample(&self, peer: Option<&str>, sample: &Sample) {
+        self.say(&of_peer(peer, &figures(sample)));
+    }
+
+    fn exchange(&self, peer: Option<&str>, step: &ExchangeStep) {
+        self.say(&of_peer(peer, &step.describe()));
+    }
+
+    fn file(&self, peer: Option<&str>, name: &str, bytes: u64, outcome: &FileOutcome, _: &Telemetry) {
+        let line = format!("{name} {}, {}", outcome_name(outcome), units::bytes(bytes));
+        match outcome {
+            // A copy tells of failures as errors, and of the rest in figures.
+            _ if peer.is_none() => {}
+            FileOutcome::Failed(error) => self.say(&of_peer(peer, &format!("{name} failed: {error}"))),
+            _ => self.say(&of_peer(peer, &line)),
+        }
+    }
+
+    fn warning(&self, line: &str) {
+        self.say(&format!("uts: warning: {line}"));
+    }
+
+    fn error(&self, line: &str) {
+        self.always(&format!("uts: {line}"));
+    }
+
+    fn done(&self, done: &Done) {
+        if !self.quiet {
+            let table = summary::table(done);
+            let _ = write!(self.results.lock().unwrap_or_else(PoisonError::into_inner), "{table}");
+        }
+    }
+
+    fn period(&self) -> Option<Duration> {
+        (!self.quiet).then_some(PERIOD)
+    }
+}

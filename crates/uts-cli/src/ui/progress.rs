@@ -1,0 +1,116 @@
+//! A bar on a terminal, and lines above it.
+
+use super::plain::{figures, greeting, of_peer};
+use super::{Done, Sample, Start, Ui, summary};
+use crate::link::{ExchangeStep, Telemetry};
+use crate::units;
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use std::sync::OnceLock;
+use std::time::Duration;
+use uts::files::FileOutcome;
+
+const PERIOD: Duration = Duration::from_millis(200);
+
+/// Draws on standard error.
+pub struct Terminal {
+    bars: MultiProgress,
+    bar: OnceLock<ProgressBar>,
+}
+
+impl Default for Terminal {
+    fn default() -> Self {
+        Terminal::new()
+    }
+}
+
+impl Terminal {
+    /// Nothing is drawn before there is something to tell.
+    pub fn new() -> Self {
+        Terminal { bars: MultiProgress::new(), bar: OnceLock::new() }
+    }
+
+    fn say(&self, line: &str) {
+        // A terminal that has gone away: the copy goes on nevertheless.
+        let _ = self.bars.println(line);
+    }
+
+    fn bar(&self) -> &ProgressBar {
+        self.bar.get_or_init(|| {
+            let bar = self.bars.add(ProgressBar::new(0));
+            let template = "{bar:30} {percent:>3} %  {msg}  {eta}";
+            if let Ok(style) = ProgressStyle::with_template(template) {
+                bar.set_style(style.progress_chars("█▉▊▋▌▍▎▏ "));
+            }
+            bar
+        })
+    }
+}
+
+impl Ui for Terminal {
+    fn start(&self, start: &Start) {
+        self.say(&greeting(start));
+    }
+
+    fn connection(&self, step: &str, peer: &str, line: &str) {
+        let detail = if line.is_empty() { String::new() } else { format!(": {line}") };
+        self.say(&format!("{peer} {step}{detail}"));
+    }
+
+    fn sample(&self, peer: Option<&str>, sample: &Sample) {
+        if let Some(peer) = peer {
+            return self.say(&of_peer(Some(peer), &figures(sample)));
+        }
+        let t = &sample.telemetry;
+        let bar = self.bar();
+        bar.set_length(sample.total);
+        bar.set_position(sample.bytes.min(sample.total));
+        let files = if sample.files_total > 1 {
+            format!("{}/{} files, ", sample.files, sample.files_total)
+        } else {
+            String::new()
+        };
+        bar.set_message(format!(
+            "{files}{} of {}  {}  RTT {:.1} ms  loss {:.2} %  [{}]",
+            units::bytes(sample.bytes),
+            units::bytes(sample.total),
+            units::bits_per_second(t.rate_bps),
+            t.rtt_ms,
+            t.loss * 100.0,
+            t.profile
+        ));
+    }
+
+    fn exchange(&self, peer: Option<&str>, step: &ExchangeStep) {
+        self.say(&of_peer(peer, &step.describe()));
+    }
+
+    fn file(&self, peer: Option<&str>, name: &str, bytes: u64, outcome: &FileOutcome, _: &Telemetry) {
+        // A copy shows its files by the bar; a server has none.
+        if peer.is_some() {
+            let line = match outcome {
+                FileOutcome::Failed(error) => format!("{name} failed: {error}"),
+                outcome => format!("{name} {}, {}", super::outcome_name(outcome), units::bytes(bytes)),
+            };
+            self.say(&of_peer(peer, &line));
+        }
+    }
+
+    fn warning(&self, line: &str) {
+        self.say(&format!("uts: warning: {line}"));
+    }
+
+    fn error(&self, line: &str) {
+        self.bars.suspend(|| eprintln!("uts: {line}"));
+    }
+
+    fn done(&self, done: &Done) {
+        if let Some(bar) = self.bar.get() {
+            bar.finish_and_clear();
+        }
+        print!("{}", summary::table(done));
+    }
+
+    fn period(&self) -> Option<Duration> {
+        Some(PERIOD)
+    }
+}

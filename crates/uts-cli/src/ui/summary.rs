@@ -1,0 +1,71 @@
+//! The table at the end of a copy.
+
+use super::Done;
+use crate::units;
+
+/// The table, a line each.
+pub fn table(done: &Done) -> String {
+    let t = &done.telemetry;
+    let mut files = done.files.to_string();
+    if done.files_already_there > 0 {
+        files.push_str(&format!(" (and {} already there)", done.files_already_there));
+    }
+    if done.failures > 0 {
+        files.push_str(&format!(" ({} failed)", done.failures));
+    }
+    let share = |n: u64| if t.packets_sent > 0 { n as f64 * 100.0 / t.packets_sent as f64 } else { 0.0 };
+    let rows = [
+        ("files", files),
+        ("bytes", format!("{} ({} carried)", units::bytes(done.bytes), units::bytes(done.bytes_carried))),
+        ("time", units::seconds(done.seconds)),
+        ("goodput", units::bits_per_second(done.goodput_bps())),
+        ("packets sent", t.packets_sent.to_string()),
+        ("repeated", format!("{} ({:.2} %)", t.packets_repeated, share(t.packets_repeated))),
+        ("repaired", t.packets_repaired.to_string()),
+        ("exchanges", t.exchanges.to_string()),
+        ("profile", t.profile.clone()),
+        (
+            "hash",
+            done.hash
+                .as_ref()
+                .map_or_else(|| "-".into(), |hash| format!("BLAKE3 {hash}, the same at both ends")),
+        ),
+    ];
+    rows.iter().map(|(name, value)| format!("{name:<13} {value}\n")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::link::Telemetry;
+
+    #[test]
+    fn the_table_says_what_was_done() {
+        let telemetry = Telemetry {
+            packets_sent: 50_000,
+            packets_repeated: 1000,
+            profile: "cubic, no fec".into(),
+            ..Telemetry::default()
+        };
+        let done = Done {
+            files: 3,
+            files_already_there: 1,
+            bytes: 64_000_000,
+            bytes_carried: 50_000_000,
+            seconds: 10.0,
+            telemetry,
+            ..Done::default()
+        };
+        let table = table(&done);
+        for row in [
+            "files         3 (and 1 already there)",
+            "bytes         64.0 MB (50.0 MB carried)",
+            "time          10.00 s",
+            "goodput       40.0 Mbit/s",
+            "repeated      1000 (2.00 %)",
+        ] {
+            assert!(table.lines().any(|line| line == row), "{row} not in\n{table}");
+        }
+        assert_eq!(super::super::Done::default().goodput_bps(), 0.0);
+    }
+}

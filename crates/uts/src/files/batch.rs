@@ -1,0 +1,84 @@
+//! A flow as the client uses it: requests are written ahead of the answers.
+
+use super::Flows;
+use super::error::FileError;
+use super::message::{MAGIC, Reply, Request, VERSION, read_frame, write_frame};
+use tokio::io::{AsyncWriteExt, BufReader, BufWriter};
+
+const BUFFER_BYTES: usize = 64 * 1024;
+
+/// Work that can share a round trip with other such work.
+pub(super) trait Batch {
+    /// Most items in a batch. A bound on the server's open parts, too.
+    const ITEMS_MAX: usize = 64;
+    /// Content that a batch may have unless it is a single item.
+    const BYTES_MAX: u64 = 1024 * 1024;
+    /// Content of this item.
+    fn bytes(&self) -> u64;
+}
+
+/// A flow that was opened here.
+pub(super) struct Conversation<F: Flows> {
+    pub(super) send: BufWriter<F::Send>,
+    pub(super) recv: BufReader<F::Recv>,
+}
+
+impl<F: Flows> Conversation<F> {
+    pub(super) async fn open(flows: &F) -> Result<Self, FileError> {
+        let (send, recv) = flows.open().await?;
+        let mut send = BufWriter::with_capacity(BUFFER_BYTES, send);
+        send.write_all(MAGIC).await?;
+        send.write_u8(VERSION).await?;
+        Ok(Conversation { send, recv: BufReader::with_capacity(BUFFER_BYTES, recv) })
+    }
+
+    /// Asks one thing and waits for the answer.
+    pub(super) async fn ask(&mut self, request: &Request) -> Result<Reply, FileError> {
+        write_frame(&mut self.send, request).await?;
+        self.send.flush().await?;
+        next_reply(&mut self.recv).await
+    }
+
+    /// Asks many things at once; the answers are in the same order.
+    pub(super) async fn ask_all(&mut self, requests: &[Request]) -> Result<Vec<Reply>, FileError> {
+        let Conversation { send, recv } = self;
+        let asking = async {
+            for request in requests {
+                write_frame(send, request).await?;
+            }
+            send.flush().await?;
+            Ok::<_, FileError>(())
+        };
+        let hearing = async {
+            let mut replies = Vec::with_capacity(requests.len());
+            while replies.len() < requests.len() {
+                replies.push(next_reply(recv).await?);
+            }
+            Ok::<_, FileError>(replies)
+        };
+        let ((), replies) = tokio::try_join!(asking, hearing)?;
+        Ok(replies)
+    }
+
+    /// Ends the flow in order.
+    pub(super) async fn end(mut self) -> Result<(), FileError> {
+        Ok(self.send.shutdown().await?)
+    }
+}
+
+/// The next answer; a fault that concerns the flow itself is an error.
+pub(super) async fn next_reply<R>(flow: &mut R) -> Result<Reply, FileError>
+where
+    R: tokio::io::AsyncRead + Unpin,
+{
+    let reply = read_frame::<_, Reply>(flow).await?;
+    let reply = reply.ok_or_else(|| FileError::Connection("the peer ended the flow too early".into()))?;
+    match reply {
+        Reply::Fault(fault) => match FileError::Peer(fault) {
+            error if error.is_fatal() => Err(error),
+            FileError::Peer(fault) => Ok(Reply::Fault(fault)),
+            error => Err(error),
+        },
+        reply => Ok(reply),
+    }
+}

@@ -1,0 +1,171 @@
+//! What both directions of a copy share: options, the report, and the work of several flows at once.
+
+use super::Flows;
+use super::batch::{Batch, Conversation};
+use super::error::{Fault, FaultKind, FileError};
+use super::journal::{Journal, Progress};
+use super::message::{Hash, Reply, Request};
+use super::path::{RelPath, show};
+use std::collections::VecDeque;
+use std::future::Future;
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::task::JoinSet;
+
+/// Most entries of a listing that a client takes, so that a server cannot fill its memory.
+pub(super) const ENTRIES_MAX: usize = 4_000_000;
+
+/// How to copy.
+#[derive(Clone)]
+pub struct CopyOptions {
+    /// Directories with everything in them.
+    pub recursive: bool,
+    /// Symbolic links in directories are copied if they lead to within the copy; otherwise they are left out with a
+    /// warning.
+    pub links: bool,
+    /// Flows at work at once, at least 1.
+    pub flows: usize,
+    /// Who wants to know how it goes.
+    pub progress: Arc<dyn Progress>,
+}
+
+impl Default for CopyOptions {
+    fn default() -> Self {
+        CopyOptions { recursive: false, links: false, flows: 16, progress: Arc::new(super::NoProgress) }
+    }
+}
+
+/// What a copy did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Files copied in full or completed.
+    pub files_copied: u64,
+    /// Files that were there already.
+    pub files_already_there: u64,
+    /// Directories made or updated.
+    pub directories: u64,
+    /// Symbolic links made.
+    pub links: u64,
+    /// Content now in place, in bytes.
+    pub bytes: u64,
+    /// Content that crossed the connection, in bytes.
+    pub bytes_carried: u64,
+    /// Names and hashes of all files now in place, by name.
+    pub hashes: Vec<(Vec<u8>, Hash)>,
+    /// What was not copied, and why.
+    pub failures: Vec<(Vec<u8>, FileError)>,
+    /// What was left out.
+    pub warnings: Vec<Fault>,
+    /// Why the copy ended before everything was tried.
+    pub broken: Option<FileError>,
+}
+
+impl Report {
+    /// Whether everything is in place.
+    pub fn is_complete(&self) -> bool {
+        self.failures.is_empty() && self.broken.is_none()
+    }
+
+    /// One hash for all: of a single file its own, of several that of the lines `HASH  NAME\n`, as `b3sum` writes them.
+    pub fn hash(&self) -> Option<String> {
+        match &self.hashes[..] {
+            [] => None,
+            [(_, hash)] => Some(blake3::Hash::from_bytes(*hash).to_hex().to_string()),
+            several => {
+                let mut all = blake3::Hasher::new();
+                for (name, hash) in several {
+                    all.update(
+                        format!("{}  {}\n", blake3::Hash::from_bytes(*hash).to_hex(), show(name)).as_bytes(),
+                    );
+                }
+                Some(all.finalize().to_hex().to_string())
+            }
+        }
+    }
+}
+
+/// What is still to be copied, for all flows.
+pub(super) struct Queue<T>(Mutex<VecDeque<T>>, usize);
+
+impl<T: Batch> Queue<T> {
+    pub(super) fn new(items: Vec<T>, flows: usize) -> Self {
+        Queue(Mutex::new(items.into()), flows)
+    }
+
+    /// The next items that share a round trip: one big file, or many small ones, but no more than leave work for others.
+    pub(super) fn take(&self) -> Vec<T> {
+        let mut queue = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let share = (queue.len() / self.1.max(1)).clamp(1, T::ITEMS_MAX);
+        let mut bytes = 0u64;
+        let mut batch = Vec::new();
+        while let Some(item) = queue.front() {
+            bytes = bytes.saturating_add(item.bytes());
+            if !batch.is_empty() && (batch.len() >= share || bytes > T::BYTES_MAX) {
+                break;
+            }
+            batch.extend(queue.pop_front());
+        }
+        batch
+    }
+
+    pub(super) fn give_back(&self, items: Vec<T>) {
+        let mut queue = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for item in items.into_iter().rev() {
+            queue.push_front(item);
+        }
+    }
+}
+
+/// Lets up to `options.flows` workers run until each has ended; the first error that stops one is that of the copy.
+pub(super) async fn work<W, Fut>(items: usize, options: &CopyOptions, journal: &Journal, worker: W)
+where
+    W: Fn() -> Fut,
+    Fut: Future<Output = Result<(), FileError>> + Send + 'static,
+{
+    let mut workers = JoinSet::new();
+    for _ in 0..items.min(options.flows.max(1)) {
+        workers.spawn(worker());
+    }
+    while let Some(ended) = workers.join_next().await {
+        let error = match ended {
+            Ok(Ok(())) => continue,
+            Ok(Err(error)) => error,
+            Err(error) => FileError::Connection(error.to_string()),
+        };
+        journal.update(|report| {
+            report.broken.get_or_insert(error);
+        });
+    }
+}
+
+/// What is at a path of the server, and whether it is the unfinished copy of a directory.
+pub(super) async fn stat<F: Flows>(
+    flow: &mut Conversation<F>,
+    path: &RelPath,
+) -> Result<(Option<super::message::Entry>, Option<Vec<u8>>), FileError> {
+    match flow.ask(&Request::Stat { path: path.as_bytes().to_vec() }).await? {
+        Reply::Status { entry, copy_of } => Ok((entry, copy_of)),
+        other => Err(unexpected(other)),
+    }
+}
+
+/// The error that a reply stands for which is not the one asked for.
+pub(super) fn unexpected(reply: Reply) -> FileError {
+    match reply {
+        Reply::Fault(fault) => FileError::Peer(fault),
+        _ => FileError::Protocol("an answer to another question".into()),
+    }
+}
+
+pub(super) fn local(kind: FaultKind, path: &[u8], why: &str) -> FileError {
+    FileError::Local(Fault::new(kind, path, why))
+}
+
+/// Runs what blocks on a thread that may.
+pub(super) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Fault> + Send + 'static,
+) -> Result<T, Fault> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(result) => result,
+        Err(error) => Err(Fault::new(FaultKind::Io, b"", error.to_string())),
+    }
+}

@@ -1,0 +1,27 @@
+//! A UTS connection as the carrier of files.
+
+use super::Flows;
+use crate::{CloseReason, Connection, FlowOptions, RecvFlow, SendFlow};
+use std::io;
+
+impl Flows for Connection {
+    type Send = SendFlow;
+    type Recv = RecvFlow;
+
+    async fn open(&self) -> io::Result<(SendFlow, RecvFlow)> {
+        match self.open_flow(FlowOptions::default()).await {
+            Ok(flow) => Ok(flow.split()),
+            Err(reason) => Err(io::Error::new(io::ErrorKind::ConnectionAborted, reason)),
+        }
+    }
+
+    async fn accept(&self) -> io::Result<Option<(SendFlow, RecvFlow)>> {
+        if let Some(flow) = self.accept_flow().await {
+            return Ok(Some(flow.split()));
+        }
+        match self.closed().await {
+            CloseReason::Local { .. } | CloseReason::Peer { code: 0, .. } => Ok(None),
+            reason => Err(io::Error::new(io::ErrorKind::ConnectionAborted, reason)),
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! A file service over any reliable byte flows.
+//!
+//! A client opens flows; on each it sends [`message::MAGIC`], a version, and then requests, one after another. Requests
+//! are pipelined: many small files share a round trip, and a big file runs at the speed of its flow, with no round trip
+//! per block. Several flows work at once.
+//!
+//! What is received is written to `.NAME.uts-part` beside the final name, with `.NAME.uts-id` that says which source it
+//! is a part of. Only when the BLAKE3 hashes of both ends agree is it synchronised and renamed, so nothing half-written
+//! ever stands under a final name, whenever either end is killed. A later copy goes on from the part: both ends hash
+//! that prefix first, and it starts again unless the hashes agree.
+//!
+//! Names from the peer are never trusted: see [`path`] and [`tree`].
+
+mod batch;
+mod claim;
+mod client;
+mod connection;
+mod error;
+mod get;
+mod journal;
+pub mod memory;
+pub mod message;
+mod part;
+pub mod path;
+mod put;
+mod server;
+mod stream;
+mod tree;
+
+#[cfg(test)]
+mod tests;
+
+use std::future::Future;
+use std::io;
+use std::sync::Arc;
+use tokio::io::{AsyncRead, AsyncWrite};
+
+pub use client::{CopyOptions, Report};
+pub use error::{Fault, FaultKind, FileError};
+pub use get::get;
+pub use journal::{FileOutcome, NoProgress, Progress};
+pub use path::RelPath;
+pub use put::put;
+pub use server::{ServeOptions, Service};
+
+/// A connection that carries reliable byte flows in both directions.
+pub trait Flows: Send + Sync + 'static {
+    /// The half of a flow that is written. `shutdown` ends it in order; dropping it before that resets it.
+    type Send: AsyncWrite + Unpin + Send + 'static;
+    /// The half of a flow that is read. End of file is the peer's orderly end; a reset is an error.
+    type Recv: AsyncRead + Unpin + Send + 'static;
+
+    /// Opens a flow.
+    ///
+    /// # Errors
+    /// When the connection has ended.
+    fn open(&self) -> impl Future<Output = io::Result<(Self::Send, Self::Recv)>> + Send;
+
+    /// Waits for the next flow that the peer opens; `None` when the connection has ended in order.
+    ///
+    /// # Errors
+    /// When the connection has failed.
+    fn accept(&self) -> impl Future<Output = io::Result<Option<(Self::Send, Self::Recv)>>> + Send;
+}
+
+impl<F: Flows> Flows for Arc<F> {
+    type Send = F::Send;
+    type Recv = F::Recv;
+
+    async fn open(&self) -> io::Result<(Self::Send, Self::Recv)> {
+        F::open(self).await
+    }
+
+    async fn accept(&self) -> io::Result<Option<(Self::Send, Self::Recv)>> {
+        F::accept(self).await
+    }
+}

@@ -1,0 +1,283 @@
+//! A file while it is received: `.NAME.uts-part`, and `.NAME.uts-id` that names the source it is a part of.
+
+use super::claim::Claim;
+use super::error::{Fault, FaultKind};
+use super::message::{Entry, Hash, Held, Kind, Mtime};
+use super::path::RelPath;
+use super::stream::BLOCK_BYTES;
+use super::tree::{Tree, set_attributes};
+use blake3::Hasher;
+use cap_fs_ext::FollowSymlinks;
+use serde::{Deserialize, Serialize};
+use std::fs::{File, TryLockError};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::MetadataExt;
+use tokio::sync::watch;
+
+/// What stands beside an unfinished copy.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Note {
+    /// The source of a part.
+    Part { size: u64, mtime: Mtime },
+    /// The name of the source of a directory.
+    Directory { copy_of: Vec<u8> },
+}
+
+/// A file under its temporary name, locked.
+#[derive(Debug)]
+pub(super) struct Part {
+    tree: Tree,
+    target: RelPath,
+    entry: Entry,
+    file: File,
+    hasher: Hasher,
+    written: u64,
+    claim: Option<Claim>,
+}
+
+/// What the receiver has of a file before a copy.
+#[derive(Debug, Default)]
+pub(super) struct Have {
+    /// A prefix, and its hash as it can be continued.
+    pub(super) prefix: Option<Prefix>,
+    /// The prefix is the whole file, under its final name.
+    pub(super) complete: bool,
+    /// Then: its permission bits.
+    pub(super) mode: u32,
+}
+
+/// A prefix that was hashed, and by which signs to know that it has not changed since.
+#[derive(Clone, Debug)]
+pub(super) struct Prefix {
+    pub(super) held: Held,
+    hasher: Hasher,
+    stamp: Stamp,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stamp {
+    inode: u64,
+    bytes: u64,
+    changed: (i64, i64),
+}
+
+impl Have {
+    /// Looks for `entry` at `target`: under its final name, or a part of it.
+    pub(super) fn find(tree: &Tree, target: &RelPath, entry: &Entry) -> Result<Have, Fault> {
+        if let Some(old) = tree.stat_link(target)? {
+            if old.kind == Kind::Directory {
+                return Err(Fault::new(FaultKind::IsDirectory, target.as_bytes(), "is a directory"));
+            }
+            if (&old.kind, old.size, old.mtime) == (&Kind::File, entry.size, entry.mtime)
+                && let Ok((file, _)) = tree.open_file(target, FollowSymlinks::No)
+            {
+                let prefix = Prefix::read(file, target)?;
+                if prefix.held.bytes == entry.size {
+                    // What a kill between renaming and tidying up may have left.
+                    tree.remove(&target.id())?;
+                    return Ok(Have { prefix: Some(prefix), complete: true, mode: old.mode });
+                }
+            }
+        }
+        let expected = Note::Part { size: entry.size, mtime: entry.mtime };
+        if read_note(tree, target).as_ref() != Some(&expected) {
+            return Ok(Have::default());
+        }
+        match tree.open_file(&target.part(), FollowSymlinks::No) {
+            Ok((file, part)) if part.size > 0 && part.size <= entry.size => {
+                if matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)) {
+                    return Err(busy(target));
+                }
+                Ok(Have { prefix: Some(Prefix::read(file, target)?), ..Have::default() })
+            }
+            _ => Ok(Have::default()),
+        }
+    }
+
+    /// As it is told to the peer.
+    pub(super) fn held(&self) -> Option<Held> {
+        self.prefix.as_ref().map(|prefix| prefix.held)
+    }
+}
+
+impl Prefix {
+    fn read(mut file: File, path: &RelPath) -> Result<Prefix, Fault> {
+        let stamp = Stamp::of(&file, path)?;
+        let mut hasher = Hasher::new();
+        let bytes =
+            hash_prefix(&mut file, stamp.bytes, &mut hasher).map_err(|e| Fault::io(path.as_bytes(), &e))?;
+        Ok(Prefix { held: Held { bytes, hash: hasher.finalize().into() }, hasher, stamp })
+    }
+}
+
+impl Stamp {
+    fn of(file: &File, path: &RelPath) -> Result<Stamp, Fault> {
+        let m = file.metadata().map_err(|e| Fault::io(path.as_bytes(), &e))?;
+        Ok(Stamp { inode: m.ino(), bytes: m.len(), changed: (m.ctime(), m.ctime_nsec()) })
+    }
+}
+
+impl Part {
+    /// Begins to receive `entry` at `target`: after `prefix`, or from the start.
+    ///
+    /// With a prefix that has changed since it was hashed, [`FaultKind::Changed`].
+    pub(super) fn open(
+        tree: &Tree,
+        target: &RelPath,
+        entry: &Entry,
+        prefix: Option<Prefix>,
+        claim: Option<Claim>,
+    ) -> Result<Part, Fault> {
+        let fault = |e: std::io::Error| Fault::io(target.as_bytes(), &e);
+        if target.is_root() {
+            return Err(Fault::new(FaultKind::IsDirectory, b"/", "is a directory"));
+        }
+        if let Some(old) = tree.stat_link(target)?
+            && old.kind == Kind::Directory
+        {
+            return Err(Fault::new(FaultKind::IsDirectory, target.as_bytes(), "is a directory"));
+        }
+        let mut file =
+            tree.open_part(&target.part()).map_err(|f| Fault { path: target.as_bytes().to_vec(), ..f })?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                return Err(Fault::new(
+                    FaultKind::Busy,
+                    target.as_bytes(),
+                    "another copy of this file is under way",
+                ));
+            }
+            // A file system without locks: the claim still keeps copies of one server apart.
+            Err(TryLockError::Error(_)) => {}
+        }
+        let (hasher, written) = match prefix {
+            Some(prefix) => {
+                if Stamp::of(&file, target)? != prefix.stamp {
+                    return Err(Fault::new(
+                        FaultKind::Changed,
+                        target.as_bytes(),
+                        "the unfinished copy has changed",
+                    ));
+                }
+                file.seek(SeekFrom::End(0)).map_err(fault)?;
+                (prefix.hasher, prefix.held.bytes)
+            }
+            None => {
+                tree.remove(&target.id())?;
+                file.set_len(0).map_err(fault)?;
+                (Hasher::new(), 0)
+            }
+        };
+        write_note(tree, target, &Note::Part { size: entry.size, mtime: entry.mtime })?;
+        Ok(Part {
+            tree: tree.clone(),
+            target: target.clone(),
+            entry: entry.clone(),
+            file,
+            hasher,
+            written,
+            claim,
+        })
+    }
+
+    /// Becomes true when another copy of the file takes over.
+    pub(super) fn superseded(&self) -> Option<watch::Receiver<bool>> {
+        self.claim.as_ref().map(Claim::superseded)
+    }
+
+    /// Appends content.
+    pub(super) fn write(&mut self, block: &[u8]) -> Result<(), Fault> {
+        let end = self.written.checked_add(block.len() as u64).filter(|&end| end <= self.entry.size);
+        let Some(end) = end else {
+            let why = "more content than was announced";
+            return Err(Fault::new(FaultKind::Protocol, self.target.as_bytes(), why));
+        };
+        self.hasher.update(block);
+        self.file.write_all(block).map_err(|e| Fault::io(self.target.as_bytes(), &e))?;
+        self.written = end;
+        Ok(())
+    }
+
+    /// Compares with the sender's hash; then makes the content durable and gives it its final name.
+    pub(super) fn finish(self, theirs: &Hash) -> Result<Hash, Fault> {
+        let path = self.target.as_bytes();
+        let ours: Hash = self.hasher.finalize().into();
+        if self.written != self.entry.size || ours != *theirs {
+            self.tree.remove(&self.target.id())?;
+            self.tree.remove(&self.target.part())?;
+            let why = if ours == *theirs {
+                "less content than was announced"
+            } else {
+                "the hashes of both ends differ"
+            };
+            return Err(Fault::new(FaultKind::Corrupt, path, why));
+        }
+        set_attributes(&self.file, &self.target, &self.entry)?;
+        self.file.sync_all().map_err(|e| Fault::io(path, &e))?;
+        self.tree.rename(&self.target.part(), &self.target)?;
+        self.tree.remove(&self.target.id())?;
+        Ok(ours)
+    }
+}
+
+/// Hashes the first `bytes` of a file, from its present position; returns how many there were.
+pub(super) fn hash_prefix(file: &mut File, bytes: u64, hasher: &mut Hasher) -> std::io::Result<u64> {
+    let mut block = vec![0; BLOCK_BYTES];
+    let mut done = 0;
+    let mut source = file.take(bytes);
+    loop {
+        match source.read(&mut block)? {
+            0 => return Ok(done),
+            n => {
+                hasher.update(block.get(..n).unwrap_or_default());
+                done += n as u64;
+            }
+        }
+    }
+}
+
+fn busy(path: &RelPath) -> Fault {
+    Fault::new(FaultKind::Busy, path.as_bytes(), "another copy of this file is under way")
+}
+
+/// The name of the source that the directory at `path` is an unfinished copy of.
+pub(super) fn copy_of(tree: &Tree, path: &RelPath) -> Option<Vec<u8>> {
+    match read_note(tree, path)? {
+        Note::Directory { copy_of } => Some(copy_of),
+        Note::Part { .. } => None,
+    }
+}
+
+/// Makes a directory unless there is one. If it is new and to be a copy of the source of that name, this is noted before
+/// it stands, so that a copy which is killed at any moment goes on in its place.
+pub(super) fn make_directory(tree: &Tree, path: &RelPath, source: Option<&[u8]>) -> Result<(), Fault> {
+    let noted = match source {
+        Some(source) if !path.is_root() && tree.stat_link(path)?.is_none() => {
+            write_note(tree, path, &Note::Directory { copy_of: source.to_vec() })?;
+            true
+        }
+        _ => false,
+    };
+    let made = tree.make_directory(path);
+    if noted && !matches!(made, Ok(true)) {
+        end_copy(tree, path)?;
+    }
+    made.map(|_| ())
+}
+
+/// Notes that the copy is complete.
+pub(super) fn end_copy(tree: &Tree, path: &RelPath) -> Result<(), Fault> {
+    tree.remove(&path.id())
+}
+
+fn read_note(tree: &Tree, target: &RelPath) -> Option<Note> {
+    serde_json::from_slice(&tree.read_note(&target.id())?).ok()
+}
+
+fn write_note(tree: &Tree, target: &RelPath, note: &Note) -> Result<(), Fault> {
+    let text =
+        serde_json::to_vec(note).map_err(|e| Fault::new(FaultKind::Io, target.as_bytes(), e.to_string()))?;
+    tree.write_note(&target.id(), &text)
+}

@@ -1,0 +1,348 @@
+//! The server: one request after another on each flow, many flows at once.
+
+use super::Flows;
+use super::claim::Claims;
+use super::client::blocking;
+use super::error::{Fault, FaultKind, FileError};
+use super::journal::{FileOutcome, Progress};
+use super::message::{Entry, Held, Kind, MAGIC, Reply, Request, VERSION, invalid, read_frame, write_frame};
+use super::part::{Have, Part, Prefix, copy_of, end_copy, hash_prefix, make_directory};
+use super::path::RelPath;
+use super::stream::{Content, Drain, Received, Sent, drain, receive_content, send_content};
+use super::tree::{Source, Tree};
+use blake3::Hasher;
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader, BufWriter};
+use tokio::sync::{Semaphore, mpsc};
+use tokio::task::JoinSet;
+
+const BUFFER_BYTES: usize = 64 * 1024;
+/// Flows of one connection that are served at once; more wait. A bound on open files and blocks in memory.
+const FLOWS_MAX: usize = 64;
+/// Offers on one flow that are remembered until their content comes.
+const OFFERS_MAX: usize = 256;
+/// Entries of a listing that are read ahead of the flow.
+const ENTRIES_AHEAD: usize = 256;
+
+/// How to serve.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ServeOptions {
+    /// Nothing is written.
+    pub read_only: bool,
+}
+
+/// A directory that is served. Clones share it.
+#[derive(Clone, Debug)]
+pub struct Service {
+    tree: Tree,
+    options: ServeOptions,
+    claims: Claims,
+}
+
+impl Service {
+    /// Serves the directory `root` and what is beneath it, never anything else.
+    ///
+    /// # Errors
+    /// When it cannot be opened.
+    pub fn open(root: &Path, options: ServeOptions) -> Result<Self, FileError> {
+        let tree = Tree::open(root).map_err(FileError::Local)?;
+        Ok(Service { tree, options, claims: Claims::default() })
+    }
+
+    /// Serves one connection until it ends, and tells `progress` of the files that come and go. Dropping the future ends all of its copies; parts stay.
+    ///
+    /// # Errors
+    /// When the connection fails. What happens on single flows is told to the client only.
+    pub async fn serve<F: Flows>(&self, flows: &F, progress: Arc<dyn Progress>) -> io::Result<()> {
+        let room = Arc::new(Semaphore::new(FLOWS_MAX));
+        let mut running = JoinSet::new();
+        while let Some((send, recv)) = flows.accept().await? {
+            while running.try_join_next().is_some() {}
+            let permit = room.clone().acquire_owned().await.map_err(io::Error::other)?;
+            let (service, progress) = (self.clone(), progress.clone());
+            running.spawn(async move {
+                // A flow that fails concerns only the client, and it knows.
+                let _ = service.serve_flow(send, recv, progress).await;
+                drop(permit);
+            });
+        }
+        while running.join_next().await.is_some() {}
+        Ok(())
+    }
+
+    /// Serves one flow until the client ends it.
+    ///
+    /// # Errors
+    /// When the flow fails or the client breaks the protocol; it was told, if that was possible.
+    pub async fn serve_flow<S, R>(&self, send: S, recv: R, progress: Arc<dyn Progress>) -> io::Result<()>
+    where
+        S: AsyncWrite + Unpin + Send,
+        R: AsyncRead + Unpin + Send,
+    {
+        let mut flow = Flow {
+            send: BufWriter::with_capacity(BUFFER_BYTES, send),
+            recv: BufReader::with_capacity(BUFFER_BYTES, recv),
+            offers: BTreeMap::new(),
+            progress,
+        };
+        let served = self.converse(&mut flow).await;
+        if let Err(e) = &served
+            && e.kind() == io::ErrorKind::InvalidData
+        {
+            flow.reply(&Reply::Fault(Fault::new(FaultKind::Protocol, b"", e.to_string()))).await?;
+        }
+        flow.send.flush().await?;
+        flow.send.shutdown().await?;
+        served
+    }
+
+    async fn converse<S, R>(&self, flow: &mut Flow<S, R>) -> io::Result<()>
+    where
+        S: AsyncWrite + Unpin + Send,
+        R: AsyncRead + Unpin + Send,
+    {
+        let mut magic = [0; 9];
+        flow.recv.read_exact(&mut magic).await?;
+        if magic != *MAGIC {
+            return Err(invalid("this service is for files, and the flow asks for another".into()));
+        }
+        let theirs = flow.recv.read_u8().await?;
+        if theirs != VERSION {
+            let why = format!(
+                "the client speaks version {theirs} of the files protocol, this server version {VERSION}"
+            );
+            return flow.reply(&Reply::Fault(Fault::new(FaultKind::Version, b"", why))).await;
+        }
+        loop {
+            // Answers wait for each other only as long as there are questions at hand.
+            if flow.recv.buffer().is_empty() {
+                flow.send.flush().await?;
+            }
+            let Some(request) = read_frame(&mut flow.recv).await? else { return Ok(()) };
+            self.answer(flow, request).await?;
+        }
+    }
+
+    async fn answer<S, R>(&self, flow: &mut Flow<S, R>, request: Request) -> io::Result<()>
+    where
+        S: AsyncWrite + Unpin + Send,
+        R: AsyncRead + Unpin + Send,
+    {
+        let tree = self.tree.clone();
+        let reply = match request {
+            Request::Stat { path } => blocking(move || status(&tree, &RelPath::parse(&path)?)).await,
+            Request::List { path, recursive } => return flow.list(tree, path, recursive).await,
+            Request::Get { path, held } => return flow.send_file(tree, path, held).await,
+            Request::Put { entry, from } => return self.receive_file(flow, entry, from).await,
+            Request::Offer(entry) => self.offer(flow, entry).await,
+            change => match self.writable() {
+                Ok(()) => blocking(move || apply(&tree, change)).await,
+                Err(fault) => Err(fault),
+            },
+        };
+        flow.reply(&reply.unwrap_or_else(Reply::Fault)).await
+    }
+
+    fn writable(&self) -> Result<(), Fault> {
+        if self.options.read_only {
+            return Err(Fault::new(FaultKind::ReadOnly, b"", "this server takes no files (it is read-only)"));
+        }
+        Ok(())
+    }
+
+    async fn offer<S, R>(&self, flow: &mut Flow<S, R>, entry: Entry) -> Result<Reply, Fault> {
+        self.writable()?;
+        let target = file_target(&entry)?;
+        // Whoever else receives it stops first: what is hashed now must stay as it is.
+        let claim = self.claims.take(&target).await;
+        let (tree, at) = (self.tree.clone(), target.clone());
+        let have = blocking(move || Have::find(&tree, &at, &entry)).await?;
+        drop(claim);
+        let reply = Reply::Have { held: have.held(), complete: have.complete, mode: have.mode };
+        if let Some(prefix) = have.prefix.filter(|_| !have.complete) {
+            if flow.offers.len() >= OFFERS_MAX {
+                flow.offers.clear();
+            }
+            flow.offers.insert(target, prefix);
+        }
+        Ok(reply)
+    }
+
+    async fn receive_file<S, R>(&self, flow: &mut Flow<S, R>, entry: Entry, from: u64) -> io::Result<()>
+    where
+        S: AsyncWrite + Unpin + Send,
+        R: AsyncRead + Unpin + Send,
+    {
+        let part = match self.open_part(flow, &entry, from).await {
+            Ok(part) => part,
+            Err(fault) => {
+                flow.fault(fault).await?;
+                return drain(&mut flow.recv, Drain::AtChunk).await;
+            }
+        };
+        let superseded = part.superseded();
+        let named = |fault: Fault| Fault { path: entry.path.clone(), ..fault };
+        flow.progress.began(&entry.path, entry.size, from);
+        let mut observe = |bytes| flow.progress.moved(&entry.path, bytes);
+        let received = receive_content(&mut flow.recv, part, &mut observe, superseded).await?;
+        let outcome = match &received {
+            Received::Stored(hash) => FileOutcome::Copied(*hash),
+            Received::Aborted(fault) => FileOutcome::Failed(FileError::Peer(fault.clone())),
+            Received::Failed(fault, _) | Received::Superseded(fault) => {
+                FileOutcome::Failed(FileError::Local(named(fault.clone())))
+            }
+        };
+        flow.progress.ended(&entry.path, entry.size, &outcome);
+        match received {
+            Received::Stored(hash) => flow.reply(&Reply::Stored { hash }).await,
+            Received::Aborted(fault) => flow.reply(&Reply::GivenUp(fault)).await,
+            Received::Failed(fault, at) => {
+                flow.fault(named(fault)).await?;
+                match at {
+                    Some(at) => drain(&mut flow.recv, at).await,
+                    None => Ok(()),
+                }
+            }
+            Received::Superseded(fault) => {
+                flow.fault(named(fault)).await?;
+                Err(io::ErrorKind::ConnectionAborted.into())
+            }
+        }
+    }
+
+    async fn open_part<S, R>(&self, flow: &mut Flow<S, R>, entry: &Entry, from: u64) -> Result<Part, Fault> {
+        self.writable()?;
+        let target = file_target(entry)?;
+        let offered = flow.offers.remove(&target);
+        let prefix = match (from, offered) {
+            (0, _) => None,
+            (from, Some(prefix)) if prefix.held.bytes == from && from <= entry.size => Some(prefix),
+            _ => {
+                let why = "content that begins where nothing was offered";
+                return Err(Fault::new(FaultKind::Protocol, target.as_bytes(), why));
+            }
+        };
+        let claim = self.claims.take(&target).await;
+        let (tree, entry) = (self.tree.clone(), entry.clone());
+        blocking(move || Part::open(&tree, &target, &entry, prefix, Some(claim))).await
+    }
+}
+
+/// A flow that the client opened.
+struct Flow<S, R> {
+    send: BufWriter<S>,
+    recv: BufReader<R>,
+    /// Parts that were offered to the client to go on from.
+    offers: BTreeMap<RelPath, Prefix>,
+    progress: Arc<dyn Progress>,
+}
+
+impl<S: AsyncWrite + Unpin + Send, R: AsyncRead + Unpin + Send> Flow<S, R> {
+    async fn reply(&mut self, reply: &Reply) -> io::Result<()> {
+        write_frame(&mut self.send, reply).await
+    }
+
+    /// A fault while content comes goes out at once, so that the client can stop sending.
+    async fn fault(&mut self, fault: Fault) -> io::Result<()> {
+        self.reply(&Reply::Fault(fault)).await?;
+        self.send.flush().await
+    }
+
+    async fn list(&mut self, tree: Tree, path: Vec<u8>, recursive: bool) -> io::Result<()> {
+        let (found, mut entries) = mpsc::channel(ENTRIES_AHEAD);
+        let listing = tokio::task::spawn_blocking(move || {
+            let path = RelPath::parse(&path)?;
+            tree.list(&path, recursive, &mut |entry| found.blocking_send(entry).is_ok())
+        });
+        while let Some(entry) = entries.recv().await {
+            self.reply(&Reply::Found(entry)).await?;
+        }
+        match listing.await.map_err(io::Error::other)? {
+            Ok(()) => self.reply(&Reply::Done).await,
+            Err(fault) => self.reply(&Reply::Fault(fault)).await,
+        }
+    }
+
+    async fn send_file(&mut self, tree: Tree, path: Vec<u8>, held: Option<Held>) -> io::Result<()> {
+        let content = blocking(move || {
+            let path = RelPath::parse(&path)?;
+            let (mut file, entry) = Source::Inside(tree, path.clone()).open()?;
+            if let Some(held) = held.filter(|held| held.bytes <= entry.size) {
+                let mut hasher = Hasher::new();
+                let bytes = hash_prefix(&mut file, held.bytes, &mut hasher)
+                    .map_err(|e| Fault::io(path.as_bytes(), &e))?;
+                if bytes == held.bytes && *hasher.finalize().as_bytes() == held.hash {
+                    return Ok(Content { file, entry, from: bytes, hasher });
+                }
+            }
+            Ok(Content { file, entry, from: 0, hasher: Hasher::new() })
+        });
+        match content.await {
+            Err(fault) => self.reply(&Reply::Fault(fault)).await,
+            Ok(content) => {
+                let entry = content.entry.clone();
+                self.reply(&Reply::Sending { entry: entry.clone(), from: content.from }).await?;
+                self.progress.began(&entry.path, entry.size, content.from);
+                let mut observe = |bytes| self.progress.moved(&entry.path, bytes);
+                let outcome = match send_content(&mut self.send, content, &mut observe, &|| false).await? {
+                    Sent::Whole(hash) => FileOutcome::Copied(hash),
+                    Sent::Failed(fault) => FileOutcome::Failed(FileError::Local(fault)),
+                    Sent::Stopped => return Ok(()),
+                };
+                self.progress.ended(&entry.path, entry.size, &outcome);
+                Ok(())
+            }
+        }
+    }
+}
+
+/// The checked path of an entry that must be a file.
+fn file_target(entry: &Entry) -> Result<RelPath, Fault> {
+    let target = RelPath::parse(&entry.path)?;
+    match entry.kind {
+        Kind::File => Ok(target),
+        _ => Err(Fault::new(FaultKind::Special, target.as_bytes(), "only regular files have content")),
+    }
+}
+
+fn status(tree: &Tree, path: &RelPath) -> Result<Reply, Fault> {
+    let entry = tree.stat(path)?;
+    let is_directory = entry.as_ref().is_some_and(|entry| entry.kind == Kind::Directory);
+    let copy_of = if is_directory && !path.is_root() { copy_of(tree, path) } else { None };
+    Ok(Reply::Status { entry, copy_of })
+}
+
+/// Carries out a change that is not a file's content.
+fn apply(tree: &Tree, change: Request) -> Result<Reply, Fault> {
+    match change {
+        Request::MakeDirectory { entry, copy_of } => {
+            let path = RelPath::parse(&entry.path)?;
+            make_directory(tree, &path, copy_of.as_deref())?;
+        }
+        Request::Attributes { entry, complete } => {
+            let path = RelPath::parse(&entry.path)?;
+            tree.set_attributes(&path, &entry)?;
+            if complete && !path.is_root() {
+                end_copy(tree, &path)?;
+            }
+        }
+        Request::MakeLink { entry, top } => {
+            let path = RelPath::parse(&entry.path)?;
+            let Kind::Link(target) = &entry.kind else {
+                return Err(Fault::new(FaultKind::Special, path.as_bytes(), "is not a symbolic link"));
+            };
+            tree.make_link(&path, target, &RelPath::parse(&top)?)?;
+        }
+        Request::Stat { .. }
+        | Request::List { .. }
+        | Request::Get { .. }
+        | Request::Offer(_)
+        | Request::Put { .. } => {
+            return Err(Fault::new(FaultKind::Protocol, b"", "not a change"));
+        }
+    }
+    Ok(Reply::Done)
+}

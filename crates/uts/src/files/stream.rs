@@ -1,0 +1,305 @@
+//! The content of a file on a flow, in chunks: length (4 bytes, big-endian, 1..=[`CHUNK_BYTES_MAX`]) and so many bytes.
+//! Length 0 ends it and is followed by the BLAKE3 hash of the whole file, prefix included; length [`ABORT`] gives it up
+//! and is followed by a frame with the [`Fault`].
+//!
+//! Disk and hash work on a thread of their own, a few blocks ahead of or behind the flow.
+
+use super::error::{Fault, FaultKind};
+use super::message::{Entry, Hash, invalid, read_frame, write_frame};
+use super::part::Part;
+use super::tree::entry_of_file;
+use blake3::Hasher;
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, timeout_at};
+
+/// What is read from and written to disks at once.
+pub(super) const BLOCK_BYTES: usize = 256 * 1024;
+/// The longest chunk that is accepted.
+pub(super) const CHUNK_BYTES_MAX: usize = 1024 * 1024;
+/// In place of the length of a chunk: the sender gives up.
+const ABORT: u32 = u32::MAX;
+/// Blocks between the flow and the disk.
+const BLOCKS_AHEAD: usize = 4;
+/// On a slow flow, what has arrived is written after this long, so that a resumed copy loses little.
+const BLOCK_AGE_MAX: Duration = Duration::from_millis(200);
+
+/// A file to send, from some byte on.
+#[derive(Debug)]
+pub(super) struct Content {
+    pub(super) file: File,
+    pub(super) entry: Entry,
+    /// Where to begin.
+    pub(super) from: u64,
+    /// With the first `from` bytes in it.
+    pub(super) hasher: Hasher,
+}
+
+/// How sending ended.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Sent {
+    /// All of it.
+    Whole(Hash),
+    /// The source failed; the peer was told.
+    Failed(Fault),
+    /// The peer wanted no more.
+    Stopped,
+}
+
+/// How receiving ended.
+#[derive(Debug)]
+pub(super) enum Received {
+    /// Verified and under its final name.
+    Stored(Hash),
+    /// This end failed; where on the flow the content stands, if any of it is left.
+    Failed(Fault, Option<Drain>),
+    /// Another copy of the file took over; the flow is of no more use.
+    Superseded(Fault),
+    /// The sender gave up.
+    Aborted(Fault),
+}
+
+enum Block {
+    Data(Vec<u8>),
+    End(Hash),
+    Failed(Fault),
+}
+
+/// Sends content. `observe` is told how many bytes went each time; `stop` is asked before each chunk.
+pub(super) async fn send_content<W: AsyncWrite + Unpin>(
+    flow: &mut W,
+    content: Content,
+    observe: &mut (dyn FnMut(u64) + Send),
+    stop: &(dyn Fn() -> bool + Sync),
+) -> io::Result<Sent> {
+    let (blocks, mut queue) = mpsc::channel(BLOCKS_AHEAD);
+    let reader = tokio::task::spawn_blocking(move || read_blocks(content, &blocks));
+    while let Some(block) = queue.recv().await {
+        if stop() {
+            abort(flow, &Fault::new(FaultKind::Aborted, b"", "the receiver failed")).await?;
+            return Ok(Sent::Stopped);
+        }
+        match block {
+            Block::Data(data) => {
+                let length = u32::try_from(data.len()).map_err(io::Error::other)?;
+                flow.write_all(&length.to_be_bytes()).await?;
+                flow.write_all(&data).await?;
+                observe(u64::from(length));
+            }
+            Block::End(hash) => {
+                flow.write_all(&0u32.to_be_bytes()).await?;
+                flow.write_all(&hash).await?;
+                return Ok(Sent::Whole(hash));
+            }
+            Block::Failed(fault) => {
+                abort(flow, &fault).await?;
+                return Ok(Sent::Failed(fault));
+            }
+        }
+    }
+    // Without an end: the reading thread died.
+    let why = reader.await.err().map_or_else(|| "reading ended early".into(), |e| e.to_string());
+    let fault = Fault::new(FaultKind::Io, b"", why);
+    abort(flow, &fault).await?;
+    Ok(Sent::Failed(fault))
+}
+
+/// Tells the receiver that no more content follows.
+pub(super) async fn abort<W: AsyncWrite + Unpin>(flow: &mut W, fault: &Fault) -> io::Result<()> {
+    flow.write_all(&ABORT.to_be_bytes()).await?;
+    write_frame(flow, fault).await
+}
+
+fn read_blocks(content: Content, blocks: &mpsc::Sender<Block>) {
+    let path = content.entry.path.clone();
+    let last = match read_all(content, blocks) {
+        Ok(Some(hash)) => Block::End(hash),
+        Ok(None) => return,
+        Err(fault) => Block::Failed(Fault { path, ..fault }),
+    };
+    // Fails only if nobody waits for it.
+    let _ = blocks.blocking_send(last);
+}
+
+/// `None` if nobody takes the blocks any more.
+fn read_all(content: Content, blocks: &mpsc::Sender<Block>) -> Result<Option<Hash>, Fault> {
+    let Content { mut file, entry, from, mut hasher } = content;
+    let fault = |e: io::Error| Fault::io(&entry.path, &e);
+    let changed = || Fault::new(FaultKind::Changed, &entry.path, "changed while it was read");
+    file.seek(SeekFrom::Start(from)).map_err(fault)?;
+    let mut left = entry.size.saturating_sub(from);
+    while left > 0 {
+        let want = usize::try_from(left).map_or(BLOCK_BYTES, |left| left.min(BLOCK_BYTES));
+        let mut block = vec![0; want];
+        file.read_exact(&mut block).map_err(|e| match e.kind() {
+            io::ErrorKind::UnexpectedEof => changed(),
+            _ => fault(e),
+        })?;
+        hasher.update(&block);
+        left -= want as u64;
+        if blocks.blocking_send(Block::Data(block)).is_err() {
+            return Ok(None);
+        }
+    }
+    let now = entry_of_file(&file, &entry.path)?;
+    if (now.size, now.mtime) != (entry.size, entry.mtime) {
+        return Err(changed());
+    }
+    Ok(Some(hasher.finalize().into()))
+}
+
+/// Receives content into `part`. What has arrived is kept there however it ends.
+pub(super) async fn receive_content<R: AsyncRead + Unpin>(
+    flow: &mut R,
+    part: Part,
+    observe: &mut (dyn FnMut(u64) + Send),
+    superseded: Option<watch::Receiver<bool>>,
+) -> io::Result<Received> {
+    let (blocks, queue) = mpsc::channel(BLOCKS_AHEAD);
+    let writer = tokio::task::spawn_blocking(move || write_blocks(part, queue));
+    let transfer = forward(flow, &blocks, observe);
+    let outcome = tokio::select! {
+        outcome = transfer => outcome,
+        () = until(superseded) => Ok(Ending::Superseded),
+    };
+    drop(blocks);
+    // Even if the flow has failed: the lock on the part is free again when this returns.
+    let written = writer.await.map_err(io::Error::other)?;
+    Ok(match (outcome?, written) {
+        (Ending::Superseded, _) => {
+            Received::Superseded(Fault::new(FaultKind::Busy, b"", "another copy of this file has taken over"))
+        }
+        (Ending::Aborted(fault), _) => Received::Aborted(fault),
+        (Ending::WriterGone(at), Err(fault)) => Received::Failed(fault, Some(at)),
+        (Ending::Whole, Err(fault)) => Received::Failed(fault, None),
+        (_, Ok(Some(hash))) => Received::Stored(hash),
+        (_, Ok(None)) => return Err(io::Error::other("writing ended early")),
+    })
+}
+
+enum Ending {
+    Whole,
+    WriterGone(Drain),
+    Aborted(Fault),
+    Superseded,
+}
+
+async fn until(superseded: Option<watch::Receiver<bool>>) {
+    if let Some(mut superseded) = superseded
+        && superseded.wait_for(|&yes| yes).await.is_ok()
+    {
+        return;
+    }
+    std::future::pending().await
+}
+
+async fn forward<R: AsyncRead + Unpin>(
+    flow: &mut R,
+    blocks: &mpsc::Sender<Block>,
+    observe: &mut (dyn FnMut(u64) + Send),
+) -> io::Result<Ending> {
+    loop {
+        match flow.read_u32().await? {
+            0 => {
+                let mut hash = Hash::default();
+                flow.read_exact(&mut hash).await?;
+                // If the writer is gone, its fault says why.
+                let _ = blocks.send(Block::End(hash)).await;
+                return Ok(Ending::Whole);
+            }
+            ABORT => return read_fault(flow).await.map(Ending::Aborted),
+            length => {
+                let mut left = chunk_length(length)?;
+                while left > 0 {
+                    let mut block = vec![0; left.min(BLOCK_BYTES)];
+                    let (n, ended) = read_block(flow, &mut block).await;
+                    block.truncate(n);
+                    left -= n;
+                    if n > 0 && blocks.send(Block::Data(block)).await.is_err() {
+                        return Ok(Ending::WriterGone(Drain::InChunk(left)));
+                    }
+                    observe(n as u64);
+                    ended?;
+                }
+            }
+        }
+    }
+}
+
+/// Fills a block, or as much of it as comes within [`BLOCK_AGE_MAX`]; what was read counts even if an error follows.
+async fn read_block<R: AsyncRead + Unpin>(flow: &mut R, block: &mut [u8]) -> (usize, io::Result<()>) {
+    let mut n = 0;
+    let mut deadline = None;
+    while let Some(rest) = block.get_mut(n..).filter(|rest| !rest.is_empty()) {
+        let read = match deadline {
+            None => flow.read(rest).await,
+            Some(deadline) => match timeout_at(deadline, flow.read(rest)).await {
+                Ok(read) => read,
+                Err(_) => break,
+            },
+        };
+        match read {
+            Ok(0) => return (n, Err(io::ErrorKind::UnexpectedEof.into())),
+            Ok(more) => n += more,
+            Err(e) => return (n, Err(e)),
+        }
+        deadline.get_or_insert_with(|| Instant::now() + BLOCK_AGE_MAX);
+    }
+    (n, Ok(()))
+}
+
+/// `None` if the sender ended without an end.
+fn write_blocks(mut part: Part, mut queue: mpsc::Receiver<Block>) -> Result<Option<Hash>, Fault> {
+    while let Some(block) = queue.blocking_recv() {
+        match block {
+            Block::Data(data) => part.write(&data)?,
+            Block::End(theirs) => return part.finish(&theirs).map(Some),
+            Block::Failed(_) => break,
+        }
+    }
+    Ok(None)
+}
+
+/// Reads and drops the rest of content that this end cannot use.
+pub(super) async fn drain<R: AsyncRead + Unpin>(flow: &mut R, mut into_chunk: Drain) -> io::Result<()> {
+    loop {
+        let mut left = match into_chunk {
+            Drain::InChunk(left) => left,
+            Drain::AtChunk => match flow.read_u32().await? {
+                0 => return flow.read_exact(&mut Hash::default()).await.map(|_| ()),
+                ABORT => return read_fault(flow).await.map(|_| ()),
+                length => chunk_length(length)?,
+            },
+        };
+        let mut scrap = vec![0; left.min(64 * 1024)];
+        while left > 0 {
+            let want = left.min(scrap.len());
+            flow.read_exact(scrap.get_mut(..want).unwrap_or_default()).await?;
+            left -= want;
+        }
+        into_chunk = Drain::AtChunk;
+    }
+}
+
+/// Where in the content draining begins.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Drain {
+    /// Before the length of a chunk.
+    AtChunk,
+    /// With so many bytes of a chunk to come.
+    InChunk(usize),
+}
+
+fn chunk_length(length: u32) -> io::Result<usize> {
+    match length as usize {
+        length if length <= CHUNK_BYTES_MAX => Ok(length),
+        length => Err(invalid(format!("a chunk of {length} bytes; the limit is {CHUNK_BYTES_MAX}"))),
+    }
+}
+
+async fn read_fault<R: AsyncRead + Unpin>(flow: &mut R) -> io::Result<Fault> {
+    read_frame(flow).await?.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+}

@@ -1,0 +1,366 @@
+//! A directory that is shared or copied into. Every path is resolved beneath its root (openat2 RESOLVE_BENEATH, through
+//! cap-std): neither `..` nor a symbolic link, however it came to be there, leads outside.
+
+use super::error::{Fault, FaultKind};
+use super::message::{Entry, Kind, Mtime};
+use super::path::{RelPath, is_reserved, link_stays_inside};
+use cap_fs_ext::{DirExt, FollowSymlinks, OpenOptionsFollowExt};
+use cap_std::ambient_authority;
+use cap_std::fs::{Dir, MetadataExt as _, OpenOptions, OpenOptionsExt};
+use rustix::fs::OFlags;
+use std::ffi::OsStr;
+use std::fs::{File, FileTimes, Permissions};
+use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+/// Permission bits that a receiver sets: never set-user-id and the like on the word of a peer.
+pub(super) const MODE_MASK: u32 = 0o777;
+/// The longest note about an unfinished copy, in bytes.
+const NOTE_BYTES_MAX: u64 = 64 * 1024;
+
+/// A directory and everything beneath it.
+#[derive(Clone, Debug)]
+pub(super) struct Tree {
+    root: Arc<Dir>,
+}
+
+/// Where the content of a file to send comes from.
+#[derive(Clone, Debug)]
+pub(super) enum Source {
+    /// A path of this machine that the user named.
+    Ambient(PathBuf),
+    /// A file inside a tree.
+    Inside(Tree, RelPath),
+}
+
+impl Source {
+    /// Opens it for reading. Only regular files are opened; a pipe does not block.
+    pub(super) fn open(&self) -> Result<(File, Entry), Fault> {
+        match self {
+            Source::Ambient(path) => {
+                let name = path.as_os_str().as_bytes();
+                let mut options = std::fs::OpenOptions::new();
+                std::os::unix::fs::OpenOptionsExt::custom_flags(options.read(true), non_blocking());
+                let file = options.open(path).map_err(|e| Fault::io(name, &e))?;
+                regular(file, name)
+            }
+            Source::Inside(tree, path) => tree.open_file(path, FollowSymlinks::Yes),
+        }
+    }
+}
+
+impl Tree {
+    pub(super) fn open(path: &Path) -> Result<Self, Fault> {
+        let dir = Dir::open_ambient_dir(path, ambient_authority());
+        let dir = dir.map_err(|e| Fault::io(path.as_os_str().as_bytes(), &e))?;
+        Ok(Tree { root: Arc::new(dir) })
+    }
+
+    /// What is at `path`; a link inside the tree is followed.
+    pub(super) fn stat(&self, path: &RelPath) -> Result<Option<Entry>, Fault> {
+        found(self.root.metadata(path.as_path()).map(|m| entry_of(path, &m, None)), path)
+    }
+
+    /// What is at `path`, if only a link.
+    pub(super) fn stat_link(&self, path: &RelPath) -> Result<Option<Entry>, Fault> {
+        found(self.root.symlink_metadata(path.as_path()).map(|m| entry_of(path, &m, None)), path)
+    }
+
+    pub(super) fn open_file(&self, path: &RelPath, follow: FollowSymlinks) -> Result<(File, Entry), Fault> {
+        let mut options = OpenOptions::new();
+        options.read(true).follow(follow).custom_flags(non_blocking());
+        let file =
+            self.root.open_with(path.as_path(), &options).map_err(|e| Fault::io(path.as_bytes(), &e))?;
+        regular(file.into_std(), path.as_bytes())
+    }
+
+    /// Calls `emit` for what is in `directory`, each directory before its content, names in order; until `emit` returns
+    /// false. Paths are relative to `directory`. What cannot be read is emitted as a fault.
+    pub(super) fn list(
+        &self,
+        directory: &RelPath,
+        recursive: bool,
+        emit: &mut dyn FnMut(Result<Entry, Fault>) -> bool,
+    ) -> Result<(), Fault> {
+        let top = self.root.open_dir(directory.as_path()).map_err(|e| Fault::io(directory.as_bytes(), &e))?;
+        let mut pending = vec![RelPath::ROOT];
+        while let Some(at) = pending.pop() {
+            let listed = if at.is_root() {
+                top.entries()
+            } else {
+                top.open_dir_nofollow(at.as_path()).and_then(|d| d.entries())
+            };
+            let names = listed.and_then(|entries| {
+                entries.map(|entry| entry.map(|e| e.file_name())).collect::<io::Result<Vec<_>>>()
+            });
+            let mut names = match names {
+                Ok(names) => names,
+                Err(e) if emit(Err(Fault::io(at.as_bytes(), &e))) => continue,
+                Err(_) => return Ok(()),
+            };
+            names.sort_unstable();
+            let mut below = Vec::new();
+            for name in names.iter().map(|name| name.as_bytes()).filter(|name| !is_reserved(name)) {
+                let found = at.join(name).and_then(|path| describe(&top, path, &mut below));
+                if !emit(found) {
+                    return Ok(());
+                }
+            }
+            if recursive {
+                pending.extend(below.into_iter().rev());
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes a directory unless there is one; true if it is new. An old one is made writable for its owner.
+    pub(super) fn make_directory(&self, path: &RelPath) -> Result<bool, Fault> {
+        let fault = |e: io::Error| Fault::io(path.as_bytes(), &e);
+        match self.root.create_dir(path.as_path()) {
+            Ok(()) => Ok(true),
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists || path.is_root() => {
+                let old = self.root.metadata(path.as_path()).map_err(fault)?;
+                if !old.is_dir() {
+                    return Err(Fault::new(
+                        FaultKind::NotDirectory,
+                        path.as_bytes(),
+                        "exists and is not a directory",
+                    ));
+                }
+                if old.mode() & 0o700 != 0o700 {
+                    let mode = Permissions::from_mode((old.mode() & MODE_MASK) | 0o700);
+                    let mode = cap_std::fs::Permissions::from_std(mode);
+                    self.root.set_permissions(path.as_path(), mode).map_err(fault)?;
+                }
+                Ok(false)
+            }
+            Err(e) => Err(fault(e)),
+        }
+    }
+
+    /// Sets mode and time of a file or directory, and makes the names in a directory durable.
+    pub(super) fn set_attributes(&self, path: &RelPath, entry: &Entry) -> Result<(), Fault> {
+        let fault = |e: io::Error| Fault::io(path.as_bytes(), &e);
+        let is_directory = entry.kind == Kind::Directory;
+        let follow = if is_directory { FollowSymlinks::Yes } else { FollowSymlinks::No };
+        let mut options = OpenOptions::new();
+        options.read(true).follow(follow).custom_flags(non_blocking());
+        let file = self.root.open_with(path.as_path(), &options).map_err(fault)?.into_std();
+        set_attributes(&file, path, entry)?;
+        if is_directory {
+            file.sync_all().map_err(fault)?;
+        }
+        Ok(())
+    }
+
+    /// Makes a symbolic link in place of any link or file of that name.
+    pub(super) fn make_link(&self, path: &RelPath, target: &[u8], top: &RelPath) -> Result<(), Fault> {
+        if !link_stays_inside(path, target, top) {
+            return Err(Fault::new(
+                FaultKind::Unsafe,
+                path.as_bytes(),
+                "the link leads out of what is copied",
+            ));
+        }
+        let fault = |e: io::Error| Fault::io(path.as_bytes(), &e);
+        let target = OsStr::from_bytes(target);
+        let part = path.part();
+        self.remove(&part)?;
+        DirExt::symlink(&*self.root, target, part.as_path()).map_err(fault)?;
+        self.root.rename(part.as_path(), &self.root, path.as_path()).map_err(fault)
+    }
+
+    /// Opens the file that a copy is received into, making it if need be.
+    pub(super) fn open_part(&self, part: &RelPath) -> Result<File, Fault> {
+        let mut options = OpenOptions::new();
+        options
+            .read(true)
+            .write(true)
+            .create(true)
+            .mode(0o600)
+            .follow(FollowSymlinks::No)
+            .custom_flags(non_blocking());
+        let file =
+            self.root.open_with(part.as_path(), &options).map_err(|e| Fault::io(part.as_bytes(), &e))?;
+        regular(file.into_std(), part.as_bytes()).map(|(file, _)| file)
+    }
+
+    pub(super) fn rename(&self, from: &RelPath, to: &RelPath) -> Result<(), Fault> {
+        self.root.rename(from.as_path(), &self.root, to.as_path()).map_err(|e| Fault::io(to.as_bytes(), &e))
+    }
+
+    /// Removes a file or link; nothing there is no fault.
+    pub(super) fn remove(&self, path: &RelPath) -> Result<(), Fault> {
+        match self.root.remove_file(path.as_path()) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(Fault::io(path.as_bytes(), &e)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes the note of an unfinished copy. It is short enough for one write.
+    pub(super) fn write_note(&self, path: &RelPath, note: &[u8]) -> Result<(), Fault> {
+        let file = self.open_part(path)?;
+        let write = file.set_len(0).and_then(|()| io::Write::write_all(&mut &file, note));
+        write.map_err(|e| Fault::io(path.as_bytes(), &e))
+    }
+
+    /// The note of an unfinished copy, if there is a readable one.
+    pub(super) fn read_note(&self, path: &RelPath) -> Option<Vec<u8>> {
+        let (file, _) = self.open_file(path, FollowSymlinks::No).ok()?;
+        let mut note = Vec::new();
+        file.take(NOTE_BYTES_MAX).read_to_end(&mut note).ok()?;
+        Some(note)
+    }
+}
+
+/// Sets mode and time of an open file or directory.
+pub(super) fn set_attributes(file: &File, path: &RelPath, entry: &Entry) -> Result<(), Fault> {
+    let fault = |e: io::Error| Fault::io(path.as_bytes(), &e);
+    let time = system_time(entry.mtime)
+        .ok_or_else(|| Fault::new(FaultKind::Io, path.as_bytes(), "its time of change is out of range"))?;
+    file.set_permissions(Permissions::from_mode(entry.mode & MODE_MASK)).map_err(fault)?;
+    file.set_times(FileTimes::new().set_modified(time)).map_err(fault)
+}
+
+/// What an open file is.
+pub(super) fn entry_of_file(file: &File, path: &[u8]) -> Result<Entry, Fault> {
+    let m = file.metadata().map_err(|e| Fault::io(path, &e))?;
+    let kind = if m.is_file() {
+        Kind::File
+    } else if m.is_dir() {
+        Kind::Directory
+    } else {
+        Kind::Special
+    };
+    Ok(Entry {
+        path: path.to_vec(),
+        size: if m.is_file() { m.len() } else { 0 },
+        kind,
+        mtime: mtime(m.mtime(), m.mtime_nsec()),
+        mode: m.mode() & 0o7777,
+    })
+}
+
+fn regular(file: File, path: &[u8]) -> Result<(File, Entry), Fault> {
+    let entry = entry_of_file(&file, path)?;
+    match entry.kind {
+        Kind::File => Ok((file, entry)),
+        Kind::Directory => Err(Fault::new(FaultKind::IsDirectory, path, "is a directory")),
+        Kind::Link(_) | Kind::Special => Err(Fault::new(FaultKind::Special, path, "is not a regular file")),
+    }
+}
+
+fn describe(top: &Dir, path: RelPath, below: &mut Vec<RelPath>) -> Result<Entry, Fault> {
+    let fault = |e: io::Error| Fault::io(path.as_bytes(), &e);
+    let m = top.symlink_metadata(path.as_path()).map_err(fault)?;
+    let target =
+        if m.is_symlink() { Some(top.read_link_contents(path.as_path()).map_err(fault)?) } else { None };
+    let entry = entry_of(&path, &m, target);
+    if entry.kind == Kind::Directory {
+        below.push(path);
+    }
+    Ok(entry)
+}
+
+fn entry_of(path: &RelPath, m: &cap_std::fs::Metadata, target: Option<PathBuf>) -> Entry {
+    let kind = if m.is_file() {
+        Kind::File
+    } else if m.is_dir() {
+        Kind::Directory
+    } else if m.is_symlink() {
+        Kind::Link(target.map(|t| t.into_os_string().into_encoded_bytes()).unwrap_or_default())
+    } else {
+        Kind::Special
+    };
+    let size = if kind == Kind::File { m.len() } else { 0 };
+    let mode = m.mode() & 0o7777;
+    Entry { path: path.as_bytes().to_vec(), kind, size, mtime: mtime(m.mtime(), m.mtime_nsec()), mode }
+}
+
+fn found(result: io::Result<Entry>, path: &RelPath) -> Result<Option<Entry>, Fault> {
+    match result {
+        Ok(entry) => Ok(Some(entry)),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(Fault::io(path.as_bytes(), &e)),
+    }
+}
+
+fn mtime(seconds: i64, nanoseconds: i64) -> Mtime {
+    Mtime { seconds, nanoseconds: u32::try_from(nanoseconds).unwrap_or(0) }
+}
+
+fn system_time(time: Mtime) -> Option<SystemTime> {
+    if time.nanoseconds >= 1_000_000_000 {
+        return None;
+    }
+    let whole = Duration::from_secs(time.seconds.unsigned_abs());
+    let whole = if time.seconds >= 0 {
+        SystemTime::UNIX_EPOCH.checked_add(whole)
+    } else {
+        SystemTime::UNIX_EPOCH.checked_sub(whole)
+    };
+    whole?.checked_add(Duration::from_nanos(u64::from(time.nanoseconds)))
+}
+
+fn non_blocking() -> i32 {
+    OFlags::NONBLOCK.bits() as i32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    fn rel(path: &str) -> RelPath {
+        RelPath::parse(path.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn no_link_leads_outside() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().join("root");
+        std::fs::create_dir_all(root.join("in")).unwrap();
+        std::fs::write(dir.path().join("secret"), "x").unwrap();
+        std::fs::write(root.join("in/plain"), "y").unwrap();
+        symlink("../secret", root.join("up")).unwrap();
+        symlink(dir.path().join("secret"), root.join("abs")).unwrap();
+        symlink("..", root.join("updir")).unwrap();
+        symlink("in/plain", root.join("fine")).unwrap();
+        let tree = Tree::open(&root).unwrap();
+        for path in ["up", "abs", "updir/secret"] {
+            assert_eq!(
+                tree.open_file(&rel(path), FollowSymlinks::Yes).unwrap_err().kind,
+                FaultKind::Unsafe,
+                "{path}"
+            );
+            assert!(tree.stat(&rel(path)).is_err());
+        }
+        assert_eq!(tree.open_part(&rel("updir/new")).unwrap_err().kind, FaultKind::Unsafe);
+        assert!(tree.make_directory(&rel("updir/new")).is_err());
+        assert!(tree.list(&rel("updir"), true, &mut |_| true).is_err());
+        assert!(!dir.path().join("new").exists());
+        assert!(tree.open_file(&rel("fine"), FollowSymlinks::Yes).is_ok());
+        assert_eq!(tree.open_part(&rel("fine")).unwrap_err().kind, FaultKind::Unsafe);
+    }
+
+    #[test]
+    fn times_before_1970_and_out_of_range_are_told_apart() {
+        let before = system_time(Mtime { seconds: -1, nanoseconds: 999_999_999 }).unwrap();
+        assert_eq!(SystemTime::UNIX_EPOCH.duration_since(before).unwrap(), Duration::from_nanos(1));
+        assert!(system_time(Mtime { seconds: 0, nanoseconds: 1_000_000_000 }).is_none());
+    }
+
+    #[test]
+    fn a_pipe_is_not_opened() {
+        let dir = tempfile::tempdir().unwrap();
+        let pipe = dir.path().join("pipe");
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+        assert_eq!(Source::Ambient(pipe).open().unwrap_err().kind, FaultKind::Special);
+        let tree = Tree::open(dir.path()).unwrap();
+        assert_eq!(tree.open_file(&rel("pipe"), FollowSymlinks::Yes).unwrap_err().kind, FaultKind::Special);
+    }
+}
