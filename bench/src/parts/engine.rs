@@ -184,7 +184,7 @@ impl Pair {
                 self.spent[sender] += sent - start;
                 let Some(transmit) = transmit else { break };
                 is_still = false;
-                self.now = self.now + DELAY;
+                self.now += DELAY;
                 for datagram in self.buffer.chunks_mut(transmit.segment_bytes.max(1)) {
                     to.handle_datagram(self.now, remote, transmit.ecn, datagram);
                 }

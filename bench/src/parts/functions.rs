@@ -97,7 +97,7 @@ fn ledger() -> Part {
     let (mut ledger, mut now) = (Ledger::default(), Time::ZERO);
     let mut acknowledged = 0;
     Part::plain("retransmission", "ledger: record, acknowledge, look for losses", 0, move || {
-        now = now + GAP;
+        now += GAP;
         ledger.record(sent(Snapshot { sent_at: now, ..Snapshot::default() }));
         if ledger.next_number() >= acknowledged + FLIGHT as u64 + PER_ACK {
             let range = acknowledged..acknowledged + PER_ACK;
@@ -118,7 +118,7 @@ fn congestion_ack(name: &'static str) -> Result<Part> {
     let (mut delivery, mut now, mut number) = (Delivery::new(Time::ZERO), Time::ZERO, 0);
     let mut flight: VecDeque<Snapshot> = VecDeque::with_capacity(FLIGHT + 1);
     Ok(Part::plain("congestion", format!("{name} on_sent, sample, on_ack"), 0, move || {
-        now = now + GAP;
+        now += GAP;
         flight.push_back(delivery.on_sent(now, 1472));
         slot.on_sent(now, 1472, &delivery);
         number += 1;
@@ -159,8 +159,15 @@ fn reassembly(swapped: bool) -> Part {
     Part::plain("sequencing", what, 0, move || {
         let start = (if swapped { number ^ 1 } else { number }) * DATA_BYTES as u64;
         number += 1;
-        let segment =
-            Segment { start, data: data.clone(), message: false, begin: false, end: false, fin: false };
+        let segment = Segment {
+            start,
+            data: data.clone(),
+            message: false,
+            begin: false,
+            end: false,
+            fin: false,
+            presented: false,
+        };
         let _ = black_box(state.insert(segment, u64::MAX));
         while let Some(delivery) = state.pop_front(1 << 20) {
             black_box(delivery);
@@ -181,10 +188,10 @@ fn send_buffer() -> Part {
         buffer.copy(&chunk, &mut out);
         black_box(&out);
         flight.push_back(chunk.range);
-        if flight.len() > FLIGHT {
-            if let Some(range) = flight.pop_front() {
-                black_box(buffer.on_acknowledged(range));
-            }
+        if flight.len() > FLIGHT
+            && let Some(range) = flight.pop_front()
+        {
+            black_box(buffer.on_acknowledged(range));
         }
     })
 }
