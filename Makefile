@@ -5,7 +5,7 @@
 # A fresh rustup is found also before the shell has been restarted.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: help setup demo test check doc deny doctor clean
+.PHONY: help setup demo test bench check doc deny doctor clean
 .DEFAULT_GOAL := help
 
 help: ## List these targets
@@ -17,6 +17,10 @@ demo: setup ## Carry a file across a bad network, refitted in flight (FILE=path 
 
 test: setup ## Run every test: unit, conformance, 1,000 seeds, end to end; the last line is the total
 	@scripts/cargo-test --workspace
+
+bench: setup ## Measure beside raw UDP, kernel TCP and quinn, and each part (QUICK=1 for a first look): docs/performance.md
+	cargo build --release --locked --manifest-path bench/Cargo.toml --target-dir bench/target
+	@bench/target/release/uts-bench $(if $(QUICK),--quick) --out bench/out/bench.json $(BENCH)
 
 check: setup ## Formatting, lints, and the tests inside the crates: before each commit
 	cargo fmt --all --check
@@ -34,7 +38,7 @@ doctor: setup ## Say which optional tools are here, and what each is for
 
 clean: ## Remove what was built, and what the demonstration wrote
 	cargo clean
-	rm -rf demo-out
+	rm -rf demo-out bench/target bench/out
 
 setup:
 	@scripts/setup

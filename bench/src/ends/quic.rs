@@ -1,0 +1,140 @@
+//! QUIC by quinn, with windows that do not limit it.
+
+use super::{
+    Expense, Meter, Outcome, PACKET_BYTES, SOCKET_BUFFER_BYTES, Stopwatch, Task, WRITE_BYTES, Work, announce,
+    runtime,
+};
+use anyhow::{Context, Result};
+use bytes::Bytes;
+use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
+use quinn::{
+    ClientConfig, Endpoint, EndpointConfig, MtuDiscoveryConfig, ServerConfig, TransportConfig, VarInt,
+};
+use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+const SERVER_NAME: &str = "server.test";
+const WINDOW_BYTES: u32 = 64 << 20;
+
+fn settings() -> Arc<TransportConfig> {
+    let mut discovery = MtuDiscoveryConfig::default();
+    discovery.upper_bound(PACKET_BYTES as u16);
+    let mut settings = TransportConfig::default();
+    settings
+        .stream_receive_window(VarInt::from_u32(WINDOW_BYTES))
+        .receive_window(VarInt::from_u32(WINDOW_BYTES))
+        .send_window(WINDOW_BYTES.into())
+        .initial_mtu(PACKET_BYTES as u16)
+        .mtu_discovery_config(Some(discovery));
+    Arc::new(settings)
+}
+
+fn endpoint(ip: IpAddr, server: Option<ServerConfig>) -> Result<Endpoint> {
+    use socket2::{Domain, Socket, Type};
+    let addr = SocketAddr::new(ip, 0);
+    let socket = Socket::new(Domain::for_address(addr), Type::DGRAM, None)?;
+    socket.set_recv_buffer_size(SOCKET_BUFFER_BYTES)?;
+    socket.set_send_buffer_size(SOCKET_BUFFER_BYTES)?;
+    socket.bind(&addr.into())?;
+    let runtime = Arc::new(quinn::TokioRuntime);
+    Ok(Endpoint::new(EndpointConfig::default(), server, socket.into(), runtime)?)
+}
+
+/// AES-128-GCM first, as UTS has it.
+fn provider() -> Arc<rustls::crypto::CryptoProvider> {
+    use rustls::crypto::ring::{cipher_suite::TLS13_AES_128_GCM_SHA256, default_provider};
+    Arc::new(rustls::crypto::CryptoProvider {
+        cipher_suites: vec![TLS13_AES_128_GCM_SHA256],
+        ..default_provider()
+    })
+}
+
+pub fn serve(task: &Task, ip: IpAddr) -> Result<Outcome> {
+    let identity = rcgen::generate_simple_self_signed(vec![SERVER_NAME.to_owned()])?;
+    let certificate = identity.cert.der().clone();
+    let key = PrivatePkcs8KeyDer::from(identity.signing_key.serialize_der());
+    let tls = rustls::ServerConfig::builder_with_provider(provider())
+        .with_protocol_versions(&[&rustls::version::TLS13])?
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate.clone()], key.into())?;
+    let mut config = ServerConfig::with_crypto(Arc::new(QuicServerConfig::try_from(tls)?));
+    config.transport_config(settings());
+    runtime()?.block_on(async {
+        let endpoint = endpoint(ip, Some(config))?;
+        announce(endpoint.local_addr()?, certificate.iter().map(|b| format!("{b:02x}")).collect())?;
+        let connection = endpoint.accept().await.context("no client")?.await?;
+        let (mut send, mut recv) = connection.accept_bi().await?;
+        let outcome = match task.work {
+            Work::Bulk => {
+                let mut meter = Meter::new(task);
+                let mut chunks: [Bytes; 32] = Default::default();
+                while let Some(filled) = recv.read_chunks(&mut chunks).await? {
+                    meter.add(chunks.iter().take(filled).map(Bytes::len).sum())?;
+                }
+                send.finish()?;
+                meter.finish()?
+            }
+            Work::Ping => {
+                let mut byte = [0];
+                while recv.read(&mut byte).await?.is_some() {
+                    send.write_all(&byte).await?;
+                }
+                send.finish()?;
+                Outcome::default()
+            }
+        };
+        connection.closed().await;
+        Ok(outcome)
+    })
+}
+
+pub fn call(task: &Task, to: SocketAddr, certificate: &str) -> Result<Outcome> {
+    let digits = certificate.as_bytes().chunks(2).map(|pair| std::str::from_utf8(pair).unwrap_or(""));
+    let der: Result<Vec<u8>, _> = digits.map(|pair| u8::from_str_radix(pair, 16)).collect();
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(CertificateDer::from(der.context("certificate")?))?;
+    let tls = rustls::ClientConfig::builder_with_provider(provider())
+        .with_protocol_versions(&[&rustls::version::TLS13])?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let mut config = ClientConfig::new(Arc::new(QuicClientConfig::try_from(tls)?));
+    config.transport_config(settings());
+    runtime()?.block_on(async {
+        let any = if to.is_ipv4() { [0; 4].into() } else { [0u16; 8].into() };
+        let endpoint = endpoint(any, None)?;
+        let connection = endpoint.connect_with(config, to, SERVER_NAME)?.await?;
+        let (mut send, mut recv) = connection.open_bi().await?;
+        let outcome = match task.work {
+            Work::Bulk => {
+                let (data, mut expense) = (Bytes::from(vec![0x5a; WRITE_BYTES]), Expense::start(task)?);
+                while expense.goes_on() {
+                    send.write_chunk(data.clone()).await?;
+                    expense.bytes += data.len() as u64;
+                }
+                send.finish()?;
+                // The server ends its direction once it has read everything.
+                recv.read_to_end(0).await?;
+                let stats = connection.stats().path;
+                let mtu = stats.current_mtu;
+                let note = format!("cubic, {mtu} B packets");
+                Outcome { lost_packets: stats.lost_packets, note, ..expense.finish()? }
+            }
+            Work::Ping => {
+                let mut stopwatch = Stopwatch::start(task);
+                let mut byte = [0];
+                while stopwatch.again() {
+                    send.write_all(&byte).await?;
+                    recv.read_exact(&mut byte).await?;
+                    stopwatch.back();
+                }
+                send.finish()?;
+                recv.read_to_end(0).await?;
+                stopwatch.finish()
+            }
+        };
+        connection.close(0u32.into(), b"done");
+        endpoint.wait_idle().await;
+        Ok(outcome)
+    })
+}

@@ -1,0 +1,104 @@
+//! What the parts of UTS cost for a packet, each by itself in one thread.
+//!
+//! A part is a plain loop. All parts run in turns, and the median of the turns counts, so that what else happens on the
+//! machine meets all alike. Inputs are in cache: the figures are what the work costs, not what fetching data costs.
+
+mod engine;
+mod functions;
+mod packet;
+
+use crate::summary::Summary;
+use crate::usage::thread_time;
+use anyhow::Result;
+use serde::Serialize;
+use std::time::Duration;
+
+/// Bytes of data in a packet.
+pub const DATA_BYTES: usize = 1400;
+
+/// Runs a part for so many packets; says how long that took, preparations left out.
+type Run = Box<dyn FnMut(u64) -> Result<Duration>>;
+
+/// One part.
+pub struct Part {
+    function: &'static str,
+    name: String,
+    /// Bytes of data in each packet; 0 where the cost does not depend on them.
+    bytes: usize,
+    run: Run,
+}
+
+/// What a part costs.
+#[derive(Debug, Serialize)]
+pub struct Cost {
+    /// The function that it belongs to.
+    pub function: &'static str,
+    /// The part.
+    pub part: String,
+    /// Bytes of data in each packet; 0 where the cost does not depend on them.
+    pub bytes: usize,
+    /// Nanoseconds per packet.
+    pub ns: Summary,
+}
+
+impl Part {
+    fn new(function: &'static str, name: impl Into<String>, bytes: usize, run: Run) -> Self {
+        Part { function, name: name.into(), bytes, run }
+    }
+
+    /// A part that needs no preparation: `step` is one packet.
+    fn plain(
+        function: &'static str,
+        name: impl Into<String>,
+        bytes: usize,
+        mut step: impl FnMut() + 'static,
+    ) -> Self {
+        let run = move |packets| {
+            let start = thread_time();
+            for _ in 0..packets {
+                step();
+            }
+            Ok(thread_time() - start)
+        };
+        Part::new(function, name, bytes, Box::new(run))
+    }
+}
+
+/// Measures all parts.
+pub fn measure(is_quick: bool, progress: impl Fn(String)) -> Result<Vec<Cost>> {
+    let _pinned = crate::usage::cores().last().map(|core| crate::usage::Pinned::to(*core)).transpose()?;
+    let (turns, turn) =
+        if is_quick { (5, Duration::from_millis(15)) } else { (15, Duration::from_millis(30)) };
+    let mut parts = packet::parts()?;
+    parts.extend(functions::parts()?);
+    parts.extend(engine::parts()?);
+    let mut sizes = Vec::new();
+    for part in &mut parts {
+        progress(format!("{}: {}", part.function, part.name));
+        sizes.push(size(part, turn)?);
+    }
+    let mut turns_ns: Vec<Vec<f64>> = vec![Vec::new(); parts.len()];
+    for number in 1..=turns {
+        progress(format!("parts, turn {number} of {turns}"));
+        for ((part, packets), times) in parts.iter_mut().zip(&sizes).zip(&mut turns_ns) {
+            times.push((part.run)(*packets)?.as_nanos() as f64 / *packets as f64);
+        }
+    }
+    let costs = parts.into_iter().zip(turns_ns).filter_map(|(part, times)| {
+        Some(Cost { function: part.function, part: part.name, bytes: part.bytes, ns: Summary::of(times)? })
+    });
+    Ok(costs.collect())
+}
+
+/// How many packets take about as long as a turn.
+fn size(part: &mut Part, turn: Duration) -> Result<u64> {
+    let mut packets = 512;
+    loop {
+        let took = (part.run)(packets)?;
+        if took >= turn / 4 || packets >= 1 << 24 {
+            let wanted = packets as f64 * turn.as_secs_f64() / took.as_secs_f64().max(1e-9);
+            return Ok((wanted as u64).clamp(512, 1 << 24));
+        }
+        packets *= 4;
+    }
+}
