@@ -789,7 +789,8 @@ impl Connection {
         if self.close_reason.is_some() {
             return;
         }
-        let pto = self.outbound.as_ref().map_or(Duration::from_millis(333), Outbound::probe_timeout);
+        // In the handshake, long enough to answer what the peer repeats after its first time-out.
+        let pto = self.outbound.as_ref().map_or(Duration::from_secs(1), Outbound::probe_timeout);
         self.phase = Phase::Closing { until: now + pto * 3, said: 0, due: true };
         self.end(reason);
     }
