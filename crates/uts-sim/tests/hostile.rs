@@ -166,7 +166,7 @@ fn bad(rng: &mut ChaCha8Rng, good: &[Vec<u8>]) -> Vec<u8> {
             rng.fill(&mut datagram[head..]);
         }
         _ => {
-            datagram[0] = rng.random();
+            datagram[0] ^= rng.random_range(1..=255u8);
             datagram.resize(rng.random_range(1..3000), 0);
         }
     }
