@@ -382,6 +382,17 @@ impl Endpoint {
             return None;
         }
         if self.refusing || self.connections.len() >= self.config.connections_max {
+            let why = if self.refusing {
+                "it takes no new connections"
+            } else {
+                "it has as many connections as it may"
+            };
+            let ids = (header.scid, header.dcid);
+            if self.answers.len() < ANSWERS_MAX
+                && let Some(answer) = connection::refusal(&keys, ids, why)
+            {
+                self.answers.push_back((remote, answer));
+            }
             return None;
         }
         let proof = self.tokens.as_ref().and_then(|t| t.check(now, remote, header.token));

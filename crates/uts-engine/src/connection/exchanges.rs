@@ -373,7 +373,9 @@ impl Connection {
     /// position, so that it could not be told from a repeat: it is not repeated.
     fn place_flow(&mut self, id: FlowId) {
         if let Some(flow) = self.flows.get_mut(id.0).filter(|flow| flow.send.reset.is_none()) {
-            let sent = flow.send.buffer.sent();
+            let buffer = &flow.send.buffer;
+            // The end of the flow cannot be given up (sequencing.md R-4).
+            let sent = buffer.sent().min(buffer.written() - u64::from(buffer.is_finished()));
             let freed = flow.send.buffer.abandon(0..sent);
             flow.send.buffer.repeat_skip(0..sent);
             self.flows.control.insert(super::flows::FlowControl::Skip(id.0));

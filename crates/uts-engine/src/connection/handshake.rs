@@ -102,6 +102,8 @@ pub(crate) struct Handshake {
 pub(crate) struct Brought {
     /// It was authentic.
     pub authentic: bool,
+    /// It was here before: its acknowledgement is repeated, nothing else.
+    pub repeated: bool,
     /// Proof that the peer is at its address: it has the handshake keys.
     pub proves_address: bool,
     pub closed: Option<(u16, String)>,
@@ -205,6 +207,7 @@ impl Handshake {
         level.ack_due |= body.elicits_ack();
         level.received.trim_front(16);
         if !is_new {
+            brought.repeated = true;
             return brought;
         }
         for header in body.chain.headers() {
@@ -385,6 +388,25 @@ impl Handshake {
             state.sent.insert(number, (now, carried));
         }
     }
+}
+
+/// An initial packet that refuses a connection, made without any state: answer to a packet whose keys these are.
+pub(crate) fn refusal(
+    keys: &Keys,
+    (dcid, scid): (ConnectionId, ConnectionId),
+    reason: &str,
+) -> Option<Vec<u8>> {
+    let mut chain = HeaderChain::new();
+    chain.push(FunctionHeader::Close { code: 2, reason: truncate(reason, 200) }).ok()?;
+    let mut body = EstablishmentBody { chain, padding: 0 };
+    let tag_bytes = keys.local.packet.tag_len();
+    body.padding = sample_padding(4, body.encoded_len(), tag_bytes);
+    let mut out = Vec::new();
+    let mark = EstablishmentHeader { level: Level::Initial, dcid, scid, token: &[] }.emit(0, &mut out);
+    body.emit(&mut out);
+    mark.set_length(&mut out, tag_bytes).ok()?;
+    seal(keys, 0, mark, &mut out)?;
+    Some(out)
 }
 
 /// Where the parts of an establishment packet stand, without the borrow of the packet.

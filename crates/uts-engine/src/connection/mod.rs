@@ -23,7 +23,7 @@ mod trace;
 pub use application::{FlowError, FlowOptions, MessageOptions, Read, ReadError, WriteError};
 pub use exchanges::{ExchangeError, Refusal, RefusalReason, changes};
 pub use flows::Side;
-pub(crate) use handshake::{CLIENT_DATAGRAM_BYTES, Place, is_authentic};
+pub(crate) use handshake::{CLIENT_DATAGRAM_BYTES, Place, is_authentic, refusal};
 pub use incoming::Ecn;
 pub use trace::{Trace, TraceKind, TraceRow};
 
@@ -288,7 +288,7 @@ impl Connection {
 
     /// Bytes of memory that the connection takes, its data and the TLS library's state left out.
     pub fn memory_bytes(&self) -> usize {
-        size_of::<Connection>()
+        size_of::<Connection>() - size_of::<rustls::quic::Connection>()
             + self.flows.heap_bytes()
             + self.outbound.as_ref().map_or(0, Outbound::heap_bytes)
             + self.inbound.as_ref().map_or(0, Inbound::heap_bytes)
@@ -443,6 +443,10 @@ impl Connection {
         let brought = self.handshake.handle_packet(now, datagram, place);
         if !brought.authentic {
             self.stats.dropped_forged += 1;
+            return;
+        }
+        if brought.repeated {
+            self.stats.dropped_duplicate += 1;
             return;
         }
         self.stats.packets_received += 1;
@@ -798,7 +802,8 @@ impl Connection {
         if self.close_reason.is_some() {
             return;
         }
-        let pto = self.outbound.as_ref().map_or(Duration::from_millis(333), Outbound::probe_timeout);
+        // In the handshake, long enough to answer what the peer repeats after its first time-out.
+        let pto = self.outbound.as_ref().map_or(Duration::from_secs(1), Outbound::probe_timeout);
         self.phase = Phase::Closing { until: now + pto * 3, said: 0, due: true };
         self.end(reason);
     }

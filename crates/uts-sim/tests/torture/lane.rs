@@ -40,7 +40,7 @@ pub fn contents(tag: u32, index: u32, from: usize, len: usize, message: bool) ->
             let mixed = (at as u64 ^ u64::from(tag) << 40 ^ u64::from(index) << 20)
                 .wrapping_mul(0x9e37_79b9_7f4a_7c15);
             // Of some flows, lz4 makes less.
-            (mixed >> 56) as u8 & if tag % 2 == 0 { 0x03 } else { 0xff }
+            (mixed >> 56) as u8 & if tag.is_multiple_of(2) { 0x03 } else { 0xff }
         })
         .collect();
     if message {

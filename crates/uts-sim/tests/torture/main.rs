@@ -158,7 +158,7 @@ impl Torture {
         match action {
             Action::Path(target, text) => self.world.set_path(target, &text).expect("a valid change"),
             Action::Exchange(node, direction, profile) => {
-                let asked = self.connection(node).request_profile(now, direction, profile);
+                let asked = self.connection(node).request_profile(now, direction, *profile);
                 assert!(
                     matches!(asked, Ok(_) | Err(ExchangeError::Busy(_))),
                     "{} {direction:?} {profile:?}: {asked:?}",

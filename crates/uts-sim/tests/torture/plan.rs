@@ -48,7 +48,7 @@ pub struct FlowPlan {
 #[derive(Clone, Debug)]
 pub enum Action {
     /// Node, direction, profile.
-    Exchange(usize, Direction, Profile),
+    Exchange(usize, Direction, Box<Profile>),
     /// A change of the path's directions.
     Path(Target, String),
 }
@@ -202,7 +202,7 @@ fn actions(r: &mut ChaCha8Rng, class: &Class, rate_mbit: f64, span_ms: u64) -> V
     let mut list = Vec::new();
     for _ in 0..r.random_range(0..14) {
         let direction = if r.random_bool(0.5) { Direction::Out } else { Direction::In };
-        let action = Action::Exchange(r.random_range(0..2), direction, profile(r, class));
+        let action = Action::Exchange(r.random_range(0..2), direction, Box::new(profile(r, class)));
         list.push((r.random_range(0..span_ms), action));
     }
     for _ in 0..r.random_range(0..3) {
@@ -259,9 +259,9 @@ fn fits(profile: &Profile, class: &Class) -> bool {
     let unprotected = name(Function::Protection) == "none";
     // Blind sending into a slow path is not what is tried here: it takes for ever.
     let blind = name(Function::Congestion) == "none" && class.rate_min_mbit < 3.0;
+    let detects = !class.corrupts || name(Function::Detection) == "crc-32c";
     !blind
-        && (class.unprotected || !unprotected)
-        && !(unprotected && class.corrupts && name(Function::Detection) != "crc-32c")
+        && (!unprotected || (class.unprotected && detects))
         && (!class.reliable || name(Function::Retransmission) != "none")
         && (!class.ordered || name(Function::Sequencing) == "ordered")
         && (!class.messages || name(Function::Segmentation) == "messages")
