@@ -444,6 +444,12 @@ mod tests {
         let c = b.next_chunk(9, 100).expect("the end");
         assert_eq!((c.range.clone(), c.fin, c.data_bytes), (10..11, true, 0));
         b.on_acknowledged(10..11);
+        // Until the peer knows what it need not wait for, the notices may have to be repeated.
+        assert!(!b.is_complete());
+        b.on_skip_acknowledged(0..7);
+        b.repeat_skip(7..10);
+        assert_eq!(b.pop_skip(), Some(7..10));
+        b.on_skip_acknowledged(7..10);
         assert!(b.is_complete());
     }
 }
