@@ -13,7 +13,7 @@ use std::path::PathBuf;
   uts serve --dir /srv/files                    serve a directory; prints the key's fingerprint
   uts cp big.iso uts://host/incoming/           send a file
   uts cp -r uts://host/photos .                 fetch a directory
-  uts explain --property msgLifetime=150ms      what profile these properties lead to, and why
+  uts explain --property reliability=prefer     what profile these properties lead to, and why
 
 Exit status: 0 done, 1 something failed, 2 the command line is wrong, 130 interrupted."
 )]
@@ -61,7 +61,7 @@ pub struct ServeArgs {
     /// Let in only clients whose keys are in FILE, one fingerprint a line
     #[arg(long, value_name = "FILE")]
     pub authorized_keys: Option<PathBuf>,
-    /// Key of this server, made at first use [default: server_key among the user's configuration]
+    /// Key of this server, made at first use [default: the user's key, as of uts keygen]
     #[arg(long, value_name = "FILE", conflicts_with = "cert")]
     pub key: Option<PathBuf>,
     /// X.509 certificate chain (PEM) to show instead of a bare key
@@ -80,7 +80,9 @@ pub struct ServeArgs {
 
 /// Options of `uts cp`.
 #[derive(Clone, Debug, ClapArgs)]
-#[command(after_help = "Examples:
+#[command(
+    override_usage = "uts cp [OPTIONS] <SRC>... <DST>",
+    after_help = "Examples:
   uts cp a.iso b.iso uts://host/incoming/
   uts cp -r uts://host:5000/photos .
   uts cp --pin SHA256:… big.iso uts://192.0.2.7/
@@ -88,10 +90,11 @@ pub struct ServeArgs {
 
 SRC… or DST is on a server, written uts://host[:port]/path. A path is beneath the directory
 that is served. An interrupted copy goes on when the same command is run again. A file stands
-under its name only when it is whole and the hashes of both ends agree.")]
+under its name only when it is whole and the hashes of both ends agree."
+)]
 pub struct CpArgs {
     /// Sources, then the destination
-    #[arg(value_name = "SRC… DST", required = true, num_args = 2..)]
+    #[arg(value_name = "PATH", required = true, num_args = 2..)]
     pub paths: Vec<std::ffi::OsString>,
     /// Copy directories with everything in them
     #[arg(short, long)]
@@ -105,7 +108,7 @@ pub struct CpArgs {
     /// Keys of servers met before [default: known_hosts among the user's configuration]
     #[arg(long, value_name = "FILE", conflicts_with_all = ["pin", "ca"])]
     pub known_hosts: Option<PathBuf>,
-    /// Key to show to the server, made at first use
+    /// Key to show to the server, made at first use [default: the user's key, if there is one]
     #[arg(long, value_name = "FILE")]
     pub key: Option<PathBuf>,
     /// Accept a server whose X.509 certificate leads to a root in FILE (PEM)
@@ -164,14 +167,14 @@ impl WantedArgs {
 #[derive(Clone, Debug, ClapArgs)]
 #[command(after_help = "Examples:
   uts explain
-  uts explain --property reliability=avoid --property msgLifetime=150ms
+  uts explain --property reliability=prefer --property msgLifetime=150ms
   uts explain --path rtt=40ms,rate=50Mbit/s,loss=5%,burst=4 --property connCapacityProfile=capacitySeeking")]
 pub struct ExplainArgs {
     /// What is asked
     #[command(flatten)]
     pub wanted: WantedArgs,
     /// What is known of the path: rtt=TIME,rate=RATE,loss=SHARE,burst=PACKETS,mtu=BYTES, each optional
-    #[arg(long, value_name = "FACTS", default_value = "")]
+    #[arg(long, value_name = "FACTS", default_value = "", hide_default_value = true)]
     pub path: String,
     /// Print a JSON object
     #[arg(long)]

@@ -1,7 +1,7 @@
 //! `uts cp`.
 
 use super::meter::Meter;
-use super::{Failure, interrupted};
+use super::{Failure, interrupted, properties};
 use crate::args::CpArgs;
 use crate::link::{ConnectOptions, Link, ServerTrust, Transport};
 use crate::target::Job;
@@ -78,7 +78,11 @@ pub(crate) async fn copy<T: Transport>(
 
 fn connect_options(args: &CpArgs) -> Result<ConnectOptions, Failure> {
     let trust = match (&args.pin, &args.ca) {
-        (Some(pin), _) => ServerTrust::Pin(pin.clone()),
+        (Some(pin), _) => {
+            let parsed = pin.parse::<uts::Fingerprint>();
+            parsed.map_err(|error| Failure::Usage(format!("--pin: {error}")))?;
+            ServerTrust::Pin(pin.clone())
+        }
         (None, Some(ca)) => ServerTrust::Ca(ca.clone()),
         (None, None) => ServerTrust::KnownHosts(args.known_hosts.clone()),
     };
@@ -86,7 +90,7 @@ fn connect_options(args: &CpArgs) -> Result<ConnectOptions, Failure> {
         trust,
         key: args.key.clone(),
         server_name: args.server_name.clone(),
-        properties: args.wanted.properties().map_err(Failure::Usage)?,
+        properties: properties(&args.wanted)?,
         interactive: !args.json
             && !args.quiet
             && std::io::stdin().is_terminal()

@@ -1,6 +1,6 @@
 //! `uts explain`.
 
-use super::Failure;
+use super::{Failure, properties};
 use crate::args::ExplainArgs;
 use crate::link::Transport;
 use crate::units::PathGiven;
@@ -10,7 +10,7 @@ use crate::units::PathGiven;
 /// # Errors
 /// [`Failure::Usage`] for what cannot be read, [`Failure::Failed`] for requirements that contradict.
 pub fn run<T: Transport>(transport: &T, args: &ExplainArgs) -> Result<(), Failure> {
-    let properties = args.wanted.properties().map_err(Failure::Usage)?;
+    let properties = properties(&args.wanted)?;
     let path = PathGiven::parse(&args.path).map_err(Failure::Usage)?;
     let text = transport.explain(&properties, &path, args.json).map_err(Failure::Failed)?;
     println!("{}", text.trim_end());

@@ -6,6 +6,8 @@ pub mod keygen;
 mod meter;
 pub mod serve;
 
+use crate::args::WantedArgs;
+
 /// Why a command did not succeed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failure {
@@ -36,6 +38,20 @@ impl Failure {
             Failure::Interrupted(_) => 130,
         }
     }
+}
+
+/// What is asked of the transport.
+///
+/// # Errors
+/// [`Failure::Usage`] for properties that there are not, or not with such values. Whether they contradict each other is
+/// found out later.
+fn properties(wanted: &WantedArgs) -> Result<Vec<(String, String)>, Failure> {
+    let properties = wanted.properties().map_err(Failure::Usage)?;
+    let mut requirements = uts::Requirements::bulk();
+    for (name, value) in &properties {
+        requirements.set(name, value).map_err(|error| Failure::Usage(error.to_string()))?;
+    }
+    Ok(properties)
 }
 
 /// Waits for Ctrl-C or a request to end.

@@ -1,7 +1,7 @@
 //! `uts serve`.
 
 use super::meter::Meter;
-use super::{Failure, interrupted};
+use super::{Failure, interrupted, properties};
 use crate::args::ServeArgs;
 use crate::link::{Link, ListenOptions, Listener, ServerIdentity, Transport};
 use crate::target::PORT;
@@ -113,6 +113,6 @@ fn listen_options(args: &ServeArgs) -> Result<ListenOptions, Failure> {
         addresses,
         identity,
         authorized_keys: args.authorized_keys.clone(),
-        properties: args.wanted.properties().map_err(Failure::Usage)?,
+        properties: properties(&args.wanted)?,
     })
 }

@@ -1,0 +1,253 @@
+//! The program as a user has it: processes with a home of their own, whose every wait is bounded.
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread::{JoinHandle, spawn};
+use std::time::{Duration, Instant};
+
+/// Whatever has not happened by then does not happen.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A folder for one test: what is served, what is not, and the user's home.
+pub struct Place(tempfile::TempDir);
+
+impl Place {
+    pub fn new() -> Self {
+        let place = Place(tempfile::tempdir().expect("a folder"));
+        fs::create_dir(place.path("srv")).expect("made");
+        place
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    pub fn write(&self, name: &str, content: &[u8]) -> String {
+        let path = self.path(name);
+        fs::create_dir_all(path.parent().expect("a parent")).expect("made");
+        fs::write(&path, content).expect("written");
+        path.display().to_string()
+    }
+
+    pub fn read(&self, name: &str) -> Vec<u8> {
+        fs::read(self.path(name)).unwrap_or_else(|e| panic!("{name}: {e}"))
+    }
+
+    /// Starts the program in this place.
+    pub fn start(&self, args: &[&str]) -> Running {
+        self.start_as("home", args)
+    }
+
+    /// Starts the program as a user whose home is `home`.
+    pub fn start_as(&self, home: &str, args: &[&str]) -> Running {
+        let home = self.path(home);
+        let mut child = Command::new(env!("CARGO_BIN_EXE_uts"))
+            .args(args)
+            .current_dir(self.0.path())
+            .env_clear()
+            .env("HOME", &home)
+            .env("XDG_CONFIG_HOME", home.join("config"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the program starts");
+        let (sender, lines) = channel();
+        let stdout = BufReader::new(child.stdout.take().expect("piped"));
+        spawn(move || stdout.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
+        let mut stderr = child.stderr.take().expect("piped");
+        let errors = spawn(move || {
+            let mut text = String::new();
+            let _ = stderr.read_to_string(&mut text);
+            text
+        });
+        Running { child, lines, errors: Some(errors), seen: Vec::new() }
+    }
+
+    /// Runs the program to its end.
+    pub fn run(&self, args: &[&str]) -> Ended {
+        self.start(args).wait()
+    }
+
+    /// Serves `srv`.
+    pub fn serve(&self, options: &[&str]) -> Server {
+        self.serve_at("127.0.0.1:0", options)
+    }
+
+    pub fn serve_at(&self, address: &str, options: &[&str]) -> Server {
+        let mut args = vec!["serve", "--dir", "srv", "--json", "--listen", address];
+        args.extend(options);
+        let mut running = self.start_as("server-home", &args);
+        let start = running.event("start");
+        let text = |name: &str| start[name].as_str().expect("a text").to_owned();
+        Server { address: text("address"), fingerprint: text("fingerprint"), running }
+    }
+
+    /// Copies with the server's key pinned.
+    pub fn cp(&self, server: &Server, args: &[&str]) -> Ended {
+        self.start_cp(server, args).wait()
+    }
+
+    pub fn start_cp(&self, server: &Server, args: &[&str]) -> Running {
+        let mut all = vec!["cp", "--pin", &server.fingerprint];
+        all.extend(args);
+        self.start(&all)
+    }
+
+    /// Whether a folder holds something under a name that is not that of an unfinished copy.
+    pub fn finished(&self, dir: &str) -> Vec<String> {
+        let entries = fs::read_dir(self.path(dir)).expect("a folder");
+        let names = entries.map(|e| e.expect("an entry").file_name().to_string_lossy().into_owned());
+        names.filter(|name| !name.starts_with('.')).collect()
+    }
+}
+
+/// A process, killed when it is dropped.
+pub struct Running {
+    child: Child,
+    lines: Receiver<String>,
+    errors: Option<JoinHandle<String>>,
+    seen: Vec<String>,
+}
+
+/// What a process said and how it ended.
+pub struct Ended {
+    pub status: i32,
+    pub out: Vec<String>,
+    pub err: String,
+}
+
+impl Running {
+    /// The next JSON event of a kind.
+    pub fn event(&mut self, kind: &str) -> Value {
+        self.event_where(kind, |_| true)
+    }
+
+    pub fn event_where(&mut self, kind: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            match self.lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+                Ok(line) => {
+                    self.seen.push(line.clone());
+                    let event: Value = serde_json::from_str(&line).expect("JSON");
+                    if event["event"] == kind && wanted(&event) {
+                        return event;
+                    }
+                }
+                Err(why) => {
+                    let (seen, ended) = (self.seen.clone(), self.end());
+                    panic!("no {kind} ({why}): {seen:?}, {}", ended.err);
+                }
+            }
+        }
+    }
+
+    /// A signal to this process alone.
+    pub fn signal(&self, signal: Signal) {
+        let pid = Pid::from_child(&self.child);
+        kill_process(pid, signal).expect("a process");
+    }
+
+    /// Kills it as `kill -9` does.
+    pub fn kill(mut self) {
+        self.child.kill().expect("killed");
+        self.child.wait().expect("ended");
+    }
+
+    /// Waits for its end.
+    pub fn wait(mut self) -> Ended {
+        let deadline = Instant::now() + PATIENCE;
+        while self.child.try_wait().expect("a process").is_none() {
+            if Instant::now() > deadline {
+                let ended = self.end();
+                panic!("it does not end: {:?} {}", ended.out, ended.err);
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        self.end()
+    }
+
+    fn end(&mut self) -> Ended {
+        let _ = self.child.kill();
+        let status = self.child.wait().expect("ended").code().unwrap_or(-1);
+        let mut out = self.seen.clone();
+        loop {
+            match self.lines.recv_timeout(PATIENCE) {
+                Ok(line) => out.push(line),
+                Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout) => panic!("its output does not end"),
+            }
+        }
+        let err = self.errors.take().map_or_else(String::new, |t| t.join().expect("read"));
+        Ended { status, out, err }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Ended {
+    /// It succeeded.
+    #[track_caller]
+    pub fn ok(self) -> Self {
+        assert_eq!(self.status, 0, "{:?} {}", self.out, self.err);
+        self
+    }
+
+    /// It ended with `status`, and what it told as an error has these parts.
+    #[track_caller]
+    pub fn failed(self, status: i32, parts: &[&str]) -> Self {
+        assert_eq!(self.status, status, "{:?} {}", self.out, self.err);
+        for part in parts {
+            assert!(self.err.contains(part), "`{}` lacks `{part}`", self.err);
+        }
+        assert!(!self.err.contains("panicked"), "{}", self.err);
+        self
+    }
+
+    /// The JSON events of a kind.
+    pub fn events(&self, kind: &str) -> Vec<Value> {
+        let all = self.out.iter().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+        all.filter(|event| event["event"] == kind).collect()
+    }
+}
+
+/// A server that runs.
+pub struct Server {
+    pub address: String,
+    pub fingerprint: String,
+    pub running: Running,
+}
+
+impl Server {
+    /// What is at a path of it.
+    pub fn url(&self, path: &str) -> String {
+        format!("uts://{}/{path}", self.address)
+    }
+}
+
+/// Bytes that tell their place.
+pub fn pattern(bytes: usize) -> Vec<u8> {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let step = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state as u8
+    };
+    core::iter::repeat_with(step).take(bytes).collect()
+}
+
+/// Whether a name is that of a folder.
+pub fn is_dir(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|m| m.is_dir())
+}
