@@ -445,7 +445,7 @@ impl Connection {
         let header = AdaptiveHeader { epoch_low5: (stack.epoch % 32) as u8, dcid: self.peer_cid };
         let start = out.len();
         let mark = header.emit(TruncatedNumber::of(number, outbound.ledger.largest_acked()), out);
-        super::close_frame(code, reason).emit(out);
+        super::closing::close_frame(code, reason).emit(out);
         let draft = Draft {
             reason: Reason::Report,
             stack: index,

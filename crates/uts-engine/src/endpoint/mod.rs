@@ -3,6 +3,8 @@
 //! Whatever an unauthenticated datagram says, it changes nothing: it is matched, checked, and at most answered with less
 //! than three times its size.
 
+mod strangers;
+
 use crate::config::{ConnectionConfig, EndpointConfig, PACKET_BYTES_MIN};
 use crate::connection::{self, Birth, Connection, Ecn, Place, Side};
 use crate::event::{ConnectionHandle, Event};
@@ -25,6 +27,9 @@ use uts_wire::{ConnectionId, VERSION};
 
 /// Answers to strangers (retries, refusals, resets) that may wait to be sent: more are not worth the memory.
 const ANSWERS_MAX: usize = 64;
+
+/// Random ids that are tried before they count as used up.
+const CID_TRIES: usize = 1000;
 
 /// The client's first connection id is this long (RFC 9000 section 7.2 asks for at least 8 bytes).
 const FIRST_CID_BYTES: usize = 8;
@@ -130,7 +135,7 @@ impl Endpoint {
         let local = Library::offered(&config.requirements);
         let selection = selector::select(&config.requirements, &PathFacts::default(), &local, None)?;
         let proposal = [made_mandatory(selection.profile); 2];
-        let local_cid = self.new_cid();
+        let local_cid = self.new_cid().ok_or(ConnectError::TooMany(self.connections.len()))?;
         let original_dcid = self.random_cid(FIRST_CID_BYTES);
         let params = connection::hello(&config, local_cid, (None, None), None, Some(&proposal));
         let tls = quic::ClientConnection::new(tls, quic::Version::V1, server_name, params)?;
@@ -176,16 +181,16 @@ impl Endpoint {
         ConnectionId::new(&id[..bytes]).unwrap_or(ConnectionId::EMPTY)
     }
 
-    /// An id that no connection has.
-    fn new_cid(&mut self) -> ConnectionId {
-        for _ in 0..1000 {
+    /// An id that no connection has; `None` if they are (nearly) used up.
+    fn new_cid(&mut self) -> Option<ConnectionId> {
+        // Ids so short that they are used up: longer ones could not be told apart from them.
+        for _ in 0..CID_TRIES {
             let id = self.random_cid(self.config.cid_bytes);
-            if !self.by_cid.contains_key(&id) {
-                return id;
+            if id.is_empty() || !self.by_cid.contains_key(&id) {
+                return Some(id);
             }
         }
-        // Ids so short that they are used up: longer ones could not be told apart from them.
-        self.random_cid(self.config.cid_bytes)
+        None
     }
 
     fn initial_keys(&self, dcid: &ConnectionId, side: rustls::Side) -> Option<Keys> {
@@ -238,7 +243,7 @@ impl Endpoint {
         let handle = if uts_wire::packet::is_long(*first) {
             self.route_long(now, remote, datagram)
         } else {
-            self.route_short(remote, datagram)
+            self.route_short(now, remote, datagram)
         };
         let Some(handle) = handle else { return };
         let Some(connection) = self.connections.get_mut(&handle) else { return };
@@ -258,7 +263,7 @@ impl Endpoint {
         self.touch(now, handle);
     }
 
-    fn route_short(&mut self, remote: SocketAddr, datagram: &[u8]) -> Option<ConnectionHandle> {
+    fn route_short(&mut self, now: Time, remote: SocketAddr, datagram: &[u8]) -> Option<ConnectionHandle> {
         let found = if self.config.cid_bytes == 0 {
             self.by_remote.get(&remote).copied()
         } else {
@@ -269,57 +274,10 @@ impl Endpoint {
             Some(handle) => Some(handle),
             None => {
                 self.strangers += 1;
-                self.on_unknown_short(remote, datagram);
+                self.on_unknown_short(now, remote, datagram);
                 None
             }
         }
-    }
-
-    /// A short packet that belongs to nothing here: either a reset of one of our connections, or of one that is forgotten.
-    fn on_unknown_short(&mut self, remote: SocketAddr, datagram: &[u8]) {
-        if let Some((_, token)) = datagram.split_last_chunk::<RESET_TOKEN_BYTES>() {
-            // Few connections are with one address; the comparison takes the same time whatever the token is.
-            let owner = self
-                .connections
-                .iter()
-                .filter(|(_, c)| c.remote() == remote)
-                .find(|(_, c)| c.peer_reset_token().is_some_and(|own| is_same(own, token)))
-                .map(|(handle, _)| *handle);
-            if let Some(handle) = owner {
-                let now = self.timer_of.get(&handle).copied().unwrap_or(Time::ZERO);
-                self.reset_by_peer(now, handle);
-                return;
-            }
-        }
-        self.answer_with_reset(remote, datagram);
-    }
-
-    fn reset_by_peer(&mut self, now: Time, handle: ConnectionHandle) {
-        if let Some(connection) = self.connections.get_mut(&handle) {
-            connection.on_stateless_reset(now);
-        }
-        self.touch(now, handle);
-    }
-
-    /// Tells the peer of a forgotten connection that it is forgotten. Shorter than what it answers, so that two endpoints
-    /// never keep answering each other (RFC 9000 section 10.3.3).
-    fn answer_with_reset(&mut self, remote: SocketAddr, datagram: &[u8]) {
-        let Some(id) = datagram.get(1..1 + self.config.cid_bytes).and_then(ConnectionId::new) else { return };
-        if self.config.server.is_none()
-            || datagram.len() <= MIN_RESET_BYTES + 1
-            || self.answers.len() >= ANSWERS_MAX
-        {
-            return;
-        }
-        let Some(token) = self.tokens.as_ref().map(|t| t.reset_token(&id)) else { return };
-        let len = (datagram.len() - 1).min(43);
-        let mut answer = vec![0; len - RESET_TOKEN_BYTES];
-        self.rng.fill_bytes(&mut answer);
-        if let Some(first) = answer.first_mut() {
-            *first &= 0x7f;
-        }
-        answer.extend_from_slice(&token);
-        self.answers.push_back((remote, answer));
     }
 
     fn route_long(&mut self, now: Time, remote: SocketAddr, datagram: &[u8]) -> Option<ConnectionHandle> {
@@ -407,7 +365,7 @@ impl Endpoint {
             Some(Proof::Retry { .. }) => return None,
             _ => (header.dcid, None),
         };
-        let local_cid = self.new_cid();
+        let local_cid = self.new_cid()?;
         let config = self.config.accept.clone();
         let reset_token = self.tokens.as_ref().map(|t| t.reset_token(&local_cid));
         let ids = (Some(original_dcid), retry_scid);
@@ -437,68 +395,6 @@ impl Endpoint {
         let handle = self.insert(now, connection);
         self.by_first.insert((remote, header.dcid), handle);
         Some(handle)
-    }
-
-    fn answer_with_retry(&mut self, now: Time, remote: SocketAddr, header: &EstablishmentHeader<'_>) {
-        if self.answers.len() >= ANSWERS_MAX {
-            return;
-        }
-        let scid = self.random_cid(FIRST_CID_BYTES);
-        let Some(token) = self.tokens.as_mut().map(|t| t.retry(now, remote, &header.dcid, &scid)) else {
-            return;
-        };
-        let mut answer = Vec::new();
-        Retry { dcid: header.scid, scid, token: &token, integrity: [0; 16] }.emit(&mut answer);
-        let body = answer.len() - 16;
-        let integrity = retry_integrity(&header.dcid, &answer[..body]);
-        answer[body..].copy_from_slice(&integrity);
-        self.answers.push_back((remote, answer));
-    }
-
-    fn on_retry(&mut self, now: Time, remote: SocketAddr, datagram: &[u8], retry: &Retry<'_>) {
-        let Some(handle) = self.client_of(remote, retry.dcid.as_slice()) else { return };
-        let Some(keys) = self.initial_keys(&retry.scid, rustls::Side::Client) else { return };
-        let Some(connection) = self.connections.get_mut(&handle) else { return };
-        let body = &datagram[..datagram.len() - 16];
-        if is_same(&retry_integrity(connection.original_dcid(), body), &retry.integrity) {
-            connection.on_retry(keys, retry.scid, Bytes::copy_from_slice(retry.token));
-        }
-        self.touch(now, handle);
-    }
-
-    fn on_version_refusal(&mut self, now: Time, remote: SocketAddr, refusal: &VersionRefusal<'_>) {
-        let Some(handle) = self.client_of(remote, refusal.dcid) else { return };
-        let Some(connection) = self.connections.get_mut(&handle) else { return };
-        // Only someone who saw the client's packet knows both ids.
-        let is_answer = connection.peer_cid().as_slice() == refusal.scid;
-        if is_answer && !refusal.versions.contains(&VERSION) {
-            let theirs: Vec<String> = refusal.versions.iter().map(|v| version_name(*v)).collect();
-            connection.on_version_refusal(now, version_name(VERSION), theirs.join(", "));
-        }
-        self.touch(now, handle);
-    }
-
-    /// The client that an unprotected answer is for.
-    fn client_of(&self, remote: SocketAddr, dcid: &[u8]) -> Option<ConnectionHandle> {
-        let handle = match ConnectionId::new(dcid)? {
-            id if id.is_empty() => self.by_remote.get(&remote),
-            id => self.by_cid.get(&id),
-        }
-        .copied()?;
-        let connection = self.connections.get(&handle)?;
-        (connection.side() == Side::Client && connection.remote() == remote).then_some(handle)
-    }
-
-    /// A packet of another version: its sender is told which one this end speaks.
-    fn on_other_version(&mut self, remote: SocketAddr, bytes: usize, other: &OtherVersion<'_>) {
-        self.strangers += 1;
-        if self.config.server.is_none() || bytes < PACKET_BYTES_MIN || self.answers.len() >= ANSWERS_MAX {
-            return;
-        }
-        let versions = [VERSION].into_iter().collect();
-        let mut answer = Vec::new();
-        VersionRefusal { dcid: other.scid, scid: other.dcid, versions }.emit(&mut answer);
-        self.answers.push_back((remote, answer));
     }
 
     /// Does what is due.
@@ -609,19 +505,6 @@ fn initial_suite() -> Option<quic::Suite> {
 
 fn is_whole(keys: &Keys, datagram: &[u8], place: &Place) -> bool {
     connection::is_authentic(keys, datagram, place)
-}
-
-/// What a version is called.
-fn version_name(version: u32) -> String {
-    match version.to_be_bytes() {
-        [b'U', b'T', b'S', number] => format!("UTS {number}"),
-        _ => format!("{version:#010x}"),
-    }
-}
-
-/// Compares without telling by time where the difference is.
-fn is_same(a: &[u8; 16], b: &[u8; 16]) -> bool {
-    a.iter().zip(b).fold(0, |differences, (a, b)| differences | (a ^ b)) == 0
 }
 
 /// A first profile holds only what every endpoint has; where the selector wants more, an exchange follows.

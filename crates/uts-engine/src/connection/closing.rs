@@ -1,0 +1,95 @@
+//! The end of a connection: closed here, closed by the peer, or lost.
+
+use super::*;
+
+impl Connection {
+    /// A packet for a connection that this end has closed: the peer has perhaps not heard.
+    pub(super) fn repeat_close(&mut self) {
+        if let Phase::Closing { until, said, .. } = self.phase
+            && said < CLOSES_MAX
+        {
+            self.phase = Phase::Closing { until, said, due: true };
+        }
+    }
+
+    /// The peer has lost all state.
+    pub(crate) fn on_stateless_reset(&mut self, now: Time) {
+        if self.phase == Phase::Open {
+            self.drain(now, CloseReason::Reset);
+        }
+    }
+
+    pub(super) fn write_close(&mut self, now: Time, out: &mut Vec<u8>) -> Option<usize> {
+        if self.outbound.is_none() || !self.handshake.is_done() {
+            let room = self.amplification_room().min(CLIENT_DATAGRAM_BYTES);
+            self.handshake.poll_transmit(now, (self.peer_cid, self.local_cid), room, out);
+            return (!out.is_empty()).then(|| self.count_sent(out.len()));
+        }
+        let (code, reason) = match &self.close_reason {
+            Some(CloseReason::Local { code, reason }) => (*code, reason.clone()),
+            Some(other) => (u64::from(u32::MAX), other.to_string()),
+            None => (0, String::new()),
+        };
+        self.write_close_packet(now, code, &reason, out)
+    }
+
+    /// Closes the connection; what was not delivered is lost.
+    pub fn close(&mut self, now: Time, code: u64, reason: &str) {
+        if self.close_reason.is_none() {
+            let mut end = reason.len().min(frame::MAX_REASON_BYTES);
+            while !reason.is_char_boundary(end) {
+                end -= 1;
+            }
+            let reason = reason[..end].to_owned();
+            if self.phase == Phase::Handshake {
+                self.handshake.close = Some((0, reason.clone()));
+            }
+            self.close_with(now, CloseReason::Local { code, reason });
+        }
+    }
+
+    /// The peer broke the protocol.
+    pub(super) fn fail(&mut self, reason: CloseReason) {
+        let now = self.last_heard_at;
+        self.close_with(now, reason);
+    }
+
+    pub(super) fn close_with(&mut self, now: Time, reason: CloseReason) {
+        if self.close_reason.is_some() {
+            return;
+        }
+        // In the handshake, long enough to answer what the peer repeats after its first time-out.
+        let pto = self.outbound.as_ref().map_or(Duration::from_secs(1), Outbound::probe_timeout);
+        self.phase = Phase::Closing { until: now + pto * 3, said: 0, due: true };
+        self.end(reason);
+    }
+
+    pub(super) fn on_peer_close(&mut self, now: Time, code: u64, reason: &str) {
+        let reason = if code == u64::from(u32::MAX) {
+            CloseReason::Refused(reason.to_owned())
+        } else {
+            CloseReason::Peer { code, reason: reason.to_owned() }
+        };
+        self.drain(now, reason);
+    }
+
+    pub(super) fn drain(&mut self, now: Time, reason: CloseReason) {
+        let pto = self.outbound.as_ref().map_or(Duration::ZERO, Outbound::probe_timeout);
+        if !matches!(self.phase, Phase::Over | Phase::Draining { .. }) {
+            self.phase = Phase::Draining { until: now + pto * 3 };
+        }
+        self.end(reason);
+    }
+
+    pub(super) fn end(&mut self, reason: CloseReason) {
+        if self.close_reason.is_none() {
+            self.close_reason = Some(reason.clone());
+            self.events.push_back(Event::Closed(reason));
+        }
+    }
+}
+
+/// A close frame as large as any.
+pub(crate) fn close_frame(code: u64, reason: &str) -> Frame<'_> {
+    Frame::Close(frame::Close { code, reason })
+}

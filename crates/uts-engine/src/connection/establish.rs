@@ -1,0 +1,232 @@
+//! From the handshake to an open connection: who the peer is, what it can do, and the first keys and profiles.
+
+use super::exchanges::{from_wire, to_wire};
+use super::handshake::Place;
+use super::*;
+
+impl Connection {
+    pub(super) fn handle_establishment(
+        &mut self,
+        now: Time,
+        datagram: &mut [u8],
+        place: &Place,
+        scid: ConnectionId,
+    ) {
+        if matches!(self.phase, Phase::Draining { .. } | Phase::Over | Phase::Closing { .. }) {
+            self.repeat_close();
+            return;
+        }
+        let first = !self.handshake.heard;
+        let brought = self.handshake.handle_packet(now, datagram, place);
+        if !brought.authentic {
+            self.stats.dropped_forged += 1;
+            return;
+        }
+        if brought.repeated {
+            self.stats.dropped_duplicate += 1;
+            return;
+        }
+        self.stats.packets_received += 1;
+        self.last_heard_at = now;
+        if first && self.side == Side::Client {
+            self.peer_cid = scid;
+        }
+        if brought.proves_address {
+            self.address_proved = true;
+            if self.side == Side::Server {
+                self.handshake.discard(Level::Initial);
+            }
+        }
+        if let Some((code, reason)) = brought.closed {
+            let reason = if code >= 0x100 { tls_refusal(code - 0x100, &reason) } else { reason };
+            self.drain(now, CloseReason::Refused(reason));
+            return;
+        }
+        if let Some(error) = brought.tls_error {
+            self.close_with(now, CloseReason::Tls(error));
+            return;
+        }
+        if self.phase == Phase::Handshake && self.handshake.is_done() {
+            self.establish(now);
+        }
+    }
+
+    /// The handshake is done: both ends are authenticated, keys and libraries are known.
+    pub(super) fn establish(&mut self, now: Time) {
+        match self.try_establish(now) {
+            Ok(()) => {
+                self.phase = Phase::Open;
+                self.events.push_back(Event::Connected);
+                if self.side == Side::Server {
+                    // The client's handshake is confirmed by the first packet under the new keys.
+                    self.confirmed = true;
+                    self.handshake.discard(Level::Handshake);
+                    self.ping_wanted = true;
+                    if !self.new_token.is_empty() {
+                        self.control.push_back(Token::Address);
+                    }
+                } else {
+                    self.handshake.discard(Level::Initial);
+                }
+                self.begin_adaptation(now);
+            }
+            Err(reason) => {
+                self.handshake.close = Some((1, reason.to_string()));
+                self.close_with(now, reason);
+            }
+        }
+    }
+
+    pub(super) fn try_establish(&mut self, now: Time) -> Result<(), CloseReason> {
+        let protocol = |what: &str| CloseReason::Protocol(what.to_owned());
+        let bytes = self.handshake.tls.quic_transport_parameters();
+        let hello = Hello::parse(bytes.ok_or_else(|| protocol("it did not say what it can do"))?)
+            .map_err(|error| CloseReason::Protocol(format!("its greeting: {error}")))?;
+        self.check_identity(&hello)?;
+        let (mine, theirs) = match self.side {
+            Side::Client => (self.proposal[0], self.proposal[1]),
+            Side::Server => {
+                let read = |profile: &Option<uts_wire::WireProfile>| match profile {
+                    Some(profile) => from_wire(profile).map_err(|r| protocol(r.reason.words())),
+                    None => Ok(self.proposal[0]),
+                };
+                // What the client sends is what this end receives.
+                (read(&hello.profile_in)?, read(&hello.profile_out)?)
+            }
+        };
+        for profile in [&mine, &theirs] {
+            check_first(profile).map_err(|why| CloseReason::Protocol(format!("its first profile: {why}")))?;
+        }
+        let mut exporter = [0; 32];
+        let tls = &self.handshake.tls;
+        tls.export_keying_material(&mut exporter, b"EXPORTER-uts", None)
+            .map_err(|error| CloseReason::Tls(error.to_string()))?;
+        let (out, inward) = match self.side {
+            Side::Client => (protection::Direction::ClientToServer, protection::Direction::ServerToClient),
+            Side::Server => (protection::Direction::ServerToClient, protection::Direction::ClientToServer),
+        };
+        let chain = |direction| SecretChain::new(Secret::from_exporter(&exporter, direction));
+        let packet_bytes = self.size.current() as u64;
+        let lacking = || protocol("a first profile that this library lacks");
+        let mut outbound =
+            Outbound::new(now, &mine, chain(out), packet_bytes, self.seed).ok_or_else(lacking)?;
+        let inbound = Inbound::new(&theirs, chain(inward)).ok_or_else(lacking)?;
+        if let Some(sample) = self.handshake.rtt_sample {
+            use uts_functions::timing::Timing;
+            let sample = outbound.rtt.on_sample(now, sample, Duration::ZERO);
+            outbound.timing.on_sample(&mut outbound.rtt, sample);
+        }
+        outbound.rate_max = self.config.requirements.max_send_rate;
+        self.flows.flow_template = inbound.stacks.first().map(|s| s.flow.clone());
+        self.flows.opened_max = hello.limits.max_flows;
+        self.flows.credit_initial_out = hello.limits.initial_credit_bytes;
+        let peer_idle = Duration::from_millis(u64::from(hello.limits.idle_timeout_ms));
+        self.idle_timeout = match (self.idle_timeout.is_zero(), peer_idle.is_zero()) {
+            (true, _) => peer_idle,
+            (_, true) => self.idle_timeout,
+            _ => self.idle_timeout.min(peer_idle),
+        };
+        let max = self.config.packet_bytes_max.min(usize::from(hello.limits.max_udp_payload_bytes));
+        self.size = PacketSize::new(now, self.size.current().min(max), max);
+        self.peer_library = Some(Library::from_pairs(hello.mechanisms.iter().copied()));
+        self.peer_allows_unprotected = hello.allows_unprotected;
+        self.peer_reset_token = hello.reset_token.filter(|_| self.side == Side::Client);
+        (self.outbound, self.inbound) = (Some(outbound), Some(inbound));
+        self.set_exchange_timers();
+        Ok(())
+    }
+
+    /// The ids in the greeting are authentic; they must be those of the packets (RFC 9000 section 7.3).
+    pub(super) fn check_identity(&self, hello: &Hello) -> Result<(), CloseReason> {
+        let mut same = hello.initial_scid == self.peer_cid;
+        if self.side == Side::Client {
+            same &= hello.original_dcid == Some(self.original_dcid) && hello.retry_scid == self.retry_scid;
+        }
+        if same {
+            Ok(())
+        } else {
+            Err(CloseReason::Protocol("its greeting names other connection ids".into()))
+        }
+    }
+
+    /// An authentic adaptive packet arrived.
+    pub(super) fn on_authentic(&mut self, now: Time) {
+        self.last_heard_at = now;
+        if !self.confirmed {
+            self.confirmed = true;
+            self.handshake.discard(Level::Handshake);
+        }
+    }
+
+    /// The server asks for proof of address.
+    pub(crate) fn on_retry(&mut self, initial: rustls::quic::Keys, scid: ConnectionId, token: Bytes) -> bool {
+        if self.handshake.heard || self.retry_scid.is_some() || self.side != Side::Client {
+            return false;
+        }
+        self.retry_scid = Some(scid);
+        self.peer_cid = scid;
+        self.handshake.restart(initial, token);
+        true
+    }
+
+    /// The server speaks other versions.
+    pub(crate) fn on_version_refusal(&mut self, now: Time, ours: String, theirs: String) {
+        if self.side == Side::Client && self.phase == Phase::Handshake && !self.handshake.heard {
+            self.drain(now, CloseReason::Version { ours, theirs });
+        }
+    }
+}
+
+/// The first profile is made of what every endpoint has, so that it needs no answer.
+fn check_first(profile: &Profile) -> Result<(), String> {
+    profile.check().map_err(|error| error.to_string())?;
+    let optional = Function::ALL.iter().find(|f| !profile.mechanism(**f).is_some_and(|m| m.mandatory));
+    match optional {
+        Some(f) => Err(format!("{}/{} is not mandatory; ask for it by exchange", f.name(), profile.name(*f))),
+        None => Ok(()),
+    }
+}
+
+/// A TLS alert of the peer, in words (RFC 8446 section 6.2).
+fn tls_refusal(alert: u16, said: &str) -> String {
+    match alert {
+        42 | 43 | 46 => format!("it does not accept this end's key ({said})"),
+        48 => format!("it does not know who vouches for this end's certificate ({said})"),
+        116 => "it wants to know who is asking: a client key is required".to_owned(),
+        120 => "it does not speak this protocol (ALPN)".to_owned(),
+        _ => format!("TLS alert {alert}: {said}"),
+    }
+}
+
+/// What this end says of itself in the handshake.
+pub(crate) fn hello(
+    config: &ConnectionConfig,
+    initial_scid: ConnectionId,
+    ids: (Option<ConnectionId>, Option<ConnectionId>),
+    reset_token: Option<[u8; 16]>,
+    proposal: Option<&[Profile; 2]>,
+) -> Vec<u8> {
+    let limits = uts_wire::Limits {
+        max_flows: config.flows_max,
+        initial_credit_bytes: config.credit_bytes_initial,
+        idle_timeout_ms: u32::try_from(config.idle_timeout.as_millis()).unwrap_or(u32::MAX),
+        max_udp_payload_bytes: u16::try_from(config.packet_bytes_max).unwrap_or(u16::MAX),
+        ..uts_wire::Limits::default()
+    };
+    let hello = Hello {
+        versions: [uts_wire::VERSION].into_iter().collect(),
+        initial_scid,
+        original_dcid: ids.0,
+        retry_scid: ids.1,
+        mechanisms: Library::offered(&config.requirements).pairs().collect(),
+        limits,
+        reset_token,
+        profile_out: proposal.map(|p| to_wire(&p[0])),
+        profile_in: proposal.map(|p| to_wire(&p[1])),
+        allows_unprotected: config.requirements.security == Security::Unprotected,
+        service: String::new(),
+    };
+    let mut out = Vec::new();
+    hello.emit(&mut out);
+    out
+}

@@ -1,0 +1,131 @@
+//! Datagrams that belong to no connection: what little is answered, and to whom.
+
+use super::*;
+
+impl Endpoint {
+    /// A short packet that belongs to nothing here: either a reset of one of our connections, or of one that is forgotten.
+    pub(super) fn on_unknown_short(&mut self, now: Time, remote: SocketAddr, datagram: &[u8]) {
+        if let Some((_, token)) = datagram.split_last_chunk::<RESET_TOKEN_BYTES>() {
+            // Few connections are with one address; the comparison takes the same time whatever the token is.
+            let owner = self
+                .connections
+                .iter()
+                .filter(|(_, c)| c.remote() == remote)
+                .find(|(_, c)| c.peer_reset_token().is_some_and(|own| is_same(own, token)))
+                .map(|(handle, _)| *handle);
+            if let Some(handle) = owner {
+                self.reset_by_peer(now, handle);
+                return;
+            }
+        }
+        self.answer_with_reset(remote, datagram);
+    }
+
+    pub(super) fn reset_by_peer(&mut self, now: Time, handle: ConnectionHandle) {
+        if let Some(connection) = self.connections.get_mut(&handle) {
+            connection.on_stateless_reset(now);
+        }
+        self.touch(now, handle);
+    }
+
+    /// Tells the peer of a forgotten connection that it is forgotten. Shorter than what it answers, so that two endpoints
+    /// never keep answering each other (RFC 9000 section 10.3.3).
+    pub(super) fn answer_with_reset(&mut self, remote: SocketAddr, datagram: &[u8]) {
+        let Some(id) = datagram.get(1..1 + self.config.cid_bytes).and_then(ConnectionId::new) else { return };
+        if self.config.server.is_none()
+            || datagram.len() <= MIN_RESET_BYTES + 1
+            || self.answers.len() >= ANSWERS_MAX
+        {
+            return;
+        }
+        let Some(token) = self.tokens.as_ref().map(|t| t.reset_token(&id)) else { return };
+        let len = (datagram.len() - 1).min(43);
+        let mut answer = vec![0; len - RESET_TOKEN_BYTES];
+        self.rng.fill_bytes(&mut answer);
+        if let Some(first) = answer.first_mut() {
+            *first &= 0x7f;
+        }
+        answer.extend_from_slice(&token);
+        self.answers.push_back((remote, answer));
+    }
+
+    pub(super) fn answer_with_retry(
+        &mut self,
+        now: Time,
+        remote: SocketAddr,
+        header: &EstablishmentHeader<'_>,
+    ) {
+        if self.answers.len() >= ANSWERS_MAX {
+            return;
+        }
+        let scid = self.random_cid(FIRST_CID_BYTES);
+        let Some(token) = self.tokens.as_mut().map(|t| t.retry(now, remote, &header.dcid, &scid)) else {
+            return;
+        };
+        let mut answer = Vec::new();
+        Retry { dcid: header.scid, scid, token: &token, integrity: [0; 16] }.emit(&mut answer);
+        let body = answer.len() - 16;
+        let integrity = retry_integrity(&header.dcid, &answer[..body]);
+        answer[body..].copy_from_slice(&integrity);
+        self.answers.push_back((remote, answer));
+    }
+
+    pub(super) fn on_retry(&mut self, now: Time, remote: SocketAddr, datagram: &[u8], retry: &Retry<'_>) {
+        let Some(handle) = self.client_of(remote, retry.dcid.as_slice()) else { return };
+        let Some(keys) = self.initial_keys(&retry.scid, rustls::Side::Client) else { return };
+        let Some(connection) = self.connections.get_mut(&handle) else { return };
+        let body = &datagram[..datagram.len() - 16];
+        if is_same(&retry_integrity(connection.original_dcid(), body), &retry.integrity) {
+            connection.on_retry(keys, retry.scid, Bytes::copy_from_slice(retry.token));
+        }
+        self.touch(now, handle);
+    }
+
+    pub(super) fn on_version_refusal(&mut self, now: Time, remote: SocketAddr, refusal: &VersionRefusal<'_>) {
+        let Some(handle) = self.client_of(remote, refusal.dcid) else { return };
+        let Some(connection) = self.connections.get_mut(&handle) else { return };
+        // Only someone who saw the client's packet knows both ids.
+        let is_answer = connection.peer_cid().as_slice() == refusal.scid;
+        if is_answer && !refusal.versions.contains(&VERSION) {
+            let theirs: Vec<String> = refusal.versions.iter().map(|v| version_name(*v)).collect();
+            connection.on_version_refusal(now, version_name(VERSION), theirs.join(", "));
+        }
+        self.touch(now, handle);
+    }
+
+    /// The client that an unprotected answer is for.
+    pub(super) fn client_of(&self, remote: SocketAddr, dcid: &[u8]) -> Option<ConnectionHandle> {
+        let handle = match ConnectionId::new(dcid)? {
+            id if id.is_empty() => self.by_remote.get(&remote),
+            id => self.by_cid.get(&id),
+        }
+        .copied()?;
+        let connection = self.connections.get(&handle)?;
+        (connection.side() == Side::Client && connection.remote() == remote).then_some(handle)
+    }
+
+    /// A packet of another version: its sender is told which one this end speaks.
+    pub(super) fn on_other_version(&mut self, remote: SocketAddr, bytes: usize, other: &OtherVersion<'_>) {
+        self.strangers += 1;
+        if self.config.server.is_none() || bytes < PACKET_BYTES_MIN || self.answers.len() >= ANSWERS_MAX {
+            return;
+        }
+        let versions = [VERSION].into_iter().collect();
+        let mut answer = Vec::new();
+        VersionRefusal { dcid: other.scid, scid: other.dcid, versions }.emit(&mut answer);
+        self.answers.push_back((remote, answer));
+    }
+}
+
+/// What a version is called.
+fn version_name(version: u32) -> String {
+    match version.to_be_bytes() {
+        [b'U', b'T', b'S', number] => format!("UTS {number}"),
+        _ => format!("{version:#010x}"),
+    }
+}
+
+/// Compares without telling by time where the difference is.
+fn is_same(a: &[u8; 16], b: &[u8; 16]) -> bool {
+    a.iter().zip(b).fold(0, |differences, (a, b)| differences | (a ^ b)) == 0
+}
