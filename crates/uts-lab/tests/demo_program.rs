@@ -42,5 +42,5 @@ fn a_real_copy_is_demonstrated() {
     assert!(ended.status.success(), "{stdout}{stderr}");
     assert!(stdout.contains("the same at both ends"), "{stdout}");
     let report = std::fs::read_to_string(out.join("report.html")).expect("a report");
-    assert!(report.contains("<svg"), "it has pictures");
+    assert!(report.contains("</html>") && report.contains("demo.bin"), "it is whole");
 }
