@@ -267,12 +267,16 @@ async fn failures_are_told_and_others_copied() {
 
     let (result, _) = run.cp(&["a", "b"]).await;
     assert_eq!(result.unwrap_err().status(), 2);
-    let (result, _) =
-        run.cp(&["--pin", "SHA256:x", "--property", "a=b", "--no-adapt", &run.path("f"), "uts://h/"]).await;
+    let pin = format!("SHA256:{}", "A".repeat(43));
+    let asked = ["--pin", &pin, "--property", "minSendRate=1Mbit/s", "--no-adapt"];
+    let (result, _) = run.cp(&[&asked[..], &[&run.path("f"), "uts://h/"]].concat()).await;
     assert_eq!(result, Ok(()));
     let with = run.transport.connected_with.lock().unwrap().clone().unwrap();
-    assert_eq!(with.trust, ServerTrust::Pin("SHA256:x".into()));
-    assert_eq!(with.properties, [("a".into(), "b".into()), ("uts.adapt".into(), "false".into())]);
+    assert_eq!(with.trust, ServerTrust::Pin(pin));
+    assert_eq!(
+        with.properties,
+        [("minSendRate".into(), "1Mbit/s".into()), ("uts.adapt".into(), "false".into())]
+    );
     run.end().await;
     let error = cp::copy(
         &Memory::default(),

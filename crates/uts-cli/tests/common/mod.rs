@@ -99,7 +99,16 @@ impl Place {
         self.start(&all)
     }
 
-    /// Whether a folder holds something under a name that is not that of an unfinished copy.
+    /// Waits until a good part of a file has arrived under its temporary name.
+    pub fn await_part(&self, name: &str) {
+        let deadline = Instant::now() + PATIENCE;
+        while fs::metadata(self.path(name)).map_or(0, |m| m.len()) < 1 << 20 {
+            assert!(Instant::now() < deadline, "{name} does not grow");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// What a folder holds under a name that is not that of an unfinished copy.
     pub fn finished(&self, dir: &str) -> Vec<String> {
         let entries = fs::read_dir(self.path(dir)).expect("a folder");
         let names = entries.map(|e| e.expect("an entry").file_name().to_string_lossy().into_owned());
