@@ -514,3 +514,46 @@ fn to_frame(direction: Direction, message: Message<Profile, Refusal>) -> Frame<'
 }
 
 const _: () = assert!(GROUPS_MAX == frame::MAX_GROUPS);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn profile() -> Profile {
+        Profile::bare().with_named(Function::Protection, "aes-128-gcm").expect("it exists")
+    }
+
+    #[test]
+    fn what_this_end_lacks_is_refused_with_what_it_has_instead() {
+        let library = Library::local();
+        assert_eq!(accept(&profile(), false, &library), Ok(()));
+        let unknown = profile().with(Function::Congestion, Choice { number: 200, params: Params::default() });
+        let refusal = accept(&unknown, false, &library).expect_err("no such mechanism");
+        assert_eq!((refusal.function, refusal.reason), (Function::Congestion, RefusalReason::Unknown));
+        let alternative = refusal.alternative.expect("something else");
+        assert!(library.has(Function::Congestion, alternative.number));
+        let mut excessive = *profile().get(Function::Acknowledgement);
+        excessive.number = 1;
+        excessive.params.0[0] = u32::MAX;
+        let refusal = accept(&profile().with(Function::Acknowledgement, excessive), false, &library);
+        assert_eq!(refusal.map_err(|r| r.reason), Err(RefusalReason::Parameter));
+    }
+
+    #[test]
+    fn packets_without_protection_need_both_ends() {
+        let bare = Profile::bare();
+        let refusal = accept(&bare, false, &Library::local()).expect_err("not asked for here");
+        assert_eq!((refusal.function, refusal.reason), (Function::Protection, RefusalReason::Unprotected));
+        assert!(refusal.alternative.is_some());
+        assert_eq!(accept(&bare, true, &Library::local()), Ok(()));
+    }
+
+    #[test]
+    fn profiles_pass_over_the_wire_as_they_are() {
+        let mut profile = profile();
+        for (function, name) in [(Function::Fec, "reed-solomon"), (Function::Congestion, "bbr")] {
+            profile = profile.with_named(function, name).expect("it exists");
+        }
+        assert_eq!(from_wire(&to_wire(&profile)), Ok(profile));
+    }
+}
