@@ -63,6 +63,15 @@ pub enum IdentityError {
 }
 
 impl Identity {
+    /// What the tokens and resets of this server's endpoints follow from: the same after a restart, so that a restarted
+    /// server can end the connections that it has forgotten.
+    pub(crate) fn endpoint_secret(&self) -> [u8; 32] {
+        let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, self.key.secret_der());
+        let mut secret = [0; 32];
+        secret.copy_from_slice(ring::hmac::sign(&key, b"uts endpoint secret").as_ref());
+        secret
+    }
+
     /// A new Ed25519 key that lives as long as this value.
     ///
     /// # Errors

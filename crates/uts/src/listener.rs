@@ -2,7 +2,7 @@
 
 use crate::AuthorizedKeys;
 use crate::connection::Connection;
-use crate::driver::{Shared, random_bytes};
+use crate::driver::Shared;
 use crate::fingerprint::Fingerprint;
 use crate::identity::Identity;
 use crate::tls::{self, OnRefused, TlsError};
@@ -112,7 +112,7 @@ impl Listener {
             accept: options.connection.clone(),
             connections_max: options.connections_max,
             handshakes_before_retry: options.handshakes_before_retry,
-            secret: random_bytes().map_err(bind)?,
+            secret: options.identity.endpoint_secret(),
             ..EndpointConfig::default()
         };
         let shared = Shared::start(addr, None, config).map_err(bind)?;

@@ -54,7 +54,14 @@ enum Dropped {
 impl Connection {
     /// Takes in a short packet.
     pub(super) fn handle_adaptive(&mut self, now: Time, ecn: Option<Ecn>, packet: &mut [u8]) {
-        match self.open(packet) {
+        let tail = packet.last_chunk::<16>().copied();
+        let opened = self.open(packet);
+        // A reset looks like a packet that cannot be opened (RFC 9000 section 10.3).
+        if opened.is_err() && self.is_reset(tail) {
+            self.on_stateless_reset(now);
+            return;
+        }
+        match opened {
             Ok((index, number, payload)) => {
                 let payload = payload.start..payload.end;
                 self.take_in(now, ecn, index, number, &packet[payload]);
@@ -63,6 +70,14 @@ impl Connection {
             Err(Dropped::Malformed) => self.stats.dropped_malformed += 1,
             Err(Dropped::Duplicate) => self.stats.dropped_duplicate += 1,
             Err(Dropped::Forged) => self.on_forged(),
+        }
+    }
+
+    /// Whether a datagram that ends so is the peer's word that it no longer knows the connection.
+    fn is_reset(&self, tail: Option<[u8; 16]>) -> bool {
+        match (tail, self.peer_reset_token()) {
+            (Some(tail), Some(own)) => crate::endpoint::is_same(own, &tail),
+            _ => false,
         }
     }
 

@@ -5,6 +5,8 @@
 
 mod strangers;
 
+pub(crate) use strangers::is_same;
+
 use crate::config::{ConnectionConfig, EndpointConfig, PACKET_BYTES_MIN};
 use crate::connection::{self, Birth, Connection, Ecn, Place, Side};
 use crate::event::{ConnectionHandle, Event};

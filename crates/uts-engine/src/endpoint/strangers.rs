@@ -126,6 +126,6 @@ fn version_name(version: u32) -> String {
 }
 
 /// Compares without telling by time where the difference is.
-fn is_same(a: &[u8; 16], b: &[u8; 16]) -> bool {
+pub(crate) fn is_same(a: &[u8; 16], b: &[u8; 16]) -> bool {
     a.iter().zip(b).fold(0, |differences, (a, b)| differences | (a ^ b)) == 0
 }
