@@ -100,3 +100,8 @@ fn a_bulk_transfer_leaves_a_cubic_one_its_share() {
     }
     assert!((1.0 / 3.0..2.0 / 3.0).contains(&share), "{share}");
 }
+
+#[test]
+fn a_path_without_any_delay_holds_nothing_back() {
+    transfer(PathConfig::default(), 5_000_000, &[]);
+}

@@ -200,7 +200,8 @@ impl Outbound {
         let own = self.congestion.pacing_rate();
         let rate = match own {
             Some(rate) => Some(rate),
-            None if self.rtt.samples == 0 => None,
+            // A round trip too short to measure holds nothing back.
+            None if self.rtt.samples == 0 || self.rtt.smoothed.is_zero() => None,
             None => {
                 let summary = self.congestion.summary();
                 let window = self.congestion.window_bytes();
