@@ -207,6 +207,15 @@ impl Profile {
         Function::ALL.iter().copied().filter(move |f| a.get(*f) != b.get(*f))
     }
 
+    /// What changes from this profile to another, in one line; empty if nothing does.
+    pub fn changes_to(&self, next: &Profile) -> String {
+        let changes = self.differences(next).map(|f| {
+            let (old, new) = (self.describe(f), next.describe(f));
+            format!("{} {old} -> {new}", f.name())
+        });
+        changes.collect::<Vec<_>>().join(", ")
+    }
+
     /// Checks that this library has every mechanism, with parameters in range, and that they go together.
     ///
     /// # Errors

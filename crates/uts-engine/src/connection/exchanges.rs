@@ -423,11 +423,8 @@ pub(super) struct Reasons {
 
 /// What changes between two profiles, in one line.
 pub fn changes(old: &Profile, new: &Profile) -> String {
-    let list: Vec<String> = old
-        .differences(new)
-        .map(|f| format!("{} {} -> {}", f.name(), old.describe(f), new.describe(f)))
-        .collect();
-    if list.is_empty() { "nothing but the keys".into() } else { list.join(", ") }
+    let changes = old.changes_to(new);
+    if changes.is_empty() { "nothing but the keys".into() } else { changes }
 }
 
 /// Whether this end takes part in a profile that the peer asks for.

@@ -35,7 +35,7 @@ impl Decision {
             from,
             to,
             seen: describe_path(baseline, facts, measured),
-            changes: changes(&from, &to),
+            changes: from.changes_to(&to),
             expects,
             prediction: expects.to.prediction,
         }
@@ -47,14 +47,6 @@ impl fmt::Display for Decision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}; expects {}", self.seen, self.changes, self.expects)
     }
-}
-
-/// The functions that change, and how.
-pub(super) fn changes(from: &Profile, to: &Profile) -> String {
-    from.differences(to)
-        .map(|f| format!("{} {} -> {}", f.name(), from.describe(f), to.describe(f)))
-        .collect::<Vec<_>>()
-        .join(", ")
 }
 
 /// What is worth saying of a path, against what it was.
