@@ -26,6 +26,9 @@ impl SecretChain {
 
     /// Forgets the secrets of epochs before `oldest`.
     pub fn forget_before(&mut self, oldest: u32) {
+        if oldest == self.epoch {
+            return;
+        }
         if let Some(secret) = self.of(oldest) {
             self.secret = secret;
             self.epoch = oldest;
