@@ -88,8 +88,3 @@ impl Connection {
         }
     }
 }
-
-/// A close frame as large as any.
-pub(crate) fn close_frame(code: u64, reason: &str) -> Frame<'_> {
-    Frame::Close(frame::Close { code, reason })
-}

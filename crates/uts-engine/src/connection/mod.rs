@@ -49,7 +49,7 @@ use std::net::SocketAddr;
 use uts_functions::protection::{self, Secret};
 use uts_functions::{Function, PathFacts, Profile, Time, establishment, fec};
 use uts_wire::packet::establishment::Level;
-use uts_wire::{ConnectionId, Frame, Hello, frame};
+use uts_wire::{ConnectionId, Hello, frame};
 
 /// Control frames of the connection that may wait at once: answers to a peer that asks faster than it listens.
 pub(crate) const CONTROL_MAX: usize = 16;
@@ -577,10 +577,5 @@ impl Connection {
         }
         let room = (3 * self.bytes_from_address).saturating_sub(self.bytes_to_address);
         usize::try_from(room).unwrap_or(usize::MAX)
-    }
-
-    /// Whether something must be sent only to keep the connection alive or to confirm the handshake.
-    fn ping_due(&self, _now: Time) -> bool {
-        self.ping_wanted
     }
 }

@@ -91,7 +91,7 @@ impl Connection {
 
     /// Why the next packet may leave, if it may.
     fn next_packet(&mut self, now: Time) -> Option<Reason> {
-        let wants = self.wants_to_send(now);
+        let wants = self.wants_to_send();
         let probe_size = self.size.probe(now).filter(|_| self.is_confirmed());
         let packet_bytes = self.size.current() as u64;
         let report_due = self.inbound.as_ref()?.arrivals.due.is_some_and(|due| due <= now);
@@ -126,12 +126,12 @@ impl Connection {
     }
 
     /// Whether anything but acknowledgements waits.
-    fn wants_to_send(&self, now: Time) -> bool {
+    fn wants_to_send(&self) -> bool {
         let Some(outbound) = &self.outbound else { return false };
         !self.exchanges.pending.is_empty()
             || !self.flows.control.is_empty()
             || !self.control.is_empty()
-            || self.ping_due(now)
+            || self.ping_wanted
             || outbound.stacks.iter().any(|s| s.fec.as_ref().is_some_and(|fec| fec.has_repair()))
             || self.flows.wants_to_send()
     }
@@ -207,7 +207,7 @@ impl Connection {
             }
             _ => self.write_data(draft, out),
         }
-        if (draft.reason == Reason::Probe || self.ping_due(now)) && !draft.eliciting {
+        if (draft.reason == Reason::Probe || self.ping_wanted) && !draft.eliciting {
             Frame::Ping.emit(out);
             draft.eliciting = true;
         }
@@ -445,7 +445,7 @@ impl Connection {
         let header = AdaptiveHeader { epoch_low5: (stack.epoch % 32) as u8, dcid: self.peer_cid };
         let start = out.len();
         let mark = header.emit(TruncatedNumber::of(number, outbound.ledger.largest_acked()), out);
-        super::closing::close_frame(code, reason).emit(out);
+        Frame::Close(frame::Close { code, reason }).emit(out);
         let draft = Draft {
             reason: Reason::Report,
             stack: index,

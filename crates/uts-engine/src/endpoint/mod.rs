@@ -20,7 +20,7 @@ use rustls::quic::{self, Keys};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use uts_functions::{Choice, Function, PathFacts, Profile, Time, library};
+use uts_functions::{Function, PathFacts, Profile, Time, library};
 use uts_wire::packet::adaptive::{MIN_RESET_BYTES, RESET_TOKEN_BYTES};
 use uts_wire::packet::establishment::{
     EstablishmentHeader, Level, LongPacket, OtherVersion, Retry, VersionRefusal, parse_header,
@@ -159,10 +159,10 @@ impl Endpoint {
             seed: self.rng.next_u64(),
         };
         let connection = Connection::new(now, birth).ok_or(ConnectError::NoInitialSuite)?;
-        Ok(self.insert(now, connection))
+        Ok(self.insert(connection))
     }
 
-    fn insert(&mut self, now: Time, connection: Connection) -> ConnectionHandle {
+    fn insert(&mut self, connection: Connection) -> ConnectionHandle {
         let handle = ConnectionHandle(self.next_handle);
         self.next_handle += 1;
         if connection.local_cid().is_empty() {
@@ -172,7 +172,7 @@ impl Endpoint {
         }
         self.handshakes += usize::from(connection.side() == Side::Server);
         self.connections.insert(handle, connection);
-        self.touch(now, handle);
+        self.touch(handle);
         handle
     }
 
@@ -262,7 +262,7 @@ impl Endpoint {
                 self.accepted.push_back(handle);
             }
         }
-        self.touch(now, handle);
+        self.touch(handle);
     }
 
     fn route_short(&mut self, now: Time, remote: SocketAddr, datagram: &[u8]) -> Option<ConnectionHandle> {
@@ -302,7 +302,7 @@ impl Endpoint {
                 }
             }
             Ok(LongPacket::Retry(retry)) => {
-                self.on_retry(now, remote, datagram, &retry);
+                self.on_retry(remote, datagram, &retry);
                 None
             }
             Ok(LongPacket::VersionRefusal(refusal)) => {
@@ -338,7 +338,7 @@ impl Endpoint {
             return None;
         }
         let keys = self.initial_keys(&header.dcid, rustls::Side::Server)?;
-        if !is_whole(&keys, datagram, place) {
+        if !connection::is_authentic(&keys, datagram, place) {
             return None;
         }
         if self.refusing || self.connections.len() >= self.config.connections_max {
@@ -394,7 +394,7 @@ impl Endpoint {
         };
         let connection = Connection::new(now, birth)?;
         self.strangers -= 1;
-        let handle = self.insert(now, connection);
+        let handle = self.insert(connection);
         self.by_first.insert((remote, header.dcid), handle);
         Some(handle)
     }
@@ -413,12 +413,12 @@ impl Endpoint {
                     self.handshakes = self.handshakes.saturating_sub(1);
                 }
             }
-            self.touch(now, handle);
+            self.touch(handle);
         }
     }
 
     /// A connection has changed: it may have something to send and to tell, and its timer may be another.
-    fn touch(&mut self, _now: Time, handle: ConnectionHandle) {
+    fn touch(&mut self, handle: ConnectionHandle) {
         if self.is_ready.insert(handle) {
             self.ready.push_back(handle);
         }
@@ -505,17 +505,13 @@ fn initial_suite() -> Option<quic::Suite> {
     rustls::crypto::ring::cipher_suite::TLS13_AES_128_GCM_SHA256.tls13().and_then(|suite| suite.quic_suite())
 }
 
-fn is_whole(keys: &Keys, datagram: &[u8], place: &Place) -> bool {
-    connection::is_authentic(keys, datagram, place)
-}
-
 /// A first profile holds only what every endpoint has; where the selector wants more, an exchange follows.
 fn made_mandatory(mut profile: Profile) -> Profile {
     for &function in Function::ALL {
         let mandatory = profile.mechanism(function).is_some_and(|m| m.mandatory);
         let fallback = library::of(function).iter().find(|m| m.mandatory);
         if let Some(m) = fallback.filter(|_| !mandatory) {
-            profile.set(function, Choice { ..m.choice() });
+            profile.set(function, m.choice());
         }
     }
     profile

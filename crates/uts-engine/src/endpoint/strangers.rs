@@ -25,7 +25,7 @@ impl Endpoint {
         if let Some(connection) = self.connections.get_mut(&handle) {
             connection.on_stateless_reset(now);
         }
-        self.touch(now, handle);
+        self.touch(handle);
     }
 
     /// Tells the peer of a forgotten connection that it is forgotten. Shorter than what it answers, so that two endpoints
@@ -70,7 +70,7 @@ impl Endpoint {
         self.answers.push_back((remote, answer));
     }
 
-    pub(super) fn on_retry(&mut self, now: Time, remote: SocketAddr, datagram: &[u8], retry: &Retry<'_>) {
+    pub(super) fn on_retry(&mut self, remote: SocketAddr, datagram: &[u8], retry: &Retry<'_>) {
         let Some(handle) = self.client_of(remote, retry.dcid.as_slice()) else { return };
         let Some(keys) = self.initial_keys(&retry.scid, rustls::Side::Client) else { return };
         let Some(connection) = self.connections.get_mut(&handle) else { return };
@@ -78,7 +78,7 @@ impl Endpoint {
         if is_same(&retry_integrity(connection.original_dcid(), body), &retry.integrity) {
             connection.on_retry(keys, retry.scid, Bytes::copy_from_slice(retry.token));
         }
-        self.touch(now, handle);
+        self.touch(handle);
     }
 
     pub(super) fn on_version_refusal(&mut self, now: Time, remote: SocketAddr, refusal: &VersionRefusal<'_>) {
@@ -90,7 +90,7 @@ impl Endpoint {
             let theirs: Vec<String> = refusal.versions.iter().map(|v| version_name(*v)).collect();
             connection.on_version_refusal(now, version_name(VERSION), theirs.join(", "));
         }
-        self.touch(now, handle);
+        self.touch(handle);
     }
 
     /// The client that an unprotected answer is for.
