@@ -3,7 +3,7 @@
 //!
 //! * [`topology`]: which hosts and routers there are, and the paths between them;
 //! * [`network`]: the same in virtual time, with an [`network::Application`] at each port;
-//! * [`traffic`]: sources and sinks without an engine;
+//! * [`traffic`]: sources and sinks without an engine; [`host`]: the engine; [`qlog`]: the log of what it does;
 //! * [`world`]: one server, some clients, one path that they all share: the world of most tests; [`transfer`]: what its
 //!   hosts do.
 //!
@@ -11,13 +11,15 @@
 #![forbid(unsafe_code)]
 
 mod agenda;
+pub mod host;
 pub mod identity;
 pub mod network;
 pub mod packet;
 mod pcap;
+pub mod qlog;
 pub mod topology;
 pub mod traffic;
 pub mod transfer;
 pub mod world;
 
-pub use world::{Happening, NodeId, World, WorldConfig};
+pub use world::{Happening, NodeId, World, WorldConfig, WorldError};
