@@ -3,6 +3,7 @@
 use crate::config::{Buffer, Corruption, Jitter, JitterShape, LinkConfig, Loss, Reordering, SpecError};
 use crate::framing::Framing;
 use crate::parse::{format_duration, format_rate, format_size};
+use crate::queue::Discipline;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -13,6 +14,9 @@ pub enum Setting {
     Rate(Option<u64>),
     /// `buffer=64p`, `buffer=256kB`, `buffer=inf`.
     Buffer(Buffer),
+    /// `queue=droptail`, `random`, `red:MIN,MAX,MAX_P[,WEIGHT][,gentle][,noecn]` as in `red:5p,15p,0.1`,
+    /// `codel[:TARGET,INTERVAL][,noecn]`.
+    Queue(Discipline),
     /// `delay=20ms`: nanoseconds.
     Delay(u64),
     /// `jitter=2ms`, `jitter=2ms,bell`, `jitter=2ms,uniform,reorder`.
@@ -42,6 +46,7 @@ impl Setting {
         match self {
             Setting::Rate(rate_bps) => config.rate_bps = rate_bps,
             Setting::Buffer(buffer) => config.buffer = buffer,
+            Setting::Queue(queue) => config.queue = queue,
             Setting::Delay(delay_ns) => config.delay_ns = delay_ns,
             Setting::Jitter(jitter) => config.jitter = jitter,
             Setting::Loss(loss) => config.loss = loss,
@@ -63,6 +68,7 @@ impl fmt::Display for Setting {
             Setting::Rate(None) => write!(f, "rate=inf"),
             Setting::Rate(Some(rate_bps)) => write!(f, "rate={}", format_rate(*rate_bps)),
             Setting::Buffer(buffer) => write!(f, "buffer={}", amount(*buffer, "inf")),
+            Setting::Queue(queue) => write!(f, "queue={queue}"),
             Setting::Delay(delay_ns) => write!(f, "delay={}", format_duration(*delay_ns)),
             Setting::Jitter(jitter) => {
                 let shape = if jitter.shape == JitterShape::Bell { ",bell" } else { "" };
@@ -86,7 +92,7 @@ impl fmt::Display for Setting {
     }
 }
 
-fn amount(buffer: Buffer, unlimited: &str) -> String {
+pub(crate) fn amount(buffer: Buffer, unlimited: &str) -> String {
     match buffer {
         Buffer::Packets(packets) => format!("{packets}p"),
         Buffer::Bytes(bytes) => format_size(bytes),

@@ -1,6 +1,8 @@
 //! What a link is like: the values, their ranges, and the perfect link as the default.
 
 use crate::framing::Framing;
+use crate::queue::Discipline;
+use crate::server::Supply;
 use serde::{Deserialize, Serialize};
 
 /// Longest delay, jitter or extra delay that a link may have: one hour.
@@ -26,7 +28,7 @@ impl SpecError {
     }
 }
 
-/// An amount of queue: a drop-tail limit, or the level above which packets are marked.
+/// An amount of queue: its limit, a threshold of RED, or the level above which packets are marked.
 ///
 /// The packet that is being transmitted counts, as it occupies its buffer until it has left. Bytes
 /// include [`LinkConfig::overhead_bytes`].
@@ -131,8 +133,10 @@ impl Default for Corruption {
 pub struct LinkConfig {
     /// Rate in bits per second, 1 to 10^13; `None` is infinite.
     pub rate_bps: Option<u64>,
-    /// Drop-tail limit of the queue.
+    /// Limit of the queue.
     pub buffer: Buffer,
+    /// Which packets go when the queue is full, or before.
+    pub queue: Discipline,
     /// Propagation delay in nanoseconds, at most an hour.
     pub delay_ns: u64,
     /// Variation of the delay.
@@ -162,6 +166,7 @@ impl Default for LinkConfig {
         LinkConfig {
             rate_bps: None,
             buffer: Buffer::Unlimited,
+            queue: Discipline::DropTail,
             delay_ns: 0,
             jitter: Jitter::default(),
             loss: Loss::None,
@@ -178,6 +183,10 @@ impl Default for LinkConfig {
 }
 
 impl LinkConfig {
+    pub(crate) fn supply(&self) -> Supply {
+        self.rate_bps.map_or(Supply::Infinite, Supply::Rate)
+    }
+
     /// Checks every value against its range.
     ///
     /// # Errors
@@ -187,6 +196,7 @@ impl LinkConfig {
             between("rate", "rate in bit/s", rate_bps, 1, MAX_RATE_BPS)?;
         }
         check_buffer("buffer", self.buffer)?;
+        self.queue.check()?;
         check_buffer("ecn", self.ecn_threshold)?;
         check_delay("delay", self.delay_ns)?;
         check_delay("jitter", self.jitter.max_ns)?;
@@ -220,7 +230,7 @@ fn check_buffer(key: &str, buffer: Buffer) -> Result<(), SpecError> {
     }
 }
 
-fn check_delay(key: &str, delay_ns: u64) -> Result<(), SpecError> {
+pub(crate) fn check_delay(key: &str, delay_ns: u64) -> Result<(), SpecError> {
     if delay_ns <= MAX_DELAY_NS {
         return Ok(());
     }
