@@ -16,6 +16,8 @@
 //! 3. At its departure the wire decides: outage, loss, duplication, corruption, delay.
 //! 4. [`Link::poll`] hands it over when it is due.
 //!
+//! A rate may vary by a [`Trace`] of delivery opportunities. Files are read by the caller: [`PathConfig::resolve`].
+//!
 //! [`Link::poll_passage`] tells, if asked to, what each packet met in the queue, and why it was dropped.
 //! The settings and their text forms are listed at [`Setting`], their meanings and ranges at [`LinkConfig`]; each of
 //! them can be [changed](Change) while the link runs.
@@ -46,6 +48,7 @@ mod queue;
 mod schedule;
 mod server;
 mod stats;
+mod trace;
 mod wire;
 
 pub use change::{Change, Setting};
@@ -57,3 +60,4 @@ pub use path::{Applied, Direction, Path, PathConfig};
 pub use queue::{CoDel, Discipline, Red};
 pub use schedule::{At, Schedule, Scheduled, Target};
 pub use stats::Stats;
+pub use trace::{Cellular, Opportunities, Trace};

@@ -112,14 +112,22 @@ pub struct Link<T> {
 }
 
 impl<T: Payload> Link<T> {
-    /// Makes an idle link, whose random decisions all follow from `seed`.
+    /// Makes an idle link, whose random decisions all follow from `seed`; its trace, if it has one, begins at 0.
     ///
     /// # Errors
-    /// A value of `config` is out of range.
+    /// A value of `config` is out of range, or a trace has not been [read](LinkConfig::resolve).
     pub fn new(config: LinkConfig, seed: u64) -> Result<Self, SpecError> {
+        Link::starting_at(config, seed, 0)
+    }
+
+    /// As [`new`](Self::new), with a trace that begins at `origin_ns`.
+    ///
+    /// # Errors
+    /// As for `new`.
+    pub fn starting_at(config: LinkConfig, seed: u64, origin_ns: u64) -> Result<Self, SpecError> {
         config.validate()?;
         Ok(Link {
-            transmitter: Transmitter::new(config.supply(), &config.queue),
+            transmitter: Transmitter::new(config.supply(origin_ns)?, &config.queue),
             wire: Wire::new(),
             loss: LossState::new(config.loss),
             dice: Dice::new(seed),
@@ -212,16 +220,24 @@ impl<T: Payload> Link<T> {
     /// departs under the new settings, even if it exceeds a smaller buffer.
     ///
     /// # Errors
-    /// A value is out of range; then nothing is changed.
+    /// A value is out of range, or a trace has not been [read](Change::resolve); then nothing is changed.
     pub fn set(&mut self, now_ns: u64, change: &Change) -> Result<(), SpecError> {
         let mut config = self.config.clone();
         change.apply_to(&mut config);
         config.validate()?;
+        let sets_rate = |s: &Setting| matches!(s, Setting::Rate(_) | Setting::Opportunities(_));
+        let supply = if change.settings().iter().any(sets_rate) {
+            Some(config.supply(self.now_ns.max(now_ns))?)
+        } else {
+            None
+        };
         self.advance(now_ns);
+        if let Some(supply) = supply {
+            self.transmitter.set_supply(self.now_ns, supply);
+        }
         // What is set again starts anew, even if it is the same.
         for setting in change.settings() {
             match setting {
-                Setting::Rate(_) => self.transmitter.set_supply(self.now_ns, config.supply()),
                 Setting::Queue(_) => self.transmitter.set_discipline(&config.queue),
                 Setting::Loss(_) => self.loss = LossState::new(config.loss),
                 _ => {}

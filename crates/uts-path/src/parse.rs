@@ -2,6 +2,7 @@
 
 use crate::change::{Change, Setting};
 use crate::config::{Buffer, Corruption, Jitter, JitterShape, LinkConfig, Loss, Reordering, SpecError};
+use crate::trace::Opportunities;
 use std::str::FromStr;
 
 const KEYS: &str = "rate, buffer, queue, delay, jitter, loss, duplicate, reorder, corrupt, overhead, framing, mtu, ecn, up or down";
@@ -54,13 +55,16 @@ fn parse_setting(token: &str) -> Result<Setting, SpecError> {
         None => return Err(wrong(format!("unknown setting; there are {KEYS}"))),
         Some((key, value)) => parse_value(key, value).map_err(wrong)?,
     };
-    Change::new(vec![setting]).map_err(|e| wrong(e.reason))?;
+    Change::new(vec![setting.clone()]).map_err(|e| wrong(e.reason))?;
     Ok(setting)
 }
 
 fn parse_value(key: &str, value: &str) -> Result<Setting, String> {
     Ok(match key {
-        "rate" => Setting::Rate(unless(value, "inf", parse_rate)?),
+        "rate" => match Opportunities::parse(value) {
+            Some(opportunities) => Setting::Opportunities(opportunities?),
+            None => Setting::Rate(unless(value, "inf", parse_rate)?),
+        },
         "buffer" => Setting::Buffer(parse_buffer(value, "inf")?),
         "queue" => Setting::Queue(value.parse().map_err(|e: SpecError| e.reason)?),
         "delay" => Setting::Delay(parse_duration_ns(value)?),
@@ -135,9 +139,13 @@ fn parse_corruption(value: &str) -> Result<Corruption, String> {
 }
 
 /// `50mbit`, `50Mbit/s`, `9600`.
-fn parse_rate(value: &str) -> Result<u64, String> {
+pub(crate) fn parse_rate(value: &str) -> Result<u64, String> {
     let value = value.strip_suffix("/s").unwrap_or(value);
-    scaled(value, RATE_UNITS, "must be a rate as in 9600bit, 64kbit, 50mbit, 1gbit or inf")
+    scaled(
+        value,
+        RATE_UNITS,
+        "must be a rate as in 9600bit, 64kbit, 50mbit, 1gbit, inf, trace:FILE or cellular:12mbit,7",
+    )
 }
 
 /// `20ms`, `1.5s`, `70us`.
@@ -174,7 +182,7 @@ pub(crate) fn parse_number(value: &str, what: &str) -> Result<f64, String> {
     }
 }
 
-fn parse_whole<T: FromStr>(value: &str, what: &str) -> Result<T, String> {
+pub(crate) fn parse_whole<T: FromStr>(value: &str, what: &str) -> Result<T, String> {
     value.parse::<T>().map_err(|_| format!("{what} must be a whole number, not `{value}`"))
 }
 
@@ -215,6 +223,7 @@ mod tests {
         let config: LinkConfig = text.parse().unwrap();
         let wanted = LinkConfig {
             rate_bps: Some(50_000_000),
+            opportunities: None,
             buffer: Buffer::Packets(64),
             queue: Discipline::RandomDrop,
             delay_ns: 20_000_000,
@@ -240,6 +249,8 @@ mod tests {
             "rate=inf buffer=inf mtu=inf ecn=off loss=0 up",
             "rate=1001bit delay=1500us loss=0.01 corrupt=0.5 jitter=7ns buffer=1024B",
             "delay=0ns",
+            "rate=trace:some/file.up buffer=1p",
+            "rate=cellular:12mbit,7",
         ] {
             let change: Change = text.parse().unwrap();
             assert_eq!(change.to_string(), text);
@@ -265,7 +276,8 @@ mod tests {
         let keys = format!("unknown setting; there are {KEYS}");
         let buffer = "must be packets as in 64p, bytes as in 256kB, or inf";
         let time = "must be a time with its unit, as in 300us, 20ms, 1.5s or 2min";
-        let rate = "must be a rate as in 9600bit, 64kbit, 50mbit, 1gbit or inf";
+        let rate =
+            "must be a rate as in 9600bit, 64kbit, 50mbit, 1gbit, inf, trace:FILE or cellular:12mbit,7";
         let queue = "must be droptail, random, red:MIN,MAX,MAX_P as in red:5p,15p,0.1, or codel";
         let red = "must be red:MIN,MAX,MAX_P[,WEIGHT][,gentle][,noecn] as in red:5p,15p,0.1";
         for (text, wanted) in [
@@ -286,6 +298,14 @@ mod tests {
             ("rate=1..5mbit", rate),
             ("rate=99999999999gbit", "is too large"),
             ("rate=", rate),
+            ("rate=trace:", "a trace's name must not be empty or hold white space or `;`"),
+            ("rate=cellular:12mbit", "must be cellular:MAX_RATE,SEED as in cellular:12mbit,7"),
+            ("rate=cellular:fast,7", rate),
+            ("rate=cellular:12mbit,x", "SEED must be a whole number, not `x`"),
+            (
+                "rate=cellular:1kbit,7",
+                "highest rate in bit/s must be between 100000 and 1000000000, not 1000",
+            ),
             ("delay=20", time),
             ("delay=2h", time),
             ("delay=61min", "must be at most an hour"),

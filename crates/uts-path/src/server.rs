@@ -1,15 +1,20 @@
 //! The bottleneck's server: how much it transmits by when.
 
+use crate::trace::{OPPORTUNITY_BYTES, Playback};
+
 /// Work in units of 10^-9 bits, so that a nanosecond at r bit/s does exactly r units.
 const UNITS_PER_BIT: u128 = 1_000_000_000;
+const UNITS_PER_OPPORTUNITY: u64 = OPPORTUNITY_BYTES * 8_000_000_000;
 
 /// How bits come to be transmitted.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub(crate) enum Supply {
     /// Any number at once.
     Infinite,
     /// So many a second.
     Rate(u64),
+    /// So many at certain instants.
+    Opportunities(Playback),
 }
 
 /// A server that has no queue of its own: it is asked when work would be done, and told that it was.
@@ -33,11 +38,17 @@ impl Server {
     pub(crate) fn wake(&mut self, now_ns: u64) {
         self.served_to_ns = now_ns;
         self.credit = 0;
+        if let Supply::Opportunities(playback) = &mut self.supply {
+            playback.seek(now_ns);
+        }
     }
 
     /// When the next packet's first bit is transmitted.
     pub(crate) fn start_ns(&self) -> u64 {
-        self.served_to_ns
+        match &self.supply {
+            Supply::Opportunities(playback) if self.credit == 0 => playback.time_ns(0),
+            _ => self.served_to_ns,
+        }
     }
 
     /// When the last of `bits` is.
@@ -46,6 +57,8 @@ impl Server {
         match &self.supply {
             Supply::Infinite => self.served_to_ns,
             Supply::Rate(bps) => self.served_to_ns.saturating_add(div_ceil(left, (*bps).max(1))),
+            Supply::Opportunities(_) if left == 0 => self.served_to_ns,
+            Supply::Opportunities(playback) => playback.time_ns(div_ceil(left, UNITS_PER_OPPORTUNITY) - 1),
         }
     }
 
@@ -66,14 +79,19 @@ impl Server {
         match &self.supply {
             Supply::Infinite => None,
             Supply::Rate(bps) => Some(*bps),
+            Supply::Opportunities(playback) => Some(playback.mean_rate_bps()),
         }
     }
 
-    fn serve_to(&mut self, at_ns: u64) {
+    /// Moves on to `at_ns`, by when no more than the packet in transmission needs is done.
+    pub(crate) fn serve_to(&mut self, at_ns: u64) {
         let passed_ns = at_ns.saturating_sub(self.served_to_ns);
-        match &self.supply {
+        match &mut self.supply {
             Supply::Infinite => {}
             Supply::Rate(bps) => self.credit += u128::from(passed_ns) * u128::from(*bps),
+            Supply::Opportunities(playback) => {
+                self.credit += u128::from(playback.take(at_ns)) * u128::from(UNITS_PER_OPPORTUNITY);
+            }
         }
         self.served_to_ns += passed_ns;
     }

@@ -259,6 +259,7 @@ impl<T: crate::Payload> Transmitter<T> {
             if start_ns > now_ns {
                 return None;
             }
+            self.server.serve_to(start_ns);
             let Queued { payload, cost_bytes, passage, .. } = head;
             passage.started_ns = start_ns;
             let waiting = self.bytes - *cost_bytes;
@@ -283,6 +284,9 @@ impl<T: crate::Payload> Transmitter<T> {
     /// Changes the server at `now_ns`; the packet in transmission keeps what it has left.
     /// All that is due by `now_ns` must have been taken.
     pub(crate) fn set_supply(&mut self, now_ns: u64, supply: Supply) {
+        if self.packets.is_empty() {
+            self.server.wake(now_ns);
+        }
         self.server.set_supply(now_ns, supply);
     }
 
