@@ -269,6 +269,11 @@ impl<T: Payload> Link<T> {
         }
     }
 
+    /// Bytes that have found room in the queue.
+    pub(crate) fn bytes_entered(&self) -> u64 {
+        self.stats.bytes_entered
+    }
+
     /// Whether the buffer has room for a packet, if need be by dropping those that the discipline chooses.
     fn make_room(&mut self, cost_bytes: u64, len: u64) -> bool {
         if !self.can_hold(len) {
@@ -367,7 +372,7 @@ impl<T: Payload> Link<T> {
             due_ns = due_ns.max(self.last_due_ns);
             self.last_due_ns = due_ns;
         }
-        self.wire.push(due_ns.saturating_add(extra_ns), copy, passage, payload);
+        self.wire.push(due_ns.saturating_add(extra_ns), extra_ns > 0, copy, passage, payload);
     }
 }
 

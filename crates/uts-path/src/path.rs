@@ -141,7 +141,7 @@ impl<T: Payload> Path<T> {
         self.advance(now_ns);
         let fate = self.link_mut(direction).send(now_ns, payload, len);
         if direction == Direction::Forward {
-            let entered = self.forward.stats().bytes_entered;
+            let entered = self.forward.bytes_entered();
             while let Some(due) = self.pending.pop_by_bytes(entered) {
                 self.apply(now_ns, due.target, due.change);
             }
