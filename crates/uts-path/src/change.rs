@@ -1,6 +1,7 @@
 //! Changes to a link: some of its settings, in the text form that command lines use.
 
 use crate::config::{Buffer, Corruption, Jitter, JitterShape, LinkConfig, Loss, Reordering, SpecError};
+use crate::framing::Framing;
 use crate::parse::{format_duration, format_rate, format_size};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -26,6 +27,8 @@ pub enum Setting {
     Corrupt(Corruption),
     /// `overhead=28`: bytes per packet.
     Overhead(u32),
+    /// `framing=none`, `ethernet`, `slip`, `aal5`, `ppp`, `ppp:0xffffffff` (with its ACCM).
+    Framing(Framing),
     /// `mtu=1400`, `mtu=inf`: bytes, overhead included.
     Mtu(Option<u32>),
     /// `ecn=20p`, `ecn=30kB`, `ecn=off`.
@@ -46,6 +49,7 @@ impl Setting {
             Setting::Reorder(reorder) => config.reorder = reorder,
             Setting::Corrupt(corrupt) => config.corrupt = corrupt,
             Setting::Overhead(bytes) => config.overhead_bytes = bytes,
+            Setting::Framing(framing) => config.framing = framing,
             Setting::Mtu(mtu_bytes) => config.mtu_bytes = mtu_bytes,
             Setting::EcnThreshold(threshold) => config.ecn_threshold = threshold,
             Setting::Up(up) => config.up = up,
@@ -73,6 +77,7 @@ impl fmt::Display for Setting {
             Setting::Corrupt(c) if c.max_bits == 1 => write!(f, "corrupt={}", c.p),
             Setting::Corrupt(c) => write!(f, "corrupt={},{}", c.p, c.max_bits),
             Setting::Overhead(bytes) => write!(f, "overhead={bytes}"),
+            Setting::Framing(framing) => write!(f, "framing={framing}"),
             Setting::Mtu(None) => write!(f, "mtu=inf"),
             Setting::Mtu(Some(bytes)) => write!(f, "mtu={bytes}"),
             Setting::EcnThreshold(threshold) => write!(f, "ecn={}", amount(*threshold, "off")),

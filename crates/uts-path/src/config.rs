@@ -1,5 +1,6 @@
 //! What a link is like: the values, their ranges, and the perfect link as the default.
 
+use crate::framing::Framing;
 use serde::{Deserialize, Serialize};
 
 /// Longest delay, jitter or extra delay that a link may have: one hour.
@@ -146,6 +147,8 @@ pub struct LinkConfig {
     pub corrupt: Corruption,
     /// Bytes that each packet costs beyond its own, as 28 for IPv4 and UDP headers.
     pub overhead_bytes: u32,
+    /// What the wire puts round each packet, overhead included; it takes time but no buffer.
+    pub framing: Framing,
     /// Biggest packet that passes, overhead included; bigger ones vanish. `None` is any size.
     pub mtu_bytes: Option<u32>,
     /// Queue above which packets that can be marked (ECN, RFC 3168) are; `Unlimited` marks none.
@@ -166,6 +169,7 @@ impl Default for LinkConfig {
             reorder: Reordering::default(),
             corrupt: Corruption::default(),
             overhead_bytes: 0,
+            framing: Framing::None,
             mtu_bytes: None,
             ecn_threshold: Buffer::Unlimited,
             up: true,

@@ -10,10 +10,12 @@
 //!
 //! 1. [`Link::send`]: bigger than the MTU, or no room in the buffer: dropped. Queue above the ECN
 //!    threshold: marked.
-//! 2. It waits its turn and is transmitted at the link's rate. Departures are computed in virtual
+//! 2. It waits its turn and is transmitted at the link's rate, for as long as the bits of its
+//!    [`Framing`] take. Departures are computed in virtual
 //!    time: a caller that is late does not change the rate.
 //! 3. At its departure the wire decides: outage, loss, duplication, corruption, delay.
-//! 4. [`Link::poll`] hands it over when it is due.
+//! 4. [`Link::poll`] hands it over when it is due. [`Link::poll_passage`] tells, if asked to, what each packet
+//!    met in the queue and why it was dropped.
 //!
 //! ```
 //! use uts_path::{Direction, Path, PathConfig};
@@ -31,9 +33,11 @@
 
 mod change;
 mod config;
+mod framing;
 mod link;
 mod loss;
 mod parse;
+mod passage;
 mod path;
 mod queue;
 mod schedule;
@@ -42,7 +46,9 @@ mod wire;
 
 pub use change::{Change, Setting};
 pub use config::{Buffer, Corruption, Jitter, JitterShape, LinkConfig, Loss, Reordering, SpecError};
-pub use link::{Delivery, DropReason, Fate, Link, MAX_HELD_BYTES, MAX_HELD_PACKETS, Payload};
+pub use framing::Framing;
+pub use link::{Delivery, Link, MAX_HELD_BYTES, MAX_HELD_PACKETS, Payload};
+pub use passage::{DropReason, Fate, Passage};
 pub use path::{Applied, Direction, Path, PathConfig};
 pub use schedule::{At, Schedule, Scheduled, Target};
 pub use stats::Stats;

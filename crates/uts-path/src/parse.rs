@@ -5,7 +5,7 @@ use crate::config::{Buffer, Corruption, Jitter, JitterShape, LinkConfig, Loss, R
 use std::str::FromStr;
 
 const KEYS: &str =
-    "rate, buffer, delay, jitter, loss, duplicate, reorder, corrupt, overhead, mtu, ecn, up or down";
+    "rate, buffer, delay, jitter, loss, duplicate, reorder, corrupt, overhead, framing, mtu, ecn, up or down";
 
 /// Units, longest first within those that end alike; a value without a unit has the empty one.
 const RATE_UNITS: &[(&str, f64)] = &[("kbit", 1e3), ("mbit", 1e6), ("gbit", 1e9), ("bit", 1.0), ("", 1.0)];
@@ -74,6 +74,7 @@ fn parse_value(key: &str, value: &str) -> Result<Setting, String> {
         }
         "corrupt" => Setting::Corrupt(parse_corruption(value)?),
         "overhead" => Setting::Overhead(parse_whole(value, "overhead in bytes")?),
+        "framing" => Setting::Framing(value.parse().map_err(|e: SpecError| e.reason)?),
         "mtu" => Setting::Mtu(unless(value, "inf", |v| parse_whole(v, "MTU in bytes"))?),
         "ecn" => Setting::EcnThreshold(parse_buffer(value, "off")?),
         "up" | "down" => return Err("takes no value".into()),
@@ -200,6 +201,7 @@ fn exact(value: u64, units: &[(&str, u64)]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::framing::Framing;
 
     fn error(text: &str) -> String {
         text.parse::<LinkConfig>().map_or_else(|e| e.to_string(), |c| format!("accepted: {c:?}"))
@@ -208,7 +210,7 @@ mod tests {
     #[test]
     fn every_setting_is_read() {
         let text = "rate=50mbit delay=20ms buffer=64p loss=ge:0.05,4 jitter=2ms,bell,reorder reorder=0.01,3ms \
-                    duplicate=0.001 corrupt=0.002,8 mtu=1400 overhead=28 ecn=30kB down";
+                    duplicate=0.001 corrupt=0.002,8 mtu=1400 overhead=28 framing=slip ecn=30kB down";
         let config: LinkConfig = text.parse().unwrap();
         let wanted = LinkConfig {
             rate_bps: Some(50_000_000),
@@ -220,6 +222,7 @@ mod tests {
             reorder: Reordering { p: 0.01, extra_ns: 3_000_000 },
             corrupt: Corruption { p: 0.002, max_bits: 8 },
             overhead_bytes: 28,
+            framing: Framing::Slip,
             mtu_bytes: Some(1400),
             ecn_threshold: Buffer::Bytes(30_000),
             up: false,
@@ -231,7 +234,7 @@ mod tests {
     fn a_change_prints_as_it_is_read() {
         for text in [
             "rate=50mbit delay=20ms buffer=64p loss=ge:0.05,4 jitter=2ms,bell,reorder reorder=0.01,3ms \
-             duplicate=0.001 corrupt=0.002,8 mtu=1400 overhead=28 ecn=30kB down",
+             duplicate=0.001 corrupt=0.002,8 mtu=1400 overhead=28 framing=ppp:0xa0000 ecn=30kB down",
             "rate=inf buffer=inf mtu=inf ecn=off loss=0 up",
             "rate=1001bit delay=1500us loss=0.01 corrupt=0.5 jitter=7ns buffer=1024B",
             "delay=0ns",
@@ -299,6 +302,7 @@ mod tests {
             ("overhead=70000", "overhead in bytes must be between 0 and 65535, not 70000"),
             ("mtu=0", "MTU in bytes must be between 1 and 4294967295, not 0"),
             ("mtu=big", "MTU in bytes must be a whole number, not `big`"),
+            ("framing=atm", "must be none, ethernet, slip, aal5, ppp or ppp:ACCM as in ppp:0xffffffff"),
             ("ecn=5", "must be packets as in 64p, bytes as in 256kB, or off"),
             ("up=1", "takes no value"),
             ("speed=5", &keys),

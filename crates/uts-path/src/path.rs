@@ -2,7 +2,8 @@
 
 use crate::change::Change;
 use crate::config::{LinkConfig, SpecError};
-use crate::link::{Delivery, Fate, Link, Payload};
+use crate::link::{Delivery, Link, Payload};
+use crate::passage::{Fate, Passage};
 use crate::schedule::{Pending, Schedule, Target};
 use crate::stats::Stats;
 use serde::{Deserialize, Serialize};
@@ -122,6 +123,18 @@ impl<T: Payload> Path<T> {
     pub fn poll_delivery(&mut self, now_ns: u64, direction: Direction) -> Option<Delivery<T>> {
         self.advance(now_ns);
         self.link_mut(direction).poll_delivery(now_ns)
+    }
+
+    /// Whether both links keep what [`poll_passage`](Self::poll_passage) tells; see [`Link::record_passages`].
+    pub fn record_passages(&mut self, record: bool) {
+        for direction in Direction::ALL {
+            self.link_mut(direction).record_passages(record);
+        }
+    }
+
+    /// The next packet that has left a link's queue and was not yet told of; see [`Link::poll_passage`].
+    pub fn poll_passage(&mut self, direction: Direction) -> Option<Passage> {
+        self.link_mut(direction).poll_passage()
     }
 
     /// When to poll or advance next: nothing happens before; see [`Link::next_ns`].

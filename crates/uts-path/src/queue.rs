@@ -1,21 +1,22 @@
 //! The bottleneck: a first-in-first-out queue served at a rate.
 
+use crate::passage::Passage;
 use std::collections::VecDeque;
 
 /// A packet that waits or is being transmitted.
 #[derive(Debug, Clone)]
 pub(crate) struct Queued<T> {
     pub payload: T,
-    /// Bytes of the payload.
-    pub len: usize,
-    /// Bytes that it costs on the link.
+    /// Bytes that it takes in the buffer.
     pub cost_bytes: u64,
-    /// Order of arrival at the link.
-    pub number: u64,
+    /// Bits that it takes on the wire.
+    pub wire_bits: u64,
+    /// Its way so far; the transmitter fills in when it starts and leaves.
+    pub passage: Passage,
 }
 
 /// Work in units of 10^-9 bits, so that a nanosecond at r bit/s does exactly r units.
-const UNITS_PER_BYTE: u128 = 8_000_000_000;
+const UNITS_PER_BIT: u128 = 1_000_000_000;
 
 /// The queue and its server. Departures follow from the ideal instants, not from when it is asked.
 #[derive(Debug)]
@@ -42,10 +43,11 @@ impl<T> Transmitter<T> {
     }
 
     /// Appends a packet. All departures up to `now_ns` must have been taken.
-    pub(crate) fn push(&mut self, now_ns: u64, packet: Queued<T>) {
+    pub(crate) fn push(&mut self, now_ns: u64, mut packet: Queued<T>) {
         if self.packets.is_empty() {
+            packet.passage.started_ns = now_ns;
             self.served_to_ns = now_ns;
-            self.head_work = u128::from(packet.cost_bytes) * UNITS_PER_BYTE;
+            self.head_work = u128::from(packet.wire_bits) * UNITS_PER_BIT;
         }
         self.bytes += packet.cost_bytes;
         self.packets.push_back(packet);
@@ -59,20 +61,22 @@ impl<T> Transmitter<T> {
         Some(self.served_to_ns.saturating_add(u64::try_from(wait_ns).unwrap_or(u64::MAX)))
     }
 
-    /// Takes the head packet if it has been transmitted by `now_ns`, with the instant it was.
-    pub(crate) fn pop(&mut self, now_ns: u64) -> Option<(u64, Queued<T>)> {
+    /// Takes the head packet if it has been transmitted by `now_ns`.
+    pub(crate) fn pop(&mut self, now_ns: u64) -> Option<Queued<T>> {
         let departure_ns = self.next_departure_ns().filter(|&at_ns| at_ns <= now_ns)?;
-        let packet = self.packets.pop_front()?;
+        let mut packet = self.packets.pop_front()?;
+        packet.passage.left_ns = departure_ns;
         self.bytes -= packet.cost_bytes;
         // Departures are whole nanoseconds: what the last one did too much counts for the next
         // packet, so that the rate is exact in the long run.
         let done = self.work_in(departure_ns - self.served_to_ns);
         let surplus = done.saturating_sub(self.head_work);
         self.served_to_ns = departure_ns;
-        if let Some(next) = self.packets.front() {
-            self.head_work = (u128::from(next.cost_bytes) * UNITS_PER_BYTE).saturating_sub(surplus);
+        if let Some(next) = self.packets.front_mut() {
+            next.passage.started_ns = departure_ns;
+            self.head_work = (u128::from(next.wire_bits) * UNITS_PER_BIT).saturating_sub(surplus);
         }
-        Some((departure_ns, packet))
+        Some(packet)
     }
 
     /// Changes the rate at `now_ns`; the head packet keeps what it has left to transmit.
@@ -93,8 +97,13 @@ impl<T> Transmitter<T> {
 mod tests {
     use super::*;
 
+    fn left_ns(server: &mut Transmitter<()>, now_ns: u64) -> Option<u64> {
+        server.pop(now_ns).map(|p| p.passage.left_ns)
+    }
+
     fn packet(number: u64, cost_bytes: u64) -> Queued<()> {
-        Queued { payload: (), len: cost_bytes as usize, cost_bytes, number }
+        let passage = Passage::arriving(number, cost_bytes as usize, 0, 0, 0);
+        Queued { payload: (), cost_bytes, wire_bits: 8 * cost_bytes, passage }
     }
 
     #[test]
@@ -105,7 +114,7 @@ mod tests {
             server.push(0, packet(number, 1000));
         }
         let mut last = 0;
-        while let Some((at_ns, _)) = server.pop(u64::MAX) {
+        while let Some(at_ns) = left_ns(&mut server, u64::MAX) {
             last = at_ns;
         }
         assert_eq!(last, 8_000_000_000);
@@ -116,8 +125,8 @@ mod tests {
     fn idle_time_is_not_saved_up() {
         let mut server = Transmitter::new(Some(8_000_000));
         server.push(0, packet(0, 1000));
-        assert_eq!(server.pop(999_999).map(|p| p.0), None);
-        assert_eq!(server.pop(5_000_000).map(|p| p.0), Some(1_000_000));
+        assert_eq!(left_ns(&mut server, 999_999), None);
+        assert_eq!(left_ns(&mut server, 5_000_000), Some(1_000_000));
         server.push(5_000_000, packet(1, 1000));
         assert_eq!(server.next_departure_ns(), Some(6_000_000));
     }
@@ -129,15 +138,15 @@ mod tests {
         server.push(0, packet(1, 1000));
         server.set_rate(250_000, Some(4_000_000)); // 750 bytes left: 1.5 ms
         assert_eq!(server.next_departure_ns(), Some(1_750_000));
-        assert_eq!(server.pop(1_750_000).map(|p| p.0), Some(1_750_000));
+        assert_eq!(left_ns(&mut server, 1_750_000), Some(1_750_000));
         server.set_rate(2_000_000, None);
-        assert_eq!(server.pop(2_000_000).map(|p| p.0), Some(2_000_000));
+        assert_eq!(left_ns(&mut server, 2_000_000), Some(2_000_000));
     }
 
     #[test]
     fn an_infinite_rate_takes_no_time() {
         let mut server = Transmitter::new(None);
         server.push(3, packet(0, u64::from(u32::MAX)));
-        assert_eq!(server.pop(3).map(|p| p.0), Some(3));
+        assert_eq!(left_ns(&mut server, 3), Some(3));
     }
 }

@@ -1,6 +1,7 @@
 //! The wire: packets under way, in order of their arrival.
 
 use crate::config::{Jitter, JitterShape};
+use crate::passage::Passage;
 use rand::Rng;
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -11,10 +12,8 @@ pub(crate) struct InFlight<T> {
     pub due_ns: u64,
     /// Order of insertion, so that packets due at once arrive in the order of departure.
     order: u64,
-    /// Order of arrival at the link.
-    pub number: u64,
     pub copy: bool,
-    pub len: usize,
+    pub passage: Passage,
     pub payload: T,
 }
 
@@ -58,11 +57,11 @@ impl<T> Wire<T> {
         Wire { heap: BinaryHeap::new(), next_order: 0, bytes: 0 }
     }
 
-    pub(crate) fn push(&mut self, due_ns: u64, number: u64, copy: bool, len: usize, payload: T) {
+    pub(crate) fn push(&mut self, due_ns: u64, copy: bool, passage: Passage, payload: T) {
         let order = self.next_order;
         self.next_order += 1;
-        self.bytes += len as u64;
-        self.heap.push(InFlight { due_ns, order, number, copy, len, payload });
+        self.bytes += passage.len as u64;
+        self.heap.push(InFlight { due_ns, order, copy, passage, payload });
     }
 
     pub(crate) fn next_due_ns(&self) -> Option<u64> {
@@ -72,7 +71,7 @@ impl<T> Wire<T> {
     pub(crate) fn pop(&mut self, now_ns: u64) -> Option<InFlight<T>> {
         self.next_due_ns().filter(|&due_ns| due_ns <= now_ns)?;
         let packet = self.heap.pop()?;
-        self.bytes -= packet.len as u64;
+        self.bytes -= packet.passage.len as u64;
         Some(packet)
     }
 
@@ -127,7 +126,7 @@ mod tests {
     fn packets_due_at_once_keep_their_order() {
         let mut wire = Wire::new();
         for (due_ns, name) in [(5, 'b'), (3, 'a'), (5, 'c'), (5, 'd')] {
-            wire.push(due_ns, 0, false, 1, name);
+            wire.push(due_ns, false, Passage::arriving(0, 1, 0, 0, 0), name);
         }
         assert!(wire.pop(2).is_none());
         let got: String = std::iter::from_fn(|| wire.pop(5)).map(|p| p.payload).collect();

@@ -56,6 +56,10 @@ impl Payload for Datagram {
         }
         capable
     }
+
+    fn bytes(&self) -> Option<&[u8]> {
+        Some(&self.bytes)
+    }
 }
 
 /// Which sockets have something to read.
