@@ -3,3 +3,4 @@
 pub mod demo;
 pub mod relay;
 pub mod report;
+pub mod router;
