@@ -170,7 +170,7 @@ impl Torture {
 
     fn open_flow(&mut self, place: usize) {
         let plan = self.plan.flows[place].clone();
-        let options = FlowOptions { priority: plan.priority };
+        let options = FlowOptions { priority: plan.priority, ..FlowOptions::default() };
         let flow = self.connection(plan.opener).open_flow(options).expect("few flows are opened");
         self.opened[place] = true;
         let tag = flow.0 * 2;
