@@ -331,20 +331,27 @@ impl Connection {
     fn write_repairs(&mut self, draft: &mut Draft, out: &mut Vec<u8>) {
         let Some(stack) = self.outbound.as_mut().and_then(|o| o.stacks.get_mut(draft.stack)) else { return };
         let Some(fec) = &mut stack.fec else { return };
-        if out.len() + REPAIR_ROOM_BYTES >= draft.end && fec.has_repair() {
-            return;
-        }
-        if let Some(repair) = fec.pop_repair() {
-            Frame::Repair(frame::Repair {
+        while let Some(repair) = fec.next_repair() {
+            let frame = Frame::Repair(frame::Repair {
                 first: repair.first,
                 mask: &repair.mask,
                 index: repair.index,
                 parities: repair.parities,
                 symbol: &repair.symbol,
-            })
-            .emit(out);
-            draft.eliciting = true;
-            self.stats.repairs_sent += 1;
+            });
+            let len = frame.encoded_len();
+            if out.len() + len <= draft.end {
+                frame.emit(out);
+                fec.pop_repair();
+                draft.eliciting = true;
+                self.stats.repairs_sent += 1;
+                return;
+            }
+            if draft.mark.payload_offset() + len <= draft.end {
+                return;
+            }
+            // Packets have become smaller since its block was begun: it fits into none.
+            fec.pop_repair();
         }
     }
 
