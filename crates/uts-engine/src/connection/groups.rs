@@ -171,10 +171,8 @@ impl Connection {
             return;
         };
         let wanted = self.wanted_by_group(number);
-        let in_use = self.outbound.as_ref().and_then(|o| o.stack(number)).map(|s| s.profile);
         let Some(group) = self.groups.get_mut(number) else { return };
-        let Some(profile) = wanted.filter(|p| !group.is_agreed || in_use.is_some_and(|u| differ(&u, p)))
-        else {
+        let Some(profile) = wanted else {
             group.is_wanting = false;
             return;
         };
@@ -198,16 +196,21 @@ impl Connection {
         }
     }
 
-    /// The profile that a group should have: its own choices, and group 0's of what is shared.
+    /// The profile that a group should have and has not: its own choices, and group 0's of what is shared.
     fn wanted_by_group(&self, number: u8) -> Option<Profile> {
         let group = self.groups.get(number)?;
         let shared = self.profile_of(Direction::Out, 0);
-        let mut profile =
-            if group.is_agreed { self.profile_of(Direction::Out, number) } else { group.profile };
+        let in_use = self.profile_of(Direction::Out, number);
+        let mut profile = if group.is_agreed { in_use } else { group.profile };
         for &function in Function::ALL.iter().filter(|f| f.is_shared()) {
             profile.set(function, *shared.get(function));
         }
-        Some(profile)
+        if !group.is_agreed {
+            return Some(profile);
+        }
+        // What is shared has a say in the rest: detection is for packets that nothing authenticates.
+        let select = || self.select_for_group(&group.requirements, &group.usable).unwrap_or(profile);
+        differ(&in_use, &profile).then(select)
     }
 
     /// A profile of a group came into use.

@@ -452,6 +452,15 @@ impl Connection {
         if receive.data.is_complete() || receive.is_done {
             return;
         }
+        if !receive.is_placed && receive.is_free() {
+            // only the group, which nothing has told yet, knows whether the sender needs credit.
+            let limit = receive.grant.consumed.saturating_add(receive.grant.window_bytes);
+            if limit > receive.grant.limit {
+                receive.grant.limit = limit;
+                self.flows.control.insert(FlowControl::Credit(id));
+            }
+            return;
+        }
         if receive.flow.on_consumed(&mut receive.grant, now, rtt).is_some() {
             self.flows.control.insert(FlowControl::Credit(id));
         }
