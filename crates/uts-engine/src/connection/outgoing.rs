@@ -332,20 +332,27 @@ impl Connection {
     fn write_repairs(&mut self, draft: &mut Draft, out: &mut Vec<u8>) {
         let Some(stack) = self.outbound.as_mut().and_then(|o| o.stacks.get_mut(draft.stack)) else { return };
         let Some(fec) = &mut stack.fec else { return };
-        if out.len() + REPAIR_ROOM_BYTES >= draft.end && fec.has_repair() {
-            return;
-        }
-        if let Some(repair) = fec.pop_repair() {
-            Frame::Repair(frame::Repair {
+        while let Some(repair) = fec.next_repair() {
+            let frame = Frame::Repair(frame::Repair {
                 first: repair.first,
                 mask: &repair.mask,
                 index: repair.index,
                 parities: repair.parities,
                 symbol: &repair.symbol,
-            })
-            .emit(out);
-            draft.eliciting = true;
-            self.stats.repairs_sent += 1;
+            });
+            let len = frame.encoded_len();
+            if out.len() + len <= draft.end {
+                frame.emit(out);
+                fec.pop_repair();
+                draft.eliciting = true;
+                self.stats.repairs_sent += 1;
+                return;
+            }
+            if draft.mark.payload_offset() + len <= draft.end {
+                return;
+            }
+            // Packets have become smaller since its block was begun: it fits into none.
+            fec.pop_repair();
         }
     }
 
@@ -361,24 +368,14 @@ impl Connection {
         }
         let end = if stack.fec.is_some() { draft.end.saturating_sub(REPAIR_ROOM_BYTES) } else { draft.end };
         let polls = stack.acknowledgement.poll(u32::MAX, true);
-        while let Some(flow) = self.next_of_group(stack) {
+        while let Some(flow) = self.flows.next_to_send(Some(stack.group)) {
             if !write_chunk(&mut self.flows, stack, flow, end, polls, draft, out, &mut self.stats) {
                 break;
             }
             let limits = &stack.flow;
-            self.flows.update_order(flow, |_, limit| limits.send_limit(limit));
+            self.flows.update_order(flow, |limit| limits.send_limit(limit));
             self.flows.yield_turn(flow);
         }
-    }
-
-    fn next_of_group(&self, stack: &SendStack) -> Option<u32> {
-        // A group without an epoch of its own is served by group 0's.
-        let serves = |group: u8| {
-            self.outbound.as_ref().and_then(|o| o.stack(group)).is_some_and(|s| s.epoch == stack.epoch)
-        };
-        let id = self.flows.next_to_send(None)?;
-        let group = self.flows.get(id)?.send.group;
-        if serves(group) { Some(id) } else { self.flows.next_to_send(Some(stack.group)) }
     }
 
     fn write_poll(&mut self, draft: &mut Draft, out: &mut Vec<u8>) {
@@ -532,7 +529,7 @@ fn write_chunk(
     let offset = (stack.layout.offsets || !whole || chunk.repeat || chunk.fin).then_some(chunk.range.start);
     let spare = room - header_bytes - chunk.data_bytes;
     // The last frame of a packet needs no length.
-    let more = flows.next_to_send(None).is_some_and(|next| next != flow)
+    let more = flows.next_to_send(Some(stack.group)).is_some_and(|next| next != flow)
         || flows.get(flow).is_some_and(|f| f.send.buffer.wants_to_send(limit));
     let is_last = spare < length_bytes + DATA_ROOM_MIN_BYTES || !more;
     let with_len = polls || (!is_last && spare >= length_bytes);
