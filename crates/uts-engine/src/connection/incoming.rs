@@ -318,6 +318,15 @@ impl Connection {
             return Ok(());
         }
         self.stats.data_bytes_received += data.bytes.len() as u64;
+        let limit = receive.limit();
+        let is_plain = data.flags == frame::DataFlags::default() && counts;
+        if is_plain && receive.data.append(data.offset.unwrap_or(0), data.bytes, limit) {
+            // The common case: the next bytes of a file.
+            if !core::mem::replace(&mut receive.reader_told, true) {
+                self.events.push_back(Event::Readable(FlowId(data.flow)));
+            }
+            return Ok(());
+        }
         let bytes = Bytes::copy_from_slice(data.bytes);
         // P-30.
         let start = match data.offset {
@@ -349,7 +358,6 @@ impl Connection {
             end: data.flags.end,
             fin: data.flags.fin,
         };
-        let limit = receive.limit();
         match receive.data.insert(segment, limit) {
             Ok(new) => {
                 self.stats.data_bytes_repeated += (data.bytes.len() as u64).saturating_sub(new);
