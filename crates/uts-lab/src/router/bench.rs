@@ -7,6 +7,10 @@ use super::RouterError;
 pub struct ProbeArguments {}
 
 /// Measures.
-pub fn run(_seconds: u32) -> Result<String, RouterError> { Ok(String::new()) }
+pub fn run(_seconds: u32) -> Result<String, RouterError> {
+    Ok(String::new())
+}
 /// Is a program.
-pub fn probe(_arguments: ProbeArguments) -> Result<(), RouterError> { Ok(()) }
+pub fn probe(_arguments: ProbeArguments) -> Result<(), RouterError> {
+    Ok(())
+}

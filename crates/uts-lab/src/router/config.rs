@@ -1,8 +1,8 @@
 //! What a testbed is to be.
 
+use super::RouterError;
 use super::fidelity::Bounds;
 use super::topology::{HOSTS_MAX, Topology};
-use super::RouterError;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use uts_path::{LinkConfig, PathConfig};

@@ -19,4 +19,7 @@ pub struct Check {
     pub remedy: String,
 }
 /// Tries.
-pub fn doctor() -> Vec<Check> { let _ = (Testbed::start as fn(TestbedConfig) -> _, Command::new("true"), Stdio::null()); Vec::new() }
+pub fn doctor() -> Vec<Check> {
+    let _ = (Testbed::start as fn(TestbedConfig) -> _, Command::new("true"), Stdio::null());
+    Vec::new()
+}

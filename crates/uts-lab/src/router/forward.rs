@@ -9,7 +9,7 @@
 
 use super::RouterError;
 use super::config::TestbedConfig;
-use super::fidelity::{LatenessMeter, Lateness, PathStats};
+use super::fidelity::{Lateness, LatenessMeter, PathStats};
 use super::frame::{Packet, complete_checksum};
 use super::network::{Arrival, Network};
 use super::record::{Passing, Recorder};
@@ -33,7 +33,12 @@ const HOUSEKEEPING_NS: u64 = 100_000_000;
 /// What is asked of the thread.
 #[derive(Debug)]
 pub(super) enum Command {
-    Set { path: usize, target: Target, change: Change, reply: Sender<Result<(), String>> },
+    Set {
+        path: usize,
+        target: Target,
+        change: Change,
+        reply: Sender<Result<(), String>>,
+    },
     Stats(Sender<Vec<PathStats>>),
     /// Everything anew, from now on.
     Begin(Sender<Result<(), String>>),
@@ -220,9 +225,12 @@ impl Forwarder {
     fn feed(&mut self, horizon_ns: u64) {
         let Run { network, recorder, .. } = &mut self.run;
         loop {
-            let first = self.ports.iter().enumerate().filter_map(|(i, p)| Some((p.waiting.front()?.0, i))).min();
+            let first =
+                self.ports.iter().enumerate().filter_map(|(i, p)| Some((p.waiting.front()?.0, i))).min();
             let Some((at_ns, host)) = first.filter(|&(at_ns, _)| at_ns <= horizon_ns) else { break };
-            let Some((_, packet)) = self.ports.get_mut(host).and_then(|p| p.waiting.pop_front()) else { break };
+            let Some((_, packet)) = self.ports.get_mut(host).and_then(|p| p.waiting.pop_front()) else {
+                break;
+            };
             if let Some(recorder) = recorder {
                 recorder.frame(at_ns, host, Passing::In, &packet);
             }
@@ -302,7 +310,8 @@ impl Forwarder {
         let idle_ns = self.run.recorder.is_some().then_some(self.next_housekeeping_ns);
         let now_ns = now_ns();
         let spin_ns = u64::from(self.config.spin_us) * 1000;
-        let wake_ns = [next_ns.map(|at_ns| at_ns.saturating_sub(spin_ns)), idle_ns].into_iter().flatten().min();
+        let wake_ns =
+            [next_ns.map(|at_ns| at_ns.saturating_sub(spin_ns)), idle_ns].into_iter().flatten().min();
         let wait_ns = wake_ns.map(|at_ns| at_ns.saturating_sub(now_ns));
         if wait_ns == Some(0) {
             return Ok(());
@@ -340,8 +349,7 @@ impl Port {
                 let bits = packet.frame().len() as u128 * 8;
                 let takes_ns = (bits * 1_000_000_000).div_ceil(u128::from(rate_bps.max(1)));
                 let begins_ns = stamp_ns.max(self.access_free_ns);
-                self.access_free_ns =
-                    begins_ns.saturating_add(u64::try_from(takes_ns).unwrap_or(u64::MAX));
+                self.access_free_ns = begins_ns.saturating_add(u64::try_from(takes_ns).unwrap_or(u64::MAX));
                 self.access_free_ns
             }
         };

@@ -220,7 +220,8 @@ impl Bed {
             Call::Set { path, target, change } => {
                 let target = target_of(&target)?;
                 let change = change.parse()?;
-                self.order(|reply| Order::Set { path, target, change, reply })?.map_err(RouterError::Config)?;
+                self.order(|reply| Order::Set { path, target, change, reply })?
+                    .map_err(RouterError::Config)?;
                 Ok(Answer::Done)
             }
             Call::Stats => Ok(Answer::Stats(self.order(Order::Stats)?)),
@@ -308,7 +309,10 @@ impl Bed {
     fn spawn(&self, spawn: Spawn, fds: [OwnedFd; 3]) -> Result<i32, RouterError> {
         let Some(host) = self.hosts.get(spawn.host) else {
             let count = self.hosts.len();
-            return Err(RouterError::Config(format!("host {}: there are {count}, counted from 0", spawn.host)));
+            return Err(RouterError::Config(format!(
+                "host {}: there are {count}, counted from 0",
+                spawn.host
+            )));
         };
         let (programs, foreground, child) = (Arc::clone(&self.programs), self.config.foreground, spawn.child);
         let name = spawn.program.clone();
@@ -369,7 +373,9 @@ impl Bed {
                     Ok(pid) => {
                         let mut programs = lock(&programs.0);
                         let Some(reaped) = reap(pid) else { continue };
-                        let Some(child) = programs.by_pid.remove(&pid.as_raw_nonzero().get()) else { continue };
+                        let Some(child) = programs.by_pid.remove(&pid.as_raw_nonzero().get()) else {
+                            continue;
+                        };
                         drop(programs);
                         let exited = Exited {
                             child,
