@@ -3,6 +3,7 @@
 //! * [`relay`]: a UDP relay that emulates a path in real time, without privileges.
 //! * [`demo`]: a file carried by two processes of `uts` over a path that changes.
 //! * [`report`]: one self-contained page from what was recorded.
+//! * [`traces`]: delivery opportunities from files.
 
 #![forbid(unsafe_code)]
 #![allow(
@@ -14,3 +15,4 @@
 pub mod demo;
 pub mod relay;
 pub mod report;
+pub mod traces;
