@@ -47,7 +47,7 @@ impl fmt::Display for Direction {
     }
 }
 
-/// What a path is like. The default is perfect in both directions.
+/// What a path is like; its directions have nothing in common but the schedule. The default is perfect in both.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PathConfig {
