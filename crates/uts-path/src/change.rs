@@ -14,8 +14,9 @@ use std::sync::Arc;
 pub enum Setting {
     /// `rate=50mbit`, `rate=inf`: bits per second.
     Rate(Option<u64>),
-    /// `rate=trace:FILE` (delivery opportunities in Mahimahi's format; see [`PathConfig::resolve`](crate::PathConfig::resolve)),
-    /// `rate=cellular:12mbit,7` (highest rate, seed).
+    /// `rate=trace:FILE` (delivery opportunities in Mahimahi's format; see
+    /// [`PathConfig::resolve`](crate::PathConfig::resolve)), `rate=cellular:12mbit,7` (highest
+    /// rate, seed).
     Opportunities(Opportunities),
     /// `buffer=64p`, `buffer=256kB`, `buffer=inf`.
     Buffer(Buffer),

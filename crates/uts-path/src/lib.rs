@@ -8,19 +8,22 @@
 //!
 //! A packet passes these steps in this order:
 //!
-//! 1. [`Link::send`]: bigger than the MTU: dropped. The queue's [`Discipline`] may drop or mark it; if there is no
-//!    room in the buffer, it says which packet goes. Queue above the ECN threshold: marked.
-//! 2. It waits its turn. As its transmission would begin, the discipline may drop or mark it (CoDel). Then it is
-//!    transmitted at the link's rate, for as long as the bits of its [`Framing`] take. Departures are computed in
-//!    virtual time: a caller that is late does not change the rate.
+//! 1. [`Link::send`]: bigger than the MTU: dropped. The queue's [`Discipline`] may drop or mark it;
+//!    if there is no room in the buffer, it says which packet goes. Queue above the ECN threshold:
+//!    marked.
+//! 2. It waits its turn. As its transmission would begin, the discipline may drop or mark it
+//!    (CoDel). Then it is transmitted at the link's rate, for as long as the bits of its
+//!    [`Framing`] take. Departures are computed in virtual time: a caller that is late does not
+//!    change the rate.
 //! 3. At its departure the wire decides: outage, loss, duplication, corruption, delay.
 //! 4. [`Link::poll`] hands it over when it is due.
 //!
-//! A rate may vary by a [`Trace`] of delivery opportunities. Files are read by the caller: [`PathConfig::resolve`].
+//! A rate may vary by a [`Trace`] of delivery opportunities. Files are read by the caller:
+//! [`PathConfig::resolve`].
 //!
-//! [`Link::poll_passage`] tells, if asked to, what each packet met in the queue, and why it was dropped.
-//! The settings and their text forms are listed at [`Setting`], their meanings and ranges at [`LinkConfig`]; each of
-//! them can be [changed](Change) while the link runs.
+//! [`Link::poll_passage`] tells, if asked to, what each packet met in the queue, and why it was
+//! dropped. The settings and their text forms are listed at [`Setting`], their meanings and ranges
+//! at [`LinkConfig`]; each of them can be [changed](Change) while the link runs.
 //!
 //! ```
 //! use uts_path::{Direction, Path, PathConfig};

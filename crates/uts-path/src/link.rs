@@ -28,7 +28,8 @@ pub trait Payload: Clone {
         false
     }
 
-    /// The packet's bytes, for a [`Framing`](crate::Framing) that escapes some; `None` if it cannot show them.
+    /// The packet's bytes, for a [`Framing`](crate::Framing) that escapes some; `None` if it cannot
+    /// show them.
     fn bytes(&self) -> Option<&[u8]> {
         None
     }
@@ -112,7 +113,8 @@ pub struct Link<T> {
 }
 
 impl<T: Payload> Link<T> {
-    /// Makes an idle link, whose random decisions all follow from `seed`; its trace, if it has one, begins at 0.
+    /// Makes an idle link, whose random decisions all follow from `seed`; its trace, if it has one,
+    /// begins at 0.
     ///
     /// # Errors
     /// A value of `config` is out of range, or a trace has not been [read](LinkConfig::resolve).

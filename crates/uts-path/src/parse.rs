@@ -5,7 +5,8 @@ use crate::config::{Buffer, Corruption, Jitter, JitterShape, LinkConfig, Loss, R
 use crate::trace::Opportunities;
 use std::str::FromStr;
 
-const KEYS: &str = "rate, buffer, queue, delay, jitter, loss, duplicate, reorder, corrupt, overhead, framing, mtu, ecn, up or down";
+const KEYS: &str = "rate, buffer, queue, delay, jitter, loss, duplicate, reorder, corrupt, overhead, \
+                    framing, mtu, ecn, up or down";
 
 /// Units, longest first within those that end alike; a value without a unit has the empty one.
 const RATE_UNITS: &[(&str, f64)] = &[("kbit", 1e3), ("mbit", 1e6), ("gbit", 1e9), ("bit", 1.0), ("", 1.0)];
@@ -218,8 +219,9 @@ mod tests {
 
     #[test]
     fn every_setting_is_read() {
-        let text = "rate=50mbit delay=20ms buffer=64p queue=random loss=ge:0.05,4 jitter=2ms,bell,reorder reorder=0.01,3ms \
-                    duplicate=0.001 corrupt=0.002,8 mtu=1400 overhead=28 framing=slip ecn=30kB down";
+        let text = "rate=50mbit delay=20ms buffer=64p queue=random loss=ge:0.05,4 jitter=2ms,bell,reorder \
+                    reorder=0.01,3ms duplicate=0.001 corrupt=0.002,8 mtu=1400 overhead=28 \
+                    framing=slip ecn=30kB down";
         let config: LinkConfig = text.parse().unwrap();
         let wanted = LinkConfig {
             rate_bps: Some(50_000_000),
@@ -244,8 +246,9 @@ mod tests {
     #[test]
     fn a_change_prints_as_it_is_read() {
         for text in [
-            "rate=50mbit delay=20ms buffer=64p queue=random loss=ge:0.05,4 jitter=2ms,bell,reorder reorder=0.01,3ms \
-             duplicate=0.001 corrupt=0.002,8 mtu=1400 overhead=28 framing=ppp:0xa0000 ecn=30kB down",
+            "rate=50mbit delay=20ms buffer=64p queue=random loss=ge:0.05,4 jitter=2ms,bell,reorder \
+             reorder=0.01,3ms duplicate=0.001 corrupt=0.002,8 mtu=1400 overhead=28 \
+             framing=ppp:0xa0000 ecn=30kB down",
             "rate=inf buffer=inf mtu=inf ecn=off loss=0 up",
             "rate=1001bit delay=1500us loss=0.01 corrupt=0.5 jitter=7ns buffer=1024B",
             "delay=0ns",

@@ -47,7 +47,8 @@ impl fmt::Display for Direction {
     }
 }
 
-/// What a path is like. The default is perfect in both directions.
+/// What a path is like; its directions have nothing in common but the schedule. The default is
+/// perfect in both.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PathConfig {
@@ -60,8 +61,8 @@ pub struct PathConfig {
 }
 
 impl PathConfig {
-    /// Has the traces read that it names, in its schedule too: `read` gets a file's name as in `rate=trace:NAME`. Those
-    /// that have been read are left as they are.
+    /// Has the traces read that it names, in its schedule too: `read` gets a file's name as in
+    /// `rate=trace:NAME`. Those that have been read are left as they are.
     ///
     /// # Errors
     /// As `read` has it; the error names the trace.
@@ -116,8 +117,8 @@ pub struct Path<T> {
 }
 
 impl<T: Payload> Path<T> {
-    /// Makes an idle path. Its random decisions follow from `seed`; the times of its schedule and its traces count
-    /// from `origin_ns` on the caller's clock.
+    /// Makes an idle path. Its random decisions follow from `seed`; the times of its schedule and
+    /// its traces count from `origin_ns` on the caller's clock.
     ///
     /// # Errors
     /// A value of `config` is out of range, or a trace has not been [read](PathConfig::resolve).
@@ -160,7 +161,8 @@ impl<T: Payload> Path<T> {
         self.link_mut(direction).poll_delivery(now_ns)
     }
 
-    /// Whether both links keep what [`poll_passage`](Self::poll_passage) tells; see [`Link::record_passages`].
+    /// Whether both links keep what [`poll_passage`](Self::poll_passage) tells; see
+    /// [`Link::record_passages`].
     pub fn record_passages(&mut self, record: bool) {
         for direction in Direction::ALL {
             self.link_mut(direction).record_passages(record);

@@ -32,7 +32,8 @@ fn passages(link: &mut Link<Probe>) -> Vec<Passage> {
     std::iter::from_fn(|| link.poll_passage()).collect()
 }
 
-/// Offers packets of 1250 bytes at `load` times 10 Mbit/s from `from_ns` to `until_ns`, at uniform random gaps.
+/// Offers packets of 1250 bytes at `load` times 10 Mbit/s from `from_ns` to `until_ns`, at uniform
+/// random gaps.
 fn offer(link: &mut Link<Probe>, rng: &mut ChaCha8Rng, (from_ns, until_ns): (u64, u64), load: f64) {
     let mut now_ns = from_ns as f64;
     while now_ns < until_ns as f64 {

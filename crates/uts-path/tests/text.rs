@@ -130,7 +130,11 @@ proptest! {
     }
 
     #[test]
-    fn any_text_is_a_change_or_an_error(text in "\\PC{0,40}", key in "(rate|queue|framing|buffer|loss)=", rest in "[a-z0-9:,.px-]{0,20}") {
+    fn any_text_is_a_change_or_an_error(
+        text in "\\PC{0,40}",
+        key in "(rate|queue|framing|buffer|loss)=",
+        rest in "[a-z0-9:,.px-]{0,20}",
+    ) {
         let _ = text.parse::<Schedule>();
         for text in [text, format!("{key}{rest}")] {
             if let Ok(change) = text.parse::<Change>() {
@@ -142,7 +146,8 @@ proptest! {
 
 #[test]
 fn toml_takes_the_text_forms() {
-    let text = "opportunities = 'cellular:12mbit,7'\nqueue = 'red:5p,15p,0.1'\nframing = 'ppp'\nbuffer = { packets = 9 }\n";
+    let text = "opportunities = 'cellular:12mbit,7'\nqueue = 'red:5p,15p,0.1'\nframing = 'ppp'\n\
+                buffer = { packets = 9 }\n";
     let link: LinkConfig = toml::from_str(text).unwrap();
     assert_eq!(Ok(link), "rate=cellular:12mbit,7 queue=red:5p,15p,0.1 framing=ppp buffer=9p".parse());
     for (text, wanted) in [

@@ -1,8 +1,9 @@
 //! Controlled delay.
 //!
-//! CoDel as RFC 8289 specifies it (section 5), its deque routine taken apart: the caller asks about one packet after
-//! the other until one passes. Packets that can be marked are marked instead of dropped, and then pass (section
-//! 5.4 leaves this to the network's policy; Linux does it this way).
+//! CoDel as RFC 8289 specifies it (section 5), its deque routine taken apart: the caller asks about
+//! one packet after the other until one passes. Packets that can be marked are marked instead of
+//! dropped, and then pass, as Linux
+//! does it.
 
 use super::{Arrival, QueueDiscipline, Verdict};
 use crate::config::{SpecError, check_delay};

@@ -2,7 +2,8 @@
 
 use super::QueueDiscipline;
 
-/// All of it is in the trait's defaults: nothing is dropped early, and an overflow's victim is the one that comes.
+/// All of it is in the trait's defaults: nothing is dropped early, and an overflow's victim is the
+/// one that comes.
 #[derive(Debug)]
 pub(super) struct DropTailQueue;
 

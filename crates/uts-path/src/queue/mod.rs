@@ -27,8 +27,9 @@ pub enum Discipline {
     /// `droptail`: the packet that finds no room goes.
     #[default]
     DropTail,
-    /// `random`: one of those that wait or of the one that finds no room goes, each as likely (random drop for
-    /// congestion recovery: RFC 1254; Mankin, SIGCOMM 1990). The packet in transmission stays.
+    /// `random`: one of those that wait or of the one that finds no room goes, each as likely
+    /// (random drop for congestion recovery: RFC 1254; Mankin, SIGCOMM 1990). The packet in
+    /// transmission stays.
     RandomDrop,
     /// `red:MIN,MAX,MAX_P[,WEIGHT][,gentle][,noecn]`: random early detection.
     Red(Red),
@@ -137,7 +138,8 @@ pub(crate) trait QueueDiscipline: fmt::Debug + Send {
         Verdict::PASS
     }
 
-    /// There is no room: which of `waiting` packets, the next to be transmitted first, goes; `None` is the one that comes.
+    /// There is no room: which of `waiting` packets, the next to be transmitted first, goes; `None`
+    /// is the one that comes.
     fn victim(&mut self, _waiting: usize, _rng: &mut ChaCha8Rng) -> Option<usize> {
         None
     }

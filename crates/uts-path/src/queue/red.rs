@@ -1,10 +1,10 @@
 //! Random early detection.
 //!
-//! S. Floyd, V. Jacobson, "Random Early Detection Gateways for Congestion Avoidance", IEEE/ACM Transactions
-//! on Networking 1(4), 1993: the algorithm of figure 2, with the idle time correction; the gentle
-//! variant of S. Floyd's note of 2000. Packets are marked instead of dropped as RFC 3168 section 7 says: below MAX
-//! only. Thresholds in bytes measure the queue in bytes, and leave the probability independent of the
-//! packet's own size (RFC 7141).
+//! S. Floyd, V. Jacobson, "Random Early Detection Gateways for Congestion Avoidance", IEEE/ACM
+//! Transactions on Networking 1(4), 1993: the algorithm of figure 2, with the idle time correction;
+//! the gentle variant of S. Floyd's note of 2000. Packets are marked instead of dropped as RFC 3168
+//! advises: below MAX only. Thresholds in bytes measure the queue in bytes, and leave the
+//! probability independent of the packet's own size (RFC 7141).
 
 use super::{Arrival, QueueDiscipline, Verdict};
 use crate::change::amount;

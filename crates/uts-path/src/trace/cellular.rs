@@ -1,16 +1,18 @@
 //! Traces like those of a cellular link, from a seed.
 //!
-//! The model is the one that Sprout infers links by (K. Winstein, A. Sivaraman, H. Balakrishnan, "Stochastic
-//! Forecasts Achieve High Throughput and Low Delay over Cellular Networks", NSDI 2013, section 3.1): deliveries are a
-//! Poisson process whose rate takes a Brownian motion, with a standard deviation of a fifth of the maximum (200 of 1000
-//! packets a second) after a second; at rate 0 there is an outage, which ends at rate 1 a second. Ours differs in
-//! what the paper leaves to the prior: the rate is reflected at its maximum, and an outage ends, as
-//! with a handover, at any rate as likely.
+//! The model is the one that Sprout infers links by (K. Winstein, A. Sivaraman, H. Balakrishnan,
+//! "Stochastic Forecasts Achieve High Throughput and Low Delay over Cellular Networks", NSDI 2013):
+//! deliveries are a Poisson process whose rate takes a Brownian motion, with a
+//! standard deviation of a fifth of the maximum (200 of 1000 packets a second) after a second; at
+//! rate 0 there is an outage, which ends at rate 1 a second. Ours differs in what the paper leaves
+//! to the prior: the rate is reflected at its maximum, and an outage ends, as with a handover, at
+//! any rate as likely.
 //!
-//! In the long run an outage comes every `(2/3) / 0.2^2 = 16.7` s of service, so that 1/17.7 of the time is outage; in
-//! service the rate is 5/8 of the maximum in the mean, over all 0.59 of it.
+//! In the long run an outage comes every `(2/3) / 0.2^2 = 16.7` s of service, so that 1/17.7 of the
+//! time is outage; in service the rate is 5/8 of the maximum in the mean, over all 0.59 of it.
 //!
-//! In a third of all spans of 10 s the best half second carries ten times the worst one that carries anything.
+//! In a third of all spans of 10 s the best half second carries ten times the worst one that
+//! carries anything.
 //!
 //! Only operations that IEEE 754 defines to the bit are used: a seed means the same trace on every machine.
 
@@ -79,9 +81,9 @@ impl Cellular {
     }
 }
 
-/// Of mean 1, by comparisons alone (J. von Neumann, "Various techniques used in connection with random
-/// digits", 1951): a descending run of odd length has its first value distributed as the fraction, each one of even
-/// length before it adds 1.
+/// Of mean 1, by comparisons alone (J. von Neumann, "Various techniques used in connection with
+/// random digits", 1951): a descending run of odd length has its first value distributed as the
+/// fraction, each one of even length before it adds 1.
 fn exponential(rng: &mut ChaCha8Rng) -> f64 {
     let mut whole = 0.0;
     loop {
@@ -161,7 +163,8 @@ mod tests {
     fn the_rate_varies_tenfold_within_seconds() {
         let (mut windows, mut tenfold) = (0, 0);
         for seed in 0..50 {
-            // Half seconds, seen over 10 s; of those without an outage the least is a tenth of the most or less.
+            // Half seconds, seen over 10 s; of those without an outage the least is a tenth of the
+            // most or less.
             for window in bins(&trace(seed), 500).chunks(20) {
                 windows += 1;
                 let served = window.iter().filter(|&&n| n > 0);

@@ -1,4 +1,5 @@
-//! Delivery opportunities: a link whose rate varies, as a list of instants at which it carries a packet's worth of bytes.
+//! Delivery opportunities: a link whose rate varies, as a list of instants at which it carries a
+//! packet's worth of bytes.
 
 mod cellular;
 
@@ -16,8 +17,8 @@ pub(crate) const OPPORTUNITY_BYTES: u64 = 1500;
 const NS_PER_MS: u64 = 1_000_000;
 
 /// A trace of delivery opportunities in Mahimahi's format (R. Netravali et al., "Mahimahi: Accurate
-/// Record-and-Replay for HTTP", USENIX ATC 2015): a line for each, its time in whole milliseconds since the start, never
-/// less than the one before.
+/// Record-and-Replay for HTTP", USENIX ATC 2015): a line for each, its time in whole milliseconds
+/// since the start, never less than the one before.
 ///
 /// Each opportunity carries 1500 bytes, of one packet or of several; what is left over serves the
 /// next packet that waits, and what finds none is lost. A packet that comes at the very instant of an
