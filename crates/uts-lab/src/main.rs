@@ -23,6 +23,8 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     Demo(cmd::demo::Arguments),
+    #[command(hide = true)]
+    End(uts_end::Arguments),
     Relay(cmd::relay::Arguments),
     Report(cmd::report::Arguments),
     Router(cmd::router::Arguments),
@@ -31,6 +33,7 @@ enum Command {
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Demo(arguments) => cmd::demo::run(arguments).map(|()| ExitCode::SUCCESS),
+        Command::End(arguments) => cmd::end::run(arguments).map(|()| ExitCode::SUCCESS),
         Command::Relay(arguments) => cmd::relay::run(arguments).map(|()| ExitCode::SUCCESS),
         Command::Report(arguments) => cmd::report::run(arguments).map(|()| ExitCode::SUCCESS),
         // The program that ran on a host has a say, too.

@@ -7,11 +7,15 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
 /// Bytes of `struct tcp_info` (Linux, include/uapi/linux/tcp.h) that are asked for; older kernels give fewer.
-const TCP_INFO_BYTES: usize = 192;
+const TCP_INFO_BYTES: usize = 232;
+
+/// `TCP_CLOSE`: nothing is under way any more, and other fields are left over.
+const CLOSED: u8 = 7;
 
 /// What the kernel tells of a TCP connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct TcpInfo {
+    pub is_closed: bool,
     pub segment_bytes: u32,
     /// Congestion window and slow-start threshold in segments.
     pub window_segments: u32,
@@ -27,6 +31,9 @@ pub(super) struct TcpInfo {
     pub acked_bytes: u64,
     pub sent_segments: u32,
     pub unsent_bytes: u32,
+    /// What the peer grants.
+    #[cfg(test)]
+    pub peer_window_bytes: u32,
 }
 
 impl TcpInfo {
@@ -39,6 +46,7 @@ impl TcpInfo {
             raw.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |bytes| u64::from_ne_bytes(*bytes))
         };
         TcpInfo {
+            is_closed: raw.first() == Some(&CLOSED),
             segment_bytes: u32_at(16),
             unacked_segments: u32_at(24),
             sacked_segments: u32_at(28),
@@ -51,6 +59,8 @@ impl TcpInfo {
             acked_bytes: u64_at(120),
             sent_segments: u32_at(136),
             unsent_bytes: u32_at(144),
+            #[cfg(test)]
+            peer_window_bytes: u32_at(228),
         }
     }
 }
@@ -75,17 +85,33 @@ pub(super) fn tcp_info(socket: impl AsFd) -> io::Result<TcpInfo> {
     Ok(TcpInfo::parse(raw.get(..length as usize).unwrap_or_default()))
 }
 
-/// Bounds the window that a TCP socket advertises, in bytes.
-pub(super) fn set_window_clamp(socket: impl AsFd, bytes: c_int) -> io::Result<()> {
+/// Bounds the window that a TCP socket advertises, in bytes. The kernel forgets that when it learns anew how much memory
+/// packets take, so it has to be said again: gives whether it had been forgotten.
+pub(super) fn keep_window_clamp(socket: impl AsFd, bytes: c_int) -> io::Result<bool> {
+    let descriptor = socket.as_fd().as_raw_fd();
+    let (mut now, mut length): (c_int, _) = (0, size_of::<c_int>() as libc::socklen_t);
+    // SAFETY: the descriptor is open while it is borrowed, and the kernel writes at most the `length` bytes of `now`.
+    let result = unsafe {
+        libc::getsockopt(
+            descriptor,
+            libc::IPPROTO_TCP,
+            libc::TCP_WINDOW_CLAMP,
+            (&raw mut now).cast(),
+            &raw mut length,
+        )
+    };
+    if result == 0 && now == bytes {
+        return Ok(false);
+    }
     // SAFETY: the descriptor is open while it is borrowed, and the kernel reads one int.
     let result = unsafe {
         libc::setsockopt(
-            socket.as_fd().as_raw_fd(),
+            descriptor,
             libc::IPPROTO_TCP,
             libc::TCP_WINDOW_CLAMP,
             (&raw const bytes).cast(),
             size_of::<c_int>() as libc::socklen_t,
         )
     };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    if result == 0 { Ok(true) } else { Err(io::Error::last_os_error()) }
 }

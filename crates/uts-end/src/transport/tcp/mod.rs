@@ -16,7 +16,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::AbortHandle;
@@ -39,7 +39,8 @@ pub struct TcpSettings {
     /// `TCP_CONGESTION`: `cubic`, `bbr`, `reno`, or another that the kernel has. It is always set, as kernels differ in
     /// what they do unasked.
     pub congestion: String,
-    /// The largest window that a receiver advertises, in bytes (`TCP_WINDOW_CLAMP`).
+    /// The largest window that a receiver advertises, in bytes (`TCP_WINDOW_CLAMP`). The kernel may exceed it by half
+    /// in the first round trips, until it has seen packets of full size.
     #[serde(with = "human::bytes_option", skip_serializing_if = "Option::is_none")]
     pub window: Option<u64>,
     /// `SO_SNDBUF` in bytes; unset, the kernel adapts it.
@@ -134,7 +135,8 @@ impl Tcp {
         if let Some(bytes) = self.settings.send_buffer {
             socket.set_send_buffer_size(bytes as usize).map_err(failed("SO_SNDBUF"))?;
         }
-        // A kernel that adapts the buffer moves the window along with it, so that must not be left to it.
+        // A kernel that adapts the buffer moves the window along with it, so that must not be left to it. It takes the
+        // double of what is asked for, and some packets take three times the memory of what they carry.
         let receive_buffer = self.settings.receive_buffer.or(self.settings.window.map(|window| window * 2));
         if let Some(bytes) = receive_buffer {
             socket.set_recv_buffer_size(bytes as usize).map_err(failed("SO_RCVBUF"))?;
@@ -147,7 +149,7 @@ impl Tcp {
             }
         }
         if let Some(window) = self.settings.window {
-            sockopt::set_window_clamp(&socket, window as i32).map_err(failed("TCP_WINDOW_CLAMP"))?;
+            sockopt::keep_window_clamp(&socket, window as i32).map_err(failed("TCP_WINDOW_CLAMP"))?;
         }
         Ok(TcpSocket::from_std_stream(socket.into()))
     }
@@ -183,7 +185,8 @@ impl Transport for Tcp {
             let reception = Rc::new_cyclic(|this| Reception {
                 known: RefCell::default(),
                 new_sessions,
-                task: tokio::task::spawn_local(receive(listener, this.clone())).abort_handle(),
+                task: tokio::task::spawn_local(receive(listener, self.settings.window, this.clone()))
+                    .abort_handle(),
             });
             Ok(Box::new(TcpSessions { address, sessions, _reception: reception }) as Box<dyn Listener>)
         })
@@ -232,7 +235,7 @@ impl Reception {
 }
 
 /// Accepts connections for as long as anybody wants them.
-async fn receive(listener: TcpListener, reception: std::rc::Weak<Reception>) {
+async fn receive(listener: TcpListener, window: Option<u64>, reception: Weak<Reception>) {
     loop {
         let Ok((stream, _)) = listener.accept().await else {
             // Out of descriptors, or the like: it passes, or the run gives up.
@@ -241,7 +244,7 @@ async fn receive(listener: TcpListener, reception: std::rc::Weak<Reception>) {
         };
         let reception = reception.clone();
         tokio::task::spawn_local(async move {
-            let connection = Rc::new(Connection::new(stream));
+            let connection = Rc::new(Connection::new(stream, window));
             let mut preamble = [0; PREAMBLE_BYTES];
             let read = connection.read_exact(&mut preamble);
             if !matches!(tokio::time::timeout(PREAMBLE_PATIENCE, read).await, Ok(Ok(()))) {
@@ -265,5 +268,43 @@ impl Listener for TcpSessions {
             let arriving = self.sessions.recv().await.ok_or(TransportError::Closed)?;
             Ok(Rc::new(TcpSession::server(arriving, self._reception.clone())) as Rc<dyn Session>)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::AsyncWriteExt;
+
+    /// The windows that a receiver grants while it reads 8 MB.
+    async fn windows(window: Option<u64>) -> Vec<u32> {
+        let settings = TcpSettings { congestion: "reno".into(), window, ..TcpSettings::default() };
+        let tcp = Tcp::single(settings).expect("valid");
+        let at: SocketAddr = "127.0.0.1:0".parse().expect("an address");
+        let socket = tcp.socket(at).expect("a socket");
+        socket.bind(at).expect("bound");
+        let listener = socket.listen(1).expect("listens");
+        let address = listener.local_addr().expect("an address");
+        let (sender, accepted) = tokio::join!(tcp.dial(address), listener.accept());
+        let mut sender = sender.expect("connected");
+        let receiver = Connection::new(accepted.expect("accepted").0, window);
+        let (chunk, mut windows) = (vec![0; 8192], Vec::new());
+        for _ in 0..1000 {
+            sender.write_all(&chunk).await.expect("written");
+            windows.push(sockopt::tcp_info(&sender).expect("told").peer_window_bytes);
+            receiver.read_exact(&mut [0; 8192]).await.expect("read");
+        }
+        windows
+    }
+
+    #[tokio::test]
+    async fn a_window_is_kept() {
+        let window = 48 << 10;
+        let bounded = windows(Some(window)).await;
+        let settled = bounded.iter().skip(100);
+        assert!(settled.clone().all(|w| u64::from(*w) <= window), "{bounded:?}");
+        assert!(settled.clone().any(|w| u64::from(*w) > window - 1500), "{bounded:?}");
+        let free = windows(None).await;
+        assert!(free.iter().any(|w| u64::from(*w) > window), "without the bound it is larger");
     }
 }

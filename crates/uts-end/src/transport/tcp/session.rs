@@ -1,7 +1,7 @@
 //! A session over TCP: its connections, and what the kernel tells of them.
 
 use super::{Arriving, PREAMBLE_BYTES, Reception, Tcp};
-use crate::transport::sockopt::{TcpInfo, tcp_info};
+use crate::transport::sockopt::{TcpInfo, keep_window_clamp, tcp_info};
 use bytes::Bytes;
 use core::cell::{Cell, RefCell};
 use core::time::Duration;
@@ -42,13 +42,16 @@ impl Purpose {
 /// A TCP connection.
 pub(super) struct Connection {
     tcp: TcpStream,
+    /// The largest window to advertise.
+    window: Option<i32>,
     /// Given up: nothing is waited for.
     is_aborted: Cell<bool>,
 }
 
 impl Connection {
-    pub fn new(tcp: TcpStream) -> Self {
-        Connection { tcp, is_aborted: Cell::new(false) }
+    pub fn new(tcp: TcpStream, window: Option<u64>) -> Self {
+        let window = window.map(|window| i32::try_from(window).unwrap_or(i32::MAX));
+        Connection { tcp, window, is_aborted: Cell::new(false) }
     }
 
     async fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
@@ -56,7 +59,13 @@ impl Connection {
             self.tcp.readable().await?;
             match self.tcp.try_read(buffer) {
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
-                read => return read,
+                read => {
+                    if let Some(window) = self.window {
+                        // It was set once already, so this does not fail while there is a connection.
+                        let _ = keep_window_clamp(&self.tcp, window);
+                    }
+                    return read;
+                }
             }
         }
     }
@@ -95,7 +104,8 @@ impl Connection {
     /// Whether the peer has everything that was written, or will never have it.
     fn has_delivered(&self) -> bool {
         let info = self.info();
-        self.is_aborted.get() || (info.unacked_segments == 0 && info.unsent_bytes == 0)
+        let has_all = info.unacked_segments == 0 && info.unsent_bytes == 0;
+        self.is_aborted.get() || info.is_closed || has_all
     }
 }
 
@@ -172,7 +182,7 @@ impl TcpSession {
                 let (kind, number) = preamble.split_at_mut(1);
                 kind.fill(purpose.byte());
                 number.copy_from_slice(&token.to_be_bytes());
-                (Rc::new(Connection::new(stream)), Some(preamble))
+                (Rc::new(Connection::new(stream, tcp.settings.window)), Some(preamble))
             }
             Side::Server { arriving, aside, .. } => (next(arriving, aside, purpose).await?, None),
         };
