@@ -204,7 +204,7 @@ impl Connection {
         match direction {
             Direction::Out if flow.send.is_held => None,
             Direction::Out => self.outbound.as_ref()?.stack(flow.send.group).map(|s| s.profile),
-            Direction::In => self.inbound.as_ref()?.newest(flow.receive.group).map(|s| s.profile),
+            Direction::In => self.inbound.as_ref().map(|_| self.profile_of(direction, flow.receive.group)),
         }
     }
 

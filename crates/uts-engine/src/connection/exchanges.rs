@@ -4,7 +4,7 @@ use super::{CloseReason, Connection, Event};
 use crate::event::{Direction, ExchangeEvent, FlowId};
 use crate::exchange::{self, Busy, GROUPS_MAX, Machine, Message};
 use crate::selector::Library;
-use crate::synthesis::SendStack;
+use crate::synthesis::{ReceiveStack, SendStack};
 use std::collections::VecDeque;
 use uts_functions::mechanism::Params;
 use uts_functions::profile::ProfileError;
@@ -143,6 +143,12 @@ impl Connection {
         self.request_exchange(now, direction, 0, profile, Reasons::default())
     }
 
+    /// Leaves a mechanism alone from now on: it is neither asked for nor agreed to. What is in use stays, and the
+    /// peer, which has been told that this end has it, may still ask, and is refused.
+    pub fn withdraw(&mut self, function: Function, mechanism: u8) {
+        self.config.withdrawn.push((function, mechanism));
+    }
+
     pub(super) fn request_exchange(
         &mut self,
         now: Time,
@@ -191,7 +197,12 @@ impl Connection {
     pub(super) fn profile_of(&self, direction: Direction, group: u8) -> Profile {
         let of = |group| match direction {
             Direction::Out => self.outbound.as_ref().and_then(|o| o.stack(group)).map(|s| s.profile),
-            Direction::In => self.inbound.as_ref().and_then(|i| i.newest(group)).map(|s| s.profile),
+            Direction::In => self.inbound.as_ref().and_then(|i| {
+                // An epoch that this end only asks for is open as well.
+                let asked = self.exchanges.inward.asked();
+                let is_agreed = |s: &&ReceiveStack| s.group == group && Some(s.epoch) != asked;
+                i.stacks.iter().rev().find(is_agreed).map(|s| s.profile)
+            }),
         };
         of(group).or_else(|| of(0)).unwrap_or_else(Profile::bare)
     }
@@ -235,7 +246,7 @@ impl Connection {
         };
         let direction = own_direction(seen_by_peer);
         let unprotected = self.may_go_unprotected();
-        let library = Library::offered(&self.config.requirements);
+        let library = self.config.library();
         self.exchanges
             .machine(direction)
             .handle(now, message, |_, profile| accept(profile, unprotected, &library));
@@ -465,6 +476,10 @@ fn accept(profile: &Profile, unprotected: bool, library: &Library) -> Result<(),
         let alternative = uts_functions::library::find(function, 1).map(|m| m.choice());
         return Err(Refusal { function, reason: RefusalReason::Unprotected, alternative });
     }
+    if let Some(function) = lacks(library, profile) {
+        let alternative = best_of(library, function);
+        return Err(Refusal { function, reason: RefusalReason::Unknown, alternative });
+    }
     Ok(())
 }
 
@@ -572,6 +587,15 @@ mod tests {
         assert_eq!((refusal.function, refusal.reason), (Function::Protection, RefusalReason::Unprotected));
         assert!(refusal.alternative.is_some());
         assert_eq!(accept(&bare, true, &Library::local()), Ok(()));
+    }
+
+    #[test]
+    fn what_was_withdrawn_is_refused() {
+        let mut library = Library::local();
+        library.remove(Function::Fec, 2);
+        let coded = profile().with_named(Function::Fec, "reed-solomon").expect("it exists");
+        let refusal = accept(&coded, false, &library).expect_err("withdrawn");
+        assert_eq!((refusal.function, refusal.reason), (Function::Fec, RefusalReason::Unknown));
     }
 
     #[test]

@@ -121,7 +121,7 @@ impl Connection {
         for &function in Function::ALL.iter().filter(|f| f.is_shared()) {
             pinned.pin(Pin { function, choice: *shared.get(function) });
         }
-        let local = Library::offered(&self.config.requirements);
+        let local = self.config.library();
         Ok(selector::select(&pinned, &self.facts(), &local, Some(usable))?.profile)
     }
 

@@ -31,7 +31,7 @@ pub use exchanges::{ExchangeError, Refusal, RefusalReason, changes};
 pub use flows::Side;
 pub(crate) use handshake::{CLIENT_DATAGRAM_BYTES, Place, is_authentic, refusal};
 pub use incoming::Ecn;
-pub use trace::{Trace, TraceKind, TraceRow};
+pub use trace::{FrameKinds, Trace, TraceKind, TraceRow};
 
 use crate::config::ConnectionConfig;
 use crate::event::{CloseReason, Direction, Event};

@@ -5,7 +5,7 @@
 
 use super::Connection;
 use super::flows::{FlowControl, Token};
-use super::trace::{TraceKind, TraceRow};
+use super::trace::{FrameKinds, TraceKind, TraceRow};
 use crate::synthesis::SendStack;
 use uts_functions::Time;
 use uts_functions::acknowledgement::Acknowledgement;
@@ -55,6 +55,8 @@ struct Draft {
     eliciting: bool,
     has_data: bool,
     repeats: bool,
+    /// For the trace.
+    frames: FrameKinds,
 }
 
 impl Connection {
@@ -171,12 +173,16 @@ impl Connection {
             eliciting: false,
             has_data: false,
             repeats: false,
+            frames: FrameKinds::default(),
         };
         let frames_start = out.len();
         self.write_frames(now, &mut draft, out);
         if out.len() == frames_start {
             out.truncate(start);
             return false;
+        }
+        if self.trace.is_on() {
+            draft.frames = FrameKinds::of(&out[frames_start..]);
         }
         if let Reason::SizeProbe(bytes) = reason {
             out.resize(start + bytes - trailer, 0);
@@ -436,6 +442,21 @@ impl Connection {
         reason: &str,
         out: &mut Vec<u8>,
     ) -> Option<usize> {
+        let mut frames = Vec::new();
+        Frame::Close(frame::Close { code, reason }).emit(&mut frames);
+        self.write_alone(now, &frames, out)
+    }
+
+    /// A packet that carries just these frames, right or wrong: what a broken or hostile peer could send.
+    #[doc(hidden)]
+    pub fn packet_of(&mut self, now: Time, frames: &[u8]) -> Option<Vec<u8>> {
+        let mut out = Vec::new();
+        self.write_alone(now, frames, &mut out)?;
+        Some(out)
+    }
+
+    /// Builds a packet of these frames under group 0's epoch, whatever the window says.
+    fn write_alone(&mut self, now: Time, frames: &[u8], out: &mut Vec<u8>) -> Option<usize> {
         let outbound = self.outbound.as_ref()?;
         let index = outbound.stack_index(0)?;
         let stack = &outbound.stacks[index];
@@ -443,7 +464,7 @@ impl Connection {
         let header = AdaptiveHeader { epoch_low5: (stack.epoch % 32) as u8, dcid: self.peer_cid };
         let start = out.len();
         let mark = header.emit(TruncatedNumber::of(number, outbound.ledger.largest_acked()), out);
-        Frame::Close(frame::Close { code, reason }).emit(out);
+        out.extend_from_slice(frames);
         let draft = Draft {
             reason: Reason::Report,
             stack: index,
@@ -453,6 +474,7 @@ impl Connection {
             eliciting: false,
             has_data: false,
             repeats: false,
+            frames: FrameKinds::default(),
         };
         self.protect(now, &draft, number, out);
         self.record(now, draft, out.len() - start);
@@ -485,7 +507,8 @@ impl Connection {
                 _ => None,
             });
             let kind = if draft.repeats { TraceKind::Repeated } else { TraceKind::Sent };
-            self.trace.on_packet_sent(TraceRow { at: now, kind, number, bytes, epoch, data });
+            let frames = draft.frames;
+            self.trace.on_packet_sent(TraceRow { at: now, kind, number, bytes, epoch, data, frames });
         }
         outbound.ledger.record(Sent { bytes, epoch, eliciting, size_probe, tokens, snapshot });
         if draft.eliciting {
