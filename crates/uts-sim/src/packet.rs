@@ -89,4 +89,11 @@ impl Payload for Packet {
         }
         is_capable
     }
+
+    fn bytes(&self) -> Option<&[u8]> {
+        match &self.body {
+            Body::Bytes(bytes) => Some(bytes),
+            Body::Blank { .. } => None,
+        }
+    }
 }
