@@ -95,6 +95,7 @@ impl Qlog {
             Event::Exchange(exchange) => describe(exchange),
             Event::FlowOpened(flow) => ("uts:flow_opened", json!({ "flow": flow.0 })),
             Event::Finished(flow) => ("uts:flow_finished", json!({ "flow": flow.0 })),
+            Event::Refused(flow, why) => ("uts:flow_refused", json!({ "flow": flow.0, "why": why })),
             Event::Stopped(flow, code) => ("uts:flow_stopped", json!({ "flow": flow.0, "code": code })),
             // Said of every piece of data, and of no packet.
             Event::Readable(_) | Event::Writable(_) => return,
@@ -205,28 +206,28 @@ fn describe(exchange: &ExchangeEvent) -> (&'static str, Value) {
         Direction::In => "in",
     };
     match exchange {
-        ExchangeEvent::Requested { direction, epoch, seen, changes, expects } => (
+        ExchangeEvent::Requested { direction, group, epoch, seen, changes, expects } => (
             "uts:exchange_requested",
-            json!({ "direction": way(direction), "epoch": epoch, "seen": seen, "changes": changes,
+            json!({ "direction": way(direction), "group": group, "epoch": epoch, "seen": seen, "changes": changes,
                     "expects": expects }),
         ),
-        ExchangeEvent::Granted { direction, epoch, changes, profile } => (
+        ExchangeEvent::Granted { direction, group, epoch, changes, profile } => (
             "uts:exchange_granted",
-            json!({ "direction": way(direction), "epoch": epoch, "changes": changes,
+            json!({ "direction": way(direction), "group": group, "epoch": epoch, "changes": changes,
                     "profile": profile.to_string() }),
         ),
-        ExchangeEvent::Completed { direction, epoch, profile, took } => (
+        ExchangeEvent::Completed { direction, group, epoch, profile, took } => (
             "uts:exchange_completed",
-            json!({ "direction": way(direction), "epoch": epoch, "profile": profile.to_string(),
+            json!({ "direction": way(direction), "group": group, "epoch": epoch, "profile": profile.to_string(),
                     "took": took.as_nanos() as f64 / 1e6 }),
         ),
-        ExchangeEvent::Refused { direction, epoch, function, why } => (
+        ExchangeEvent::Refused { direction, group, epoch, function, why } => (
             "uts:exchange_refused",
-            json!({ "direction": way(direction), "epoch": epoch, "function": format!("{function:?}"),
+            json!({ "direction": way(direction), "group": group, "epoch": epoch, "function": format!("{function:?}"),
                     "why": why }),
         ),
-        ExchangeEvent::Failed { direction, epoch } => {
-            ("uts:exchange_failed", json!({ "direction": way(direction), "epoch": epoch }))
+        ExchangeEvent::Failed { direction, group, epoch } => {
+            ("uts:exchange_failed", json!({ "direction": way(direction), "group": group, "epoch": epoch }))
         }
         ExchangeEvent::Brought { epoch, line } => {
             ("uts:exchange_brought", json!({ "epoch": epoch, "line": line }))
