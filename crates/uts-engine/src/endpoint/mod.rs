@@ -8,7 +8,7 @@ mod strangers;
 pub(crate) use strangers::is_same;
 
 use crate::config::{ConnectionConfig, EndpointConfig, PACKET_BYTES_MIN};
-use crate::connection::{self, Birth, Connection, Ecn, Place, Side};
+use crate::connection::{self, Birth, Connection, Ecn, Place, Side, Trace};
 use crate::event::{ConnectionHandle, Event};
 use crate::selector::{self, Contradiction};
 use crate::token::{Proof, TokenKeys, retry_integrity};
@@ -215,6 +215,11 @@ impl Endpoint {
     /// A connection, to look at.
     pub fn peek(&self, handle: ConnectionHandle) -> Option<&Connection> {
         self.connections.get(&handle)
+    }
+
+    /// What packets of a connection did. Unlike [`Endpoint::connection`] it changes no connection's turn to send.
+    pub fn trace(&mut self, handle: ConnectionHandle) -> Option<&mut Trace> {
+        self.connections.get_mut(&handle).map(Connection::trace)
     }
 
     /// The next connection whose handshake a client has finished.

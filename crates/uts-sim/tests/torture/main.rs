@@ -355,13 +355,13 @@ impl Torture {
         });
         assert_eq!(a.0, a.1, "server to client");
         assert_eq!(b.0, b.1, "client to server");
-        let packets = self.world.packets;
+        let packets = self.world.packets();
         let counts = |t: &mut Self| [SERVER, CLIENT].map(|node| t.connection(node).stats().packets_sent);
         let before = counts(self);
         self.pass(Duration::from_secs(100));
         let after = counts(self);
         assert!(
-            self.world.packets == packets,
+            self.world.packets() == packets,
             "{before:?} -> {after:?} packets at rest: {}",
             self.describe()
         );
