@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use uts_functions::Time;
-use uts_path::{Applied, Change, Direction, Path, SpecError, Target};
+use uts_path::{Applied, Change, Direction, Passage, Path, SpecError, Target};
 
 /// An application of a host. As with the engine: mutate, then drain. After [`Application::handle_datagram`],
 /// [`Application::handle_timeout`] and anything that is done through [`Network::app_mut`], the network drains
@@ -228,6 +228,16 @@ impl<A: Application> Network<A> {
     /// The next change that a path has made and that was not yet told of.
     pub fn poll_applied(&mut self, id: PathId) -> Option<Applied> {
         self.paths[id.index()].0.poll_applied()
+    }
+
+    /// Whether a path remembers what each packet met in its queues, for [`Network::poll_passage`].
+    pub fn record_passages(&mut self, id: PathId, record: bool) {
+        self.paths[id.index()].0.record_passages(record);
+    }
+
+    /// The next packet that has left a queue of a path and was not yet told of.
+    pub fn poll_passage(&mut self, id: PathId, direction: Direction) -> Option<Passage> {
+        self.paths[id.index()].0.poll_passage(direction)
     }
 
     // ---- settings ------------------------------------------------------------------------------------------------
