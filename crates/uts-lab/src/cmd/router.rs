@@ -4,6 +4,7 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use uts_lab::router::probe::{self, Probe};
 use uts_lab::router::{
     Check, Ending, Io, RecordConfig, Stage, Testbed, TestbedConfig, Topology, bench, doctor, supervise,
 };
@@ -40,7 +41,10 @@ enum Command {
     },
     /// Be a program on a host, for measurements
     #[command(hide = true)]
-    Probe(bench::ProbeArguments),
+    Probe {
+        #[command(subcommand)]
+        probe: Probe,
+    },
 }
 
 /// Runs a program on host 0, with others on other hosts; ends with it
@@ -99,7 +103,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         Command::Supervise { inner } => Ok(supervise(if inner { Stage::Inner } else { Stage::Outer })),
-        Command::Probe(arguments) => bench::probe(arguments).map(|()| ExitCode::SUCCESS).map_err(Into::into),
+        Command::Probe { probe: what } => probe::probe(what).map(|()| ExitCode::SUCCESS).map_err(Into::into),
     }
 }
 

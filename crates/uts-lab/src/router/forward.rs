@@ -14,7 +14,7 @@ use super::frame::{Packet, complete_checksum};
 use super::network::{Arrival, Network};
 use super::record::{Passing, Recorder};
 use super::split::split;
-use super::sys::{BATCH, PacketSocket, ReceiveBatch};
+use super::sys::{BATCH, PacketSocket, ReceiveBatch, Schedule, schedule};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::time::{ClockId, clock_gettime};
 use std::collections::VecDeque;
@@ -29,6 +29,9 @@ use uts_path::{Change, Direction, Target};
 const BATCHES_PER_TURN: usize = 8;
 /// How often clocks are compared, and records flushed.
 const HOUSEKEEPING_NS: u64 = 100_000_000;
+/// A thread that is awake for more than this share of the time has no real-time priority: the kernel would
+/// stop it for 50 ms in each second (sched(7), `sched_rt_runtime_us`).
+const REAL_TIME_AWAKE_MAX: f64 = 0.8;
 
 /// What is asked of the thread.
 #[derive(Debug)]
@@ -102,6 +105,11 @@ pub(super) struct Forwarder {
     commands: Receiver<Command>,
     wake: Arc<OwnedFd>,
     next_housekeeping_ns: u64,
+    /// Time asleep since the last housekeeping.
+    slept_ns: u64,
+    housekept_ns: u64,
+    schedule: Schedule,
+    may_be_real_time: bool,
     /// Framings that look at bytes are to see true checksums.
     completes: bool,
 }
@@ -130,6 +138,10 @@ impl Forwarder {
             commands,
             wake,
             next_housekeeping_ns: 0,
+            slept_ns: 0,
+            housekept_ns: now_ns(),
+            schedule: Schedule::Fair,
+            may_be_real_time: true,
             config,
         })
     }
@@ -138,6 +150,8 @@ impl Forwarder {
     pub(super) fn run(mut self) -> Result<Ended, RouterError> {
         // The default slack of 50 us would add to every sleep. Where it cannot be set, it stays.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
+        // Older kernels know no turns of one's own choice.
+        let _ = schedule(Schedule::Fair);
         self.run.cpu_ns = cpu_ns();
         while self.obey() {
             let reading_ns = now_ns();
@@ -283,6 +297,7 @@ impl Forwarder {
             return Ok(());
         }
         self.next_housekeeping_ns = now_ns + HOUSEKEEPING_NS;
+        self.reschedule(now_ns);
         let step_ns = clock_offset_ns() - self.run.clock_offset_ns;
         if step_ns.abs() > self.run.clock_step_ns.abs() {
             self.run.clock_step_ns = step_ns;
@@ -291,6 +306,21 @@ impl Forwarder {
             recorder.keep_up(now_ns);
         }
         self.count_unread()
+    }
+
+    /// Takes a real-time priority while there is enough sleep, and where the process may: a thread that others
+    /// keep waiting is a path that stands still.
+    fn reschedule(&mut self, now_ns: u64) {
+        let span_ns = now_ns.saturating_sub(self.housekept_ns).max(1);
+        let awake = 1.0 - self.slept_ns as f64 / span_ns as f64;
+        (self.housekept_ns, self.slept_ns) = (now_ns, 0);
+        let wanted = if awake > REAL_TIME_AWAKE_MAX { Schedule::Fair } else { Schedule::RealTime };
+        if wanted != self.schedule && self.may_be_real_time {
+            self.may_be_real_time = schedule(wanted).is_ok();
+            if self.may_be_real_time {
+                self.schedule = wanted;
+            }
+        }
     }
 
     /// The kernel's counters hold 32 bits and start anew when they are asked.
@@ -303,7 +333,7 @@ impl Forwarder {
     }
 
     /// Sleeps until a packet comes, or shortly before the next one is due.
-    fn wait(&self) -> io::Result<()> {
+    fn wait(&mut self) -> io::Result<()> {
         let waiting = self.ports.iter().filter_map(|p| Some(p.waiting.front()?.0));
         let next_ns = waiting.chain(self.run.network.next_ns()).min();
         // A record that waits is to be flushed at some time.
@@ -327,6 +357,7 @@ impl Forwarder {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(e) => return Err(e.into()),
         }
+        self.slept_ns += self::now_ns().saturating_sub(now_ns);
         if fds.first().is_some_and(|fd| !fd.revents().is_empty()) {
             // The count itself says nothing; reading it clears it.
             let _ = rustix::io::read(&*self.wake, &mut [0u8; 8]);

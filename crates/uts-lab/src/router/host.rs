@@ -10,8 +10,12 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{Sender, channel};
+use std::time::{Duration, Instant};
 
 type Job = Box<dyn FnOnce() + Send>;
+
+/// An interface that has not come up by then does not.
+const UP_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// Where `ip` may be when the search path of an ordinary user does not name it.
 const IP_PROGRAMS: [&str; 3] = ["ip", "/usr/sbin/ip", "/sbin/ip"];
@@ -72,6 +76,7 @@ impl Host {
         ip(&add.split(' ').collect::<Vec<_>>(), stdin.into())?;
         ip(&["link", "set", &interface, "up"], Stdio::null())?;
         self.set_up(config)?;
+        wait_until_up(&interface)?;
         // Opened last: what the interface itself sends when it comes up is nobody's traffic.
         open_socket(&interface).map_err(|e| RouterError::system("open a packet socket", e))
     }
@@ -81,7 +86,8 @@ impl Host {
         let batch = batch(self.number, config);
         self.run(move || {
             settings.iter().try_for_each(|(name, value)| set_sysctl(name, value))?;
-            ip_batch(&batch)
+            ip_batch(&batch)?;
+            wait_until_up("eth0")
         })
         .map_err(|e| RouterError::system("reach a host", e))?
     }
@@ -221,6 +227,24 @@ fn ip_batch(text: &str) -> Result<(), RouterError> {
         child.wait_with_output()
     });
     judge(fed, "-batch")
+}
+
+/// Waits until an interface carries packets: it is told to in no time, but the kernel takes its own, and what is
+/// sent before is lost.
+pub(super) fn wait_until_up(interface: &str) -> Result<(), RouterError> {
+    let begun = Instant::now();
+    loop {
+        let output = ip_command()?.args(["-o", "link", "show", interface]).output();
+        let output = output.map_err(|e| RouterError::system("run `ip`", e))?;
+        if String::from_utf8_lossy(&output.stdout).contains(" state UP ") {
+            return Ok(());
+        }
+        if begun.elapsed() > UP_TIME_MAX {
+            let cause = io::Error::new(io::ErrorKind::TimedOut, "it stays down");
+            return Err(RouterError::system(&format!("bring {interface} up"), cause));
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 fn judge(output: io::Result<std::process::Output>, what: &str) -> Result<(), RouterError> {

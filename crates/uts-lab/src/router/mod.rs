@@ -47,6 +47,7 @@ mod frame;
 mod host;
 mod icmp;
 mod network;
+pub mod probe;
 mod protocol;
 mod record;
 mod sequence;
@@ -57,7 +58,7 @@ mod testbed;
 mod topology;
 
 pub use config::{RecordConfig, TestbedConfig};
-pub use doctor::{Check, doctor};
+pub use doctor::{Check, doctor, doctor_with};
 pub use fidelity::{Bounds, Fidelity, Lateness, LostOutside, PathStats};
 pub use supervise::{Stage, supervise};
 pub use testbed::{Control, Ending, Exit, HostCommand, Io, Output, RemoteChild, Testbed};
