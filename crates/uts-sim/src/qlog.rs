@@ -95,7 +95,6 @@ impl Qlog {
             Event::Exchange(exchange) => describe(exchange),
             Event::FlowOpened(flow) => ("uts:flow_opened", json!({ "flow": flow.0 })),
             Event::Finished(flow) => ("uts:flow_finished", json!({ "flow": flow.0 })),
-            Event::Refused(flow, why) => ("uts:flow_refused", json!({ "flow": flow.0, "why": why })),
             Event::Stopped(flow, code) => ("uts:flow_stopped", json!({ "flow": flow.0, "code": code })),
             Event::Refused(flow, why) => ("uts:flow_refused", json!({ "flow": flow.0, "why": why })),
             // Said of every piece of data, and of no packet.
