@@ -14,7 +14,8 @@ const VERSION: [u16; 2] = [2, 4];
 const LINK_TYPE: u32 = 101;
 const SNAP_BYTES: u32 = 65_535;
 
-const HEADER_BYTES: usize = Ipv4Header::MIN_LEN + UdpHeader::LEN;
+/// IPv4 and UDP.
+pub(crate) const HEADER_BYTES: usize = Ipv4Header::MIN_LEN + UdpHeader::LEN;
 
 /// The longest UDP payload that IPv4 carries.
 pub(crate) const PAYLOAD_BYTES_MAX: usize = 65_535 - HEADER_BYTES;
