@@ -4,6 +4,7 @@
 //! * [`demo`]: a file carried by two processes of `uts` over a path that changes.
 //! * [`report`]: one self-contained page from what was recorded.
 //! * [`router`]: real hosts in network namespaces behind an emulated network.
+//! * [`sim`]: hosts and paths in virtual time.
 //! * [`traces`]: delivery opportunities from files.
 
 #![allow(
@@ -16,4 +17,5 @@ pub mod demo;
 pub mod relay;
 pub mod report;
 pub mod router;
+pub mod sim;
 pub mod traces;
