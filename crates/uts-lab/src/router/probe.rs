@@ -31,6 +31,9 @@ pub enum Probe {
     TcpServe {
         /// Where
         at: SocketAddr,
+        /// Do not look at what comes: only measure
+        #[arg(long)]
+        unseen: bool,
     },
     /// Send over TCP, and compare the answer
     TcpSend {
@@ -148,7 +151,7 @@ pub struct Segmented {
 pub fn probe(probe: Probe) -> Result<(), RouterError> {
     let failed = |e| RouterError::system("measure", e);
     let line = match probe {
-        Probe::TcpServe { at } => json(&tcp_serve(at).map_err(failed)?),
+        Probe::TcpServe { at, unseen } => json(&tcp_serve(at, unseen).map_err(failed)?),
         Probe::TcpSend { to, bytes, seconds, congestion } => {
             json(&tcp_send(to, bytes, seconds, &congestion).map_err(failed)?)
         }
@@ -184,7 +187,7 @@ fn add(sum: u64, bytes: &[u8]) -> u64 {
     bytes.iter().fold(sum, |sum, &byte| sum.rotate_left(5) ^ u64::from(byte).wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }
 
-fn tcp_serve(at: SocketAddr) -> io::Result<Transfer> {
+fn tcp_serve(at: SocketAddr, unseen: bool) -> io::Result<Transfer> {
     let listener = TcpListener::bind(at)?;
     say("ready")?;
     let (mut stream, _) = listener.accept()?;
@@ -196,8 +199,7 @@ fn tcp_serve(at: SocketAddr) -> io::Result<Transfer> {
             0 => break,
             got => {
                 bytes += got as u64;
-                // A long transfer is a measurement: adding up the first part of it costs nothing there.
-                if bytes <= SUMMED_BYTES_MAX {
+                if !unseen {
                     sum = add(sum, buffer.get(..got).unwrap_or_default());
                 }
             }
@@ -208,9 +210,6 @@ fn tcp_serve(at: SocketAddr) -> io::Result<Transfer> {
     stream.write_all(json(&transfer)?.as_bytes())?;
     Ok(transfer)
 }
-
-/// Of longer transfers, contents are not looked at.
-const SUMMED_BYTES_MAX: u64 = 64 << 20;
 
 fn tcp_send(to: SocketAddr, bytes: Option<u64>, seconds: f64, congestion: &str) -> io::Result<Transfer> {
     let mut stream = TcpStream::connect_timeout(&to, PATIENCE)?;
@@ -232,7 +231,7 @@ fn tcp_send(to: SocketAddr, bytes: Option<u64>, seconds: f64, congestion: &str) 
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;
     let arrived: Transfer = serde_json::from_str(&answer)?;
-    if arrived.bytes != sent || (bytes.is_some() && sent <= SUMMED_BYTES_MAX && arrived.sum != sum) {
+    if arrived.bytes != sent || (bytes.is_some() && arrived.sum != sum) {
         return Err(io::Error::other("what arrived is not what was sent"));
     }
     Ok(Transfer { bytes: sent, sum, seconds: begun.elapsed().as_secs_f64() })
