@@ -121,7 +121,12 @@ impl RunArguments {
         Ok(TestbedConfig {
             topology: Topology::Dumbbell { pairs: self.pairs },
             seed: self.seed,
-            record: self.record.clone().map(|dir| RecordConfig { dir, pcap: true, ..RecordConfig::default() }),
+            record: self.record.clone().map(|dir| RecordConfig {
+                dir,
+                pcap: true,
+                tcp_info_ms: Some(10),
+                ..RecordConfig::default()
+            }),
             offload: !self.no_offload,
             ipv6: self.ipv6,
             foreground: true,
@@ -133,7 +138,8 @@ impl RunArguments {
 fn run_program(arguments: RunArguments) -> Result<ExitCode> {
     let bed = Testbed::start(arguments.config()?)?;
     for text in &arguments.on {
-        let (host, command) = text.split_once(':').with_context(|| format!("--on {text}: must be HOST:COMMAND"))?;
+        let (host, command) =
+            text.split_once(':').with_context(|| format!("--on {text}: must be HOST:COMMAND"))?;
         let host = host.parse().with_context(|| format!("--on {text}: `{host}` must be a host's number"))?;
         bed.command(host, "sh").args(["-c", command]).spawn()?;
     }

@@ -64,7 +64,12 @@ fn rate_error(rate: &str, seconds: u32) -> Result<String, RouterError> {
     let arrived = seen.received + ending.fidelity.lost_outside.in_sockets;
     let got_bps = (arrived as f64 - 1.0) * packet_bits / seen.seconds;
     let error = got_bps / rate_bps - 1.0;
-    Ok(format!("{rate:>8}: {:>10.4} % ({arrived} packets in {:.3} s){}", error * 100.0, seen.seconds, notes(&ending)))
+    Ok(format!(
+        "{rate:>8}: {:>10.4} % ({arrived} packets in {:.3} s){}",
+        error * 100.0,
+        seen.seconds,
+        notes(&ending)
+    ))
 }
 
 fn lateness(rate: &str, buffer: &str, seconds: u32, record: bool) -> Result<String, RouterError> {
@@ -123,7 +128,11 @@ fn measure<T: DeserializeOwned>(
     let failed = |e| RouterError::system("run a probe", e);
     let program = std::env::current_exe().map_err(failed)?.to_string_lossy().into_owned();
     let probe = |host, args: &[&str]| {
-        bed.command(host, &program).args(["router", "probe"]).args(args.iter().copied()).stdout(Io::Pipe).spawn()
+        bed.command(host, &program)
+            .args(["router", "probe"])
+            .args(args.iter().copied())
+            .stdout(Io::Pipe)
+            .spawn()
     };
     let mut server = probe(1, serve)?;
     let Some(output) = server.stdout.take() else {
@@ -149,5 +158,9 @@ fn measure<T: DeserializeOwned>(
 }
 
 fn notes(ending: &Ending) -> String {
-    if ending.fidelity.is_valid { String::new() } else { format!("; not valid: {}", ending.fidelity.why.join("; ")) }
+    if ending.fidelity.is_valid {
+        String::new()
+    } else {
+        format!("; not valid: {}", ending.fidelity.why.join("; "))
+    }
 }

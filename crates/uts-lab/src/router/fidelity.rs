@@ -120,7 +120,10 @@ impl Fidelity {
             (lost.not_understood, "packets could not be understood"),
         ] {
             if count > 0 && lost.total() > bounds.lost_outside {
-                why.push(format!("{count} {what}; at most {} may be lost outside the model", bounds.lost_outside));
+                why.push(format!(
+                    "{count} {what}; at most {} may be lost outside the model",
+                    bounds.lost_outside
+                ));
             }
         }
         if let Some(bound) = bounds.lost_in_sockets.filter(|&bound| lost.in_sockets > bound) {
@@ -128,7 +131,10 @@ impl Fidelity {
             why.push(format!("{count} datagrams found the buffer of their socket full; at most {bound} may"));
         }
         if self.not_recorded > 0 {
-            why.push(format!("{} entries of the record are missing: the disk was too slow", self.not_recorded));
+            why.push(format!(
+                "{} entries of the record are missing: the disk was too slow",
+                self.not_recorded
+            ));
         }
         if self.clock_step_s.abs() > CLOCK_STEP_MAX_S {
             why.push(format!("the system's clock was set by {:.6} s", self.clock_step_s));

@@ -9,7 +9,7 @@
 
 use super::RouterError;
 use super::config::TestbedConfig;
-use super::fidelity::{LatenessMeter, Lateness, PathStats};
+use super::fidelity::{Lateness, LatenessMeter, PathStats};
 use super::frame::{Packet, complete_checksum};
 use super::network::{Arrival, Network};
 use super::record::{Passing, Recorder};
@@ -39,10 +39,15 @@ const REST_NS: u64 = 80_000;
 /// What is asked of the thread.
 #[derive(Debug)]
 pub(super) enum Command {
-    Set { path: usize, target: Target, change: Change, reply: Sender<Result<(), String>> },
+    Set {
+        path: usize,
+        target: Target,
+        change: Change,
+        reply: Sender<Result<(), String>>,
+    },
     Stats(Sender<Vec<PathStats>>),
-    /// Everything anew, from now on.
-    Begin(Sender<Result<(), String>>),
+    /// Everything anew, from now on: tells when that was.
+    Begin(Sender<Result<u64, String>>),
     Finish,
 }
 
@@ -138,6 +143,11 @@ impl Forwarder {
         })
     }
 
+    /// When it began.
+    pub(super) fn begun_ns(&self) -> u64 {
+        self.run.begun_ns
+    }
+
     /// Forwards until it is told to finish.
     pub(super) fn run(mut self) -> Result<Ended, RouterError> {
         // The default slack of 50 us would add to every sleep. Where it cannot be set, it stays.
@@ -184,7 +194,7 @@ impl Forwarder {
     }
 
     /// Forgets what is under way, and starts the network, the counters and the record anew.
-    fn begin(&mut self) -> Result<(), RouterError> {
+    fn begin(&mut self) -> Result<u64, RouterError> {
         // The files are closed before they are made anew.
         if let Some(recorder) = self.run.recorder.take() {
             recorder.finish()?;
@@ -198,7 +208,7 @@ impl Forwarder {
         self.run = Run::new(&self.config)?;
         self.run.cpu_ns = cpu_ns();
         self.completes = self.run.network.sees_bytes();
-        Ok(())
+        Ok(self.run.begun_ns)
     }
 
     /// Reads what is there. Returns up to when everything that came is known.
@@ -236,9 +246,12 @@ impl Forwarder {
     fn feed(&mut self, horizon_ns: u64) {
         let Run { network, recorder, .. } = &mut self.run;
         loop {
-            let first = self.ports.iter().enumerate().filter_map(|(i, p)| Some((p.waiting.front()?.0, i))).min();
+            let first =
+                self.ports.iter().enumerate().filter_map(|(i, p)| Some((p.waiting.front()?.0, i))).min();
             let Some((at_ns, host)) = first.filter(|&(at_ns, _)| at_ns <= horizon_ns) else { break };
-            let Some((_, packet)) = self.ports.get_mut(host).and_then(|p| p.waiting.pop_front()) else { break };
+            let Some((_, packet)) = self.ports.get_mut(host).and_then(|p| p.waiting.pop_front()) else {
+                break;
+            };
             if let Some(recorder) = recorder {
                 recorder.frame(at_ns, host, Passing::In, &packet);
             }
@@ -318,7 +331,8 @@ impl Forwarder {
         let idle_ns = self.run.recorder.is_some().then_some(self.next_housekeeping_ns);
         let now_ns = now_ns();
         let spin_ns = u64::from(self.config.spin_us) * 1000;
-        let wake_ns = [next_ns.map(|at_ns| at_ns.saturating_sub(spin_ns)), idle_ns].into_iter().flatten().min();
+        let wake_ns =
+            [next_ns.map(|at_ns| at_ns.saturating_sub(spin_ns)), idle_ns].into_iter().flatten().min();
         let wait_ns = wake_ns.map(|at_ns| at_ns.saturating_sub(now_ns));
         if wait_ns == Some(0) {
             self.rest(now_ns);
@@ -371,8 +385,7 @@ impl Port {
                 let bits = packet.frame().len() as u128 * 8;
                 let takes_ns = (bits * 1_000_000_000).div_ceil(u128::from(rate_bps.max(1)));
                 let begins_ns = stamp_ns.max(self.access_free_ns);
-                self.access_free_ns =
-                    begins_ns.saturating_add(u64::try_from(takes_ns).unwrap_or(u64::MAX));
+                self.access_free_ns = begins_ns.saturating_add(u64::try_from(takes_ns).unwrap_or(u64::MAX));
                 self.access_free_ns
             }
         };

@@ -36,7 +36,8 @@ impl Host {
         std::thread::Builder::new()
             .name(format!("host {number}"))
             .spawn(move || {
-                let entered = unshare(UnshareFlags::NEWNET).and_then(|()| File::open("/proc/thread-self/ns/net"));
+                let entered =
+                    unshare(UnshareFlags::NEWNET).and_then(|()| File::open("/proc/thread-self/ns/net"));
                 let is_in = entered.is_ok();
                 if made.send(entered).is_ok() && is_in {
                     todo.iter().for_each(|job| job());
@@ -69,7 +70,9 @@ impl Host {
         let mtu = config.mtu_bytes.to_string();
         let stdin = self.namespace.try_clone().map_err(|e| RouterError::system("copy a descriptor", e))?;
         // `ip` finds the namespace as its standard input.
-        let add = format!("link add {interface} mtu {mtu} type veth peer name eth0 mtu {mtu} netns /proc/self/fd/0");
+        let add = format!(
+            "link add {interface} mtu {mtu} type veth peer name eth0 mtu {mtu} netns /proc/self/fd/0"
+        );
         ip(&add.split(' ').collect::<Vec<_>>(), stdin.into())?;
         ip(&["link", "set", &interface, "up"], Stdio::null())?;
         self.set_up(config)?;
@@ -197,7 +200,8 @@ fn batch(number: usize, config: &TestbedConfig) -> String {
         let ethernet = ethernet_text(other);
         let _ = writeln!(text, "neigh replace {} lladdr {ethernet} dev eth0 nud permanent", ipv4_of(other));
         if config.ipv6 {
-            let _ = writeln!(text, "neigh replace {} lladdr {ethernet} dev eth0 nud permanent", ipv6_of(other));
+            let _ =
+                writeln!(text, "neigh replace {} lladdr {ethernet} dev eth0 nud permanent", ipv6_of(other));
         }
     }
     text

@@ -4,7 +4,8 @@ use super::frame::Packet;
 use super::icmp::too_big;
 use super::topology::{Topology, host_of};
 use uts_path::{
-    Applied, Change, Direction, DropReason, Fate, Framing, Passage, Path, PathConfig, SpecError, Stats, Target,
+    Applied, Change, Direction, DropReason, Fate, Framing, Passage, Path, PathConfig, SpecError, Stats,
+    Target,
 };
 
 /// A packet that has come through, for a host.
@@ -168,13 +169,7 @@ impl Network {
     }
 
     /// Passes a packet on from a node. Returns whether it went into a path.
-    fn route(
-        &mut self,
-        now_ns: u64,
-        node: usize,
-        from: From,
-        packet: Packet,
-    ) -> bool {
+    fn route(&mut self, now_ns: u64, node: usize, from: From, packet: Packet) -> bool {
         let Some(destination) = packet.destination() else { return false };
         if destination[0] & 1 == 1 {
             return self.flood(now_ns, node, from, packet);
@@ -194,13 +189,7 @@ impl Network {
     }
 
     /// Multicast and broadcast: to every other host of the node, and on to where it does not come from.
-    fn flood(
-        &mut self,
-        now_ns: u64,
-        node: usize,
-        from: From,
-        packet: Packet,
-    ) -> bool {
+    fn flood(&mut self, now_ns: u64, node: usize, from: From, packet: Packet) -> bool {
         for host in 0..self.topology.hosts() {
             if self.topology.node_of(host) == node && from != From::Host(host) {
                 self.arrivals.push(Arrival { host, due_ns: now_ns, packet: packet.clone() });
@@ -217,13 +206,7 @@ impl Network {
     }
 
     /// Offers a packet to the path that leads from `node` in `direction`.
-    fn offer(
-        &mut self,
-        now_ns: u64,
-        node: usize,
-        direction: Direction,
-        packet: Packet,
-    ) -> bool {
+    fn offer(&mut self, now_ns: u64, node: usize, direction: Direction, packet: Packet) -> bool {
         let index = if direction == Direction::Forward { node } else { node - 1 };
         let Some(path) = self.paths.get_mut(index) else { return false };
         let len = packet.ip().len();

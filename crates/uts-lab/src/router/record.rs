@@ -189,8 +189,13 @@ impl Recorder {
 
     /// Writes the rest and closes the files.
     pub(super) fn finish(mut self) -> Result<(), RouterError> {
-        if !self.chunk.entries.is_empty() {
-            self.hand_over();
+        // Nothing is urgent any more.
+        while !self.chunk.entries.is_empty() {
+            if self.empty.is_empty() && !self.writer.is_finished() {
+                std::thread::sleep(WRITER_PAUSE);
+            } else {
+                self.hand_over();
+            }
         }
         self.is_over.store(true, Ordering::Release);
         self.writer.join().unwrap_or_else(|_| {
@@ -207,7 +212,7 @@ pub(super) struct Sheet {
 }
 
 impl Sheet {
-    fn create(config: &RecordConfig, name: &str, header: &str) -> Result<Self, RouterError> {
+    pub(super) fn create(config: &RecordConfig, name: &str, header: &str) -> Result<Self, RouterError> {
         let path = config.dir.join(name);
         match File::create(&path) {
             Ok(file) => {
@@ -221,6 +226,10 @@ impl Sheet {
 
     pub(super) fn line(&mut self, line: std::fmt::Arguments<'_>) -> Result<(), RouterError> {
         self.checked(|file| writeln!(file, "{line}"))
+    }
+
+    pub(super) fn flush(&mut self) -> Result<(), RouterError> {
+        self.checked(BufWriter::flush)
     }
 
     fn checked(

@@ -63,7 +63,10 @@ impl fmt::Display for Row {
         }
         write!(f, ",{},{},", self.window, self.len)?;
         let letters = [(SYN, 'S'), (FIN, 'F'), (RST, 'R'), (PSH, 'P'), (ACK, 'A'), (ECE, 'E'), (CWR, 'C')];
-        letters.iter().filter(|(bit, _)| self.flags & bit != 0).try_for_each(|(_, letter)| write!(f, "{letter}"))
+        letters
+            .iter()
+            .filter(|(bit, _)| self.flags & bit != 0)
+            .try_for_each(|(_, letter)| write!(f, "{letter}"))
     }
 }
 

@@ -138,7 +138,8 @@ impl Plan {
         };
         // The pseudo header's sum with the segment's length instead of the whole's.
         let before = u16::from_be_bytes([transport[checksum_at], transport[checksum_at + 1]]);
-        let sum = u32::from(before) + u32::from(!(self.whole_transport_bytes as u16)) + transport_bytes as u32;
+        let sum =
+            u32::from(before) + u32::from(!(self.whole_transport_bytes as u16)) + transport_bytes as u32;
         transport[checksum_at..checksum_at + 2].copy_from_slice(&fold(sum).to_be_bytes());
     }
 

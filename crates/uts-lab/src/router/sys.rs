@@ -71,10 +71,8 @@ impl PacketSocket {
     fn set(&self, level: c_int, option: c_int, value: c_int) -> io::Result<()> {
         let len = size_of::<c_int>() as libc::socklen_t;
         // SAFETY: a value of this length.
-        check(unsafe {
-            libc::setsockopt(self.0.as_raw_fd(), level, option, (&raw const value).cast(), len)
-        })
-        .map(drop)
+        check(unsafe { libc::setsockopt(self.0.as_raw_fd(), level, option, (&raw const value).cast(), len) })
+            .map(drop)
     }
 
     /// Frames that found the receive buffer full, since this was last asked.
@@ -179,12 +177,12 @@ impl ReceiveBatch {
 
     /// The frames of the last reading.
     pub(super) fn iter(&self) -> impl Iterator<Item = Received<'_>> {
-        self.lengths.iter().zip(&self.frames).zip(&self.controls).map(|(((len, control_len), frame), control)| {
-            Received {
+        self.lengths.iter().zip(&self.frames).zip(&self.controls).map(
+            |(((len, control_len), frame), control)| Received {
                 bytes: frame.get(..*len).unwrap_or_default(),
                 stamp_ns: stamp_of(control, *control_len),
-            }
-        })
+            },
+        )
     }
 }
 
@@ -276,7 +274,8 @@ pub(super) fn reap(pid: Pid) -> Option<Reaped> {
     if got != raw {
         return None;
     }
-    let span = |t: libc::timeval| Duration::new(t.tv_sec.unsigned_abs(), t.tv_usec.unsigned_abs() as u32 * 1000);
+    let span =
+        |t: libc::timeval| Duration::new(t.tv_sec.unsigned_abs(), t.tv_usec.unsigned_abs() as u32 * 1000);
     Some(Reaped {
         status,
         user: span(usage.ru_utime),

@@ -80,12 +80,8 @@ impl Testbed {
         drop(command);
         let stream = |e| RouterError::system("speak to the supervisor", e);
         let reading = own.try_clone().map_err(stream)?;
-        let shared = Shared {
-            config,
-            stream: Mutex::new(own),
-            next: AtomicU64::new(0),
-            waiting: Mutex::default(),
-        };
+        let shared =
+            Shared { config, stream: Mutex::new(own), next: AtomicU64::new(0), waiting: Mutex::default() };
         let bed = Testbed { control: Control(Arc::new(shared)), supervisor };
         let mut lines = Lines::new(reading);
         let asked = send(&lock(&bed.control.0.stream), &bed.control.0.config, &[]);
@@ -416,10 +412,7 @@ fn input(io: Io) -> io::Result<(Option<PipeWriter>, OwnedFd)> {
     })
 }
 
-fn output(
-    io: Io,
-    own: impl FnOnce() -> io::Result<OwnedFd>,
-) -> io::Result<(Option<PipeReader>, OwnedFd)> {
+fn output(io: Io, own: impl FnOnce() -> io::Result<OwnedFd>) -> io::Result<(Option<PipeReader>, OwnedFd)> {
     Ok(match io {
         Io::Null => (None, null(true)?),
         Io::Inherit => (None, own()?),
