@@ -1,6 +1,10 @@
-//! The subcommands, a file each: its arguments, and what it prints.
+//! One file for each subcommand.
 
 pub mod demo;
+pub mod doctor;
 pub mod end;
+pub mod list;
 pub mod relay;
 pub mod report;
+pub mod run;
+pub mod set;
