@@ -8,6 +8,7 @@
 //! * [`report`]: one self-contained page from what was recorded.
 //! * [`doctor`]: what this machine permits.
 //! * [`program`]: all of it as commands.
+//! * [`traces`]: delivery opportunities from files.
 
 #![forbid(unsafe_code)]
 #![allow(
@@ -28,3 +29,4 @@ pub mod program;
 pub mod relay;
 pub mod report;
 pub mod worlds;
+pub mod traces;

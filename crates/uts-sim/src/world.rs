@@ -39,6 +39,10 @@ impl Payload for Packet {
         }
         capable
     }
+
+    fn bytes(&self) -> Option<&[u8]> {
+        Some(&self.bytes)
+    }
 }
 
 /// How a world is made.

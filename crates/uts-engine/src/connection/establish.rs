@@ -69,6 +69,7 @@ impl Connection {
                     self.handshake.discard(Level::Initial);
                 }
                 self.begin_adaptation(now);
+                self.handle_early(now);
             }
             Err(reason) => {
                 self.handshake.close = Some((1, reason.to_string()));

@@ -91,7 +91,7 @@ pub(crate) struct Exchanges {
     out: Machine<Profile, Refusal>,
     inward: Machine<Profile, Refusal>,
     /// Frames to send, in order.
-    pub pending: VecDeque<Frame<'static>>,
+    pub pending: VecDeque<(Direction, Frame<'static>)>,
     /// What was last asked for, to report changes against what is in use.
     asked: [Option<(u32, Profile)>; 2],
     pub completed: u64,
@@ -204,13 +204,14 @@ impl Connection {
                     Err(_) if self.exchanges.pending.len() >= super::CONTROL_MAX => return Ok(()),
                     Err(refusal) => {
                         let alternative = refusal.alternative.map(|c| to_wire_choice(refusal.function, &c));
-                        self.exchanges.pending.push_back(Frame::NakPf(frame::NakPf {
+                        let nak = Frame::NakPf(frame::NakPf {
                             direction: f.direction.seen_by_peer(),
                             epoch: f.epoch,
                             function: refusal.function.number(),
                             reason: refusal.reason as u8,
                             alternative,
-                        }));
+                        });
+                        self.exchanges.pending.push_back((own_direction(f.direction), nak));
                         return Ok(());
                     }
                 };
@@ -231,10 +232,7 @@ impl Connection {
             Frame::StalePf(f) => (f.direction, Message::Stale { epoch: f.epoch, highest: f.highest }),
             _ => return Ok(()),
         };
-        let direction = match seen_by_peer {
-            frame::Direction::FromSender => Direction::In,
-            frame::Direction::ToSender => Direction::Out,
-        };
+        let direction = own_direction(seen_by_peer);
         let unprotected = self.may_go_unprotected();
         let library = Library::offered(&self.config.requirements);
         self.exchanges
@@ -251,7 +249,7 @@ impl Connection {
             self.on_exchange_event(now, direction, event);
         }
         while let Some(message) = self.exchanges.machine(direction).poll_message() {
-            self.exchanges.pending.push_back(to_frame(direction, message));
+            self.exchanges.pending.push_back((direction, to_frame(direction, message)));
         }
     }
 
@@ -391,6 +389,12 @@ impl Connection {
         self.exchanges.inward.set_pto(pto);
     }
 
+    /// A packet with messages of this direction's exchange was lost: what is unanswered is sent again.
+    pub(super) fn on_exchange_lost(&mut self, now: Time, direction: Direction) {
+        self.exchanges.machine(direction).handle_lost();
+        self.drain_exchange(now, direction);
+    }
+
     pub(super) fn on_exchange_timeout(&mut self, now: Time) {
         for direction in [Direction::Out, Direction::In] {
             self.exchanges.machine(direction).handle_timeout(now);
@@ -483,6 +487,14 @@ pub(crate) fn to_wire(profile: &Profile) -> WireProfile {
 
 fn to_wire_choice(function: Function, choice: &Choice) -> WireChoice {
     WireChoice { function: function.number(), mechanism: choice.number, params: choice.params.0 }
+}
+
+/// A direction that the peer named, as this end sees it.
+fn own_direction(seen_by_peer: frame::Direction) -> Direction {
+    match seen_by_peer {
+        frame::Direction::FromSender => Direction::In,
+        frame::Direction::ToSender => Direction::Out,
+    }
 }
 
 fn to_frame(direction: Direction, message: Message<Profile, Refusal>) -> Frame<'static> {

@@ -1,6 +1,6 @@
 //! Flows: sequences of messages or bytes inside a connection, each way with a profile of its own.
 
-use crate::event::FlowId;
+use crate::event::{Direction, FlowId};
 use core::ops::Range;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use uts_functions::flow::{self, Grant};
@@ -336,6 +336,8 @@ pub(crate) enum Token {
     /// A token for the next connection from this address.
     Address,
     PathResponse(u64),
+    /// A message of an exchange of this direction's profile.
+    Exchange(Direction),
 }
 
 #[cfg(test)]

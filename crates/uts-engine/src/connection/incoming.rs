@@ -286,9 +286,7 @@ impl Connection {
             Frame::Padding { .. }
             | Frame::Ping
             | Frame::Poll
-            | Frame::PathResponse(_)
-            | Frame::FlowGroup(_) => {}
-            Frame::Crypto(_) => {}
+            | Frame::PathResponse(_) => {}
         }
         Ok(())
     }

@@ -57,6 +57,10 @@ pub(crate) const CONTROL_MAX: usize = 16;
 /// A closing connection answers at most this often to what still arrives (RFC 9000 section 10.2.1).
 const CLOSES_MAX: u32 = 8;
 
+/// Packets that may wait for the end of the handshake: a first window of them, from whoever sends under this id.
+const EARLY_PACKETS_MAX: usize = 16;
+const EARLY_BYTES_MAX: usize = 16 * 1024;
+
 /// What a connection has done so far. All counts are of this end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs, reason = "each is named for what it counts")]
@@ -122,6 +126,8 @@ pub struct Connection {
     retry_scid: Option<ConnectionId>,
     phase: Phase,
     handshake: Handshake,
+    /// Adaptive packets that came before their keys.
+    early: Vec<(Option<Ecn>, Vec<u8>)>,
     proposal: [Profile; 2],
     outbound: Option<Outbound>,
     inbound: Option<Inbound>,
@@ -187,6 +193,7 @@ impl Connection {
         Some(Connection {
             side: birth.side,
             handshake: Handshake::new(now, birth.side, birth.tls, birth.initial, mechanism),
+            early: Vec::new(),
             idle_timeout: config.idle_timeout,
             config,
             remote: birth.remote,
@@ -430,7 +437,24 @@ impl Connection {
     fn handle_short(&mut self, now: Time, ecn: Option<Ecn>, packet: &mut [u8]) {
         match self.phase {
             Phase::Open => self.handle_adaptive(now, ecn, packet),
+            Phase::Handshake => self.keep_early(ecn, packet),
             _ => self.repeat_close(),
+        }
+    }
+
+    /// Keeps a packet that overtook the end of the handshake, whose keys are still to come; a client sends its first
+    /// window right behind its confirmation.
+    fn keep_early(&mut self, ecn: Option<Ecn>, packet: &[u8]) {
+        let kept: usize = self.early.iter().map(|(_, packet)| packet.len()).sum();
+        if kept + packet.len() <= EARLY_BYTES_MAX && self.early.len() < EARLY_PACKETS_MAX {
+            self.early.push((ecn, packet.to_vec()));
+        }
+    }
+
+    /// Takes in what came before the keys did.
+    fn handle_early(&mut self, now: Time) {
+        for (ecn, mut packet) in core::mem::take(&mut self.early) {
+            self.handle_short(now, ecn, &mut packet);
         }
     }
 

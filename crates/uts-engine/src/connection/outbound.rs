@@ -117,7 +117,11 @@ impl Outbound {
         let changed = |f: Function| old.get(f) != profile.get(f);
         // All new mechanisms are built before any takes over: an epoch is put to use whole or not at all.
         let congestion = if changed(Function::Congestion) {
-            let summary = self.congestion.summary();
+            let mut summary = self.congestion.summary();
+            if !self.meter.has_seen_queue(&self.rtt) {
+                // Losses that met no queue have held the predecessor back: what it took for the path's limit is none.
+                summary.threshold_bytes = u64::MAX;
+            }
             let context = congestion::Context { now, packet_bytes, summary, seed: u64::from(epoch) };
             let Some(next) = congestion::Slot::build(profile.get(Function::Congestion), &context) else {
                 return false;

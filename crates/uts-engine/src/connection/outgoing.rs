@@ -254,11 +254,12 @@ impl Connection {
     }
 
     fn write_exchange(&mut self, draft: &mut Draft, out: &mut Vec<u8>) {
-        while let Some(message) = self.exchanges.pending.front() {
+        while let Some((direction, message)) = self.exchanges.pending.front() {
             if out.len() + message.encoded_len() > draft.end {
                 return;
             }
             message.emit(out);
+            draft.tokens.push(Token::Exchange(*direction));
             self.exchanges.pending.pop_front();
             draft.eliciting = true;
         }

@@ -157,7 +157,7 @@ impl Connection {
                     self.on_packet_size();
                 }
             }
-            Token::Flow(_) | Token::Address | Token::PathResponse(_) => {}
+            Token::Flow(_) | Token::Address | Token::PathResponse(_) | Token::Exchange(_) => {}
         }
     }
 
@@ -246,6 +246,7 @@ impl Connection {
             }
             Token::SizeProbe(bytes) => self.size.on_probe_lost(now, *bytes),
             Token::Address | Token::PathResponse(_) => self.control.push_back(token.clone()),
+            Token::Exchange(direction) => self.on_exchange_lost(now, *direction),
             Token::Ack(_) => {}
         }
     }
@@ -306,6 +307,7 @@ impl Connection {
                 Token::Flow(control) => {
                     self.flows.control.insert(control);
                 }
+                Token::Exchange(direction) => self.on_exchange_lost(now, direction),
                 _ => {}
             }
         }

@@ -272,6 +272,17 @@ impl<P: Clone + Eq, R: Clone> Machine<P, R> {
         }
     }
 
+    /// A message of this end was lost for sure: what is unanswered is sent again at once, beside the timer, which goes on
+    /// and ends it as ever.
+    pub fn handle_lost(&mut self) {
+        if let Some(asking) = &mut self.asking {
+            asking.send |= asking.repeat.is_active();
+        }
+        if let Some(answer) = &mut self.answer {
+            answer.send |= answer.repeat.is_active();
+        }
+    }
+
     /// When [`handle_timeout`](Self::handle_timeout) wants to be called.
     pub fn poll_timeout(&self) -> Option<Time> {
         let asking = self.asking.as_ref().and_then(|asking| asking.repeat.at);

@@ -8,10 +8,10 @@ pub mod flow;
 pub mod repair;
 
 pub use ack::{Ack, AckRanges, EcnCounts, MAX_ACK_RANGES, emit_ack, emit_repaired};
-pub use control::{Close, Crypto, MAX_REASON_BYTES, MAX_TOKEN_BYTES, NewToken};
+pub use control::{Close, MAX_REASON_BYTES, MAX_TOKEN_BYTES, NewToken};
 pub use data::{Data, DataFlags, data_header_len, emit_data_header};
 pub use exchange::{AckPf, ConfirmPf, Direction, MAX_GROUPS, NakPf, RequestPf, StalePf};
-pub use flow::{Credit, FlowGroup, FlowLimit, ResetFlow, Skip, StopFlow};
+pub use flow::{Credit, FlowLimit, ResetFlow, Skip, StopFlow};
 pub use repair::{MAX_MASK_BYTES, Repair};
 
 use crate::error::{Problem, WireError};
@@ -40,8 +40,6 @@ pub mod kind {
     pub const PATH_CHALLENGE: u8 = 0x11;
     pub const PATH_RESPONSE: u8 = 0x12;
     pub const REPAIR: u8 = 0x13;
-    pub const FLOW_GROUP: u8 = 0x14;
-    pub const CRYPTO: u8 = 0x15;
     pub const STALE_PF: u8 = 0x16;
     /// The first of the 128 types of data; the low six bits are flags, and the upper half is of presented messages.
     pub const DATA: u8 = 0x40;
@@ -95,10 +93,6 @@ pub enum Frame<'a> {
     PathResponse(u64),
     /// Redundancy for a block of packets.
     Repair(Repair<'a>),
-    /// Which group of profiles a flow belongs to.
-    FlowGroup(FlowGroup),
-    /// TLS messages after the handshake.
-    Crypto(Crypto<'a>),
     /// Data of a flow.
     Data(Data<'a>),
 }
@@ -135,8 +129,6 @@ impl<'a> Frame<'a> {
             kind::PATH_CHALLENGE => Frame::PathChallenge(r.u64("path challenge")?),
             kind::PATH_RESPONSE => Frame::PathResponse(r.u64("path response")?),
             kind::REPAIR => Frame::Repair(Repair::read(r)?),
-            kind::FLOW_GROUP => Frame::FlowGroup(FlowGroup::read(r)?),
-            kind::CRYPTO => Frame::Crypto(Crypto::read(r)?),
             found => {
                 // P-20
                 return Err(WireError::new("frame type", at, Problem::Unknown { found: u64::from(found) }));
@@ -175,8 +167,6 @@ impl<'a> Frame<'a> {
                 out.put(&number.to_be_bytes());
             }
             Frame::Repair(frame) => frame.write(out),
-            Frame::FlowGroup(frame) => frame.write(out),
-            Frame::Crypto(frame) => frame.write(out),
             Frame::Data(frame) => frame.write(out),
         }
     }
