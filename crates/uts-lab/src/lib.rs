@@ -1,6 +1,8 @@
 //! The laboratory: paths to try a transport on, and what measures it there.
 //!
 //! * [`relay`]: a UDP relay that emulates a path in real time, without privileges.
+//! * [`router`]: real hosts in network namespaces behind an emulated network.
+//! * [`traces`]: delivery opportunities from files.
 //! * [`demo`]: a file carried by two processes of `uts` over a path that changes.
 //! * [`experiment`]: a file of what to compare, and a directory of what came of it.
 //! * [`worlds`]: where a case of an experiment runs.
@@ -8,9 +10,7 @@
 //! * [`report`]: one self-contained page from what was recorded.
 //! * [`doctor`]: what this machine permits.
 //! * [`program`]: all of it as commands.
-//! * [`traces`]: delivery opportunities from files.
 
-#![forbid(unsafe_code)]
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -28,5 +28,6 @@ pub mod experiment;
 pub mod program;
 pub mod relay;
 pub mod report;
-pub mod worlds;
+pub mod router;
 pub mod traces;
+pub mod worlds;

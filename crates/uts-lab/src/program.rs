@@ -21,6 +21,8 @@ pub enum Command {
     #[allow(missing_docs, reason = "as above")]
     Relay(cmd::relay::Arguments),
     #[allow(missing_docs, reason = "as above")]
+    Router(cmd::router::Arguments),
+    #[allow(missing_docs, reason = "as above")]
     Demo(cmd::demo::Arguments),
     /// One end of a run; experiments start these
     #[command(hide = true)]
@@ -48,6 +50,7 @@ pub fn run(command: Command, called: Called) -> Result<ExitCode> {
         Command::Set(arguments) => cmd::set::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Doctor(arguments) => cmd::doctor::run(&arguments, called),
         Command::Relay(arguments) => cmd::relay::run(arguments).map(|()| ExitCode::SUCCESS),
+        Command::Router(arguments) => cmd::router::run(arguments),
         Command::Demo(arguments) => cmd::demo::run(arguments).map(|()| ExitCode::SUCCESS),
         Command::End(arguments) => cmd::end::run(arguments).map(|()| ExitCode::SUCCESS),
     }

@@ -1,4 +1,4 @@
-//! One file for each subcommand.
+//! The subcommands, a file each: its arguments, and what it prints.
 
 pub mod demo;
 pub mod doctor;
@@ -6,5 +6,6 @@ pub mod end;
 pub mod list;
 pub mod relay;
 pub mod report;
+pub mod router;
 pub mod run;
 pub mod set;
