@@ -1,45 +1,26 @@
-//! Lines of comma-separated values (RFC 4180).
+//! Tables of comma-separated values (RFC 4180) that grow by fields.
 
-use std::fmt::Write;
-
-/// A table that grows by fields.
+/// A table in memory.
 #[derive(Debug)]
-pub(crate) struct Csv {
-    text: String,
-    at_start: bool,
-}
+pub(crate) struct Csv(csv::Writer<Vec<u8>>);
 
 impl Csv {
     pub(crate) fn new(header: &[&str]) -> Self {
-        let mut csv = Csv { text: String::new(), at_start: true };
+        let mut csv = Csv(csv::Writer::from_writer(Vec::new()));
         header.iter().for_each(|name| csv.text(name));
         csv.end_line();
         csv
     }
 
-    fn separate(&mut self) {
-        if !self.at_start {
-            self.text.push(',');
-        }
-        self.at_start = false;
-    }
-
     /// A field of text, quoted where it must be.
     pub(crate) fn text(&mut self, value: &str) {
-        self.separate();
-        if value.contains([',', '"', '\n', '\r']) {
-            let _ = write!(self.text, "\"{}\"", value.replace('"', "\"\""));
-        } else {
-            self.text.push_str(value);
-        }
+        // Nothing fails that is written to memory.
+        let _ = self.0.write_field(value);
     }
 
     /// A number, in the shortest form that is read back as the same; nothing for one that is none.
     pub(crate) fn number(&mut self, value: f64) {
-        self.separate();
-        if value.is_finite() {
-            let _ = write!(self.text, "{value}");
-        }
+        if value.is_finite() { self.text(&value.to_string()) } else { self.text("") }
     }
 
     /// A number, or nothing.
@@ -47,13 +28,14 @@ impl Csv {
         self.number(value.unwrap_or(f64::NAN));
     }
 
+    /// The end of a line; its fields are as many as those of the header.
     pub(crate) fn end_line(&mut self) {
-        self.text.push('\n');
-        self.at_start = true;
+        let written = self.0.write_record(None::<&[u8]>);
+        debug_assert!(written.is_ok(), "{written:?}");
     }
 
-    pub(crate) fn into_text(self) -> String {
-        self.text
+    pub(crate) fn into_bytes(self) -> Vec<u8> {
+        self.0.into_inner().unwrap_or_default()
     }
 }
 
@@ -70,6 +52,7 @@ mod tests {
         csv.text("say \"x\"");
         csv.optional(None);
         csv.end_line();
-        assert_eq!(csv.into_text(), "a,b\n\"ge:0.05,4\",0.1\n\"say \"\"x\"\"\",\n");
+        let text = String::from_utf8(csv.into_bytes()).unwrap();
+        assert_eq!(text, "a,b\n\"ge:0.05,4\",0.1\n\"say \"\"x\"\"\",\n");
     }
 }

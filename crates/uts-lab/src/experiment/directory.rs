@@ -170,7 +170,7 @@ pub fn read_plan(path: &Path) -> Result<Value> {
 }
 
 /// `measures.csv`: the figures of all runs of a plan that have some.
-pub fn measures(plan: &Plan, sweeps: &[Sweep], runs: &HashMap<String, RunFile>) -> String {
+pub fn measures(plan: &Plan, sweeps: &[Sweep], runs: &HashMap<String, RunFile>) -> Vec<u8> {
     let mixed = plan.cases.iter().any(|case| case.mixture.is_some());
     let mut header = vec!["run", "world", "transport", "workload", "path"];
     header.extend(mixed.then_some("mixture"));
@@ -205,7 +205,7 @@ pub fn measures(plan: &Plan, sweeps: &[Sweep], runs: &HashMap<String, RunFile>) 
             csv.end_line();
         }
     }
-    csv.into_text()
+    csv.into_bytes()
 }
 
 fn column(sweep: &Sweep, case: &super::case::Case) -> String {

@@ -292,7 +292,7 @@ impl Work<'_> {
     fn refresh(&self) -> Result<()> {
         let runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
         let text = directory::measures(self.plan, &self.experiment.sweeps, &runs);
-        self.directory.replace("measures.csv", text.as_bytes()).context("the figures")
+        self.directory.replace("measures.csv", &text).context("the figures")
     }
 
     fn summary(self, others: usize) -> Summary {

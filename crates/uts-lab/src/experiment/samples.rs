@@ -111,7 +111,7 @@ impl Samples {
     pub fn write(self, dir: &Path) -> Result<()> {
         for Table { file, csv } in self.tables {
             let path = dir.join(file);
-            fs::write(&path, csv.into_text()).with_context(|| format!("cannot write {}", path.display()))?;
+            fs::write(&path, csv.into_bytes()).with_context(|| format!("cannot write {}", path.display()))?;
         }
         Ok(())
     }
