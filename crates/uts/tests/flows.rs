@@ -6,7 +6,9 @@ use bytes::Bytes;
 use common::{pair, pair_with, pattern, within};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use uts::{CloseReason, Connection, FlowOptions, MessageOptions, ReadError, Requirements, WriteError};
+use uts::{
+    CloseReason, Connection, FlowError, FlowOptions, MessageOptions, ReadError, Requirements, WriteError,
+};
 
 /// Sends back what each flow brings.
 async fn echo(connection: Connection) {
@@ -265,5 +267,67 @@ async fn whoever_waits_learns_of_the_end() {
         }
     }
     assert_eq!(last, Some(uts::ConnectionEvent::Closed(reason.clone())));
-    assert_eq!(client.open_flow(FlowOptions::default()).await.err(), Some(reason));
+    assert_eq!(client.open_flow(FlowOptions::default()).await.err(), Some(FlowError::Closed(reason)));
+}
+
+/// A file and telemetry in one connection: each as it requires.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn flows_with_requirements_of_their_own() {
+    let (_listener, client, server) = pair().await;
+    let telemetry = Requirements::media(Duration::from_secs(60));
+    let file = client.open_flow(FlowOptions::requiring(Requirements::bulk())).await.expect("opened");
+    let samples = client.open_flow(FlowOptions::requiring(telemetry.clone())).await.expect("opened");
+    let (file_id, data) = (file.id(), pattern(3_000_000, 9));
+    let (mut file, _file_back) = file.split();
+    let (mut samples, mut samples_back) = samples.split();
+    let expected = data.clone();
+    let sender = tokio::spawn(async move {
+        file.write_bytes(Bytes::from(data)).await.expect("written");
+        file.finished().await.expect("delivered");
+        file.profile().expect("a profile")
+    });
+    for number in 0..100u8 {
+        let sample = Bytes::from(vec![number; 500]);
+        within(samples.send_message(sample, MessageOptions::default())).await.expect("sent");
+    }
+    samples.finish().expect("finished");
+    let mut seen = 0;
+    for _ in 0..2 {
+        let flow = within(server.accept_flow()).await.expect("accepted");
+        let is_file = flow.id() == file_id;
+        let (mut send, mut recv) = flow.split();
+        if is_file {
+            let mut received = Vec::new();
+            within(recv.read_to_end(&mut received)).await.expect("read");
+            assert!(received == expected, "{} bytes of {}", received.len(), expected.len());
+            continue;
+        }
+        while let Some(sample) = within(recv.recv_message()).await.expect("received") {
+            assert!(sample.len() == 500 && sample.iter().all(|b| *b == sample[0]));
+            seen += 1;
+        }
+        // The server's half has its own.
+        send.set_requirements(&telemetry).expect("nothing was written");
+        within(send.send_message(Bytes::from_static(b"thanks"), MessageOptions::default()))
+            .await
+            .expect("sent");
+        send.finish().expect("finished");
+        assert_eq!(send.set_requirements(&telemetry), Err(FlowError::Begun));
+    }
+    // Nothing is repeated, and a loopback loses next to nothing.
+    assert!(seen > 50, "{seen} samples");
+    assert_eq!(within(samples_back.recv_message()).await, Ok(Some(Bytes::from_static(b"thanks"))));
+    let profile = within(sender).await.expect("sent");
+    assert_eq!(profile.name(uts::Function::Segmentation), "bytes");
+    let profile = samples_back.connection().profile(uts::Direction::Out).expect("connected");
+    assert_eq!(profile.name(uts::Function::Segmentation), "bytes", "the connection's own is another");
+    let asked = requirements(&["uts.security=unprotected"]);
+    let refused = client.open_flow(FlowOptions::requiring(asked)).await.err();
+    assert!(matches!(refused, Some(FlowError::Shared { .. })), "{refused:?}");
+}
+
+fn requirements(properties: &[&str]) -> Requirements {
+    let mut requirements = Requirements::default();
+    properties.iter().for_each(|p| requirements.assign(p).expect(p));
+    requirements
 }

@@ -219,7 +219,7 @@ pub(crate) fn hello(
         initial_scid,
         original_dcid: ids.0,
         retry_scid: ids.1,
-        mechanisms: Library::offered(&config.requirements).pairs().collect(),
+        mechanisms: config.library().pairs().collect(),
         limits,
         reset_token,
         profile_out: proposal.map(|p| to_wire(&p[0])),

@@ -84,23 +84,18 @@ impl Outbound {
         })
     }
 
-    /// The stack in use for a group; group 0 always has one.
+    /// The stack in use for a group; group 0 always has one, others once their first profile is agreed.
     pub fn stack(&self, group: u8) -> Option<&SendStack> {
-        self.stacks
-            .iter()
-            .rev()
-            .find(|s| s.group == group)
-            .or_else(|| self.stacks.iter().rev().find(|s| s.group == 0))
+        self.stacks.iter().rev().find(|s| s.group == group)
     }
 
     /// Its place in `stacks`.
     pub fn stack_index(&self, group: u8) -> Option<usize> {
-        let of = |group| self.stacks.iter().rposition(|s| s.group == group);
-        of(group).or_else(|| of(0))
+        self.stacks.iter().rposition(|s| s.group == group)
     }
 
-    /// Puts a new epoch to use. What the direction shares is replaced where its choice has changed; what the old
-    /// mechanism knew goes to the new one. Says whether the library had everything.
+    /// Puts a new epoch to use. What the direction shares is replaced where group 0's choice of it has changed; what
+    /// the old mechanism knew goes to the new one. Says whether the library had everything.
     pub fn put_to_use(
         &mut self,
         now: Time,
@@ -114,7 +109,7 @@ impl Outbound {
             return false;
         };
         let old = self.stack(group).map_or_else(Profile::bare, |s| s.profile);
-        let changed = |f: Function| old.get(f) != profile.get(f);
+        let changed = |f: Function| group == 0 && old.get(f) != profile.get(f);
         // All new mechanisms are built before any takes over: an epoch is put to use whole or not at all.
         let congestion = if changed(Function::Congestion) {
             let mut summary = self.congestion.summary();

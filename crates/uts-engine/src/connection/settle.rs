@@ -163,9 +163,9 @@ impl Connection {
 
     /// A flow's sending state has changed: wakes its writer, keeps its place in the order, ends it when it is complete.
     pub(super) fn after_send_change(&mut self, id: u32, freed: usize) {
-        let limits = self.outbound.as_ref().and_then(|o| o.stack(0)).map(|s| s.flow.clone());
         let room = self.config.send_buffer_bytes;
         let Some(flow) = self.flows.get_mut(id) else { return };
+        let limits = self.outbound.as_ref().and_then(|o| o.stack(flow.send.group)).map(|s| s.flow.clone());
         let send = &mut flow.send;
         if freed > 0 && send.writer_waits && send.buffer.held_bytes() < room {
             send.writer_waits = false;
@@ -176,7 +176,7 @@ impl Connection {
             self.events.push_back(Event::Finished(FlowId(id)));
         }
         if let Some(limits) = limits {
-            self.flows.update_order(id, |_, limit| limits.send_limit(limit));
+            self.flows.update_order(id, |limit| limits.send_limit(limit));
         }
         self.flows.drop_if_done(id);
     }

@@ -8,9 +8,9 @@ mod strangers;
 pub(crate) use strangers::is_same;
 
 use crate::config::{ConnectionConfig, EndpointConfig, PACKET_BYTES_MIN};
-use crate::connection::{self, Birth, Connection, Ecn, Place, Side};
+use crate::connection::{self, Birth, Connection, Ecn, Place, Side, Trace};
 use crate::event::{ConnectionHandle, Event};
-use crate::selector::{self, Contradiction, Library};
+use crate::selector::{self, Contradiction};
 use crate::token::{Proof, TokenKeys, retry_integrity};
 use bytes::Bytes;
 use rand::{RngCore, SeedableRng};
@@ -134,7 +134,7 @@ impl Endpoint {
         if self.connections.len() >= self.config.connections_max {
             return Err(ConnectError::TooMany(self.config.connections_max));
         }
-        let local = Library::offered(&config.requirements);
+        let local = config.library();
         let selection = selector::select(&config.requirements, &PathFacts::default(), &local, None)?;
         let proposal = [made_mandatory(selection.profile); 2];
         let local_cid = self.new_cid().ok_or(ConnectError::TooMany(self.connections.len()))?;
@@ -215,6 +215,11 @@ impl Endpoint {
     /// A connection, to look at.
     pub fn peek(&self, handle: ConnectionHandle) -> Option<&Connection> {
         self.connections.get(&handle)
+    }
+
+    /// What packets of a connection did. Unlike [`Endpoint::connection`] it changes no connection's turn to send.
+    pub fn trace(&mut self, handle: ConnectionHandle) -> Option<&mut Trace> {
+        self.connections.get_mut(&handle).map(Connection::trace)
     }
 
     /// The next connection whose handshake a client has finished.
@@ -373,7 +378,7 @@ impl Endpoint {
         let ids = (Some(original_dcid), retry_scid);
         let params = connection::hello(&config, local_cid, ids, reset_token, None);
         let tls = quic::ServerConnection::new(server, quic::Version::V1, params).ok()?;
-        let local = Library::offered(&config.requirements);
+        let local = config.library();
         let own = selector::select(&config.requirements, &PathFacts::default(), &local, None);
         let profile = own.map_or_else(|_| Profile::bare(), |s| s.profile);
         let new_token = self.tokens.as_mut().map(|t| t.give(now, remote)).unwrap_or_default();

@@ -157,6 +157,11 @@ impl<P: Clone + Eq, R: Clone> Machine<P, R> {
         self.current.get(usize::from(group)).copied().flatten()
     }
 
+    /// The number of our request that is not answered yet, or in doubt.
+    pub fn asked(&self) -> Option<u32> {
+        self.asking.as_ref().map(|asking| asking.epoch)
+    }
+
     /// The number of our request that no answer came to, though it was given up.
     pub fn in_doubt(&self) -> Option<u32> {
         self.asking.as_ref().filter(|asking| !asking.repeat.is_active()).map(|asking| asking.epoch)

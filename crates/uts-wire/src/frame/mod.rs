@@ -136,6 +136,34 @@ impl<'a> Frame<'a> {
         })
     }
 
+    /// Its type; for data, the first of the types of data.
+    pub const fn kind(&self) -> u8 {
+        match self {
+            Frame::Padding { .. } => kind::PADDING,
+            Frame::Ping => kind::PING,
+            Frame::Ack(ack) if ack.ecn.is_some() => kind::ACK_ECN,
+            Frame::Ack(_) => kind::ACK,
+            Frame::Repaired(_) => kind::REPAIRED,
+            Frame::Credit(_) => kind::CREDIT,
+            Frame::FlowLimit(_) => kind::FLOW_LIMIT,
+            Frame::Skip(_) => kind::SKIP,
+            Frame::ResetFlow(_) => kind::RESET_FLOW,
+            Frame::StopFlow(_) => kind::STOP_FLOW,
+            Frame::RequestPf(_) => kind::REQUEST_PF,
+            Frame::AckPf(_) => kind::ACK_PF,
+            Frame::NakPf(_) => kind::NAK_PF,
+            Frame::ConfirmPf(_) => kind::CONFIRM_PF,
+            Frame::StalePf(_) => kind::STALE_PF,
+            Frame::Poll => kind::POLL,
+            Frame::Close(_) => kind::CLOSE,
+            Frame::NewToken(_) => kind::NEW_TOKEN,
+            Frame::PathChallenge(_) => kind::PATH_CHALLENGE,
+            Frame::PathResponse(_) => kind::PATH_RESPONSE,
+            Frame::Repair(_) => kind::REPAIR,
+            Frame::Data(_) => kind::DATA,
+        }
+    }
+
     pub(crate) fn write<S: Sink>(&self, out: &mut S) {
         match self {
             Frame::Padding { len } => out.put_zeros(*len),

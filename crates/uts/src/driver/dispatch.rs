@@ -58,6 +58,8 @@ pub(crate) struct FlowState {
     /// All that was written, and its end, has been acknowledged or given up.
     pub is_finished: bool,
     pub stopped: Option<u64>,
+    /// Why it cannot have what it requires.
+    pub refused: Option<String>,
     /// Halves that are held.
     pub halves: u8,
 }
@@ -121,6 +123,12 @@ impl ConnectionState {
             Event::Stopped(id, code) => {
                 if let Some(flow) = self.flows.get_mut(&id) {
                     flow.stopped = Some(code);
+                    woken.extend(flow.writer.take());
+                }
+            }
+            Event::Refused(id, why) => {
+                if let Some(flow) = self.flows.get_mut(&id) {
+                    flow.refused = Some(why);
                     woken.extend(flow.writer.take());
                 }
             }
