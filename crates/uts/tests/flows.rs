@@ -7,8 +7,8 @@ use common::{pair, pair_with, pattern, within};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use uts::{
-    CloseReason, ConnectOptions, Connection, FlowError, FlowOptions, MessageOptions, ReadError, Requirements,
-    WriteError, connect,
+    CloseReason, ConnectOptions, Connection, FlowError, FlowOptions, Identity, Listener, MessageOptions,
+    ReadError, Requirements, ServerOptions, WriteError, connect,
 };
 
 /// Sends back what each flow brings.
@@ -402,7 +402,8 @@ async fn unread_data_goes_with_the_handle() {
     drop(listener);
     // The socket closes when its last connection is forgotten.
     let free = async {
-        while std::net::UdpSocket::bind(address).is_err() {
+        let identity = Identity::generate().expect("a key");
+        while Listener::bind(address, ServerOptions::new(identity.clone())).is_err() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
