@@ -50,11 +50,11 @@ pub(super) enum Distance {
 impl Distance {
     pub(super) fn words(self) -> String {
         match self {
-            Distance::Factor(f) if f.is_infinite() => "∞ ×".into(),
+            Distance::Factor(f) if f.is_infinite() => "∞\u{a0}×".into(),
             Distance::Factor(f) => {
-                format!("{} ×", if f < 10.0 { format!("{f:.2}") } else { three_digits(f) })
+                format!("{}\u{a0}×", if f < 10.0 { format!("{f:.2}") } else { three_digits(f) })
             }
-            Distance::Points(p) => format!("{p:.1} points"),
+            Distance::Points(p) => format!("{p:.1}\u{a0}points"),
         }
     }
 

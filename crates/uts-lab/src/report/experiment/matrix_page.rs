@@ -10,8 +10,10 @@ use std::fmt::Write;
 
 /// The sheet: a sentence, the grid, and who is best at what.
 pub(super) fn sheet(directory: &Directory, matrix: &Matrix, number: usize) -> String {
-    let mut html =
-        format!("<section class=\"sheet\" id=\"matrix{number}\"><h2>{}</h2>", escape(&heading(matrix)));
+    let mut html = format!(
+        "<section class=\"sheet\" id=\"matrix{number}\"><h2>{}</h2>",
+        escape(&heading(directory, matrix))
+    );
     let _ = write!(html, "<p class=\"verdict\">{}</p>", verdict(directory, matrix));
     html.push_str(&grid(directory, matrix));
     html.push_str(&key(directory, matrix));
@@ -25,7 +27,7 @@ pub(super) fn sheet(directory: &Directory, matrix: &Matrix, number: usize) -> St
 
 /// What stands behind it: where UTS is not the best, and every transport in every cell.
 pub(super) fn details(directory: &Directory, matrix: &Matrix, data: &Data, number: usize) -> String {
-    let mut html = String::from("<section>");
+    let mut html = String::from("<section class=\"behind\">");
     if let Some(uts) = matrix.uts {
         let _ = write!(
             html,
@@ -36,7 +38,7 @@ pub(super) fn details(directory: &Directory, matrix: &Matrix, data: &Data, numbe
     }
     let _ = write!(
         html,
-        "<h3>Every transport in every cell</h3><p class=\"tools screen\"><label>Show only <input type=\"search\" \
+        "</section><section><h3>Every transport in every cell</h3><p class=\"tools screen\"><label>Show only <input type=\"search\" \
          data-filter=\"cells{number}\" placeholder=\"a workload, path or transport\"></label> \
          <button type=\"button\" data-csv=\"matrix{number}\">CSV</button></p>\
          <div class=\"scroll\" id=\"cells{number}\">{}</div>\
@@ -47,9 +49,12 @@ pub(super) fn details(directory: &Directory, matrix: &Matrix, data: &Data, numbe
     html
 }
 
-fn heading(matrix: &Matrix) -> String {
+fn heading(directory: &Directory, matrix: &Matrix) -> String {
+    // The sheet may be printed alone.
+    let title = &directory.plan.title;
+    let of = if title.is_empty() { String::new() } else { format!("{title}: ") };
     let rest = if matrix.setting.is_empty() { String::new() } else { format!(", {}", matrix.setting) };
-    format!("{} workloads by {} paths{rest}", matrix.workloads.len(), matrix.paths.len())
+    format!("{of}{} workloads by {} paths{rest}", matrix.workloads.len(), matrix.paths.len())
 }
 
 fn verdict(directory: &Directory, matrix: &Matrix) -> String {
@@ -253,7 +258,7 @@ fn shortfalls(directory: &Directory, matrix: &Matrix) -> String {
         b.0.cmp(&a.0).then(b.1.total_cmp(&a.1))
     });
     let mut html = String::from(
-        "<div class=\"scroll\"><table class=\"sortable\"><thead><tr><th>Workload</th><th>Path</th><th>Measure</th><th>Best</th>\
+        "<div class=\"scroll\"><table class=\"sortable gaps\"><thead><tr><th>Workload</th><th>Path</th><th>Measure</th><th>Best</th>\
          <th class=\"number\">its figure</th><th class=\"number\">UTS</th><th class=\"number\">behind by</th><th \
          class=\"number\">by chance</th><th>Remark</th></tr></thead><tbody>",
     );

@@ -109,18 +109,18 @@ fn part(directory: &Directory, looks: &Looks, plot: &Plot, is_unasked: bool) -> 
         Kind::Sweep => sweep::sweeps(directory, looks, plot)?,
         Kind::Bars | Kind::Box => sweep::bars(directory, looks, plot)?,
         Kind::Cdf => cdf::cdfs(directory, looks, plot)?,
-        Kind::Trace => trace::traces(directory, looks, plot, limit(TRACES_UNASKED, TRACES_MAX))?,
+        Kind::Trace => trace::traces(directory, looks, plot, limit(TRACES_UNASKED, TRACES_MAX), is_unasked)?,
         Kind::Series => trace::series(directory, looks, plot, limit(TRACES_UNASKED, TRACES_MAX))?,
     };
     let most = limit(PLACES_UNASKED, PLACES_MAX);
-    if charts.len() > most {
+    if charts.len() > most && !is_unasked {
         directory.tell(format!(
             "{} more pictures like “{}” could be shown; a [[plot]] with `workload`, `path` or `at` chooses which",
             charts.len() - most,
             charts[0].title
         ));
-        charts.truncate(most);
     }
+    charts.truncate(most);
     Ok(Part::Charts(charts))
 }
 
@@ -135,7 +135,9 @@ fn usual(directory: &Directory) -> Vec<Plot> {
     if workloads * paths >= 4 && directory.plan.transports.len() > 1 && varied.is_empty() {
         plots.push(Plot::of(Kind::Matrix));
     }
-    for sweep in &varied {
+    // A sweep of few values is seen from picture to picture of the others.
+    let long: Vec<_> = varied.iter().copied().filter(|s| s.values.len() > 2).collect();
+    for sweep in if long.is_empty() { &varied } else { &long } {
         plots.push(Plot { x: Some(sweep.name.clone()), ..Plot::of(Kind::Sweep) });
         let queue = "queue_sojourn_mean";
         if directory.observations.iter().any(|o| o.measure == queue) {

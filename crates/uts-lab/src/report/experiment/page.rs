@@ -58,8 +58,7 @@ pub(super) fn page(directory: &Directory, parts: &[Part]) -> Result<String> {
         results.push_str("<p>There is nothing to show yet.</p>");
     }
     let json = serde_json::to_string(&store).context("cannot put the series into JSON")?;
-    let mut colours = vec![svg::TEXT, svg::QUIET, svg::GRID, svg::PAGE, svg::NUMBERED];
-    colours.extend(trace::INKS);
+    let mut colours = vec![svg::TEXT, svg::QUIET, svg::GRID, svg::PAGE, svg::NUMBERED, trace::LOST];
     for ink in inks() {
         if !colours.contains(&ink) {
             colours.push(ink);

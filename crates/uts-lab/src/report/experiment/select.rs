@@ -112,8 +112,6 @@ pub(super) struct Gathered {
     /// The unit of the data.
     pub unit: String,
     pub panels: BTreeMap<Place, BTreeMap<usize, BTreeMap<usize, Vec<f64>>>>,
-    /// Runs of a place that are left out as they are invalid.
-    pub invalid: BTreeMap<Place, BTreeSet<String>>,
 }
 
 /// Collects the values of a measure.
@@ -126,22 +124,18 @@ pub(super) fn gather(
     measure: &str,
     x: Option<usize>,
 ) -> Result<Gathered> {
-    let mut gathered = Gathered { unit: String::new(), panels: BTreeMap::new(), invalid: BTreeMap::new() };
+    let mut gathered = Gathered { unit: String::new(), panels: BTreeMap::new() };
     let mut names = BTreeSet::new();
     for seen in &directory.observations {
         if seen.measure != measure {
             names.insert(seen.measure.as_str());
             continue;
         }
-        if !selection.admits(directory, &seen.place, seen.who) {
+        if !seen.valid || !selection.admits(directory, &seen.place, seen.who) {
             continue;
         }
         let mut place = seen.place.clone();
         let at = x.and_then(|x| place.get_mut(x)).map_or(0, std::mem::take);
-        if !seen.valid {
-            gathered.invalid.entry(place).or_default().insert(seen.run.clone());
-            continue;
-        }
         gathered.unit.clone_from(&seen.unit);
         let values = gathered.panels.entry(place).or_default().entry(seen.who).or_default();
         values.entry(at).or_default().push(seen.value);
@@ -155,6 +149,34 @@ pub(super) fn gather(
         bail!("no valid run has a figure of `{measure}` yet");
     }
     Ok(gathered)
+}
+
+/// "reno: 5 skipped; bbr: 8 invalid, 2 failed": the runs of a picture that have no figure in it.
+pub(super) fn left_out(
+    directory: &Directory,
+    selection: &Selection,
+    place: &Place,
+    x: Option<usize>,
+) -> String {
+    let mut counts: BTreeMap<usize, BTreeMap<&str, usize>> = BTreeMap::new();
+    for run in &directory.runs {
+        let is_here = run.place.iter().zip(place).enumerate().all(|(at, (a, b))| Some(at) == x || a == b);
+        let word = match run.record.as_ref().map(|record| record.status) {
+            Some(Status::Ok) => continue,
+            Some(Status::Invalid) => "invalid",
+            Some(Status::Failed) => "failed",
+            Some(Status::Skipped) => "skipped",
+            None => "not run yet",
+        };
+        if is_here && selection.admits(directory, &run.place, run.who) {
+            *counts.entry(run.who).or_default().entry(word).or_default() += 1;
+        }
+    }
+    let one = |(who, words): (&usize, &BTreeMap<&str, usize>)| {
+        let words: Vec<String> = words.iter().map(|(word, count)| format!("{count} {word}")).collect();
+        format!("{}: {}", directory.names[*who], words.join(", "))
+    };
+    counts.iter().map(one).collect::<Vec<_>>().join("; ")
 }
 
 /// "bulk over bottleneck, window 48kB, in sim": a place in words, without a dimension that the picture spreads.
@@ -187,8 +209,18 @@ pub(super) fn place_in_words(directory: &Directory, place: &Place, without: Opti
 pub(super) fn path_in_words(directory: &Directory, place: &Place) -> Option<String> {
     let name = directory.value(place, directory.dimension(&Kind::Path));
     let one = |name: &str| {
-        let table = directory.entry("path", name)?;
-        Some(format!("{name}: {}", table_in_words(table)))
+        let mut table = directory.entry("path", name)?.clone();
+        // What is swept is not what the file says.
+        for sweep in &directory.plan.sweeps {
+            let key = sweep
+                .key
+                .as_deref()
+                .and_then(|key| key.strip_prefix("path.")?.strip_prefix(name)?.strip_prefix('.'));
+            if let Some(value) = key.and_then(|key| table.get_mut(key)) {
+                *value = "as swept".into();
+            }
+        }
+        Some(format!("{name}: {}", table_in_words(&table)))
     };
     let all: Vec<String> = name.split('>').filter_map(|name| one(name.trim())).collect();
     (!all.is_empty()).then(|| all.join("; "))

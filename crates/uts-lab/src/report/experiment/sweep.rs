@@ -5,15 +5,15 @@ use super::directory::{Dimension, Directory, Kind, Place};
 use super::looks::Looks;
 use super::plan::{self, Plot, ScaleName};
 use super::quantity::{Quantity, quantity, scaled};
-use super::select::{Gathered, Selection, gather, path_in_words, place_in_words, sweep, unknown};
+use super::select::{Gathered, Selection, gather, left_out, path_in_words, place_in_words, sweep, unknown};
 use super::stats::{Mean, quartiles};
 use crate::report::svg::{Axis, Entry, Look, Mark, Panel, Picture, Scale, Swatch};
 use anyhow::{Result, bail};
 use std::collections::{BTreeMap, BTreeSet};
 
-const WIDTH: f64 = 640.0;
-const WIDE: f64 = 1040.0;
-const HEIGHT: f64 = 270.0;
+const WIDTH: f64 = 580.0;
+const WIDE: f64 = 980.0;
+const HEIGHT: f64 = 260.0;
 /// A logarithmic axis is chosen unasked if values span so much.
 const LOG_FROM: f64 = 30.0;
 /// Boxes show each value up to so many.
@@ -28,7 +28,9 @@ struct View<'a> {
     unit: &'a str,
     place: &'a Place,
     lines: &'a BTreeMap<usize, BTreeMap<usize, Vec<f64>>>,
-    invalid: usize,
+    /// The greatest value of all pictures that differ in sweeps alone, to have the same axis.
+    reach: f64,
+    left_out: String,
     quantity: Quantity,
 }
 
@@ -75,17 +77,22 @@ fn each(
     let selection = Selection::of(directory, plot)?;
     let mut charts = Vec::new();
     for (measure, workload) in measures(directory, plot) {
-        let Gathered { unit, panels, invalid } = gather(directory, &selection, &measure, x)?;
-        for (place, lines) in &panels {
+        let Gathered { unit, panels } = gather(directory, &selection, &measure, x)?;
+        let is_other = |place: &Place| {
             let here = directory.value(place, directory.dimension(&Kind::Workload));
-            if workload.as_ref().is_some_and(|w| w != here) && x != Some(directory.dimension(&Kind::Workload))
-            {
-                continue;
-            }
+            workload.as_ref().is_some_and(|w| w != here) && x != Some(directory.dimension(&Kind::Workload))
+        };
+        let mut reaches: BTreeMap<Place, f64> = BTreeMap::new();
+        for (place, lines) in &panels {
             let most =
                 lines.values().flat_map(|l| l.values().flatten()).fold(0.0, |a: f64, b| a.max(b.abs()));
-            let invalid = invalid.get(place).map_or(0, BTreeSet::len);
-            let quantity = quantity(&measure, &unit, most);
+            let reach = reaches.entry(without_sweeps(directory, place)).or_default();
+            *reach = reach.max(most);
+        }
+        for (place, lines) in panels.iter().filter(|(place, _)| !is_other(place)) {
+            let reach = reaches.get(&without_sweeps(directory, place)).copied().unwrap_or_default();
+            let left_out = left_out(directory, &selection, place, x);
+            let quantity = quantity(&measure, &unit, reach);
             let (measure, unit) = (measure.as_str(), unit.as_str());
             charts.push(draw(&View {
                 directory,
@@ -95,12 +102,18 @@ fn each(
                 unit,
                 place,
                 lines,
-                invalid,
+                reach,
+                left_out,
                 quantity,
             }));
         }
     }
     Ok(charts)
+}
+
+fn without_sweeps(directory: &Directory, place: &Place) -> Place {
+    let is_sweep = |at: usize| matches!(directory.dimensions[at].kind, Kind::Sweep(_));
+    place.iter().enumerate().map(|(at, value)| if is_sweep(at) { 0 } else { *value }).collect()
 }
 
 /// What is asked for, or else the measure by which each workload is judged.
@@ -187,12 +200,21 @@ fn ordinal(values: &[String], used: &BTreeSet<usize>) -> (Scale, Vec<f64>) {
 
 fn value_axis(view: &View<'_>, shown: &[f64], from_zero: bool) -> Axis {
     let label = view.quantity.axis();
+    let mut shown = shown.to_vec();
+    if from_zero {
+        shown.push(view.reach * view.quantity.factor);
+    }
     let log = || Scale::log(shown.iter().copied());
     let scale = match view.plot.y_scale {
         Some(ScaleName::Log) => log(),
         _ => None,
     };
-    Axis { label, scale: scale.unwrap_or_else(|| Scale::linear(shown.iter().copied(), from_zero)) }
+    let linear = || match Scale::linear(shown.iter().copied(), from_zero) {
+        // A share does not go beyond all.
+        Scale::Linear { min, max } if view.quantity.unit == "%" && max > 100.0 => Scale::between(min, 100.0),
+        scale => scale,
+    };
+    Axis { label, scale: scale.unwrap_or_else(linear) }
 }
 
 fn against(view: &View<'_>, x: usize) -> Chart {
@@ -240,22 +262,7 @@ fn against(view: &View<'_>, x: usize) -> Chart {
     let title =
         title(view, &format!("{} against {}", view.quantity.label, view.directory.dimensions[x].name));
     let subtitle = place_in_words(view.directory, view.place, Some(x));
-    finish(
-        view,
-        Parts {
-            title,
-            subtitle,
-            axis,
-            y,
-            marks,
-            legend,
-            data,
-            counts,
-            width: WIDTH,
-            x: Some(x),
-            is_box: false,
-        },
-    )
+    finish(view, Parts { title, subtitle, axis, y, marks, legend, data, counts, width: WIDTH, x: Some(x) })
 }
 
 fn grouped(view: &View<'_>, x: Option<usize>) -> Chart {
@@ -317,7 +324,7 @@ fn grouped(view: &View<'_>, x: Option<usize>) -> Chart {
     let subtitle = place_in_words(view.directory, view.place, x);
     let bars = used.len() * per_group;
     let width = if bars > 16 { WIDE } else { WIDTH };
-    finish(view, Parts { title, subtitle, axis, y, marks, legend, data, counts, width, x, is_box })
+    finish(view, Parts { title, subtitle, axis, y, marks, legend, data, counts, width, x })
 }
 
 fn boxes(marks: &mut Vec<Mark>, (from, to): (f64, f64), values: &[f64], look: Look, hint: String) {
@@ -348,7 +355,6 @@ struct Parts {
     counts: BTreeSet<usize>,
     width: f64,
     x: Option<usize>,
-    is_box: bool,
 }
 
 fn finish(view: &View<'_>, parts: Parts) -> Chart {
@@ -357,9 +363,9 @@ fn finish(view: &View<'_>, parts: Parts) -> Chart {
         caption.push_str(own);
         caption.push(' ');
     }
-    caption.push_str(&what_is_shown(&parts.counts, parts.is_box));
-    if view.invalid > 0 {
-        caption.push_str(&format!(" {} left out.", runs(view.invalid, "invalid run is", "invalid runs are")));
+    caption.push_str(&what_is_shown(&parts.counts, view.plot.kind));
+    if !view.left_out.is_empty() {
+        caption.push_str(&format!(" Without a figure: {}.", view.left_out));
     }
     let over_paths = parts.x == Some(view.directory.dimension(&Kind::Path));
     if let Some(path) = path_in_words(view.directory, view.place).filter(|_| !over_paths) {
@@ -392,22 +398,23 @@ pub(super) fn runs(count: usize, one: &str, more: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { more })
 }
 
-fn what_is_shown(counts: &BTreeSet<usize>, is_box: bool) -> String {
+fn what_is_shown(counts: &BTreeSet<usize>, kind: plan::Kind) -> String {
     let n = match (counts.first(), counts.last()) {
         (Some(least), Some(most)) if least == most => format!("n = {least}"),
         (Some(least), Some(most)) => format!("n = {least} to {most}"),
         _ => "n = 0".into(),
     };
-    match (is_box, counts.last()) {
-        (true, _) => format!(
+    let means = format!(
+        "Means of repetitions ({n}); error bars: 95 % confidence interval of the mean by Student’s t."
+    );
+    match (kind, counts.last()) {
+        (plan::Kind::Box, _) => format!(
             "Boxes: quartiles and median of the repetitions ({n}); whiskers: the farthest values within 1.5 quartile \
              distances; dots: the values."
         ),
-        (false, Some(1)) => "Single runs (n = 1), hence no intervals.".into(),
-        (false, _) => format!(
-            "Means of repetitions ({n}); error bars: 95 % confidence interval of the mean by Student’s t. Where no bar is \
-             seen, it is smaller than the mark."
-        ),
+        (_, Some(1)) => "Single runs (n = 1), hence no intervals.".into(),
+        (plan::Kind::Sweep, _) => means + " Where none is seen, it is smaller than the mark.",
+        _ => means,
     }
 }
 

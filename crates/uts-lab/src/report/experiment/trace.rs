@@ -8,7 +8,7 @@ use super::plan::Plot;
 use super::quantity::scaled;
 use super::select::{Selection, path_in_words, place_in_words, unknown};
 use super::sweep::main_measure;
-use crate::report::svg::{Axis, Entry, Ink, Look, Mark, Panel, Picture, QUIET, Scale, Shape, Swatch};
+use crate::report::svg::{Axis, Entry, Ink, Look, Mark, Panel, Picture, QUIET, Scale, Shape, Swatch, TEXT};
 use crate::report::thin::{envelope, every_nth, growth};
 use anyhow::{Result, bail};
 use serde::Deserialize;
@@ -25,13 +25,8 @@ const BINS: f64 = 120.0;
 const CHANGES_MAX: usize = 40;
 const WIDTH: f64 = 860.0;
 
-const SENT: Ink = Ink { name: "sent", light: "#0b62b8", dark: "#5cb0ff" };
-const REPEATED: Ink = Ink { name: "repeat", light: "#b46a00", dark: "#ffb347" };
-const ACKED: Ink = Ink { name: "acked", light: "#00845c", dark: "#3ecf9c" };
-const LOST: Ink = Ink { name: "lost", light: "#c8321e", dark: "#ff6b57" };
-
-/// The colours of what becomes of packets.
-pub(super) const INKS: [Ink; 4] = [SENT, REPEATED, ACKED, LOST];
+/// What was repeated or lost, whoever sent it.
+pub(super) const LOST: Ink = Ink { name: "lost", light: "#d4145a", dark: "#ff6f9f" };
 
 #[derive(Deserialize)]
 struct Sequence {
@@ -145,13 +140,19 @@ struct Curves {
 ///
 /// # Errors
 /// The plot names something that is not there, or nothing has been recorded.
-pub(super) fn traces(directory: &Directory, looks: &Looks, plot: &Plot, limit: usize) -> Result<Vec<Chart>> {
+pub(super) fn traces(
+    directory: &Directory,
+    looks: &Looks,
+    plot: &Plot,
+    limit: usize,
+    is_unasked: bool,
+) -> Result<Vec<Chart>> {
     let wanted = recorded(&plot.y)?;
     let selection = Selection::of(directory, plot)?;
     let chosen = chosen(directory, &selection, plot, &wanted);
-    if chosen.len() > limit {
+    if chosen.len() > limit && !is_unasked {
         directory.tell(format!(
-            "{} runs could be traced, and the first {limit} are; a [[plot]] of kind \"trace\" chooses others",
+            "{} runs could be traced, and the first {limit} are; `transport`, `workload`, `path` or `at` in the [[plot]] choose others",
             chosen.len()
         ));
     }
@@ -333,7 +334,7 @@ fn reading(all: &[Curves], span_s: f64) -> String {
     for curves in all {
         match curves.recorded {
             Recorded::Sequence if curves.curves.iter().any(|c| c.style == Style::Ring) => {
-                words.push("Sequence number: dots are packets with new data, rings repeat data, the line is what has been acknowledged.".to_owned());
+                words.push("Sequence number: dots are packets with new data, rings repeat data.".to_owned());
             }
             Recorded::Goodput => words.push(format!("Goodput: means over {:.2} s.", span_s / BINS)),
             Recorded::Latency => {
@@ -368,7 +369,9 @@ fn extent(all: &[Curves], plot: &Plot) -> Option<(f64, f64)> {
     let times =
         all.iter().flat_map(|c| &c.curves).flat_map(|c| [c.points.first(), c.points.last()]).flatten();
     let last = times.map(|p| p.0).max_by(f64::total_cmp)?;
-    let (from, to) = (plot.from_s.unwrap_or(0.0), plot.to_s.unwrap_or(last));
+    // To a round number, so that the axis ends at a tick or near one.
+    let step = 10f64.powf(last.max(1e-6).log10().floor() - 1.0);
+    let (from, to) = (plot.from_s.unwrap_or(0.0), plot.to_s.unwrap_or((last / step).ceil() * step));
     (to > from).then_some((from, to))
 }
 
@@ -436,10 +439,13 @@ fn sequence(directory: &Directory, looks: &Looks, run: &Run) -> Vec<Curve> {
             rows.iter().filter(|r| r.kind == kind).map(|r| (r.t_s, r.position_bytes)).collect::<Vec<_>>()
         };
         let (sent, repeated, acked) = (of("sent"), of("repeated"), highest(&of("acked")));
-        let reached = if acked.is_empty() { highest(&sent) } else { acked };
+        let (what, reached) = match acked.is_empty() {
+            true => ("highest sent", highest(&sent)),
+            false => ("acknowledged", acked),
+        };
         let own = look_of(directory, looks, run, &flow);
         let line = |look| Curve {
-            name: if is_alone { "acknowledged".into() } else { flow.clone() },
+            name: if is_alone { what.into() } else { flow.clone() },
             look,
             style: Style::Step,
             points: reached.clone(),
@@ -448,20 +454,12 @@ fn sequence(directory: &Directory, looks: &Looks, run: &Run) -> Vec<Curve> {
             curves.push(line(own));
             continue;
         }
-        let with = |ink, shape| Look { shape, ..Look::of(ink) };
-        curves.push(Curve {
-            name: "sent".into(),
-            look: with(SENT, Shape::Circle),
-            style: Style::Dots,
-            points: sent,
-        });
-        curves.push(line(Look::of(ACKED)));
-        curves.push(Curve {
-            name: "repeated".into(),
-            look: with(REPEATED, Shape::Ring),
-            style: Style::Ring,
-            points: repeated,
-        });
+        let dots = Look { shape: Shape::Circle, dash: "", ..own };
+        let rings = Look { shape: Shape::Ring, ..Look::of(LOST) };
+        let thin = Look { width: 0.9, ..Look::of(TEXT) };
+        curves.push(Curve { name: "sent".into(), look: dots, style: Style::Dots, points: sent });
+        curves.push(line(thin));
+        curves.push(Curve { name: "repeated".into(), look: rings, style: Style::Ring, points: repeated });
     }
     curves
 }
