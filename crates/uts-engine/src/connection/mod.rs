@@ -395,6 +395,12 @@ impl Connection {
         self.phase == Phase::Over
     }
 
+    /// Whether it has ended otherwise than by this end's own wish, and the application has not read all that had arrived.
+    pub(crate) fn has_unread(&self) -> bool {
+        let is_own = matches!(self.close_reason, None | Some(CloseReason::Local { .. }));
+        !is_own && self.flows.has_unread()
+    }
+
     pub(crate) fn is_handshaking(&self) -> bool {
         self.phase == Phase::Handshake
     }

@@ -83,6 +83,8 @@ pub struct Endpoint {
     /// Connections that may have something to tell.
     telling: BTreeSet<ConnectionHandle>,
     accepted: VecDeque<ConnectionHandle>,
+    /// Connections that nobody reads any more.
+    released: BTreeSet<ConnectionHandle>,
     answers: VecDeque<(SocketAddr, Vec<u8>)>,
     handshakes: usize,
     refusing: bool,
@@ -111,6 +113,7 @@ impl Endpoint {
             is_ready: BTreeSet::new(),
             telling: BTreeSet::new(),
             accepted: VecDeque::new(),
+            released: BTreeSet::new(),
             answers: VecDeque::new(),
             handshakes: 0,
             refusing: false,
@@ -487,20 +490,38 @@ impl Endpoint {
         None
     }
 
-    /// Forgets a connection that has told everything and has nothing left to do.
+    /// Nobody will read any more of a connection: once it has ended, nothing of it is kept.
+    pub fn release(&mut self, handle: ConnectionHandle) {
+        if self.connections.contains_key(&handle) {
+            self.released.insert(handle);
+            self.telling.insert(handle);
+        }
+    }
+
+    /// Forgets a connection that has told everything and has nothing left to do. What its peer has sent, and takes for
+    /// delivered, stays until it is read, or [released](Self::release).
     fn drop_if_over(&mut self, handle: ConnectionHandle) {
-        let over = self.connections.get(&handle).is_some_and(Connection::is_over);
-        if !over || self.telling.contains(&handle) {
+        let Some(connection) = self.connections.get(&handle) else {
+            self.released.remove(&handle);
+            return;
+        };
+        if !connection.is_over() || self.telling.contains(&handle) {
             return;
         }
-        if let Some(connection) = self.connections.remove(&handle) {
+        if self.by_cid.get(connection.local_cid()) == Some(&handle) {
             self.by_cid.remove(connection.local_cid());
-            self.by_remote.retain(|_, h| *h != handle);
-            self.by_first.retain(|_, h| *h != handle);
         }
+        let is_unread = connection.has_unread();
+        self.by_remote.retain(|_, h| *h != handle);
+        self.by_first.retain(|_, h| *h != handle);
         if let Some(at) = self.timer_of.remove(&handle) {
             self.timers.remove(&(at, handle));
         }
+        if is_unread && !self.released.contains(&handle) {
+            return;
+        }
+        self.released.remove(&handle);
+        self.connections.remove(&handle);
         self.accepted.retain(|h| *h != handle);
     }
 }
