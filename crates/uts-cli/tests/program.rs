@@ -460,3 +460,26 @@ fn a_full_disk_at_the_client_is_an_error_and_the_copy_goes_on_when_there_is_room
     assert!(place.read("in/big") == content);
     assert!(done["bytes_carried"].as_u64().is_some_and(|bytes| bytes < BIG_BYTES as u64), "{done}");
 }
+
+/// What is shown as done has arrived; what waits in this end's memory has not.
+#[test]
+fn progress_counts_what_was_delivered() {
+    let place = Place::new();
+    let content = pattern(BIG_BYTES);
+    place.write("big", &content);
+    let server = place.serve(&[]);
+    let mut client = place.start_cp(&server, &["--json", "--property", SLOW, "big", &server.url("big")]);
+    place.await_part("srv/.big.uts-part");
+    server.running.signal(Signal::STOP);
+    let mut bytes = 0;
+    // As long as it takes to fill the flow.
+    for _ in 0..5 {
+        bytes = client.event("progress")["bytes"].as_u64().expect("a number");
+    }
+    let arrived = fs::metadata(place.path("srv/.big.uts-part")).expect("it is there").len();
+    server.running.signal(Signal::CONT);
+    // Some blocks wait between the server's flow and its disk.
+    assert!(bytes > 0 && bytes <= arrived + (2 << 20), "{bytes} shown, {arrived} arrived");
+    client.wait().ok();
+    assert!(place.read("srv/big") == content);
+}
