@@ -146,10 +146,6 @@ impl std::io::Write for Written {
 }
 
 impl Written {
-    fn undelivered_bytes(&self) -> Option<u64> {
-        Some(0)
-    }
-
     fn events(&self) -> Vec<Value> {
         let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
