@@ -19,8 +19,8 @@ use tokio::time::timeout;
 use uts::requirements::Preference;
 use uts::{
     CloseReason, ConnectOptions, Connection, ConnectionConfig, ConnectionEvent, ExchangeEvent, Fingerprint,
-    Flow, FlowId, FlowOptions, Identity, MessageOptions, PathFacts, ReadError, RecvFlow, Requirements,
-    SendFlow, ServerOptions, WriteError,
+    Flow, FlowError, FlowId, FlowOptions, Identity, MessageOptions, PathFacts, ReadError, RecvFlow,
+    Requirements, SendFlow, ServerOptions, WriteError,
 };
 use uts_engine::selector;
 use uts_traffic::human;
@@ -217,7 +217,7 @@ impl Transport for Universal {
             options.connection = self.config.clone();
             let connected = uts::connect(&to.to_string(), options).await;
             let connection = connected.map_err(|e| TransportError::Failed(e.to_string()))?;
-            let messages = connection.open_flow(FlowOptions::default()).await.map_err(closed)?;
+            let messages = connection.open_flow(FlowOptions::default()).await.map_err(not_opened)?;
             Ok(Rc::new(UniversalSession::new(connection, Role::Client, Some(messages))) as Rc<dyn Session>)
         })
     }
@@ -252,6 +252,13 @@ impl Listener for UniversalListener {
 fn closed(reason: CloseReason) -> TransportError {
     match reason {
         CloseReason::Peer { code: 0, .. } | CloseReason::Local { code: 0, .. } => TransportError::Closed,
+        other => TransportError::Failed(other.to_string()),
+    }
+}
+
+fn not_opened(error: FlowError) -> TransportError {
+    match error {
+        FlowError::Closed(reason) => closed(reason),
         other => TransportError::Failed(other.to_string()),
     }
 }
@@ -411,7 +418,7 @@ fn describe(step: &ExchangeEvent) -> String {
 impl Session for UniversalSession {
     fn open(&self) -> Local<'_, Result<Stream>> {
         Box::pin(async {
-            let flow = self.connection.open_flow(FlowOptions::default()).await.map_err(closed)?;
+            let flow = self.connection.open_flow(FlowOptions::default()).await.map_err(not_opened)?;
             Ok(self.stream(flow))
         })
     }
