@@ -2,6 +2,7 @@
 //!
 //! Everything of one end runs in one thread, so nothing here needs to be `Send`.
 
+use crate::measure::Sample;
 use bytes::Bytes;
 use core::future::Future;
 use core::pin::Pin;
@@ -64,6 +65,8 @@ pub trait Listener {
 }
 
 /// An association of two ends. Several streams, and messages beside them, may be in use at once.
+///
+/// Futures may be dropped before they are done when a run gives up; the session is then only closed or dropped.
 pub trait Session {
     /// Opens a stream in both directions. A transport without several streams (TCP) opens another connection.
     fn open(&self) -> Local<'_, Result<Stream>>;
@@ -81,7 +84,13 @@ pub trait Session {
     /// What the transport tells of itself, for pictures; `None` if it tells nothing.
     fn status(&self) -> Option<Status>;
 
-    /// Ends the session once everything that was sent has arrived, or cannot arrive any more.
+    /// What happened since this was last asked, as [`Sample::Exchange`]; most transports have nothing to tell.
+    fn take_samples(&self) -> Vec<Sample> {
+        Vec::new()
+    }
+
+    /// Ends the session once everything that was sent has arrived, or cannot arrive any more. The peer's calls then
+    /// end with [`TransportError::Closed`], after what it has not read yet.
     fn close(&self) -> Local<'_, ()>;
 }
 
@@ -93,7 +102,8 @@ pub struct Stream {
     pub receive: Box<dyn ReceiveStream>,
 }
 
-/// The sending direction of a stream.
+/// The sending direction of a stream. Dropped before it was finished, it is given up: what has not been sent need not
+/// be, and the peer must not see an orderly end.
 pub trait SendStream {
     /// Writes all of it; waits while the transport has no room.
     fn write<'a>(&'a mut self, bytes: &'a [u8]) -> Local<'a, Result<()>>;
