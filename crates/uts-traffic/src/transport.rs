@@ -51,11 +51,17 @@ pub trait Transport {
     /// Opens a session to a server.
     fn connect(&self, to: SocketAddr) -> Local<'_, Result<Rc<dyn Session>>>;
 
+    /// What clients must be told so that they know this server: a fingerprint, a certificate; nothing if the transport
+    /// does not authenticate.
+    fn identity(&self) -> Option<String> {
+        None
+    }
+
     /// Waits for sessions at an address; port 0 takes a free one.
     fn listen(&self, at: SocketAddr) -> Local<'_, Result<Box<dyn Listener>>>;
 }
 
-/// Where sessions arrive.
+/// Where sessions arrive. Dropped, it takes no more; those that were accepted go on.
 pub trait Listener {
     /// The address, with the port that was taken.
     fn address(&self) -> SocketAddr;

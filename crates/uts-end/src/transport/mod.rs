@@ -1,0 +1,1 @@
+//! Transports under test, by their names.
