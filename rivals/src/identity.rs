@@ -56,7 +56,8 @@ impl Trusted {
     /// If that was not given, or is something else.
     pub fn read(shown: Option<&str>) -> Result<Trusted, String> {
         let shown = shown.ok_or("the server's identity is missing: give --peer what it has printed")?;
-        let wrong = || format!("--peer: `{shown:.20}…` is not a certificate as a server of uts-rival prints it");
+        let wrong =
+            || format!("--peer: `{shown:.20}…` is not a certificate as a server of uts-rival prints it");
         let digits: Option<Vec<u8>> = shown
             .as_bytes()
             .chunks(2)
@@ -77,9 +78,9 @@ impl Trusted {
         Ok(roots)
     }
 
-    /// The certificate.
-    pub fn certificate(&self) -> &CertificateDer<'static> {
-        &self.0
+    /// The certificate as PEM.
+    pub fn pem(&self) -> String {
+        pem::encode(&pem::Pem::new("CERTIFICATE", self.0.to_vec()))
     }
 }
 
@@ -91,7 +92,9 @@ mod tests {
     fn a_certificate_is_text_and_back() {
         let identity = Identity::new().expect("identity");
         let trusted = Trusted::read(Some(&identity.shown())).expect("trusted");
-        assert_eq!(trusted.certificate(), &identity.certificate());
+        assert_eq!(trusted.0, identity.certificate());
+        let lines = |pem: &str| pem.split_whitespace().collect::<Vec<_>>().concat();
+        assert_eq!(lines(&trusted.pem()), lines(&identity.pem().0));
         for wrong in [None, Some(""), Some("12"), Some("xyz"), Some("äöü")] {
             let why = Trusted::read(wrong).expect_err("refused");
             assert!(why.contains("--peer"), "{why}");

@@ -1,5 +1,6 @@
 //! QUIC by quinn: streams, and messages as unreliable datagrams (RFC 9221).
 
+use super::{Rival, Setting};
 use crate::identity::{Identity, PROTOCOL, SERVER_NAME, Trusted};
 use bytes::Bytes;
 use quinn::congestion::{BbrConfig, CubicConfig, NewRenoConfig};
@@ -19,7 +20,7 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use uts_end::{Context, Role, TransportSpec};
 use uts_traffic::transport::{
-    Capabilities, Listener, Local, ReceiveStream, Result, SendStream, Session, Status, Stream, Transport,
+    self, Capabilities, Listener, Local, ReceiveStream, SendStream, Session, Status, Stream, Transport,
     TransportError,
 };
 
@@ -46,6 +47,23 @@ enum Congestion {
     Cubic,
     Newreno,
     Bbr,
+}
+
+/// What it is.
+pub fn rival() -> Rival {
+    Rival {
+        name: "quinn",
+        about: "QUIC by quinn: streams, and messages as datagrams",
+        version: Some(env!("RIVAL_QUINN_VERSION").into()),
+        available: true,
+        why: None,
+        get: None,
+        settings: &[
+            Setting { key: "congestion", values: "cubic, newreno, bbr" },
+            Setting { key: "window", values: "quinn's own (1.25MB for a stream), or a size" },
+            Setting { key: "socket_buffer", values: "the system's, or a size" },
+        ],
+    }
 }
 
 /// The transport, from a spec.
@@ -156,7 +174,7 @@ impl Transport for Quinn {
         }
     }
 
-    fn connect(&self, to: SocketAddr) -> Local<'_, Result<Rc<dyn Session>>> {
+    fn connect(&self, to: SocketAddr) -> Local<'_, transport::Result<Rc<dyn Session>>> {
         Box::pin(async move {
             let (endpoint, config) = self.client(to).map_err(TransportError::Failed)?;
             let connecting = endpoint.connect_with(config, to, SERVER_NAME);
@@ -165,7 +183,7 @@ impl Transport for Quinn {
         })
     }
 
-    fn listen(&self, at: SocketAddr) -> Local<'_, Result<Box<dyn Listener>>> {
+    fn listen(&self, at: SocketAddr) -> Local<'_, transport::Result<Box<dyn Listener>>> {
         Box::pin(async move {
             let endpoint = self.server(at).map_err(TransportError::Failed)?;
             let address = endpoint.local_addr().map_err(|e| TransportError::Failed(e.to_string()))?;
@@ -184,7 +202,7 @@ impl Listener for QuinnListener {
         self.address
     }
 
-    fn accept(&mut self) -> Local<'_, Result<Rc<dyn Session>>> {
+    fn accept(&mut self) -> Local<'_, transport::Result<Rc<dyn Session>>> {
         Box::pin(async move {
             loop {
                 let incoming = self.endpoint.accept().await.ok_or(TransportError::Closed)?;
@@ -226,15 +244,15 @@ impl QuinnSession {
 }
 
 impl Session for QuinnSession {
-    fn open(&self) -> Local<'_, Result<Stream>> {
+    fn open(&self) -> Local<'_, transport::Result<Stream>> {
         Box::pin(async move { self.connection.open_bi().await.map(|both| self.stream(both)).map_err(lost) })
     }
 
-    fn accept(&self) -> Local<'_, Result<Stream>> {
+    fn accept(&self) -> Local<'_, transport::Result<Stream>> {
         Box::pin(async move { self.connection.accept_bi().await.map(|both| self.stream(both)).map_err(lost) })
     }
 
-    fn send_message(&self, message: Bytes, _: Option<Duration>) -> Local<'_, Result<()>> {
+    fn send_message(&self, message: Bytes, _: Option<Duration>) -> Local<'_, transport::Result<()>> {
         Box::pin(async move {
             self.connection.send_datagram_wait(message).await.map_err(|e| match e {
                 SendDatagramError::ConnectionLost(e) => lost(e),
@@ -243,7 +261,7 @@ impl Session for QuinnSession {
         })
     }
 
-    fn receive_message(&self) -> Local<'_, Result<Bytes>> {
+    fn receive_message(&self) -> Local<'_, transport::Result<Bytes>> {
         Box::pin(async move { self.connection.read_datagram().await.map_err(lost) })
     }
 
@@ -286,7 +304,7 @@ struct QuinnSend {
 }
 
 impl SendStream for QuinnSend {
-    fn write<'a>(&'a mut self, bytes: &'a [u8]) -> Local<'a, Result<()>> {
+    fn write<'a>(&'a mut self, bytes: &'a [u8]) -> Local<'a, transport::Result<()>> {
         Box::pin(async move {
             let stream = self.stream.as_mut().ok_or(TransportError::Closed)?;
             stream.write_all(bytes).await.map_err(|e| match e {
@@ -296,7 +314,7 @@ impl SendStream for QuinnSend {
         })
     }
 
-    fn finish(&mut self) -> Local<'_, Result<()>> {
+    fn finish(&mut self) -> Local<'_, transport::Result<()>> {
         Box::pin(async move {
             let mut stream = self.stream.take().ok_or(TransportError::Closed)?;
             stream.finish().map_err(|_| TransportError::Closed)?;
@@ -320,7 +338,7 @@ impl Drop for QuinnSend {
 struct QuinnReceive(RecvStream);
 
 impl ReceiveStream for QuinnReceive {
-    fn read<'a>(&'a mut self, buffer: &'a mut [u8]) -> Local<'a, Result<usize>> {
+    fn read<'a>(&'a mut self, buffer: &'a mut [u8]) -> Local<'a, transport::Result<usize>> {
         Box::pin(async move {
             match self.0.read(buffer).await {
                 Ok(n) => Ok(n.unwrap_or(0)),

@@ -72,10 +72,14 @@ int rival_enet_service(ENetHost *host, struct rival_enet_event *out) {
     return result;
 }
 
-static void on_freed(ENetPacket *packet) { *(uint64_t *) packet->userData += packet->dataLength; }
+static void on_freed(ENetPacket *packet) {
+    uint64_t *freed = packet->userData;
+    freed[0] += packet->dataLength;
+    freed[1] += 1;
+}
 
-/* Hands a packet over, and adds its length to `freed` once ENet has no use for it any more: a reliable one when all of
-   it has been acknowledged, an unreliable one when it has left. `freed` must live as long as the host. */
+/* Hands a packet over, and adds its length and 1 to the two numbers of `freed` once ENet has no use for it any more: a
+   reliable one when all of it has been acknowledged, an unreliable one when it has left. They must live as long as the host. */
 int rival_enet_send(ENetPeer *peer, uint8_t channel, const uint8_t *bytes, size_t length, uint32_t flags, uint64_t *freed) {
     ENetPacket *packet = enet_packet_create(bytes, length, flags);
     if (packet == NULL) return -1;

@@ -33,13 +33,14 @@ pub enum Event {
     Received(PeerId, u8, Vec<u8>),
 }
 
-/// Counts of bytes of packets that ENet has done with.
-#[derive(Clone, Copy, Default)]
+/// Packets that ENet has done with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
 pub struct Done {
-    /// Of reliable packets: acknowledged.
-    pub reliable: u64,
-    /// Of unreliable packets: they have left, or were dropped.
-    pub unreliable: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Their number.
+    pub packets: u64,
 }
 
 /// A host. It belongs to the thread that made it.
@@ -57,12 +58,12 @@ struct Peer {
     counters: Counters,
 }
 
-/// Reliable, unreliable. From `Box::into_raw`; ENet holds pointers to both.
-struct Counters(NonNull<[u64; 2]>);
+/// For channel 0, and for all others. ENet holds pointers to both.
+struct Counters(NonNull<[Done; 2]>);
 
 impl Counters {
     fn new() -> Self {
-        Counters(NonNull::from(Box::leak(Box::new([0; 2]))))
+        Counters(NonNull::from(Box::leak(Box::default())))
     }
 }
 
@@ -107,12 +108,11 @@ impl Host {
         unsafe { rival_enet_port(self.raw.as_ptr()) }
     }
 
-    /// Counts of a peer.
-    pub fn done(&self, peer: PeerId) -> Option<Done> {
+    /// What ENet has done with of what was sent to a peer on channel 0, and on all others.
+    pub fn done(&self, peer: PeerId) -> Option<[Done; 2]> {
         let counters = &self.peers.get(&peer)?.counters;
         // SAFETY: the box lives, and ENet writes to it only within calls from this thread.
-        let [reliable, unreliable] = unsafe { *counters.0.as_ptr() };
-        Some(Done { reliable, unreliable })
+        Some(unsafe { *counters.0.as_ptr() })
     }
 
     /// What ENet tells of a peer.
@@ -142,10 +142,10 @@ impl Host {
     /// Hands over a packet; `false` if the peer has gone, or the packet is larger than ENet takes.
     pub fn send(&mut self, peer: PeerId, channel: u8, bytes: &[u8], flags: u32) -> bool {
         let Some(peer) = self.peers.get(&peer) else { return false };
-        let which = usize::from(flags & RELIABLE == 0);
+        let which = usize::from(channel != 0);
         // SAFETY: the peer is one of the living host, the bytes are copied, and the counter stays until the host is gone.
         unsafe {
-            let counter = peer.counters.0.as_ptr().cast::<u64>().add(which);
+            let counter = peer.counters.0.as_ptr().cast::<Done>().add(which);
             rival_enet_send(peer.raw, channel, bytes.as_ptr(), bytes.len(), flags, counter) == 0
         }
     }
@@ -205,7 +205,8 @@ impl Host {
     pub fn wait(&self, wake: BorrowedFd<'_>, at_most: Duration) {
         // SAFETY: the socket is open while the host lives.
         let socket = unsafe { BorrowedFd::borrow_raw(rival_enet_socket(self.raw.as_ptr())) };
-        let mut fds = [PollFd::new(&socket, PollFlags::IN), PollFd::from_borrowed_fd(wake.as_fd(), PollFlags::IN)];
+        let mut fds =
+            [PollFd::new(&socket, PollFlags::IN), PollFd::from_borrowed_fd(wake.as_fd(), PollFlags::IN)];
         // Interrupted or not, the caller looks for itself.
         let _ = poll(&mut fds, Timespec::try_from(at_most).ok().as_ref());
     }
@@ -321,7 +322,7 @@ unsafe extern "C" {
         bytes: *const u8,
         length: usize,
         flags: u32,
-        freed: *mut u64,
+        freed: *mut Done,
     ) -> i32;
     fn rival_enet_status(peer: *const RawPeer, status: *mut Status);
 }

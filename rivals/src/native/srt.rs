@@ -1,6 +1,7 @@
 //! SRT: sockets that never block, and a thread that tells which of them may be tried again.
 
 use socket2::SockAddr;
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::fmt;
@@ -72,9 +73,10 @@ pub enum Mode {
     File = 1,
 }
 
-/// A socket. It is closed when it is dropped.
+/// A socket. It is closed when it is dropped, if not before.
 pub struct Socket {
     id: c_int,
+    closed: Cell<bool>,
     ready: watch::Receiver<()>,
 }
 
@@ -182,7 +184,11 @@ impl Socket {
                 let mut n = *length as c_int;
                 let result = srt_getsockname(self.id, storage.cast(), &mut n);
                 *length = n as _;
-                if result < 0 { Err(std::io::Error::other(SrtError::last("address").to_string())) } else { Ok(()) }
+                if result < 0 {
+                    Err(std::io::Error::other(SrtError::last("address").to_string()))
+                } else {
+                    Ok(())
+                }
             })
         };
         let address = result.ok().and_then(|((), address)| address.as_socket());
@@ -275,6 +281,15 @@ impl Socket {
         self.set(OptionName::TransmissionType, &(mode as i32))
     }
 
+    /// Closes it; what was taken for sending still leaves in file mode, unless it was forgotten.
+    pub fn close(&self) {
+        if !self.closed.replace(true) {
+            Library::get().forget(self.id);
+            // SAFETY: SRT gives each socket another number.
+            unsafe { srt_close(self.id) };
+        }
+    }
+
     /// Gives up what has not been sent when the socket is closed.
     pub fn forget_unsent(&self) {
         // `struct linger`: off, 0 s. Where it cannot be set there is nothing unsent.
@@ -302,9 +317,7 @@ impl Socket {
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        Library::get().forget(self.id);
-        // SAFETY: numbers of sockets are not reused while the program runs.
-        unsafe { srt_close(self.id) };
+        self.close();
     }
 }
 
@@ -337,7 +350,10 @@ impl Library {
             let library = Arc::new(Library { poll, watched: Mutex::default() });
             let waits = Arc::clone(&library);
             // Without the thread nothing would ever be ready: better no program than one that hangs.
-            thread::Builder::new().name("srt-poll".into()).spawn(move || waits.wait()).expect("a thread for SRT");
+            thread::Builder::new()
+                .name("srt-poll".into())
+                .spawn(move || waits.wait())
+                .expect("a thread for SRT");
             library
         })
     }
@@ -349,7 +365,7 @@ impl Library {
     fn watch(&self, id: c_int) -> Result<Socket> {
         let (tells, ready) = watch::channel(());
         self.watched().insert(id, tells);
-        let socket = Socket { id, ready };
+        let socket = Socket { id, closed: Cell::new(false), ready };
         let events = POLL_IN | POLL_OUT | POLL_ERROR | POLL_EDGE;
         // SAFETY: both are numbers of SRT's.
         check("poll", unsafe { srt_epoll_add_usock(self.poll, id, &events) })?;
