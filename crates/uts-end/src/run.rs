@@ -31,6 +31,7 @@ const CLOSE_MAX: Duration = Duration::from_secs(10);
 
 /// One end of a measured run
 #[derive(Clone, Debug, Args)]
+#[group(skip)]
 pub struct Arguments {
     /// Which end this is
     #[arg(long, value_enum)]

@@ -23,6 +23,8 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     Demo(cmd::demo::Arguments),
+    #[command(hide = true)]
+    End(uts_end::Arguments),
     Relay(cmd::relay::Arguments),
     Report(cmd::report::Arguments),
 }
@@ -30,6 +32,7 @@ enum Command {
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Demo(arguments) => cmd::demo::run(arguments),
+        Command::End(arguments) => cmd::end::run(arguments),
         Command::Relay(arguments) => cmd::relay::run(arguments),
         Command::Report(arguments) => cmd::report::run(arguments),
     };

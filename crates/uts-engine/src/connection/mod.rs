@@ -280,6 +280,11 @@ impl Connection {
         self.outbound.as_ref().map(|o| (o.congestion.phase(), o.congestion.window_bytes()))
     }
 
+    /// Bytes of packets that were sent and neither acknowledged nor taken for lost.
+    pub fn in_flight_bytes(&self) -> u64 {
+        self.outbound.as_ref().map_or(0, |o| o.delivery.in_flight)
+    }
+
     /// A token that spares a later connection to the same server the proof of address.
     pub fn token(&self) -> Option<&Bytes> {
         self.token_received.as_ref()

@@ -1,6 +1,9 @@
 //! One file on one stream. The client's start stands before it; the receiver says when it has had enough.
 
-use super::{Outcome, Progress, Run, RunError, Stop, bytes_of, nanos, rate, read_exact, seconds};
+use super::{
+    Outcome, Progress, Run, RunError, Stop, await_receipt, bytes_of, give_receipt, nanos, rate, read_exact,
+    seconds,
+};
 use crate::measure::Measure;
 use crate::pattern::SLICE_MAX;
 use crate::transport::{ReceiveStream, TransportError};
@@ -27,11 +30,7 @@ pub(super) async fn drive(
         if let Some(Err(error)) = run.until(ends_ns, write).await {
             return Err(error);
         }
-        let mut receipt = [0; 1];
-        match read_exact(&mut *stream.receive, &mut receipt).await? {
-            true => Ok(()),
-            false => Err(TransportError::Closed.into()),
-        }
+        await_receipt(&mut *stream.receive).await
     })
     .await?;
     run.outcome(vec![bytes_of("sent", written.get())])
@@ -65,8 +64,7 @@ pub(super) async fn serve(
                 (None, _) => return Err(TransportError::Closed.into()),
             },
         }
-        stream.send.write(&[1]).await?;
-        stream.send.finish().await?;
+        give_receipt(&mut *stream.send).await?;
         // Until the client has seen it, nothing may be torn down; what it still sends is of no interest.
         let mut rest = vec![0; SLICE_MAX];
         while !is_whole.get() && !matches!(stream.receive.read(&mut rest).await, Ok(0) | Err(_)) {}

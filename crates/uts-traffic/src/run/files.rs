@@ -1,6 +1,9 @@
 //! Many files, each on a stream of its own. The receiver answers each with one byte, as any protocol of files does.
 
-use super::{Outcome, Progress, Run, RunError, Stop, bytes_of, count as counted, rate, read_exact, seconds};
+use super::{
+    Outcome, Progress, Run, RunError, Stop, await_receipt, bytes_of, count as counted, give_receipt, rate,
+    read_exact, seconds,
+};
 use crate::measure::{Measure, Sample, Spans};
 use crate::pattern::SLICE_MAX;
 use crate::transport::{Stream, TransportError};
@@ -42,10 +45,7 @@ async fn send(run: &Run<'_>, index: u32, bytes: u64, written: &Cell<u64>) -> Res
     stream.send.write(&header).await?;
     run.write_content(&mut *stream.send, u64::from(index), bytes, written).await?;
     stream.send.finish().await?;
-    match read_exact(&mut *stream.receive, &mut [0; 1]).await? {
-        true => Ok(()),
-        false => Err(TransportError::Closed.into()),
-    }
+    await_receipt(&mut *stream.receive).await
 }
 
 /// What the receiver has seen.
@@ -116,6 +116,5 @@ async fn receive(run: &Run<'_>, seen: &Seen<'_>, mut stream: Stream, bytes: u64)
     seen.took.borrow_mut().push(took_ns);
     let took = Some(Duration::from_nanos(took_ns));
     run.observer.sample(Sample::Latency { at_ns: began_ns, took, deadline: None });
-    stream.send.write(&[1]).await?;
-    Ok(stream.send.finish().await?)
+    give_receipt(&mut *stream.send).await
 }

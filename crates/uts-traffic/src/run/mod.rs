@@ -46,6 +46,9 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 /// is longer than a few time-outs of a transport that repeats, as those that do not repeat are told of the end.
 const QUIET: Duration = Duration::from_secs(5);
 
+/// What a receiver answers once it has had all that it wanted.
+const RECEIPT: u8 = 1;
+
 /// How a workload is run; the same at both ends.
 #[derive(Clone, Copy, Debug)]
 pub struct RunOptions {
@@ -336,6 +339,28 @@ impl<'a> Progress<'a> {
     fn sample(&self) {
         let (at_ns, bytes) = (self.last_ns.get(), self.bytes.get());
         self.run.observer.sample(Sample::Delivered { at_ns, bytes });
+    }
+}
+
+/// Says to the sender of something that it has arrived.
+async fn give_receipt(stream: &mut dyn SendStream) -> Result<(), Stop> {
+    stream.write(&[RECEIPT]).await?;
+    Ok(stream.finish().await?)
+}
+
+/// Waits until the receiver says that it has everything. Its end is read as well: a stream that is dropped before tells
+/// the peer that something was not wanted.
+async fn await_receipt(stream: &mut dyn ReceiveStream) -> Result<(), Stop> {
+    if !read_exact(stream, &mut [0; 1]).await? {
+        return Err(TransportError::Closed.into());
+    }
+    await_end(stream).await
+}
+
+async fn await_end(stream: &mut dyn ReceiveStream) -> Result<(), Stop> {
+    match stream.read(&mut [0; 1]).await? {
+        0 => Ok(()),
+        _ => Err(Stop::Content("more came than was sent".to_owned())),
     }
 }
 

@@ -3,7 +3,7 @@
 //! A stream says first which it is; the k-th request on it, and its answer, have contents that follow from that, so
 //! that they need no header and may be of any size.
 
-use super::{Outcome, Run, RunError, Stop, count as counted, read_exact, seconds};
+use super::{Outcome, Run, RunError, Stop, await_end, count as counted, read_exact, seconds};
 use crate::measure::{Measure, Sample, Spans};
 use crate::pattern::SLICE_MAX;
 use crate::transport::{ReceiveStream, Stream, TransportError};
@@ -101,10 +101,11 @@ impl Client<'_> {
             run.observer.sample(Sample::Latency { at_ns: began_ns, took, deadline: None });
             k += 1;
         }
-        match &mut stream {
-            Some(stream) => Ok(stream.send.finish().await?),
-            None => Ok(()),
+        if let Some(stream) = &mut stream {
+            stream.send.finish().await?;
+            await_end(&mut *stream.receive).await?;
         }
+        Ok(())
     }
 }
 
