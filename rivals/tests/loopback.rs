@@ -93,9 +93,7 @@ fn bulk() {
     over_all(&json!({"kind": "bulk", "bytes": "8MB"}), |transport, ends| {
         assert_eq!(ends.figure("delivered"), 8e6, "{transport}");
         assert!(ends.figure("goodput") > 0.0, "{transport}");
-        let has_status = |line: &Line| {
-            matches!(line, Line::Sample(uts_traffic::measure::Sample::Status { rtt: Some(_), window_bytes: Some(n), .. }) if *n > 0)
-        };
+        let has_status = |line: &Line| matches!(line, Line::Sample(uts_traffic::measure::Sample::Status { rtt: Some(_), window_bytes: Some(n), .. }) if *n > 0);
         assert!(ends.client.0.iter().any(has_status), "{transport} tells nothing of itself");
     });
 }
@@ -133,7 +131,8 @@ fn keystrokes() {
 
 #[test]
 fn messages() {
-    let workload = json!({"kind": "messages", "every": "10ms", "bytes": "160B", "duration": "1s", "deadline": "2s"});
+    let workload =
+        json!({"kind": "messages", "every": "10ms", "bytes": "160B", "duration": "1s", "deadline": "2s"});
     over_all(&workload, |transport, ends| {
         assert_eq!(ends.figure("due"), 100.0, "{transport}");
         let in_time = ends.figure("in_time");

@@ -12,7 +12,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::hash_map::RandomState;
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::{BuildHasher, Hasher};
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
@@ -151,7 +151,7 @@ impl Transport for Srt {
         Box::pin(async move {
             // From a seed of the system's, anew for each.
             let id = format!("{:016x}", RandomState::new().build_hasher().finish());
-            let first = connect(&self.0, to, None, &id).await?;
+            let first = connect(&self.0, to, 0, &id).await?;
             Ok(SrtSession::start(
                 self.0.clone(),
                 id,
@@ -192,13 +192,11 @@ fn mode_of(stream_id: &str) -> Option<Mode> {
     }
 }
 
-async fn connect(
-    how: &How,
-    to: SocketAddr,
-    from: Option<SocketAddr>,
-    id: &str,
-) -> transport::Result<Rc<Socket>> {
+async fn connect(how: &How, to: SocketAddr, from_port: u16, id: &str) -> transport::Result<Rc<Socket>> {
     let id = stream_id(how.mode, id);
+    // All connections of a session share a UDP socket of SRT's, which must be bound to the same address for that.
+    let any = if to.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let from = SocketAddr::new(any, from_port);
     let socket = Socket::connect(to, from, how.mode, &id, &how.options).map_err(failed)?;
     let mut ready = socket.ready();
     loop {
@@ -417,8 +415,10 @@ impl Session for SrtSession {
             let socket = unused.borrow_mut().take();
             let socket = match socket {
                 Some(socket) => socket,
-                // From the same port, as one application.
-                None => connect(&self.how, *to, self.first.local_addr().ok(), &self.id).await?,
+                None => {
+                    let port = self.first.local_addr().map_err(failed)?.port();
+                    connect(&self.how, *to, port, &self.id).await?
+                }
             };
             self.stream(socket)
         })

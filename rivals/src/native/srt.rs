@@ -94,7 +94,7 @@ impl Socket {
     /// If an option or an address is refused.
     pub fn connect(
         to: SocketAddr,
-        from: Option<SocketAddr>,
+        from: SocketAddr,
         mode: Mode,
         stream_id: &str,
         options: &Options,
@@ -102,11 +102,9 @@ impl Socket {
         let socket = Socket::new()?;
         socket.configure(mode, options)?;
         socket.set_text(OptionName::StreamId, stream_id)?;
-        if let Some(from) = from {
-            let from = SockAddr::from(from);
-            // SAFETY: an address and its length.
-            check("bind", unsafe { srt_bind(socket.id, from.as_ptr().cast(), from.len() as c_int) })?;
-        }
+        let from = SockAddr::from(from);
+        // SAFETY: an address and its length.
+        check("bind", unsafe { srt_bind(socket.id, from.as_ptr().cast(), from.len() as c_int) })?;
         let to = SockAddr::from(to);
         // SAFETY: an address and its length.
         check("connect", unsafe { srt_connect(socket.id, to.as_ptr().cast(), to.len() as c_int) })?;
