@@ -318,9 +318,7 @@ impl SendStream for QuinnSend {
         Box::pin(async move {
             let mut stream = self.stream.take().ok_or(TransportError::Closed)?;
             stream.finish().map_err(|_| TransportError::Closed)?;
-            let mut unsettled = self.unsettled.borrow_mut();
-            while unsettled.try_join_next().is_some() {}
-            unsettled.spawn(async move { drop(stream.stopped().await) });
+            settle(stream, &self.unsettled);
             Ok(())
         })
     }
@@ -328,11 +326,20 @@ impl SendStream for QuinnSend {
 
 impl Drop for QuinnSend {
     fn drop(&mut self) {
-        if let Some(stream) = &mut self.stream {
-            // Left alone, quinn would end it in order. It may have been reset by the peer already.
+        if let Some(mut stream) = self.stream.take() {
+            // Left alone, quinn would end it in order. It may have been stopped by the peer already.
             let _ = stream.reset(VarInt::from_u32(0));
+            settle(stream, &self.unsettled);
         }
     }
+}
+
+/// Keeps a stream until the peer has acknowledged its end.
+fn settle(stream: quinn::SendStream, unsettled: &Unsettled) {
+    let mut unsettled = unsettled.borrow_mut();
+    while unsettled.try_join_next().is_some() {}
+    // That the connection is lost, everybody hears.
+    unsettled.spawn(async move { stream.stopped().await.map_or((), drop) });
 }
 
 struct QuinnReceive(RecvStream);
