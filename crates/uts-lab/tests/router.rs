@@ -660,13 +660,8 @@ fn what_makes_no_sense_is_refused() {
         "testbed: path 3: there are 1, counted from 0"
     );
     assert_eq!(why(bed.command(7, "true").spawn().map(drop)), "testbed: host 7: there are 2, counted from 0");
-<<<<<<< HEAD
-    let why = why(bed.command(0, "no-such-program").spawn().map(drop));
-    assert!(why.starts_with("testbed: cannot start `no-such-program`: No such file"), "{why}");
-=======
     let why = why(bed.command(0, "/no/such-program").spawn().map(drop));
     assert!(why.starts_with("testbed: cannot start `/no/such-program`: No such file"), "{why}");
->>>>>>> router
 }
 
 #[test]
