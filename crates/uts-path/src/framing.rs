@@ -22,16 +22,18 @@ pub enum Framing {
     /// Ethernet (IEEE 802.3): `8 max(84, len + 38)` bits: preamble 8, header 14, at least 46 of payload,
     /// frame check sequence 4 and the gap between frames 12 bytes.
     Ethernet,
-    /// SLIP (RFC 1055) on an asynchronous line with a start and a stop bit: `10 (len + 2 + escapes)` bits. An END
-    /// stands before and after each packet, and each 0xC0 and 0xDB in it takes two bytes.
+    /// SLIP (RFC 1055) on an asynchronous line with a start and a stop bit:
+    /// `10 (len + 2 + escapes)` bits. An END stands before and after each packet, and each 0xC0 and
+    /// 0xDB in it takes two bytes.
     Slip,
-    /// Classical IP over ATM (RFC 2225, before RFC 1577): LLC/SNAP header of 8 bytes (RFC 2684) and AAL5 trailer of 8,
-    /// padded to cells of 48 bytes, which take 53: `8 * 53 * ceil((len + 16) / 48)` bits.
+    /// Classical IP over ATM (RFC 2225, before RFC 1577): LLC/SNAP header of 8 bytes (RFC 2684) and
+    /// AAL5 trailer of 8, padded to cells of 48 bytes, which take 53:
+    /// `8 * 53 * ceil((len + 16) / 48)` bits.
     Aal5,
-    /// PPP in asynchronous HDLC-like framing (RFC 1662) with a start and a stop bit: `10 (len + 7 + escapes)` bits.
-    /// One flag between frames, address and control 2, protocol 2 and FCS-16 2 bytes; neither of the
-    /// header compressions of RFC 1661 is in use. Escaped are 0x7D, 0x7E and what `accm` names, in
-    /// header and FCS too; the FCS is that of the bytes shown.
+    /// PPP in asynchronous HDLC-like framing (RFC 1662) with a start and a stop bit:
+    /// `10 (len + 7 + escapes)` bits. One flag between frames, address and control 2, protocol 2 and FCS-16 2
+    /// bytes; neither of the header compressions of RFC 1661 is in use. Escaped are 0x7D, 0x7E and
+    /// what `accm` names, in header and FCS too; the FCS is that of the bytes shown.
     Ppp {
         /// Async-Control-Character-Map: byte `b` below 32 is escaped if bit `b` is set. 0, as nearly all
         /// peers agree on, escapes none; RFC 1662 begins with `0xffffffff`.

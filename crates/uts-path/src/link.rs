@@ -4,7 +4,7 @@ use crate::change::{Change, Setting};
 use crate::config::{Corruption, LinkConfig, SpecError};
 use crate::loss::{LossState, chance};
 use crate::passage::{DropReason, Fate, Passage};
-use crate::queue::{Queued, Transmitter};
+use crate::queue::{Queued, Transmitter, Verdict};
 use crate::stats::Stats;
 use crate::wire::{InFlight, Wire, draw_jitter_ns};
 use rand::{Rng, SeedableRng};
@@ -23,12 +23,13 @@ pub trait Payload: Clone {
     fn flip_bit(&mut self, bit: usize);
 
     /// Marks the packet as having met congestion (CE of RFC 3168), if its sender allows marking.
-    /// Returns whether it did.
+    /// Returns whether the packet bears the mark now.
     fn mark_ce(&mut self) -> bool {
         false
     }
 
-    /// The packet's bytes, for a [`Framing`](crate::Framing) that escapes some; `None` if it cannot show them.
+    /// The packet's bytes, for a [`Framing`](crate::Framing) that escapes some; `None` if it cannot
+    /// show them.
     fn bytes(&self) -> Option<&[u8]> {
         None
     }
@@ -70,6 +71,7 @@ struct Dice {
     corrupt: ChaCha8Rng,
     reorder: ChaCha8Rng,
     jitter: ChaCha8Rng,
+    queue: ChaCha8Rng,
 }
 
 impl Dice {
@@ -85,6 +87,7 @@ impl Dice {
             corrupt: stream(3),
             reorder: stream(4),
             jitter: stream(5),
+            queue: stream(6),
         }
     }
 }
@@ -110,14 +113,23 @@ pub struct Link<T> {
 }
 
 impl<T: Payload> Link<T> {
-    /// Makes an idle link, whose random decisions all follow from `seed`.
+    /// Makes an idle link, whose random decisions all follow from `seed`; its trace, if it has one,
+    /// begins at 0.
     ///
     /// # Errors
-    /// A value of `config` is out of range.
+    /// A value of `config` is out of range, or a trace has not been [read](LinkConfig::resolve).
     pub fn new(config: LinkConfig, seed: u64) -> Result<Self, SpecError> {
+        Link::starting_at(config, seed, 0)
+    }
+
+    /// As [`new`](Self::new), with a trace that begins at `origin_ns`.
+    ///
+    /// # Errors
+    /// As for `new`.
+    pub fn starting_at(config: LinkConfig, seed: u64, origin_ns: u64) -> Result<Self, SpecError> {
         config.validate()?;
         Ok(Link {
-            transmitter: Transmitter::new(config.rate_bps),
+            transmitter: Transmitter::new(config.supply(origin_ns)?, &config.queue),
             wire: Wire::new(),
             loss: LossState::new(config.loss),
             dice: Dice::new(seed),
@@ -139,19 +151,28 @@ impl<T: Payload> Link<T> {
             self.drop_packet(passage, DropReason::TooBig);
             return Fate::Dropped(DropReason::TooBig);
         }
-        let packets = passage.queue_packets + 1;
-        let bytes = passage.queue_bytes.saturating_add(cost_bytes);
-        if !self.config.buffer.holds(packets, bytes) || !self.can_hold(len as u64) {
+        let mut mark = || payload.mark_ce();
+        match self.transmitter.judge(self.now_ns, cost_bytes, &mut mark, &mut self.dice.queue) {
+            Verdict::Pass { marked } => passage.marked = marked,
+            Verdict::Drop(reason) => {
+                self.drop_packet(passage, reason);
+                return Fate::Dropped(reason);
+            }
+        }
+        if !self.make_room(cost_bytes, len as u64) {
             self.drop_packet(passage, DropReason::QueueFull);
             return Fate::Dropped(DropReason::QueueFull);
         }
-        passage.marked = !self.config.ecn_threshold.holds(packets, bytes) && payload.mark_ce();
-        self.stats.marked += u64::from(passage.marked);
+        let packets = self.transmitter.packets() + 1;
+        let bytes = self.transmitter.bytes().saturating_add(cost_bytes);
+        passage.marked |= !self.config.ecn_threshold.holds(packets, bytes) && payload.mark_ce();
         self.stats.bytes_entered += len as u64;
-        let wire_bits = self.config.framing.wire_bits(cost_bytes, payload.bytes());
-        self.transmitter.push(self.now_ns, Queued { payload, cost_bytes, wire_bits, passage });
         self.stats.max_queue_packets = self.stats.max_queue_packets.max(packets);
         self.stats.max_queue_bytes = self.stats.max_queue_bytes.max(bytes);
+        let wire_bits = self.config.framing.wire_bits(cost_bytes, payload.bytes());
+        self.transmitter.push(self.now_ns, Queued { payload, cost_bytes, wire_bits, passage });
+        // On an idle link its transmission begins now.
+        self.advance(self.now_ns);
         Fate::Queued { marked: passage.marked }
     }
 
@@ -189,7 +210,7 @@ impl<T: Payload> Link<T> {
     /// When to poll next: nothing arrives before. With jitter or loss it may be too early; a poll
     /// then yields nothing and a later time follows. `None` when nothing is under way.
     pub fn next_ns(&self) -> Option<u64> {
-        let departing = self.transmitter.next_departure_ns();
+        let departing = self.transmitter.next_ns();
         let arriving = departing.map(|at_ns| at_ns.saturating_add(self.config.delay_ns));
         match (self.wire.next_due_ns(), arriving) {
             (Some(a), Some(b)) => Some(a.min(b)),
@@ -201,16 +222,28 @@ impl<T: Payload> Link<T> {
     /// departs under the new settings, even if it exceeds a smaller buffer.
     ///
     /// # Errors
-    /// A value is out of range; then nothing is changed.
+    /// A value is out of range, or a trace has not been [read](Change::resolve); then nothing is changed.
     pub fn set(&mut self, now_ns: u64, change: &Change) -> Result<(), SpecError> {
         let mut config = self.config.clone();
         change.apply_to(&mut config);
         config.validate()?;
+        let sets_rate = |s: &Setting| matches!(s, Setting::Rate(_) | Setting::Opportunities(_));
+        let supply = if change.settings().iter().any(sets_rate) {
+            Some(config.supply(self.now_ns.max(now_ns))?)
+        } else {
+            None
+        };
         self.advance(now_ns);
-        self.transmitter.set_rate(self.now_ns, config.rate_bps);
-        // A model that is set again starts anew.
-        if change.settings().iter().any(|s| matches!(s, Setting::Loss(_))) {
-            self.loss = LossState::new(config.loss);
+        if let Some(supply) = supply {
+            self.transmitter.set_supply(self.now_ns, supply);
+        }
+        // What is set again starts anew, even if it is the same.
+        for setting in change.settings() {
+            match setting {
+                Setting::Queue(_) => self.transmitter.set_discipline(&config.queue),
+                Setting::Loss(_) => self.loss = LossState::new(config.loss),
+                _ => {}
+            }
         }
         self.config = config;
         Ok(())
@@ -238,6 +271,33 @@ impl<T: Payload> Link<T> {
         }
     }
 
+    /// Bytes that have found room in the queue.
+    pub(crate) fn bytes_entered(&self) -> u64 {
+        self.stats.bytes_entered
+    }
+
+    /// Whether the buffer has room for a packet, if need be by dropping those that the discipline chooses.
+    fn make_room(&mut self, cost_bytes: u64, len: u64) -> bool {
+        if !self.can_hold(len) {
+            return false;
+        }
+        let buffer = self.config.buffer;
+        let (fixed_packets, fixed_bytes) = self.transmitter.fixed();
+        let could = buffer.holds(fixed_packets + 1, fixed_bytes.saturating_add(cost_bytes));
+        while !buffer
+            .holds(self.transmitter.packets() + 1, self.transmitter.bytes().saturating_add(cost_bytes))
+        {
+            // What has no room even in the emptied queue drives nobody out.
+            if !could {
+                return false;
+            }
+            let victim = self.transmitter.make_room(self.now_ns, &mut self.dice.queue);
+            let Some(Queued { passage, .. }) = victim else { return false };
+            self.drop_packet(passage, DropReason::QueueFull);
+        }
+        true
+    }
+
     fn can_hold(&self, len: u64) -> bool {
         let bytes = self.transmitter.bytes().saturating_add(self.wire.bytes()).saturating_add(len);
         bytes <= MAX_HELD_BYTES && self.transmitter.packets() + self.wire.packets() < MAX_HELD_PACKETS
@@ -256,6 +316,7 @@ impl<T: Payload> Link<T> {
     fn drop_packet(&mut self, passage: Passage, reason: DropReason) {
         let counter = match reason {
             DropReason::QueueFull => &mut self.stats.dropped_queue,
+            DropReason::Red | DropReason::CoDel => &mut self.stats.dropped_early,
             DropReason::TooBig => &mut self.stats.dropped_mtu,
             DropReason::Loss => &mut self.stats.dropped_loss,
             DropReason::Outage => &mut self.stats.dropped_outage,
@@ -264,15 +325,20 @@ impl<T: Payload> Link<T> {
         self.tell(Passage { dropped: Some(reason), ..passage });
     }
 
+    /// A packet has left the queue.
     fn tell(&mut self, passage: Passage) {
+        self.stats.marked += u64::from(passage.marked);
         if let Some(passages) = &mut self.passages {
             passages.push_back(passage);
         }
     }
 
-    /// A packet leaves the transmitter: what the wire does with it.
+    /// A packet leaves the queue, dropped or transmitted: what the wire does with it.
     fn depart(&mut self, packet: Queued<T>) {
         let Queued { payload, passage, .. } = packet;
+        if let Some(reason) = passage.dropped {
+            return self.drop_packet(passage, reason);
+        }
         if !self.config.up {
             return self.drop_packet(passage, DropReason::Outage);
         }
@@ -308,7 +374,7 @@ impl<T: Payload> Link<T> {
             due_ns = due_ns.max(self.last_due_ns);
             self.last_due_ns = due_ns;
         }
-        self.wire.push(due_ns.saturating_add(extra_ns), copy, passage, payload);
+        self.wire.push(due_ns.saturating_add(extra_ns), extra_ns > 0, copy, passage, payload);
     }
 }
 

@@ -22,6 +22,11 @@ pub enum DropReason {
     QueueFull,
     /// Bigger than the MTU.
     TooBig,
+    /// Random early detection chose it.
+    Red,
+    /// CoDel chose it.
+    #[serde(rename = "codel")]
+    CoDel,
     /// Lost on the wire.
     Loss,
     /// Lost on the wire while the link was down.
@@ -29,11 +34,13 @@ pub enum DropReason {
 }
 
 impl DropReason {
-    /// As in TOML: `queue_full`, `too_big`, `loss`, `outage`.
+    /// As in TOML: `queue_full`, `too_big`, `red`, `codel`, `loss`, `outage`.
     pub fn name(self) -> &'static str {
         match self {
             DropReason::QueueFull => "queue_full",
             DropReason::TooBig => "too_big",
+            DropReason::Red => "red",
+            DropReason::CoDel => "codel",
             DropReason::Loss => "loss",
             DropReason::Outage => "outage",
         }
