@@ -42,8 +42,9 @@ const STREAMS_ROOM_BYTES: usize = 512 << 10;
 /// The same for messages: as much as quinn keeps of datagrams.
 const MESSAGES_ROOM_BYTES: usize = 1 << 20;
 
-/// The largest message: ENet takes 32 MiB; no more than what may wait.
-const MESSAGE_BYTES_MAX: usize = MESSAGES_ROOM_BYTES;
+/// The largest message. ENet takes 32 MiB, but sends an unreliable message at once, and the buffer that it gives its socket
+/// holds 256 KiB.
+const MESSAGE_BYTES_MAX: usize = 64 << 10;
 
 /// What a peer that leaves in order gives as a reason. ENet gives 0 after a time-out.
 const IN_ORDER: u32 = 1;

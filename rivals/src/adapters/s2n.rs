@@ -1,12 +1,15 @@
 //! QUIC by s2n-quic: streams, and messages as unreliable datagrams (RFC 9221).
+//!
+//! A connection that its peer closes forgets what the application has not read. So whoever closes first says goodbye by an empty
+//! stream in one direction, and waits for the other.
 
 use super::{Rival, Setting};
 use crate::identity::{Identity, SERVER_NAME, Trusted};
 use bytes::Bytes;
 use s2n_quic::client::Connect;
-use s2n_quic::connection::{Error as ConnectionError, Handle, StreamAcceptor};
+use s2n_quic::connection::{BidirectionalStreamAcceptor, Error as ConnectionError, Handle};
 use s2n_quic::provider::congestion_controller::{Bbr, Cubic};
-use s2n_quic::provider::datagram::default as datagrams;
+use s2n_quic::provider::datagram::{Sender as _, default as datagrams};
 use s2n_quic::provider::event::{ConnectionInfo, ConnectionMeta, Subscriber, events};
 use s2n_quic::provider::io::tokio::Provider as Io;
 use s2n_quic::provider::limits::Limits;
@@ -19,9 +22,9 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::rc::Rc;
 use std::task::{Context as Task, Poll};
 use std::time::Duration;
-use tokio::sync::Mutex;
-use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::sync::{Mutex, watch};
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::{sleep, timeout};
 use uts_end::{Context, Role, TransportSpec};
 use uts_traffic::transport::{
     self, Capabilities, Listener, Local, ReceiveStream, SendStream, Session, Status, Stream, Transport,
@@ -213,7 +216,10 @@ impl Listener for S2nListener {
 
 struct S2nSession {
     handle: Handle,
-    acceptor: Mutex<StreamAcceptor>,
+    acceptor: Mutex<BidirectionalStreamAcceptor>,
+    /// Whether the peer has said goodbye, or is gone.
+    goodbye: watch::Receiver<bool>,
+    listens: AbortHandle,
     /// Streams whose end has not been acknowledged.
     unsettled: Unsettled,
     client: RefCell<Option<Client>>,
@@ -224,14 +230,51 @@ type Unsettled = Rc<RefCell<JoinSet<()>>>;
 impl S2nSession {
     fn start(connection: Connection, client: Option<Client>) -> Rc<dyn Session> {
         let (handle, acceptor) = connection.split();
-        let (acceptor, client) = (Mutex::new(acceptor), RefCell::new(client));
-        Rc::new(S2nSession { handle, acceptor, unsettled: Unsettled::default(), client })
+        let (acceptor, mut goodbyes) = acceptor.split();
+        let (tells, goodbye) = watch::channel(false);
+        // A stream, or the end of the connection.
+        let listens = tokio::spawn(async move {
+            let _ = goodbyes.accept_receive_stream().await;
+            tells.send_replace(true);
+        });
+        Rc::new(S2nSession {
+            handle,
+            acceptor: Mutex::new(acceptor),
+            goodbye,
+            listens: listens.abort_handle(),
+            unsettled: Unsettled::default(),
+            client: RefCell::new(client),
+        })
     }
 
     fn stream(&self, stream: BidirectionalStream) -> Stream {
         let (receive, send) = stream.split();
         let send = Box::new(S2nSend { stream: Some(send), unsettled: self.unsettled.clone() });
         Stream { send, receive: Box::new(S2nReceive { stream: receive, held: Bytes::new() }) }
+    }
+
+    /// What comes, if it comes before the peer's goodbye.
+    async fn before_goodbye<T>(
+        &self,
+        what: impl Future<Output = transport::Result<T>>,
+    ) -> transport::Result<T> {
+        let mut goodbye = self.goodbye.clone();
+        tokio::select! {
+            biased;
+            it = what => it,
+            _ = goodbye.wait_for(|said| *said) => Err(TransportError::Closed),
+        }
+    }
+
+    /// Says goodbye after everything else, and waits for the peer's.
+    async fn part(&self) -> Option<()> {
+        let waiting = |queue: &mut datagrams::Sender| queue.has_transmission_interest();
+        while self.handle.datagram_mut(waiting).ok()? {
+            sleep(DATAGRAMS_POLL).await;
+        }
+        let mut stream = self.handle.clone().open_send_stream().await.ok()?;
+        stream.close().await.ok()?;
+        self.goodbye.clone().wait_for(|said| *said).await.ok().map(|_| ())
     }
 
     /// Tries something with the queues of datagrams until it can be done.
@@ -263,11 +306,12 @@ impl Session for S2nSession {
 
     fn accept(&self) -> Local<'_, transport::Result<Stream>> {
         Box::pin(async move {
-            match self.acceptor.lock().await.accept_bidirectional_stream().await {
-                Ok(Some(stream)) => Ok(self.stream(stream)),
-                Ok(None) => Err(TransportError::Closed),
-                Err(e) => Err(lost(e)),
-            }
+            let mut acceptor = self.acceptor.lock().await;
+            self.before_goodbye(async {
+                let stream = acceptor.accept_bidirectional_stream().await.map_err(lost)?;
+                stream.map(|stream| self.stream(stream)).ok_or(TransportError::Closed)
+            })
+            .await
         })
     }
 
@@ -287,9 +331,9 @@ impl Session for S2nSession {
     }
 
     fn receive_message(&self) -> Local<'_, transport::Result<Bytes>> {
-        Box::pin(poll_fn(|task| {
+        Box::pin(self.before_goodbye(poll_fn(|task| {
             self.poll_datagrams(task, |queue: &mut datagrams::Receiver, task| queue.poll_recv_datagram(task))
-        }))
+        })))
     }
 
     fn status(&self) -> Option<Status> {
@@ -300,15 +344,22 @@ impl Session for S2nSession {
         Box::pin(async move {
             let mut unsettled = self.unsettled.take();
             while unsettled.join_next().await.is_some() {}
+            let _ = timeout(PART_MAX, self.part()).await;
             self.handle.close(0_u32.into());
             let client = self.client.take();
             if let Some(mut client) = client {
                 // Until the peer has been told.
                 let _ = timeout(CLOSE_MAX, client.wait_idle()).await;
             } else {
-                tokio::time::sleep(CLOSE_SERVER).await;
+                sleep(CLOSE_SERVER).await;
             }
         })
+    }
+}
+
+impl Drop for S2nSession {
+    fn drop(&mut self) {
+        self.listens.abort();
     }
 }
 
@@ -417,6 +468,12 @@ impl Subscriber for Watch {
         }
     }
 }
+
+/// How long an end waits for its peer to say goodbye too.
+const PART_MAX: Duration = Duration::from_secs(5);
+
+/// How often it is looked whether datagrams still wait.
+const DATAGRAMS_POLL: Duration = Duration::from_millis(2);
 
 /// How long a client's endpoint stays to tell its peer that it has closed.
 const CLOSE_MAX: Duration = Duration::from_millis(500);

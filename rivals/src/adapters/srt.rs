@@ -36,6 +36,9 @@ const FRAME_BYTES_MAX: usize = 64 << 10;
 /// The length before each frame, big-endian.
 const LENGTH_BYTES: usize = 4;
 
+/// In place of a length: the stream was given up.
+const GIVEN_UP: u32 = u32::MAX;
+
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 128;
 
@@ -401,7 +404,7 @@ impl SrtSession {
         session.sockets.borrow_mut().push(Rc::downgrade(&socket));
         let both = Rc::new(Both { socket, session, sent_end: Cell::new(false), got_end: Cell::new(false) });
         let receive = SrtReceive { both: both.clone(), left: 0, length: Vec::new() };
-        Ok(Stream { send: Box::new(SrtSend(both)), receive: Box::new(receive) })
+        Ok(Stream { send: Box::new(SrtSend { both, within: false }), receive: Box::new(receive) })
     }
 }
 
@@ -531,20 +534,34 @@ impl Drop for Both {
             // What is on its way still has to arrive.
             session.ending.borrow_mut().push(self.socket.clone());
         } else {
-            session.note(&self.socket);
+            self.give_up();
         }
     }
 }
 
-struct SrtSend(Rc<Both>);
+impl Both {
+    /// Gives up both directions, as SRT can: the peer sees that the connection is gone.
+    fn give_up(&self) {
+        self.session.note(&self.socket);
+        self.socket.forget_unsent();
+        self.socket.close();
+    }
+}
+
+struct SrtSend {
+    both: Rc<Both>,
+    /// Whether a frame has begun and not ended.
+    within: bool,
+}
 
 impl SrtSend {
     async fn frame(&mut self, content: &[u8]) -> transport::Result<()> {
         let length = u32::try_from(content.len()).unwrap_or(u32::MAX).to_be_bytes();
         let frame = [&length, content].concat();
-        let (socket, mut done) = (&self.0.socket, 0);
+        let (socket, mut done) = (&self.both.socket, 0);
         while done < frame.len() {
             done += patiently(socket, || socket.send(&frame[done..], None)).await?;
+            self.within = done < frame.len();
         }
         Ok(())
     }
@@ -553,7 +570,7 @@ impl SrtSend {
 impl SendStream for SrtSend {
     fn write<'a>(&'a mut self, bytes: &'a [u8]) -> Local<'a, transport::Result<()>> {
         Box::pin(async move {
-            if self.0.sent_end.get() {
+            if self.both.sent_end.get() {
                 return Err(TransportError::Closed);
             }
             for content in bytes.chunks(FRAME_BYTES_MAX) {
@@ -565,11 +582,11 @@ impl SendStream for SrtSend {
 
     fn finish(&mut self) -> Local<'_, transport::Result<()>> {
         Box::pin(async move {
-            if self.0.sent_end.get() {
+            if self.both.sent_end.get() {
                 return Err(TransportError::Closed);
             }
             self.frame(&[]).await?;
-            self.0.sent_end.set(true);
+            self.both.sent_end.set(true);
             Ok(())
         })
     }
@@ -577,11 +594,17 @@ impl SendStream for SrtSend {
 
 impl Drop for SrtSend {
     fn drop(&mut self) {
-        if !self.0.sent_end.get() {
-            // SRT ends both directions at once: there is no other way to give up one.
-            self.0.session.note(&self.0.socket);
-            self.0.socket.forget_unsent();
-            self.0.socket.close();
+        if self.both.sent_end.get() {
+            return;
+        }
+        // The other direction may go on, unless there is no room to say so.
+        let said = match self.both.socket.send(&GIVEN_UP.to_be_bytes(), None) {
+            Ok(n) => n == LENGTH_BYTES,
+            // There is nobody to be told, but there may be something to be read.
+            Err(error) => error.is_gone(),
+        };
+        if !said || self.within {
+            self.both.give_up();
         }
     }
 }
@@ -598,18 +621,22 @@ impl ReceiveStream for SrtReceive {
     fn read<'a>(&'a mut self, buffer: &'a mut [u8]) -> Local<'a, transport::Result<usize>> {
         Box::pin(async move {
             let socket = &self.both.socket;
-            let cut_off = || TransportError::Failed("the peer gave the stream up, or is gone".into());
+            let cut_off =
+                |e: TransportError| TransportError::Failed(format!("the peer gave the stream up: {e}"));
             while self.left == 0 && !self.both.got_end.get() {
                 let mut next = [0; LENGTH_BYTES];
                 let missing = &mut next[self.length.len()..];
-                let n = patiently(socket, || socket.receive(missing)).await.map_err(|_| cut_off())?;
+                let n = patiently(socket, || socket.receive(missing)).await.map_err(cut_off)?;
                 if n == 0 {
-                    return Err(cut_off());
+                    return Err(cut_off(TransportError::Closed));
                 }
                 self.length.extend_from_slice(&missing[..n]);
                 if let Ok(length) = <[u8; LENGTH_BYTES]>::try_from(self.length.as_slice()) {
                     self.length.clear();
-                    self.left = u32::from_be_bytes(length) as usize;
+                    self.left = match u32::from_be_bytes(length) {
+                        GIVEN_UP => return Err(cut_off(TransportError::Closed)),
+                        length => length as usize,
+                    };
                     self.both.got_end.set(self.left == 0);
                 }
             }
@@ -617,8 +644,8 @@ impl ReceiveStream for SrtReceive {
             if room == 0 {
                 return Ok(0);
             }
-            match patiently(socket, || socket.receive(&mut buffer[..room])).await.map_err(|_| cut_off())? {
-                0 => Err(cut_off()),
+            match patiently(socket, || socket.receive(&mut buffer[..room])).await.map_err(cut_off)? {
+                0 => Err(cut_off(TransportError::Closed)),
                 n => {
                     self.left -= n;
                     Ok(n)

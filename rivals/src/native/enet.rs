@@ -150,11 +150,15 @@ impl Host {
         }
     }
 
-    /// Leaves a peer once everything that was sent to it has been acknowledged.
+    /// Leaves a peer once everything that was sent to it has been acknowledged, and a ping besides: a peer that gets unreliable
+    /// packets and the leave at once forgets those.
     pub fn disconnect_later(&mut self, peer: PeerId, data: u32) {
         if let Some(peer) = self.peers.get(&peer) {
             // SAFETY: a peer in `peers` is one of the living host.
-            unsafe { enet_peer_disconnect_later(peer.raw, data) }
+            unsafe {
+                enet_peer_ping(peer.raw);
+                enet_peer_disconnect_later(peer.raw, data);
+            }
         }
     }
 
@@ -307,6 +311,7 @@ unsafe extern "C" {
     fn enet_initialize() -> i32;
     fn enet_host_destroy(host: *mut RawHost);
     fn enet_packet_destroy(packet: *mut RawPacket);
+    fn enet_peer_ping(peer: *mut RawPeer);
     fn enet_peer_disconnect_now(peer: *mut RawPeer, data: u32);
     fn enet_peer_disconnect_later(peer: *mut RawPeer, data: u32);
     fn rival_enet_version(major: *mut u32, minor: *mut u32, patch: *mut u32);
