@@ -48,7 +48,7 @@ use outbound::Outbound;
 use secrets::SecretChain;
 use size::PacketSize;
 use std::collections::VecDeque;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use uts_functions::protection::{self, Secret};
 use uts_functions::{Function, PathFacts, Profile, Time, establishment, fec};
 use uts_wire::packet::establishment::Level;
@@ -123,6 +123,8 @@ pub struct Connection {
     side: Side,
     config: ConnectionConfig,
     remote: SocketAddr,
+    /// The address of this host that the peer talks to, where that is known.
+    local: Option<IpAddr>,
     local_cid: ConnectionId,
     peer_cid: ConnectionId,
     original_dcid: ConnectionId,
@@ -201,6 +203,7 @@ impl Connection {
             idle_timeout: config.idle_timeout,
             config,
             remote: birth.remote,
+            local: None,
             local_cid: birth.local_cid,
             peer_cid: birth.peer_cid,
             original_dcid: birth.original_dcid,
@@ -387,12 +390,26 @@ impl Connection {
         &self.local_cid
     }
 
+    pub(crate) fn local(&self) -> Option<IpAddr> {
+        self.local
+    }
+
+    pub(crate) fn set_local(&mut self, local: Option<IpAddr>) {
+        self.local = local;
+    }
+
     pub(crate) fn original_dcid(&self) -> &ConnectionId {
         &self.original_dcid
     }
 
     pub(crate) fn is_over(&self) -> bool {
         self.phase == Phase::Over
+    }
+
+    /// Whether it has ended otherwise than by this end's own wish, and the application has not read all that had arrived.
+    pub(crate) fn has_unread(&self) -> bool {
+        let is_own = matches!(self.close_reason, None | Some(CloseReason::Local { .. }));
+        !is_own && self.flows.has_unread()
     }
 
     pub(crate) fn is_handshaking(&self) -> bool {

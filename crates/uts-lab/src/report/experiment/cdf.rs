@@ -15,6 +15,8 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Points of a line: its body evenly by rank, and its tail in full.
 const BODY_POINTS: usize = 240;
 const TAIL_POINTS: usize = 60;
+/// The share that misses its deadline is what matters: if it is at most this, slack gets a logarithmic axis.
+const RARE: f64 = 0.25;
 /// A logarithmic axis is chosen unasked if the middle of the latencies spans so much.
 const LOG_FROM: f64 = 20.0;
 const COLUMNS: [&str; 4] = ["t_s", "flow", "latency_ms", "deadline_ms"];
@@ -154,6 +156,13 @@ fn draw(
     let most = ends.iter().fold(0.0, |a: f64, b| a.max(b.abs()));
     let (unit, factor) = scaled("ms", most);
     let x = axis(plot, lines, &ends, is_slack, (unit, factor));
+    let is_rare = |m: &Messages| m.due > 0 && (m.due - m.in_time) as f64 / m.due as f64 <= RARE;
+    let is_log = match plot.y_scale {
+        Some(chosen) => chosen == ScaleName::Log,
+        None => is_slack && lines.values().all(is_rare) && lines.values().any(|m| m.in_time < m.due),
+    };
+    // On a logarithmic axis the share that takes longer says more than the one that does not.
+    let is_complement = is_log && !is_slack;
     let left = match x.scale {
         Scale::Linear { min, .. } | Scale::Log { min, .. } => min,
         Scale::Ordinal(_) => 0.0,
@@ -168,11 +177,11 @@ fn draw(
     if own.len() <= 3 {
         for at in own {
             let look = Look { dash: "6 4", width: 1.1, ..Look::of(QUIET) };
-            marks.push(Mark::Down {
-                x: at * factor,
-                label: if is_slack { "too late ← → in time".into() } else { "deadline".into() },
-                look,
-            });
+            let label = if is_slack { "too late ← → in time" } else { "" };
+            marks.push(Mark::Down { x: at * factor, label: label.into(), look });
+            if !is_slack && legend.is_empty() {
+                legend.push(Entry { label: "deadline".into(), look, swatch: Swatch::Line });
+            }
         }
     }
     let mut data = Data::new([
@@ -212,8 +221,12 @@ fn draw(
     }
     let what = if is_slack { "deadline slack" } else { "latency" };
     let title = plot.title.clone().unwrap_or_else(|| format!("Distribution of {what}"));
-    let subtitle = place_in_words(directory, place, None);
-    let y = Axis { label: "Share of messages".into(), scale: Scale::between(0.0, 1.0) };
+    let subtitle = place_in_words(directory, place, &[]);
+    let label = if is_complement { "Share of messages that take longer" } else { "Share of messages" };
+    let all = lines.values().map(Messages::all).max().unwrap_or(1) as f64;
+    let scale =
+        if is_log { Scale::Log { min: (0.5 / all).max(1e-6), max: 1.0 } } else { Scale::between(0.0, 1.0) };
+    let y = Axis { label: label.into(), scale };
     let names: Vec<&str> = lines.keys().map(|who| directory.names[*who].as_str()).collect();
     let picture = Picture {
         title: title.clone(),
@@ -224,9 +237,9 @@ fn draw(
         ),
         legend,
         x,
-        panels: vec![Panel { y, marks, height: 270.0 }],
+        panels: vec![Panel { y, marks, height: 260.0 }],
         numbered: Vec::new(),
-        width: 640.0,
+        width: 580.0,
     };
     let caption = caption(directory, plot, place, lines, is_slack, unit);
     Chart {

@@ -49,13 +49,13 @@ const NAMES: [(&str, &str, Option<Better>); 21] = [
     ("typed", "Keystrokes", None),
 ];
 const QUANTILES: [(&str, &str); 7] = [
-    ("_p50", "median"),
-    ("_p90", "90th percentile"),
-    ("_p95", "95th percentile"),
-    ("_p99", "99th percentile"),
-    ("_p999", "99.9th percentile"),
-    ("_max", "greatest"),
-    ("_mean", "mean"),
+    ("_p50", "Median"),
+    ("_p90", "90th-percentile"),
+    ("_p95", "95th-percentile"),
+    ("_p99", "99th-percentile"),
+    ("_p999", "99.9th-percentile"),
+    ("_max", "Greatest"),
+    ("_mean", "Mean"),
 ];
 /// Shares of 1 that read better as percentages.
 const PERCENTAGES: [&str; 3] = ["goodput_share", "in_time", "loss"];
@@ -66,7 +66,7 @@ pub(super) fn quantity(measure: &str, unit: &str, max: f64) -> Quantity {
     let (stem, words) = split.unwrap_or((measure, None));
     let known = NAMES.iter().find(|(name, ..)| *name == stem);
     let name = known.map_or_else(|| readable(stem), |(_, name, _)| (*name).to_owned());
-    let label = words.map_or_else(|| name.clone(), |words| format!("{name}, {words}"));
+    let label = words.map_or_else(|| name.clone(), |words| format!("{words} {}", lower(&name)));
     let (unit, factor) = match PERCENTAGES.contains(&measure) && unit == "1" {
         true => ("%", 100.0),
         false => scaled(unit, max),
@@ -76,6 +76,12 @@ pub(super) fn quantity(measure: &str, unit: &str, max: f64) -> Quantity {
 
 fn readable(name: &str) -> String {
     crate::report::html::capitalised(&name.replace('_', " "))
+}
+
+/// A name within a phrase.
+fn lower(name: &str) -> String {
+    let mut chars = name.chars();
+    chars.next().map(|c| c.to_lowercase().chain(chars).collect()).unwrap_or_default()
 }
 
 /// The unit in which values up to `max` read well, and the factor to it.
@@ -168,10 +174,10 @@ mod tests {
         assert_eq!(goodput.show(94.26e6), "94.3 Mbit/s");
         assert_eq!(goodput.mean(94.26e6, Some(0.51e6)), "94.3 ± 0.51 Mbit/s");
         assert_eq!(quantity("in_time", "1", 1.0).show(0.9712), "97.1 %");
-        assert_eq!(quantity("request_p99", "ms", 300.0).axis(), "Time of a request, 99th percentile (ms)");
+        assert_eq!(quantity("request_p99", "ms", 300.0).axis(), "99th-percentile time of a request (ms)");
         assert_eq!(
             quantity("queue_sojourn_mean", "s", 0.12).axis(),
-            "Time in the bottleneck’s queue, mean (ms)"
+            "Mean time in the bottleneck’s queue (ms)"
         );
         assert_eq!(quantity("fairness", "1", 1.0).axis(), "Jain’s index of fairness");
         let own = quantity("bytes_on_wire", "bytes", 5e6);

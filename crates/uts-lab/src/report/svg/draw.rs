@@ -102,18 +102,20 @@ fn wrap(text: &str, size: f64, room: f64) -> Vec<String> {
 
 /// Returns its height.
 fn legend(body: &mut String, entries: &[Entry], top: f64, width: f64) -> f64 {
-    const SWATCH: f64 = 28.0;
     let (mut x, mut y) = (MARGIN, top + LINE / 2.0);
     if entries.is_empty() {
         return 0.0;
     }
     for entry in entries {
-        let taken = SWATCH + 6.0 + wide(&entry.label, SMALL_SIZE) + 16.0;
+        let width_of =
+            |entry: &Entry| if matches!(entry.swatch, Swatch::Mark | Swatch::Bar) { 14.0 } else { 28.0 };
+        let swatch_width = width_of(entry);
+        let taken = swatch_width + 6.0 + wide(&entry.label, SMALL_SIZE) + 16.0;
         if x + taken > width && x > MARGIN {
             (x, y) = (MARGIN, y + LINE + 1.0);
         }
-        swatch(body, entry, x, y, SWATCH);
-        Text::at(x + SWATCH + 6.0, y + 4.2).write(body, &entry.label);
+        swatch(body, entry, x, y, swatch_width);
+        Text::at(x + swatch_width + 6.0, y + 4.2).write(body, &entry.label);
         x += taken;
     }
     y + LINE / 2.0 - top + 2.0
@@ -133,9 +135,9 @@ fn swatch(body: &mut String, entry: &Entry, x: f64, y: f64, width: f64) {
             let _ = write!(
                 body,
                 "<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"10\" {}/>",
-                n(x + width - 18.0),
+                n(x),
                 n(y - 5.0),
-                n(18.0),
+                n(width),
                 fill(look.ink)
             );
         }
