@@ -1,18 +1,20 @@
 //! The two ends of a flow as processes: how they are started, and what they leave.
 
+use super::Room;
 use crate::experiment::case::{Case, Flow};
-use crate::experiment::outcome::{Cpu, Figure, Outcome};
+use crate::experiment::outcome::{Cpu, Figure, Outcome, RunError};
 use crate::experiment::samples::Samples;
 use anyhow::{Context as _, Result, anyhow, bail};
 use serde::Deserialize;
 use std::collections::HashSet;
 use std::ffi::OsString;
+use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Arc, OnceLock};
-use std::time::Duration;
-use uts_end::line::{End, Line, Status};
+use std::sync::{Arc, OnceLock, mpsc};
+use std::time::{Duration, Instant};
+use uts_end::line::{End, Line, Ready, Status};
 use uts_end::transport as native;
 use uts_end::{Context, Role, TransportSpec};
 use uts_traffic::human::show_duration;
@@ -29,6 +31,12 @@ const RIVAL_KINDS: [&str; 4] = ["quinn", "s2n-quic", "srt", "enet"];
 
 /// What an end has after it gave up, to write its file and close.
 pub const GRACE: Duration = Duration::from_secs(20);
+
+/// How often ends are looked at.
+pub const NOTICE: Duration = Duration::from_millis(20);
+
+/// How long a server may take until it listens.
+const READY_MAX: Duration = Duration::from_secs(20);
 
 /// The programs that are ends.
 #[derive(Clone, Debug)]
@@ -168,10 +176,56 @@ pub fn command_line(
         }
     }
     option("--seed", case.seed.to_string().into());
-    option("--give-up", show_duration(case.timeout).into());
+    option("--give-up", show_duration(case.timeout + flow.start).into());
     option("--sample-every", show_duration(case.sample_every).into());
     option("--out", end_file(dir, flow, place.role()).into());
     Ok(line)
+}
+
+/// The line that a server prints once it listens; `None` if it ended without.
+///
+/// # Errors
+/// The run was interrupted; the server takes too long; it printed something else.
+pub fn await_ready(
+    stdout: impl Read + Send + 'static,
+    name: &str,
+    room: &Room<'_>,
+) -> Result<Option<Ready>, RunError> {
+    let (sender, receiver) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut reader = BufReader::new(stdout);
+        let mut line = String::new();
+        let _ = sender.send(reader.read_line(&mut line).map(|_| line));
+        // What else it prints must not fill the pipe.
+        let _ = std::io::copy(&mut reader, &mut std::io::sink());
+    });
+    let began = Instant::now();
+    while began.elapsed() < READY_MAX {
+        if room.is_stopped() {
+            return Err(RunError::Interrupted);
+        }
+        match receiver.recv_timeout(NOTICE) {
+            Ok(Ok(line)) if !line.trim().is_empty() => {
+                let ready = serde_json::from_str(&line);
+                return Ok(Some(ready.with_context(|| format!("{name} printed {line:?}"))?));
+            }
+            Err(mpsc::RecvTimeoutError::Timeout) => {}
+            _ => return Ok(None),
+        }
+    }
+    Err(RunError::Failed(format!("{name} did not listen within {} s", READY_MAX.as_secs())))
+}
+
+/// What an end said last, from the file of its messages.
+pub fn last_words(name: &str, messages: &Path) -> String {
+    let text = std::fs::read_to_string(messages).unwrap_or_default();
+    let last = text.trim().lines().last().unwrap_or("ended without a word").to_owned();
+    format!("{name}: {}", last.trim_start_matches("error: ").trim_start_matches("uts-lab: "))
+}
+
+/// The file to which an end of a flow writes its messages.
+pub fn message_file(dir: &Path, flow: &Flow, role: Role) -> PathBuf {
+    dir.join(format!("{}.{}.stderr", flow.name, role.name()))
 }
 
 /// Reads what both ends of a flow left, adds it to the outcome, and removes their files.
@@ -201,7 +255,9 @@ pub fn collect(
                 Line::End(end) => add_end(flow, role, end, outcome)?,
             }
         }
-        std::fs::remove_file(&file).with_context(|| format!("cannot remove {}", file.display()))?;
+        for file in [file, message_file(dir, flow, role)] {
+            std::fs::remove_file(&file).with_context(|| format!("cannot remove {}", file.display()))?;
+        }
     }
     Ok(())
 }

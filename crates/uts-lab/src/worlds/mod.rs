@@ -1,12 +1,14 @@
 //! Worlds: where a case runs.
 //!
 //! * [`relay`]: two processes on loopback, and a UDP relay between.
+//! * [`router`]: hosts in network namespaces, behind RouterPC.
 //! * [`ends`]: the processes that are the ends of a flow, and what they leave.
 //!
 //! Each world says beforehand what it cannot carry, and then carries the rest, or says why it failed.
 
 pub mod ends;
 pub mod relay;
+pub mod router;
 
 use crate::control::Controls;
 use crate::experiment::case::Case;
@@ -58,6 +60,7 @@ pub trait World: Send + Sync {
 pub fn open(kind: WorldKind, ends: &ends::Programs) -> Result<Box<dyn World>, String> {
     match kind {
         WorldKind::Relay => Ok(Box::new(relay::RelayWorld::new(ends.clone()))),
-        WorldKind::Sim | WorldKind::Router => Err(format!("there is no world {kind} yet")),
+        WorldKind::Router => Ok(Box::new(router::RouterWorld::new(ends.clone())?)),
+        WorldKind::Sim => Err(format!("there is no world {kind} yet")),
     }
 }

@@ -92,6 +92,14 @@ pub fn render(dir: &Path) -> Result<(String, Vec<String>)> {
     Ok((html, directory.problems()))
 }
 
+/// Checks a `[[plot]]` of an experiment file by itself.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn check_plot(plot: &serde_json::Map<String, serde_json::Value>) -> Result<(), String> {
+    plan_of(&serde_json::Value::Object(plot.clone())).map(|_| ()).map_err(|e| e.to_string())
+}
+
 /// What one plot became.
 enum Part {
     Charts(Vec<Chart>),
