@@ -267,7 +267,7 @@ fn frames(file: &std::path::Path) -> Vec<(Duration, Vec<u8>)> {
 
 fn recorded(dir: &tempfile::TempDir) -> Option<RecordConfig> {
     let (dir, snap_bytes) = (dir.path().to_owned(), 65_535);
-    Some(RecordConfig { dir, pcap: true, snap_bytes, ..RecordConfig::default() })
+    Some(RecordConfig { dir, pcap: true, snap_bytes, tcp_info_ms: Some(5), ..RecordConfig::default() })
 }
 
 /// Rows of a CSV file, by the names of its first line.
@@ -331,6 +331,7 @@ fn the_record_has_the_queue_and_the_sequence() {
     let config = TestbedConfig { record: recorded(&dir), ..config("rate=50mbit delay=5ms buffer=30p") };
     let Some(bed) = start(config) else { return };
     bed.begin().unwrap();
+    let at_1 = at(&bed, 1);
     transfer(&bed, 1_000_000);
     let forward = ended(bed).paths[0].forward;
     let queue = rows(&dir.path().join("queue.csv"));
@@ -354,6 +355,18 @@ fn the_record_has_the_queue_and_the_sequence() {
     let acks = sequence.iter().filter(|r| r["dir"] == "bwd").filter_map(|r| r["ack"].parse::<u64>().ok());
     assert_eq!(acks.max(), Some(1_000_002), "all, and the FIN");
     assert!(sequence.iter().any(|r| r["window"].parse::<u64>().unwrap() > 65_535), "scaled");
+
+    // At least 160 ms at this rate: many samples, and the sender's are of the connection that it had.
+    let tcp = rows(&dir.path().join("tcp.csv"));
+    let sender: Vec<_> =
+        tcp.iter().filter(|r| r["host"] == "0" && r["remote"] == at_1 && r["state"] != "syn-sent").collect();
+    assert!(!sender.is_empty(), "{tcp:?}");
+    assert!(sender.iter().all(|r| r["mss"] == "1448" && r["local"].starts_with("10.77.0.1:")), "{sender:?}");
+    let last = sender.iter().rfind(|r| r["state"] == "established").unwrap();
+    assert_eq!(last["congestion"], "cubic");
+    assert!(last["rtt_min_s"].parse::<f64>().unwrap() >= 0.010, "{last:?}");
+    let acked: Vec<u64> = sender.iter().map(|r| r["bytes_acked"].parse().unwrap()).collect();
+    assert!(acked.is_sorted() && *acked.last().unwrap() <= 1_000_002, "{acked:?}");
 }
 
 /// When packets have left the forward queue, in seconds since the beginning, by the model's time.
@@ -647,8 +660,8 @@ fn what_makes_no_sense_is_refused() {
         "testbed: path 3: there are 1, counted from 0"
     );
     assert_eq!(why(bed.command(7, "true").spawn().map(drop)), "testbed: host 7: there are 2, counted from 0");
-    let why = why(bed.command(0, "no-such-program").spawn().map(drop));
-    assert!(why.starts_with("testbed: cannot start `no-such-program`: No such file"), "{why}");
+    let why = why(bed.command(0, "/no/such-program").spawn().map(drop));
+    assert!(why.starts_with("testbed: cannot start `/no/such-program`: No such file"), "{why}");
 }
 
 #[test]

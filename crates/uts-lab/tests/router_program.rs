@@ -98,9 +98,9 @@ fn the_programs_status_is_ours_and_bad_arguments_have_status_2() {
         return;
     }
     assert_eq!(status(&["run", "--", "sh", "-c", "exit 7"]).status.code(), Some(7));
-    let missing = status(&["run", "--", "no-such-program"]);
+    let missing = status(&["run", "--", "/no/such-program"]);
     assert_eq!(missing.status.code(), Some(1));
-    assert!(text(&missing.stderr).contains("cannot start `no-such-program`: No such file"), "{missing:?}");
+    assert!(text(&missing.stderr).contains("cannot start `/no/such-program`: No such file"), "{missing:?}");
     let bad = status(&["run", "--on", "5:true", "--", "true"]);
     assert!(text(&bad.stderr).contains("host 5: there are 2, counted from 0"), "{bad:?}");
     let bad = status(&["run", "--on", "true", "--", "true"]);

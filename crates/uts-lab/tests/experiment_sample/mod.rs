@@ -472,3 +472,33 @@ fn messages(flow: &str, waits: bool, strength: f64, random: &mut Random) -> Stri
     }
     csv
 }
+
+/// Two flows of one transport and one of another over one bottleneck.
+pub fn mixture() -> Experiment {
+    Experiment {
+        title: "Sharing a bottleneck",
+        question: "Who gets how much?",
+        transports: vec!["cubic", "uts"],
+        mixtures: vec!["pair"],
+        sweeps: vec![],
+        ..buffers(3, json!([]))
+    }
+}
+
+/// How a run of [`mixture`] ends.
+pub fn mixture_end(case: &Case) -> Option<End> {
+    let mut random = Random::new(seed(case));
+    if case.mixture.is_empty() {
+        return Some(End::ok(vec![(
+            case.transport.clone(),
+            "goodput",
+            random.normal(4.6e6, 0.05e6),
+            "bit/s",
+        )]));
+    }
+    let mut measures = vec![(String::new(), "fairness", random.normal(0.93, 0.01), "1")];
+    for flow in ["cubic", "cubic-2", "uts"] {
+        measures.push((flow.to_owned(), "goodput", random.normal(1.5e6, 0.1e6), "bit/s"));
+    }
+    Some(End::ok(measures))
+}

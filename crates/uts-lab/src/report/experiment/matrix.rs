@@ -6,7 +6,7 @@ use super::directory::{Directory, Kind, Place, Run, Status};
 use super::looks::is_uts;
 use super::plan::Plot;
 use super::quantity::{Better, Quantity, quantity, three_digits};
-use super::select::{Selection, unknown};
+use super::select::{Selection, dimension, place_in_words, unknown};
 use super::stats::{Mean, welch};
 use super::sweep::main_measure;
 use anyhow::{Result, bail};
@@ -90,10 +90,10 @@ pub(super) enum Verdict {
     Empty,
 }
 
-/// A workload on a path.
+/// A workload on a path, or what else rows and columns are.
 pub(super) struct Cell {
-    pub workload: String,
-    pub path: String,
+    pub row: String,
+    pub column: String,
     pub measure: String,
     pub quantity: Quantity,
     /// From best to worst, then those without a figure.
@@ -103,10 +103,12 @@ pub(super) struct Cell {
 
 /// One page: all workloads by all paths, for one value of each sweep.
 pub(super) struct Matrix {
-    /// Sweeps and world, in words; empty if there is but one.
+    /// What is the same in all cells, in words; empty if that need not be said.
     pub setting: String,
-    pub workloads: Vec<String>,
-    pub paths: Vec<String>,
+    /// What rows and columns are: usually workloads and paths.
+    pub axes: [String; 2],
+    pub rows: Vec<String>,
+    pub columns: Vec<String>,
     pub cells: Vec<Cell>,
     /// The transport that stands for UTS.
     pub uts: Option<usize>,
@@ -119,7 +121,7 @@ pub(super) struct Matrix {
 pub(super) fn matrices(directory: &Directory, plot: &Plot) -> Result<Vec<Matrix>> {
     let selection = Selection::of(directory, plot)?;
     let uts = stand_in(directory, plot)?;
-    let (workload, path) = (directory.dimension(&Kind::Workload), directory.dimension(&Kind::Path));
+    let axes = axes(directory, plot)?;
     let mixture = directory.dimension(&Kind::Mixture);
     let mut sheets: BTreeMap<Place, Vec<&Run>> = BTreeMap::new();
     for run in &directory.runs {
@@ -127,7 +129,7 @@ pub(super) fn matrices(directory: &Directory, plot: &Plot) -> Result<Vec<Matrix>
         if directory.value(&run.place, mixture).is_empty() && selection.admits(directory, &run.place, run.who)
         {
             let mut setting = run.place.clone();
-            (setting[workload], setting[path]) = (0, 0);
+            axes.iter().for_each(|at| setting[*at] = 0);
             sheets.entry(setting).or_default().push(run);
         }
     }
@@ -140,10 +142,31 @@ pub(super) fn matrices(directory: &Directory, plot: &Plot) -> Result<Vec<Matrix>
             sheets.len()
         ));
     }
-    let is_single = sheets.len() == 1;
+    let usual = [directory.dimension(&Kind::Workload), directory.dimension(&Kind::Path)];
+    let is_plain = sheets.len() == 1 && axes == usual;
     let figures = Figures::of(directory);
     let sheets = sheets.into_iter().take(SHEETS_MAX);
-    sheets.map(|(setting, runs)| sheet(directory, plot, &figures, &setting, &runs, uts, is_single)).collect()
+    let sheet = |(setting, runs): (Place, Vec<&Run>)| {
+        let mut matrix = sheet(directory, plot, &figures, axes, &runs, uts)?;
+        if !is_plain {
+            matrix.setting = place_in_words(directory, &setting, &axes);
+        }
+        Ok(matrix)
+    };
+    sheets.map(sheet).collect()
+}
+
+/// The dimensions of rows and columns.
+fn axes(directory: &Directory, plot: &Plot) -> Result<[usize; 2]> {
+    let named = |name: &Option<String>, usual| dimension(directory, name.as_deref().unwrap_or(usual));
+    let axes = [named(&plot.rows, "workload")?, named(&plot.columns, "path")?];
+    if axes.contains(&directory.transports()) {
+        bail!("transports are what the cells of a matrix compare; rows and columns must be something else");
+    }
+    if axes[0] == axes[1] {
+        bail!("rows and columns of a matrix are both {}", directory.title(axes[0]));
+    }
+    Ok(axes)
 }
 
 /// The transport that stands for UTS: as asked for, else the one of that name, else the first of its kind.
@@ -192,59 +215,42 @@ fn sheet(
     directory: &Directory,
     plot: &Plot,
     figures: &Figures<'_>,
-    setting: &Place,
+    axes: [usize; 2],
     runs: &[&Run],
     uts: Option<usize>,
-    is_single: bool,
 ) -> Result<Matrix> {
-    let (workload, path) = (directory.dimension(&Kind::Workload), directory.dimension(&Kind::Path));
-    let mut cases: BTreeMap<(usize, usize), BTreeMap<usize, Vec<&Run>>> = BTreeMap::new();
+    let mut cases: BTreeMap<[usize; 2], BTreeMap<usize, Vec<&Run>>> = BTreeMap::new();
     for run in runs {
-        let cell = cases.entry((run.place[workload], run.place[path])).or_default();
+        let cell = cases.entry(axes.map(|axis| run.place[axis])).or_default();
         cell.entry(run.who).or_default().push(run);
     }
-    let names = |at: usize, used: BTreeSet<usize>| {
-        used.into_iter().map(|i| directory.dimensions[at].values[i].clone()).collect::<Vec<_>>()
+    let names = |axis: usize| {
+        let used: BTreeSet<usize> = cases.keys().map(|place| place[axis]).collect();
+        used.into_iter().map(|i| directory.values(axes[axis])[i].clone()).collect::<Vec<_>>()
     };
-    let workloads = names(workload, cases.keys().map(|k| k.0).collect());
-    let paths = names(path, cases.keys().map(|k| k.1).collect());
+    let (rows, columns) = (names(0), names(1));
     let mut cells = Vec::new();
-    for ((w, p), by_who) in &cases {
-        let workload = &directory.dimensions[workload].values[*w];
+    for (place, by_who) in &cases {
+        let Some(first) = by_who.values().flatten().next() else { continue };
+        let workload = directory.value(&first.place, directory.dimension(&Kind::Workload));
         let measure = plot.measures.get(workload).cloned().or_else(|| main_measure(directory, workload));
         let measure = measure.unwrap_or_else(|| "goodput".into());
-        cells.push(cell(
-            directory,
-            figures,
-            workload,
-            &directory.dimensions[path].values[*p],
-            &measure,
-            by_who,
-            uts,
-        )?);
+        let [row, column] = [0, 1].map(|axis| directory.values(axes[axis])[place[axis]].clone());
+        let (quantity, entries, verdict) =
+            cell(figures, directory.workload_kind(workload), &measure, by_who, uts)?;
+        cells.push(Cell { row, column, measure, quantity, entries, verdict });
     }
-    let words = super::select::place_in_words(directory, setting, None);
-    // Workload and path are the matrix itself.
-    let rest: Vec<&str> = words.split(", ").skip(1).collect();
-    Ok(Matrix {
-        setting: if is_single { String::new() } else { rest.join(", ") },
-        workloads,
-        paths,
-        cells,
-        uts,
-    })
+    let axes = axes.map(|axis| directory.title(axis).to_owned());
+    Ok(Matrix { setting: String::new(), axes, rows, columns, cells, uts })
 }
 
 fn cell(
-    directory: &Directory,
     figures: &Figures<'_>,
-    workload: &str,
-    path: &str,
+    kind: &str,
     measure: &str,
     by_who: &BTreeMap<usize, Vec<&Run>>,
     uts: Option<usize>,
-) -> Result<Cell> {
-    let kind = directory.workload_kind(workload);
+) -> Result<(Quantity, Vec<Entry>, Verdict)> {
     let (mut unit, mut most) = ("", 0.0f64);
     let mut entries = Vec::new();
     for (who, runs) in by_who {
@@ -278,14 +284,7 @@ fn cell(
     entries.sort_by(|a, b| rank(a, b, better));
     compare(&mut entries, &quantity, better);
     let verdict = verdict(&entries, &quantity, better, uts);
-    Ok(Cell {
-        workload: workload.into(),
-        path: path.into(),
-        measure: measure.into(),
-        quantity,
-        entries,
-        verdict,
-    })
+    Ok((quantity, entries, verdict))
 }
 
 fn status(run: &Run) -> Option<Status> {
@@ -406,9 +405,9 @@ impl Cell {
 }
 
 impl Matrix {
-    /// The cell of a workload on a path.
-    pub(super) fn cell(&self, workload: &str, path: &str) -> Option<&Cell> {
-        self.cells.iter().find(|c| c.workload == workload && c.path == path)
+    /// The cell of a row and a column.
+    pub(super) fn cell(&self, row: &str, column: &str) -> Option<&Cell> {
+        self.cells.iter().find(|c| c.row == row && c.column == column)
     }
 
     /// Cells by how UTS stands in them: best, on a par, behind, absent, empty.
@@ -429,8 +428,8 @@ impl Matrix {
     /// Every transport in every cell.
     pub(super) fn data(&self, directory: &Directory) -> Data {
         let columns = [
-            "workload",
-            "path",
+            "",
+            "",
             "transport",
             "rank",
             "measure",
@@ -444,6 +443,7 @@ impl Matrix {
         ];
         let mut data = Data::new(columns);
         data.columns[10] = "in".into();
+        data.columns[..2].clone_from_slice(&self.axes);
         for cell in &self.cells {
             for (rank, entry) in (1..).zip(&cell.entries) {
                 let factor = cell.quantity.factor;
@@ -454,8 +454,8 @@ impl Matrix {
                 };
                 let half = entry.mean.and_then(|m| m.half_width()).map(|half| half * factor);
                 data.rows.push(vec![
-                    cell.workload.as_str().into(),
-                    cell.path.as_str().into(),
+                    cell.row.as_str().into(),
+                    cell.column.as_str().into(),
                     directory.names[entry.who].as_str().into(),
                     entry.mean.map(|_| f64::from(rank)).into(),
                     cell.measure.as_str().into(),

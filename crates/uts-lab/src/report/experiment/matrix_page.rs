@@ -54,7 +54,21 @@ fn heading(directory: &Directory, matrix: &Matrix) -> String {
     let title = &directory.plan.title;
     let of = if title.is_empty() { String::new() } else { format!("{title}: ") };
     let rest = if matrix.setting.is_empty() { String::new() } else { format!(", {}", matrix.setting) };
-    format!("{of}{} workloads by {} paths{rest}", matrix.workloads.len(), matrix.paths.len())
+    format!(
+        "{of}{} by {}{rest}",
+        counted(matrix.rows.len(), &matrix.axes[0]),
+        counted(matrix.columns.len(), &matrix.axes[1])
+    )
+}
+
+/// "5 workloads", "3 values of buffer".
+fn counted(count: usize, what: &str) -> String {
+    match what {
+        "workload" | "path" | "mixture" | "world" => {
+            format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+        }
+        sweep => format!("{count} {} of {sweep}", if count == 1 { "value" } else { "values" }),
+    }
 }
 
 fn verdict(directory: &Directory, matrix: &Matrix) -> String {
@@ -89,18 +103,16 @@ fn list(parts: &[String]) -> String {
 
 fn grid(directory: &Directory, matrix: &Matrix) -> String {
     let mut html = String::from("<div class=\"scroll\"><table class=\"matrix\"><thead><tr><th></th>");
-    for path in &matrix.paths {
-        let about = directory.entry("path", path).map(table_in_words).unwrap_or_default();
-        let _ = write!(html, "<th scope=\"col\" title=\"{}\">{}</th>", escape(&about), escape(path));
+    for column in &matrix.columns {
+        let about = directory.entry("path", column).map(table_in_words).unwrap_or_default();
+        let _ = write!(html, "<th scope=\"col\" title=\"{}\">{}</th>", escape(&about), escape(column));
     }
     html.push_str("</tr></thead><tbody>");
-    for workload in &matrix.workloads {
-        let measure =
-            matrix.cells.iter().find(|c| c.workload == *workload).map_or("", |c| c.quantity.label.as_str());
-        let _ =
-            write!(html, "<tr><th scope=\"row\">{}<span>{}</span></th>", escape(workload), escape(measure));
-        for path in &matrix.paths {
-            html.push_str(&match matrix.cell(workload, path) {
+    for row in &matrix.rows {
+        let measure = matrix.cells.iter().find(|c| c.row == *row).map_or("", |c| c.quantity.label.as_str());
+        let _ = write!(html, "<tr><th scope=\"row\">{}<span>{}</span></th>", escape(row), escape(measure));
+        for column in &matrix.columns {
+            html.push_str(&match matrix.cell(row, column) {
                 Some(cell) => filled(directory, matrix, cell),
                 None => "<td class=\"m-empty\">not planned</td>".into(),
             });
@@ -182,10 +194,11 @@ fn key(directory: &Directory, matrix: &Matrix) -> String {
 }
 
 fn ranking(directory: &Directory, matrix: &Matrix) -> String {
-    let mut html = String::from(
+    let mut html = format!(
         "<table class=\"ranking sortable\"><thead><tr><th>Transport</th><th class=\"number\">best</th><th class=\"number\">best or \
          on a par</th><th class=\"number\">of cells</th><th class=\"number\">behind the best, median</th><th \
-         class=\"number\">at worst</th><th>best or on a par, by workload</th></tr></thead><tbody>",
+         class=\"number\">at worst</th><th>best or on a par, by {}</th></tr></thead><tbody>",
+        escape(&matrix.axes[0])
     );
     let mut rows: Vec<(usize, usize, String)> = Vec::new();
     let all: std::collections::BTreeSet<usize> =
@@ -199,13 +212,13 @@ fn ranking(directory: &Directory, matrix: &Matrix) -> String {
         let best = here.iter().filter(|(c, e)| c.best().is_some_and(|b| b.who == e.who)).count();
         let par = here.iter().filter(|(_, e)| e.is_par).count();
         let factors = median_and_worst(&here);
-        let mut by_workload = Vec::new();
-        for workload in &matrix.workloads {
-            let of = here.iter().filter(|(c, _)| c.workload == *workload);
+        let mut by_row = Vec::new();
+        for row in &matrix.rows {
+            let of = here.iter().filter(|(c, _)| c.row == *row);
             let (won, cells) =
                 of.fold((0, 0), |(won, cells), (_, e)| (won + usize::from(e.is_par), cells + 1));
             if won > 0 {
-                by_workload.push(format!("{workload} {won} of {cells}"));
+                by_row.push(format!("{row} {won} of {cells}"));
             }
         }
         let row = format!(
@@ -215,7 +228,7 @@ fn ranking(directory: &Directory, matrix: &Matrix) -> String {
             here.len(),
             factors.map_or("–".into(), |(median, _)| Distance::Factor(median).words()),
             factors.map_or("–".into(), |(_, worst)| Distance::Factor(worst).words()),
-            escape(&if by_workload.is_empty() { "–".into() } else { by_workload.join(", ") }),
+            escape(&if by_row.is_empty() { "–".into() } else { by_row.join(", ") }),
         );
         rows.push((best, par, row));
     }
@@ -257,8 +270,9 @@ fn shortfalls(directory: &Directory, matrix: &Matrix) -> String {
         let (a, b) = (gap(a), gap(b));
         b.0.cmp(&a.0).then(b.1.total_cmp(&a.1))
     });
-    let mut html = String::from(
-        "<div class=\"scroll\"><table class=\"sortable gaps\"><thead><tr><th>Workload</th><th>Path</th><th>Measure</th><th>Best</th>\
+    let [row, column] = matrix.axes.each_ref().map(|name| escape(&capitalised(name)));
+    let mut html = format!(
+        "<div class=\"scroll\"><table class=\"sortable gaps\"><thead><tr><th>{row}</th><th>{column}</th><th>Measure</th><th>Best</th>\
          <th class=\"number\">its figure</th><th class=\"number\">UTS</th><th class=\"number\">behind by</th><th \
          class=\"number\">by chance</th><th>Remark</th></tr></thead><tbody>",
     );
@@ -271,8 +285,8 @@ fn shortfalls(directory: &Directory, matrix: &Matrix) -> String {
             html,
             "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td class=\"number\">{}</td><td class=\"number\">{}</td>\
              <td class=\"number\">{}</td><td class=\"number\">{chance}</td><td>{}</td></tr>",
-            escape(&cell.workload),
-            escape(&cell.path),
+            escape(&cell.row),
+            escape(&cell.column),
             escape(&cell.quantity.label),
             escape(&directory.names[best.who]),
             escape(&cell.figure(best)),

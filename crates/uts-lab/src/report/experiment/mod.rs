@@ -15,6 +15,7 @@ mod methods;
 mod page;
 mod plan;
 mod quantity;
+mod recorded;
 mod select;
 mod stats;
 mod sweep;
@@ -36,6 +37,9 @@ const TRACES_MAX: usize = 16;
 /// Pictures of a plot that makes one for each place.
 const PLACES_MAX: usize = 48;
 const PLACES_UNASKED: usize = 8;
+
+/// The kinds of `[[plot]]` that a report knows.
+pub const PLOT_KINDS: [&str; plan::KINDS.len()] = plan::KINDS;
 
 /// What a report was written to, and what was wrong with the directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,7 +85,8 @@ pub fn render(dir: &Path) -> Result<(String, Vec<String>)> {
         }
     } else {
         for (number, value) in (1..).zip(&directory.plan.plots) {
-            let made = plan_of(value).and_then(|plot| part(&directory, &looks, &plot, false));
+            let made =
+                Plot::read(value).map_err(Into::into).and_then(|plot| part(&directory, &looks, &plot, false));
             match made {
                 Ok(made) => parts.push(made),
                 Err(e) => directory.tell(format!("[[plot]] {number}: {e:#}")),
@@ -106,19 +111,20 @@ enum Part {
     Matrices(Vec<matrix::Matrix>),
 }
 
-fn plan_of(value: &serde_json::Value) -> Result<Plot> {
-    Ok(serde_json::from_value(value.clone())?)
-}
-
 fn part(directory: &Directory, looks: &Looks, plot: &Plot, is_unasked: bool) -> Result<Part> {
     let limit = |unasked, asked| if is_unasked { unasked } else { asked };
     let mut charts = match plot.kind {
         Kind::Matrix => return Ok(Part::Matrices(matrix::matrices(directory, plot)?)),
         Kind::Sweep => sweep::sweeps(directory, looks, plot)?,
-        Kind::Bars | Kind::Box => sweep::bars(directory, looks, plot)?,
-        Kind::Cdf => cdf::cdfs(directory, looks, plot)?,
-        Kind::Trace => trace::traces(directory, looks, plot, limit(TRACES_UNASKED, TRACES_MAX), is_unasked)?,
-        Kind::Series => trace::series(directory, looks, plot, limit(TRACES_UNASKED, TRACES_MAX))?,
+        Kind::Bars | Kind::Box | Kind::Fairness => sweep::bars(directory, looks, plot)?,
+        Kind::Table => sweep::tables(directory, looks, plot)?,
+        Kind::Cdf | Kind::Latency => cdf::cdfs(directory, looks, plot)?,
+        Kind::Trace | Kind::Sequence | Kind::Window | Kind::Queue => {
+            trace::traces(directory, looks, plot, limit(TRACES_UNASKED, TRACES_MAX), is_unasked)?
+        }
+        Kind::Series | Kind::Goodput => {
+            trace::series(directory, looks, plot, limit(TRACES_UNASKED, TRACES_MAX))?
+        }
     };
     let most = limit(PLACES_UNASKED, PLACES_MAX);
     if charts.len() > most && !is_unasked {
