@@ -12,12 +12,13 @@ use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Arc, OnceLock, mpsc};
+use std::sync::{OnceLock, mpsc};
 use std::time::{Duration, Instant};
 use uts_end::line::{End, Line, Ready, Status};
 use uts_end::transport as native;
 use uts_end::{Context, Role, TransportSpec};
 use uts_traffic::human::show_duration;
+use uts_traffic::measure::Measure;
 use uts_traffic::transport::Capabilities;
 use uts_traffic::workload::{Workload, can_carry};
 
@@ -43,8 +44,10 @@ const READY_MAX: Duration = Duration::from_secs(20);
 pub struct Programs {
     /// What runs an end of a transport that comes with the lab, without the end's own arguments.
     own: Vec<OsString>,
-    rivals: Arc<OnceLock<Result<Rivals, String>>>,
 }
+
+/// Looked for once, as the program must be run for it.
+static RIVALS: OnceLock<Result<Rivals, String>> = OnceLock::new();
 
 /// The program with the rivals, and what it has.
 #[derive(Clone, Debug)]
@@ -71,6 +74,34 @@ pub struct Rival {
     pub why: Option<String>,
     /// One command after which it can.
     pub get: Option<String>,
+    /// Its settings, beside `kind`.
+    #[serde(default)]
+    pub settings: Vec<Setting>,
+    /// What it can do, if it can be used.
+    pub capabilities: Option<RivalCapabilities>,
+}
+
+/// A setting of a rival.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Setting {
+    /// Its key.
+    pub key: String,
+}
+
+/// What a rival can do for an application.
+#[derive(Clone, Copy, Debug, Deserialize)]
+pub struct RivalCapabilities {
+    streams: bool,
+    messages: bool,
+    message_bytes_max: usize,
+    protected: bool,
+}
+
+impl From<RivalCapabilities> for Capabilities {
+    fn from(rival: RivalCapabilities) -> Self {
+        let RivalCapabilities { streams, messages, message_bytes_max, protected } = rival;
+        Capabilities { streams, messages, message_bytes_max, protected }
+    }
 }
 
 impl Programs {
@@ -78,15 +109,15 @@ impl Programs {
     pub fn new(program: PathBuf, arguments: &[&str]) -> Self {
         let mut own: Vec<OsString> = vec![program.into_os_string()];
         own.extend(arguments.iter().map(OsString::from));
-        Programs { own, rivals: Arc::default() }
+        Programs { own }
     }
 
     /// The program with the rivals.
     ///
     /// # Errors
     /// It is not here, and how to get it; or it does not say what it has.
-    pub fn rivals(&self) -> Result<&Rivals, String> {
-        self.rivals.get_or_init(find_rivals).as_ref().map_err(Clone::clone)
+    pub fn rivals(&self) -> Result<&'static Rivals, String> {
+        RIVALS.get_or_init(find_rivals).as_ref().map_err(Clone::clone)
     }
 
     /// Why a flow's transport cannot carry its workload here, if so.
@@ -102,7 +133,10 @@ impl Programs {
             Err(why) => return Some(format!("{name}: {why}")),
         };
         match rivals.list.iter().find(|rival| rival.name == flow.transport.kind) {
-            Some(rival) if rival.available => None,
+            Some(rival) if rival.available => {
+                let carried = rival.capabilities.map(|c| can_carry(&flow.workload, &c.into()));
+                carried?.err().map(|why| format!("{name}: {why}"))
+            }
             Some(Rival { why, get, .. }) => {
                 let why = why.clone().unwrap_or_else(|| "cannot be used".into());
                 Some(match get {
@@ -249,9 +283,7 @@ pub fn collect(
             match line {
                 Line::Sample(sample) if record.takes(sample) => samples.add(&flow.name, sample, origin_ns),
                 Line::Sample(_) => {}
-                Line::Measure(m) => {
-                    outcome.measures.push(Figure::new(&flow.name, &m.name, m.value, &m.unit));
-                }
+                Line::Measure(measure) => add_measures(flow, std::slice::from_ref(measure), outcome),
                 Line::End(end) => add_end(flow, role, end, outcome)?,
             }
         }
@@ -262,7 +294,17 @@ pub fn collect(
     Ok(())
 }
 
-fn add_end(flow: &Flow, role: Role, end: &End, outcome: &mut Outcome) -> Result<()> {
+/// Adds an end's figures.
+pub fn add_measures(flow: &Flow, measures: &[Measure], outcome: &mut Outcome) {
+    let figures = measures.iter().map(|m| Figure::new(&flow.name, &m.name, m.value, &m.unit));
+    outcome.measures.extend(figures);
+}
+
+/// Adds how an end ended.
+///
+/// # Errors
+/// It failed.
+pub fn add_end(flow: &Flow, role: Role, end: &End, outcome: &mut Outcome) -> Result<()> {
     let process = format!("{} {}", role.name(), flow.name);
     let why = end.why.clone().unwrap_or_else(|| "does not say why".into());
     match end.status {
@@ -287,6 +329,16 @@ fn add_end(flow: &Flow, role: Role, end: &End, outcome: &mut Outcome) -> Result<
 /// What is wrong, after the kind.
 pub fn check(spec: &TransportSpec) -> Result<(), String> {
     if !is_native(spec) {
+        let rivals = RIVALS.get_or_init(find_rivals).as_ref();
+        let rival = rivals.ok().and_then(|rivals| rivals.list.iter().find(|rival| rival.name == spec.kind));
+        if let Some(rival) = rival {
+            let keys: Vec<&str> = rival.settings.iter().map(|setting| setting.key.as_str()).collect();
+            let wrong = spec.settings.keys().find(|key| !keys.contains(&key.as_str()));
+            return wrong.map_or(Ok(()), |key| {
+                let why = crate::experiment::problem::unknown("setting", key, keys.iter().copied());
+                Err(format!("{}: {why}", spec.kind))
+            });
+        }
         if RIVAL_KINDS.contains(&spec.kind.as_str()) {
             return Ok(());
         }
@@ -333,9 +385,12 @@ fn find_rivals() -> Result<Rivals, String> {
             found.cloned().ok_or_else(|| format!("the program {RIVALS_PROGRAM} is not here; {get}"))?
         }
     };
-    let output = Command::new(&program).arg("list").arg("--json").output();
+    let output = Command::new(&program).arg("list").output();
     let output = output.map_err(|e| format!("cannot run {}: {e}", program.display()))?;
-    let list = serde_json::from_slice(&output.stdout)
+    let lines = output.stdout.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+    let list = lines
+        .map(serde_json::from_slice)
+        .collect::<Result<Vec<Rival>, _>>()
         .map_err(|e| format!("{} list: {e}; {get}", program.display()))?;
     Ok(Rivals { program, list })
 }

@@ -1,5 +1,6 @@
 //! Worlds: where a case runs.
 //!
+//! * [`sim`]: virtual time.
 //! * [`relay`]: two processes on loopback, and a UDP relay between.
 //! * [`router`]: hosts in network namespaces, behind RouterPC.
 //! * [`ends`]: the processes that are the ends of a flow, and what they leave.
@@ -9,11 +10,12 @@
 pub mod ends;
 pub mod relay;
 pub mod router;
+pub mod sim;
 
 use crate::control::Controls;
 use crate::experiment::case::Case;
 use crate::experiment::file::WorldKind;
-use crate::experiment::outcome::{Outcome, RunError};
+use crate::experiment::outcome::{Figure, Outcome, RunError};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -61,6 +63,15 @@ pub fn open(kind: WorldKind, ends: &ends::Programs) -> Result<Box<dyn World>, St
     match kind {
         WorldKind::Relay => Ok(Box::new(relay::RelayWorld::new(ends.clone()))),
         WorldKind::Router => Ok(Box::new(router::RouterWorld::new(ends.clone())?)),
-        WorldKind::Sim => Err(format!("there is no world {kind} yet")),
+        WorldKind::Sim => Ok(Box::new(sim::SimWorld)),
     }
+}
+
+/// Mean and 99th percentile (nearest rank) of the time that packets were in a queue.
+fn sojourns(mut all_s: Vec<f64>) -> Vec<Figure> {
+    all_s.sort_by(f64::total_cmp);
+    let rank = (all_s.len() as f64 * 0.99).ceil() as usize;
+    let Some(p99) = all_s.get(rank.saturating_sub(1)) else { return Vec::new() };
+    let mean = all_s.iter().sum::<f64>() / all_s.len() as f64;
+    vec![Figure::new("", "queue_sojourn_mean", mean, "s"), Figure::new("", "queue_sojourn_p99", *p99, "s")]
 }

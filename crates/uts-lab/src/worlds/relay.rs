@@ -115,6 +115,7 @@ impl RelayWorld {
         let messages = ends::message_file(dir, flow, role);
         let child = Command::new(program)
             .args(arguments)
+            .env(uts_end::PARENT_VARIABLE, std::process::id().to_string())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(fs::File::create(&messages).context("cannot write an end's messages")?)

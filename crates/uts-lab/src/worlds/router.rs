@@ -7,7 +7,7 @@ use crate::control::{Control, Interventions};
 use crate::experiment::case::{Case, Flow};
 use crate::experiment::derived;
 use crate::experiment::file::{OFFLOAD_FROM_BPS, Topology, WorldKind};
-use crate::experiment::outcome::{Cpu, Fidelity, Figure, LinkStats, Outcome, RunError};
+use crate::experiment::outcome::{Cpu, Fidelity, LinkStats, Outcome, RunError};
 use crate::experiment::samples::Samples;
 use crate::router::{
     self, Ending, Io, RecordConfig, RemoteChild, RouterError, Testbed, TestbedConfig, Topology as Wiring,
@@ -378,17 +378,8 @@ fn take_queues(case: &Case, file: &Path, samples: &mut Samples, outcome: &mut Ou
         let sojourn_ms = passed.then_some(row.sojourn_s * 1e3);
         samples.add_queue(&link_name(case, row.path, &row.dir), row.t_s, row.packets, row.bytes, sojourn_ms);
     })?;
-    outcome.measures.extend(sojourns(sojourns_s));
+    outcome.measures.extend(super::sojourns(sojourns_s));
     Ok(())
-}
-
-/// Mean and 99th percentile (nearest rank) of the time that packets were in a queue.
-pub(super) fn sojourns(mut all_s: Vec<f64>) -> Vec<Figure> {
-    all_s.sort_by(f64::total_cmp);
-    let rank = (all_s.len() as f64 * 0.99).ceil() as usize;
-    let Some(p99) = all_s.get(rank.saturating_sub(1)) else { return Vec::new() };
-    let mean = all_s.iter().sum::<f64>() / all_s.len() as f64;
-    vec![Figure::new("", "queue_sojourn_mean", mean, "s"), Figure::new("", "queue_sojourn_p99", *p99, "s")]
 }
 
 #[derive(serde::Deserialize)]
