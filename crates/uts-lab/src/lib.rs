@@ -2,6 +2,7 @@
 //!
 //! * [`relay`]: a UDP relay that emulates a path in real time, without privileges.
 //! * [`router`]: real hosts in network namespaces behind an emulated network.
+//! * [`sim`]: hosts and paths in virtual time.
 //! * [`traces`]: delivery opportunities from files.
 //! * [`demo`]: a file carried by two processes of `uts` over a path that changes.
 //! * [`experiment`]: a file of what to compare, and a directory of what came of it.
@@ -29,5 +30,6 @@ pub mod program;
 pub mod relay;
 pub mod report;
 pub mod router;
+pub mod sim;
 pub mod traces;
 pub mod worlds;
