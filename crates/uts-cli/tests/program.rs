@@ -13,6 +13,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::process::Command;
 use std::time::{Duration, Instant, SystemTime};
 
 /// Slow enough to be interrupted.
@@ -380,4 +381,134 @@ fn every_line_of_json_is_an_event() {
     for kind in ["start", "connection", "file"] {
         assert!(!served.events(kind).is_empty(), "no {kind}: {:?}", served.out);
     }
+}
+
+/// Runs the test `name` again in a mount namespace of its own, where it may mount what it likes; says whether this is that
+/// run. Where the system allows no such namespace the test is skipped.
+fn in_own_namespace(name: &str) -> bool {
+    const INSIDE: &str = "UTS_TEST_INSIDE_NAMESPACE";
+    if std::env::var_os(INSIDE).is_some() {
+        return true;
+    }
+    let unshare = |args: &[&str]| {
+        let mut command = Command::new("unshare");
+        command.arg("-Urm").args(args).env(INSIDE, "1");
+        command
+    };
+    let probe = unshare(&["sh", "-c", "mount -t tmpfs -o size=1m none /tmp"]).output();
+    if !probe.as_ref().is_ok_and(|output| output.status.success()) {
+        println!("SKIPPED {name}: no user and mount namespaces here: {probe:?}");
+        return false;
+    }
+    let this = std::env::current_exe().expect("a program").display().to_string();
+    let status = unshare(&[&this, name, "--exact", "--nocapture"]).status().expect("it runs");
+    assert!(status.success(), "inside its namespace: {status}");
+    false
+}
+
+/// A file system of 16 MiB at a folder of the place, all but `free` bytes of which are taken by `ballast` in it.
+fn small_disk(place: &Place, dir: &str, free: u64) {
+    const DISK: u64 = 16 << 20;
+    let path = place.path(dir);
+    fs::create_dir_all(&path).expect("made");
+    let size = format!("size={DISK}");
+    let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", &size, "none"]).arg(&path).status();
+    assert!(mounted.expect("mount runs").success());
+    let ballast = vec![0; (DISK - free) as usize];
+    fs::write(path.join(".ballast"), ballast).expect("there is room");
+}
+
+#[test]
+fn a_full_disk_at_the_server_is_an_error_and_the_copy_goes_on_when_there_is_room() {
+    if !in_own_namespace("a_full_disk_at_the_server_is_an_error_and_the_copy_goes_on_when_there_is_room") {
+        return;
+    }
+    let place = Place::new();
+    let content = pattern(BIG_BYTES);
+    place.write("big", &content);
+    small_disk(&place, "srv", 5 << 20);
+    let server = place.serve(&[]);
+    for _ in 0..2 {
+        place
+            .cp(&server, &["big", &server.url("big")])
+            .failed(1, &["uts: ", "big", "no space left on the disk"]);
+        assert!(place.finished("srv").is_empty(), "nothing half-written under its name");
+    }
+    // The server has not suffered.
+    place.write("small", b"a few bytes");
+    fs::remove_file(place.path("srv/.ballast")).expect("removed");
+    place.cp(&server, &["small", &server.url("small")]).ok();
+    fs::remove_file(place.path("srv/small")).expect("removed");
+    continued(&place, &server, &content);
+}
+
+#[test]
+fn a_full_disk_at_the_client_is_an_error_and_the_copy_goes_on_when_there_is_room() {
+    if !in_own_namespace("a_full_disk_at_the_client_is_an_error_and_the_copy_goes_on_when_there_is_room") {
+        return;
+    }
+    let place = Place::new();
+    let content = pattern(BIG_BYTES);
+    place.write("srv/big", &content);
+
+    small_disk(&place, "in", 5 << 20);
+    let server = place.serve(&[]);
+    place.cp(&server, &[&server.url("big"), "in/"]).failed(1, &["uts: ", "big", "no space left on the disk"]);
+    assert!(place.finished("in").is_empty(), "nothing half-written under its name");
+    fs::remove_file(place.path("in/.ballast")).expect("removed");
+    let done = place.cp(&server, &["--json", &server.url("big"), "in/"]).ok().events("done").remove(0);
+    assert!(place.read("in/big") == content);
+    assert!(done["bytes_carried"].as_u64().is_some_and(|bytes| bytes < BIG_BYTES as u64), "{done}");
+}
+
+/// What is shown as done has arrived; what waits in this end's memory has not.
+#[test]
+fn progress_counts_what_was_delivered() {
+    let place = Place::new();
+    let content = pattern(BIG_BYTES);
+    place.write("big", &content);
+    let server = place.serve(&[]);
+    let mut client = place.start_cp(&server, &["--json", "--property", SLOW, "big", &server.url("big")]);
+    place.await_part("srv/.big.uts-part");
+    server.running.signal(Signal::STOP);
+    let mut bytes = 0;
+    // As long as it takes to fill the flow.
+    for _ in 0..5 {
+        bytes = client.event("progress")["bytes"].as_u64().expect("a number");
+    }
+    let arrived = fs::metadata(place.path("srv/.big.uts-part")).expect("it is there").len();
+    server.running.signal(Signal::CONT);
+    // Some blocks wait between the server's flow and its disk.
+    assert!(bytes > 0 && bytes <= arrived + (2 << 20), "{bytes} shown, {arrived} arrived");
+    client.wait().ok();
+    assert!(place.read("srv/big") == content);
+}
+
+#[test]
+fn at_a_terminal_the_user_is_asked_about_an_unknown_server_once() {
+    let place = Place::new();
+    let file = place.write("a", b"content");
+    let server = place.serve(&[]);
+    let url = server.url("a");
+    let ask = |answer| place.run_at_terminal(&["cp", &file, &url], "(yes/no) ", answer);
+    for (answer, why) in
+        [("no\n", "was not accepted"), ("\u{4}", "was not accepted"), ("perhaps\n", "was not accepted")]
+    {
+        let (status, screen) = ask(answer);
+        assert_eq!(status, 1, "{screen}");
+        assert!(screen.contains("was never met before") && screen.contains(&server.fingerprint), "{screen}");
+        assert!(screen.contains(why), "{screen}");
+        assert!(place.finished("srv").is_empty());
+    }
+    let (status, screen) = ask("yes\n");
+    assert_eq!(status, 0, "{screen}");
+    assert_eq!(place.read("srv/a"), b"content");
+    let known = String::from_utf8(place.read("home/config/uts/known_hosts")).expect("text");
+    assert!(known.contains(&server.address) && known.contains(&server.fingerprint), "{known}");
+    // From now on it is known, and nobody is asked.
+    let (status, screen) = place.run_at_terminal(&["cp", &file, &server.url("b")], "(yes/no)", "no\n");
+    assert!(status == 0 && !screen.contains("yes/no"), "{screen}");
+    // Questions would be in the way of programs.
+    place.run_at_terminal(&["cp", "--json", &file, &server.url("c")], "(yes/no)", "no\n");
+    assert_eq!(place.finished("srv").len(), 3);
 }

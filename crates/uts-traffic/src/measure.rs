@@ -1,5 +1,6 @@
 //! What a run yields: figures, and samples for pictures.
 
+use core::cell::RefCell;
 use core::time::Duration;
 use serde::{Deserialize, Serialize};
 
@@ -59,4 +60,73 @@ pub enum Sample {
         /// What it saw, what it changed, what it expects, in one line.
         line: String,
     },
+}
+
+/// Takes the samples of a run as they come.
+pub trait Observer {
+    /// One more.
+    fn sample(&self, sample: Sample);
+}
+
+/// Takes none.
+impl Observer for () {
+    fn sample(&self, _: Sample) {}
+}
+
+/// Keeps all.
+impl Observer for RefCell<Vec<Sample>> {
+    fn sample(&self, sample: Sample) {
+        self.borrow_mut().push(sample);
+    }
+}
+
+/// Spans of time of which exact quantiles are wanted.
+#[derive(Debug, Default)]
+pub(crate) struct Spans(Vec<u64>);
+
+impl Spans {
+    pub fn push(&mut self, ns: u64) {
+        self.0.push(ns);
+    }
+
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// `NAME_p50`, `NAME_p90`, `NAME_p99`, `NAME_max` and `NAME_mean` in milliseconds; nothing if there are no spans. A
+    /// quantile is the smallest value that so large a share of all does not exceed (nearest rank).
+    pub fn measures(mut self, name: &str) -> Vec<Measure> {
+        self.0.sort_unstable();
+        let (Some(last), count) = (self.0.last().copied(), self.0.len()) else { return Vec::new() };
+        let at = |share: f64| {
+            let rank = (share * count as f64).ceil() as usize;
+            self.0.get(rank.saturating_sub(1)).copied().unwrap_or(last) as f64
+        };
+        let mean = self.0.iter().map(|ns| *ns as f64).sum::<f64>() / count as f64;
+        [("p50", at(0.5)), ("p90", at(0.9)), ("p99", at(0.99)), ("max", last as f64), ("mean", mean)]
+            .map(|(which, ns)| Measure::new(format!("{name}_{which}"), ns / 1e6, "ms"))
+            .into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_exact() {
+        let mut spans = Spans::default();
+        for ms in (1..=200).rev() {
+            spans.push(ms * 1_000_000);
+        }
+        let measures = spans.measures("x");
+        let values: Vec<(&str, f64)> = measures.iter().map(|m| (m.name.as_str(), m.value)).collect();
+        let expected =
+            [("x_p50", 100.0), ("x_p90", 180.0), ("x_p99", 198.0), ("x_max", 200.0), ("x_mean", 100.5)];
+        assert_eq!(values, expected);
+        let mut one = Spans::default();
+        one.push(7_000_000);
+        assert!(one.measures("y").iter().all(|m| m.value == 7.0 && m.unit == "ms"));
+        assert!(Spans::default().measures("z").is_empty());
+    }
 }

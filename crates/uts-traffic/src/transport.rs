@@ -2,6 +2,7 @@
 //!
 //! Everything of one end runs in one thread, so nothing here needs to be `Send`.
 
+use crate::measure::Sample;
 use bytes::Bytes;
 use core::future::Future;
 use core::pin::Pin;
@@ -50,11 +51,17 @@ pub trait Transport {
     /// Opens a session to a server.
     fn connect(&self, to: SocketAddr) -> Local<'_, Result<Rc<dyn Session>>>;
 
+    /// What clients must be told so that they know this server: a fingerprint, a certificate; nothing if the transport
+    /// does not authenticate.
+    fn identity(&self) -> Option<String> {
+        None
+    }
+
     /// Waits for sessions at an address; port 0 takes a free one.
     fn listen(&self, at: SocketAddr) -> Local<'_, Result<Box<dyn Listener>>>;
 }
 
-/// Where sessions arrive.
+/// Where sessions arrive. Dropped, it takes no more; those that were accepted go on.
 pub trait Listener {
     /// The address, with the port that was taken.
     fn address(&self) -> SocketAddr;
@@ -64,6 +71,8 @@ pub trait Listener {
 }
 
 /// An association of two ends. Several streams, and messages beside them, may be in use at once.
+///
+/// Futures may be dropped before they are done when a run gives up; the session is then only closed or dropped.
 pub trait Session {
     /// Opens a stream in both directions. A transport without several streams (TCP) opens another connection.
     fn open(&self) -> Local<'_, Result<Stream>>;
@@ -81,7 +90,13 @@ pub trait Session {
     /// What the transport tells of itself, for pictures; `None` if it tells nothing.
     fn status(&self) -> Option<Status>;
 
-    /// Ends the session once everything that was sent has arrived, or cannot arrive any more.
+    /// What happened since this was last asked, as [`Sample::Exchange`]; most transports have nothing to tell.
+    fn take_samples(&self) -> Vec<Sample> {
+        Vec::new()
+    }
+
+    /// Ends the session once everything that was sent has arrived, or cannot arrive any more. The peer's calls then
+    /// end with [`TransportError::Closed`], after what it has not read yet.
     fn close(&self) -> Local<'_, ()>;
 }
 
@@ -93,7 +108,8 @@ pub struct Stream {
     pub receive: Box<dyn ReceiveStream>,
 }
 
-/// The sending direction of a stream.
+/// The sending direction of a stream. Dropped before it was finished, it is given up: what has not been sent need not
+/// be, and the peer must not see an orderly end.
 pub trait SendStream {
     /// Writes all of it; waits while the transport has no room.
     fn write<'a>(&'a mut self, bytes: &'a [u8]) -> Local<'a, Result<()>>;

@@ -8,9 +8,9 @@ mod strangers;
 pub(crate) use strangers::is_same;
 
 use crate::config::{ConnectionConfig, EndpointConfig, PACKET_BYTES_MIN};
-use crate::connection::{self, Birth, Connection, Ecn, Place, Side};
+use crate::connection::{self, Birth, Connection, Ecn, Place, Side, Trace};
 use crate::event::{ConnectionHandle, Event};
-use crate::selector::{self, Contradiction, Library};
+use crate::selector::{self, Contradiction};
 use crate::token::{Proof, TokenKeys, retry_integrity};
 use bytes::Bytes;
 use rand::{RngCore, SeedableRng};
@@ -18,7 +18,7 @@ use rand_chacha::ChaCha20Rng;
 use rustls::pki_types::ServerName;
 use rustls::quic::{self, Keys};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use uts_functions::{Function, PathFacts, Profile, Time, library};
 use uts_wire::packet::adaptive::{MIN_RESET_BYTES, RESET_TOKEN_BYTES};
@@ -41,6 +41,8 @@ const FIRST_CID_BYTES: usize = 8;
 pub struct Transmit {
     /// Where to.
     pub remote: SocketAddr,
+    /// From which address of this host: the one that the peer knows. `None` = any.
+    pub local: Option<IpAddr>,
     /// How to mark it.
     pub ecn: Option<Ecn>,
     /// Bytes of each datagram in the buffer; the last may be shorter.
@@ -64,6 +66,13 @@ pub enum ConnectError {
     TooMany(usize),
 }
 
+/// An answer to a stranger.
+struct Answer {
+    remote: SocketAddr,
+    local: Option<IpAddr>,
+    bytes: Vec<u8>,
+}
+
 /// Many connections behind one address.
 pub struct Endpoint {
     config: EndpointConfig,
@@ -83,7 +92,11 @@ pub struct Endpoint {
     /// Connections that may have something to tell.
     telling: BTreeSet<ConnectionHandle>,
     accepted: VecDeque<ConnectionHandle>,
-    answers: VecDeque<(SocketAddr, Vec<u8>)>,
+    /// Connections that nobody reads any more.
+    released: BTreeSet<ConnectionHandle>,
+    answers: VecDeque<Answer>,
+    /// The address of this host to which the datagram came that is being taken in.
+    arrived_at: Option<IpAddr>,
     handshakes: usize,
     refusing: bool,
     initial: Option<quic::Suite>,
@@ -111,7 +124,9 @@ impl Endpoint {
             is_ready: BTreeSet::new(),
             telling: BTreeSet::new(),
             accepted: VecDeque::new(),
+            released: BTreeSet::new(),
             answers: VecDeque::new(),
+            arrived_at: None,
             handshakes: 0,
             refusing: false,
             initial: initial_suite(),
@@ -134,7 +149,7 @@ impl Endpoint {
         if self.connections.len() >= self.config.connections_max {
             return Err(ConnectError::TooMany(self.config.connections_max));
         }
-        let local = Library::offered(&config.requirements);
+        let local = config.library();
         let selection = selector::select(&config.requirements, &PathFacts::default(), &local, None)?;
         let proposal = [made_mandatory(selection.profile); 2];
         let local_cid = self.new_cid().ok_or(ConnectError::TooMany(self.connections.len()))?;
@@ -217,6 +232,11 @@ impl Endpoint {
         self.connections.get(&handle)
     }
 
+    /// What packets of a connection did. Unlike [`Endpoint::connection`] it changes no connection's turn to send.
+    pub fn trace(&mut self, handle: ConnectionHandle) -> Option<&mut Trace> {
+        self.connections.get_mut(&handle).map(Connection::trace)
+    }
+
     /// The next connection whose handshake a client has finished.
     pub fn accept(&mut self) -> Option<ConnectionHandle> {
         self.accepted.pop_front()
@@ -241,6 +261,19 @@ impl Endpoint {
 
     /// Takes in a datagram. It is deciphered in place.
     pub fn handle_datagram(&mut self, now: Time, remote: SocketAddr, ecn: Option<Ecn>, datagram: &mut [u8]) {
+        self.handle_datagram_at(now, remote, None, ecn, datagram);
+    }
+
+    /// Takes in a datagram that came to `local`, where a host has several addresses: what answers it leaves from there.
+    pub fn handle_datagram_at(
+        &mut self,
+        now: Time,
+        remote: SocketAddr,
+        local: Option<IpAddr>,
+        ecn: Option<Ecn>,
+        datagram: &mut [u8],
+    ) {
+        self.arrived_at = local;
         let Some(first) = datagram.first() else { return };
         let handle = if uts_wire::packet::is_long(*first) {
             self.route_long(now, remote, datagram)
@@ -253,6 +286,10 @@ impl Endpoint {
         if connection.remote() != remote {
             self.strangers += 1;
             return;
+        }
+        // A client's address is for its system to choose, which knows where the server is.
+        if connection.side() == Side::Server && connection.local().is_none() {
+            connection.set_local(local);
         }
         let was_handshaking = connection.is_handshaking();
         connection.handle_datagram(now, ecn, datagram);
@@ -351,7 +388,7 @@ impl Endpoint {
             if self.answers.len() < ANSWERS_MAX
                 && let Some(answer) = connection::refusal(&keys, ids, why)
             {
-                self.answers.push_back((remote, answer));
+                self.answer(remote, answer);
             }
             return None;
         }
@@ -373,7 +410,7 @@ impl Endpoint {
         let ids = (Some(original_dcid), retry_scid);
         let params = connection::hello(&config, local_cid, ids, reset_token, None);
         let tls = quic::ServerConnection::new(server, quic::Version::V1, params).ok()?;
-        let local = Library::offered(&config.requirements);
+        let local = config.library();
         let own = selector::select(&config.requirements, &PathFacts::default(), &local, None);
         let profile = own.map_or_else(|_| Profile::bare(), |s| s.profile);
         let new_token = self.tokens.as_mut().map(|t| t.give(now, remote)).unwrap_or_default();
@@ -445,20 +482,20 @@ impl Endpoint {
     /// Fills `buffer` with datagrams of one size for one peer. Connections take turns.
     pub fn poll_transmit(&mut self, now: Time, buffer: &mut Vec<u8>) -> Option<Transmit> {
         buffer.clear();
-        if let Some((remote, answer)) = self.answers.pop_front() {
-            buffer.extend_from_slice(&answer);
-            return Some(Transmit { remote, ecn: None, segment_bytes: answer.len() });
+        if let Some(Answer { remote, local, bytes }) = self.answers.pop_front() {
+            buffer.extend_from_slice(&bytes);
+            return Some(Transmit { remote, local, ecn: None, segment_bytes: bytes.len() });
         }
         while let Some(handle) = self.ready.pop_front() {
             self.is_ready.remove(&handle);
             let Some(connection) = self.connections.get_mut(&handle) else { continue };
             let sent = connection.poll_transmit(now, buffer);
-            let (remote, ecn) = (connection.remote(), connection.ecn());
+            let (remote, local, ecn) = (connection.remote(), connection.local(), connection.ecn());
             self.reset_timer(handle);
             if let Some(segment_bytes) = sent {
                 self.is_ready.insert(handle);
                 self.ready.push_back(handle);
-                return Some(Transmit { remote, ecn, segment_bytes });
+                return Some(Transmit { remote, local, ecn, segment_bytes });
             }
             self.drop_if_over(handle);
         }
@@ -482,20 +519,38 @@ impl Endpoint {
         None
     }
 
-    /// Forgets a connection that has told everything and has nothing left to do.
+    /// Nobody will read any more of a connection: once it has ended, nothing of it is kept.
+    pub fn release(&mut self, handle: ConnectionHandle) {
+        if self.connections.contains_key(&handle) {
+            self.released.insert(handle);
+            self.telling.insert(handle);
+        }
+    }
+
+    /// Forgets a connection that has told everything and has nothing left to do. What its peer has sent, and takes for
+    /// delivered, stays until it is read, or [released](Self::release).
     fn drop_if_over(&mut self, handle: ConnectionHandle) {
-        let over = self.connections.get(&handle).is_some_and(Connection::is_over);
-        if !over || self.telling.contains(&handle) {
+        let Some(connection) = self.connections.get(&handle) else {
+            self.released.remove(&handle);
+            return;
+        };
+        if !connection.is_over() || self.telling.contains(&handle) {
             return;
         }
-        if let Some(connection) = self.connections.remove(&handle) {
+        if self.by_cid.get(connection.local_cid()) == Some(&handle) {
             self.by_cid.remove(connection.local_cid());
-            self.by_remote.retain(|_, h| *h != handle);
-            self.by_first.retain(|_, h| *h != handle);
         }
+        let is_unread = connection.has_unread();
+        self.by_remote.retain(|_, h| *h != handle);
+        self.by_first.retain(|_, h| *h != handle);
         if let Some(at) = self.timer_of.remove(&handle) {
             self.timers.remove(&(at, handle));
         }
+        if is_unread && !self.released.contains(&handle) {
+            return;
+        }
+        self.released.remove(&handle);
+        self.connections.remove(&handle);
         self.accepted.retain(|h| *h != handle);
     }
 }

@@ -1,0 +1,56 @@
+//! One end of a measured run, as a process of its own: a transport under test, a workload over it, and what came of it.
+//!
+//! * [`spec`]: which transport, with which settings, as text.
+//! * [`transport`]: kernel TCP, MPTCP, raw UDP and UTS as transports under test, by their names.
+//! * [`run`]: what an end does from its arguments to its last line; [`main`] is the whole of a program that is such an
+//!   end. Programs with other transports call them with a [`Provide`] of their own.
+//! * [`line`]: what an end prints and writes.
+//! * [`clock`]: the machine's monotonic clock, which all ends on it share.
+//!
+//! A server prints [`line::Ready`] as one line of JSON once it can be connected to. Each end writes [`line::Line`]s to its
+//! file; the last is [`line::Line::End`], and a file without it is of an end that was killed.
+#![deny(unsafe_code)]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "an end faces the world: real sockets, real time"
+)]
+
+pub mod clock;
+pub mod line;
+mod run;
+pub mod spec;
+pub mod transport;
+
+pub use run::{Arguments, main, run};
+pub use spec::TransportSpec;
+
+use std::rc::Rc;
+use uts_traffic::transport::Transport;
+use uts_traffic::workload::Workload;
+
+/// Makes a transport under test from its spec.
+///
+/// # Errors
+/// One line for people: no such kind, or a setting that is wrong, with its key.
+pub type Provide<'a> = dyn Fn(&TransportSpec, &Context<'_>) -> Result<Rc<dyn Transport>, String> + 'a;
+
+/// Which end this is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Role {
+    /// Accepts the session, and receives, answers or echoes.
+    Server,
+    /// Opens the session, and sends, asks or types.
+    Client,
+}
+
+/// What a transport may want to know of the run when it is made.
+#[derive(Clone, Copy, Debug)]
+pub struct Context<'a> {
+    /// Which end this is.
+    pub role: Role,
+    /// What it will carry; transports that are told what an application needs derive it from this.
+    pub workload: &'a Workload,
+    /// At a client: what its server said that it is known by ([`Transport::identity`]).
+    pub peer: Option<&'a str>,
+}

@@ -1,0 +1,117 @@
+//! Options of TCP sockets that no safe crate offers: `TCP_INFO`, `TCP_WINDOW_CLAMP`, and sockets of MPTCP.
+#![allow(unsafe_code, reason = "getsockopt and setsockopt of options that neither rustix nor socket2 knows")]
+
+use core::ffi::c_int;
+use core::time::Duration;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+
+/// Bytes of `struct tcp_info` (Linux, include/uapi/linux/tcp.h) that are asked for; older kernels give fewer.
+const TCP_INFO_BYTES: usize = 232;
+
+/// `TCP_CLOSE`: nothing is under way any more, and other fields are left over.
+const CLOSED: u8 = 7;
+
+/// What the kernel tells of a TCP connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct TcpInfo {
+    pub is_closed: bool,
+    pub segment_bytes: u32,
+    /// Congestion window and slow-start threshold in segments.
+    pub window_segments: u32,
+    pub threshold_segments: u32,
+    /// Segments sent and not acknowledged; of these …
+    pub unacked_segments: u32,
+    /// … those that the receiver holds beyond a gap, and those taken for lost.
+    pub sacked_segments: u32,
+    pub lost_segments: u32,
+    pub retransmitted_now_segments: u32,
+    pub rtt: Duration,
+    pub retransmitted_segments: u32,
+    pub acked_bytes: u64,
+    pub sent_segments: u32,
+    pub unsent_bytes: u32,
+    /// What the peer grants.
+    #[cfg(test)]
+    pub peer_window_bytes: u32,
+}
+
+impl TcpInfo {
+    /// Offsets as in the kernel's header, which only ever grows at its end.
+    fn parse(raw: &[u8]) -> TcpInfo {
+        let u32_at = |at: usize| {
+            raw.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |bytes| u32::from_ne_bytes(*bytes))
+        };
+        let u64_at = |at: usize| {
+            raw.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |bytes| u64::from_ne_bytes(*bytes))
+        };
+        TcpInfo {
+            is_closed: raw.first() == Some(&CLOSED),
+            segment_bytes: u32_at(16),
+            unacked_segments: u32_at(24),
+            sacked_segments: u32_at(28),
+            lost_segments: u32_at(32),
+            retransmitted_now_segments: u32_at(36),
+            rtt: Duration::from_micros(u64::from(u32_at(68))),
+            threshold_segments: u32_at(76),
+            window_segments: u32_at(80),
+            retransmitted_segments: u32_at(100),
+            acked_bytes: u64_at(120),
+            sent_segments: u32_at(136),
+            unsent_bytes: u32_at(144),
+            #[cfg(test)]
+            peer_window_bytes: u32_at(228),
+        }
+    }
+}
+
+/// What the kernel tells of a connection; of MPTCP, of its first subflow.
+pub(super) fn tcp_info(socket: impl AsFd) -> io::Result<TcpInfo> {
+    let mut raw = [0u8; TCP_INFO_BYTES];
+    let mut length = TCP_INFO_BYTES as libc::socklen_t;
+    // SAFETY: the descriptor is open while it is borrowed, and the kernel writes at most `length` bytes to `raw`.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            raw.as_mut_ptr().cast(),
+            &raw mut length,
+        )
+    };
+    if result != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(TcpInfo::parse(raw.get(..length as usize).unwrap_or_default()))
+}
+
+/// Bounds the window that a TCP socket advertises, in bytes. The kernel forgets that when it learns anew how much memory
+/// packets take, so it has to be said again: gives whether it had been forgotten.
+pub(super) fn keep_window_clamp(socket: impl AsFd, bytes: c_int) -> io::Result<bool> {
+    let descriptor = socket.as_fd().as_raw_fd();
+    let (mut now, mut length): (c_int, _) = (0, size_of::<c_int>() as libc::socklen_t);
+    // SAFETY: the descriptor is open while it is borrowed, and the kernel writes at most the `length` bytes of `now`.
+    let result = unsafe {
+        libc::getsockopt(
+            descriptor,
+            libc::IPPROTO_TCP,
+            libc::TCP_WINDOW_CLAMP,
+            (&raw mut now).cast(),
+            &raw mut length,
+        )
+    };
+    if result == 0 && now == bytes {
+        return Ok(false);
+    }
+    // SAFETY: the descriptor is open while it is borrowed, and the kernel reads one int.
+    let result = unsafe {
+        libc::setsockopt(
+            descriptor,
+            libc::IPPROTO_TCP,
+            libc::TCP_WINDOW_CLAMP,
+            (&raw const bytes).cast(),
+            size_of::<c_int>() as libc::socklen_t,
+        )
+    };
+    if result == 0 { Ok(true) } else { Err(io::Error::last_os_error()) }
+}

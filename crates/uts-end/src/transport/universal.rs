@@ -1,0 +1,574 @@
+//! UTS: by requirements, in the names of RFC 9622, or with mechanisms named by hand.
+
+use crate::clock;
+use crate::{Context, Role};
+use bytes::Bytes;
+use core::cell::{Cell, RefCell};
+use core::time::Duration;
+use futures_util::FutureExt;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use tokio::io::AsyncReadExt;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::{Mutex, watch};
+use tokio::task::AbortHandle;
+use tokio::time::timeout;
+use uts::requirements::Preference;
+use uts::{
+    CloseReason, ConnectOptions, Connection, ConnectionConfig, ConnectionEvent, ExchangeEvent, Fingerprint,
+    Flow, FlowError, FlowId, FlowOptions, Identity, MessageOptions, PathFacts, ReadError, RecvFlow,
+    Requirements, SendFlow, ServerOptions, WriteError,
+};
+use uts_engine::selector;
+use uts_traffic::human;
+use uts_traffic::measure::Sample;
+use uts_traffic::transport::{
+    Capabilities, Listener, Local, ReceiveStream, Result, SendStream, Session, Status, Stream, Transport,
+    TransportError,
+};
+use uts_traffic::workload::Workload;
+
+/// The first flow of a client carries its messages, and the answers to them; the others are streams.
+pub const MESSAGE_FLOW: FlowId = FlowId(0);
+
+/// The largest message of the mechanism `messages` unless told otherwise.
+const MESSAGE_BYTES_MAX: usize = 1 << 20;
+
+/// Keystrokes may be far apart, and long buffers silent.
+const KEEP_ALIVE: Duration = Duration::from_secs(5);
+
+/// How long an end waits for the other's part in closing.
+pub const FAREWELL_MAX: Duration = Duration::from_secs(5);
+
+/// What an application asks for, before properties that are named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Preset {
+    /// What RFC 9622 gives as defaults.
+    Defaults,
+    /// A long transfer.
+    Bulk,
+    /// Somebody waits for each answer.
+    Interactive,
+    /// Messages that are worthless after the workload's deadline, and until then worth being sent again.
+    Timely,
+    /// Messages that are worthless after the workload's deadline, and are never sent again.
+    Media,
+    /// Reliable messages, in order.
+    Messages,
+}
+
+/// How UTS is set.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct UniversalSettings {
+    /// What is asked for; unset, what an application with such a workload would: bulk for files, interactive for
+    /// requests and keystrokes, timely for messages and video.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub requirements: Option<Preset>,
+    /// Further properties by their names, as `reliability = "prohibit"`.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub properties: BTreeMap<String, Value>,
+    /// Mechanisms by the names of their functions, as `congestion = "cubic"`: short for properties `uts.profile.*`.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub profile: BTreeMap<String, String>,
+    /// Whether mechanisms may be exchanged in mid-connection: short for the property `uts.adapt`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub adaptive: Option<bool>,
+    /// Data that may be handed over to a stream before its writer has to wait, in bytes.
+    #[serde(with = "human::bytes_option", skip_serializing_if = "Option::is_none")]
+    pub send_buffer: Option<u64>,
+    /// Most that a stream's receiver grants beyond what was read, in bytes: its window.
+    #[serde(with = "human::bytes_option", skip_serializing_if = "Option::is_none")]
+    pub window: Option<u64>,
+    /// The largest UDP payload to try, in bytes.
+    #[serde(with = "human::bytes_option", skip_serializing_if = "Option::is_none")]
+    pub packet: Option<u64>,
+}
+
+impl UniversalSettings {
+    /// The requirements of an application with such a workload.
+    ///
+    /// # Errors
+    /// A property that does not exist or has another value, with its name; properties that contradict each other.
+    pub fn requirements(&self, workload: &Workload) -> std::result::Result<Requirements, String> {
+        let lifetime = match workload {
+            Workload::Messages { deadline, .. } | Workload::Video { deadline, .. } => Some(*deadline),
+            _ => None,
+        };
+        let natural = match workload {
+            Workload::Bulk { .. } | Workload::Files { .. } => Preset::Bulk,
+            Workload::Requests { .. } | Workload::Keystrokes { .. } => Preset::Interactive,
+            Workload::Messages { .. } | Workload::Video { .. } => Preset::Timely,
+        };
+        let media = || match lifetime {
+            Some(lifetime) => Ok(Requirements::media(lifetime)),
+            None => {
+                let kind = workload.kind();
+                Err(format!("uts: requirements: timely and media need deadlines, and {kind} has none"))
+            }
+        };
+        let mut requirements = match self.requirements.unwrap_or(natural) {
+            Preset::Defaults => Requirements::default(),
+            Preset::Bulk => Requirements::bulk(),
+            Preset::Interactive => Requirements::interactive(),
+            Preset::Messages => Requirements::messages(),
+            Preset::Timely => Requirements { reliability: Preference::NoPreference, ..media()? },
+            Preset::Media => media()?,
+        };
+        let mut set = |name: &str, value: &str| {
+            requirements.set(name, value).map_err(|error| format!("uts: properties: {error}"))
+        };
+        if let Some(adaptive) = self.adaptive {
+            set("uts.adapt", if adaptive { "on" } else { "off" })?;
+        }
+        for (name, value) in &self.properties {
+            match value {
+                Value::String(text) => set(name, text)?,
+                Value::Number(number) => set(name, &number.to_string())?,
+                other => {
+                    return Err(format!("uts: properties: {name}: {other} is neither text nor a number"));
+                }
+            }
+        }
+        for (function, mechanism) in &self.profile {
+            set(&format!("uts.profile.{function}"), mechanism)?;
+        }
+        // Better said now than by the first connection.
+        let none_known = PathFacts::default();
+        match selector::explain(&requirements, &none_known, &selector::Library::local(), None) {
+            Ok(_) => Ok(requirements),
+            Err(contradiction) => Err(format!("uts: {contradiction}")),
+        }
+    }
+
+    /// The settings of a connection that carries such a workload.
+    ///
+    /// # Errors
+    /// A setting that is wrong, with its key.
+    pub fn config(&self, workload: &Workload) -> std::result::Result<ConnectionConfig, String> {
+        let mut config = ConnectionConfig {
+            requirements: self.requirements(workload)?,
+            keep_alive: KEEP_ALIVE,
+            ..ConnectionConfig::default()
+        };
+        let within = |key: &str, bytes: u64, min: u64, max: u64| match bytes {
+            bytes if (min..=max).contains(&bytes) => Ok(bytes),
+            bytes => Err(format!("uts: {key}: {bytes} bytes are not between {min} and {max}")),
+        };
+        if let Some(bytes) = self.send_buffer {
+            config.send_buffer_bytes = within("send_buffer", bytes, 1024, 1 << 30)? as usize;
+        }
+        if let Some(bytes) = self.window {
+            config.credit_bytes_max = within("window", bytes, 1024, 1 << 30)?;
+            config.credit_bytes_initial = config.credit_bytes_initial.min(bytes);
+        }
+        if let Some(bytes) = self.packet {
+            config.packet_bytes_max = within("packet", bytes, 1200, 65_507)? as usize;
+        }
+        Ok(config)
+    }
+}
+
+/// UTS over UDP.
+pub struct Universal {
+    config: ConnectionConfig,
+    /// At a server.
+    identity: Option<Identity>,
+    /// At a client: the server's key.
+    peer: Option<Fingerprint>,
+}
+
+impl Universal {
+    /// For one end of a run. A server gets a new key.
+    ///
+    /// # Errors
+    /// A setting that is wrong, with its key; at a client, a fingerprint that is none.
+    pub fn new(settings: UniversalSettings, context: &Context<'_>) -> std::result::Result<Self, String> {
+        let config = settings.config(context.workload)?;
+        let identity = match context.role {
+            Role::Server => Some(Identity::generate().map_err(|e| e.to_string())?),
+            Role::Client => None,
+        };
+        let peer =
+            context.peer.map(str::parse).transpose().map_err(|e| format!("uts: the server's key: {e}"))?;
+        Ok(Universal { config, identity, peer })
+    }
+}
+
+impl Transport for Universal {
+    fn capabilities(&self) -> Capabilities {
+        let requirements = &self.config.requirements;
+        Capabilities {
+            streams: true,
+            messages: true,
+            message_bytes_max: MESSAGE_BYTES_MAX,
+            protected: requirements.security == uts::requirements::Security::Required,
+        }
+    }
+
+    fn identity(&self) -> Option<String> {
+        self.identity.as_ref().map(|identity| identity.fingerprint().to_string())
+    }
+
+    fn connect(&self, to: SocketAddr) -> Local<'_, Result<Rc<dyn Session>>> {
+        Box::pin(async move {
+            let missing = || TransportError::Failed("the server's key was not given".into());
+            let mut options = ConnectOptions::pinned(self.peer.ok_or_else(missing)?);
+            options.connection = self.config.clone();
+            let connected = uts::connect(&to.to_string(), options).await;
+            let connection = connected.map_err(|e| TransportError::Failed(e.to_string()))?;
+            let messages = connection.open_flow(FlowOptions::default()).await.map_err(not_opened)?;
+            Ok(Rc::new(UniversalSession::new(connection, Role::Client, Some(messages))) as Rc<dyn Session>)
+        })
+    }
+
+    fn listen(&self, at: SocketAddr) -> Local<'_, Result<Box<dyn Listener>>> {
+        Box::pin(async move {
+            let missing = || TransportError::Failed("a client cannot listen".into());
+            let mut options = ServerOptions::new(self.identity.clone().ok_or_else(missing)?);
+            options.connection = self.config.clone();
+            let listener = uts::Listener::bind(at, options);
+            let listener = listener.map_err(|e| TransportError::Failed(e.to_string()))?;
+            Ok(Box::new(UniversalListener(listener)) as Box<dyn Listener>)
+        })
+    }
+}
+
+struct UniversalListener(uts::Listener);
+
+impl Listener for UniversalListener {
+    fn address(&self) -> SocketAddr {
+        self.0.local_addr()
+    }
+
+    fn accept(&mut self) -> Local<'_, Result<Rc<dyn Session>>> {
+        Box::pin(async {
+            let connection = self.0.accept().await.ok_or(TransportError::Closed)?;
+            Ok(Rc::new(UniversalSession::new(connection, Role::Server, None)) as Rc<dyn Session>)
+        })
+    }
+}
+
+/// What the end of a connection is to a workload: in order, if its application had no complaint.
+pub fn closed(reason: CloseReason) -> TransportError {
+    match reason {
+        CloseReason::Peer { code: 0, .. } | CloseReason::Local { code: 0, .. } => TransportError::Closed,
+        other => TransportError::Failed(other.to_string()),
+    }
+}
+
+fn not_opened(error: FlowError) -> TransportError {
+    match error {
+        FlowError::Closed(reason) => closed(reason),
+        other => TransportError::Failed(other.to_string()),
+    }
+}
+
+fn write_error(error: WriteError) -> TransportError {
+    match error {
+        WriteError::Closed(reason) => closed(reason),
+        other => TransportError::Failed(other.to_string()),
+    }
+}
+
+fn read_error(error: ReadError) -> TransportError {
+    match error {
+        ReadError::Ended => TransportError::Closed,
+        ReadError::Closed(reason) => closed(reason),
+        other => TransportError::Failed(other.to_string()),
+    }
+}
+
+/// Both halves of the flow of messages.
+struct MessageFlow {
+    send: Mutex<SendFlow>,
+    receive: Mutex<RecvFlow>,
+    is_used: Cell<bool>,
+}
+
+struct UniversalSession {
+    connection: Connection,
+    role: Role,
+    /// The flow of messages, once there is one.
+    messages: watch::Receiver<Option<Rc<MessageFlow>>>,
+    streams: Mutex<UnboundedReceiver<Flow>>,
+    /// Flows that were finished here and have perhaps not arrived yet.
+    finishing: Rc<RefCell<Vec<SendFlow>>>,
+    samples: Rc<RefCell<Vec<Sample>>>,
+    tasks: [AbortHandle; 2],
+}
+
+impl Drop for UniversalSession {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(AbortHandle::abort);
+    }
+}
+
+impl UniversalSession {
+    fn new(connection: Connection, role: Role, messages: Option<Flow>) -> Self {
+        let (told, messages) = watch::channel(messages.map(MessageFlow::new));
+        let (streams_in, streams) = unbounded_channel();
+        let samples = Rc::new(RefCell::default());
+        let sort = sort(connection.clone(), told, streams_in);
+        let listen = listen(connection.clone(), samples.clone());
+        let tasks = [tokio::task::spawn_local(sort), tokio::task::spawn_local(listen)];
+        UniversalSession {
+            connection,
+            role,
+            messages,
+            streams: Mutex::new(streams),
+            finishing: Rc::default(),
+            samples,
+            tasks: tasks.map(|task| task.abort_handle()),
+        }
+    }
+
+    /// The flow of messages: at a server, as soon as the client has sent one.
+    async fn messages(&self) -> Result<Rc<MessageFlow>> {
+        let mut messages = self.messages.clone();
+        let flow = messages.wait_for(Option::is_some).await;
+        let flow = flow.ok().and_then(|flow| flow.clone()).ok_or(TransportError::Closed)?;
+        flow.is_used.set(true);
+        Ok(flow)
+    }
+
+    fn stream(&self, flow: Flow) -> Stream {
+        let (send, receive) = flow.split();
+        let send = Sender { flow: Some(send), finishing: self.finishing.clone(), is_finished: false };
+        Stream { send: Box::new(send), receive: Box::new(Receiver(receive)) }
+    }
+
+    /// Ends what this end sends, and waits until it has arrived.
+    async fn finish_all(&self) {
+        let messages = self.messages.borrow().clone().filter(|flow| flow.is_used.get());
+        if let Some(flow) = &messages {
+            let _ = flow.send.lock().await.finished().await;
+        }
+        let finishing = self.finishing.take();
+        for mut flow in finishing {
+            let _ = flow.finished().await;
+        }
+        // The server has then read what it was sent, not only received it.
+        if let (Some(flow), Role::Client) = (messages, self.role) {
+            let mut receive = flow.receive.lock().await;
+            let ends = async { while let Ok(Some(_)) = receive.recv_message().await {} };
+            let _ = timeout(FAREWELL_MAX, ends).await;
+        }
+    }
+}
+
+impl MessageFlow {
+    fn new(flow: Flow) -> Rc<Self> {
+        let (send, receive) = flow.split();
+        Rc::new(MessageFlow {
+            send: Mutex::new(send),
+            receive: Mutex::new(receive),
+            is_used: Cell::new(false),
+        })
+    }
+}
+
+/// Sorts the flows that the peer opens.
+async fn sort(
+    connection: Connection,
+    messages: watch::Sender<Option<Rc<MessageFlow>>>,
+    streams: UnboundedSender<Flow>,
+) {
+    while let Some(flow) = connection.accept_flow().await {
+        if flow.id() == MESSAGE_FLOW {
+            messages.send_replace(Some(MessageFlow::new(flow)));
+        } else if streams.send(flow).is_err() {
+            return;
+        }
+    }
+}
+
+/// Notes the exchanges.
+async fn listen(connection: Connection, samples: Rc<RefCell<Vec<Sample>>>) {
+    let mut events = connection.events();
+    drop(connection);
+    while let Some(event) = events.next().await {
+        if let ConnectionEvent::Exchange(step) = event {
+            samples.borrow_mut().push(Sample::Exchange { at_ns: clock::now_ns(), line: describe(&step) });
+        }
+    }
+}
+
+/// A step of an exchange in one line.
+pub fn describe(step: &ExchangeEvent) -> String {
+    match step {
+        ExchangeEvent::Requested { epoch, seen, changes, expects, .. } => {
+            let [seen, expects] =
+                [("saw", seen), ("expects", expects)].map(|(word, text)| match text.as_str() {
+                    "" => String::new(),
+                    text => format!("; {word} {text}"),
+                });
+            format!("epoch {epoch} requested: {changes}{seen}{expects}")
+        }
+        ExchangeEvent::Granted { epoch, changes, .. } => format!("epoch {epoch} granted: {changes}"),
+        ExchangeEvent::Completed { epoch, took, .. } => {
+            format!("epoch {epoch} in force after {:.1} ms", took.as_secs_f64() * 1e3)
+        }
+        ExchangeEvent::Refused { epoch, function, why, .. } => {
+            format!("epoch {epoch} refused: {}: {why}", function.name())
+        }
+        ExchangeEvent::Failed { epoch, .. } => format!("epoch {epoch} failed: no answer"),
+        ExchangeEvent::Brought { epoch, line } => format!("epoch {epoch} brought: {line}"),
+    }
+}
+
+impl Session for UniversalSession {
+    fn open(&self) -> Local<'_, Result<Stream>> {
+        Box::pin(async {
+            let flow = self.connection.open_flow(FlowOptions::default()).await.map_err(not_opened)?;
+            Ok(self.stream(flow))
+        })
+    }
+
+    fn accept(&self) -> Local<'_, Result<Stream>> {
+        Box::pin(async {
+            match self.streams.lock().await.recv().await {
+                Some(flow) => Ok(self.stream(flow)),
+                None => Err(self.connection.close_reason().map_or(TransportError::Closed, closed)),
+            }
+        })
+    }
+
+    fn send_message(&self, message: Bytes, lifetime: Option<Duration>) -> Local<'_, Result<()>> {
+        Box::pin(async move {
+            let flow = self.messages().await?;
+            let mut send = flow.send.lock().await;
+            send.send_message(message, MessageOptions { lifetime }).await.map_err(write_error)
+        })
+    }
+
+    fn receive_message(&self) -> Local<'_, Result<Bytes>> {
+        Box::pin(async {
+            let flow = self.messages().await?;
+            let mut receive = flow.receive.lock().await;
+            receive.recv_message().await.map_err(read_error)?.ok_or(TransportError::Closed)
+        })
+    }
+
+    fn status(&self) -> Option<Status> {
+        let (stats, facts) = (self.connection.stats(), self.connection.facts());
+        let seen = self.connection.inspect(|c| (c.congestion(), c.in_flight_bytes()));
+        let (congestion, in_flight) = seen.unwrap_or((None, 0));
+        Some(Status {
+            // A profile without congestion control has no window.
+            window_bytes: congestion.map(|(_, bytes)| bytes).filter(|bytes| *bytes != u64::MAX),
+            threshold_bytes: None,
+            in_flight_bytes: Some(in_flight),
+            rtt: Some(facts.rtt_smoothed).filter(|rtt| !rtt.is_zero()),
+            sent_packets: Some(stats.packets_sent),
+            repeated_packets: Some(stats.chunks_repeated),
+            delivered_bytes: None,
+        })
+    }
+
+    fn take_samples(&self) -> Vec<Sample> {
+        self.samples.take()
+    }
+
+    fn close(&self) -> Local<'_, ()> {
+        Box::pin(async {
+            self.finish_all().await;
+            if self.role == Role::Server {
+                // What ends a connection overtakes what has arrived and was not read; so the client, which has had all
+                // answers, ends it.
+                let _ = timeout(FAREWELL_MAX, self.connection.closed()).await;
+            }
+            self.connection.close(0, "done").await;
+        })
+    }
+}
+
+struct Sender {
+    flow: Option<SendFlow>,
+    finishing: Rc<RefCell<Vec<SendFlow>>>,
+    is_finished: bool,
+}
+
+impl SendStream for Sender {
+    fn write<'a>(&'a mut self, bytes: &'a [u8]) -> Local<'a, Result<()>> {
+        Box::pin(async move {
+            let flow = self.flow.as_mut().ok_or(TransportError::Closed)?;
+            flow.write_bytes(Bytes::copy_from_slice(bytes)).await.map_err(write_error)
+        })
+    }
+
+    fn finish(&mut self) -> Local<'_, Result<()>> {
+        Box::pin(async {
+            self.is_finished = true;
+            self.flow.as_mut().ok_or(TransportError::Closed)?.finish().map_err(write_error)
+        })
+    }
+}
+
+impl Drop for Sender {
+    fn drop(&mut self) {
+        let Some(flow) = self.flow.take().filter(|_| self.is_finished) else { return };
+        let mut finishing = self.finishing.borrow_mut();
+        finishing.retain_mut(|flow| flow.finished().now_or_never().is_none());
+        finishing.push(flow);
+    }
+}
+
+struct Receiver(RecvFlow);
+
+impl ReceiveStream for Receiver {
+    fn read<'a>(&'a mut self, buffer: &'a mut [u8]) -> Local<'a, Result<usize>> {
+        Box::pin(async move {
+            let read = self.0.read(buffer).await;
+            read.map_err(|e| match e.downcast::<ReadError>() {
+                Ok(error) => read_error(error),
+                Err(error) => TransportError::Failed(error.to_string()),
+            })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn requirements(settings: &str, workload: &str) -> std::result::Result<String, String> {
+        let settings: UniversalSettings = serde_json::from_str(settings).expect("settings");
+        let workload: Workload = serde_json::from_str(workload).expect("a workload");
+        settings.requirements(&workload).map(|r| r.to_string())
+    }
+
+    const BULK: &str = r#"{"kind":"bulk","bytes":1}"#;
+    const VOICE: &str =
+        r#"{"kind":"messages","every":"20ms","bytes":160,"duration":"1s","deadline":"150ms"}"#;
+
+    #[test]
+    fn an_application_asks_for_what_it_needs() {
+        let bulk = requirements("{}", BULK).expect("asked");
+        assert_eq!(bulk, "connCapacityProfile=capacity-seeking");
+        let voice = requirements("{}", VOICE).expect("asked");
+        for part in ["reliability=no-preference", "preserveMsgBoundaries=require", "msgLifetime=150"] {
+            assert!(voice.contains(part), "{voice}");
+        }
+        let media = requirements(r#"{"requirements":"media"}"#, VOICE).expect("asked");
+        assert!(media.contains("reliability=avoid"), "{media}");
+        let by_hand = r#"{"requirements":"defaults","adaptive":false,"profile":{"congestion":"new-reno"},
+            "properties":{"connPriority":7}}"#;
+        let by_hand = requirements(by_hand, BULK).expect("asked");
+        for part in ["uts.adapt=off", "uts.profile.congestion=new-reno", "connPriority=7"] {
+            assert!(by_hand.contains(part), "{by_hand}");
+        }
+    }
+
+    #[test]
+    fn what_contradicts_itself_is_refused_before_it_runs() {
+        let error = requirements(r#"{"properties":{"reliability":"require"}}"#, VOICE).expect_err("refused");
+        assert!(error.contains("`reliability=require` and `msgLifetime=150 ms` contradict"), "{error}");
+        let error = requirements(r#"{"properties":{"connPriority":true}}"#, BULK).expect_err("refused");
+        assert_eq!(error, "uts: properties: connPriority: true is neither text nor a number");
+    }
+}

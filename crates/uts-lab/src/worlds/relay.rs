@@ -1,0 +1,318 @@
+//! The relay world: the ends of one flow as processes on loopback, and in this process a UDP relay between.
+
+use super::ends::{self, GRACE, Place, Programs};
+use super::{Room, World};
+use crate::control::{Control, Interventions};
+use crate::experiment::case::{Case, Flow};
+use crate::experiment::file::WorldKind;
+use crate::experiment::outcome::{Fidelity, LinkStats, Outcome, RunError};
+use crate::experiment::samples::Samples;
+use crate::relay::{Relay, RelayConfig, RelayHandle, RelayStats, default_link};
+use anyhow::{Context, Result, anyhow, bail};
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::{Duration, Instant};
+use uts_end::Role;
+use uts_end::line::Ready;
+use uts_path::Target;
+
+/// The latest that 99 % of a valid run's datagrams may be. The relay sleeps until a datagram is due, and the two ends
+/// need processors, too: tens of microseconds on an idle machine.
+pub const LATENESS_P99_MAX_US: f64 = 2000.0;
+
+/// How long a server may take until it listens.
+const READY_MAX: Duration = Duration::from_secs(20);
+/// How often the ends are looked at.
+const NOTICE: Duration = Duration::from_millis(20);
+
+/// Cases over the relay, one at a time.
+#[derive(Debug)]
+pub struct RelayWorld {
+    programs: Programs,
+}
+
+impl RelayWorld {
+    /// A relay world with these programs as ends.
+    pub fn new(programs: Programs) -> Self {
+        RelayWorld { programs }
+    }
+}
+
+impl World for RelayWorld {
+    fn kind(&self) -> WorldKind {
+        WorldKind::Relay
+    }
+
+    fn parallel(&self) -> usize {
+        1
+    }
+
+    fn refuses(&self, case: &Case) -> Option<String> {
+        let [flow] = case.flows.as_slice() else {
+            return Some(format!("the relay carries one flow, and this has {}", case.flows.len()));
+        };
+        if case.hops.len() != 1 {
+            return Some(format!("the relay is one path, and this is a chain of {}", case.hops.len()));
+        }
+        if !ends::is_over_udp(&flow.transport) {
+            return Some(format!("{}: the relay carries only transports over UDP", flow.transport_name));
+        }
+        if case.record.pcap {
+            return Some("the relay records no packets (record.pcap)".into());
+        }
+        self.programs.refuse(flow)
+    }
+
+    fn run(&self, case: &Case, room: &Room<'_>) -> Result<Outcome, RunError> {
+        let [flow] = case.flows.as_slice() else {
+            return Err(RunError::Failed("the relay carries one flow".into()));
+        };
+        let queues = room.dir.join("relay.csv");
+        let server_at = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let mut server = self.spawn(case, flow, Place::Server(server_at), room.dir)?;
+        let ready = server.ready(room)?;
+        let mut path = case.hops[0].config(&default_link()).map_err(|e| anyhow!(e))?;
+        if flow.from.starts_with("server") {
+            std::mem::swap(&mut path.forward, &mut path.backward);
+        }
+        let config = RelayConfig {
+            path,
+            seed: case.seed,
+            record: case.record.queue.then(|| queues.clone()),
+            ..RelayConfig::new(ready.address)
+        };
+        let relay = Relay::start(config).context("the relay")?;
+        let origin_ns = uts_end::clock::now_ns();
+        let relayed = Arc::new(Relayed::new(relay, &case.hops[0].name));
+        let control = room.controls.register(relayed.clone());
+        let to = relayed.address()?;
+        let mut client = self.spawn(case, flow, Place::Client(to, ready.identity.as_deref()), room.dir)?;
+        let ended = wait_for_both(&mut client, &mut server, case.timeout, room);
+        drop(control);
+        let (stats, interventions) = relayed.stop()?;
+        ended?;
+
+        let mut outcome = Outcome::default();
+        let mut samples = Samples::default();
+        ends::collect(case, flow, room.dir, origin_ns, &mut outcome, &mut samples)?;
+        if case.record.queue {
+            take_queues(&queues, &case.hops[0].name, &mut samples)?;
+        }
+        for name in ["client.stderr", "server.stderr"] {
+            fs::remove_file(room.dir.join(name)).context("cannot remove an end's messages")?;
+        }
+        samples.write(&room.dir.join("samples"))?;
+        outcome.interventions = interventions;
+        judge(&stats, &case.hops[0].name, &mut outcome);
+        Ok(outcome)
+    }
+}
+
+impl RelayWorld {
+    fn spawn(&self, case: &Case, flow: &Flow, place: Place<'_>, dir: &Path) -> Result<EndProcess> {
+        let role = match place {
+            Place::Server(_) => Role::Server,
+            Place::Client(..) => Role::Client,
+        };
+        let line = ends::command_line(&self.programs, case, flow, place, dir)?;
+        let (program, arguments) = line.split_first().context("an end without a program")?;
+        let name = format!("{} {}", role.name(), flow.name);
+        let messages = fs::File::create(dir.join(format!("{}.stderr", role.name())))?;
+        let child = Command::new(program)
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(messages)
+            .spawn()
+            .with_context(|| format!("cannot start {}", program.display()))?;
+        Ok(EndProcess { child, name, messages: dir.join(format!("{}.stderr", role.name())) })
+    }
+}
+
+/// An end that runs, and is killed if nobody waits for it any more.
+struct EndProcess {
+    child: Child,
+    name: String,
+    messages: std::path::PathBuf,
+}
+
+impl EndProcess {
+    /// The line that a server prints once it listens.
+    fn ready(&mut self, room: &Room<'_>) -> Result<Ready, RunError> {
+        let stdout = self.child.stdout.take().context("a server without output")?;
+        let (sender, receiver) = mpsc::channel();
+        std::thread::spawn(move || {
+            let mut reader = BufReader::new(stdout);
+            let mut line = String::new();
+            let _ = sender.send(reader.read_line(&mut line).map(|_| line));
+            // What else it prints must not fill the pipe.
+            let _ = reader.read_to_end(&mut Vec::new());
+        });
+        let began = Instant::now();
+        while began.elapsed() < READY_MAX {
+            if room.is_stopped() {
+                return Err(RunError::Interrupted);
+            }
+            match receiver.recv_timeout(NOTICE) {
+                Ok(Ok(line)) if !line.trim().is_empty() => {
+                    let ready = serde_json::from_str(&line);
+                    return Ok(ready.with_context(|| format!("{} printed {line:?}", self.name))?);
+                }
+                Err(mpsc::RecvTimeoutError::Timeout) => {}
+                _ => return Err(RunError::Failed(self.last_words())),
+            }
+        }
+        Err(RunError::Failed(format!("{} did not listen within {} s", self.name, READY_MAX.as_secs())))
+    }
+
+    fn last_words(&mut self) -> String {
+        let _ = self.child.wait();
+        let text = fs::read_to_string(&self.messages).unwrap_or_default();
+        let last = text.trim().lines().last().unwrap_or("ended without a word").to_owned();
+        format!("{}: {}", self.name, last.trim_start_matches("error: "))
+    }
+}
+
+impl Drop for EndProcess {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn wait_for_both(
+    client: &mut EndProcess,
+    server: &mut EndProcess,
+    timeout: Duration,
+    room: &Room<'_>,
+) -> Result<(), RunError> {
+    // Each end gives up by itself: twice the time, as a server begins to wait before its client.
+    let limit = timeout * 2 + GRACE;
+    let began = Instant::now();
+    let mut waiting = vec![client, server];
+    while !waiting.is_empty() {
+        if room.is_stopped() {
+            return Err(RunError::Interrupted);
+        }
+        if began.elapsed() > limit {
+            let names: Vec<&str> = waiting.iter().map(|end| end.name.as_str()).collect();
+            return Err(RunError::Failed(format!("{} did not end", names.join(" and "))));
+        }
+        let mut still = Vec::new();
+        for end in waiting {
+            match end.child.try_wait().context("cannot wait for an end")? {
+                None => still.push(end),
+                Some(status) if status.success() => {}
+                Some(_) => return Err(RunError::Failed(end.last_words())),
+            }
+        }
+        waiting = still;
+        if !waiting.is_empty() {
+            std::thread::sleep(NOTICE);
+        }
+    }
+    Ok(())
+}
+
+/// A relay that can be changed while it runs.
+struct Relayed {
+    relay: Mutex<Option<RelayHandle>>,
+    path: String,
+    interventions: Interventions,
+}
+
+impl Relayed {
+    fn new(relay: RelayHandle, path: &str) -> Self {
+        Relayed { relay: Mutex::new(Some(relay)), path: path.into(), interventions: Interventions::default() }
+    }
+
+    fn address(&self) -> Result<SocketAddr> {
+        self.with(|relay| Ok(relay.local_addr()))
+    }
+
+    fn with<T>(&self, act: impl FnOnce(&RelayHandle) -> Result<T>) -> Result<T> {
+        let guard = self.relay.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        act(guard.as_ref().context("the relay has ended")?)
+    }
+
+    fn stop(&self) -> Result<(RelayStats, Vec<crate::experiment::outcome::Intervention>)> {
+        let taken = self.relay.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
+        let stats = taken.context("the relay has ended")?.stop().context("the relay")?;
+        Ok((stats, self.interventions.take()))
+    }
+}
+
+impl Control for Relayed {
+    fn paths(&self) -> Vec<String> {
+        vec![self.path.clone()]
+    }
+
+    fn set(&self, path: &str, target: Target, change: &uts_path::Change) -> Result<()> {
+        if path != self.path {
+            bail!("there is no path {path} here");
+        }
+        let t_s = self.with(|relay| {
+            relay.set(target, change.clone())?;
+            Ok(relay.stats()?.elapsed_s)
+        })?;
+        self.interventions.add(t_s, path, target, change);
+        Ok(())
+    }
+}
+
+/// The relay's own record as the run's: every 10 ms, without sojourns.
+fn take_queues(file: &Path, path: &str, samples: &mut Samples) -> Result<()> {
+    let text = fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+    let link = |dir: &str| match dir {
+        "fwd" => format!("{path} forward"),
+        "bwd" => format!("{path} backward"),
+        _ => format!("{path} both"),
+    };
+    for line in text.lines().skip(1) {
+        let mut fields = line.split(',');
+        let (Some(t_s), Some(dir), Some(packets), Some(bytes)) =
+            (fields.next(), fields.next(), fields.next(), fields.next())
+        else {
+            bail!("{} has the line {line:?}", file.display());
+        };
+        samples.add_queue(&link(dir), t_s.parse()?, packets.parse()?, bytes.parse()?, None);
+    }
+    let mut changes = file.as_os_str().to_owned();
+    changes.push(".changes.csv");
+    for line in fs::read_to_string(&changes)?.lines().skip(1) {
+        let mut fields = line.splitn(3, ',');
+        if let (Some(t_s), Some(dir), Some(change)) = (fields.next(), fields.next(), fields.next()) {
+            samples.add_change(&link(dir), t_s.parse()?, change.trim_matches('"'));
+        }
+    }
+    fs::remove_file(file)?;
+    Ok(fs::remove_file(changes)?)
+}
+
+/// Whether the relay did what the model says.
+fn judge(stats: &RelayStats, path: &str, outcome: &mut Outcome) {
+    let lost_outside = stats.send_failures + stats.kernel_dropped.unwrap_or(0) + stats.refused;
+    outcome.fidelity = Some(Fidelity {
+        lateness_p50_us: stats.lateness.p50_us,
+        lateness_p90_us: None,
+        lateness_p99_us: stats.lateness.p99_us,
+        lateness_max_us: stats.lateness.max_us,
+        lost_outside,
+        cpu_share: None,
+    });
+    for (direction, stats) in [("forward", stats.forward), ("backward", stats.backward)] {
+        outcome.links.push(LinkStats { link: format!("{path} {direction}"), stats });
+    }
+    if lost_outside > 0 {
+        outcome.invalid = Some(format!("{lost_outside} datagrams were lost outside the model"));
+    } else if stats.lateness.p99_us > LATENESS_P99_MAX_US {
+        outcome.invalid = Some(format!(
+            "departures were {:.0} us late at the 99th percentile, more than {LATENESS_P99_MAX_US:.0} us",
+            stats.lateness.p99_us
+        ));
+    }
+}

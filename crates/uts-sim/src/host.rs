@@ -1,0 +1,172 @@
+//! The engine as an application of a network.
+
+use crate::network::Application;
+use crate::packet::{Body, Datagram, Packet};
+use crate::qlog::Qlog;
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use uts_engine::{ConnectionHandle, Ecn, Endpoint, Event, TraceRow};
+use uts_functions::Time;
+
+/// An endpoint at a port of a host.
+///
+/// Its driver takes events by [`Host::poll_event`] whenever the network has touched it.
+pub struct Host {
+    endpoint: Endpoint,
+    /// The batch of datagrams that is being sent.
+    buffer: Vec<u8>,
+    batch: Option<Batch>,
+    observer: Option<Box<Observer>>,
+}
+
+/// Who looks on. None of it changes what the host does.
+#[derive(Default)]
+struct Observer {
+    /// Connections that are established and not over.
+    connections: BTreeSet<ConnectionHandle>,
+    qlog: Option<Qlog>,
+    /// What packets did and was not yet taken, if it is to be kept.
+    packets: Option<Vec<(ConnectionHandle, TraceRow)>>,
+    rows: Vec<TraceRow>,
+}
+
+struct Batch {
+    remote: SocketAddr,
+    ecn: Option<Ecn>,
+    segment_bytes: usize,
+    /// How much of the buffer has been sent.
+    sent: usize,
+}
+
+impl Host {
+    /// A host with this endpoint.
+    pub fn new(endpoint: Endpoint) -> Self {
+        Host { endpoint, buffer: Vec::new(), batch: None, observer: None }
+    }
+
+    /// The endpoint, to look at or to change. Reach it through [`Network::app_mut`](crate::network::Network::app_mut),
+    /// so that what a change makes due is done.
+    pub fn endpoint(&mut self) -> &mut Endpoint {
+        &mut self.endpoint
+    }
+
+    /// The endpoint, to look at.
+    pub fn peek(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
+    /// The next thing to tell the application.
+    pub fn poll_event(&mut self, now: Time) -> Option<(ConnectionHandle, Event)> {
+        let (handle, event) = self.endpoint.poll_event()?;
+        if let Some(observer) = &mut self.observer {
+            observer.on_event(now, &mut self.endpoint, handle, &event);
+        }
+        Some((handle, event))
+    }
+
+    /// Logs connections that are established from now on.
+    pub fn record(&mut self, qlog: Qlog) {
+        self.observer.get_or_insert_default().qlog = Some(qlog);
+    }
+
+    /// Ends the log.
+    ///
+    /// # Errors
+    /// The first error that the writer gave.
+    pub fn finish_record(&mut self) -> std::io::Result<()> {
+        self.on_change();
+        match self.observer.as_mut().and_then(|observer| observer.qlog.take()) {
+            Some(qlog) => qlog.finish(),
+            None => Ok(()),
+        }
+    }
+
+    /// Keeps what packets do, of connections that are established from now on, for [`Host::take_packets`].
+    pub fn keep_packets(&mut self) {
+        self.observer.get_or_insert_default().packets.get_or_insert_default();
+    }
+
+    /// What packets did since this was last asked, in order.
+    pub fn take_packets(&mut self) -> Vec<(ConnectionHandle, TraceRow)> {
+        let packets = self.observer.as_mut().and_then(|observer| observer.packets.as_mut());
+        packets.map(core::mem::take).unwrap_or_default()
+    }
+
+    fn on_change(&mut self) {
+        if let Some(observer) = &mut self.observer {
+            observer.on_change(&mut self.endpoint);
+        }
+    }
+}
+
+impl Observer {
+    fn on_event(&mut self, now: Time, endpoint: &mut Endpoint, handle: ConnectionHandle, event: &Event) {
+        self.on_change(endpoint);
+        if *event == Event::Connected
+            && let Some(trace) = endpoint.trace(handle)
+        {
+            trace.start();
+            self.connections.insert(handle);
+        }
+        if let Some(qlog) = &mut self.qlog {
+            qlog.on_event(now, endpoint, handle, event);
+        }
+    }
+
+    /// Takes what packets have done.
+    fn on_change(&mut self, endpoint: &mut Endpoint) {
+        self.connections.retain(|handle| {
+            let Some(trace) = endpoint.trace(*handle) else { return false };
+            self.rows.clear();
+            self.rows.extend(trace.take());
+            if let Some(qlog) = &mut self.qlog {
+                qlog.on_packets(endpoint, *handle, &self.rows);
+            }
+            if let Some(packets) = &mut self.packets {
+                packets.extend(self.rows.iter().map(|row| (*handle, *row)));
+            }
+            true
+        });
+    }
+}
+
+impl Application for Host {
+    fn handle_datagram(&mut self, now: Time, packet: Packet) {
+        if let Body::Bytes(mut bytes) = packet.body {
+            self.endpoint.handle_datagram(now, packet.from.into(), packet.ecn, &mut bytes);
+            self.on_change();
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        self.endpoint.handle_timeout(now);
+        self.on_change();
+    }
+
+    fn poll_transmit(&mut self, now: Time) -> Option<Datagram> {
+        if self.batch.is_none() {
+            let transmit = self.endpoint.poll_transmit(now, &mut self.buffer);
+            self.on_change();
+            let transmit = transmit?;
+            self.batch = Some(Batch {
+                remote: transmit.remote,
+                ecn: transmit.ecn,
+                segment_bytes: transmit.segment_bytes.max(1),
+                sent: 0,
+            });
+        }
+        let batch = self.batch.as_mut()?;
+        let end = self.buffer.len().min(batch.sent + batch.segment_bytes);
+        let body = Body::Bytes(self.buffer[batch.sent..end].to_vec());
+        let datagram = Datagram { to: batch.remote, ecn: batch.ecn, body };
+        batch.sent = end;
+        if end == self.buffer.len() {
+            self.batch = None;
+        }
+        Some(datagram)
+    }
+
+    fn poll_timeout(&mut self) -> Option<Time> {
+        self.endpoint.poll_timeout()
+    }
+}
