@@ -102,7 +102,7 @@ pub fn render(dir: &Path) -> Result<(String, Vec<String>)> {
 /// # Errors
 /// What is wrong with it.
 pub fn check_plot(plot: &serde_json::Map<String, serde_json::Value>) -> Result<(), String> {
-    plan_of(&serde_json::Value::Object(plot.clone())).map(|_| ()).map_err(|e| e.to_string())
+    Plot::read(&serde_json::Value::Object(plot.clone())).map(|_| ()).map_err(|e| e.to_string())
 }
 
 /// What one plot became.
