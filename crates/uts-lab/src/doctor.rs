@@ -53,7 +53,9 @@ impl fmt::Display for Finding {
 
 /// Looks at everything.
 pub fn examine(programs: &Programs) -> Vec<Finding> {
-    let mut findings = vec![sim(), relay(), timer()];
+    let mut findings = vec![sim(), relay()];
+    findings.extend(router());
+    findings.push(timer());
     findings.extend(kernel_transports());
     findings.extend(rivals(programs));
     findings.extend(tools());
@@ -70,6 +72,16 @@ fn relay() -> Finding {
     let result = std::net::UdpSocket::bind("127.0.0.1:0");
     let found = result.as_ref().map_or_else(ToString::to_string, |_| "UDP over loopback works".into());
     Finding::new("relay", "UDP relay", result.is_ok(), found).needed().or("ip link set lo up")
+}
+
+fn router() -> Vec<Finding> {
+    let checks = crate::router::doctor().into_iter();
+    let finding = |check: crate::router::Check| {
+        let finding = Finding::new("router", check.name, check.ok, check.why);
+        let finding = if check.remedy.is_empty() { finding } else { finding.or(check.remedy) };
+        Finding { needed: check.required, ..finding }
+    };
+    checks.map(finding).collect()
 }
 
 /// How late a thread wakes up: what real-time worlds are true to.

@@ -1,6 +1,7 @@
 //! The laboratory as commands, for the programs `uts-lab` and `uts lab`.
 
 use crate::cmd;
+pub use crate::cmd::router::Arguments as RouterArguments;
 use anyhow::Result;
 use clap::Subcommand;
 use std::process::ExitCode;

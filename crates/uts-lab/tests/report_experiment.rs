@@ -7,14 +7,16 @@
     reason = "the laboratory faces the world: real sockets, real time"
 )]
 
+mod browser;
 mod experiment_sample;
 
+use browser::Page;
 use experiment_sample::{
     Case, End, Experiment, buffers, buffers_end, mixture, mixture_end, universal, universal_end,
 };
 use serde_json::json;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output};
 use tempfile::TempDir;
 use uts_lab::report::experiment;
@@ -49,7 +51,7 @@ fn sweeps_and_traces_are_shown_unasked() {
         "error bars: 95\u{a0}% confidence interval of the mean by Student’s t",
         "(n = 5)",
         "Without a figure: reno: 5 skipped; bbr: 1 failed, 4 invalid",
-        "Path bottleneck: rate 5mbit, delay 10ms, buffer as swept",
+        "Path bottleneck: rate 5mbit, delay 10ms, framing aal5, buffer as swept",
         "Sequence number (MB)",
         "Round-trip time (ms)",
         "Time in the queue (ms)",
@@ -240,7 +242,7 @@ fn what_is_wrong_with_plan_or_measures_is_named() {
     let bad_value = refused("measures.csv", |text| text.replacen("bit/s,true", "bit/s,perhaps", 1));
     assert!(bad_value.contains("measures.csv:2: valid: `perhaps` is not true or false"), "{bad_value}");
     let short = refused("measures.csv", |text| text + "a,b,c\n");
-    assert!(short.contains("fields, and the header has 13"), "{short}");
+    assert!(short.contains("fields, and the header has 14"), "{short}");
     let column = refused("measures.csv", |text| text.replacen(",measure,", ",what,", 1));
     assert!(
         column.contains("measures.csv:1: the column `measure` is missing; there are run, world"),
@@ -252,7 +254,7 @@ fn what_is_wrong_with_plan_or_measures_is_named() {
     assert!(format.contains("has format 99, and this program reads format 1"), "{format}");
     fs::remove_file(dir.path().join("measures.csv")).unwrap();
     let missing = experiment::render(dir.path()).unwrap_err().to_string();
-    assert!(missing.contains("measures.csv is missing, although 50 runs have ended"), "{missing}");
+    assert!(missing.contains("measures.csv is missing, although 53 runs have ended"), "{missing}");
 }
 
 #[test]
@@ -278,7 +280,7 @@ fn what_else_is_missing_or_wrong_is_told_on_the_page() {
         assert!(problems.iter().any(|p| p.contains(wanted)), "`{wanted}` is missing in {problems:?}");
     }
     assert_eq!(problems.len(), 5, "{problems:?}");
-    assert!(problems.iter().all(|p| page.contains(&p.replace('`', "`").replace('"', "&quot;"))));
+    assert!(problems.iter().all(|p| page.contains(&p.replace('"', "&quot;"))));
     assert!(page.contains("uts against time"), "its other samples are shown");
 }
 
@@ -355,14 +357,13 @@ fn the_program_writes_the_page_and_tells_of_problems() {
     assert!(String::from_utf8(output.stderr).unwrap().contains("plan.json is not what it should be"));
 }
 
-/// Runs in the page once it is loaded: exports and zooms every picture, and counts what came of it.
-const PROBE: &str = r#"<script>
+/// Exports and zooms every picture of a page, sorts a table, and counts what came of it.
+const PROBE: &str = r#"
     (async () => {
       const seen = { pictures: 0, marks: 0, standalone: 0, pngs: 0, csvs: 0, zooms: 0, canvases: 0 };
       const inked = (context, w, h) => {
-        const pixels = context.getImageData(0, 0, w, h).data, first = pixels.slice(0, 4).join();
-        for (let i = 4; i < pixels.length; i += 4) if (pixels.slice(i, i + 4).join() !== first) return true;
-        return false;
+        const pixels = new Uint32Array(context.getImageData(0, 0, w, h).data.buffer);
+        return pixels.some((pixel) => pixel !== pixels[0]);
       };
       for (const figure of document.querySelectorAll(".figure")) {
         const id = figure.id, svg = figure.querySelector("svg");
@@ -395,15 +396,12 @@ const PROBE: &str = r#"<script>
         header.click();
         seen.sorted = up.every((v, i) => i === 0 || !(up[i - 1] > v)) && cells().every((v, i, all) => i === 0 || !(all[i - 1] < v));
       }
-      for (const [name, value] of Object.entries(seen)) document.documentElement.dataset[name] = String(value);
-    })().catch((e) => window.probeErrors.push(e.message)).finally(() => {
-      document.documentElement.dataset.errors = window.probeErrors.join(" | ");
-    });
-    </script></body>"#;
+      return seen;
+    })()"#;
 
 #[test]
 fn a_browser_draws_zooms_and_exports_every_picture() {
-    let Some(browser) = browser() else {
+    let Some(browser) = browser::installed() else {
         eprintln!("skipped: no chromium is installed");
         return;
     };
@@ -414,28 +412,41 @@ fn a_browser_draws_zooms_and_exports_every_picture() {
         {"kind": "matrix", "rows": "window", "columns": "buffer"},
     ]);
     let dir = directory(&buffers(3, plots), buffers_end);
-    let catcher = "<head><script>window.probeErrors = [];
-        window.addEventListener('error', (e) => window.probeErrors.push(e.message));
-        window.addEventListener('securitypolicyviolation', (e) => window.probeErrors.push(e.violatedDirective));</script>";
-    let page = page(dir.path()).replacen("<head>", catcher, 1).replacen("</body>", PROBE, 1);
-    let dom = dump_dom(&browser, &page);
-    let attribute = |name: &str| {
-        let (_, rest) = dom.split_once(&format!("data-{name}=\"")).unwrap_or_else(|| panic!("no {name}"));
-        rest.split_once('"').unwrap().0.to_owned()
+    let file = experiment::write(dir.path()).unwrap().page;
+    let mut page = Page::open(&browser, &file);
+    let seen = page.value(PROBE);
+    assert_eq!(page.errors, Vec::<String>::new(), "errors in the page");
+    let (pictures, traces) = (8, 3);
+    let expected = json!({
+        "pictures": pictures, "marks": pictures, "standalone": pictures, "pngs": pictures, "csvs": pictures,
+        "zooms": traces, "canvases": traces, "sorted": true,
+    });
+    assert_eq!(seen, expected);
+}
+
+#[test]
+fn an_error_in_a_page_is_heard_of() {
+    let Some(browser) = browser::installed() else {
+        eprintln!("skipped: no chromium is installed");
+        return;
     };
-    assert_eq!(attribute("errors"), "", "errors in the page");
-    let pictures = attribute("pictures");
-    assert_eq!(pictures, "8");
-    for what in ["marks", "standalone", "pngs", "csvs"] {
-        assert_eq!(attribute(what), pictures, "{what}");
-    }
-    assert_eq!((attribute("zooms"), attribute("canvases")), ("3".into(), "3".into()));
-    assert_eq!(attribute("sorted"), "true");
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("wrong.html");
+    let policy = "<meta http-equiv=\"Content-Security-Policy\" content=\"img-src 'none'\">";
+    fs::write(
+        &file,
+        format!("{policy}<script>throw new Error('thrown')</script><img src='data:image/gif;base64,R0'>"),
+    )
+    .unwrap();
+    let mut page = Page::open(&browser, &file);
+    assert_eq!(page.value("1 + 1"), 2);
+    assert!(page.errors.iter().any(|e| e.contains("thrown")), "{:?}", page.errors);
+    assert!(page.errors.iter().any(|e| e.contains("Content Security Policy")), "{:?}", page.errors);
 }
 
 #[test]
 fn the_matrix_is_printed_on_one_sheet() {
-    let Some(browser) = browser() else {
+    let Some(browser) = browser::installed() else {
         eprintln!("skipped: no chromium is installed");
         return;
     };
@@ -463,12 +474,6 @@ fn the_matrix_is_printed_on_one_sheet() {
     assert!(sizes.len() > 3);
 }
 
-fn browser() -> Option<PathBuf> {
-    let path = std::env::var_os("PATH")?;
-    let names = ["chromium", "chromium-browser", "google-chrome"];
-    std::env::split_paths(&path).flat_map(|dir| names.map(|name| dir.join(name))).find(|p| p.is_file())
-}
-
 fn chromium(browser: &Path, dir: &Path, arguments: &[&str], page: &Path) -> Output {
     Command::new(browser)
         .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"])
@@ -477,16 +482,6 @@ fn chromium(browser: &Path, dir: &Path, arguments: &[&str], page: &Path) -> Outp
         .arg(format!("file://{}", page.display()))
         .output()
         .unwrap()
-}
-
-/// The document as it is once its scripts, those that wait included, have run.
-fn dump_dom(browser: &Path, page: &str) -> String {
-    let dir = tempfile::tempdir().unwrap();
-    let file = dir.path().join("page.html");
-    fs::write(&file, page).unwrap();
-    let arguments = ["--window-size=1400,2400", "--virtual-time-budget=60000", "--dump-dom"];
-    let output = chromium(browser, dir.path(), &arguments, &file);
-    String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
 fn report_program(dir: &Path) -> Output {

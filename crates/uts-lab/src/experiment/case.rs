@@ -1,6 +1,6 @@
 //! A case: everything that one run needs to know, and nothing else. It is what `run.json` says was run.
 
-use super::file::{PathSpec, Record, Topology, WorldKind};
+use super::file::{Hosts, PathSpec, Record, Topology, WorldKind};
 use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -33,6 +33,8 @@ pub struct Case {
     /// How often windows and what has arrived are sampled.
     #[serde(with = "human::duration")]
     pub sample_every: Duration,
+    /// What the hosts are like.
+    pub hosts: Hosts,
     /// What to record.
     pub record: Record,
 }

@@ -37,23 +37,32 @@ pub fn jain(shares: &[f64]) -> Option<f64> {
     (squares > 0.0).then(|| sum * sum / (shares.len() as f64 * squares))
 }
 
-/// The rate of the slowest link that a flow's data pass, in bits per second; `None` if none has one, or one changes.
+/// The rate of the slowest link that a flow's data pass, in bits per second, and in the mean where a trace gives it; `None`
+/// if none has a rate, or a schedule changes one.
 fn slowest_rate(case: &Case, flow: &Flow) -> Option<f64> {
+    bottleneck(case, flow).map(|(_, bps)| bps as f64)
+}
+
+/// The slowest hop on a flow's way, and its rate.
+pub(crate) fn bottleneck(case: &Case, flow: &Flow) -> Option<(usize, u64)> {
     let is_forward = !flow.from.starts_with("server");
-    let mut slowest: Option<u64> = None;
-    for hop in &case.hops {
+    let mut slowest: Option<(usize, u64)> = None;
+    for (i, hop) in case.hops.iter().enumerate() {
         let config = hop.config(&LinkConfig::default()).ok()?;
         if changes_rate(&config) {
             return None;
         }
         let link = if is_forward { &config.forward } else { &config.backward };
-        slowest = slowest.into_iter().chain(link.rate_bps).min();
+        let Some(bps) = link.mean_rate_bps().ok()? else { continue };
+        if slowest.is_none_or(|(_, least)| bps < least) {
+            slowest = Some((i, bps));
+        }
     }
-    slowest.map(|bps| bps as f64)
+    slowest
 }
 
 fn changes_rate(config: &PathConfig) -> bool {
-    let is_rate = |setting: &Setting| matches!(setting, Setting::Rate(_));
+    let is_rate = |setting: &Setting| matches!(setting, Setting::Rate(_) | Setting::Opportunities(_));
     config.schedule.entries.iter().any(|entry| entry.change.settings().iter().any(is_rate))
 }
 

@@ -4,18 +4,20 @@
 //! in [`super::plan`].
 
 use super::problem::{Problems, Sink, nearest, unknown};
-use super::reader::{Node, Section, to_json};
+use super::reader::{Node, Section, suggest, to_json};
 use super::sweep::{self, Sweep};
 use super::template::Template;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 use toml::de::DeTable;
 use uts_path::{LinkConfig, Schedule, SpecError};
+use uts_traffic::human;
 use uts_traffic::measure::Sample;
 
 /// Most pairs of hosts of a dumbbell.
@@ -28,11 +30,13 @@ pub const SEED_MAX: u64 = i64::MAX as u64;
 pub const TIMEOUT: Duration = Duration::from_secs(300);
 /// How often is sampled unless the file says otherwise.
 pub const SAMPLE_EVERY: Duration = Duration::from_millis(50);
-/// What a plot may show.
-pub const PLOT_KINDS: [&str; 9] =
-    ["sweep", "sequence", "window", "goodput", "queue", "latency", "fairness", "matrix", "table"];
+/// Hosts send packets one by one where a link is slower than this, in bits per second.
+pub const OFFLOAD_FROM_BPS: u64 = 200_000_000;
+/// The largest IP packet of a host unless the file says otherwise, in bytes: Ethernet's.
+pub const MTU: u32 = 1500;
 
-const KEYS: [&str; 16] = [
+const KEYS: [&str; 17] = [
+    "hosts",
     "title",
     "question",
     "world",
@@ -147,23 +151,48 @@ pub struct PathSpec {
     /// Changes, in the text form of [`Schedule`].
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub schedule: String,
+    /// Where the files of traces are: beside the experiment file.
+    #[serde(skip)]
+    pub base: PathBuf,
 }
 
 impl PathSpec {
     /// The settings of both directions, which differ from those of `perfect`, and the schedule.
     ///
     /// # Errors
-    /// A setting is not one, or out of range.
+    /// A setting is not one, or out of range; a trace cannot be read.
     pub fn config(&self, perfect: &LinkConfig) -> Result<uts_path::PathConfig, SpecError> {
         let link = |text: &str| match text.trim() {
             "" => Ok(perfect.clone()),
             text => perfect.clone().with(&text.parse()?),
         };
-        Ok(uts_path::PathConfig {
+        let mut config = uts_path::PathConfig {
             forward: link(&self.forward)?,
             backward: link(&self.backward)?,
             schedule: self.schedule.parse()?,
-        })
+        };
+        config.resolve(|name: &str| crate::traces::read(self.base.join(name)))?;
+        Ok(config)
+    }
+}
+
+/// What the hosts are like.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hosts {
+    /// Whether hosts hand over super-packets (TSO, GSO), which reach the path as bursts. Unless said, they do if no link
+    /// has a rate below [`OFFLOAD_FROM_BPS`]. For the world `router`.
+    pub offload: Option<bool>,
+    /// Rate of each host's own link, before the path; without, packets reach the path as soon as they are sent.
+    pub access_bps: Option<u64>,
+    /// The largest IP packet of a host, in bytes. For the world `router`.
+    pub mtu: u32,
+    /// Settings of the hosts' kernels, by their names. For the world `router`.
+    pub sysctl: BTreeMap<String, String>,
+}
+
+impl Default for Hosts {
+    fn default() -> Self {
+        Hosts { offload: None, access_bps: None, mtu: MTU, sysctl: BTreeMap::new() }
     }
 }
 
@@ -259,6 +288,8 @@ pub struct Experiment {
     pub mixtures: Vec<Mixture>,
     /// What is varied.
     pub sweeps: Vec<Sweep>,
+    /// The hosts.
+    pub hosts: Hosts,
     /// What is recorded.
     pub record: Record,
     /// What the report shows.
@@ -284,7 +315,7 @@ impl Experiment {
     pub fn parse(file: &Path, text: &str) -> Result<Self, Problems> {
         let sink = Sink::default();
         let experiment = match DeTable::parse(text) {
-            Ok(table) => read(text, &table, &sink),
+            Ok(table) => read(text, &table, file.parent().unwrap_or(Path::new("")), &sink),
             Err(error) => {
                 let message = error.message().lines().collect::<Vec<_>>().join("; ");
                 sink.add(error.span().unwrap_or(0..0), "", message);
@@ -298,14 +329,14 @@ impl Experiment {
     }
 }
 
-fn read(text: &str, table: &toml::Spanned<DeTable<'_>>, sink: &Sink) -> Option<Experiment> {
+fn read(text: &str, table: &toml::Spanned<DeTable<'_>>, base: &Path, sink: &Sink) -> Option<Experiment> {
     let file = Section::new("", 0..0, table.get_ref(), sink);
     file.only(&KEYS);
     file.require("title", "a line that says what this experiment is");
     file.require("transport", "at least one table [transport.NAME]");
     file.require("workload", "at least one table [workload.NAME]");
     file.require("path", "at least one table [path.NAME]");
-    let paths = read_paths(&file);
+    let paths = read_paths(&file, base);
     let path_names: Vec<&str> = paths.iter().map(|path| path.name.as_str()).collect();
     let topology = read_topology(&file, &path_names);
     let workloads = read_templates(&file, "workload");
@@ -328,6 +359,7 @@ fn read(text: &str, table: &toml::Spanned<DeTable<'_>>, sink: &Sink) -> Option<E
         timeout: positive(&file, "timeout").unwrap_or(TIMEOUT),
         sample_every: positive(&file, "sample_every").unwrap_or(SAMPLE_EVERY),
         alone: file.boolean("alone").unwrap_or(mixtures.is_empty()),
+        hosts: read_hosts(&file),
         record: read_record(&file),
         plots: read_plots(&file, &sweeps),
         title: title?,
@@ -375,7 +407,7 @@ fn read_worlds(file: &Section<'_, '_>) -> Vec<WorldKind> {
     worlds
 }
 
-fn read_paths(file: &Section<'_, '_>) -> Vec<PathSpec> {
+fn read_paths(file: &Section<'_, '_>, base: &Path) -> Vec<PathSpec> {
     const SETTINGS: &str = "settings, as \"rate=5mbit delay=10ms buffer=20p\"";
     let mut paths = Vec::new();
     for (name, section) in file.sections("path") {
@@ -388,12 +420,18 @@ fn read_paths(file: &Section<'_, '_>) -> Vec<PathSpec> {
         let schedule = section.parsed("schedule", "changes, as \"at=10s both loss=0.01\"", |text| {
             text.parse::<Schedule>().map(|_| text.trim().to_owned())
         });
-        paths.push(PathSpec {
+        let is_whole = forward.is_some();
+        let path = PathSpec {
             name,
             backward: backward.or(forward.clone()).unwrap_or_default(),
             forward: forward.unwrap_or_default(),
             schedule: schedule.unwrap_or_default(),
-        });
+            base: base.to_owned(),
+        };
+        if is_whole && let Err(e) = path.config(&LinkConfig::default()) {
+            section.wrong(section.span.clone(), "", e.to_string());
+        }
+        paths.push(path);
     }
     paths
 }
@@ -518,6 +556,22 @@ fn read_mixtures(
     mixtures
 }
 
+fn read_hosts(file: &Section<'_, '_>) -> Hosts {
+    let mut hosts = Hosts::default();
+    let Some(section) = file.section("hosts") else { return hosts };
+    section.only(&["offload", "access", "mtu", "sysctl"]);
+    hosts.offload = section.boolean("offload");
+    hosts.access_bps = section.parsed("access", "a rate, as \"1gbit\"", human::parse_rate);
+    hosts.mtu = section.whole("mtu", 576..=65_535).map_or(MTU, |mtu| mtu as u32);
+    if let Some(sysctl) = section.section("sysctl") {
+        for (key, ..) in sysctl.entries() {
+            let value = sysctl.string(key, "a text, as \"4096 131072 67108864\"");
+            hosts.sysctl.extend(value.map(|(value, _)| (key.to_owned(), value.to_owned())));
+        }
+    }
+    hosts
+}
+
 fn read_record(file: &Section<'_, '_>) -> Record {
     let mut record = Record::default();
     let Some(section) = file.section("record") else { return record };
@@ -535,30 +589,28 @@ fn read_record(file: &Section<'_, '_>) -> Record {
     record
 }
 
-/// What a plot shows beyond its kind and axes is the report's matter.
+/// What a plot may say is the report's matter; the names that it uses are those of this file.
 fn read_plots(file: &Section<'_, '_>, sweeps: &[Sweep]) -> Vec<Map<String, Value>> {
-    let columns: Vec<&str> = sweeps
-        .iter()
-        .map(|s| s.name.as_str())
-        .chain(["transport", "workload", "path", "world", "mixture"])
-        .collect();
+    let columns: Vec<&str> =
+        sweeps.iter().map(|s| s.name.as_str()).chain(["transport", "workload", "path", "mixture"]).collect();
     let mut plots = Vec::new();
     for plot in file.list("plot") {
-        plot.require("kind", &format!("one of {}", PLOT_KINDS.join(", ")));
-        if let Some((kind, span)) = plot.string("kind", "the kind of plot")
-            && !PLOT_KINDS.contains(&kind)
+        plot.require("kind", "the kind of picture, as \"sweep\" or \"matrix\"");
+        let settings: Map<String, Value> =
+            plot.entries().map(|(key, _, node)| (key.to_owned(), to_json(node))).collect();
+        if let Err(why) = crate::report::experiment::check_plot(&settings)
+            && settings.contains_key("kind")
         {
-            plot.wrong(span, "kind", unknown("plot", kind, PLOT_KINDS));
+            let key = settings.keys().find(|key| why.contains(&format!("`{key}`")));
+            let span = key.map_or(plot.span.clone(), |key| plot.span_of(key));
+            plot.wrong(span, key.map_or("", String::as_str), suggest(&why));
         }
-        for key in ["x", "series", "rows", "columns"] {
-            if let Some((column, span)) =
-                plot.string(key, "the name of a sweep, or transport, workload or path")
-                && !columns.contains(&column)
-            {
-                plot.wrong(span, key, unknown("sweep", column, columns.iter().copied()));
-            }
+        if let Some((column, span)) = plot.get("x").and_then(|_| plot.string("x", "the name of a sweep"))
+            && !columns.contains(&column)
+        {
+            plot.wrong(span, "x", unknown("sweep", column, columns.iter().copied()));
         }
-        plots.push(plot.entries().map(|(key, _, node)| (key.to_owned(), to_json(node))).collect());
+        plots.push(settings);
     }
     plots
 }

@@ -254,6 +254,7 @@ fn one(
         seed: experiment.seed,
         timeout: experiment.timeout,
         sample_every: experiment.sample_every,
+        hosts: experiment.hosts.clone(),
         record: experiment.record,
     })
 }

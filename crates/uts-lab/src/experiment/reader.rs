@@ -33,6 +33,9 @@ impl<'s, 'i> Section<'s, 'i> {
     }
 
     pub(super) fn key(&self, key: &str) -> String {
+        if key.is_empty() {
+            return self.name.clone();
+        }
         if self.name.is_empty() { key.into() } else { format!("{}.{key}", self.name) }
     }
 

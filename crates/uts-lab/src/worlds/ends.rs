@@ -1,21 +1,24 @@
 //! The two ends of a flow as processes: how they are started, and what they leave.
 
+use super::Room;
 use crate::experiment::case::{Case, Flow};
-use crate::experiment::outcome::{Cpu, Figure, Outcome};
+use crate::experiment::outcome::{Cpu, Figure, Outcome, RunError};
 use crate::experiment::samples::Samples;
 use anyhow::{Context as _, Result, anyhow, bail};
 use serde::Deserialize;
 use std::collections::HashSet;
 use std::ffi::OsString;
+use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Arc, OnceLock};
-use std::time::Duration;
-use uts_end::line::{End, Line, Status};
+use std::sync::{OnceLock, mpsc};
+use std::time::{Duration, Instant};
+use uts_end::line::{End, Line, Ready, Status};
 use uts_end::transport as native;
 use uts_end::{Context, Role, TransportSpec};
 use uts_traffic::human::show_duration;
+use uts_traffic::measure::Measure;
 use uts_traffic::transport::Capabilities;
 use uts_traffic::workload::{Workload, can_carry};
 
@@ -30,13 +33,21 @@ const RIVAL_KINDS: [&str; 4] = ["quinn", "s2n-quic", "srt", "enet"];
 /// What an end has after it gave up, to write its file and close.
 pub const GRACE: Duration = Duration::from_secs(20);
 
+/// How often ends are looked at.
+pub const NOTICE: Duration = Duration::from_millis(20);
+
+/// How long a server may take until it listens.
+const READY_MAX: Duration = Duration::from_secs(20);
+
 /// The programs that are ends.
 #[derive(Clone, Debug)]
 pub struct Programs {
     /// What runs an end of a transport that comes with the lab, without the end's own arguments.
     own: Vec<OsString>,
-    rivals: Arc<OnceLock<Result<Rivals, String>>>,
 }
+
+/// Looked for once, as the program must be run for it.
+static RIVALS: OnceLock<Result<Rivals, String>> = OnceLock::new();
 
 /// The program with the rivals, and what it has.
 #[derive(Clone, Debug)]
@@ -63,6 +74,34 @@ pub struct Rival {
     pub why: Option<String>,
     /// One command after which it can.
     pub get: Option<String>,
+    /// Its settings, beside `kind`.
+    #[serde(default)]
+    pub settings: Vec<Setting>,
+    /// What it can do, if it can be used.
+    pub capabilities: Option<RivalCapabilities>,
+}
+
+/// A setting of a rival.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Setting {
+    /// Its key.
+    pub key: String,
+}
+
+/// What a rival can do for an application.
+#[derive(Clone, Copy, Debug, Deserialize)]
+pub struct RivalCapabilities {
+    streams: bool,
+    messages: bool,
+    message_bytes_max: usize,
+    protected: bool,
+}
+
+impl From<RivalCapabilities> for Capabilities {
+    fn from(rival: RivalCapabilities) -> Self {
+        let RivalCapabilities { streams, messages, message_bytes_max, protected } = rival;
+        Capabilities { streams, messages, message_bytes_max, protected }
+    }
 }
 
 impl Programs {
@@ -70,15 +109,15 @@ impl Programs {
     pub fn new(program: PathBuf, arguments: &[&str]) -> Self {
         let mut own: Vec<OsString> = vec![program.into_os_string()];
         own.extend(arguments.iter().map(OsString::from));
-        Programs { own, rivals: Arc::default() }
+        Programs { own }
     }
 
     /// The program with the rivals.
     ///
     /// # Errors
     /// It is not here, and how to get it; or it does not say what it has.
-    pub fn rivals(&self) -> Result<&Rivals, String> {
-        self.rivals.get_or_init(find_rivals).as_ref().map_err(Clone::clone)
+    pub fn rivals(&self) -> Result<&'static Rivals, String> {
+        RIVALS.get_or_init(find_rivals).as_ref().map_err(Clone::clone)
     }
 
     /// Why a flow's transport cannot carry its workload here, if so.
@@ -94,7 +133,10 @@ impl Programs {
             Err(why) => return Some(format!("{name}: {why}")),
         };
         match rivals.list.iter().find(|rival| rival.name == flow.transport.kind) {
-            Some(rival) if rival.available => None,
+            Some(rival) if rival.available => {
+                let carried = rival.capabilities.map(|c| can_carry(&flow.workload, &c.into()));
+                carried?.err().map(|why| format!("{name}: {why}"))
+            }
             Some(Rival { why, get, .. }) => {
                 let why = why.clone().unwrap_or_else(|| "cannot be used".into());
                 Some(match get {
@@ -168,10 +210,56 @@ pub fn command_line(
         }
     }
     option("--seed", case.seed.to_string().into());
-    option("--give-up", show_duration(case.timeout).into());
+    option("--give-up", show_duration(case.timeout + flow.start).into());
     option("--sample-every", show_duration(case.sample_every).into());
     option("--out", end_file(dir, flow, place.role()).into());
     Ok(line)
+}
+
+/// The line that a server prints once it listens; `None` if it ended without.
+///
+/// # Errors
+/// The run was interrupted; the server takes too long; it printed something else.
+pub fn await_ready(
+    stdout: impl Read + Send + 'static,
+    name: &str,
+    room: &Room<'_>,
+) -> Result<Option<Ready>, RunError> {
+    let (sender, receiver) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut reader = BufReader::new(stdout);
+        let mut line = String::new();
+        let _ = sender.send(reader.read_line(&mut line).map(|_| line));
+        // What else it prints must not fill the pipe.
+        let _ = std::io::copy(&mut reader, &mut std::io::sink());
+    });
+    let began = Instant::now();
+    while began.elapsed() < READY_MAX {
+        if room.is_stopped() {
+            return Err(RunError::Interrupted);
+        }
+        match receiver.recv_timeout(NOTICE) {
+            Ok(Ok(line)) if !line.trim().is_empty() => {
+                let ready = serde_json::from_str(&line);
+                return Ok(Some(ready.with_context(|| format!("{name} printed {line:?}"))?));
+            }
+            Err(mpsc::RecvTimeoutError::Timeout) => {}
+            _ => return Ok(None),
+        }
+    }
+    Err(RunError::Failed(format!("{name} did not listen within {} s", READY_MAX.as_secs())))
+}
+
+/// What an end said last, from the file of its messages.
+pub fn last_words(name: &str, messages: &Path) -> String {
+    let text = std::fs::read_to_string(messages).unwrap_or_default();
+    let last = text.trim().lines().last().unwrap_or("ended without a word").to_owned();
+    format!("{name}: {}", last.trim_start_matches("error: ").trim_start_matches("uts-lab: "))
+}
+
+/// The file to which an end of a flow writes its messages.
+pub fn message_file(dir: &Path, flow: &Flow, role: Role) -> PathBuf {
+    dir.join(format!("{}.{}.stderr", flow.name, role.name()))
 }
 
 /// Reads what both ends of a flow left, adds it to the outcome, and removes their files.
@@ -195,18 +283,28 @@ pub fn collect(
             match line {
                 Line::Sample(sample) if record.takes(sample) => samples.add(&flow.name, sample, origin_ns),
                 Line::Sample(_) => {}
-                Line::Measure(m) => {
-                    outcome.measures.push(Figure::new(&flow.name, &m.name, m.value, &m.unit));
-                }
+                Line::Measure(measure) => add_measures(flow, std::slice::from_ref(measure), outcome),
                 Line::End(end) => add_end(flow, role, end, outcome)?,
             }
         }
-        std::fs::remove_file(&file).with_context(|| format!("cannot remove {}", file.display()))?;
+        for file in [file, message_file(dir, flow, role)] {
+            std::fs::remove_file(&file).with_context(|| format!("cannot remove {}", file.display()))?;
+        }
     }
     Ok(())
 }
 
-fn add_end(flow: &Flow, role: Role, end: &End, outcome: &mut Outcome) -> Result<()> {
+/// Adds an end's figures.
+pub fn add_measures(flow: &Flow, measures: &[Measure], outcome: &mut Outcome) {
+    let figures = measures.iter().map(|m| Figure::new(&flow.name, &m.name, m.value, &m.unit));
+    outcome.measures.extend(figures);
+}
+
+/// Adds how an end ended.
+///
+/// # Errors
+/// It failed.
+pub fn add_end(flow: &Flow, role: Role, end: &End, outcome: &mut Outcome) -> Result<()> {
     let process = format!("{} {}", role.name(), flow.name);
     let why = end.why.clone().unwrap_or_else(|| "does not say why".into());
     match end.status {
@@ -231,6 +329,16 @@ fn add_end(flow: &Flow, role: Role, end: &End, outcome: &mut Outcome) -> Result<
 /// What is wrong, after the kind.
 pub fn check(spec: &TransportSpec) -> Result<(), String> {
     if !is_native(spec) {
+        let rivals = RIVALS.get_or_init(find_rivals).as_ref();
+        let rival = rivals.ok().and_then(|rivals| rivals.list.iter().find(|rival| rival.name == spec.kind));
+        if let Some(rival) = rival {
+            let keys: Vec<&str> = rival.settings.iter().map(|setting| setting.key.as_str()).collect();
+            let wrong = spec.settings.keys().find(|key| !keys.contains(&key.as_str()));
+            return wrong.map_or(Ok(()), |key| {
+                let why = crate::experiment::problem::unknown("setting", key, keys.iter().copied());
+                Err(format!("{}: {why}", spec.kind))
+            });
+        }
         if RIVAL_KINDS.contains(&spec.kind.as_str()) {
             return Ok(());
         }
@@ -277,9 +385,12 @@ fn find_rivals() -> Result<Rivals, String> {
             found.cloned().ok_or_else(|| format!("the program {RIVALS_PROGRAM} is not here; {get}"))?
         }
     };
-    let output = Command::new(&program).arg("list").arg("--json").output();
+    let output = Command::new(&program).arg("list").output();
     let output = output.map_err(|e| format!("cannot run {}: {e}", program.display()))?;
-    let list = serde_json::from_slice(&output.stdout)
+    let lines = output.stdout.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+    let list = lines
+        .map(serde_json::from_slice)
+        .collect::<Result<Vec<Rival>, _>>()
         .map_err(|e| format!("{} list: {e}; {get}", program.display()))?;
     Ok(Rivals { program, list })
 }

@@ -1,20 +1,19 @@
 //! The relay world: the ends of one flow as processes on loopback, and in this process a UDP relay between.
 
-use super::ends::{self, GRACE, Place, Programs};
+use super::ends::{self, GRACE, NOTICE, Place, Programs};
 use super::{Room, World};
 use crate::control::{Control, Interventions};
 use crate::experiment::case::{Case, Flow};
 use crate::experiment::file::WorldKind;
-use crate::experiment::outcome::{Fidelity, LinkStats, Outcome, RunError};
+use crate::experiment::outcome::{Fidelity, Intervention, LinkStats, Outcome, RunError};
 use crate::experiment::samples::Samples;
 use crate::relay::{Relay, RelayConfig, RelayHandle, RelayStats, default_link};
 use anyhow::{Context, Result, anyhow, bail};
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use uts_end::Role;
 use uts_end::line::Ready;
@@ -23,11 +22,6 @@ use uts_path::Target;
 /// The latest that 99 % of a valid run's datagrams may be. The relay sleeps until a datagram is due, and the two ends
 /// need processors, too: tens of microseconds on an idle machine.
 pub const LATENESS_P99_MAX_US: f64 = 2000.0;
-
-/// How long a server may take until it listens.
-const READY_MAX: Duration = Duration::from_secs(20);
-/// How often the ends are looked at.
-const NOTICE: Duration = Duration::from_millis(20);
 
 /// Cases over the relay, one at a time.
 #[derive(Debug)]
@@ -102,9 +96,6 @@ impl World for RelayWorld {
         if case.record.queue {
             take_queues(&queues, &case.hops[0].name, &mut samples)?;
         }
-        for name in ["client.stderr", "server.stderr"] {
-            fs::remove_file(room.dir.join(name)).context("cannot remove an end's messages")?;
-        }
         samples.write(&room.dir.join("samples"))?;
         outcome.interventions = interventions;
         judge(&stats, &case.hops[0].name, &mut outcome);
@@ -121,15 +112,16 @@ impl RelayWorld {
         let line = ends::command_line(&self.programs, case, flow, place, dir)?;
         let (program, arguments) = line.split_first().context("an end without a program")?;
         let name = format!("{} {}", role.name(), flow.name);
-        let messages = fs::File::create(dir.join(format!("{}.stderr", role.name())))?;
+        let messages = ends::message_file(dir, flow, role);
         let child = Command::new(program)
             .args(arguments)
+            .env(uts_end::PARENT_VARIABLE, std::process::id().to_string())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            .stderr(messages)
+            .stderr(fs::File::create(&messages).context("cannot write an end's messages")?)
             .spawn()
             .with_context(|| format!("cannot start {}", program.display()))?;
-        Ok(EndProcess { child, name, messages: dir.join(format!("{}.stderr", role.name())) })
+        Ok(EndProcess { child, name, messages })
     }
 }
 
@@ -137,43 +129,21 @@ impl RelayWorld {
 struct EndProcess {
     child: Child,
     name: String,
-    messages: std::path::PathBuf,
+    messages: PathBuf,
 }
 
 impl EndProcess {
-    /// The line that a server prints once it listens.
     fn ready(&mut self, room: &Room<'_>) -> Result<Ready, RunError> {
         let stdout = self.child.stdout.take().context("a server without output")?;
-        let (sender, receiver) = mpsc::channel();
-        std::thread::spawn(move || {
-            let mut reader = BufReader::new(stdout);
-            let mut line = String::new();
-            let _ = sender.send(reader.read_line(&mut line).map(|_| line));
-            // What else it prints must not fill the pipe.
-            let _ = reader.read_to_end(&mut Vec::new());
-        });
-        let began = Instant::now();
-        while began.elapsed() < READY_MAX {
-            if room.is_stopped() {
-                return Err(RunError::Interrupted);
-            }
-            match receiver.recv_timeout(NOTICE) {
-                Ok(Ok(line)) if !line.trim().is_empty() => {
-                    let ready = serde_json::from_str(&line);
-                    return Ok(ready.with_context(|| format!("{} printed {line:?}", self.name))?);
-                }
-                Err(mpsc::RecvTimeoutError::Timeout) => {}
-                _ => return Err(RunError::Failed(self.last_words())),
-            }
+        match ends::await_ready(stdout, &self.name, room)? {
+            Some(ready) => Ok(ready),
+            None => Err(RunError::Failed(self.last_words())),
         }
-        Err(RunError::Failed(format!("{} did not listen within {} s", self.name, READY_MAX.as_secs())))
     }
 
     fn last_words(&mut self) -> String {
         let _ = self.child.wait();
-        let text = fs::read_to_string(&self.messages).unwrap_or_default();
-        let last = text.trim().lines().last().unwrap_or("ended without a word").to_owned();
-        format!("{}: {}", self.name, last.trim_start_matches("error: "))
+        ends::last_words(&self.name, &self.messages)
     }
 }
 
@@ -239,7 +209,7 @@ impl Relayed {
         act(guard.as_ref().context("the relay has ended")?)
     }
 
-    fn stop(&self) -> Result<(RelayStats, Vec<crate::experiment::outcome::Intervention>)> {
+    fn stop(&self) -> Result<(RelayStats, Vec<Intervention>)> {
         let taken = self.relay.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
         let stats = taken.context("the relay has ended")?.stop().context("the relay")?;
         Ok((stats, self.interventions.take()))

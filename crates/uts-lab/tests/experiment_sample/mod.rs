@@ -61,6 +61,9 @@ impl End {
     }
 }
 
+/// Name, key, unit (none for texts), values as text and number.
+pub type Sweep = (&'static str, &'static str, Option<&'static str>, Vec<(&'static str, Option<f64>)>);
+
 /// An experiment to be written.
 pub struct Experiment {
     pub title: &'static str,
@@ -71,8 +74,7 @@ pub struct Experiment {
     pub workloads: Vec<&'static str>,
     pub paths: Vec<&'static str>,
     pub mixtures: Vec<&'static str>,
-    /// Name, key, unit (none for texts), values as text and number.
-    pub sweeps: Vec<(&'static str, &'static str, Option<&'static str>, Vec<(&'static str, Option<f64>)>)>,
+    pub sweeps: Vec<Sweep>,
     pub repetitions: u64,
     pub plots: Value,
 }
@@ -149,7 +151,7 @@ impl Experiment {
     }
 
     fn plan(&self, runs: &[Value]) -> Value {
-        let sweep = |(name, key, unit, values): &(&str, &str, Option<&str>, Vec<(&str, Option<f64>)>)| {
+        let sweep = |(name, key, unit, values): &Sweep| {
             let values: Vec<Value> =
                 values.iter().map(|(text, number)| json!({"text": text, "number": number})).collect();
             json!({"name": name, "key": key, "unit": unit, "numeric": unit.is_some(), "values": values})

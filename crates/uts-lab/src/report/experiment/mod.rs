@@ -23,7 +23,7 @@ mod table;
 mod trace;
 
 use super::PAGE_FILE;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use chart::Chart;
 use directory::{Directory, Kind as Dimension, PLAN_FILE};
 use looks::Looks;
@@ -73,7 +73,7 @@ pub fn write(dir: &Path) -> Result<Written> {
 /// Makes the page, and tells what was wrong with the directory.
 ///
 /// # Errors
-/// As [`write`].
+/// As [`write()`].
 pub fn render(dir: &Path) -> Result<(String, Vec<String>)> {
     let directory = Directory::read(dir)?;
     let looks = Looks::of(&directory);
@@ -97,6 +97,14 @@ pub fn render(dir: &Path) -> Result<(String, Vec<String>)> {
     Ok((html, directory.problems()))
 }
 
+/// Checks a `[[plot]]` of an experiment file by itself.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn check_plot(plot: &serde_json::Map<String, serde_json::Value>) -> Result<(), String> {
+    Plot::read(&serde_json::Value::Object(plot.clone())).map(|_| ()).map_err(|e| e.to_string())
+}
+
 /// What one plot became.
 enum Part {
     Charts(Vec<Chart>),
@@ -118,6 +126,9 @@ fn part(directory: &Directory, looks: &Looks, plot: &Plot, is_unasked: bool) -> 
             trace::series(directory, looks, plot, limit(TRACES_UNASKED, TRACES_MAX))?
         }
     };
+    if charts.is_empty() {
+        bail!("no valid run has a figure for it yet");
+    }
     let most = limit(PLACES_UNASKED, PLACES_MAX);
     if charts.len() > most && !is_unasked {
         directory.tell(format!(

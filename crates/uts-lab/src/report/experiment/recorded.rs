@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) const BINS: f64 = 120.0;
 
 /// What was repeated or lost, whoever sent it.
-pub(super) const LOST: Ink = Ink { name: "lost", light: "#d4145a", dark: "#ff6f9f" };
+pub(super) const LOST: Ink = Ink { name: "fault", light: "#d4145a", dark: "#ff6f9f" };
 
 #[derive(Deserialize)]
 struct Sequence {
