@@ -601,7 +601,8 @@ fn read_plots(file: &Section<'_, '_>, sweeps: &[Sweep]) -> Vec<Map<String, Value
         if let Err(why) = crate::report::experiment::check_plot(&settings)
             && settings.contains_key("kind")
         {
-            let key = settings.keys().find(|key| why.contains(&format!("`{key}`")));
+            // The first name that is quoted is the one that is wrong, if it is a key at all.
+            let key = settings.keys().find(|key| why.split('`').nth(1) == Some(key.as_str()));
             let span = key.map_or(plot.span.clone(), |key| plot.span_of(key));
             plot.wrong(span, key.map_or("", String::as_str), suggest(&why));
         }
