@@ -591,8 +591,11 @@ fn read_record(file: &Section<'_, '_>) -> Record {
 
 /// What a plot may say is the report's matter; the names that it uses are those of this file.
 fn read_plots(file: &Section<'_, '_>, sweeps: &[Sweep]) -> Vec<Map<String, Value>> {
-    let columns: Vec<&str> =
-        sweeps.iter().map(|s| s.name.as_str()).chain(["transport", "workload", "path", "mixture"]).collect();
+    let columns: Vec<&str> = sweeps
+        .iter()
+        .map(|s| s.name.as_str())
+        .chain(["transport", "workload", "path", "mixture", "world"])
+        .collect();
     let mut plots = Vec::new();
     for plot in file.list("plot") {
         plot.require("kind", "the kind of picture, as \"sweep\" or \"matrix\"");
