@@ -3,6 +3,7 @@
 use super::case::{Case, Flow};
 use super::outcome::{Figure, Outcome};
 use uts_path::{LinkConfig, PathConfig, Setting};
+use uts_traffic::workload::Workload;
 
 /// Adds what follows: shares of the link's rate, fairness, processor time.
 pub fn add(case: &Case, outcome: &mut Outcome) {
@@ -15,7 +16,9 @@ pub fn add(case: &Case, outcome: &mut Outcome) {
     for flow in &case.flows {
         let Some(bps) = goodput(flow) else { continue };
         all.push(bps);
-        if let Some(rate_bps) = slowest_rate(case, flow) {
+        // What a workload offers by the clock is no share of what the link could carry.
+        let seeks_capacity = matches!(flow.workload, Workload::Bulk { .. } | Workload::Files { .. });
+        if let Some(rate_bps) = slowest_rate(case, flow).filter(|_| seeks_capacity) {
             derived.push(Figure::new(&flow.name, "goodput_share", bps / rate_bps, "1"));
         }
     }

@@ -591,8 +591,11 @@ fn read_record(file: &Section<'_, '_>) -> Record {
 
 /// What a plot may say is the report's matter; the names that it uses are those of this file.
 fn read_plots(file: &Section<'_, '_>, sweeps: &[Sweep]) -> Vec<Map<String, Value>> {
-    let columns: Vec<&str> =
-        sweeps.iter().map(|s| s.name.as_str()).chain(["transport", "workload", "path", "mixture"]).collect();
+    let columns: Vec<&str> = sweeps
+        .iter()
+        .map(|s| s.name.as_str())
+        .chain(["transport", "workload", "path", "mixture", "world"])
+        .collect();
     let mut plots = Vec::new();
     for plot in file.list("plot") {
         plot.require("kind", "the kind of picture, as \"sweep\" or \"matrix\"");
@@ -601,7 +604,8 @@ fn read_plots(file: &Section<'_, '_>, sweeps: &[Sweep]) -> Vec<Map<String, Value
         if let Err(why) = crate::report::experiment::check_plot(&settings)
             && settings.contains_key("kind")
         {
-            let key = settings.keys().find(|key| why.contains(&format!("`{key}`")));
+            // The first name that is quoted is the one that is wrong, if it is a key at all.
+            let key = settings.keys().find(|key| why.split('`').nth(1) == Some(key.as_str()));
             let span = key.map_or(plot.span.clone(), |key| plot.span_of(key));
             plot.wrong(span, key.map_or("", String::as_str), suggest(&why));
         }

@@ -109,6 +109,18 @@ pub struct Summary {
 /// # Errors
 /// The experiment makes no sense, or the directory cannot be written.
 pub fn run(experiment: &Experiment, config: &RunConfig, stop: &AtomicBool) -> Result<Summary> {
+    run_in(experiment, config, stop, &|kind| worlds::open(kind, &config.programs))
+}
+
+/// Opens a world, or says why this machine has not got it.
+type Open<'o> = dyn Fn(WorldKind) -> std::result::Result<Box<dyn World>, String> + 'o;
+
+fn run_in(
+    experiment: &Experiment,
+    config: &RunConfig,
+    stop: &AtomicBool,
+    open: &Open<'_>,
+) -> Result<Summary> {
     let plan = Plan::new(experiment, &config.worlds)?;
     check_only(&plan, &config.only)?;
     let directory = Directory::open(&config.out)?;
@@ -140,7 +152,7 @@ pub fn run(experiment: &Experiment, config: &RunConfig, stop: &AtomicBool) -> Re
         refreshed: Mutex::new(Instant::now()),
         done: AtomicUsize::new(0),
     };
-    let result = run_worlds(&work, config, &pending);
+    let result = run_worlds(&work, config, &pending, open);
     work.refresh()?;
     result?;
     Ok(work.summary(others))
@@ -162,7 +174,7 @@ fn check_only(plan: &Plan, only: &[Only]) -> Result<()> {
     Ok(())
 }
 
-fn run_worlds(work: &Work<'_>, config: &RunConfig, pending: &[usize]) -> Result<()> {
+fn run_worlds(work: &Work<'_>, config: &RunConfig, pending: &[usize], open: &Open<'_>) -> Result<()> {
     let is_real_time = pending.iter().any(|i| work.plan.cases[*i].world != WorldKind::Sim);
     let controls = match config.control && is_real_time {
         true => Controls::listen(format!("`{}`", work.experiment.title)).unwrap_or_else(|e| {
@@ -177,7 +189,7 @@ fn run_worlds(work: &Work<'_>, config: &RunConfig, pending: &[usize]) -> Result<
         if here.is_empty() || work.stop.load(Ordering::Relaxed) {
             continue;
         }
-        let world = match worlds::open(kind, &config.programs) {
+        let world = match open(kind) {
             Ok(world) => world,
             Err(why) => {
                 here.iter().try_for_each(|i| work.skip(*i, &why))?;
@@ -329,4 +341,168 @@ fn finished(id: &str, case: &Case, mut outcome: Outcome) -> RunFile {
 fn words(panic: &(dyn std::any::Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("without a word")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::outcome::{Figure, Intervention};
+    use std::path::Path;
+
+    /// Does what its script says for each transport, and counts.
+    #[derive(Default)]
+    struct Scripted(Mutex<HashMap<String, u32>>);
+
+    impl World for &'static Scripted {
+        fn kind(&self) -> WorldKind {
+            WorldKind::Sim
+        }
+
+        fn parallel(&self) -> usize {
+            4
+        }
+
+        fn refuses(&self, case: &Case) -> Option<String> {
+            (case.transport_name() == "refused").then(|| "not here".into())
+        }
+
+        fn run(&self, case: &Case, room: &Room<'_>) -> std::result::Result<Outcome, RunError> {
+            let name = case.transport_name();
+            let nth = *self.0.lock().unwrap().entry(case.id()).and_modify(|n| *n += 1).or_insert(1);
+            std::fs::write(room.dir.join("samples/x.csv"), nth.to_string()).unwrap();
+            let mut outcome =
+                Outcome { measures: vec![Figure::new(&name, "goodput", 1e6, "bit/s")], ..Outcome::default() };
+            match name.as_str() {
+                "late-once" if nth == 1 => outcome.invalid = Some("late".into()),
+                "late" => outcome.invalid = Some(format!("late, the {nth}. time")),
+                "touched" => {
+                    outcome.interventions = vec![Intervention { t_s: 1.0, change: "wan both down".into() }]
+                }
+                "fails" => return Err(RunError::Failed("no answer".into())),
+                "panics" => panic!("at {nth}"),
+                _ => {}
+            }
+            Ok(outcome)
+        }
+    }
+
+    const NAMES: [&str; 7] = ["good", "late-once", "late", "touched", "fails", "panics", "refused"];
+
+    fn experiment() -> Experiment {
+        let mut text = "title = 'x'\nrepetitions = 2\n[path.wan]\nforward = 'rate=2mbit'\n\
+                        [workload.file]\nkind = 'bulk'\nbytes = '1kB'\n"
+            .to_owned();
+        for name in NAMES {
+            text.push_str(&format!("[transport.{name}]\nkind = 'uts'\n"));
+        }
+        Experiment::parse(Path::new("x.toml"), &text).unwrap()
+    }
+
+    fn config(out: &Path) -> RunConfig {
+        RunConfig {
+            out: out.to_owned(),
+            worlds: Vec::new(),
+            only: Vec::new(),
+            retry: false,
+            jobs: None,
+            quiet: true,
+            programs: Programs::new("/nonexistent".into(), &[]),
+            control: false,
+        }
+    }
+
+    fn go(config: &RunConfig, world: &'static Scripted) -> Summary {
+        run_in(&experiment(), config, &AtomicBool::new(false), &|_| Ok(Box::new(world))).unwrap()
+    }
+
+    #[test]
+    fn each_end_of_a_run_is_kept_as_what_it_is_and_done_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let out = dir.path().join("out");
+        let world: &'static Scripted = Box::leak(Box::default());
+        let summary = go(&config(&out), world);
+        let expected = [("failed", 4), ("invalid", 4), ("ok", 4), ("skipped", 2)];
+        assert_eq!(summary.counts, BTreeMap::from(expected));
+        assert_eq!((summary.done_now, summary.missing, summary.others), (14, 0, 0));
+        assert_eq!(summary.skipped, BTreeMap::from([("not here".into(), 2)]));
+
+        let runs = directory::read_runs(&out).unwrap();
+        let of = |name: &str| runs.values().find(|run| run.case.transport_name() == name).unwrap();
+        assert_eq!(of("late-once").attempts, ["late"]);
+        assert_eq!(of("late").attempts, ["late, the 1. time", "late, the 2. time"]);
+        assert_eq!(of("late").why.as_deref(), Some("late, the 3. time"));
+        assert_eq!(
+            of("touched").why.as_deref(),
+            Some("the path was changed by hand at 1.0 s: wan both down")
+        );
+        assert_eq!(of("touched").attempts, [""; 0], "what was changed by hand is not repeated");
+        assert_eq!(of("fails").why.as_deref(), Some("no answer"));
+        assert_eq!(of("panics").why.as_deref(), Some("panicked: at 1"));
+        let samples =
+            std::fs::read_to_string(out.join("runs").join(&of("late").id).join("samples/x.csv")).unwrap();
+        assert_eq!(samples, "3", "samples are those of the last attempt");
+
+        let measures = std::fs::read_to_string(out.join("measures.csv")).unwrap();
+        let lines = |name: &str| measures.lines().filter(|line| line.contains(&format!(",{name},"))).count();
+        assert_eq!(
+            NAMES.map(lines),
+            [4, 4, 4, 4, 0, 0, 0],
+            "two figures of each of two repetitions: {measures}"
+        );
+        assert!(
+            measures.lines().filter(|l| l.contains(",late,")).all(|l| l.ends_with(",false")),
+            "{measures}"
+        );
+
+        let again = go(&config(&out), world);
+        assert_eq!(
+            (again.done_now, &again.counts),
+            (2, &summary.counts),
+            "only what was skipped is looked at again"
+        );
+        let retried = go(&RunConfig { retry: true, ..config(&out) }, world);
+        assert_eq!(retried.done_now, 10);
+        let counts = world.0.lock().unwrap();
+        let count =
+            |name: &str| counts.iter().find(|(id, _)| id.contains(&format!(".{name}."))).map(|(_, n)| *n);
+        assert_eq!(["good", "late-once", "late", "touched"].map(count), [Some(1), Some(2), Some(6), Some(2)]);
+    }
+
+    #[test]
+    fn a_part_may_be_run_and_what_nobody_runs_is_a_mistake() {
+        let dir = tempfile::tempdir().unwrap();
+        let world: &'static Scripted = Box::leak(Box::default());
+        let only = |text: &str| RunConfig { only: vec![text.parse().unwrap()], ..config(dir.path()) };
+        let summary = go(&only("transport=good"), world);
+        assert_eq!((summary.done_now, summary.missing), (2, 12));
+        assert_eq!(go(&only("repetition=2"), world).done_now, 6);
+        let nothing =
+            run_in(&experiment(), &only("loss=3"), &AtomicBool::new(false), &|_| Ok(Box::new(world)));
+        assert!(
+            nothing.unwrap_err().to_string().starts_with("--only loss=3: no run of the experiment is so")
+        );
+    }
+
+    #[test]
+    fn a_world_that_is_not_here_skips_its_runs_by_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let open = |_| Err("no namespaces".to_owned());
+        let summary = run_in(&experiment(), &config(dir.path()), &AtomicBool::new(false), &open).unwrap();
+        assert_eq!(summary.skipped, BTreeMap::from([("no namespaces".into(), 14)]));
+    }
+
+    #[test]
+    fn a_directory_of_other_things_is_left_alone_and_two_do_not_write_at_once() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("thesis.tex"), "x").unwrap();
+        let refused = |path: &Path| format!("{:#}", Directory::open(path).unwrap_err());
+        assert!(refused(dir.path()).contains("holds other files"));
+        let out = dir.path().join("out");
+        let held = Directory::open(&out).unwrap();
+        assert!(refused(&out).contains("another process runs the experiment"));
+        std::fs::create_dir_all(out.join("runs/.half.part/samples")).unwrap();
+        drop(held);
+        Directory::open(&out).unwrap();
+        assert!(!out.join("runs/.half.part").exists(), "what a killed process left is removed");
+    }
 }

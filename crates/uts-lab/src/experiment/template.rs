@@ -92,11 +92,13 @@ fn read<T: serde::de::DeserializeOwned>(settings: &Map<String, Value>) -> Result
     };
     let mentioned = settings.keys().find(|key| why.starts_with(&format!("unknown field `{key}`")));
     let key = mentioned.or_else(|| {
-        settings.keys().find(|key| {
+        // Without its kind, any table is another matter.
+        let is_culprit = |key: &&String| {
             let mut without = settings.clone();
             without.remove(*key);
-            attempt(without).is_err_and(|other| other != why) && !why.starts_with("missing field")
-        })
+            attempt(without).err().as_ref() != Some(&why) && !why.starts_with("missing field")
+        };
+        settings.keys().filter(|key| *key != "kind").chain(settings.keys()).find(is_culprit)
     });
     Err((key.cloned(), suggest(&why)))
 }

@@ -58,6 +58,9 @@ impl World for RelayWorld {
         if case.record.pcap {
             return Some("the relay records no packets (record.pcap)".into());
         }
+        if case.hosts.access_bps.is_some() {
+            return Some("the relay's hosts have no links of their own (hosts.access)".into());
+        }
         self.programs.refuse(flow)
     }
 

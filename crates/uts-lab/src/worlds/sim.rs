@@ -147,7 +147,8 @@ impl Recorder for Taker<'_> {
     }
 
     fn packet(&mut self, flow: usize, role: Role, row: &TraceRow) {
-        let (Some(flow), Role::Client, Some((_, position))) = (self.case.flows.get(flow), role, row.data) else {
+        let (Some(flow), Role::Client, Some((_, position))) = (self.case.flows.get(flow), role, row.data)
+        else {
             return;
         };
         let kind = match row.kind {
