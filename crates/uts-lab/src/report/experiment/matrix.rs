@@ -34,8 +34,19 @@ pub(super) struct Entry {
     pub remark: String,
     /// Its distance from the best, if both have a figure.
     pub behind: Option<Distance>,
-    /// Whether it cannot be told from the best.
-    pub is_par: bool,
+    /// How it stands beside the best; nothing if it has no figure.
+    pub standing: Option<Standing>,
+}
+
+/// How a figure stands beside the best.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// It is the best, or so close that it makes no difference.
+    Par,
+    /// The difference may be chance: more repetitions would tell.
+    Unsure,
+    /// It is behind.
+    Behind,
 }
 
 /// How far apart two figures are.
@@ -80,8 +91,10 @@ impl Distance {
 pub(super) enum Verdict {
     /// Better than every other, and so by the test.
     Best,
-    /// Not to be told from the best.
+    /// As good as the best.
     Par,
+    /// Ahead or behind, but perhaps by chance.
+    Unsure,
     /// Behind the best.
     Behind(Option<Distance>),
     /// It has no figure, others have.
@@ -274,7 +287,7 @@ fn cell(
             tried,
             remark: remark(runs, complete),
             behind: None,
-            is_par: false,
+            standing: None,
         });
     }
     let quantity = quantity(measure, unit, most);
@@ -306,7 +319,7 @@ fn remark(runs: &[&Run], complete: usize) -> String {
     let (skipped, failed, invalid) =
         (count(Some(Status::Skipped)), count(Some(Status::Failed)), count(Some(Status::Invalid)));
     if skipped > 0 {
-        parts.push(format!("cannot be carried{}", why(Status::Skipped)));
+        parts.push(format!("{skipped} of {all} skipped{}", why(Status::Skipped)));
     }
     if failed > 0 {
         parts.push(format!("{failed} of {all} failed{}", why(Status::Failed)));
@@ -344,7 +357,7 @@ fn compare(entries: &mut [Entry], quantity: &Quantity, better: Better) {
     let Some(best) = entries.first().cloned().filter(|e| e.mean.is_some()) else { return };
     for entry in entries {
         entry.behind = distance(&best, entry, quantity, better);
-        entry.is_par = entry.who == best.who || is_par(&best, entry, entry.behind);
+        entry.standing = standing(&best, entry, entry.behind);
     }
 }
 
@@ -361,11 +374,14 @@ fn distance(best: &Entry, other: &Entry, quantity: &Quantity, better: Better) ->
     })
 }
 
-/// Whether two cannot be told apart: as complete, and close or within what chance does.
-fn is_par(best: &Entry, other: &Entry, distance: Option<Distance>) -> bool {
-    let (Some(a), Some(b), Some(distance)) = (best.mean, other.mean, distance) else { return false };
-    let as_complete = best.complete * other.tried == other.complete * best.tried;
-    as_complete && (distance.is_par() || welch(&a, &b).is_some_and(|p| p > SIGNIFICANT))
+fn standing(best: &Entry, other: &Entry, distance: Option<Distance>) -> Option<Standing> {
+    let (a, b, distance) = (best.mean?, other.mean?, distance?);
+    let is_as_complete = best.complete * other.tried == other.complete * best.tried;
+    Some(match is_as_complete {
+        true if other.who == best.who || distance.is_par() => Standing::Par,
+        true if welch(&a, &b).is_some_and(|p| p > SIGNIFICANT) => Standing::Unsure,
+        _ => Standing::Behind,
+    })
 }
 
 fn verdict(entries: &[Entry], quantity: &Quantity, better: Better, uts: Option<usize>) -> Verdict {
@@ -373,13 +389,16 @@ fn verdict(entries: &[Entry], quantity: &Quantity, better: Better, uts: Option<u
     let Some(own) = entries.iter().find(|e| Some(e.who) == uts && e.mean.is_some()) else {
         return Verdict::Absent;
     };
-    if own.who != best.who {
-        return if own.is_par { Verdict::Par } else { Verdict::Behind(own.behind) };
-    }
     // First by its mean alone is not yet better.
-    match entries.get(1).filter(|next| next.mean.is_some()) {
-        Some(next) if is_par(best, next, distance(best, next, quantity, better)) => Verdict::Par,
-        _ => Verdict::Best,
+    let beside = match own.who == best.who {
+        true => entries.get(1).and_then(|next| standing(best, next, distance(best, next, quantity, better))),
+        false => own.standing,
+    };
+    match beside {
+        Some(Standing::Par) => Verdict::Par,
+        Some(Standing::Unsure) => Verdict::Unsure,
+        _ if own.who == best.who => Verdict::Best,
+        _ => Verdict::Behind(own.behind),
     }
 }
 
@@ -410,16 +429,17 @@ impl Matrix {
         self.cells.iter().find(|c| c.row == row && c.column == column)
     }
 
-    /// Cells by how UTS stands in them: best, on a par, behind, absent, empty.
-    pub(super) fn counts(&self) -> [usize; 5] {
-        let mut counts = [0; 5];
+    /// Cells by how UTS stands in them: best, on a par, unsure, behind, absent, empty.
+    pub(super) fn counts(&self) -> [usize; 6] {
+        let mut counts = [0; 6];
         for cell in &self.cells {
             counts[match cell.verdict {
                 Verdict::Best => 0,
                 Verdict::Par => 1,
-                Verdict::Behind(_) => 2,
-                Verdict::Absent => 3,
-                Verdict::Empty => 4,
+                Verdict::Unsure => 2,
+                Verdict::Behind(_) => 3,
+                Verdict::Absent => 4,
+                Verdict::Empty => 5,
             }] += 1;
         }
         counts
@@ -486,7 +506,7 @@ mod tests {
             tried,
             remark: String::new(),
             behind: None,
-            is_par: false,
+            standing: None,
         }
     }
 
@@ -520,13 +540,13 @@ mod tests {
         );
         assert_eq!(entries[0].who, 1);
         assert!(matches!(verdict, Verdict::Behind(_)));
-        assert!(!entries[1].is_par);
+        assert_eq!(entries[1].standing, Some(Standing::Behind));
     }
 
     #[test]
-    fn noise_and_two_percent_are_a_tie() {
+    fn two_percent_are_a_tie_and_noise_leaves_it_open() {
         let noisy = vec![entry(0, &[8.0, 12.0, 10.0], 3), entry(1, &[9.0, 14.0, 11.0], 3)];
-        assert_eq!(ranked(noisy, "goodput", "bit/s").1, Verdict::Par);
+        assert_eq!(ranked(noisy, "goodput", "bit/s").1, Verdict::Unsure);
         let close = vec![entry(0, &[100.0], 1), entry(1, &[101.0], 1)];
         assert_eq!(ranked(close, "goodput", "bit/s").1, Verdict::Par);
         let apart = vec![entry(0, &[100.0], 1), entry(1, &[103.0], 1)];

@@ -2,7 +2,7 @@
 
 use super::chart::Data;
 use super::directory::Directory;
-use super::matrix::{Cell, Distance, Entry, Matrix, Verdict};
+use super::matrix::{Cell, Distance, Entry, Matrix, Standing, Verdict};
 use super::select::table_in_words;
 use super::stats::welch;
 use crate::report::html::{capitalised, escape};
@@ -72,17 +72,18 @@ fn counted(count: usize, what: &str) -> String {
 }
 
 fn verdict(directory: &Directory, matrix: &Matrix) -> String {
-    let [best, par, behind, absent, empty] = matrix.counts();
-    let cells = best + par + behind + absent + empty;
+    let [best, par, unsure, behind, absent, empty] = matrix.counts();
+    let cells = best + par + unsure + behind + absent + empty;
     let Some(uts) = matrix.uts else {
         return format!("{cells} cells. No transport of this experiment is UTS.");
     };
     let name = escape(&directory.names[uts]);
-    let mut parts = vec![
-        format!("is the best in <b>{best}</b>"),
-        format!("on a par with the best in <b>{par}</b>"),
-        format!("behind in <b>{behind}</b>"),
-    ];
+    let mut parts =
+        vec![format!("is the best in <b>{best}</b>"), format!("on a par with the best in <b>{par}</b>")];
+    if unsure > 0 {
+        parts.push(format!("not told apart from it by these runs in <b>{unsure}</b>"));
+    }
+    parts.push(format!("behind in <b>{behind}</b>"));
     if absent > 0 {
         parts.push(format!("without a figure in <b>{absent}</b>"));
     }
@@ -134,15 +135,20 @@ fn filled(directory: &Directory, matrix: &Matrix, cell: &Cell) -> String {
     let far = |d: Option<Distance>| d.map(Distance::words).unwrap_or_default();
     let (class, second) = match (cell.verdict, own, next) {
         (Verdict::Best, _, None) => ("m-best".to_owned(), "no other has a figure".to_owned()),
-        (Verdict::Best | Verdict::Par, Some(own), Some(next)) if own.who == best.who => {
-            let class = if cell.verdict == Verdict::Best { "m-best" } else { "m-par" };
-            (
-                class.into(),
-                format!("next {} {} ({})", name(next), escape(&cell.short_figure(next)), far(next.behind)),
-            )
+        (Verdict::Best | Verdict::Par | Verdict::Unsure, Some(own), Some(next)) if own.who == best.who => {
+            let (class, how) = match cell.verdict {
+                Verdict::Best => ("m-best", far(next.behind)),
+                Verdict::Par => ("m-par", far(next.behind)),
+                _ => ("m-unsure", format!("{}?", far(next.behind))),
+            };
+            (class.into(), format!("next {} {} ({how})", name(next), escape(&cell.short_figure(next))))
         }
         (Verdict::Par, Some(own), _) => {
             ("m-par".into(), format!("{} {} (par)", name(own), escape(&cell.short_figure(own))))
+        }
+        (Verdict::Unsure, Some(own), _) => {
+            let how = far(own.behind);
+            ("m-unsure".into(), format!("{} {} ({how}?)", name(own), escape(&cell.short_figure(own))))
         }
         (Verdict::Behind(distance), Some(own), _) => {
             let unfinished = own.complete < own.tried;
@@ -184,12 +190,14 @@ fn key(directory: &Directory, matrix: &Matrix) -> String {
     };
     format!(
         "<p class=\"key\"><span class=\"m-best\">{uts} is the best</span><span class=\"m-par\">on a par</span>\
+         <span class=\"m-unsure\">not told apart</span>\
          <span class=\"m-behind1\">behind by less than 1.1 × or 3 points</span>\
          <span class=\"m-behind2\">less than 2 × or 10 points</span><span class=\"m-behind3\">more, or unfinished</span>\
          <span class=\"m-absent\">without a figure</span></p><p class=\"note\">In each cell: the best transport with its mean \
          ({n}), below it {uts}, and by how much it is behind; where {uts} leads, the next. The measure of a row stands under \
-         its name. On a par: within 2 % (1 point for shares), or a difference that chance alone would make in more than 5 % \
-         of cases (Welch’s test), with as many runs finished. Who did not finish every run ranks behind all who did.{others}</p>"
+         its name. On a par: within 2 % (1 point for shares). \
+         Not told apart, with a question mark: a greater difference, which chance alone would make in more than 5 % of cases \
+         (Welch’s test). Who did not finish every run ranks behind all who did.{others}</p>"
     )
 }
 
@@ -210,13 +218,14 @@ fn ranking(directory: &Directory, matrix: &Matrix) -> String {
             .filter_map(|c| Some((c, c.of(Some(who)).filter(|e| e.mean.is_some())?)))
             .collect();
         let best = here.iter().filter(|(c, e)| c.best().is_some_and(|b| b.who == e.who)).count();
-        let par = here.iter().filter(|(_, e)| e.is_par).count();
+        let par = here.iter().filter(|(_, e)| e.standing == Some(Standing::Par)).count();
         let factors = median_and_worst(&here);
         let mut by_row = Vec::new();
         for row in &matrix.rows {
             let of = here.iter().filter(|(c, _)| c.row == *row);
-            let (won, cells) =
-                of.fold((0, 0), |(won, cells), (_, e)| (won + usize::from(e.is_par), cells + 1));
+            let (won, cells) = of.fold((0, 0), |(won, cells), (_, e)| {
+                (won + usize::from(e.standing == Some(Standing::Par)), cells + 1)
+            });
             if won > 0 {
                 by_row.push(format!("{row} {won} of {cells}"));
             }
@@ -255,7 +264,11 @@ fn median_and_worst(here: &[(&Cell, &Entry)]) -> Option<(f64, f64)> {
 
 /// From the widest gap to the narrowest.
 fn shortfalls(directory: &Directory, matrix: &Matrix) -> String {
-    let is_behind = |c: &&Cell| matches!(c.verdict, Verdict::Behind(_) | Verdict::Absent);
+    let is_behind = |c: &&Cell| match c.verdict {
+        Verdict::Behind(_) | Verdict::Absent => true,
+        Verdict::Unsure => c.best().is_some_and(|best| Some(best.who) != matrix.uts),
+        _ => false,
+    };
     let mut cells: Vec<&Cell> = matrix.cells.iter().filter(is_behind).collect();
     if cells.is_empty() {
         return "<p>There is no such cell.</p>".into();
@@ -274,7 +287,7 @@ fn shortfalls(directory: &Directory, matrix: &Matrix) -> String {
     let mut html = format!(
         "<div class=\"scroll\"><table class=\"sortable gaps\"><thead><tr><th>{row}</th><th>{column}</th><th>Measure</th><th>Best</th>\
          <th class=\"number\">its figure</th><th class=\"number\">UTS</th><th class=\"number\">behind by</th><th \
-         class=\"number\">by chance</th><th>Remark</th></tr></thead><tbody>",
+         class=\"number\" title=\"how often chance alone would make so great a difference (Welch’s test)\">by chance</th><th>Remark</th></tr></thead><tbody>",
     );
     for cell in cells {
         let (Some(best), own) = (cell.best(), cell.of(matrix.uts)) else { continue };

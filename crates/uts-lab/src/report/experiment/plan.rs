@@ -160,6 +160,11 @@ pub(super) struct Plot {
     pub x_scale: Option<ScaleName>,
     #[serde(default)]
     pub y_scale: Option<ScaleName>,
+    /// The same as `x_scale = "log"`, and below for `y`.
+    #[serde(default)]
+    pub log_x: bool,
+    #[serde(default)]
+    pub log_y: bool,
     /// `series`, `trace`: the stretch of time, in seconds.
     #[serde(default)]
     pub from_s: Option<f64>,
@@ -187,7 +192,9 @@ impl Plot {
             kind => (kind, &[]),
         };
         let y = if plot.y.is_empty() { y.iter().map(|y| (*y).to_owned()).collect() } else { plot.y };
-        Ok(Plot { kind, y, ..plot })
+        let scale = |named: Option<ScaleName>, is_log: bool| named.or(is_log.then_some(ScaleName::Log));
+        let (x_scale, y_scale) = (scale(plot.x_scale, plot.log_x), scale(plot.y_scale, plot.log_y));
+        Ok(Plot { kind, y, x_scale, y_scale, ..plot })
     }
 
     /// A picture of a kind with nothing said about it.
@@ -209,6 +216,8 @@ impl Plot {
             repetition: None,
             x_scale: None,
             y_scale: None,
+            log_x: false,
+            log_y: false,
             from_s: None,
             to_s: None,
             uts: None,
@@ -262,6 +271,8 @@ mod tests {
         }
         let queue = Plot::read(&json!({"kind": "queue"})).unwrap();
         assert_eq!((queue.kind, queue.y), (Kind::Trace, vec!["queue".to_owned(), "sojourn".into()]));
+        let log = Plot::read(&json!({"kind": "sweep", "log_x": true})).unwrap();
+        assert_eq!((log.x_scale, log.y_scale), (Some(ScaleName::Log), None));
         let slack = Plot::read(&json!({"kind": "latency", "y": "slack"})).unwrap();
         assert_eq!((slack.kind, slack.y), (Kind::Cdf, vec!["slack".to_owned()]));
         let error = Plot::read(&json!({"kind": "?"})).unwrap_err().to_string();

@@ -1,6 +1,6 @@
 //! What a run recorded against time, as curves in the units of the data.
 
-use super::cdf::latencies;
+use super::cdf::{Latency, latencies};
 use super::directory::{Directory, Run};
 use super::looks::Looks;
 use super::plan::Plot;
@@ -148,13 +148,41 @@ pub(super) fn curves(
     (!curves.is_empty()).then_some(Curves { recorded, unit, curves })
 }
 
-/// Samples by flow, in the order of their first.
-fn by_flow<T>(rows: Vec<T>, flow: impl Fn(&T) -> &str) -> Vec<(String, Vec<T>)> {
+/// Samples of a flow are kept in order of time.
+trait Sample {
+    fn t_s(&self) -> f64;
+    fn flow(&self) -> &str;
+}
+
+macro_rules! sample {
+    ($($kind:ident: $flow:ident),*) => {
+        $(impl Sample for $kind {
+            fn t_s(&self) -> f64 {
+                self.t_s
+            }
+
+            fn flow(&self) -> &str {
+                &self.$flow
+            }
+        })*
+    };
+}
+
+sample!(Sequence: flow, Window: flow, Delivered: flow, Queue: link, Latency: flow);
+
+/// Samples by flow, in the order of their first; those of a flow in order of time.
+fn by_flow<T: Sample>(rows: Vec<T>) -> Vec<(String, Vec<T>)> {
+    let mut flows = grouped(rows);
+    flows.iter_mut().for_each(|(_, rows)| rows.sort_by(|a, b| a.t_s().total_cmp(&b.t_s())));
+    flows
+}
+
+fn grouped<T: Sample>(rows: Vec<T>) -> Vec<(String, Vec<T>)> {
     let mut flows: Vec<(String, Vec<T>)> = Vec::new();
     for row in rows {
-        match flows.iter_mut().find(|(name, _)| name == flow(&row)) {
+        match flows.iter_mut().find(|(name, _)| name == row.flow()) {
             Some((_, rows)) => rows.push(row),
-            None => flows.push((flow(&row).to_owned(), vec![row])),
+            None => flows.push((row.flow().to_owned(), vec![row])),
         }
     }
     flows
@@ -167,7 +195,7 @@ fn look_of(directory: &Directory, looks: &Looks, run: &Run, flow: &str) -> Look 
 fn sequence(directory: &Directory, looks: &Looks, run: &Run) -> Vec<Curve> {
     let rows: Vec<Sequence> =
         directory.samples(run, "sequence.csv", &["t_s", "flow", "kind", "position_bytes"]);
-    let flows = by_flow(rows, |row| &row.flow);
+    let flows = by_flow(rows);
     let is_alone = flows.len() == 1;
     let mut curves = Vec::new();
     for (flow, rows) in flows {
@@ -213,10 +241,11 @@ fn highest(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
 fn window(directory: &Directory, looks: &Looks, run: &Run, is_rtt: bool) -> Vec<Curve> {
     let rows: Vec<Window> =
         directory.samples(run, "window.csv", &["t_s", "flow", "window_bytes", "in_flight_bytes", "rtt_ms"]);
-    let flows = by_flow(rows, |row| &row.flow);
+    let flows = grouped(rows);
     let is_alone = flows.len() == 1;
     let mut curves = Vec::new();
     for (flow, rows) in flows {
+        let rows = sender(rows);
         let of = |value: fn(&Window) -> Option<f64>| {
             rows.iter().filter_map(|r| Some((r.t_s, value(r)?))).collect::<Vec<_>>()
         };
@@ -251,9 +280,25 @@ fn window(directory: &Directory, looks: &Looks, run: &Run, is_rtt: bool) -> Vec<
     curves
 }
 
+/// Of the two ends of a flow, each of which tells of its own window and one after the other stands in the file, the one
+/// that has more in flight: it sends the data.
+fn sender(rows: Vec<Window>) -> Vec<Window> {
+    let mut ends: Vec<Vec<Window>> = Vec::new();
+    for row in rows {
+        match ends.last_mut().filter(|end| end.last().is_none_or(|last| last.t_s <= row.t_s)) {
+            Some(end) => end.push(row),
+            None => ends.push(vec![row]),
+        }
+    }
+    let in_flight = |end: &Vec<Window>| end.iter().filter_map(|row| row.in_flight_bytes).sum::<f64>();
+    // The first of those that are equal: `max_by` gives the last.
+    ends.reverse();
+    ends.into_iter().max_by(|a, b| in_flight(a).total_cmp(&in_flight(b))).unwrap_or_default()
+}
+
 fn goodput(directory: &Directory, looks: &Looks, run: &Run, plot: &Plot) -> Vec<Curve> {
     let rows: Vec<Delivered> = directory.samples(run, "goodput.csv", &["t_s", "flow", "delivered_bytes"]);
-    let flows = by_flow(rows, |row| &row.flow);
+    let flows = by_flow(rows);
     let is_alone = flows.len() == 1;
     let curve = |(flow, rows): (String, Vec<Delivered>)| {
         let totals: Vec<(f64, f64)> = rows.iter().map(|r| (r.t_s, r.delivered_bytes)).collect();
@@ -270,7 +315,7 @@ fn goodput(directory: &Directory, looks: &Looks, run: &Run, plot: &Plot) -> Vec<
 
 fn latency(directory: &Directory, looks: &Looks, run: &Run) -> Vec<Curve> {
     let mut curves = Vec::new();
-    for (flow, rows) in by_flow(latencies(directory, run), |row| &row.flow) {
+    for (flow, rows) in by_flow(latencies(directory, run)) {
         let own = Look { shape: Shape::Circle, ..look_of(directory, looks, run, &flow) };
         let points = rows.iter().filter_map(|r| Some((r.t_s, r.latency_ms?))).collect();
         let lost = rows.iter().filter(|r| r.latency_ms.is_none()).map(|r| (r.t_s, 0.0)).collect();
@@ -294,7 +339,8 @@ fn latency(directory: &Directory, looks: &Looks, run: &Run) -> Vec<Curve> {
 }
 
 fn queue_samples(directory: &Directory, run: &Run) -> Vec<Queue> {
-    directory.samples(run, "queue.csv", &["t_s", "link", "packets", "bytes", "sojourn_ms"])
+    let rows = directory.samples(run, "queue.csv", &["t_s", "link", "packets", "bytes", "sojourn_ms"]);
+    by_flow(rows).into_iter().flat_map(|(_, rows)| rows).collect()
 }
 
 /// The name of the bottleneck of a run.
@@ -346,6 +392,34 @@ mod tests {
     #[test]
     fn what_is_acknowledged_only_grows() {
         assert_eq!(highest(&[(0.0, 5.0), (1.0, 3.0), (2.0, 5.0), (3.0, 9.0)]), [(0.0, 5.0), (3.0, 9.0)]);
+    }
+
+    #[test]
+    fn of_two_ends_the_one_that_sends_is_shown() {
+        let row = |t_s, in_flight| Window {
+            t_s,
+            flow: "a".into(),
+            window_bytes: None,
+            in_flight_bytes: Some(in_flight),
+            rtt_ms: None,
+        };
+        let times = |rows: Vec<Window>| rows.iter().map(|r| r.t_s).collect::<Vec<_>>();
+        assert_eq!(
+            times(sender(vec![row(1.0, 0.0), row(2.0, 0.0), row(1.1, 5.0), row(2.1, 9.0)])),
+            [1.1, 2.1]
+        );
+        assert_eq!(times(sender(vec![row(1.0, 0.0), row(2.0, 0.0), row(1.1, 0.0)])), [1.0, 2.0]);
+        assert!(sender(Vec::new()).is_empty());
+    }
+
+    #[test]
+    fn samples_are_in_order_of_time() {
+        let row =
+            |t_s, link: &str| Queue { t_s, link: link.into(), packets: None, bytes: None, sojourn_ms: None };
+        let rows = by_flow(vec![row(2.0, "b"), row(1.0, "a"), row(1.5, "b")]);
+        let seen: Vec<_> =
+            rows.iter().flat_map(|(link, rows)| rows.iter().map(move |r| (link.as_str(), r.t_s))).collect();
+        assert_eq!(seen, [("b", 1.5), ("b", 2.0), ("a", 1.0)]);
     }
 
     #[test]

@@ -233,20 +233,41 @@ pub(super) fn path_in_words(directory: &Directory, place: &Place) -> Option<Stri
     let name = directory.value(place, directory.dimension(&Kind::Path));
     let one = |name: &str| {
         let mut table = directory.entry("path", name)?.clone();
-        // What is swept is not what the file says.
-        for sweep in &directory.plan.sweeps {
-            let key = sweep
-                .key
-                .as_deref()
-                .and_then(|key| key.strip_prefix("path.")?.strip_prefix(name)?.strip_prefix('.'));
-            if let Some(value) = key.and_then(|key| table.get_mut(key)) {
-                *value = "as swept".into();
-            }
+        let keys = directory.plan.sweeps.iter().filter_map(|sweep| sweep.key.as_deref());
+        let swept = keys.filter_map(|key| swept_key(key, name)).collect::<Vec<_>>();
+        swept.iter().for_each(|key| replace_swept(&mut table, key));
+        // What is the same both ways is said once.
+        if table.get("forward").is_some() && table.get("forward") == table.get("backward") {
+            let both = table.remove("forward");
+            table.remove("backward");
+            table.insert("both ways".into(), both.unwrap_or_else(|| "".into()));
         }
         Some(format!("{name}: {}", table_in_words(&table)))
     };
     let all: Vec<String> = name.split('>').filter_map(|name| one(name.trim())).collect();
     (!all.is_empty()).then(|| all.join("; "))
+}
+
+/// The last part of a sweep's key, as `buffer` of `path.*.buffer`, if it is about this path.
+fn swept_key<'k>(key: &'k str, path: &str) -> Option<&'k str> {
+    let (whose, what) = key.strip_prefix("path.")?.split_once('.')?;
+    (whose == path || whose == "*").then(|| what.rsplit('.').next().unwrap_or(what))
+}
+
+/// What is swept is not what the file says, neither as a value of its own nor within a link's settings.
+fn replace_swept(table: &mut toml::Table, key: &str) {
+    for (name, value) in table.iter_mut() {
+        let Some(text) = value.as_str() else { continue };
+        if name == key {
+            *value = "as swept".into();
+            continue;
+        }
+        let word = |word: &str| match word.split_once('=') {
+            Some((name, _)) if name == key => format!("{name}=(swept)"),
+            _ => word.to_owned(),
+        };
+        *value = text.split_whitespace().map(word).collect::<Vec<_>>().join(" ").into();
+    }
 }
 
 /// A table as "key value, key value".
@@ -266,4 +287,21 @@ pub(super) fn table_in_words(table: &toml::Table) -> String {
         .map(|(key, v)| format!("{} {}", key.replace('_', " "), value(v)))
         .collect::<Vec<_>>()
         .join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_swept_is_not_told_as_it_stands_in_the_file() {
+        let mut table: toml::Table =
+            "rate = \"5mbit\"\nbuffer = \"9p\"\nforward = \"delay=2ms buffer=63p\"".parse().unwrap();
+        replace_swept(&mut table, "buffer");
+        assert_eq!(table_in_words(&table), "rate 5mbit, buffer as swept, forward delay=2ms buffer=(swept)");
+        assert_eq!(swept_key("path.*.buffer", "atm"), Some("buffer"));
+        assert_eq!(swept_key("path.atm.forward.buffer", "atm"), Some("buffer"));
+        assert_eq!(swept_key("path.other.buffer", "atm"), None);
+        assert_eq!(swept_key("transport.*.window", "atm"), None);
+    }
 }

@@ -375,8 +375,9 @@ fn panel(curves: &Curves, downs: &[Mark], height: f64) -> (Panel, ZoomPanel) {
             false => Mark::Dots { points, look, size: if curve.style == Style::Dots { 0.8 } else { 2.2 } },
         });
     }
-    // A sequence that does not begin at 0 (an excerpt) fills its panel.
-    let is_excerpt = curves.recorded == Recorded::Sequence;
+    // A stretch of a sequence fills its panel; a whole one begins at 0, or nearly.
+    let least = values().fold(f64::INFINITY, f64::min);
+    let is_excerpt = curves.recorded == Recorded::Sequence && least > 0.2 * most;
     let scale = Scale::linear(values().map(|v| v * factor), !is_excerpt);
     (Panel { y: Axis { label: label.clone(), scale }, marks, height }, ZoomPanel { label, series })
 }
