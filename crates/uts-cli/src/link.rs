@@ -90,6 +90,8 @@ pub struct ExchangeStep {
     pub step: &'static str,
     /// `out` or `in`; empty where it is not known.
     pub direction: &'static str,
+    /// The group of flows; 0 = those without requirements of their own.
+    pub group: u8,
     /// The epoch that it is about.
     pub epoch: u32,
     /// What was seen.

@@ -13,6 +13,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::process::Command;
 use std::time::{Duration, Instant, SystemTime};
 
 /// Slow enough to be interrupted.
@@ -380,4 +381,82 @@ fn every_line_of_json_is_an_event() {
     for kind in ["start", "connection", "file"] {
         assert!(!served.events(kind).is_empty(), "no {kind}: {:?}", served.out);
     }
+}
+
+/// Runs the test `name` again in a mount namespace of its own, where it may mount what it likes; says whether this is that
+/// run. Where the system allows no such namespace the test is skipped.
+fn in_own_namespace(name: &str) -> bool {
+    const INSIDE: &str = "UTS_TEST_INSIDE_NAMESPACE";
+    if std::env::var_os(INSIDE).is_some() {
+        return true;
+    }
+    let unshare = |args: &[&str]| {
+        let mut command = Command::new("unshare");
+        command.arg("-Urm").args(args).env(INSIDE, "1");
+        command
+    };
+    let probe = unshare(&["sh", "-c", "mount -t tmpfs -o size=1m none /tmp"]).output();
+    if !probe.as_ref().is_ok_and(|output| output.status.success()) {
+        println!("SKIPPED {name}: no user and mount namespaces here: {probe:?}");
+        return false;
+    }
+    let this = std::env::current_exe().expect("a program").display().to_string();
+    let status = unshare(&[&this, name, "--exact", "--nocapture"]).status().expect("it runs");
+    assert!(status.success(), "inside its namespace: {status}");
+    false
+}
+
+/// A file system of 16 MiB at a folder of the place, all but `free` bytes of which are taken by `ballast` in it.
+fn small_disk(place: &Place, dir: &str, free: u64) {
+    const DISK: u64 = 16 << 20;
+    let path = place.path(dir);
+    fs::create_dir_all(&path).expect("made");
+    let size = format!("size={DISK}");
+    let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", &size, "none"]).arg(&path).status();
+    assert!(mounted.expect("mount runs").success());
+    let ballast = vec![0; (DISK - free) as usize];
+    fs::write(path.join(".ballast"), ballast).expect("there is room");
+}
+
+#[test]
+fn a_full_disk_at_the_server_is_an_error_and_the_copy_goes_on_when_there_is_room() {
+    if !in_own_namespace("a_full_disk_at_the_server_is_an_error_and_the_copy_goes_on_when_there_is_room") {
+        return;
+    }
+    let place = Place::new();
+    let content = pattern(BIG_BYTES);
+    place.write("big", &content);
+    small_disk(&place, "srv", 5 << 20);
+    let server = place.serve(&[]);
+    for _ in 0..2 {
+        place
+            .cp(&server, &["big", &server.url("big")])
+            .failed(1, &["uts: ", "big", "no space left on the disk"]);
+        assert!(place.finished("srv").is_empty(), "nothing half-written under its name");
+    }
+    // The server has not suffered.
+    place.write("small", b"a few bytes");
+    fs::remove_file(place.path("srv/.ballast")).expect("removed");
+    place.cp(&server, &["small", &server.url("small")]).ok();
+    fs::remove_file(place.path("srv/small")).expect("removed");
+    continued(&place, &server, &content);
+}
+
+#[test]
+fn a_full_disk_at_the_client_is_an_error_and_the_copy_goes_on_when_there_is_room() {
+    if !in_own_namespace("a_full_disk_at_the_client_is_an_error_and_the_copy_goes_on_when_there_is_room") {
+        return;
+    }
+    let place = Place::new();
+    let content = pattern(BIG_BYTES);
+    place.write("srv/big", &content);
+
+    small_disk(&place, "in", 5 << 20);
+    let server = place.serve(&[]);
+    place.cp(&server, &[&server.url("big"), "in/"]).failed(1, &["uts: ", "big", "no space left on the disk"]);
+    assert!(place.finished("in").is_empty(), "nothing half-written under its name");
+    fs::remove_file(place.path("in/.ballast")).expect("removed");
+    let done = place.cp(&server, &["--json", &server.url("big"), "in/"]).ok().events("done").remove(0);
+    assert!(place.read("in/big") == content);
+    assert!(done["bytes_carried"].as_u64().is_some_and(|bytes| bytes < BIG_BYTES as u64), "{done}");
 }

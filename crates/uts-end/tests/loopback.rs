@@ -271,7 +271,10 @@ fn bad_specs_are_explained() {
             TransportSpec::new("uts").with("profile", serde_json::json!({"congestion": "cubik"})),
             "uts: properties: uts.profile.congestion: `cubik` cannot be used",
         ),
-        (TransportSpec::new("uts").with("requirements", "media"), "uts: requirements: media needs deadlines"),
+        (
+            TransportSpec::new("uts").with("requirements", "media"),
+            "uts: requirements: timely and media need deadlines",
+        ),
     ];
     for (spec, expected) in cases {
         let why = refused(spec);

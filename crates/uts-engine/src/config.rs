@@ -1,8 +1,10 @@
 //! How an endpoint and its connections are set up. Every bound has its reason beside it.
 
 use crate::requirements::Requirements;
+use crate::selector::Library;
 use core::time::Duration;
 use std::sync::Arc;
+use uts_functions::Function;
 
 /// The ALPN name that keeps UTS apart from QUIC, whose key schedule it uses (spec P, design section 4).
 pub const ALPN: &[u8] = b"uts/1";
@@ -67,6 +69,25 @@ pub struct ConnectionConfig {
     pub packet_bytes_initial: usize,
     /// The longest batch of packets of one size that is handed out at once (segmentation offload).
     pub batch_packets_max: usize,
+    /// Mechanisms that are left alone although the library has them: neither offered, nor chosen, nor agreed to in an
+    /// exchange. A client's first profile may still hold those that are mandatory.
+    pub withdrawn: Vec<(Function, u8)>,
+}
+
+impl ConnectionConfig {
+    /// What the peer is told that this end has.
+    pub fn library(&self) -> Library {
+        self.library_for(&self.requirements)
+    }
+
+    /// The same, with other requirements.
+    pub(crate) fn library_for(&self, requirements: &Requirements) -> Library {
+        let mut offered = Library::offered(requirements);
+        for (function, number) in &self.withdrawn {
+            offered.remove(*function, *number);
+        }
+        offered
+    }
 }
 
 impl Default for ConnectionConfig {
@@ -83,6 +104,7 @@ impl Default for ConnectionConfig {
             packet_bytes_max: 1472,
             packet_bytes_initial: PACKET_BYTES_MIN,
             batch_packets_max: 32,
+            withdrawn: Vec::new(),
         }
     }
 }

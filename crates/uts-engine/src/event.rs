@@ -36,6 +36,8 @@ pub enum Event {
     Finished(FlowId),
     /// The peer wants no more data on this flow, and says why.
     Stopped(FlowId, u64),
+    /// What the flow requires of its own could not be agreed with the peer, for this reason: it was reset.
+    Refused(FlowId, String),
     /// An exchange began, was agreed, refused, or brought something.
     Exchange(ExchangeEvent),
     /// The path now carries packets of this many bytes of UDP payload.
@@ -51,6 +53,8 @@ pub enum ExchangeEvent {
     Requested {
         /// Whose data it governs.
         direction: Direction,
+        /// Which group of flows; 0 is that of flows without requirements of their own.
+        group: u8,
         /// The epoch that it would become.
         epoch: u32,
         /// What was seen, in one line; empty if the application asked.
@@ -64,6 +68,8 @@ pub enum ExchangeEvent {
     Granted {
         /// Whose data it governs.
         direction: Direction,
+        /// Which group of flows; 0 is that of flows without requirements of their own.
+        group: u8,
         /// The epoch.
         epoch: u32,
         /// What changes, in one line.
@@ -75,6 +81,8 @@ pub enum ExchangeEvent {
     Completed {
         /// Whose data it governs.
         direction: Direction,
+        /// Which group of flows; 0 is that of flows without requirements of their own.
+        group: u8,
         /// The epoch.
         epoch: u32,
         /// The new profile.
@@ -86,6 +94,8 @@ pub enum ExchangeEvent {
     Refused {
         /// Whose data it would have governed.
         direction: Direction,
+        /// Which group of flows it was for.
+        group: u8,
         /// The epoch that did not come to be.
         epoch: u32,
         /// The function that the peer objects to.
@@ -97,6 +107,8 @@ pub enum ExchangeEvent {
     Failed {
         /// Whose data it would have governed.
         direction: Direction,
+        /// Which group of flows it was for.
+        group: u8,
         /// The epoch that did not come to be.
         epoch: u32,
     },

@@ -27,8 +27,8 @@ mod token;
 
 pub use config::{ALPN, ConnectionConfig, EndpointConfig};
 pub use connection::{
-    Connection, Ecn, ExchangeError, FlowError, FlowOptions, MessageOptions, Read, ReadError, Side, Stats,
-    Trace, TraceKind, TraceRow, WriteError,
+    Connection, Ecn, ExchangeError, FlowError, FlowOptions, FrameKinds, MessageOptions, Read, ReadError,
+    Side, Stats, Trace, TraceKind, TraceRow, WriteError,
 };
 pub use endpoint::{ConnectError, Endpoint, Transmit};
 pub use event::{CloseReason, ConnectionHandle, Direction, Event, ExchangeEvent, FlowId};

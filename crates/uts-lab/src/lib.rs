@@ -3,8 +3,9 @@
 //! * [`relay`]: a UDP relay that emulates a path in real time, without privileges.
 //! * [`demo`]: a file carried by two processes of `uts` over a path that changes.
 //! * [`report`]: one self-contained page from what was recorded.
+//! * [`router`]: real hosts in network namespaces behind an emulated network.
+//! * [`traces`]: delivery opportunities from files.
 
-#![forbid(unsafe_code)]
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -14,3 +15,5 @@
 pub mod demo;
 pub mod relay;
 pub mod report;
+pub mod router;
+pub mod traces;

@@ -27,17 +27,20 @@ enum Command {
     End(uts_end::Arguments),
     Relay(cmd::relay::Arguments),
     Report(cmd::report::Arguments),
+    Router(cmd::router::Arguments),
 }
 
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
-        Command::Demo(arguments) => cmd::demo::run(arguments),
-        Command::End(arguments) => cmd::end::run(arguments),
-        Command::Relay(arguments) => cmd::relay::run(arguments),
-        Command::Report(arguments) => cmd::report::run(arguments),
+        Command::Demo(arguments) => cmd::demo::run(arguments).map(|()| ExitCode::SUCCESS),
+        Command::End(arguments) => cmd::end::run(arguments).map(|()| ExitCode::SUCCESS),
+        Command::Relay(arguments) => cmd::relay::run(arguments).map(|()| ExitCode::SUCCESS),
+        Command::Report(arguments) => cmd::report::run(arguments).map(|()| ExitCode::SUCCESS),
+        // The program that ran on a host has a say, too.
+        Command::Router(arguments) => cmd::router::run(arguments),
     };
     match result {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(e) => {
             eprintln!("uts-lab: {e:#}");
             ExitCode::FAILURE

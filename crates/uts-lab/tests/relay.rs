@@ -269,3 +269,26 @@ fn a_dropped_relay_frees_its_port() {
     drop(relay);
     UdpSocket::bind(addr).unwrap();
 }
+
+#[test]
+fn a_trace_is_read_from_its_file() {
+    let echo = Echo::start();
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("trace");
+    let settings = format!("rate=trace:{}", file.display());
+    let unread = Relay::start(config(echo.addr, &settings)).map(|_| ()).unwrap_err().to_string();
+    assert!(unread.starts_with(&format!("{settings}: cannot read it: ")), "{unread}");
+    std::fs::write(&file, "10\n").unwrap();
+    let relay = Relay::start(config(echo.addr, &settings)).unwrap();
+    let client = client(&relay);
+    client.send(b"by trace").unwrap();
+    assert_eq!(receive(&client), b"by trace");
+    std::fs::write(&file, "x\n").unwrap();
+    let wrong = relay.set(Target::Both, settings.parse().unwrap()).unwrap_err().to_string();
+    assert!(wrong.starts_with(&format!("{settings}: line 1: ")), "{wrong}");
+    std::fs::write(&file, "20\n").unwrap();
+    relay.set(Target::Both, settings.parse().unwrap()).unwrap();
+    client.send(b"by another").unwrap();
+    assert_eq!(receive(&client), b"by another");
+    relay.stop().unwrap();
+}

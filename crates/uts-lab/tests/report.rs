@@ -108,7 +108,7 @@ fn a_record_that_is_none_is_refused_with_status_1() {
         assert_eq!(output.status.code(), Some(1));
         String::from_utf8(output.stderr).unwrap()
     };
-    assert!(refused(None).contains("run.json: No such file"));
+    assert!(refused(None).contains("has neither plan.json, which an experiment leaves, nor run.json"));
     assert!(refused(Some("{")).contains("run.json is not JSON"));
     assert!(refused(Some("{\"format\":99}")).contains("has format 99, and this program reads format 1"));
     assert!(refused(Some("[]")).contains("is not the record of a demonstration"));

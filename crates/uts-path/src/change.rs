@@ -1,17 +1,28 @@
 //! Changes to a link: some of its settings, in the text form that command lines use.
 
 use crate::config::{Buffer, Corruption, Jitter, JitterShape, LinkConfig, Loss, Reordering, SpecError};
+use crate::framing::Framing;
 use crate::parse::{format_duration, format_rate, format_size};
+use crate::queue::Discipline;
+use crate::trace::{Opportunities, Trace};
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::sync::Arc;
 
 /// One setting of a link; see [`LinkConfig`] for meanings and ranges.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Setting {
     /// `rate=50mbit`, `rate=inf`: bits per second.
     Rate(Option<u64>),
+    /// `rate=trace:FILE` (delivery opportunities in Mahimahi's format; see
+    /// [`PathConfig::resolve`](crate::PathConfig::resolve)), `rate=cellular:12mbit,7` (highest
+    /// rate, seed).
+    Opportunities(Opportunities),
     /// `buffer=64p`, `buffer=256kB`, `buffer=inf`.
     Buffer(Buffer),
+    /// `queue=droptail`, `random`, `red:MIN,MAX,MAX_P[,WEIGHT][,gentle][,noecn]` as in `red:5p,15p,0.1`,
+    /// `codel[:TARGET,INTERVAL][,noecn]`.
+    Queue(Discipline),
     /// `delay=20ms`: nanoseconds.
     Delay(u64),
     /// `jitter=2ms`, `jitter=2ms,bell`, `jitter=2ms,uniform,reorder`.
@@ -26,6 +37,8 @@ pub enum Setting {
     Corrupt(Corruption),
     /// `overhead=28`: bytes per packet.
     Overhead(u32),
+    /// `framing=none`, `ethernet`, `slip`, `aal5`, `ppp`, `ppp:0xffffffff` (with its ACCM).
+    Framing(Framing),
     /// `mtu=1400`, `mtu=inf`: bytes, overhead included.
     Mtu(Option<u32>),
     /// `ecn=20p`, `ecn=30kB`, `ecn=off`.
@@ -35,10 +48,12 @@ pub enum Setting {
 }
 
 impl Setting {
-    pub(crate) fn apply_to(self, config: &mut LinkConfig) {
-        match self {
-            Setting::Rate(rate_bps) => config.rate_bps = rate_bps,
+    pub(crate) fn apply_to(&self, config: &mut LinkConfig) {
+        match self.clone() {
+            Setting::Rate(rate_bps) => (config.rate_bps, config.opportunities) = (rate_bps, None),
+            Setting::Opportunities(from) => (config.rate_bps, config.opportunities) = (None, Some(from)),
             Setting::Buffer(buffer) => config.buffer = buffer,
+            Setting::Queue(queue) => config.queue = queue,
             Setting::Delay(delay_ns) => config.delay_ns = delay_ns,
             Setting::Jitter(jitter) => config.jitter = jitter,
             Setting::Loss(loss) => config.loss = loss,
@@ -46,6 +61,7 @@ impl Setting {
             Setting::Reorder(reorder) => config.reorder = reorder,
             Setting::Corrupt(corrupt) => config.corrupt = corrupt,
             Setting::Overhead(bytes) => config.overhead_bytes = bytes,
+            Setting::Framing(framing) => config.framing = framing,
             Setting::Mtu(mtu_bytes) => config.mtu_bytes = mtu_bytes,
             Setting::EcnThreshold(threshold) => config.ecn_threshold = threshold,
             Setting::Up(up) => config.up = up,
@@ -58,7 +74,9 @@ impl fmt::Display for Setting {
         match self {
             Setting::Rate(None) => write!(f, "rate=inf"),
             Setting::Rate(Some(rate_bps)) => write!(f, "rate={}", format_rate(*rate_bps)),
+            Setting::Opportunities(from) => write!(f, "rate={from}"),
             Setting::Buffer(buffer) => write!(f, "buffer={}", amount(*buffer, "inf")),
+            Setting::Queue(queue) => write!(f, "queue={queue}"),
             Setting::Delay(delay_ns) => write!(f, "delay={}", format_duration(*delay_ns)),
             Setting::Jitter(jitter) => {
                 let shape = if jitter.shape == JitterShape::Bell { ",bell" } else { "" };
@@ -73,6 +91,7 @@ impl fmt::Display for Setting {
             Setting::Corrupt(c) if c.max_bits == 1 => write!(f, "corrupt={}", c.p),
             Setting::Corrupt(c) => write!(f, "corrupt={},{}", c.p, c.max_bits),
             Setting::Overhead(bytes) => write!(f, "overhead={bytes}"),
+            Setting::Framing(framing) => write!(f, "framing={framing}"),
             Setting::Mtu(None) => write!(f, "mtu=inf"),
             Setting::Mtu(Some(bytes)) => write!(f, "mtu={bytes}"),
             Setting::EcnThreshold(threshold) => write!(f, "ecn={}", amount(*threshold, "off")),
@@ -81,7 +100,7 @@ impl fmt::Display for Setting {
     }
 }
 
-fn amount(buffer: Buffer, unlimited: &str) -> String {
+pub(crate) fn amount(buffer: Buffer, unlimited: &str) -> String {
     match buffer {
         Buffer::Packets(packets) => format!("{packets}p"),
         Buffer::Bytes(bytes) => format_size(bytes),
@@ -112,6 +131,30 @@ impl Change {
     /// The settings, in the order given.
     pub fn settings(&self) -> &[Setting] {
         &self.settings
+    }
+
+    /// Has the traces read that it names, as [`PathConfig::resolve`](crate::PathConfig::resolve) does.
+    ///
+    /// # Errors
+    /// As `read` has it; the error names the setting.
+    pub fn resolve<E: fmt::Display>(
+        &mut self,
+        mut read: impl FnMut(&str) -> Result<Arc<Trace>, E>,
+    ) -> Result<(), SpecError> {
+        for setting in &mut self.settings {
+            if let Setting::Opportunities(opportunities) = setting {
+                opportunities.resolve(&mut read)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that the traces it names have been read.
+    pub(crate) fn check_resolved(&self) -> Result<(), SpecError> {
+        self.settings.iter().try_for_each(|setting| match setting {
+            Setting::Opportunities(opportunities) => opportunities.check_resolved(),
+            _ => Ok(()),
+        })
     }
 
     pub(crate) fn apply_to(&self, config: &mut LinkConfig) {

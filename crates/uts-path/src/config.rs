@@ -1,6 +1,12 @@
 //! What a link is like: the values, their ranges, and the perfect link as the default.
 
+use crate::framing::Framing;
+use crate::queue::Discipline;
+use crate::server::Supply;
+use crate::trace::{Opportunities, Playback, Trace};
 use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::sync::Arc;
 
 /// Longest delay, jitter or extra delay that a link may have: one hour.
 pub(crate) const MAX_DELAY_NS: u64 = 3_600_000_000_000;
@@ -25,7 +31,7 @@ impl SpecError {
     }
 }
 
-/// An amount of queue: a drop-tail limit, or the level above which packets are marked.
+/// An amount of queue: its limit, a threshold of RED, or the level above which packets are marked.
 ///
 /// The packet that is being transmitted counts, as it occupies its buffer until it has left. Bytes
 /// include [`LinkConfig::overhead_bytes`].
@@ -128,10 +134,14 @@ impl Default for Corruption {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LinkConfig {
-    /// Rate in bits per second, 1 to 10^13; `None` is infinite.
+    /// Rate in bits per second, 1 to 10^13; `None` is infinite, unless there are `opportunities`.
     pub rate_bps: Option<u64>,
-    /// Drop-tail limit of the queue.
+    /// Delivery opportunities, in the place of a rate.
+    pub opportunities: Option<Opportunities>,
+    /// Limit of the queue.
     pub buffer: Buffer,
+    /// Which packets go when the queue is full, or before.
+    pub queue: Discipline,
     /// Propagation delay in nanoseconds, at most an hour.
     pub delay_ns: u64,
     /// Variation of the delay.
@@ -146,6 +156,8 @@ pub struct LinkConfig {
     pub corrupt: Corruption,
     /// Bytes that each packet costs beyond its own, as 28 for IPv4 and UDP headers.
     pub overhead_bytes: u32,
+    /// What the wire puts round each packet, overhead included; it takes time but no buffer.
+    pub framing: Framing,
     /// Biggest packet that passes, overhead included; bigger ones vanish. `None` is any size.
     pub mtu_bytes: Option<u32>,
     /// Queue above which packets that can be marked (ECN, RFC 3168) are; `Unlimited` marks none.
@@ -158,7 +170,9 @@ impl Default for LinkConfig {
     fn default() -> Self {
         LinkConfig {
             rate_bps: None,
+            opportunities: None,
             buffer: Buffer::Unlimited,
+            queue: Discipline::DropTail,
             delay_ns: 0,
             jitter: Jitter::default(),
             loss: Loss::None,
@@ -166,6 +180,7 @@ impl Default for LinkConfig {
             reorder: Reordering::default(),
             corrupt: Corruption::default(),
             overhead_bytes: 0,
+            framing: Framing::None,
             mtu_bytes: None,
             ecn_threshold: Buffer::Unlimited,
             up: true,
@@ -174,6 +189,36 @@ impl Default for LinkConfig {
 }
 
 impl LinkConfig {
+    /// Has the trace read that it names, as [`PathConfig::resolve`](crate::PathConfig::resolve) does.
+    ///
+    /// # Errors
+    /// As `read` has it; the error names the trace.
+    pub fn resolve<E: fmt::Display>(
+        &mut self,
+        read: impl FnMut(&str) -> Result<Arc<Trace>, E>,
+    ) -> Result<(), SpecError> {
+        self.opportunities.as_mut().map_or(Ok(()), |opportunities| opportunities.resolve(read))
+    }
+
+    /// The rate in bits per second, in the mean where it varies; `None` is infinite.
+    ///
+    /// # Errors
+    /// The trace that it names has not been read.
+    pub fn mean_rate_bps(&self) -> Result<Option<u64>, SpecError> {
+        match &self.opportunities {
+            Some(opportunities) => Ok(Some(opportunities.trace()?.mean_rate_bps())),
+            None => Ok(self.rate_bps),
+        }
+    }
+
+    /// What the server is to do from `now_ns` on.
+    pub(crate) fn supply(&self, now_ns: u64) -> Result<Supply, SpecError> {
+        if let Some(opportunities) = &self.opportunities {
+            return Ok(Supply::Opportunities(Playback::new(opportunities.trace()?, now_ns)));
+        }
+        Ok(self.rate_bps.map_or(Supply::Infinite, Supply::Rate))
+    }
+
     /// Checks every value against its range.
     ///
     /// # Errors
@@ -182,7 +227,14 @@ impl LinkConfig {
         if let Some(rate_bps) = self.rate_bps {
             between("rate", "rate in bit/s", rate_bps, 1, MAX_RATE_BPS)?;
         }
+        if let Some(opportunities) = &self.opportunities {
+            if self.rate_bps.is_some() {
+                return Err(SpecError::new("rate", "give a rate or delivery opportunities, not both"));
+            }
+            opportunities.check()?;
+        }
         check_buffer("buffer", self.buffer)?;
+        self.queue.check()?;
         check_buffer("ecn", self.ecn_threshold)?;
         check_delay("delay", self.delay_ns)?;
         check_delay("jitter", self.jitter.max_ns)?;
@@ -200,7 +252,7 @@ impl LinkConfig {
     }
 }
 
-fn between(key: &str, what: &str, value: u64, low: u64, high: u64) -> Result<(), SpecError> {
+pub(crate) fn between(key: &str, what: &str, value: u64, low: u64, high: u64) -> Result<(), SpecError> {
     if (low..=high).contains(&value) {
         return Ok(());
     }
@@ -216,7 +268,7 @@ fn check_buffer(key: &str, buffer: Buffer) -> Result<(), SpecError> {
     }
 }
 
-fn check_delay(key: &str, delay_ns: u64) -> Result<(), SpecError> {
+pub(crate) fn check_delay(key: &str, delay_ns: u64) -> Result<(), SpecError> {
     if delay_ns <= MAX_DELAY_NS {
         return Ok(());
     }
@@ -274,6 +326,13 @@ mod tests {
             (
                 refused(|c| c.rate_bps = Some(0)),
                 "rate: rate in bit/s must be between 1 and 10000000000000, not 0",
+            ),
+            (
+                refused(|c| {
+                    c.rate_bps = Some(1);
+                    c.opportunities = "trace:x".to_string().try_into().ok();
+                }),
+                "rate: give a rate or delivery opportunities, not both",
             ),
             (refused(|c| c.buffer = Buffer::Packets(0)), "buffer: must hold at least one packet or byte"),
             (refused(|c| c.buffer = Buffer::Bytes(0)), "buffer: must hold at least one packet or byte"),

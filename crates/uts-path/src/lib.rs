@@ -1,19 +1,29 @@
 //! An emulated network path, without IO, clock or randomness of its own.
 //!
-//! A [`Link`] carries packets one way: a bottleneck (rate and drop-tail buffer), then a wire that
+//! A [`Link`] carries packets one way: a bottleneck (rate, buffer and queue discipline), then a wire that
 //! delays, loses, reorders, duplicates and corrupts. A [`Path`] is two links and a [`Schedule`] of
 //! changes. The caller hands in the time, in nanoseconds since an origin of its choice, and a seed;
-//! the same calls with the same seed give the same result. The same code serves virtual-time tests
-//! and the real-time relay.
+//! the same calls with the same seed give the same result. The same code serves virtual-time tests,
+//! the real-time relay and RouterPC.
 //!
 //! A packet passes these steps in this order:
 //!
-//! 1. [`Link::send`]: bigger than the MTU, or no room in the buffer: dropped. Queue above the ECN
-//!    threshold: marked.
-//! 2. It waits its turn and is transmitted at the link's rate. Departures are computed in virtual
-//!    time: a caller that is late does not change the rate.
+//! 1. [`Link::send`]: bigger than the MTU: dropped. The queue's [`Discipline`] may drop or mark it;
+//!    if there is no room in the buffer, it says which packet goes. Queue above the ECN threshold:
+//!    marked.
+//! 2. It waits its turn. As its transmission would begin, the discipline may drop or mark it
+//!    (CoDel). Then it is transmitted at the link's rate, for as long as the bits of its
+//!    [`Framing`] take. Departures are computed in virtual time: a caller that is late does not
+//!    change the rate.
 //! 3. At its departure the wire decides: outage, loss, duplication, corruption, delay.
 //! 4. [`Link::poll`] hands it over when it is due.
+//!
+//! A rate may vary by a [`Trace`] of delivery opportunities. Files are read by the caller:
+//! [`PathConfig::resolve`].
+//!
+//! [`Link::poll_passage`] tells, if asked to, what each packet met in the queue, and why it was
+//! dropped. The settings and their text forms are listed at [`Setting`], their meanings and ranges
+//! at [`LinkConfig`]; each of them can be [changed](Change) while the link runs.
 //!
 //! ```
 //! use uts_path::{Direction, Path, PathConfig};
@@ -31,18 +41,26 @@
 
 mod change;
 mod config;
+mod framing;
 mod link;
 mod loss;
 mod parse;
+mod passage;
 mod path;
 mod queue;
 mod schedule;
+mod server;
 mod stats;
+mod trace;
 mod wire;
 
 pub use change::{Change, Setting};
 pub use config::{Buffer, Corruption, Jitter, JitterShape, LinkConfig, Loss, Reordering, SpecError};
-pub use link::{Delivery, DropReason, Fate, Link, MAX_HELD_BYTES, MAX_HELD_PACKETS, Payload};
+pub use framing::Framing;
+pub use link::{Delivery, Link, MAX_HELD_BYTES, MAX_HELD_PACKETS, Payload};
+pub use passage::{DropReason, Fate, Passage};
 pub use path::{Applied, Direction, Path, PathConfig};
+pub use queue::{CoDel, Discipline, Red};
 pub use schedule::{At, Schedule, Scheduled, Target};
 pub use stats::Stats;
+pub use trace::{Cellular, Opportunities, Trace};

@@ -3,11 +3,13 @@
 use crate::change::{Change, Setting};
 use crate::config::{Corruption, LinkConfig, SpecError};
 use crate::loss::{LossState, chance};
-use crate::queue::{Queued, Transmitter};
+use crate::passage::{DropReason, Fate, Passage};
+use crate::queue::{Queued, Transmitter, Verdict};
 use crate::stats::Stats;
-use crate::wire::{Wire, draw_jitter_ns};
+use crate::wire::{InFlight, Wire, draw_jitter_ns};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use std::collections::VecDeque;
 
 /// Most payload bytes that a link holds, queued and under way: 1 GiB. More are dropped as if the
 /// queue was full, so that no configuration exhausts memory.
@@ -21,9 +23,15 @@ pub trait Payload: Clone {
     fn flip_bit(&mut self, bit: usize);
 
     /// Marks the packet as having met congestion (CE of RFC 3168), if its sender allows marking.
-    /// Returns whether it did.
+    /// Returns whether the packet bears the mark now.
     fn mark_ce(&mut self) -> bool {
         false
+    }
+
+    /// The packet's bytes, for a [`Framing`](crate::Framing) that escapes some; `None` if it cannot
+    /// show them.
+    fn bytes(&self) -> Option<&[u8]> {
+        None
     }
 }
 
@@ -33,27 +41,10 @@ impl Payload for Vec<u8> {
             *byte ^= 1 << (bit % 8);
         }
     }
-}
 
-/// What became of a packet that was offered to a link. Loss on the wire comes later.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fate {
-    /// It is in the queue.
-    Queued {
-        /// Whether it was marked for congestion.
-        marked: bool,
-    },
-    /// It was dropped.
-    Dropped(DropReason),
-}
-
-/// Why a packet was dropped before the queue.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum DropReason {
-    /// No room in the buffer.
-    QueueFull,
-    /// Bigger than the MTU.
-    TooBig,
+    fn bytes(&self) -> Option<&[u8]> {
+        Some(self)
+    }
 }
 
 /// A packet at the far end.
@@ -65,6 +56,10 @@ pub struct Delivery<T> {
     pub len: usize,
     /// When it arrived; at or before the time of the poll.
     pub due_ns: u64,
+    /// Whether it is the second copy that the wire made of a packet.
+    pub duplicate: bool,
+    /// Its way through the queue.
+    pub passage: Passage,
 }
 
 /// A stream of random numbers for each decision, so that changing one impairment leaves the draws
@@ -76,6 +71,7 @@ struct Dice {
     corrupt: ChaCha8Rng,
     reorder: ChaCha8Rng,
     jitter: ChaCha8Rng,
+    queue: ChaCha8Rng,
 }
 
 impl Dice {
@@ -91,6 +87,7 @@ impl Dice {
             corrupt: stream(3),
             reorder: stream(4),
             jitter: stream(5),
+            queue: stream(6),
         }
     }
 }
@@ -111,17 +108,28 @@ pub struct Link<T> {
     last_due_ns: u64,
     /// The highest number delivered, to see reordering.
     highest_delivered: Option<u64>,
+    /// What has left the queue and was not yet told of, if that is wanted.
+    passages: Option<VecDeque<Passage>>,
 }
 
 impl<T: Payload> Link<T> {
-    /// Makes an idle link, whose random decisions all follow from `seed`.
+    /// Makes an idle link, whose random decisions all follow from `seed`; its trace, if it has one,
+    /// begins at 0.
     ///
     /// # Errors
-    /// A value of `config` is out of range.
+    /// A value of `config` is out of range, or a trace has not been [read](LinkConfig::resolve).
     pub fn new(config: LinkConfig, seed: u64) -> Result<Self, SpecError> {
+        Link::starting_at(config, seed, 0)
+    }
+
+    /// As [`new`](Self::new), with a trace that begins at `origin_ns`.
+    ///
+    /// # Errors
+    /// As for `new`.
+    pub fn starting_at(config: LinkConfig, seed: u64, origin_ns: u64) -> Result<Self, SpecError> {
         config.validate()?;
         Ok(Link {
-            transmitter: Transmitter::new(config.rate_bps),
+            transmitter: Transmitter::new(config.supply(origin_ns)?, &config.queue),
             wire: Wire::new(),
             loss: LossState::new(config.loss),
             dice: Dice::new(seed),
@@ -129,6 +137,7 @@ impl<T: Payload> Link<T> {
             now_ns: 0,
             last_due_ns: 0,
             highest_delivered: None,
+            passages: None,
             config,
         })
     }
@@ -136,27 +145,35 @@ impl<T: Payload> Link<T> {
     /// Offers a packet of `len` bytes, overhead not included, at `now_ns`.
     pub fn send(&mut self, now_ns: u64, mut payload: T, len: usize) -> Fate {
         self.advance(now_ns);
-        let number = self.stats.packets_in;
-        self.stats.packets_in += 1;
-        self.stats.bytes_in = self.stats.bytes_in.saturating_add(len as u64);
+        let mut passage = self.arrival(len);
         let cost_bytes = (len as u64).saturating_add(self.config.overhead_bytes.into());
         if self.config.mtu_bytes.is_some_and(|mtu| cost_bytes > mtu.into()) {
-            self.stats.dropped_mtu += 1;
+            self.drop_packet(passage, DropReason::TooBig);
             return Fate::Dropped(DropReason::TooBig);
+        }
+        let mut mark = || payload.mark_ce();
+        match self.transmitter.judge(self.now_ns, cost_bytes, &mut mark, &mut self.dice.queue) {
+            Verdict::Pass { marked } => passage.marked = marked,
+            Verdict::Drop(reason) => {
+                self.drop_packet(passage, reason);
+                return Fate::Dropped(reason);
+            }
+        }
+        if !self.make_room(cost_bytes, len as u64) {
+            self.drop_packet(passage, DropReason::QueueFull);
+            return Fate::Dropped(DropReason::QueueFull);
         }
         let packets = self.transmitter.packets() + 1;
         let bytes = self.transmitter.bytes().saturating_add(cost_bytes);
-        if !self.config.buffer.holds(packets, bytes) || !self.can_hold(len as u64) {
-            self.stats.dropped_queue += 1;
-            return Fate::Dropped(DropReason::QueueFull);
-        }
-        let marked = !self.config.ecn_threshold.holds(packets, bytes) && payload.mark_ce();
-        self.stats.marked += u64::from(marked);
+        passage.marked |= !self.config.ecn_threshold.holds(packets, bytes) && payload.mark_ce();
         self.stats.bytes_entered += len as u64;
-        self.transmitter.push(self.now_ns, Queued { payload, len, cost_bytes, number });
         self.stats.max_queue_packets = self.stats.max_queue_packets.max(packets);
         self.stats.max_queue_bytes = self.stats.max_queue_bytes.max(bytes);
-        Fate::Queued { marked }
+        let wire_bits = self.config.framing.wire_bits(cost_bytes, payload.bytes());
+        self.transmitter.push(self.now_ns, Queued { payload, cost_bytes, wire_bits, passage });
+        // On an idle link its transmission begins now.
+        self.advance(self.now_ns);
+        Fate::Queued { marked: passage.marked }
     }
 
     /// The next packet that has arrived by `now_ns`, if any; in order of arrival.
@@ -167,20 +184,33 @@ impl<T: Payload> Link<T> {
     /// As [`poll`](Self::poll), with the instant of arrival.
     pub fn poll_delivery(&mut self, now_ns: u64) -> Option<Delivery<T>> {
         self.advance(now_ns);
-        let packet = self.wire.pop(self.now_ns)?;
+        let InFlight { due_ns, copy, passage, payload, .. } = self.wire.pop(self.now_ns)?;
+        let Passage { number, len, .. } = passage;
         self.stats.delivered += 1;
-        self.stats.bytes_delivered += packet.len as u64;
-        if !packet.copy {
-            self.stats.reordered += u64::from(self.highest_delivered > Some(packet.number));
-            self.highest_delivered = self.highest_delivered.max(Some(packet.number));
+        self.stats.bytes_delivered += len as u64;
+        if !copy {
+            self.stats.reordered += u64::from(self.highest_delivered > Some(number));
+            self.highest_delivered = self.highest_delivered.max(Some(number));
         }
-        Some(Delivery { payload: packet.payload, len: packet.len, due_ns: packet.due_ns })
+        Some(Delivery { payload, len, due_ns, duplicate: copy, passage })
+    }
+
+    /// Whether to keep what [`poll_passage`](Self::poll_passage) tells; not at the start. What is kept grows
+    /// until it is polled.
+    pub fn record_passages(&mut self, record: bool) {
+        self.passages = if record { Some(self.passages.take().unwrap_or_default()) } else { None };
+    }
+
+    /// The next packet that has left the queue and was not yet told of, transmitted or dropped, in
+    /// the order in which they left. Each packet offered is told of once; a copy that the wire makes is not.
+    pub fn poll_passage(&mut self) -> Option<Passage> {
+        self.passages.as_mut()?.pop_front()
     }
 
     /// When to poll next: nothing arrives before. With jitter or loss it may be too early; a poll
     /// then yields nothing and a later time follows. `None` when nothing is under way.
     pub fn next_ns(&self) -> Option<u64> {
-        let departing = self.transmitter.next_departure_ns();
+        let departing = self.transmitter.next_ns();
         let arriving = departing.map(|at_ns| at_ns.saturating_add(self.config.delay_ns));
         match (self.wire.next_due_ns(), arriving) {
             (Some(a), Some(b)) => Some(a.min(b)),
@@ -192,16 +222,28 @@ impl<T: Payload> Link<T> {
     /// departs under the new settings, even if it exceeds a smaller buffer.
     ///
     /// # Errors
-    /// A value is out of range; then nothing is changed.
+    /// A value is out of range, or a trace has not been [read](Change::resolve); then nothing is changed.
     pub fn set(&mut self, now_ns: u64, change: &Change) -> Result<(), SpecError> {
         let mut config = self.config.clone();
         change.apply_to(&mut config);
         config.validate()?;
+        let sets_rate = |s: &Setting| matches!(s, Setting::Rate(_) | Setting::Opportunities(_));
+        let supply = if change.settings().iter().any(sets_rate) {
+            Some(config.supply(self.now_ns.max(now_ns))?)
+        } else {
+            None
+        };
         self.advance(now_ns);
-        self.transmitter.set_rate(self.now_ns, config.rate_bps);
-        // A model that is set again starts anew.
-        if change.settings().iter().any(|s| matches!(s, Setting::Loss(_))) {
-            self.loss = LossState::new(config.loss);
+        if let Some(supply) = supply {
+            self.transmitter.set_supply(self.now_ns, supply);
+        }
+        // What is set again starts anew, even if it is the same.
+        for setting in change.settings() {
+            match setting {
+                Setting::Queue(_) => self.transmitter.set_discipline(&config.queue),
+                Setting::Loss(_) => self.loss = LossState::new(config.loss),
+                _ => {}
+            }
         }
         self.config = config;
         Ok(())
@@ -210,8 +252,8 @@ impl<T: Payload> Link<T> {
     /// Moves everything on to `now_ns`; the other calls do so themselves.
     pub fn advance(&mut self, now_ns: u64) {
         self.now_ns = self.now_ns.max(now_ns);
-        while let Some((departure_ns, packet)) = self.transmitter.pop(self.now_ns) {
-            self.depart(departure_ns, packet);
+        while let Some(packet) = self.transmitter.pop(self.now_ns) {
+            self.depart(packet);
         }
     }
 
@@ -229,58 +271,110 @@ impl<T: Payload> Link<T> {
         }
     }
 
+    /// Bytes that have found room in the queue.
+    pub(crate) fn bytes_entered(&self) -> u64 {
+        self.stats.bytes_entered
+    }
+
+    /// Whether the buffer has room for a packet, if need be by dropping those that the discipline chooses.
+    fn make_room(&mut self, cost_bytes: u64, len: u64) -> bool {
+        if !self.can_hold(len) {
+            return false;
+        }
+        let buffer = self.config.buffer;
+        let (fixed_packets, fixed_bytes) = self.transmitter.fixed();
+        let could = buffer.holds(fixed_packets + 1, fixed_bytes.saturating_add(cost_bytes));
+        while !buffer
+            .holds(self.transmitter.packets() + 1, self.transmitter.bytes().saturating_add(cost_bytes))
+        {
+            // What has no room even in the emptied queue drives nobody out.
+            if !could {
+                return false;
+            }
+            let victim = self.transmitter.make_room(self.now_ns, &mut self.dice.queue);
+            let Some(Queued { passage, .. }) = victim else { return false };
+            self.drop_packet(passage, DropReason::QueueFull);
+        }
+        true
+    }
+
     fn can_hold(&self, len: u64) -> bool {
         let bytes = self.transmitter.bytes().saturating_add(self.wire.bytes()).saturating_add(len);
         bytes <= MAX_HELD_BYTES && self.transmitter.packets() + self.wire.packets() < MAX_HELD_PACKETS
     }
 
-    /// A packet leaves the transmitter: what the wire does with it.
-    fn depart(&mut self, departure_ns: u64, packet: Queued<T>) {
+    /// Counts a packet in, and notes what it finds.
+    fn arrival(&mut self, len: usize) -> Passage {
+        let number = self.stats.packets_in;
+        self.stats.packets_in += 1;
+        self.stats.bytes_in = self.stats.bytes_in.saturating_add(len as u64);
+        let (packets, bytes) = (self.transmitter.packets(), self.transmitter.bytes());
+        Passage::arriving(number, len, self.now_ns, packets, bytes)
+    }
+
+    /// Counts a drop and tells of it.
+    fn drop_packet(&mut self, passage: Passage, reason: DropReason) {
+        let counter = match reason {
+            DropReason::QueueFull => &mut self.stats.dropped_queue,
+            DropReason::Red | DropReason::CoDel => &mut self.stats.dropped_early,
+            DropReason::TooBig => &mut self.stats.dropped_mtu,
+            DropReason::Loss => &mut self.stats.dropped_loss,
+            DropReason::Outage => &mut self.stats.dropped_outage,
+        };
+        *counter += 1;
+        self.tell(Passage { dropped: Some(reason), ..passage });
+    }
+
+    /// A packet has left the queue.
+    fn tell(&mut self, passage: Passage) {
+        self.stats.marked += u64::from(passage.marked);
+        if let Some(passages) = &mut self.passages {
+            passages.push_back(passage);
+        }
+    }
+
+    /// A packet leaves the queue, dropped or transmitted: what the wire does with it.
+    fn depart(&mut self, packet: Queued<T>) {
+        let Queued { payload, passage, .. } = packet;
+        if let Some(reason) = passage.dropped {
+            return self.drop_packet(passage, reason);
+        }
         if !self.config.up {
-            self.stats.dropped_outage += 1;
-            return;
+            return self.drop_packet(passage, DropReason::Outage);
         }
         if self.loss.loses(&mut self.dice.loss) {
-            self.stats.dropped_loss += 1;
-            return;
+            return self.drop_packet(passage, DropReason::Loss);
         }
-        let Queued { payload, len, number, .. } = packet;
+        self.tell(passage);
         let copy = chance(&mut self.dice.duplicate, self.config.duplicate).then(|| payload.clone());
         let extra_ns = if chance(&mut self.dice.reorder, self.config.reorder.p) {
             self.config.reorder.extra_ns
         } else {
             0
         };
-        self.launch(departure_ns, extra_ns, number, false, len, payload);
+        self.launch(extra_ns, false, passage, payload);
         if let Some(copy) = copy {
             self.stats.duplicated += 1;
-            self.launch(departure_ns, 0, number, true, len, copy);
+            self.launch(0, true, passage, copy);
         }
     }
 
     /// Puts a packet on the wire; one with an extra delay is the only one that may be overtaken
     /// where jitter does not reorder.
-    fn launch(
-        &mut self,
-        departure_ns: u64,
-        extra_ns: u64,
-        number: u64,
-        copy: bool,
-        len: usize,
-        mut payload: T,
-    ) {
+    fn launch(&mut self, extra_ns: u64, copy: bool, passage: Passage, mut payload: T) {
+        let Passage { len, left_ns, .. } = passage;
         let Corruption { p, max_bits } = self.config.corrupt;
         if len > 0 && chance(&mut self.dice.corrupt, p) {
             flip_bits(&mut payload, len.saturating_mul(8), max_bits, &mut self.dice.corrupt);
             self.stats.corrupted += 1;
         }
         let jitter_ns = draw_jitter_ns(self.config.jitter, &mut self.dice.jitter);
-        let mut due_ns = departure_ns.saturating_add(self.config.delay_ns).saturating_add(jitter_ns);
+        let mut due_ns = left_ns.saturating_add(self.config.delay_ns).saturating_add(jitter_ns);
         if !self.config.jitter.reorder && extra_ns == 0 {
             due_ns = due_ns.max(self.last_due_ns);
             self.last_due_ns = due_ns;
         }
-        self.wire.push(due_ns.saturating_add(extra_ns), number, copy, len, payload);
+        self.wire.push(due_ns.saturating_add(extra_ns), extra_ns > 0, copy, passage, payload);
     }
 }
 

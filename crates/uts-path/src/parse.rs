@@ -2,10 +2,11 @@
 
 use crate::change::{Change, Setting};
 use crate::config::{Buffer, Corruption, Jitter, JitterShape, LinkConfig, Loss, Reordering, SpecError};
+use crate::trace::Opportunities;
 use std::str::FromStr;
 
-const KEYS: &str =
-    "rate, buffer, delay, jitter, loss, duplicate, reorder, corrupt, overhead, mtu, ecn, up or down";
+const KEYS: &str = "rate, buffer, queue, delay, jitter, loss, duplicate, reorder, corrupt, overhead, \
+                    framing, mtu, ecn, up or down";
 
 /// Units, longest first within those that end alike; a value without a unit has the empty one.
 const RATE_UNITS: &[(&str, f64)] = &[("kbit", 1e3), ("mbit", 1e6), ("gbit", 1e9), ("bit", 1.0), ("", 1.0)];
@@ -55,14 +56,18 @@ fn parse_setting(token: &str) -> Result<Setting, SpecError> {
         None => return Err(wrong(format!("unknown setting; there are {KEYS}"))),
         Some((key, value)) => parse_value(key, value).map_err(wrong)?,
     };
-    Change::new(vec![setting]).map_err(|e| wrong(e.reason))?;
+    Change::new(vec![setting.clone()]).map_err(|e| wrong(e.reason))?;
     Ok(setting)
 }
 
 fn parse_value(key: &str, value: &str) -> Result<Setting, String> {
     Ok(match key {
-        "rate" => Setting::Rate(unless(value, "inf", parse_rate)?),
+        "rate" => match Opportunities::parse(value) {
+            Some(opportunities) => Setting::Opportunities(opportunities?),
+            None => Setting::Rate(unless(value, "inf", parse_rate)?),
+        },
         "buffer" => Setting::Buffer(parse_buffer(value, "inf")?),
+        "queue" => Setting::Queue(value.parse().map_err(|e: SpecError| e.reason)?),
         "delay" => Setting::Delay(parse_duration_ns(value)?),
         "jitter" => Setting::Jitter(parse_jitter(value)?),
         "loss" => Setting::Loss(parse_loss(value)?),
@@ -74,6 +79,7 @@ fn parse_value(key: &str, value: &str) -> Result<Setting, String> {
         }
         "corrupt" => Setting::Corrupt(parse_corruption(value)?),
         "overhead" => Setting::Overhead(parse_whole(value, "overhead in bytes")?),
+        "framing" => Setting::Framing(value.parse().map_err(|e: SpecError| e.reason)?),
         "mtu" => Setting::Mtu(unless(value, "inf", |v| parse_whole(v, "MTU in bytes"))?),
         "ecn" => Setting::EcnThreshold(parse_buffer(value, "off")?),
         "up" | "down" => return Err("takes no value".into()),
@@ -89,7 +95,7 @@ fn unless<T>(
     if value == none { Ok(None) } else { parse(value).map(Some) }
 }
 
-fn parse_buffer(value: &str, unlimited: &str) -> Result<Buffer, String> {
+pub(crate) fn parse_buffer(value: &str, unlimited: &str) -> Result<Buffer, String> {
     if value == unlimited {
         return Ok(Buffer::Unlimited);
     }
@@ -134,9 +140,13 @@ fn parse_corruption(value: &str) -> Result<Corruption, String> {
 }
 
 /// `50mbit`, `50Mbit/s`, `9600`.
-fn parse_rate(value: &str) -> Result<u64, String> {
+pub(crate) fn parse_rate(value: &str) -> Result<u64, String> {
     let value = value.strip_suffix("/s").unwrap_or(value);
-    scaled(value, RATE_UNITS, "must be a rate as in 9600bit, 64kbit, 50mbit, 1gbit or inf")
+    scaled(
+        value,
+        RATE_UNITS,
+        "must be a rate as in 9600bit, 64kbit, 50mbit, 1gbit, inf, trace:FILE or cellular:12mbit,7",
+    )
 }
 
 /// `20ms`, `1.5s`, `70us`.
@@ -166,14 +176,14 @@ fn scaled(value: &str, units: &[(&str, f64)], wanted: &str) -> Result<u64, Strin
     }
 }
 
-fn parse_number(value: &str, what: &str) -> Result<f64, String> {
+pub(crate) fn parse_number(value: &str, what: &str) -> Result<f64, String> {
     match value.parse::<f64>() {
         Ok(number) if number.is_finite() => Ok(number),
         _ => Err(format!("{what} must be a number, not `{value}`")),
     }
 }
 
-fn parse_whole<T: FromStr>(value: &str, what: &str) -> Result<T, String> {
+pub(crate) fn parse_whole<T: FromStr>(value: &str, what: &str) -> Result<T, String> {
     value.parse::<T>().map_err(|_| format!("{what} must be a whole number, not `{value}`"))
 }
 
@@ -200,6 +210,8 @@ fn exact(value: u64, units: &[(&str, u64)]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::framing::Framing;
+    use crate::queue::Discipline;
 
     fn error(text: &str) -> String {
         text.parse::<LinkConfig>().map_or_else(|e| e.to_string(), |c| format!("accepted: {c:?}"))
@@ -207,12 +219,15 @@ mod tests {
 
     #[test]
     fn every_setting_is_read() {
-        let text = "rate=50mbit delay=20ms buffer=64p loss=ge:0.05,4 jitter=2ms,bell,reorder reorder=0.01,3ms \
-                    duplicate=0.001 corrupt=0.002,8 mtu=1400 overhead=28 ecn=30kB down";
+        let text = "rate=50mbit delay=20ms buffer=64p queue=random loss=ge:0.05,4 jitter=2ms,bell,reorder \
+                    reorder=0.01,3ms duplicate=0.001 corrupt=0.002,8 mtu=1400 overhead=28 \
+                    framing=slip ecn=30kB down";
         let config: LinkConfig = text.parse().unwrap();
         let wanted = LinkConfig {
             rate_bps: Some(50_000_000),
+            opportunities: None,
             buffer: Buffer::Packets(64),
+            queue: Discipline::RandomDrop,
             delay_ns: 20_000_000,
             jitter: Jitter { max_ns: 2_000_000, shape: JitterShape::Bell, reorder: true },
             loss: Loss::GilbertElliott { loss: 0.05, burst: 4.0 },
@@ -220,6 +235,7 @@ mod tests {
             reorder: Reordering { p: 0.01, extra_ns: 3_000_000 },
             corrupt: Corruption { p: 0.002, max_bits: 8 },
             overhead_bytes: 28,
+            framing: Framing::Slip,
             mtu_bytes: Some(1400),
             ecn_threshold: Buffer::Bytes(30_000),
             up: false,
@@ -230,11 +246,14 @@ mod tests {
     #[test]
     fn a_change_prints_as_it_is_read() {
         for text in [
-            "rate=50mbit delay=20ms buffer=64p loss=ge:0.05,4 jitter=2ms,bell,reorder reorder=0.01,3ms \
-             duplicate=0.001 corrupt=0.002,8 mtu=1400 overhead=28 ecn=30kB down",
+            "rate=50mbit delay=20ms buffer=64p queue=random loss=ge:0.05,4 jitter=2ms,bell,reorder \
+             reorder=0.01,3ms duplicate=0.001 corrupt=0.002,8 mtu=1400 overhead=28 \
+             framing=ppp:0xa0000 ecn=30kB down",
             "rate=inf buffer=inf mtu=inf ecn=off loss=0 up",
             "rate=1001bit delay=1500us loss=0.01 corrupt=0.5 jitter=7ns buffer=1024B",
             "delay=0ns",
+            "rate=trace:some/file.up buffer=1p",
+            "rate=cellular:12mbit,7",
         ] {
             let change: Change = text.parse().unwrap();
             assert_eq!(change.to_string(), text);
@@ -260,7 +279,10 @@ mod tests {
         let keys = format!("unknown setting; there are {KEYS}");
         let buffer = "must be packets as in 64p, bytes as in 256kB, or inf";
         let time = "must be a time with its unit, as in 300us, 20ms, 1.5s or 2min";
-        let rate = "must be a rate as in 9600bit, 64kbit, 50mbit, 1gbit or inf";
+        let rate =
+            "must be a rate as in 9600bit, 64kbit, 50mbit, 1gbit, inf, trace:FILE or cellular:12mbit,7";
+        let queue = "must be droptail, random, red:MIN,MAX,MAX_P as in red:5p,15p,0.1, or codel";
+        let red = "must be red:MIN,MAX,MAX_P[,WEIGHT][,gentle][,noecn] as in red:5p,15p,0.1";
         for (text, wanted) in [
             ("loss=ge:1.5,4", "mean loss must be between 0 and 1"),
             ("loss=ge:0.05,0.5", "mean burst must be at least 1 packet"),
@@ -279,6 +301,14 @@ mod tests {
             ("rate=1..5mbit", rate),
             ("rate=99999999999gbit", "is too large"),
             ("rate=", rate),
+            ("rate=trace:", "a trace's name must not be empty or hold white space or `;`"),
+            ("rate=cellular:12mbit", "must be cellular:MAX_RATE,SEED as in cellular:12mbit,7"),
+            ("rate=cellular:fast,7", rate),
+            ("rate=cellular:12mbit,x", "SEED must be a whole number, not `x`"),
+            (
+                "rate=cellular:1kbit,7",
+                "highest rate in bit/s must be between 100000 and 1000000000, not 1000",
+            ),
             ("delay=20", time),
             ("delay=2h", time),
             ("delay=61min", "must be at most an hour"),
@@ -299,6 +329,27 @@ mod tests {
             ("overhead=70000", "overhead in bytes must be between 0 and 65535, not 70000"),
             ("mtu=0", "MTU in bytes must be between 1 and 4294967295, not 0"),
             ("mtu=big", "MTU in bytes must be a whole number, not `big`"),
+            ("framing=atm", "must be none, ethernet, slip, aal5, ppp or ppp:ACCM as in ppp:0xffffffff"),
+            ("queue=fifo", queue),
+            ("queue=red", queue),
+            ("queue=droptail:5", queue),
+            ("queue=red:5p", red),
+            ("queue=red:5p,15p", red),
+            ("queue=red:5,15p,0.1", "MIN must be packets as in 5p or bytes as in 7500B, not `5`"),
+            ("queue=red:5p,,0.1", "MAX must be packets as in 5p or bytes as in 7500B, not ``"),
+            ("queue=red:5p,15p,x", "MAX_P must be a number, not `x`"),
+            ("queue=red:5p,15p,0.1,0.1x", "WEIGHT must be a number, not `0.1x`"),
+            ("queue=red:5p,15p,0.1,meek", "`meek` is none of gentle, noecn"),
+            ("queue=red:5p,15kB,0.1", "MIN and MAX of red must be in the same unit, as 5p,15p or 7500B,22kB"),
+            ("queue=red:15p,15p,0.1", "MIN of red must be at least 1, and below MAX"),
+            ("queue=red:0p,15p,0.1", "MIN of red must be at least 1, and below MAX"),
+            ("queue=red:5p,15p,0", "MAX_P of red must be above 0 and at most 1"),
+            ("queue=red:5p,15p,0.1,1.5", "WEIGHT of red must be above 0 and at most 1"),
+            ("queue=codel:5ms", "must be codel[:TARGET,INTERVAL][,noecn] as in codel:5ms,100ms"),
+            ("queue=codel:5,100ms", time),
+            ("queue=codel:0,100ms", "TARGET of codel must be above 0 and at most INTERVAL"),
+            ("queue=codel:5ms,1ms", "TARGET of codel must be above 0 and at most INTERVAL"),
+            ("queue=codel:5ms,61min", "must be at most an hour"),
             ("ecn=5", "must be packets as in 64p, bytes as in 256kB, or off"),
             ("up=1", "takes no value"),
             ("speed=5", &keys),

@@ -2,12 +2,15 @@
 
 use crate::change::Change;
 use crate::config::{LinkConfig, SpecError};
-use crate::link::{Delivery, Fate, Link, Payload};
+use crate::link::{Delivery, Link, Payload};
+use crate::passage::{Fate, Passage};
 use crate::schedule::{Pending, Schedule, Target};
 use crate::stats::Stats;
+use crate::trace::Trace;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::fmt;
+use std::sync::Arc;
 
 /// Makes the backward link's seed differ from the forward one's.
 const BACKWARD_SEED: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -44,7 +47,8 @@ impl fmt::Display for Direction {
     }
 }
 
-/// What a path is like. The default is perfect in both directions.
+/// What a path is like; its directions have nothing in common but the schedule. The default is
+/// perfect in both.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PathConfig {
@@ -57,6 +61,35 @@ pub struct PathConfig {
 }
 
 impl PathConfig {
+    /// Has the traces read that it names, in its schedule too: `read` gets a file's name as in
+    /// `rate=trace:NAME`. Those that have been read are left as they are.
+    ///
+    /// # Errors
+    /// As `read` has it; the error names the trace.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use uts_path::{PathConfig, Trace};
+    /// # let directory = std::env::temp_dir().join(format!("uts-path-doc-{}", std::process::id()));
+    /// # std::fs::create_dir_all(&directory)?;
+    /// # std::fs::write(directory.join("lte.down"), "1\n3\n")?;
+    /// let mut config = PathConfig::both("rate=trace:lte.down".parse()?);
+    /// config.resolve(|name| -> Result<Arc<Trace>, Box<dyn std::error::Error>> {
+    ///     Ok(Arc::new(std::fs::read_to_string(directory.join(name))?.parse()?))
+    /// })?;
+    /// assert_eq!(config.forward.mean_rate_bps()?, Some(8_000_000));
+    /// # std::fs::remove_dir_all(directory)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn resolve<E: fmt::Display>(
+        &mut self,
+        mut read: impl FnMut(&str) -> Result<Arc<Trace>, E>,
+    ) -> Result<(), SpecError> {
+        self.forward.resolve(&mut read)?;
+        self.backward.resolve(&mut read)?;
+        self.schedule.entries.iter_mut().try_for_each(|entry| entry.change.resolve(&mut read))
+    }
+
     /// The same link in both directions, and no changes.
     pub fn both(link: LinkConfig) -> Self {
         PathConfig { forward: link.clone(), backward: link, schedule: Schedule::default() }
@@ -84,18 +117,22 @@ pub struct Path<T> {
 }
 
 impl<T: Payload> Path<T> {
-    /// Makes an idle path. Its random decisions follow from `seed`; the times of its schedule count
-    /// from `origin_ns` on the caller's clock.
+    /// Makes an idle path. Its random decisions follow from `seed`; the times of its schedule and
+    /// its traces count from `origin_ns` on the caller's clock.
     ///
     /// # Errors
-    /// A value of `config` is out of range.
+    /// A value of `config` is out of range, or a trace has not been [read](PathConfig::resolve).
     pub fn new(config: PathConfig, seed: u64, origin_ns: u64) -> Result<Self, SpecError> {
         let named = |direction: Direction| {
             move |e: SpecError| SpecError { at: format!("{direction} {}", e.at), reason: e.reason }
         };
-        let forward = Link::new(config.forward, seed).map_err(named(Direction::Forward))?;
-        let backward =
-            Link::new(config.backward, seed ^ BACKWARD_SEED).map_err(named(Direction::Backward))?;
+        let forward =
+            Link::starting_at(config.forward, seed, origin_ns).map_err(named(Direction::Forward))?;
+        let backward = Link::starting_at(config.backward, seed ^ BACKWARD_SEED, origin_ns)
+            .map_err(named(Direction::Backward))?;
+        for entry in &config.schedule.entries {
+            entry.change.check_resolved()?;
+        }
         let pending = Pending::new(config.schedule, origin_ns);
         Ok(Path { forward, backward, pending, applied: VecDeque::new() })
     }
@@ -105,7 +142,7 @@ impl<T: Payload> Path<T> {
         self.advance(now_ns);
         let fate = self.link_mut(direction).send(now_ns, payload, len);
         if direction == Direction::Forward {
-            let entered = self.forward.stats().bytes_entered;
+            let entered = self.forward.bytes_entered();
             while let Some(due) = self.pending.pop_by_bytes(entered) {
                 self.apply(now_ns, due.target, due.change);
             }
@@ -124,6 +161,19 @@ impl<T: Payload> Path<T> {
         self.link_mut(direction).poll_delivery(now_ns)
     }
 
+    /// Whether both links keep what [`poll_passage`](Self::poll_passage) tells; see
+    /// [`Link::record_passages`].
+    pub fn record_passages(&mut self, record: bool) {
+        for direction in Direction::ALL {
+            self.link_mut(direction).record_passages(record);
+        }
+    }
+
+    /// The next packet that has left a link's queue and was not yet told of; see [`Link::poll_passage`].
+    pub fn poll_passage(&mut self, direction: Direction) -> Option<Passage> {
+        self.link_mut(direction).poll_passage()
+    }
+
     /// When to poll or advance next: nothing happens before; see [`Link::next_ns`].
     pub fn next_ns(&self) -> Option<u64> {
         let times = [self.forward.next_ns(), self.backward.next_ns(), self.pending.next_ns()];
@@ -133,7 +183,7 @@ impl<T: Payload> Path<T> {
     /// Makes a change at `now_ns`, beside the schedule; see [`Link::set`].
     ///
     /// # Errors
-    /// A value is out of range; then nothing is changed.
+    /// A value is out of range, or a trace has not been read; then nothing is changed.
     pub fn set(&mut self, now_ns: u64, target: Target, change: &Change) -> Result<(), SpecError> {
         self.advance(now_ns);
         for &direction in target.directions() {
@@ -169,8 +219,8 @@ impl<T: Payload> Path<T> {
 
     fn apply(&mut self, at_ns: u64, target: Target, change: Change) {
         for &direction in target.directions() {
-            // A change holds only settings that were found valid when it was made, and they are
-            // valid independently of each other.
+            // A change holds only settings that were found valid when it was made, they are valid
+            // independently of each other, and its traces were looked at when the path was made.
             let set = self.link_mut(direction).set(at_ns, &change);
             debug_assert_eq!(set, Ok(()));
         }

@@ -20,6 +20,8 @@ pub struct Stats {
     pub bytes_delivered: u64,
     /// Dropped as the queue was full.
     pub dropped_queue: u64,
+    /// Dropped by the queue discipline before the queue was full: RED, CoDel.
+    pub dropped_early: u64,
     /// Lost on the wire.
     pub dropped_loss: u64,
     /// Lost on the wire while the link was down.
@@ -32,7 +34,7 @@ pub struct Stats {
     pub reordered: u64,
     /// Packets in which bits were flipped.
     pub corrupted: u64,
-    /// Packets marked for congestion.
+    /// Packets marked for congestion, of those that have left the queue.
     pub marked: u64,
     /// Packets in the queue, the one in transmission included.
     pub queue_packets: u64,
@@ -47,6 +49,6 @@ pub struct Stats {
 impl Stats {
     /// All packets that were dropped, for whatever reason.
     pub fn dropped(&self) -> u64 {
-        self.dropped_queue + self.dropped_loss + self.dropped_outage + self.dropped_mtu
+        self.dropped_queue + self.dropped_early + self.dropped_loss + self.dropped_outage + self.dropped_mtu
     }
 }

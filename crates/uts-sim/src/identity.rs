@@ -35,7 +35,10 @@ impl Identities {
     /// [`IdentityError`] if the libraries refuse.
     pub fn new() -> Result<Self, IdentityError> {
         let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ED25519)?;
-        let certificate = rcgen::CertificateParams::new(vec![SERVER_NAME.to_owned()])?.self_signed(&key)?;
+        let mut params = rcgen::CertificateParams::new(vec![SERVER_NAME.to_owned()])?;
+        // One drawn from the key is now and then a byte shorter than others.
+        params.serial_number = Some(rcgen::SerialNumber::from(1));
+        let certificate = params.self_signed(&key)?;
         let der: CertificateDer<'static> = certificate.der().clone();
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let private = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));

@@ -1,12 +1,25 @@
-//! Virtual time: the engine that runs on the network, and the path that the relay emulates, in a world whose clock is
-//! moved by whoever looks at it.
+//! Virtual time: hosts, routers and paths, and around them the engine that runs on the real network, in a world whose
+//! clock is moved by whoever looks at it.
 //!
-//! A [`World`] has clients on the left, one server on the right, and one [`uts_path::Path`] between them that all share.
-//! Everything follows from one seed; only the bytes of TLS's keys do not, and nothing depends on those.
+//! * [`topology`]: which hosts and routers there are, and the paths between them;
+//! * [`network`]: the same in virtual time, with an [`network::Application`] at each port;
+//! * [`traffic`]: sources and sinks without an engine; [`host`]: the engine; [`qlog`]: the log of what it does;
+//! * [`world`]: one server, some clients, one path that they all share: the world of most tests; [`transfer`]: what its
+//!   hosts do.
+//!
+//! Everything follows from one seed, on any machine; only the bytes of TLS's keys do not, and nothing depends on those.
 #![forbid(unsafe_code)]
 
+mod agenda;
+pub mod host;
 pub mod identity;
+pub mod network;
+pub mod packet;
+mod pcap;
+pub mod qlog;
+pub mod topology;
+pub mod traffic;
 pub mod transfer;
-mod world;
+pub mod world;
 
-pub use world::{Happening, NodeId, World, WorldConfig};
+pub use world::{Happening, NodeId, World, WorldConfig, WorldError};

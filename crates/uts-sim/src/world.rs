@@ -1,45 +1,25 @@
-//! The world: endpoints, the path, and the order in which things happen.
+//! A world: one server, some clients, and one path that they all share.
 
+use crate::host::Host;
 use crate::identity::{Identities, SERVER_NAME};
+use crate::network::{AppId, AttachError, Network};
+use crate::qlog::{Qlog, Vantage};
+use crate::topology::{PathId, PointToPoint};
 use core::time::Duration;
 use rustls::pki_types::ServerName;
-use std::net::SocketAddr;
+use std::io::{self, Write};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use uts_engine::{
-    ConnectError, Connection, ConnectionConfig, ConnectionHandle, Ecn, Endpoint, EndpointConfig, Event,
+    ConnectError, Connection, ConnectionConfig, ConnectionHandle, Endpoint, EndpointConfig, Event,
 };
 use uts_functions::Time;
-use uts_path::{Direction, Path, PathConfig, Payload, SpecError};
+use uts_path::{Direction, PathConfig, SpecError};
 
 /// A host of the world: 0 is the server, clients follow.
 pub type NodeId = usize;
 
 /// The server.
 pub const SERVER: NodeId = 0;
-
-/// A datagram on its way.
-#[derive(Clone, Debug)]
-struct Packet {
-    from: NodeId,
-    to: NodeId,
-    bytes: Vec<u8>,
-    ecn: Option<Ecn>,
-}
-
-impl Payload for Packet {
-    fn flip_bit(&mut self, bit: usize) {
-        if let Some(byte) = self.bytes.get_mut(bit / 8) {
-            *byte ^= 1 << (bit % 8);
-        }
-    }
-
-    fn mark_ce(&mut self) -> bool {
-        let capable = self.ecn.is_some();
-        if capable {
-            self.ecn = Some(Ecn::Ce);
-        }
-        capable
-    }
-}
 
 /// How a world is made.
 #[derive(Clone, Debug)]
@@ -79,73 +59,113 @@ pub struct Happening {
     pub event: Event,
 }
 
-/// A world in virtual time.
+/// Why a world could not be made.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WorldError {
+    /// The path's description is wrong.
+    #[error("{0}")]
+    Path(#[from] SpecError),
+    /// There are more clients than addresses.
+    #[error("a world has no room for so many clients: {0}")]
+    Clients(#[from] AttachError),
+}
+
+/// A world in virtual time: the clients stand at one end of the path and the server at the other.
 pub struct World {
-    now: Time,
-    nodes: Vec<Endpoint>,
-    path: Path<Packet>,
+    network: Network<Host>,
+    /// By host.
+    apps: Vec<AppId>,
+    path: PathId,
     identities: Identities,
-    buffer: Vec<u8>,
-    /// Datagrams delivered so far.
-    pub packets: u64,
-    steps_left: u64,
 }
 
 impl World {
     /// Makes a world at time zero.
     ///
     /// # Errors
-    /// [`SpecError`] if the path's description is wrong.
-    pub fn new(config: WorldConfig, identities: Identities) -> Result<Self, SpecError> {
+    /// [`WorldError`] if the path's description is wrong, or there are too many clients.
+    pub fn new(config: WorldConfig, identities: Identities) -> Result<Self, WorldError> {
         let seed_of = |node: u64| {
             let mut seed = [0; 32];
             seed[..8].copy_from_slice(&config.seed.to_le_bytes());
             seed[8..16].copy_from_slice(&node.to_le_bytes());
             seed
         };
+        let PointToPoint { topology, hosts: [left, right], path } = PointToPoint::new(config.path);
+        let mut network = Network::new(&topology, config.seed)?;
         let server = EndpointConfig { server: Some(identities.server.clone()), ..config.server };
-        let mut nodes = vec![Endpoint::new(server, seed_of(0))];
-        nodes.extend((1..=config.clients as u64).map(|n| Endpoint::new(config.client.clone(), seed_of(n))));
-        let path = Path::new(config.path, config.seed, 0)?;
-        // TLS looks at the age of nothing here; a clock that starts at one second leaves room for what lies before.
-        let now = Time::from_millis(0);
-        Ok(World { now, nodes, path, identities, buffer: Vec::new(), packets: 0, steps_left: u64::MAX })
+        let server = Host::new(Endpoint::new(server, seed_of(0)));
+        let mut apps = vec![network.attach_at(right, address(SERVER), server)?];
+        for node in 1..=config.clients {
+            let client = Host::new(Endpoint::new(config.client.clone(), seed_of(node as u64)));
+            apps.push(network.attach_at(left, address(node), client)?);
+        }
+        Ok(World { network, apps, path, identities })
     }
 
     /// The instant that the world has reached.
     pub fn now(&self) -> Time {
-        self.now
+        self.network.now()
     }
 
-    /// Lets at most this many more instants and batches of datagrams pass: against worlds in which something is due for
-    /// ever.
+    /// Datagrams delivered so far.
+    pub fn packets(&self) -> u64 {
+        self.network.counters().delivered
+    }
+
+    /// Lets at most this many more instants and datagrams pass: against worlds in which something is due for ever.
     pub fn limit_steps(&mut self, steps: u64) {
-        self.steps_left = steps;
+        self.network.limit_steps(steps);
     }
 
     /// Whether the limit of steps was reached; nothing happens any more then.
     pub fn is_exhausted(&self) -> bool {
-        self.steps_left == 0
+        self.network.is_exhausted()
     }
 
     /// A host's endpoint.
     pub fn endpoint(&mut self, node: NodeId) -> &mut Endpoint {
-        &mut self.nodes[node]
+        self.network.app_mut(self.apps[node]).endpoint()
     }
 
     /// A host's connection, to look at or to change.
     pub fn connection(&mut self, node: NodeId, handle: ConnectionHandle) -> Option<&mut Connection> {
-        self.nodes.get_mut(node)?.connection(handle)
+        self.network.app_mut(*self.apps.get(node)?).endpoint().connection(handle)
     }
 
     /// The path, to change or to look at.
     pub fn set_path(&mut self, target: uts_path::Target, change: &str) -> Result<(), SpecError> {
-        self.path.set(self.now.as_nanos(), target, &change.parse()?)
+        self.network.set_path(self.path, target, &change.parse()?)
     }
 
     /// What a direction of the path has done.
     pub fn path_stats(&self, direction: Direction) -> uts_path::Stats {
-        self.path.stats(direction)
+        self.network.path(self.path).stats(direction)
+    }
+
+    /// Records a host: its packets as pcap, what its connections do as qlog. Neither changes what happens.
+    ///
+    /// # Errors
+    /// A writer's. Later ones are told by [`World::finish_records`].
+    pub fn record(&mut self, node: NodeId, pcap: Box<dyn Write>, qlog: Box<dyn Write>) -> io::Result<()> {
+        self.network.capture(*address(node).ip(), pcap)?;
+        let (name, vantage) = match node {
+            SERVER => ("server".to_owned(), Vantage::Server),
+            client => (format!("client {client}"), Vantage::Client),
+        };
+        self.network.app_mut(self.apps[node]).record(Qlog::new(qlog, &name, vantage)?);
+        Ok(())
+    }
+
+    /// Ends all records.
+    ///
+    /// # Errors
+    /// The first error that a writer gave.
+    pub fn finish_records(&mut self) -> io::Result<()> {
+        for app in &self.apps {
+            self.network.app_mut(*app).finish_record()?;
+        }
+        self.network.finish_captures()
     }
 
     /// A client begins a connection to the server.
@@ -160,42 +180,28 @@ impl World {
         let tls = self.identities.client.clone();
         let name = ServerName::try_from(SERVER_NAME)
             .map_err(|error| ConnectError::Tls(rustls::Error::General(error.to_string())))?;
-        let now = self.now;
-        self.nodes[client].connect(now, address(SERVER), name.to_owned(), tls, config)
+        let now = self.now();
+        let server = SocketAddr::from(address(SERVER));
+        self.endpoint(client).connect(now, server, name.to_owned(), tls, config)
     }
 
     /// Sends a datagram from anywhere to a host, past the path: what an attacker would do.
     pub fn inject(&mut self, from: NodeId, to: NodeId, mut datagram: Vec<u8>) {
-        let now = self.now;
-        self.nodes[to].handle_datagram(now, address(from), None, &mut datagram);
+        let now = self.now();
+        self.endpoint(to).handle_datagram(now, address(from).into(), None, &mut datagram);
     }
 
     /// Lets time pass until something happens, or until `until`.
     pub fn next(&mut self, until: Time) -> Option<Happening> {
         loop {
-            for node in 0..self.nodes.len() {
-                if let Some((connection, event)) = self.nodes[node].poll_event() {
-                    return Some(Happening { node, connection, event });
-                }
+            if let Some(happening) = self.poll_event() {
+                return Some(happening);
             }
-            if self.steps_left == 0 {
+            if self.is_exhausted() {
                 return None;
             }
-            self.steps_left -= 1;
-            if self.transmit() {
-                continue;
-            }
-            let timers = self.nodes.iter_mut().filter_map(Endpoint::poll_timeout).min();
-            let arrival = self.path.next_ns().map(Time::from_nanos);
-            let next = timers.into_iter().chain(arrival).min().unwrap_or(Time::NEVER);
-            if next > until {
-                self.now = self.now.max(until);
+            if !self.network.transmit() && !self.network.advance(until) {
                 return None;
-            }
-            self.now = self.now.max(next);
-            self.deliver();
-            for node in &mut self.nodes {
-                node.handle_timeout(self.now);
             }
         }
     }
@@ -207,53 +213,24 @@ impl World {
 
     /// Lets `duration` pass, whatever happens.
     pub fn run_for(&mut self, duration: Duration) {
-        self.run_until(self.now + duration);
+        self.run_until(self.now() + duration);
     }
 
-    /// Takes what the endpoints want to send to the path; says whether there was anything.
-    fn transmit(&mut self) -> bool {
-        let mut any = false;
-        for from in 0..self.nodes.len() {
-            while let Some(transmit) = self.nodes[from].poll_transmit(self.now, &mut self.buffer) {
-                any = true;
-                self.steps_left = self.steps_left.saturating_sub(1);
-                if self.steps_left == 0 {
-                    return false;
-                }
-                let Some(to) = node_of(transmit.remote) else { continue };
-                for bytes in self.buffer.chunks(transmit.segment_bytes.max(1)) {
-                    let packet = Packet { from, to, bytes: bytes.to_vec(), ecn: transmit.ecn };
-                    let direction = if to == SERVER { Direction::Forward } else { Direction::Backward };
-                    self.path.send(self.now.as_nanos(), direction, packet, bytes.len());
-                }
+    fn poll_event(&mut self) -> Option<Happening> {
+        let now = self.now();
+        for place in 0..self.network.touched().len() {
+            let app = self.network.touched()[place];
+            if let Some((connection, event)) = self.network.app_mut(app).poll_event(now) {
+                // Applications were attached in the order of the hosts.
+                return Some(Happening { node: app.index(), connection, event });
             }
         }
-        any
-    }
-
-    fn deliver(&mut self) {
-        for direction in [Direction::Forward, Direction::Backward] {
-            while let Some(mut packet) = self.path.poll(self.now.as_nanos(), direction) {
-                self.packets += 1;
-                if let Some(node) = self.nodes.get_mut(packet.to) {
-                    node.handle_datagram(self.now, address(packet.from), packet.ecn, &mut packet.bytes);
-                }
-            }
-        }
+        None
     }
 }
 
-fn address(node: NodeId) -> SocketAddr {
+/// A host's address, which says its number.
+fn address(node: NodeId) -> SocketAddrV4 {
     let [high, low] = (node as u16).to_be_bytes();
-    SocketAddr::from(([10, 0, high, low], 4433))
-}
-
-fn node_of(address: SocketAddr) -> Option<NodeId> {
-    match address {
-        SocketAddr::V4(v4) => {
-            let [_, _, high, low] = v4.ip().octets();
-            Some(usize::from(u16::from_be_bytes([high, low])))
-        }
-        SocketAddr::V6(_) => None,
-    }
+    SocketAddrV4::new(Ipv4Addr::new(10, 1, high, low), 4433)
 }

@@ -51,8 +51,8 @@ fn a_clean_path_is_filled() {
 
 #[test]
 fn random_loss_does_not_slow_a_transfer_down() {
-    assert!(share(&format!("{PATH} loss=0.001"), 100.0, 150, &[]) > 0.9);
-    assert!(share(&format!("{PATH} loss=0.01"), 100.0, 150, &[]) > 0.9);
+    assert!(share(&format!("{PATH} loss=0.001"), 100.0, 150, &[]) > 0.92);
+    assert!(share(&format!("{PATH} loss=0.01"), 100.0, 150, &[]) > 0.915);
 }
 
 #[test]

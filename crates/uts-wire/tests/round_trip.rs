@@ -46,6 +46,8 @@ proptest! {
             let before = out.len();
             frame.emit(&mut out);
             prop_assert_eq!(out.len() - before, frame.encoded_len());
+            let is_data = (kind::DATA..=kind::DATA_LAST).contains(&out[before]);
+            prop_assert_eq!(if is_data { kind::DATA } else { out[before] }, frame.kind());
         }
         let read: Result<Vec<_>, _> = FrameIter::new(&out[3..]).collect();
         prop_assert_eq!(read, Ok(frames));

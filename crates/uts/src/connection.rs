@@ -79,29 +79,36 @@ impl Connection {
     /// Opens a flow, which goes both ways. Waits while the peer allows no more. The peer learns of it with the first
     /// data (or end) that is sent on it.
     ///
+    /// With [requirements of its own](FlowOptions::requirements) what is sent on it has a profile of its own, which is
+    /// agreed with the peer meanwhile: data may be written at once, and leaves when that is done.
+    ///
     /// # Errors
-    /// The reason, if the connection has ended.
-    pub async fn open_flow(&self, options: FlowOptions) -> Result<Flow, CloseReason> {
+    /// [`FlowError::Closed`] if the connection has ended; others (but never [`FlowError::Blocked`]) if the flow cannot have
+    /// what it requires.
+    pub async fn open_flow(&self, options: FlowOptions) -> Result<Flow, FlowError> {
         let notify = self.notify();
         loop {
             let may_open = notify.open.notified();
             tokio::pin!(may_open);
             may_open.as_mut().enable();
             let opened = self.shared().act(|inner, _| {
-                let Some(connection) = inner.connection(self.handle()) else { return Err(gone()) };
-                match connection.open_flow(options) {
+                let Some(connection) = inner.connection(self.handle()) else {
+                    return Err(FlowError::Closed(gone()));
+                };
+                match connection.open_flow(options.clone()) {
                     Ok(id) => Ok(Some(id)),
-                    Err(FlowError::Closed(reason)) => Err(reason),
+                    Err(FlowError::Closed(reason)) => Err(FlowError::Closed(self.explain(reason))),
                     Err(FlowError::Blocked) => {
                         inner.openers.push(self.handle());
                         Ok(None)
                     }
+                    Err(error) => Err(error),
                 }
             });
             match opened {
                 Ok(Some(id)) => return Ok(Flow::new(self.clone(), id)),
                 Ok(None) => may_open.await,
-                Err(reason) => return Err(self.explain(reason)),
+                Err(error) => return Err(error),
             }
         }
     }

@@ -1,14 +1,16 @@
 //! Flows: bytes or messages, both ways, each way with its own end.
 
 use crate::connection::Connection;
-use crate::driver::Inner;
+use crate::driver::{FlowState, Inner, gone};
 use bytes::Bytes;
 use core::pin::Pin;
 use core::task::{Context, Poll, Waker, ready};
 use std::future::poll_fn;
 use std::io;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use uts_engine::{CloseReason, FlowId, MessageOptions, Read};
+use uts_engine::requirements::Requirements;
+use uts_engine::{CloseReason, Direction, FlowError, FlowId, MessageOptions, Read};
+use uts_functions::Profile;
 
 /// Bytes that one call of `AsyncWrite` copies at most.
 const WRITE_BYTES_MAX: usize = 64 << 10;
@@ -48,6 +50,9 @@ pub enum WriteError {
     /// The peer wants no more of this flow.
     #[error("the peer wants no more of this flow (code {0})")]
     Stopped(u64),
+    /// What the flow requires could not be agreed with the peer.
+    #[error("the flow cannot have what it requires: {0}")]
+    Refused(String),
     /// The flow was finished or reset here.
     #[error("the flow was ended by this end")]
     Finished,
@@ -190,6 +195,27 @@ impl SendFlow {
         .await
     }
 
+    /// Gives what is sent in the flow requirements of its own, as [`FlowOptions::requirements`] does: for flows that the
+    /// peer has opened. Possible until something is written.
+    ///
+    /// # Errors
+    /// [`FlowError`]; nothing has changed then.
+    ///
+    /// [`FlowOptions::requirements`]: crate::FlowOptions::requirements
+    pub fn set_requirements(&self, requirements: &Requirements) -> Result<(), FlowError> {
+        self.connection.shared().act(|inner, _| {
+            inner.changed();
+            let connection = inner.connection(self.connection.handle());
+            let connection = connection.ok_or_else(|| FlowError::Closed(gone()))?;
+            connection.set_flow_requirements(self.id, requirements)
+        })
+    }
+
+    /// The profile under which its data leaves; `None` while that is not agreed, and after the flow's end.
+    pub fn profile(&self) -> Option<Profile> {
+        self.connection.inspect(|c| c.flow_profile(Direction::Out, self.id)).flatten()
+    }
+
     /// Ends the flow after what was written.
     ///
     /// # Errors
@@ -203,8 +229,8 @@ impl SendFlow {
             if let Some(reason) = inner.ended(handle) {
                 return Err(WriteError::Closed(self.connection.explain(reason)));
             }
-            if let Some(code) = inner.flow(handle, id).and_then(|flow| flow.stopped) {
-                return Err(WriteError::Stopped(code));
+            if let Some(error) = inner.flow(handle, id).and_then(|flow| failure(flow)) {
+                return Err(error);
             }
             if let Some(connection) = inner.connection(handle) {
                 connection.finish(id);
@@ -230,9 +256,9 @@ impl SendFlow {
             self.connection.shared().act(|inner, _| {
                 let ended = inner.ended(handle);
                 let Some(flow) = inner.flow(handle, id) else { return Poll::Ready(Ok(())) };
-                match (flow.is_finished, flow.stopped, ended) {
+                match (flow.is_finished, failure(flow), ended) {
                     (true, _, _) => Poll::Ready(Ok(())),
-                    (_, Some(code), _) => Poll::Ready(Err(WriteError::Stopped(code))),
+                    (_, Some(error), _) => Poll::Ready(Err(error)),
                     (_, _, Some(reason)) => {
                         Poll::Ready(Err(WriteError::Closed(self.connection.explain(reason))))
                     }
@@ -289,7 +315,7 @@ impl SendFlow {
                 Err(error) => error,
             };
             let ended = inner.ended(handle).map(|reason| WriteError::Closed(self.connection.explain(reason)));
-            let stopped = inner.flow(handle, id).and_then(|flow| flow.stopped).map(WriteError::Stopped);
+            let failure = inner.flow(handle, id).and_then(|flow| failure(flow));
             Poll::Ready(Err(match error {
                 Some(E::Blocked) => match ended {
                     Some(ended) => ended,
@@ -303,7 +329,8 @@ impl SendFlow {
                 Some(E::Stopped(code)) => WriteError::Stopped(code),
                 Some(E::TooLarge { size, max }) => WriteError::TooLarge { size, max },
                 Some(E::Closed(reason)) => WriteError::Closed(self.connection.explain(reason)),
-                Some(E::Finished | E::Unknown) | None => ended.or(stopped).unwrap_or(WriteError::Finished),
+                Some(E::Refused(why)) => WriteError::Refused(why),
+                Some(E::Finished | E::Unknown) | None => ended.or(failure).unwrap_or(WriteError::Finished),
             }))
         })
     }
@@ -414,6 +441,12 @@ impl RecvFlow {
             }
         }
     }
+}
+
+/// Why the peer takes no more of a flow.
+fn failure(flow: &FlowState) -> Option<WriteError> {
+    let refused = flow.refused.clone().map(WriteError::Refused);
+    refused.or(flow.stopped.map(WriteError::Stopped))
 }
 
 fn keep(place: &mut Option<Waker>, cx: &Context<'_>) {
@@ -541,6 +574,7 @@ impl From<WriteError> for io::Error {
         let kind = match &error {
             WriteError::Stopped(_) | WriteError::Finished => io::ErrorKind::BrokenPipe,
             WriteError::TooLarge { .. } => io::ErrorKind::InvalidInput,
+            WriteError::Refused(_) => io::ErrorKind::Unsupported,
             WriteError::Closed(reason) => kind_of(reason),
         };
         io::Error::new(kind, error)

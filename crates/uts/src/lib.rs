@@ -68,7 +68,7 @@ pub use trust::{ClientAuth, ClientAuthError, NewHost, NewHostKey, RefusedClient,
 
 pub use uts_engine::requirements::{self, Requirements};
 pub use uts_engine::{
-    CloseReason, ConnectionConfig, Direction, ExchangeError, ExchangeEvent, FlowId, FlowOptions,
+    CloseReason, ConnectionConfig, Direction, ExchangeError, ExchangeEvent, FlowError, FlowId, FlowOptions,
     MessageOptions, Stats, TraceKind, TraceRow,
 };
 pub use uts_functions::{Function, PathFacts, Profile, Rate, Time};

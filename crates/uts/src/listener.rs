@@ -119,7 +119,8 @@ impl Listener {
         Ok(Listener { shared, connection: options.connection, fingerprint: options.identity.fingerprint() })
     }
 
-    /// Waits for the next connection, whose handshake is done; `None` once the listener is closed. Nothing is lost if
+    /// Waits for the next connection, whose handshake is done; it may have ended again already, and what it brought is there
+    /// to be read. `None` once the listener is closed. Nothing is lost if
     /// the wait is given up, and several tasks may wait.
     pub async fn accept(&self) -> Option<Connection> {
         loop {
@@ -163,8 +164,12 @@ impl Listener {
             inner.is_listening = false;
             inner.engine.refuse_new();
             while let Some(handle) = inner.accepted.pop_front() {
+                inner.engine.release(handle);
                 if let Some(connection) = inner.engine.connection(handle) {
                     connection.close(now, 0, "the server is closing");
+                }
+                if inner.connections.get(&handle).is_some_and(|state| state.closed.is_some()) {
+                    inner.connections.remove(&handle);
                 }
             }
             inner.changed();

@@ -6,7 +6,10 @@ use bytes::Bytes;
 use common::{pair, pair_with, pattern, within};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use uts::{CloseReason, Connection, FlowOptions, MessageOptions, ReadError, Requirements, WriteError};
+use uts::{
+    CloseReason, ConnectOptions, Connection, FlowError, FlowOptions, Identity, Listener, MessageOptions,
+    ReadError, Requirements, ServerOptions, WriteError, connect,
+};
 
 /// Sends back what each flow brings.
 async fn echo(connection: Connection) {
@@ -265,5 +268,144 @@ async fn whoever_waits_learns_of_the_end() {
         }
     }
     assert_eq!(last, Some(uts::ConnectionEvent::Closed(reason.clone())));
-    assert_eq!(client.open_flow(FlowOptions::default()).await.err(), Some(reason));
+    assert_eq!(client.open_flow(FlowOptions::default()).await.err(), Some(FlowError::Closed(reason)));
+}
+
+/// A file and telemetry in one connection: each as it requires.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn flows_with_requirements_of_their_own() {
+    let (_listener, client, server) = pair().await;
+    let telemetry = Requirements::media(Duration::from_secs(60));
+    let file = client.open_flow(FlowOptions::requiring(Requirements::bulk())).await.expect("opened");
+    let samples = client.open_flow(FlowOptions::requiring(telemetry.clone())).await.expect("opened");
+    let (file_id, data) = (file.id(), pattern(3_000_000, 9));
+    let (mut file, _file_back) = file.split();
+    let (mut samples, mut samples_back) = samples.split();
+    let expected = data.clone();
+    let sender = tokio::spawn(async move {
+        file.write_bytes(Bytes::from(data)).await.expect("written");
+        file.finished().await.expect("delivered");
+        file.profile().expect("a profile")
+    });
+    for number in 0..100u8 {
+        let sample = Bytes::from(vec![number; 500]);
+        within(samples.send_message(sample, MessageOptions::default())).await.expect("sent");
+    }
+    samples.finish().expect("finished");
+    let mut seen = 0;
+    for _ in 0..2 {
+        let flow = within(server.accept_flow()).await.expect("accepted");
+        let is_file = flow.id() == file_id;
+        let (mut send, mut recv) = flow.split();
+        if is_file {
+            let mut received = Vec::new();
+            within(recv.read_to_end(&mut received)).await.expect("read");
+            assert!(received == expected, "{} bytes of {}", received.len(), expected.len());
+            continue;
+        }
+        while let Some(sample) = within(recv.recv_message()).await.expect("received") {
+            assert!(sample.len() == 500 && sample.iter().all(|b| *b == sample[0]));
+            seen += 1;
+        }
+        // The server's half has its own.
+        send.set_requirements(&telemetry).expect("nothing was written");
+        within(send.send_message(Bytes::from_static(b"thanks"), MessageOptions::default()))
+            .await
+            .expect("sent");
+        send.finish().expect("finished");
+        assert_eq!(send.set_requirements(&telemetry), Err(FlowError::Begun));
+    }
+    // Nothing is repeated, and a loopback loses next to nothing.
+    assert!(seen > 50, "{seen} samples");
+    assert_eq!(within(samples_back.recv_message()).await, Ok(Some(Bytes::from_static(b"thanks"))));
+    let profile = within(sender).await.expect("sent");
+    assert_eq!(profile.name(uts::Function::Segmentation), "bytes");
+    let profile = samples_back.connection().profile(uts::Direction::Out).expect("connected");
+    assert_eq!(profile.name(uts::Function::Segmentation), "bytes", "the connection's own is another");
+    let asked = requirements(&["uts.security=unprotected"]);
+    let refused = client.open_flow(FlowOptions::requiring(asked)).await.err();
+    assert!(matches!(refused, Some(FlowError::Shared { .. })), "{refused:?}");
+}
+
+fn requirements(properties: &[&str]) -> Requirements {
+    let mut requirements = Requirements::default();
+    properties.iter().for_each(|p| requirements.assign(p).expect(p));
+    requirements
+}
+
+/// What was acknowledged is there to be read, however long ago the peer has gone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn data_outlives_the_peer_that_sent_it() {
+    let (listener, client, server) = pair().await;
+    let data = pattern(200_000, 5);
+    let (mut send, _recv) = client.open_flow(FlowOptions::default()).await.expect("opened").split();
+    let (mut second, _back) = client.open_flow(FlowOptions::default()).await.expect("opened").split();
+    send.write_all(&data).await.expect("written");
+    within(send.finished()).await.expect("acknowledged");
+    second.write_all(b"and more").await.expect("written");
+    within(second.finished()).await.expect("acknowledged");
+    let mut first = within(server.accept_flow()).await.expect("accepted");
+    client.close(0, "done").await;
+    within(server.closed()).await;
+    // Far beyond three probe time-outs.
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    let mut received = Vec::new();
+    within(first.read_to_end(&mut received)).await.expect("it is still there");
+    assert!(received == data, "{} bytes of {}", received.len(), data.len());
+    // A flow that was not accepted yet, too.
+    let mut flow = within(server.accept_flow()).await.expect("it has arrived");
+    let mut text = String::new();
+    within(flow.read_to_string(&mut text)).await.expect("it is still there");
+    assert_eq!(text, "and more");
+    assert!(within(server.accept_flow()).await.is_none());
+    // All is read: nothing is kept.
+    let gone = async {
+        while server.inspect(|_| ()).is_some() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    within(gone).await;
+    drop(listener);
+}
+
+/// A client that was quicker than the server's application.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_that_ended_before_it_was_accepted_brings_its_data() {
+    let (listener, client, _server) = pair().await;
+    let options = ConnectOptions::pinned(listener.fingerprint());
+    let quick = within(connect(&listener.local_addr().to_string(), options)).await.expect("connected");
+    let (mut send, _recv) = quick.open_flow(FlowOptions::default()).await.expect("opened").split();
+    send.write_all(b"left at the door").await.expect("written");
+    within(send.finished()).await.expect("acknowledged");
+    quick.close(7, "gone").await;
+    tokio::time::sleep(Duration::from_millis(1000)).await;
+    let late = within(listener.accept()).await.expect("it waits");
+    let mut flow = within(late.accept_flow()).await.expect("it has arrived");
+    let mut text = String::new();
+    within(flow.read_to_string(&mut text)).await.expect("it is still there");
+    assert_eq!(text, "left at the door");
+    assert!(matches!(within(late.closed()).await, CloseReason::Peer { code: 7, .. }));
+    drop(client);
+}
+
+/// Whoever drops the handle wants nothing more: the endpoint forgets.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn unread_data_goes_with_the_handle() {
+    let (listener, client, server) = pair().await;
+    let (mut send, _recv) = client.open_flow(FlowOptions::default()).await.expect("opened").split();
+    send.write_all(b"never read").await.expect("written");
+    within(send.finished()).await.expect("acknowledged");
+    client.close(0, "done").await;
+    within(server.closed()).await;
+    let address = listener.local_addr();
+    drop(server);
+    drop(listener);
+    // The socket closes when its last connection is forgotten.
+    let free = async {
+        let identity = Identity::generate().expect("a key");
+        while Listener::bind(address, ServerOptions::new(identity.clone())).is_err() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    within(free).await;
 }

@@ -166,31 +166,40 @@ fn direction(direction: Direction) -> &'static str {
 fn step(event: ExchangeEvent) -> ExchangeStep {
     let none = ExchangeStep::default();
     match event {
-        ExchangeEvent::Requested { direction: d, epoch, seen, changes, expects } => {
-            ExchangeStep { step: "requested", direction: direction(d), epoch, seen, changes, expects, ..none }
-        }
-        ExchangeEvent::Granted { direction: d, epoch, changes, profile } => ExchangeStep {
+        ExchangeEvent::Requested { direction: d, group, epoch, seen, changes, expects } => ExchangeStep {
+            step: "requested",
+            direction: direction(d),
+            group,
+            epoch,
+            seen,
+            changes,
+            expects,
+            ..none
+        },
+        ExchangeEvent::Granted { direction: d, group, epoch, changes, profile } => ExchangeStep {
             step: "granted",
             direction: direction(d),
+            group,
             epoch,
             changes,
             profile: words(&profile),
             ..none
         },
-        ExchangeEvent::Completed { direction: d, epoch, profile, took } => ExchangeStep {
+        ExchangeEvent::Completed { direction: d, group, epoch, profile, took } => ExchangeStep {
             step: "completed",
             direction: direction(d),
+            group,
             epoch,
             profile: words(&profile),
             took_ms: Some(took.as_secs_f64() * 1e3),
             ..none
         },
-        ExchangeEvent::Refused { direction: d, epoch, function, why } => {
+        ExchangeEvent::Refused { direction: d, group, epoch, function, why } => {
             let line = format!("{}: {why}", function.name());
-            ExchangeStep { step: "refused", direction: direction(d), epoch, line, ..none }
+            ExchangeStep { step: "refused", direction: direction(d), group, epoch, line, ..none }
         }
-        ExchangeEvent::Failed { direction: d, epoch } => {
-            ExchangeStep { step: "failed", direction: direction(d), epoch, ..none }
+        ExchangeEvent::Failed { direction: d, group, epoch } => {
+            ExchangeStep { step: "failed", direction: direction(d), group, epoch, ..none }
         }
         ExchangeEvent::Brought { epoch, line } => ExchangeStep { step: "brought", epoch, line, ..none },
     }

@@ -74,7 +74,7 @@ impl<W: Write + Send + 'static> Ui for Json<W> {
 
     fn exchange(&self, peer: Option<&str>, x: &ExchangeStep) {
         let mut fields = json!({
-            "step": x.step, "direction": x.direction, "epoch": x.epoch, "seen": x.seen, "changes": x.changes,
+            "step": x.step, "direction": x.direction, "group": x.group, "epoch": x.epoch, "seen": x.seen, "changes": x.changes,
             "expects": x.expects, "line": if x.line.is_empty() { x.describe() } else { x.line.clone() },
         });
         if let Value::Object(object) = &mut fields {

@@ -16,11 +16,13 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{Mutex, watch};
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
+use uts::requirements::Preference;
 use uts::{
     CloseReason, ConnectOptions, Connection, ConnectionConfig, ConnectionEvent, ExchangeEvent, Fingerprint,
-    Flow, FlowId, FlowOptions, Identity, MessageOptions, ReadError, RecvFlow, Requirements, SendFlow,
-    ServerOptions, WriteError,
+    Flow, FlowError, FlowId, FlowOptions, Identity, MessageOptions, PathFacts, ReadError, RecvFlow,
+    Requirements, SendFlow, ServerOptions, WriteError,
 };
+use uts_engine::selector;
 use uts_traffic::human;
 use uts_traffic::measure::Sample;
 use uts_traffic::transport::{
@@ -51,7 +53,9 @@ pub enum Preset {
     Bulk,
     /// Somebody waits for each answer.
     Interactive,
-    /// Messages that are worthless after the workload's deadline.
+    /// Messages that are worthless after the workload's deadline, and until then worth being sent again.
+    Timely,
+    /// Messages that are worthless after the workload's deadline, and are never sent again.
     Media,
     /// Reliable messages, in order.
     Messages,
@@ -62,7 +66,7 @@ pub enum Preset {
 #[serde(default, deny_unknown_fields)]
 pub struct UniversalSettings {
     /// What is asked for; unset, what an application with such a workload would: bulk for files, interactive for
-    /// requests and keystrokes, media for messages and video.
+    /// requests and keystrokes, timely for messages and video.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requirements: Option<Preset>,
     /// Further properties by their names, as `reliability = "prohibit"`.
@@ -89,7 +93,7 @@ impl UniversalSettings {
     /// The requirements of an application with such a workload.
     ///
     /// # Errors
-    /// A property that does not exist or has another value, with its name.
+    /// A property that does not exist or has another value, with its name; properties that contradict each other.
     pub fn requirements(&self, workload: &Workload) -> std::result::Result<Requirements, String> {
         let lifetime = match workload {
             Workload::Messages { deadline, .. } | Workload::Video { deadline, .. } => Some(*deadline),
@@ -98,20 +102,22 @@ impl UniversalSettings {
         let natural = match workload {
             Workload::Bulk { .. } | Workload::Files { .. } => Preset::Bulk,
             Workload::Requests { .. } | Workload::Keystrokes { .. } => Preset::Interactive,
-            Workload::Messages { .. } | Workload::Video { .. } => Preset::Media,
+            Workload::Messages { .. } | Workload::Video { .. } => Preset::Timely,
         };
-        let mut requirements = match (self.requirements.unwrap_or(natural), lifetime) {
-            (Preset::Defaults, _) => Requirements::default(),
-            (Preset::Bulk, _) => Requirements::bulk(),
-            (Preset::Interactive, _) => Requirements::interactive(),
-            (Preset::Messages, _) => Requirements::messages(),
-            (Preset::Media, Some(lifetime)) => Requirements::media(lifetime),
-            (Preset::Media, None) => {
-                return Err(format!(
-                    "uts: requirements: media needs deadlines, and {} has none",
-                    workload.kind()
-                ));
+        let media = || match lifetime {
+            Some(lifetime) => Ok(Requirements::media(lifetime)),
+            None => {
+                let kind = workload.kind();
+                Err(format!("uts: requirements: timely and media need deadlines, and {kind} has none"))
             }
+        };
+        let mut requirements = match self.requirements.unwrap_or(natural) {
+            Preset::Defaults => Requirements::default(),
+            Preset::Bulk => Requirements::bulk(),
+            Preset::Interactive => Requirements::interactive(),
+            Preset::Messages => Requirements::messages(),
+            Preset::Timely => Requirements { reliability: Preference::NoPreference, ..media()? },
+            Preset::Media => media()?,
         };
         let mut set = |name: &str, value: &str| {
             requirements.set(name, value).map_err(|error| format!("uts: properties: {error}"))
@@ -131,7 +137,12 @@ impl UniversalSettings {
         for (function, mechanism) in &self.profile {
             set(&format!("uts.profile.{function}"), mechanism)?;
         }
-        Ok(requirements)
+        // Better said now than by the first connection.
+        let none_known = PathFacts::default();
+        match selector::explain(&requirements, &none_known, &selector::Library::local(), None) {
+            Ok(_) => Ok(requirements),
+            Err(contradiction) => Err(format!("uts: {contradiction}")),
+        }
     }
 
     fn config(&self, workload: &Workload) -> std::result::Result<ConnectionConfig, String> {
@@ -206,7 +217,7 @@ impl Transport for Universal {
             options.connection = self.config.clone();
             let connected = uts::connect(&to.to_string(), options).await;
             let connection = connected.map_err(|e| TransportError::Failed(e.to_string()))?;
-            let messages = connection.open_flow(FlowOptions::default()).await.map_err(closed)?;
+            let messages = connection.open_flow(FlowOptions::default()).await.map_err(not_opened)?;
             Ok(Rc::new(UniversalSession::new(connection, Role::Client, Some(messages))) as Rc<dyn Session>)
         })
     }
@@ -241,6 +252,13 @@ impl Listener for UniversalListener {
 fn closed(reason: CloseReason) -> TransportError {
     match reason {
         CloseReason::Peer { code: 0, .. } | CloseReason::Local { code: 0, .. } => TransportError::Closed,
+        other => TransportError::Failed(other.to_string()),
+    }
+}
+
+fn not_opened(error: FlowError) -> TransportError {
+    match error {
+        FlowError::Closed(reason) => closed(reason),
         other => TransportError::Failed(other.to_string()),
     }
 }
@@ -400,7 +418,7 @@ fn describe(step: &ExchangeEvent) -> String {
 impl Session for UniversalSession {
     fn open(&self) -> Local<'_, Result<Stream>> {
         Box::pin(async {
-            let flow = self.connection.open_flow(FlowOptions::default()).await.map_err(closed)?;
+            let flow = self.connection.open_flow(FlowOptions::default()).await.map_err(not_opened)?;
             Ok(self.stream(flow))
         })
     }
@@ -505,5 +523,46 @@ impl ReceiveStream for Receiver {
                 Err(error) => TransportError::Failed(error.to_string()),
             })
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn requirements(settings: &str, workload: &str) -> std::result::Result<String, String> {
+        let settings: UniversalSettings = serde_json::from_str(settings).expect("settings");
+        let workload: Workload = serde_json::from_str(workload).expect("a workload");
+        settings.requirements(&workload).map(|r| r.to_string())
+    }
+
+    const BULK: &str = r#"{"kind":"bulk","bytes":1}"#;
+    const VOICE: &str =
+        r#"{"kind":"messages","every":"20ms","bytes":160,"duration":"1s","deadline":"150ms"}"#;
+
+    #[test]
+    fn an_application_asks_for_what_it_needs() {
+        let bulk = requirements("{}", BULK).expect("asked");
+        assert_eq!(bulk, "connCapacityProfile=capacity-seeking");
+        let voice = requirements("{}", VOICE).expect("asked");
+        for part in ["reliability=no-preference", "preserveMsgBoundaries=require", "msgLifetime=150"] {
+            assert!(voice.contains(part), "{voice}");
+        }
+        let media = requirements(r#"{"requirements":"media"}"#, VOICE).expect("asked");
+        assert!(media.contains("reliability=avoid"), "{media}");
+        let by_hand = r#"{"requirements":"defaults","adaptive":false,"profile":{"congestion":"new-reno"},
+            "properties":{"connPriority":7}}"#;
+        let by_hand = requirements(by_hand, BULK).expect("asked");
+        for part in ["uts.adapt=off", "uts.profile.congestion=new-reno", "connPriority=7"] {
+            assert!(by_hand.contains(part), "{by_hand}");
+        }
+    }
+
+    #[test]
+    fn what_contradicts_itself_is_refused_before_it_runs() {
+        let error = requirements(r#"{"properties":{"reliability":"require"}}"#, VOICE).expect_err("refused");
+        assert!(error.contains("`reliability=require` and `msgLifetime=150 ms` contradict"), "{error}");
+        let error = requirements(r#"{"properties":{"connPriority":true}}"#, BULK).expect_err("refused");
+        assert_eq!(error, "uts: properties: connPriority: true is neither text nor a number");
     }
 }

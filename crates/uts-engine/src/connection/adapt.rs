@@ -4,7 +4,7 @@ use super::exchanges::{Reasons, Refusal};
 use super::{Connection, Side};
 use crate::event::{Direction, Event, ExchangeEvent};
 use crate::policy::{Observation, Policy};
-use crate::selector::{self, Library};
+use crate::selector;
 use core::time::Duration;
 use uts_functions::{PathFacts, Profile, Rate, Time};
 
@@ -32,7 +32,7 @@ impl Adaptation {
 impl Connection {
     /// The connection is established: the policy begins, with the profile that the selector would choose knowing the peer.
     pub(super) fn begin_adaptation(&mut self, now: Time) {
-        let local = Library::offered(&self.config.requirements);
+        let local = self.config.library();
         let Some(peer) = self.peer_library else { return };
         let facts = PathFacts::default();
         let Ok(selection) = selector::select(&self.config.requirements, &facts, &local, Some(&peer)) else {
@@ -152,7 +152,7 @@ impl Connection {
         requirements: crate::requirements::Requirements,
     ) -> Result<(), selector::Contradiction> {
         let facts = self.facts();
-        let local = Library::offered(&requirements);
+        let local = self.config.library_for(&requirements);
         let selection = selector::select(&requirements, &facts, &local, self.peer_library.as_ref())?;
         self.outbound_mut(|o| o.rate_max = requirements.max_send_rate);
         self.config.requirements = requirements.clone();

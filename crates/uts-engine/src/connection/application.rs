@@ -1,27 +1,52 @@
 //! What the application does with a connection's flows.
 
 use super::flows::{DEFAULT_PRIORITY, FlowControl};
+use super::groups::Form;
 use super::{CloseReason, Connection};
-use crate::event::FlowId;
+use crate::event::{Direction, FlowId};
+use crate::requirements::Requirements;
+use crate::selector::Contradiction;
 use bytes::Bytes;
 use core::time::Duration;
 use std::borrow::Cow;
-use uts_functions::Time;
 use uts_functions::presentation::Presentation;
-use uts_functions::segmentation::Segmentation;
 use uts_functions::sequencing::Sequencing;
 use uts_functions::sequencing::reassembly::Delivery;
+use uts_functions::{Profile, Time};
 
 /// How a flow is opened.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct FlowOptions {
-    /// Whose turn it is among the flows of the connection: 0 = most urgent, 255 = least.
+    /// Whose turn it is among the flows of the connection: 0 = most urgent, 255 = least. Where it is left at 100,
+    /// `connPriority` of the requirements says it.
     pub priority: u8,
+    /// What is asked of the data that this end sends in the flow; `None` = what is asked of the connection.
+    ///
+    /// Flows with equal requirements share a profile, which is agreed with the peer by an exchange when the first of them is
+    /// opened. Until then what is written waits: nothing is ever sent under a profile that does not keep what was asked.
+    /// Besides that of the connection there may be 7 at once. What belongs to the connection (`uts.security`,
+    /// `congestionControl`, `maxSendRate` …; the mechanisms of acknowledgement, timing, rate, congestion and protection)
+    /// cannot be asked of a flow.
+    pub requirements: Option<Requirements>,
 }
 
 impl Default for FlowOptions {
     fn default() -> Self {
-        FlowOptions { priority: DEFAULT_PRIORITY }
+        FlowOptions { priority: DEFAULT_PRIORITY, requirements: None }
+    }
+}
+
+impl FlowOptions {
+    /// A flow with requirements of its own.
+    pub fn requiring(requirements: Requirements) -> Self {
+        FlowOptions { requirements: Some(requirements), ..Self::default() }
+    }
+
+    fn priority(&self) -> u8 {
+        match &self.requirements {
+            Some(r) if self.priority == DEFAULT_PRIORITY => u8::try_from(r.conn_priority).unwrap_or(u8::MAX),
+            _ => self.priority,
+        }
     }
 }
 
@@ -41,6 +66,30 @@ pub enum FlowError {
     /// The connection is over.
     #[error("{0}")]
     Closed(CloseReason),
+    /// The flow's requirements contradict each other, the path, or what the two ends have.
+    #[error("{0}")]
+    Contradiction(#[from] Contradiction),
+    /// Something is asked of the flow that is the connection's.
+    #[error(
+        "`{asked}` cannot be asked of a flow: all flows of a connection share that, and this one has `{shared}`"
+    )]
+    Shared {
+        /// What was asked, as it would be written.
+        asked: String,
+        /// What the connection has.
+        shared: String,
+    },
+    /// As many sets of requirements are in use as there may be.
+    #[error(
+        "flows with {0} different sets of requirements are open, which is the most that a connection can have"
+    )]
+    TooManyGroups(usize),
+    /// Requirements come too late: something was written to the flow.
+    #[error("the flow's requirements are fixed: something was written to it already")]
+    Begun,
+    /// No such flow.
+    #[error("no such flow")]
+    Unknown,
 }
 
 /// Why data cannot be written.
@@ -52,6 +101,9 @@ pub enum WriteError {
     /// The peer wants no more data.
     #[error("the peer wants no more of this flow (code {0})")]
     Stopped(u64),
+    /// What the flow requires could not be agreed with the peer.
+    #[error("the flow cannot have what it requires: {0}")]
+    Refused(String),
     /// The flow was finished or reset here.
     #[error("the flow was ended by this end")]
     Finished,
@@ -106,12 +158,54 @@ impl Connection {
     /// Opens a flow, which goes both ways.
     ///
     /// # Errors
-    /// [`FlowError::Blocked`] while the peer allows no more; it is worth trying again at the next event.
+    /// [`FlowError::Blocked`] while the peer allows no more; it is worth trying again at the next event. Others are about
+    /// the flow's own requirements.
     pub fn open_flow(&mut self, options: FlowOptions) -> Result<FlowId, FlowError> {
         if let Some(reason) = &self.close_reason {
             return Err(FlowError::Closed(reason.clone()));
         }
-        self.flows.open(0, options.priority).ok_or(FlowError::Blocked)
+        if !self.flows.may_open() {
+            return Err(FlowError::Blocked);
+        }
+        let group = options.requirements.as_ref().map(|r| self.group_for(r)).transpose()?;
+        let id = self.flows.open(options.priority()).ok_or(FlowError::Blocked)?;
+        if let Some(group) = group {
+            self.join_group(id, group);
+        }
+        Ok(id)
+    }
+
+    /// Gives what this end sends in a flow requirements of its own, as [`FlowOptions::requirements`] does: for flows that
+    /// the peer has opened. Possible until something is written.
+    ///
+    /// # Errors
+    /// [`FlowError`]; nothing has changed then.
+    pub fn set_flow_requirements(
+        &mut self,
+        id: FlowId,
+        requirements: &Requirements,
+    ) -> Result<(), FlowError> {
+        if let Some(reason) = &self.close_reason {
+            return Err(FlowError::Closed(reason.clone()));
+        }
+        let send = &self.flows.get(id.0).ok_or(FlowError::Unknown)?.send;
+        if send.buffer.written() > 0 || send.reset.is_some() {
+            return Err(FlowError::Begun);
+        }
+        let group = self.group_for(requirements)?;
+        self.join_group(id, group);
+        Ok(())
+    }
+
+    /// The profile under which a flow's data travels; `None` while that is not agreed, or if there is no such flow. For
+    /// what the peer sends it is the connection's until the first data has come.
+    pub fn flow_profile(&self, direction: Direction, id: FlowId) -> Option<Profile> {
+        let flow = self.flows.get(id.0)?;
+        match direction {
+            Direction::Out if flow.send.is_held => None,
+            Direction::Out => self.outbound.as_ref()?.stack(flow.send.group).map(|s| s.profile),
+            Direction::In => self.inbound.as_ref().map(|_| self.profile_of(direction, flow.receive.group)),
+        }
     }
 
     /// The next flow that the peer opened.
@@ -128,6 +222,9 @@ impl Connection {
         let flow = self.flows.get_mut(id.0).ok_or(WriteError::Unknown)?;
         if let Some(code) = flow.send.stopped {
             return Err(WriteError::Stopped(code));
+        }
+        if let Some(why) = &flow.send.refused {
+            return Err(WriteError::Refused(why.to_string()));
         }
         if flow.send.buffer.is_finished() || flow.send.reset.is_some() {
             return Err(WriteError::Finished);
@@ -166,20 +263,13 @@ impl Connection {
         options: MessageOptions,
     ) -> Result<(), WriteError> {
         self.room(id)?;
-        let group = self.flows.get(id.0).map_or(0, |f| f.send.group);
-        let Some(stack) = self.outbound.as_ref().and_then(|o| o.stack(group)) else {
-            return Err(WriteError::Blocked);
-        };
-        let max = stack.segmentation.message_bytes_max();
-        if message.len() > max {
-            return Err(WriteError::TooLarge { size: message.len(), max });
+        let Some(form) = self.form(id, &message) else { return Err(WriteError::Blocked) };
+        let Form { bytes_max, keeps_boundaries, presented } = form;
+        if message.len() > bytes_max {
+            return Err(WriteError::TooLarge { size: message.len(), max: bytes_max });
         }
-        let keeps_boundaries = stack.segmentation.keeps_boundaries();
-        let presented = match keeps_boundaries.then(|| stack.presentation.present(&message)) {
-            Some(Cow::Owned(presented)) => Some(Bytes::from(presented)),
-            _ => None,
-        };
-        let lifetime = options.lifetime.or(self.config.requirements.msg_lifetime);
+        let group = self.flows.get(id.0).map_or(0, |f| f.send.group);
+        let lifetime = options.lifetime.or(self.requirements_of(group).msg_lifetime);
         let Some(flow) = self.flows.get_mut(id.0) else { return Err(WriteError::Unknown) };
         if keeps_boundaries {
             let expires = lifetime.map(|lifetime| now + lifetime);
@@ -254,7 +344,7 @@ impl Connection {
         if receive.is_done {
             return Err(ReadError::Unknown);
         }
-        let presentation = inbound.as_ref().and_then(|i| i.presentation.clone());
+        let presentation = inbound.as_ref().and_then(|i| i.presentation(receive.group).cloned());
         let stack = inbound.as_mut().and_then(|i| i.newest_mut(receive.group));
         let Some(stack) = stack else { return Err(ReadError::Blocked) };
         let next = loop {

@@ -69,6 +69,7 @@ impl Connection {
                     self.handshake.discard(Level::Initial);
                 }
                 self.begin_adaptation(now);
+                self.handle_early(now);
             }
             Err(reason) => {
                 self.handshake.close = Some((1, reason.to_string()));
@@ -218,7 +219,7 @@ pub(crate) fn hello(
         initial_scid,
         original_dcid: ids.0,
         retry_scid: ids.1,
-        mechanisms: Library::offered(&config.requirements).pairs().collect(),
+        mechanisms: config.library().pairs().collect(),
         limits,
         reset_token,
         profile_out: proposal.map(|p| to_wire(&p[0])),

@@ -4,6 +4,7 @@ use super::{CloseReason, Connection, Event};
 use crate::event::{Direction, ExchangeEvent, FlowId};
 use crate::exchange::{self, Busy, GROUPS_MAX, Machine, Message};
 use crate::selector::Library;
+use crate::synthesis::{ReceiveStack, SendStack};
 use std::collections::VecDeque;
 use uts_functions::mechanism::Params;
 use uts_functions::profile::ProfileError;
@@ -91,7 +92,7 @@ pub(crate) struct Exchanges {
     out: Machine<Profile, Refusal>,
     inward: Machine<Profile, Refusal>,
     /// Frames to send, in order.
-    pub pending: VecDeque<Frame<'static>>,
+    pub pending: VecDeque<(Direction, Frame<'static>)>,
     /// What was last asked for, to report changes against what is in use.
     asked: [Option<(u32, Profile)>; 2],
     pub completed: u64,
@@ -142,6 +143,12 @@ impl Connection {
         self.request_exchange(now, direction, 0, profile, Reasons::default())
     }
 
+    /// Leaves a mechanism alone from now on: it is neither asked for nor agreed to. What is in use stays, and the
+    /// peer, which has been told that this end has it, may still ask, and is refused.
+    pub fn withdraw(&mut self, function: Function, mechanism: u8) {
+        self.config.withdrawn.push((function, mechanism));
+    }
+
     pub(super) fn request_exchange(
         &mut self,
         now: Time,
@@ -175,7 +182,7 @@ impl Connection {
         };
         self.exchanges.asked[direction as usize] = Some((epoch, profile));
         let Reasons { seen, expects } = reasons;
-        let event = ExchangeEvent::Requested { direction, epoch, seen, changes, expects };
+        let event = ExchangeEvent::Requested { direction, group, epoch, seen, changes, expects };
         self.events.push_back(Event::Exchange(event));
         self.drain_exchange(now, direction);
         Ok(epoch)
@@ -186,13 +193,18 @@ impl Connection {
         self.allows_unprotected() && self.peer_allows_unprotected
     }
 
-    /// The profile in use for a group.
+    /// The profile in use for a group; that of group 0 where it has none yet.
     pub(super) fn profile_of(&self, direction: Direction, group: u8) -> Profile {
-        let profile = match direction {
+        let of = |group| match direction {
             Direction::Out => self.outbound.as_ref().and_then(|o| o.stack(group)).map(|s| s.profile),
-            Direction::In => self.inbound.as_ref().and_then(|i| i.newest(group)).map(|s| s.profile),
+            Direction::In => self.inbound.as_ref().and_then(|i| {
+                // An epoch that this end only asks for is open as well.
+                let asked = self.exchanges.inward.asked();
+                let is_agreed = |s: &&ReceiveStack| s.group == group && Some(s.epoch) != asked;
+                i.stacks.iter().rev().find(is_agreed).map(|s| s.profile)
+            }),
         };
-        profile.unwrap_or_else(Profile::bare)
+        of(group).or_else(|| of(0)).unwrap_or_else(Profile::bare)
     }
 
     pub(super) fn on_exchange_frame(&mut self, now: Time, frame: Frame<'_>) -> Result<(), CloseReason> {
@@ -204,13 +216,14 @@ impl Connection {
                     Err(_) if self.exchanges.pending.len() >= super::CONTROL_MAX => return Ok(()),
                     Err(refusal) => {
                         let alternative = refusal.alternative.map(|c| to_wire_choice(refusal.function, &c));
-                        self.exchanges.pending.push_back(Frame::NakPf(frame::NakPf {
+                        let nak = Frame::NakPf(frame::NakPf {
                             direction: f.direction.seen_by_peer(),
                             epoch: f.epoch,
                             function: refusal.function.number(),
                             reason: refusal.reason as u8,
                             alternative,
-                        }));
+                        });
+                        self.exchanges.pending.push_back((own_direction(f.direction), nak));
                         return Ok(());
                     }
                 };
@@ -231,12 +244,9 @@ impl Connection {
             Frame::StalePf(f) => (f.direction, Message::Stale { epoch: f.epoch, highest: f.highest }),
             _ => return Ok(()),
         };
-        let direction = match seen_by_peer {
-            frame::Direction::FromSender => Direction::In,
-            frame::Direction::ToSender => Direction::Out,
-        };
+        let direction = own_direction(seen_by_peer);
         let unprotected = self.may_go_unprotected();
-        let library = Library::offered(&self.config.requirements);
+        let library = self.config.library();
         self.exchanges
             .machine(direction)
             .handle(now, message, |_, profile| accept(profile, unprotected, &library));
@@ -251,7 +261,7 @@ impl Connection {
             self.on_exchange_event(now, direction, event);
         }
         while let Some(message) = self.exchanges.machine(direction).poll_message() {
-            self.exchanges.pending.push_back(to_frame(direction, message));
+            self.exchanges.pending.push_back((direction, to_frame(direction, message)));
         }
     }
 
@@ -267,22 +277,29 @@ impl Connection {
             exchange::Event::Retire { epoch } => {
                 self.retire_epoch(now, epoch);
             }
-            exchange::Event::Accepted { epoch, took, .. } => {
+            exchange::Event::Accepted { epoch, group, took } => {
                 self.exchanges.completed += 1;
                 let asked = self.exchanges.asked[direction as usize].take();
-                let profile = asked.map_or_else(|| self.profile_of(direction, 0), |(_, profile)| profile);
-                let event = ExchangeEvent::Completed { direction, epoch, profile, took };
+                let profile = asked.map_or_else(|| self.profile_of(direction, group), |(_, profile)| profile);
+                let event = ExchangeEvent::Completed { direction, group, epoch, profile, took };
                 self.events.push_back(Event::Exchange(event));
             }
-            exchange::Event::Refused { epoch, refusal, .. } => {
-                self.on_refused(direction, &refusal);
-                let why = refusal.reason.words().to_owned();
-                let event = ExchangeEvent::Refused { direction, epoch, function: refusal.function, why };
+            exchange::Event::Refused { epoch, group, refusal } => {
+                let (function, why) = (refusal.function, refusal.reason.words().to_owned());
+                let event = ExchangeEvent::Refused { direction, group, epoch, function, why };
                 self.events.push_back(Event::Exchange(event));
+                match (direction, group) {
+                    (_, 0) => self.on_refused(direction, &refusal),
+                    (Direction::Out, _) => {
+                        let asked = self.exchanges.asked[direction as usize].take();
+                        self.on_group_refused(group, asked.map(|(_, profile)| profile), &refusal);
+                    }
+                    (Direction::In, _) => {}
+                }
             }
             // The peer's wish came first; a wish of this end's policy is formed anew from what then holds.
-            exchange::Event::Withdrawn { epoch, .. } | exchange::Event::Failed { epoch, .. } => {
-                self.events.push_back(Event::Exchange(ExchangeEvent::Failed { direction, epoch }));
+            exchange::Event::Withdrawn { epoch, group, .. } | exchange::Event::Failed { epoch, group } => {
+                self.events.push_back(Event::Exchange(ExchangeEvent::Failed { direction, group, epoch }));
             }
         }
     }
@@ -296,8 +313,8 @@ impl Connection {
         let asked_here = self.exchanges.asked[Direction::In as usize].is_some_and(|(e, _)| e == epoch);
         if !asked_here {
             let changes = changes(&old, profile);
-            let event =
-                ExchangeEvent::Granted { direction: Direction::In, epoch, changes, profile: *profile };
+            let (direction, profile) = (Direction::In, *profile);
+            let event = ExchangeEvent::Granted { direction, group, epoch, changes, profile };
             self.events.push_back(Event::Exchange(event));
         }
         // To grant credit that nobody needs harms nothing; not to grant it before the sender is known to need none does.
@@ -310,9 +327,9 @@ impl Connection {
     /// before governs again.
     fn retire_epoch(&mut self, now: Time, epoch: u32) {
         let Some(inbound) = &mut self.inbound else { return };
-        inbound.retire(epoch);
-        if inbound.flow_epoch == epoch
-            && let Some(newest) = inbound.newest(0).map(|s| s.epoch)
+        let Some(group) = inbound.retire(epoch) else { return };
+        if inbound.flow_epochs.get(usize::from(group)) == Some(&epoch)
+            && let Some(newest) = inbound.newest(group).map(|s| s.epoch)
         {
             self.adopt_flow_control(now, newest);
         }
@@ -323,7 +340,9 @@ impl Connection {
         let Some(inbound) = &mut self.inbound else { return };
         let Some(stack) = inbound.stacks.iter().find(|s| s.epoch == epoch) else { return };
         let (group, template) = (stack.group, stack.flow.clone());
-        inbound.flow_epoch = epoch;
+        if let Some(governs) = inbound.flow_epochs.get_mut(usize::from(group)) {
+            *governs = epoch;
+        }
         if group == 0 {
             self.flows.flow_template = Some(template.clone());
         }
@@ -343,7 +362,7 @@ impl Connection {
         let old = self.profile_of(Direction::Out, group);
         let packet_bytes = self.size.current() as u64;
         let Some(outbound) = &mut self.outbound else { return };
-        let had_offsets = outbound.stack(group).is_some_and(|s| s.layout.offsets);
+        let had_offsets = outbound.stack(group).is_none_or(|s| s.layout.offsets);
         if !outbound.put_to_use(now, epoch, group, profile, packet_bytes) {
             return;
         }
@@ -352,10 +371,11 @@ impl Connection {
         let asked_here = self.exchanges.asked[Direction::Out as usize].is_some_and(|(e, _)| e == epoch);
         if !asked_here {
             let changes = changes(&old, profile);
-            let event =
-                ExchangeEvent::Granted { direction: Direction::Out, epoch, changes, profile: *profile };
+            let (direction, profile) = (Direction::Out, *profile);
+            let event = ExchangeEvent::Granted { direction, group, epoch, changes, profile };
             self.events.push_back(Event::Exchange(event));
         }
+        self.on_group_changed(group, profile);
         let ids: Vec<u32> =
             self.flows.iter().filter(|(_, f)| f.send.group == group).map(|(id, _)| id).collect();
         for id in ids {
@@ -364,7 +384,7 @@ impl Connection {
             }
             if let Some(limits) = &limits {
                 use uts_functions::flow::FlowControl as _;
-                self.flows.update_order(id, |_, limit| limits.send_limit(limit));
+                self.flows.update_order(id, |limit| limits.send_limit(limit));
             }
         }
     }
@@ -376,6 +396,9 @@ impl Connection {
             let buffer = &flow.send.buffer;
             // The end of the flow cannot be given up (sequencing.md R-4).
             let sent = buffer.sent().min(buffer.written() - u64::from(buffer.is_finished()));
+            if sent == 0 {
+                return;
+            }
             let freed = flow.send.buffer.abandon(0..sent);
             flow.send.buffer.repeat_skip(0..sent);
             self.flows.control.insert(super::flows::FlowControl::Skip(id.0));
@@ -391,6 +414,12 @@ impl Connection {
         self.exchanges.inward.set_pto(pto);
     }
 
+    /// A packet with messages of this direction's exchange was lost: what is unanswered is sent again.
+    pub(super) fn on_exchange_lost(&mut self, now: Time, direction: Direction) {
+        self.exchanges.machine(direction).handle_lost();
+        self.drain_exchange(now, direction);
+    }
+
     pub(super) fn on_exchange_timeout(&mut self, now: Time) {
         for direction in [Direction::Out, Direction::In] {
             self.exchanges.machine(direction).handle_timeout(now);
@@ -402,8 +431,11 @@ impl Connection {
     /// (RFC 9001 section 6.6).
     pub(super) fn renew_keys_if_due(&mut self, now: Time) {
         use uts_functions::protection::Protection;
-        let Some(stack) = self.outbound.as_ref().and_then(|o| o.stack(0)) else { return };
-        if stack.packets < stack.protection.packets_max() / 2 || !self.exchanges.is_idle(Direction::Out) {
+        let Some(outbound) = &self.outbound else { return };
+        let is_due = |s: &&SendStack| s.packets >= s.protection.packets_max() / 2;
+        let in_use = |s: &&SendStack| outbound.stack(s.group).is_some_and(|newest| newest.epoch == s.epoch);
+        let Some(stack) = outbound.stacks.iter().filter(in_use).find(is_due) else { return };
+        if !self.exchanges.is_idle(Direction::Out) {
             return;
         }
         let (group, profile) = (stack.group, stack.profile);
@@ -444,6 +476,10 @@ fn accept(profile: &Profile, unprotected: bool, library: &Library) -> Result<(),
         let alternative = uts_functions::library::find(function, 1).map(|m| m.choice());
         return Err(Refusal { function, reason: RefusalReason::Unprotected, alternative });
     }
+    if let Some(function) = lacks(library, profile) {
+        let alternative = best_of(library, function);
+        return Err(Refusal { function, reason: RefusalReason::Unknown, alternative });
+    }
     Ok(())
 }
 
@@ -483,6 +519,14 @@ pub(crate) fn to_wire(profile: &Profile) -> WireProfile {
 
 fn to_wire_choice(function: Function, choice: &Choice) -> WireChoice {
     WireChoice { function: function.number(), mechanism: choice.number, params: choice.params.0 }
+}
+
+/// A direction that the peer named, as this end sees it.
+fn own_direction(seen_by_peer: frame::Direction) -> Direction {
+    match seen_by_peer {
+        frame::Direction::FromSender => Direction::In,
+        frame::Direction::ToSender => Direction::Out,
+    }
 }
 
 fn to_frame(direction: Direction, message: Message<Profile, Refusal>) -> Frame<'static> {
@@ -543,6 +587,15 @@ mod tests {
         assert_eq!((refusal.function, refusal.reason), (Function::Protection, RefusalReason::Unprotected));
         assert!(refusal.alternative.is_some());
         assert_eq!(accept(&bare, true, &Library::local()), Ok(()));
+    }
+
+    #[test]
+    fn what_was_withdrawn_is_refused() {
+        let mut library = Library::local();
+        library.remove(Function::Fec, 2);
+        let coded = profile().with_named(Function::Fec, "reed-solomon").expect("it exists");
+        let refusal = accept(&coded, false, &library).expect_err("withdrawn");
+        assert_eq!((refusal.function, refusal.reason), (Function::Fec, RefusalReason::Unknown));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Flows: sequences of messages or bytes inside a connection, each way with a profile of its own.
 
-use crate::event::FlowId;
+use crate::event::{Direction, FlowId};
 use core::ops::Range;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use uts_functions::flow::{self, Grant};
@@ -31,6 +31,10 @@ pub(crate) struct SendHalf {
     /// The peer's credit.
     pub limit: u64,
     pub group: u8,
+    /// Its group's profile is not agreed yet: nothing of it is sent.
+    pub is_held: bool,
+    /// Why its group's profile could not be agreed.
+    pub refused: Option<Box<str>>,
     /// 0 = most urgent.
     pub priority: u8,
     /// The application found it full and wants to know when it is not.
@@ -53,6 +57,8 @@ pub(crate) struct ReceiveHalf {
     /// The flow-control mechanism in charge of the grant.
     pub flow: flow::Slot,
     pub group: u8,
+    /// Its group is known: data has arrived.
+    pub is_placed: bool,
     /// The application has been told that there is something to read and has not read everything since.
     pub reader_told: bool,
     /// Data that was sent while nothing had to be granted may still arrive below this position.
@@ -151,24 +157,31 @@ impl Flows {
         }
     }
 
+    /// Whether the peer allows another flow.
+    pub fn may_open(&self) -> bool {
+        self.next_index < self.opened_max
+    }
+
     /// Opens a flow; `None` while the peer allows no more.
-    pub fn open(&mut self, group: u8, priority: u8) -> Option<FlowId> {
-        if self.next_index >= self.opened_max {
+    pub fn open(&mut self, priority: u8) -> Option<FlowId> {
+        if !self.may_open() {
             return None;
         }
         let id = self.next_index * 2 + u32::from(self.side == Side::Server);
         self.next_index += 1;
-        self.insert(id, group, priority);
+        self.insert(id, priority);
         Some(FlowId(id))
     }
 
-    fn insert(&mut self, id: u32, group: u8, priority: u8) {
+    fn insert(&mut self, id: u32, priority: u8) {
         let window = self.credit_initial_in;
         let flow = Flow {
             send: SendHalf {
                 buffer: SendBuffer::default(),
                 limit: self.credit_initial_out,
-                group,
+                group: 0,
+                is_held: false,
+                refused: None,
                 priority,
                 writer_waits: false,
                 reset: None,
@@ -187,7 +200,8 @@ impl Flows {
                     grown_at: Time::ZERO,
                 },
                 flow: self.flow_template.clone().unwrap_or_else(unlimited),
-                group,
+                group: 0,
+                is_placed: false,
                 reader_told: false,
                 free_limit: 0,
                 reset: None,
@@ -226,16 +240,17 @@ impl Flows {
         if index >= self.accepted_max {
             return Err(FlowViolation::BeyondLimit(id, self.accepted_max));
         }
-        self.insert(id, 0, DEFAULT_PRIORITY);
+        self.insert(id, DEFAULT_PRIORITY);
         self.accepted.push_back(id);
         Ok(self.table.get_mut(&id).map(|flow| (flow, true)))
     }
 
     /// Puts a flow into the order of sending if it has something to send, and takes it out if it has not.
-    pub fn update_order(&mut self, id: u32, limit_of: impl Fn(u8, u64) -> u64) {
+    pub fn update_order(&mut self, id: u32, limit_of: impl Fn(u64) -> u64) {
         let Some(flow) = self.table.get_mut(&id) else { return };
         let send = &mut flow.send;
-        let wants = send.reset.is_none() && send.buffer.wants_to_send(limit_of(send.group, send.limit));
+        let may = !send.is_held && send.reset.is_none();
+        let wants = may && send.buffer.wants_to_send(limit_of(send.limit));
         match (wants, send.turn) {
             (true, None) => {
                 self.turns += 1;
@@ -299,6 +314,12 @@ impl Flows {
         }
     }
 
+    /// Whether something has arrived that the application has not taken.
+    pub fn has_unread(&self) -> bool {
+        let is_unread = |r: &ReceiveHalf| !r.is_done && (r.data.held_bytes() > 0 || r.data.is_ended());
+        !self.accepted.is_empty() || self.table.values().any(|flow| is_unread(&flow.receive))
+    }
+
     pub fn heap_bytes(&self) -> usize {
         let flows: usize = self
             .table
@@ -336,6 +357,8 @@ pub(crate) enum Token {
     /// A token for the next connection from this address.
     Address,
     PathResponse(u64),
+    /// A message of an exchange of this direction's profile.
+    Exchange(Direction),
 }
 
 #[cfg(test)]
@@ -348,15 +371,15 @@ mod tests {
         flows.opened_max = 10;
         flows.credit_initial_out = 1000;
         let ids: Vec<u32> =
-            [100, 100, 5].iter().filter_map(|priority| flows.open(0, *priority)).map(|id| id.0).collect();
+            [100, 100, 5].iter().filter_map(|priority| flows.open(*priority)).map(|id| id.0).collect();
         assert_eq!(ids, [0, 2, 4]);
         for id in &ids {
             flows.get_mut(*id).expect("open").send.buffer.write(bytes::Bytes::from_static(b"data"));
-            flows.update_order(*id, |_, limit| limit);
+            flows.update_order(*id, |limit| limit);
         }
         assert_eq!(flows.next_to_send(None), Some(4));
         flows.get_mut(4).expect("open").send.buffer.next_chunk(100, 1000);
-        flows.update_order(4, |_, limit| limit);
+        flows.update_order(4, |limit| limit);
         assert_eq!(flows.next_to_send(None), Some(0));
         flows.yield_turn(0);
         assert_eq!(flows.next_to_send(None), Some(2));

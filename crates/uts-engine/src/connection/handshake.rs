@@ -26,6 +26,9 @@ pub(crate) const CLIENT_DATAGRAM_BYTES: usize = 1200;
 /// Handshake bytes of one packet.
 const CRYPTO_PACKET_BYTES: usize = 1000;
 
+/// A flight is not repeated sooner: the peer's TLS library computes for milliseconds.
+const TIMEOUT_MIN: Duration = Duration::from_millis(30);
+
 /// A first byte that makes `rustls` mask all four bytes of a packet number.
 const FOUR_BYTE_NUMBER: u8 = 0x83;
 
@@ -91,7 +94,7 @@ pub(crate) struct Handshake {
     /// Something authentic arrived, so that a version refusal or retry is too late.
     pub heard: bool,
     ping_due: bool,
-    /// Round trip of an establishment packet, until the connection takes it.
+    /// Round trip of the latest establishment packet that was acknowledged.
     pub rtt_sample: Option<Duration>,
     /// Close of the handshake to be said: code and reason.
     pub close: Option<(u16, String)>,
@@ -269,6 +272,7 @@ impl Handshake {
         if let Some((_, sent_at)) = newest {
             self.rtt_sample = Some(now.since(sent_at));
             self.tries = 0;
+            self.timer = self.timer.map(|_| now + self.timeout());
         }
         if self.levels.iter().flatten().all(|l| l.sent.is_empty() && l.to_send.is_empty())
             && self.side == Side::Server
@@ -289,7 +293,16 @@ impl Handshake {
             }
         }
         self.ping_due = !repeats && self.side == Side::Client;
-        self.timer = Some(now + self.mechanism.timeout(self.tries));
+        self.timer = Some(now + self.timeout());
+    }
+
+    /// How long to wait for an answer (establishment.md R-2).
+    fn timeout(&self) -> Duration {
+        let unmeasured = self.mechanism.timeout(self.tries);
+        self.rtt_sample.map_or(unmeasured, |rtt| {
+            let first = (3 * rtt).max(TIMEOUT_MIN);
+            first.saturating_mul(1_u32.checked_shl(self.tries).unwrap_or(u32::MAX)).min(unmeasured)
+        })
     }
 
     pub fn give_up_after(&self) -> Duration {
@@ -321,7 +334,7 @@ impl Handshake {
         }
         self.ping_due = false;
         if out.len() > start && self.timer.is_none() {
-            self.timer = Some(now + self.mechanism.timeout(self.tries));
+            self.timer = Some(now + self.timeout());
         }
     }
 

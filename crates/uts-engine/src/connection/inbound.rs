@@ -1,6 +1,7 @@
 //! What the peer sends: open epochs, and which packets arrived.
 
 use super::secrets::SecretChain;
+use crate::exchange::GROUPS_MAX;
 use crate::synthesis::ReceiveStack;
 use uts_functions::acknowledgement::Arrivals;
 use uts_functions::{Function, Profile, presentation};
@@ -10,10 +11,12 @@ pub(crate) struct Inbound {
     pub stacks: Vec<ReceiveStack>,
     pub secrets: SecretChain,
     pub arrivals: Arrivals,
-    /// What undoes the presentation of messages. They keep their form when the profile changes, so it outlives its epoch.
-    pub presentation: Option<presentation::Slot>,
-    /// The epoch whose flow control governs: the newest that the sender is known to use, or whose sender needs credit.
-    pub flow_epoch: u32,
+    /// What undoes the presentation of a group's messages. They keep their form when the profile changes, so it outlives
+    /// its epoch.
+    pub presentations: Vec<(u8, presentation::Slot)>,
+    /// The epoch whose flow control governs each group: the newest that the sender is known to use, or whose sender needs
+    /// credit.
+    pub flow_epochs: [u32; GROUPS_MAX],
     /// Packets that failed authentication, against the cipher's limit.
     pub forged: u64,
     /// Acknowledgement-only packets sent since the last one that was itself acknowledged.
@@ -24,17 +27,31 @@ impl Inbound {
     /// The direction's start. `None` if this library lacks a mechanism of the profile.
     pub fn new(profile: &Profile, secrets: SecretChain) -> Option<Self> {
         let stack = ReceiveStack::new(0, 0, profile, &secrets.of(0)?)?;
-        let arrivals = Arrivals::default();
-        let presentation = presentation_of(&stack);
-        Some(Inbound {
-            stacks: vec![stack],
+        let mut inbound = Inbound {
+            stacks: Vec::new(),
             secrets,
-            arrivals,
-            presentation,
-            flow_epoch: 0,
+            arrivals: Arrivals::default(),
+            presentations: Vec::new(),
+            flow_epochs: [0; GROUPS_MAX],
             forged: 0,
             reports: 0,
-        })
+        };
+        inbound.keep_presentation(&stack);
+        inbound.stacks.push(stack);
+        Some(inbound)
+    }
+
+    /// Notes how the stack's messages are read, unless they are sent as they are.
+    fn keep_presentation(&mut self, stack: &ReceiveStack) {
+        if stack.profile.name(Function::Presentation) != "none" {
+            self.presentations.retain(|(group, _)| *group != stack.group);
+            self.presentations.push((stack.group, stack.presentation.clone()));
+        }
+    }
+
+    /// What undoes the presentation of a group's messages.
+    pub fn presentation(&self, group: u8) -> Option<&presentation::Slot> {
+        self.presentations.iter().find(|(of, _)| *of == group).map(|(_, slot)| slot)
     }
 
     /// Opens an epoch. Says whether the library had everything.
@@ -46,20 +63,20 @@ impl Inbound {
         };
         // all packets of the epoch are sent later than any that has arrived.
         stack.first_number = self.arrivals.largest.map_or(0, |(largest, _)| largest + 1);
-        self.presentation = presentation_of(&stack).or(self.presentation.take());
+        self.keep_presentation(&stack);
         let at = self.stacks.partition_point(|s| s.epoch < epoch);
         self.stacks.insert(at, stack);
         true
     }
 
-    /// Closes an epoch under which nothing can arrive any more.
-    pub fn retire(&mut self, epoch: u32) {
-        if self.stacks.len() > 1 {
-            self.stacks.retain(|s| s.epoch != epoch);
-        }
+    /// Closes an epoch under which nothing can arrive any more; says whose it was.
+    pub fn retire(&mut self, epoch: u32) -> Option<u8> {
+        let at = self.stacks.iter().position(|s| s.epoch == epoch).filter(|_| self.stacks.len() > 1)?;
+        let closed = self.stacks.remove(at);
         if let Some(oldest) = self.stacks.first() {
             self.secrets.forget_before(oldest.epoch);
         }
+        Some(closed.group)
     }
 
     /// The open epoch that a packet's five bits mean. Open epochs lie within 32 of each other.
@@ -67,20 +84,14 @@ impl Inbound {
         self.stacks.iter().rposition(|s| s.epoch % 32 == u32::from(low5))
     }
 
-    /// The profile of the newest open epoch of a group.
+    /// The newest open epoch of a group.
     pub fn newest(&self, group: u8) -> Option<&ReceiveStack> {
-        let of = |group| self.stacks.iter().rev().find(|s| s.group == group);
-        of(group).or_else(|| of(0))
+        self.stacks.iter().rev().find(|s| s.group == group)
     }
 
-    /// What the newest open epoch of a group is, to change.
+    /// The newest open epoch of a group, to change.
     pub fn newest_mut(&mut self, group: u8) -> Option<&mut ReceiveStack> {
-        let index = self
-            .stacks
-            .iter()
-            .rposition(|s| s.group == group)
-            .or(self.stacks.iter().rposition(|s| s.group == 0));
-        self.stacks.get_mut(index?)
+        self.stacks.iter_mut().rev().find(|s| s.group == group)
     }
 
     pub fn heap_bytes(&self) -> usize {
@@ -88,9 +99,4 @@ impl Inbound {
             + self.arrivals.received.heap_bytes()
             + self.arrivals.repaired.heap_bytes()
     }
-}
-
-/// The stack's presentation, unless it is `none`.
-fn presentation_of(stack: &ReceiveStack) -> Option<presentation::Slot> {
-    (stack.profile.name(Function::Presentation) != "none").then(|| stack.presentation.clone())
 }

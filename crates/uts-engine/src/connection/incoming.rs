@@ -283,19 +283,15 @@ impl Connection {
                 symbol: Bytes::copy_from_slice(repair.symbol),
             }),
             // A poll was noticed when the packet was scanned.
-            Frame::Padding { .. }
-            | Frame::Ping
-            | Frame::Poll
-            | Frame::PathResponse(_)
-            | Frame::FlowGroup(_) => {}
-            Frame::Crypto(_) => {}
+            Frame::Padding { .. } | Frame::Ping | Frame::Poll | Frame::PathResponse(_) => {}
         }
         Ok(())
     }
 
     fn on_data(&mut self, now: Time, index: usize, data: &frame::Data<'_>) -> Result<(), CloseReason> {
         let Some(stack) = self.inbound.as_ref().and_then(|i| i.stacks.get(index)) else { return Ok(()) };
-        let (group, sent_free) = (stack.group, matches!(stack.flow, flow::Slot::None(_)));
+        let (group, governs) = (stack.group, stack.flow.clone());
+        let sent_free = matches!(governs, flow::Slot::None(_));
         let (repeats, counts) = (repeats(stack), stack.layout.offsets);
         let found = self.flows.of_frame(data.flow).map_err(violation)?;
         let Some((flow, is_new)) = found else { return Ok(()) };
@@ -303,7 +299,15 @@ impl Connection {
             self.events.push_back(Event::FlowOpened(FlowId(data.flow)));
         }
         let receive = &mut flow.receive;
-        receive.group = group;
+        // the first data says which group the flow is in.
+        if !core::mem::replace(&mut receive.is_placed, true) {
+            if receive.group != group {
+                (receive.group, receive.flow) = (group, governs);
+            }
+        } else if receive.group != group {
+            let what = format!("flow {} of group {}: data in group {group}", data.flow, receive.group);
+            return Err(CloseReason::Protocol(what));
+        }
         if sent_free && !receive.is_free() {
             // It left before its sender needed credit.
             let free =
@@ -314,6 +318,15 @@ impl Connection {
             return Ok(());
         }
         self.stats.data_bytes_received += data.bytes.len() as u64;
+        let limit = receive.limit();
+        let is_plain = data.flags == frame::DataFlags::default() && counts;
+        if is_plain && receive.data.append(data.offset.unwrap_or(0), data.bytes, limit) {
+            // The common case: the next bytes of a file.
+            if !core::mem::replace(&mut receive.reader_told, true) {
+                self.events.push_back(Event::Readable(FlowId(data.flow)));
+            }
+            return Ok(());
+        }
         let bytes = Bytes::copy_from_slice(data.bytes);
         // P-30.
         let start = match data.offset {
@@ -345,7 +358,6 @@ impl Connection {
             end: data.flags.end,
             fin: data.flags.fin,
         };
-        let limit = receive.limit();
         match receive.data.insert(segment, limit) {
             Ok(new) => {
                 self.stats.data_bytes_repeated += (data.bytes.len() as u64).saturating_sub(new);
@@ -427,7 +439,11 @@ impl Connection {
         let newest = self.inbound.as_ref().is_some_and(|i| i.stacks.len() > 1);
         if newest {
             self.exchanges.machine(Direction::In).on_packet(now, epoch);
-            if self.inbound.as_ref().is_some_and(|i| epoch > i.flow_epoch) {
+            let governs = |i: &super::Inbound| {
+                let group = i.stacks.iter().find(|s| s.epoch == epoch).map(|s| s.group);
+                group.and_then(|g| i.flow_epochs.get(usize::from(g))).is_none_or(|governs| epoch <= *governs)
+            };
+            if self.inbound.as_ref().is_some_and(|i| !governs(i)) {
                 self.adopt_flow_control(now, epoch);
             }
             self.drain_exchange(now, Direction::In);
@@ -442,6 +458,15 @@ impl Connection {
         let receive = &mut flow.receive;
         receive.grant.consumed = receive.data.consumed();
         if receive.data.is_complete() || receive.is_done {
+            return;
+        }
+        if !receive.is_placed && receive.is_free() {
+            // only the group, which nothing has told yet, knows whether the sender needs credit.
+            let limit = receive.grant.consumed.saturating_add(receive.grant.window_bytes);
+            if limit > receive.grant.limit {
+                receive.grant.limit = limit;
+                self.flows.control.insert(FlowControl::Credit(id));
+            }
             return;
         }
         if receive.flow.on_consumed(&mut receive.grant, now, rtt).is_some() {

@@ -96,6 +96,12 @@ impl Meter {
         slot.congestive = slot.congestive.saturating_sub(1);
     }
 
+    /// Whether packets were seen to wait for each other lately: else nobody has met the path's limit.
+    pub fn has_seen_queue(&self, rtt: &RoundTrip) -> bool {
+        let deepest = self.queues.front().map_or(Duration::ZERO, |(_, queue)| *queue);
+        deepest >= QUEUE_MIN.max(rtt.min / 8)
+    }
+
     /// What is known of the path.
     pub fn facts(&self, rtt: &RoundTrip, packet_bytes: u64) -> PathFacts {
         let sum = self.slots.iter().fold(Slot::default(), |a, b| Slot {

@@ -2,7 +2,8 @@
 //! and whether they want to send, the hub takes the minimum and the union.
 //!
 //! * the way out: [`outgoing`]; the way in: [`incoming`]; what becomes of packets: [`settle`];
-//! * [`handshake`], [`establish`]: establishment; [`closing`]: the end; [`exchanges`]: from one profile to the next; [`adapt`]: when the policy wants one;
+//! * [`handshake`], [`establish`]: establishment; [`closing`]: the end; [`exchanges`]: from one profile to the next; [`adapt`]: when
+//!   the policy wants one; [`groups`]: when flows have requirements of their own;
 //! * [`application`]: what the application does.
 
 mod adapt;
@@ -11,6 +12,7 @@ mod closing;
 mod establish;
 mod exchanges;
 mod flows;
+mod groups;
 mod handshake;
 mod inbound;
 pub mod incoming;
@@ -29,7 +31,7 @@ pub use exchanges::{ExchangeError, Refusal, RefusalReason, changes};
 pub use flows::Side;
 pub(crate) use handshake::{CLIENT_DATAGRAM_BYTES, Place, is_authentic, refusal};
 pub use incoming::Ecn;
-pub use trace::{Trace, TraceKind, TraceRow};
+pub use trace::{FrameKinds, Trace, TraceKind, TraceRow};
 
 use crate::config::ConnectionConfig;
 use crate::event::{CloseReason, Direction, Event};
@@ -39,6 +41,7 @@ use bytes::Bytes;
 use core::time::Duration;
 use exchanges::Exchanges;
 use flows::{Flows, Token};
+use groups::Groups;
 use handshake::Handshake;
 use inbound::Inbound;
 use outbound::Outbound;
@@ -56,6 +59,10 @@ pub(crate) const CONTROL_MAX: usize = 16;
 
 /// A closing connection answers at most this often to what still arrives (RFC 9000 section 10.2.1).
 const CLOSES_MAX: u32 = 8;
+
+/// Packets that may wait for the end of the handshake: a first window of them, from whoever sends under this id.
+const EARLY_PACKETS_MAX: usize = 16;
+const EARLY_BYTES_MAX: usize = 16 * 1024;
 
 /// What a connection has done so far. All counts are of this end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -122,10 +129,13 @@ pub struct Connection {
     retry_scid: Option<ConnectionId>,
     phase: Phase,
     handshake: Handshake,
+    /// Adaptive packets that came before their keys.
+    early: Vec<(Option<Ecn>, Vec<u8>)>,
     proposal: [Profile; 2],
     outbound: Option<Outbound>,
     inbound: Option<Inbound>,
     flows: Flows,
+    groups: Groups,
     exchanges: Exchanges,
     adaptation: Option<adapt::Adaptation>,
     size: PacketSize,
@@ -187,6 +197,7 @@ impl Connection {
         Some(Connection {
             side: birth.side,
             handshake: Handshake::new(now, birth.side, birth.tls, birth.initial, mechanism),
+            early: Vec::new(),
             idle_timeout: config.idle_timeout,
             config,
             remote: birth.remote,
@@ -199,6 +210,7 @@ impl Connection {
             outbound: None,
             inbound: None,
             flows,
+            groups: Groups::default(),
             exchanges: Exchanges::new(),
             adaptation: None,
             size,
@@ -299,6 +311,7 @@ impl Connection {
     pub fn memory_bytes(&self) -> usize {
         size_of::<Connection>() - size_of::<rustls::quic::Connection>()
             + self.flows.heap_bytes()
+            + self.groups.heap_bytes()
             + self.outbound.as_ref().map_or(0, Outbound::heap_bytes)
             + self.inbound.as_ref().map_or(0, Inbound::heap_bytes)
             + self.events.capacity() * size_of::<Event>()
@@ -308,12 +321,15 @@ impl Connection {
     /// flow is open. For tests of what a connection comes to rest in.
     #[doc(hidden)]
     pub fn is_at_rest(&self) -> bool {
-        let out_at_rest = self
-            .outbound
+        let out_at_rest = self.outbound.as_ref().is_none_or(|o| {
+            o.ledger.eliciting() == 0
+                && o.delivery.in_flight == 0
+                && are_distinct(o.stacks.iter().map(|s| s.group))
+        });
+        let in_at_rest = self
+            .inbound
             .as_ref()
-            .is_none_or(|o| o.ledger.eliciting() == 0 && o.delivery.in_flight == 0 && o.stacks.len() == 1);
-        let in_at_rest =
-            self.inbound.as_ref().is_none_or(|i| i.stacks.len() == 1 && i.arrivals.due.is_none());
+            .is_none_or(|i| are_distinct(i.stacks.iter().map(|s| s.group)) && i.arrivals.due.is_none());
         let exchanges = &self.exchanges;
         let is_agreed = [Direction::Out, Direction::In].into_iter().all(|d| exchanges.is_idle(d));
         out_at_rest
@@ -379,6 +395,12 @@ impl Connection {
         self.phase == Phase::Over
     }
 
+    /// Whether it has ended otherwise than by this end's own wish, and the application has not read all that had arrived.
+    pub(crate) fn has_unread(&self) -> bool {
+        let is_own = matches!(self.close_reason, None | Some(CloseReason::Local { .. }));
+        !is_own && self.flows.has_unread()
+    }
+
     pub(crate) fn is_handshaking(&self) -> bool {
         self.phase == Phase::Handshake
     }
@@ -430,7 +452,24 @@ impl Connection {
     fn handle_short(&mut self, now: Time, ecn: Option<Ecn>, packet: &mut [u8]) {
         match self.phase {
             Phase::Open => self.handle_adaptive(now, ecn, packet),
+            Phase::Handshake => self.keep_early(ecn, packet),
             _ => self.repeat_close(),
+        }
+    }
+
+    /// Keeps a packet that overtook the end of the handshake, whose keys are still to come; a client sends its first
+    /// window right behind its confirmation.
+    fn keep_early(&mut self, ecn: Option<Ecn>, packet: &[u8]) {
+        let kept: usize = self.early.iter().map(|(_, packet)| packet.len()).sum();
+        if kept + packet.len() <= EARLY_BYTES_MAX && self.early.len() < EARLY_PACKETS_MAX {
+            self.early.push((ecn, packet.to_vec()));
+        }
+    }
+
+    /// Takes in what came before the keys did.
+    fn handle_early(&mut self, now: Time) {
+        for (ecn, mut packet) in core::mem::take(&mut self.early) {
+            self.handle_short(now, ecn, &mut packet);
         }
     }
 
@@ -563,6 +602,7 @@ impl Connection {
         if self.phase != Phase::Open {
             return None;
         }
+        self.pursue_groups(now);
         let segment = self.poll_adaptive(now, out)?;
         self.bytes_to_address += out.len() as u64;
         Some(segment)
@@ -583,4 +623,10 @@ impl Connection {
         let room = (3 * self.bytes_from_address).saturating_sub(self.bytes_to_address);
         usize::try_from(room).unwrap_or(usize::MAX)
     }
+}
+
+/// Whether no group has two stacks.
+fn are_distinct(groups: impl Iterator<Item = u8>) -> bool {
+    let mut seen = std::collections::BTreeSet::new();
+    groups.into_iter().all(|group| seen.insert(group))
 }

@@ -84,23 +84,18 @@ impl Outbound {
         })
     }
 
-    /// The stack in use for a group; group 0 always has one.
+    /// The stack in use for a group; group 0 always has one, others once their first profile is agreed.
     pub fn stack(&self, group: u8) -> Option<&SendStack> {
-        self.stacks
-            .iter()
-            .rev()
-            .find(|s| s.group == group)
-            .or_else(|| self.stacks.iter().rev().find(|s| s.group == 0))
+        self.stacks.iter().rev().find(|s| s.group == group)
     }
 
     /// Its place in `stacks`.
     pub fn stack_index(&self, group: u8) -> Option<usize> {
-        let of = |group| self.stacks.iter().rposition(|s| s.group == group);
-        of(group).or_else(|| of(0))
+        self.stacks.iter().rposition(|s| s.group == group)
     }
 
-    /// Puts a new epoch to use. What the direction shares is replaced where its choice has changed; what the old
-    /// mechanism knew goes to the new one. Says whether the library had everything.
+    /// Puts a new epoch to use. What the direction shares is replaced where group 0's choice of it has changed; what
+    /// the old mechanism knew goes to the new one. Says whether the library had everything.
     pub fn put_to_use(
         &mut self,
         now: Time,
@@ -114,10 +109,14 @@ impl Outbound {
             return false;
         };
         let old = self.stack(group).map_or_else(Profile::bare, |s| s.profile);
-        let changed = |f: Function| old.get(f) != profile.get(f);
+        let changed = |f: Function| group == 0 && old.get(f) != profile.get(f);
         // All new mechanisms are built before any takes over: an epoch is put to use whole or not at all.
         let congestion = if changed(Function::Congestion) {
-            let summary = self.congestion.summary();
+            let mut summary = self.congestion.summary();
+            if !self.meter.has_seen_queue(&self.rtt) {
+                // Losses that met no queue have held the predecessor back: what it took for the path's limit is none.
+                summary.threshold_bytes = u64::MAX;
+            }
             let context = congestion::Context { now, packet_bytes, summary, seed: u64::from(epoch) };
             let Some(next) = congestion::Slot::build(profile.get(Function::Congestion), &context) else {
                 return false;

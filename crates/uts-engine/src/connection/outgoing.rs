@@ -5,7 +5,7 @@
 
 use super::Connection;
 use super::flows::{FlowControl, Token};
-use super::trace::{TraceKind, TraceRow};
+use super::trace::{FrameKinds, TraceKind, TraceRow};
 use crate::synthesis::SendStack;
 use uts_functions::Time;
 use uts_functions::acknowledgement::Acknowledgement;
@@ -55,6 +55,8 @@ struct Draft {
     eliciting: bool,
     has_data: bool,
     repeats: bool,
+    /// For the trace.
+    frames: FrameKinds,
 }
 
 impl Connection {
@@ -171,12 +173,16 @@ impl Connection {
             eliciting: false,
             has_data: false,
             repeats: false,
+            frames: FrameKinds::default(),
         };
         let frames_start = out.len();
         self.write_frames(now, &mut draft, out);
         if out.len() == frames_start {
             out.truncate(start);
             return false;
+        }
+        if self.trace.is_on() {
+            draft.frames = FrameKinds::of(&out[frames_start..]);
         }
         if let Reason::SizeProbe(bytes) = reason {
             out.resize(start + bytes - trailer, 0);
@@ -254,11 +260,12 @@ impl Connection {
     }
 
     fn write_exchange(&mut self, draft: &mut Draft, out: &mut Vec<u8>) {
-        while let Some(message) = self.exchanges.pending.front() {
+        while let Some((direction, message)) = self.exchanges.pending.front() {
             if out.len() + message.encoded_len() > draft.end {
                 return;
             }
             message.emit(out);
+            draft.tokens.push(Token::Exchange(*direction));
             self.exchanges.pending.pop_front();
             draft.eliciting = true;
         }
@@ -331,20 +338,27 @@ impl Connection {
     fn write_repairs(&mut self, draft: &mut Draft, out: &mut Vec<u8>) {
         let Some(stack) = self.outbound.as_mut().and_then(|o| o.stacks.get_mut(draft.stack)) else { return };
         let Some(fec) = &mut stack.fec else { return };
-        if out.len() + REPAIR_ROOM_BYTES >= draft.end && fec.has_repair() {
-            return;
-        }
-        if let Some(repair) = fec.pop_repair() {
-            Frame::Repair(frame::Repair {
+        while let Some(repair) = fec.next_repair() {
+            let frame = Frame::Repair(frame::Repair {
                 first: repair.first,
                 mask: &repair.mask,
                 index: repair.index,
                 parities: repair.parities,
                 symbol: &repair.symbol,
-            })
-            .emit(out);
-            draft.eliciting = true;
-            self.stats.repairs_sent += 1;
+            });
+            let len = frame.encoded_len();
+            if out.len() + len <= draft.end {
+                frame.emit(out);
+                fec.pop_repair();
+                draft.eliciting = true;
+                self.stats.repairs_sent += 1;
+                return;
+            }
+            if draft.mark.payload_offset() + len <= draft.end {
+                return;
+            }
+            // Packets have become smaller since its block was begun: it fits into none.
+            fec.pop_repair();
         }
     }
 
@@ -360,24 +374,14 @@ impl Connection {
         }
         let end = if stack.fec.is_some() { draft.end.saturating_sub(REPAIR_ROOM_BYTES) } else { draft.end };
         let polls = stack.acknowledgement.poll(u32::MAX, true);
-        while let Some(flow) = self.next_of_group(stack) {
+        while let Some(flow) = self.flows.next_to_send(Some(stack.group)) {
             if !write_chunk(&mut self.flows, stack, flow, end, polls, draft, out, &mut self.stats) {
                 break;
             }
             let limits = &stack.flow;
-            self.flows.update_order(flow, |_, limit| limits.send_limit(limit));
+            self.flows.update_order(flow, |limit| limits.send_limit(limit));
             self.flows.yield_turn(flow);
         }
-    }
-
-    fn next_of_group(&self, stack: &SendStack) -> Option<u32> {
-        // A group without an epoch of its own is served by group 0's.
-        let serves = |group: u8| {
-            self.outbound.as_ref().and_then(|o| o.stack(group)).is_some_and(|s| s.epoch == stack.epoch)
-        };
-        let id = self.flows.next_to_send(None)?;
-        let group = self.flows.get(id)?.send.group;
-        if serves(group) { Some(id) } else { self.flows.next_to_send(Some(stack.group)) }
     }
 
     fn write_poll(&mut self, draft: &mut Draft, out: &mut Vec<u8>) {
@@ -438,6 +442,21 @@ impl Connection {
         reason: &str,
         out: &mut Vec<u8>,
     ) -> Option<usize> {
+        let mut frames = Vec::new();
+        Frame::Close(frame::Close { code, reason }).emit(&mut frames);
+        self.write_alone(now, &frames, out)
+    }
+
+    /// A packet that carries just these frames, right or wrong: what a broken or hostile peer could send.
+    #[doc(hidden)]
+    pub fn packet_of(&mut self, now: Time, frames: &[u8]) -> Option<Vec<u8>> {
+        let mut out = Vec::new();
+        self.write_alone(now, frames, &mut out)?;
+        Some(out)
+    }
+
+    /// Builds a packet of these frames under group 0's epoch, whatever the window says.
+    fn write_alone(&mut self, now: Time, frames: &[u8], out: &mut Vec<u8>) -> Option<usize> {
         let outbound = self.outbound.as_ref()?;
         let index = outbound.stack_index(0)?;
         let stack = &outbound.stacks[index];
@@ -445,7 +464,7 @@ impl Connection {
         let header = AdaptiveHeader { epoch_low5: (stack.epoch % 32) as u8, dcid: self.peer_cid };
         let start = out.len();
         let mark = header.emit(TruncatedNumber::of(number, outbound.ledger.largest_acked()), out);
-        Frame::Close(frame::Close { code, reason }).emit(out);
+        out.extend_from_slice(frames);
         let draft = Draft {
             reason: Reason::Report,
             stack: index,
@@ -455,6 +474,7 @@ impl Connection {
             eliciting: false,
             has_data: false,
             repeats: false,
+            frames: FrameKinds::default(),
         };
         self.protect(now, &draft, number, out);
         self.record(now, draft, out.len() - start);
@@ -487,7 +507,8 @@ impl Connection {
                 _ => None,
             });
             let kind = if draft.repeats { TraceKind::Repeated } else { TraceKind::Sent };
-            self.trace.on_packet_sent(TraceRow { at: now, kind, number, bytes, epoch, data });
+            let frames = draft.frames;
+            self.trace.on_packet_sent(TraceRow { at: now, kind, number, bytes, epoch, data, frames });
         }
         outbound.ledger.record(Sent { bytes, epoch, eliciting, size_probe, tokens, snapshot });
         if draft.eliciting {
@@ -531,7 +552,7 @@ fn write_chunk(
     let offset = (stack.layout.offsets || !whole || chunk.repeat || chunk.fin).then_some(chunk.range.start);
     let spare = room - header_bytes - chunk.data_bytes;
     // The last frame of a packet needs no length.
-    let more = flows.next_to_send(None).is_some_and(|next| next != flow)
+    let more = flows.next_to_send(Some(stack.group)).is_some_and(|next| next != flow)
         || flows.get(flow).is_some_and(|f| f.send.buffer.wants_to_send(limit));
     let is_last = spare < length_bytes + DATA_ROOM_MIN_BYTES || !more;
     let with_len = polls || (!is_last && spare >= length_bytes);

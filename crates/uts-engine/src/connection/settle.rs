@@ -157,15 +157,15 @@ impl Connection {
                     self.on_packet_size();
                 }
             }
-            Token::Flow(_) | Token::Address | Token::PathResponse(_) => {}
+            Token::Flow(_) | Token::Address | Token::PathResponse(_) | Token::Exchange(_) => {}
         }
     }
 
     /// A flow's sending state has changed: wakes its writer, keeps its place in the order, ends it when it is complete.
     pub(super) fn after_send_change(&mut self, id: u32, freed: usize) {
-        let limits = self.outbound.as_ref().and_then(|o| o.stack(0)).map(|s| s.flow.clone());
         let room = self.config.send_buffer_bytes;
         let Some(flow) = self.flows.get_mut(id) else { return };
+        let limits = self.outbound.as_ref().and_then(|o| o.stack(flow.send.group)).map(|s| s.flow.clone());
         let send = &mut flow.send;
         if freed > 0 && send.writer_waits && send.buffer.held_bytes() < room {
             send.writer_waits = false;
@@ -176,7 +176,7 @@ impl Connection {
             self.events.push_back(Event::Finished(FlowId(id)));
         }
         if let Some(limits) = limits {
-            self.flows.update_order(id, |_, limit| limits.send_limit(limit));
+            self.flows.update_order(id, |limit| limits.send_limit(limit));
         }
         self.flows.drop_if_done(id);
     }
@@ -246,6 +246,7 @@ impl Connection {
             }
             Token::SizeProbe(bytes) => self.size.on_probe_lost(now, *bytes),
             Token::Address | Token::PathResponse(_) => self.control.push_back(token.clone()),
+            Token::Exchange(direction) => self.on_exchange_lost(now, *direction),
             Token::Ack(_) => {}
         }
     }
@@ -306,6 +307,7 @@ impl Connection {
                 Token::Flow(control) => {
                     self.flows.control.insert(control);
                 }
+                Token::Exchange(direction) => self.on_exchange_lost(now, direction),
                 _ => {}
             }
         }

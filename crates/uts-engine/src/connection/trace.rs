@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use uts_functions::Time;
+use uts_wire::frame::FrameIter;
 
 /// Rows that wait to be taken; beyond, the oldest are dropped.
 const ROWS_MAX: usize = 1 << 20;
@@ -34,6 +35,37 @@ pub struct TraceRow {
     pub epoch: u32,
     /// The flow and position of the first data in it (when sent, if it carried data).
     pub data: Option<(u32, u64)>,
+    /// What frames it carried (when sent).
+    pub frames: FrameKinds,
+}
+
+/// A set of frame types ([`uts_wire::frame::kind`]); all types of data count as one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FrameKinds(u64);
+
+impl FrameKinds {
+    /// The types of the frames in a payload.
+    pub(super) fn of(payload: &[u8]) -> Self {
+        let bits = FrameIter::new(payload).flatten().map(|frame| Self::bit(frame.kind()));
+        FrameKinds(bits.fold(0, |set, bit| set | bit))
+    }
+
+    /// Whether a frame of that type is among them.
+    pub fn contains(self, kind: u8) -> bool {
+        self.0 & Self::bit(kind) != 0
+    }
+
+    /// No other type uses the highest bit (spec P-20).
+    fn bit(kind: u8) -> u64 {
+        1 << kind.min(63)
+    }
+}
+
+impl TraceRow {
+    /// A row about a packet that was sent before.
+    fn of(at: Time, kind: TraceKind, number: u64) -> Self {
+        TraceRow { at, kind, number, bytes: 0, epoch: 0, data: None, frames: FrameKinds::default() }
+    }
 }
 
 /// A record of packets; off unless asked for.
@@ -74,10 +106,10 @@ impl Trace {
     }
 
     pub(super) fn on_packet_acknowledged(&mut self, at: Time, number: u64) {
-        self.push(TraceRow { at, kind: TraceKind::Acknowledged, number, bytes: 0, epoch: 0, data: None });
+        self.push(TraceRow::of(at, TraceKind::Acknowledged, number));
     }
 
     pub(super) fn on_packet_lost(&mut self, at: Time, number: u64) {
-        self.push(TraceRow { at, kind: TraceKind::Lost, number, bytes: 0, epoch: 0, data: None });
+        self.push(TraceRow::of(at, TraceKind::Lost, number));
     }
 }

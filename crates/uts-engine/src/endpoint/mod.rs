@@ -8,9 +8,9 @@ mod strangers;
 pub(crate) use strangers::is_same;
 
 use crate::config::{ConnectionConfig, EndpointConfig, PACKET_BYTES_MIN};
-use crate::connection::{self, Birth, Connection, Ecn, Place, Side};
+use crate::connection::{self, Birth, Connection, Ecn, Place, Side, Trace};
 use crate::event::{ConnectionHandle, Event};
-use crate::selector::{self, Contradiction, Library};
+use crate::selector::{self, Contradiction};
 use crate::token::{Proof, TokenKeys, retry_integrity};
 use bytes::Bytes;
 use rand::{RngCore, SeedableRng};
@@ -83,6 +83,8 @@ pub struct Endpoint {
     /// Connections that may have something to tell.
     telling: BTreeSet<ConnectionHandle>,
     accepted: VecDeque<ConnectionHandle>,
+    /// Connections that nobody reads any more.
+    released: BTreeSet<ConnectionHandle>,
     answers: VecDeque<(SocketAddr, Vec<u8>)>,
     handshakes: usize,
     refusing: bool,
@@ -111,6 +113,7 @@ impl Endpoint {
             is_ready: BTreeSet::new(),
             telling: BTreeSet::new(),
             accepted: VecDeque::new(),
+            released: BTreeSet::new(),
             answers: VecDeque::new(),
             handshakes: 0,
             refusing: false,
@@ -134,7 +137,7 @@ impl Endpoint {
         if self.connections.len() >= self.config.connections_max {
             return Err(ConnectError::TooMany(self.config.connections_max));
         }
-        let local = Library::offered(&config.requirements);
+        let local = config.library();
         let selection = selector::select(&config.requirements, &PathFacts::default(), &local, None)?;
         let proposal = [made_mandatory(selection.profile); 2];
         let local_cid = self.new_cid().ok_or(ConnectError::TooMany(self.connections.len()))?;
@@ -215,6 +218,11 @@ impl Endpoint {
     /// A connection, to look at.
     pub fn peek(&self, handle: ConnectionHandle) -> Option<&Connection> {
         self.connections.get(&handle)
+    }
+
+    /// What packets of a connection did. Unlike [`Endpoint::connection`] it changes no connection's turn to send.
+    pub fn trace(&mut self, handle: ConnectionHandle) -> Option<&mut Trace> {
+        self.connections.get_mut(&handle).map(Connection::trace)
     }
 
     /// The next connection whose handshake a client has finished.
@@ -373,7 +381,7 @@ impl Endpoint {
         let ids = (Some(original_dcid), retry_scid);
         let params = connection::hello(&config, local_cid, ids, reset_token, None);
         let tls = quic::ServerConnection::new(server, quic::Version::V1, params).ok()?;
-        let local = Library::offered(&config.requirements);
+        let local = config.library();
         let own = selector::select(&config.requirements, &PathFacts::default(), &local, None);
         let profile = own.map_or_else(|_| Profile::bare(), |s| s.profile);
         let new_token = self.tokens.as_mut().map(|t| t.give(now, remote)).unwrap_or_default();
@@ -482,20 +490,38 @@ impl Endpoint {
         None
     }
 
-    /// Forgets a connection that has told everything and has nothing left to do.
+    /// Nobody will read any more of a connection: once it has ended, nothing of it is kept.
+    pub fn release(&mut self, handle: ConnectionHandle) {
+        if self.connections.contains_key(&handle) {
+            self.released.insert(handle);
+            self.telling.insert(handle);
+        }
+    }
+
+    /// Forgets a connection that has told everything and has nothing left to do. What its peer has sent, and takes for
+    /// delivered, stays until it is read, or [released](Self::release).
     fn drop_if_over(&mut self, handle: ConnectionHandle) {
-        let over = self.connections.get(&handle).is_some_and(Connection::is_over);
-        if !over || self.telling.contains(&handle) {
+        let Some(connection) = self.connections.get(&handle) else {
+            self.released.remove(&handle);
+            return;
+        };
+        if !connection.is_over() || self.telling.contains(&handle) {
             return;
         }
-        if let Some(connection) = self.connections.remove(&handle) {
+        if self.by_cid.get(connection.local_cid()) == Some(&handle) {
             self.by_cid.remove(connection.local_cid());
-            self.by_remote.retain(|_, h| *h != handle);
-            self.by_first.retain(|_, h| *h != handle);
         }
+        let is_unread = connection.has_unread();
+        self.by_remote.retain(|_, h| *h != handle);
+        self.by_first.retain(|_, h| *h != handle);
         if let Some(at) = self.timer_of.remove(&handle) {
             self.timers.remove(&(at, handle));
         }
+        if is_unread && !self.released.contains(&handle) {
+            return;
+        }
+        self.released.remove(&handle);
+        self.connections.remove(&handle);
         self.accepted.retain(|h| *h != handle);
     }
 }

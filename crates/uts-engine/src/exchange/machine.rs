@@ -157,6 +157,11 @@ impl<P: Clone + Eq, R: Clone> Machine<P, R> {
         self.current.get(usize::from(group)).copied().flatten()
     }
 
+    /// The number of our request that is not answered yet, or in doubt.
+    pub fn asked(&self) -> Option<u32> {
+        self.asking.as_ref().map(|asking| asking.epoch)
+    }
+
     /// The number of our request that no answer came to, though it was given up.
     pub fn in_doubt(&self) -> Option<u32> {
         self.asking.as_ref().filter(|asking| !asking.repeat.is_active()).map(|asking| asking.epoch)
@@ -269,6 +274,17 @@ impl<P: Clone + Eq, R: Clone> Machine<P, R> {
         }
         while let Some(epoch) = self.open.close_due(now) {
             self.events.push_back(Event::Retire { epoch });
+        }
+    }
+
+    /// A message of this end was lost for sure: what is unanswered is sent again at once, beside the timer, which goes on
+    /// and ends it as ever.
+    pub fn handle_lost(&mut self) {
+        if let Some(asking) = &mut self.asking {
+            asking.send |= asking.repeat.is_active();
+        }
+        if let Some(answer) = &mut self.answer {
+            answer.send |= answer.repeat.is_active();
         }
     }
 

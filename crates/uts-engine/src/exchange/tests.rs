@@ -153,6 +153,34 @@ fn a_lost_request_is_repeated_with_doubling_waits() {
 }
 
 #[test]
+fn a_message_known_to_be_lost_is_repeated_at_once_and_is_no_try() {
+    let (mut s, mut r) = ends();
+    assert_eq!(s.request(at(0), 0, "b"), Ok(2));
+    let asked = request(2, 0, using(&[0]), "b");
+    send!(s, asked.clone());
+    for _ in 0..2 * TRIES_MAX {
+        s.handle_lost();
+        send!(s, asked.clone());
+    }
+    // The timer goes on as if nothing had been.
+    s.handle_timeout(at(PTO_MS - 1));
+    send!(s);
+    s.handle_timeout(at(PTO_MS));
+    send!(s, asked.clone());
+    recv!(r, 150, asked);
+    send!(r, ack(2));
+    r.handle_lost();
+    send!(r, ack(2));
+    recv!(s, 200, ack(2));
+    send!(s, confirm(2));
+    s.handle_lost();
+    send!(s);
+    recv!(r, 250, confirm(2));
+    r.handle_lost();
+    send!(r);
+}
+
+#[test]
 fn a_lost_ack_is_repeated_by_either_timer() {
     let (mut s, mut r) = ends();
     s.request(at(0), 0, "B").unwrap();

@@ -399,7 +399,7 @@ fn settle(facts: &PathFacts) -> Duration {
 }
 
 /// Packets that facts must rest on; half as many where packets are few because they are timely.
-const SAMPLES_MIN: u64 = 200;
+const SAMPLES_MIN: u64 = 100;
 /// No more than one comparison in this time.
 const DECIDE_EVERY_MIN: Duration = Duration::from_millis(10);
 /// A gain in throughput must be larger than this.

@@ -7,7 +7,7 @@ use uts_functions::{PathFacts, Rate, Time};
 /// Almost all losses with a queue: congestion causes them.
 const CONGESTIVE: f64 = 0.8;
 /// Fewer losses than this tell no share.
-const RANDOM_LOSSES_MIN: f64 = 3.0;
+const RANDOM_LOSSES_MIN: f64 = 2.0;
 /// A random loss below this (0..=1) is taken for congestive losses that were misjudged.
 const RANDOM_LOSS_MIN: f64 = 0.0004;
 /// A path of which nothing is known yet is expected to stay for so long.

@@ -60,6 +60,18 @@ impl Property {
         (self.show)(requirements)
     }
 
+    /// Whether it is asked of a connection, for all its flows together.
+    pub fn is_shared(&self) -> bool {
+        const STEERING: [&str; 4] = ["congestionControl", "maxSendRate", "uts.security", "uts.adapt"];
+        self.effect != Effect::Steers && self.name != "connPriority" || STEERING.contains(&self.name)
+    }
+
+    /// Takes its value over from other requirements.
+    pub(crate) fn copy(&self, from: &Requirements, to: &mut Requirements) {
+        // What one has shown the other can read.
+        let _ = (self.parse)(to, &(self.show)(from));
+    }
+
     /// Why its present value is not offered, if it is not.
     pub fn refused(&self, requirements: &Requirements) -> Option<&'static str> {
         (self.refuse)(requirements)

@@ -111,6 +111,11 @@ impl Encoder {
         }
     }
 
+    /// The next repair to send, which stays.
+    pub fn next_repair(&self) -> Option<&Repair> {
+        self.ready.front()
+    }
+
     /// The next repair to send.
     pub fn pop_repair(&mut self) -> Option<Repair> {
         self.ready.pop_front()

@@ -4,3 +4,4 @@ pub mod demo;
 pub mod end;
 pub mod relay;
 pub mod report;
+pub mod router;

@@ -1,14 +1,14 @@
 //! `uts-lab report`.
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::Args;
 use std::path::PathBuf;
-use uts_lab::report;
+use uts_lab::report::{self, experiment};
 
-/// Makes report.html anew from the run.json of a demonstration
+/// Makes report.html from what an experiment, finished or not, or a demonstration left in a directory
 #[derive(Debug, Args)]
 pub struct Arguments {
-    /// Where run.json is, and report.html will be
+    /// Where plan.json of an experiment or run.json of a demonstration is, and report.html will be
     #[arg(value_name = "DIR", default_value = "demo-out")]
     dir: PathBuf,
 }
@@ -16,10 +16,24 @@ pub struct Arguments {
 /// Makes the report.
 ///
 /// # Errors
-/// The record is missing or not one; the page cannot be written.
+/// The directory is neither; what is in it is wrong; the page cannot be written.
 pub fn run(arguments: Arguments) -> Result<()> {
-    let record = report::load(&arguments.dir)?;
-    let page = report::write_page(&arguments.dir, &record)?;
+    let dir = &arguments.dir;
+    let page = if experiment::is_experiment(dir) {
+        let written = experiment::write(dir)?;
+        for problem in &written.problems {
+            eprintln!("uts-lab: {problem}");
+        }
+        written.page
+    } else if dir.join(report::DATA_FILE).exists() {
+        report::write_page(dir, &report::load(dir)?)?
+    } else {
+        bail!(
+            "{} has neither plan.json, which an experiment leaves, nor {}, which a demonstration leaves",
+            dir.display(),
+            report::DATA_FILE
+        );
+    };
     println!("Report: {}", page.display());
     Ok(())
 }

@@ -18,6 +18,7 @@ mod stats;
 
 pub use stats::{Lateness, RelayStats};
 
+use crate::traces;
 use run::{Command, Relaying};
 use rustix::event::{EventfdFlags, eventfd};
 use std::io;
@@ -144,7 +145,7 @@ impl Relay {
     /// Starts a relay in a thread of its own.
     ///
     /// # Errors
-    /// The address cannot be listened on, the path is not valid, or the record cannot be made.
+    /// The address cannot be listened on, the path is not valid, a trace cannot be read, or the record cannot be made.
     pub fn start(config: RelayConfig) -> Result<RelayHandle, RelayError> {
         let wake =
             Arc::new(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).map_err(io::Error::from)?);
@@ -182,8 +183,9 @@ impl RelayHandle {
     /// Changes the path now.
     ///
     /// # Errors
-    /// The change leads out of range, or the relay has ended.
-    pub fn set(&self, target: Target, change: Change) -> Result<(), RelayError> {
+    /// The change leads out of range, a trace cannot be read, or the relay has ended.
+    pub fn set(&self, target: Target, mut change: Change) -> Result<(), RelayError> {
+        change.resolve(|name| traces::read(name))?;
         Ok(self.ask(|reply| Command::Set { target, change, reply })??)
     }
 

@@ -5,6 +5,7 @@ use super::record::Recorder;
 use super::socket::{Batch, Received, Socket};
 use super::stats::{LatenessMeter, RelayStats, kernel_dropped};
 use super::{RelayConfig, RelayError, RelayEvent};
+use crate::traces;
 use quinn_udp::EcnCodepoint;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::HashSet;
@@ -50,11 +51,15 @@ impl Payload for Datagram {
     }
 
     fn mark_ce(&mut self) -> bool {
-        let capable = matches!(self.ecn, Some(EcnCodepoint::Ect0 | EcnCodepoint::Ect1));
+        let capable = matches!(self.ecn, Some(EcnCodepoint::Ect0 | EcnCodepoint::Ect1 | EcnCodepoint::Ce));
         if capable {
             self.ecn = Some(EcnCodepoint::Ce);
         }
         capable
+    }
+
+    fn bytes(&self) -> Option<&[u8]> {
+        Some(&self.bytes)
     }
 }
 
@@ -88,11 +93,12 @@ pub(super) struct Relaying {
 
 impl Relaying {
     pub(super) fn new(
-        config: RelayConfig,
+        mut config: RelayConfig,
         commands: Receiver<Command>,
         events: Sender<RelayEvent>,
         wake: Arc<OwnedFd>,
     ) -> Result<Self, RelayError> {
+        config.path.resolve(|name| traces::read(name))?;
         let addr = config.listen;
         let listener = Socket::bind(addr).map_err(|cause| RelayError::Listen { addr, cause })?;
         let local_addr = listener.local_addr()?;

@@ -5,9 +5,12 @@
 //! series that were thinned to what a screen can show.
 
 mod charts;
+pub mod experiment;
+mod html;
 pub mod model;
 mod page;
 pub mod summary;
+mod svg;
 mod thin;
 
 pub use page::render;

@@ -1,18 +1,19 @@
 //! The page: plain HTML from a record, with everything that it needs inlined.
 
 use super::charts::{Charts, DETAIL, ROUND_TRIPS, charts};
+use super::html::{capitalised, date, escape, fill, script_safe};
 use super::model::{Exchange, Outcome, Record, Run};
 use super::summary::{self, MISSING};
 use anyhow::{Context, Result};
 use std::fmt::Write;
 
 const TEMPLATE: &str = include_str!("../../assets/report.html");
-const CSS: &str = include_str!("../../assets/report.css");
+pub(super) const CSS: &str = include_str!("../../assets/report.css");
 const JS: &str = include_str!("../../assets/report.js");
-const UPLOT_CSS: &str = include_str!("../../assets/uplot/uPlot.min.css");
+pub(super) const UPLOT_CSS: &str = include_str!("../../assets/uplot/uPlot.min.css");
 const DETAIL_CAPTION: &str = "An excerpt of the figure before, packet by packet: a cross, a loss when it was found; a ring, the \
                               repetition of that data; the dots below, acknowledgements.";
-const UPLOT_JS: &str = include_str!("../../assets/uplot/uPlot.iife.min.js");
+pub(super) const UPLOT_JS: &str = include_str!("../../assets/uplot/uPlot.iife.min.js");
 
 /// Makes the page of a record.
 ///
@@ -45,44 +46,6 @@ pub fn render(record: &Record) -> Result<String> {
     ))
 }
 
-/// Replaces each `{{name}}`; what is put in is not looked at again.
-fn fill(template: &str, values: &[(&str, &str)]) -> String {
-    let mut parts = template.split("{{");
-    let mut filled = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
-        match part.split_once("}}") {
-            Some((name, rest)) => {
-                filled.push_str(values.iter().find(|(n, _)| *n == name).map_or("", |(_, value)| value));
-                filled.push_str(rest);
-            }
-            None => filled.push_str(part),
-        }
-    }
-    filled
-}
-
-/// Text that is safe inside elements and quoted attributes.
-fn escape(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            '\'' => escaped.push_str("&#39;"),
-            c => escaped.push(c),
-        }
-    }
-    escaped
-}
-
-/// JSON that cannot end the script element that it is in, nor begin another. `<` occurs only in
-/// strings, where it may be written so.
-fn script_safe(json: &str) -> String {
-    json.replace('<', "\\u003c")
-}
-
 fn megabytes(bytes: u64) -> String {
     match bytes as f64 / 1e6 {
         mb if mb >= 100.0 => format!("{mb:.0} MB"),
@@ -96,20 +59,6 @@ fn byline(record: &Record) -> String {
     let parts = [&date(s.unix_s), &s.uts_version, &format!("seed {}", s.seed), &s.machine.processor];
     let known: Vec<String> = parts.iter().filter(|p| !p.is_empty()).map(|p| escape(p)).collect();
     known.join(" · ")
-}
-
-/// Day and minute in UTC, by the civil calendar (Hinnant, days_from_civil inverted).
-fn date(unix_s: u64) -> String {
-    let days = unix_s / 86_400 + 719_468;
-    let (era, day_of_era) = (days / 146_097, days % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted_month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
-    let year = year_of_era + era * 400 + u64::from(month <= 2);
-    let (hour, minute) = (unix_s % 86_400 / 3_600, unix_s % 3_600 / 60);
-    format!("{year}-{month:02}-{day:02} {hour:02}:{minute:02} UTC")
 }
 
 fn outcome_in_words(record: &Record) -> String {
@@ -340,11 +289,6 @@ fn profile_tables(record: &Record) -> String {
     if html.is_empty() { "<p>None were reported.</p>".into() } else { html }
 }
 
-fn capitalised(word: &str) -> String {
-    let mut chars = word.chars();
-    chars.next().map(|c| c.to_uppercase().chain(chars).collect()).unwrap_or_default()
-}
-
 fn setup_table(record: &Record) -> String {
     let s = &record.setting;
     let memory = s.machine.memory_mib.map(|m| format!(", {:.1} GiB", m as f64 / 1024.0)).unwrap_or_default();
@@ -378,26 +322,6 @@ fn commands(record: &Record) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn dates_are_civil() {
-        assert_eq!(date(0), "1970-01-01 00:00 UTC");
-        assert_eq!(date(951_782_400), "2000-02-29 00:00 UTC");
-        assert_eq!(date(1_767_225_540), "2025-12-31 23:59 UTC");
-    }
-
-    #[test]
-    fn what_is_filled_in_is_not_a_template() {
-        assert_eq!(fill("a{{x}}b{{y}}c{{z}}", &[("x", "{{y}}"), ("y", "2")]), "a{{y}}b2c");
-    }
-
-    #[test]
-    fn json_cannot_end_its_script() {
-        let json = serde_json::to_string("</script><!--").unwrap();
-        let safe = script_safe(&json);
-        assert!(!safe.contains('<'));
-        assert_eq!(serde_json::from_str::<String>(&safe).unwrap(), "</script><!--");
-    }
 
     #[test]
     fn sizes_read_well() {

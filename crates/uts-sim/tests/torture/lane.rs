@@ -20,6 +20,8 @@ struct Item {
 
 pub struct Lane {
     pub tag: u32,
+    /// Which flow of the plan it belongs to.
+    pub place: usize,
     pub plan: LanePlan,
     /// Messages or bytes sent so far.
     pub next: usize,
@@ -52,9 +54,10 @@ pub fn contents(tag: u32, index: u32, from: usize, len: usize, message: bool) ->
 }
 
 impl Lane {
-    pub fn new(tag: u32, plan: LanePlan) -> Self {
+    pub fn new(tag: u32, place: usize, plan: LanePlan) -> Self {
         Lane {
             tag,
+            place,
             plan,
             next: 0,
             is_finished: false,

@@ -14,10 +14,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use uts_engine::{
-    CloseReason, ConnectionHandle, Direction, EndpointConfig, Event, ExchangeError, ExchangeEvent, FlowId,
-    FlowOptions, MessageOptions, ReadError, WriteError,
+    CloseReason, ConnectionHandle, Direction, EndpointConfig, Event, ExchangeError, ExchangeEvent, FlowError,
+    FlowId, FlowOptions, MessageOptions, ReadError, WriteError,
 };
-use uts_functions::{Function, Time};
+use uts_functions::{Function, Profile, Time};
 use uts_sim::identity::Identities;
 use uts_sim::{Happening, World, WorldConfig};
 
@@ -44,6 +44,8 @@ struct Torture {
     opened: Vec<bool>,
     memory_bytes_max: usize,
     completed: u64,
+    /// Flows with requirements of their own.
+    own_profiles: u64,
     /// The path let no handshake through in time.
     failed: bool,
     verbose: bool,
@@ -88,6 +90,7 @@ impl Torture {
             opened,
             memory_bytes_max: 0,
             completed: 0,
+            own_profiles: 0,
             failed: false,
             verbose,
         }
@@ -170,16 +173,34 @@ impl Torture {
 
     fn open_flow(&mut self, place: usize) {
         let plan = self.plan.flows[place].clone();
-        let options = FlowOptions { priority: plan.priority };
-        let flow = self.connection(plan.opener).open_flow(options).expect("few flows are opened");
+        let own = plan.own.as_deref().map(|own| plan::requirements(own, &self.plan.class));
+        let options = FlowOptions { priority: plan.priority, requirements: own };
+        let connection = self.connection(plan.opener);
+        let flow = match connection.open_flow(options) {
+            // It does not go together with what is shared at present.
+            Err(FlowError::Contradiction(_)) => {
+                connection.open_flow(FlowOptions { priority: plan.priority, requirements: None })
+            }
+            flow => {
+                self.own_profiles += u64::from(plan.own.is_some());
+                flow
+            }
+        };
+        let flow = flow.expect("few flows are opened");
         self.opened[place] = true;
         let tag = flow.0 * 2;
-        self.lanes.insert((plan.opener, flow.0), Lane::new(tag, plan.lane));
+        self.lanes.insert((plan.opener, flow.0), Lane::new(tag, place, plan.lane));
         let other = 1 - plan.opener;
         let back =
             plan.back.unwrap_or(plan::LanePlan { sizes: Vec::new(), messages: false, lifetime_ms: None });
-        self.lanes.insert((other, flow.0), Lane::new(tag + 1, back));
+        self.lanes.insert((other, flow.0), Lane::new(tag + 1, place, back));
         self.write(plan.opener, flow);
+    }
+
+    /// The profile that a flow of the plan was opened for.
+    fn own_profile(&self, node: usize, flow: FlowId) -> Option<Profile> {
+        let lane = self.lanes.get(&(node, flow.0))?;
+        self.plan.flows.get(lane.place).and_then(|plan| plan.own.as_deref().copied())
     }
 
     fn connection(&mut self, node: usize) -> &mut uts_engine::Connection {
@@ -241,13 +262,16 @@ impl Torture {
             }
             let (data, sends_messages, lifetime) =
                 (lane.next_data(), lane.plan.messages, lane.plan.lifetime_ms);
+            let own = self.own_profile(node, flow);
             let connection = self.connection(node);
             let Some(data) = data else {
                 connection.finish(flow);
                 self.lane(node, flow).is_finished = true;
                 return;
             };
-            let profile = connection.profile(Direction::Out).expect("connected");
+            // Until it is agreed, the profile that the flow waits for says what becomes of messages.
+            let profile = connection.flow_profile(Direction::Out, flow);
+            let profile = profile.or(own).expect("connected");
             let as_message = sends_messages && profile.name(Function::Segmentation) == "messages";
             let len = data.len();
             let sent = if sends_messages {
@@ -311,7 +335,8 @@ impl Torture {
         ] {
             let profile = plan::profile(&mut rng, &self.plan.class);
             let before = self.completed;
-            for _ in 0..4 {
+            // An answer whose confirmation was lost is repeated for up to 128 time-outs, of many seconds under timing/fixed.
+            for _ in 0..40 {
                 let now = self.world.now();
                 let asked = self.connection(node).request_profile(now, direction, profile);
                 self.pass(Duration::from_secs(100));
@@ -330,13 +355,13 @@ impl Torture {
         });
         assert_eq!(a.0, a.1, "server to client");
         assert_eq!(b.0, b.1, "client to server");
-        let packets = self.world.packets;
+        let packets = self.world.packets();
         let counts = |t: &mut Self| [SERVER, CLIENT].map(|node| t.connection(node).stats().packets_sent);
         let before = counts(self);
         self.pass(Duration::from_secs(100));
         let after = counts(self);
         assert!(
-            self.world.packets == packets,
+            self.world.packets() == packets,
             "{before:?} -> {after:?} packets at rest: {}",
             self.describe()
         );
@@ -406,6 +431,7 @@ fn data_survives_every_path_and_every_exchange() {
     let failures = Mutex::new(BTreeMap::new());
     let exchanges = AtomicU64::new(0);
     let unheard = AtomicU64::new(0);
+    let own_profiles = AtomicU64::new(0);
     let threads = std::thread::available_parallelism().map_or(2, usize::from);
     std::thread::scope(|scope| {
         for _ in 0..threads {
@@ -419,6 +445,7 @@ fn data_survives_every_path_and_every_exchange() {
                         let mut torture = Torture::new(seed, identities.clone(), false);
                         torture.run();
                         exchanges.fetch_add(torture.completed, Ordering::Relaxed);
+                        own_profiles.fetch_add(torture.own_profiles, Ordering::Relaxed);
                         unheard.fetch_add(u64::from(torture.failed), Ordering::Relaxed);
                     }));
                     if let Err(cause) = run {
@@ -431,7 +458,11 @@ fn data_survives_every_path_and_every_exchange() {
         }
     });
     let unheard = unheard.into_inner();
-    println!("{seeds} seeds, {} exchanges, {unheard} handshakes in vain", exchanges.load(Ordering::Relaxed));
+    let [exchanges, own_profiles] = [exchanges, own_profiles].map(AtomicU64::into_inner);
+    println!(
+        "{seeds} seeds, {exchanges} exchanges, {own_profiles} flows of their own, {unheard} handshakes in vain"
+    );
+    assert!(own_profiles >= seeds / 5);
     assert!(unheard <= 3 + seeds / 20, "{unheard} of {seeds} handshakes failed");
     let failures = failures.into_inner().expect("no panic holds it");
     let list: Vec<String> = failures.iter().map(|(seed, why)| format!("UTS_SEED={seed}: {why}")).collect();

@@ -3,6 +3,7 @@
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::collections::VecDeque;
+use uts_engine::requirements::{Pin, Preference, Requirements};
 use uts_engine::{ConnectionConfig, Direction};
 use uts_functions::{Choice, Function, Params, Profile, Time, library};
 use uts_path::{PathConfig, Target};
@@ -43,6 +44,8 @@ pub struct FlowPlan {
     pub opens_at: Time,
     pub lane: LanePlan,
     pub back: Option<LanePlan>,
+    /// What is not shared of this is required of the opener's half.
+    pub own: Option<Box<Profile>>,
 }
 
 #[derive(Clone, Debug)]
@@ -176,6 +179,7 @@ fn flows(r: &mut ChaCha8Rng, class: &Class) -> Vec<FlowPlan> {
             opens_at: Time::ZERO,
             lane: lane(r, class, budget),
             back: r.random_bool(0.4).then(|| lane(r, class, budget / 2)),
+            own: r.random_bool(0.3).then(|| Box::new(profile(r, class))),
         })
         .collect()
 }
@@ -223,6 +227,19 @@ fn actions(r: &mut ChaCha8Rng, class: &Class, rate_mbit: f64, span_ms: u64) -> V
     list.into_iter().map(|(at, action)| (Time::from_millis(at), action)).collect()
 }
 
+/// Requirements that lead to what is not shared of a profile.
+pub fn requirements(profile: &Profile, class: &Class) -> Requirements {
+    let any = Preference::NoPreference;
+    let mut requirements = Requirements { reliability: any, preserve_order: any, ..Requirements::default() };
+    for (function, choice) in profile.choices().filter(|(f, _)| !f.is_shared()) {
+        // Whether packets are authenticated is for group 0 to say.
+        if function != Function::Detection || class.unprotected {
+            requirements.pin(Pin { function, choice });
+        }
+    }
+    requirements
+}
+
 /// A valid profile out of the whole library, within what the class allows.
 pub fn profile(r: &mut ChaCha8Rng, class: &Class) -> Profile {
     loop {
@@ -261,7 +278,8 @@ fn fits(profile: &Profile, class: &Class) -> bool {
     let blind = name(Function::Congestion) == "none" && class.rate_min_mbit < 3.0;
     let detects = !class.corrupts || name(Function::Detection) == "crc-32c";
     !blind
-        && (!unprotected || (class.unprotected && detects))
+        && (!unprotected || class.unprotected)
+        && (!class.unprotected || detects)
         && (!class.reliable || name(Function::Retransmission) != "none")
         && (!class.ordered || name(Function::Sequencing) == "ordered")
         && (!class.messages || name(Function::Segmentation) == "messages")

@@ -2,7 +2,7 @@
 
 use super::kind;
 use crate::error::{Problem, WireError};
-use crate::varint::{Reader, Sink, VARINT_MAX, clip, emitters};
+use crate::varint::{Reader, Sink, clip, emitters};
 
 /// The longest reason in a close, in bytes. [P-27]
 pub const MAX_REASON_BYTES: usize = 256;
@@ -24,15 +24,6 @@ pub struct Close<'a> {
 pub struct NewToken<'a> {
     /// 1 to [`MAX_TOKEN_BYTES`] bytes that only the server understands.
     pub token: &'a [u8],
-}
-
-/// TLS messages after the handshake (session tickets).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Crypto<'a> {
-    /// Position of the first byte in the TLS stream of this protection level.
-    pub offset: u64,
-    /// The bytes.
-    pub bytes: &'a [u8],
 }
 
 impl<'a> Close<'a> {
@@ -64,22 +55,4 @@ impl<'a> NewToken<'a> {
     }
 }
 
-impl<'a> Crypto<'a> {
-    pub(crate) fn read(r: &mut Reader<'a>) -> Result<Self, WireError> {
-        let at = r.offset();
-        let offset = r.varint("crypto offset")?;
-        let bytes = r.prefixed(usize::MAX, "crypto bytes")?;
-        if offset.saturating_add(bytes.len() as u64) > VARINT_MAX {
-            return Err(WireError::value("crypto offset", at, offset, "an end below 2^62"));
-        }
-        Ok(Crypto { offset, bytes })
-    }
-
-    pub(crate) fn write<S: Sink>(&self, out: &mut S) {
-        out.put_u8(kind::CRYPTO);
-        out.put_varint(self.offset);
-        out.put_prefixed(self.bytes);
-    }
-}
-
-emitters!(Close<'_>, NewToken<'_>, Crypto<'_>);
+emitters!(Close<'_>, NewToken<'_>);

@@ -1,6 +1,5 @@
 //! Frames about one flow, or about how many there may be.
 
-use super::exchange::{Direction, MAX_GROUPS};
 use super::kind;
 use crate::error::WireError;
 use crate::varint::{Reader, Sink, VARINT_MAX, emitters};
@@ -50,17 +49,6 @@ pub struct StopFlow {
     pub flow: u32,
     /// Why, for programs.
     pub code: u64,
-}
-
-/// Which group of flows, and so which profile, one direction of a flow belongs to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FlowGroup {
-    /// The flow.
-    pub flow: u32,
-    /// Which direction of it.
-    pub direction: Direction,
-    /// The group, below [`MAX_GROUPS`].
-    pub group: u8,
 }
 
 impl Credit {
@@ -132,23 +120,4 @@ impl StopFlow {
     }
 }
 
-impl FlowGroup {
-    pub(crate) fn read(r: &mut Reader<'_>) -> Result<Self, WireError> {
-        let (flow, direction) = (r.varint_u32("flow")?, Direction::read(r)?);
-        let at = r.offset();
-        let group = r.varint_u8("group")?;
-        if usize::from(group) >= MAX_GROUPS {
-            return Err(WireError::value("group", at, u64::from(group), "below 8")); // P-25
-        }
-        Ok(FlowGroup { flow, direction, group })
-    }
-
-    pub(crate) fn write<S: Sink>(&self, out: &mut S) {
-        out.put_u8(kind::FLOW_GROUP);
-        out.put_varint(u64::from(self.flow));
-        self.direction.write(out);
-        out.put_varint(u64::from(self.group));
-    }
-}
-
-emitters!(Credit, FlowLimit, Skip, ResetFlow, StopFlow, FlowGroup);
+emitters!(Credit, FlowLimit, Skip, ResetFlow, StopFlow);

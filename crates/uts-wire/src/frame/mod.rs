@@ -8,10 +8,10 @@ pub mod flow;
 pub mod repair;
 
 pub use ack::{Ack, AckRanges, EcnCounts, MAX_ACK_RANGES, emit_ack, emit_repaired};
-pub use control::{Close, Crypto, MAX_REASON_BYTES, MAX_TOKEN_BYTES, NewToken};
+pub use control::{Close, MAX_REASON_BYTES, MAX_TOKEN_BYTES, NewToken};
 pub use data::{Data, DataFlags, data_header_len, emit_data_header};
 pub use exchange::{AckPf, ConfirmPf, Direction, MAX_GROUPS, NakPf, RequestPf, StalePf};
-pub use flow::{Credit, FlowGroup, FlowLimit, ResetFlow, Skip, StopFlow};
+pub use flow::{Credit, FlowLimit, ResetFlow, Skip, StopFlow};
 pub use repair::{MAX_MASK_BYTES, Repair};
 
 use crate::error::{Problem, WireError};
@@ -40,8 +40,6 @@ pub mod kind {
     pub const PATH_CHALLENGE: u8 = 0x11;
     pub const PATH_RESPONSE: u8 = 0x12;
     pub const REPAIR: u8 = 0x13;
-    pub const FLOW_GROUP: u8 = 0x14;
-    pub const CRYPTO: u8 = 0x15;
     pub const STALE_PF: u8 = 0x16;
     /// The first of the 128 types of data; the low six bits are flags, and the upper half is of presented messages.
     pub const DATA: u8 = 0x40;
@@ -95,10 +93,6 @@ pub enum Frame<'a> {
     PathResponse(u64),
     /// Redundancy for a block of packets.
     Repair(Repair<'a>),
-    /// Which group of profiles a flow belongs to.
-    FlowGroup(FlowGroup),
-    /// TLS messages after the handshake.
-    Crypto(Crypto<'a>),
     /// Data of a flow.
     Data(Data<'a>),
 }
@@ -135,13 +129,39 @@ impl<'a> Frame<'a> {
             kind::PATH_CHALLENGE => Frame::PathChallenge(r.u64("path challenge")?),
             kind::PATH_RESPONSE => Frame::PathResponse(r.u64("path response")?),
             kind::REPAIR => Frame::Repair(Repair::read(r)?),
-            kind::FLOW_GROUP => Frame::FlowGroup(FlowGroup::read(r)?),
-            kind::CRYPTO => Frame::Crypto(Crypto::read(r)?),
             found => {
                 // P-20
                 return Err(WireError::new("frame type", at, Problem::Unknown { found: u64::from(found) }));
             }
         })
+    }
+
+    /// Its type; for data, the first of the types of data.
+    pub const fn kind(&self) -> u8 {
+        match self {
+            Frame::Padding { .. } => kind::PADDING,
+            Frame::Ping => kind::PING,
+            Frame::Ack(ack) if ack.ecn.is_some() => kind::ACK_ECN,
+            Frame::Ack(_) => kind::ACK,
+            Frame::Repaired(_) => kind::REPAIRED,
+            Frame::Credit(_) => kind::CREDIT,
+            Frame::FlowLimit(_) => kind::FLOW_LIMIT,
+            Frame::Skip(_) => kind::SKIP,
+            Frame::ResetFlow(_) => kind::RESET_FLOW,
+            Frame::StopFlow(_) => kind::STOP_FLOW,
+            Frame::RequestPf(_) => kind::REQUEST_PF,
+            Frame::AckPf(_) => kind::ACK_PF,
+            Frame::NakPf(_) => kind::NAK_PF,
+            Frame::ConfirmPf(_) => kind::CONFIRM_PF,
+            Frame::StalePf(_) => kind::STALE_PF,
+            Frame::Poll => kind::POLL,
+            Frame::Close(_) => kind::CLOSE,
+            Frame::NewToken(_) => kind::NEW_TOKEN,
+            Frame::PathChallenge(_) => kind::PATH_CHALLENGE,
+            Frame::PathResponse(_) => kind::PATH_RESPONSE,
+            Frame::Repair(_) => kind::REPAIR,
+            Frame::Data(_) => kind::DATA,
+        }
     }
 
     pub(crate) fn write<S: Sink>(&self, out: &mut S) {
@@ -175,8 +195,6 @@ impl<'a> Frame<'a> {
                 out.put(&number.to_be_bytes());
             }
             Frame::Repair(frame) => frame.write(out),
-            Frame::FlowGroup(frame) => frame.write(out),
-            Frame::Crypto(frame) => frame.write(out),
             Frame::Data(frame) => frame.write(out),
         }
     }

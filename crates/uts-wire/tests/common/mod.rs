@@ -162,8 +162,6 @@ fn flow_frame() -> impl Strategy<Value = Frame<'static>> {
             Frame::ResetFlow(ResetFlow { flow, code, final_position })
         }),
         (small(), position()).prop_map(|(flow, code)| Frame::StopFlow(StopFlow { flow, code })),
-        (small(), direction(), 0..MAX_GROUPS as u8)
-            .prop_map(|(flow, direction, group)| { Frame::FlowGroup(FlowGroup { flow, direction, group }) }),
     ]
 }
 
@@ -204,8 +202,6 @@ fn control_frame() -> impl Strategy<Value = Frame<'static>> {
         any::<u64>().prop_map(Frame::PathResponse),
         (position(), text(MAX_REASON_BYTES)).prop_map(|(code, reason)| Frame::Close(Close { code, reason })),
         bytes(1..MAX_TOKEN_BYTES + 1).prop_map(|token| Frame::NewToken(NewToken { token })),
-        (0..MAX_POSITION / 2, bytes(0..100))
-            .prop_map(|(offset, bytes)| Frame::Crypto(Crypto { offset, bytes })),
     ]
 }
 

@@ -58,6 +58,8 @@ pub(crate) struct FlowState {
     /// All that was written, and its end, has been acknowledged or given up.
     pub is_finished: bool,
     pub stopped: Option<u64>,
+    /// Why it cannot have what it requires.
+    pub refused: Option<String>,
     /// Halves that are held.
     pub halves: u8,
 }
@@ -124,6 +126,12 @@ impl ConnectionState {
                     woken.extend(flow.writer.take());
                 }
             }
+            Event::Refused(id, why) => {
+                if let Some(flow) = self.flows.get_mut(&id) {
+                    flow.refused = Some(why);
+                    woken.extend(flow.writer.take());
+                }
+            }
             Event::Exchange(step) => self.publish(ConnectionEvent::Exchange(step)),
             Event::PacketSize(bytes) => self.publish(ConnectionEvent::PacketSize(bytes)),
             Event::Closed(reason) => self.end(reason, woken),
@@ -134,6 +142,10 @@ impl ConnectionState {
 impl Inner {
     /// Hands all events of the engine to those who wait for them; they are woken later, without the lock.
     pub(super) fn dispatch(&mut self, shared: &Shared, woken: &mut Vec<Waker>) {
+        let mut has_new = false;
+        while let Some(handle) = self.engine.accept() {
+            has_new |= self.admit(handle);
+        }
         while let Some((handle, event)) = self.engine.poll_event() {
             let is_end = matches!(event, Event::Closed(_));
             if !self.connections.contains_key(&handle) {
@@ -148,13 +160,11 @@ impl Inner {
                 state.last = (connection.stats(), connection.facts());
             }
             state.on_event(event, woken);
-            if is_end && state.users == 0 {
+            // One that waits to be accepted may bring data although it has ended.
+            if is_end && state.users == 0 && !self.accepted.contains(&handle) {
                 self.connections.remove(&handle);
+                self.engine.release(handle);
             }
-        }
-        let mut has_new = false;
-        while let Some(handle) = self.engine.accept() {
-            has_new |= self.admit(handle);
         }
         if has_new {
             shared.accept.notify_waiters();
@@ -163,11 +173,13 @@ impl Inner {
 
     /// A client's handshake is done. Its connection is nobody's until it is accepted.
     fn admit(&mut self, handle: ConnectionHandle) -> bool {
-        if self.is_listening && self.connections.contains_key(&handle) {
+        if self.is_listening {
+            self.connections.entry(handle).or_default();
             self.accepted.push_back(handle);
-            return true;
+        } else {
+            self.engine.release(handle);
         }
-        false
+        self.is_listening
     }
 
     /// Something arrived: flows may perhaps be opened that could not be before.

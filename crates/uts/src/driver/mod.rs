@@ -102,6 +102,7 @@ impl Inner {
         if state.users > 0 {
             return;
         }
+        self.engine.release(handle);
         if state.closed.is_some() {
             self.connections.remove(&handle);
         } else if let Some(connection) = self.engine.connection(handle) {

@@ -1,8 +1,14 @@
 //! What a flow's receiver holds: data that arrived and was not handed over.
+//!
+//! Bytes that arrive in order, and are read as they come, are the common case: they go into one buffer ([`Run`]) and
+//! come out of it in long stretches. Whatever else happens turns the run into a piece like others first.
+
+mod run;
 
 use crate::range::RangeSet;
 use bytes::{Bytes, BytesMut};
 use core::ops::Range;
+use run::Run;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Data as it came in one frame.
@@ -89,6 +95,8 @@ impl Piece {
 /// The receiver's state of one flow.
 #[derive(Clone, Debug, Default)]
 pub struct Reassembly {
+    /// Bytes that came in order, before they are a piece: they lie behind all pieces, and nothing settled behind them.
+    run: Run,
     pieces: BTreeMap<u64, Piece>,
     /// Arrived, or given up by the sender.
     settled: RangeSet,
@@ -140,6 +148,33 @@ impl Reassembly {
         self.fin
     }
 
+    /// Takes in bytes that follow on everything that has arrived; says whether it did. If not, they are for
+    /// [`Reassembly::insert`], and nothing has changed.
+    pub fn append(&mut self, start: u64, bytes: &[u8], limit: u64) -> bool {
+        let end = start.saturating_add(bytes.len() as u64);
+        let behind_all = self.settled.last().map_or(0, |last| last.end) == start;
+        let follows = behind_all && self.settled.run_end(0) == start;
+        if !follows || bytes.is_empty() || self.fin.is_some() || end > limit {
+            return false;
+        }
+        if !self.run.has_room(bytes.len()) {
+            self.end_run();
+            self.run.make_room(bytes.len());
+        }
+        self.run.push(start, bytes);
+        self.settled.insert(start..end);
+        self.held_bytes += bytes.len();
+        true
+    }
+
+    /// Makes the run a piece like others.
+    fn end_run(&mut self) {
+        if let Some((start, data)) = self.run.take(usize::MAX) {
+            self.pieces.insert(start, Piece { data, message: false, presented: false, end: false });
+            self.ready.push_back(start);
+        }
+    }
+
     /// Takes in what a frame carried; says how many positions were new. Data at `limit` or beyond is refused.
     ///
     /// # Errors
@@ -164,6 +199,7 @@ impl Reassembly {
         if own_end > limit {
             return Err(SegmentError::BeyondLimit { position: own_end, limit });
         }
+        self.end_run();
         // sequencing.md R-1.
         let fresh: smallvec::SmallVec<[Range<u64>; 2]> = self.settled.gaps(segment.start..own_end).collect();
         let mut new = 0;
@@ -269,6 +305,7 @@ impl Reassembly {
         if range.start >= end {
             return;
         }
+        self.end_run();
         let gaps: Vec<Range<u64>> = self.settled.gaps(range.start..end).collect();
         for gap in gaps {
             self.settled.insert(gap.clone());
@@ -329,6 +366,18 @@ impl Reassembly {
         if let Some(message) = self.pop_unplaced() {
             return Some(message);
         }
+        if self.pieces.is_empty()
+            && self.skipped.is_empty()
+            && let Some((start, data)) = self.run.take(bytes_max)
+        {
+            // Everything before the run has been handed over, or else there would be a piece.
+            self.held_bytes -= data.len();
+            self.delivered.insert(start..start + data.len() as u64);
+            return Some(Delivery::Bytes(start, data));
+        }
+        if bytes_max > 0 {
+            self.end_run();
+        }
         if !self.ready.is_empty() {
             self.ready.clear();
             self.unindexed = true;
@@ -354,6 +403,7 @@ impl Reassembly {
         if let Some(message) = self.pop_unplaced() {
             return Some(message);
         }
+        self.end_run();
         // sequencing.md R-5.
         if !self.skipped.is_empty() {
             let positions = self.skipped.count();
@@ -447,6 +497,7 @@ impl Reassembly {
             + self.unplaced.capacity() * size_of::<(Bytes, bool)>()
             + self.pieces.len() * (size_of::<Piece>() + 16)
             + self.ready.capacity() * 8
+            + self.run.spare_bytes()
     }
 }
 
@@ -455,186 +506,4 @@ fn delivery(position: u64, message: Bytes, presented: bool) -> Delivery {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn piece(start: u64, data: &'static [u8]) -> Segment {
-        Segment {
-            start,
-            data: Bytes::from_static(data),
-            message: false,
-            presented: false,
-            begin: false,
-            end: false,
-            fin: false,
-        }
-    }
-
-    fn message(start: u64, data: &'static [u8]) -> Segment {
-        Segment { message: true, begin: true, end: true, ..piece(start, data) }
-    }
-
-    #[test]
-    fn ordered_waits_and_unordered_does_not() {
-        let mut r = Reassembly::default();
-        r.insert(message(4, b"two"), 100).expect("in bounds");
-        assert_eq!(r.pop_front(100), None);
-        assert_eq!(r.clone().pop_any(100), Some(Delivery::Message(4, Bytes::from_static(b"two"))));
-        r.insert(message(0, b"one"), 100).expect("in bounds");
-        assert_eq!(r.pop_front(100), Some(Delivery::Message(0, Bytes::from_static(b"one"))));
-        assert_eq!(r.pop_front(100), Some(Delivery::Message(4, Bytes::from_static(b"two"))));
-        assert_eq!((r.consumed(), r.held_bytes()), (8, 0));
-    }
-
-    #[test]
-    fn fragments_join_in_any_order_and_overlap() {
-        let mut r = Reassembly::default();
-        let whole = b"abcdefghij";
-        let part = |from: usize, to: usize| Segment {
-            start: from as u64,
-            data: Bytes::from_static(&whole[from..to]),
-            message: true,
-            presented: false,
-            begin: from == 0,
-            end: to == 10,
-            fin: to == 10,
-        };
-        for (from, to) in [(6, 10), (2, 7), (6, 10), (0, 4)] {
-            assert_eq!(r.pop_any(100), None);
-            r.insert(part(from, to), 100).expect("in bounds");
-        }
-        assert_eq!(r.pop_any(100), Some(Delivery::Message(0, Bytes::from_static(whole))));
-        assert_eq!(r.pop_any(100), Some(Delivery::End));
-        assert_eq!(r.pop_any(100), None);
-        assert!(r.is_ended());
-    }
-
-    #[test]
-    fn skipped_positions_are_passed_over_and_reported() {
-        let mut r = Reassembly::default();
-        r.insert(message(4, b"two"), 100).expect("in bounds");
-        r.skip(0..4);
-        assert_eq!(r.pop_front(100), Some(Delivery::Skipped(4)));
-        assert_eq!(r.pop_front(100), Some(Delivery::Message(4, Bytes::from_static(b"two"))));
-    }
-
-    #[test]
-    fn a_peer_that_breaks_the_rules_changes_nothing() {
-        let mut r = Reassembly::default();
-        r.insert(Segment { fin: true, ..piece(0, b"abc") }, 100).expect("in bounds");
-        assert_eq!(r.insert(piece(2, b"xyz"), 100), Err(SegmentError::BeyondEnd { position: 5, end: 3 }));
-        assert_eq!(
-            r.insert(Segment { fin: true, ..piece(0, b"ab") }, 100),
-            Err(SegmentError::EndMoved { known: 3, said: 2 })
-        );
-        let mut r = Reassembly::default();
-        assert_eq!(
-            r.insert(piece(8, b"abc"), 10),
-            Err(SegmentError::BeyondLimit { position: 11, limit: 10 })
-        );
-        assert_eq!(r.held_bytes(), 0);
-    }
-
-    #[test]
-    fn a_skip_over_the_front_of_what_arrived_stalls_nothing() {
-        let mut r = Reassembly::default();
-        r.insert(piece(0, b"0123456789"), 100).expect("in bounds");
-        r.skip(0..5);
-        assert_eq!(r.pop_front(100), Some(Delivery::Bytes(0, Bytes::from_static(b"0123456789"))));
-        assert_eq!((r.consumed(), r.held_bytes()), (10, 0));
-        let mut r = Reassembly::default();
-        r.insert(piece(5, b"56789"), 100).expect("in bounds");
-        r.skip(0..8);
-        assert_eq!(r.pop_front(100), Some(Delivery::Skipped(5)));
-        assert_eq!(r.pop_front(100), Some(Delivery::Bytes(5, Bytes::from_static(b"56789"))));
-    }
-
-    #[test]
-    fn what_was_given_up_is_reported_where_it_is_missing() {
-        let mut r = Reassembly::default();
-        r.skip(6..9);
-        r.insert(piece(9, b"9"), 100).expect("in bounds");
-        assert_eq!(r.pop_front(100), None, "nothing is missing before position 0");
-        r.insert(piece(0, b"012"), 100).expect("in bounds");
-        assert_eq!(r.pop_front(100), Some(Delivery::Bytes(0, Bytes::from_static(b"012"))));
-        assert_eq!(r.pop_front(100), None);
-        r.skip(3..4);
-        assert_eq!(r.pop_front(100), Some(Delivery::Skipped(1)));
-        r.insert(piece(4, b"45"), 100).expect("in bounds");
-        assert_eq!(r.pop_front(100), Some(Delivery::Bytes(4, Bytes::from_static(b"45"))));
-        assert_eq!(r.pop_front(100), Some(Delivery::Skipped(3)));
-        assert_eq!(r.pop_front(100), Some(Delivery::Bytes(9, Bytes::from_static(b"9"))));
-    }
-
-    #[test]
-    fn parts_of_a_message_that_cannot_become_whole_are_dropped() {
-        let part = |start: u64, data: &'static [u8], begin: bool, end: bool| Segment {
-            message: true,
-            begin,
-            end,
-            ..piece(start, data)
-        };
-        // Parts of a message of positions 0..10, in every order, with its middle given up at every moment.
-        let parts = [part(0, b"ab", true, false), part(2, b"cd", false, false), part(7, b"hi", false, true)];
-        for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
-            for when in 0..=3 {
-                let mut r = Reassembly::default();
-                for (step, index) in order.into_iter().enumerate() {
-                    if step == when {
-                        r.skip(4..7);
-                    }
-                    r.insert(parts[index].clone(), 100).expect("in bounds");
-                }
-                r.skip(4..7);
-                r.insert(message(10, b"next"), 100).expect("in bounds");
-                assert_eq!(r.pop_front(100), Some(Delivery::Skipped(10)), "{order:?} {when}");
-                assert_eq!(r.pop_front(100), Some(Delivery::Message(10, Bytes::from_static(b"next"))));
-                assert_eq!((r.consumed(), r.held_bytes()), (15, 0));
-            }
-        }
-    }
-
-    #[test]
-    fn unplaced_messages_are_bounded() {
-        let mut r = Reassembly::default();
-        let taken = (0..2 * UNPLACED_MAX).filter(|_| r.push_unplaced(Bytes::new(), false)).count();
-        assert_eq!(taken, UNPLACED_MAX);
-    }
-
-    proptest! {
-        /// Bytes cut and repeated at will, handed over by mechanisms in turn, arrive exactly once.
-        #[test]
-        fn every_byte_arrives_exactly_once(
-            cuts in prop::collection::vec((0usize..200, 1usize..40, any::<bool>()), 1..120),
-            reads in prop::collection::vec((any::<bool>(), 1usize..30), 1..400),
-        ) {
-            let data: Vec<u8> = (0..200u8).collect();
-            let mut r = Reassembly::default();
-            let mut got = vec![None; 200];
-            let mut reads = reads.into_iter().cycle();
-            let mut feed: Vec<(usize, usize)> = cuts.iter().map(|c| (c.0, (c.0 + c.1).min(200))).collect();
-            feed.extend((0..200).step_by(10).map(|s| (s, s + 10)));
-            for (from, to) in feed {
-                let segment = Segment { data: Bytes::copy_from_slice(&data[from..to]), fin: to == 200, ..piece(from as u64, b"") };
-                r.insert(segment, 1000).expect("in bounds");
-                let (ordered, max) = reads.next().expect("endless");
-                let next = if ordered { r.pop_front(max) } else { r.pop_any(max) };
-                if let Some(Delivery::Bytes(at, bytes)) = next {
-                    for (i, b) in bytes.iter().enumerate() {
-                        prop_assert_eq!(got[at as usize + i].replace(*b), None, "handed over twice");
-                    }
-                }
-            }
-            while let Some(d) = r.pop_any(7) {
-                if let Delivery::Bytes(at, bytes) = d {
-                    for (i, b) in bytes.iter().enumerate() {
-                        prop_assert_eq!(got[at as usize + i].replace(*b), None, "handed over twice");
-                    }
-                }
-            }
-            prop_assert_eq!(got.into_iter().collect::<Option<Vec<u8>>>(), Some(data));
-            prop_assert!(r.is_ended() && r.held_bytes() == 0);
-        }
-    }
-}
+mod tests;

@@ -1,0 +1,231 @@
+//! What is handed over, and when, by hand and against a model.
+
+use super::*;
+use proptest::prelude::*;
+
+fn piece(start: u64, data: &'static [u8]) -> Segment {
+    Segment {
+        start,
+        data: Bytes::from_static(data),
+        message: false,
+        presented: false,
+        begin: false,
+        end: false,
+        fin: false,
+    }
+}
+
+fn message(start: u64, data: &'static [u8]) -> Segment {
+    Segment { message: true, begin: true, end: true, ..piece(start, data) }
+}
+
+#[test]
+fn ordered_waits_and_unordered_does_not() {
+    let mut r = Reassembly::default();
+    r.insert(message(4, b"two"), 100).expect("in bounds");
+    assert_eq!(r.pop_front(100), None);
+    assert_eq!(r.clone().pop_any(100), Some(Delivery::Message(4, Bytes::from_static(b"two"))));
+    r.insert(message(0, b"one"), 100).expect("in bounds");
+    assert_eq!(r.pop_front(100), Some(Delivery::Message(0, Bytes::from_static(b"one"))));
+    assert_eq!(r.pop_front(100), Some(Delivery::Message(4, Bytes::from_static(b"two"))));
+    assert_eq!((r.consumed(), r.held_bytes()), (8, 0));
+}
+
+#[test]
+fn fragments_join_in_any_order_and_overlap() {
+    let mut r = Reassembly::default();
+    let whole = b"abcdefghij";
+    let part = |from: usize, to: usize| Segment {
+        start: from as u64,
+        data: Bytes::from_static(&whole[from..to]),
+        message: true,
+        presented: false,
+        begin: from == 0,
+        end: to == 10,
+        fin: to == 10,
+    };
+    for (from, to) in [(6, 10), (2, 7), (6, 10), (0, 4)] {
+        assert_eq!(r.pop_any(100), None);
+        r.insert(part(from, to), 100).expect("in bounds");
+    }
+    assert_eq!(r.pop_any(100), Some(Delivery::Message(0, Bytes::from_static(whole))));
+    assert_eq!(r.pop_any(100), Some(Delivery::End));
+    assert_eq!(r.pop_any(100), None);
+    assert!(r.is_ended());
+}
+
+#[test]
+fn skipped_positions_are_passed_over_and_reported() {
+    let mut r = Reassembly::default();
+    r.insert(message(4, b"two"), 100).expect("in bounds");
+    r.skip(0..4);
+    assert_eq!(r.pop_front(100), Some(Delivery::Skipped(4)));
+    assert_eq!(r.pop_front(100), Some(Delivery::Message(4, Bytes::from_static(b"two"))));
+}
+
+#[test]
+fn a_peer_that_breaks_the_rules_changes_nothing() {
+    let mut r = Reassembly::default();
+    r.insert(Segment { fin: true, ..piece(0, b"abc") }, 100).expect("in bounds");
+    assert_eq!(r.insert(piece(2, b"xyz"), 100), Err(SegmentError::BeyondEnd { position: 5, end: 3 }));
+    assert_eq!(
+        r.insert(Segment { fin: true, ..piece(0, b"ab") }, 100),
+        Err(SegmentError::EndMoved { known: 3, said: 2 })
+    );
+    let mut r = Reassembly::default();
+    assert_eq!(r.insert(piece(8, b"abc"), 10), Err(SegmentError::BeyondLimit { position: 11, limit: 10 }));
+    assert_eq!(r.held_bytes(), 0);
+}
+
+#[test]
+fn a_skip_over_the_front_of_what_arrived_stalls_nothing() {
+    let mut r = Reassembly::default();
+    r.insert(piece(0, b"0123456789"), 100).expect("in bounds");
+    r.skip(0..5);
+    assert_eq!(r.pop_front(100), Some(Delivery::Bytes(0, Bytes::from_static(b"0123456789"))));
+    assert_eq!((r.consumed(), r.held_bytes()), (10, 0));
+    let mut r = Reassembly::default();
+    r.insert(piece(5, b"56789"), 100).expect("in bounds");
+    r.skip(0..8);
+    assert_eq!(r.pop_front(100), Some(Delivery::Skipped(5)));
+    assert_eq!(r.pop_front(100), Some(Delivery::Bytes(5, Bytes::from_static(b"56789"))));
+}
+
+#[test]
+fn what_was_given_up_is_reported_where_it_is_missing() {
+    let mut r = Reassembly::default();
+    r.skip(6..9);
+    r.insert(piece(9, b"9"), 100).expect("in bounds");
+    assert_eq!(r.pop_front(100), None, "nothing is missing before position 0");
+    r.insert(piece(0, b"012"), 100).expect("in bounds");
+    assert_eq!(r.pop_front(100), Some(Delivery::Bytes(0, Bytes::from_static(b"012"))));
+    assert_eq!(r.pop_front(100), None);
+    r.skip(3..4);
+    assert_eq!(r.pop_front(100), Some(Delivery::Skipped(1)));
+    r.insert(piece(4, b"45"), 100).expect("in bounds");
+    assert_eq!(r.pop_front(100), Some(Delivery::Bytes(4, Bytes::from_static(b"45"))));
+    assert_eq!(r.pop_front(100), Some(Delivery::Skipped(3)));
+    assert_eq!(r.pop_front(100), Some(Delivery::Bytes(9, Bytes::from_static(b"9"))));
+}
+
+#[test]
+fn parts_of_a_message_that_cannot_become_whole_are_dropped() {
+    let part = |start: u64, data: &'static [u8], begin: bool, end: bool| Segment {
+        message: true,
+        begin,
+        end,
+        ..piece(start, data)
+    };
+    // Parts of a message of positions 0..10, in every order, with its middle given up at every moment.
+    let parts = [part(0, b"ab", true, false), part(2, b"cd", false, false), part(7, b"hi", false, true)];
+    for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
+        for when in 0..=3 {
+            let mut r = Reassembly::default();
+            for (step, index) in order.into_iter().enumerate() {
+                if step == when {
+                    r.skip(4..7);
+                }
+                r.insert(parts[index].clone(), 100).expect("in bounds");
+            }
+            r.skip(4..7);
+            r.insert(message(10, b"next"), 100).expect("in bounds");
+            assert_eq!(r.pop_front(100), Some(Delivery::Skipped(10)), "{order:?} {when}");
+            assert_eq!(r.pop_front(100), Some(Delivery::Message(10, Bytes::from_static(b"next"))));
+            assert_eq!((r.consumed(), r.held_bytes()), (15, 0));
+        }
+    }
+}
+
+#[test]
+fn unplaced_messages_are_bounded() {
+    let mut r = Reassembly::default();
+    let taken = (0..2 * UNPLACED_MAX).filter(|_| r.push_unplaced(Bytes::new(), false)).count();
+    assert_eq!(taken, UNPLACED_MAX);
+}
+
+#[test]
+fn bytes_in_order_come_out_in_long_stretches_of_few_buffers() {
+    let mut r = Reassembly::default();
+    let packet = [7; 1000];
+    let mut seen = std::collections::BTreeSet::new();
+    for round in 0..200u64 {
+        for i in 0..40 {
+            assert!(r.append((round * 40 + i) * 1000, &packet, u64::MAX));
+        }
+        assert_eq!(r.held_bytes(), 40_000);
+        let mut read = 0;
+        while let Some(Delivery::Bytes(at, bytes)) = r.pop_front(usize::MAX) {
+            assert_eq!(at, round * 40_000 + read);
+            read += bytes.len() as u64;
+            seen.insert(bytes.as_ptr() as usize / (64 * 1024));
+        }
+        assert_eq!((read, r.held_bytes()), (40_000, 0));
+    }
+    // Eight megabytes have passed; what was read was dropped, so that its buffer came round again.
+    assert!(seen.len() < 20, "{} buffers", seen.len());
+}
+
+#[test]
+fn only_what_follows_is_appended() {
+    let mut r = Reassembly::default();
+    assert!(!r.append(1, b"b", 100));
+    assert!(!r.append(0, b"", 100));
+    assert!(!r.append(0, b"abc", 2));
+    assert!(r.append(0, b"abc", 3));
+    assert!(!r.append(0, b"abc", 100));
+    r.insert(piece(10, b"k"), 100).expect("in bounds");
+    assert!(!r.append(3, b"d", 100), "something lies behind");
+    r.insert(piece(3, b"defghij"), 100).expect("in bounds");
+    assert!(r.append(11, b"lm", 100));
+    assert_eq!(r.pop_front(2), Some(Delivery::Bytes(0, Bytes::from_static(b"ab"))));
+    r.insert(Segment { fin: true, ..piece(13, b"n") }, 100).expect("in bounds");
+    assert!(!r.append(14, b"o", 100), "behind the end");
+    let mut rest = Vec::new();
+    while let Some(Delivery::Bytes(_, bytes)) = r.pop_front(100) {
+        rest.extend_from_slice(&bytes);
+    }
+    assert_eq!(rest, b"cdefghijklmn");
+}
+
+proptest! {
+    /// Bytes cut and repeated at will, handed over by mechanisms in turn, arrive exactly once.
+    #[test]
+    fn every_byte_arrives_exactly_once(
+        cuts in prop::collection::vec((0usize..200, 1usize..40, any::<bool>()), 1..120),
+        reads in prop::collection::vec((any::<bool>(), 1usize..30), 1..400),
+    ) {
+        let data: Vec<u8> = (0..200u8).collect();
+        let mut r = Reassembly::default();
+        let mut got = vec![None; 200];
+        let mut reads = reads.into_iter().cycle();
+        let mut feed: Vec<(usize, usize)> = cuts.iter().map(|c| (c.0, (c.0 + c.1).min(200))).collect();
+        feed.extend((0..200).step_by(10).map(|s| (s, s + 10)));
+        let mut appends = 0;
+        for (from, to) in feed {
+            if to < 200 && to > from && from as u64 == r.contiguous() {
+                appends += 1;
+                let last = r.settled.last().map_or(0, |last| last.end);
+                let follows = last == from as u64 && r.end_position().is_none();
+                prop_assert_eq!(r.append(from as u64, &data[from..to], 1000), follows);
+            }
+            let segment = Segment { data: Bytes::copy_from_slice(&data[from..to]), fin: to == 200, ..piece(from as u64, b"") };
+            r.insert(segment, 1000).expect("in bounds");
+            let (ordered, max) = reads.next().expect("endless");
+            let next = if ordered { r.pop_front(max) } else { r.pop_any(max) };
+            if let Some(Delivery::Bytes(at, bytes)) = next {
+                for (i, b) in bytes.iter().enumerate() {
+                    prop_assert_eq!(got[at as usize + i].replace(*b), None, "handed over twice");
+                }
+            }
+        }
+        while let Some(d) = r.pop_any(7) {
+            if let Delivery::Bytes(at, bytes) = d {
+                for (i, b) in bytes.iter().enumerate() {
+                    prop_assert_eq!(got[at as usize + i].replace(*b), None, "handed over twice");
+                }
+            }
+        }
+        prop_assert_eq!(got.into_iter().collect::<Option<Vec<u8>>>(), Some(data));
+        prop_assert!(appends > 0 && r.is_ended() && r.held_bytes() == 0);
+    }
+}

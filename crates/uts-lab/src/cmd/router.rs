@@ -1,0 +1,219 @@
+//! `uts-lab router`.
+
+use anyhow::{Context, Result, bail};
+use clap::{Args, Subcommand};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use uts_lab::router::probe::{self, Probe};
+use uts_lab::router::{
+    Check, Ending, Io, RecordConfig, Stage, Testbed, TestbedConfig, Topology, bench, doctor, supervise,
+};
+use uts_path::{Change, LinkConfig, PathConfig, Schedule, Scheduled, SpecError, Stats};
+
+/// Runs programs on hosts behind an emulated network
+#[derive(Debug, Args)]
+pub struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Run(Box<RunArguments>),
+    /// Say what this machine permits, and what would permit the rest
+    Doctor {
+        /// Print a JSON object per line
+        #[arg(long)]
+        json: bool,
+    },
+    /// Measure how true and how fast RouterPC is on this machine
+    #[command(hide = true)]
+    Bench {
+        /// Seconds for each measurement
+        #[arg(long, value_name = "S", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=600))]
+        seconds: u32,
+    },
+    /// Be a testbed's supervisor
+    #[command(hide = true)]
+    Supervise {
+        #[arg(long)]
+        inner: bool,
+    },
+    /// Be a program on a host, for measurements
+    #[command(hide = true)]
+    Probe {
+        #[command(subcommand)]
+        probe: Probe,
+    },
+}
+
+/// Runs a program on host 0, with others on other hosts; ends with it
+///
+/// Host N has the address 10.77.0.(N+1). SETTINGS are as for `uts-lab relay`, and framing=ethernet|slip|aal5|ppp.
+#[derive(Debug, Args)]
+struct RunArguments {
+    /// The path in both directions
+    #[arg(long, value_name = "SETTINGS")]
+    both: Option<Change>,
+    /// The path from hosts of a lower number, beyond --both
+    #[arg(long, value_name = "SETTINGS")]
+    fwd: Option<Change>,
+    /// The path to them, beyond --both
+    #[arg(long, value_name = "SETTINGS")]
+    bwd: Option<Change>,
+    /// A change to come, as `at=10s fwd loss=ge:0.05,4`; may be repeated
+    #[arg(long, value_name = "CHANGE")]
+    at: Vec<Scheduled>,
+    /// Hosts on each side of the path
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pairs: usize,
+    /// Seed of the path's random decisions
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// A command for the shell on a host, as `1:iperf3 -s`; ended with the program; may be repeated
+    #[arg(long, value_name = "HOST:COMMAND")]
+    on: Vec<String>,
+    /// Write pcap files of all hosts, and CSV files of the queue and of TCP, to this directory
+    #[arg(long, value_name = "DIR")]
+    record: Option<PathBuf>,
+    /// Hosts send each packet by itself (no TSO, no GSO)
+    #[arg(long)]
+    no_offload: bool,
+    /// Hosts have IPv6 addresses, fd77::(N+1), too
+    #[arg(long)]
+    ipv6: bool,
+    /// Print how it was as JSON
+    #[arg(long)]
+    json: bool,
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
+    program: Vec<String>,
+}
+
+/// Runs the subcommand.
+///
+/// # Errors
+/// There can be no testbed, or a program could not be started.
+pub fn run(arguments: Arguments) -> Result<ExitCode> {
+    match arguments.command {
+        Command::Run(arguments) => run_program(*arguments),
+        Command::Doctor { json } => print_checks(&doctor(), json),
+        Command::Bench { seconds } => {
+            println!("{}", bench::run(seconds)?);
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Supervise { inner } => Ok(supervise(if inner { Stage::Inner } else { Stage::Outer })),
+        Command::Probe { probe: what } => probe::probe(what).map(|()| ExitCode::SUCCESS).map_err(Into::into),
+    }
+}
+
+impl RunArguments {
+    fn config(&self) -> Result<TestbedConfig, SpecError> {
+        let link = |own: &Option<Change>| -> Result<LinkConfig, SpecError> {
+            let changes = [&self.both, own].into_iter().flatten();
+            changes.into_iter().try_fold(LinkConfig::default(), LinkConfig::with)
+        };
+        let path = PathConfig {
+            forward: link(&self.fwd)?,
+            backward: link(&self.bwd)?,
+            schedule: Schedule { entries: self.at.clone() },
+        };
+        Ok(TestbedConfig {
+            topology: Topology::Dumbbell { pairs: self.pairs },
+            seed: self.seed,
+            record: self.record.clone().map(|dir| RecordConfig {
+                dir,
+                pcap: true,
+                ..RecordConfig::default()
+            }),
+            offload: !self.no_offload,
+            ipv6: self.ipv6,
+            foreground: true,
+            ..TestbedConfig::point_to_point(path)
+        })
+    }
+}
+
+fn run_program(arguments: RunArguments) -> Result<ExitCode> {
+    let bed = Testbed::start(arguments.config()?)?;
+    for text in &arguments.on {
+        let (host, command) =
+            text.split_once(':').with_context(|| format!("--on {text}: must be HOST:COMMAND"))?;
+        let host = host.parse().with_context(|| format!("--on {text}: `{host}` must be a host's number"))?;
+        bed.command(host, "sh").args(["-c", command]).spawn()?;
+    }
+    let Some((program, rest)) = arguments.program.split_first() else { bail!("no program") };
+    bed.begin()?;
+    let command = bed.command(0, program).args(rest.iter().cloned()).stdin(Io::Inherit);
+    let exit = command.spawn()?.wait()?;
+    print_ending(&bed.finish()?, arguments.json)?;
+    Ok(match exit.status.code().and_then(|code| u8::try_from(code).ok()) {
+        Some(code) => ExitCode::from(code),
+        None => {
+            eprintln!("uts-lab: {program}: {}", exit.status);
+            ExitCode::FAILURE
+        }
+    })
+}
+
+/// How it was goes to standard error: the output is the program's.
+fn print_ending(ending: &Ending, as_json: bool) -> Result<()> {
+    if as_json {
+        eprintln!("{}", serde_json::to_string(ending)?);
+        return Ok(());
+    }
+    for path in &ending.paths {
+        eprintln!("{:<18}{:>14}{:>14}", "", "forward", "backward");
+        for (name, value) in ROWS {
+            eprintln!("{name:<18}{:>14}{:>14}", value(&path.forward), value(&path.backward));
+        }
+    }
+    let fidelity = &ending.fidelity;
+    let late = fidelity.lateness;
+    eprintln!(
+        "{:.1} s, {} packets; late p50 {:.1} us, p90 {:.1} us, p99 {:.1} us, max {:.0} us; processor {:.2} s",
+        fidelity.elapsed_s,
+        fidelity.packets,
+        late.p50_us,
+        late.p90_us,
+        late.p99_us,
+        late.max_us,
+        fidelity.cpu_s,
+    );
+    fidelity.why.iter().for_each(|why| eprintln!("not valid: {why}"));
+    Ok(())
+}
+
+fn print_checks(checks: &[Check], as_json: bool) -> Result<ExitCode> {
+    for check in checks {
+        if as_json {
+            println!("{}", serde_json::to_string(check)?);
+            continue;
+        }
+        let mark = match (check.ok, check.required) {
+            (true, _) => "ok",
+            (false, true) => "MISSING",
+            (false, false) => "without",
+        };
+        println!("{mark:<8}{:<22}{}", check.name, check.why);
+        if !check.remedy.is_empty() {
+            println!("{:<30}{}", "", check.remedy);
+        }
+    }
+    let fit = checks.iter().all(|check| check.ok || !check.required);
+    Ok(if fit { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+type Row = (&'static str, fn(&Stats) -> u64);
+
+const ROWS: [Row; 9] = [
+    ("packets in", |s| s.packets_in),
+    ("bytes in", |s| s.bytes_in),
+    ("delivered", |s| s.delivered),
+    ("bytes delivered", |s| s.bytes_delivered),
+    ("dropped", Stats::dropped),
+    ("duplicated", |s| s.duplicated),
+    ("corrupted", |s| s.corrupted),
+    ("marked", |s| s.marked),
+    ("max queue packets", |s| s.max_queue_packets),
+];

@@ -1,0 +1,557 @@
+//! Workloads by paths: who is best in each cell, by how much, and where UTS stands. Nothing here is weighed or left
+//! out: a transport that did not finish every run ranks behind all that did.
+
+use super::chart::{Data, Datum};
+use super::directory::{Directory, Kind, Place, Run, Status};
+use super::looks::is_uts;
+use super::plan::Plot;
+use super::quantity::{Better, Quantity, quantity, three_digits};
+use super::select::{Selection, unknown};
+use super::stats::{Mean, welch};
+use super::sweep::main_measure;
+use anyhow::{Result, bail};
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Means that are so close are called equal: factors, and percentage points.
+const PAR_FACTOR: f64 = 1.02;
+const PAR_POINTS: f64 = 1.0;
+/// So improbable a difference must be by chance before it counts.
+pub(super) const SIGNIFICANT: f64 = 0.05;
+/// Matrices of a plot, if sweeps make several.
+const SHEETS_MAX: usize = 6;
+
+/// What a transport did in a cell.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Entry {
+    pub who: usize,
+    /// Of the runs that have a figure.
+    pub mean: Option<Mean>,
+    /// Runs that did all of the workload, of those that count.
+    pub complete: usize,
+    pub tried: usize,
+    /// Why there is no figure, or not of all runs.
+    pub remark: String,
+    /// Its distance from the best, if both have a figure.
+    pub behind: Option<Distance>,
+    /// Whether it cannot be told from the best.
+    pub is_par: bool,
+}
+
+/// How far apart two figures are.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Distance {
+    /// As the factor by which the better one is better, 1 or more.
+    Factor(f64),
+    /// In percentage points.
+    Points(f64),
+}
+
+impl Distance {
+    pub(super) fn words(self) -> String {
+        match self {
+            Distance::Factor(f) if f.is_infinite() => "∞\u{a0}×".into(),
+            Distance::Factor(f) => {
+                format!("{}\u{a0}×", if f < 10.0 { format!("{f:.2}") } else { three_digits(f) })
+            }
+            Distance::Points(p) => format!("{p:.1}\u{a0}points"),
+        }
+    }
+
+    /// 0 for equal, up to 3 for far behind.
+    pub(super) fn grade(self) -> u8 {
+        let (small, large, value) = match self {
+            Distance::Factor(f) => (1.1, 2.0, f),
+            Distance::Points(p) => (3.0, 10.0, p),
+        };
+        1 + u8::from(value >= small) + u8::from(value >= large)
+    }
+
+    fn is_par(self) -> bool {
+        match self {
+            Distance::Factor(f) => f < PAR_FACTOR,
+            Distance::Points(p) => p < PAR_POINTS,
+        }
+    }
+}
+
+/// How UTS stands in a cell.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Verdict {
+    /// Better than every other, and so by the test.
+    Best,
+    /// Not to be told from the best.
+    Par,
+    /// Behind the best.
+    Behind(Option<Distance>),
+    /// It has no figure, others have.
+    Absent,
+    /// Nobody has one yet.
+    Empty,
+}
+
+/// A workload on a path.
+pub(super) struct Cell {
+    pub workload: String,
+    pub path: String,
+    pub measure: String,
+    pub quantity: Quantity,
+    /// From best to worst, then those without a figure.
+    pub entries: Vec<Entry>,
+    pub verdict: Verdict,
+}
+
+/// One page: all workloads by all paths, for one value of each sweep.
+pub(super) struct Matrix {
+    /// Sweeps and world, in words; empty if there is but one.
+    pub setting: String,
+    pub workloads: Vec<String>,
+    pub paths: Vec<String>,
+    pub cells: Vec<Cell>,
+    /// The transport that stands for UTS.
+    pub uts: Option<usize>,
+}
+
+/// Makes the matrices of a plot.
+///
+/// # Errors
+/// The plot names something that is not there, or there is nothing to compare.
+pub(super) fn matrices(directory: &Directory, plot: &Plot) -> Result<Vec<Matrix>> {
+    let selection = Selection::of(directory, plot)?;
+    let uts = stand_in(directory, plot)?;
+    let (workload, path) = (directory.dimension(&Kind::Workload), directory.dimension(&Kind::Path));
+    let mixture = directory.dimension(&Kind::Mixture);
+    let mut sheets: BTreeMap<Place, Vec<&Run>> = BTreeMap::new();
+    for run in &directory.runs {
+        // A mixture's flows share the path: they are no rivals for the whole of it.
+        if directory.value(&run.place, mixture).is_empty() && selection.admits(directory, &run.place, run.who)
+        {
+            let mut setting = run.place.clone();
+            (setting[workload], setting[path]) = (0, 0);
+            sheets.entry(setting).or_default().push(run);
+        }
+    }
+    if sheets.is_empty() {
+        bail!("no run of a single flow is planned that a matrix could show");
+    }
+    if sheets.len() > SHEETS_MAX {
+        directory.tell(format!(
+            "sweeps make {} matrices, and the first {SHEETS_MAX} are shown; `at` in the [[plot]] chooses others",
+            sheets.len()
+        ));
+    }
+    let is_single = sheets.len() == 1;
+    let figures = Figures::of(directory);
+    let sheets = sheets.into_iter().take(SHEETS_MAX);
+    sheets.map(|(setting, runs)| sheet(directory, plot, &figures, &setting, &runs, uts, is_single)).collect()
+}
+
+/// The transport that stands for UTS: as asked for, else the one of that name, else the first of its kind.
+fn stand_in(directory: &Directory, plot: &Plot) -> Result<Option<usize>> {
+    if let Some(name) = &plot.uts {
+        let Some(at) = directory.names.iter().position(|n| n == name) else {
+            bail!("{}", unknown("transport", name, &directory.plan.transports));
+        };
+        return Ok(Some(at));
+    }
+    let named = directory.names.iter().position(|n| n == "uts");
+    Ok(named.or_else(|| directory.plan.transports.iter().position(|t| is_uts(directory, t))))
+}
+
+/// Figures by run and measure.
+struct Figures<'a> {
+    by_run: BTreeMap<&'a str, Vec<(&'a str, f64, &'a str)>>,
+}
+
+impl<'a> Figures<'a> {
+    fn of(directory: &'a Directory) -> Self {
+        let mut by_run: BTreeMap<&str, Vec<_>> = BTreeMap::new();
+        for o in directory.observations.iter().filter(|o| o.valid) {
+            by_run.entry(&o.run).or_default().push((o.measure.as_str(), o.value, o.unit.as_str()));
+        }
+        Figures { by_run }
+    }
+
+    fn get(&self, run: &str, measure: &str) -> Option<(f64, &'a str)> {
+        let figures = self.by_run.get(run)?;
+        figures.iter().find(|(name, ..)| *name == measure).map(|(_, value, unit)| (*value, *unit))
+    }
+
+    /// Whether a run did all that its workload asks.
+    fn is_complete(&self, run: &str, kind: &str, measure: &str) -> bool {
+        self.get(run, measure).is_some()
+            && match kind {
+                "files" | "requests" => self.get(run, "completion").is_some(),
+                "keystrokes" => self.get(run, "missing").is_none_or(|(missing, _)| missing == 0.0),
+                _ => true,
+            }
+    }
+}
+
+fn sheet(
+    directory: &Directory,
+    plot: &Plot,
+    figures: &Figures<'_>,
+    setting: &Place,
+    runs: &[&Run],
+    uts: Option<usize>,
+    is_single: bool,
+) -> Result<Matrix> {
+    let (workload, path) = (directory.dimension(&Kind::Workload), directory.dimension(&Kind::Path));
+    let mut cases: BTreeMap<(usize, usize), BTreeMap<usize, Vec<&Run>>> = BTreeMap::new();
+    for run in runs {
+        let cell = cases.entry((run.place[workload], run.place[path])).or_default();
+        cell.entry(run.who).or_default().push(run);
+    }
+    let names = |at: usize, used: BTreeSet<usize>| {
+        used.into_iter().map(|i| directory.dimensions[at].values[i].clone()).collect::<Vec<_>>()
+    };
+    let workloads = names(workload, cases.keys().map(|k| k.0).collect());
+    let paths = names(path, cases.keys().map(|k| k.1).collect());
+    let mut cells = Vec::new();
+    for ((w, p), by_who) in &cases {
+        let workload = &directory.dimensions[workload].values[*w];
+        let measure = plot.measures.get(workload).cloned().or_else(|| main_measure(directory, workload));
+        let measure = measure.unwrap_or_else(|| "goodput".into());
+        cells.push(cell(
+            directory,
+            figures,
+            workload,
+            &directory.dimensions[path].values[*p],
+            &measure,
+            by_who,
+            uts,
+        )?);
+    }
+    let words = super::select::place_in_words(directory, setting, None);
+    // Workload and path are the matrix itself.
+    let rest: Vec<&str> = words.split(", ").skip(1).collect();
+    Ok(Matrix {
+        setting: if is_single { String::new() } else { rest.join(", ") },
+        workloads,
+        paths,
+        cells,
+        uts,
+    })
+}
+
+fn cell(
+    directory: &Directory,
+    figures: &Figures<'_>,
+    workload: &str,
+    path: &str,
+    measure: &str,
+    by_who: &BTreeMap<usize, Vec<&Run>>,
+    uts: Option<usize>,
+) -> Result<Cell> {
+    let kind = directory.workload_kind(workload);
+    let (mut unit, mut most) = ("", 0.0f64);
+    let mut entries = Vec::new();
+    for (who, runs) in by_who {
+        let counted =
+            runs.iter().filter(|run| status(run).is_some_and(|s| matches!(s, Status::Ok | Status::Failed)));
+        let counted: Vec<&&Run> = counted.collect();
+        let complete = counted.iter().filter(|run| figures.is_complete(&run.id, kind, measure)).count();
+        let values: Vec<f64> = counted
+            .iter()
+            .filter_map(|run| {
+                let (value, of) = figures.get(&run.id, measure)?;
+                (unit, most) = (of, most.max(value.abs()));
+                Some(value)
+            })
+            .collect();
+        let (mean, tried) = (Mean::of(&values), counted.len());
+        entries.push(Entry {
+            who: *who,
+            mean,
+            complete,
+            tried,
+            remark: remark(runs, complete),
+            behind: None,
+            is_par: false,
+        });
+    }
+    let quantity = quantity(measure, unit, most);
+    let Some(better) = quantity.better.or((most == 0.0).then_some(Better::Higher)) else {
+        bail!("of the measure `{measure}` it is not known which way is better; a matrix cannot rank by it");
+    };
+    entries.sort_by(|a, b| rank(a, b, better));
+    compare(&mut entries, &quantity, better);
+    let verdict = verdict(&entries, &quantity, better, uts);
+    Ok(Cell {
+        workload: workload.into(),
+        path: path.into(),
+        measure: measure.into(),
+        quantity,
+        entries,
+        verdict,
+    })
+}
+
+fn status(run: &Run) -> Option<Status> {
+    run.record.as_ref().map(|record| record.status)
+}
+
+/// Why runs of a transport have no figure, in one line.
+fn remark(runs: &[&Run], complete: usize) -> String {
+    let count = |wanted: Option<Status>| runs.iter().filter(|run| status(run) == wanted).count();
+    let why = |wanted| {
+        let of = runs
+            .iter()
+            .find(|run| status(run) == Some(wanted))
+            .and_then(|run| run.record.as_ref()?.why.clone());
+        of.map(|why| format!(" ({why})")).unwrap_or_default()
+    };
+    let all = runs.len();
+    let mut parts = Vec::new();
+    let (skipped, failed, invalid) =
+        (count(Some(Status::Skipped)), count(Some(Status::Failed)), count(Some(Status::Invalid)));
+    if skipped > 0 {
+        parts.push(format!("cannot be carried{}", why(Status::Skipped)));
+    }
+    if failed > 0 {
+        parts.push(format!("{failed} of {all} failed{}", why(Status::Failed)));
+    }
+    if invalid > 0 {
+        parts.push(format!("{invalid} of {all} invalid{}", why(Status::Invalid)));
+    }
+    let unfinished = count(Some(Status::Ok)).saturating_sub(complete);
+    if unfinished > 0 {
+        parts.push(format!("{unfinished} of {all} not finished"));
+    }
+    if count(None) > 0 {
+        parts.push(format!("{} of {all} not run yet", count(None)));
+    }
+    parts.join("; ")
+}
+
+/// Who finished all runs comes first, then who has the better mean.
+fn rank(a: &Entry, b: &Entry, better: Better) -> Ordering {
+    let share = |e: &Entry| if e.tried == 0 { 0.0 } else { e.complete as f64 / e.tried as f64 };
+    let by_mean = |a: &Mean, b: &Mean| match better {
+        Better::Higher => b.mean.total_cmp(&a.mean),
+        Better::Lower => a.mean.total_cmp(&b.mean),
+    };
+    match (&a.mean, &b.mean) {
+        (Some(x), Some(y)) => share(b).total_cmp(&share(a)).then_with(|| by_mean(x, y)),
+        (Some(_), None) => Ordering::Less,
+        (None, Some(_)) => Ordering::Greater,
+        (None, None) => Ordering::Equal,
+    }
+    .then(a.who.cmp(&b.who))
+}
+
+fn compare(entries: &mut [Entry], quantity: &Quantity, better: Better) {
+    let Some(best) = entries.first().cloned().filter(|e| e.mean.is_some()) else { return };
+    for entry in entries {
+        entry.behind = distance(&best, entry, quantity, better);
+        entry.is_par = entry.who == best.who || is_par(&best, entry, entry.behind);
+    }
+}
+
+fn distance(best: &Entry, other: &Entry, quantity: &Quantity, better: Better) -> Option<Distance> {
+    let (best, other) = (best.mean?, other.mean?);
+    let (more, less) = match better {
+        Better::Higher => (best.mean, other.mean),
+        Better::Lower => (other.mean, best.mean),
+    };
+    Some(match quantity.unit {
+        "%" => Distance::Points((more - less) * quantity.factor),
+        _ if more == less => Distance::Factor(1.0),
+        _ => Distance::Factor(more / less),
+    })
+}
+
+/// Whether two cannot be told apart: as complete, and close or within what chance does.
+fn is_par(best: &Entry, other: &Entry, distance: Option<Distance>) -> bool {
+    let (Some(a), Some(b), Some(distance)) = (best.mean, other.mean, distance) else { return false };
+    let as_complete = best.complete * other.tried == other.complete * best.tried;
+    as_complete && (distance.is_par() || welch(&a, &b).is_some_and(|p| p > SIGNIFICANT))
+}
+
+fn verdict(entries: &[Entry], quantity: &Quantity, better: Better, uts: Option<usize>) -> Verdict {
+    let Some(best) = entries.first().filter(|e| e.mean.is_some()) else { return Verdict::Empty };
+    let Some(own) = entries.iter().find(|e| Some(e.who) == uts && e.mean.is_some()) else {
+        return Verdict::Absent;
+    };
+    if own.who != best.who {
+        return if own.is_par { Verdict::Par } else { Verdict::Behind(own.behind) };
+    }
+    // First by its mean alone is not yet better.
+    match entries.get(1).filter(|next| next.mean.is_some()) {
+        Some(next) if is_par(best, next, distance(best, next, quantity, better)) => Verdict::Par,
+        _ => Verdict::Best,
+    }
+}
+
+impl Cell {
+    /// The best that has a figure.
+    pub(super) fn best(&self) -> Option<&Entry> {
+        self.entries.first().filter(|e| e.mean.is_some())
+    }
+
+    pub(super) fn of(&self, who: Option<usize>) -> Option<&Entry> {
+        self.entries.iter().find(|e| Some(e.who) == who)
+    }
+
+    /// An entry's mean with its interval.
+    pub(super) fn figure(&self, entry: &Entry) -> String {
+        entry.mean.map_or_else(|| "–".into(), |mean| self.quantity.mean(mean.mean, mean.half_width()))
+    }
+
+    /// An entry's mean alone.
+    pub(super) fn short_figure(&self, entry: &Entry) -> String {
+        entry.mean.map_or_else(|| "–".into(), |mean| self.quantity.show(mean.mean))
+    }
+}
+
+impl Matrix {
+    /// The cell of a workload on a path.
+    pub(super) fn cell(&self, workload: &str, path: &str) -> Option<&Cell> {
+        self.cells.iter().find(|c| c.workload == workload && c.path == path)
+    }
+
+    /// Cells by how UTS stands in them: best, on a par, behind, absent, empty.
+    pub(super) fn counts(&self) -> [usize; 5] {
+        let mut counts = [0; 5];
+        for cell in &self.cells {
+            counts[match cell.verdict {
+                Verdict::Best => 0,
+                Verdict::Par => 1,
+                Verdict::Behind(_) => 2,
+                Verdict::Absent => 3,
+                Verdict::Empty => 4,
+            }] += 1;
+        }
+        counts
+    }
+
+    /// Every transport in every cell.
+    pub(super) fn data(&self, directory: &Directory) -> Data {
+        let columns = [
+            "workload",
+            "path",
+            "transport",
+            "rank",
+            "measure",
+            "mean",
+            "± 95 %",
+            "unit",
+            "n",
+            "behind the best",
+            "",
+            "remark",
+        ];
+        let mut data = Data::new(columns);
+        data.columns[10] = "in".into();
+        for cell in &self.cells {
+            for (rank, entry) in (1..).zip(&cell.entries) {
+                let factor = cell.quantity.factor;
+                let (behind, kind): (Datum, &str) = match entry.behind {
+                    Some(Distance::Factor(f)) => (f.into(), "×"),
+                    Some(Distance::Points(p)) => (p.into(), "points"),
+                    None => (Datum::Missing, ""),
+                };
+                let half = entry.mean.and_then(|m| m.half_width()).map(|half| half * factor);
+                data.rows.push(vec![
+                    cell.workload.as_str().into(),
+                    cell.path.as_str().into(),
+                    directory.names[entry.who].as_str().into(),
+                    entry.mean.map(|_| f64::from(rank)).into(),
+                    cell.measure.as_str().into(),
+                    entry.mean.map(|m| m.mean * factor).into(),
+                    half.into(),
+                    cell.quantity.unit.into(),
+                    (entry.mean.map_or(0, |m| m.n) as f64).into(),
+                    behind,
+                    kind.into(),
+                    entry.remark.as_str().into(),
+                ]);
+            }
+        }
+        data
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(who: usize, values: &[f64], complete: usize) -> Entry {
+        let tried = values.len().max(complete);
+        Entry {
+            who,
+            mean: Mean::of(values),
+            complete,
+            tried,
+            remark: String::new(),
+            behind: None,
+            is_par: false,
+        }
+    }
+
+    fn ranked(mut entries: Vec<Entry>, measure: &str, unit: &str) -> (Vec<Entry>, Verdict) {
+        let quantity = quantity(measure, unit, 1.0);
+        let better = quantity.better.unwrap();
+        entries.sort_by(|a, b| rank(a, b, better));
+        compare(&mut entries, &quantity, better);
+        let verdict = verdict(&entries, &quantity, better, Some(0));
+        (entries, verdict)
+    }
+
+    #[test]
+    fn the_better_mean_wins_either_way() {
+        let (entries, verdict) =
+            ranked(vec![entry(0, &[10.0, 10.1], 2), entry(1, &[20.0, 20.1], 2)], "goodput", "bit/s");
+        assert_eq!(entries[0].who, 1);
+        let Verdict::Behind(Some(Distance::Factor(factor))) = verdict else { panic!("{verdict:?}") };
+        assert!((factor - 20.05 / 10.05).abs() < 1e-12);
+        let (entries, verdict) =
+            ranked(vec![entry(0, &[10.0, 10.1], 2), entry(1, &[20.0, 20.1], 2)], "completion", "s");
+        assert_eq!((entries[0].who, verdict), (0, Verdict::Best));
+    }
+
+    #[test]
+    fn who_did_not_finish_ranks_behind_who_did() {
+        let (entries, verdict) = ranked(
+            vec![entry(0, &[5.0, 5.0, 5.0], 2), entry(1, &[50.0, 50.0, 50.0], 3)],
+            "request_p99",
+            "ms",
+        );
+        assert_eq!(entries[0].who, 1);
+        assert!(matches!(verdict, Verdict::Behind(_)));
+        assert!(!entries[1].is_par);
+    }
+
+    #[test]
+    fn noise_and_two_percent_are_a_tie() {
+        let noisy = vec![entry(0, &[8.0, 12.0, 10.0], 3), entry(1, &[9.0, 14.0, 11.0], 3)];
+        assert_eq!(ranked(noisy, "goodput", "bit/s").1, Verdict::Par);
+        let close = vec![entry(0, &[100.0], 1), entry(1, &[101.0], 1)];
+        assert_eq!(ranked(close, "goodput", "bit/s").1, Verdict::Par);
+        let apart = vec![entry(0, &[100.0], 1), entry(1, &[103.0], 1)];
+        assert!(matches!(ranked(apart, "goodput", "bit/s").1, Verdict::Behind(_)));
+        // First by a hair is no victory.
+        let ahead = vec![entry(0, &[101.0], 1), entry(1, &[100.0], 1)];
+        assert_eq!(ranked(ahead, "goodput", "bit/s").1, Verdict::Par);
+    }
+
+    #[test]
+    fn shares_are_compared_in_points() {
+        let (entries, verdict) =
+            ranked(vec![entry(0, &[0.90, 0.901], 2), entry(1, &[0.99, 0.991], 2)], "in_time", "1");
+        let Some(Distance::Points(points)) = entries[1].behind else { panic!("{entries:?}") };
+        assert!((points - 9.0).abs() < 1e-9);
+        assert!(matches!(verdict, Verdict::Behind(Some(d)) if d.grade() == 2));
+    }
+
+    #[test]
+    fn a_cell_without_uts_or_without_anyone_says_so() {
+        assert_eq!(
+            ranked(vec![entry(0, &[], 0), entry(1, &[5.0], 1)], "goodput", "bit/s").1,
+            Verdict::Absent
+        );
+        assert_eq!(ranked(vec![entry(0, &[], 0)], "goodput", "bit/s").1, Verdict::Empty);
+        assert_eq!(ranked(vec![entry(0, &[1.0], 1)], "goodput", "bit/s").1, Verdict::Best);
+    }
+}

@@ -1,0 +1,285 @@
+//! The matrix as HTML: one sheet that is printed as it is, and below it everything that it was made from.
+
+use super::chart::Data;
+use super::directory::Directory;
+use super::matrix::{Cell, Distance, Entry, Matrix, Verdict};
+use super::select::table_in_words;
+use super::stats::welch;
+use crate::report::html::{capitalised, escape};
+use std::fmt::Write;
+
+/// The sheet: a sentence, the grid, and who is best at what.
+pub(super) fn sheet(directory: &Directory, matrix: &Matrix, number: usize) -> String {
+    let mut html = format!(
+        "<section class=\"sheet\" id=\"matrix{number}\"><h2>{}</h2>",
+        escape(&heading(directory, matrix))
+    );
+    let _ = write!(html, "<p class=\"verdict\">{}</p>", verdict(directory, matrix));
+    html.push_str(&grid(directory, matrix));
+    html.push_str(&key(directory, matrix));
+    let _ = write!(
+        html,
+        "<h3>Who is best at what</h3><div class=\"scroll\">{}</div></section>",
+        ranking(directory, matrix)
+    );
+    html
+}
+
+/// What stands behind it: where UTS is not the best, and every transport in every cell.
+pub(super) fn details(directory: &Directory, matrix: &Matrix, data: &Data, number: usize) -> String {
+    let mut html = String::from("<section class=\"behind\">");
+    if let Some(uts) = matrix.uts {
+        let _ = write!(
+            html,
+            "<h3>Where {} is not the best</h3>{}",
+            escape(&directory.names[uts]),
+            shortfalls(directory, matrix)
+        );
+    }
+    let _ = write!(
+        html,
+        "</section><section><h3>Every transport in every cell</h3><p class=\"tools screen\"><label>Show only <input type=\"search\" \
+         data-filter=\"cells{number}\" placeholder=\"a workload, path or transport\"></label> \
+         <button type=\"button\" data-csv=\"matrix{number}\">CSV</button></p>\
+         <div class=\"scroll\" id=\"cells{number}\">{}</div>\
+         <p class=\"note\"><span class=\"screen\">Click a heading to sort. </span>± is half the 95 % confidence interval of the \
+         mean by Student’s t.</p></section>",
+        data.html().replacen("<table>", "<table class=\"cells sortable\">", 1)
+    );
+    html
+}
+
+fn heading(directory: &Directory, matrix: &Matrix) -> String {
+    // The sheet may be printed alone.
+    let title = &directory.plan.title;
+    let of = if title.is_empty() { String::new() } else { format!("{title}: ") };
+    let rest = if matrix.setting.is_empty() { String::new() } else { format!(", {}", matrix.setting) };
+    format!("{of}{} workloads by {} paths{rest}", matrix.workloads.len(), matrix.paths.len())
+}
+
+fn verdict(directory: &Directory, matrix: &Matrix) -> String {
+    let [best, par, behind, absent, empty] = matrix.counts();
+    let cells = best + par + behind + absent + empty;
+    let Some(uts) = matrix.uts else {
+        return format!("{cells} cells. No transport of this experiment is UTS.");
+    };
+    let name = escape(&directory.names[uts]);
+    let mut parts = vec![
+        format!("is the best in <b>{best}</b>"),
+        format!("on a par with the best in <b>{par}</b>"),
+        format!("behind in <b>{behind}</b>"),
+    ];
+    if absent > 0 {
+        parts.push(format!("without a figure in <b>{absent}</b>"));
+    }
+    let mut text = format!("Of {cells} cells, {name} {}", list(&parts));
+    if empty > 0 {
+        let _ = write!(text, "; in {empty} no transport has a figure yet");
+    }
+    text + "."
+}
+
+fn list(parts: &[String]) -> String {
+    match parts {
+        [] => String::new(),
+        [one] => one.clone(),
+        [head @ .., last] => format!("{} and {last}", head.join(", ")),
+    }
+}
+
+fn grid(directory: &Directory, matrix: &Matrix) -> String {
+    let mut html = String::from("<div class=\"scroll\"><table class=\"matrix\"><thead><tr><th></th>");
+    for path in &matrix.paths {
+        let about = directory.entry("path", path).map(table_in_words).unwrap_or_default();
+        let _ = write!(html, "<th scope=\"col\" title=\"{}\">{}</th>", escape(&about), escape(path));
+    }
+    html.push_str("</tr></thead><tbody>");
+    for workload in &matrix.workloads {
+        let measure =
+            matrix.cells.iter().find(|c| c.workload == *workload).map_or("", |c| c.quantity.label.as_str());
+        let _ =
+            write!(html, "<tr><th scope=\"row\">{}<span>{}</span></th>", escape(workload), escape(measure));
+        for path in &matrix.paths {
+            html.push_str(&match matrix.cell(workload, path) {
+                Some(cell) => filled(directory, matrix, cell),
+                None => "<td class=\"m-empty\">not planned</td>".into(),
+            });
+        }
+        html.push_str("</tr>");
+    }
+    html + "</tbody></table></div>"
+}
+
+fn filled(directory: &Directory, matrix: &Matrix, cell: &Cell) -> String {
+    let Some(best) = cell.best() else {
+        let why = cell.entries.iter().find(|e| !e.remark.is_empty()).map_or("", |e| e.remark.as_str());
+        return format!("<td class=\"m-empty\" title=\"{}\">no figure</td>", escape(why));
+    };
+    let name = |entry: &Entry| escape(&directory.names[entry.who]);
+    let first = format!("<b>{}</b> {}", name(best), escape(&cell.short_figure(best)));
+    let own = cell.of(matrix.uts).filter(|e| e.mean.is_some());
+    let next = cell.entries.get(1).filter(|e| e.mean.is_some());
+    let far = |d: Option<Distance>| d.map(Distance::words).unwrap_or_default();
+    let (class, second) = match (cell.verdict, own, next) {
+        (Verdict::Best, _, None) => ("m-best".to_owned(), "no other has a figure".to_owned()),
+        (Verdict::Best | Verdict::Par, Some(own), Some(next)) if own.who == best.who => {
+            let class = if cell.verdict == Verdict::Best { "m-best" } else { "m-par" };
+            (
+                class.into(),
+                format!("next {} {} ({})", name(next), escape(&cell.short_figure(next)), far(next.behind)),
+            )
+        }
+        (Verdict::Par, Some(own), _) => {
+            ("m-par".into(), format!("{} {} (par)", name(own), escape(&cell.short_figure(own))))
+        }
+        (Verdict::Behind(distance), Some(own), _) => {
+            let unfinished = own.complete < own.tried;
+            let grade = if unfinished { 3 } else { distance.map_or(3, Distance::grade) };
+            let why =
+                if unfinished { format!("{} of {} done", own.complete, own.tried) } else { far(distance) };
+            (format!("m-behind{grade}"), format!("{} {} ({why})", name(own), escape(&cell.short_figure(own))))
+        }
+        _ => {
+            let why = cell.of(matrix.uts).map_or("not planned", |e| e.remark.as_str());
+            let uts = matrix.uts.map_or("UTS", |at| directory.names[at].as_str());
+            let text = if matrix.uts.is_some() { format!("{} –", escape(uts)) } else { String::new() };
+            return format!(
+                "<td class=\"m-absent\" title=\"{}\">{first}<span>{text}</span></td>",
+                escape(why)
+            );
+        }
+    };
+    let all: Vec<String> =
+        cell.entries.iter().map(|e| format!("{}: {}", directory.names[e.who], cell.figure(e))).collect();
+    format!("<td class=\"{class}\" title=\"{}\">{first}<span>{second}</span></td>", escape(&all.join("\n")))
+}
+
+fn key(directory: &Directory, matrix: &Matrix) -> String {
+    let uts = escape(matrix.uts.map_or("UTS", |at| directory.names[at].as_str()));
+    let variants = directory.plan.transports.iter().filter(|t| super::looks::is_uts(directory, t)).count();
+    let others = match variants {
+        0 | 1 => String::new(),
+        _ => format!(
+            " Other variants of UTS take part under their own names; {uts} stands for UTS throughout."
+        ),
+    };
+    let counts: Vec<usize> =
+        matrix.cells.iter().flat_map(|c| &c.entries).filter_map(|e| Some(e.mean?.n)).collect();
+    let n = match (counts.iter().min(), counts.iter().max()) {
+        (Some(a), Some(b)) if a == b => format!("n = {a}"),
+        (Some(a), Some(b)) => format!("n = {a} to {b}"),
+        _ => "n = 0".into(),
+    };
+    format!(
+        "<p class=\"key\"><span class=\"m-best\">{uts} is the best</span><span class=\"m-par\">on a par</span>\
+         <span class=\"m-behind1\">behind by less than 1.1 × or 3 points</span>\
+         <span class=\"m-behind2\">less than 2 × or 10 points</span><span class=\"m-behind3\">more, or unfinished</span>\
+         <span class=\"m-absent\">without a figure</span></p><p class=\"note\">In each cell: the best transport with its mean \
+         ({n}), below it {uts}, and by how much it is behind; where {uts} leads, the next. The measure of a row stands under \
+         its name. On a par: within 2 % (1 point for shares), or a difference that chance alone would make in more than 5 % \
+         of cases (Welch’s test), with as many runs finished. Who did not finish every run ranks behind all who did.{others}</p>"
+    )
+}
+
+fn ranking(directory: &Directory, matrix: &Matrix) -> String {
+    let mut html = String::from(
+        "<table class=\"ranking sortable\"><thead><tr><th>Transport</th><th class=\"number\">best</th><th class=\"number\">best or \
+         on a par</th><th class=\"number\">of cells</th><th class=\"number\">behind the best, median</th><th \
+         class=\"number\">at worst</th><th>best or on a par, by workload</th></tr></thead><tbody>",
+    );
+    let mut rows: Vec<(usize, usize, String)> = Vec::new();
+    let all: std::collections::BTreeSet<usize> =
+        matrix.cells.iter().flat_map(|c| &c.entries).map(|e| e.who).collect();
+    for who in all {
+        let here: Vec<(&Cell, &Entry)> = matrix
+            .cells
+            .iter()
+            .filter_map(|c| Some((c, c.of(Some(who)).filter(|e| e.mean.is_some())?)))
+            .collect();
+        let best = here.iter().filter(|(c, e)| c.best().is_some_and(|b| b.who == e.who)).count();
+        let par = here.iter().filter(|(_, e)| e.is_par).count();
+        let factors = median_and_worst(&here);
+        let mut by_workload = Vec::new();
+        for workload in &matrix.workloads {
+            let of = here.iter().filter(|(c, _)| c.workload == *workload);
+            let (won, cells) =
+                of.fold((0, 0), |(won, cells), (_, e)| (won + usize::from(e.is_par), cells + 1));
+            if won > 0 {
+                by_workload.push(format!("{workload} {won} of {cells}"));
+            }
+        }
+        let row = format!(
+            "<tr><td>{}</td><td class=\"number\">{best}</td><td class=\"number\">{par}</td><td class=\"number\">{}</td>\
+             <td class=\"number\">{}</td><td class=\"number\">{}</td><td>{}</td></tr>",
+            escape(&directory.names[who]),
+            here.len(),
+            factors.map_or("–".into(), |(median, _)| Distance::Factor(median).words()),
+            factors.map_or("–".into(), |(_, worst)| Distance::Factor(worst).words()),
+            escape(&if by_workload.is_empty() { "–".into() } else { by_workload.join(", ") }),
+        );
+        rows.push((best, par, row));
+    }
+    rows.sort_by_key(|(best, par, _)| std::cmp::Reverse((*best, *par)));
+    rows.iter().for_each(|(.., row)| html.push_str(row));
+    html + "</tbody></table><p class=\"note\">Behind the best: the factor by which the best figure of a cell is better, over all \
+            cells that the transport has a figure in; for shares, the ratio of the shares.</p>"
+}
+
+/// Of the factors by which a transport is behind the best.
+fn median_and_worst(here: &[(&Cell, &Entry)]) -> Option<(f64, f64)> {
+    let factor = |(cell, entry): &(&Cell, &Entry)| match entry.behind? {
+        Distance::Factor(f) => Some(f),
+        Distance::Points(_) => {
+            let (best, own) = (cell.best()?.mean?.mean, entry.mean?.mean);
+            Some(if best == own { 1.0 } else { (best / own).max(own / best) })
+        }
+    };
+    let mut factors: Vec<f64> =
+        here.iter().filter_map(factor).filter(|f| !f.is_nan()).map(|f| f.max(1.0)).collect();
+    factors.sort_by(f64::total_cmp);
+    Some((super::stats::quantile(&factors, 0.5)?, *factors.last()?))
+}
+
+/// From the widest gap to the narrowest.
+fn shortfalls(directory: &Directory, matrix: &Matrix) -> String {
+    let is_behind = |c: &&Cell| matches!(c.verdict, Verdict::Behind(_) | Verdict::Absent);
+    let mut cells: Vec<&Cell> = matrix.cells.iter().filter(is_behind).collect();
+    if cells.is_empty() {
+        return "<p>There is no such cell.</p>".into();
+    }
+    let gap = |cell: &&Cell| {
+        let own = cell.of(matrix.uts).filter(|e| e.mean.is_some());
+        let unfinished = own.is_none_or(|e| e.complete < e.tried);
+        let factor = own.and_then(|e| median_and_worst(&[(*cell, e)])).map_or(f64::INFINITY, |f| f.1);
+        (unfinished, factor)
+    };
+    cells.sort_by(|a, b| {
+        let (a, b) = (gap(a), gap(b));
+        b.0.cmp(&a.0).then(b.1.total_cmp(&a.1))
+    });
+    let mut html = String::from(
+        "<div class=\"scroll\"><table class=\"sortable gaps\"><thead><tr><th>Workload</th><th>Path</th><th>Measure</th><th>Best</th>\
+         <th class=\"number\">its figure</th><th class=\"number\">UTS</th><th class=\"number\">behind by</th><th \
+         class=\"number\">by chance</th><th>Remark</th></tr></thead><tbody>",
+    );
+    for cell in cells {
+        let (Some(best), own) = (cell.best(), cell.of(matrix.uts)) else { continue };
+        let chance = own.and_then(|own| welch(&best.mean?, &own.mean?));
+        let chance = chance
+            .map_or("–".into(), |p| if p < 0.001 { "p &lt; 0.001".into() } else { format!("p = {p:.3}") });
+        let _ = write!(
+            html,
+            "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td class=\"number\">{}</td><td class=\"number\">{}</td>\
+             <td class=\"number\">{}</td><td class=\"number\">{chance}</td><td>{}</td></tr>",
+            escape(&cell.workload),
+            escape(&cell.path),
+            escape(&cell.quantity.label),
+            escape(&directory.names[best.who]),
+            escape(&cell.figure(best)),
+            own.map_or("–".into(), |own| escape(&cell.figure(own))),
+            own.and_then(|own| own.behind).map_or("–".into(), Distance::words),
+            escape(&capitalised(own.map_or("not planned", |own| own.remark.as_str()))),
+        );
+    }
+    html + "</tbody></table></div>"
+}

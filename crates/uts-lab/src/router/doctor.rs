@@ -1,0 +1,128 @@
+//! What this machine permits, and the one command that would permit the rest.
+
+use super::host::ip_command;
+use super::{Testbed, TestbedConfig};
+use rustix::process::{Resource, geteuid, getrlimit};
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+
+/// Receive buffer that carries a gigabit per second over a pause of 20 ms.
+const RECEIVE_BUFFER_BYTES: u64 = 4 << 20;
+const REAL_TIME_PRIORITY: u64 = 10;
+
+/// One thing that a testbed needs, or is better with.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Check {
+    /// What it is.
+    pub name: String,
+    /// Whether there is no testbed without it.
+    pub required: bool,
+    /// Whether it is there.
+    pub ok: bool,
+    /// What was found.
+    pub why: String,
+    /// The one command that would help; empty if all is well.
+    pub remedy: String,
+}
+
+/// Tries what a testbed needs. Takes some hundredths of a second, and leaves nothing behind.
+pub fn doctor() -> Vec<Check> {
+    doctor_with(&TestbedConfig::default())
+}
+
+/// As [`doctor()`], trying a testbed with these settings.
+pub fn doctor_with(config: &TestbedConfig) -> Vec<Check> {
+    vec![ip_program(), testbed(config), processors(), receive_buffer(), real_time()]
+}
+
+fn check(name: &str, required: bool, found: Result<String, (String, String)>) -> Check {
+    let name = name.into();
+    match found {
+        Ok(why) => Check { name, required, ok: true, why, remedy: String::new() },
+        Err((why, remedy)) => Check { name, required, ok: false, why, remedy },
+    }
+}
+
+fn ip_program() -> Check {
+    let found = match ip_command() {
+        Ok(command) => Ok(command.get_program().to_string_lossy().into_owned()),
+        Err(e) => Err((e.to_string(), "sudo apt install iproute2".into())),
+    };
+    check("ip (iproute2)", true, found)
+}
+
+/// The real thing, with nothing on it.
+fn testbed(config: &TestbedConfig) -> Check {
+    let found = match Testbed::start(config.clone()).and_then(Testbed::finish) {
+        Ok(_) if geteuid().is_root() => Ok("hosts can be made".into()),
+        Ok(_) => Ok("hosts can be made, without privileges".into()),
+        Err(e) => {
+            let why = e.to_string();
+            let remedy = remedy(&why);
+            Err((why, remedy))
+        }
+    };
+    check("hosts in namespaces", true, found)
+}
+
+/// What would make namespaces possible, from what stands in their way.
+fn remedy(why: &str) -> String {
+    let setting = |file: &str| std::fs::read_to_string(Path::new("/proc/sys").join(file)).unwrap_or_default();
+    let is = |file: &str, value: &str| setting(file).trim() == value;
+    if why.contains("run `ip`") {
+        return "sudo apt install iproute2".into();
+    }
+    if why.contains("packet socket") {
+        return "sudo modprobe af_packet".into();
+    }
+    if why.contains("ip link add") {
+        return "sudo modprobe veth".into();
+    }
+    if is("user/max_user_namespaces", "0") {
+        return "sudo sysctl -w user.max_user_namespaces=15000".into();
+    }
+    if is("kernel/unprivileged_userns_clone", "0") {
+        return "sudo sysctl -w kernel.unprivileged_userns_clone=1".into();
+    }
+    if is("kernel/apparmor_restrict_unprivileged_userns", "1") {
+        return "sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0".into();
+    }
+    if Path::new("/.dockerenv").exists() || Path::new("/run/.containerenv").exists() {
+        return "start the container with: --privileged".into();
+    }
+    "run it as root, with: sudo".into()
+}
+
+fn processors() -> Check {
+    let count = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let why = format!("{count} to run on");
+    let remedy = "give the machine another processor: RouterPC and the hosts share this one";
+    check("processors", false, if count > 1 { Ok(why) } else { Err((why, remedy.into())) })
+}
+
+fn receive_buffer() -> Check {
+    let text = std::fs::read_to_string("/proc/sys/net/core/rmem_max").unwrap_or_default();
+    let bytes: u64 = text.trim().parse().unwrap_or(0);
+    let found = if geteuid().is_root() {
+        Ok("of any size".into())
+    } else if bytes >= RECEIVE_BUFFER_BYTES {
+        Ok(format!("{bytes} bytes"))
+    } else {
+        let why = format!("{bytes} bytes: at high rates, packets are lost while RouterPC is kept waiting");
+        Err((why, format!("sudo sysctl -w net.core.rmem_max={RECEIVE_BUFFER_BYTES}")))
+    };
+    check("receive buffer", false, found)
+}
+
+fn real_time() -> Check {
+    // None is no limit.
+    let limit = getrlimit(Resource::Rtprio).current.unwrap_or(u64::MAX);
+    let found = if geteuid().is_root() || limit >= REAL_TIME_PRIORITY {
+        Ok("RouterPC goes before other programs".into())
+    } else {
+        let why = "none: RouterPC is late when other programs are busy";
+        let command = "echo \"$USER - rtprio 10\" | sudo tee /etc/security/limits.d/uts-lab.conf";
+        Err((why.into(), format!("{command}; then log in again")))
+    };
+    check("real-time priority", false, found)
+}

@@ -1,0 +1,170 @@
+//! Frames as packet sockets hand them over, and as a path carries them.
+
+use super::sys::VNET_HEADER_BYTES;
+use uts_path::Payload;
+
+/// Bytes of an Ethernet header.
+pub(super) const ETHERNET_BYTES: usize = 14;
+/// Where the network layer's packet begins in a [`Packet`]'s bytes.
+pub(super) const IP_AT: usize = VNET_HEADER_BYTES + ETHERNET_BYTES;
+
+pub(super) const ETHERTYPE_IPV4: u16 = 0x0800;
+pub(super) const ETHERTYPE_IPV6: u16 = 0x86dd;
+
+/// `VIRTIO_NET_HDR_F_NEEDS_CSUM`: the checksum holds the sum of the pseudo header only.
+const NEEDS_CHECKSUM: u8 = 1;
+
+/// `struct virtio_net_hdr`, in the machine's byte order (virtio 1.2, section 5.1.6).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct VnetHeader {
+    pub flags: u8,
+    pub gso_type: u8,
+    /// Bytes of all headers, Ethernet's included.
+    pub header_bytes: u16,
+    /// Bytes of payload in each segment.
+    pub gso_bytes: u16,
+    /// Where checksumming begins, from the start of the frame.
+    pub checksum_start: u16,
+    /// Where the checksum stands, from there.
+    pub checksum_offset: u16,
+}
+
+impl VnetHeader {
+    pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
+        let pair = |at: usize| Some(u16::from_ne_bytes([*bytes.get(at)?, *bytes.get(at + 1)?]));
+        Some(VnetHeader {
+            flags: *bytes.first()?,
+            gso_type: *bytes.get(1)?,
+            header_bytes: pair(2)?,
+            gso_bytes: pair(4)?,
+            checksum_start: pair(6)?,
+            checksum_offset: pair(8)?,
+        })
+    }
+
+    pub(super) fn emit(self) -> [u8; VNET_HEADER_BYTES] {
+        let [h0, h1] = self.header_bytes.to_ne_bytes();
+        let [g0, g1] = self.gso_bytes.to_ne_bytes();
+        let [s0, s1] = self.checksum_start.to_ne_bytes();
+        let [o0, o1] = self.checksum_offset.to_ne_bytes();
+        [self.flags, self.gso_type, h0, h1, g0, g1, s0, s1, o0, o1]
+    }
+
+    pub(super) fn needs_checksum(self) -> bool {
+        self.flags & NEEDS_CHECKSUM != 0
+    }
+}
+
+/// A packet on the path: one frame, with the header that a packet socket wants before it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Packet {
+    /// `virtio_net_hdr`, Ethernet header, network layer.
+    pub bytes: Vec<u8>,
+    /// The host it is from.
+    pub from: usize,
+}
+
+impl Packet {
+    /// The network layer's packet: what a link carries and what its length counts.
+    pub(super) fn ip(&self) -> &[u8] {
+        self.bytes.get(IP_AT..).unwrap_or_default()
+    }
+
+    /// The Ethernet frame.
+    pub(super) fn frame(&self) -> &[u8] {
+        self.bytes.get(VNET_HEADER_BYTES..).unwrap_or_default()
+    }
+
+    /// The Ethernet address that it is for.
+    pub(super) fn destination(&self) -> Option<[u8; 6]> {
+        self.frame().first_chunk().copied()
+    }
+}
+
+impl Payload for Packet {
+    /// Completes the checksum first: a partial one would be completed over the damage.
+    fn flip_bit(&mut self, bit: usize) {
+        complete_checksum(&mut self.bytes);
+        if let Some(byte) = self.bytes.get_mut(IP_AT + bit / 8) {
+            *byte ^= 1 << (bit % 8);
+        }
+    }
+
+    /// Sets CE where the packet says ECT (RFC 3168, section 5).
+    fn mark_ce(&mut self) -> bool {
+        match ethertype(&self.bytes) {
+            Some(ETHERTYPE_IPV4) => mark_ipv4(&mut self.bytes),
+            Some(ETHERTYPE_IPV6) => mark_ipv6(&mut self.bytes),
+            _ => false,
+        }
+    }
+
+    fn bytes(&self) -> Option<&[u8]> {
+        Some(self.ip())
+    }
+}
+
+/// What the frame carries.
+pub(super) fn ethertype(bytes: &[u8]) -> Option<u16> {
+    bytes.get(IP_AT - 2..IP_AT)?.try_into().ok().map(u16::from_be_bytes)
+}
+
+fn mark_ipv4(bytes: &mut [u8]) -> bool {
+    let Some(header) = bytes.get_mut(IP_AT..IP_AT + 20) else { return false };
+    let ecn = header[1] & 3;
+    if ecn == 0 {
+        return false;
+    }
+    if ecn != 3 {
+        let before = u16::from_be_bytes([header[0], header[1]]);
+        header[1] |= 3;
+        let after = u16::from_be_bytes([header[0], header[1]]);
+        // RFC 1624, equation 3: HC' = ~(~HC + ~m + m').
+        let check = u16::from_be_bytes([header[10], header[11]]);
+        let sum = u32::from(!check) + u32::from(!before) + u32::from(after);
+        header[10..12].copy_from_slice(&(!fold(sum)).to_be_bytes());
+    }
+    true
+}
+
+fn mark_ipv6(bytes: &mut [u8]) -> bool {
+    // Version, 8 bits of traffic class, flow label: ECN is bits 4 and 5 of the second byte.
+    let Some(byte) = bytes.get_mut(IP_AT + 1) else { return false };
+    if *byte & 0x30 == 0 {
+        return false;
+    }
+    *byte |= 0x30;
+    true
+}
+
+/// Completes a partial checksum, and says so in the header. What needs none stays as it is.
+pub(super) fn complete_checksum(bytes: &mut [u8]) {
+    let Some(header) = VnetHeader::parse(bytes).filter(|h| h.needs_checksum()) else { return };
+    let start = VNET_HEADER_BYTES + usize::from(header.checksum_start);
+    let at = start + usize::from(header.checksum_offset);
+    if at + 2 > bytes.len() {
+        return;
+    }
+    let sum = match !fold(sum_of(&bytes[start..])) {
+        // RFC 768: a sum of zero is sent as all ones; in TCP's arithmetic it is the same.
+        0 => 0xffff,
+        sum => sum,
+    };
+    bytes[at..at + 2].copy_from_slice(&sum.to_be_bytes());
+    bytes[..VNET_HEADER_BYTES].fill(0);
+}
+
+/// The one's complement sum of RFC 1071, not folded; of at most 64 kB.
+pub(super) fn sum_of(bytes: &[u8]) -> u32 {
+    let mut words = bytes.chunks_exact(2);
+    let sum: u32 = words.by_ref().map(|w| u32::from(u16::from_be_bytes([w[0], w[1]]))).sum();
+    sum + words.remainder().first().map_or(0, |&odd| u32::from(odd) << 8)
+}
+
+/// Folds a sum to 16 bits.
+pub(super) fn fold(mut sum: u32) -> u16 {
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    sum as u16
+}

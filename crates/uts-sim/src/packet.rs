@@ -1,0 +1,99 @@
+//! Datagrams, as applications hand them over and as the network carries them.
+
+use std::net::{SocketAddr, SocketAddrV4};
+use uts_engine::Ecn;
+use uts_functions::Time;
+use uts_path::Payload;
+
+/// How many routers a packet passes at most (the default of Linux hosts).
+pub(crate) const HOPS_MAX: u8 = 64;
+
+/// What a datagram holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Body {
+    /// Its UDP payload.
+    Bytes(Vec<u8>),
+    /// A payload of a traffic source, of which only length and number matter: the number in eight bytes, as far as they
+    /// fit in, then zeros. It is never laid out in memory.
+    Blank {
+        /// Length of the UDP payload in bytes.
+        len: u16,
+        /// The number that its source gave it, from 0.
+        number: u64,
+    },
+}
+
+impl Body {
+    /// Length of the UDP payload in bytes.
+    pub fn len(&self) -> usize {
+        match self {
+            Body::Bytes(bytes) => bytes.len(),
+            Body::Blank { len, .. } => usize::from(*len),
+        }
+    }
+
+    /// Whether the UDP payload is empty.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// A datagram that an application sends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Datagram {
+    /// Where to; IPv4.
+    pub to: SocketAddr,
+    /// How to mark it.
+    pub ecn: Option<Ecn>,
+    /// What is in it.
+    pub body: Body,
+}
+
+/// A datagram on its way, or arrived.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Packet {
+    /// Address and port of the application that sent it.
+    pub from: SocketAddrV4,
+    /// Address and port of the application that it is for.
+    pub to: SocketAddrV4,
+    /// How it is marked.
+    pub ecn: Option<Ecn>,
+    /// How many more routers it may pass.
+    pub hops_left: u8,
+    /// When its application handed it over.
+    pub sent_at: Time,
+    /// What is in it.
+    pub body: Body,
+    /// IPv4 identification: counts the packets of an application.
+    pub(crate) identification: u16,
+    /// The UDP checksum that its host computed; 0 if nobody looks at it.
+    pub(crate) checksum: u16,
+    /// Whether a path has flipped bits in it.
+    pub(crate) is_damaged: bool,
+    /// The node that has its destination address.
+    pub(crate) destination: u32,
+}
+
+impl Payload for Packet {
+    fn flip_bit(&mut self, bit: usize) {
+        self.is_damaged = true;
+        if let Body::Bytes(bytes) = &mut self.body {
+            bytes.flip_bit(bit);
+        }
+    }
+
+    fn mark_ce(&mut self) -> bool {
+        let is_capable = self.ecn.is_some();
+        if is_capable {
+            self.ecn = Some(Ecn::Ce);
+        }
+        is_capable
+    }
+
+    fn bytes(&self) -> Option<&[u8]> {
+        match &self.body {
+            Body::Bytes(bytes) => Some(bytes),
+            Body::Blank { .. } => None,
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! Logs of what connections do, in qlog's streamed form: JSON text sequences (RFC 7464) by the schemas of
+//! draft-ietf-quic-qlog-main-schema and draft-ietf-quic-qlog-quic-events.
+//!
+//! Packets, losses and path figures are QUIC's events, so that its tools read them. What QUIC does not have, the
+//! exchange of mechanisms above all, stands under `uts:`. Connections of one host share a log and are told apart by
+//! `group_id`. Times are milliseconds since time zero of the network.
+//!
+//! The `qlog` crate is not used: its writer takes the time of day for its origin, which virtual time does not have.
+
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use uts_engine::{ConnectionHandle, Direction, Endpoint, Event, ExchangeEvent, TraceKind, TraceRow};
+use uts_functions::Time;
+
+/// Names the events that are UTS's own.
+const UTS_SCHEMA: &str = "urn:uts:qlog:events";
+
+/// The record separator of RFC 7464.
+const SEPARATOR: u8 = 0x1e;
+
+/// Whose log it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Vantage {
+    /// A host that opens connections.
+    Client,
+    /// A host that accepts them.
+    Server,
+}
+
+/// The log of a host, as it is written.
+pub struct Qlog {
+    writer: Box<dyn Write>,
+    error: Option<io::Error>,
+    /// What was last said of the path of each connection: window, bytes in flight, smoothed and least round trip in
+    /// nanoseconds.
+    told: BTreeMap<ConnectionHandle, [u64; 4]>,
+    rows: Vec<TraceRow>,
+}
+
+impl Qlog {
+    /// Begins a log; `name` says which host it is.
+    ///
+    /// # Errors
+    /// The writer's. Later ones are told by [`Host::finish_record`](crate::host::Host::finish_record).
+    pub fn new(writer: Box<dyn Write>, name: &str, vantage: Vantage) -> io::Result<Self> {
+        let kind = match vantage {
+            Vantage::Client => "client",
+            Vantage::Server => "server",
+        };
+        let mut qlog = Qlog { writer, error: None, told: BTreeMap::new(), rows: Vec::new() };
+        qlog.write(&json!({
+            "file_schema": "urn:ietf:params:qlog:file:sequential",
+            "serialization_format": "application/qlog+json-seq",
+            "title": format!("{name} in virtual time"),
+            "trace": {
+                "vantage_point": { "name": name, "type": kind },
+                "event_schemas": ["urn:ietf:params:qlog:events:quic", UTS_SCHEMA],
+                "common_fields": {
+                    "time_format": "relative_to_epoch",
+                    "reference_time": { "clock_type": "monotonic", "epoch": "unknown" },
+                },
+            },
+        }));
+        match qlog.error.take() {
+            Some(error) => Err(error),
+            None => Ok(qlog),
+        }
+    }
+
+    /// Logs what a connection tells its application.
+    pub(crate) fn on_event(
+        &mut self,
+        now: Time,
+        endpoint: &mut Endpoint,
+        handle: ConnectionHandle,
+        event: &Event,
+    ) {
+        self.on_packets(endpoint);
+        if *event == Event::Connected {
+            self.told.insert(handle, [0; 4]);
+            if let Some(trace) = endpoint.trace(handle) {
+                trace.start();
+            }
+        }
+        let profile = endpoint.peek(handle).and_then(|c| c.profile(Direction::Out));
+        let (name, data) = match event {
+            Event::Connected => {
+                let remote = endpoint.peek(handle).map(|c| c.remote().to_string());
+                let profile = profile.map(|p| p.to_string());
+                ("uts:connected", json!({ "remote": remote, "profile": profile }))
+            }
+            Event::Closed(reason) => ("uts:closed", json!({ "reason": reason.to_string() })),
+            Event::PacketSize(bytes) => ("quic:mtu_updated", json!({ "new": bytes })),
+            Event::Exchange(exchange) => describe(exchange),
+            Event::FlowOpened(flow) => ("uts:flow_opened", json!({ "flow": flow.0 })),
+            Event::Finished(flow) => ("uts:flow_finished", json!({ "flow": flow.0 })),
+            Event::Stopped(flow, code) => ("uts:flow_stopped", json!({ "flow": flow.0, "code": code })),
+            Event::Refused(flow, why) => ("uts:flow_refused", json!({ "flow": flow.0, "why": why })),
+            // Said of every piece of data, and of no packet.
+            Event::Readable(_) | Event::Writable(_) => return,
+        };
+        self.event(now, handle, name, data);
+    }
+
+    /// Logs what packets have done since the last call.
+    pub(crate) fn on_packets(&mut self, endpoint: &mut Endpoint) {
+        let handles: Vec<ConnectionHandle> = self.told.keys().copied().collect();
+        for handle in handles {
+            let Some(trace) = endpoint.trace(handle) else {
+                self.told.remove(&handle);
+                continue;
+            };
+            let mut rows = core::mem::take(&mut self.rows);
+            rows.extend(trace.take());
+            let mut acknowledged: Vec<u64> = Vec::new();
+            for (place, row) in rows.iter().enumerate() {
+                if row.kind != TraceKind::Acknowledged {
+                    self.packet(handle, row);
+                    continue;
+                }
+                acknowledged.push(row.number);
+                let next = rows.get(place + 1).map(|next| (next.kind, next.at));
+                if next != Some((row.kind, row.at)) {
+                    let numbers = json!({ "packet_numbers": core::mem::take(&mut acknowledged) });
+                    self.event(row.at, handle, "quic:packets_acked", numbers);
+                }
+            }
+            if let Some(last) = rows.last() {
+                self.figures(last.at, endpoint, handle);
+            }
+            rows.clear();
+            self.rows = rows;
+        }
+    }
+
+    fn packet(&mut self, handle: ConnectionHandle, row: &TraceRow) {
+        let header = json!({ "packet_type": "1RTT", "packet_number": row.number });
+        let (name, data) = match row.kind {
+            TraceKind::Lost => ("quic:packet_lost", json!({ "header": header })),
+            _ => {
+                let uts = json!({
+                    "epoch": row.epoch,
+                    "repeats": row.kind == TraceKind::Repeated,
+                    "flow": row.data.map(|(flow, _)| flow),
+                    "position": row.data.map(|(_, position)| position),
+                });
+                ("quic:packet_sent", json!({ "header": header, "raw": { "length": row.bytes }, "uts": uts }))
+            }
+        };
+        self.event(row.at, handle, name, data);
+    }
+
+    /// Says what has changed of window, flight and round trip.
+    fn figures(&mut self, at: Time, endpoint: &Endpoint, handle: ConnectionHandle) {
+        let Some(connection) = endpoint.peek(handle) else { return };
+        let facts = connection.facts();
+        let window = connection.congestion().map_or(0, |(_, window)| window);
+        let nanos = |duration: core::time::Duration| duration.as_nanos() as u64;
+        let figures = [window, connection.in_flight_bytes(), nanos(facts.rtt_smoothed), nanos(facts.rtt_min)];
+        let told = self.told.insert(handle, figures).unwrap_or_default();
+        let mut changed = serde_json::Map::new();
+        for (n, name) in
+            ["congestion_window", "bytes_in_flight", "smoothed_rtt", "min_rtt"].iter().enumerate()
+        {
+            if figures[n] != told[n] {
+                let value = if n < 2 { json!(figures[n]) } else { json!(figures[n] as f64 / 1e6) };
+                changed.insert((*name).to_owned(), value);
+            }
+        }
+        if !changed.is_empty() {
+            self.event(at, handle, "quic:recovery_metrics_updated", Value::Object(changed));
+        }
+    }
+
+    fn event(&mut self, at: Time, handle: ConnectionHandle, name: &str, data: Value) {
+        let time = at.as_nanos() as f64 / 1e6;
+        self.write(&json!({ "time": time, "name": name, "group_id": handle.0.to_string(), "data": data }));
+    }
+
+    /// Writes a record. After an error of the writer nothing more is written.
+    fn write(&mut self, record: &Value) {
+        if self.error.is_none() {
+            self.error = self.try_write(record).err();
+        }
+    }
+
+    fn try_write(&mut self, record: &Value) -> io::Result<()> {
+        self.writer.write_all(&[SEPARATOR])?;
+        serde_json::to_writer(&mut self.writer, record)?;
+        self.writer.write_all(b"\n")
+    }
+
+    /// Says whether everything was written.
+    pub(crate) fn finish(mut self) -> io::Result<()> {
+        match self.error.take() {
+            Some(error) => Err(error),
+            None => self.writer.flush(),
+        }
+    }
+}
+
+fn describe(exchange: &ExchangeEvent) -> (&'static str, Value) {
+    let way = |direction: &Direction| match direction {
+        Direction::Out => "out",
+        Direction::In => "in",
+    };
+    match exchange {
+        ExchangeEvent::Requested { direction, group, epoch, seen, changes, expects } => (
+            "uts:exchange_requested",
+            json!({ "direction": way(direction), "group": group, "epoch": epoch, "seen": seen, "changes": changes,
+                    "expects": expects }),
+        ),
+        ExchangeEvent::Granted { direction, group, epoch, changes, profile } => (
+            "uts:exchange_granted",
+            json!({ "direction": way(direction), "group": group, "epoch": epoch, "changes": changes,
+                    "profile": profile.to_string() }),
+        ),
+        ExchangeEvent::Completed { direction, group, epoch, profile, took } => (
+            "uts:exchange_completed",
+            json!({ "direction": way(direction), "group": group, "epoch": epoch, "profile": profile.to_string(),
+                    "took": took.as_nanos() as f64 / 1e6 }),
+        ),
+        ExchangeEvent::Refused { direction, group, epoch, function, why } => (
+            "uts:exchange_refused",
+            json!({ "direction": way(direction), "group": group, "epoch": epoch, "function": format!("{function:?}"),
+                    "why": why }),
+        ),
+        ExchangeEvent::Failed { direction, group, epoch } => {
+            ("uts:exchange_failed", json!({ "direction": way(direction), "group": group, "epoch": epoch }))
+        }
+        ExchangeEvent::Brought { epoch, line } => {
+            ("uts:exchange_brought", json!({ "epoch": epoch, "line": line }))
+        }
+    }
+}

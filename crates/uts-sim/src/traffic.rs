@@ -1,0 +1,322 @@
+//! Traffic without an engine: sources and sinks, to check links and routers by themselves and to load a network.
+
+use crate::network::Application;
+use crate::packet::{Body, Datagram, Packet};
+use core::time::Duration;
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use std::collections::BTreeMap;
+use std::net::{SocketAddr, SocketAddrV4};
+use uts_engine::Ecn;
+use uts_functions::Time;
+
+/// When a source sends.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Pattern {
+    /// Evenly: `packets` in every `per`; exact in the long run.
+    Constant {
+        /// How many, at least 1.
+        packets: u64,
+        /// In which time.
+        per: Duration,
+    },
+    /// A Poisson process: the times between packets are exponentially distributed.
+    Poisson {
+        /// The mean time between two packets.
+        mean: Duration,
+    },
+    /// Back to back at the rate of its interface, whatever becomes of it: a UDP sender that knows no restraint.
+    Greedy {
+        /// The interface's rate in bits per second, at least 1.
+        rate_bps: u64,
+        /// Bytes that each packet costs beyond its payload.
+        overhead_bytes: u32,
+    },
+    /// At these instants, in this order; one that has passed counts as now.
+    At(Vec<Time>),
+}
+
+/// Sends datagrams of one size in a pattern. It keeps no copy of what it sent and answers nothing.
+#[derive(Clone, Debug)]
+pub struct Source {
+    to: SocketAddr,
+    len: u16,
+    ecn: Option<Ecn>,
+    pattern: Pattern,
+    count: u64,
+    start: Time,
+    rng: ChaCha8Rng,
+    /// Number of the next packet.
+    number: u64,
+    /// When it is due, in nanoseconds, with a fraction; infinite when no more follow.
+    next: Instant,
+}
+
+/// The instant of a packet; Poisson arrivals are summed up with their fractions of a nanosecond.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Instant {
+    at: Time,
+    fraction_ns: f64,
+}
+
+impl Source {
+    /// A source of datagrams of `len` bytes of UDP payload, from `start` on; what is random follows from `seed`.
+    pub fn new(to: SocketAddrV4, len: u16, pattern: Pattern, start: Time, seed: u64) -> Self {
+        let first = Instant { at: start, fraction_ns: 0.0 };
+        let rng = ChaCha8Rng::seed_from_u64(seed);
+        let (to, ecn) = (to.into(), None);
+        let mut source =
+            Source { to, len, ecn, pattern, count: u64::MAX, start, rng, number: 0, next: first };
+        source.next = source.instant();
+        source
+    }
+
+    /// Stops after so many datagrams.
+    pub fn with_count(mut self, count: u64) -> Self {
+        self.count = count;
+        self
+    }
+
+    /// Marks its datagrams for the network.
+    pub fn with_ecn(mut self, ecn: Ecn) -> Self {
+        self.ecn = Some(ecn);
+        self
+    }
+
+    /// How many datagrams it has sent.
+    pub fn sent(&self) -> u64 {
+        self.number
+    }
+
+    fn next_at(&self) -> Option<Time> {
+        (self.number < self.count && self.next.at != Time::NEVER).then_some(self.next.at)
+    }
+
+    /// When packet `self.number` is due.
+    fn instant(&mut self) -> Instant {
+        let n = u128::from(self.number);
+        let even = |numerator: u128, denominator: u64| {
+            let ns = u64::try_from(numerator / u128::from(denominator.max(1))).unwrap_or(u64::MAX);
+            Instant { at: self.start + Duration::from_nanos(ns), fraction_ns: 0.0 }
+        };
+        match &self.pattern {
+            Pattern::Constant { packets, per } => even(n * per.as_nanos(), *packets),
+            Pattern::Greedy { rate_bps, overhead_bytes } => {
+                let bits = 8 * (u128::from(self.len) + u128::from(*overhead_bytes));
+                even(n * bits * 1_000_000_000, *rate_bps)
+            }
+            Pattern::Poisson { mean } => {
+                let wait_ns = self.next.fraction_ns + exponential(&mut self.rng) * mean.as_nanos() as f64;
+                let whole = libm::floor(wait_ns);
+                let at = self.next.at + Duration::from_nanos(whole as u64);
+                Instant { at, fraction_ns: wait_ns - whole }
+            }
+            Pattern::At(instants) => {
+                let at = usize::try_from(self.number).ok().and_then(|n| instants.get(n)).copied();
+                Instant { at: at.unwrap_or(Time::NEVER), fraction_ns: 0.0 }
+            }
+        }
+    }
+}
+
+/// An exponentially distributed value with mean 1: the inverse of its distribution at a uniform value. The logarithm is
+/// the same on every machine, which that of the system's library is not.
+pub fn exponential(rng: &mut impl Rng) -> f64 {
+    -libm::log(1.0 - rng.random::<f64>())
+}
+
+impl Application for Source {
+    fn handle_datagram(&mut self, _: Time, _: Packet) {}
+
+    fn handle_timeout(&mut self, _: Time) {}
+
+    fn poll_transmit(&mut self, now: Time) -> Option<Datagram> {
+        if self.next_at()? > now {
+            return None;
+        }
+        let body = Body::Blank { len: self.len, number: self.number };
+        self.number += 1;
+        self.next = self.instant();
+        Some(Datagram { to: self.to, ecn: self.ecn, body })
+    }
+
+    fn poll_timeout(&mut self) -> Option<Time> {
+        self.next_at()
+    }
+}
+
+/// What a sink has received from one source.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Received {
+    /// Datagrams.
+    pub packets: u64,
+    /// Bytes of their UDP payloads.
+    pub bytes: u64,
+    /// The times from sending to arrival, summed up, in nanoseconds.
+    pub delay_sum_ns: u128,
+    /// The shortest and the longest of them.
+    pub delay_range: Option<(Duration, Duration)>,
+    /// Datagrams marked as having met congestion.
+    pub marked: u64,
+    /// Numbers that were passed over: what was lost, as long as nothing is reordered.
+    pub missing: u64,
+    /// Runs of such numbers.
+    pub gaps: u64,
+    /// Datagrams whose number was not above all before.
+    pub late: u64,
+    /// The number after the highest that has arrived.
+    pub next_number: u64,
+}
+
+impl Received {
+    /// The mean time from sending to arrival, in seconds; 0 before anything has arrived.
+    pub fn mean_delay_s(&self) -> f64 {
+        if self.packets == 0 { 0.0 } else { self.delay_sum_ns as f64 / self.packets as f64 / 1e9 }
+    }
+
+    fn take(&mut self, now: Time, packet: &Packet) {
+        let delay = now.since(packet.sent_at);
+        self.packets += 1;
+        self.bytes += packet.body.len() as u64;
+        self.delay_sum_ns += delay.as_nanos();
+        let (least, most) = self.delay_range.unwrap_or((delay, delay));
+        self.delay_range = Some((least.min(delay), most.max(delay)));
+        self.marked += u64::from(packet.ecn == Some(Ecn::Ce));
+        let Body::Blank { number, .. } = packet.body else { return };
+        if number < self.next_number {
+            self.late += 1;
+            return;
+        }
+        self.missing += number - self.next_number;
+        self.gaps += u64::from(number > self.next_number);
+        self.next_number = number + 1;
+    }
+}
+
+/// An arrival at a [`Sink`] that records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrival {
+    /// Who sent it.
+    pub from: SocketAddrV4,
+    /// The number that its source gave it; 0 if it has none.
+    pub number: u64,
+    /// When it was sent.
+    pub sent_at: Time,
+    /// When it arrived.
+    pub at: Time,
+}
+
+/// Takes datagrams and counts them.
+#[derive(Clone, Debug, Default)]
+pub struct Sink {
+    by_source: BTreeMap<SocketAddrV4, Received>,
+    arrivals: Option<Vec<Arrival>>,
+}
+
+impl Sink {
+    /// A sink that counts.
+    pub fn new() -> Self {
+        Sink::default()
+    }
+
+    /// A sink that also remembers every arrival.
+    pub fn recording() -> Self {
+        Sink { arrivals: Some(Vec::new()), ..Sink::default() }
+    }
+
+    /// What came from a source.
+    pub fn received(&self, from: SocketAddrV4) -> Received {
+        self.by_source.get(&from).copied().unwrap_or_default()
+    }
+
+    /// What came, by source.
+    pub fn sources(&self) -> impl Iterator<Item = (SocketAddrV4, Received)> + '_ {
+        self.by_source.iter().map(|(from, received)| (*from, *received))
+    }
+
+    /// All arrivals in order; empty if it does not record.
+    pub fn arrivals(&self) -> &[Arrival] {
+        self.arrivals.as_deref().unwrap_or_default()
+    }
+}
+
+impl Application for Sink {
+    fn handle_datagram(&mut self, now: Time, packet: Packet) {
+        self.by_source.entry(packet.from).or_default().take(now, &packet);
+        if let Some(arrivals) = &mut self.arrivals {
+            let number = match packet.body {
+                Body::Blank { number, .. } => number,
+                Body::Bytes(_) => 0,
+            };
+            arrivals.push(Arrival { from: packet.from, number, sent_at: packet.sent_at, at: now });
+        }
+    }
+
+    fn handle_timeout(&mut self, _: Time) {}
+
+    fn poll_transmit(&mut self, _: Time) -> Option<Datagram> {
+        None
+    }
+
+    fn poll_timeout(&mut self) -> Option<Time> {
+        None
+    }
+}
+
+/// A source or a sink: the applications of a network without engines.
+#[derive(Clone, Debug)]
+#[allow(clippy::large_enum_variant, reason = "there are as many as applications, and none is moved")]
+pub enum Traffic {
+    /// It sends.
+    Source(Source),
+    /// It receives.
+    Sink(Sink),
+}
+
+impl Traffic {
+    /// The sink, if it is one.
+    pub fn as_sink(&self) -> Option<&Sink> {
+        match self {
+            Traffic::Sink(sink) => Some(sink),
+            Traffic::Source(_) => None,
+        }
+    }
+
+    /// The source, if it is one.
+    pub fn as_source(&self) -> Option<&Source> {
+        match self {
+            Traffic::Source(source) => Some(source),
+            Traffic::Sink(_) => None,
+        }
+    }
+}
+
+impl Application for Traffic {
+    fn handle_datagram(&mut self, now: Time, packet: Packet) {
+        match self {
+            Traffic::Source(source) => source.handle_datagram(now, packet),
+            Traffic::Sink(sink) => sink.handle_datagram(now, packet),
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        match self {
+            Traffic::Source(source) => source.handle_timeout(now),
+            Traffic::Sink(sink) => sink.handle_timeout(now),
+        }
+    }
+
+    fn poll_transmit(&mut self, now: Time) -> Option<Datagram> {
+        match self {
+            Traffic::Source(source) => source.poll_transmit(now),
+            Traffic::Sink(sink) => sink.poll_transmit(now),
+        }
+    }
+
+    fn poll_timeout(&mut self) -> Option<Time> {
+        match self {
+            Traffic::Source(source) => source.poll_timeout(),
+            Traffic::Sink(sink) => sink.poll_timeout(),
+        }
+    }
+}
