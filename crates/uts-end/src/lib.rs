@@ -2,9 +2,9 @@
 //!
 //! * [`spec`]: which transport, with which settings, as text.
 //! * [`transport`]: kernel TCP, MPTCP, raw UDP and UTS as transports under test, by their names.
-//! * [`run`]: what an end does from its arguments to its last line; [`main`] is the whole of a program that is such an
+//! * [`run()`]: what an end does from its arguments to its last line; [`main`] is the whole of a program that is such an
 //!   end. Programs with other transports call them with a [`Provide`] of their own.
-//! * [`line`]: what an end prints and writes.
+//! * [`mod@line`]: what an end prints and writes.
 //! * [`clock`]: the machine's monotonic clock, which all ends on it share.
 //!
 //! A server prints [`line::Ready`] as one line of JSON once it can be connected to. Each end writes [`line::Line`]s to its

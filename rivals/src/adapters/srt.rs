@@ -14,8 +14,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::hash::{BuildHasher, Hasher};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::rc::{Rc, Weak};
+use std::sync::{self, Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
+use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use uts_end::{Context, TransportSpec};
 use uts_traffic::transport::{
@@ -195,19 +197,25 @@ fn mode_of(stream_id: &str) -> Option<Mode> {
     }
 }
 
-async fn connect(how: &How, to: SocketAddr, from_port: u16, id: &str) -> transport::Result<Rc<Socket>> {
+async fn connect(how: &How, to: SocketAddr, from_port: u16, id: &str) -> transport::Result<Arc<Socket>> {
     let id = stream_id(how.mode, id);
     // All connections of a session share a UDP socket of SRT's, which must be bound to the same address for that.
     let any = if to.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     let from = SocketAddr::new(any, from_port);
     let socket = Socket::connect(to, from, how.mode, &id, &how.options).map_err(failed)?;
     let mut ready = socket.ready();
+    let mut broken = false;
     loop {
         match socket.is_connected() {
-            Some(true) => return Ok(Rc::new(socket)),
-            Some(false) => {
+            Some(true) => return Ok(Arc::new(socket)),
+            Some(false) if broken => {
                 let why = format!("SRT, connecting to {to}: {}", socket.refusal());
                 return Err(TransportError::Failed(why));
+            }
+            // Between connecting and connected SRT shows a socket as broken for a moment.
+            Some(false) => {
+                broken = true;
+                sleep(LOOK_AGAIN).await;
             }
             None => look_again(&mut ready).await,
         }
@@ -224,9 +232,9 @@ struct SrtListener {
 struct Door {
     socket: Socket,
     /// The first connections of new sessions.
-    waiting: RefCell<VecDeque<(String, Rc<Socket>)>>,
+    waiting: RefCell<VecDeque<(String, Arc<Socket>)>>,
     /// Further connections of sessions that are there.
-    sessions: RefCell<BTreeMap<String, VecDeque<Rc<Socket>>>>,
+    sessions: RefCell<BTreeMap<String, VecDeque<Arc<Socket>>>>,
     /// Something was put where someone else may be waiting for it.
     moved: Notify,
 }
@@ -239,8 +247,8 @@ impl Door {
             let Ok(stream_id) = socket.stream_id() else { continue };
             let Some(id) = stream_id.rsplit('/').next() else { continue };
             match self.sessions.borrow_mut().get_mut(id) {
-                Some(session) => session.push_back(Rc::new(socket)),
-                None => self.waiting.borrow_mut().push_back((id.to_owned(), Rc::new(socket))),
+                Some(session) => session.push_back(Arc::new(socket)),
+                None => self.waiting.borrow_mut().push_back((id.to_owned(), Arc::new(socket))),
             }
             self.moved.notify_waiters();
         }
@@ -291,12 +299,12 @@ struct SrtSession {
     side: Side,
     /// Lives as long as the session: in live mode all messages go over it; in file mode it is the first stream's, and its end
     /// is the session's.
-    first: Rc<Socket>,
+    first: Arc<Socket>,
     /// All connections that were made; those of streams that have ended are closed one by one.
-    sockets: RefCell<Vec<Weak<Socket>>>,
-    ending: RefCell<Vec<Rc<Socket>>>,
+    sockets: RefCell<Vec<sync::Weak<Socket>>>,
+    ending: RefCell<JoinSet<()>>,
     /// Of connections that are no more.
-    past: Cell<Past>,
+    past: Arc<Mutex<Past>>,
     closed: Cell<bool>,
     me: Weak<SrtSession>,
 }
@@ -305,7 +313,7 @@ enum Side {
     Client {
         to: SocketAddr,
         /// The first connection, until a stream is opened.
-        unused: RefCell<Option<Rc<Socket>>>,
+        unused: RefCell<Option<Arc<Socket>>>,
     },
     Server(Rc<Door>),
 }
@@ -319,8 +327,8 @@ struct Past {
 }
 
 impl SrtSession {
-    fn start(how: Rc<How>, id: String, side: Side, first: Rc<Socket>) -> Rc<dyn Session> {
-        let sockets = RefCell::new(vec![Rc::downgrade(&first)]);
+    fn start(how: Rc<How>, id: String, side: Side, first: Arc<Socket>) -> Rc<dyn Session> {
+        let sockets = RefCell::new(vec![Arc::downgrade(&first)]);
         let (ending, past, closed) = Default::default();
         Rc::new_cyclic(|me| SrtSession {
             how,
@@ -351,29 +359,9 @@ impl SrtSession {
         }
     }
 
-    /// Closes connections of streams that have ended at both ends and everywhere between.
-    fn sweep(&self) {
-        self.ending.borrow_mut().retain(|socket| {
-            let goes_on = socket.waiting() > 0;
-            if !goes_on {
-                self.note(socket);
-            }
-            goes_on
-        });
-        self.sockets.borrow_mut().retain(|socket| socket.strong_count() > 0);
-    }
-
-    /// Keeps the counts of a connection that is about to go.
-    fn note(&self, socket: &Socket) {
-        let Some(status) = socket.status() else { return };
-        let (mut past, counts) = (self.past.get(), Past::of(&status));
-        past.add(counts);
-        self.past.set(past);
-    }
-
     /// Waits until everything that was sent has been acknowledged, or the peer is gone.
     async fn settle(&self) {
-        let all: Vec<_> = self.sockets.borrow().iter().filter_map(Weak::upgrade).collect();
+        let all: Vec<_> = self.sockets.borrow().iter().filter_map(sync::Weak::upgrade).collect();
         while all.iter().any(|socket| socket.waiting() > 0) {
             sleep(SETTLE_POLL).await;
         }
@@ -390,6 +378,13 @@ impl Past {
         }
     }
 
+    /// Keeps the counts of a connection that is about to go.
+    fn note(past: &Mutex<Past>, socket: &Socket) {
+        if let Some(status) = socket.status() {
+            past.lock().unwrap_or_else(PoisonError::into_inner).add(Past::of(&status));
+        }
+    }
+
     fn add(&mut self, other: Past) {
         self.sent_packets += other.sent_packets;
         self.repeated_packets += other.repeated_packets;
@@ -398,10 +393,11 @@ impl Past {
 }
 
 impl SrtSession {
-    fn stream(&self, socket: Rc<Socket>) -> transport::Result<Stream> {
+    fn stream(&self, socket: Arc<Socket>) -> transport::Result<Stream> {
         let session = self.me.upgrade().ok_or(TransportError::Closed)?;
-        session.sweep();
-        session.sockets.borrow_mut().push(Rc::downgrade(&socket));
+        session.sockets.borrow_mut().retain(|socket| socket.strong_count() > 0);
+        while session.ending.borrow_mut().try_join_next().is_some() {}
+        session.sockets.borrow_mut().push(Arc::downgrade(&socket));
         let both = Rc::new(Both { socket, session, sent_end: Cell::new(false), got_end: Cell::new(false) });
         let receive = SrtReceive { both: both.clone(), left: 0, length: Vec::new() };
         Ok(Stream { send: Box::new(SrtSend { both, within: false }), receive: Box::new(receive) })
@@ -471,11 +467,11 @@ impl Session for SrtSession {
     }
 
     fn status(&self) -> Option<Status> {
-        let mut counts = self.past.get();
+        let mut counts = *self.past.lock().unwrap_or_else(PoisonError::into_inner);
         let mut status = Status::default();
         let all = self.sockets.borrow();
         for (socket, raw) in
-            all.iter().filter_map(Weak::upgrade).filter_map(|s| s.status().map(|raw| (s, raw)))
+            all.iter().filter_map(sync::Weak::upgrade).filter_map(|s| s.status().map(|raw| (s, raw)))
         {
             counts.add(Past::of(&raw));
             if socket.is_connected() != Some(true) {
@@ -498,13 +494,15 @@ impl Session for SrtSession {
 
     fn close(&self) -> Local<'_, ()> {
         Box::pin(async move {
+            let mut ending = self.ending.take();
+            let _ = timeout(ENDING_MAX, async { while ending.join_next().await.is_some() {} }).await;
             self.settle().await;
             if self.how.mode == Mode::Live && self.first.is_connected() == Some(true) {
                 // What has arrived is held for the latency, and dropped if the connection goes before.
                 sleep(self.how.latency + CLOSE_MARGIN).await;
             }
             self.closed.set(true);
-            for socket in self.sockets.borrow().iter().filter_map(Weak::upgrade) {
+            for socket in self.sockets.borrow().iter().filter_map(sync::Weak::upgrade) {
                 socket.close();
             }
         })
@@ -521,30 +519,42 @@ impl Drop for SrtSession {
 
 /// What both directions of a stream have in common.
 struct Both {
-    socket: Rc<Socket>,
+    socket: Arc<Socket>,
     session: Rc<SrtSession>,
     sent_end: Cell<bool>,
     got_end: Cell<bool>,
 }
 
-impl Drop for Both {
-    fn drop(&mut self) {
-        let session = &self.session;
-        if self.sent_end.get() {
-            // What is on its way still has to arrive.
-            session.ending.borrow_mut().push(self.socket.clone());
-        } else {
-            self.give_up();
-        }
-    }
-}
-
 impl Both {
     /// Gives up both directions, as SRT can: the peer sees that the connection is gone.
     fn give_up(&self) {
-        self.session.note(&self.socket);
+        Past::note(&self.session.past, &self.socket);
         self.socket.forget_unsent();
         self.socket.close();
+    }
+}
+
+impl Drop for Both {
+    fn drop(&mut self) {
+        let session = &self.session;
+        if !self.sent_end.get() {
+            return self.give_up();
+        }
+        if Arc::ptr_eq(&self.socket, &session.first) {
+            return;
+        }
+        // What is on its way still has to arrive. SRT forgets a connection that has gone before it was accepted: only the
+        // server's end shows that it was.
+        let may_close = self.got_end.get() || matches!(session.side, Side::Server(_));
+        let (socket, past) = (self.socket.clone(), session.past.clone());
+        session.ending.borrow_mut().spawn(async move {
+            let mut ready = socket.ready();
+            while socket.is_connected() == Some(true) && !(may_close && socket.waiting() == 0) {
+                look_again(&mut ready).await;
+            }
+            Past::note(&past, &socket);
+            socket.close();
+        });
     }
 }
 
@@ -680,6 +690,9 @@ fn failed(error: SrtError) -> TransportError {
 
 /// SRT's edges are not promised to be complete: a connection that breaks tells nobody who was not waiting.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
+
+/// How long a session that is closed waits for the server to have seen all its streams.
+const ENDING_MAX: Duration = Duration::from_secs(5);
 
 /// How often it is looked whether everything has been acknowledged.
 const SETTLE_POLL: Duration = Duration::from_millis(5);

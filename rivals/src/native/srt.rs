@@ -1,11 +1,11 @@
 //! SRT: sockets that never block, and a thread that tells which of them may be tried again.
 
 use socket2::SockAddr;
-use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::fmt;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use tokio::sync::watch;
@@ -76,7 +76,7 @@ pub enum Mode {
 /// A socket. It is closed when it is dropped, if not before.
 pub struct Socket {
     id: c_int,
-    closed: Cell<bool>,
+    closed: AtomicBool,
     ready: watch::Receiver<()>,
 }
 
@@ -281,7 +281,7 @@ impl Socket {
 
     /// Closes it; what was taken for sending still leaves in file mode, unless it was forgotten.
     pub fn close(&self) {
-        if !self.closed.replace(true) {
+        if !self.closed.swap(true, Ordering::Relaxed) {
             Library::get().forget(self.id);
             // SAFETY: SRT gives each socket another number.
             unsafe { srt_close(self.id) };
@@ -363,7 +363,7 @@ impl Library {
     fn watch(&self, id: c_int) -> Result<Socket> {
         let (tells, ready) = watch::channel(());
         self.watched().insert(id, tells);
-        let socket = Socket { id, closed: Cell::new(false), ready };
+        let socket = Socket { id, closed: AtomicBool::new(false), ready };
         let events = POLL_IN | POLL_OUT | POLL_ERROR | POLL_EDGE;
         // SAFETY: both are numbers of SRT's.
         check("poll", unsafe { srt_epoll_add_usock(self.poll, id, &events) })?;
