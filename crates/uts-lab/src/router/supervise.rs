@@ -345,6 +345,7 @@ impl Bed {
             let mut command = Command::new(&spawn.program);
             let [stdin, stdout, stderr] = fds;
             command.args(&spawn.args).stdin(stdin).stdout(stdout).stderr(stderr);
+            command.env_remove(SUPERVISOR_VARIABLE);
             for (key, value) in &spawn.env {
                 match value {
                     Some(value) => command.env(key, value),
@@ -445,6 +446,15 @@ pub(super) fn null(write: bool) -> io::Result<OwnedFd> {
     std::fs::OpenOptions::new().read(!write).write(write).open("/dev/null").map(Into::into)
 }
 
+/// An environment variable of processes that were started to supervise a testbed.
+const SUPERVISOR_VARIABLE: &str = "UTS_LAB_SUPERVISOR";
+
+/// Whether this process was started to supervise a testbed. A program that has no such subcommand, as one of tests, would
+/// otherwise do again what it was started from, without end.
+pub(super) fn is_supervisor() -> bool {
+    std::env::var_os(SUPERVISOR_VARIABLE).is_some()
+}
+
 /// How the handle starts the outer process.
 pub(super) fn outer_command(config: &TestbedConfig, stream: UnixStream) -> io::Result<Command> {
     let program = match &config.program {
@@ -452,6 +462,7 @@ pub(super) fn outer_command(config: &TestbedConfig, stream: UnixStream) -> io::R
         None => std::env::current_exe()?,
     };
     let mut command = Command::new(program);
+    command.env(SUPERVISOR_VARIABLE, "1");
     command.args(["router", "supervise"]).stdin(Stdio::from(OwnedFd::from(stream))).stdout(Stdio::null());
     if !config.foreground {
         command.process_group(0);
