@@ -211,10 +211,8 @@ fn run_worlds(work: &Work<'_>, config: &RunConfig, pending: &[usize], open: &Ope
         };
         std::thread::scope(|scope| {
             let threads: Vec<_> = (0..jobs).map(|_| scope.spawn(worker)).collect();
-            let joined = threads.into_iter().map(|thread| thread.join());
-            joined
-                .map(|result| result.unwrap_or_else(|_| anyhow::bail!("a worker panicked")))
-                .collect::<Result<()>>()
+            let mut joined = threads.into_iter().map(|thread| thread.join());
+            joined.try_for_each(|result| result.unwrap_or_else(|_| anyhow::bail!("a worker panicked")))
         })?;
     }
     Ok(())

@@ -62,7 +62,7 @@ impl Template {
     pub(super) fn check_transport(&self, sink: &Sink) {
         let checked = self.transport().and_then(|spec| {
             crate::worlds::ends::check(&spec).map_err(|why| {
-                let key = self.settings.keys().find(|key| *key != "kind" && why.contains(&format!("{key}")));
+                let key = self.settings.keys().find(|key| *key != "kind" && why.contains(key.as_str()));
                 (key.cloned(), suggest(&why))
             })
         });
