@@ -7,7 +7,6 @@ use crate::experiment::runner::Only;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use serde_json::Value;
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -82,9 +81,7 @@ fn folder_of(folder: &Path) -> Result<bool> {
                     let shown = path.display().to_string();
                     println!("{shown:<40} {:>6} runs in {:<7} {}", runs, worlds.join("+"), experiment.title);
                 }
-                Err(e) => {
-                    println!("{}: {}", path.display(), format!("{e:#}").lines().next().unwrap_or_default())
-                }
+                Err(e) => println!("{}", format!("{e:#}").lines().next().unwrap_or_default()),
             }
         } else if path.join("plan.json").is_file() {
             found = true;
@@ -98,12 +95,13 @@ fn folder_of(folder: &Path) -> Result<bool> {
 fn state(dir: &Path) -> Result<String> {
     let plan = read_plan(dir)?;
     let runs = read_runs(dir)?;
-    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     let planned = planned(&plan);
-    for id in &planned {
-        *counts.entry(runs.get(*id).map_or("not run", |run| run.status.name())).or_default() += 1;
-    }
-    let counts: Vec<String> = counts.into_iter().map(|(state, count)| format!("{count} {state}")).collect();
+    let state = |id: &&str| runs.get(*id).map_or("not run", |run| run.status.name());
+    let counts = ["ok", "failed", "invalid", "skipped", "not run"].into_iter().filter_map(|name| {
+        let count = planned.iter().filter(|id| state(id) == name).count();
+        (count > 0).then(|| format!("{count} {name}"))
+    });
+    let counts: Vec<String> = counts.collect();
     let title = plan.get("title").and_then(Value::as_str).unwrap_or_default();
     Ok(format!("{} of {}: {title}", counts.join(", "), planned.len()))
 }
