@@ -1,7 +1,11 @@
 //! `uts-rival`: one end of a measured run over a transport other than UTS.
 
 use clap::{Parser, Subcommand};
+use serde_json::{Value, json};
 use std::process::ExitCode;
+use uts_end::{Context, Role, TransportSpec};
+use uts_traffic::transport::Capabilities;
+use uts_traffic::workload::Workload;
 
 #[derive(Parser)]
 #[command(about = "One end of a measured run over a transport other than UTS", version)]
@@ -14,7 +18,7 @@ struct Program {
 enum Command {
     /// Run one end of a measured run
     End(Box<uts_end::Arguments>),
-    /// Print a line of JSON for each rival: its version and settings, or why it is missing and how to have it
+    /// Print a line of JSON for each rival: its version, settings and capabilities, or why it is missing and how to have it
     List,
 }
 
@@ -34,7 +38,24 @@ fn main() -> ExitCode {
 
 fn list() -> anyhow::Result<()> {
     for rival in uts_rival::list() {
-        println!("{}", serde_json::to_string(&rival)?);
+        let mut line = serde_json::to_value(&rival)?;
+        if let (true, Some(fields)) = (rival.available, line.as_object_mut()) {
+            fields.insert("capabilities".into(), capabilities(rival.name));
+        }
+        println!("{line}");
     }
     Ok(())
+}
+
+/// What a rival can do for an application, as it comes.
+fn capabilities(name: &str) -> Value {
+    let workload = Workload::Bulk { bytes: Some(1), duration: None };
+    let context = Context { role: Role::Server, workload: &workload, peer: None };
+    match uts_rival::provide(&TransportSpec::new(name), &context).map(|transport| transport.capabilities()) {
+        Ok(Capabilities { streams, messages, message_bytes_max, protected }) => json!({
+            "streams": streams, "messages": messages, "message_bytes_max": message_bytes_max,
+            "protected": protected,
+        }),
+        Err(_) => Value::Null,
+    }
 }

@@ -8,12 +8,13 @@ use std::path::PathBuf;
 #[command(
     name = "uts",
     version,
-    about = "Copies files over UTS, the transport that is refitted in flight",
+    about = "Copies files over UTS, the transport that is refitted in flight, and measures it beside others",
     after_help = "Examples:
   uts serve --dir /srv/files                    serve a directory; prints the key's fingerprint
   uts cp big.iso uts://host/incoming/           send a file
   uts cp -r uts://host/photos .                 fetch a directory
   uts explain --property reliability=prefer     what profile these properties lead to, and why
+  uts lab run experiments/loss.toml             compare transports on the same paths
 
 Exit status: 0 done, 1 something failed, 2 the command line is wrong, 130 interrupted."
 )]
@@ -36,6 +37,15 @@ pub enum Command {
     Keygen(KeygenArgs),
     /// Print the fingerprint of a key
     Fingerprint(FingerprintArgs),
+    /// Compare transports on emulated paths: experiments, testbeds, reports
+    Lab {
+        /// What to do.
+        #[command(subcommand)]
+        command: Box<uts_lab::program::Command>,
+    },
+    /// What testbeds call this program for
+    #[command(hide = true)]
+    Router(uts_lab::program::RouterArguments),
 }
 
 /// Options of `uts serve`.

@@ -152,6 +152,8 @@ pub trait Link: Clone + Send + Sync + 'static {
     fn flows(&self) -> Arc<Self::Flows>;
     /// Its figures now.
     fn telemetry(&self) -> Telemetry;
+    /// Bytes that were handed over and have not arrived yet; `None` once it has ended.
+    fn undelivered_bytes(&self) -> Option<u64>;
     /// What it tells from now on.
     fn events(&self) -> UnboundedReceiver<LinkEvent>;
     /// The peer's address, and its key if it has shown one.

@@ -15,27 +15,40 @@ use args::{Args, Command};
 use clap::Parser;
 use cmd::Failure;
 use std::process::ExitCode;
+use uts_lab::program::{self, Called};
 
 fn main() -> ExitCode {
     let args = Args::parse();
+    // The laboratory makes its own threads, and a testbed must leave for its namespaces before there are any.
+    let called = Called { name: "uts lab", prefix: &["lab"] };
+    let command = match args.command {
+        Command::Lab { command } => return lab(*command, called),
+        Command::Router(arguments) => return lab(program::Command::Router(arguments), called),
+        command => command,
+    };
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return report(&Failure::Failed(format!("cannot start: {error}"))),
     };
     let transport = udp::Udp;
     let result = runtime.block_on(async {
-        match &args.command {
+        match &command {
             Command::Serve(serve) => cmd::serve::run(&transport, serve).await,
             Command::Cp(cp) => cmd::cp::run(&transport, cp).await,
             Command::Explain(explain) => cmd::explain::run(&transport, explain),
             Command::Keygen(keygen) => cmd::keygen::keygen(&transport, keygen),
             Command::Fingerprint(fingerprint) => cmd::keygen::fingerprint(&transport, fingerprint),
+            Command::Lab { .. } | Command::Router(_) => Ok(()),
         }
     });
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => report(&failure),
     }
+}
+
+fn lab(command: program::Command, called: Called) -> ExitCode {
+    program::run(command, called).unwrap_or_else(|error| report(&Failure::Failed(format!("{error:#}"))))
 }
 
 fn report(failure: &Failure) -> ExitCode {

@@ -46,6 +46,10 @@ impl Link for MemoryLink {
         }
     }
 
+    fn undelivered_bytes(&self) -> Option<u64> {
+        Some(0)
+    }
+
     fn events(&self) -> mpsc::UnboundedReceiver<LinkEvent> {
         let (sender, receiver) = mpsc::unbounded_channel();
         let step = |step, line: &str| ExchangeStep {

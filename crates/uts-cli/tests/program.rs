@@ -460,3 +460,55 @@ fn a_full_disk_at_the_client_is_an_error_and_the_copy_goes_on_when_there_is_room
     assert!(place.read("in/big") == content);
     assert!(done["bytes_carried"].as_u64().is_some_and(|bytes| bytes < BIG_BYTES as u64), "{done}");
 }
+
+/// What is shown as done has arrived; what waits in this end's memory has not.
+#[test]
+fn progress_counts_what_was_delivered() {
+    let place = Place::new();
+    let content = pattern(BIG_BYTES);
+    place.write("big", &content);
+    let server = place.serve(&[]);
+    let mut client = place.start_cp(&server, &["--json", "--property", SLOW, "big", &server.url("big")]);
+    place.await_part("srv/.big.uts-part");
+    server.running.signal(Signal::STOP);
+    let mut bytes = 0;
+    // As long as it takes to fill the flow.
+    for _ in 0..5 {
+        bytes = client.event("progress")["bytes"].as_u64().expect("a number");
+    }
+    let arrived = fs::metadata(place.path("srv/.big.uts-part")).expect("it is there").len();
+    server.running.signal(Signal::CONT);
+    // Some blocks wait between the server's flow and its disk.
+    assert!(bytes > 0 && bytes <= arrived + (2 << 20), "{bytes} shown, {arrived} arrived");
+    client.wait().ok();
+    assert!(place.read("srv/big") == content);
+}
+
+#[test]
+fn at_a_terminal_the_user_is_asked_about_an_unknown_server_once() {
+    let place = Place::new();
+    let file = place.write("a", b"content");
+    let server = place.serve(&[]);
+    let url = server.url("a");
+    let ask = |answer| place.run_at_terminal(&["cp", &file, &url], "(yes/no) ", answer);
+    for (answer, why) in
+        [("no\n", "was not accepted"), ("\u{4}", "was not accepted"), ("perhaps\n", "was not accepted")]
+    {
+        let (status, screen) = ask(answer);
+        assert_eq!(status, 1, "{screen}");
+        assert!(screen.contains("was never met before") && screen.contains(&server.fingerprint), "{screen}");
+        assert!(screen.contains(why), "{screen}");
+        assert!(place.finished("srv").is_empty());
+    }
+    let (status, screen) = ask("yes\n");
+    assert_eq!(status, 0, "{screen}");
+    assert_eq!(place.read("srv/a"), b"content");
+    let known = String::from_utf8(place.read("home/config/uts/known_hosts")).expect("text");
+    assert!(known.contains(&server.address) && known.contains(&server.fingerprint), "{known}");
+    // From now on it is known, and nobody is asked.
+    let (status, screen) = place.run_at_terminal(&["cp", &file, &server.url("b")], "(yes/no)", "no\n");
+    assert!(status == 0 && !screen.contains("yes/no"), "{screen}");
+    // Questions would be in the way of programs.
+    place.run_at_terminal(&["cp", "--json", &file, &server.url("c")], "(yes/no)", "no\n");
+    assert_eq!(place.finished("srv").len(), 3);
+}

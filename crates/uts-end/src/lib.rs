@@ -22,7 +22,7 @@ mod run;
 pub mod spec;
 pub mod transport;
 
-pub use run::{Arguments, main, run};
+pub use run::{Arguments, PARENT_VARIABLE, main, run};
 pub use spec::TransportSpec;
 
 use std::rc::Rc;

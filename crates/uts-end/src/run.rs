@@ -29,6 +29,9 @@ use uts_traffic::workload::{Workload, can_carry};
 /// How long a session may take to close once the workload is done.
 const CLOSE_MAX: Duration = Duration::from_secs(10);
 
+/// An environment variable: the process whose end is to be this one's, too, however that ends.
+pub const PARENT_VARIABLE: &str = "UTS_END_PARENT";
+
 /// One end of a measured run
 #[derive(Clone, Debug, Args)]
 #[group(skip)]
@@ -94,6 +97,7 @@ pub fn main(provide: &Provide<'_>) -> ExitCode {
 /// If the arguments make no sense, the server cannot listen, or the file cannot be written. That there was no session, or that it
 /// failed, is said in the file.
 pub fn run(provide: &Provide<'_>, arguments: &Arguments) -> Result<End> {
+    end_with_parent()?;
     arguments.workload.validate().map_err(|why| anyhow::anyhow!("--workload: {why}"))?;
     if arguments.sample_every.is_zero() {
         bail!("--sample-every: is 0");
@@ -114,6 +118,19 @@ pub fn run(provide: &Provide<'_>, arguments: &Arguments) -> Result<End> {
     output.line(&Line::End(end.clone()));
     output.finish().with_context(|| format!("cannot write {}", arguments.out.display()))?;
     Ok(end)
+}
+
+/// Has the system end this process when the one that has started it ends, if that is wanted.
+fn end_with_parent() -> Result<()> {
+    let Some(parent) = std::env::var(PARENT_VARIABLE).ok().and_then(|id| id.parse::<i32>().ok()) else {
+        return Ok(());
+    };
+    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
+    // It may have ended before.
+    if rustix::process::getppid().is_none_or(|now| now.as_raw_nonzero().get() != parent) {
+        bail!("the process {parent}, which has started this end, has ended");
+    }
+    Ok(())
 }
 
 /// Takes the lines of the file.

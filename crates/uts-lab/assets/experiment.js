@@ -142,7 +142,7 @@
     panels.forEach((panel, i) => {
       const isLast = i + 1 === panels.length;
       plots.push(new uPlot({
-        width: picture.clientWidth, height: PANEL_HEIGHT[panels.length] || 180, padding: [8, 12, 0, 0],
+        width: picture.clientWidth, height: PANEL_HEIGHT[panels.length] || 205, padding: [8, 12, 0, 0],
         cursor: { sync: { key: id, setSeries: false }, drag: { x: true, y: false }, points: { size: 6 } },
         scales: { x: { time: false, range: (u, min, max) => (min == null || min === max ? [whole.min, whole.max] : [min, max]) } },
         axes: [axis(isLast ? "Time since the run began (s)" : "", false), axis(panel.label, true)],

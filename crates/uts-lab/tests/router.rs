@@ -57,7 +57,8 @@ struct Waiting {
 }
 
 fn serve(bed: &Testbed, host: usize, args: &[&str]) -> Waiting {
-    let probe = bed.command(host, program().to_str().unwrap()).args(["router", "probe"]).args(args.iter().copied());
+    let probe =
+        bed.command(host, program().to_str().unwrap()).args(["router", "probe"]).args(args.iter().copied());
     let mut child = probe.stdout(Io::Pipe).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap());
     let mut line = String::new();
@@ -77,7 +78,8 @@ impl Waiting {
 }
 
 fn probe<T: DeserializeOwned>(bed: &Testbed, host: usize, args: &[&str]) -> T {
-    let probe = bed.command(host, program().to_str().unwrap()).args(["router", "probe"]).args(args.iter().copied());
+    let probe =
+        bed.command(host, program().to_str().unwrap()).args(["router", "probe"]).args(args.iter().copied());
     let output = probe.output().unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.exit.status.success(), "{args:?}: {errors}");
@@ -158,7 +160,11 @@ fn loss_is_what_was_asked_for() {
     let forward = ending.paths[0].forward;
     assert_eq!(forward.packets_in, count);
     assert_eq!(forward.dropped_loss + forward.delivered, count);
-    assert_eq!(got.received + ending.fidelity.lost_outside.in_sockets, forward.delivered, "what arrives is what is counted");
+    assert_eq!(
+        got.received + ending.fidelity.lost_outside.in_sockets,
+        forward.delivered,
+        "what arrives is what is counted"
+    );
     assert_share(forward.dropped_loss, count, 0.1, "loss");
 }
 
@@ -227,7 +233,8 @@ fn damaged_packets_are_refused_by_the_checksum() {
 
 #[test]
 fn tcp_gets_through_damage_loss_and_disorder_unharmed() {
-    let config = config("rate=100mbit delay=2ms jitter=1ms,reorder loss=0.005 duplicate=0.01 corrupt=0.005,8");
+    let config =
+        config("rate=100mbit delay=2ms jitter=1ms,reorder loss=0.005 duplicate=0.01 corrupt=0.005,8");
     let Some(bed) = start(config) else { return };
     transfer(&bed, 4_000_000);
     let forward = ended(bed).paths[0].forward;
@@ -260,7 +267,7 @@ fn frames(file: &std::path::Path) -> Vec<(Duration, Vec<u8>)> {
 
 fn recorded(dir: &tempfile::TempDir) -> Option<RecordConfig> {
     let (dir, snap_bytes) = (dir.path().to_owned(), 65_535);
-    Some(RecordConfig { dir, pcap: true, snap_bytes, ..RecordConfig::default() })
+    Some(RecordConfig { dir, pcap: true, snap_bytes, tcp_info_ms: Some(5), ..RecordConfig::default() })
 }
 
 /// Rows of a CSV file, by the names of its first line.
@@ -290,8 +297,10 @@ fn each_packet_is_carried_by_itself_with_and_without_offload() {
         assert_eq!(a.len() as u64, forward.packets_in + ending.paths[0].backward.delivered);
         assert_eq!(b.len(), a.len(), "nothing was lost");
         assert!(a.iter().chain(&b).all(|(_, frame)| frame.len() <= 1514), "no super-packet");
-        let mut sent: Vec<&[u8]> = a.iter().map(|(_, f)| &f[..]).filter(|f| f[..6] == [2, 0, 0, 0, 0, 2]).collect();
-        let mut got: Vec<&[u8]> = b.iter().map(|(_, f)| &f[..]).filter(|f| f[..6] == [2, 0, 0, 0, 0, 2]).collect();
+        let mut sent: Vec<&[u8]> =
+            a.iter().map(|(_, f)| &f[..]).filter(|f| f[..6] == [2, 0, 0, 0, 0, 2]).collect();
+        let mut got: Vec<&[u8]> =
+            b.iter().map(|(_, f)| &f[..]).filter(|f| f[..6] == [2, 0, 0, 0, 0, 2]).collect();
         assert!(sent.len() > 2_000_000 / 1448, "{}", sent.len());
         assert!(sent.iter().all(|frame| checksum_is_right(frame)));
         sent.sort_unstable();
@@ -307,7 +316,8 @@ fn checksum_is_right(frame: &[u8]) -> bool {
     let tcp = &ip[20..whole];
     let mut sum = 6 + tcp.len() as u32;
     for words in [&ip[12..20], tcp] {
-        sum += words.chunks(2).map(|w| u32::from(w[0]) << 8 | u32::from(*w.get(1).unwrap_or(&0))).sum::<u32>();
+        sum +=
+            words.chunks(2).map(|w| u32::from(w[0]) << 8 | u32::from(*w.get(1).unwrap_or(&0))).sum::<u32>();
     }
     while sum > 0xffff {
         sum = (sum & 0xffff) + (sum >> 16);
@@ -321,6 +331,7 @@ fn the_record_has_the_queue_and_the_sequence() {
     let config = TestbedConfig { record: recorded(&dir), ..config("rate=50mbit delay=5ms buffer=30p") };
     let Some(bed) = start(config) else { return };
     bed.begin().unwrap();
+    let at_1 = at(&bed, 1);
     transfer(&bed, 1_000_000);
     let forward = ended(bed).paths[0].forward;
     let queue = rows(&dir.path().join("queue.csv"));
@@ -344,6 +355,18 @@ fn the_record_has_the_queue_and_the_sequence() {
     let acks = sequence.iter().filter(|r| r["dir"] == "bwd").filter_map(|r| r["ack"].parse::<u64>().ok());
     assert_eq!(acks.max(), Some(1_000_002), "all, and the FIN");
     assert!(sequence.iter().any(|r| r["window"].parse::<u64>().unwrap() > 65_535), "scaled");
+
+    // At least 160 ms at this rate: many samples, and the sender's are of the connection that it had.
+    let tcp = rows(&dir.path().join("tcp.csv"));
+    let sender: Vec<_> =
+        tcp.iter().filter(|r| r["host"] == "0" && r["remote"] == at_1 && r["state"] != "syn-sent").collect();
+    assert!(!sender.is_empty(), "{tcp:?}");
+    assert!(sender.iter().all(|r| r["mss"] == "1448" && r["local"].starts_with("10.77.0.1:")), "{sender:?}");
+    let last = sender.iter().rfind(|r| r["state"] == "established").unwrap();
+    assert_eq!(last["congestion"], "cubic");
+    assert!(last["rtt_min_s"].parse::<f64>().unwrap() >= 0.010, "{last:?}");
+    let acked: Vec<u64> = sender.iter().map(|r| r["bytes_acked"].parse().unwrap()).collect();
+    assert!(acked.is_sorted() && *acked.last().unwrap() <= 1_000_002, "{acked:?}");
 }
 
 /// When packets have left the forward queue, in seconds since the beginning, by the model's time.
@@ -507,7 +530,8 @@ fn a_chain_takes_packets_over_all_its_paths() {
 #[test]
 fn the_access_rate_spaces_what_comes_at_once() {
     let dir = tempfile::tempdir().unwrap();
-    let config = TestbedConfig { access_rate_bps: Some(10_000_000), record: recorded(&dir), ..config("buffer=2p") };
+    let config =
+        TestbedConfig { access_rate_bps: Some(10_000_000), record: recorded(&dir), ..config("buffer=2p") };
     let Some(bed) = start(config) else { return };
     transfer(&bed, 300_000);
     ended(bed);
@@ -546,7 +570,10 @@ fn a_run_beyond_its_bounds_is_not_valid_and_says_why() {
         probe(&bed, 0, &["udp-send", &to, "--count", "20000", "--bytes", "1400", "--gap-us", "20"]);
     let fidelity = ended(bed).fidelity;
     assert!(fidelity.lost_outside.in_sockets > 0, "{fidelity:?}");
-    assert!(fidelity.why.iter().any(|why| why.contains("found the buffer of their socket full")), "{fidelity:?}");
+    assert!(
+        fidelity.why.iter().any(|why| why.contains("found the buffer of their socket full")),
+        "{fidelity:?}"
+    );
 }
 
 #[test]
@@ -563,7 +590,9 @@ fn beginning_again_forgets_what_was() {
 #[test]
 fn programs_have_their_arguments_environment_input_and_end() {
     let Some(bed) = start(config("delay=0ms")) else { return };
-    let command = bed.command(1, "sh").args(["-c", "read line; echo \"$line $UTS_A ${UTS_B-none}\"; echo bad >&2; exit 3"]);
+    let command = bed
+        .command(1, "sh")
+        .args(["-c", "read line; echo \"$line $UTS_A ${UTS_B-none}\"; echo bad >&2; exit 3"]);
     let mut child = command
         .env("UTS_A", "one two")
         .env_remove("UTS_B")
@@ -587,7 +616,11 @@ fn programs_have_their_arguments_environment_input_and_end() {
     let exit = child.wait_timeout(PATIENCE).unwrap().unwrap();
     assert_eq!(std::os::unix::process::ExitStatusExt::signal(&exit.status), Some(9));
     child.kill().unwrap();
-    let busy = bed.command(0, "sh").args(["-c", "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done"]).output().unwrap();
+    let busy = bed
+        .command(0, "sh")
+        .args(["-c", "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done"])
+        .output()
+        .unwrap();
     assert!(busy.exit.user_s + busy.exit.system_s > 0.0, "{busy:?}");
 }
 
@@ -626,12 +659,9 @@ fn what_makes_no_sense_is_refused() {
         why(bed.set(3, Target::Both, &"loss=0".parse().unwrap())),
         "testbed: path 3: there are 1, counted from 0"
     );
-    assert_eq!(
-        why(bed.command(7, "true").spawn().map(drop)),
-        "testbed: host 7: there are 2, counted from 0"
-    );
-    let why = why(bed.command(0, "no-such-program").spawn().map(drop));
-    assert!(why.starts_with("testbed: cannot start `no-such-program`: No such file"), "{why}");
+    assert_eq!(why(bed.command(7, "true").spawn().map(drop)), "testbed: host 7: there are 2, counted from 0");
+    let why = why(bed.command(0, "/no/such-program").spawn().map(drop));
+    assert!(why.starts_with("testbed: cannot start `/no/such-program`: No such file"), "{why}");
 }
 
 #[test]

@@ -60,7 +60,10 @@ fn an_ordinary_user_has_hosts_and_is_told_what_would_be_better() {
         match command.current_dir("/").stdin(Stdio::null()).output() {
             Ok(output) => Some(output),
             Err(e) => {
-                eprintln!("skipped: {} may not be run by others: {e}; chmod -R o+rX would permit it", env!("CARGO_BIN_EXE_uts-lab"));
+                eprintln!(
+                    "skipped: {} may not be run by others: {e}; chmod -R o+rX would permit it",
+                    env!("CARGO_BIN_EXE_uts-lab")
+                );
                 None
             }
         }
@@ -95,9 +98,9 @@ fn the_programs_status_is_ours_and_bad_arguments_have_status_2() {
         return;
     }
     assert_eq!(status(&["run", "--", "sh", "-c", "exit 7"]).status.code(), Some(7));
-    let missing = status(&["run", "--", "no-such-program"]);
+    let missing = status(&["run", "--", "/no/such-program"]);
     assert_eq!(missing.status.code(), Some(1));
-    assert!(text(&missing.stderr).contains("cannot start `no-such-program`: No such file"), "{missing:?}");
+    assert!(text(&missing.stderr).contains("cannot start `/no/such-program`: No such file"), "{missing:?}");
     let bad = status(&["run", "--on", "5:true", "--", "true"]);
     assert!(text(&bad.stderr).contains("host 5: there are 2, counted from 0"), "{bad:?}");
     let bad = status(&["run", "--on", "true", "--", "true"]);
@@ -160,8 +163,9 @@ fn nothing_is_left_after_killing(victim: usize) {
     let before = interfaces();
     let stray = "setsid sh -c 'sleep 1000 & sleep 1001' & echo running; wait";
     let arguments = ["run", "--on", "1:setsid sleep 1002", "--", "sh", "-c", stray];
-    let mut running =
-        Running(router(&arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap());
+    let mut running = Running(
+        router(&arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap(),
+    );
     let mut line = String::new();
     BufReader::new(running.0.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
     assert_eq!(line, "running\n");
@@ -179,8 +183,11 @@ fn nothing_is_left_after_killing(victim: usize) {
     };
     let outer = *family.iter().find(|pid| all[pid].parent == running.0.id()).unwrap();
     let inner = *family.iter().find(|pid| all[pid].parent == outer).unwrap();
-    let namespaces: BTreeSet<PathBuf> =
-        family.iter().flat_map(|pid| all[pid].namespaces.iter().cloned()).filter(|n| !own.contains(n)).collect();
+    let namespaces: BTreeSet<PathBuf> = family
+        .iter()
+        .flat_map(|pid| all[pid].namespaces.iter().cloned())
+        .filter(|n| !own.contains(n))
+        .collect();
     let networks = namespaces.iter().filter(|n| n.to_string_lossy().starts_with("net:")).count();
     assert_eq!(networks, 3, "RouterPC's, and each host's: {namespaces:?}");
     assert_eq!(interfaces(), before, "the machine's own network");
@@ -196,11 +203,8 @@ fn nothing_is_left_after_killing(victim: usize) {
     loop {
         let all = processes();
         let left: Vec<u32> = family.iter().copied().filter(|pid| all.contains_key(pid)).collect();
-        let kept: Vec<u32> = all
-            .iter()
-            .filter(|(_, p)| !p.namespaces.is_disjoint(&namespaces))
-            .map(|(pid, _)| *pid)
-            .collect();
+        let kept: Vec<u32> =
+            all.iter().filter(|(_, p)| !p.namespaces.is_disjoint(&namespaces)).map(|(pid, _)| *pid).collect();
         if left.is_empty() && kept.is_empty() {
             break;
         }
@@ -211,7 +215,8 @@ fn nothing_is_left_after_killing(victim: usize) {
 }
 
 fn is_sleeping(pid: u32) -> bool {
-    std::fs::read(Path::new("/proc").join(pid.to_string()).join("cmdline")).is_ok_and(|c| c.starts_with(b"sleep\0"))
+    std::fs::read(Path::new("/proc").join(pid.to_string()).join("cmdline"))
+        .is_ok_and(|c| c.starts_with(b"sleep\0"))
 }
 
 #[test]

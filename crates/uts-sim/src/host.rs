@@ -3,8 +3,9 @@
 use crate::network::Application;
 use crate::packet::{Body, Datagram, Packet};
 use crate::qlog::Qlog;
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
-use uts_engine::{ConnectionHandle, Ecn, Endpoint, Event};
+use uts_engine::{ConnectionHandle, Ecn, Endpoint, Event, TraceRow};
 use uts_functions::Time;
 
 /// An endpoint at a port of a host.
@@ -15,7 +16,18 @@ pub struct Host {
     /// The batch of datagrams that is being sent.
     buffer: Vec<u8>,
     batch: Option<Batch>,
+    observer: Option<Box<Observer>>,
+}
+
+/// Who looks on. None of it changes what the host does.
+#[derive(Default)]
+struct Observer {
+    /// Connections that are established and not over.
+    connections: BTreeSet<ConnectionHandle>,
     qlog: Option<Qlog>,
+    /// What packets did and was not yet taken, if it is to be kept.
+    packets: Option<Vec<(ConnectionHandle, TraceRow)>>,
+    rows: Vec<TraceRow>,
 }
 
 struct Batch {
@@ -29,7 +41,7 @@ struct Batch {
 impl Host {
     /// A host with this endpoint.
     pub fn new(endpoint: Endpoint) -> Self {
-        Host { endpoint, buffer: Vec::new(), batch: None, qlog: None }
+        Host { endpoint, buffer: Vec::new(), batch: None, observer: None }
     }
 
     /// The endpoint, to look at or to change. Reach it through [`Network::app_mut`](crate::network::Network::app_mut),
@@ -46,15 +58,15 @@ impl Host {
     /// The next thing to tell the application.
     pub fn poll_event(&mut self, now: Time) -> Option<(ConnectionHandle, Event)> {
         let (handle, event) = self.endpoint.poll_event()?;
-        if let Some(qlog) = &mut self.qlog {
-            qlog.on_event(now, &mut self.endpoint, handle, &event);
+        if let Some(observer) = &mut self.observer {
+            observer.on_event(now, &mut self.endpoint, handle, &event);
         }
         Some((handle, event))
     }
 
-    /// Logs connections that are established from now on. It changes nothing of what the host does.
+    /// Logs connections that are established from now on.
     pub fn record(&mut self, qlog: Qlog) {
-        self.qlog = Some(qlog);
+        self.observer.get_or_insert_default().qlog = Some(qlog);
     }
 
     /// Ends the log.
@@ -62,15 +74,59 @@ impl Host {
     /// # Errors
     /// The first error that the writer gave.
     pub fn finish_record(&mut self) -> std::io::Result<()> {
-        let Some(mut qlog) = self.qlog.take() else { return Ok(()) };
-        qlog.on_packets(&mut self.endpoint);
-        qlog.finish()
+        self.on_change();
+        match self.observer.as_mut().and_then(|observer| observer.qlog.take()) {
+            Some(qlog) => qlog.finish(),
+            None => Ok(()),
+        }
+    }
+
+    /// Keeps what packets do, of connections that are established from now on, for [`Host::take_packets`].
+    pub fn keep_packets(&mut self) {
+        self.observer.get_or_insert_default().packets.get_or_insert_default();
+    }
+
+    /// What packets did since this was last asked, in order.
+    pub fn take_packets(&mut self) -> Vec<(ConnectionHandle, TraceRow)> {
+        let packets = self.observer.as_mut().and_then(|observer| observer.packets.as_mut());
+        packets.map(core::mem::take).unwrap_or_default()
     }
 
     fn on_change(&mut self) {
-        if let Some(qlog) = &mut self.qlog {
-            qlog.on_packets(&mut self.endpoint);
+        if let Some(observer) = &mut self.observer {
+            observer.on_change(&mut self.endpoint);
         }
+    }
+}
+
+impl Observer {
+    fn on_event(&mut self, now: Time, endpoint: &mut Endpoint, handle: ConnectionHandle, event: &Event) {
+        self.on_change(endpoint);
+        if *event == Event::Connected
+            && let Some(trace) = endpoint.trace(handle)
+        {
+            trace.start();
+            self.connections.insert(handle);
+        }
+        if let Some(qlog) = &mut self.qlog {
+            qlog.on_event(now, endpoint, handle, event);
+        }
+    }
+
+    /// Takes what packets have done.
+    fn on_change(&mut self, endpoint: &mut Endpoint) {
+        self.connections.retain(|handle| {
+            let Some(trace) = endpoint.trace(*handle) else { return false };
+            self.rows.clear();
+            self.rows.extend(trace.take());
+            if let Some(qlog) = &mut self.qlog {
+                qlog.on_packets(endpoint, *handle, &self.rows);
+            }
+            if let Some(packets) = &mut self.packets {
+                packets.extend(self.rows.iter().map(|row| (*handle, *row)));
+            }
+            true
+        });
     }
 }
 

@@ -1,8 +1,10 @@
 //! TLS settings for two ends that trust each other, out of a key made for the occasion.
 
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
+use std::net::SocketAddr;
 use std::sync::Arc;
-use uts_engine::ALPN;
+use uts_engine::{ALPN, ConnectError, ConnectionConfig, ConnectionHandle, Endpoint};
+use uts_functions::Time;
 
 /// The name that the server's certificate is made out to.
 pub const SERVER_NAME: &str = "server.uts.test";
@@ -56,5 +58,21 @@ impl Identities {
             .with_no_client_auth();
         client.alpn_protocols = vec![ALPN.to_vec()];
         Ok(Identities { server: Arc::new(server), client: Arc::new(client) })
+    }
+
+    /// Begins a connection to a host that has the server's key.
+    ///
+    /// # Errors
+    /// [`ConnectError`] as the engine says.
+    pub fn connect(
+        &self,
+        endpoint: &mut Endpoint,
+        now: Time,
+        server: SocketAddr,
+        config: ConnectionConfig,
+    ) -> Result<ConnectionHandle, ConnectError> {
+        let name = ServerName::try_from(SERVER_NAME)
+            .map_err(|error| ConnectError::Tls(rustls::Error::General(error.to_string())))?;
+        endpoint.connect(now, server, name.to_owned(), self.client.clone(), config)
     }
 }

@@ -1,7 +1,7 @@
 //! Hosts, routers and paths in virtual time, around whatever application is attached to them.
 
 use crate::agenda::Agenda;
-use crate::packet::{Datagram, HOPS_MAX, Packet};
+use crate::packet::{Damage, Datagram, HOPS_MAX, Packet};
 use crate::pcap::{self, Capture};
 use crate::topology::{Edge, Node, PathId, Topology};
 use std::collections::BTreeMap;
@@ -73,7 +73,7 @@ pub struct Counters {
     pub hops_exceeded: u64,
     /// Not sent, as longer than the 65,507 bytes that IPv4 and UDP carry.
     pub too_long: u64,
-    /// Dropped at their destination for a wrong UDP checksum.
+    /// Dropped at their destination for a wrong checksum.
     pub bad_checksum: u64,
 }
 
@@ -115,6 +115,7 @@ pub struct Network<A> {
     touched: Vec<AppId>,
     counters: Counters,
     checks_udp: bool,
+    header_bytes: u8,
     captures: BTreeMap<Ipv4Addr, Capture>,
     steps_left: u64,
 }
@@ -148,6 +149,7 @@ impl<A: Application> Network<A> {
             touched: Vec::new(),
             counters: Counters::default(),
             checks_udp: false,
+            header_bytes: 0,
             captures: BTreeMap::new(),
             steps_left: u64::MAX,
         })
@@ -251,6 +253,12 @@ impl<A: Application> Network<A> {
         path.set(self.now.as_nanos(), target, change)?;
         self.agenda.set(id.0, path.next_ns().map(Time::from_nanos));
         Ok(())
+    }
+
+    /// Whether paths carry IP packets, as real ones do: with 28 bytes of IPv4 and UDP headers. At first they carry UDP
+    /// payloads, and `overhead` of a path stands for all headers. It counts for what is sent from now on.
+    pub fn set_headers(&mut self, on: bool) {
+        self.header_bytes = if on { pcap::HEADER_BYTES as u8 } else { 0 };
     }
 
     /// Whether hosts drop datagrams whose UDP checksum is wrong, as real hosts do. At first they do not: an engine sees
@@ -378,7 +386,8 @@ impl<A: Application> Network<A> {
             body: datagram.body,
             identification,
             checksum: 0,
-            is_damaged: false,
+            header_bytes: self.header_bytes,
+            damage: Damage::None,
             destination: destination.0,
         };
         if self.checks_udp || !self.captures.is_empty() {
@@ -401,7 +410,7 @@ impl<A: Application> Network<A> {
         };
         let direction = if forward { Direction::Forward } else { Direction::Backward };
         let link = &mut self.paths[path.index()].0;
-        let len = packet.body.len();
+        let len = packet.path_bytes();
         link.send(self.now.as_nanos(), direction, packet, len);
         self.agenda.set(path.0, link.next_ns().map(Time::from_nanos));
     }
@@ -438,10 +447,16 @@ impl<A: Application> Network<A> {
 
     /// A packet is at the node that has its address.
     fn arrive(&mut self, packet: Packet) {
-        if !self.captures.is_empty() {
+        // Where the headers are damaged, this is no packet of that address.
+        if packet.damage != Damage::Headers && !self.captures.is_empty() {
             self.record(*packet.to.ip(), &packet);
         }
-        if self.checks_udp && packet.is_damaged && !pcap::is_checksum_right(&packet) {
+        let is_right = match packet.damage {
+            Damage::None => true,
+            Damage::Payload => !self.checks_udp || pcap::is_checksum_right(&packet),
+            Damage::Headers => false,
+        };
+        if !is_right {
             self.counters.bad_checksum += 1;
             return;
         }

@@ -68,15 +68,38 @@ pub struct Packet {
     pub(crate) identification: u16,
     /// The UDP checksum that its host computed; 0 if nobody looks at it.
     pub(crate) checksum: u16,
-    /// Whether a path has flipped bits in it.
-    pub(crate) is_damaged: bool,
+    /// Bytes of headers that paths are offered before the payload.
+    pub(crate) header_bytes: u8,
+    /// What paths have flipped bits in.
+    pub(crate) damage: Damage,
     /// The node that has its destination address.
     pub(crate) destination: u32,
 }
 
+/// Where bits of a packet were flipped; the worse counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Damage {
+    None,
+    /// In what the UDP checksum covers.
+    Payload,
+    /// In the headers, so that it cannot arrive.
+    Headers,
+}
+
+impl Packet {
+    /// The length that paths are offered, in bytes.
+    pub(crate) fn path_bytes(&self) -> usize {
+        usize::from(self.header_bytes) + self.body.len()
+    }
+}
+
 impl Payload for Packet {
     fn flip_bit(&mut self, bit: usize) {
-        self.is_damaged = true;
+        let Some(bit) = bit.checked_sub(8 * usize::from(self.header_bytes)) else {
+            self.damage = Damage::Headers;
+            return;
+        };
+        self.damage = self.damage.max(Damage::Payload);
         if let Body::Bytes(bytes) = &mut self.body {
             bytes.flip_bit(bit);
         }

@@ -2,40 +2,38 @@
 
 use crate::packet::{Body, Packet};
 use etherparse::{IpEcn, IpNumber, Ipv4Header, UdpHeader};
+use pcap_file::pcap::{PcapHeader, PcapPacket, PcapWriter};
+use pcap_file::{DataLink, Endianness, PcapError, TsResolution};
 use std::borrow::Cow;
 use std::io::{self, Write};
 use uts_engine::Ecn;
 use uts_functions::Time;
 
-/// Nanosecond resolution; written in big-endian.
-const MAGIC: u32 = 0xa1b2_3c4d;
-const VERSION: [u16; 2] = [2, 4];
-/// Packets begin with the IP header (LINKTYPE_RAW).
-const LINK_TYPE: u32 = 101;
-const SNAP_BYTES: u32 = 65_535;
-
-const HEADER_BYTES: usize = Ipv4Header::MIN_LEN + UdpHeader::LEN;
+/// IPv4 and UDP.
+pub(crate) const HEADER_BYTES: usize = Ipv4Header::MIN_LEN + UdpHeader::LEN;
 
 /// The longest UDP payload that IPv4 carries.
 pub(crate) const PAYLOAD_BYTES_MAX: usize = 65_535 - HEADER_BYTES;
 
 /// A capture that is being written.
 pub(crate) struct Capture {
-    writer: Box<dyn Write>,
+    writer: PcapWriter<Box<dyn Write>>,
     buffer: Vec<u8>,
     error: Option<io::Error>,
 }
 
 impl Capture {
     /// Writes the file's header.
-    pub fn new(mut writer: Box<dyn Write>) -> io::Result<Self> {
-        let mut header = MAGIC.to_be_bytes().to_vec();
-        header.extend(VERSION.iter().flat_map(|part| part.to_be_bytes()));
-        // Two reserved fields.
-        header.extend([0; 8]);
-        header.extend(SNAP_BYTES.to_be_bytes());
-        header.extend(LINK_TYPE.to_be_bytes());
-        writer.write_all(&header)?;
+    pub fn new(writer: Box<dyn Write>) -> io::Result<Self> {
+        let header = PcapHeader {
+            ts_resolution: TsResolution::NanoSecond,
+            // Packets begin with the IP header.
+            datalink: DataLink::RAW,
+            // The same file on every machine.
+            endianness: Endianness::Big,
+            ..PcapHeader::default()
+        };
+        let writer = PcapWriter::with_header(writer, header).map_err(failed)?;
         Ok(Capture { writer, buffer: Vec::new(), error: None })
     }
 
@@ -44,27 +42,28 @@ impl Capture {
         if self.error.is_some() {
             return;
         }
-        let content = content(&packet.body);
         let (ip, udp) = headers(packet);
-        let seconds = (now.as_nanos() / 1_000_000_000) as u32;
-        let nanos = (now.as_nanos() % 1_000_000_000) as u32;
-        let captured = (HEADER_BYTES + content.len()) as u32;
         self.buffer.clear();
-        for word in [seconds, nanos, captured, u32::from(ip.total_len)] {
-            self.buffer.extend(word.to_be_bytes());
-        }
         self.buffer.extend(ip.to_bytes());
         self.buffer.extend(udp.to_bytes());
-        self.buffer.extend_from_slice(&content);
-        self.error = self.writer.write_all(&self.buffer).err();
+        self.buffer.extend_from_slice(&content(&packet.body));
+        let record = PcapPacket::new(now.since(Time::ZERO), ip.total_len.into(), &self.buffer);
+        self.error = self.writer.write_packet(&record).err().map(failed);
     }
 
     /// Says whether everything was written.
     pub fn finish(mut self) -> io::Result<()> {
         match self.error.take() {
             Some(error) => Err(error),
-            None => self.writer.flush(),
+            None => self.writer.into_writer().flush(),
         }
+    }
+}
+
+fn failed(error: PcapError) -> io::Error {
+    match error {
+        PcapError::IoError(error) => error,
+        other => io::Error::other(other),
     }
 }
 

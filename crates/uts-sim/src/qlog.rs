@@ -35,7 +35,6 @@ pub struct Qlog {
     /// What was last said of the path of each connection: window, bytes in flight, smoothed and least round trip in
     /// nanoseconds.
     told: BTreeMap<ConnectionHandle, [u64; 4]>,
-    rows: Vec<TraceRow>,
 }
 
 impl Qlog {
@@ -48,7 +47,7 @@ impl Qlog {
             Vantage::Client => "client",
             Vantage::Server => "server",
         };
-        let mut qlog = Qlog { writer, error: None, told: BTreeMap::new(), rows: Vec::new() };
+        let mut qlog = Qlog { writer, error: None, told: BTreeMap::new() };
         qlog.write(&json!({
             "file_schema": "urn:ietf:params:qlog:file:sequential",
             "serialization_format": "application/qlog+json-seq",
@@ -72,17 +71,10 @@ impl Qlog {
     pub(crate) fn on_event(
         &mut self,
         now: Time,
-        endpoint: &mut Endpoint,
+        endpoint: &Endpoint,
         handle: ConnectionHandle,
         event: &Event,
     ) {
-        self.on_packets(endpoint);
-        if *event == Event::Connected {
-            self.told.insert(handle, [0; 4]);
-            if let Some(trace) = endpoint.trace(handle) {
-                trace.start();
-            }
-        }
         let profile = endpoint.peek(handle).and_then(|c| c.profile(Direction::Out));
         let (name, data) = match event {
             Event::Connected => {
@@ -103,34 +95,23 @@ impl Qlog {
         self.event(now, handle, name, data);
     }
 
-    /// Logs what packets have done since the last call.
-    pub(crate) fn on_packets(&mut self, endpoint: &mut Endpoint) {
-        let handles: Vec<ConnectionHandle> = self.told.keys().copied().collect();
-        for handle in handles {
-            let Some(trace) = endpoint.trace(handle) else {
-                self.told.remove(&handle);
+    /// Logs what packets of a connection have done.
+    pub(crate) fn on_packets(&mut self, endpoint: &Endpoint, handle: ConnectionHandle, rows: &[TraceRow]) {
+        let mut acknowledged: Vec<u64> = Vec::new();
+        for (place, row) in rows.iter().enumerate() {
+            if row.kind != TraceKind::Acknowledged {
+                self.packet(handle, row);
                 continue;
-            };
-            let mut rows = core::mem::take(&mut self.rows);
-            rows.extend(trace.take());
-            let mut acknowledged: Vec<u64> = Vec::new();
-            for (place, row) in rows.iter().enumerate() {
-                if row.kind != TraceKind::Acknowledged {
-                    self.packet(handle, row);
-                    continue;
-                }
-                acknowledged.push(row.number);
-                let next = rows.get(place + 1).map(|next| (next.kind, next.at));
-                if next != Some((row.kind, row.at)) {
-                    let numbers = json!({ "packet_numbers": core::mem::take(&mut acknowledged) });
-                    self.event(row.at, handle, "quic:packets_acked", numbers);
-                }
             }
-            if let Some(last) = rows.last() {
-                self.figures(last.at, endpoint, handle);
+            acknowledged.push(row.number);
+            let next = rows.get(place + 1).map(|next| (next.kind, next.at));
+            if next != Some((row.kind, row.at)) {
+                let numbers = json!({ "packet_numbers": core::mem::take(&mut acknowledged) });
+                self.event(row.at, handle, "quic:packets_acked", numbers);
             }
-            rows.clear();
-            self.rows = rows;
+        }
+        if let Some(last) = rows.last() {
+            self.figures(last.at, endpoint, handle);
         }
     }
 

@@ -82,6 +82,11 @@ impl Topology {
         Ipv4Addr::from((10 << 24) + node.0 + 1)
     }
 
+    /// Whether a way leads from a node to another.
+    pub fn is_joined(&self, from: Node, to: Node) -> bool {
+        from == to || self.routes().get(from.index() * self.len() + to.index()).is_some_and(Option::is_some)
+    }
+
     /// For each pair of a node and a destination, the first path to take and whether it is taken forward. `None` where
     /// there is no way, and at the destination itself. The pair `(node, destination)` is at `node * len + destination`.
     pub(crate) fn routes(&self) -> Vec<Option<(PathId, bool)>> {

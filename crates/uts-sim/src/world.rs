@@ -1,14 +1,13 @@
 //! A world: one server, some clients, and one path that they all share.
 
 use crate::host::Host;
-use crate::identity::{Identities, SERVER_NAME};
+use crate::identity::Identities;
 use crate::network::{AppId, AttachError, Network};
 use crate::qlog::{Qlog, Vantage};
 use crate::topology::{PathId, PointToPoint};
 use core::time::Duration;
-use rustls::pki_types::ServerName;
 use std::io::{self, Write};
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::net::{Ipv4Addr, SocketAddrV4};
 use uts_engine::{
     ConnectError, Connection, ConnectionConfig, ConnectionHandle, Endpoint, EndpointConfig, Event,
 };
@@ -177,12 +176,9 @@ impl World {
         client: NodeId,
         config: ConnectionConfig,
     ) -> Result<ConnectionHandle, ConnectError> {
-        let tls = self.identities.client.clone();
-        let name = ServerName::try_from(SERVER_NAME)
-            .map_err(|error| ConnectError::Tls(rustls::Error::General(error.to_string())))?;
-        let now = self.now();
-        let server = SocketAddr::from(address(SERVER));
-        self.endpoint(client).connect(now, server, name.to_owned(), tls, config)
+        let (now, app) = (self.now(), self.apps[client]);
+        let endpoint = self.network.app_mut(app).endpoint();
+        self.identities.connect(endpoint, now, address(SERVER).into(), config)
     }
 
     /// Sends a datagram from anywhere to a host, past the path: what an attacker would do.

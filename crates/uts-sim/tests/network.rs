@@ -208,6 +208,27 @@ fn damaged_datagrams_are_dropped_where_hosts_check() {
     }
 }
 
+#[test]
+fn paths_carry_headers_where_they_are_counted() {
+    for (headers, delay_ns) in [(false, 1_000_000), (true, 1_028_000)] {
+        // A byte takes a microsecond.
+        let PointToPoint { topology, hosts, path } = PointToPoint::new(path("rate=8mbit corrupt=0.5"));
+        let mut network = network(&topology, 3);
+        network.set_headers(headers);
+        let ends = flow(&mut network, (hosts[0], hosts[1]), every(Duration::from_millis(2)), 4000);
+        network.run_until(Time::NEVER);
+        let received = received(&network, ends);
+        let delay = Duration::from_nanos(delay_ns);
+        assert_eq!(received.delay_range, Some((delay, delay)));
+        assert_eq!(network.path(path).stats(Direction::Forward).bytes_in, delay_ns / 1000 * 4000);
+        // A packet whose headers were hit does not arrive: one in two is hit, and 28 of 1028 bytes are headers.
+        let expected = if headers { 4000.0 * 0.5 * 28.0 / 1028.0 } else { 0.0 };
+        let dropped = network.counters().bad_checksum as f64;
+        assert!((dropped - expected).abs() <= 5.0 * expected.sqrt(), "{dropped} of {expected}");
+        assert_eq!(received.packets, 4000 - dropped as u64);
+    }
+}
+
 // ---- captures ----------------------------------------------------------------------------------------------------
 
 /// A writer whose bytes can be looked at.

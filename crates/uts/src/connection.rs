@@ -221,6 +221,11 @@ impl Connection {
         self.shared().act(|inner, _| inner.engine.peek(self.handle()).map(look))
     }
 
+    /// Bytes that were handed over and that the peer has not acknowledged, of all flows; `None` after the connection's end.
+    pub fn undelivered_bytes(&self) -> Option<u64> {
+        self.inspect(|c| c.undelivered_bytes())
+    }
+
     /// The peer's address.
     pub fn remote_addr(&self) -> Option<SocketAddr> {
         self.inspect(|c| c.remote()).map(canonical)

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{identity, pair, pair_with, server, within};
+use common::{identity, pair, pair_with, pattern, server, within};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -407,4 +407,47 @@ fn the_end_of_a_runtime_is_the_end_of_its_connections() {
     theirs.shutdown_background();
     let reason = ours.block_on(within(waits)).expect("ran");
     assert!(matches!(reason, CloseReason::Local { .. }), "{reason:?}");
+}
+
+/// A host has many addresses: what answers a client comes from the one that the client has asked.
+#[cfg(target_os = "linux")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_answers_from_the_address_that_was_asked() {
+    for any in ["0.0.0.0:0", "[::]:0"] {
+        let options = ServerOptions::new(identity());
+        let listener = match uts::Listener::bind(any.parse().expect("an address"), options) {
+            Ok(listener) => listener,
+            Err(error) => {
+                println!("SKIPPED {any}: {error}");
+                continue;
+            }
+        };
+        // The system would answer from 127.0.0.1, and the client's socket takes nothing from there.
+        for asked in ["127.0.0.3", "127.0.0.2", "127.0.0.1"] {
+            let target = format!("{asked}:{}", listener.local_addr().port());
+            let pinned = ConnectOptions::pinned(listener.fingerprint());
+            let (client, server) =
+                within(async { tokio::join!(connect(&target, pinned), listener.accept()) }).await;
+            let (client, server) = (client.unwrap_or_else(|e| panic!("{any} at {target}: {e}")), server);
+            let server = server.expect("accepted");
+            let flow = client.open_flow(FlowOptions::default()).await.expect("opened");
+            // More than one batch, so that segmentation offload has its turn.
+            let data = pattern(1_000_000, 3);
+            let sent = data.clone();
+            let echo = tokio::spawn(async move {
+                let (mut send, mut recv) = server.accept_flow().await.expect("accepted").split();
+                tokio::io::copy(&mut recv, &mut send).await.expect("echoed");
+                send.finished().await.expect("delivered");
+            });
+            let (mut send, mut recv) = flow.split();
+            let mut received = Vec::new();
+            let write = async {
+                send.write_bytes(sent.into()).await.expect("written");
+                send.finished().await.expect("delivered");
+            };
+            within(async { tokio::join!(write, recv.read_to_end(&mut received)) }).await.1.expect("read");
+            assert!(received == data, "{} bytes", received.len());
+            within(echo).await.expect("echoed");
+        }
+    }
 }

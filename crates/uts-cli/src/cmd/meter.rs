@@ -15,7 +15,10 @@ pub struct Meter<L> {
     ui: Arc<dyn Ui>,
     /// Whose, for a server.
     peer: Option<String>,
+    /// Handed over, or arrived here.
     bytes: AtomicU64,
+    /// The most of it that was known to be delivered.
+    delivered: AtomicU64,
     total: AtomicU64,
     files: AtomicU64,
     files_total: AtomicU64,
@@ -31,6 +34,7 @@ impl<L: Link> Meter<L> {
             ui,
             peer,
             bytes: zero(),
+            delivered: zero(),
             total: zero(),
             files: zero(),
             files_total: zero(),
@@ -45,10 +49,19 @@ impl<L: Link> Meter<L> {
         telemetry
     }
 
+    /// Bytes that have arrived: what waits to be sent, or is under way, has not.
+    fn delivered(&self) -> u64 {
+        if let Some(undelivered) = self.link.undelivered_bytes() {
+            let delivered = self.bytes.load(Relaxed).saturating_sub(undelivered);
+            self.delivered.fetch_max(delivered, Relaxed);
+        }
+        self.delivered.load(Relaxed)
+    }
+
     /// Tells how far it is.
     pub fn sample(&self) {
         let sample = Sample {
-            bytes: self.bytes.load(Relaxed),
+            bytes: self.delivered(),
             total: self.total.load(Relaxed),
             files: self.files.load(Relaxed),
             files_total: self.files_total.load(Relaxed),
@@ -87,7 +100,7 @@ impl<L: Link> Meter<L> {
                     },
                     _ = tick => {
                         // A server is silent about clients that do nothing.
-                        let bytes = meter.bytes.load(Relaxed);
+                        let bytes = meter.delivered();
                         if meter.peer.is_none() || bytes != sampled {
                             sampled = bytes;
                             meter.sample();

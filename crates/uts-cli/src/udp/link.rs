@@ -98,6 +98,10 @@ impl Link for UdpLink {
         }
     }
 
+    fn undelivered_bytes(&self) -> Option<u64> {
+        self.connection.undelivered_bytes()
+    }
+
     fn events(&self) -> UnboundedReceiver<LinkEvent> {
         let (sender, receiver) = unbounded_channel();
         let mut events = self.connection.events();

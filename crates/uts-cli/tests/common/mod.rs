@@ -1,9 +1,10 @@
 //! The program as a user has it: processes with a home of their own, whose every wait is bounded.
 
 use rustix::process::{Pid, Signal, kill_process};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use serde_json::Value;
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -43,15 +44,63 @@ impl Place {
         self.start_as("home", args)
     }
 
+    /// The program, to be started in this place.
+    fn command(&self, home: &str, args: &[&str]) -> Command {
+        let home = self.path(home);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_uts"));
+        command.args(args).current_dir(self.0.path()).env_clear();
+        command.env("HOME", &home).env("XDG_CONFIG_HOME", home.join("config"));
+        command
+    }
+
+    /// Runs the program at a terminal, answering when it asks; gives its exit status and what the terminal showed.
+    pub fn run_at_terminal(&self, args: &[&str], asks: &str, answer: &str) -> (i32, String) {
+        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
+        grantpt(&master).and_then(|()| unlockpt(&master)).expect("its other end");
+        let name = ptsname(&master, Vec::new()).expect("its name").into_string().expect("a path");
+        let terminal = fs::File::options().read(true).write(true).open(name).expect("its other end");
+        let both = || Stdio::from(terminal.try_clone().expect("another handle"));
+        let mut child = self
+            .command("home", args)
+            .stdin(both())
+            .stdout(Stdio::null())
+            .stderr(both())
+            .spawn()
+            .expect("started");
+        drop(terminal);
+        let mut master = fs::File::from(master);
+        let mut typist = master.try_clone().expect("another handle");
+        let (asks, answer) = (asks.to_owned(), answer.to_owned());
+        let screen = spawn(move || {
+            let (mut shown, mut piece, mut has_answered) = (Vec::new(), [0; 4096], false);
+            // When the last process has closed its end, reading fails.
+            while let Ok(bytes @ 1..) = master.read(&mut piece) {
+                shown.extend_from_slice(&piece[..bytes]);
+                if !has_answered && String::from_utf8_lossy(&shown).contains(&asks) {
+                    has_answered = true;
+                    typist.write_all(answer.as_bytes()).expect("typed");
+                }
+            }
+            String::from_utf8_lossy(&shown).into_owned()
+        });
+        let deadline = Instant::now() + PATIENCE;
+        let status = loop {
+            match child.try_wait().expect("a process") {
+                Some(status) => break status.code().unwrap_or(-1),
+                None if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(5)),
+                None => {
+                    let _ = child.kill().and_then(|()| child.wait());
+                    panic!("it does not end: {}", screen.join().unwrap_or_default());
+                }
+            }
+        };
+        (status, screen.join().expect("read"))
+    }
+
     /// Starts the program as a user whose home is `home`.
     pub fn start_as(&self, home: &str, args: &[&str]) -> Running {
-        let home = self.path(home);
-        let mut child = Command::new(env!("CARGO_BIN_EXE_uts"))
-            .args(args)
-            .current_dir(self.0.path())
-            .env_clear()
-            .env("HOME", &home)
-            .env("XDG_CONFIG_HOME", home.join("config"))
+        let mut child = self
+            .command(home, args)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

@@ -23,11 +23,12 @@ use uts_traffic::transport::{
 const BUFFER_BYTES: usize = 4 << 20;
 
 /// The end of a session is an empty datagram, which may be lost as well: so often and so far apart it is sent.
-const FAREWELLS: u32 = 3;
-const FAREWELL_EVERY: Duration = Duration::from_millis(50);
+pub const FAREWELLS: u32 = 3;
+/// See [`FAREWELLS`].
+pub const FAREWELL_EVERY: Duration = Duration::from_millis(50);
 
 /// For so long after a farewell datagrams may still come that were sent before it: paths reorder.
-const AFTER_FAREWELL: Duration = Duration::from_millis(250);
+pub const AFTER_FAREWELL: Duration = Duration::from_millis(250);
 
 /// The most that the pacer lets leave at once beyond its rate, in time at that rate.
 const BURST: Duration = Duration::from_millis(1);
@@ -74,7 +75,7 @@ impl Udp {
 
     fn session(&self, socket: UdpSocket, first: Option<Bytes>) -> Result<Rc<dyn Session>> {
         let clock = MonotonicClock::new().map_err(failed("timer"))?;
-        let pacer = self.settings.rate.map(|rate_bps| Pacer { rate_bps, next_ns: Cell::new(0) });
+        let pacer = self.settings.rate.map(Pacer::new);
         let (first, sent) = (RefCell::new(first), Cell::new(0));
         let buffer = RefCell::new(vec![0; 1 << 16]);
         Ok(Rc::new(UdpSession { socket, clock, pacer, first, sent, buffer, farewell: Cell::new(None) }))
@@ -160,15 +161,21 @@ struct UdpSession {
 }
 
 /// Lets messages leave no faster than a rate.
-struct Pacer {
+#[derive(Debug)]
+pub struct Pacer {
     rate_bps: u64,
     /// When the next may leave.
     next_ns: Cell<u64>,
 }
 
 impl Pacer {
+    /// At a rate in bits per second.
+    pub fn new(rate_bps: u64) -> Self {
+        Pacer { rate_bps, next_ns: Cell::new(0) }
+    }
+
     /// When a message may leave, which is then taken to have left.
-    fn admit(&self, now_ns: u64, bytes: usize) -> u64 {
+    pub fn admit(&self, now_ns: u64, bytes: usize) -> u64 {
         let takes_ns = bytes as u128 * 8 * 1_000_000_000 / u128::from(self.rate_bps);
         let at_ns = self.next_ns.get().max(now_ns.saturating_sub(BURST.as_nanos() as u64));
         self.next_ns.set(at_ns.saturating_add(u64::try_from(takes_ns).unwrap_or(u64::MAX)));
@@ -266,7 +273,7 @@ mod tests {
 
     #[test]
     fn the_pacer_keeps_its_rate() {
-        let pacer = Pacer { rate_bps: 8_000_000, next_ns: Cell::new(0) };
+        let pacer = Pacer::new(8_000_000);
         let start_ns = 5_000_000_000;
         let leaves: Vec<u64> = (0..1000).map(|_| pacer.admit(start_ns, 1000)).collect();
         // A message takes a millisecond; as much as one may leave early.

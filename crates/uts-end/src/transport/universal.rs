@@ -32,7 +32,7 @@ use uts_traffic::transport::{
 use uts_traffic::workload::Workload;
 
 /// The first flow of a client carries its messages, and the answers to them; the others are streams.
-const MESSAGE_FLOW: FlowId = FlowId(0);
+pub const MESSAGE_FLOW: FlowId = FlowId(0);
 
 /// The largest message of the mechanism `messages` unless told otherwise.
 const MESSAGE_BYTES_MAX: usize = 1 << 20;
@@ -41,7 +41,7 @@ const MESSAGE_BYTES_MAX: usize = 1 << 20;
 const KEEP_ALIVE: Duration = Duration::from_secs(5);
 
 /// How long an end waits for the other's part in closing.
-const FAREWELL_MAX: Duration = Duration::from_secs(5);
+pub const FAREWELL_MAX: Duration = Duration::from_secs(5);
 
 /// What an application asks for, before properties that are named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -145,7 +145,11 @@ impl UniversalSettings {
         }
     }
 
-    fn config(&self, workload: &Workload) -> std::result::Result<ConnectionConfig, String> {
+    /// The settings of a connection that carries such a workload.
+    ///
+    /// # Errors
+    /// A setting that is wrong, with its key.
+    pub fn config(&self, workload: &Workload) -> std::result::Result<ConnectionConfig, String> {
         let mut config = ConnectionConfig {
             requirements: self.requirements(workload)?,
             keep_alive: KEEP_ALIVE,
@@ -249,7 +253,8 @@ impl Listener for UniversalListener {
     }
 }
 
-fn closed(reason: CloseReason) -> TransportError {
+/// What the end of a connection is to a workload: in order, if its application had no complaint.
+pub fn closed(reason: CloseReason) -> TransportError {
     match reason {
         CloseReason::Peer { code: 0, .. } | CloseReason::Local { code: 0, .. } => TransportError::Closed,
         other => TransportError::Failed(other.to_string()),
@@ -393,7 +398,8 @@ async fn listen(connection: Connection, samples: Rc<RefCell<Vec<Sample>>>) {
     }
 }
 
-fn describe(step: &ExchangeEvent) -> String {
+/// A step of an exchange in one line.
+pub fn describe(step: &ExchangeEvent) -> String {
     match step {
         ExchangeEvent::Requested { epoch, seen, changes, expects, .. } => {
             let [seen, expects] =

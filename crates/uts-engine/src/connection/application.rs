@@ -213,6 +213,11 @@ impl Connection {
         self.flows.accepted.pop_front().map(FlowId)
     }
 
+    /// Bytes that the application has handed over and the peer has not acknowledged, of all flows.
+    pub fn undelivered_bytes(&self) -> u64 {
+        self.flows.iter().map(|(_, flow)| flow.send.buffer.held_bytes() as u64).sum()
+    }
+
     /// How many bytes a flow takes now.
     fn room(&mut self, id: FlowId) -> Result<usize, WriteError> {
         if let Some(reason) = &self.close_reason {

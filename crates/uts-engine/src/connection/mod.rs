@@ -48,7 +48,7 @@ use outbound::Outbound;
 use secrets::SecretChain;
 use size::PacketSize;
 use std::collections::VecDeque;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use uts_functions::protection::{self, Secret};
 use uts_functions::{Function, PathFacts, Profile, Time, establishment, fec};
 use uts_wire::packet::establishment::Level;
@@ -123,6 +123,8 @@ pub struct Connection {
     side: Side,
     config: ConnectionConfig,
     remote: SocketAddr,
+    /// The address of this host that the peer talks to, where that is known.
+    local: Option<IpAddr>,
     local_cid: ConnectionId,
     peer_cid: ConnectionId,
     original_dcid: ConnectionId,
@@ -201,6 +203,7 @@ impl Connection {
             idle_timeout: config.idle_timeout,
             config,
             remote: birth.remote,
+            local: None,
             local_cid: birth.local_cid,
             peer_cid: birth.peer_cid,
             original_dcid: birth.original_dcid,
@@ -385,6 +388,14 @@ impl Connection {
 
     pub(crate) fn local_cid(&self) -> &ConnectionId {
         &self.local_cid
+    }
+
+    pub(crate) fn local(&self) -> Option<IpAddr> {
+        self.local
+    }
+
+    pub(crate) fn set_local(&mut self, local: Option<IpAddr>) {
+        self.local = local;
     }
 
     pub(crate) fn original_dcid(&self) -> &ConnectionId {

@@ -18,7 +18,7 @@ use rand_chacha::ChaCha20Rng;
 use rustls::pki_types::ServerName;
 use rustls::quic::{self, Keys};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use uts_functions::{Function, PathFacts, Profile, Time, library};
 use uts_wire::packet::adaptive::{MIN_RESET_BYTES, RESET_TOKEN_BYTES};
@@ -41,6 +41,8 @@ const FIRST_CID_BYTES: usize = 8;
 pub struct Transmit {
     /// Where to.
     pub remote: SocketAddr,
+    /// From which address of this host: the one that the peer knows. `None` = any.
+    pub local: Option<IpAddr>,
     /// How to mark it.
     pub ecn: Option<Ecn>,
     /// Bytes of each datagram in the buffer; the last may be shorter.
@@ -64,6 +66,13 @@ pub enum ConnectError {
     TooMany(usize),
 }
 
+/// An answer to a stranger.
+struct Answer {
+    remote: SocketAddr,
+    local: Option<IpAddr>,
+    bytes: Vec<u8>,
+}
+
 /// Many connections behind one address.
 pub struct Endpoint {
     config: EndpointConfig,
@@ -85,7 +94,9 @@ pub struct Endpoint {
     accepted: VecDeque<ConnectionHandle>,
     /// Connections that nobody reads any more.
     released: BTreeSet<ConnectionHandle>,
-    answers: VecDeque<(SocketAddr, Vec<u8>)>,
+    answers: VecDeque<Answer>,
+    /// The address of this host to which the datagram came that is being taken in.
+    arrived_at: Option<IpAddr>,
     handshakes: usize,
     refusing: bool,
     initial: Option<quic::Suite>,
@@ -115,6 +126,7 @@ impl Endpoint {
             accepted: VecDeque::new(),
             released: BTreeSet::new(),
             answers: VecDeque::new(),
+            arrived_at: None,
             handshakes: 0,
             refusing: false,
             initial: initial_suite(),
@@ -249,6 +261,19 @@ impl Endpoint {
 
     /// Takes in a datagram. It is deciphered in place.
     pub fn handle_datagram(&mut self, now: Time, remote: SocketAddr, ecn: Option<Ecn>, datagram: &mut [u8]) {
+        self.handle_datagram_at(now, remote, None, ecn, datagram);
+    }
+
+    /// Takes in a datagram that came to `local`, where a host has several addresses: what answers it leaves from there.
+    pub fn handle_datagram_at(
+        &mut self,
+        now: Time,
+        remote: SocketAddr,
+        local: Option<IpAddr>,
+        ecn: Option<Ecn>,
+        datagram: &mut [u8],
+    ) {
+        self.arrived_at = local;
         let Some(first) = datagram.first() else { return };
         let handle = if uts_wire::packet::is_long(*first) {
             self.route_long(now, remote, datagram)
@@ -261,6 +286,10 @@ impl Endpoint {
         if connection.remote() != remote {
             self.strangers += 1;
             return;
+        }
+        // A client's address is for its system to choose, which knows where the server is.
+        if connection.side() == Side::Server && connection.local().is_none() {
+            connection.set_local(local);
         }
         let was_handshaking = connection.is_handshaking();
         connection.handle_datagram(now, ecn, datagram);
@@ -359,7 +388,7 @@ impl Endpoint {
             if self.answers.len() < ANSWERS_MAX
                 && let Some(answer) = connection::refusal(&keys, ids, why)
             {
-                self.answers.push_back((remote, answer));
+                self.answer(remote, answer);
             }
             return None;
         }
@@ -453,20 +482,20 @@ impl Endpoint {
     /// Fills `buffer` with datagrams of one size for one peer. Connections take turns.
     pub fn poll_transmit(&mut self, now: Time, buffer: &mut Vec<u8>) -> Option<Transmit> {
         buffer.clear();
-        if let Some((remote, answer)) = self.answers.pop_front() {
-            buffer.extend_from_slice(&answer);
-            return Some(Transmit { remote, ecn: None, segment_bytes: answer.len() });
+        if let Some(Answer { remote, local, bytes }) = self.answers.pop_front() {
+            buffer.extend_from_slice(&bytes);
+            return Some(Transmit { remote, local, ecn: None, segment_bytes: bytes.len() });
         }
         while let Some(handle) = self.ready.pop_front() {
             self.is_ready.remove(&handle);
             let Some(connection) = self.connections.get_mut(&handle) else { continue };
             let sent = connection.poll_transmit(now, buffer);
-            let (remote, ecn) = (connection.remote(), connection.ecn());
+            let (remote, local, ecn) = (connection.remote(), connection.local(), connection.ecn());
             self.reset_timer(handle);
             if let Some(segment_bytes) = sent {
                 self.is_ready.insert(handle);
                 self.ready.push_back(handle);
-                return Some(Transmit { remote, ecn, segment_bytes });
+                return Some(Transmit { remote, local, ecn, segment_bytes });
             }
             self.drop_if_over(handle);
         }

@@ -3,6 +3,11 @@
 use super::*;
 
 impl Endpoint {
+    /// Answers the datagram that is being taken in.
+    pub(super) fn answer(&mut self, remote: SocketAddr, bytes: Vec<u8>) {
+        self.answers.push_back(Answer { remote, local: self.arrived_at, bytes });
+    }
+
     /// A short packet that belongs to nothing here: either a reset of one of our connections, or of one that is forgotten.
     pub(super) fn on_unknown_short(&mut self, now: Time, remote: SocketAddr, datagram: &[u8]) {
         if let Some((_, token)) = datagram.split_last_chunk::<RESET_TOKEN_BYTES>() {
@@ -46,7 +51,7 @@ impl Endpoint {
             *first &= 0x7f;
         }
         answer.extend_from_slice(&token);
-        self.answers.push_back((remote, answer));
+        self.answer(remote, answer);
     }
 
     pub(super) fn answer_with_retry(
@@ -67,7 +72,7 @@ impl Endpoint {
         let body = answer.len() - 16;
         let integrity = retry_integrity(&header.dcid, &answer[..body]);
         answer[body..].copy_from_slice(&integrity);
-        self.answers.push_back((remote, answer));
+        self.answer(remote, answer);
     }
 
     pub(super) fn on_retry(&mut self, remote: SocketAddr, datagram: &[u8], retry: &Retry<'_>) {
@@ -113,7 +118,7 @@ impl Endpoint {
         let versions = [VERSION].into_iter().collect();
         let mut answer = Vec::new();
         VersionRefusal { dcid: other.scid, scid: other.dcid, versions }.emit(&mut answer);
-        self.answers.push_back((remote, answer));
+        self.answer(remote, answer);
     }
 }
 

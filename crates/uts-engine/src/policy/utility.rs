@@ -149,7 +149,7 @@ fn on_time(p: &Prediction, left_s: f64) -> f64 {
     if spread <= 0.0 {
         return if p.delay_s <= left_s { 1.0 } else { 0.0 };
     }
-    let late = 0.5 * (-(50.0f64.ln()) * (left_s - p.delay_s) / spread).exp();
+    let late = 0.5 * libm::exp(-libm::log(50.0) * (left_s - p.delay_s) / spread);
     1.0 - late.clamp(0.0, 1.0)
 }
 
@@ -200,7 +200,7 @@ mod tests {
         assert!((on_time(&p, 0.050) - 0.99).abs() < 1e-9);
         assert!(on_time(&p, 0.2) > 0.9999);
         assert_eq!(on_time(&p, -0.001), 0.0);
-        assert_eq!(on_time(&p, 0.0), 1.0 - (0.5 * (50.0f64.ln() / 4.0).exp()).min(1.0));
+        assert_eq!(on_time(&p, 0.0), 1.0 - (0.5 * libm::exp(libm::log(50.0) / 4.0)).min(1.0));
     }
 
     #[test]

@@ -67,7 +67,7 @@ impl Cubic {
             let p = response::random_events(facts, prediction);
             let rtt_s = response::round_trip(facts).as_secs_f64();
             // RFC 9438 section 5.1, figures 5 and 6: whichever of the two regions gives more.
-            let cubic = (C * (3.0 + BETA) / (4.0 * (1.0 - BETA))).powf(0.25) * (rtt_s / p).powf(0.75);
+            let cubic = libm::pow(C * (3.0 + BETA) / (4.0 * (1.0 - BETA)), 0.25) * libm::pow(rtt_s / p, 0.75);
             // The window swings between 0.7 and the whole of path and buffer.
             response::apply(cubic.max(response::reno_packets(p)), 0.75, facts, prediction);
         },
@@ -159,7 +159,7 @@ impl Curve {
     /// RFC 9438 section 4.2, figures 1 and 2.
     fn new(now: Time, window: f64, window_max: f64, packet: f64) -> Self {
         let plateau = window_max.max(window);
-        let k = ((plateau - window) / packet / C).cbrt();
+        let k = libm::cbrt((plateau - window) / packet / C);
         Curve { start: now, plateau, k, reno: window }
     }
 

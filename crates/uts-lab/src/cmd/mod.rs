@@ -1,7 +1,11 @@
 //! The subcommands, a file each: its arguments, and what it prints.
 
 pub mod demo;
+pub mod doctor;
 pub mod end;
+pub mod list;
 pub mod relay;
 pub mod report;
 pub mod router;
+pub mod run;
+pub mod set;

@@ -124,6 +124,7 @@ impl RunArguments {
             record: self.record.clone().map(|dir| RecordConfig {
                 dir,
                 pcap: true,
+                tcp_info_ms: Some(10),
                 ..RecordConfig::default()
             }),
             offload: !self.no_offload,

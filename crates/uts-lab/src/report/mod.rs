@@ -1,6 +1,6 @@
-//! Reports: one self-contained page from what a demonstration recorded.
+//! Reports: one self-contained page from what a demonstration or an [`experiment`] recorded.
 //!
-//! [`write`] leaves `run.json`, which holds everything, and `report.html`, which opens from disk:
+//! For a demonstration, [`write()`] leaves `run.json`, which holds everything, and `report.html`, which opens from disk:
 //! it loads nothing. Its tables are plain HTML; its charts are drawn by the inlined uPlot from
 //! series that were thinned to what a screen can show.
 

@@ -85,7 +85,7 @@ impl TestbedConfig {
     pub fn validate(&self) -> Result<(), RouterError> {
         let wrong = |what: String| Err(RouterError::Config(what));
         let (hosts, paths) = (self.topology.hosts(), self.topology.paths());
-        if hosts < 2 || hosts > HOSTS_MAX {
+        if !(2..=HOSTS_MAX).contains(&hosts) {
             return wrong(format!("topology: must have 2 to {HOSTS_MAX} hosts, not {hosts}"));
         }
         if self.paths.len() != paths {
@@ -108,6 +108,17 @@ impl TestbedConfig {
         }
         if self.access_rate_bps.is_some_and(|rate| !(1..=10_000_000_000_000).contains(&rate)) {
             return wrong("access_rate_bps: must be between 1 and 10000000000000".into());
+        }
+        if let Some(record) = &self.record {
+            if !(64..=65_535).contains(&record.snap_bytes) {
+                return wrong(format!(
+                    "record: snap_bytes must be between 64 and 65535, not {}",
+                    record.snap_bytes
+                ));
+            }
+            if record.tcp_info_ms.is_some_and(|ms| !(1..=60_000).contains(&ms)) {
+                return wrong("record: tcp_info_ms must be between 1 and 60000".into());
+            }
         }
         if self.spin_us > 100_000 {
             return wrong(format!("spin_us: must be at most 100000, not {}", self.spin_us));
@@ -147,7 +158,10 @@ pub struct RecordConfig {
     /// numbers and do not wrap; `window` is in bytes, scaled where the SYN was seen; `dir` is `fwd` from the
     /// host of the lower number.
     pub sequence: bool,
-    /// `tcp.csv`: `TCP_INFO` of every TCP socket on the hosts, so often; none if `None`.
+    /// `tcp.csv`: `TCP_INFO` of every TCP socket on the hosts, every so many milliseconds, 1 to 60000; none if `None`:
+    /// `t_s,host,local,remote,state,congestion,cwnd,ssthresh,mss,rtt_s,rtt_var_s,rtt_min_s,rto_s,unacked,lost,`
+    /// `retransmitted,pacing_bps,delivery_bps,bytes_acked,bytes_received,rcv_ssthresh`. `cwnd`, `ssthresh`, `unacked`,
+    /// `lost` and `retransmitted` are segments, `mss` and `rcv_ssthresh` bytes; empty is unknown or infinite.
     pub tcp_info_ms: Option<u32>,
 }
 

@@ -23,15 +23,18 @@ use std::num::NonZeroU64;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
+use std::time::Duration;
 use uts_path::{Change, Direction, Target};
 
 /// Batches read from a socket before others have their turn.
 const BATCHES_PER_TURN: usize = 8;
 /// How often clocks are compared, and records flushed.
 const HOUSEKEEPING_NS: u64 = 100_000_000;
-/// A thread that is awake for more than this share of the time has no real-time priority: the kernel would
-/// stop it for 50 ms in each second (sched(7), `sched_rt_runtime_us`).
-const REAL_TIME_AWAKE_MAX: f64 = 0.8;
+/// With a real-time priority, the thread rests after having been awake for so long, even if packets are due: the
+/// kernel would otherwise stop it, for 50 ms in each second, so that others have their turn (sched(7)).
+const AWAKE_NS_MAX: u64 = 1_000_000;
+/// For so long; with the above, 8 % of the time, where the kernel wants 5 %.
+const REST_NS: u64 = 80_000;
 
 /// What is asked of the thread.
 #[derive(Debug)]
@@ -43,8 +46,8 @@ pub(super) enum Command {
         reply: Sender<Result<(), String>>,
     },
     Stats(Sender<Vec<PathStats>>),
-    /// Everything anew, from now on.
-    Begin(Sender<Result<(), String>>),
+    /// Everything anew, from now on: tells when that was.
+    Begin(Sender<Result<u64, String>>),
     Finish,
 }
 
@@ -105,11 +108,8 @@ pub(super) struct Forwarder {
     commands: Receiver<Command>,
     wake: Arc<OwnedFd>,
     next_housekeeping_ns: u64,
-    /// Time asleep since the last housekeeping.
-    slept_ns: u64,
-    housekept_ns: u64,
-    schedule: Schedule,
-    may_be_real_time: bool,
+    /// Since when the thread has not slept, if it goes before all others.
+    awake_since_ns: Option<u64>,
     /// Framings that look at bytes are to see true checksums.
     completes: bool,
 }
@@ -138,20 +138,27 @@ impl Forwarder {
             commands,
             wake,
             next_housekeeping_ns: 0,
-            slept_ns: 0,
-            housekept_ns: now_ns(),
-            schedule: Schedule::Fair,
-            may_be_real_time: true,
+            awake_since_ns: None,
             config,
         })
+    }
+
+    /// When it began.
+    pub(super) fn begun_ns(&self) -> u64 {
+        self.run.begun_ns
     }
 
     /// Forwards until it is told to finish.
     pub(super) fn run(mut self) -> Result<Ended, RouterError> {
         // The default slack of 50 us would add to every sleep. Where it cannot be set, it stays.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
-        // Older kernels know no turns of one's own choice.
-        let _ = schedule(Schedule::Fair);
+        // A thread that others keep waiting is a path that stands still. Where the process may not go before others,
+        // short turns help; older kernels know none.
+        if schedule(Schedule::RealTime).is_ok() {
+            self.awake_since_ns = Some(now_ns());
+        } else {
+            let _ = schedule(Schedule::Fair);
+        }
         self.run.cpu_ns = cpu_ns();
         while self.obey() {
             let reading_ns = now_ns();
@@ -187,7 +194,7 @@ impl Forwarder {
     }
 
     /// Forgets what is under way, and starts the network, the counters and the record anew.
-    fn begin(&mut self) -> Result<(), RouterError> {
+    fn begin(&mut self) -> Result<u64, RouterError> {
         // The files are closed before they are made anew.
         if let Some(recorder) = self.run.recorder.take() {
             recorder.finish()?;
@@ -201,7 +208,7 @@ impl Forwarder {
         self.run = Run::new(&self.config)?;
         self.run.cpu_ns = cpu_ns();
         self.completes = self.run.network.sees_bytes();
-        Ok(())
+        Ok(self.run.begun_ns)
     }
 
     /// Reads what is there. Returns up to when everything that came is known.
@@ -297,7 +304,6 @@ impl Forwarder {
             return Ok(());
         }
         self.next_housekeeping_ns = now_ns + HOUSEKEEPING_NS;
-        self.reschedule(now_ns);
         let step_ns = clock_offset_ns() - self.run.clock_offset_ns;
         if step_ns.abs() > self.run.clock_step_ns.abs() {
             self.run.clock_step_ns = step_ns;
@@ -306,21 +312,6 @@ impl Forwarder {
             recorder.keep_up(now_ns);
         }
         self.count_unread()
-    }
-
-    /// Takes a real-time priority while there is enough sleep, and where the process may: a thread that others
-    /// keep waiting is a path that stands still.
-    fn reschedule(&mut self, now_ns: u64) {
-        let span_ns = now_ns.saturating_sub(self.housekept_ns).max(1);
-        let awake = 1.0 - self.slept_ns as f64 / span_ns as f64;
-        (self.housekept_ns, self.slept_ns) = (now_ns, 0);
-        let wanted = if awake > REAL_TIME_AWAKE_MAX { Schedule::Fair } else { Schedule::RealTime };
-        if wanted != self.schedule && self.may_be_real_time {
-            self.may_be_real_time = schedule(wanted).is_ok();
-            if self.may_be_real_time {
-                self.schedule = wanted;
-            }
-        }
     }
 
     /// The kernel's counters hold 32 bits and start anew when they are asked.
@@ -344,6 +335,7 @@ impl Forwarder {
             [next_ns.map(|at_ns| at_ns.saturating_sub(spin_ns)), idle_ns].into_iter().flatten().min();
         let wait_ns = wake_ns.map(|at_ns| at_ns.saturating_sub(now_ns));
         if wait_ns == Some(0) {
+            self.rest(now_ns);
             return Ok(());
         }
         let timeout = wait_ns.map(|ns| Timespec {
@@ -357,12 +349,25 @@ impl Forwarder {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(e) => return Err(e.into()),
         }
-        self.slept_ns += self::now_ns().saturating_sub(now_ns);
+        let woken_ns = self::now_ns();
+        if woken_ns.saturating_sub(now_ns) > REST_NS {
+            self.awake_since_ns = self.awake_since_ns.map(|_| woken_ns);
+        }
         if fds.first().is_some_and(|fd| !fd.revents().is_empty()) {
             // The count itself says nothing; reading it clears it.
             let _ = rustix::io::read(&*self.wake, &mut [0u8; 8]);
         }
         Ok(())
+    }
+}
+
+impl Forwarder {
+    /// Rests if it is time.
+    fn rest(&mut self, now_ns: u64) {
+        if self.awake_since_ns.is_some_and(|since_ns| now_ns.saturating_sub(since_ns) > AWAKE_NS_MAX) {
+            std::thread::sleep(Duration::from_nanos(REST_NS));
+            self.awake_since_ns = Some(self::now_ns());
+        }
     }
 }
 

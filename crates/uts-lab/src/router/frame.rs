@@ -168,3 +168,56 @@ pub(super) fn fold(mut sum: u32) -> u16 {
     }
     sum as u16
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ipv4(tos: u8) -> Packet {
+        let mut ip = vec![0x45, tos, 0, 28, 1, 2, 0x40, 0, 64, 17, 0, 0, 10, 77, 0, 1, 10, 77, 0, 2];
+        let sum = !fold(sum_of(&ip));
+        ip[10..12].copy_from_slice(&sum.to_be_bytes());
+        // UDP with the sum of the pseudo header in the place of the checksum.
+        let partial = fold(sum_of(&ip[12..20]) + 17 + 8).to_be_bytes();
+        ip.extend_from_slice(&[0, 7, 0, 9, 0, 8, partial[0], partial[1]]);
+        let header = VnetHeader { flags: 1, checksum_start: 34, checksum_offset: 6, ..VnetHeader::default() };
+        let bytes = [header.emit().as_slice(), &[0; 12], &[8, 0], &ip].concat();
+        Packet { bytes, from: 0 }
+    }
+
+    fn udp_sum(packet: &Packet) -> u16 {
+        let ip = packet.ip();
+        fold(sum_of(&ip[12..20]) + 17 + 8 + sum_of(&ip[20..28]))
+    }
+
+    #[test]
+    fn marking_keeps_the_checksum_and_leaves_those_that_do_not_ask() {
+        for ecn in 0..4 {
+            let mut packet = ipv4(0xb8 | ecn);
+            assert_eq!(packet.mark_ce(), ecn != 0);
+            assert_eq!(packet.ip()[1], if ecn == 0 { 0xb8 } else { 0xbb });
+            assert_eq!(fold(sum_of(&packet.ip()[..20])), 0xffff);
+        }
+        for ecn in 0..4u8 {
+            let mut bytes = vec![0; IP_AT + 40];
+            bytes[IP_AT - 2..=IP_AT + 1].copy_from_slice(&[0x86, 0xdd, 0x60, ecn << 4 | 0xf]);
+            let mut packet = Packet { bytes, from: 0 };
+            assert_eq!(packet.mark_ce(), ecn != 0);
+            assert_eq!(packet.ip()[1], if ecn == 0 { 0x0f } else { 0x3f });
+        }
+    }
+
+    #[test]
+    fn damage_comes_after_the_checksum() {
+        let mut whole = ipv4(0);
+        assert_ne!(udp_sum(&whole), 0xffff, "partial");
+        complete_checksum(&mut whole.bytes);
+        assert_eq!(udp_sum(&whole), 0xffff);
+        assert_eq!(VnetHeader::parse(&whole.bytes), Some(VnetHeader::default()));
+        let mut damaged = ipv4(0);
+        damaged.flip_bit(8 * 21 + 3);
+        assert_ne!(udp_sum(&damaged), 0xffff);
+        damaged.flip_bit(8 * 21 + 3);
+        assert_eq!(damaged, whole);
+    }
+}

@@ -35,8 +35,9 @@
 //!   host's namespace.
 //! * `forward` is the data path, in real time; `network` the emulated network, in virtual time; `frame`, `split` and `icmp`
 //!   know packets; `sys` the system.
-//! * `record` and `sequence` write down, `fidelity` judges.
-//! * [`doctor()`] says what this machine permits; [`bench`](mod@bench) measures how true and how fast it is here.
+//! * `record`, `sequence` and `tcp_info` write down, `fidelity` judges.
+//! * [`doctor()`] says what this machine permits; [`bench`](mod@bench) measures how true and how fast it is
+//!   here, [`probe`](mod@probe) is what it sends, and `gso_check` compares `split` with the kernel.
 
 pub mod bench;
 mod config;
@@ -44,6 +45,7 @@ mod doctor;
 mod fidelity;
 mod forward;
 mod frame;
+mod gso_check;
 mod host;
 mod icmp;
 mod network;
@@ -54,6 +56,7 @@ mod sequence;
 mod split;
 mod supervise;
 mod sys;
+mod tcp_info;
 mod testbed;
 mod topology;
 

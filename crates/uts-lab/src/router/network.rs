@@ -219,3 +219,81 @@ impl Network {
         matches!(fate, Fate::Queued { .. })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::topology::ethernet_of;
+    use super::*;
+
+    fn packet(from: usize, to: [u8; 6], ip_bytes: usize) -> Packet {
+        let mut bytes = vec![0; 10];
+        bytes.extend_from_slice(&to);
+        bytes.extend_from_slice(&ethernet_of(from));
+        bytes.extend_from_slice(&[8, 0, 0x45]);
+        bytes.resize(24 + ip_bytes, 0);
+        Packet { bytes, from }
+    }
+
+    fn network(topology: Topology, links: &[&str]) -> Network {
+        let paths: Vec<PathConfig> = links.iter().map(|l| PathConfig::both(l.parse().unwrap())).collect();
+        Network::new(topology, &paths, 1, 0, true).unwrap()
+    }
+
+    /// Everything that arrives by then: host and instant.
+    fn arrivals(network: &mut Network, by_ns: u64) -> Vec<(usize, u64)> {
+        network.advance(by_ns);
+        network.take_arrivals().map(|a| (a.host, a.due_ns)).collect()
+    }
+
+    #[test]
+    fn a_chain_is_exact_however_seldom_it_is_advanced() {
+        // 1000 bytes: 1 ms at 8 Mbit/s, then 10 ms, then 2 ms at 4 Mbit/s: the second link is the bottleneck.
+        let links = ["rate=8mbit delay=10ms", "rate=4mbit delay=20ms"];
+        let wanted: Vec<(usize, u64)> = (0..5).map(|i| (2, 33_000_000 + i * 2_000_000)).collect();
+        for step_ns in [1_000, 777_777, 1_000_000_000] {
+            let mut network = network(Topology::Chain { routers: 3 }, &links);
+            for _ in 0..5 {
+                network.send(0, packet(0, ethernet_of(2), 1000));
+            }
+            let mut got = Vec::new();
+            for turn in 1..=1_000_000_000 / step_ns {
+                got.extend(arrivals(&mut network, turn * step_ns));
+                if got.len() == 5 {
+                    break;
+                }
+            }
+            assert_eq!(got, wanted, "in steps of {step_ns}");
+        }
+    }
+
+    #[test]
+    fn neighbours_on_one_side_meet_no_path_and_strangers_nobody() {
+        let mut network = network(Topology::Dumbbell { pairs: 2 }, &["delay=5ms"]);
+        network.send(7, packet(0, ethernet_of(1), 100));
+        assert_eq!(arrivals(&mut network, 7), [(1, 7)]);
+        network.send(8, packet(3, ethernet_of(0), 100));
+        assert_eq!(arrivals(&mut network, 10_000_000), [(0, 5_000_008)]);
+        network.send(9, packet(0, ethernet_of(4), 100));
+        assert_eq!(arrivals(&mut network, 20_000_000), []);
+        assert_eq!(network.astray(), 1);
+    }
+
+    #[test]
+    fn multicast_goes_everywhere_but_back() {
+        let mut network = network(Topology::Chain { routers: 4 }, &["delay=1ms", "delay=2ms", "delay=4ms"]);
+        network.send(0, packet(1, [1, 0, 0x5e, 1, 2, 3], 100));
+        assert_eq!(arrivals(&mut network, 1_000_000_000), [(0, 1_000_000), (2, 2_000_000), (3, 6_000_000)]);
+    }
+
+    #[test]
+    fn the_sender_of_what_is_too_big_is_told_over_the_way_back() {
+        let mut network = network(Topology::Chain { routers: 3 }, &["delay=3ms", "mtu=900"]);
+        network.send(0, packet(0, ethernet_of(2), 1000));
+        network.advance(1_000_000_000);
+        let got: Vec<Arrival> = network.take_arrivals().collect();
+        assert_eq!(got.iter().map(|a| (a.host, a.due_ns)).collect::<Vec<_>>(), [(0, 6_000_000)]);
+        let icmp = &got[0].packet.ip()[20..];
+        assert_eq!((icmp[0], icmp[1], u16::from_be_bytes([icmp[6], icmp[7]])), (3, 4, 900));
+        assert_eq!(super::super::frame::fold(super::super::frame::sum_of(icmp)), 0xffff);
+    }
+}

@@ -1,22 +1,17 @@
 //! Small programs to run on hosts: what tests and measurements send, and what they see. They print one JSON object
 //! at their end; those that wait for others print `ready` first.
 
-use super::frame::{VnetHeader, complete_checksum, fold, sum_of};
-use super::host::{ip, wait_until_up};
-use super::split::split;
-use super::sys::{PacketSocket, ReceiveBatch, VNET_HEADER_BYTES};
 use super::RouterError;
+use super::gso_check::gso_check;
 use clap::Subcommand;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt::{set_socket_recv_buffer_size, set_tcp_congestion};
 use serde::{Deserialize, Serialize};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::collections::BTreeSet;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 /// How long a probe waits for others.
@@ -31,6 +26,9 @@ pub enum Probe {
     TcpServe {
         /// Where
         at: SocketAddr,
+        /// Do not look at what comes: only measure
+        #[arg(long)]
+        unseen: bool,
     },
     /// Send over TCP, and compare the answer
     TcpSend {
@@ -148,7 +146,7 @@ pub struct Segmented {
 pub fn probe(probe: Probe) -> Result<(), RouterError> {
     let failed = |e| RouterError::system("measure", e);
     let line = match probe {
-        Probe::TcpServe { at } => json(&tcp_serve(at).map_err(failed)?),
+        Probe::TcpServe { at, unseen } => json(&tcp_serve(at, unseen).map_err(failed)?),
         Probe::TcpSend { to, bytes, seconds, congestion } => {
             json(&tcp_send(to, bytes, seconds, &congestion).map_err(failed)?)
         }
@@ -181,10 +179,12 @@ fn pattern() -> Vec<u8> {
 
 /// A sum that depends on the order.
 fn add(sum: u64, bytes: &[u8]) -> u64 {
-    bytes.iter().fold(sum, |sum, &byte| sum.rotate_left(5) ^ u64::from(byte).wrapping_mul(0x9e37_79b9_7f4a_7c15))
+    bytes
+        .iter()
+        .fold(sum, |sum, &byte| sum.rotate_left(5) ^ u64::from(byte).wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }
 
-fn tcp_serve(at: SocketAddr) -> io::Result<Transfer> {
+fn tcp_serve(at: SocketAddr, unseen: bool) -> io::Result<Transfer> {
     let listener = TcpListener::bind(at)?;
     say("ready")?;
     let (mut stream, _) = listener.accept()?;
@@ -196,8 +196,7 @@ fn tcp_serve(at: SocketAddr) -> io::Result<Transfer> {
             0 => break,
             got => {
                 bytes += got as u64;
-                // A long transfer is a measurement: adding up the first part of it costs nothing there.
-                if bytes <= SUMMED_BYTES_MAX {
+                if !unseen {
                     sum = add(sum, buffer.get(..got).unwrap_or_default());
                 }
             }
@@ -209,12 +208,11 @@ fn tcp_serve(at: SocketAddr) -> io::Result<Transfer> {
     Ok(transfer)
 }
 
-/// Of longer transfers, contents are not looked at.
-const SUMMED_BYTES_MAX: u64 = 64 << 20;
-
 fn tcp_send(to: SocketAddr, bytes: Option<u64>, seconds: f64, congestion: &str) -> io::Result<Transfer> {
-    let mut stream = TcpStream::connect_timeout(&to, PATIENCE)?;
-    set_tcp_congestion(&stream, congestion)?;
+    let socket = Socket::new(Domain::for_address(to), Type::STREAM, Some(Protocol::TCP))?;
+    set_tcp_congestion(&socket, congestion)?;
+    socket.connect_timeout(&to.into(), PATIENCE)?;
+    let mut stream = TcpStream::from(socket);
     let pattern = pattern();
     let begun = Instant::now();
     let (mut sent, mut sum) = (0u64, 0);
@@ -232,7 +230,7 @@ fn tcp_send(to: SocketAddr, bytes: Option<u64>, seconds: f64, congestion: &str) 
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;
     let arrived: Transfer = serde_json::from_str(&answer)?;
-    if arrived.bytes != sent || (bytes.is_some() && sent <= SUMMED_BYTES_MAX && arrived.sum != sum) {
+    if arrived.bytes != sent || (bytes.is_some() && arrived.sum != sum) {
         return Err(io::Error::other("what arrived is not what was sent"));
     }
     Ok(Transfer { bytes: sent, sum, seconds: begun.elapsed().as_secs_f64() })
@@ -332,137 +330,4 @@ fn ping(to: IpAddr, count: u16) -> io::Result<Echoes> {
         echoes.least_s = echoes.least_s.min(begun.elapsed().as_secs_f64());
     }
     Ok(echoes)
-}
-
-/// Sends super-packets over an interface of its own that does not take them, so that the kernel segments them, and
-/// compares with what [`split`] makes of them. Checksums are completed on both sides: whether the kernel leaves them
-/// partial depends on the interface.
-fn gso_check(cases: u32, seed: u64) -> Result<Segmented, RouterError> {
-    let failed = |what: &'static str| move |e| RouterError::system(what, e);
-    ip(&["link", "add", "gso-a", "type", "veth", "peer", "name", "gso-b"], Stdio::null())?;
-    // Whatever is bigger than this, the kernel segments before the interface gets it.
-    ip(&["link", "set", "gso-a", "addrgenmode", "none", "gso_max_size", "1000", "up"], Stdio::null())?;
-    ip(&["link", "set", "gso-b", "addrgenmode", "none", "up"], Stdio::null())?;
-    wait_until_up("gso-a")?;
-    wait_until_up("gso-b")?;
-    let open = |name: &str| {
-        let any = std::os::unix::net::UnixDatagram::unbound()?;
-        PacketSocket::open(rustix::net::netdevice::name_to_index(&any, name)?)
-    };
-    let out = open("gso-a").map_err(failed("open a packet socket"))?;
-    let into = open("gso-b").map_err(failed("open a packet socket"))?;
-    let mut batch = ReceiveBatch::new();
-    let mut rng = ChaCha8Rng::seed_from_u64(seed);
-    let mut segments = 0;
-    for case in 0..cases {
-        let whole = super_packet(&mut rng);
-        let mut wanted = Vec::new();
-        split(&whole, |mut segment| {
-            complete_checksum(&mut segment);
-            wanted.push(segment);
-        })
-        .map_err(|e| RouterError::system("split a super-packet", io::Error::other(e)))?;
-        let sent = out.send(std::iter::once(whole.as_slice()));
-        sent.map_err(failed("send a super-packet"))?;
-        let got = collect(&mut batch, &into, wanted.len()).map_err(failed("read segments"))?;
-        if got != wanted {
-            let at = got.iter().zip(&wanted).position(|(g, w)| g != w).unwrap_or(got.len().min(wanted.len()));
-            let text = format!(
-                "case {case} of seed {seed}: {} segments, the kernel made {}; the first that differs is {at}: ours {:02x?}, the kernel's {:02x?}",
-                wanted.len(),
-                got.len(),
-                wanted.get(at).and_then(|s| s.get(..100)),
-                got.get(at).and_then(|s| s.get(..100)),
-            );
-            return Err(RouterError::system("segment as the kernel does", io::Error::other(text)));
-        }
-        segments += wanted.len() as u64;
-    }
-    Ok(Segmented { cases, segments })
-}
-
-/// Reads `count` frames, and what else is there by then.
-fn collect(batch: &mut ReceiveBatch, socket: &PacketSocket, count: usize) -> io::Result<Vec<Vec<u8>>> {
-    let mut frames = Vec::new();
-    while frames.len() < count {
-        let timeout = Timespec { tv_sec: 5, tv_nsec: 0 };
-        if poll(&mut [PollFd::new(socket, PollFlags::IN)], Some(&timeout))? == 0 {
-            break;
-        }
-        batch.receive(socket)?;
-        frames.extend(batch.iter().map(|received| {
-            let mut frame = received.bytes.to_vec();
-            complete_checksum(&mut frame);
-            // What else the header says, as that a checksum was verified, is about the interface.
-            frame.iter_mut().take(VNET_HEADER_BYTES).for_each(|byte| *byte = 0);
-            frame
-        }));
-    }
-    Ok(frames)
-}
-
-/// A super-packet as a host may send it: TCP or UDP, over IPv4 or IPv6, of any size and with any flags.
-fn super_packet(rng: &mut ChaCha8Rng) -> Vec<u8> {
-    let mut below = |bound: u32| rng.next_u32() % bound;
-    let (tcp, ipv4) = (below(2) == 0, below(2) == 0);
-    let ip_bytes = if ipv4 { 20 } else { 40 };
-    let options_bytes = if tcp { below(11) as usize * 4 } else { 0 };
-    let transport_bytes = if tcp { 20 + options_bytes } else { 8 };
-    // With the longest headers, within an MTU of 1500.
-    let segment_bytes = 200 + below(1200) as usize;
-    // The kernel sends at most 128 segments of a UDP super-packet, and bytes that fit into one IP packet.
-    let most = (65_000 / segment_bytes).min(if tcp { 300 } else { 120 });
-    let count = 6 + below(most as u32 - 6) as usize;
-    let payload_bytes = segment_bytes * (count - 1) + 1 + below(segment_bytes as u32) as usize;
-    let (flags, id, sequence) = ((below(256) as u8 | 0x10) & !0x06, below(65_536) as u16, below(u32::MAX));
-    let mut payload = vec![0; payload_bytes + 32];
-    rng.fill_bytes(&mut payload);
-    let transport_len = transport_bytes + payload_bytes;
-    let mut ip = Vec::new();
-    let addresses;
-    if ipv4 {
-        let [high, low] = ((ip_bytes + transport_len) as u16).to_be_bytes();
-        let [id_high, id_low] = id.to_be_bytes();
-        let (tos, fragment) = (payload[0] & 0xfc, 0x40);
-        ip.extend_from_slice(&[0x45, tos, high, low, id_high, id_low, fragment, 0, 64]);
-        ip.extend_from_slice(&[if tcp { 6 } else { 17 }, 0, 0, 10, 77, 9, 1, 10, 77, 9, payload[1]]);
-        let sum = !fold(sum_of(&ip));
-        ip[10..12].copy_from_slice(&sum.to_be_bytes());
-        addresses = sum_of(&ip[12..20]);
-    } else {
-        let [high, low] = (transport_len as u16).to_be_bytes();
-        ip.extend_from_slice(&[0x60, 0, payload[0], payload[1], high, low, if tcp { 6 } else { 17 }, 64]);
-        ip.extend_from_slice(&[0xfd, 0x77, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
-        ip.extend_from_slice(&[0xfd, 0x77, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, payload[1]]);
-        addresses = sum_of(&ip[8..40]);
-    }
-    let mut transport = vec![payload[2], payload[3], payload[4], payload[5]];
-    let protocol;
-    if tcp {
-        protocol = 6;
-        transport.extend_from_slice(&sequence.to_be_bytes());
-        transport.extend_from_slice(&payload[6..10]);
-        transport.extend_from_slice(&[(transport_bytes as u8 / 4) << 4, flags, payload[10], payload[11], 0, 0, 0, 0]);
-        transport.resize(transport_bytes, 1);
-    } else {
-        protocol = 17;
-        transport.extend_from_slice(&(transport_len as u16).to_be_bytes());
-        transport.extend_from_slice(&[0, 0]);
-    }
-    let partial = fold(addresses + protocol + transport_len as u32);
-    let checksum_at = if tcp { 16 } else { 6 };
-    transport[checksum_at..checksum_at + 2].copy_from_slice(&partial.to_be_bytes());
-    let cwr = if tcp && flags & 0x80 != 0 { 0x80 } else { 0 };
-    let header = VnetHeader {
-        flags: 1,
-        gso_type: cwr | if !tcp { 5 } else if ipv4 { 1 } else { 4 },
-        header_bytes: (14 + ip_bytes + transport_bytes) as u16,
-        gso_bytes: segment_bytes as u16,
-        checksum_start: (14 + ip_bytes) as u16,
-        checksum_offset: checksum_at as u16,
-    };
-    let ethertype: [u8; 2] = if ipv4 { [8, 0] } else { [0x86, 0xdd] };
-    let ethernet = [2, 0, 0, 0, 9, 2, 2, 0, 0, 0, 9, 1, ethertype[0], ethertype[1]];
-    payload.truncate(payload_bytes);
-    [header.emit().as_slice(), &ethernet, &ip, &transport, &payload].concat()
 }

@@ -199,9 +199,9 @@ mod tests {
         });
         let mut lines = Lines::new(b);
         assert_eq!(lines.next::<String>().unwrap().unwrap(), "first");
-        assert!(lines.take_fds().is_none());
         assert_eq!(lines.next::<String>().unwrap().unwrap(), "second");
         let [fd, ..] = lines.take_fds().unwrap();
+        assert!(lines.take_fds().is_none());
         assert_eq!(io::read_to_string(io::PipeReader::from(fd)).unwrap(), "seen");
         assert_eq!(lines.next::<String>().unwrap().unwrap(), long);
         assert!(lines.next::<String>().unwrap().is_none());

@@ -1,26 +1,33 @@
 //! The record: taken where packets pass, written by a thread of its own.
 //!
-//! The forwarding thread only copies into a chunk, and hands it over when it is full or old. If the writer falls
-//! behind by more than [`CHUNKS_WAITING_MAX`], entries are lost and counted, and the run is not valid.
+//! The forwarding thread only copies into a chunk, and hands it over when it is full or old. It never waits for the
+//! writer, not even for a lock that the writer holds while others have the processor: chunks go to and fro in two
+//! wait-free rings, and the writer looks every few milliseconds. If it falls behind by all the [`CHUNKS`], entries are
+//! lost and counted, and the run is not valid.
 
 use super::RouterError;
 use super::config::RecordConfig;
 use super::frame::{Packet, complete_checksum};
 use super::sequence::Sequences;
-use super::sys::VNET_HEADER_BYTES;
+use super::sys::{FRAME_BYTES_MAX, VNET_HEADER_BYTES};
 use pcap_file::pcap::{PcapHeader, PcapPacket, PcapWriter};
 use pcap_file::{DataLink, Endianness, TsResolution};
+use rtrb::{Consumer, Producer, RingBuffer};
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
-use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use uts_path::{Applied, Direction, Passage, Target};
 
 const CHUNK_ENTRIES: usize = 2048;
 const CHUNK_BYTES: usize = 512 << 10;
-const CHUNKS_WAITING_MAX: usize = 512;
+/// 64 MiB, of which the system provides what is used.
+const CHUNKS: usize = 128;
+/// How often the writer looks for chunks.
+const WRITER_PAUSE: Duration = Duration::from_millis(5);
 /// A chunk is handed over after this long even if it is not full.
 const CHUNK_AGE_NS: u64 = 100_000_000;
 /// Ethernet, IP and TCP headers with all options, and the packet socket's header.
@@ -43,18 +50,27 @@ enum Entry {
 }
 
 /// Entries, and the bytes of their frames one after the other.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Chunk {
     entries: Vec<Entry>,
     bytes: Vec<u8>,
+}
+
+impl Chunk {
+    /// One that need not grow.
+    fn new() -> Self {
+        let bytes = Vec::with_capacity(CHUNK_BYTES + FRAME_BYTES_MAX);
+        Chunk { entries: Vec::with_capacity(CHUNK_ENTRIES), bytes }
+    }
 }
 
 /// The forwarding thread's end.
 #[derive(Debug)]
 pub(super) struct Recorder {
     chunk: Chunk,
-    full: SyncSender<Chunk>,
-    empty: Receiver<Chunk>,
+    full: Producer<Chunk>,
+    empty: Consumer<Chunk>,
+    is_over: Arc<AtomicBool>,
     begun_ns: u64,
     lost: u64,
     kept_in: usize,
@@ -69,13 +85,31 @@ impl Recorder {
         std::fs::create_dir_all(&config.dir)
             .map_err(|cause| RouterError::Record { path: config.dir.clone(), cause })?;
         let mut files = Files::create(config, hosts, origin_ns)?;
-        let (full, chunks) = sync_channel::<Chunk>(CHUNKS_WAITING_MAX);
-        let (back, empty) = channel();
+        let (full, mut chunks) = RingBuffer::new(CHUNKS);
+        let (mut back, empty) = RingBuffer::new(CHUNKS);
+        for _ in 1..CHUNKS {
+            // There is room for all of them.
+            let _ = back.push(Chunk::new());
+        }
+        let is_over = Arc::new(AtomicBool::new(false));
+        let over = Arc::clone(&is_over);
         let work = move || {
-            let written = files.write_all(&chunks, &back);
-            // After an error, what still comes is taken so that nobody waits.
-            chunks.iter().for_each(drop);
-            written.and_then(|()| files.finish())
+            let mut written = Ok(());
+            loop {
+                // Asked first: what was handed over before is still to be found.
+                let is_last = over.load(Ordering::Acquire);
+                while let Ok(mut chunk) = chunks.pop() {
+                    // After an error, what still comes is taken all the same.
+                    written = written.and_then(|()| files.write(&mut chunk));
+                    chunk.entries.clear();
+                    chunk.bytes.clear();
+                    let _ = back.push(chunk);
+                }
+                if is_last {
+                    return written.and_then(|()| files.finish());
+                }
+                std::thread::sleep(WRITER_PAUSE);
+            }
         };
         let writer = std::thread::Builder::new()
             .name("record".into())
@@ -84,9 +118,10 @@ impl Recorder {
         let snap = VNET_HEADER_BYTES + config.snap_bytes as usize;
         let pcap = if config.pcap { snap } else { 0 };
         Ok(Recorder {
-            chunk: Chunk::default(),
+            chunk: Chunk::new(),
             full,
             empty,
+            is_over,
             begun_ns: 0,
             lost: 0,
             kept_in: pcap.max(if config.sequence { HEADER_BYTES_MAX } else { 0 }),
@@ -142,21 +177,27 @@ impl Recorder {
     }
 
     fn hand_over(&mut self) {
-        let next = self.empty.try_recv().unwrap_or_default();
-        let chunk = std::mem::replace(&mut self.chunk, next);
-        if let Err(e) = self.full.try_send(chunk) {
-            let (std::sync::mpsc::TrySendError::Full(chunk)
-            | std::sync::mpsc::TrySendError::Disconnected(chunk)) = e;
-            self.lost += chunk.entries.len() as u64;
-        }
+        let Ok(next) = self.empty.pop() else {
+            self.lost += self.chunk.entries.len() as u64;
+            self.chunk.entries.clear();
+            self.chunk.bytes.clear();
+            return;
+        };
+        // There is room for all chunks that there are.
+        let _ = self.full.push(std::mem::replace(&mut self.chunk, next));
     }
 
     /// Writes the rest and closes the files.
     pub(super) fn finish(mut self) -> Result<(), RouterError> {
-        if !self.chunk.entries.is_empty() {
-            self.hand_over();
+        // Nothing is urgent any more.
+        while !self.chunk.entries.is_empty() {
+            if self.empty.is_empty() && !self.writer.is_finished() {
+                std::thread::sleep(WRITER_PAUSE);
+            } else {
+                self.hand_over();
+            }
         }
-        drop(self.full);
+        self.is_over.store(true, Ordering::Release);
         self.writer.join().unwrap_or_else(|_| {
             Err(RouterError::system("record", std::io::Error::other("the recorder's thread has panicked")))
         })
@@ -171,7 +212,7 @@ pub(super) struct Sheet {
 }
 
 impl Sheet {
-    fn create(config: &RecordConfig, name: &str, header: &str) -> Result<Self, RouterError> {
+    pub(super) fn create(config: &RecordConfig, name: &str, header: &str) -> Result<Self, RouterError> {
         let path = config.dir.join(name);
         match File::create(&path) {
             Ok(file) => {
@@ -185,6 +226,10 @@ impl Sheet {
 
     pub(super) fn line(&mut self, line: std::fmt::Arguments<'_>) -> Result<(), RouterError> {
         self.checked(|file| writeln!(file, "{line}"))
+    }
+
+    pub(super) fn flush(&mut self) -> Result<(), RouterError> {
+        self.checked(BufWriter::flush)
     }
 
     fn checked(
@@ -227,17 +272,6 @@ impl Files {
             queue: sheet(config.queue, "queue.csv", queue)?,
             sequence: sheet(config.sequence, "sequence.csv", sequence)?.map(|s| (s, Sequences::default())),
         })
-    }
-
-    fn write_all(&mut self, chunks: &Receiver<Chunk>, back: &Sender<Chunk>) -> Result<(), RouterError> {
-        for mut chunk in chunks {
-            self.write(&mut chunk)?;
-            chunk.entries.clear();
-            chunk.bytes.clear();
-            // At the end, nobody wants it any more.
-            let _ = back.send(chunk);
-        }
-        Ok(())
     }
 
     fn write(&mut self, chunk: &mut Chunk) -> Result<(), RouterError> {

@@ -170,3 +170,66 @@ fn fix_tcp(tcp: &mut [u8], offset: usize, first: bool, last: bool) {
         tcp[TCP_FLAGS_AT] &= !TCP_CWR;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand_chacha::ChaCha8Rng;
+    use rand_chacha::rand_core::{RngCore, SeedableRng};
+
+    // That segments are the kernel's is tested against the kernel: tests/router.rs.
+
+    fn frame(header: VnetHeader, ethertype: u16, len: usize) -> Vec<u8> {
+        let mut bytes = header.emit().to_vec();
+        bytes.extend_from_slice(&[0; 12]);
+        bytes.extend_from_slice(&ethertype.to_be_bytes());
+        bytes.resize(bytes.len() + len, 0x45);
+        bytes
+    }
+
+    #[test]
+    fn a_plain_frame_passes_as_it_is() {
+        let bytes = frame(VnetHeader { flags: 1, ..VnetHeader::default() }, 0x0806, 28);
+        let mut got = Vec::new();
+        assert_eq!(split(&bytes, |b| got.push(b)), Ok(()));
+        assert_eq!(got, [bytes]);
+    }
+
+    #[test]
+    fn headers_that_lie_are_refused_and_never_harm() {
+        let whole = VnetHeader {
+            flags: 1,
+            gso_type: GSO_TCPV4,
+            header_bytes: 54,
+            gso_bytes: 1000,
+            checksum_start: 34,
+            checksum_offset: 16,
+        };
+        let refused = |header: VnetHeader, ethertype: u16, len: usize| {
+            split(&frame(header, ethertype, len), |_| {}).unwrap_err()
+        };
+        assert_eq!(split(&[0; 12], |_| {}), Err(SplitError::Malformed));
+        assert_eq!(refused(VnetHeader { gso_type: 3, ..whole }, 0x0800, 3000), SplitError::UnknownType(3));
+        for lie in [
+            VnetHeader { flags: 0, ..whole },
+            VnetHeader { gso_bytes: 0, ..whole },
+            VnetHeader { checksum_start: 60_000, ..whole },
+            VnetHeader { checksum_start: 3, ..whole },
+            VnetHeader { checksum_offset: 6, ..whole },
+        ] {
+            assert_eq!(refused(lie, 0x0800, 3000), SplitError::Malformed, "{lie:?}");
+        }
+        assert_eq!(refused(whole, 0x0806, 3000), SplitError::Malformed);
+        assert_eq!(refused(whole, 0x0800, 30), SplitError::Malformed);
+
+        let mut rng = ChaCha8Rng::seed_from_u64(3);
+        for _ in 0..20_000 {
+            let mut bytes = vec![0; (rng.next_u32() % 200) as usize];
+            rng.fill_bytes(&mut bytes);
+            if let Some(gso_type) = bytes.get_mut(1) {
+                *gso_type %= 6;
+            }
+            let _ = split(&bytes, |_| {});
+        }
+    }
+}

@@ -21,7 +21,9 @@ use super::fidelity::{Fidelity, LostOutside};
 use super::forward::{Command as Order, Ended, Forwarder};
 use super::host::{Host, HostLosses, interface_drops, silence_router};
 use super::protocol::{Answer, Call, Exited, Lines, Message, Request, Spawn, send};
+use super::record::Sheet;
 use super::sys::{reap, unshare, wait_for_any_child};
+use super::tcp_info::{COLUMNS, Sampler};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
 use rustix::process::{Pid, Signal, kill_process_group, set_parent_process_death_signal};
@@ -35,6 +37,7 @@ use std::process::{Command, ExitCode, Stdio};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 use uts_path::{Direction, Target};
 
 /// Which of the two processes this is to be.
@@ -161,6 +164,7 @@ struct Bed {
     forwarder: Option<JoinHandle<Result<Ended, RouterError>>>,
     programs: Arc<(Mutex<Programs>, Condvar)>,
     stream: Arc<Mutex<UnixStream>>,
+    sampler: Option<Sampler>,
     /// What had been lost on hosts at the beginning.
     lost_before: Vec<Losses>,
 }
@@ -183,6 +187,7 @@ impl Bed {
         let wake = Arc::new(wake);
         let (orders, todo) = channel();
         let forwarder = Forwarder::new(config.clone(), sockets, todo, Arc::clone(&wake))?;
+        let begun_ns = forwarder.begun_ns();
         let forwarder = std::thread::Builder::new()
             .name("forward".into())
             .spawn(move || forwarder.run())
@@ -195,8 +200,10 @@ impl Bed {
             forwarder: Some(forwarder),
             programs: Arc::default(),
             stream: Arc::new(Mutex::new(stream)),
+            sampler: None,
             lost_before: Vec::new(),
         };
+        bed.start_sampling(begun_ns)?;
         bed.lost_before = bed.losses()?;
         bed.start_reaper()?;
         Ok(bed)
@@ -226,7 +233,9 @@ impl Bed {
             }
             Call::Stats => Ok(Answer::Stats(self.order(Order::Stats)?)),
             Call::Begin => {
-                self.order(Order::Begin)?.map_err(RouterError::Config)?;
+                self.stop_sampling()?;
+                let begun_ns = self.order(Order::Begin)?.map_err(RouterError::Config)?;
+                self.start_sampling(begun_ns)?;
                 self.lost_before = self.losses()?;
                 Ok(Answer::Done)
             }
@@ -260,7 +269,23 @@ impl Bed {
         }
     }
 
+    fn start_sampling(&mut self, origin_ns: u64) -> Result<(), RouterError> {
+        if let Some(record) = &self.config.record
+            && let Some(interval_ms) = record.tcp_info_ms
+        {
+            let sheet = Sheet::create(record, "tcp.csv", COLUMNS)?;
+            let interval = Duration::from_millis(interval_ms.into());
+            self.sampler = Some(Sampler::start(&self.hosts, sheet, interval, origin_ns)?);
+        }
+        Ok(())
+    }
+
+    fn stop_sampling(&mut self) -> Result<(), RouterError> {
+        self.sampler.take().map_or(Ok(()), Sampler::finish)
+    }
+
     fn finish(&mut self) -> Result<Answer, RouterError> {
+        self.stop_sampling()?;
         let losses = self.losses()?;
         if self.orders.send(Order::Finish).is_err() {
             return Err(self.failure());
@@ -320,6 +345,7 @@ impl Bed {
             let mut command = Command::new(&spawn.program);
             let [stdin, stdout, stderr] = fds;
             command.args(&spawn.args).stdin(stdin).stdout(stdout).stderr(stderr);
+            command.env_remove(SUPERVISOR_VARIABLE);
             for (key, value) in &spawn.env {
                 match value {
                     Some(value) => command.env(key, value),
@@ -420,6 +446,15 @@ pub(super) fn null(write: bool) -> io::Result<OwnedFd> {
     std::fs::OpenOptions::new().read(!write).write(write).open("/dev/null").map(Into::into)
 }
 
+/// An environment variable of processes that were started to supervise a testbed.
+const SUPERVISOR_VARIABLE: &str = "UTS_LAB_SUPERVISOR";
+
+/// Whether this process was started to supervise a testbed. A program that has no such subcommand, as one of tests, would
+/// otherwise do again what it was started from, without end.
+pub(super) fn is_supervisor() -> bool {
+    std::env::var_os(SUPERVISOR_VARIABLE).is_some()
+}
+
 /// How the handle starts the outer process.
 pub(super) fn outer_command(config: &TestbedConfig, stream: UnixStream) -> io::Result<Command> {
     let program = match &config.program {
@@ -427,6 +462,7 @@ pub(super) fn outer_command(config: &TestbedConfig, stream: UnixStream) -> io::R
         None => std::env::current_exe()?,
     };
     let mut command = Command::new(program);
+    command.env(SUPERVISOR_VARIABLE, "1");
     command.args(["router", "supervise"]).stdin(Stdio::from(OwnedFd::from(stream))).stdout(Stdio::null());
     if !config.foreground {
         command.process_group(0);

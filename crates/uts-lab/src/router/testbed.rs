@@ -4,7 +4,7 @@ use super::RouterError;
 use super::config::TestbedConfig;
 use super::fidelity::{Fidelity, PathStats};
 use super::protocol::{Answer, Call, Exited, Lines, Message, Request, Spawn, send};
-use super::supervise::{null, outer_command};
+use super::supervise::{is_supervisor, null, outer_command};
 use super::topology::{ipv4_of, ipv6_of};
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
@@ -70,6 +70,10 @@ impl Testbed {
     /// A setting is out of range; or the system does not permit it, where [`doctor`](super::doctor()) says what would help.
     pub fn start(config: TestbedConfig) -> Result<Self, RouterError> {
         config.validate()?;
+        if is_supervisor() {
+            let program = "this program has no subcommand `router supervise`; name one that has";
+            return Err(RouterError::Config(format!("program: {program}")));
+        }
         let (own, theirs) = UnixStream::pair().map_err(|e| RouterError::system("make a stream", e))?;
         let mut command =
             outer_command(&config, theirs).map_err(|e| RouterError::system("find this program", e))?;

@@ -61,6 +61,9 @@ impl End {
     }
 }
 
+/// Name, key, unit (none for texts), values as text and number.
+pub type Sweep = (&'static str, &'static str, Option<&'static str>, Vec<(&'static str, Option<f64>)>);
+
 /// An experiment to be written.
 pub struct Experiment {
     pub title: &'static str,
@@ -71,8 +74,7 @@ pub struct Experiment {
     pub workloads: Vec<&'static str>,
     pub paths: Vec<&'static str>,
     pub mixtures: Vec<&'static str>,
-    /// Name, key, unit (none for texts), values as text and number.
-    pub sweeps: Vec<(&'static str, &'static str, Option<&'static str>, Vec<(&'static str, Option<f64>)>)>,
+    pub sweeps: Vec<Sweep>,
     pub repetitions: u64,
     pub plots: Value,
 }
@@ -149,7 +151,7 @@ impl Experiment {
     }
 
     fn plan(&self, runs: &[Value]) -> Value {
-        let sweep = |(name, key, unit, values): &(&str, &str, Option<&str>, Vec<(&str, Option<f64>)>)| {
+        let sweep = |(name, key, unit, values): &Sweep| {
             let values: Vec<Value> =
                 values.iter().map(|(text, number)| json!({"text": text, "number": number})).collect();
             json!({"name": name, "key": key, "unit": unit, "numeric": unit.is_some(), "values": values})
@@ -471,4 +473,34 @@ fn messages(flow: &str, waits: bool, strength: f64, random: &mut Random) -> Stri
         writeln!(csv, "{t:.3},{flow},{latency},150").unwrap();
     }
     csv
+}
+
+/// Two flows of one transport and one of another over one bottleneck.
+pub fn mixture() -> Experiment {
+    Experiment {
+        title: "Sharing a bottleneck",
+        question: "Who gets how much?",
+        transports: vec!["cubic", "uts"],
+        mixtures: vec!["pair"],
+        sweeps: vec![],
+        ..buffers(3, json!([]))
+    }
+}
+
+/// How a run of [`mixture`] ends.
+pub fn mixture_end(case: &Case) -> Option<End> {
+    let mut random = Random::new(seed(case));
+    if case.mixture.is_empty() {
+        return Some(End::ok(vec![(
+            case.transport.clone(),
+            "goodput",
+            random.normal(4.6e6, 0.05e6),
+            "bit/s",
+        )]));
+    }
+    let mut measures = vec![(String::new(), "fairness", random.normal(0.93, 0.01), "1")];
+    for flow in ["cubic", "cubic-2", "uts"] {
+        measures.push((flow.to_owned(), "goodput", random.normal(1.5e6, 0.1e6), "bit/s"));
+    }
+    Some(End::ok(measures))
 }

@@ -25,7 +25,7 @@ fn due_ns(seed: u64, count: u32, every: Duration) -> Vec<u64> {
             let due = at;
             // In (0, 1], so that the logarithm is finite.
             let uniform = ((random.next_u64() >> 11) as f64 + 1.0) / (1u64 << 53) as f64;
-            at += -uniform.ln() * every.as_nanos() as f64;
+            at += -libm::log(uniform) * every.as_nanos() as f64;
             due as u64
         })
         .collect()

@@ -3,7 +3,7 @@
 use core::task::{Context, Poll, ready};
 use quinn_udp::{EcnCodepoint, RecvMeta, UdpSocketState};
 use std::io::{self, IoSliceMut};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
 use uts_engine::Ecn;
@@ -25,11 +25,15 @@ pub(crate) struct Socket {
     buffers: Vec<Vec<u8>>,
     metas: [RecvMeta; BUFFERS],
     is_connected: bool,
+    /// Bound to no address in particular, so that the system would choose one for what is sent.
+    has_many_addresses: bool,
 }
 
 /// What arrived in one buffer: datagrams of `stride` bytes, the last may be shorter.
 pub(crate) struct Received<'a> {
     pub remote: SocketAddr,
+    /// The address of this host that it was sent to, where the socket has several.
+    pub local: Option<IpAddr>,
     pub ecn: Option<Ecn>,
     pub stride: usize,
     pub contents: &'a mut [u8],
@@ -38,6 +42,8 @@ pub(crate) struct Received<'a> {
 /// A batch that is to be sent: datagrams of `segment_bytes`, the last may be shorter.
 pub(crate) struct Batch<'a> {
     pub remote: SocketAddr,
+    /// The address of this host that it is to come from; `None` = the system chooses.
+    pub local: Option<IpAddr>,
     pub ecn: Option<Ecn>,
     pub segment_bytes: usize,
     pub contents: &'a [u8],
@@ -69,6 +75,7 @@ impl Socket {
             buffers: (0..BUFFERS).map(|_| vec![0; BUFFER_BYTES]).collect(),
             metas: [RecvMeta::default(); BUFFERS],
             is_connected: peer.is_some(),
+            has_many_addresses: addr.ip().is_unspecified() && peer.is_none(),
         })
     }
 
@@ -108,7 +115,8 @@ impl Socket {
             }
             let stride = meta.stride.clamp(1, contents.len());
             datagrams += contents.len().div_ceil(stride);
-            each(Received { remote: meta.addr, ecn: meta.ecn.map(from_codepoint), stride, contents });
+            let local = meta.dst_ip.filter(|_| self.has_many_addresses);
+            each(Received { remote: meta.addr, local, ecn: meta.ecn.map(from_codepoint), stride, contents });
         }
         Poll::Ready(Ok(datagrams))
     }
@@ -123,7 +131,7 @@ impl Socket {
             ecn: batch.ecn.map(to_codepoint),
             contents,
             segment_size: (contents.len() > segment_bytes).then_some(segment_bytes),
-            src_ip: None,
+            src_ip: batch.local,
         };
         loop {
             ready!(self.io.poll_send_ready(cx))?;
@@ -176,6 +184,7 @@ mod tests {
             let mut sent = 0;
             while sent < contents.len() {
                 let batch = Batch {
+                    local: None,
                     remote: to,
                     ecn: Some(Ecn::Ect0),
                     segment_bytes: 1000,
@@ -207,7 +216,7 @@ mod tests {
         let any: SocketAddr = "127.0.0.1:0".parse().expect("an address");
         let closed = Socket::bind(any, None).expect("bound").local_addr().expect("bound");
         let socket = Socket::bind(any, Some(closed)).expect("bound");
-        let batch = Batch { remote: closed, ecn: None, segment_bytes: 4, contents: b"ping" };
+        let batch = Batch { remote: closed, local: None, ecn: None, segment_bytes: 4, contents: b"ping" };
         let error = loop {
             if let Err(error) = poll_fn(|cx| socket.poll_send(cx, &batch)).await {
                 break error;

@@ -115,6 +115,7 @@ impl Driver {
             let Some(transmit) = self.outgoing.transmit else { return Ok((true, false)) };
             let batch = Batch {
                 remote: transmit.remote,
+                local: transmit.local,
                 ecn: transmit.ecn,
                 segment_bytes: transmit.segment_bytes,
                 contents: self.outgoing.contents.get(self.outgoing.sent..).unwrap_or_default(),
@@ -182,7 +183,8 @@ fn take_in(shared: &Shared, received: Received<'_>) {
     let mut inner = shared.lock();
     let now = shared.clock.now();
     for datagram in received.contents.chunks_mut(received.stride) {
-        inner.engine.handle_datagram(now, received.remote, received.ecn, datagram);
+        let Received { remote, local, ecn, .. } = received;
+        inner.engine.handle_datagram_at(now, remote, local, ecn, datagram);
     }
     inner.retry_openers();
 }

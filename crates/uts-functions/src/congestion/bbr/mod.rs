@@ -367,12 +367,15 @@ fn predict(params: &Params, facts: &PathFacts, prediction: &mut Prediction) {
     // The share of round trips above the ceiling: a normal distribution (by the logistic one), wider for bursts.
     let deviation = (random * (2.0 * facts.loss_burst.max(1.0) - 1.0) / packets).sqrt();
     let above =
-        if deviation > 0.0 { 1.0 / (1.0 + (-1.702 * (random - ceiling) / deviation).exp()) } else { 0.0 };
+        if deviation > 0.0 { 1.0 / (1.0 + libm::exp(-1.702 * (random - ceiling) / deviation)) } else { 0.0 };
     let per_round = random * above;
     let rounds = (PROBE_EVERY_S / rtt_min_s.max(1e-6)).min(packets).clamp(1.0, 63.0);
     // Mean of 1, (1 - x), (1 - x)^2 … over the rounds of a cycle.
-    let mean =
-        if per_round > 1e-9 { (1.0 - (1.0 - per_round).powf(rounds)) / (rounds * per_round) } else { 1.0 };
+    let mean = if per_round > 1e-9 {
+        (1.0 - libm::pow(1.0 - per_round, rounds)) / (rounds * per_round)
+    } else {
+        1.0
+    };
     prediction.utilisation *= FILL * mean.min(1.0);
     prediction.delay_s = 0.1 * rtt_min_s;
     prediction.delay_p99_s = 0.5 * rtt_min_s;

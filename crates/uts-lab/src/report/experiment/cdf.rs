@@ -177,11 +177,11 @@ fn draw(
     if own.len() <= 3 {
         for at in own {
             let look = Look { dash: "6 4", width: 1.1, ..Look::of(QUIET) };
-            marks.push(Mark::Down {
-                x: at * factor,
-                label: if is_slack { "too late ← → in time".into() } else { "deadline".into() },
-                look,
-            });
+            let label = if is_slack { "too late ← → in time" } else { "" };
+            marks.push(Mark::Down { x: at * factor, label: label.into(), look });
+            if !is_slack && legend.is_empty() {
+                legend.push(Entry { label: "deadline".into(), look, swatch: Swatch::Line });
+            }
         }
     }
     let mut data = Data::new([
@@ -221,7 +221,7 @@ fn draw(
     }
     let what = if is_slack { "deadline slack" } else { "latency" };
     let title = plot.title.clone().unwrap_or_else(|| format!("Distribution of {what}"));
-    let subtitle = place_in_words(directory, place, None);
+    let subtitle = place_in_words(directory, place, &[]);
     let label = if is_complement { "Share of messages that take longer" } else { "Share of messages" };
     let all = lines.values().map(Messages::all).max().unwrap_or(1) as f64;
     let scale =

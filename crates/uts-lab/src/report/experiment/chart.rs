@@ -71,25 +71,18 @@ impl Data {
 
     /// As CSV, numbers in full.
     pub(super) fn csv(&self) -> String {
-        let mut text = String::new();
-        let quoted = |field: &str| match field.contains([',', '"', '\n', '\r']) {
-            true => format!("\"{}\"", field.replace('"', "\"\"")),
-            false => field.to_owned(),
+        let mut writer = csv::Writer::from_writer(Vec::new());
+        let field = |datum: &Datum| match datum {
+            Datum::Text(text) => text.clone(),
+            Datum::Number(number) => number.to_string(),
+            Datum::Missing => String::new(),
         };
-        let header: Vec<String> = self.columns.iter().map(|c| quoted(c)).collect();
-        let _ = writeln!(text, "{}", header.join(","));
+        // Into memory, rows of equal length: nothing can fail.
+        let _ = writer.write_record(&self.columns);
         for row in &self.rows {
-            let fields: Vec<String> = row
-                .iter()
-                .map(|datum| match datum {
-                    Datum::Text(text) => quoted(text),
-                    Datum::Number(number) => number.to_string(),
-                    Datum::Missing => String::new(),
-                })
-                .collect();
-            let _ = writeln!(text, "{}", fields.join(","));
+            let _ = writer.write_record(row.iter().map(field));
         }
-        text
+        String::from_utf8(writer.into_inner().unwrap_or_default()).unwrap_or_default()
     }
 
     /// As a table, numbers to three digits.

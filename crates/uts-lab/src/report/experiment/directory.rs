@@ -173,10 +173,30 @@ impl Directory {
         self.dimensions.iter().position(|d| d.kind == *kind).unwrap_or_default()
     }
 
+    /// The dimension of transports, which comes after all others where a place has it.
+    pub(super) fn transports(&self) -> usize {
+        self.dimensions.len()
+    }
+
+    /// All values of a dimension, transports included.
+    pub(super) fn values(&self, dimension: usize) -> &[String] {
+        self.dimensions.get(dimension).map_or(&self.names, |d| &d.values)
+    }
+
+    /// What a dimension is called.
+    pub(super) fn title(&self, dimension: usize) -> &str {
+        self.dimensions.get(dimension).map_or("transport", |d| &d.name)
+    }
+
+    /// Whether a dimension is that of a sweep.
+    pub(super) fn is_sweep(&self, dimension: usize) -> bool {
+        self.dimensions.get(dimension).is_some_and(|d| matches!(d.kind, Kind::Sweep(_)))
+    }
+
     /// The value of a place on a dimension.
     pub(super) fn value(&self, place: &Place, dimension: usize) -> &str {
         let index = place.get(dimension).copied().unwrap_or_default();
-        self.dimensions.get(dimension).and_then(|d| d.values.get(index)).map_or("", String::as_str)
+        self.values(dimension).get(index).map_or("", String::as_str)
     }
 
     /// The number of a sweep's value, in its unit, if it has one.
@@ -318,6 +338,10 @@ impl Directory {
                 strangers += 1;
                 return Ok(());
             };
+            // A figure that is not known is none.
+            if row.text(lines.value).is_empty() {
+                return Ok(());
+            }
             let (flow, transport) = (row.text(lines.flow), row.text(lines.transport));
             let who = self.who(if flow.is_empty() { transport } else { flow });
             self.observations.push(Observation {
@@ -437,7 +461,8 @@ impl MeasureColumns {
 fn dimensions(plan: &Plan) -> Vec<Dimension> {
     let fixed =
         |kind, name: &str, values: &[String]| Dimension { kind, name: name.into(), values: values.to_vec() };
-    let worlds: Vec<String> = plan.world.iter().cloned().collect();
+    let worlds =
+        if plan.worlds.is_empty() { plan.world.iter().cloned().collect() } else { plan.worlds.clone() };
     // Runs of one flow have no mixture.
     let mixtures: Vec<String> = std::iter::once(String::new()).chain(plan.mixtures.iter().cloned()).collect();
     let mut all = vec![

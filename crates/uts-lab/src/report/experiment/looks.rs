@@ -19,21 +19,21 @@ const fn look(ink: Ink, dash: &'static str, shape: Shape, width: f64) -> Look {
 /// UTS in its variants: blue.
 const OWN: [Look; 4] = [
     look(ink("u0", "#0b62b8", "#5cb0ff"), "", Shape::Circle, 2.6),
-    look(ink("u1", "#3fa0dc", "#a6dcff"), "7 3", Shape::Ring, 2.0),
-    look(ink("u2", "#283593", "#8f9bff"), "2 3", Shape::Frame, 2.0),
-    look(ink("u3", "#0b62b8", "#5cb0ff"), "9 3 2 3", Shape::Cross, 2.0),
+    look(ink("u1", "#3fa0dc", "#a6dcff"), "8 3 2 3", Shape::Ring, 2.0),
+    look(ink("u2", "#283593", "#8f9bff"), "2.5 2", Shape::Frame, 2.0),
+    look(ink("u3", "#0b62b8", "#5cb0ff"), "8 3 2 3", Shape::Cross, 2.0),
 ];
 
 /// Everything else. A report of more transports begins again, with other dashes.
 const OTHERS: [Look; 9] = [
     look(ink("t0", "#c8500a", "#ff8a4a"), "", Shape::Square, 1.6),
-    look(ink("t1", "#007a5a", "#3ecf9c"), "6 3", Shape::Triangle, 1.6),
-    look(ink("t2", "#9b3d9b", "#e29be2"), "", Shape::Diamond, 1.6),
-    look(ink("t3", "#4a4f55", "#b6bcc4"), "2 2.5", Shape::Down, 1.6),
-    look(ink("t4", "#a87a00", "#f0c040"), "8 3 2 3", Shape::Frame, 1.6),
+    look(ink("t1", "#007a5a", "#3ecf9c"), "2.5 2", Shape::Triangle, 1.6),
+    look(ink("t2", "#9b3d9b", "#e29be2"), "6 3", Shape::Diamond, 1.6),
+    look(ink("t3", "#4a4f55", "#b6bcc4"), "", Shape::Down, 1.6),
+    look(ink("t4", "#a87a00", "#f0c040"), "6 3", Shape::Frame, 1.6),
     look(ink("t5", "#8a1d4b", "#ff8fb0"), "6 3", Shape::Ring, 1.6),
-    look(ink("t6", "#2a9d9d", "#7fe0dc"), "", Shape::Cross, 1.6),
-    look(ink("t7", "#6b6b00", "#c9c94a"), "2 2.5", Shape::Triangle, 1.6),
+    look(ink("t6", "#2a9d9d", "#7fe0dc"), "2.5 2", Shape::Cross, 1.6),
+    look(ink("t7", "#6b6b00", "#c9c94a"), "2.5 2", Shape::Down, 1.6),
     look(ink("t8", "#d9705f", "#ffb3a3"), "8 3 2 3", Shape::Diamond, 1.6),
 ];
 const DASHES: [&str; 4] = ["", "10 4", "4 2", "1.5 2"];
@@ -74,6 +74,11 @@ impl Looks {
     pub(super) fn get(&self, who: usize) -> Look {
         self.by_who.get(who).copied().unwrap_or(OTHERS[0])
     }
+}
+
+/// The look of a value that is no transport, by its order.
+pub(super) fn of_value(index: usize) -> Look {
+    turn(&OTHERS, &mut { index })
 }
 
 /// All colours, for the style sheet.

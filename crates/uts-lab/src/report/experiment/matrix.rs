@@ -6,7 +6,7 @@ use super::directory::{Directory, Kind, Place, Run, Status};
 use super::looks::is_uts;
 use super::plan::Plot;
 use super::quantity::{Better, Quantity, quantity, three_digits};
-use super::select::{Selection, unknown};
+use super::select::{Selection, dimension, place_in_words, unknown};
 use super::stats::{Mean, welch};
 use super::sweep::main_measure;
 use anyhow::{Result, bail};
@@ -34,8 +34,19 @@ pub(super) struct Entry {
     pub remark: String,
     /// Its distance from the best, if both have a figure.
     pub behind: Option<Distance>,
-    /// Whether it cannot be told from the best.
-    pub is_par: bool,
+    /// How it stands beside the best; nothing if it has no figure.
+    pub standing: Option<Standing>,
+}
+
+/// How a figure stands beside the best.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// It is the best, or so close that it makes no difference.
+    Par,
+    /// The difference may be chance: more repetitions would tell.
+    Unsure,
+    /// It is behind.
+    Behind,
 }
 
 /// How far apart two figures are.
@@ -80,8 +91,10 @@ impl Distance {
 pub(super) enum Verdict {
     /// Better than every other, and so by the test.
     Best,
-    /// Not to be told from the best.
+    /// As good as the best.
     Par,
+    /// Ahead or behind, but perhaps by chance.
+    Unsure,
     /// Behind the best.
     Behind(Option<Distance>),
     /// It has no figure, others have.
@@ -90,10 +103,10 @@ pub(super) enum Verdict {
     Empty,
 }
 
-/// A workload on a path.
+/// A workload on a path, or what else rows and columns are.
 pub(super) struct Cell {
-    pub workload: String,
-    pub path: String,
+    pub row: String,
+    pub column: String,
     pub measure: String,
     pub quantity: Quantity,
     /// From best to worst, then those without a figure.
@@ -103,10 +116,12 @@ pub(super) struct Cell {
 
 /// One page: all workloads by all paths, for one value of each sweep.
 pub(super) struct Matrix {
-    /// Sweeps and world, in words; empty if there is but one.
+    /// What is the same in all cells, in words; empty if that need not be said.
     pub setting: String,
-    pub workloads: Vec<String>,
-    pub paths: Vec<String>,
+    /// What rows and columns are: usually workloads and paths.
+    pub axes: [String; 2],
+    pub rows: Vec<String>,
+    pub columns: Vec<String>,
     pub cells: Vec<Cell>,
     /// The transport that stands for UTS.
     pub uts: Option<usize>,
@@ -119,7 +134,7 @@ pub(super) struct Matrix {
 pub(super) fn matrices(directory: &Directory, plot: &Plot) -> Result<Vec<Matrix>> {
     let selection = Selection::of(directory, plot)?;
     let uts = stand_in(directory, plot)?;
-    let (workload, path) = (directory.dimension(&Kind::Workload), directory.dimension(&Kind::Path));
+    let axes = axes(directory, plot)?;
     let mixture = directory.dimension(&Kind::Mixture);
     let mut sheets: BTreeMap<Place, Vec<&Run>> = BTreeMap::new();
     for run in &directory.runs {
@@ -127,7 +142,7 @@ pub(super) fn matrices(directory: &Directory, plot: &Plot) -> Result<Vec<Matrix>
         if directory.value(&run.place, mixture).is_empty() && selection.admits(directory, &run.place, run.who)
         {
             let mut setting = run.place.clone();
-            (setting[workload], setting[path]) = (0, 0);
+            axes.iter().for_each(|at| setting[*at] = 0);
             sheets.entry(setting).or_default().push(run);
         }
     }
@@ -140,10 +155,31 @@ pub(super) fn matrices(directory: &Directory, plot: &Plot) -> Result<Vec<Matrix>
             sheets.len()
         ));
     }
-    let is_single = sheets.len() == 1;
+    let usual = [directory.dimension(&Kind::Workload), directory.dimension(&Kind::Path)];
+    let is_plain = sheets.len() == 1 && axes == usual;
     let figures = Figures::of(directory);
     let sheets = sheets.into_iter().take(SHEETS_MAX);
-    sheets.map(|(setting, runs)| sheet(directory, plot, &figures, &setting, &runs, uts, is_single)).collect()
+    let sheet = |(setting, runs): (Place, Vec<&Run>)| {
+        let mut matrix = sheet(directory, plot, &figures, axes, &runs, uts)?;
+        if !is_plain {
+            matrix.setting = place_in_words(directory, &setting, &axes);
+        }
+        Ok(matrix)
+    };
+    sheets.map(sheet).collect()
+}
+
+/// The dimensions of rows and columns.
+fn axes(directory: &Directory, plot: &Plot) -> Result<[usize; 2]> {
+    let named = |name: &Option<String>, usual| dimension(directory, name.as_deref().unwrap_or(usual));
+    let axes = [named(&plot.rows, "workload")?, named(&plot.columns, "path")?];
+    if axes.contains(&directory.transports()) {
+        bail!("transports are what the cells of a matrix compare; rows and columns must be something else");
+    }
+    if axes[0] == axes[1] {
+        bail!("rows and columns of a matrix are both {}", directory.title(axes[0]));
+    }
+    Ok(axes)
 }
 
 /// The transport that stands for UTS: as asked for, else the one of that name, else the first of its kind.
@@ -192,59 +228,42 @@ fn sheet(
     directory: &Directory,
     plot: &Plot,
     figures: &Figures<'_>,
-    setting: &Place,
+    axes: [usize; 2],
     runs: &[&Run],
     uts: Option<usize>,
-    is_single: bool,
 ) -> Result<Matrix> {
-    let (workload, path) = (directory.dimension(&Kind::Workload), directory.dimension(&Kind::Path));
-    let mut cases: BTreeMap<(usize, usize), BTreeMap<usize, Vec<&Run>>> = BTreeMap::new();
+    let mut cases: BTreeMap<[usize; 2], BTreeMap<usize, Vec<&Run>>> = BTreeMap::new();
     for run in runs {
-        let cell = cases.entry((run.place[workload], run.place[path])).or_default();
+        let cell = cases.entry(axes.map(|axis| run.place[axis])).or_default();
         cell.entry(run.who).or_default().push(run);
     }
-    let names = |at: usize, used: BTreeSet<usize>| {
-        used.into_iter().map(|i| directory.dimensions[at].values[i].clone()).collect::<Vec<_>>()
+    let names = |axis: usize| {
+        let used: BTreeSet<usize> = cases.keys().map(|place| place[axis]).collect();
+        used.into_iter().map(|i| directory.values(axes[axis])[i].clone()).collect::<Vec<_>>()
     };
-    let workloads = names(workload, cases.keys().map(|k| k.0).collect());
-    let paths = names(path, cases.keys().map(|k| k.1).collect());
+    let (rows, columns) = (names(0), names(1));
     let mut cells = Vec::new();
-    for ((w, p), by_who) in &cases {
-        let workload = &directory.dimensions[workload].values[*w];
+    for (place, by_who) in &cases {
+        let Some(first) = by_who.values().flatten().next() else { continue };
+        let workload = directory.value(&first.place, directory.dimension(&Kind::Workload));
         let measure = plot.measures.get(workload).cloned().or_else(|| main_measure(directory, workload));
         let measure = measure.unwrap_or_else(|| "goodput".into());
-        cells.push(cell(
-            directory,
-            figures,
-            workload,
-            &directory.dimensions[path].values[*p],
-            &measure,
-            by_who,
-            uts,
-        )?);
+        let [row, column] = [0, 1].map(|axis| directory.values(axes[axis])[place[axis]].clone());
+        let (quantity, entries, verdict) =
+            cell(figures, directory.workload_kind(workload), &measure, by_who, uts)?;
+        cells.push(Cell { row, column, measure, quantity, entries, verdict });
     }
-    let words = super::select::place_in_words(directory, setting, None);
-    // Workload and path are the matrix itself.
-    let rest: Vec<&str> = words.split(", ").skip(1).collect();
-    Ok(Matrix {
-        setting: if is_single { String::new() } else { rest.join(", ") },
-        workloads,
-        paths,
-        cells,
-        uts,
-    })
+    let axes = axes.map(|axis| directory.title(axis).to_owned());
+    Ok(Matrix { setting: String::new(), axes, rows, columns, cells, uts })
 }
 
 fn cell(
-    directory: &Directory,
     figures: &Figures<'_>,
-    workload: &str,
-    path: &str,
+    kind: &str,
     measure: &str,
     by_who: &BTreeMap<usize, Vec<&Run>>,
     uts: Option<usize>,
-) -> Result<Cell> {
-    let kind = directory.workload_kind(workload);
+) -> Result<(Quantity, Vec<Entry>, Verdict)> {
     let (mut unit, mut most) = ("", 0.0f64);
     let mut entries = Vec::new();
     for (who, runs) in by_who {
@@ -268,7 +287,7 @@ fn cell(
             tried,
             remark: remark(runs, complete),
             behind: None,
-            is_par: false,
+            standing: None,
         });
     }
     let quantity = quantity(measure, unit, most);
@@ -278,14 +297,7 @@ fn cell(
     entries.sort_by(|a, b| rank(a, b, better));
     compare(&mut entries, &quantity, better);
     let verdict = verdict(&entries, &quantity, better, uts);
-    Ok(Cell {
-        workload: workload.into(),
-        path: path.into(),
-        measure: measure.into(),
-        quantity,
-        entries,
-        verdict,
-    })
+    Ok((quantity, entries, verdict))
 }
 
 fn status(run: &Run) -> Option<Status> {
@@ -307,7 +319,7 @@ fn remark(runs: &[&Run], complete: usize) -> String {
     let (skipped, failed, invalid) =
         (count(Some(Status::Skipped)), count(Some(Status::Failed)), count(Some(Status::Invalid)));
     if skipped > 0 {
-        parts.push(format!("cannot be carried{}", why(Status::Skipped)));
+        parts.push(format!("{skipped} of {all} skipped{}", why(Status::Skipped)));
     }
     if failed > 0 {
         parts.push(format!("{failed} of {all} failed{}", why(Status::Failed)));
@@ -345,7 +357,7 @@ fn compare(entries: &mut [Entry], quantity: &Quantity, better: Better) {
     let Some(best) = entries.first().cloned().filter(|e| e.mean.is_some()) else { return };
     for entry in entries {
         entry.behind = distance(&best, entry, quantity, better);
-        entry.is_par = entry.who == best.who || is_par(&best, entry, entry.behind);
+        entry.standing = standing(&best, entry, entry.behind);
     }
 }
 
@@ -362,11 +374,14 @@ fn distance(best: &Entry, other: &Entry, quantity: &Quantity, better: Better) ->
     })
 }
 
-/// Whether two cannot be told apart: as complete, and close or within what chance does.
-fn is_par(best: &Entry, other: &Entry, distance: Option<Distance>) -> bool {
-    let (Some(a), Some(b), Some(distance)) = (best.mean, other.mean, distance) else { return false };
-    let as_complete = best.complete * other.tried == other.complete * best.tried;
-    as_complete && (distance.is_par() || welch(&a, &b).is_some_and(|p| p > SIGNIFICANT))
+fn standing(best: &Entry, other: &Entry, distance: Option<Distance>) -> Option<Standing> {
+    let (a, b, distance) = (best.mean?, other.mean?, distance?);
+    let is_as_complete = best.complete * other.tried == other.complete * best.tried;
+    Some(match is_as_complete {
+        true if other.who == best.who || distance.is_par() => Standing::Par,
+        true if welch(&a, &b).is_some_and(|p| p > SIGNIFICANT) => Standing::Unsure,
+        _ => Standing::Behind,
+    })
 }
 
 fn verdict(entries: &[Entry], quantity: &Quantity, better: Better, uts: Option<usize>) -> Verdict {
@@ -374,13 +389,16 @@ fn verdict(entries: &[Entry], quantity: &Quantity, better: Better, uts: Option<u
     let Some(own) = entries.iter().find(|e| Some(e.who) == uts && e.mean.is_some()) else {
         return Verdict::Absent;
     };
-    if own.who != best.who {
-        return if own.is_par { Verdict::Par } else { Verdict::Behind(own.behind) };
-    }
     // First by its mean alone is not yet better.
-    match entries.get(1).filter(|next| next.mean.is_some()) {
-        Some(next) if is_par(best, next, distance(best, next, quantity, better)) => Verdict::Par,
-        _ => Verdict::Best,
+    let beside = match own.who == best.who {
+        true => entries.get(1).and_then(|next| standing(best, next, distance(best, next, quantity, better))),
+        false => own.standing,
+    };
+    match beside {
+        Some(Standing::Par) => Verdict::Par,
+        Some(Standing::Unsure) => Verdict::Unsure,
+        _ if own.who == best.who => Verdict::Best,
+        _ => Verdict::Behind(own.behind),
     }
 }
 
@@ -406,21 +424,22 @@ impl Cell {
 }
 
 impl Matrix {
-    /// The cell of a workload on a path.
-    pub(super) fn cell(&self, workload: &str, path: &str) -> Option<&Cell> {
-        self.cells.iter().find(|c| c.workload == workload && c.path == path)
+    /// The cell of a row and a column.
+    pub(super) fn cell(&self, row: &str, column: &str) -> Option<&Cell> {
+        self.cells.iter().find(|c| c.row == row && c.column == column)
     }
 
-    /// Cells by how UTS stands in them: best, on a par, behind, absent, empty.
-    pub(super) fn counts(&self) -> [usize; 5] {
-        let mut counts = [0; 5];
+    /// Cells by how UTS stands in them: best, on a par, unsure, behind, absent, empty.
+    pub(super) fn counts(&self) -> [usize; 6] {
+        let mut counts = [0; 6];
         for cell in &self.cells {
             counts[match cell.verdict {
                 Verdict::Best => 0,
                 Verdict::Par => 1,
-                Verdict::Behind(_) => 2,
-                Verdict::Absent => 3,
-                Verdict::Empty => 4,
+                Verdict::Unsure => 2,
+                Verdict::Behind(_) => 3,
+                Verdict::Absent => 4,
+                Verdict::Empty => 5,
             }] += 1;
         }
         counts
@@ -429,8 +448,8 @@ impl Matrix {
     /// Every transport in every cell.
     pub(super) fn data(&self, directory: &Directory) -> Data {
         let columns = [
-            "workload",
-            "path",
+            "",
+            "",
             "transport",
             "rank",
             "measure",
@@ -444,6 +463,7 @@ impl Matrix {
         ];
         let mut data = Data::new(columns);
         data.columns[10] = "in".into();
+        data.columns[..2].clone_from_slice(&self.axes);
         for cell in &self.cells {
             for (rank, entry) in (1..).zip(&cell.entries) {
                 let factor = cell.quantity.factor;
@@ -454,8 +474,8 @@ impl Matrix {
                 };
                 let half = entry.mean.and_then(|m| m.half_width()).map(|half| half * factor);
                 data.rows.push(vec![
-                    cell.workload.as_str().into(),
-                    cell.path.as_str().into(),
+                    cell.row.as_str().into(),
+                    cell.column.as_str().into(),
                     directory.names[entry.who].as_str().into(),
                     entry.mean.map(|_| f64::from(rank)).into(),
                     cell.measure.as_str().into(),
@@ -486,7 +506,7 @@ mod tests {
             tried,
             remark: String::new(),
             behind: None,
-            is_par: false,
+            standing: None,
         }
     }
 
@@ -520,13 +540,13 @@ mod tests {
         );
         assert_eq!(entries[0].who, 1);
         assert!(matches!(verdict, Verdict::Behind(_)));
-        assert!(!entries[1].is_par);
+        assert_eq!(entries[1].standing, Some(Standing::Behind));
     }
 
     #[test]
-    fn noise_and_two_percent_are_a_tie() {
+    fn two_percent_are_a_tie_and_noise_leaves_it_open() {
         let noisy = vec![entry(0, &[8.0, 12.0, 10.0], 3), entry(1, &[9.0, 14.0, 11.0], 3)];
-        assert_eq!(ranked(noisy, "goodput", "bit/s").1, Verdict::Par);
+        assert_eq!(ranked(noisy, "goodput", "bit/s").1, Verdict::Unsure);
         let close = vec![entry(0, &[100.0], 1), entry(1, &[101.0], 1)];
         assert_eq!(ranked(close, "goodput", "bit/s").1, Verdict::Par);
         let apart = vec![entry(0, &[100.0], 1), entry(1, &[103.0], 1)];

@@ -2,7 +2,7 @@
 
 use super::chart::Data;
 use super::directory::Directory;
-use super::matrix::{Cell, Distance, Entry, Matrix, Verdict};
+use super::matrix::{Cell, Distance, Entry, Matrix, Standing, Verdict};
 use super::select::table_in_words;
 use super::stats::welch;
 use crate::report::html::{capitalised, escape};
@@ -54,21 +54,36 @@ fn heading(directory: &Directory, matrix: &Matrix) -> String {
     let title = &directory.plan.title;
     let of = if title.is_empty() { String::new() } else { format!("{title}: ") };
     let rest = if matrix.setting.is_empty() { String::new() } else { format!(", {}", matrix.setting) };
-    format!("{of}{} workloads by {} paths{rest}", matrix.workloads.len(), matrix.paths.len())
+    format!(
+        "{of}{} by {}{rest}",
+        counted(matrix.rows.len(), &matrix.axes[0]),
+        counted(matrix.columns.len(), &matrix.axes[1])
+    )
+}
+
+/// "5 workloads", "3 values of buffer".
+fn counted(count: usize, what: &str) -> String {
+    match what {
+        "workload" | "path" | "mixture" | "world" => {
+            format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+        }
+        sweep => format!("{count} {} of {sweep}", if count == 1 { "value" } else { "values" }),
+    }
 }
 
 fn verdict(directory: &Directory, matrix: &Matrix) -> String {
-    let [best, par, behind, absent, empty] = matrix.counts();
-    let cells = best + par + behind + absent + empty;
+    let [best, par, unsure, behind, absent, empty] = matrix.counts();
+    let cells = best + par + unsure + behind + absent + empty;
     let Some(uts) = matrix.uts else {
         return format!("{cells} cells. No transport of this experiment is UTS.");
     };
     let name = escape(&directory.names[uts]);
-    let mut parts = vec![
-        format!("is the best in <b>{best}</b>"),
-        format!("on a par with the best in <b>{par}</b>"),
-        format!("behind in <b>{behind}</b>"),
-    ];
+    let mut parts =
+        vec![format!("is the best in <b>{best}</b>"), format!("on a par with the best in <b>{par}</b>")];
+    if unsure > 0 {
+        parts.push(format!("not told apart from it by these runs in <b>{unsure}</b>"));
+    }
+    parts.push(format!("behind in <b>{behind}</b>"));
     if absent > 0 {
         parts.push(format!("without a figure in <b>{absent}</b>"));
     }
@@ -89,18 +104,16 @@ fn list(parts: &[String]) -> String {
 
 fn grid(directory: &Directory, matrix: &Matrix) -> String {
     let mut html = String::from("<div class=\"scroll\"><table class=\"matrix\"><thead><tr><th></th>");
-    for path in &matrix.paths {
-        let about = directory.entry("path", path).map(table_in_words).unwrap_or_default();
-        let _ = write!(html, "<th scope=\"col\" title=\"{}\">{}</th>", escape(&about), escape(path));
+    for column in &matrix.columns {
+        let about = directory.entry("path", column).map(table_in_words).unwrap_or_default();
+        let _ = write!(html, "<th scope=\"col\" title=\"{}\">{}</th>", escape(&about), escape(column));
     }
     html.push_str("</tr></thead><tbody>");
-    for workload in &matrix.workloads {
-        let measure =
-            matrix.cells.iter().find(|c| c.workload == *workload).map_or("", |c| c.quantity.label.as_str());
-        let _ =
-            write!(html, "<tr><th scope=\"row\">{}<span>{}</span></th>", escape(workload), escape(measure));
-        for path in &matrix.paths {
-            html.push_str(&match matrix.cell(workload, path) {
+    for row in &matrix.rows {
+        let measure = matrix.cells.iter().find(|c| c.row == *row).map_or("", |c| c.quantity.label.as_str());
+        let _ = write!(html, "<tr><th scope=\"row\">{}<span>{}</span></th>", escape(row), escape(measure));
+        for column in &matrix.columns {
+            html.push_str(&match matrix.cell(row, column) {
                 Some(cell) => filled(directory, matrix, cell),
                 None => "<td class=\"m-empty\">not planned</td>".into(),
             });
@@ -122,15 +135,20 @@ fn filled(directory: &Directory, matrix: &Matrix, cell: &Cell) -> String {
     let far = |d: Option<Distance>| d.map(Distance::words).unwrap_or_default();
     let (class, second) = match (cell.verdict, own, next) {
         (Verdict::Best, _, None) => ("m-best".to_owned(), "no other has a figure".to_owned()),
-        (Verdict::Best | Verdict::Par, Some(own), Some(next)) if own.who == best.who => {
-            let class = if cell.verdict == Verdict::Best { "m-best" } else { "m-par" };
-            (
-                class.into(),
-                format!("next {} {} ({})", name(next), escape(&cell.short_figure(next)), far(next.behind)),
-            )
+        (Verdict::Best | Verdict::Par | Verdict::Unsure, Some(own), Some(next)) if own.who == best.who => {
+            let (class, how) = match cell.verdict {
+                Verdict::Best => ("m-best", far(next.behind)),
+                Verdict::Par => ("m-par", far(next.behind)),
+                _ => ("m-unsure", format!("{}?", far(next.behind))),
+            };
+            (class.into(), format!("next {} {} ({how})", name(next), escape(&cell.short_figure(next))))
         }
         (Verdict::Par, Some(own), _) => {
             ("m-par".into(), format!("{} {} (par)", name(own), escape(&cell.short_figure(own))))
+        }
+        (Verdict::Unsure, Some(own), _) => {
+            let how = far(own.behind);
+            ("m-unsure".into(), format!("{} {} ({how}?)", name(own), escape(&cell.short_figure(own))))
         }
         (Verdict::Behind(distance), Some(own), _) => {
             let unfinished = own.complete < own.tried;
@@ -172,20 +190,23 @@ fn key(directory: &Directory, matrix: &Matrix) -> String {
     };
     format!(
         "<p class=\"key\"><span class=\"m-best\">{uts} is the best</span><span class=\"m-par\">on a par</span>\
+         <span class=\"m-unsure\">not told apart</span>\
          <span class=\"m-behind1\">behind by less than 1.1 × or 3 points</span>\
          <span class=\"m-behind2\">less than 2 × or 10 points</span><span class=\"m-behind3\">more, or unfinished</span>\
          <span class=\"m-absent\">without a figure</span></p><p class=\"note\">In each cell: the best transport with its mean \
          ({n}), below it {uts}, and by how much it is behind; where {uts} leads, the next. The measure of a row stands under \
-         its name. On a par: within 2 % (1 point for shares), or a difference that chance alone would make in more than 5 % \
-         of cases (Welch’s test), with as many runs finished. Who did not finish every run ranks behind all who did.{others}</p>"
+         its name. On a par: within 2 % (1 point for shares). \
+         Not told apart, with a question mark: a greater difference, which chance alone would make in more than 5 % of cases \
+         (Welch’s test). Who did not finish every run ranks behind all who did.{others}</p>"
     )
 }
 
 fn ranking(directory: &Directory, matrix: &Matrix) -> String {
-    let mut html = String::from(
+    let mut html = format!(
         "<table class=\"ranking sortable\"><thead><tr><th>Transport</th><th class=\"number\">best</th><th class=\"number\">best or \
          on a par</th><th class=\"number\">of cells</th><th class=\"number\">behind the best, median</th><th \
-         class=\"number\">at worst</th><th>best or on a par, by workload</th></tr></thead><tbody>",
+         class=\"number\">at worst</th><th>best or on a par, by {}</th></tr></thead><tbody>",
+        escape(&matrix.axes[0])
     );
     let mut rows: Vec<(usize, usize, String)> = Vec::new();
     let all: std::collections::BTreeSet<usize> =
@@ -197,15 +218,16 @@ fn ranking(directory: &Directory, matrix: &Matrix) -> String {
             .filter_map(|c| Some((c, c.of(Some(who)).filter(|e| e.mean.is_some())?)))
             .collect();
         let best = here.iter().filter(|(c, e)| c.best().is_some_and(|b| b.who == e.who)).count();
-        let par = here.iter().filter(|(_, e)| e.is_par).count();
+        let par = here.iter().filter(|(_, e)| e.standing == Some(Standing::Par)).count();
         let factors = median_and_worst(&here);
-        let mut by_workload = Vec::new();
-        for workload in &matrix.workloads {
-            let of = here.iter().filter(|(c, _)| c.workload == *workload);
-            let (won, cells) =
-                of.fold((0, 0), |(won, cells), (_, e)| (won + usize::from(e.is_par), cells + 1));
+        let mut by_row = Vec::new();
+        for row in &matrix.rows {
+            let of = here.iter().filter(|(c, _)| c.row == *row);
+            let (won, cells) = of.fold((0, 0), |(won, cells), (_, e)| {
+                (won + usize::from(e.standing == Some(Standing::Par)), cells + 1)
+            });
             if won > 0 {
-                by_workload.push(format!("{workload} {won} of {cells}"));
+                by_row.push(format!("{row} {won} of {cells}"));
             }
         }
         let row = format!(
@@ -215,7 +237,7 @@ fn ranking(directory: &Directory, matrix: &Matrix) -> String {
             here.len(),
             factors.map_or("–".into(), |(median, _)| Distance::Factor(median).words()),
             factors.map_or("–".into(), |(_, worst)| Distance::Factor(worst).words()),
-            escape(&if by_workload.is_empty() { "–".into() } else { by_workload.join(", ") }),
+            escape(&if by_row.is_empty() { "–".into() } else { by_row.join(", ") }),
         );
         rows.push((best, par, row));
     }
@@ -242,7 +264,11 @@ fn median_and_worst(here: &[(&Cell, &Entry)]) -> Option<(f64, f64)> {
 
 /// From the widest gap to the narrowest.
 fn shortfalls(directory: &Directory, matrix: &Matrix) -> String {
-    let is_behind = |c: &&Cell| matches!(c.verdict, Verdict::Behind(_) | Verdict::Absent);
+    let is_behind = |c: &&Cell| match c.verdict {
+        Verdict::Behind(_) | Verdict::Absent => true,
+        Verdict::Unsure => c.best().is_some_and(|best| Some(best.who) != matrix.uts),
+        _ => false,
+    };
     let mut cells: Vec<&Cell> = matrix.cells.iter().filter(is_behind).collect();
     if cells.is_empty() {
         return "<p>There is no such cell.</p>".into();
@@ -257,10 +283,11 @@ fn shortfalls(directory: &Directory, matrix: &Matrix) -> String {
         let (a, b) = (gap(a), gap(b));
         b.0.cmp(&a.0).then(b.1.total_cmp(&a.1))
     });
-    let mut html = String::from(
-        "<div class=\"scroll\"><table class=\"sortable gaps\"><thead><tr><th>Workload</th><th>Path</th><th>Measure</th><th>Best</th>\
+    let [row, column] = matrix.axes.each_ref().map(|name| escape(&capitalised(name)));
+    let mut html = format!(
+        "<div class=\"scroll\"><table class=\"sortable gaps\"><thead><tr><th>{row}</th><th>{column}</th><th>Measure</th><th>Best</th>\
          <th class=\"number\">its figure</th><th class=\"number\">UTS</th><th class=\"number\">behind by</th><th \
-         class=\"number\">by chance</th><th>Remark</th></tr></thead><tbody>",
+         class=\"number\" title=\"how often chance alone would make so great a difference (Welch’s test)\">by chance</th><th>Remark</th></tr></thead><tbody>",
     );
     for cell in cells {
         let (Some(best), own) = (cell.best(), cell.of(matrix.uts)) else { continue };
@@ -271,8 +298,8 @@ fn shortfalls(directory: &Directory, matrix: &Matrix) -> String {
             html,
             "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td class=\"number\">{}</td><td class=\"number\">{}</td>\
              <td class=\"number\">{}</td><td class=\"number\">{chance}</td><td>{}</td></tr>",
-            escape(&cell.workload),
-            escape(&cell.path),
+            escape(&cell.row),
+            escape(&cell.column),
             escape(&cell.quantity.label),
             escape(&directory.names[best.who]),
             escape(&cell.figure(best)),

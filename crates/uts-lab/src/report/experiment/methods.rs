@@ -1,6 +1,6 @@
 //! How the figures came about: set-up, seeds, machine, versions, and which runs do not count and why.
 
-use super::directory::{Directory, Run, Status, some, tally};
+use super::directory::{Directory, Kind, Run, Status, some, tally};
 use super::quantity::three_digits;
 use super::select::table_in_words;
 use super::sweep::runs as counted;
@@ -61,7 +61,9 @@ fn setting(directory: &Directory) -> String {
             rows.push((name.to_owned(), value));
         }
     };
-    add("World", world(plan.world.as_deref().unwrap_or_default()));
+    for name in directory.values(directory.dimension(&Kind::World)) {
+        add("World", world(name));
+    }
     add("Topology", json_in_words(&plan.topology));
     for (what, table, names) in [
         ("Path", "path", &plan.paths),
@@ -208,6 +210,10 @@ fn flatten(name: &str, value: &serde_json::Value, rows: &mut Vec<(String, String
             }
         }
         serde_json::Value::Null => {}
+        serde_json::Value::Number(bytes) if name.ends_with("emory bytes") => {
+            let gib = bytes.as_f64().unwrap_or_default() / f64::from(1 << 30);
+            rows.push((name.trim_end_matches(" bytes").to_owned(), format!("{gib:.1} GiB")));
+        }
         other => rows.push((name.to_owned(), json_in_words(other))),
     }
 }

@@ -15,6 +15,7 @@ mod methods;
 mod page;
 mod plan;
 mod quantity;
+mod recorded;
 mod select;
 mod stats;
 mod sweep;
@@ -22,7 +23,7 @@ mod table;
 mod trace;
 
 use super::PAGE_FILE;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use chart::Chart;
 use directory::{Directory, Kind as Dimension, PLAN_FILE};
 use looks::Looks;
@@ -36,6 +37,9 @@ const TRACES_MAX: usize = 16;
 /// Pictures of a plot that makes one for each place.
 const PLACES_MAX: usize = 48;
 const PLACES_UNASKED: usize = 8;
+
+/// The kinds of `[[plot]]` that a report knows.
+pub const PLOT_KINDS: [&str; plan::KINDS.len()] = plan::KINDS;
 
 /// What a report was written to, and what was wrong with the directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,7 +73,7 @@ pub fn write(dir: &Path) -> Result<Written> {
 /// Makes the page, and tells what was wrong with the directory.
 ///
 /// # Errors
-/// As [`write`].
+/// As [`write()`].
 pub fn render(dir: &Path) -> Result<(String, Vec<String>)> {
     let directory = Directory::read(dir)?;
     let looks = Looks::of(&directory);
@@ -81,7 +85,8 @@ pub fn render(dir: &Path) -> Result<(String, Vec<String>)> {
         }
     } else {
         for (number, value) in (1..).zip(&directory.plan.plots) {
-            let made = plan_of(value).and_then(|plot| part(&directory, &looks, &plot, false));
+            let made =
+                Plot::read(value).map_err(Into::into).and_then(|plot| part(&directory, &looks, &plot, false));
             match made {
                 Ok(made) => parts.push(made),
                 Err(e) => directory.tell(format!("[[plot]] {number}: {e:#}")),
@@ -92,14 +97,18 @@ pub fn render(dir: &Path) -> Result<(String, Vec<String>)> {
     Ok((html, directory.problems()))
 }
 
+/// Checks a `[[plot]]` of an experiment file by itself.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn check_plot(plot: &serde_json::Map<String, serde_json::Value>) -> Result<(), String> {
+    Plot::read(&serde_json::Value::Object(plot.clone())).map(|_| ()).map_err(|e| e.to_string())
+}
+
 /// What one plot became.
 enum Part {
     Charts(Vec<Chart>),
     Matrices(Vec<matrix::Matrix>),
-}
-
-fn plan_of(value: &serde_json::Value) -> Result<Plot> {
-    Ok(serde_json::from_value(value.clone())?)
 }
 
 fn part(directory: &Directory, looks: &Looks, plot: &Plot, is_unasked: bool) -> Result<Part> {
@@ -107,11 +116,19 @@ fn part(directory: &Directory, looks: &Looks, plot: &Plot, is_unasked: bool) -> 
     let mut charts = match plot.kind {
         Kind::Matrix => return Ok(Part::Matrices(matrix::matrices(directory, plot)?)),
         Kind::Sweep => sweep::sweeps(directory, looks, plot)?,
-        Kind::Bars | Kind::Box => sweep::bars(directory, looks, plot)?,
-        Kind::Cdf => cdf::cdfs(directory, looks, plot)?,
-        Kind::Trace => trace::traces(directory, looks, plot, limit(TRACES_UNASKED, TRACES_MAX), is_unasked)?,
-        Kind::Series => trace::series(directory, looks, plot, limit(TRACES_UNASKED, TRACES_MAX))?,
+        Kind::Bars | Kind::Box | Kind::Fairness => sweep::bars(directory, looks, plot)?,
+        Kind::Table => sweep::tables(directory, looks, plot)?,
+        Kind::Cdf | Kind::Latency => cdf::cdfs(directory, looks, plot)?,
+        Kind::Trace | Kind::Sequence | Kind::Window | Kind::Queue => {
+            trace::traces(directory, looks, plot, limit(TRACES_UNASKED, TRACES_MAX), is_unasked)?
+        }
+        Kind::Series | Kind::Goodput => {
+            trace::series(directory, looks, plot, limit(TRACES_UNASKED, TRACES_MAX))?
+        }
     };
+    if charts.is_empty() {
+        bail!("no valid run has a figure for it yet");
+    }
     let most = limit(PLACES_UNASKED, PLACES_MAX);
     if charts.len() > most && !is_unasked {
         directory.tell(format!(

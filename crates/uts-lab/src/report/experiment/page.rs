@@ -4,7 +4,7 @@ use super::Part;
 use super::chart::{Chart, Zoom};
 use super::directory::{Directory, Status};
 use super::looks::inks;
-use super::{matrix_page, methods, trace};
+use super::{matrix_page, methods, recorded};
 use crate::report::html::{escape, fill, script_safe};
 use crate::report::page::{CSS, UPLOT_CSS, UPLOT_JS};
 use crate::report::svg;
@@ -33,15 +33,20 @@ struct Store<'a> {
 pub(super) fn page(directory: &Directory, parts: &[Part]) -> Result<String> {
     let mut store = Store { name: file_name(&title(directory)), ..Store::default() };
     let (mut results, mut figures, mut matrices) = (String::new(), 0, 0);
-    for part in parts {
+    for (at, part) in parts.iter().enumerate() {
+        let is_charts = |at: usize| matches!(parts.get(at), Some(Part::Charts(_)));
         match part {
             Part::Charts(charts) => {
-                results.push_str("<div class=\"figures\">");
+                if at == 0 || !is_charts(at - 1) {
+                    results.push_str("<div class=\"figures\">");
+                }
                 for chart in charts {
                     figures += 1;
                     results.push_str(&figure(chart, figures, &mut store));
                 }
-                results.push_str("</div>");
+                if !is_charts(at + 1) {
+                    results.push_str("</div>");
+                }
             }
             Part::Matrices(sheets) => {
                 for matrix in sheets {
@@ -58,7 +63,7 @@ pub(super) fn page(directory: &Directory, parts: &[Part]) -> Result<String> {
         results.push_str("<p>There is nothing to show yet.</p>");
     }
     let json = serde_json::to_string(&store).context("cannot put the series into JSON")?;
-    let mut colours = vec![svg::TEXT, svg::QUIET, svg::GRID, svg::PAGE, svg::NUMBERED, trace::LOST];
+    let mut colours = vec![svg::TEXT, svg::QUIET, svg::GRID, svg::PAGE, svg::NUMBERED, recorded::LOST];
     for ink in inks() {
         if !colours.contains(&ink) {
             colours.push(ink);
@@ -145,7 +150,11 @@ fn figure<'a>(chart: &'a Chart, number: usize, store: &mut Store<'a>) -> String 
     if !chart.data.rows.is_empty() {
         store.csv.insert(id.clone(), chart.data.csv());
     }
+    let is_table = chart.svg.is_empty();
     for (what, label) in [("csv", "CSV"), ("svg", "SVG"), ("png", "PNG")] {
+        if is_table && what != "csv" {
+            continue;
+        }
         let _ = write!(html, "<button type=\"button\" data-{what}=\"{id}\">{label}</button>");
     }
     let _ = write!(
@@ -161,7 +170,8 @@ fn figure<'a>(chart: &'a Chart, number: usize, store: &mut Store<'a>) -> String 
     if chart.data.is_shown && !chart.data.rows.is_empty() {
         let _ = write!(
             html,
-            "<details><summary>Values</summary><div class=\"scroll\">{}</div></details>",
+            "<details{}><summary>Values</summary><div class=\"scroll\">{}</div></details>",
+            if is_table { " open" } else { "" },
             chart.data.html()
         );
     }

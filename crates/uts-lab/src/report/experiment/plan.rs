@@ -15,6 +15,8 @@ pub(super) struct Plan {
     pub title: String,
     pub question: Option<String>,
     pub world: Option<String>,
+    /// All of them, if there are several.
+    pub worlds: Vec<String>,
     pub repetitions: Option<u64>,
     pub seed: Option<u64>,
     pub topology: serde_json::Value,
@@ -82,7 +84,27 @@ pub(super) enum Kind {
     Trace,
     /// Workloads by paths: who is best, by how much, and where UTS stands.
     Matrix,
+    /// Means with confidence intervals in figures alone.
+    Table,
+    /// A trace of sequence numbers alone.
+    Sequence,
+    /// A trace of window, bytes in flight and round-trip time.
+    Window,
+    /// A trace of the bottleneck's queue, and of the time spent in it.
+    Queue,
+    /// A series of goodput.
+    Goodput,
+    /// A distribution of latency, or of slack.
+    Latency,
+    /// Jain's index of mixtures.
+    Fairness,
 }
+
+/// All kinds, as an experiment file names them.
+pub(super) const KINDS: [&str; 14] = [
+    "sweep", "bars", "box", "table", "matrix", "cdf", "latency", "series", "goodput", "trace", "sequence",
+    "window", "queue", "fairness",
+];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -109,6 +131,16 @@ pub(super) struct Plot {
     pub title: Option<String>,
     #[serde(default)]
     pub caption: Option<String>,
+    /// `sweep`, `bars`, `box`, `table`: what has a line or a colour of its own: `transport`, which is usual, or what else
+    /// may be `x`. Then there is a picture for each transport.
+    #[serde(default)]
+    pub series: Option<String>,
+    /// `matrix`: what its rows are, else workloads.
+    #[serde(default)]
+    pub rows: Option<String>,
+    /// `matrix`: what its columns are, else paths.
+    #[serde(default)]
+    pub columns: Option<String>,
     /// Only these; all if empty. So are the next three.
     #[serde(default, alias = "transports", deserialize_with = "one_or_many")]
     pub transport: Vec<String>,
@@ -128,6 +160,11 @@ pub(super) struct Plot {
     pub x_scale: Option<ScaleName>,
     #[serde(default)]
     pub y_scale: Option<ScaleName>,
+    /// The same as `x_scale = "log"`, and below for `y`.
+    #[serde(default)]
+    pub log_x: bool,
+    #[serde(default)]
+    pub log_y: bool,
     /// `series`, `trace`: the stretch of time, in seconds.
     #[serde(default)]
     pub from_s: Option<f64>,
@@ -142,12 +179,33 @@ pub(super) struct Plot {
 }
 
 impl Plot {
+    /// Reads an entry of `plots`; kinds that are short for another become that.
+    pub(super) fn read(value: &serde_json::Value) -> serde_json::Result<Self> {
+        let plot: Plot = serde_json::from_value(value.clone())?;
+        let (kind, y): (Kind, &[&str]) = match plot.kind {
+            Kind::Sequence => (Kind::Trace, &["sequence"]),
+            Kind::Window => (Kind::Trace, &["window", "rtt"]),
+            Kind::Queue => (Kind::Trace, &["queue", "sojourn"]),
+            Kind::Goodput => (Kind::Series, &["goodput"]),
+            Kind::Latency => (Kind::Cdf, &["latency"]),
+            Kind::Fairness => (if plot.x.is_some() { Kind::Sweep } else { Kind::Bars }, &["fairness"]),
+            kind => (kind, &[]),
+        };
+        let y = if plot.y.is_empty() { y.iter().map(|y| (*y).to_owned()).collect() } else { plot.y };
+        let scale = |named: Option<ScaleName>, is_log: bool| named.or(is_log.then_some(ScaleName::Log));
+        let (x_scale, y_scale) = (scale(plot.x_scale, plot.log_x), scale(plot.y_scale, plot.log_y));
+        Ok(Plot { kind, y, x_scale, y_scale, ..plot })
+    }
+
     /// A picture of a kind with nothing said about it.
     pub(super) fn of(kind: Kind) -> Self {
         Plot {
             kind,
             x: None,
             y: Vec::new(),
+            series: None,
+            rows: None,
+            columns: None,
             title: None,
             caption: None,
             transport: Vec::new(),
@@ -158,6 +216,8 @@ impl Plot {
             repetition: None,
             x_scale: None,
             y_scale: None,
+            log_x: false,
+            log_y: false,
             from_s: None,
             to_s: None,
             uts: None,
@@ -202,6 +262,22 @@ mod tests {
         assert_eq!((plot.y, plot.path), (vec!["goodput".to_owned()], vec!["a".to_owned(), "b".to_owned()]));
         assert_eq!(plot.at["buffer"], Values(vec!["8".into()]));
         assert_eq!(plot.at["loss"], Values(vec!["0".into(), "1".into()]));
+    }
+
+    #[test]
+    fn every_kind_is_listed_and_short_ones_stand_for_others() {
+        for kind in KINDS {
+            Plot::read(&json!({"kind": kind})).unwrap();
+        }
+        let queue = Plot::read(&json!({"kind": "queue"})).unwrap();
+        assert_eq!((queue.kind, queue.y), (Kind::Trace, vec!["queue".to_owned(), "sojourn".into()]));
+        let log = Plot::read(&json!({"kind": "sweep", "log_x": true})).unwrap();
+        assert_eq!((log.x_scale, log.y_scale), (Some(ScaleName::Log), None));
+        let slack = Plot::read(&json!({"kind": "latency", "y": "slack"})).unwrap();
+        assert_eq!((slack.kind, slack.y), (Kind::Cdf, vec!["slack".to_owned()]));
+        let error = Plot::read(&json!({"kind": "?"})).unwrap_err().to_string();
+        assert!(KINDS.iter().all(|kind| error.contains(&format!("`{kind}`"))), "{error}");
+        assert_eq!(error.matches('`').count(), 2 * (KINDS.len() + 1));
     }
 
     #[test]

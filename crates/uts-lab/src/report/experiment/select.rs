@@ -49,7 +49,9 @@ impl Selection {
         let name = directory.names.get(who).map_or("", String::as_str);
         let is_wanted = |wanted: &Vec<String>| {
             let transport = base(name, &directory.names);
-            wanted.iter().any(|w| w == name || w == transport)
+            // A mixture's runs have the names of all its transports.
+            let is_part = |w: &String| name.split('+').any(|part| part == w);
+            wanted.iter().any(|w| w == name || w == transport || is_part(w))
         };
         self.places.iter().zip(place).all(is_here) && self.who.as_ref().is_none_or(is_wanted)
     }
@@ -73,6 +75,19 @@ pub(super) fn sweep(directory: &Directory, name: &str) -> Result<usize> {
         .iter()
         .position(is_it)
         .ok_or_else(|| anyhow::anyhow!("{}", unknown("sweep", name, &names)))
+}
+
+/// The dimension that a plot names: `transport`, `workload`, `path`, `world`, `mixture` or a sweep.
+pub(super) fn dimension(directory: &Directory, name: &str) -> Result<usize> {
+    if name == "transport" {
+        return Ok(directory.transports());
+    }
+    directory.dimensions.iter().position(|d| d.name == name).ok_or_else(|| {
+        let names: Vec<String> = std::iter::once("transport".to_owned())
+            .chain(directory.dimensions.iter().map(|d| d.name.clone()))
+            .collect();
+        anyhow::anyhow!("{}", unknown("axis", name, &names))
+    })
 }
 
 /// "there is no sweep `bufer`; there are buffer, window".
@@ -107,7 +122,8 @@ fn found_values(directory: &Directory, at: usize, wanted: &[String]) -> Result<V
     wanted.iter().map(place).collect()
 }
 
-/// Values of a measure: for each place (without the dimension `x`), each transport and each value of `x`.
+/// Values of a measure: for each place (transport included, without what the picture spreads), each line and each value
+/// of `x`.
 pub(super) struct Gathered {
     /// The unit of the data.
     pub unit: String,
@@ -123,6 +139,7 @@ pub(super) fn gather(
     selection: &Selection,
     measure: &str,
     x: Option<usize>,
+    series: usize,
 ) -> Result<Gathered> {
     let mut gathered = Gathered { unit: String::new(), panels: BTreeMap::new() };
     let mut names = BTreeSet::new();
@@ -135,10 +152,12 @@ pub(super) fn gather(
             continue;
         }
         let mut place = seen.place.clone();
+        place.push(seen.who);
         let at = x.and_then(|x| place.get_mut(x)).map_or(0, std::mem::take);
+        let line = place.get_mut(series).map_or(0, std::mem::take);
         gathered.unit.clone_from(&seen.unit);
-        let values = gathered.panels.entry(place).or_default().entry(seen.who).or_default();
-        values.entry(at).or_default().push(seen.value);
+        let lines = gathered.panels.entry(place).or_default();
+        lines.entry(line).or_default().entry(at).or_default().push(seen.value);
     }
     if gathered.panels.is_empty() {
         let is_known = directory.observations.iter().any(|o| o.measure == measure);
@@ -156,11 +175,12 @@ pub(super) fn left_out(
     directory: &Directory,
     selection: &Selection,
     place: &Place,
-    x: Option<usize>,
+    without: &[usize],
 ) -> String {
     let mut counts: BTreeMap<usize, BTreeMap<&str, usize>> = BTreeMap::new();
     for run in &directory.runs {
-        let is_here = run.place.iter().zip(place).enumerate().all(|(at, (a, b))| Some(at) == x || a == b);
+        let own = run.place.iter().chain([&run.who]);
+        let is_here = own.zip(place).enumerate().all(|(at, (a, b))| without.contains(&at) || a == b);
         let word = match run.record.as_ref().map(|record| record.status) {
             Some(Status::Ok) => continue,
             Some(Status::Invalid) => "invalid",
@@ -179,18 +199,21 @@ pub(super) fn left_out(
     counts.iter().map(one).collect::<Vec<_>>().join("; ")
 }
 
-/// "bulk over bottleneck, window 48kB, in sim": a place in words, without a dimension that the picture spreads.
-pub(super) fn place_in_words(directory: &Directory, place: &Place, without: Option<usize>) -> String {
+/// "cubic: bulk over bottleneck, window 48kB, in sim": a place in words, without dimensions that the picture spreads.
+pub(super) fn place_in_words(directory: &Directory, place: &Place, without: &[usize]) -> String {
     let (mut head, mut rest) = (String::new(), Vec::new());
+    if place.len() > directory.transports() && !without.contains(&directory.transports()) {
+        head = format!("{}: ", directory.value(place, directory.transports()));
+    }
     for (at, dimension) in directory.dimensions.iter().enumerate() {
         let value = directory.value(place, at);
-        if Some(at) == without || value.is_empty() {
+        if without.contains(&at) || value.is_empty() {
             continue;
         }
         match dimension.kind {
             Kind::World if dimension.values.len() > 1 => rest.push(format!("in {value}")),
             Kind::World => {}
-            Kind::Mixture => head = format!("mixture {value}: "),
+            Kind::Mixture => head.push_str(&format!("mixture {value}: ")),
             Kind::Workload => head.push_str(value),
             Kind::Path => {
                 let over = if head.is_empty() || head.ends_with(' ') { "over " } else { " over " };
@@ -210,20 +233,41 @@ pub(super) fn path_in_words(directory: &Directory, place: &Place) -> Option<Stri
     let name = directory.value(place, directory.dimension(&Kind::Path));
     let one = |name: &str| {
         let mut table = directory.entry("path", name)?.clone();
-        // What is swept is not what the file says.
-        for sweep in &directory.plan.sweeps {
-            let key = sweep
-                .key
-                .as_deref()
-                .and_then(|key| key.strip_prefix("path.")?.strip_prefix(name)?.strip_prefix('.'));
-            if let Some(value) = key.and_then(|key| table.get_mut(key)) {
-                *value = "as swept".into();
-            }
+        let keys = directory.plan.sweeps.iter().filter_map(|sweep| sweep.key.as_deref());
+        let swept = keys.filter_map(|key| swept_key(key, name)).collect::<Vec<_>>();
+        swept.iter().for_each(|key| replace_swept(&mut table, key));
+        // What is the same both ways is said once.
+        if table.get("forward").is_some() && table.get("forward") == table.get("backward") {
+            let both = table.remove("forward");
+            table.remove("backward");
+            table.insert("both ways".into(), both.unwrap_or_else(|| "".into()));
         }
         Some(format!("{name}: {}", table_in_words(&table)))
     };
     let all: Vec<String> = name.split('>').filter_map(|name| one(name.trim())).collect();
     (!all.is_empty()).then(|| all.join("; "))
+}
+
+/// The last part of a sweep's key, as `buffer` of `path.*.buffer`, if it is about this path.
+fn swept_key<'k>(key: &'k str, path: &str) -> Option<&'k str> {
+    let (whose, what) = key.strip_prefix("path.")?.split_once('.')?;
+    (whose == path || whose == "*").then(|| what.rsplit('.').next().unwrap_or(what))
+}
+
+/// What is swept is not what the file says, neither as a value of its own nor within a link's settings.
+fn replace_swept(table: &mut toml::Table, key: &str) {
+    for (name, value) in table.iter_mut() {
+        let Some(text) = value.as_str() else { continue };
+        if name == key {
+            *value = "as swept".into();
+            continue;
+        }
+        let word = |word: &str| match word.split_once('=') {
+            Some((name, _)) if name == key => format!("{name}=(swept)"),
+            _ => word.to_owned(),
+        };
+        *value = text.split_whitespace().map(word).collect::<Vec<_>>().join(" ").into();
+    }
 }
 
 /// A table as "key value, key value".
@@ -243,4 +287,21 @@ pub(super) fn table_in_words(table: &toml::Table) -> String {
         .map(|(key, v)| format!("{} {}", key.replace('_', " "), value(v)))
         .collect::<Vec<_>>()
         .join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_swept_is_not_told_as_it_stands_in_the_file() {
+        let mut table: toml::Table =
+            "rate = \"5mbit\"\nbuffer = \"9p\"\nforward = \"delay=2ms buffer=63p\"".parse().unwrap();
+        replace_swept(&mut table, "buffer");
+        assert_eq!(table_in_words(&table), "rate 5mbit, buffer as swept, forward delay=2ms buffer=(swept)");
+        assert_eq!(swept_key("path.*.buffer", "atm"), Some("buffer"));
+        assert_eq!(swept_key("path.atm.forward.buffer", "atm"), Some("buffer"));
+        assert_eq!(swept_key("path.other.buffer", "atm"), None);
+        assert_eq!(swept_key("transport.*.window", "atm"), None);
+    }
 }

@@ -2,10 +2,10 @@
 
 use super::chart::{Chart, Data, Datum};
 use super::directory::{Dimension, Directory, Kind, Place};
-use super::looks::Looks;
+use super::looks::{Looks, of_value};
 use super::plan::{self, Plot, ScaleName};
 use super::quantity::{Quantity, quantity, scaled};
-use super::select::{Gathered, Selection, gather, left_out, path_in_words, place_in_words, sweep, unknown};
+use super::select::{Gathered, Selection, dimension, gather, left_out, path_in_words, place_in_words};
 use super::stats::{Mean, quartiles};
 use crate::report::svg::{Axis, Entry, Look, Mark, Panel, Picture, Scale, Swatch};
 use anyhow::{Result, bail};
@@ -19,15 +19,24 @@ const LOG_FROM: f64 = 30.0;
 /// Boxes show each value up to so many.
 const POINTS_MAX: usize = 24;
 
+/// Values of one transport, or of whatever else has a line of its own, by the index of `x`.
+struct Line {
+    name: String,
+    look: Look,
+    values: BTreeMap<usize, Vec<f64>>,
+}
+
 /// What is drawn of one place.
 struct View<'a> {
     directory: &'a Directory,
-    looks: &'a Looks,
     plot: &'a Plot,
     measure: &'a str,
-    unit: &'a str,
     place: &'a Place,
-    lines: &'a BTreeMap<usize, BTreeMap<usize, Vec<f64>>>,
+    lines: &'a [Line],
+    /// What the lines are.
+    series: usize,
+    /// Dimensions that the picture spreads.
+    without: Vec<usize>,
     /// The greatest value of all pictures that differ in sweeps alone, to have the same axis.
     reach: f64,
     left_out: String,
@@ -40,10 +49,13 @@ struct View<'a> {
 /// The plot names something that is not there.
 pub(super) fn sweeps(directory: &Directory, looks: &Looks, plot: &Plot) -> Result<Vec<Chart>> {
     let x = match (&plot.x, directory.plan.sweeps.first()) {
-        (Some(name), _) => sweep(directory, name)?,
-        (None, Some(first)) => sweep(directory, &first.name)?,
+        (Some(name), _) => dimension(directory, name)?,
+        (None, Some(first)) => dimension(directory, &first.name)?,
         (None, None) => bail!("a picture of kind sweep needs a sweep, and the experiment has none"),
     };
+    if x == directory.transports() {
+        return bars(directory, looks, plot);
+    }
     each(directory, looks, plot, Some(x), |view| against(view, x))
 }
 
@@ -52,19 +64,34 @@ pub(super) fn sweeps(directory: &Directory, looks: &Looks, plot: &Plot) -> Resul
 /// # Errors
 /// The plot names something that is not there.
 pub(super) fn bars(directory: &Directory, looks: &Looks, plot: &Plot) -> Result<Vec<Chart>> {
-    let x = match plot.x.as_deref() {
-        Some("transport") => None,
-        Some("workload") => Some(directory.dimension(&Kind::Workload)),
-        Some("path") => Some(directory.dimension(&Kind::Path)),
-        Some(name) => Some(sweep(directory, name).map_err(|_| {
-            let mut names = vec!["transport".to_owned(), "workload".into(), "path".into()];
-            names.extend(directory.plan.sweeps.iter().map(|s| s.name.clone()));
-            anyhow::anyhow!("{}", unknown("x", name, &names))
-        })?),
-        None if directory.plan.paths.len() > 1 => Some(directory.dimension(&Kind::Path)),
-        None => None,
-    };
+    let x = bars_axis(directory, plot)?;
     each(directory, looks, plot, x, |view| grouped(view, x))
+}
+
+/// Figures alone, a table for each place.
+///
+/// # Errors
+/// The plot names something that is not there.
+pub(super) fn tables(directory: &Directory, looks: &Looks, plot: &Plot) -> Result<Vec<Chart>> {
+    let mut charts = bars(directory, looks, plot)?;
+    charts.iter_mut().for_each(|chart| chart.svg.clear());
+    Ok(charts)
+}
+
+/// What the groups of bars are; `None` if each bar stands for itself.
+fn bars_axis(directory: &Directory, plot: &Plot) -> Result<Option<usize>> {
+    let series = lines_of(directory, plot)?;
+    let paths = directory.dimension(&Kind::Path);
+    let x = match plot.x.as_deref() {
+        Some(name) => dimension(directory, name)?,
+        None if directory.dimensions[paths].values.len() > 1 => paths,
+        None => series,
+    };
+    Ok((x != series).then_some(x))
+}
+
+fn lines_of(directory: &Directory, plot: &Plot) -> Result<usize> {
+    plot.series.as_deref().map_or(Ok(directory.transports()), |name| dimension(directory, name))
 }
 
 fn each(
@@ -75,12 +102,18 @@ fn each(
     draw: impl Fn(&View<'_>) -> Chart,
 ) -> Result<Vec<Chart>> {
     let selection = Selection::of(directory, plot)?;
+    let series = lines_of(directory, plot)?;
+    if x == Some(series) {
+        bail!("`x` and `series` are both {}; a line needs another axis", directory.title(series));
+    }
+    let without: Vec<usize> = x.into_iter().chain([series]).collect();
+    let workloads = directory.dimension(&Kind::Workload);
     let mut charts = Vec::new();
     for (measure, workload) in measures(directory, plot) {
-        let Gathered { unit, panels } = gather(directory, &selection, &measure, x)?;
+        let Gathered { unit, panels } = gather(directory, &selection, &measure, x, series)?;
         let is_other = |place: &Place| {
-            let here = directory.value(place, directory.dimension(&Kind::Workload));
-            workload.as_ref().is_some_and(|w| w != here) && x != Some(directory.dimension(&Kind::Workload))
+            workload.as_ref().is_some_and(|w| w != directory.value(place, workloads))
+                && !without.contains(&workloads)
         };
         let mut reaches: BTreeMap<Place, f64> = BTreeMap::new();
         for (place, lines) in &panels {
@@ -91,29 +124,36 @@ fn each(
         }
         for (place, lines) in panels.iter().filter(|(place, _)| !is_other(place)) {
             let reach = reaches.get(&without_sweeps(directory, place)).copied().unwrap_or_default();
-            let left_out = left_out(directory, &selection, place, x);
-            let quantity = quantity(&measure, &unit, reach);
-            let (measure, unit) = (measure.as_str(), unit.as_str());
+            let line = |(at, values): (&usize, &BTreeMap<usize, Vec<f64>>)| {
+                let name = directory.values(series).get(*at).map_or("", String::as_str);
+                let (name, look) = match series == directory.transports() {
+                    true => (name.to_owned(), looks.get(*at)),
+                    false => (format!("{} {name}", directory.title(series)), of_value(*at)),
+                };
+                Line { name, look, values: values.clone() }
+            };
+            let lines: Vec<Line> = lines.iter().map(line).collect();
             charts.push(draw(&View {
                 directory,
-                looks,
                 plot,
-                measure,
-                unit,
+                measure: &measure,
                 place,
-                lines,
+                lines: &lines,
+                series,
+                without: without.clone(),
                 reach,
-                left_out,
-                quantity,
+                left_out: left_out(directory, &selection, place, &without),
+                quantity: quantity(&measure, &unit, reach),
             }));
         }
     }
     Ok(charts)
 }
 
+/// Places that differ in sweeps or transports alone have the same.
 fn without_sweeps(directory: &Directory, place: &Place) -> Place {
-    let is_sweep = |at: usize| matches!(directory.dimensions[at].kind, Kind::Sweep(_));
-    place.iter().enumerate().map(|(at, value)| if is_sweep(at) { 0 } else { *value }).collect()
+    let is_free = |at: usize| directory.is_sweep(at) || at == directory.transports();
+    place.iter().enumerate().map(|(at, value)| if is_free(at) { 0 } else { *value }).collect()
 }
 
 /// What is asked for, or else the measure by which each workload is judged.
@@ -148,7 +188,13 @@ pub(super) fn main_measure(directory: &Directory, workload: &str) -> Option<Stri
 fn sweep_axis(view: &View<'_>, x: usize) -> (Axis, Vec<f64>) {
     let directory = view.directory;
     let dimension: &Dimension = &directory.dimensions[x];
-    let used: BTreeSet<usize> = view.lines.values().flat_map(BTreeMap::keys).copied().collect();
+    let used: BTreeSet<usize> = view
+        .lines
+        .iter()
+        .flat_map(|line| line.values.keys())
+        .copied()
+        .filter(|i| !is_none(directory, x, *i))
+        .collect();
     let at = |i: usize| {
         let mut place = view.place.clone();
         place[x] = i;
@@ -159,7 +205,9 @@ fn sweep_axis(view: &View<'_>, x: usize) -> (Axis, Vec<f64>) {
         _ => None,
     };
     let name = crate::report::html::capitalised(&dimension.name.replace('_', " "));
-    let numbers: Option<Vec<f64>> = (0..dimension.values.len()).map(at).collect();
+    let numbers: Option<Vec<f64>> = (0..dimension.values.len())
+        .map(|i| if is_none(directory, x, i) { Some(f64::NAN) } else { at(i) })
+        .collect();
     let numbers = numbers.filter(|_| sweep.is_some_and(|s| s.numeric));
     let wanted = view.plot.x_scale;
     if let Some(numbers) = numbers {
@@ -189,6 +237,11 @@ fn sweep_axis(view: &View<'_>, x: usize) -> (Axis, Vec<f64>) {
     }
     let (scale, places) = ordinal(&dimension.values, &used);
     (Axis { label: name, scale }, places)
+}
+
+/// Whether an index of a sweep stands for runs that it does not concern.
+fn is_none(directory: &Directory, x: usize, index: usize) -> bool {
+    directory.is_sweep(x) && directory.values(x).get(index).is_some_and(String::is_empty)
 }
 
 /// Names at equal distances, only those that are used; and the place of each value.
@@ -221,37 +274,42 @@ fn against(view: &View<'_>, x: usize) -> Chart {
     let (axis, places) = sweep_axis(view, x);
     let is_ordinal = matches!(axis.scale, Scale::Ordinal(_));
     let (mut marks, mut shown, mut legend) = (Vec::new(), Vec::new(), Vec::new());
-    let mut data = Data::new(["transport", "", "n", "", ""]);
-    data.columns[1].clone_from(&view.directory.dimensions[x].name);
-    mean_columns(&mut data, view, 3);
+    let mut data = mean_table(view, Some(x));
     let mut counts = BTreeSet::new();
     let (mut lines, mut points_of) = (Vec::new(), Vec::new());
-    for (i, (who, values)) in view.lines.iter().enumerate() {
-        let (name, look) = (&view.directory.names[*who], view.looks.get(*who));
+    let name_of_x = view.directory.title(x);
+    for (i, line) in view.lines.iter().enumerate() {
+        let look = line.look;
         // Side by side where the axis has room between values, so that error bars do not cover each other.
-        let aside = if is_ordinal {
-            (i as f64 - (view.lines.len() - 1) as f64 / 2.0) * 0.5 / view.lines.len() as f64
-        } else {
-            0.0
-        };
+        let middle = (view.lines.len() - 1) as f64 / 2.0;
+        let aside = if is_ordinal { (i as f64 - middle) * 0.5 / view.lines.len() as f64 } else { 0.0 };
         let (mut points, mut hints) = (Vec::new(), Vec::new());
-        for (at, values) in values {
+        for (at, values) in &line.values {
             let (Some(mean), Some(place)) = (Mean::of(values), places.get(*at)) else { continue };
             counts.insert(mean.n);
+            let label = &view.directory.values(x)[*at];
+            data.rows.push(mean_row(view, &line.name, Some(label), &mean));
             let (px, py) = (place + aside, mean.mean * view.quantity.factor);
-            let label = &view.directory.dimensions[x].values[*at];
-            hints.push(hint(view, &format!("{name}, {} {label}", view.directory.dimensions[x].name), &mean));
-            points.push((px, py));
             shown.push(py);
+            if is_none(view.directory, x, *at) {
+                // What the sweep does not concern is the same everywhere.
+                let ends = axis_ends(&axis.scale);
+                lines.push(Mark::Line { points: vec![(ends.0, py), (ends.1, py)], look, stepped: false });
+                continue;
+            }
+            hints.push(hint(view, &format!("{}, {name_of_x} {label}", line.name), &mean));
+            points.push((px, py));
             if let Some(half) = mean.half_width().map(|half| half * view.quantity.factor).filter(|h| *h > 0.0)
             {
                 marks.push(Mark::Interval { x: px, low: py - half, high: py + half, look });
                 shown.extend([py + half, py - half]);
             }
-            data.rows.push(mean_row(view, name, label, &mean));
         }
-        points.sort_by(|a, b| a.0.total_cmp(&b.0));
-        legend.push(Entry { label: name.clone(), look, swatch: Swatch::Marked });
+        let mut order: Vec<usize> = (0..points.len()).collect();
+        order.sort_by(|a, b| points[*a].0.total_cmp(&points[*b].0));
+        let points: Vec<(f64, f64)> = order.iter().map(|i| points[*i]).collect();
+        let hints: Vec<String> = order.iter().map(|i| hints[*i].clone()).collect();
+        legend.push(Entry { label: line.name.clone(), look, swatch: Swatch::Marked });
         lines.push(Mark::Line { points: points.clone(), look, stepped: false });
         points_of.push(Mark::Points { points, hints, look });
     }
@@ -259,42 +317,45 @@ fn against(view: &View<'_>, x: usize) -> Chart {
     // An interval below 0 says nothing of a quantity that cannot be.
     shown.retain(|v| *v >= 0.0 || view.quantity.better.is_none());
     let y = value_axis(view, &shown, true);
-    let title =
-        title(view, &format!("{} against {}", view.quantity.label, view.directory.dimensions[x].name));
-    let subtitle = place_in_words(view.directory, view.place, Some(x));
-    finish(view, Parts { title, subtitle, axis, y, marks, legend, data, counts, width: WIDTH, x: Some(x) })
+    let title = title(view, &format!("{} against {name_of_x}", view.quantity.label));
+    finish(view, Parts { title, axis, y, marks, legend, data, counts, width: WIDTH })
+}
+
+fn axis_ends(scale: &Scale) -> (f64, f64) {
+    match scale {
+        Scale::Linear { min, max } | Scale::Log { min, max } => (*min, *max),
+        Scale::Ordinal(names) => (-0.5, names.len() as f64 - 0.5),
+    }
 }
 
 fn grouped(view: &View<'_>, x: Option<usize>) -> Chart {
     let is_box = view.plot.kind == plan::Kind::Box;
-    let dimension = x.map(|x| &view.directory.dimensions[x]);
+    let names: Vec<String> = view.lines.iter().map(|line| line.name.clone()).collect();
     let used: BTreeSet<usize> = match x {
-        Some(_) => view.lines.values().flat_map(BTreeMap::keys).copied().collect(),
-        None => view.lines.keys().copied().collect(),
+        Some(_) => view.lines.iter().flat_map(|line| line.values.keys()).copied().collect(),
+        None => (0..view.lines.len()).collect(),
     };
-    let all = dimension.map_or(&view.directory.names, |d| &d.values);
+    let all = x.map_or(names.as_slice(), |x| view.directory.values(x));
     let (scale, places) = ordinal(all, &used);
     let per_group = if x.is_some() { view.lines.len() } else { 1 };
     let share = 0.84 / per_group as f64;
     let (mut marks, mut shown, mut legend, mut counts) =
         (Vec::new(), Vec::new(), Vec::new(), BTreeSet::new());
-    let mut data = Data::new(["transport", "", "n", "", ""]);
-    data.columns[1] = dimension.map_or("", |d| d.name.as_str()).into();
-    mean_columns(&mut data, view, 3);
-    for (i, (who, groups)) in view.lines.iter().enumerate() {
-        let (name, look) = (&view.directory.names[*who], view.looks.get(*who));
-        legend.push(Entry { label: name.clone(), look, swatch: Swatch::Bar });
-        for (at, values) in groups {
+    let mut data = mean_table(view, x);
+    for (i, line) in view.lines.iter().enumerate() {
+        let (name, look) = (&line.name, line.look);
+        if x.is_some() {
+            legend.push(Entry { label: name.clone(), look, swatch: Swatch::Bar });
+        }
+        for (at, values) in &line.values {
             let Some(mean) = Mean::of(values) else { continue };
             counts.insert(mean.n);
             let (middle, label) = match x {
-                Some(_) => {
-                    (places[*at] + (i as f64 - (per_group - 1) as f64 / 2.0) * share, all[*at].as_str())
-                }
-                None => (places[*who], ""),
+                Some(_) => (places[*at] + (i as f64 - (per_group - 1) as f64 / 2.0) * share, Some(&all[*at])),
+                None => (places[i], None),
             };
             let (from, to) = (middle - share * 0.46, middle + share * 0.46);
-            let hint = hint(view, format!("{name} {label}").trim(), &mean);
+            let hint = hint(view, format!("{name} {}", label.map_or("", String::as_str)).trim(), &mean);
             let scaled: Vec<f64> = values.iter().map(|v| v * view.quantity.factor).collect();
             data.rows.push(mean_row(view, name, label, &mean));
             shown.extend(scaled.iter().copied());
@@ -312,19 +373,12 @@ fn grouped(view: &View<'_>, x: Option<usize>) -> Chart {
             }
         }
     }
-    if x.is_none() {
-        legend.clear();
-        data.columns.remove(1);
-        data.rows.iter_mut().for_each(|row| drop(row.remove(1)));
-    }
-    let axis_label = dimension.map_or(String::new(), |d| crate::report::html::capitalised(&d.name));
-    let axis = Axis { label: axis_label, scale };
+    let label = x.map_or(String::new(), |x| crate::report::html::capitalised(view.directory.title(x)));
+    let axis = Axis { label, scale };
     let y = value_axis(view, &shown, !is_box);
     let title = title(view, &view.quantity.label);
-    let subtitle = place_in_words(view.directory, view.place, x);
-    let bars = used.len() * per_group;
-    let width = if bars > 16 { WIDE } else { WIDTH };
-    finish(view, Parts { title, subtitle, axis, y, marks, legend, data, counts, width, x })
+    let width = if used.len() * per_group > 16 { WIDE } else { WIDTH };
+    finish(view, Parts { title, axis, y, marks, legend, data, counts, width })
 }
 
 fn boxes(marks: &mut Vec<Mark>, (from, to): (f64, f64), values: &[f64], look: Look, hint: String) {
@@ -346,7 +400,6 @@ fn boxes(marks: &mut Vec<Mark>, (from, to): (f64, f64), values: &[f64], look: Lo
 
 struct Parts {
     title: String,
-    subtitle: String,
     axis: Axis,
     y: Axis,
     marks: Vec<Mark>,
@@ -354,43 +407,45 @@ struct Parts {
     data: Data,
     counts: BTreeSet<usize>,
     width: f64,
-    x: Option<usize>,
 }
 
 fn finish(view: &View<'_>, parts: Parts) -> Chart {
+    let subtitle = place_in_words(view.directory, view.place, &view.without);
     let mut caption = String::new();
     if let Some(own) = &view.plot.caption {
         caption.push_str(own);
         caption.push(' ');
     }
     caption.push_str(&what_is_shown(&parts.counts, view.plot.kind));
+    if view.plot.kind == plan::Kind::Bars && !parts.legend.is_empty() {
+        caption.push_str(" Bars of a group stand in the order of the legend.");
+    }
     if !view.left_out.is_empty() {
         caption.push_str(&format!(" Without a figure: {}.", view.left_out));
     }
-    let over_paths = parts.x == Some(view.directory.dimension(&Kind::Path));
-    if let Some(path) = path_in_words(view.directory, view.place).filter(|_| !over_paths) {
+    let is_over_paths = view.without.contains(&view.directory.dimension(&Kind::Path));
+    if let Some(path) = path_in_words(view.directory, view.place).filter(|_| !is_over_paths) {
         caption.push_str(&format!(" Path {path}."));
     }
-    let names: Vec<&str> = view.lines.keys().map(|who| view.directory.names[*who].as_str()).collect();
+    let names: Vec<&str> = view.lines.iter().map(|line| line.name.as_str()).collect();
     let picture = Picture {
-        description: format!("{}; {}. Transports: {}.", parts.title, parts.subtitle, names.join(", ")),
+        description: format!(
+            "{}; {subtitle}. {}: {}.",
+            parts.title,
+            view.directory.title(view.series),
+            names.join(", ")
+        ),
         title: parts.title.clone(),
-        subtitle: parts.subtitle.clone(),
+        subtitle: subtitle.clone(),
         legend: parts.legend,
         x: parts.axis,
         panels: vec![Panel { y: parts.y, marks: parts.marks, height: HEIGHT }],
         numbered: Vec::new(),
         width: parts.width,
     };
-    Chart {
-        svg: picture.svg(),
-        title: format!("{}, {}", parts.title, parts.subtitle),
-        caption,
-        data: parts.data,
-        zoom: None,
-        is_wide: parts.width > WIDTH,
-        notes: Vec::new(),
-    }
+    let is_wide = parts.width > WIDTH;
+    let title = [parts.title, subtitle].into_iter().filter(|t| !t.is_empty()).collect::<Vec<_>>().join(", ");
+    Chart { svg: picture.svg(), title, caption, data: parts.data, zoom: None, is_wide, notes: Vec::new() }
 }
 
 /// "1 run is", "3 runs are".
@@ -405,7 +460,7 @@ fn what_is_shown(counts: &BTreeSet<usize>, kind: plan::Kind) -> String {
         _ => "n = 0".into(),
     };
     let means = format!(
-        "Means of repetitions ({n}); error bars: 95 % confidence interval of the mean by Student’s t."
+        "Means of repetitions ({n}); error bars: 95 % confidence interval of the mean by Student’s t."
     );
     match (kind, counts.last()) {
         (plan::Kind::Box, _) => format!(
@@ -426,15 +481,20 @@ fn hint(view: &View<'_>, what: &str, mean: &Mean) -> String {
     format!("{what}: {} (n = {})", view.quantity.mean(mean.mean, mean.half_width()), mean.n)
 }
 
-fn mean_columns(data: &mut Data, view: &View<'_>, at: usize) {
-    let unit = if view.unit == "1" { String::new() } else { format!(" ({})", view.quantity.unit) };
-    let unit = if view.quantity.unit == "%" { " (%)".into() } else { unit };
-    data.columns[at] = format!("mean of {}{unit}", view.measure);
-    data.columns[at + 1] = "± 95 %".into();
+/// The head of a table of means.
+fn mean_table(view: &View<'_>, x: Option<usize>) -> Data {
+    let unit =
+        if view.quantity.unit.is_empty() { String::new() } else { format!(" ({})", view.quantity.unit) };
+    let mean = format!("mean of {}{unit}", view.measure);
+    let x = x.map(|x| view.directory.title(x).to_owned());
+    let head = [view.directory.title(view.series).to_owned()].into_iter().chain(x);
+    let rest = ["n".to_owned(), mean, "± 95 %".into()];
+    Data { columns: head.chain(rest).collect(), rows: Vec::new(), is_shown: true }
 }
 
-fn mean_row(view: &View<'_>, name: &str, label: &str, mean: &Mean) -> Vec<Datum> {
+fn mean_row(view: &View<'_>, name: &str, label: Option<&String>, mean: &Mean) -> Vec<Datum> {
     let factor = view.quantity.factor;
     let half = mean.half_width().map(|half| half * factor);
-    vec![name.into(), label.into(), (mean.n as f64).into(), (mean.mean * factor).into(), half.into()]
+    let head = [Datum::from(name)].into_iter().chain(label.map(|label| label.as_str().into()));
+    head.chain([(mean.n as f64).into(), (mean.mean * factor).into(), half.into()]).collect()
 }

@@ -1,15 +1,15 @@
 //! Runs against time: everything of one run in panels one above the other, or one quantity of several transports.
 
-use super::cdf::latencies;
 use super::chart::{Chart, Data, Zoom, ZoomPanel, ZoomSeries};
 use super::directory::{Directory, Place, Run};
 use super::looks::Looks;
 use super::plan::Plot;
 use super::quantity::scaled;
-use super::select::{Selection, path_in_words, place_in_words, unknown};
+use super::recorded::{BINS, Curve, Curves, Recorded, Style, bottleneck, curves, recorded};
+use super::select::{Selection, path_in_words, place_in_words};
 use super::sweep::main_measure;
-use crate::report::svg::{Axis, Entry, Ink, Look, Mark, Panel, Picture, QUIET, Scale, Shape, Swatch, TEXT};
-use crate::report::thin::{envelope, every_nth, growth};
+use crate::report::svg::{Axis, Entry, Look, Mark, Panel, Picture, QUIET, Scale, Swatch};
+use crate::report::thin::{envelope, every_nth};
 use anyhow::{Result, bail};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,47 +19,9 @@ const DRAWN_POINTS: usize = 2_200;
 const ZOOM_LINE_POINTS: usize = 3_000;
 const ZOOM_DOTS: usize = 8_000;
 const ZOOM_MARKS: usize = 2_000;
-/// Goodput is averaged over such a part of the time that is shown.
-const BINS: f64 = 120.0;
 /// Changes of the path are drawn up to so many; a rate trace has thousands.
 const CHANGES_MAX: usize = 40;
 const WIDTH: f64 = 860.0;
-
-/// What was repeated or lost, whoever sent it.
-pub(super) const LOST: Ink = Ink { name: "lost", light: "#d4145a", dark: "#ff6f9f" };
-
-#[derive(Deserialize)]
-struct Sequence {
-    t_s: f64,
-    flow: String,
-    kind: String,
-    position_bytes: f64,
-}
-
-#[derive(Deserialize)]
-struct Window {
-    t_s: f64,
-    flow: String,
-    window_bytes: Option<f64>,
-    in_flight_bytes: Option<f64>,
-    rtt_ms: Option<f64>,
-}
-
-#[derive(Deserialize)]
-struct Delivered {
-    t_s: f64,
-    flow: String,
-    delivered_bytes: f64,
-}
-
-#[derive(Deserialize)]
-struct Queue {
-    t_s: f64,
-    link: String,
-    packets: Option<f64>,
-    bytes: Option<f64>,
-    sojourn_ms: Option<f64>,
-}
 
 #[derive(Deserialize)]
 struct Exchange {
@@ -73,67 +35,6 @@ struct Change {
     t_s: f64,
     link: String,
     change: String,
-}
-
-/// What is recorded against time, from top to bottom.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Recorded {
-    Sequence,
-    Window,
-    Rtt,
-    Goodput,
-    Latency,
-    Queue,
-    Sojourn,
-}
-
-const ALL: [(&str, Recorded); 7] = [
-    ("sequence", Recorded::Sequence),
-    ("window", Recorded::Window),
-    ("rtt", Recorded::Rtt),
-    ("goodput", Recorded::Goodput),
-    ("latency", Recorded::Latency),
-    ("queue", Recorded::Queue),
-    ("sojourn", Recorded::Sojourn),
-];
-
-impl Recorded {
-    /// What it is called, the unit of its data, and the file that it is in.
-    fn about(self) -> (&'static str, &'static str, &'static str) {
-        match self {
-            Recorded::Sequence => ("Sequence number", "bytes", "sequence.csv"),
-            Recorded::Window => ("Window", "bytes", "window.csv"),
-            Recorded::Rtt => ("Round-trip time", "ms", "window.csv"),
-            Recorded::Goodput => ("Goodput", "bit/s", "goodput.csv"),
-            Recorded::Latency => ("Latency", "ms", "latency.csv"),
-            Recorded::Queue => ("Queue", "packets", "queue.csv"),
-            Recorded::Sojourn => ("Time in the queue", "ms", "queue.csv"),
-        }
-    }
-}
-
-/// Something against time.
-struct Curve {
-    name: String,
-    look: Look,
-    style: Style,
-    points: Vec<(f64, f64)>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Style {
-    Line,
-    Step,
-    Dots,
-    Ring,
-    Cross,
-}
-
-/// Curves in the unit of the data.
-struct Curves {
-    recorded: Recorded,
-    unit: &'static str,
-    curves: Vec<Curve>,
 }
 
 /// A picture of each chosen run, all that was recorded of it in panels.
@@ -190,17 +91,6 @@ pub(super) fn series(directory: &Directory, looks: &Looks, plot: &Plot, limit: u
     Ok(charts)
 }
 
-fn recorded(names: &[String]) -> Result<Vec<Recorded>> {
-    if names.is_empty() {
-        return Ok(ALL.map(|(_, recorded)| recorded).into());
-    }
-    let of = |name: &String| match ALL.iter().find(|(known, _)| known == name) {
-        Some((_, recorded)) => Ok(*recorded),
-        None => bail!("{}", unknown("recording", name, &ALL.map(|(known, _)| known.to_owned()))),
-    };
-    names.iter().map(of).collect()
-}
-
 /// For each transport at each place the repetition whose result is the median, or the one that is asked for.
 fn chosen<'a>(
     directory: &'a Directory,
@@ -240,7 +130,7 @@ fn trace(directory: &Directory, looks: &Looks, plot: &Plot, run: &Run, wanted: &
         wanted.iter().filter_map(|r| curves(directory, looks, run, *r, plot)).collect();
     let mut link = None;
     if wanted.iter().any(|r| matches!(r, Recorded::Queue | Recorded::Sojourn)) {
-        link = busiest(&queue_samples(directory, run));
+        link = bottleneck(directory, run);
     }
     let exchanges: Vec<Exchange> = directory.samples(run, "exchanges.csv", &["t_s", "line"]);
     let changes: Vec<Change> = directory.samples(run, "changes.csv", &["t_s", "change"]);
@@ -249,7 +139,7 @@ fn trace(directory: &Directory, looks: &Looks, plot: &Plot, run: &Run, wanted: &
     let exchanges: Vec<Exchange> = exchanges.into_iter().filter(|e| (from..=to).contains(&e.t_s)).collect();
     let name = &directory.names[run.who];
     let title = plot.title.clone().unwrap_or_else(|| format!("{name} against time"));
-    let subtitle = format!("{}, repetition {}", place_in_words(directory, &run.place, None), run.repetition);
+    let subtitle = format!("{}, repetition {}", place_in_words(directory, &run.place, &[]), run.repetition);
     let marks = exchanges.iter().map(|e| e.t_s).collect();
     let downs = drawn_changes(&changes, from, to);
     let mut caption = String::from("One run");
@@ -308,7 +198,7 @@ fn overlay(
         runs.first().map(|run| directory.samples(run, "changes.csv", &["t_s", "change"])).unwrap_or_default();
     let downs = drawn_changes(&changes, from, to);
     let title = plot.title.clone().unwrap_or_else(|| format!("{} against time", recorded.about().0));
-    let subtitle = place_in_words(directory, place, None);
+    let subtitle = place_in_words(directory, place, &[]);
     let mut caption = String::from("One run of each transport");
     if plot.repetition.is_none() {
         caption.push_str(", of the repetitions the one whose result is the median");
@@ -384,218 +274,6 @@ fn cut(all: &mut Vec<Curves>, from: f64, to: f64) {
         curves.curves.retain(|c| !c.points.is_empty());
     }
     all.retain(|c| !c.curves.is_empty());
-}
-
-/// Reads one recording of a run.
-fn curves(
-    directory: &Directory,
-    looks: &Looks,
-    run: &Run,
-    recorded: Recorded,
-    plot: &Plot,
-) -> Option<Curves> {
-    let (.., unit, _) = recorded.about();
-    let mut unit = unit;
-    let curves = match recorded {
-        Recorded::Sequence => sequence(directory, looks, run),
-        Recorded::Window | Recorded::Rtt => window(directory, looks, run, recorded == Recorded::Rtt),
-        Recorded::Goodput => goodput(directory, looks, run, plot),
-        Recorded::Latency => latency(directory, looks, run),
-        Recorded::Queue => {
-            let (curves, own) = queue(directory, looks, run);
-            unit = own;
-            curves
-        }
-        Recorded::Sojourn => sojourn(directory, looks, run),
-    };
-    let curves: Vec<Curve> = curves.into_iter().filter(|c| !c.points.is_empty()).collect();
-    (!curves.is_empty()).then_some(Curves { recorded, unit, curves })
-}
-
-/// Samples by flow, in the order of their first.
-fn by_flow<T>(rows: Vec<T>, flow: impl Fn(&T) -> &str) -> Vec<(String, Vec<T>)> {
-    let mut flows: Vec<(String, Vec<T>)> = Vec::new();
-    for row in rows {
-        match flows.iter_mut().find(|(name, _)| name == flow(&row)) {
-            Some((_, rows)) => rows.push(row),
-            None => flows.push((flow(&row).to_owned(), vec![row])),
-        }
-    }
-    flows
-}
-
-fn look_of(directory: &Directory, looks: &Looks, run: &Run, flow: &str) -> Look {
-    looks.get(directory.names.iter().position(|n| n == flow).unwrap_or(run.who))
-}
-
-fn sequence(directory: &Directory, looks: &Looks, run: &Run) -> Vec<Curve> {
-    let rows: Vec<Sequence> =
-        directory.samples(run, "sequence.csv", &["t_s", "flow", "kind", "position_bytes"]);
-    let flows = by_flow(rows, |row| &row.flow);
-    let is_alone = flows.len() == 1;
-    let mut curves = Vec::new();
-    for (flow, rows) in flows {
-        let of = |kind: &str| {
-            rows.iter().filter(|r| r.kind == kind).map(|r| (r.t_s, r.position_bytes)).collect::<Vec<_>>()
-        };
-        let (sent, repeated, acked) = (of("sent"), of("repeated"), highest(&of("acked")));
-        let (what, reached) = match acked.is_empty() {
-            true => ("highest sent", highest(&sent)),
-            false => ("acknowledged", acked),
-        };
-        let own = look_of(directory, looks, run, &flow);
-        let line = |look| Curve {
-            name: if is_alone { what.into() } else { flow.clone() },
-            look,
-            style: Style::Step,
-            points: reached.clone(),
-        };
-        if !is_alone {
-            curves.push(line(own));
-            continue;
-        }
-        let dots = Look { shape: Shape::Circle, dash: "", ..own };
-        let rings = Look { shape: Shape::Ring, ..Look::of(LOST) };
-        let thin = Look { width: 0.9, ..Look::of(TEXT) };
-        curves.push(Curve { name: "sent".into(), look: dots, style: Style::Dots, points: sent });
-        curves.push(line(thin));
-        curves.push(Curve { name: "repeated".into(), look: rings, style: Style::Ring, points: repeated });
-    }
-    curves
-}
-
-fn highest(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
-    let mut most = f64::NEG_INFINITY;
-    let mut rises = |value: f64| {
-        let is_more = value > most;
-        most = most.max(value);
-        is_more
-    };
-    points.iter().filter(|p| rises(p.1)).copied().collect()
-}
-
-fn window(directory: &Directory, looks: &Looks, run: &Run, is_rtt: bool) -> Vec<Curve> {
-    let rows: Vec<Window> =
-        directory.samples(run, "window.csv", &["t_s", "flow", "window_bytes", "in_flight_bytes", "rtt_ms"]);
-    let flows = by_flow(rows, |row| &row.flow);
-    let is_alone = flows.len() == 1;
-    let mut curves = Vec::new();
-    for (flow, rows) in flows {
-        let of = |value: fn(&Window) -> Option<f64>| {
-            rows.iter().filter_map(|r| Some((r.t_s, value(r)?))).collect::<Vec<_>>()
-        };
-        let own = Look { width: 1.6, ..look_of(directory, looks, run, &flow) };
-        let named = |what: &str| if is_alone { what.to_owned() } else { flow.clone() };
-        if is_rtt {
-            curves.push(Curve {
-                name: named("smoothed round-trip time"),
-                look: Look { dash: if is_alone { "" } else { own.dash }, ..own },
-                style: Style::Line,
-                points: of(|r| r.rtt_ms),
-            });
-            continue;
-        }
-        let own = Look { dash: if is_alone { "" } else { own.dash }, ..own };
-        curves.push(Curve {
-            name: named("congestion window"),
-            look: own,
-            style: Style::Step,
-            points: of(|r| r.window_bytes),
-        });
-        if is_alone {
-            let look = Look { width: 1.1, ..Look::of(QUIET) };
-            curves.push(Curve {
-                name: "in flight".into(),
-                look,
-                style: Style::Line,
-                points: of(|r| r.in_flight_bytes),
-            });
-        }
-    }
-    curves
-}
-
-fn goodput(directory: &Directory, looks: &Looks, run: &Run, plot: &Plot) -> Vec<Curve> {
-    let rows: Vec<Delivered> = directory.samples(run, "goodput.csv", &["t_s", "flow", "delivered_bytes"]);
-    let flows = by_flow(rows, |row| &row.flow);
-    let is_alone = flows.len() == 1;
-    let curve = |(flow, rows): (String, Vec<Delivered>)| {
-        let totals: Vec<(f64, f64)> = rows.iter().map(|r| (r.t_s, r.delivered_bytes)).collect();
-        let end = totals.last().map_or(0.0, |p| p.0);
-        let span = plot.to_s.unwrap_or(end) - plot.from_s.unwrap_or(0.0);
-        let rates = growth(&totals, (span / BINS).max(1e-3), end);
-        let look = look_of(directory, looks, run, &flow);
-        let look = Look { width: 1.6, dash: if is_alone { "" } else { look.dash }, ..look };
-        let points = rates.into_iter().map(|(t, rate)| (t, rate * 8.0)).collect();
-        Curve { name: if is_alone { "goodput".into() } else { flow }, look, style: Style::Line, points }
-    };
-    flows.into_iter().map(curve).collect()
-}
-
-fn latency(directory: &Directory, looks: &Looks, run: &Run) -> Vec<Curve> {
-    let mut curves = Vec::new();
-    for (flow, rows) in by_flow(latencies(directory, run), |row| &row.flow) {
-        let own = Look { shape: Shape::Circle, ..look_of(directory, looks, run, &flow) };
-        let points = rows.iter().filter_map(|r| Some((r.t_s, r.latency_ms?))).collect();
-        let lost = rows.iter().filter(|r| r.latency_ms.is_none()).map(|r| (r.t_s, 0.0)).collect();
-        let deadlines: BTreeSet<u64> =
-            rows.iter().filter_map(|r| Some((r.deadline_ms? * 1e3) as u64)).collect();
-        if let (Some(us), Some(last), 1) = (deadlines.first(), rows.last(), deadlines.len()) {
-            let ms = *us as f64 / 1e3;
-            let look = Look { dash: "6 4", width: 1.1, ..Look::of(QUIET) };
-            curves.push(Curve {
-                name: "deadline".into(),
-                look,
-                style: Style::Line,
-                points: vec![(0.0, ms), (last.t_s, ms)],
-            });
-        }
-        curves.push(Curve { name: "message".into(), look: own, style: Style::Dots, points });
-        let look = Look { shape: Shape::Cross, ..Look::of(LOST) };
-        curves.push(Curve { name: "lost message".into(), look, style: Style::Cross, points: lost });
-    }
-    curves
-}
-
-fn queue_samples(directory: &Directory, run: &Run) -> Vec<Queue> {
-    directory.samples(run, "queue.csv", &["t_s", "link", "packets", "bytes", "sojourn_ms"])
-}
-
-/// The link with the longest queue: the bottleneck.
-fn busiest(rows: &[Queue]) -> Option<String> {
-    let mut most: BTreeMap<&str, f64> = BTreeMap::new();
-    for row in rows {
-        let length = row.bytes.or(row.packets).unwrap_or(0.0);
-        let longest = most.entry(&row.link).or_insert(0.0);
-        *longest = longest.max(length);
-    }
-    most.into_iter().max_by(|a, b| a.1.total_cmp(&b.1)).map(|(link, _)| link.to_owned())
-}
-
-/// Also the unit: bytes where packets are not known.
-fn queue(directory: &Directory, looks: &Looks, run: &Run) -> (Vec<Curve>, &'static str) {
-    let rows = queue_samples(directory, run);
-    let Some(link) = busiest(&rows) else { return (Vec::new(), "packets") };
-    let here: Vec<&Queue> = rows.iter().filter(|r| r.link == link).collect();
-    let in_packets = here.iter().any(|r| r.packets.is_some());
-    let of = |r: &&Queue| Some((r.t_s, if in_packets { r.packets? } else { r.bytes? }));
-    let look = Look { dash: "", width: 1.2, ..looks.get(run.who) };
-    let curve = Curve {
-        name: "queue".into(),
-        look,
-        style: Style::Step,
-        points: here.iter().filter_map(of).collect(),
-    };
-    (vec![curve], if in_packets { "packets" } else { "bytes" })
-}
-
-fn sojourn(directory: &Directory, looks: &Looks, run: &Run) -> Vec<Curve> {
-    let rows = queue_samples(directory, run);
-    let Some(link) = busiest(&rows) else { return Vec::new() };
-    let points =
-        rows.iter().filter(|r| r.link == link).filter_map(|r| Some((r.t_s, r.sojourn_ms?))).collect();
-    let look = Look { dash: "", width: 1.2, ..looks.get(run.who) };
-    vec![Curve { name: "time in the queue".into(), look, style: Style::Line, points }]
 }
 
 /// What is written beside a picture.
@@ -697,32 +375,9 @@ fn panel(curves: &Curves, downs: &[Mark], height: f64) -> (Panel, ZoomPanel) {
             false => Mark::Dots { points, look, size: if curve.style == Style::Dots { 0.8 } else { 2.2 } },
         });
     }
-    // A sequence that does not begin at 0 (an excerpt) fills its panel.
-    let is_excerpt = curves.recorded == Recorded::Sequence;
+    // A stretch of a sequence fills its panel; a whole one begins at 0, or nearly.
+    let least = values().fold(f64::INFINITY, f64::min);
+    let is_excerpt = curves.recorded == Recorded::Sequence && least > 0.2 * most;
     let scale = Scale::linear(values().map(|v| v * factor), !is_excerpt);
     (Panel { y: Axis { label: label.clone(), scale }, marks, height }, ZoomPanel { label, series })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_acknowledged_only_grows() {
-        assert_eq!(highest(&[(0.0, 5.0), (1.0, 3.0), (2.0, 5.0), (3.0, 9.0)]), [(0.0, 5.0), (3.0, 9.0)]);
-    }
-
-    #[test]
-    fn the_bottleneck_has_the_longest_queue() {
-        let row = |link: &str, bytes| Queue {
-            t_s: 0.0,
-            link: link.into(),
-            packets: None,
-            bytes: Some(bytes),
-            sojourn_ms: None,
-        };
-        let rows = [row("a forward", 10.0), row("b forward", 900.0), row("a forward", 500.0)];
-        assert_eq!(busiest(&rows).as_deref(), Some("b forward"));
-        assert_eq!(busiest(&[]), None);
-    }
 }

@@ -198,7 +198,9 @@ async fn a_cancelled_copy_keeps_its_part() {
         }
     };
     assert_complete(&rest);
-    assert!(rest.bytes_carried < 2_100_000, "{}", rest.bytes_carried);
+    // Of the million bytes, a block that was not full yet may be lost.
+    let kept_bytes = 1_000_000 - stream::BLOCK_BYTES as u64;
+    assert!(rest.bytes_carried <= 3_000_000 - kept_bytes, "{}", rest.bytes_carried);
 }
 
 #[tokio::test]

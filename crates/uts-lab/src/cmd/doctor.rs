@@ -1,0 +1,35 @@
+//! `uts-lab doctor`.
+
+use crate::doctor;
+use crate::program::Called;
+use crate::worlds::ends::Programs;
+use anyhow::{Context, Result};
+use clap::Args;
+use std::process::ExitCode;
+
+/// Says what this machine can and cannot do, and the one command that would allow it
+#[derive(Debug, Args)]
+pub struct Arguments {
+    /// Print a JSON object per line
+    #[arg(long)]
+    json: bool,
+}
+
+/// Examines the machine. The status is 0 if every world can run, whatever else is missing.
+///
+/// # Errors
+/// This program does not know where it is.
+pub fn run(arguments: &Arguments, called: Called) -> Result<ExitCode> {
+    let program = std::env::current_exe().context("this program does not know where it is")?;
+    let end: Vec<&str> = called.prefix.iter().copied().chain(["end"]).collect();
+    let findings = doctor::examine(&Programs::new(program, &end));
+    for finding in &findings {
+        if arguments.json {
+            println!("{}", serde_json::to_string(finding)?);
+        } else {
+            print!("{finding}");
+        }
+    }
+    let can = findings.iter().filter(|finding| finding.needed).all(|finding| finding.can);
+    Ok(if can { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}

@@ -1,0 +1,130 @@
+//! `uts-lab list`.
+
+use crate::experiment::directory::{read_plan, read_runs};
+use crate::experiment::file::{Experiment, WorldKind};
+use crate::experiment::plan::Plan;
+use crate::experiment::runner::Only;
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Where experiments and their results are, unless said.
+const FOLDERS: [&str; 2] = ["experiments", "lab-out"];
+
+/// Lists experiments, or runs
+///
+/// Of a folder: the experiment files in it, and the directories of results with how far they are. Of
+/// a directory of results: its runs with their state. Of an experiment file: the runs that it means.
+#[derive(Debug, Args)]
+pub struct Arguments {
+    /// A folder, a directory of results or an experiment file [default: experiments and lab-out]
+    #[arg(value_name = "PATH")]
+    path: Option<PathBuf>,
+}
+
+/// Prints the list.
+///
+/// # Errors
+/// The path cannot be read, or there is nothing to list.
+pub fn run(arguments: &Arguments) -> Result<()> {
+    let Some(path) = &arguments.path else {
+        let folders: Vec<&Path> = FOLDERS.iter().map(Path::new).filter(|folder| folder.is_dir()).collect();
+        if folders.is_empty() {
+            bail!("there is neither a folder experiments nor lab-out here; name one");
+        }
+        return folders.into_iter().try_for_each(|folder| folder_of(folder).map(|_| ()));
+    };
+    if path.is_file() {
+        return print_plan(&Experiment::load(path)?, &[], &[]);
+    }
+    if path.join("plan.json").is_file() {
+        return results(path);
+    }
+    if !folder_of(path)? {
+        bail!("{} has neither an experiment file nor results", path.display());
+    }
+    Ok(())
+}
+
+/// Prints the runs that an experiment means.
+pub(super) fn print_plan(experiment: &Experiment, worlds: &[WorldKind], only: &[Only]) -> Result<()> {
+    let plan = Plan::new(experiment, worlds)?;
+    let runs: Vec<&String> = plan
+        .ids
+        .iter()
+        .zip(&plan.cases)
+        .filter(|(id, case)| only.iter().all(|only| only.takes(id, case)))
+        .map(|(id, _)| id)
+        .collect();
+    println!("{}: {} runs", experiment.title, runs.len());
+    for id in runs {
+        println!("  {id}");
+    }
+    Ok(())
+}
+
+/// The experiments and results of a folder; whether there are any.
+fn folder_of(folder: &Path) -> Result<bool> {
+    let entries = fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
+    let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    paths.sort();
+    let mut found = false;
+    for path in paths {
+        if path.extension().is_some_and(|e| e == "toml") {
+            found = true;
+            match Experiment::load(&path) {
+                Ok(experiment) => {
+                    let runs = Plan::new(&experiment, &[]).map_or(0, |plan| plan.cases.len());
+                    let worlds: Vec<&str> = experiment.worlds.iter().map(|world| world.name()).collect();
+                    let shown = path.display().to_string();
+                    println!("{shown:<40} {:>6} runs in {:<7} {}", runs, worlds.join("+"), experiment.title);
+                }
+                Err(e) => {
+                    println!("{}: {}", path.display(), format!("{e:#}").lines().next().unwrap_or_default())
+                }
+            }
+        } else if path.join("plan.json").is_file() {
+            found = true;
+            println!("{:<40} {}", path.display().to_string(), state(&path)?);
+        }
+    }
+    Ok(found)
+}
+
+/// `12 ok, 3 skipped, 5 not run of 20: Title`.
+fn state(dir: &Path) -> Result<String> {
+    let plan = read_plan(dir)?;
+    let runs = read_runs(dir)?;
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    let planned = planned(&plan);
+    for id in &planned {
+        *counts.entry(runs.get(*id).map_or("not run", |run| run.status.name())).or_default() += 1;
+    }
+    let counts: Vec<String> = counts.into_iter().map(|(state, count)| format!("{count} {state}")).collect();
+    let title = plan.get("title").and_then(Value::as_str).unwrap_or_default();
+    Ok(format!("{} of {}: {title}", counts.join(", "), planned.len()))
+}
+
+fn planned(plan: &Value) -> Vec<&str> {
+    let runs = plan.get("runs").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    runs.iter().filter_map(|run| run.get("id")?.as_str()).collect()
+}
+
+fn results(dir: &Path) -> Result<()> {
+    let plan = read_plan(dir)?;
+    let runs = read_runs(dir)?;
+    println!("{}", state(dir)?);
+    for id in planned(&plan) {
+        match runs.get(id) {
+            Some(run) => {
+                let why = run.why.as_deref().unwrap_or_default();
+                println!("{:<8} {:>7.1} s  {id}  {why}", run.status.name(), run.elapsed_s);
+            }
+            None => println!("{:<8} {:>9}  {id}", "not run", ""),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,135 @@
+//! `uts-lab run`.
+
+use crate::experiment::file::{Experiment, WorldKind};
+use crate::experiment::runner::{self, Only, RunConfig, Summary};
+use crate::program::Called;
+use crate::worlds::ends::Programs;
+use anyhow::{Context, Result};
+use clap::Args;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// Exit status of what the user interrupted.
+const INTERRUPTED: u8 = 130;
+
+/// Runs what is missing of an experiment
+///
+/// Each run that has ended stands in the directory as a whole, and is not done again: the same
+/// command continues an experiment that was interrupted, and extends one whose file has grown. What
+/// a world or a transport cannot carry is skipped, and the reason told. docs/lab.md describes the
+/// file, and what a run leaves.
+#[derive(Debug, Args)]
+pub struct Arguments {
+    /// The experiment
+    #[arg(value_name = "FILE.toml")]
+    file: PathBuf,
+    /// Where everything is kept [default: lab-out/ and the file's name]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Run in this world rather than the file's; may be repeated
+    #[arg(long, value_name = "WORLD")]
+    world: Vec<WorldKind>,
+    /// Only runs that fit: NAME=VALUE, as transport=cubic or buffer=5p, or part of a run's name; may be
+    /// repeated, and then all must fit
+    #[arg(long, value_name = "WHICH")]
+    only: Vec<Only>,
+    /// Do runs again that failed or were invalid
+    #[arg(long)]
+    retry: bool,
+    /// At most so many runs at a time [default: as many as there are cores in sim, one elsewhere]
+    #[arg(long, short, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    jobs: Option<u16>,
+    /// Print only what went wrong
+    #[arg(long, short)]
+    quiet: bool,
+    /// Read the file, say what it would run, and run nothing
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// Runs the experiment.
+///
+/// # Errors
+/// The file is wrong, or the directory cannot be written.
+pub fn run(arguments: &Arguments, called: Called) -> Result<ExitCode> {
+    let experiment = Experiment::load(&arguments.file)?;
+    if arguments.dry_run {
+        super::list::print_plan(&experiment, &arguments.world, &arguments.only)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let out = arguments.out.clone().unwrap_or_else(|| default_out(arguments));
+    let program = std::env::current_exe().context("this program does not know where it is")?;
+    let end_arguments: Vec<&str> = called.prefix.iter().copied().chain(["end"]).collect();
+    let config = RunConfig {
+        worlds: arguments.world.clone(),
+        only: arguments.only.clone(),
+        retry: arguments.retry,
+        jobs: arguments.jobs.map(usize::from),
+        quiet: arguments.quiet,
+        programs: Programs::new(program, &end_arguments),
+        control: true,
+        out,
+    };
+    let stop = stop_at_signals()?;
+    let summary = runner::run(&experiment, &config, &stop)?;
+    tell(&summary, arguments, &config, called);
+    Ok(status(&summary))
+}
+
+fn default_out(arguments: &Arguments) -> PathBuf {
+    let mut name = arguments.file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    for world in &arguments.world {
+        name.push_str(&format!("-{world}"));
+    }
+    PathBuf::from("lab-out").join(name)
+}
+
+/// The first signal lets what runs end in order, the second ends at once.
+fn stop_at_signals() -> Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register_conditional_shutdown(signal, INTERRUPTED.into(), Arc::clone(&stop))
+            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop)))
+            .context("cannot catch signals")?;
+    }
+    Ok(stop)
+}
+
+fn tell(summary: &Summary, arguments: &Arguments, config: &RunConfig, called: Called) {
+    let say = |line: String| {
+        if !arguments.quiet {
+            println!("{line}");
+        }
+    };
+    for (why, count) in &summary.skipped {
+        say(format!("skipped {count}: {why}"));
+    }
+    if summary.others > 0 {
+        say(format!(
+            "{} has {} other runs, of an earlier state of the file or another world: left as they are",
+            config.out.display(),
+            summary.others
+        ));
+    }
+    let counts: Vec<String> = ["ok", "failed", "invalid", "skipped"]
+        .into_iter()
+        .filter_map(|state| Some(format!("{} {state}", summary.counts.get(state)?)))
+        .chain((summary.missing > 0).then(|| format!("{} not run", summary.missing)))
+        .collect();
+    say(format!("{}: {}", config.out.display(), counts.join(", ")));
+    if summary.interrupted {
+        eprintln!("{}: interrupted; the same command continues", called.name);
+    } else {
+        say(format!("report: {} report {}", called.name, config.out.display()));
+    }
+}
+
+fn status(summary: &Summary) -> ExitCode {
+    if summary.interrupted {
+        return ExitCode::from(INTERRUPTED);
+    }
+    let went_wrong = ["failed", "invalid"].iter().any(|state| summary.counts.contains_key(state));
+    if went_wrong { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}

@@ -1,0 +1,220 @@
+//! The directory of an experiment. What stands in it under its final name is whole: everything is written beside and
+//! renamed. One process writes it at a time.
+
+use super::csv::Csv;
+use super::outcome::{RunFile, RunStatus};
+use super::plan::Plan;
+use super::sweep::Sweep;
+use anyhow::{Context, Result, bail};
+use rustix::fs::{FlockOperation, flock};
+use serde_json::Value;
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// The file that a process holds while it writes.
+const LOCK: &str = ".lock";
+
+/// A directory that this process may write.
+#[derive(Debug)]
+pub struct Directory {
+    path: PathBuf,
+    /// Released by the system when this process ends, however it does.
+    _lock: File,
+}
+
+impl Directory {
+    /// Makes or opens a directory, and removes what a killed process left half-written.
+    ///
+    /// # Errors
+    /// It cannot be written; another process writes it; it holds something else.
+    pub fn open(path: &Path) -> Result<Self> {
+        if !path.join("runs").is_dir() && is_foreign(path)? {
+            bail!(
+                "{} holds other files, and nothing of an experiment; name another directory",
+                path.display()
+            );
+        }
+        let runs = path.join("runs");
+        fs::create_dir_all(&runs).with_context(|| format!("cannot make the directory {}", runs.display()))?;
+        let lock =
+            File::create(path.join(LOCK)).with_context(|| format!("cannot write in {}", path.display()))?;
+        if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
+            bail!(
+                "another process runs the experiment in {}; let it end or name another directory",
+                path.display()
+            );
+        }
+        for entry in fs::read_dir(&runs)?.flatten() {
+            if is_part(&entry.file_name().to_string_lossy()) {
+                fs::remove_dir_all(entry.path()).context("cannot remove what an interrupted run left")?;
+            }
+        }
+        Ok(Directory { path: path.to_owned(), _lock: lock })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Replaces a file of the directory at once.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn replace(&self, name: &str, contents: &[u8]) -> Result<()> {
+        let part = self.path.join(format!(".{name}.part"));
+        let write = || {
+            let mut file = File::create(&part)?;
+            file.write_all(contents)?;
+            file.sync_data()?;
+            fs::rename(&part, self.path.join(name))
+        };
+        write().with_context(|| format!("cannot write {}", self.path.join(name).display()))
+    }
+
+    /// A fresh directory for a run that begins.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub fn begin(&self, id: &str) -> Result<PathBuf> {
+        let part = self.part(id);
+        if part.exists() {
+            fs::remove_dir_all(&part).with_context(|| format!("cannot remove {}", part.display()))?;
+        }
+        fs::create_dir_all(part.join("samples"))
+            .with_context(|| format!("cannot make {}", part.display()))?;
+        Ok(part)
+    }
+
+    /// Puts a run under its final name, whole; one that was there is replaced.
+    ///
+    /// # Errors
+    /// It cannot be written or renamed.
+    pub fn finish(&self, run: &RunFile) -> Result<()> {
+        let part = self.part(&run.id);
+        let finish = || -> Result<()> {
+            let samples = part.join("samples");
+            if fs::read_dir(&samples)?.next().is_none() {
+                fs::remove_dir(&samples)?;
+            }
+            let mut file = File::create(part.join("run.json"))?;
+            file.write_all(&serde_json::to_vec_pretty(run)?)?;
+            file.sync_data()?;
+            let whole = self.path.join("runs").join(&run.id);
+            if whole.exists() {
+                fs::remove_dir_all(&whole)?;
+            }
+            Ok(fs::rename(&part, whole)?)
+        };
+        finish().with_context(|| format!("cannot keep the run {}", run.id))
+    }
+
+    /// Forgets a run that was begun.
+    pub fn abandon(&self, id: &str) {
+        // The next to open the directory removes it if this does not.
+        let _ = fs::remove_dir_all(self.part(id));
+    }
+
+    fn part(&self, id: &str) -> PathBuf {
+        self.path.join("runs").join(format!(".{id}.part"))
+    }
+}
+
+/// Whether a directory has files, and none of an experiment.
+fn is_foreign(path: &Path) -> Result<bool> {
+    match fs::read_dir(path) {
+        Ok(mut entries) => Ok(entries.any(|entry| entry.is_ok_and(|e| e.file_name() != LOCK))),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(false),
+        Err(e) => Err(e).with_context(|| format!("cannot read the directory {}", path.display())),
+    }
+}
+
+fn is_part(name: &str) -> bool {
+    name.starts_with('.') && name.ends_with(".part")
+}
+
+/// All runs of a directory by their names, whoever writes it.
+///
+/// # Errors
+/// It cannot be read, or is none.
+pub fn read_runs(path: &Path) -> Result<HashMap<String, RunFile>> {
+    let runs = path.join("runs");
+    let entries = fs::read_dir(&runs)
+        .with_context(|| format!("{} is no directory of an experiment", path.display()))?;
+    let mut found = HashMap::new();
+    for entry in entries.flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if is_part(&name) {
+            continue;
+        }
+        let file = entry.path().join("run.json");
+        let text = fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
+        let run: RunFile = serde_json::from_str(&text)
+            .with_context(|| format!("{} is not the record of a run", file.display()))?;
+        found.insert(name, run);
+    }
+    Ok(found)
+}
+
+/// `plan.json` of a directory.
+///
+/// # Errors
+/// It cannot be read, or is none.
+pub fn read_plan(path: &Path) -> Result<Value> {
+    let file = path.join("plan.json");
+    let text = fs::read_to_string(&file)
+        .with_context(|| format!("{} is no directory of an experiment", path.display()))?;
+    serde_json::from_str(&text).with_context(|| format!("{} is not JSON", file.display()))
+}
+
+/// `measures.csv`: the figures of all runs of a plan that have some.
+pub fn measures(plan: &Plan, sweeps: &[Sweep], runs: &HashMap<String, RunFile>) -> Vec<u8> {
+    let mixed = plan.cases.iter().any(|case| case.mixture.is_some());
+    let mut header = vec!["run", "world", "transport", "workload", "path"];
+    header.extend(mixed.then_some("mixture"));
+    header.extend(sweeps.iter().map(|sweep| sweep.name.as_str()));
+    header.extend(["repetition", "seed", "flow", "measure", "value", "unit", "valid"]);
+    let mut csv = Csv::new(&header);
+    let finished = plan.ids.iter().zip(&plan.cases).filter_map(|(id, case)| Some((id, case, runs.get(id)?)));
+    for (id, case, run) in
+        finished.filter(|(.., run)| matches!(run.status, RunStatus::Ok | RunStatus::Invalid))
+    {
+        let columns: Vec<String> = sweeps.iter().map(|sweep| column(sweep, case)).collect();
+        for figure in &run.measures {
+            let flow = case.flows.iter().find(|flow| flow.name == figure.flow);
+            let transport = flow.map_or_else(|| case.transport_name(), |flow| flow.transport_name.clone());
+            let workload = flow.map_or_else(|| case.workload_name(), |flow| flow.workload_name.clone());
+            csv.text(id);
+            csv.text(case.world.name());
+            csv.text(&transport);
+            csv.text(&workload);
+            csv.text(&case.path_name());
+            if mixed {
+                csv.text(case.mixture.as_deref().unwrap_or_default());
+            }
+            columns.iter().for_each(|value| csv.text(value));
+            csv.text(&case.repetition.to_string());
+            csv.text(&case.seed.to_string());
+            csv.text(&figure.flow);
+            csv.text(&figure.name);
+            csv.number(figure.value);
+            csv.text(&figure.unit);
+            csv.text(if run.status == RunStatus::Ok { "true" } else { "false" });
+            csv.end_line();
+        }
+    }
+    csv.into_bytes()
+}
+
+fn column(sweep: &Sweep, case: &super::case::Case) -> String {
+    let Some((_, text)) = case.sweep.iter().find(|(name, _)| *name == sweep.name) else {
+        return String::new();
+    };
+    sweep
+        .values
+        .iter()
+        .find(|value| value.text == *text)
+        .map_or_else(String::new, |value| sweep.column(value))
+}

@@ -1,0 +1,260 @@
+//! What an experiment file means: all its runs, in the order in which they are best done.
+
+use super::case::{Case, Flow};
+use super::file::{Experiment, Mixture, PathSpec, Topology, WorldKind};
+use super::sweep::{Sweep, SweepValue};
+use super::template::Template;
+use anyhow::{Context, Result, anyhow, bail};
+use serde_json::{Value, json};
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
+
+/// Most runs of an experiment.
+pub const RUNS_MAX: usize = 1_000_000;
+
+/// The version of the layout that docs/lab.md describes.
+pub const FORMAT: u32 = 1;
+
+/// All runs of an experiment.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The runs. All first repetitions come first, so that what is interrupted has a bit of everything.
+    pub cases: Vec<Case>,
+    /// Their names, in the same order.
+    pub ids: Vec<String>,
+}
+
+impl Plan {
+    /// Expands an experiment, in its own worlds or in these.
+    ///
+    /// # Errors
+    /// It has too many runs, or no run at all; a combination of sweeps makes no sense.
+    pub fn new(experiment: &Experiment, worlds: &[WorldKind]) -> Result<Self> {
+        let worlds = if worlds.is_empty() { &experiment.worlds } else { worlds };
+        let mut cases = Vec::new();
+        for &world in worlds {
+            for what in contents(experiment) {
+                for hops in routes(experiment) {
+                    expand(experiment, world, &what, &hops, &mut cases)?;
+                }
+            }
+        }
+        let per_repetition = cases.len();
+        if per_repetition == 0 {
+            bail!("the experiment has no run: it has mixtures without flows, or nothing to run alone");
+        }
+        if per_repetition.saturating_mul(experiment.repetitions as usize) > RUNS_MAX {
+            bail!("the experiment has more than {RUNS_MAX} runs");
+        }
+        let repeated = (1..=experiment.repetitions).flat_map(|repetition| {
+            cases.iter().map(move |case: &Case| {
+                let seed = experiment.seed.saturating_add(u64::from(repetition) - 1);
+                Case { repetition, seed, ..case.clone() }
+            })
+        });
+        let cases: Vec<Case> = repeated.collect();
+        let ids: Vec<String> = cases.iter().map(Case::id).collect();
+        let mut seen = HashSet::new();
+        if let Some(twice) = ids.iter().find(|id| !seen.insert(id.as_str())) {
+            return Err(anyhow!("the experiment has the run {twice} twice"));
+        }
+        Ok(Plan { cases, ids })
+    }
+
+    /// `plan.json`.
+    pub fn to_json(&self, experiment: &Experiment) -> Value {
+        let names = |templates: &[Template]| templates.iter().map(|t| t.name.clone()).collect::<Vec<_>>();
+        let sweep = |sweep: &Sweep| {
+            let values = sweep.values.iter().map(|v| json!({"text": v.text, "number": v.number}));
+            json!({
+                "name": sweep.name, "key": sweep.key, "unit": sweep.unit.map(super::units::Unit::name),
+                "numeric": sweep.unit.is_some(), "values": values.collect::<Vec<_>>(),
+            })
+        };
+        let run = |(id, case): (&String, &Case)| {
+            let values: serde_json::Map<String, Value> =
+                case.sweep.iter().map(|(name, text)| (name.clone(), Value::from(text.as_str()))).collect();
+            json!({
+                "id": id, "world": case.world, "mixture": case.mixture, "transport": case.transport_name(),
+                "workload": case.workload_name(), "path": case.path_name(), "sweep": values,
+                "repetition": case.repetition, "seed": case.seed,
+            })
+        };
+        let mut worlds: Vec<WorldKind> = self.cases.iter().map(|case| case.world).collect();
+        worlds.sort_unstable();
+        worlds.dedup();
+        json!({
+            "format": FORMAT,
+            "title": experiment.title,
+            "question": experiment.question,
+            "world": worlds.iter().map(|world| world.name()).collect::<Vec<_>>().join("+"),
+            "worlds": worlds,
+            "repetitions": experiment.repetitions,
+            "seed": experiment.seed,
+            "topology": experiment.topology,
+            "transports": names(&experiment.transports),
+            "workloads": names(&experiment.workloads),
+            "paths": experiment.paths.iter().map(|path| path.name.as_str()).collect::<Vec<_>>(),
+            "mixtures": experiment.mixtures.iter().map(|mixture| mixture.name.as_str()).collect::<Vec<_>>(),
+            "sweeps": experiment.sweeps.iter().map(sweep).collect::<Vec<_>>(),
+            "plots": experiment.plots,
+            "runs": self.ids.iter().zip(&self.cases).map(run).collect::<Vec<_>>(),
+        })
+    }
+}
+
+/// What runs: one transport with one workload, or a mixture.
+enum Content<'e> {
+    Alone(&'e Template, &'e Template),
+    Mixed(&'e Mixture),
+}
+
+fn contents(experiment: &Experiment) -> Vec<Content<'_>> {
+    let mut contents = Vec::new();
+    if experiment.alone {
+        for workload in &experiment.workloads {
+            contents
+                .extend(experiment.transports.iter().map(|transport| Content::Alone(transport, workload)));
+        }
+    }
+    contents.extend(experiment.mixtures.iter().filter(|m| !m.flows.is_empty()).map(Content::Mixed));
+    contents
+}
+
+/// The ways that a flow may take: each path by itself, or the chain.
+fn routes(experiment: &Experiment) -> Vec<Vec<&PathSpec>> {
+    match &experiment.topology {
+        Topology::PointToPoint | Topology::Dumbbell { .. } => {
+            experiment.paths.iter().map(|path| vec![path]).collect()
+        }
+        Topology::Chain { paths } => {
+            let find = |name: &String| experiment.paths.iter().find(|path| path.name == *name);
+            vec![paths.iter().filter_map(find).collect()]
+        }
+    }
+}
+
+/// One content over one way, for all combinations of the sweeps that concern them.
+fn expand(
+    experiment: &Experiment,
+    world: WorldKind,
+    content: &Content<'_>,
+    hops: &[&PathSpec],
+    cases: &mut Vec<Case>,
+) -> Result<()> {
+    let template = |templates: &'_ [Template], name: &str| templates.iter().position(|t| t.name == name);
+    let (transports, workloads) = (&experiment.transports, &experiment.workloads);
+    let used: Vec<(&Template, &Template)> = match content {
+        Content::Alone(transport, workload) => vec![(transport, workload)],
+        Content::Mixed(mixture) => {
+            let of = |flow: &super::file::MixtureFlow| {
+                Some((
+                    &transports[template(transports, &flow.transport)?],
+                    &workloads[template(workloads, &flow.workload)?],
+                ))
+            };
+            mixture.flows.iter().filter_map(of).collect()
+        }
+    };
+    let concerns = |sweep: &&Sweep| {
+        hops.iter().any(|hop| sweep.changes_path(&hop.name))
+            || used.iter().any(|(t, w)| sweep.changes_transport(t) || sweep.changes_workload(w))
+    };
+    let sweeps: Vec<&Sweep> = experiment.sweeps.iter().filter(concerns).collect();
+    for combination in combinations(&sweeps) {
+        if cases.len() >= RUNS_MAX {
+            bail!("the experiment has more than {RUNS_MAX} runs");
+        }
+        let case = one(experiment, world, content, hops, &used, &combination);
+        cases.push(case.with_context(|| {
+            let values = combination.iter().map(|(sweep, value)| format!("{} = {}", sweep.key, value.text));
+            format!("with {}", values.collect::<Vec<_>>().join(" and "))
+        })?);
+    }
+    Ok(())
+}
+
+type Chosen<'e> = Vec<(&'e Sweep, &'e SweepValue)>;
+
+fn combinations<'e>(sweeps: &[&'e Sweep]) -> Vec<Chosen<'e>> {
+    sweeps.iter().fold(vec![Vec::new()], |combinations, sweep| {
+        let with = |combination: &Chosen<'e>, value: &'e SweepValue| {
+            let mut longer = combination.clone();
+            longer.push((*sweep, value));
+            longer
+        };
+        combinations.iter().flat_map(|c| sweep.values.iter().map(move |value| with(c, value))).collect()
+    })
+}
+
+fn one(
+    experiment: &Experiment,
+    world: WorldKind,
+    content: &Content<'_>,
+    hops: &[&PathSpec],
+    used: &[(&Template, &Template)],
+    chosen: &Chosen<'_>,
+) -> Result<Case> {
+    let mut changed_hops: Vec<PathSpec> = hops.iter().map(|hop| (*hop).clone()).collect();
+    for (sweep, value) in chosen {
+        for hop in changed_hops.iter_mut().filter(|hop| sweep.changes_path(&hop.name)) {
+            sweep.apply_to_path(hop, value);
+        }
+    }
+    for hop in &changed_hops {
+        hop.config(&uts_path::LinkConfig::default()).with_context(|| format!("path {}", hop.name))?;
+    }
+    let hosts = experiment.topology.hosts();
+    let mixed = match content {
+        Content::Alone(..) => None,
+        Content::Mixed(mixture) => Some(mixture),
+    };
+    let mut flows = Vec::new();
+    let mut count: HashMap<&str, u32> = HashMap::new();
+    for (i, (transport, workload)) in used.iter().enumerate() {
+        let (mut changed_transport, mut changed_workload) = ((*transport).clone(), (*workload).clone());
+        for (sweep, value) in chosen {
+            if sweep.changes_transport(transport) {
+                changed_transport = sweep.apply_to(&changed_transport, value);
+            }
+            if sweep.changes_workload(workload) {
+                changed_workload = sweep.apply_to(&changed_workload, value);
+            }
+        }
+        let nth = count.entry(&transport.name).and_modify(|n| *n += 1).or_insert(1);
+        let name = if *nth == 1 { transport.name.clone() } else { format!("{}-{nth}", transport.name) };
+        let wrong = |template: &Template, (key, why): super::template::Wrong| {
+            let key = key.map_or(String::new(), |key| format!(".{key}"));
+            anyhow!("{}.{}{key}: {why}", template.group, template.name)
+        };
+        let placed = mixed.and_then(|mixture| mixture.flows.get(i));
+        let (from, to) = match placed {
+            Some(flow) => (flow.from.clone(), flow.to.clone()),
+            None => (hosts[0].clone(), hosts[hosts.len() / 2].clone()),
+        };
+        flows.push(Flow {
+            name,
+            transport_name: transport.name.clone(),
+            transport: changed_transport.transport().map_err(|e| wrong(transport, e))?,
+            workload_name: workload.name.clone(),
+            workload: changed_workload.workload().map_err(|e| wrong(workload, e))?,
+            from,
+            to,
+            start: placed.map_or(Duration::ZERO, |flow| flow.start),
+        });
+    }
+    Ok(Case {
+        world,
+        topology: experiment.topology.clone(),
+        hops: changed_hops,
+        flows,
+        mixture: mixed.map(|mixture| mixture.name.clone()),
+        sweep: chosen.iter().map(|(sweep, value)| (sweep.name.clone(), value.text.clone())).collect(),
+        repetition: 1,
+        seed: experiment.seed,
+        timeout: experiment.timeout,
+        sample_every: experiment.sample_every,
+        hosts: experiment.hosts.clone(),
+        record: experiment.record,
+    })
+}

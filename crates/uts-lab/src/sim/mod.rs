@@ -1,0 +1,112 @@
+//! The world `sim`: hosts and paths in virtual time, around the real engine. The same case gives the same figures on any
+//! machine, as fast as the machine can.
+//!
+//! [`run`] carries a [`SimCase`]: its links, its flows (UTS by requirements or by mechanisms, and raw UDP, several over
+//! shared links if that is wanted), and says what came of it. What pictures need is told to a [`Recorder`] as it happens.
+//! A case keeps one core busy; cases on several threads do not disturb each other.
+//!
+//! Links carry IP packets with 28 bytes of IPv4 and UDP headers: what a frame adds is for `overhead` or a framing to say,
+//! as in the world `router`. Hosts take no time of their own, and drop datagrams whose checksum is wrong.
+
+mod case;
+mod ends;
+mod executor;
+mod record;
+mod udp;
+mod uts;
+mod world;
+
+pub use case::{SimCase, SimError, SimFlow, SimLink, SimRecord, refuses};
+pub use record::Recorder;
+pub use uts_sim::network::Counters;
+
+use core::time::Duration;
+use uts_end::line::End;
+use uts_functions::Time;
+use uts_path::{Direction, Stats};
+use uts_sim::identity::Identities;
+use uts_sim::network::Network;
+use uts_traffic::measure::Measure;
+
+/// What a run has left, beside what its recorder was told.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SimResult {
+    /// By flow, in the order of the case.
+    pub flows: Vec<FlowResult>,
+    /// Counters of the links that have names, at the end, forward first.
+    pub links: Vec<(String, Direction, Stats)>,
+    /// How long it took in virtual time.
+    pub elapsed: Duration,
+    /// What the network did.
+    pub counters: Counters,
+}
+
+/// What came of a flow.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FlowResult {
+    /// Its name.
+    pub name: String,
+    /// Where it came from.
+    pub client: EndResult,
+    /// Where it went.
+    pub server: EndResult,
+}
+
+/// What came of an end of a flow.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EndResult {
+    /// Its figures, as [`uts_traffic::run`] lists them for this end.
+    pub measures: Vec<Measure>,
+    /// How it ended. Times are virtual; virtual time takes no processor, so `cpu_s` is 0.
+    pub end: End,
+}
+
+/// After the time of its flows is over, a run waits for so long for their leave-taking.
+const GRACE: Duration = Duration::from_secs(20);
+
+/// Carries a case.
+///
+/// # Errors
+/// [`SimError`]: something is wrong with the case, a file cannot be written, or the recorder has stopped it. That a
+/// transport fails, or does not finish in time, is no error but part of the result.
+pub fn run(case: &SimCase, recorder: &mut dyn Recorder) -> Result<SimResult, SimError> {
+    let plan = case.plan()?;
+    let identities = Identities::new().map_err(|e| SimError::Case(e.to_string()))?;
+    let mut network = Network::new(&plan.topology, case.seed).map_err(|e| SimError::Case(e.to_string()))?;
+    network.set_headers(true);
+    network.set_udp_checks(true);
+    let world = world::World::new(network, identities);
+    let records = record::Records::begin(case, &plan, &world)?;
+    let ends = ends::Ends::spawn(case, &plan, &world, &records)?;
+    let mut step = 0u32;
+    let last_start = case.flows.iter().map(|flow| flow.start).max().unwrap_or_default();
+    let until = Time::ZERO + last_start + case.timeout * 2 + GRACE;
+    let mut is_stopped = false;
+    world.run(until, |world| {
+        step = step.wrapping_add(1);
+        if step.is_multiple_of(record::EVERY_STEPS) {
+            records.tell(world, recorder);
+            is_stopped = recorder.is_stopped();
+        }
+        !is_stopped
+    });
+    // The tasks hold the world, and it them.
+    world.executor.clear();
+    records.tell(&world, recorder);
+    if is_stopped {
+        return Err(SimError::Stopped);
+    }
+    records.finish(&world)?;
+    let network = world.network.borrow();
+    let named = plan.links.iter().zip(&case.links).filter(|(_, link)| !link.name.is_empty());
+    let links = named.flat_map(|(id, link)| {
+        let stats = |direction| (link.name.clone(), direction, network.path(*id).stats(direction));
+        Direction::ALL.map(stats)
+    });
+    Ok(SimResult {
+        flows: ends.results(case),
+        links: links.collect(),
+        elapsed: network.now().since(Time::ZERO),
+        counters: network.counters(),
+    })
+}

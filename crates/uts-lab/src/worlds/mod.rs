@@ -1,0 +1,77 @@
+//! Worlds: where a case runs.
+//!
+//! * [`sim`]: virtual time.
+//! * [`relay`]: two processes on loopback, and a UDP relay between.
+//! * [`router`]: hosts in network namespaces, behind RouterPC.
+//! * [`ends`]: the processes that are the ends of a flow, and what they leave.
+//!
+//! Each world says beforehand what it cannot carry, and then carries the rest, or says why it failed.
+
+pub mod ends;
+pub mod relay;
+pub mod router;
+pub mod sim;
+
+use crate::control::Controls;
+use crate::experiment::case::Case;
+use crate::experiment::file::WorldKind;
+use crate::experiment::outcome::{Figure, Outcome, RunError};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// What a world needs for a run.
+#[derive(Debug)]
+pub struct Room<'r> {
+    /// A directory of the run's own, with the directory `samples` in it. What else is left there is kept.
+    pub dir: &'r Path,
+    /// Becomes true when the run is to end at once.
+    pub stop: &'r AtomicBool,
+    /// Where a world that runs in real time says that its paths can be changed.
+    pub controls: &'r Controls,
+}
+
+impl Room<'_> {
+    /// Whether the run is to end at once.
+    pub fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+}
+
+/// Where cases run.
+pub trait World: Send + Sync {
+    /// Which world it is.
+    fn kind(&self) -> WorldKind;
+
+    /// How many runs there may be at a time.
+    fn parallel(&self) -> usize;
+
+    /// Why a case cannot be carried, if so: what of it, and what is lacking.
+    fn refuses(&self, case: &Case) -> Option<String>;
+
+    /// Carries a case.
+    ///
+    /// # Errors
+    /// It was interrupted, or the world or the transport failed.
+    fn run(&self, case: &Case, room: &Room<'_>) -> Result<Outcome, RunError>;
+}
+
+/// A world, if this machine has it.
+///
+/// # Errors
+/// Why it has not.
+pub fn open(kind: WorldKind, ends: &ends::Programs) -> Result<Box<dyn World>, String> {
+    match kind {
+        WorldKind::Relay => Ok(Box::new(relay::RelayWorld::new(ends.clone()))),
+        WorldKind::Router => Ok(Box::new(router::RouterWorld::new(ends.clone())?)),
+        WorldKind::Sim => Ok(Box::new(sim::SimWorld)),
+    }
+}
+
+/// Mean and 99th percentile (nearest rank) of the time that packets were in a queue.
+fn sojourns(mut all_s: Vec<f64>) -> Vec<Figure> {
+    all_s.sort_by(f64::total_cmp);
+    let rank = (all_s.len() as f64 * 0.99).ceil() as usize;
+    let Some(p99) = all_s.get(rank.saturating_sub(1)) else { return Vec::new() };
+    let mean = all_s.iter().sum::<f64>() / all_s.len() as f64;
+    vec![Figure::new("", "queue_sojourn_mean", mean, "s"), Figure::new("", "queue_sojourn_p99", *p99, "s")]
+}

@@ -1,0 +1,291 @@
+//! The relay world: the ends of one flow as processes on loopback, and in this process a UDP relay between.
+
+use super::ends::{self, GRACE, NOTICE, Place, Programs};
+use super::{Room, World};
+use crate::control::{Control, Interventions};
+use crate::experiment::case::{Case, Flow};
+use crate::experiment::file::WorldKind;
+use crate::experiment::outcome::{Fidelity, Intervention, LinkStats, Outcome, RunError};
+use crate::experiment::samples::Samples;
+use crate::relay::{Relay, RelayConfig, RelayHandle, RelayStats, default_link};
+use anyhow::{Context, Result, anyhow, bail};
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use uts_end::Role;
+use uts_end::line::Ready;
+use uts_path::Target;
+
+/// The latest that 99 % of a valid run's datagrams may be. The relay sleeps until a datagram is due, and the two ends
+/// need processors, too: tens of microseconds on an idle machine.
+pub const LATENESS_P99_MAX_US: f64 = 2000.0;
+
+/// Cases over the relay, one at a time.
+#[derive(Debug)]
+pub struct RelayWorld {
+    programs: Programs,
+}
+
+impl RelayWorld {
+    /// A relay world with these programs as ends.
+    pub fn new(programs: Programs) -> Self {
+        RelayWorld { programs }
+    }
+}
+
+impl World for RelayWorld {
+    fn kind(&self) -> WorldKind {
+        WorldKind::Relay
+    }
+
+    fn parallel(&self) -> usize {
+        1
+    }
+
+    fn refuses(&self, case: &Case) -> Option<String> {
+        let [flow] = case.flows.as_slice() else {
+            return Some(format!("the relay carries one flow, and this has {}", case.flows.len()));
+        };
+        if case.hops.len() != 1 {
+            return Some(format!("the relay is one path, and this is a chain of {}", case.hops.len()));
+        }
+        if !ends::is_over_udp(&flow.transport) {
+            return Some(format!("{}: the relay carries only transports over UDP", flow.transport_name));
+        }
+        if case.record.pcap {
+            return Some("the relay records no packets (record.pcap)".into());
+        }
+        if case.hosts.access_bps.is_some() {
+            return Some("the relay's hosts have no links of their own (hosts.access)".into());
+        }
+        self.programs.refuse(flow)
+    }
+
+    fn run(&self, case: &Case, room: &Room<'_>) -> Result<Outcome, RunError> {
+        let [flow] = case.flows.as_slice() else {
+            return Err(RunError::Failed("the relay carries one flow".into()));
+        };
+        let queues = room.dir.join("relay.csv");
+        let server_at = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let mut server = self.spawn(case, flow, Place::Server(server_at), room.dir)?;
+        let ready = server.ready(room)?;
+        let mut path = case.hops[0].config(&default_link()).map_err(|e| anyhow!(e))?;
+        if flow.from.starts_with("server") {
+            std::mem::swap(&mut path.forward, &mut path.backward);
+        }
+        let config = RelayConfig {
+            path,
+            seed: case.seed,
+            record: case.record.queue.then(|| queues.clone()),
+            ..RelayConfig::new(ready.address)
+        };
+        let relay = Relay::start(config).context("the relay")?;
+        let origin_ns = uts_end::clock::now_ns();
+        let relayed = Arc::new(Relayed::new(relay, &case.hops[0].name));
+        let control = room.controls.register(relayed.clone());
+        let to = relayed.address()?;
+        let mut client = self.spawn(case, flow, Place::Client(to, ready.identity.as_deref()), room.dir)?;
+        let ended = wait_for_both(&mut client, &mut server, case.timeout, room);
+        drop(control);
+        let (stats, interventions) = relayed.stop()?;
+        ended?;
+
+        let mut outcome = Outcome::default();
+        let mut samples = Samples::default();
+        ends::collect(case, flow, room.dir, origin_ns, &mut outcome, &mut samples)?;
+        if case.record.queue {
+            take_queues(&queues, &case.hops[0].name, &mut samples)?;
+        }
+        samples.write(&room.dir.join("samples"))?;
+        outcome.interventions = interventions;
+        judge(&stats, &case.hops[0].name, &mut outcome);
+        Ok(outcome)
+    }
+}
+
+impl RelayWorld {
+    fn spawn(&self, case: &Case, flow: &Flow, place: Place<'_>, dir: &Path) -> Result<EndProcess> {
+        let role = match place {
+            Place::Server(_) => Role::Server,
+            Place::Client(..) => Role::Client,
+        };
+        let line = ends::command_line(&self.programs, case, flow, place, dir)?;
+        let (program, arguments) = line.split_first().context("an end without a program")?;
+        let name = format!("{} {}", role.name(), flow.name);
+        let messages = ends::message_file(dir, flow, role);
+        let child = Command::new(program)
+            .args(arguments)
+            .env(uts_end::PARENT_VARIABLE, std::process::id().to_string())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(fs::File::create(&messages).context("cannot write an end's messages")?)
+            .spawn()
+            .with_context(|| format!("cannot start {}", program.display()))?;
+        Ok(EndProcess { child, name, messages })
+    }
+}
+
+/// An end that runs, and is killed if nobody waits for it any more.
+struct EndProcess {
+    child: Child,
+    name: String,
+    messages: PathBuf,
+}
+
+impl EndProcess {
+    fn ready(&mut self, room: &Room<'_>) -> Result<Ready, RunError> {
+        let stdout = self.child.stdout.take().context("a server without output")?;
+        match ends::await_ready(stdout, &self.name, room)? {
+            Some(ready) => Ok(ready),
+            None => Err(RunError::Failed(self.last_words())),
+        }
+    }
+
+    fn last_words(&mut self) -> String {
+        let _ = self.child.wait();
+        ends::last_words(&self.name, &self.messages)
+    }
+}
+
+impl Drop for EndProcess {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn wait_for_both(
+    client: &mut EndProcess,
+    server: &mut EndProcess,
+    timeout: Duration,
+    room: &Room<'_>,
+) -> Result<(), RunError> {
+    // Each end gives up by itself: twice the time, as a server begins to wait before its client.
+    let limit = timeout * 2 + GRACE;
+    let began = Instant::now();
+    let mut waiting = vec![client, server];
+    while !waiting.is_empty() {
+        if room.is_stopped() {
+            return Err(RunError::Interrupted);
+        }
+        if began.elapsed() > limit {
+            let names: Vec<&str> = waiting.iter().map(|end| end.name.as_str()).collect();
+            return Err(RunError::Failed(format!("{} did not end", names.join(" and "))));
+        }
+        let mut still = Vec::new();
+        for end in waiting {
+            match end.child.try_wait().context("cannot wait for an end")? {
+                None => still.push(end),
+                Some(status) if status.success() => {}
+                Some(_) => return Err(RunError::Failed(end.last_words())),
+            }
+        }
+        waiting = still;
+        if !waiting.is_empty() {
+            std::thread::sleep(NOTICE);
+        }
+    }
+    Ok(())
+}
+
+/// A relay that can be changed while it runs.
+struct Relayed {
+    relay: Mutex<Option<RelayHandle>>,
+    path: String,
+    interventions: Interventions,
+}
+
+impl Relayed {
+    fn new(relay: RelayHandle, path: &str) -> Self {
+        Relayed { relay: Mutex::new(Some(relay)), path: path.into(), interventions: Interventions::default() }
+    }
+
+    fn address(&self) -> Result<SocketAddr> {
+        self.with(|relay| Ok(relay.local_addr()))
+    }
+
+    fn with<T>(&self, act: impl FnOnce(&RelayHandle) -> Result<T>) -> Result<T> {
+        let guard = self.relay.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        act(guard.as_ref().context("the relay has ended")?)
+    }
+
+    fn stop(&self) -> Result<(RelayStats, Vec<Intervention>)> {
+        let taken = self.relay.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
+        let stats = taken.context("the relay has ended")?.stop().context("the relay")?;
+        Ok((stats, self.interventions.take()))
+    }
+}
+
+impl Control for Relayed {
+    fn paths(&self) -> Vec<String> {
+        vec![self.path.clone()]
+    }
+
+    fn set(&self, path: &str, target: Target, change: &uts_path::Change) -> Result<()> {
+        if path != self.path {
+            bail!("there is no path {path} here");
+        }
+        let t_s = self.with(|relay| {
+            relay.set(target, change.clone())?;
+            Ok(relay.stats()?.elapsed_s)
+        })?;
+        self.interventions.add(t_s, path, target, change);
+        Ok(())
+    }
+}
+
+/// The relay's own record as the run's: every 10 ms, without sojourns.
+fn take_queues(file: &Path, path: &str, samples: &mut Samples) -> Result<()> {
+    let text = fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+    let link = |dir: &str| match dir {
+        "fwd" => format!("{path} forward"),
+        "bwd" => format!("{path} backward"),
+        _ => format!("{path} both"),
+    };
+    for line in text.lines().skip(1) {
+        let mut fields = line.split(',');
+        let (Some(t_s), Some(dir), Some(packets), Some(bytes)) =
+            (fields.next(), fields.next(), fields.next(), fields.next())
+        else {
+            bail!("{} has the line {line:?}", file.display());
+        };
+        samples.add_queue(&link(dir), t_s.parse()?, packets.parse()?, bytes.parse()?, None);
+    }
+    let mut changes = file.as_os_str().to_owned();
+    changes.push(".changes.csv");
+    for line in fs::read_to_string(&changes)?.lines().skip(1) {
+        let mut fields = line.splitn(3, ',');
+        if let (Some(t_s), Some(dir), Some(change)) = (fields.next(), fields.next(), fields.next()) {
+            samples.add_change(&link(dir), t_s.parse()?, change.trim_matches('"'));
+        }
+    }
+    fs::remove_file(file)?;
+    Ok(fs::remove_file(changes)?)
+}
+
+/// Whether the relay did what the model says.
+fn judge(stats: &RelayStats, path: &str, outcome: &mut Outcome) {
+    let lost_outside = stats.send_failures + stats.kernel_dropped.unwrap_or(0) + stats.refused;
+    outcome.fidelity = Some(Fidelity {
+        lateness_p50_us: stats.lateness.p50_us,
+        lateness_p90_us: None,
+        lateness_p99_us: stats.lateness.p99_us,
+        lateness_max_us: stats.lateness.max_us,
+        lost_outside,
+        cpu_share: None,
+    });
+    for (direction, stats) in [("forward", stats.forward), ("backward", stats.backward)] {
+        outcome.links.push(LinkStats { link: format!("{path} {direction}"), stats });
+    }
+    if lost_outside > 0 {
+        outcome.invalid = Some(format!("{lost_outside} datagrams were lost outside the model"));
+    } else if stats.lateness.p99_us > LATENESS_P99_MAX_US {
+        outcome.invalid = Some(format!(
+            "departures were {:.0} us late at the 99th percentile, more than {LATENESS_P99_MAX_US:.0} us",
+            stats.lateness.p99_us
+        ));
+    }
+}

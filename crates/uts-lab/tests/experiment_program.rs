@@ -1,0 +1,499 @@
+//! `uts-lab run` and its neighbours as programs: interruption and continuation, what is skipped, worlds that agree.
+
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "the laboratory faces the world: real sockets, real time"
+)]
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// Far longer than anything here takes on a machine that is busy.
+const LONG: Duration = Duration::from_secs(180);
+
+/// A directory with an experiment in it, and a place of its own for sockets.
+struct Bench(TempDir);
+
+impl Bench {
+    fn new(experiment: &str) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("e.toml"), experiment).unwrap();
+        fs::create_dir(dir.path().join("sockets")).unwrap();
+        Bench(dir)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn lab(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_uts-lab"));
+        command.args(arguments).current_dir(self.0.path()).stdin(Stdio::null());
+        command.env("XDG_RUNTIME_DIR", self.path("sockets")).env_remove("UTS_RIVALS");
+        command
+    }
+
+    fn output(&self, arguments: &[&str]) -> (Option<i32>, String) {
+        let Output { status, stdout, stderr } = self.lab(arguments).output().unwrap();
+        (status.code(), format!("{}{}", String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr)))
+    }
+
+    /// Runs it all.
+    fn run(&self, more: &[&str]) -> (Option<i32>, String) {
+        self.output(&[&["run", "e.toml", "--out", "out"], more].concat())
+    }
+
+    fn start(&self) -> Running {
+        let child = self.lab(&["run", "e.toml", "--out", "out"]).stderr(Stdio::piped()).spawn().unwrap();
+        Running(child)
+    }
+
+    /// `run.json` of all runs, by their names.
+    fn runs(&self) -> BTreeMap<String, Value> {
+        let Ok(entries) = fs::read_dir(self.path("out/runs")) else { return BTreeMap::new() };
+        let whole = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let whole = whole.filter(|name| !name.starts_with('.'));
+        whole.map(|name| (name.clone(), self.json(&format!("out/runs/{name}/run.json")))).collect()
+    }
+
+    fn json(&self, name: &str) -> Value {
+        serde_json::from_str(&fs::read_to_string(self.path(name)).unwrap()).unwrap()
+    }
+
+    /// Rows of measures.csv by the names of their columns.
+    fn measures(&self) -> Vec<BTreeMap<String, String>> {
+        let mut reader = csv::Reader::from_path(self.path("out/measures.csv")).unwrap();
+        reader.deserialize().map(Result::unwrap).collect()
+    }
+
+    /// The mean of a measure over the repetitions that are valid, by world.
+    fn mean(&self, world: &str, workload: &str, measure: &str) -> f64 {
+        let rows = self.measures().into_iter().filter(|row| {
+            row["world"] == world
+                && row["workload"] == workload
+                && row["measure"] == measure
+                && row["valid"] == "true"
+        });
+        let values: Vec<f64> = rows.map(|row| row["value"].parse().unwrap()).collect();
+        assert!(!values.is_empty(), "no {measure} of {workload} in {world}");
+        values.iter().sum::<f64>() / values.len() as f64
+    }
+}
+
+/// Killed with the test, however that ends.
+struct Running(Child);
+
+impl Running {
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_raw(self.0.id() as i32).unwrap(), signal).unwrap();
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < LONG, "waited in vain for {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Processes that have a text in their command line, beside this one.
+fn processes_of(text: &Path) -> Vec<String> {
+    let text = text.to_str().unwrap();
+    let lines = fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| {
+        let line = fs::read_to_string(entry.path().join("cmdline")).ok()?;
+        line.contains(text).then(|| line.replace('\0', " "))
+    });
+    lines.collect()
+}
+
+const VOICE: &str = r#"title = "Voice"
+world = "relay"
+repetitions = 3
+timeout = "30s"
+sample_every = "20ms"
+
+[path.wan]
+forward = "rate=2mbit delay=5ms buffer=20p"
+
+[workload.voice]
+kind = "messages"
+every = "20ms"
+bytes = 160
+duration = "700ms"
+deadline = "100ms"
+
+[transport.uts]
+kind = "uts"
+
+[transport.udp]
+kind = "udp"
+"#;
+
+#[test]
+fn what_was_killed_continues_and_nothing_is_lost_or_doubled() {
+    let bench = Bench::new(VOICE);
+    let mut running = bench.start();
+    let under_way = || {
+        let parts = fs::read_dir(bench.path("out/runs")).into_iter().flatten().flatten();
+        parts.filter(|entry| entry.file_name().to_string_lossy().starts_with('.')).count()
+    };
+    wait_for("two runs and a third under way", || bench.runs().len() >= 2 && under_way() == 1);
+    running.signal(Signal::KILL);
+    running.0.wait().unwrap();
+    let kept = bench.runs();
+    assert!((2..6).contains(&kept.len()), "{}", kept.len());
+    // The ends that it had started end with it.
+    wait_for("the ends to end", || processes_of(&bench.path("out")).is_empty());
+
+    let (status, said) = bench.run(&[]);
+    assert!(said.contains("6 ok") || said.contains("ok, "), "{said}");
+    let runs = bench.runs();
+    let planned: BTreeSet<String> = bench.json("out/plan.json")["runs"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|run| run["id"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(runs.keys().cloned().collect::<BTreeSet<_>>(), planned, "{status:?} {said}");
+    assert_eq!(under_way(), 0);
+    for (id, run) in &kept {
+        assert_eq!(run, &runs[id], "what had ended is not done again");
+    }
+    let rows = bench.measures();
+    let named: BTreeSet<_> = rows.iter().map(|row| [&row["run"], &row["flow"], &row["measure"]]).collect();
+    assert_eq!(named.len(), rows.len(), "no figure is there twice");
+    let with_figures: BTreeSet<_> = rows.iter().map(|row| row["run"].clone()).collect();
+    assert_eq!(with_figures, planned);
+    for name in ["experiment.toml", "machine.json"] {
+        assert!(bench.path("out").join(name).is_file(), "{name}");
+    }
+    assert_eq!(fs::read_to_string(bench.path("out/experiment.toml")).unwrap(), VOICE);
+    let run = planned.iter().find(|id| id.starts_with("relay.uts.voice")).unwrap();
+    let latencies = fs::read_to_string(bench.path("out/runs").join(run).join("samples/latency.csv")).unwrap();
+    assert_eq!(latencies.lines().count(), 1 + 35, "{latencies}");
+    assert!(latencies.starts_with("t_s,flow,latency_ms,deadline_ms\n"));
+
+    let (_, again) = bench.run(&[]);
+    assert_eq!(bench.runs(), runs, "{again}");
+}
+
+#[test]
+fn ctrl_c_ends_it_in_order_and_says_how_to_go_on() {
+    let bench = Bench::new(VOICE);
+    let mut running = bench.start();
+    wait_for("a run", || !bench.runs().is_empty());
+    running.signal(Signal::INT);
+    let mut said = String::new();
+    std::io::Read::read_to_string(running.0.stderr.as_mut().unwrap(), &mut said).unwrap();
+    assert_eq!(running.0.wait().unwrap().code(), Some(130), "{said}");
+    assert!(said.contains("interrupted; the same command continues"), "{said}");
+    assert!(processes_of(&bench.path("out")).is_empty());
+    let ended = bench.runs().len();
+    assert!((1..6).contains(&ended));
+    assert_eq!(bench.output(&["list", "out"]).1.matches("not run").count(), 6 - ended + 1);
+    let figures = bench.measures().iter().map(|row| row["run"].clone()).collect::<BTreeSet<_>>();
+    assert_eq!(figures.len(), ended, "figures of what had ended are there");
+    bench.run(&[]);
+    assert_eq!(bench.runs().len(), 6);
+}
+
+#[test]
+fn what_cannot_be_carried_is_skipped_by_name() {
+    let bench = Bench::new(
+        r#"title = "Everything"
+world = ["sim", "relay"]
+alone = true
+timeout = "10s"
+[path.wan]
+forward = "rate=2mbit delay=5ms buffer=20p"
+[workload.file]
+kind = "bulk"
+bytes = "20kB"
+[transport.uts]
+kind = "uts"
+[transport.udp]
+kind = "udp"
+[transport.cubic]
+kind = "tcp"
+congestion = "cubic"
+[transport.quinn]
+kind = "quinn"
+[[mixture.two]]
+transport = "uts"
+workload = "file"
+[[mixture.two]]
+transport = "uts"
+workload = "file"
+"#,
+    );
+    let mut command = bench.lab(&["run", "e.toml", "--out", "out"]);
+    let output = command.env("UTS_RIVALS", bench.path("nowhere")).output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    for wanted in [
+        "skipped 1: cubic: virtual time has uts and udp, not tcp",
+        "skipped 1: quinn: virtual time has uts and udp, not quinn",
+        "skipped 2: udp: bulk needs reliable streams, and the transport has none",
+        "skipped 1: cubic: the relay carries only transports over UDP",
+        "skipped 1: the relay carries one flow, and this has 2",
+        "nowhere, which is no program",
+    ] {
+        assert!(said.contains(wanted), "wanted: {wanted}\nsaid: {said}");
+    }
+    assert!(said.contains("3 ok, 7 skipped"), "{said}");
+    assert_eq!(output.status.code(), Some(0), "what is skipped is no failure");
+    let skipped = bench.runs().into_values().find(|run| run["case"]["flows"][0]["name"] == "quinn").unwrap();
+    assert_eq!(skipped["status"], "skipped");
+    assert!(bench.measures().iter().any(|row| row["measure"] == "fairness" && row["flow"].is_empty()));
+}
+
+const STEADY: &str = r#"title = "Agreement"
+world = ["sim", "router"]
+repetitions = 2
+timeout = "40s"
+[path.wan]
+forward = "rate=2mbit delay=20ms buffer=30p"
+[workload.file]
+kind = "bulk"
+bytes = "400kB"
+[workload.requests]
+kind = "requests"
+count = 30
+request_bytes = 200
+answer_bytes = 2000
+[workload.voice]
+kind = "messages"
+every = "20ms"
+bytes = 160
+duration = "2s"
+deadline = "150ms"
+[transport.uts]
+kind = "uts"
+[record]
+sequence = true
+pcap = true
+"#;
+
+/// Whether hosts can be made here; says so if not.
+fn has_router() -> bool {
+    let output = Command::new(env!("CARGO_BIN_EXE_uts-lab")).args(["router", "doctor"]).output().unwrap();
+    if !output.status.success() {
+        eprintln!("skipped: {}", String::from_utf8_lossy(&output.stdout));
+    }
+    output.status.success()
+}
+
+#[test]
+fn a_program_that_cannot_supervise_a_testbed_does_not_start_itself_again() {
+    // Were it not for the guard, this very test would be what is started, and start it again.
+    let refused = uts_lab::router::Testbed::start(uts_lab::router::TestbedConfig::default());
+    let said = refused.err().map(|e| e.to_string());
+    assert!(said.is_some(), "the program of the tests supervises a testbed");
+}
+
+#[test]
+fn the_same_file_gives_the_same_figures_in_virtual_time_and_behind_router_pc() {
+    if !has_router() {
+        return;
+    }
+    let bench = Bench::new(STEADY);
+    let (mut status, mut said) = bench.run(&[]);
+    for _ in 0..5 {
+        if status == Some(0) {
+            break;
+        }
+        // A machine that others keep busy is late now and then, which is found out.
+        assert!(bench.runs().values().all(|run| run["status"] != "failed"), "{said}");
+        (status, said) = bench.run(&["--retry"]);
+    }
+    if status != Some(0) {
+        eprintln!("skipped: this machine is too busy for real time: {said}");
+        return;
+    }
+    // The sim has no processor to wait for: bounds are for the time that processes take, and what follows from it.
+    let near = |workload: &str, measure: &str, share: f64, beyond: f64| {
+        let (sim, router) = (bench.mean("sim", workload, measure), bench.mean("router", workload, measure));
+        let bound = sim.abs() * share + beyond;
+        assert!((sim - router).abs() <= bound, "{workload} {measure}: {sim} in sim, {router} in router");
+    };
+    near("file", "goodput_share", 0.05, 0.0);
+    near("requests", "request_p50", 0.05, 3.0);
+    near("voice", "latency_p50", 0.05, 3.0);
+    near("voice", "in_time", 0.0, 0.02);
+    near("voice", "due", 0.0, 0.0);
+    for (id, run) in bench.runs() {
+        let samples = bench.path("out/runs").join(&id).join("samples");
+        let names = fs::read_dir(&samples).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap());
+        let names: BTreeSet<String> = names.collect();
+        let wanted: &[&str] = match run["case"]["flows"][0]["workload_name"].as_str().unwrap() {
+            "file" => &["goodput.csv", "queue.csv", "window.csv", "client.pcap", "server.pcap"],
+            _ => &["latency.csv", "queue.csv", "window.csv", "client.pcap", "server.pcap"],
+        };
+        assert!(wanted.iter().all(|name| names.contains(*name)), "{id}: {names:?}");
+        assert_eq!(names.contains("sequence.csv"), id.starts_with("sim."), "{id}: {names:?}");
+        let leftover = fs::read_dir(bench.path("out/runs").join(&id)).unwrap().count();
+        assert_eq!(leftover, 2, "{id}: run.json and samples, and nothing else");
+        assert_eq!(run["fidelity"].is_null(), id.starts_with("sim."));
+    }
+}
+
+#[test]
+fn virtual_time_is_the_same_on_one_core_and_on_all() {
+    let text = STEADY.replace("[\"sim\", \"router\"]", "\"sim\"").replace("pcap = true", "");
+    let figures = |jobs: &[&str]| {
+        let bench = Bench::new(&text);
+        let (status, said) = bench.run(jobs);
+        assert_eq!(status, Some(0), "{said}");
+        let id = bench.runs().into_keys().next().unwrap();
+        let queue = fs::read(bench.path("out/runs").join(id).join("samples/queue.csv")).unwrap();
+        (fs::read_to_string(bench.path("out/measures.csv")).unwrap(), queue)
+    };
+    let one = figures(&["--jobs", "1"]);
+    assert_eq!(one, figures(&[]));
+    assert!(one.0.lines().count() > 40 && one.1.len() > 1000, "{}", one.0);
+}
+
+#[test]
+fn mixtures_and_chains_run_behind_router_pc() {
+    if !has_router() {
+        return;
+    }
+    let bench = Bench::new(
+        r#"title = "Mixtures"
+world = "router"
+timeout = "30s"
+[path.near]
+forward = "rate=4mbit delay=5ms buffer=30p"
+[path.far]
+forward = "rate=2mbit delay=5ms buffer=30p"
+[topology]
+kind = "chain"
+paths = ["near", "far"]
+[workload.file]
+kind = "bulk"
+bytes = "200kB"
+[transport.cubic]
+kind = "tcp"
+congestion = "cubic"
+[transport.uts]
+kind = "uts"
+[record]
+sequence = true
+[[mixture.both]]
+transport = "cubic"
+workload = "file"
+[[mixture.both]]
+transport = "uts"
+workload = "file"
+start = "100ms"
+"#,
+    );
+    let (_, said) = bench.run(&[]);
+    let runs = bench.runs();
+    let run = runs.values().next().unwrap();
+    assert!(["ok", "invalid"].contains(&run["status"].as_str().unwrap()), "{said}");
+    assert_eq!(run["links"].as_array().unwrap().len(), 4, "two directions of two paths");
+    assert_eq!(run["cpu"].as_array().unwrap().len(), 4, "two ends of two flows");
+    let rows = bench.measures();
+    let one = |flow: &str, measure: &str| {
+        let found: Vec<_> =
+            rows.iter().filter(|row| row["flow"] == flow && row["measure"] == measure).collect();
+        assert_eq!(found.len(), 1, "{flow} {measure}");
+        (found[0]["transport"].clone(), found[0]["value"].parse::<f64>().unwrap())
+    };
+    assert_eq!(one("", "fairness").0, "cubic+uts");
+    assert_eq!(one("cubic", "delivered"), ("cubic".into(), 200_000.0));
+    assert_eq!(one("uts", "delivered"), ("uts".into(), 200_000.0));
+    let id = runs.keys().next().unwrap();
+    let sequence = fs::read_to_string(bench.path("out/runs").join(id).join("samples/sequence.csv")).unwrap();
+    assert!(sequence.contains(",cubic,sent,") && sequence.contains(",cubic,acked,200001"), "{sequence}");
+}
+
+#[test]
+fn a_path_is_changed_while_it_runs_and_the_run_says_so() {
+    let bench = Bench::new(
+        &VOICE
+            .replace("700ms", "4s")
+            .replace("repetitions = 3", "")
+            .replace("[transport.udp]\nkind = \"udp\"\n", ""),
+    );
+    assert!(bench.output(&["set"]).1.contains("no testbed runs: start one by `uts lab run`"));
+    let mut running = bench.start();
+    wait_for("the testbed", || bench.output(&["set"]).1.contains("`Voice`: wan"));
+    let (status, said) = bench.output(&["set", "--path", "wna", "down"]);
+    assert_eq!(status, Some(1));
+    assert!(said.contains("there is no path `wna`; did you mean `wan`?"), "{said}");
+    let (status, said) = bench.output(&["set", "loss=2"]);
+    assert!(status == Some(1) && said.contains("loss=2: probability must be between 0 and 1"), "{said}");
+    let (status, said) = bench.output(&["set", "--direction", "fwd", "rate=1mbit", "delay=30ms"]);
+    assert!(status == Some(0) && said.contains("wan fwd: rate=1mbit delay=30ms"), "{said}");
+    assert_eq!(running.0.wait().unwrap().code(), Some(1), "an invalid run is not what was asked for");
+    let runs = bench.runs();
+    let run = runs.values().next().unwrap();
+    assert_eq!((&run["status"], &run["attempts"]), (&"invalid".into(), &Value::Array(Vec::new())));
+    assert!(run["why"].as_str().unwrap().contains("changed by hand"), "{run}");
+    assert_eq!(run["interventions"][0]["change"], "wan fwd rate=1mbit delay=30ms");
+    let id = runs.keys().next().unwrap();
+    let changes = fs::read_to_string(bench.path("out/runs").join(id).join("samples/changes.csv")).unwrap();
+    assert!(changes.contains(",wan forward,rate=1mbit delay=30ms"), "{changes}");
+    assert!(bench.measures().iter().all(|row| row["valid"] == "false"));
+}
+
+#[test]
+fn the_doctor_says_what_can_be_done_and_what_would_allow_the_rest() {
+    let bench = Bench::new(VOICE);
+    let output = bench.lab(&["doctor", "--json"]).env("UTS_RIVALS", "/nowhere").output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let findings: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    for area in ["sim", "relay", "router", "machine", "transports", "programs"] {
+        assert!(findings.iter().any(|finding| finding["area"] == area), "{area}: {text}");
+    }
+    let lacking = findings.iter().any(|f| f["needed"] == true && f["can"] == false);
+    assert_eq!(output.status.code(), Some(i32::from(lacking)), "{text}");
+    let rivals = findings.iter().find(|f| f["what"].as_str().unwrap().starts_with("rivals")).unwrap();
+    assert!(rivals["found"].as_str().unwrap().contains("UTS_RIVALS names /nowhere"), "{rivals}");
+    let (_, plain) = bench.output(&["doctor"]);
+    assert!(plain.contains("yes sim        virtual time: "), "{plain}");
+    for finding in findings.iter().filter(|f| f["can"] == true) {
+        assert!(finding["command"].is_null(), "what can be done needs no command: {finding}");
+    }
+}
+
+#[test]
+fn lists_show_experiments_and_results() {
+    let bench = Bench::new(&VOICE.replace("relay", "sim"));
+    fs::write(bench.path("broken.toml"), "title = 3\n").unwrap();
+    let (status, said) = bench.run(&["--only", "transport=udp"]);
+    assert_eq!(status, Some(0), "{said}");
+    assert!(said.contains("3 ok, 3 not run"), "{said}");
+    let (_, folder) = bench.output(&["list", "."]);
+    assert!(folder.contains("6 runs in sim     Voice"), "{folder}");
+    assert!(folder.contains("broken.toml:1:9: title: expected a text, not an integer"), "{folder}");
+    assert!(folder.contains("3 not run, 3 ok of 6: Voice"), "{folder}");
+    let (_, file) = bench.output(&["list", "e.toml"]);
+    assert_eq!(file.matches("sim.udp.voice.wan.r").count(), 3, "{file}");
+    let (status, said) = bench.run(&["--only", "transport=utp"]);
+    assert!(
+        status == Some(1) && said.contains("--only transport=utp: no run of the experiment is so"),
+        "{said}"
+    );
+    let (status, said) = bench.output(&["run", "nowhere.toml"]);
+    assert!(status == Some(1) && said.contains("cannot read nowhere.toml"), "{said}");
+    let (status, said) = bench.output(&["run", "broken.toml"]);
+    assert!(status == Some(1) && said.contains("uts-lab: broken.toml:1:1: "), "{said}");
+    assert!(!bench.path("lab-out").exists(), "a broken file leaves nothing");
+}
