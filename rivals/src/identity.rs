@@ -3,12 +3,42 @@
 use rcgen::{CertifiedKey, KeyPair, generate_simple_self_signed};
 use rustls::RootCertStore;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use uts_end::{Context, Role};
 
 /// The name in the certificate. Who the server is follows from the certificate, not from this.
 pub const SERVER_NAME: &str = "server.test";
 
 /// The protocol that both ends name (ALPN), as QUIC asks for.
 pub const PROTOCOL: &[u8] = b"uts-rival";
+
+/// Who an end is, or whom it trusts.
+pub enum Who {
+    /// A server.
+    Server(Box<Identity>),
+    /// A client.
+    Client(Trusted),
+}
+
+impl Who {
+    /// What an end needs.
+    ///
+    /// # Errors
+    /// [`Identity::new`], [`Trusted::read`].
+    pub fn of(context: &Context<'_>) -> Result<Who, String> {
+        Ok(match context.role {
+            Role::Server => Who::Server(Box::new(Identity::new()?)),
+            Role::Client => Who::Client(Trusted::read(context.peer)?),
+        })
+    }
+
+    /// What clients are to be told, of a server.
+    pub fn shown(&self) -> Option<String> {
+        match self {
+            Who::Server(identity) => Some(identity.shown()),
+            Who::Client(_) => None,
+        }
+    }
+}
 
 /// A server's certificate and key (ECDSA on P-256).
 pub struct Identity(CertifiedKey<KeyPair>);

@@ -588,7 +588,7 @@ impl Worker {
         let ((accepts, accepted), (sends, messages)) = (unbounded_channel(), unbounded_channel());
         let (gone, leaves) = oneshot::channel();
         let new = NewPeer { id, shared: shared.clone(), accepted, messages, gone: leaves };
-        if !self.connected.as_ref().is_some_and(|connected| connected.send(new).is_ok()) {
+        if self.connected.as_ref().is_none_or(|connected| connected.send(new).is_err()) {
             // The listener is gone.
             return self.host.disconnect_now(id, IN_ORDER);
         }

@@ -1,7 +1,7 @@
 //! QUIC by quinn: streams, and messages as unreliable datagrams (RFC 9221).
 
 use super::{Rival, Setting};
-use crate::identity::{Identity, PROTOCOL, SERVER_NAME, Trusted};
+use crate::identity::{PROTOCOL, SERVER_NAME, Who};
 use bytes::Bytes;
 use quinn::congestion::{BbrConfig, CubicConfig, NewRenoConfig};
 use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
-use uts_end::{Context, Role, TransportSpec};
+use uts_end::{Context, TransportSpec};
 use uts_traffic::transport::{
     self, Capabilities, Listener, Local, ReceiveStream, SendStream, Session, Status, Stream, Transport,
     TransportError,
@@ -76,22 +76,14 @@ pub fn provide(spec: &TransportSpec, context: &Context<'_>) -> Result<Rc<dyn Tra
         VarInt::from_u64(bytes).map_err(|_| format!("quinn: window: {bytes} bytes are more than QUIC counts"))
     });
     let window = window.transpose()?;
-    let role = match context.role {
-        Role::Server => End::Server(Identity::new()?),
-        Role::Client => End::Client(Trusted::read(context.peer)?),
-    };
-    Ok(Rc::new(Quinn { settings, window, role }))
+    let who = Who::of(context)?;
+    Ok(Rc::new(Quinn { settings, window, who }))
 }
 
 struct Quinn {
     settings: Settings,
     window: Option<VarInt>,
-    role: End,
-}
-
-enum End {
-    Server(Identity),
-    Client(Trusted),
+    who: Who,
 }
 
 impl Quinn {
@@ -121,7 +113,7 @@ impl Quinn {
     }
 
     fn client(&self, to: SocketAddr) -> Result<(Endpoint, ClientConfig), String> {
-        let End::Client(trusted) = &self.role else { return Err("a server does not connect".into()) };
+        let Who::Client(trusted) = &self.who else { return Err("a server does not connect".into()) };
         let mut tls = rustls::ClientConfig::builder_with_provider(provider())
             .with_protocol_versions(&[&rustls::version::TLS13])
             .map_err(|e| e.to_string())?
@@ -139,7 +131,7 @@ impl Quinn {
     }
 
     fn server(&self, at: SocketAddr) -> Result<Endpoint, String> {
-        let End::Server(identity) = &self.role else { return Err("a client does not listen".into()) };
+        let Who::Server(identity) = &self.who else { return Err("a client does not listen".into()) };
         let mut tls = rustls::ServerConfig::builder_with_provider(provider())
             .with_protocol_versions(&[&rustls::version::TLS13])
             .map_err(|e| e.to_string())?
@@ -168,10 +160,7 @@ impl Transport for Quinn {
     }
 
     fn identity(&self) -> Option<String> {
-        match &self.role {
-            End::Server(identity) => Some(identity.shown()),
-            End::Client(_) => None,
-        }
+        self.who.shown()
     }
 
     fn connect(&self, to: SocketAddr) -> Local<'_, transport::Result<Rc<dyn Session>>> {

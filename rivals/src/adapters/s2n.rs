@@ -4,7 +4,7 @@
 //! stream in one direction, and waits for the other.
 
 use super::{Rival, Setting};
-use crate::identity::{Identity, SERVER_NAME, Trusted};
+use crate::identity::{SERVER_NAME, Who};
 use bytes::Bytes;
 use s2n_quic::client::Connect;
 use s2n_quic::connection::{BidirectionalStreamAcceptor, Error as ConnectionError, Handle};
@@ -25,7 +25,7 @@ use std::time::Duration;
 use tokio::sync::{Mutex, watch};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{sleep, timeout};
-use uts_end::{Context, Role, TransportSpec};
+use uts_end::{Context, TransportSpec};
 use uts_traffic::transport::{
     self, Capabilities, Listener, Local, ReceiveStream, SendStream, Session, Status, Stream, Transport,
     TransportError,
@@ -86,21 +86,13 @@ pub fn provide(spec: &TransportSpec, context: &Context<'_>) -> Result<Rc<dyn Tra
     if settings.window.is_some_and(|bytes| bytes > u32::MAX.into()) {
         return Err("s2n-quic: window: is more than 4 GiB, the most that it takes".into());
     }
-    let role = match context.role {
-        Role::Server => End::Server(Identity::new()?),
-        Role::Client => End::Client(Trusted::read(context.peer)?),
-    };
-    Ok(Rc::new(S2n { settings, role }))
+    let who = Who::of(context)?;
+    Ok(Rc::new(S2n { settings, who }))
 }
 
 struct S2n {
     settings: Settings,
-    role: End,
-}
-
-enum End {
-    Server(Identity),
-    Client(Trusted),
+    who: Who,
 }
 
 impl S2n {
@@ -125,7 +117,7 @@ impl S2n {
     }
 
     fn client(&self, to: SocketAddr) -> Result<Client, AnyError> {
-        let End::Client(trusted) = &self.role else { return Err("a server does not connect".into()) };
+        let Who::Client(trusted) = &self.who else { return Err("a server does not connect".into()) };
         let any = if to.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
         let certificate = trusted.pem();
         let builder = Client::builder()
@@ -142,7 +134,7 @@ impl S2n {
     }
 
     fn server(&self, at: SocketAddr) -> Result<Server, AnyError> {
-        let End::Server(identity) = &self.role else { return Err("a client does not listen".into()) };
+        let Who::Server(identity) = &self.who else { return Err("a client does not listen".into()) };
         let (certificate, key) = identity.pem();
         let builder = Server::builder()
             .with_tls((certificate.as_str(), key.as_str()))?
@@ -173,10 +165,7 @@ impl Transport for S2n {
     }
 
     fn identity(&self) -> Option<String> {
-        match &self.role {
-            End::Server(identity) => Some(identity.shown()),
-            End::Client(_) => None,
-        }
+        self.who.shown()
     }
 
     fn connect(&self, to: SocketAddr) -> Local<'_, transport::Result<Rc<dyn Session>>> {
