@@ -316,7 +316,7 @@ impl Flows {
 
     /// Whether something has arrived that the application has not taken.
     pub fn has_unread(&self) -> bool {
-        let is_unread = |r: &ReceiveHalf| !r.is_done && (r.data.held_bytes() > 0 || r.data.is_ended());
+        let is_unread = |r: &ReceiveHalf| !r.is_done && (r.data.held_bytes() > 0 || r.data.is_complete());
         !self.accepted.is_empty() || self.table.values().any(|flow| is_unread(&flow.receive))
     }
 
