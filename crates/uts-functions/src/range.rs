@@ -49,6 +49,7 @@ impl RangeSet {
     }
 
     /// Index of the first range whose end is beyond `value`: the one that holds it, or the next.
+    #[inline]
     fn position(&self, value: u64) -> usize {
         match self.ranges.back() {
             None => 0,
@@ -59,6 +60,7 @@ impl RangeSet {
     }
 
     /// Whether `value` is in the set.
+    #[inline]
     pub fn contains(&self, value: u64) -> bool {
         self.ranges.get(self.position(value)).is_some_and(|r| r.start <= value)
     }
@@ -78,6 +80,7 @@ impl RangeSet {
     }
 
     /// The end of the range that holds `value`, or `value` itself: where the run from `value` on breaks off.
+    #[inline]
     pub fn run_end(&self, value: u64) -> u64 {
         match self.ranges.get(self.position(value)) {
             Some(r) if r.start <= value => r.end,
@@ -86,6 +89,7 @@ impl RangeSet {
     }
 
     /// Adds one integer; says whether it is new.
+    #[inline]
     pub fn insert_one(&mut self, value: u64) -> bool {
         if value == u64::MAX || self.contains(value) {
             return false;
@@ -95,6 +99,7 @@ impl RangeSet {
     }
 
     /// Adds a range; says how many of its integers are new.
+    #[inline]
     pub fn insert(&mut self, range: Range<u64>) -> u64 {
         if range.is_empty() {
             return 0;
@@ -106,6 +111,10 @@ impl RangeSet {
             last.end = range.end;
             return range.end - range.start;
         }
+        self.insert_within(range)
+    }
+
+    fn insert_within(&mut self, range: Range<u64>) -> u64 {
         let first = self.ranges.partition_point(|r| r.end < range.start);
         let mut merged = range.clone();
         let mut known = 0;
@@ -128,7 +137,7 @@ impl RangeSet {
 
     /// Takes a range out; says how many of its integers were in the set.
     pub fn remove(&mut self, range: Range<u64>) -> u64 {
-        if range.is_empty() {
+        if range.is_empty() || self.ranges.is_empty() {
             return 0;
         }
         let first = self.position(range.start);
@@ -207,6 +216,11 @@ impl RangeSet {
     /// Empties the set.
     pub fn clear(&mut self) {
         self.ranges.clear();
+    }
+
+    /// Gives back memory that no range is in.
+    pub fn shrink(&mut self) {
+        self.ranges.shrink_to_fit();
     }
 
     /// Bytes that the set's heap memory takes.

@@ -72,7 +72,9 @@ impl Arrivals {
     /// Notes an arrival; call [`Acknowledgement::on_arrival`] first, it compares with the state before.
     pub fn insert(&mut self, arrival: &Arrival) {
         self.received.insert_one(arrival.number);
-        self.repaired.remove(arrival.number..arrival.number.saturating_add(1));
+        if !self.repaired.is_empty() {
+            self.repaired.remove(arrival.number..arrival.number.saturating_add(1));
+        }
         if self.largest.is_none_or(|(largest, _)| arrival.number > largest) {
             self.largest = Some((arrival.number, arrival.now));
         }

@@ -48,6 +48,10 @@ impl Bucket {
             *self = Bucket { tokens: burst, filled_at: now, started: true, ..Bucket::default() };
             return;
         }
+        if now <= self.filled_at && self.tokens < burst {
+            // The next packet of a batch: nothing has been earned since.
+            return;
+        }
         // rate.md R-8.
         let earned = u128::from(rate.bytes_per_sec()) * now.since(self.filled_at).as_nanos()
             + u128::from(self.fraction);

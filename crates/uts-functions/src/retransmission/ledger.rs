@@ -21,6 +21,9 @@ const REORDER_PACKETS_MAX: u64 = 256;
 /// Lost packets that are remembered, in case they arrive after all.
 const LOST_MAX: usize = 1024;
 
+/// Packets at the front that are remembered although they do not ask for an acknowledgement.
+const UNASKED_MAX: usize = 256;
+
 /// What an entry's packet carried; the engine says what a token is.
 pub type Tokens<T> = SmallVec<[T; 2]>;
 
@@ -55,6 +58,8 @@ pub struct Ledger<T> {
     lost: VecDeque<(u64, Sent<T>)>,
     reorder_packets: u64,
     reorder_extra: Duration,
+    /// Room for what the next acknowledgement settles.
+    room: Vec<(u64, Sent<T>)>,
 }
 
 impl<T> Default for Ledger<T> {
@@ -69,6 +74,7 @@ impl<T> Default for Ledger<T> {
             lost: VecDeque::new(),
             reorder_packets: REORDER_PACKETS,
             reorder_extra: Duration::ZERO,
+            room: Vec::new(),
         }
     }
 }
@@ -116,12 +122,19 @@ impl<T: Clone> Ledger<T> {
             self.last_eliciting_at = sent.snapshot.sent_at;
         }
         self.packets.push_back(Some(sent));
+        // Nobody acknowledges packets that do not ask for it, unless others do: the oldest are forgotten.
+        while self.packets.len() > UNASKED_MAX
+            && self.packets.front().is_some_and(|p| p.as_ref().is_none_or(|p| !p.eliciting))
+        {
+            self.packets.pop_front();
+            self.base += 1;
+        }
     }
 
     /// Takes in an acknowledgement of these packet numbers (descending or ascending ranges). `None` if it names a
     /// packet that was never sent: the peer is lying.
     pub fn on_ack(&mut self, ranges: impl Iterator<Item = Range<u64>>, now: Time) -> Option<Acknowledged<T>> {
-        let mut done = Acknowledged { packets: Vec::new(), spurious: Vec::new() };
+        let mut done = Acknowledged { packets: core::mem::take(&mut self.room), spurious: Vec::new() };
         let next = self.next_number();
         for range in ranges {
             if range.end > next {
@@ -140,6 +153,12 @@ impl<T: Clone> Ledger<T> {
         }
         self.settle();
         Some(done)
+    }
+
+    /// What an acknowledgement settled has been dealt with: its memory serves the next.
+    pub fn take_back(&mut self, done: Acknowledged<T>) {
+        self.room = done.packets;
+        self.room.clear();
     }
 
     fn take(&mut self, number: u64) -> Option<Sent<T>> {
@@ -246,10 +265,24 @@ impl<T: Clone> Ledger<T> {
         }
     }
 
+    /// After a quiet while: forgets lost packets, which do not arrive any more, and, if nothing else is in flight, those of
+    /// which nobody will tell. Gives back memory that nothing is in.
+    pub fn shrink(&mut self) {
+        if self.eliciting == 0 {
+            self.base = self.next_number();
+            self.packets.clear();
+        }
+        self.lost.clear();
+        self.lost.shrink_to_fit();
+        self.room = Vec::new();
+        self.packets.shrink_to_fit();
+        self.acked.shrink();
+    }
+
     /// Bytes of heap memory.
     pub fn heap_bytes(&self) -> usize {
         self.packets.capacity() * size_of::<Option<Sent<T>>>()
-            + self.lost.capacity() * size_of::<(u64, Sent<T>)>()
+            + (self.lost.capacity() + self.room.capacity()) * size_of::<(u64, Sent<T>)>()
             + self.acked.heap_bytes()
     }
 }
@@ -310,6 +343,22 @@ mod tests {
     #[test]
     fn an_acknowledgement_of_what_was_never_sent_is_refused() {
         assert!(ledger(3).on_ack(once(0..4), Time::ZERO).is_none());
+    }
+
+    #[test]
+    fn packets_that_nobody_acknowledges_are_not_kept_for_ever() {
+        let mut l = ledger(1);
+        let quiet = |at_ms| Sent { eliciting: false, ..sent(at_ms) };
+        (0..10_000).for_each(|n| l.record(quiet(n)));
+        assert_eq!(l.packets.len(), 10_001, "the first is waited for");
+        let done = l.on_ack(once(0..1), Time::from_millis(1)).expect("sent");
+        assert_eq!(numbers(&done.packets), [0]);
+        (0..10_000).for_each(|n| l.record(quiet(n)));
+        assert_eq!((l.packets.len(), l.next_number()), (UNASKED_MAX, 20_001));
+        let done = l.on_ack(once(20_000..20_001), Time::from_millis(1)).expect("sent");
+        assert_eq!(numbers(&done.packets), [20_000], "the latest are known");
+        l.shrink();
+        assert_eq!((l.packets.capacity(), l.next_number()), (0, 20_001));
     }
 
     #[test]

@@ -71,6 +71,8 @@ pub struct SendBuffer {
     held_bytes: usize,
     /// Segments that can expire.
     expiring: usize,
+    /// Place among the segments of what was cut last: what is cut next mostly lies there, or behind.
+    cursor: usize,
 }
 
 impl SendBuffer {
@@ -150,6 +152,11 @@ impl SendBuffer {
     }
 
     fn index_of(&self, position: u64) -> usize {
+        for near in [self.cursor, self.cursor + 1] {
+            if self.segments.get(near).is_some_and(|s| s.start <= position && position < s.end()) {
+                return near;
+            }
+        }
         self.segments.partition_point(|s| s.end() <= position)
     }
 
@@ -166,6 +173,7 @@ impl SendBuffer {
         if self.sent >= end {
             return None;
         }
+        self.cursor = self.index_of(self.sent);
         let chunk = self.cut(self.sent..end, data_bytes_max, false)?;
         self.sent = self.done.run_end(chunk.range.end);
         Some(chunk)
@@ -351,9 +359,18 @@ impl SendBuffer {
             freed += front.data.len();
             self.expiring -= usize::from(front.expires.is_some());
             self.segments.pop_front();
+            self.cursor = self.cursor.saturating_sub(1);
         }
         self.held_bytes -= freed;
         freed
+    }
+
+    /// Gives back memory that nothing is in.
+    pub fn shrink(&mut self) {
+        self.segments.shrink_to_fit();
+        for set in [&mut self.done, &mut self.repeat, &mut self.skips, &mut self.told] {
+            set.shrink();
+        }
     }
 
     /// Bytes of heap memory beyond the application's data.

@@ -85,6 +85,17 @@ impl<'a> Data<'a> {
         }
     }
 
+    /// The frame that a payload consists of, if that is one of data; `None` if it is anything else, or malformed.
+    #[inline]
+    pub fn only(payload: &'a [u8]) -> Option<Self> {
+        let mut r = Reader::new(payload);
+        let frame_kind = r.u8("frame type").ok()?;
+        if !(kind::DATA..=kind::DATA_LAST).contains(&frame_kind) {
+            return None;
+        }
+        Data::read(frame_kind, &mut r).ok().filter(|_| r.is_empty())
+    }
+
     pub(crate) fn write<S: Sink>(&self, out: &mut S) {
         let len = self.has_len.then_some(self.bytes.len());
         write_header(out, self.flow, self.offset, len, self.flags);

@@ -157,6 +157,7 @@ impl Reassembly {
         if !follows || bytes.is_empty() || self.fin.is_some() || end > limit {
             return false;
         }
+        self.run.rewind();
         if !self.run.has_room(bytes.len()) {
             self.end_run();
             self.run.make_room(bytes.len());
@@ -487,6 +488,16 @@ impl Reassembly {
         };
         self.delivered.insert(whole.clone());
         Some(delivery(whole.start, data, presented))
+    }
+
+    /// Gives back memory that nothing is in.
+    pub fn shrink(&mut self) {
+        self.run.shrink();
+        self.ready.shrink_to_fit();
+        self.unplaced.shrink_to_fit();
+        for set in [&mut self.settled, &mut self.delivered, &mut self.skipped] {
+            set.shrink();
+        }
     }
 
     /// Bytes of heap memory beyond the data held.

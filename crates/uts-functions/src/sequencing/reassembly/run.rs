@@ -22,6 +22,13 @@ impl Run {
         self.bytes.capacity() - self.bytes.len() >= len
     }
 
+    /// Begins at the front of the buffer again, if all of it was read and dropped: what comes next then needs no other.
+    pub fn rewind(&mut self) {
+        if self.bytes.is_empty() && self.bytes.capacity() < self.buffer_bytes {
+            let _ = self.bytes.try_reclaim(self.buffer_bytes);
+        }
+    }
+
     /// Finds a buffer for at least `len` bytes: the present one, if nobody holds anything of it any more, else another. The
     /// run is empty.
     pub fn make_room(&mut self, len: usize) {
@@ -48,8 +55,46 @@ impl Run {
         Some((start, self.bytes.split_to(len).freeze()))
     }
 
+    /// Gives the buffer back if nothing is in it.
+    pub fn shrink(&mut self) {
+        if self.bytes.is_empty() {
+            *self = Run::default();
+        }
+    }
+
     /// Bytes of memory that hold nothing.
     pub fn spare_bytes(&self) -> usize {
         self.bytes.capacity() - self.bytes.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A reader that keeps pace finds everything in the same memory.
+    #[test]
+    fn a_buffer_that_was_read_is_used_again() {
+        let mut run = Run::default();
+        while run.buffer_bytes < BUFFER_BYTES_MAX {
+            run.make_room(1);
+        }
+        let mut places = std::collections::BTreeSet::new();
+        for n in 0..100 {
+            run.rewind();
+            assert!(run.has_room(1440 * 45), "round {n}");
+            for _ in 0..45 {
+                run.push(n, &[7; 1440]);
+            }
+            let (_, read) = run.take(usize::MAX).expect("something to read");
+            places.insert(read.as_ptr());
+        }
+        assert_eq!(places.len(), 1);
+        // What is still held is left alone.
+        run.push(0, &[1; 40_000]);
+        let (_, held) = run.take(usize::MAX).expect("something to read");
+        run.rewind();
+        run.push(0, &[2; 100]);
+        assert!(held.iter().all(|byte| *byte == 1));
     }
 }

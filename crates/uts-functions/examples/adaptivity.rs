@@ -1,0 +1,240 @@
+//! What it costs that mechanisms can be exchanged: the functions' part of each packet, at both ends, once by way of the slots
+//! that a profile is synthesised into, and once of the same mechanisms named in the source, so that the compiler sees which
+//! they are. The code is the same, generic over what it calls; `scripts/instructions` compares the two.
+//!
+//! `adaptivity synthesised|static PACKETS [unprotected]`
+
+use std::hint::black_box;
+use std::process::ExitCode;
+use std::time::Duration;
+use uts_functions::acknowledgement::{self, Acknowledgement, Arrival, Arrivals};
+use uts_functions::congestion::{self, Ack, Congestion, Delivery, Snapshot, Summary};
+use uts_functions::detection::{self, Detection};
+use uts_functions::flow::{self, FlowControl};
+use uts_functions::protection::{self, Protection, SAMPLE_BYTES, Secret};
+use uts_functions::rate::{self, Bucket, Pace, RateControl};
+use uts_functions::timing::{self, RoundTrip, Timing};
+use uts_functions::{Choice, Mechanism, Params, Rate, Time};
+
+const DATA_BYTES: usize = 1440;
+const HEADER: [u8; 13] = [0x5a; 13];
+const GAP: Duration = Duration::from_micros(1);
+
+/// Packets in flight: a round trip of 128 us.
+const FLIGHT: usize = 128;
+
+/// Packets that an acknowledgement names.
+const PER_ACK: u32 = 32;
+
+/// Both ends of a direction, each mechanism of whatever type.
+struct Stack<D, P, A, T, F, R, C> {
+    detection: D,
+    protection: P,
+    acknowledgement: A,
+    timing: T,
+    flow: F,
+    rate: R,
+    congestion: C,
+}
+
+/// The states, which no mechanism owns.
+struct State {
+    now: Time,
+    number: u64,
+    delivery: Delivery,
+    flight: Vec<Snapshot>,
+    bucket: Bucket,
+    rtt: RoundTrip,
+    arrivals: Arrivals,
+    data: Vec<u8>,
+    packet: Vec<u8>,
+}
+
+impl<D, P, A, T, F, R, C> Stack<D, P, A, T, F, R, C>
+where
+    D: Detection,
+    P: Protection,
+    A: Acknowledgement,
+    T: Timing,
+    F: FlowControl,
+    R: RateControl,
+    C: Congestion,
+{
+    /// A packet, from one end to the other, and now and then an acknowledgement back. Not to be unrolled into its caller, where
+    /// a compiler that sees all might do it once for all packets.
+    #[inline(never)]
+    fn carry(&mut self, s: &mut State) {
+        s.now += GAP;
+        let bytes = (HEADER.len() + DATA_BYTES + 16) as u64;
+        let may = self.flow.send_limit(u64::MAX) > s.number
+            && s.delivery.in_flight + bytes <= self.congestion.window_bytes();
+        let pace = Pace {
+            rate: self.congestion.pacing_rate().or(Some(Rate::from_bytes_per_sec(10_000_000_000))),
+            packet_bytes: bytes,
+            burst_bytes: self.congestion.burst_bytes(),
+        };
+        black_box((may, self.rate.wait_until(&mut s.bucket, s.now, &pace)));
+        s.packet.clear();
+        s.packet.extend_from_slice(&HEADER);
+        s.packet.extend_from_slice(&s.data);
+        let covered = s.packet.len();
+        let (trailer, tag) = (self.detection.trailer_bytes(), self.protection.tag_bytes());
+        s.packet.resize(covered + trailer + tag, 0);
+        let (body, rest) = s.packet.split_at_mut(covered);
+        self.detection.append(body, &mut rest[..trailer]);
+        let (head, payload) = s.packet.split_at_mut(HEADER.len());
+        let (plain, tag) = payload.split_at_mut(DATA_BYTES + trailer);
+        self.protection.seal(s.number, head, plain, tag);
+        self.mask(&mut s.packet);
+        s.flight.push(s.delivery.on_sent(s.now, bytes));
+        self.congestion.on_sent(s.now, bytes, &s.delivery);
+        self.rate.on_sent(&mut s.bucket, s.now, bytes, &pace);
+        self.receive(s);
+        s.number += 1;
+    }
+
+    fn mask(&self, packet: &mut [u8]) {
+        if self.protection.sample_bytes() > 0
+            && let Some((head, rest)) = packet.split_first_chunk_mut::<13>()
+            && let Some(sample) = rest.first_chunk::<SAMPLE_BYTES>()
+        {
+            let mask = self.protection.header_mask(sample);
+            head[9..].iter_mut().zip(mask).for_each(|(byte, mask)| *byte ^= mask);
+        }
+    }
+
+    fn receive(&mut self, s: &mut State) {
+        self.mask(&mut s.packet);
+        let (head, payload) = s.packet.split_at_mut(HEADER.len());
+        let Ok(len) = self.protection.open(s.number, head, payload) else { return };
+        let body = HEADER.len() + len - self.detection.trailer_bytes();
+        let (covered, trailer) = s.packet[..HEADER.len() + len].split_at(body);
+        if !black_box(self.detection.verify(covered, trailer)) {
+            return;
+        }
+        let arrival = Arrival { number: s.number, now: s.now, eliciting: true, polled: false, marked: false };
+        self.acknowledgement.on_arrival(&mut s.arrivals, &arrival);
+        s.arrivals.insert(&arrival);
+        if s.arrivals.unreported >= PER_ACK && s.flight.len() >= FLIGHT {
+            s.arrivals.on_reported();
+            self.acknowledge(s, bytes_of(body));
+        }
+    }
+
+    fn acknowledge(&mut self, s: &mut State, bytes: u64) {
+        let prior_in_flight = s.delivery.in_flight;
+        let mut sent_at = Time::ZERO;
+        for snapshot in s.flight.drain(..PER_ACK as usize) {
+            sent_at = snapshot.sent_at;
+            s.delivery.on_acknowledged(s.now, bytes, &snapshot);
+        }
+        let sample = s.rtt.on_sample(s.now, s.now.since(sent_at), Duration::ZERO);
+        self.timing.on_sample(&mut s.rtt, sample);
+        let (sample, newly) = s.delivery.sample(s.rtt.min);
+        let ack = Ack {
+            now: s.now,
+            bytes: newly,
+            largest: s.number - FLIGHT as u64 + u64::from(PER_ACK),
+            sent_at,
+            rtt: Some(s.rtt.latest),
+            rtt_smoothed: s.rtt.smoothed,
+            rtt_min: s.rtt.min,
+            prior_in_flight,
+            sample,
+            ecn_marked: 0,
+            next_packet: s.number + 1,
+        };
+        self.congestion.on_ack(&ack, &s.delivery);
+        black_box((self.timing.loss_delay(&s.rtt), self.timing.timeout(&s.rtt)));
+    }
+
+    fn run(mut self, packets: u64) {
+        let mut state = State {
+            now: Time::ZERO,
+            number: 0,
+            delivery: Delivery::new(Time::ZERO),
+            flight: Vec::with_capacity(2 * FLIGHT),
+            bucket: Bucket::default(),
+            rtt: RoundTrip::default(),
+            arrivals: Arrivals::default(),
+            data: vec![0x5a; DATA_BYTES],
+            packet: Vec::with_capacity(2 * DATA_BYTES),
+        };
+        (0..packets).for_each(|_| self.carry(&mut state));
+        println!("{packets} packets, window {} bytes", self.congestion.window_bytes());
+    }
+}
+
+fn bytes_of(body: usize) -> u64 {
+    (body + 16) as u64
+}
+
+fn context() -> congestion::Context {
+    congestion::Context { now: Time::ZERO, packet_bytes: 1472, summary: Summary::initial(1472), seed: 1 }
+}
+
+fn secret() -> Secret {
+    Secret::from_exporter(&[7; 32], protection::Direction::ClientToServer)
+}
+
+/// By the numbers of a profile, which the compiler does not know.
+fn synthesised(packets: u64, protects: bool) -> Option<()> {
+    let chosen = |entry: &'static Mechanism| -> Choice { black_box(entry.choice()) };
+    let detection = if protects { &detection::none::None::INFO } else { &detection::crc_32c::Crc32c::INFO };
+    let protection =
+        if protects { &protection::aes_128_gcm::Aes128Gcm::INFO } else { &protection::none::None::INFO };
+    Stack {
+        detection: detection::Slot::build(&chosen(detection), ())?,
+        protection: protection::Slot::build(&chosen(protection), &secret())?,
+        acknowledgement: acknowledgement::Slot::build(&chosen(&acknowledgement::delayed::Delayed::INFO), ())?,
+        timing: timing::Slot::build(&chosen(&timing::jacobson::Jacobson::INFO), ())?,
+        flow: flow::Slot::build(&chosen(&flow::credit::Credit::INFO), ())?,
+        rate: rate::Slot::build(&chosen(&rate::pacing_bucket::PacingBucket::INFO), ())?,
+        congestion: congestion::Slot::build(&chosen(&congestion::cubic::Cubic::INFO), &context())?,
+    }
+    .run(packets);
+    Some(())
+}
+
+/// By name.
+fn fixed<D: Detection, P: Protection>(packets: u64, detection: D, protection: P) {
+    let params = |entry: &'static Mechanism| -> Params { black_box(entry.choice().params) };
+    Stack {
+        detection,
+        protection,
+        acknowledgement: acknowledgement::delayed::Delayed::build(
+            &params(&acknowledgement::delayed::Delayed::INFO),
+            (),
+        ),
+        timing: timing::jacobson::Jacobson::build(&params(&timing::jacobson::Jacobson::INFO), ()),
+        flow: flow::credit::Credit::build(&params(&flow::credit::Credit::INFO), ()),
+        rate: rate::pacing_bucket::PacingBucket::build(&params(&rate::pacing_bucket::PacingBucket::INFO), ()),
+        congestion: congestion::cubic::Cubic::build(&params(&congestion::cubic::Cubic::INFO), &context()),
+    }
+    .run(packets);
+}
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let protects = words.get(2).map(String::as_str) != Some("unprotected");
+    let packets = words.get(1).and_then(|n| n.parse().ok());
+    let none = Params::default();
+    match (words.first().map(String::as_str), packets) {
+        (Some("synthesised"), Some(packets)) if synthesised(packets, protects).is_some() => {}
+        (Some("static"), Some(packets)) if protects => fixed(
+            packets,
+            detection::none::None::build(&none, ()),
+            protection::aes_128_gcm::Aes128Gcm::build(&none, &secret()),
+        ),
+        (Some("static"), Some(packets)) => fixed(
+            packets,
+            detection::crc_32c::Crc32c::build(&none, ()),
+            protection::none::None::build(&none, &secret()),
+        ),
+        _ => {
+            eprintln!("adaptivity: synthesised|static PACKETS [unprotected]");
+            return ExitCode::FAILURE;
+        }
+    }
+    ExitCode::SUCCESS
+}
