@@ -34,7 +34,7 @@ pub struct EndpointConfig {
 impl Default for EndpointConfig {
     fn default() -> Self {
         EndpointConfig {
-            cid_bytes: 8,
+            cid_bytes: 4,
             server: None,
             accept: ConnectionConfig::default(),
             connections_max: 100_000,
@@ -67,8 +67,12 @@ pub struct ConnectionConfig {
     pub packet_bytes_max: usize,
     /// The UDP payload that is used before anything larger has been proved, at least [`PACKET_BYTES_MIN`].
     pub packet_bytes_initial: usize,
-    /// The longest batch of packets of one size that is handed out at once (segmentation offload).
+    /// The longest batch of packets of one size that is handed out at once (segmentation offload): 44 of 1472 bytes are what a
+    /// UDP datagram can hold.
     pub batch_packets_max: usize,
+    /// Whether messages and pieces of flows that wait may share a packet. Where each has one of its own, a lost packet is one
+    /// lost message, at the price of a header and a seal for each.
+    pub coalesce: bool,
     /// Mechanisms that are left alone although the library has them: neither offered, nor chosen, nor agreed to in an
     /// exchange. A client's first profile may still hold those that are mandatory.
     pub withdrawn: Vec<(Function, u8)>,
@@ -98,12 +102,13 @@ impl Default for ConnectionConfig {
             keep_alive: Duration::ZERO,
             handshake_timeout: Duration::from_secs(10),
             flows_max: 100,
-            credit_bytes_initial: 256 * 1024,
+            credit_bytes_initial: 1024 * 1024,
             credit_bytes_max: 16 * 1024 * 1024,
             send_buffer_bytes: 4 * 1024 * 1024,
             packet_bytes_max: 1472,
             packet_bytes_initial: PACKET_BYTES_MIN,
-            batch_packets_max: 32,
+            batch_packets_max: 44,
+            coalesce: true,
             withdrawn: Vec::new(),
         }
     }

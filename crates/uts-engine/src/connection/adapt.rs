@@ -3,27 +3,73 @@
 use super::exchanges::{Reasons, Refusal};
 use super::{Connection, Side};
 use crate::event::{Direction, Event, ExchangeEvent};
-use crate::policy::{Observation, Policy};
+use crate::policy::{Aim, Observation, Policy};
 use crate::selector;
 use core::time::Duration;
 use uts_functions::{PathFacts, Profile, Rate, Time};
 
+/// What the application sends is measured over once to twice this time: frames of video and bursts of speech differ.
+const OFFER_SPAN: Duration = Duration::from_millis(500);
+/// Less than this tells no rate.
+const OFFER_MIN: Duration = Duration::from_millis(200);
+
 /// The policy is asked this often at least while it waits for something.
 const TICK: Duration = Duration::from_millis(100);
+
+/// The rate at which the application hands data over: not what is delivered, which congestion control may hold back.
+struct Offer {
+    /// Instants, and bytes written by then; the older one is where the measurement begins.
+    marks: [(Time, u64); 2],
+}
+
+impl Offer {
+    fn new(now: Time, written: u64) -> Self {
+        Offer { marks: [(now, written); 2] }
+    }
+
+    fn rate(&mut self, now: Time, written: u64) -> Option<Rate> {
+        if now.since(self.marks[1].0) >= OFFER_SPAN {
+            self.marks = [self.marks[1], (now, written)];
+        }
+        let (since, before) = self.marks[0];
+        let span = now.since(since);
+        (span >= OFFER_MIN).then(|| Rate::from_delivery(written.saturating_sub(before), span))
+    }
+}
 
 /// The policy of the data that this end sends.
 pub(super) struct Adaptation {
     policy: Policy,
     next_at: Time,
     /// An exchange that the policy asked for: its epoch and profile.
-    asked: Option<(u32, Profile)>,
+    asked: Option<Box<(u32, Profile)>>,
     last_epoch: u32,
-    /// Delivered bytes and instant of the last look, for the rate that the application offers.
-    last: (Time, u64),
+    offer: Offer,
     waits_for_outcome: bool,
 }
 
 impl Adaptation {
+    fn new(now: Time, policy: Policy, written: u64) -> Self {
+        Adaptation {
+            policy,
+            next_at: now,
+            asked: None,
+            last_epoch: 0,
+            offer: Offer::new(now, written),
+            waits_for_outcome: false,
+        }
+    }
+
+    /// A quiet while has passed. Says what to begin with again, if nothing has been learnt that would be lost.
+    pub fn rest(&mut self) -> Option<&Profile> {
+        self.policy.forget_recent();
+        (self.policy.is_untried() && self.asked.is_none()).then(|| self.policy.home())
+    }
+
+    pub fn heap_bytes(&self) -> usize {
+        self.policy.heap_bytes() + self.asked.as_ref().map_or(0, |asked| size_of_val(&**asked))
+    }
+
     pub fn timeout(&self) -> Option<Time> {
         (self.waits_for_outcome || self.asked.is_some()).then_some(self.next_at)
     }
@@ -39,15 +85,7 @@ impl Connection {
             return;
         };
         let home = selection.profile;
-        let policy = Policy::new(self.config.requirements.clone(), local.common(&peer), home);
-        self.adaptation = Some(Adaptation {
-            policy,
-            next_at: now,
-            asked: None,
-            last_epoch: 0,
-            last: (now, 0),
-            waits_for_outcome: false,
-        });
+        self.start_policy(now, home);
         // The first profile is made of mandatory mechanisms, and proposed by the client: what this end wants beyond that
         // is asked for now.
         let wants_more = match self.side {
@@ -63,6 +101,14 @@ impl Connection {
         }
     }
 
+    /// A policy that knows nothing of the path yet, and returns to `home`.
+    pub(super) fn start_policy(&mut self, now: Time, home: Profile) {
+        let Some(peer) = &self.peer_library else { return };
+        let usable = self.config.library().common(peer);
+        let policy = Policy::new(self.config.requirements.clone(), usable, home);
+        self.adaptation = Some(Box::new(Adaptation::new(now, policy, self.bytes_written)));
+    }
+
     /// Shows the policy what is known now, and does what it decides.
     pub(super) fn adapt(&mut self, now: Time) {
         if !self.is_open() {
@@ -75,12 +121,10 @@ impl Connection {
         adaptation.next_at = now + (outbound.rtt.min).clamp(Duration::from_millis(5), TICK);
         let facts = outbound.facts(self.size.current() as u64);
         let delivered_bytes = outbound.delivery.delivered;
-        let offered = outbound.delivery.is_app_limited().then(|| {
-            let (since, bytes) = adaptation.last;
-            Rate::from_delivery(delivered_bytes.saturating_sub(bytes), now.since(since))
-        });
-        adaptation.last = (now, delivered_bytes);
-        let Some(profile) = outbound.stack(0).map(|s| s.profile) else { return };
+        // Who wants as much as possible and is held back has no rate of its own.
+        let has_rate = adaptation.policy.aim() != Aim::Throughput || outbound.delivery.is_app_limited();
+        let offered = adaptation.offer.rate(now, self.bytes_written).filter(|_| has_rate);
+        let Some(profile) = outbound.stack(0).map(|s| *s.profile) else { return };
         let observation = Observation { facts: &facts, profile: &profile, delivered_bytes, offered };
         adaptation.policy.observe(now, &observation);
         self.follow_exchange(now, &profile);
@@ -95,7 +139,7 @@ impl Connection {
         let Some(adaptation) = &mut self.adaptation else { return };
         if epoch != adaptation.last_epoch {
             adaptation.last_epoch = epoch;
-            let own = adaptation.asked.take().is_some_and(|(asked, _)| asked == epoch);
+            let own = adaptation.asked.take().is_some_and(|asked| asked.0 == epoch);
             adaptation.waits_for_outcome = own;
             adaptation.policy.on_exchanged(now, profile);
         } else if idle && adaptation.asked.take().is_some() {
@@ -111,7 +155,7 @@ impl Connection {
         let Some(adaptation) = self.adaptation.as_mut().filter(|_| direction == Direction::Out) else {
             return;
         };
-        if let Some((_, profile)) = adaptation.asked.take() {
+        if let Some((_, profile)) = adaptation.asked.take().map(|asked| *asked) {
             let number = profile.get(refusal.function).number;
             let lacking = (refusal.reason == RefusalReason::Unknown).then_some((refusal.function, number));
             adaptation.policy.on_refused(now, lacking);
@@ -137,7 +181,7 @@ impl Connection {
         let asked = self.request_exchange(now, Direction::Out, 0, decision.to, reasons);
         let Some(adaptation) = &mut self.adaptation else { return };
         match asked {
-            Ok(epoch) => adaptation.asked = Some((epoch, decision.to)),
+            Ok(epoch) => adaptation.asked = Some(Box::new((epoch, decision.to))),
             Err(_) => adaptation.policy.on_refused(now, None),
         }
     }
@@ -155,7 +199,8 @@ impl Connection {
         let local = self.config.library_for(&requirements);
         let selection = selector::select(&requirements, &facts, &local, self.peer_library.as_ref())?;
         self.outbound_mut(|o| o.rate_max = requirements.max_send_rate);
-        self.config.requirements = requirements.clone();
+        self.wake(now);
+        std::sync::Arc::make_mut(&mut self.config).requirements = requirements.clone();
         if let Some(adaptation) = &mut self.adaptation {
             adaptation.policy.set_requirements(requirements, selection.profile);
             adaptation.next_at = now;

@@ -203,7 +203,7 @@ impl Connection {
         let flow = self.flows.get(id.0)?;
         match direction {
             Direction::Out if flow.send.is_held => None,
-            Direction::Out => self.outbound.as_ref()?.stack(flow.send.group).map(|s| s.profile),
+            Direction::Out => self.outbound.as_ref()?.stack(flow.send.group).map(|s| *s.profile),
             Direction::In => self.inbound.as_ref().map(|_| self.profile_of(direction, flow.receive.group)),
         }
     }
@@ -252,7 +252,7 @@ impl Connection {
         let Some(flow) = self.flows.get_mut(id.0) else { return Err(WriteError::Unknown) };
         flow.send.buffer.write(data.slice(..take));
         flow.send.writer_waits = take < data.len();
-        self.after_write(now, id.0);
+        self.after_write(now, id.0, take);
         Ok(take)
     }
 
@@ -276,6 +276,7 @@ impl Connection {
         let group = self.flows.get(id.0).map_or(0, |f| f.send.group);
         let lifetime = options.lifetime.or(self.requirements_of(group).msg_lifetime);
         let Some(flow) = self.flows.get_mut(id.0) else { return Err(WriteError::Unknown) };
+        let bytes = message.len();
         if keeps_boundaries {
             let expires = lifetime.map(|lifetime| now + lifetime);
             match presented {
@@ -286,12 +287,13 @@ impl Connection {
         } else {
             flow.send.buffer.write(message);
         }
-        self.after_write(now, id.0);
+        self.after_write(now, id.0, bytes);
         Ok(())
     }
 
-    fn after_write(&mut self, now: Time, id: u32) {
+    fn after_write(&mut self, now: Time, id: u32, bytes: usize) {
         self.last_write_at = now;
+        self.bytes_written += bytes as u64;
         self.after_send_change(id, 0);
     }
 

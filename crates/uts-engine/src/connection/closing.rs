@@ -20,9 +20,11 @@ impl Connection {
     }
 
     pub(super) fn write_close(&mut self, now: Time, out: &mut Vec<u8>) -> Option<usize> {
-        if self.outbound.is_none() || !self.handshake.is_done() {
-            let room = self.amplification_room().min(CLIENT_DATAGRAM_BYTES);
-            self.handshake.poll_transmit(now, (self.peer_cid, self.local_cid), room, out);
+        let room = self.amplification_room().min(CLIENT_DATAGRAM_BYTES);
+        if let Some(handshake) = &mut self.handshake
+            && (self.outbound.is_none() || !handshake.is_done())
+        {
+            handshake.poll_transmit(now, (self.peer_cid, self.local_cid), room, out);
             return (!out.is_empty()).then(|| self.count_sent(out.len()));
         }
         let (code, reason) = match &self.close_reason {
@@ -41,8 +43,8 @@ impl Connection {
                 end -= 1;
             }
             let reason = reason[..end].to_owned();
-            if self.phase == Phase::Handshake {
-                self.handshake.close = Some((0, reason.clone()));
+            if let Some(handshake) = self.handshake.as_mut().filter(|_| self.phase == Phase::Handshake) {
+                handshake.close = Some((0, reason.clone()));
             }
             self.close_with(now, CloseReason::Local { code, reason });
         }

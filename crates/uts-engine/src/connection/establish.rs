@@ -16,8 +16,12 @@ impl Connection {
             self.repeat_close();
             return;
         }
-        let first = !self.handshake.heard;
-        let brought = self.handshake.handle_packet(now, datagram, place);
+        let Some(handshake) = &mut self.handshake else {
+            self.stats.dropped_forged += 1;
+            return;
+        };
+        let first = !handshake.heard;
+        let brought = handshake.handle_packet(now, datagram, place);
         if !brought.authentic {
             self.stats.dropped_forged += 1;
             return;
@@ -34,9 +38,10 @@ impl Connection {
         if brought.proves_address {
             self.address_proved = true;
             if self.side == Side::Server {
-                self.handshake.discard(Level::Initial);
+                handshake.discard(Level::Initial);
             }
         }
+        let is_done = handshake.is_done();
         if let Some((code, reason)) = brought.closed {
             let reason = if code >= 0x100 { tls_refusal(code - 0x100, &reason) } else { reason };
             self.drain(now, CloseReason::Refused(reason));
@@ -46,7 +51,7 @@ impl Connection {
             self.close_with(now, CloseReason::Tls(error));
             return;
         }
-        if self.phase == Phase::Handshake && self.handshake.is_done() {
+        if self.phase == Phase::Handshake && is_done {
             self.establish(now);
         }
     }
@@ -60,19 +65,21 @@ impl Connection {
                 if self.side == Side::Server {
                     // The client's handshake is confirmed by the first packet under the new keys.
                     self.confirmed = true;
-                    self.handshake.discard(Level::Handshake);
+                    self.handshake = None;
                     self.ping_wanted = true;
                     if !self.new_token.is_empty() {
                         self.control.push_back(Token::Address);
                     }
-                } else {
-                    self.handshake.discard(Level::Initial);
+                } else if let Some(handshake) = &mut self.handshake {
+                    handshake.discard(Level::Initial);
                 }
                 self.begin_adaptation(now);
                 self.handle_early(now);
             }
             Err(reason) => {
-                self.handshake.close = Some((1, reason.to_string()));
+                if let Some(handshake) = &mut self.handshake {
+                    handshake.close = Some((1, reason.to_string()));
+                }
                 self.close_with(now, reason);
             }
         }
@@ -80,16 +87,18 @@ impl Connection {
 
     pub(super) fn try_establish(&mut self, now: Time) -> Result<(), CloseReason> {
         let protocol = |what: &str| CloseReason::Protocol(what.to_owned());
-        let bytes = self.handshake.tls.quic_transport_parameters();
+        let handshake = self.handshake.as_ref().ok_or_else(|| protocol("it is established already"))?;
+        let bytes = handshake.tls.quic_transport_parameters();
         let hello = Hello::parse(bytes.ok_or_else(|| protocol("it did not say what it can do"))?)
             .map_err(|error| CloseReason::Protocol(format!("its greeting: {error}")))?;
         self.check_identity(&hello)?;
+        let proposal = self.proposal.as_ref().ok_or_else(|| protocol("it is established already"))?;
         let (mine, theirs) = match self.side {
-            Side::Client => (self.proposal[0], self.proposal[1]),
+            Side::Client => (**proposal, **proposal),
             Side::Server => {
                 let read = |profile: &Option<uts_wire::WireProfile>| match profile {
                     Some(profile) => from_wire(profile).map_err(|r| protocol(r.reason.words())),
-                    None => Ok(self.proposal[0]),
+                    None => Ok(**proposal),
                 };
                 // What the client sends is what this end receives.
                 (read(&hello.profile_in)?, read(&hello.profile_out)?)
@@ -99,7 +108,7 @@ impl Connection {
             check_first(profile).map_err(|why| CloseReason::Protocol(format!("its first profile: {why}")))?;
         }
         let mut exporter = [0; 32];
-        let tls = &self.handshake.tls;
+        let tls = &handshake.tls;
         tls.export_keying_material(&mut exporter, b"EXPORTER-uts", None)
             .map_err(|error| CloseReason::Tls(error.to_string()))?;
         let (out, inward) = match self.side {
@@ -107,12 +116,20 @@ impl Connection {
             Side::Server => (protection::Direction::ServerToClient, protection::Direction::ClientToServer),
         };
         let chain = |direction| SecretChain::new(Secret::from_exporter(&exporter, direction));
+        // Most connections of an endpoint have one and the same.
+        let shared = |p: Profile| if p == **proposal { Arc::clone(proposal) } else { Arc::new(p) };
+        let (mine, theirs) = (shared(mine), shared(theirs));
         let packet_bytes = self.size.current() as u64;
         let lacking = || protocol("a first profile that this library lacks");
         let mut outbound =
             Outbound::new(now, &mine, chain(out), packet_bytes, self.seed).ok_or_else(lacking)?;
         let inbound = Inbound::new(&theirs, chain(inward)).ok_or_else(lacking)?;
-        if let Some(sample) = self.handshake.rtt_sample {
+        let peer_certificates = match tls {
+            rustls::quic::Connection::Client(tls) => tls.peer_certificates(),
+            rustls::quic::Connection::Server(tls) => tls.peer_certificates(),
+        };
+        let peer_certificates = peer_certificates.map(Box::from);
+        if let Some(sample) = handshake.rtt_sample {
             use uts_functions::timing::Timing;
             let sample = outbound.rtt.on_sample(now, sample, Duration::ZERO);
             outbound.timing.on_sample(&mut outbound.rtt, sample);
@@ -132,6 +149,8 @@ impl Connection {
         self.peer_library = Some(Library::from_pairs(hello.mechanisms.iter().copied()));
         self.peer_allows_unprotected = hello.allows_unprotected;
         self.peer_reset_token = hello.reset_token.filter(|_| self.side == Side::Client);
+        self.peer_certificates = peer_certificates;
+        self.proposal = None;
         (self.outbound, self.inbound) = (Some(outbound), Some(inbound));
         self.set_exchange_timers();
         Ok(())
@@ -155,24 +174,26 @@ impl Connection {
         self.last_heard_at = now;
         if !self.confirmed {
             self.confirmed = true;
-            self.handshake.discard(Level::Handshake);
+            self.handshake = None;
         }
     }
 
     /// The server asks for proof of address.
     pub(crate) fn on_retry(&mut self, initial: rustls::quic::Keys, scid: ConnectionId, token: Bytes) -> bool {
-        if self.handshake.heard || self.retry_scid.is_some() || self.side != Side::Client {
+        let Some(handshake) = self.handshake.as_mut().filter(|h| !h.heard) else { return false };
+        if self.retry_scid.is_some() || self.side != Side::Client {
             return false;
         }
         self.retry_scid = Some(scid);
         self.peer_cid = scid;
-        self.handshake.restart(initial, token);
+        handshake.restart(initial, token);
         true
     }
 
     /// The server speaks other versions.
     pub(crate) fn on_version_refusal(&mut self, now: Time, ours: String, theirs: String) {
-        if self.side == Side::Client && self.phase == Phase::Handshake && !self.handshake.heard {
+        let is_unheard = self.handshake.as_ref().is_some_and(|h| !h.heard);
+        if self.side == Side::Client && self.phase == Phase::Handshake && is_unheard {
             self.drain(now, CloseReason::Version { ours, theirs });
         }
     }
@@ -205,7 +226,7 @@ pub(crate) fn hello(
     initial_scid: ConnectionId,
     ids: (Option<ConnectionId>, Option<ConnectionId>),
     reset_token: Option<[u8; 16]>,
-    proposal: Option<&[Profile; 2]>,
+    proposal: Option<&Profile>,
 ) -> Vec<u8> {
     let limits = uts_wire::Limits {
         max_flows: config.flows_max,
@@ -222,8 +243,8 @@ pub(crate) fn hello(
         mechanisms: config.library().pairs().collect(),
         limits,
         reset_token,
-        profile_out: proposal.map(|p| to_wire(&p[0])),
-        profile_in: proposal.map(|p| to_wire(&p[1])),
+        profile_out: proposal.map(to_wire),
+        profile_in: proposal.map(to_wire),
         allows_unprotected: config.requirements.security == Security::Unprotected,
         service: String::new(),
     };

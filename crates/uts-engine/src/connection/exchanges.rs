@@ -6,6 +6,7 @@ use crate::exchange::{self, Busy, GROUPS_MAX, Machine, Message};
 use crate::selector::Library;
 use crate::synthesis::{ReceiveStack, SendStack};
 use std::collections::VecDeque;
+use std::sync::Arc;
 use uts_functions::mechanism::Params;
 use uts_functions::profile::ProfileError;
 use uts_functions::{Choice, Function, Profile, Time};
@@ -94,7 +95,7 @@ pub(crate) struct Exchanges {
     /// Frames to send, in order.
     pub pending: VecDeque<(Direction, Frame<'static>)>,
     /// What was last asked for, to report changes against what is in use.
-    asked: [Option<(u32, Profile)>; 2],
+    asked: [Option<Box<(u32, Profile)>>; 2],
     pub completed: u64,
 }
 
@@ -146,7 +147,7 @@ impl Connection {
     /// Leaves a mechanism alone from now on: it is neither asked for nor agreed to. What is in use stays, and the
     /// peer, which has been told that this end has it, may still ask, and is refused.
     pub fn withdraw(&mut self, function: Function, mechanism: u8) {
-        self.config.withdrawn.push((function, mechanism));
+        Arc::make_mut(&mut self.config).withdrawn.push((function, mechanism));
     }
 
     pub(super) fn request_exchange(
@@ -180,7 +181,7 @@ impl Connection {
             }
             other => other?,
         };
-        self.exchanges.asked[direction as usize] = Some((epoch, profile));
+        self.exchanges.asked[direction as usize] = Some(Box::new((epoch, profile)));
         let Reasons { seen, expects } = reasons;
         let event = ExchangeEvent::Requested { direction, group, epoch, seen, changes, expects };
         self.events.push_back(Event::Exchange(event));
@@ -196,12 +197,12 @@ impl Connection {
     /// The profile in use for a group; that of group 0 where it has none yet.
     pub(super) fn profile_of(&self, direction: Direction, group: u8) -> Profile {
         let of = |group| match direction {
-            Direction::Out => self.outbound.as_ref().and_then(|o| o.stack(group)).map(|s| s.profile),
+            Direction::Out => self.outbound.as_ref().and_then(|o| o.stack(group)).map(|s| *s.profile),
             Direction::In => self.inbound.as_ref().and_then(|i| {
                 // An epoch that this end only asks for is open as well.
                 let asked = self.exchanges.inward.asked();
                 let is_agreed = |s: &&ReceiveStack| s.group == group && Some(s.epoch) != asked;
-                i.stacks.iter().rev().find(is_agreed).map(|s| s.profile)
+                i.stacks.iter().rev().find(is_agreed).map(|s| *s.profile)
             }),
         };
         of(group).or_else(|| of(0)).unwrap_or_else(Profile::bare)
@@ -280,7 +281,7 @@ impl Connection {
             exchange::Event::Accepted { epoch, group, took } => {
                 self.exchanges.completed += 1;
                 let asked = self.exchanges.asked[direction as usize].take();
-                let profile = asked.map_or_else(|| self.profile_of(direction, group), |(_, profile)| profile);
+                let profile = asked.map_or_else(|| self.profile_of(direction, group), |asked| asked.1);
                 let event = ExchangeEvent::Completed { direction, group, epoch, profile, took };
                 self.events.push_back(Event::Exchange(event));
             }
@@ -292,7 +293,7 @@ impl Connection {
                     (_, 0) => self.on_refused(direction, &refusal),
                     (Direction::Out, _) => {
                         let asked = self.exchanges.asked[direction as usize].take();
-                        self.on_group_refused(group, asked.map(|(_, profile)| profile), &refusal);
+                        self.on_group_refused(group, asked.map(|asked| asked.1), &refusal);
                     }
                     (Direction::In, _) => {}
                 }
@@ -310,7 +311,8 @@ impl Connection {
         if !inbound.open(epoch, group, profile) {
             return;
         }
-        let asked_here = self.exchanges.asked[Direction::In as usize].is_some_and(|(e, _)| e == epoch);
+        let asked_here =
+            self.exchanges.asked[Direction::In as usize].as_ref().is_some_and(|asked| asked.0 == epoch);
         if !asked_here {
             let changes = changes(&old, profile);
             let (direction, profile) = (Direction::In, *profile);
@@ -368,7 +370,8 @@ impl Connection {
         }
         let has_offsets = outbound.stack(group).is_some_and(|s| s.layout.offsets);
         let limits = outbound.stack(group).map(|s| s.flow.clone());
-        let asked_here = self.exchanges.asked[Direction::Out as usize].is_some_and(|(e, _)| e == epoch);
+        let asked_here =
+            self.exchanges.asked[Direction::Out as usize].as_ref().is_some_and(|asked| asked.0 == epoch);
         if !asked_here {
             let changes = changes(&old, profile);
             let (direction, profile) = (Direction::Out, *profile);
@@ -432,13 +435,13 @@ impl Connection {
     pub(super) fn renew_keys_if_due(&mut self, now: Time) {
         use uts_functions::protection::Protection;
         let Some(outbound) = &self.outbound else { return };
-        let is_due = |s: &&SendStack| s.packets >= s.protection.packets_max() / 2;
+        let is_due = |s: &&SendStack| s.protection.as_ref().is_some_and(|p| s.packets >= p.packets_max() / 2);
         let in_use = |s: &&SendStack| outbound.stack(s.group).is_some_and(|newest| newest.epoch == s.epoch);
         let Some(stack) = outbound.stacks.iter().filter(in_use).find(is_due) else { return };
         if !self.exchanges.is_idle(Direction::Out) {
             return;
         }
-        let (group, profile) = (stack.group, stack.profile);
+        let (group, profile) = (stack.group, *stack.profile);
         let seen = format!("{} packets under one key", stack.packets);
         let reasons = Reasons { seen, expects: "new keys, the same profile".into() };
         // If it is busy or refused now, the next packet asks again.

@@ -106,7 +106,7 @@ pub(crate) enum FlowControl {
 #[derive(Debug)]
 pub(crate) struct Flows {
     side: Side,
-    table: BTreeMap<u32, Flow>,
+    table: BTreeMap<u32, Box<Flow>>,
     /// Indices (id / 2) of flows of each parity that existed and are gone.
     gone: [RangeSet; 2],
     next_index: u32,
@@ -209,26 +209,26 @@ impl Flows {
                 is_done: false,
             },
         };
-        self.table.insert(id, flow);
+        self.table.insert(id, Box::new(flow));
     }
 
     pub fn get(&self, id: u32) -> Option<&Flow> {
-        self.table.get(&id)
+        self.table.get(&id).map(|flow| &**flow)
     }
 
     pub fn get_mut(&mut self, id: u32) -> Option<&mut Flow> {
-        self.table.get_mut(&id)
+        self.table.get_mut(&id).map(|flow| &mut **flow)
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (u32, &Flow)> {
-        self.table.iter().map(|(id, flow)| (*id, flow))
+        self.table.iter().map(|(id, flow)| (*id, &**flow))
     }
 
     /// Finds the flow that a frame of the peer names, opening it if it is the peer's to open. `Ok(None)`: it was, and is
     /// gone. The flag says whether it is new.
     pub fn of_frame(&mut self, id: u32) -> Result<Option<(&mut Flow, bool)>, FlowViolation> {
         if self.table.contains_key(&id) {
-            return Ok(self.table.get_mut(&id).map(|flow| (flow, false)));
+            return Ok(self.table.get_mut(&id).map(|flow| (&mut **flow, false)));
         }
         let index = id / 2;
         if self.gone[(id & 1) as usize].contains(u64::from(index)) {
@@ -242,7 +242,7 @@ impl Flows {
         }
         self.insert(id, DEFAULT_PRIORITY);
         self.accepted.push_back(id);
-        Ok(self.table.get_mut(&id).map(|flow| (flow, true)))
+        Ok(self.table.get_mut(&id).map(|flow| (&mut **flow, true)))
     }
 
     /// Puts a flow into the order of sending if it has something to send, and takes it out if it has not.
@@ -265,8 +265,16 @@ impl Flows {
         }
     }
 
+    /// Whether a flow is in the order of sending.
+    pub fn has_turn(&self, id: u32) -> bool {
+        self.table.get(&id).is_some_and(|flow| flow.send.turn.is_some())
+    }
+
     /// Moves a flow behind the others of its priority.
     pub fn yield_turn(&mut self, id: u32) {
+        if self.order.len() < 2 {
+            return;
+        }
         let Some(send) = self.table.get_mut(&id).map(|flow| &mut flow.send) else { return };
         if let Some(turn) = send.turn {
             self.order.remove(&(send.priority, turn, id));
@@ -278,11 +286,18 @@ impl Flows {
 
     /// The flow whose turn it is, of this group if one is named.
     pub fn next_to_send(&self, group: Option<u8>) -> Option<u32> {
-        let mut order = self.order.iter().map(|(_, _, id)| *id);
-        match group {
-            None => order.next(),
-            Some(group) => order.find(|id| self.table.get(id).is_some_and(|flow| flow.send.group == group)),
-        }
+        self.in_order(group).next()
+    }
+
+    /// Flows that have something to send, of this group if one is named, in the order in which they may.
+    fn in_order(&self, group: Option<u8>) -> impl Iterator<Item = u32> + '_ {
+        let is_in = move |id: &u32| self.table.get(id).is_some_and(|flow| Some(flow.send.group) == group);
+        self.order.iter().map(|(_, _, id)| *id).filter(move |id| group.is_none() || is_in(id))
+    }
+
+    /// Whether another flow of this group has something to send, too.
+    pub fn others_want_to_send(&self, id: u32, group: u8) -> bool {
+        self.in_order(Some(group)).any(|other| other != id)
     }
 
     pub fn wants_to_send(&self) -> bool {
@@ -311,6 +326,26 @@ impl Flows {
                 self.accepted_max = opened - open + self.accept_window;
                 self.control.insert(FlowControl::Limit);
             }
+        }
+    }
+
+    /// Gives back memory that nothing is in.
+    pub fn shrink(&mut self) {
+        self.accepted.shrink_to_fit();
+        // A tree that has become empty keeps a node.
+        if self.table.is_empty() {
+            self.table = BTreeMap::new();
+        }
+        if self.order.is_empty() {
+            self.order = BTreeSet::new();
+        }
+        if self.control.is_empty() {
+            self.control = BTreeSet::new();
+        }
+        self.gone.iter_mut().for_each(RangeSet::shrink);
+        for flow in self.table.values_mut() {
+            flow.send.buffer.shrink();
+            flow.receive.data.shrink();
         }
     }
 

@@ -3,6 +3,7 @@
 use super::secrets::SecretChain;
 use crate::exchange::GROUPS_MAX;
 use crate::synthesis::ReceiveStack;
+use std::sync::Arc;
 use uts_functions::acknowledgement::Arrivals;
 use uts_functions::{Function, Profile, presentation};
 
@@ -25,7 +26,7 @@ pub(crate) struct Inbound {
 
 impl Inbound {
     /// The direction's start. `None` if this library lacks a mechanism of the profile.
-    pub fn new(profile: &Profile, secrets: SecretChain) -> Option<Self> {
+    pub fn new(profile: &Arc<Profile>, secrets: SecretChain) -> Option<Self> {
         let stack = ReceiveStack::new(0, 0, profile, &secrets.of(0)?)?;
         let mut inbound = Inbound {
             stacks: Vec::new(),
@@ -56,8 +57,9 @@ impl Inbound {
 
     /// Opens an epoch. Says whether the library had everything.
     pub fn open(&mut self, epoch: u32, group: u8, profile: &Profile) -> bool {
+        let shared = Arc::new(*profile);
         let Some(mut stack) =
-            self.secrets.of(epoch).and_then(|s| ReceiveStack::new(epoch, group, profile, &s))
+            self.secrets.of(epoch).and_then(|s| ReceiveStack::new(epoch, group, &shared, &s))
         else {
             return false;
         };
@@ -92,11 +94,5 @@ impl Inbound {
     /// The newest open epoch of a group, to change.
     pub fn newest_mut(&mut self, group: u8) -> Option<&mut ReceiveStack> {
         self.stacks.iter_mut().rev().find(|s| s.group == group)
-    }
-
-    pub fn heap_bytes(&self) -> usize {
-        self.stacks.capacity() * size_of::<ReceiveStack>()
-            + self.arrivals.received.heap_bytes()
-            + self.arrivals.repaired.heap_bytes()
     }
 }

@@ -10,11 +10,11 @@ use crate::event::{Direction, FlowId};
 use crate::synthesis::ReceiveStack;
 use bytes::Bytes;
 use core::time::Duration;
+use uts_functions::Time;
 use uts_functions::acknowledgement::{Acknowledgement, Arrival};
 use uts_functions::detection::Detection;
 use uts_functions::protection::Protection;
 use uts_functions::sequencing::reassembly::Segment;
-use uts_functions::{Function, Time};
 use uts_functions::{fec, flow};
 use uts_wire::frame::{self, Frame, FrameIter};
 use uts_wire::packet::{AdaptiveHeader, peek_epoch, sample, unmask};
@@ -54,6 +54,7 @@ enum Dropped {
 impl Connection {
     /// Takes in a short packet.
     pub(super) fn handle_adaptive(&mut self, now: Time, ecn: Option<Ecn>, packet: &mut [u8]) {
+        self.wake(now);
         let tail = packet.last_chunk::<16>().copied();
         let opened = self.open(packet);
         // A reset looks like a packet that cannot be opened (RFC 9000 section 10.3).
@@ -86,7 +87,8 @@ impl Connection {
         let Some(inbound) = &mut self.inbound else { return };
         inbound.forged += 1;
         // RFC 9001 section 6.6: beyond the cipher's limit, forgeries may begin to succeed.
-        let max = inbound.stacks.last().map_or(u64::MAX, |s| s.protection.forgeries_max());
+        let max =
+            inbound.stacks.last().and_then(|s| s.protection.as_ref()).map_or(u64::MAX, |p| p.forgeries_max());
         if inbound.forged > max {
             self.fail(CloseReason::Protocol("too many forged packets arrived".into()));
         }
@@ -100,8 +102,9 @@ impl Connection {
         let stack = &inbound.stacks[index];
         let (_, pn_offset) =
             AdaptiveHeader::parse(packet, self.local_cid.len()).map_err(|_| Dropped::Malformed)?;
-        let mask = if stack.protection.sample_bytes() > 0 {
-            stack.protection.header_mask(sample(packet, pn_offset).map_err(|_| Dropped::Malformed)?)
+        let protection = stack.protection.as_deref().ok_or(Dropped::UnknownEpoch)?;
+        let mask = if protection.sample_bytes() > 0 {
+            protection.header_mask(sample(packet, pn_offset).map_err(|_| Dropped::Malformed)?)
         } else {
             [0; 5]
         };
@@ -116,7 +119,7 @@ impl Connection {
             return Err(Dropped::Malformed);
         }
         let (head, body) = packet.split_at_mut(start);
-        let len = stack.protection.open(number, head, body).map_err(|_| Dropped::Forged)?;
+        let len = protection.open(number, head, body).map_err(|_| Dropped::Forged)?;
         let trailer_bytes = stack.detection.trailer_bytes();
         let frames_bytes = len.checked_sub(trailer_bytes).ok_or(Dropped::Malformed)?;
         let (covered, trailer) = packet[..start + len].split_at(start + frames_bytes);
@@ -131,12 +134,22 @@ impl Connection {
 
     /// Takes in an authentic packet: all of it or, if it is malformed, none.
     fn take_in(&mut self, now: Time, ecn: Option<Ecn>, index: usize, number: u64, payload: &[u8]) {
-        let Some(seen) = scan(payload) else {
+        // The common case, read once: one frame, of data. Else all frames are read before any of them changes anything.
+        let only = frame::Data::only(payload);
+        let seen = match only {
+            Some(_) => Some(Seen { eliciting: true, polled: false, has_data: true }),
+            None => scan(payload),
+        };
+        let Some(seen) = seen else {
             self.stats.dropped_malformed += 1;
             self.on_malformed(index);
             return;
         };
-        if self.overruns(index, payload) {
+        let overruns = match &only {
+            Some(data) => self.overruns_with(index, data),
+            None => seen.has_data && self.overruns(index, payload),
+        };
+        if overruns {
             // Without flow control a receiver may be overrun: the packet counts as lost, not as arrived.
             self.stats.dropped_overrun += 1;
             return;
@@ -163,11 +176,17 @@ impl Connection {
         if known {
             return;
         }
-        if let Err(reason) = self.handle_frames(now, index, payload) {
+        let handled = match &only {
+            Some(data) => self.on_data(now, index, data),
+            None => self.handle_frames(now, index, payload),
+        };
+        if let Err(reason) = handled {
             self.fail(reason);
             return;
         }
-        self.repair(now, epoch, number, seen.has_data.then_some(payload));
+        if self.inbound.as_ref().is_some_and(|i| i.stacks.get(index).is_some_and(|s| s.fec.is_some())) {
+            self.repair(now, epoch, number, seen.has_data.then_some(payload));
+        }
     }
 
     /// An authentic packet that cannot be read: the peer is broken. Without protection it may be anybody's.
@@ -176,7 +195,8 @@ impl Connection {
             .inbound
             .as_ref()
             .and_then(|i| i.stacks.get(index))
-            .is_some_and(|s| s.protection.tag_bytes() > 0);
+            .and_then(|s| s.protection.as_ref())
+            .is_some_and(|p| p.tag_bytes() > 0);
         if tagged {
             self.fail(CloseReason::Protocol("it sent a packet that cannot be read".into()));
         }
@@ -185,19 +205,23 @@ impl Connection {
     /// Whether the packet holds data for which there is no room although its sender was not told to stop: more bytes than
     /// memory is given, or more gaps than are remembered where none may be given up. It will be repeated, if anything is.
     fn overruns(&self, index: usize, payload: &[u8]) -> bool {
+        FrameIter::new(payload).flatten().any(|frame| match frame {
+            Frame::Data(data) => self.overruns_with(index, &data),
+            _ => false,
+        })
+    }
+
+    fn overruns_with(&self, index: usize, data: &frame::Data<'_>) -> bool {
         let Some(stack) = self.inbound.as_ref().and_then(|i| i.stacks.get(index)) else { return false };
         let (repeats, counts) = (repeats(stack), stack.layout.offsets);
-        FrameIter::new(payload).flatten().any(|frame| match frame {
-            Frame::Data(data) => self.flows.get(data.flow).is_some_and(|flow| {
-                let receive = &flow.receive;
-                let held = receive.data.held_bytes() as u64;
-                let len = data.bytes.len() as u64;
-                let start = data.offset.filter(|_| counts).unwrap_or(0);
-                held + len > receive.grant.window_bytes_max.saturating_mul(2)
-                    || (receive.is_free() && start.saturating_add(len) > receive.limit())
-                    || (repeats && receive.data.gaps() >= GAPS_MAX && receive.data.leaves_gap(start))
-            }),
-            _ => false,
+        self.flows.get(data.flow).is_some_and(|flow| {
+            let receive = &flow.receive;
+            let held = receive.data.held_bytes() as u64;
+            let len = data.bytes.len() as u64;
+            let start = data.offset.filter(|_| counts).unwrap_or(0);
+            held + len > receive.grant.window_bytes_max.saturating_mul(2)
+                || (receive.is_free() && start.saturating_add(len) > receive.limit())
+                || (repeats && receive.data.gaps() >= GAPS_MAX && receive.data.leaves_gap(start))
         })
     }
 
@@ -275,20 +299,52 @@ impl Connection {
                     self.control.push_back(super::flows::Token::PathResponse(number));
                 }
             }
-            Frame::Repair(repair) => self.repairs_seen.push(fec::Repair {
-                first: repair.first,
-                mask: repair.mask.into(),
-                index: repair.index,
-                parities: repair.parities,
-                symbol: Bytes::copy_from_slice(repair.symbol),
-            }),
+            Frame::Repair(repair) => {
+                // Where nothing decodes it, it would only be held.
+                let stack = self.inbound.as_ref().and_then(|i| i.stacks.get(index));
+                if stack.is_some_and(|s| s.fec.is_some()) {
+                    self.repairs_seen.push(fec::Repair {
+                        first: repair.first,
+                        mask: repair.mask.into(),
+                        index: repair.index,
+                        parities: repair.parities,
+                        symbol: Bytes::copy_from_slice(repair.symbol),
+                    });
+                }
+            }
             // A poll was noticed when the packet was scanned.
             Frame::Padding { .. } | Frame::Ping | Frame::Poll | Frame::PathResponse(_) => {}
         }
         Ok(())
     }
 
+    /// The next bytes of a file, of a flow that is known: the common case.
+    fn on_next_bytes(&mut self, index: usize, data: &frame::Data<'_>) -> bool {
+        let Some(stack) = self.inbound.as_ref().and_then(|i| i.stacks.get(index)) else { return false };
+        if data.flags != frame::DataFlags::default() || !stack.layout.offsets {
+            return false;
+        }
+        let Some(receive) = self.flows.get_mut(data.flow).map(|flow| &mut flow.receive) else { return false };
+        let is_ours = receive.is_placed && receive.group == stack.group && receive.reset.is_none();
+        let is_credited = !receive.is_free() && !matches!(stack.flow, flow::Slot::None(_));
+        if !is_ours || !is_credited || receive.is_done {
+            return false;
+        }
+        let limit = receive.limit();
+        if !receive.data.append(data.offset.unwrap_or(0), data.bytes, limit) {
+            return false;
+        }
+        self.stats.data_bytes_received += data.bytes.len() as u64;
+        if !core::mem::replace(&mut receive.reader_told, true) {
+            self.events.push_back(Event::Readable(FlowId(data.flow)));
+        }
+        true
+    }
+
     fn on_data(&mut self, now: Time, index: usize, data: &frame::Data<'_>) -> Result<(), CloseReason> {
+        if self.on_next_bytes(index, data) {
+            return Ok(());
+        }
         let Some(stack) = self.inbound.as_ref().and_then(|i| i.stacks.get(index)) else { return Ok(()) };
         let (group, governs) = (stack.group, stack.flow.clone());
         let sent_free = matches!(governs, flow::Slot::None(_));
@@ -426,7 +482,10 @@ impl Connection {
 
     fn on_stop(&mut self, stop: frame::StopFlow) -> Result<(), CloseReason> {
         let found = self.flows.of_frame(stop.flow).map_err(violation)?;
-        let Some((flow, _)) = found else { return Ok(()) };
+        let Some((flow, is_new)) = found else { return Ok(()) };
+        if is_new {
+            self.events.push_back(Event::FlowOpened(FlowId(stop.flow)));
+        }
         if flow.send.stopped.replace(stop.code).is_none() {
             self.events.push_back(Event::Stopped(FlowId(stop.flow), stop.code));
             self.reset_flow(FlowId(stop.flow), stop.code);
@@ -477,7 +536,7 @@ impl Connection {
 
 /// Whether what is lost of data under this stack is sent again.
 fn repeats(stack: &ReceiveStack) -> bool {
-    stack.profile.name(Function::Retransmission) != "none"
+    stack.layout.repeats
 }
 
 fn violation(violation: FlowViolation) -> CloseReason {

@@ -7,7 +7,7 @@ use uts_functions::timing::RoundTrip;
 use uts_functions::{PathFacts, Rate, Time};
 
 /// Loss figures rest on this many of the latest packets at least, so that a burst or two do not look like a regime.
-const WINDOW_PACKETS: u64 = 1500;
+const WINDOW_PACKETS: u32 = 1500;
 
 /// … cut into this many slots, the oldest of which is dropped as a new one begins.
 const SLOTS: usize = 10;
@@ -23,10 +23,10 @@ const QUEUE_MIN: Duration = Duration::from_millis(3);
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Slot {
-    packets: u64,
-    lost: u64,
-    bursts: u64,
-    congestive: u64,
+    packets: u32,
+    lost: u32,
+    bursts: u32,
+    congestive: u32,
 }
 
 /// Gathers path facts of one direction at its sender.
@@ -51,8 +51,23 @@ impl Meter {
         }
     }
 
+    /// Of maxima of the past only the largest is kept, which is all that is told of them.
+    pub fn shrink(&mut self) {
+        self.rates.truncate(1);
+        self.queues.truncate(1);
+        self.slots.shrink_to_fit();
+        self.rates.shrink_to_fit();
+        self.queues.shrink_to_fit();
+    }
+
+    pub fn heap_bytes(&self) -> usize {
+        self.slots.capacity() * size_of::<Slot>()
+            + self.rates.capacity() * size_of::<(Time, Rate)>()
+            + self.queues.capacity() * size_of::<(Time, Duration)>()
+    }
+
     fn slot(&mut self) -> &mut Slot {
-        if self.slots.back().is_none_or(|slot| slot.packets >= WINDOW_PACKETS / SLOTS as u64) {
+        if self.slots.back().is_none_or(|slot| slot.packets >= WINDOW_PACKETS / SLOTS as u32) {
             if self.slots.len() >= SLOTS {
                 self.slots.pop_front();
             }
@@ -65,7 +80,8 @@ impl Meter {
     /// Packets that arrived.
     pub fn on_acknowledged(&mut self, now: Time, packets: u64, sample: &RateSample, rtt: &RoundTrip) {
         self.samples += packets;
-        self.slot().packets += packets;
+        let slot = self.slot();
+        slot.packets = slot.packets.saturating_add(u32::try_from(packets).unwrap_or(u32::MAX));
         if sample.rate > Rate::default() && !sample.app_limited {
             push_max(&mut self.rates, now, sample.rate, rtt.smoothed * CAPACITY_ROUNDS);
         }
@@ -84,8 +100,8 @@ impl Meter {
         let slot = self.slot();
         slot.packets += 1;
         slot.lost += 1;
-        slot.bursts += u64::from(new_burst);
-        slot.congestive += u64::from(congestive);
+        slot.bursts += u32::from(new_burst);
+        slot.congestive += u32::from(congestive);
     }
 
     /// A packet that was counted as lost had only come late.
@@ -105,12 +121,12 @@ impl Meter {
     /// What is known of the path.
     pub fn facts(&self, rtt: &RoundTrip, packet_bytes: u64) -> PathFacts {
         let sum = self.slots.iter().fold(Slot::default(), |a, b| Slot {
-            packets: a.packets + b.packets,
+            packets: a.packets.saturating_add(b.packets),
             lost: a.lost + b.lost,
             bursts: a.bursts + b.bursts,
             congestive: a.congestive + b.congestive,
         });
-        let share = |part: u64, whole: u64| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
+        let share = |part: u32, whole: u32| if whole == 0 { 0.0 } else { f64::from(part) / f64::from(whole) };
         PathFacts {
             rtt_min: rtt.min,
             rtt_smoothed: rtt.smoothed,

@@ -16,9 +16,11 @@ mod groups;
 mod handshake;
 mod inbound;
 pub mod incoming;
+mod memory;
 mod meter;
 mod outbound;
 pub mod outgoing;
+mod rest;
 mod secrets;
 mod settle;
 mod size;
@@ -45,10 +47,12 @@ use groups::Groups;
 use handshake::Handshake;
 use inbound::Inbound;
 use outbound::Outbound;
+use rustls::pki_types::CertificateDer;
 use secrets::SecretChain;
 use size::PacketSize;
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use uts_functions::protection::{self, Secret};
 use uts_functions::{Function, PathFacts, Profile, Time, establishment, fec};
 use uts_wire::packet::establishment::Level;
@@ -121,7 +125,8 @@ enum Phase {
 /// A connection to one peer.
 pub struct Connection {
     side: Side,
-    config: ConnectionConfig,
+    /// Shared by all that were set up alike.
+    config: Arc<ConnectionConfig>,
     remote: SocketAddr,
     /// The address of this host that the peer talks to, where that is known.
     local: Option<IpAddr>,
@@ -130,16 +135,21 @@ pub struct Connection {
     original_dcid: ConnectionId,
     retry_scid: Option<ConnectionId>,
     phase: Phase,
-    handshake: Handshake,
+    /// Until it is confirmed: nothing of it is needed afterwards.
+    handshake: Option<Box<Handshake>>,
+    peer_certificates: Option<Box<[CertificateDer<'static>]>>,
     /// Adaptive packets that came before their keys.
     early: Vec<(Option<Ecn>, Vec<u8>)>,
-    proposal: [Profile; 2],
+    /// The first profile of both directions, until it is in use.
+    proposal: Option<Arc<Profile>>,
     outbound: Option<Outbound>,
     inbound: Option<Inbound>,
     flows: Flows,
     groups: Groups,
     exchanges: Exchanges,
-    adaptation: Option<adapt::Adaptation>,
+    adaptation: Option<Box<adapt::Adaptation>>,
+    /// While the connection rests: the home profile of a policy that has learnt nothing yet.
+    home: Option<Arc<Profile>>,
     size: PacketSize,
     events: VecDeque<Event>,
     close_reason: Option<CloseReason>,
@@ -157,6 +167,10 @@ pub struct Connection {
     last_heard_at: Time,
     last_eliciting_at: Time,
     last_write_at: Time,
+    /// Bytes that the application has handed over.
+    bytes_written: u64,
+    /// When to look whether the connection may rest; `None` while it does.
+    rest_at: Option<Time>,
     has_lifetimes: bool,
     /// The peer is at its address; before, at most three times what came from there is sent to it.
     address_proved: bool,
@@ -173,7 +187,7 @@ pub struct Connection {
 /// What a connection is made from.
 pub(crate) struct Birth {
     pub side: Side,
-    pub config: ConnectionConfig,
+    pub config: Arc<ConnectionConfig>,
     pub remote: SocketAddr,
     pub local_cid: ConnectionId,
     pub peer_cid: ConnectionId,
@@ -182,14 +196,14 @@ pub(crate) struct Birth {
     pub address_proved: bool,
     pub tls: rustls::quic::Connection,
     pub initial: rustls::quic::Keys,
-    pub proposal: [Profile; 2],
+    pub proposal: Arc<Profile>,
     pub new_token: Vec<u8>,
     pub seed: u64,
 }
 
 impl Connection {
     pub(crate) fn new(now: Time, birth: Birth) -> Option<Self> {
-        let mechanism = establishment::Slot::build(birth.proposal[0].get(Function::Establishment), ())?;
+        let mechanism = establishment::Slot::build(birth.proposal.get(Function::Establishment), ())?;
         let config = birth.config;
         let flows =
             Flows::new(birth.side, config.flows_max, config.credit_bytes_initial, config.credit_bytes_max);
@@ -198,7 +212,8 @@ impl Connection {
             PacketSize::new(now, config.packet_bytes_initial.max(crate::config::PACKET_BYTES_MIN), max);
         Some(Connection {
             side: birth.side,
-            handshake: Handshake::new(now, birth.side, birth.tls, birth.initial, mechanism),
+            handshake: Some(Box::new(Handshake::new(now, birth.side, birth.tls, birth.initial, mechanism))),
+            peer_certificates: None,
             early: Vec::new(),
             idle_timeout: config.idle_timeout,
             config,
@@ -209,13 +224,14 @@ impl Connection {
             original_dcid: birth.original_dcid,
             retry_scid: birth.retry_scid,
             phase: Phase::Handshake,
-            proposal: birth.proposal,
+            proposal: Some(birth.proposal),
             outbound: None,
             inbound: None,
             flows,
             groups: Groups::default(),
             exchanges: Exchanges::new(),
             adaptation: None,
+            home: None,
             size,
             events: VecDeque::new(),
             close_reason: None,
@@ -231,6 +247,8 @@ impl Connection {
             last_heard_at: now,
             last_eliciting_at: now,
             last_write_at: now,
+            bytes_written: 0,
+            rest_at: Self::first_rest(now),
             has_lifetimes: false,
             address_proved: birth.address_proved || birth.side == Side::Client,
             bytes_from_address: 0,
@@ -272,11 +290,8 @@ impl Connection {
     }
 
     /// The peer's certificate chain, as TLS verified it; empty for a client without one.
-    pub fn peer_certificates(&self) -> Option<&[rustls::pki_types::CertificateDer<'static>]> {
-        match &self.handshake.tls {
-            rustls::quic::Connection::Client(tls) => tls.peer_certificates(),
-            rustls::quic::Connection::Server(tls) => tls.peer_certificates(),
-        }
+    pub fn peer_certificates(&self) -> Option<&[CertificateDer<'static>]> {
+        self.peer_certificates.as_deref()
     }
 
     /// Why the connection has ended, if it has.
@@ -310,16 +325,6 @@ impl Connection {
         &mut self.trace
     }
 
-    /// Bytes of memory that the connection takes, its data and the TLS library's state left out.
-    pub fn memory_bytes(&self) -> usize {
-        size_of::<Connection>() - size_of::<rustls::quic::Connection>()
-            + self.flows.heap_bytes()
-            + self.groups.heap_bytes()
-            + self.outbound.as_ref().map_or(0, Outbound::heap_bytes)
-            + self.inbound.as_ref().map_or(0, Inbound::heap_bytes)
-            + self.events.capacity() * size_of::<Event>()
-    }
-
     /// Whether nothing is under way: no packet in flight, nothing waits to be sent, no exchange is being negotiated, no
     /// flow is open. For tests of what a connection comes to rest in.
     #[doc(hidden)]
@@ -349,7 +354,7 @@ impl Connection {
     #[doc(hidden)]
     pub fn timers(&self) -> String {
         let (Some(outbound), Some(inbound)) = (&self.outbound, &self.inbound) else {
-            return format!("handshake {:?}", self.handshake.timer);
+            return format!("handshake {:?}", self.handshake_timer());
         };
         let fec: Vec<_> =
             outbound.stacks.iter().map(|s| s.fec.as_ref().map(|f| (f.deadline(), f.has_repair()))).collect();
@@ -365,7 +370,7 @@ impl Connection {
         format!(
             "flows {flows:?} handshake {:?} idle {:?} loss {:?} ({} in flight, {} bytes) paced {:?} report {:?} exchange {:?} size {:?} \
              expiry {:?} policy {:?} fec {fec:?} control {:?} pending {} order {}",
-            self.handshake.timer,
+            self.handshake_timer(),
             self.idle_at(),
             outbound.loss_timeout(),
             outbound.ledger.eliciting(),
@@ -400,6 +405,11 @@ impl Connection {
 
     pub(crate) fn original_dcid(&self) -> &ConnectionId {
         &self.original_dcid
+    }
+
+    /// The id under which the client's first packets came that this end has answered.
+    pub(crate) fn first_cid(&self) -> &ConnectionId {
+        self.retry_scid.as_ref().unwrap_or(&self.original_dcid)
     }
 
     pub(crate) fn is_over(&self) -> bool {
@@ -456,8 +466,15 @@ impl Connection {
             self.handle_establishment(now, datagram, &place, scid);
             datagram = &mut datagram[place.end..];
         }
-        self.renew_keys_if_due(now);
-        self.adapt(now);
+    }
+
+    /// All datagrams that came together have been taken in.
+    pub(crate) fn after_datagrams(&mut self, now: Time) {
+        // What was forged, or has been here before, is no occasion for anything.
+        if self.last_heard_at == now {
+            self.renew_keys_if_due(now);
+            self.adapt(now);
+        }
     }
 
     fn handle_short(&mut self, now: Time, ecn: Option<Ecn>, packet: &mut [u8]) {
@@ -497,10 +514,10 @@ impl Connection {
             Phase::Closing { until, .. } | Phase::Draining { until } => return Some(until),
             Phase::Handshake | Phase::Open => {}
         }
-        let mut next = self.handshake.timer;
-        let mut add = |at: Option<Time>| next = next.into_iter().chain(at).min();
+        let mut next = self.handshake_timer();
+        let mut add = |at: Option<Time>| next = earlier(next, at);
         if self.phase == Phase::Handshake {
-            add(Some(self.handshake.started + self.handshake_patience()));
+            add(self.handshake.as_ref().map(|h| h.started + self.handshake_patience()));
         } else {
             add(self.idle_at());
             add(self.keep_alive_at());
@@ -512,7 +529,8 @@ impl Connection {
             add(self.exchanges.timeout());
             add(self.size.timeout().filter(|_| self.confirmed && outbound.delivery.in_flight == 0));
             add(self.next_expiry());
-            add(self.adaptation.as_ref().and_then(|a| a.timeout()));
+            add(self.adaptation.as_ref().filter(|_| !self.is_resting()).and_then(|a| a.timeout()));
+            add(self.rest_timeout());
             for stack in &outbound.stacks {
                 add(stack.fec.as_ref().and_then(|fec| fec.deadline()));
             }
@@ -520,8 +538,13 @@ impl Connection {
         next
     }
 
+    fn handshake_timer(&self) -> Option<Time> {
+        self.handshake.as_ref()?.timer
+    }
+
     fn handshake_patience(&self) -> Duration {
-        self.config.handshake_timeout.min(self.handshake.give_up_after())
+        let own = self.handshake.as_ref().map_or(Duration::MAX, |h| h.give_up_after());
+        self.config.handshake_timeout.min(own)
     }
 
     fn idle_at(&self) -> Option<Time> {
@@ -545,15 +568,19 @@ impl Connection {
                 self.phase = Phase::Over;
                 return;
             }
-            Phase::Handshake if now >= self.handshake.started + self.handshake_patience() => {
+            Phase::Handshake
+                if self.handshake.as_ref().is_some_and(|h| now >= h.started + self.handshake_patience()) =>
+            {
                 self.drain(now, CloseReason::HandshakeTimeout(self.handshake_patience()));
                 return;
             }
             Phase::Handshake | Phase::Open => {}
             _ => return,
         }
-        if self.handshake.timer.is_some_and(|at| at <= now) {
-            self.handshake.on_timeout(now);
+        if let Some(handshake) = &mut self.handshake
+            && handshake.timer.is_some_and(|at| at <= now)
+        {
+            handshake.on_timeout(now);
         }
         if self.phase != Phase::Open {
             return;
@@ -581,6 +608,7 @@ impl Connection {
             }
         });
         self.adapt(now);
+        self.on_rest_timeout(now);
     }
 
     // ---- output --------------------------------------------------------------------------------------------------
@@ -601,10 +629,12 @@ impl Connection {
             }
             Phase::Handshake | Phase::Open => {}
         }
-        if self.handshake.is_active() && self.handshake.wants_to_send() {
+        if self.handshake.as_ref().is_some_and(|h| h.is_active() && h.wants_to_send()) {
             let room = self.amplification_room().min(CLIENT_DATAGRAM_BYTES);
-            if room >= CLIENT_DATAGRAM_BYTES {
-                self.handshake.poll_transmit(now, (self.peer_cid, self.local_cid), room, out);
+            if room >= CLIENT_DATAGRAM_BYTES
+                && let Some(handshake) = &mut self.handshake
+            {
+                handshake.poll_transmit(now, (self.peer_cid, self.local_cid), room, out);
                 if !out.is_empty() {
                     return Some(self.count_sent(out.len()));
                 }
@@ -633,6 +663,14 @@ impl Connection {
         }
         let room = (3 * self.bytes_from_address).saturating_sub(self.bytes_to_address);
         usize::try_from(room).unwrap_or(usize::MAX)
+    }
+}
+
+/// The earlier of two instants, if there is one.
+fn earlier(a: Option<Time>, b: Option<Time>) -> Option<Time> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
     }
 }
 

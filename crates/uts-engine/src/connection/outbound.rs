@@ -5,8 +5,9 @@ use super::meter::Meter;
 use super::secrets::SecretChain;
 use crate::synthesis::SendStack;
 use core::time::Duration;
+use std::sync::Arc;
 use uts_functions::acknowledgement::Acknowledgement;
-use uts_functions::congestion::{self, Congestion, Delivery, Summary};
+use uts_functions::congestion::{self, Congestion, Delivery, Snapshot, Summary};
 use uts_functions::rate::{self, Bucket, Pace, RateControl};
 use uts_functions::retransmission::ledger::Ledger;
 use uts_functions::timing::{self, RoundTrip, Timing};
@@ -44,6 +45,8 @@ pub(crate) struct Outbound {
     pub probes_due: u8,
     pub loss_at: Option<Time>,
     pub paced_until: Option<Time>,
+    /// What pacing keeps to in the batch under construction, once its first packet has been recorded.
+    batch_pace: Option<Pace>,
     /// Eliciting packets since the last poll.
     pub unpolled: u32,
     /// The application's upper bound on the rate.
@@ -55,7 +58,7 @@ impl Outbound {
     /// The direction's start. `None` if this library lacks a mechanism of the profile.
     pub fn new(
         now: Time,
-        profile: &Profile,
+        profile: &Arc<Profile>,
         secrets: SecretChain,
         packet_bytes: u64,
         seed: u64,
@@ -78,6 +81,7 @@ impl Outbound {
             probes_due: 0,
             loss_at: None,
             paced_until: None,
+            batch_pace: None,
             unpolled: 0,
             rate_max: None,
             ce_seen: 0,
@@ -104,11 +108,12 @@ impl Outbound {
         profile: &Profile,
         packet_bytes: u64,
     ) -> bool {
-        let Some(stack) = self.secrets.of(epoch).and_then(|s| SendStack::new(epoch, group, profile, &s))
+        let shared = Arc::new(*profile);
+        let Some(stack) = self.secrets.of(epoch).and_then(|s| SendStack::new(epoch, group, &shared, &s))
         else {
             return false;
         };
-        let old = self.stack(group).map_or_else(Profile::bare, |s| s.profile);
+        let old = self.stack(group).map_or_else(Profile::bare, |s| *s.profile);
         let changed = |f: Function| group == 0 && old.get(f) != profile.get(f);
         // All new mechanisms are built before any takes over: an epoch is put to use whole or not at all.
         let congestion = if changed(Function::Congestion) {
@@ -149,6 +154,9 @@ impl Outbound {
 
     /// Drops stacks that were replaced and have nothing more to send.
     pub fn drop_idle_stacks(&mut self) {
+        if self.stacks.len() == 1 {
+            return;
+        }
         let mut index = 0;
         while index < self.stacks.len() {
             let stack = &self.stacks[index];
@@ -194,8 +202,27 @@ impl Outbound {
         self.probes_due = PROBES_PER_TIMEOUT;
     }
 
+    /// A batch begins: nothing arrives while it is built, so that what pacing keeps to stays as its first packet leaves it.
+    pub fn begin_batch(&mut self) {
+        self.batch_pace = None;
+    }
+
+    /// A packet was built and entered in the ledger.
+    pub fn on_sent(&mut self, now: Time, bytes: u64, packet_bytes: u64) -> Snapshot {
+        let snapshot = self.delivery.on_sent(now, bytes);
+        self.congestion.on_sent(now, bytes, &self.delivery);
+        let pace = match self.batch_pace {
+            Some(pace) if pace.packet_bytes == packet_bytes => pace,
+            // The first packet after a pause may change what congestion control says.
+            _ => self.pace(packet_bytes),
+        };
+        self.batch_pace = Some(pace);
+        self.rate.on_sent(&mut self.bucket, now, bytes, &pace);
+        snapshot
+    }
+
     /// What pacing keeps to.
-    pub fn pace(&self, packet_bytes: u64) -> Pace {
+    fn pace(&self, packet_bytes: u64) -> Pace {
         let own = self.congestion.pacing_rate();
         let rate = match own {
             Some(rate) => Some(rate),
@@ -222,7 +249,8 @@ impl Outbound {
         if self.delivery.in_flight.saturating_add(bytes) > self.congestion.window_bytes() {
             return false;
         }
-        let pace = self.pace(packet_bytes);
+        let pace = self.batch_pace.filter(|pace| pace.packet_bytes == packet_bytes);
+        let pace = pace.unwrap_or_else(|| self.pace(packet_bytes));
         self.paced_until = self.rate.wait_until(&mut self.bucket, now, &pace);
         self.paced_until.is_none()
     }
@@ -230,9 +258,5 @@ impl Outbound {
     /// What is known of the path.
     pub fn facts(&self, packet_bytes: u64) -> PathFacts {
         self.meter.facts(&self.rtt, packet_bytes)
-    }
-
-    pub fn heap_bytes(&self) -> usize {
-        self.ledger.heap_bytes() + self.stacks.capacity() * size_of::<SendStack>()
     }
 }

@@ -3,9 +3,9 @@
 //! `poll_transmit` -> `next_packet` (why a packet may leave) -> `build` (epoch, header) -> `write_frames` (what goes in, in
 //! the order of the list there) -> `protect` (redundancy, checksum, cipher, mask) -> `record` (ledger, congestion, rate).
 
-use super::Connection;
 use super::flows::{FlowControl, Token};
 use super::trace::{FrameKinds, TraceKind, TraceRow};
+use super::{Connection, Outbound};
 use crate::synthesis::SendStack;
 use uts_functions::Time;
 use uts_functions::acknowledgement::Acknowledgement;
@@ -13,11 +13,13 @@ use uts_functions::congestion::{Congestion, Snapshot};
 use uts_functions::detection::Detection;
 use uts_functions::flow::FlowControl as _;
 use uts_functions::protection::Protection;
-use uts_functions::rate::RateControl;
 use uts_functions::retransmission::ledger::{Sent, Tokens};
 use uts_wire::frame::{self, DataFlags, Frame, data_header_len, emit_ack, emit_data_header, emit_repaired};
 use uts_wire::packet::{AdaptiveHeader, AdaptiveMark, TruncatedNumber, sample, sample_padding};
 
+/// A larger packet size is looked for once so much data was sent: to a few keystrokes it is of no use, and on a slow line
+/// they would wait for the probe.
+const PROBE_AFTER_BYTES: u64 = 16 * 1024;
 /// Room that a packet under FEC leaves, so that the redundancy made from it fits into a packet too: type, first number,
 /// mask, index, count, length (spec P: Repair), and the symbol's own length.
 const REPAIR_ROOM_BYTES: usize = 56;
@@ -62,6 +64,11 @@ struct Draft {
 impl Connection {
     /// Fills `out` with packets of one size for the peer; says the size of each (the last may be shorter).
     pub(super) fn poll_adaptive(&mut self, now: Time, out: &mut Vec<u8>) -> Option<usize> {
+        if self.is_resting() && !self.wants_to_send() {
+            return None;
+        }
+        self.wake(now);
+        self.outbound_mut(Outbound::begin_batch);
         let mut segment = None;
         for _ in 0..self.config.batch_packets_max.max(1) {
             let room = segment.unwrap_or(self.size.current());
@@ -94,7 +101,8 @@ impl Connection {
     /// Why the next packet may leave, if it may.
     fn next_packet(&mut self, now: Time) -> Option<Reason> {
         let wants = self.wants_to_send();
-        let probe_size = self.size.probe(now).filter(|_| self.is_confirmed());
+        let worth_probing = self.is_confirmed() && self.stats.data_bytes_sent >= PROBE_AFTER_BYTES;
+        let probe_size = self.size.probe(now).filter(|_| worth_probing);
         let packet_bytes = self.size.current() as u64;
         let report_due = self.inbound.as_ref()?.arrivals.due.is_some_and(|due| due <= now);
         let outbound = self.outbound.as_mut()?;
@@ -118,7 +126,6 @@ impl Connection {
         }
         if let Some(bytes) = probe_size
             && wants
-            && outbound.ledger.next_number() > 10
             && outbound.paced_until.is_none()
             && outbound.delivery.in_flight + (bytes as u64) < outbound.congestion.window_bytes()
         {
@@ -128,7 +135,7 @@ impl Connection {
     }
 
     /// Whether anything but acknowledgements waits.
-    fn wants_to_send(&self) -> bool {
+    pub(super) fn wants_to_send(&self) -> bool {
         let Some(outbound) = &self.outbound else { return false };
         !self.exchanges.pending.is_empty()
             || !self.flows.control.is_empty()
@@ -159,7 +166,8 @@ impl Connection {
         let header = AdaptiveHeader { epoch_low5: (stack.epoch % 32) as u8, dcid: self.peer_cid };
         let start = out.len();
         let mark = header.emit(TruncatedNumber::of(number, outbound.ledger.largest_acked()), out);
-        let trailer = stack.detection.trailer_bytes() + stack.protection.tag_bytes();
+        let Some(protection) = &stack.protection else { return false };
+        let trailer = stack.detection.trailer_bytes() + protection.tag_bytes();
         let Some(frames_room) = room.checked_sub(out.len() - start + trailer) else {
             out.truncate(start);
             return false;
@@ -375,12 +383,18 @@ impl Connection {
         let end = if stack.fec.is_some() { draft.end.saturating_sub(REPAIR_ROOM_BYTES) } else { draft.end };
         let polls = stack.acknowledgement.poll(u32::MAX, true);
         while let Some(flow) = self.flows.next_to_send(Some(stack.group)) {
-            if !write_chunk(&mut self.flows, stack, flow, end, polls, draft, out, &mut self.stats) {
+            let written = write_chunk(&mut self.flows, stack, flow, end, polls, draft, out, &mut self.stats);
+            if written == Written::NoRoom {
                 break;
             }
+            // A flow that has nothing left must not stand before those that have.
             let limits = &stack.flow;
             self.flows.update_order(flow, |limit| limits.send_limit(limit));
             self.flows.yield_turn(flow);
+            let is_stuck = written == Written::Nothing && self.flows.has_turn(flow);
+            if is_stuck || written == Written::Last || (draft.has_data && !self.config.coalesce) {
+                break;
+            }
         }
     }
 
@@ -404,14 +418,18 @@ impl Connection {
     /// Redundancy, padding, checksum, cipher and mask, in place.
     fn protect(&mut self, now: Time, draft: &Draft, number: u64, out: &mut Vec<u8>) {
         let Some(stack) = self.outbound.as_mut().and_then(|o| o.stacks.get_mut(draft.stack)) else { return };
+        // Whoever builds a packet has woken the connection: nothing leaves without its protection.
+        let Some(protection) = &stack.protection else { return };
         let frames_start = draft.mark.payload_offset();
-        let tag_bytes = stack.protection.tag_bytes();
+        let tag_bytes = protection.tag_bytes();
         let trailer_bytes = stack.detection.trailer_bytes();
-        if stack.protection.sample_bytes() > 0 {
+        if protection.sample_bytes() > 0 {
             // In front: a data frame without a length runs to the end.
             let lacking =
                 sample_padding(draft.mark.pn_len, out.len() - frames_start + trailer_bytes, tag_bytes);
-            out.splice(frames_start..frames_start, core::iter::repeat_n(0, lacking));
+            if lacking > 0 {
+                out.splice(frames_start..frames_start, core::iter::repeat_n(0, lacking));
+            }
         }
         if draft.has_data
             && let Some(fec) = &mut stack.fec
@@ -424,11 +442,11 @@ impl Connection {
         stack.detection.append(body, &mut trailer[..trailer_bytes]);
         let (head, payload) = out[draft.mark.start..].split_at_mut(frames_start - draft.mark.start);
         let (plain, tag) = payload.split_at_mut(payload.len() - tag_bytes);
-        stack.protection.seal(number, head, plain, tag);
-        if stack.protection.sample_bytes() > 0
+        protection.seal(number, head, plain, tag);
+        if protection.sample_bytes() > 0
             && let Ok(sample) = sample(&out[draft.mark.start..], draft.mark.pn_offset - draft.mark.start)
         {
-            let mask = stack.protection.header_mask(sample);
+            let mask = protection.header_mask(sample);
             draft.mark.mask(out, &mask);
         }
         stack.packets += 1;
@@ -457,6 +475,7 @@ impl Connection {
 
     /// Builds a packet of these frames under group 0's epoch, whatever the window says.
     fn write_alone(&mut self, now: Time, frames: &[u8], out: &mut Vec<u8>) -> Option<usize> {
+        self.wake(now);
         let outbound = self.outbound.as_ref()?;
         let index = outbound.stack_index(0)?;
         let stack = &outbound.stacks[index];
@@ -488,11 +507,7 @@ impl Connection {
         let epoch = outbound.stacks.get(draft.stack).map_or(0, |s| s.epoch);
         let size_probe = matches!(draft.reason, Reason::SizeProbe(_));
         let snapshot = if draft.eliciting {
-            let snapshot = outbound.delivery.on_sent(now, bytes);
-            outbound.congestion.on_sent(now, bytes, &outbound.delivery);
-            let pace = outbound.pace(packet_bytes);
-            outbound.rate.on_sent(&mut outbound.bucket, now, bytes, &pace);
-            snapshot
+            outbound.on_sent(now, bytes, packet_bytes)
         } else {
             Snapshot { sent_at: now, ..Snapshot::default() }
         };
@@ -523,7 +538,20 @@ impl Connection {
     }
 }
 
-/// Writes one data frame of a flow; says whether another may follow.
+/// What became of an attempt to write a data frame.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Written {
+    /// There was no room.
+    NoRoom,
+    /// The flow had nothing to send.
+    Nothing,
+    /// Another frame may follow.
+    More,
+    /// Nothing may follow.
+    Last,
+}
+
+/// Writes one data frame of a flow.
 #[allow(clippy::too_many_arguments, reason = "parts of a connection that are borrowed apart")]
 fn write_chunk(
     flows: &mut super::flows::Flows,
@@ -534,8 +562,8 @@ fn write_chunk(
     draft: &mut Draft,
     out: &mut Vec<u8>,
     stats: &mut super::Stats,
-) -> bool {
-    let Some(send) = flows.get_mut(flow).map(|f| &mut f.send) else { return false };
+) -> Written {
+    let Some(send) = flows.get_mut(flow).map(|f| &mut f.send) else { return Written::Nothing };
     // A poll may follow the frame, which then needs a length.
     let length_bytes = 2;
     let room = end.saturating_sub(out.len() + if polls { length_bytes + 1 } else { 0 });
@@ -543,16 +571,16 @@ fn write_chunk(
     let position = send.buffer.sent();
     let header_bytes = data_header_len(flow, Some(position), None);
     if room < header_bytes + length_bytes + 1 || (draft.has_data && room < DATA_ROOM_MIN_BYTES) {
-        return false;
+        return Written::NoRoom;
     }
     let limit = stack.flow.send_limit(send.limit);
-    let Some(chunk) = send.buffer.next_chunk(room - header_bytes, limit) else { return false };
+    let Some(chunk) = send.buffer.next_chunk(room - header_bytes, limit) else { return Written::Nothing };
     let whole = chunk.begin && chunk.end;
     // A repeat may be of what arrived with its position; the end of the flow is a position.
     let offset = (stack.layout.offsets || !whole || chunk.repeat || chunk.fin).then_some(chunk.range.start);
     let spare = room - header_bytes - chunk.data_bytes;
     // The last frame of a packet needs no length.
-    let more = flows.next_to_send(Some(stack.group)).is_some_and(|next| next != flow)
+    let more = flows.others_want_to_send(flow, stack.group)
         || flows.get(flow).is_some_and(|f| f.send.buffer.wants_to_send(limit));
     let is_last = spare < length_bytes + DATA_ROOM_MIN_BYTES || !more;
     let with_len = polls || (!is_last && spare >= length_bytes);
@@ -576,5 +604,5 @@ fn write_chunk(
     }
     stats.data_bytes_sent += chunk.data_bytes as u64;
     draft.tokens.push(Token::Data { flow, range: chunk.range });
-    with_len && !is_last
+    if with_len && !is_last { Written::More } else { Written::Last }
 }

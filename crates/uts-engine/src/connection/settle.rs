@@ -74,9 +74,31 @@ impl Connection {
             outbound.congestion.on_ack(&ack, &outbound.delivery);
         }
         outbound.meter.on_acknowledged(now, done.packets.len() as u64, &sample, &outbound.rtt);
+        let mut run: Option<(u32, Range<u64>)> = None;
         for (number, sent) in &done.packets {
             self.trace.on_packet_acknowledged(now, *number);
-            self.settle_tokens(now, sent);
+            for token in &sent.tokens {
+                match (token, &mut run) {
+                    // Packets in a row carry data in a row, which is settled at once.
+                    (Token::Data { flow, range }, Some((of, whole)))
+                        if flow == of && whole.end == range.start =>
+                    {
+                        whole.end = range.end;
+                    }
+                    (Token::Data { flow, range }, _) => {
+                        let before = run.replace((*flow, range.clone()));
+                        self.settle_data(before);
+                    }
+                    _ => {
+                        self.settle_data(run.take());
+                        self.settle_token(now, token);
+                    }
+                }
+            }
+        }
+        self.settle_data(run);
+        if let Some(outbound) = &mut self.outbound {
+            outbound.ledger.take_back(done);
         }
         self.set_exchange_timers();
         Ok(())
@@ -121,14 +143,17 @@ impl Connection {
         }
     }
 
+    /// Data of a flow has arrived.
+    fn settle_data(&mut self, run: Option<(u32, Range<u64>)>) {
+        let Some((id, range)) = run else { return };
+        let Some(flow) = self.flows.get_mut(id) else { return };
+        let freed = flow.send.buffer.on_acknowledged(range);
+        self.after_send_change(id, freed);
+    }
+
     fn settle_token(&mut self, now: Time, token: &Token) {
         match token {
-            Token::Data { flow, range } => {
-                let id = *flow;
-                let Some(flow) = self.flows.get_mut(id) else { return };
-                let freed = flow.send.buffer.on_acknowledged(range.clone());
-                self.after_send_change(id, freed);
-            }
+            Token::Data { flow, range } => self.settle_data(Some((*flow, range.clone()))),
             Token::Skip { flow, range } => {
                 if let Some(flow) = self.flows.get_mut(*flow) {
                     flow.send.buffer.on_skip_acknowledged(range.clone());
@@ -318,10 +343,9 @@ impl Connection {
 
     /// Whether lost data of a flow is sent again.
     fn repeats(&self, flow: u32) -> bool {
-        use uts_functions::Function;
         let group = self.flows.get(flow).map_or(0, |f| f.send.group);
         let stack = self.outbound.as_ref().and_then(|o| o.stack(group));
-        stack.is_some_and(|s| s.profile.name(Function::Retransmission) != "none")
+        stack.is_some_and(|s| s.layout.repeats)
     }
 }
 

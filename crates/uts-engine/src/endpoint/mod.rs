@@ -4,6 +4,7 @@
 //! than three times its size.
 
 mod strangers;
+mod table;
 
 pub(crate) use strangers::is_same;
 
@@ -17,9 +18,10 @@ use rand::{RngCore, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use rustls::pki_types::ServerName;
 use rustls::quic::{self, Keys};
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use table::{ByOwnId, Entry, Table};
 use uts_functions::{Function, PathFacts, Profile, Time, library};
 use uts_wire::packet::adaptive::{MIN_RESET_BYTES, RESET_TOKEN_BYTES};
 use uts_wire::packet::establishment::{
@@ -76,24 +78,34 @@ struct Answer {
 /// Many connections behind one address.
 pub struct Endpoint {
     config: EndpointConfig,
+    /// Settings of accepted connections, which share them.
+    accept: Arc<ConnectionConfig>,
+    /// Their first profile, unless the client proposes another.
+    accept_profile: Arc<Profile>,
+    /// What was last proposed, and under which settings.
+    proposed: Option<(Arc<ConnectionConfig>, Arc<Profile>)>,
     rng: ChaCha20Rng,
     tokens: Option<TokenKeys>,
-    connections: BTreeMap<ConnectionHandle, Connection>,
-    next_handle: u64,
-    by_cid: HashMap<ConnectionId, ConnectionHandle>,
+    connections: Table,
+    by_cid: ByOwnId,
     /// Connections without an id of their own, and handshakes by the client's first id.
     by_remote: HashMap<SocketAddr, ConnectionHandle>,
     by_first: HashMap<(SocketAddr, ConnectionId), ConnectionHandle>,
+    /// Connections by the word with which their peer says that it has forgotten them. Looked up through a keyed hash, so that
+    /// the time it takes says nothing of the word (RFC 9000 section 10.3.1).
+    by_reset: HashMap<(SocketAddr, [u8; RESET_TOKEN_BYTES]), ConnectionHandle>,
+    /// Connections by the instant at which something is due, or was when that was last looked at: what has moved back since
+    /// is put right when its turn comes, so that a deadline that moves with each packet costs nothing.
     timers: BTreeSet<(Time, ConnectionHandle)>,
-    timer_of: HashMap<ConnectionHandle, Time>,
+    /// Connections whose deadlines may have changed.
+    stale: Vec<ConnectionHandle>,
+    /// What is due: kept for its memory.
+    due: Vec<ConnectionHandle>,
     /// Connections that may have something to send, in turn.
     ready: VecDeque<ConnectionHandle>,
-    is_ready: BTreeSet<ConnectionHandle>,
-    /// Connections that may have something to tell.
-    telling: BTreeSet<ConnectionHandle>,
+    /// Connections that may have something to tell, in turn.
+    telling: VecDeque<ConnectionHandle>,
     accepted: VecDeque<ConnectionHandle>,
-    /// Connections that nobody reads any more.
-    released: BTreeSet<ConnectionHandle>,
     answers: VecDeque<Answer>,
     /// The address of this host to which the datagram came that is being taken in.
     arrived_at: Option<IpAddr>,
@@ -111,20 +123,22 @@ impl Endpoint {
         let salt = rng.next_u64();
         Endpoint {
             tokens: TokenKeys::new(&config.secret, salt),
+            accept_profile: Arc::new(first_profile(&config.accept)),
+            proposed: None,
+            accept: Arc::new(config.accept.clone()),
             config,
             rng,
-            connections: BTreeMap::new(),
-            next_handle: 0,
-            by_cid: HashMap::new(),
+            connections: Table::default(),
+            by_cid: ByOwnId::default(),
             by_remote: HashMap::new(),
             by_first: HashMap::new(),
+            by_reset: HashMap::new(),
             timers: BTreeSet::new(),
-            timer_of: HashMap::new(),
+            stale: Vec::new(),
+            due: Vec::new(),
             ready: VecDeque::new(),
-            is_ready: BTreeSet::new(),
-            telling: BTreeSet::new(),
+            telling: VecDeque::new(),
             accepted: VecDeque::new(),
-            released: BTreeSet::new(),
             answers: VecDeque::new(),
             arrived_at: None,
             handshakes: 0,
@@ -144,14 +158,21 @@ impl Endpoint {
         remote: SocketAddr,
         server_name: ServerName<'static>,
         tls: Arc<rustls::ClientConfig>,
-        config: ConnectionConfig,
+        config: impl Into<Arc<ConnectionConfig>>,
     ) -> Result<ConnectionHandle, ConnectError> {
+        let config = config.into();
         if self.connections.len() >= self.config.connections_max {
             return Err(ConnectError::TooMany(self.config.connections_max));
         }
         let local = config.library();
-        let selection = selector::select(&config.requirements, &PathFacts::default(), &local, None)?;
-        let proposal = [made_mandatory(selection.profile); 2];
+        let proposal = match &self.proposed {
+            Some((of, proposal)) if Arc::ptr_eq(of, &config) => Arc::clone(proposal),
+            _ => {
+                let selection = selector::select(&config.requirements, &PathFacts::default(), &local, None)?;
+                Arc::new(made_mandatory(selection.profile))
+            }
+        };
+        self.proposed = Some((Arc::clone(&config), Arc::clone(&proposal)));
         let local_cid = self.new_cid().ok_or(ConnectError::TooMany(self.connections.len()))?;
         let original_dcid = self.random_cid(FIRST_CID_BYTES);
         let params = connection::hello(&config, local_cid, (None, None), None, Some(&proposal));
@@ -178,15 +199,14 @@ impl Endpoint {
     }
 
     fn insert(&mut self, connection: Connection) -> ConnectionHandle {
-        let handle = ConnectionHandle(self.next_handle);
-        self.next_handle += 1;
-        if connection.local_cid().is_empty() {
-            self.by_remote.insert(connection.remote(), handle);
-        } else {
-            self.by_cid.insert(*connection.local_cid(), handle);
-        }
+        let (remote, local_cid) = (connection.remote(), *connection.local_cid());
         self.handshakes += usize::from(connection.side() == Side::Server);
-        self.connections.insert(handle, connection);
+        let handle = self.connections.insert(connection);
+        if local_cid.is_empty() {
+            self.by_remote.insert(remote, handle);
+        } else {
+            self.by_cid.insert(local_cid, handle);
+        }
         self.touch(handle);
         handle
     }
@@ -218,23 +238,19 @@ impl Endpoint {
 
     /// A connection, to look at or to change. What a change makes due is found by the next poll.
     pub fn connection(&mut self, handle: ConnectionHandle) -> Option<&mut Connection> {
-        let connection = self.connections.get_mut(&handle)?;
         // The caller may write, close or ask for an exchange: whether it did is found out when sending.
-        if self.is_ready.insert(handle) {
-            self.ready.push_back(handle);
-        }
-        self.telling.insert(handle);
-        Some(connection)
+        self.touch(handle);
+        Some(&mut self.connections.get_mut(handle)?.connection)
     }
 
     /// A connection, to look at.
     pub fn peek(&self, handle: ConnectionHandle) -> Option<&Connection> {
-        self.connections.get(&handle)
+        self.connections.get(handle).map(|entry| &entry.connection)
     }
 
     /// What packets of a connection did. Unlike [`Endpoint::connection`] it changes no connection's turn to send.
     pub fn trace(&mut self, handle: ConnectionHandle) -> Option<&mut Trace> {
-        self.connections.get_mut(&handle).map(Connection::trace)
+        self.connections.get_mut(handle).map(|entry| entry.connection.trace())
     }
 
     /// The next connection whose handshake a client has finished.
@@ -250,6 +266,11 @@ impl Endpoint {
     /// How many connections there are.
     pub fn len(&self) -> usize {
         self.connections.len()
+    }
+
+    /// All connections, in no particular order.
+    pub fn handles(&self) -> impl Iterator<Item = ConnectionHandle> + '_ {
+        self.connections.handles()
     }
 
     /// Whether there is no connection.
@@ -273,31 +294,76 @@ impl Endpoint {
         ecn: Option<Ecn>,
         datagram: &mut [u8],
     ) {
+        self.handle_datagrams(now, remote, local, ecn, datagram.len(), datagram);
+    }
+
+    /// Takes in datagrams that came together from one address to one, marked alike (receive offload): each of
+    /// `segment_bytes`, but for the last, which may be shorter. What they make due is looked at once for all.
+    pub fn handle_datagrams(
+        &mut self,
+        now: Time,
+        remote: SocketAddr,
+        local: Option<IpAddr>,
+        ecn: Option<Ecn>,
+        segment_bytes: usize,
+        datagrams: &mut [u8],
+    ) {
         self.arrived_at = local;
-        let Some(first) = datagram.first() else { return };
-        let handle = if uts_wire::packet::is_long(*first) {
-            self.route_long(now, remote, datagram)
-        } else {
-            self.route_short(now, remote, datagram)
-        };
-        let Some(handle) = handle else { return };
-        let Some(connection) = self.connections.get_mut(&handle) else { return };
-        // The peer's address is the one that the handshake proved.
-        if connection.remote() != remote {
-            self.strangers += 1;
-            return;
-        }
-        // A client's address is for its system to choose, which knows where the server is.
-        if connection.side() == Side::Server && connection.local().is_none() {
-            connection.set_local(local);
-        }
-        let was_handshaking = connection.is_handshaking();
-        connection.handle_datagram(now, ecn, datagram);
-        if was_handshaking && connection.side() == Side::Server && !connection.is_handshaking() {
-            self.handshakes = self.handshakes.saturating_sub(1);
-            if connection.is_open() {
-                self.accepted.push_back(handle);
+        let mut last = None;
+        let mut last_id = ConnectionId::EMPTY;
+        for datagram in datagrams.chunks_mut(segment_bytes.max(1)) {
+            let handle = if uts_wire::packet::is_long(datagram[0]) {
+                last_id = ConnectionId::EMPTY;
+                self.route_long(now, remote, datagram)
+            } else if last.is_some() && !last_id.is_empty() && datagram[1..].starts_with(last_id.as_slice()) {
+                // The next of a batch.
+                last
+            } else {
+                last_id = datagram
+                    .get(1..1 + self.config.cid_bytes)
+                    .and_then(ConnectionId::new)
+                    .unwrap_or(ConnectionId::EMPTY);
+                self.route_short(now, remote, datagram)
+            };
+            if last != handle
+                && let Some(last) = last
+            {
+                self.after_datagrams(now, last);
             }
+            last = handle;
+            let Some(Entry { connection, .. }) = handle.and_then(|h| self.connections.get_mut(h)) else {
+                continue;
+            };
+            // The peer's address is the one that the handshake proved.
+            if connection.remote() != remote {
+                self.strangers += 1;
+                (last, last_id) = (None, ConnectionId::EMPTY);
+                continue;
+            }
+            // A client's address is for its system to choose, which knows where the server is.
+            if connection.side() == Side::Server && connection.local().is_none() {
+                connection.set_local(local);
+            }
+            let was_handshaking = connection.is_handshaking();
+            connection.handle_datagram(now, ecn, datagram);
+            if was_handshaking && !connection.is_handshaking() {
+                self.by_reset
+                    .extend(connection.peer_reset_token().zip(handle).map(|(t, h)| ((remote, *t), h)));
+                if connection.side() == Side::Server {
+                    self.handshakes = self.handshakes.saturating_sub(1);
+                    self.accepted.extend(handle.filter(|_| connection.is_open()));
+                }
+            }
+        }
+        if let Some(last) = last {
+            self.after_datagrams(now, last);
+        }
+    }
+
+    /// Datagrams of a connection have been taken in.
+    fn after_datagrams(&mut self, now: Time, handle: ConnectionHandle) {
+        if let Some(entry) = self.connections.get_mut(handle) {
+            entry.connection.after_datagrams(now);
         }
         self.touch(handle);
     }
@@ -405,14 +471,11 @@ impl Endpoint {
             _ => (header.dcid, None),
         };
         let local_cid = self.new_cid()?;
-        let config = self.config.accept.clone();
+        let config = Arc::clone(&self.accept);
         let reset_token = self.tokens.as_ref().map(|t| t.reset_token(&local_cid));
         let ids = (Some(original_dcid), retry_scid);
         let params = connection::hello(&config, local_cid, ids, reset_token, None);
         let tls = quic::ServerConnection::new(server, quic::Version::V1, params).ok()?;
-        let local = config.library();
-        let own = selector::select(&config.requirements, &PathFacts::default(), &local, None);
-        let profile = own.map_or_else(|_| Profile::bare(), |s| s.profile);
         let new_token = self.tokens.as_mut().map(|t| t.give(now, remote)).unwrap_or_default();
         let birth = Birth {
             side: Side::Server,
@@ -425,11 +488,12 @@ impl Endpoint {
             address_proved: proof.is_some(),
             tls: quic::Connection::Server(tls),
             initial: keys,
-            proposal: [made_mandatory(profile); 2],
+            proposal: Arc::clone(&self.accept_profile),
             new_token,
             seed: self.rng.next_u64(),
         };
         let connection = Connection::new(now, birth)?;
+        debug_assert_eq!(*connection.first_cid(), header.dcid);
         self.strangers -= 1;
         let handle = self.insert(connection);
         self.by_first.insert((remote, header.dcid), handle);
@@ -438,12 +502,21 @@ impl Endpoint {
 
     /// Does what is due.
     pub fn handle_timeout(&mut self, now: Time) {
+        self.settle_deadlines();
         // Each once: what is due may be something to send, which the next poll takes away.
-        let due: Vec<_> = self.timers.iter().copied().take_while(|(at, _)| *at <= now).collect();
-        for (at, handle) in due {
+        let mut due = core::mem::take(&mut self.due);
+        while let Some((at, handle)) = self.timers.first().copied().filter(|(at, _)| *at <= now) {
             self.timers.remove(&(at, handle));
-            self.timer_of.remove(&handle);
-            if let Some(connection) = self.connections.get_mut(&handle) {
+            let Some(entry) = self.connections.get_mut(handle) else { continue };
+            entry.timer = entry.deadline.filter(|deadline| *deadline > now);
+            match entry.timer {
+                Some(later) => _ = self.timers.insert((later, handle)),
+                None if entry.deadline.is_some() => due.push(handle),
+                None => {}
+            }
+        }
+        for handle in due.drain(..) {
+            if let Some(Entry { connection, .. }) = self.connections.get_mut(handle) {
                 let was_handshaking = connection.is_handshaking();
                 connection.handle_timeout(now);
                 if was_handshaking && connection.side() == Side::Server && !connection.is_handshaking() {
@@ -452,28 +525,31 @@ impl Endpoint {
             }
             self.touch(handle);
         }
+        self.due = due;
     }
 
-    /// A connection has changed: it may have something to send and to tell, and its timer may be another.
+    /// A connection has changed: it may have something to send and to tell, and its deadline may be another.
     fn touch(&mut self, handle: ConnectionHandle) {
-        if self.is_ready.insert(handle) {
-            self.ready.push_back(handle);
-        }
-        self.telling.insert(handle);
-        self.reset_timer(handle);
+        let Some(entry) = self.connections.get_mut(handle) else { return };
+        enlist(handle, &mut entry.is_ready, &mut self.ready);
+        enlist(handle, &mut entry.is_telling, &mut self.telling);
+        enlist(handle, &mut entry.is_stale, &mut self.stale);
     }
 
-    fn reset_timer(&mut self, handle: ConnectionHandle) {
-        let next = self.connections.get(&handle).and_then(Connection::poll_timeout);
-        if self.timer_of.get(&handle).copied() == next {
-            return;
-        }
-        if let Some(old) = self.timer_of.remove(&handle) {
-            self.timers.remove(&(old, handle));
-        }
-        if let Some(at) = next {
+    /// Asks connections that have changed when something is due.
+    fn settle_deadlines(&mut self) {
+        while let Some(handle) = self.stale.pop() {
+            let Some(entry) = self.connections.get_mut(handle) else { continue };
+            entry.is_stale = false;
+            entry.deadline = entry.connection.poll_timeout();
+            // One that is later than it was is put right when its time has come.
+            let Some(at) = entry.deadline.filter(|at| entry.timer.is_none_or(|timer| *at < timer)) else {
+                continue;
+            };
+            if let Some(old) = entry.timer.replace(at) {
+                self.timers.remove(&(old, handle));
+            }
             self.timers.insert((at, handle));
-            self.timer_of.insert(handle, at);
         }
     }
 
@@ -482,18 +558,23 @@ impl Endpoint {
     /// Fills `buffer` with datagrams of one size for one peer. Connections take turns.
     pub fn poll_transmit(&mut self, now: Time, buffer: &mut Vec<u8>) -> Option<Transmit> {
         buffer.clear();
+        self.poll_transmit_more(now, buffer)
+    }
+
+    /// The same, behind what `buffer` holds already.
+    pub fn poll_transmit_more(&mut self, now: Time, buffer: &mut Vec<u8>) -> Option<Transmit> {
         if let Some(Answer { remote, local, bytes }) = self.answers.pop_front() {
             buffer.extend_from_slice(&bytes);
             return Some(Transmit { remote, local, ecn: None, segment_bytes: bytes.len() });
         }
         while let Some(handle) = self.ready.pop_front() {
-            self.is_ready.remove(&handle);
-            let Some(connection) = self.connections.get_mut(&handle) else { continue };
+            let Some(entry) = self.connections.get_mut(handle) else { continue };
+            let connection = &mut entry.connection;
             let sent = connection.poll_transmit(now, buffer);
             let (remote, local, ecn) = (connection.remote(), connection.local(), connection.ecn());
-            self.reset_timer(handle);
+            entry.is_ready = sent.is_some();
+            enlist(handle, &mut entry.is_stale, &mut self.stale);
             if let Some(segment_bytes) = sent {
-                self.is_ready.insert(handle);
                 self.ready.push_back(handle);
                 return Some(Transmit { remote, local, ecn, segment_bytes });
             }
@@ -504,16 +585,33 @@ impl Endpoint {
 
     /// When to call [`Endpoint::handle_timeout`] next.
     pub fn poll_timeout(&mut self) -> Option<Time> {
-        self.timers.first().map(|(at, _)| *at)
+        self.settle_deadlines();
+        loop {
+            let (at, handle) = self.timers.first().copied()?;
+            let Some(entry) = self.connections.get_mut(handle) else {
+                self.timers.pop_first();
+                continue;
+            };
+            if entry.deadline == Some(at) {
+                return Some(at);
+            }
+            self.timers.pop_first();
+            entry.timer = entry.deadline;
+            self.timers.extend(entry.deadline.map(|later| (later, handle)));
+        }
     }
 
     /// The next thing to tell the application.
     pub fn poll_event(&mut self) -> Option<(ConnectionHandle, Event)> {
-        while let Some(handle) = self.telling.first().copied() {
-            if let Some(event) = self.connections.get_mut(&handle).and_then(Connection::poll_event) {
-                return Some((handle, event));
+        while let Some(handle) = self.telling.front().copied() {
+            let entry = self.connections.get_mut(handle);
+            if let Some(entry) = entry {
+                if let Some(event) = entry.connection.poll_event() {
+                    return Some((handle, event));
+                }
+                entry.is_telling = false;
             }
-            self.telling.remove(&handle);
+            self.telling.pop_front();
             self.drop_if_over(handle);
         }
         None
@@ -521,43 +619,61 @@ impl Endpoint {
 
     /// Nobody will read any more of a connection: once it has ended, nothing of it is kept.
     pub fn release(&mut self, handle: ConnectionHandle) {
-        if self.connections.contains_key(&handle) {
-            self.released.insert(handle);
-            self.telling.insert(handle);
+        if let Some(entry) = self.connections.get_mut(handle) {
+            entry.is_released = true;
+            enlist(handle, &mut entry.is_telling, &mut self.telling);
         }
     }
 
     /// Forgets a connection that has told everything and has nothing left to do. What its peer has sent, and takes for
     /// delivered, stays until it is read, or [released](Self::release).
     fn drop_if_over(&mut self, handle: ConnectionHandle) {
-        let Some(connection) = self.connections.get(&handle) else {
-            self.released.remove(&handle);
-            return;
-        };
-        if !connection.is_over() || self.telling.contains(&handle) {
+        let Some(entry) = self.connections.get_mut(handle) else { return };
+        let connection = &entry.connection;
+        if !connection.is_over() || entry.is_telling {
             return;
         }
-        if self.by_cid.get(connection.local_cid()) == Some(&handle) {
-            self.by_cid.remove(connection.local_cid());
-        }
-        let is_unread = connection.has_unread();
-        self.by_remote.retain(|_, h| *h != handle);
-        self.by_first.retain(|_, h| *h != handle);
-        if let Some(at) = self.timer_of.remove(&handle) {
+        if let Some(at) = entry.timer.take() {
             self.timers.remove(&(at, handle));
         }
-        if is_unread && !self.released.contains(&handle) {
-            return;
+        let is_kept = connection.has_unread() && !entry.is_released;
+        let (remote, local_cid, first_cid) =
+            (connection.remote(), *connection.local_cid(), *connection.first_cid());
+        if self.by_cid.get(&local_cid) == Some(&handle) {
+            self.by_cid.remove(&local_cid);
         }
-        self.released.remove(&handle);
-        self.connections.remove(&handle);
-        self.accepted.retain(|h| *h != handle);
+        if self.by_remote.get(&remote) == Some(&handle) {
+            self.by_remote.remove(&remote);
+        }
+        if self.by_first.get(&(remote, first_cid)) == Some(&handle) {
+            self.by_first.remove(&(remote, first_cid));
+        }
+        if let Some(token) = connection.peer_reset_token() {
+            self.by_reset.remove(&(remote, *token));
+        }
+        if !is_kept {
+            self.connections.remove(handle);
+            self.accepted.retain(|h| *h != handle);
+        }
+    }
+}
+
+/// Puts a connection into a list, unless its flag says that it is in it.
+fn enlist(handle: ConnectionHandle, is_in: &mut bool, list: &mut impl Extend<ConnectionHandle>) {
+    if !core::mem::replace(is_in, true) {
+        list.extend([handle]);
     }
 }
 
 /// The suite of first packets (RFC 9001 section 5.2).
 fn initial_suite() -> Option<quic::Suite> {
     rustls::crypto::ring::cipher_suite::TLS13_AES_128_GCM_SHA256.tls13().and_then(|suite| suite.quic_suite())
+}
+
+/// With what connections under these settings begin, if the client says nothing else.
+fn first_profile(config: &ConnectionConfig) -> Profile {
+    let own = selector::select(&config.requirements, &PathFacts::default(), &config.library(), None);
+    made_mandatory(own.map_or_else(|_| Profile::bare(), |s| s.profile))
 }
 
 /// A first profile holds only what every endpoint has; where the selector wants more, an exchange follows.

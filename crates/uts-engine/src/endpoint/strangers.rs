@@ -11,13 +11,7 @@ impl Endpoint {
     /// A short packet that belongs to nothing here: either a reset of one of our connections, or of one that is forgotten.
     pub(super) fn on_unknown_short(&mut self, now: Time, remote: SocketAddr, datagram: &[u8]) {
         if let Some((_, token)) = datagram.split_last_chunk::<RESET_TOKEN_BYTES>() {
-            // Few connections are with one address; the comparison takes the same time whatever the token is.
-            let owner = self
-                .connections
-                .iter()
-                .filter(|(_, c)| c.remote() == remote)
-                .find(|(_, c)| c.peer_reset_token().is_some_and(|own| is_same(own, token)))
-                .map(|(handle, _)| *handle);
+            let owner = self.by_reset.get(&(remote, *token)).copied();
             if let Some(handle) = owner {
                 self.reset_by_peer(now, handle);
                 return;
@@ -27,8 +21,8 @@ impl Endpoint {
     }
 
     pub(super) fn reset_by_peer(&mut self, now: Time, handle: ConnectionHandle) {
-        if let Some(connection) = self.connections.get_mut(&handle) {
-            connection.on_stateless_reset(now);
+        if let Some(entry) = self.connections.get_mut(handle) {
+            entry.connection.on_stateless_reset(now);
         }
         self.touch(handle);
     }
@@ -78,7 +72,7 @@ impl Endpoint {
     pub(super) fn on_retry(&mut self, remote: SocketAddr, datagram: &[u8], retry: &Retry<'_>) {
         let Some(handle) = self.client_of(remote, retry.dcid.as_slice()) else { return };
         let Some(keys) = self.initial_keys(&retry.scid, rustls::Side::Client) else { return };
-        let Some(connection) = self.connections.get_mut(&handle) else { return };
+        let Some(Entry { connection, .. }) = self.connections.get_mut(handle) else { return };
         let body = &datagram[..datagram.len() - 16];
         if is_same(&retry_integrity(connection.original_dcid(), body), &retry.integrity) {
             connection.on_retry(keys, retry.scid, Bytes::copy_from_slice(retry.token));
@@ -88,7 +82,7 @@ impl Endpoint {
 
     pub(super) fn on_version_refusal(&mut self, now: Time, remote: SocketAddr, refusal: &VersionRefusal<'_>) {
         let Some(handle) = self.client_of(remote, refusal.dcid) else { return };
-        let Some(connection) = self.connections.get_mut(&handle) else { return };
+        let Some(Entry { connection, .. }) = self.connections.get_mut(handle) else { return };
         // Only someone who saw the client's packet knows both ids.
         let is_answer = connection.peer_cid().as_slice() == refusal.scid;
         if is_answer && !refusal.versions.contains(&VERSION) {
@@ -105,7 +99,7 @@ impl Endpoint {
             id => self.by_cid.get(&id),
         }
         .copied()?;
-        let connection = self.connections.get(&handle)?;
+        let connection = &self.connections.get(handle)?.connection;
         (connection.side() == Side::Client && connection.remote() == remote).then_some(handle)
     }
 

@@ -92,8 +92,8 @@ pub struct Machine<P, R> {
     current: Using,
     /// Receiver only.
     open: OpenEpochs,
-    asking: Option<Asking<P>>,
-    answer: Option<Answer<R>>,
+    asking: Option<Box<Asking<P>>>,
+    answer: Option<Box<Answer<R>>>,
     /// The last of our requests that was accepted, whose Confirm is repeated on each repeated Ack.
     completed: Option<u32>,
     send_confirm: bool,
@@ -204,7 +204,7 @@ impl<P: Clone + Eq, R: Clone> Machine<P, R> {
             }
         };
         let repeat = Repeat::start(now, self.pto);
-        self.asking = Some(Asking { epoch, group, profile, using, since: now, repeat, send: true });
+        self.asking = Some(Box::new(Asking { epoch, group, profile, using, since: now, repeat, send: true }));
         Ok(epoch)
     }
 
@@ -317,7 +317,7 @@ impl<P: Clone + Eq, R: Clone> Machine<P, R> {
         if let Some(asking) = &mut self.asking
             && core::mem::take(&mut asking.send)
         {
-            let &mut Asking { epoch, group, using, .. } = asking;
+            let &mut Asking { epoch, group, using, .. } = &mut **asking;
             return Some(Message::Request { epoch, group, using, profile: asking.profile.clone() });
         }
         None
@@ -411,7 +411,7 @@ impl<P: Clone + Eq, R: Clone> Machine<P, R> {
         if refusal.is_none() {
             self.adopt(epoch, group, profile);
         }
-        self.answer = Some(Answer { epoch, group, refusal, repeat, send: true });
+        self.answer = Some(Box::new(Answer { epoch, group, refusal, repeat, send: true }));
     }
 
     /// The responder puts into effect what it accepted.
@@ -460,7 +460,7 @@ impl<P: Clone + Eq, R: Clone> Machine<P, R> {
 
     /// Gives up our own request for a higher one of the peer. The owner has heard already of one in doubt.
     fn withdraw(&mut self) {
-        if let Some(Asking { epoch, group, profile, repeat, .. }) = self.asking.take()
+        if let Some(Asking { epoch, group, profile, repeat, .. }) = self.asking.take().map(|asking| *asking)
             && repeat.is_active()
         {
             self.events.push_back(Event::Withdrawn { epoch, group, profile });
@@ -478,7 +478,8 @@ impl<P: Clone + Eq, R: Clone> Machine<P, R> {
 
     /// The peer accepted what we asked for.
     fn complete(&mut self, now: Time) {
-        let Some(Asking { epoch, group, profile, since, .. }) = self.asking.take() else { return };
+        let Some(asking) = self.asking.take() else { return };
+        let Asking { epoch, group, profile, since, .. } = *asking;
         self.completed = Some(epoch);
         match self.side {
             Side::DataSender => {

@@ -32,6 +32,10 @@ impl Meter {
         (span >= window * 3 / 4).then(|| Rate::from_delivery(to.saturating_sub(from), span))
     }
 
+    pub fn heap_bytes(&self) -> usize {
+        self.points.capacity() * size_of::<(Time, u64)>()
+    }
+
     /// Starts anew.
     pub fn clear(&mut self) {
         self.points.clear();

@@ -36,7 +36,7 @@ pub struct Observation<'a> {
     pub profile: &'a Profile,
     /// Application bytes that were delivered so far.
     pub delivered_bytes: u64,
-    /// What the application sends, if it sends less than it could: it has nothing more to send.
+    /// What the application sends, if it has a rate of its own: it sends less than it could, or sends in time.
     pub offered: Option<Rate>,
 }
 
@@ -49,12 +49,12 @@ pub struct Policy {
     home: Profile,
     path: Path,
     meter: Meter,
-    seen: Option<Seen>,
+    seen: Option<Box<Seen>>,
     /// The facts at the last exchange, or the first ones.
     baseline: Option<PathFacts>,
     next_at: Time,
-    pending: Option<Decision>,
-    trial: Option<Trial>,
+    pending: Option<Box<Decision>>,
+    trial: Option<Box<Trial>>,
     requirements_changed: bool,
     last_exchange: Option<Time>,
     home_good_since: Option<Time>,
@@ -122,6 +122,38 @@ impl Policy {
         self.better_since = None;
     }
 
+    /// Whether nothing has been exchanged or asked for so far: all that it holds are beliefs of the path.
+    pub fn is_untried(&self) -> bool {
+        self.last_exchange.is_none()
+            && self.pending.is_none()
+            && self.disappointing.is_empty()
+            && !self.requirements_changed
+    }
+
+    /// Bytes of heap memory, texts of decisions left out.
+    pub fn heap_bytes(&self) -> usize {
+        let of = |is_there: bool, bytes: usize| usize::from(is_there) * bytes;
+        of(self.seen.is_some(), size_of::<Seen>())
+            + of(self.pending.is_some(), size_of::<Decision>())
+            + of(self.trial.is_some(), size_of::<Trial>())
+            + self.meter.heap_bytes()
+            + self.recent.capacity() * size_of::<Time>()
+            + self.disappointing.capacity() * size_of::<(Profile, Time)>()
+    }
+
+    /// After a quiet while what was seen last says nothing any more.
+    pub fn forget_recent(&mut self) {
+        self.seen = None;
+        self.meter = Meter::default();
+        self.recent.shrink_to_fit();
+        self.disappointing.shrink_to_fit();
+    }
+
+    /// What it judges by.
+    pub fn aim(&self) -> Aim {
+        self.aim
+    }
+
     /// The profile to which the policy returns.
     pub fn home(&self) -> &Profile {
         &self.home
@@ -135,22 +167,26 @@ impl Policy {
         if self.baseline.is_none() && self.is_evident(&facts) {
             self.baseline = Some(facts);
         }
-        self.seen = Some(Seen {
+        let seen = Seen {
             measured: *observation.facts,
             facts,
             profile: *observation.profile,
             delivered_bytes: observation.delivered_bytes,
             offered: observation.offered,
-        });
+        };
+        match &mut self.seen {
+            Some(last) => **last = seen,
+            none => *none = Some(Box::new(seen)),
+        }
         self.follow_trial(now);
     }
 
     /// Whether to exchange now, and for what. After a decision there is none until it is carried out or refused.
     pub fn decide(&mut self, now: Time) -> Option<Decision> {
-        let seen = self.seen.clone()?;
         if self.pending.is_some() || now < self.next_at {
             return None;
         }
+        let seen = *self.seen.clone()?;
         if self.requirements_changed {
             self.requirements_changed = false;
             return self.decide_for_requirements(&seen);
@@ -166,7 +202,7 @@ impl Policy {
         let baseline = self.baseline.unwrap_or(seen.facts);
         let decision =
             Decision::new(seen.profile, target, expectation, &baseline, &seen.facts, &seen.measured);
-        self.pending = Some(decision.clone());
+        self.pending = Some(Box::new(decision.clone()));
         Some(decision)
     }
 
@@ -186,10 +222,10 @@ impl Policy {
         let Some(seen) = &mut self.seen else { return };
         self.baseline = Some(seen.facts);
         seen.profile = *profile;
-        if let Some(decision) = self.pending.take().filter(|d| d.to == *profile) {
+        if let Some(decision) = self.pending.take().map(|d| *d).filter(|d| d.to == *profile) {
             let before = self.meter.rate(window(&seen.facts));
             let loss_before = seen.measured.loss;
-            self.trial = Some(Trial { decision, at: now, before, loss_before, from: None });
+            self.trial = Some(Box::new(Trial { decision, at: now, before, loss_before, from: None }));
         }
         self.meter.clear();
     }
@@ -334,7 +370,7 @@ impl Policy {
         let mut decision =
             Decision::new(seen.profile, self.home, expectation, &seen.facts, &seen.facts, &seen.measured);
         decision.seen = "other requirements".to_owned();
-        self.pending = Some(decision.clone());
+        self.pending = Some(Box::new(decision.clone()));
         Some(decision)
     }
 
@@ -399,7 +435,7 @@ fn settle(facts: &PathFacts) -> Duration {
 }
 
 /// Packets that facts must rest on; half as many where packets are few because they are timely.
-const SAMPLES_MIN: u64 = 100;
+const SAMPLES_MIN: u64 = 60;
 /// No more than one comparison in this time.
 const DECIDE_EVERY_MIN: Duration = Duration::from_millis(10);
 /// A gain in throughput must be larger than this.

@@ -17,7 +17,8 @@ const STAY_MAX: Duration = Duration::from_secs(60);
 /// Changes closer than this are one: measurements take time to follow.
 const TRANSITION: Duration = Duration::from_secs(1);
 
-/// What a path that carries the application's data without a queue is taken to carry, beside what was seen of it.
+/// A path that carries what is sent without a queue, be it that the application has no more or that random losses hold
+/// the sender back, is taken to carry so many times that.
 const ROOM: f64 = 2.0;
 /// A random loss (0..=1) that stays within this share of itself and this much besides is steady.
 const STEADY_SHARE: f64 = 0.2;
@@ -28,6 +29,8 @@ const STEADY_MIN: f64 = 0.001;
 pub(super) struct Path {
     capacity: Rate,
     rtt_min: Duration,
+    /// A queue has shown that the path does not carry more.
+    is_capacity_known: bool,
     reference: Option<PathFacts>,
     changed_at: Time,
     transition_at: Time,
@@ -47,16 +50,22 @@ impl Path {
         offered: Option<Rate>,
     ) -> PathFacts {
         // What a sender delivers is a lower bound of what the path could, unless the path holds it up.
-        if facts.capacity >= self.capacity || is_filled(facts) || moved(facts.rtt_min, self.rtt_min) {
+        let is_other_path = moved(facts.rtt_min, self.rtt_min);
+        if facts.capacity >= self.capacity || is_filled(facts) || is_other_path {
             self.capacity = facts.capacity;
             self.rtt_min = facts.rtt_min;
         }
+        self.is_capacity_known = is_filled(facts) || (self.is_capacity_known && !is_other_path);
         let mut believed = PathFacts { capacity: self.capacity, ..*facts };
         if let Some(offered) = offered.filter(|_| !is_filled(facts)) {
             // Nobody has tried what the path can do: it is taken to have room for redundancy.
             believed.capacity = believed.capacity.max(offered.mul_f64(ROOM));
         }
         believed.loss_congestive = judge_losses(facts, at_home);
+        if at_home && offered.is_none() && !self.is_capacity_known && believed.loss_random() > 0.0 {
+            // Random losses hold the sender back: nobody has tried what the path can do.
+            believed.capacity = believed.capacity.max(facts.capacity.mul_f64(ROOM));
+        }
         self.follow(now, &believed);
         let random = believed.loss_random();
         if (random - self.steady.0).abs() > STEADY_SHARE * self.steady.0 + STEADY_MIN {

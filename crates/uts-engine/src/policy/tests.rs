@@ -245,7 +245,7 @@ fn too_little_evidence_decides_nothing() {
     world.run(&CLEAN, 1_000);
     for _ in 0..300 {
         world.now_ms += STEP_MS;
-        world.facts = PathFacts { loss: 0.05, loss_congestive: 0.0, samples: 80, ..world.facts };
+        world.facts = PathFacts { loss: 0.05, loss_congestive: 0.0, samples: 50, ..world.facts };
         world.drive();
     }
     assert!(world.decisions.is_empty(), "{:#?}", world.told());

@@ -4,19 +4,21 @@ use crate::requirements::{Requirements, Security};
 use core::fmt;
 use uts_functions::{Function, Profile, library};
 
-const WORDS: usize = 4;
+/// Numbers are given out densely (spec/functions.toml): one beyond is of a mechanism that this library cannot have, so that
+/// nothing is lost by leaving it out of what a peer says that it has.
+const NUMBERS: u8 = u32::BITS as u8;
 
 /// The mechanisms of one endpoint, of both, or of any set.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Library {
     /// A bit per mechanism number, for each function.
-    bits: [[u64; WORDS]; Function::COUNT],
+    bits: [u32; Function::COUNT],
 }
 
 impl Library {
     /// No mechanism.
     pub const fn empty() -> Self {
-        Library { bits: [[0; WORDS]; Function::COUNT] }
+        Library { bits: [0; Function::COUNT] }
     }
 
     /// Everything that this endpoint has.
@@ -48,12 +50,12 @@ impl Library {
     pub fn pairs(&self) -> impl Iterator<Item = (u8, u8)> + '_ {
         Function::ALL
             .iter()
-            .flat_map(move |f| (0..=u8::MAX).filter(move |m| self.has(*f, *m)).map(move |m| (f.number(), m)))
+            .flat_map(move |f| (0..NUMBERS).filter(move |m| self.has(*f, *m)).map(move |m| (f.number(), m)))
     }
 
     /// Whether it has that mechanism.
     pub fn has(&self, function: Function, number: u8) -> bool {
-        self.word(function, number) & (1 << (number % 64)) != 0
+        self.bits[usize::from(function.number())] & bit(number) != 0
     }
 
     /// Whether it has every mechanism of a profile.
@@ -63,29 +65,27 @@ impl Library {
 
     /// Adds a mechanism.
     pub fn insert(&mut self, function: Function, number: u8) {
-        self.bits[usize::from(function.number())][usize::from(number / 64)] |= 1 << (number % 64);
+        self.bits[usize::from(function.number())] |= bit(number);
     }
 
     /// Takes a mechanism out.
     pub fn remove(&mut self, function: Function, number: u8) {
-        self.bits[usize::from(function.number())][usize::from(number / 64)] &= !(1 << (number % 64));
+        self.bits[usize::from(function.number())] &= !bit(number);
     }
 
     /// What both have.
     #[must_use]
     pub fn common(&self, other: &Library) -> Library {
         let mut both = *self;
-        for (row, theirs) in both.bits.iter_mut().zip(&other.bits) {
-            for (word, their) in row.iter_mut().zip(theirs) {
-                *word &= their;
-            }
+        for (word, their) in both.bits.iter_mut().zip(&other.bits) {
+            *word &= their;
         }
         both
     }
+}
 
-    fn word(&self, function: Function, number: u8) -> u64 {
-        self.bits[usize::from(function.number())][usize::from(number / 64)]
-    }
+fn bit(number: u8) -> u32 {
+    1_u32.checked_shl(u32::from(number)).unwrap_or(0)
 }
 
 impl FromIterator<(Function, u8)> for Library {
@@ -110,12 +110,15 @@ mod tests {
 
     #[test]
     fn pairs_and_sets_agree() {
-        let pairs = [(0, 0), (4, 1), (4, 2), (10, 63), (10, 64), (10, 255)];
-        let library = Library::from_pairs(pairs.into_iter().chain([(200, 1)]));
+        let pairs = [(0, 0), (4, 1), (4, 2), (10, 30), (10, 31)];
+        // Of a function, or of a mechanism, that cannot be here, nothing need be known.
+        let library = Library::from_pairs(pairs.into_iter().chain([(200, 1), (10, 32), (10, 255)]));
         assert_eq!(library.pairs().collect::<Vec<_>>(), pairs);
-        assert!(library.has(Function::Congestion, 255) && !library.has(Function::Congestion, 254));
-        let other = Library::from_pairs([(4, 2), (10, 64), (11, 0)]);
-        assert_eq!(library.common(&other).pairs().collect::<Vec<_>>(), [(4, 2), (10, 64)]);
+        assert!(library.has(Function::Congestion, 31) && !library.has(Function::Congestion, 29));
+        assert!(!library.has(Function::Congestion, 32) && !library.has(Function::Congestion, 255));
+        let other = Library::from_pairs([(4, 2), (10, 31), (11, 0)]);
+        assert_eq!(library.common(&other).pairs().collect::<Vec<_>>(), [(4, 2), (10, 31)]);
+        assert!(uts_functions::library::all().all(|m| m.number < NUMBERS));
         let mut fewer = library;
         fewer.remove(Function::Fec, 1);
         assert!(!fewer.has(Function::Fec, 1) && fewer.has(Function::Fec, 2));

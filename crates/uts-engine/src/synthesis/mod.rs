@@ -4,6 +4,7 @@
 //! What the connection shares (congestion, rate, timing) is not in a stack: the connection has one slot of each, which an
 //! exchange replaces, handing over what the old one knew.
 
+use std::sync::Arc;
 use uts_functions::protection::Secret;
 use uts_functions::{
     Function, Profile, acknowledgement, detection, fec, flow, presentation, protection, retransmission,
@@ -14,9 +15,10 @@ use uts_functions::{
 pub(crate) struct SendStack {
     pub epoch: u32,
     pub group: u8,
-    pub profile: Profile,
+    pub profile: Arc<Profile>,
     pub detection: detection::Slot,
-    pub protection: protection::Slot,
+    /// `None` while the connection rests: the keys come from the epoch's secret again.
+    pub protection: Option<Box<protection::Slot>>,
     /// `None` where FEC is `none`.
     pub fec: Option<Box<fec::Encoder>>,
     pub retransmission: retransmission::Slot,
@@ -33,9 +35,10 @@ pub(crate) struct SendStack {
 pub(crate) struct ReceiveStack {
     pub epoch: u32,
     pub group: u8,
-    pub profile: Profile,
+    pub profile: Arc<Profile>,
     pub detection: detection::Slot,
-    pub protection: protection::Slot,
+    /// `None` while the connection rests: the keys come from the epoch's secret again.
+    pub protection: Option<Box<protection::Slot>>,
     pub fec: Option<Box<fec::Decoder>>,
     pub acknowledgement: acknowledgement::Slot,
     pub flow: flow::Slot,
@@ -49,6 +52,8 @@ pub(crate) struct ReceiveStack {
 /// Which fields of a data frame the profile's mechanisms need (spec P: data frames).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DataLayout {
+    /// What is lost of data is sent again.
+    pub repeats: bool,
     /// Positions are sent. They are not where nobody needs them: whole messages, never repeated, in no order, without
     /// credit.
     pub offsets: bool,
@@ -60,20 +65,20 @@ impl DataLayout {
             && profile.name(Function::Sequencing) == "unordered"
             && profile.name(Function::Retransmission) == "none"
             && profile.name(Function::Flow) == "none";
-        DataLayout { offsets: !bare }
+        DataLayout { repeats: profile.name(Function::Retransmission) != "none", offsets: !bare }
     }
 }
 
 impl SendStack {
     /// Builds the stack; `None` if this library lacks a mechanism of the profile.
-    pub fn new(epoch: u32, group: u8, profile: &Profile, secret: &Secret) -> Option<Self> {
+    pub fn new(epoch: u32, group: u8, profile: &Arc<Profile>, secret: &Secret) -> Option<Self> {
         let fec = fec::Slot::build(profile.get(Function::Fec), ())?;
         Some(SendStack {
             epoch,
             group,
-            profile: *profile,
+            profile: Arc::clone(profile),
             detection: detection::Slot::build(profile.get(Function::Detection), ())?,
-            protection: protection::Slot::build(profile.get(Function::Protection), secret)?,
+            protection: Some(Box::new(protection::Slot::build(profile.get(Function::Protection), secret)?)),
             fec: (profile.name(Function::Fec) != "none").then(|| Box::new(fec::Encoder::new(fec))),
             retransmission: retransmission::Slot::build(profile.get(Function::Retransmission), ())?,
             acknowledgement: acknowledgement::Slot::build(profile.get(Function::Acknowledgement), ())?,
@@ -88,14 +93,14 @@ impl SendStack {
 
 impl ReceiveStack {
     /// Builds the stack; `None` if this library lacks a mechanism of the profile.
-    pub fn new(epoch: u32, group: u8, profile: &Profile, secret: &Secret) -> Option<Self> {
+    pub fn new(epoch: u32, group: u8, profile: &Arc<Profile>, secret: &Secret) -> Option<Self> {
         let fec = fec::Slot::build(profile.get(Function::Fec), ())?;
         Some(ReceiveStack {
             epoch,
             group,
-            profile: *profile,
+            profile: Arc::clone(profile),
             detection: detection::Slot::build(profile.get(Function::Detection), ())?,
-            protection: protection::Slot::build(profile.get(Function::Protection), secret)?,
+            protection: Some(Box::new(protection::Slot::build(profile.get(Function::Protection), secret)?)),
             fec: (profile.name(Function::Fec) != "none").then(|| Box::new(fec::Decoder::new(fec))),
             acknowledgement: acknowledgement::Slot::build(profile.get(Function::Acknowledgement), ())?,
             flow: flow::Slot::build(profile.get(Function::Flow), ())?,

@@ -1,0 +1,65 @@
+//! What a connection takes of memory, by part.
+
+use super::adapt::Adaptation;
+use super::{Connection, Handshake};
+use crate::event::Event;
+use crate::synthesis::{ReceiveStack, SendStack};
+use std::sync::Arc;
+use uts_functions::{Profile, protection};
+
+impl Connection {
+    /// Bytes of memory that the connection takes, its data and the TLS library's state left out. The latter is gone once the
+    /// handshake is confirmed.
+    pub fn memory_bytes(&self) -> usize {
+        self.memory_parts().into_iter().map(|(_, bytes)| bytes).sum()
+    }
+
+    /// The same, by part.
+    pub fn memory_parts(&self) -> [(&'static str, usize); 9] {
+        let (outbound, inbound) = (self.outbound.as_ref(), self.inbound.as_ref());
+        let keys = |is_there: bool| usize::from(is_there) * size_of::<protection::Slot>();
+        let out_keys: usize =
+            outbound.map_or(0, |o| o.stacks.iter().map(|s| keys(s.protection.is_some())).sum());
+        let in_keys: usize =
+            inbound.map_or(0, |i| i.stacks.iter().map(|s| keys(s.protection.is_some())).sum());
+        let certificates = self.peer_certificates().into_iter().flatten();
+        let waiting = self.events.capacity() * size_of::<Event>()
+            + self.early.iter().map(|(_, packet)| packet.capacity()).sum::<usize>()
+            + self.new_token.capacity()
+            + self.token_received.as_ref().map_or(0, |token| token.len());
+        [
+            ("connection", size_of::<Connection>()),
+            ("handshake", self.handshake.as_ref().map_or(0, |_| size_of::<Handshake>())),
+            ("certificates", certificates.map(|c| size_of_val(c) + c.len()).sum()),
+            ("keys", out_keys + in_keys),
+            ("epochs", self.epoch_bytes()),
+            ("policy", self.adaptation.as_ref().map_or(0, |a| size_of::<Adaptation>() + a.heap_bytes())),
+            ("flows", self.flows.heap_bytes() + self.groups.heap_bytes()),
+            (
+                "packets",
+                outbound.map_or(0, |o| o.ledger.heap_bytes() + o.meter.heap_bytes())
+                    + inbound
+                        .map_or(0, |i| i.arrivals.received.heap_bytes() + i.arrivals.repaired.heap_bytes()),
+            ),
+            ("waiting", waiting),
+        ]
+    }
+
+    /// Stacks, and the profiles that only this connection has: most have what others have, and share it.
+    fn epoch_bytes(&self) -> usize {
+        let (outbound, inbound) = (self.outbound.as_ref(), self.inbound.as_ref());
+        let stacks = outbound.map_or(0, |o| o.stacks.capacity() * size_of::<SendStack>())
+            + inbound.map_or(0, |i| i.stacks.capacity() * size_of::<ReceiveStack>());
+        let profiles: Vec<&Arc<Profile>> = outbound
+            .into_iter()
+            .flat_map(|o| o.stacks.iter().map(|s| &s.profile))
+            .chain(inbound.into_iter().flat_map(|i| i.stacks.iter().map(|s| &s.profile)))
+            .chain(&self.home)
+            .collect();
+        let copies = |of: &Arc<Profile>| profiles.iter().filter(|p| Arc::ptr_eq(p, of)).count();
+        let is_first = |at: usize| profiles[..at].iter().all(|p| !Arc::ptr_eq(p, profiles[at]));
+        let own = (0..profiles.len())
+            .filter(|at| is_first(*at) && Arc::strong_count(profiles[*at]) == copies(profiles[*at]));
+        stacks + own.count() * (size_of::<Profile>() + 2 * size_of::<usize>())
+    }
+}
