@@ -69,7 +69,7 @@ impl Identities {
         endpoint: &mut Endpoint,
         now: Time,
         server: SocketAddr,
-        config: ConnectionConfig,
+        config: impl Into<Arc<ConnectionConfig>>,
     ) -> Result<ConnectionHandle, ConnectError> {
         let name = ServerName::try_from(SERVER_NAME)
             .map_err(|error| ConnectError::Tls(rustls::Error::General(error.to_string())))?;

@@ -28,6 +28,19 @@ pub enum Vantage {
     Server,
 }
 
+/// What is known of the path of a connection; 0 is unknown.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Figures {
+    /// The congestion window.
+    pub window_bytes: u64,
+    /// What was sent and is not acknowledged.
+    pub in_flight_bytes: u64,
+    /// The smoothed round trip.
+    pub rtt_smoothed: core::time::Duration,
+    /// The least.
+    pub rtt_min: core::time::Duration,
+}
+
 /// The log of a host, as it is written.
 pub struct Qlog {
     writer: Box<dyn Write>,
@@ -38,11 +51,11 @@ pub struct Qlog {
 }
 
 impl Qlog {
-    /// Begins a log; `name` says which host it is.
+    /// Begins a log; `name` says which host it is, `title` where.
     ///
     /// # Errors
     /// The writer's. Later ones are told by [`Host::finish_record`](crate::host::Host::finish_record).
-    pub fn new(writer: Box<dyn Write>, name: &str, vantage: Vantage) -> io::Result<Self> {
+    pub fn new(writer: Box<dyn Write>, title: &str, name: &str, vantage: Vantage) -> io::Result<Self> {
         let kind = match vantage {
             Vantage::Client => "client",
             Vantage::Server => "server",
@@ -51,7 +64,7 @@ impl Qlog {
         qlog.write(&json!({
             "file_schema": "urn:ietf:params:qlog:file:sequential",
             "serialization_format": "application/qlog+json-seq",
-            "title": format!("{name} in virtual time"),
+            "title": title,
             "trace": {
                 "vantage_point": { "name": name, "type": kind },
                 "event_schemas": ["urn:ietf:params:qlog:events:quic", UTS_SCHEMA],
@@ -95,8 +108,23 @@ impl Qlog {
         self.event(now, handle, name, data);
     }
 
-    /// Logs what packets of a connection have done.
+    /// Logs what packets of a connection have done, and what became of its path's figures.
     pub(crate) fn on_packets(&mut self, endpoint: &Endpoint, handle: ConnectionHandle, rows: &[TraceRow]) {
+        self.packets(handle, rows);
+        if let (Some(last), Some(connection)) = (rows.last(), endpoint.peek(handle)) {
+            let facts = connection.facts();
+            let figures = Figures {
+                window_bytes: connection.congestion().map_or(0, |(_, window)| window),
+                in_flight_bytes: connection.in_flight_bytes(),
+                rtt_smoothed: facts.rtt_smoothed,
+                rtt_min: facts.rtt_min,
+            };
+            self.figures(last.at, handle, figures);
+        }
+    }
+
+    /// Logs what packets of a connection have done.
+    pub fn packets(&mut self, handle: ConnectionHandle, rows: &[TraceRow]) {
         let mut acknowledged: Vec<u64> = Vec::new();
         for (place, row) in rows.iter().enumerate() {
             if row.kind != TraceKind::Acknowledged {
@@ -109,9 +137,6 @@ impl Qlog {
                 let numbers = json!({ "packet_numbers": core::mem::take(&mut acknowledged) });
                 self.event(row.at, handle, "quic:packets_acked", numbers);
             }
-        }
-        if let Some(last) = rows.last() {
-            self.figures(last.at, endpoint, handle);
         }
     }
 
@@ -133,12 +158,14 @@ impl Qlog {
     }
 
     /// Says what has changed of window, flight and round trip.
-    fn figures(&mut self, at: Time, endpoint: &Endpoint, handle: ConnectionHandle) {
-        let Some(connection) = endpoint.peek(handle) else { return };
-        let facts = connection.facts();
-        let window = connection.congestion().map_or(0, |(_, window)| window);
+    pub fn figures(&mut self, at: Time, handle: ConnectionHandle, figures: Figures) {
         let nanos = |duration: core::time::Duration| duration.as_nanos() as u64;
-        let figures = [window, connection.in_flight_bytes(), nanos(facts.rtt_smoothed), nanos(facts.rtt_min)];
+        let figures = [
+            figures.window_bytes,
+            figures.in_flight_bytes,
+            nanos(figures.rtt_smoothed),
+            nanos(figures.rtt_min),
+        ];
         let told = self.told.insert(handle, figures).unwrap_or_default();
         let mut changed = serde_json::Map::new();
         for (n, name) in
@@ -154,7 +181,8 @@ impl Qlog {
         }
     }
 
-    fn event(&mut self, at: Time, handle: ConnectionHandle, name: &str, data: Value) {
+    /// Logs an event of any name.
+    pub fn event(&mut self, at: Time, handle: ConnectionHandle, name: &str, data: Value) {
         let time = at.as_nanos() as f64 / 1e6;
         self.write(&json!({ "time": time, "name": name, "group_id": handle.0.to_string(), "data": data }));
     }
@@ -173,7 +201,10 @@ impl Qlog {
     }
 
     /// Says whether everything was written.
-    pub(crate) fn finish(mut self) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// The first of the writer's.
+    pub fn finish(mut self) -> io::Result<()> {
         match self.error.take() {
             Some(error) => Err(error),
             None => self.writer.flush(),

@@ -152,7 +152,12 @@ impl World {
             SERVER => ("server".to_owned(), Vantage::Server),
             client => (format!("client {client}"), Vantage::Client),
         };
-        self.network.app_mut(self.apps[node]).record(Qlog::new(qlog, &name, vantage)?);
+        self.network.app_mut(self.apps[node]).record(Qlog::new(
+            qlog,
+            &format!("{name} in virtual time"),
+            &name,
+            vantage,
+        )?);
         Ok(())
     }
 

@@ -105,3 +105,22 @@ fn a_bulk_transfer_leaves_a_cubic_one_its_share() {
 fn a_path_without_any_delay_holds_nothing_back() {
     transfer(PathConfig::default(), 5_000_000, &[]);
 }
+
+/// On a slow line a probe of the packet size is seconds of the line: whoever sends little is spared.
+#[test]
+fn the_packet_size_is_probed_for_those_who_send_much() {
+    let packet_bytes = |bytes: u64| {
+        let link = "rate=10mbit delay=10ms buffer=64p".parse().expect("a valid path");
+        let world = WorldConfig { path: PathConfig::both(link), ..WorldConfig::default() };
+        let mut world = World::new(world, Identities::new().expect("keys")).expect("a valid world");
+        let mut transfers = Transfers::start(&mut world, &[(1, config(&[]))], bytes);
+        assert!(transfers.run(&mut world, Time::from_millis(10_000)));
+        world.run_for(std::time::Duration::from_secs(2));
+        let connection = transfers.progress[&1].connection;
+        world.connection(1, connection).expect("still open").facts().mtu_bytes
+    };
+    let small = ConnectionConfig::default().packet_bytes_initial as u64;
+    let large = ConnectionConfig::default().packet_bytes_max as u64;
+    assert_eq!(packet_bytes(8_000), small);
+    assert_eq!(packet_bytes(1_000_000), large);
+}

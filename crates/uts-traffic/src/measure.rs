@@ -53,6 +53,21 @@ pub enum Sample {
         /// Smoothed round-trip time.
         rtt: Option<Duration>,
     },
+    /// Something happened to a packet of the transport's.
+    Packet {
+        /// When.
+        at_ns: u64,
+        /// What.
+        what: PacketEvent,
+        /// The packet's number.
+        number: u64,
+        /// Its length when it was sent, otherwise 0.
+        bytes: u64,
+        /// Which protocol it was built under, when it was sent; otherwise 0.
+        epoch: u32,
+        /// The flow and the position of the first data in it, if it carried any.
+        data: Option<(u32, u64)>,
+    },
     /// The transport changed its protocol.
     Exchange {
         /// When.
@@ -60,6 +75,20 @@ pub enum Sample {
         /// What it saw, what it changed, what it expects, in one line.
         line: String,
     },
+}
+
+/// What happens to a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PacketEvent {
+    /// It was sent, with nothing that had been sent before.
+    Sent,
+    /// It was sent, and repeats data of a lost one.
+    Repeated,
+    /// It was acknowledged.
+    Acked,
+    /// It was declared lost.
+    Lost,
 }
 
 /// Takes the samples of a run as they come.

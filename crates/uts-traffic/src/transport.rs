@@ -90,6 +90,9 @@ pub trait Session {
     /// What the transport tells of itself, for pictures; `None` if it tells nothing.
     fn status(&self) -> Option<Status>;
 
+    /// Asks for a [`Sample::Packet`] of whatever happens to packets from now on; most transports have nothing to tell.
+    fn record_packets(&self) {}
+
     /// What happened since this was last asked, as [`Sample::Exchange`]; most transports have nothing to tell.
     fn take_samples(&self) -> Vec<Sample> {
         Vec::new()

@@ -1,0 +1,80 @@
+//! Carries packets between two engines in memory and does nothing else: for a profiler, or a counter of instructions.
+//!
+//! `carry PACKETS [--in-flight MB] [--loss PER_MILLE] [NAME=VALUE ...]`, the last properties of both ends.
+
+use std::process::ExitCode;
+use std::time::Duration;
+use uts_engine::ConnectionConfig;
+use uts_sim::pair::Pair;
+
+/// Bytes of data in a full packet of 1472 bytes: what header, frame and tag leave, nearly.
+const DATA_BYTES: u64 = 1440;
+
+struct Arguments {
+    packets: u64,
+    in_flight_mb: u64,
+    loss_per_mille: u64,
+    config: ConnectionConfig,
+}
+
+fn parse() -> Result<Arguments, String> {
+    let mut arguments =
+        Arguments { packets: 0, in_flight_mb: 1, loss_per_mille: 0, config: ConnectionConfig::default() };
+    let mut words = std::env::args().skip(1);
+    let number = |text: Option<String>, of: &str| -> Result<u64, String> {
+        let text = text.ok_or_else(|| format!("{of} wants a number"))?;
+        text.parse().map_err(|_| format!("{of}: `{text}` is not a number"))
+    };
+    arguments.packets = number(words.next(), "PACKETS")?;
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "--in-flight" => arguments.in_flight_mb = number(words.next(), "--in-flight")?.max(1),
+            "--loss" => arguments.loss_per_mille = number(words.next(), "--loss")?,
+            property => {
+                arguments.config.requirements.assign(property).map_err(|error| error.to_string())?;
+            }
+        }
+    }
+    Ok(arguments)
+}
+
+fn run() -> Result<(), Box<dyn std::error::Error>> {
+    let Arguments { packets, in_flight_mb, loss_per_mille, mut config } = parse()?;
+    let window = in_flight_mb << 20;
+    // The peer's credit is what holds the sender back.
+    (config.credit_bytes_initial, config.credit_bytes_max) = (window, window);
+    config.send_buffer_bytes = 2 * window as usize;
+    // So long that a window is under way before the first acknowledgement: 8 batches of 32 packets take 40 us.
+    let delay = Duration::from_micros(window / (256 * DATA_BYTES) * 40 + 100);
+    let mut pair = Pair::new(config.clone(), delay)?;
+    let connection = pair.connect(config)?;
+    let flow = pair.open_flow(connection)?;
+    pair.loses_every = (loss_per_mille > 0).then(|| 1000 / loss_per_mille);
+    let mut in_flight_max = 0;
+    let step = (packets / 100).max(1) * DATA_BYTES;
+    for _ in 0..100 {
+        pair.carry(connection, flow, step)?;
+        let in_flight = pair.client.peek(connection).map_or(0, uts_engine::Connection::in_flight_bytes);
+        in_flight_max = in_flight_max.max(in_flight);
+    }
+    let stats = pair.client.peek(connection).map(uts_engine::Connection::stats).unwrap_or_default();
+    let back = pair.client.peek(connection).map_or(0, |c| c.stats().packets_received);
+    println!(
+        "{} packets out, {back} back, {} lost, {} KiB in flight at most, {:?} virtual",
+        stats.packets_sent,
+        stats.packets_lost,
+        in_flight_max >> 10,
+        pair.now
+    );
+    Ok(())
+}
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("carry: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,278 @@
+//! Two endpoints in memory that hand each other datagrams over a delay: no path, no hosts, nothing but the engine's work.
+//! For what is counted rather than timed: instructions, allocations, bytes of memory.
+
+use crate::identity::{Identities, IdentityError};
+use bytes::Bytes;
+use core::time::Duration;
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use uts_engine::{
+    CloseReason, ConnectError, ConnectionConfig, ConnectionHandle, Ecn, Endpoint, EndpointConfig, Event,
+    FlowId, FlowOptions, Read, WriteError,
+};
+use uts_functions::Time;
+
+/// Batches that one end sends before the other has its turn.
+const BATCHES_PER_TURN: usize = 8;
+
+/// Turns without a packet that came through, after which a pair counts as stuck.
+const IDLE_TURNS_MAX: usize = 1000;
+
+/// What an application writes at once.
+const WRITE_BYTES: usize = 64 << 10;
+
+/// Why a pair does not work.
+#[derive(Debug, thiserror::Error)]
+pub enum PairError {
+    /// The identities.
+    #[error("{0}")]
+    Identity(#[from] IdentityError),
+    /// The connection could not be begun.
+    #[error("{0}")]
+    Connect(#[from] ConnectError),
+    /// A connection ended.
+    #[error("a connection has ended: {0}")]
+    Closed(CloseReason),
+    /// The application's calls are refused.
+    #[error("{0}")]
+    Application(String),
+    /// Nothing moves any more.
+    #[error("nothing moves any more at {0:?}")]
+    Stuck(Time),
+}
+
+/// A batch of datagrams under way.
+struct Batch {
+    at: Time,
+    to_server: bool,
+    ecn: Option<Ecn>,
+    segment_bytes: usize,
+    bytes: Vec<u8>,
+}
+
+/// A client and a server.
+pub struct Pair {
+    /// Asks for connections, and sends.
+    pub client: Endpoint,
+    /// Accepts them, and reads.
+    pub server: Endpoint,
+    /// What both ends read as the time.
+    pub now: Time,
+    /// Of each packet whose turn in the count of packets sent to the server is a multiple of this, nothing arrives.
+    pub loses_every: Option<u64>,
+    identities: Identities,
+    delay: Duration,
+    /// What the line takes for a batch, so that time passes as packets are sent.
+    batch_time: Duration,
+    on_the_way: VecDeque<Batch>,
+    spare: Vec<Vec<u8>>,
+    to_server: u64,
+    /// Bytes of data that the server's application has read.
+    pub received: u64,
+}
+
+impl Pair {
+    /// Two endpoints, `delay` apart. The server accepts connections under `accept`.
+    ///
+    /// # Errors
+    /// [`PairError::Identity`] if no keys can be made.
+    pub fn new(accept: ConnectionConfig, delay: Duration) -> Result<Self, PairError> {
+        let identities = Identities::new()?;
+        let server = EndpointConfig {
+            server: Some(identities.server.clone()),
+            accept,
+            handshakes_before_retry: usize::MAX,
+            ..EndpointConfig::default()
+        };
+        Ok(Pair {
+            client: Endpoint::new(EndpointConfig::default(), [1; 32]),
+            server: Endpoint::new(server, [2; 32]),
+            now: Time::ZERO,
+            loses_every: None,
+            identities,
+            delay,
+            batch_time: Duration::from_micros(5),
+            on_the_way: VecDeque::new(),
+            spare: Vec::new(),
+            to_server: 0,
+            received: 0,
+        })
+    }
+
+    fn address(of_server: bool) -> SocketAddr {
+        SocketAddr::from(([10, 0, 0, 1 + u8::from(of_server)], 4433))
+    }
+
+    /// Connects; both ends know it when this returns.
+    ///
+    /// # Errors
+    /// [`PairError`] if it does not come to be.
+    pub fn connect(
+        &mut self,
+        config: impl Into<Arc<ConnectionConfig>>,
+    ) -> Result<ConnectionHandle, PairError> {
+        let address = Self::address(true);
+        let handle = self.identities.connect(&mut self.client, self.now, address, config)?;
+        loop {
+            self.turn()?;
+            let is_open = self.client.peek(handle).is_some_and(uts_engine::Connection::is_open);
+            if is_open && self.server.accept().is_some() {
+                return Ok(handle);
+            }
+        }
+    }
+
+    /// Opens a flow at the client.
+    ///
+    /// # Errors
+    /// [`PairError::Application`] if the engine refuses.
+    pub fn open_flow(&mut self, handle: ConnectionHandle) -> Result<FlowId, PairError> {
+        let connection = self.client.connection(handle).ok_or_else(gone)?;
+        connection
+            .open_flow(FlowOptions::default())
+            .map_err(|error| PairError::Application(error.to_string()))
+    }
+
+    /// Carries so many bytes over a flow: the client writes as much as there is room for, the server reads all.
+    ///
+    /// # Errors
+    /// [`PairError`] if a connection ends or nothing moves any more.
+    pub fn carry(&mut self, handle: ConnectionHandle, flow: FlowId, bytes: u64) -> Result<(), PairError> {
+        let data = Bytes::from(vec![0x5a; WRITE_BYTES]);
+        let target = self.received + bytes;
+        while self.received < target {
+            let connection = self.client.connection(handle).ok_or_else(gone)?;
+            loop {
+                match connection.write(self.now, flow, data.clone()) {
+                    Ok(_) => {}
+                    Err(WriteError::Blocked) => break,
+                    Err(error) => return Err(PairError::Application(error.to_string())),
+                }
+            }
+            self.turn()?;
+        }
+        Ok(())
+    }
+
+    /// Lets time pass until `until`, with whatever the endpoints do of themselves.
+    ///
+    /// # Errors
+    /// [`PairError`] if a connection ends.
+    pub fn pass(&mut self, until: Time) -> Result<(), PairError> {
+        loop {
+            if self.step()? > 0 {
+                continue;
+            }
+            let Some(next) = self.next_at().filter(|next| *next < until) else { break };
+            self.go_to(next);
+        }
+        self.go_to(until);
+        self.step()?;
+        self.spare = Vec::new();
+        Ok(())
+    }
+
+    fn go_to(&mut self, at: Time) {
+        self.now = self.now.max(at);
+        self.client.handle_timeout(self.now);
+        self.server.handle_timeout(self.now);
+    }
+
+    /// When something happens next, if nothing is to be sent at once.
+    pub fn next_at(&mut self) -> Option<Time> {
+        let arrival = self.on_the_way.front().map(|batch| batch.at);
+        [self.client.poll_timeout(), self.server.poll_timeout(), arrival].into_iter().flatten().min()
+    }
+
+    /// Each end sends what it may and takes in what has arrived; where nothing did, time passes.
+    ///
+    /// # Errors
+    /// [`PairError`] if a connection ends or nothing moves any more.
+    pub fn turn(&mut self) -> Result<(), PairError> {
+        for _ in 0..IDLE_TURNS_MAX {
+            if self.step()? > 0 {
+                return Ok(());
+            }
+            let Some(next) = self.next_at() else { return Ok(()) };
+            self.go_to(next);
+        }
+        Err(PairError::Stuck(self.now))
+    }
+
+    /// Each end sends what it may and takes in what has arrived; says how many batches that were.
+    fn step(&mut self) -> Result<usize, PairError> {
+        let sent = self.send(true) + self.send(false);
+        Ok(sent + self.deliver()?)
+    }
+
+    fn send(&mut self, to_server: bool) -> usize {
+        let from = if to_server { &mut self.client } else { &mut self.server };
+        from.handle_timeout(self.now);
+        for sent in 0..BATCHES_PER_TURN {
+            let mut bytes = self.spare.pop().unwrap_or_default();
+            let Some(transmit) = from.poll_transmit(self.now, &mut bytes) else {
+                self.spare.push(bytes);
+                return sent;
+            };
+            self.now += self.batch_time;
+            let (ecn, segment_bytes) = (transmit.ecn, transmit.segment_bytes.max(1));
+            let batch = Batch { at: self.now + self.delay, to_server, ecn, segment_bytes, bytes };
+            self.on_the_way.push_back(batch);
+        }
+        BATCHES_PER_TURN
+    }
+
+    fn deliver(&mut self) -> Result<usize, PairError> {
+        let mut arrived = 0;
+        while self.on_the_way.front().is_some_and(|batch| batch.at <= self.now) {
+            let Some(mut batch) = self.on_the_way.pop_front() else { break };
+            arrived += 1;
+            let to = if batch.to_server { &mut self.server } else { &mut self.client };
+            let remote = Self::address(!batch.to_server);
+            let Batch { ecn, segment_bytes, .. } = batch;
+            match self.loses_every.filter(|_| batch.to_server) {
+                None => to.handle_datagrams(self.now, remote, None, ecn, segment_bytes, &mut batch.bytes),
+                Some(every) => {
+                    for datagram in batch.bytes.chunks_mut(segment_bytes) {
+                        self.to_server += 1;
+                        if !self.to_server.is_multiple_of(every) {
+                            to.handle_datagram(self.now, remote, ecn, datagram);
+                        }
+                    }
+                }
+            }
+            self.spare.push(batch.bytes);
+            self.follow(batch.to_server)?;
+        }
+        Ok(arrived)
+    }
+
+    /// What the application of an end does with what it is told.
+    fn follow(&mut self, at_server: bool) -> Result<(), PairError> {
+        let end = if at_server { &mut self.server } else { &mut self.client };
+        while let Some((handle, event)) = end.poll_event() {
+            match event {
+                Event::Closed(reason) => return Err(PairError::Closed(reason)),
+                Event::Readable(flow) => {
+                    let Some(connection) = end.connection(handle) else { continue };
+                    while let Ok(read) = connection.read(self.now, flow, usize::MAX) {
+                        match read {
+                            Read::Bytes(_, data) | Read::Message(data) => self.received += data.len() as u64,
+                            Read::End => {
+                                connection.finish(flow);
+                                break;
+                            }
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+fn gone() -> PairError {
+    PairError::Application("the connection is gone".into())
+}

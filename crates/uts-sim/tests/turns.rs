@@ -1,0 +1,107 @@
+//! Flows of one connection take turns, and none holds up another.
+
+use bytes::Bytes;
+use std::collections::BTreeMap;
+use uts_engine::{ConnectionConfig, ConnectionHandle, Event, FlowId, FlowOptions, Read};
+use uts_functions::Time;
+use uts_path::PathConfig;
+use uts_sim::identity::Identities;
+use uts_sim::{World, WorldConfig};
+
+const SERVER: usize = 0;
+const CLIENT: usize = 1;
+
+/// A client that opens a flow for each of some files; the server answers each with a byte.
+struct Files {
+    world: World,
+    client: ConnectionHandle,
+    server: Option<ConnectionHandle>,
+    /// When the whole of each flow had arrived.
+    ended: BTreeMap<FlowId, Time>,
+    answered: usize,
+}
+
+impl Files {
+    fn new(path: &str) -> Self {
+        let path = PathConfig::both(path.parse().expect("a valid path"));
+        let world = WorldConfig { path, ..WorldConfig::default() };
+        let mut world = World::new(world, Identities::new().expect("keys")).expect("a valid world");
+        let client = world.connect(CLIENT, ConnectionConfig::default()).expect("the connection begins");
+        let mut files = Files { world, client, server: None, ended: BTreeMap::new(), answered: 0 };
+        files.pass(Time::from_millis(2_000), |files| files.server.is_some());
+        files
+    }
+
+    fn send(&mut self, bytes: usize) -> FlowId {
+        let now = self.world.now();
+        let connection = self.world.connection(CLIENT, self.client).expect("open");
+        let flow = connection.open_flow(FlowOptions::default()).expect("a flow");
+        let written = connection.write(now, flow, Bytes::from(vec![7; bytes])).expect("room");
+        assert_eq!(written, bytes);
+        connection.finish(flow);
+        flow
+    }
+
+    fn pass(&mut self, until: Time, mut is_enough: impl FnMut(&Self) -> bool) {
+        while let Some(happening) = self.world.next(until) {
+            let now = self.world.now();
+            match (happening.node, happening.event) {
+                (SERVER, Event::Connected) => self.server = Some(happening.connection),
+                (SERVER, Event::Readable(flow)) => {
+                    let connection = self.world.connection(SERVER, happening.connection).expect("open");
+                    while let Ok(read) = connection.read(now, flow, 1 << 20) {
+                        if read == Read::End {
+                            self.ended.insert(flow, now);
+                            connection.write(now, flow, Bytes::from_static(b"!")).expect("room");
+                            connection.finish(flow);
+                            break;
+                        }
+                    }
+                }
+                (CLIENT, Event::Readable(flow)) => {
+                    let connection = self.world.connection(CLIENT, self.client).expect("open");
+                    while let Ok(read) = connection.read(now, flow, 1 << 20) {
+                        if read == Read::End {
+                            self.answered += 1;
+                            break;
+                        }
+                    }
+                }
+                (node, Event::Closed(reason)) => panic!("at {node}: {reason}"),
+                _ => {}
+            }
+            if is_enough(self) {
+                return;
+            }
+        }
+    }
+}
+
+/// A flow that had sent all it had used to stand before the others until it was acknowledged: a file a round trip.
+#[test]
+fn a_flow_that_has_sent_everything_stands_aside() {
+    let mut files = Files::new("rate=50mbit delay=300ms buffer=1500kB");
+    let (mut begun, total, at_once) = (0, 20, 4);
+    while files.answered < total {
+        while begun < total && begun < files.answered + at_once {
+            files.send(20_000);
+            begun += 1;
+        }
+        let answered = files.answered;
+        files.pass(Time::from_millis(30_000), |files| files.answered > answered);
+        assert!(files.answered > answered, "{answered} of {total} after 30 s");
+    }
+    // Twelve round trips; one file a round trip would be 20.
+    assert!(files.world.now() < Time::from_millis(8_000), "{:?}", files.world.now());
+}
+
+#[test]
+fn a_short_request_does_not_wait_for_a_long_file() {
+    let mut files = Files::new("rate=10mbit delay=20ms buffer=64p");
+    let long = files.send(2_000_000);
+    let begun_at = files.world.now();
+    let short = files.send(200);
+    files.pass(Time::from_millis(30_000), |files| files.ended.len() == 2);
+    let took = |flow: FlowId| files.ended[&flow].since(begun_at).as_millis();
+    assert!(took(short) < 200 && took(long) > 1_500, "{} and {} ms", took(short), took(long));
+}
