@@ -23,7 +23,8 @@ struct ConnectionRef {
     own: Option<Fingerprint>,
     /// The peer's key, once it was looked at.
     peer: OnceLock<Fingerprint>,
-    requirements: Mutex<Requirements>,
+    /// Shared by connections of one listener until they are changed.
+    requirements: Mutex<Arc<Requirements>>,
 }
 
 /// Why a property was not changed.
@@ -62,7 +63,7 @@ impl Connection {
         shared: Arc<Shared>,
         handle: ConnectionHandle,
         own: Option<Fingerprint>,
-        requirements: Requirements,
+        requirements: Arc<Requirements>,
     ) -> Self {
         let (peer, requirements) = (OnceLock::new(), Mutex::new(requirements));
         Connection(Arc::new(ConnectionRef { shared, handle, own, peer, requirements }))
@@ -152,10 +153,10 @@ impl Connection {
 
     /// What is asked of the data that this end sends.
     pub fn requirements(&self) -> Requirements {
-        self.lock_requirements().clone()
+        Requirements::clone(&self.lock_requirements())
     }
 
-    fn lock_requirements(&self) -> MutexGuard<'_, Requirements> {
+    fn lock_requirements(&self) -> MutexGuard<'_, Arc<Requirements>> {
         self.0.requirements.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -164,14 +165,14 @@ impl Connection {
         change: impl FnOnce(&mut Requirements) -> Result<(), RequirementError>,
     ) -> Result<(), PropertyError> {
         let mut held = self.lock_requirements();
-        let mut changed = held.clone();
+        let mut changed = Requirements::clone(&held);
         change(&mut changed)?;
         self.shared().act(|inner, now| {
             inner.changed();
             let connection = inner.connection(self.handle()).ok_or_else(|| PropertyError::Closed(gone()))?;
             connection.set_requirements(now, changed.clone()).map_err(PropertyError::from)
         })?;
-        *held = changed;
+        *held = Arc::new(changed);
         Ok(())
     }
 
@@ -212,7 +213,7 @@ impl Connection {
 
     fn last(&self) -> (Stats, PathFacts) {
         self.shared()
-            .act(|inner, _| inner.connections.get(&self.handle()).map(|s| s.last))
+            .act(|inner, _| inner.connections.get(&self.handle()).and_then(|s| s.last.as_deref().copied()))
             .unwrap_or_default()
     }
 

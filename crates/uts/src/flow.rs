@@ -5,6 +5,7 @@ use crate::driver::{FlowState, Inner, gone};
 use bytes::Bytes;
 use core::pin::Pin;
 use core::task::{Context, Poll, Waker, ready};
+use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -14,6 +15,10 @@ use uts_functions::Profile;
 
 /// Bytes that one call of `AsyncWrite` copies at most.
 const WRITE_BYTES_MAX: usize = 64 << 10;
+
+/// With less than this taken from the connection, reading takes what comes next along: what arrived in small pieces would
+/// otherwise need the endpoint's lock for each of them.
+const AHEAD_BYTES: usize = 16 << 10;
 
 /// A flow: the half that is written and the half that is read.
 #[derive(Debug)]
@@ -39,6 +44,8 @@ pub struct RecvFlow {
     id: FlowId,
     /// What a read brought beyond what the caller had room for.
     rest: Bytes,
+    /// What was taken from the connection and is to be read next.
+    ahead: VecDeque<Result<Read, ReadError>>,
     /// Where the next byte is in the flow.
     position: u64,
     has_ended: bool,
@@ -107,7 +114,14 @@ impl Flow {
         });
         Flow {
             send: SendFlow { connection: connection.clone(), id, has_ended: false },
-            recv: RecvFlow { connection, id, rest: Bytes::new(), position: 0, has_ended: false },
+            recv: RecvFlow {
+                connection,
+                id,
+                rest: Bytes::new(),
+                ahead: VecDeque::new(),
+                position: 0,
+                has_ended: false,
+            },
         }
     }
 
@@ -193,6 +207,38 @@ impl SendFlow {
             })
         })
         .await
+    }
+
+    /// Hands messages over, each as [`SendFlow::send_message`] does, and as many at a time as the flow takes: of small ones
+    /// that is much faster. If the wait is given up, or fails, those that were taken are no longer in `messages`.
+    ///
+    /// # Errors
+    /// [`WriteError`], of the message that is in front then.
+    pub async fn send_messages(
+        &mut self,
+        messages: &mut VecDeque<Bytes>,
+        options: MessageOptions,
+    ) -> Result<(), WriteError> {
+        while !messages.is_empty() {
+            poll_fn(|cx| {
+                self.poll_send(cx, |inner, now, handle, id| {
+                    let Some(connection) = inner.connection(handle) else { return Err(None) };
+                    let mut taken = 0;
+                    while let Some(message) = messages.front() {
+                        match connection.send_message(now, id, message.clone(), options) {
+                            Ok(()) => drop(messages.pop_front()),
+                            // What is wrong is said when nothing else is left to say.
+                            Err(_) if taken > 0 => break,
+                            Err(error) => return Err(Some(error)),
+                        }
+                        taken += 1;
+                    }
+                    Ok(())
+                })
+            })
+            .await?;
+        }
+        Ok(())
     }
 
     /// Gives what is sent in the flow requirements of its own, as [`FlowOptions::requirements`] does: for flows that the
@@ -364,9 +410,14 @@ impl RecvFlow {
     /// # Errors
     /// [`ReadError`].
     pub async fn recv_message(&mut self) -> Result<Option<Bytes>, ReadError> {
-        match poll_fn(|cx| self.poll_chunk(cx, 1)).await? {
+        match poll_fn(|cx| self.poll_chunk(cx, usize::MAX)).await? {
             Some(Chunk::Message(message)) => Ok(Some(message)),
-            Some(Chunk::Bytes(..)) => Err(ReadError::NotMessages),
+            Some(Chunk::Bytes(position, bytes)) => {
+                // It can be read as what it is.
+                self.position = position;
+                self.ahead.push_front(Ok(Read::Bytes(position, bytes)));
+                Err(ReadError::NotMessages)
+            }
             None => Ok(None),
         }
     }
@@ -375,6 +426,7 @@ impl RecvFlow {
     pub fn stop(&mut self, code: u64) {
         self.has_ended = true;
         self.rest = Bytes::new();
+        self.ahead.clear();
         let (handle, id) = (self.connection.handle(), self.id);
         self.connection.shared().act(|inner, _| {
             if let Some(connection) = inner.connection(handle) {
@@ -395,38 +447,20 @@ impl RecvFlow {
         cx: &mut Context<'_>,
         bytes_max: usize,
     ) -> Poll<Result<Option<Chunk>, ReadError>> {
-        use uts_engine::ReadError as E;
         if self.has_ended {
             return Poll::Ready(Err(ReadError::Ended));
         }
-        let (handle, id) = (self.connection.handle(), self.id);
-        let read = self.connection.shared().act(|inner, now| {
-            let read = inner.connection(handle).map(|c| c.read(now, id, bytes_max.max(1)));
-            let ended = inner.ended(handle).map(|reason| ReadError::Closed(self.connection.explain(reason)));
-            match read {
-                Some(Ok(read)) => {
-                    // The peer may have to be granted more.
-                    inner.changed();
-                    Poll::Ready(Ok(read))
+        if self.ahead.is_empty() {
+            ready!(self.poll_take(cx, bytes_max));
+        }
+        let Some(read) = self.ahead.pop_front() else { return Poll::Ready(Err(ReadError::Ended)) };
+        match read {
+            Ok(Read::Bytes(position, mut bytes)) => {
+                let taken = bytes_max.clamp(1, bytes.len().max(1));
+                if taken < bytes.len() {
+                    let rest = bytes.split_off(taken);
+                    self.ahead.push_front(Ok(Read::Bytes(position + taken as u64, rest)));
                 }
-                Some(Err(E::Blocked)) if ended.is_none() => {
-                    if let Some(flow) = inner.flow(handle, id) {
-                        keep(&mut flow.reader, cx);
-                    }
-                    Poll::Pending
-                }
-                Some(Err(E::Reset(code))) => Poll::Ready(Err(ReadError::Reset(code))),
-                Some(Err(E::Presentation(why))) => Poll::Ready(Err(ReadError::Damaged(why))),
-                Some(Err(E::Closed(reason))) => {
-                    Poll::Ready(Err(ReadError::Closed(self.connection.explain(reason))))
-                }
-                Some(Err(E::Blocked | E::Unknown)) | None => {
-                    Poll::Ready(Err(ended.unwrap_or(ReadError::Ended)))
-                }
-            }
-        });
-        match ready!(read) {
-            Ok(Read::Bytes(position, bytes)) => {
                 self.position = position + bytes.len() as u64;
                 Poll::Ready(Ok(Some(Chunk::Bytes(position, bytes))))
             }
@@ -440,6 +474,60 @@ impl RecvFlow {
                 Poll::Ready(Err(error))
             }
         }
+    }
+}
+
+impl RecvFlow {
+    /// Takes what there is, and a little more if that is little, out of the connection; waits until there is something.
+    fn poll_take(&mut self, cx: &mut Context<'_>, bytes_max: usize) -> Poll<()> {
+        use uts_engine::ReadError as E;
+        let (handle, id, ahead) = (self.connection.handle(), self.id, &mut self.ahead);
+        let connection = &self.connection;
+        connection.shared().act(|inner, now| {
+            let mut bytes = 0;
+            while bytes < AHEAD_BYTES {
+                let read = match inner.connection(handle) {
+                    Some(connection) => connection.read(now, id, bytes_max.max(AHEAD_BYTES)),
+                    None => Err(E::Unknown),
+                };
+                let is_last = !matches!(&read, Ok(Read::Bytes(..) | Read::Message(_)));
+                match read {
+                    Ok(read) => {
+                        if let Read::Bytes(_, data) | Read::Message(data) = &read {
+                            bytes += data.len().max(1);
+                        }
+                        ahead.push_back(Ok(read));
+                    }
+                    Err(E::Blocked | E::Unknown) if !ahead.is_empty() => {}
+                    Err(error) => {
+                        let ended = || {
+                            inner.ended(handle).map(|reason| ReadError::Closed(connection.explain(reason)))
+                        };
+                        ahead.push_back(Err(match error {
+                            E::Reset(code) => ReadError::Reset(code),
+                            E::Presentation(why) => ReadError::Damaged(why),
+                            E::Closed(reason) => ReadError::Closed(connection.explain(reason)),
+                            E::Blocked => match ended() {
+                                Some(error) => error,
+                                None => {
+                                    if let Some(flow) = inner.flow(handle, id) {
+                                        keep(&mut flow.reader, cx);
+                                    }
+                                    return Poll::Pending;
+                                }
+                            },
+                            E::Unknown => ended().unwrap_or(ReadError::Ended),
+                        }));
+                    }
+                }
+                if is_last {
+                    break;
+                }
+            }
+            // The peer may have to be granted more.
+            inner.changed();
+            Poll::Ready(())
+        })
     }
 }
 

@@ -8,9 +8,11 @@ use crate::identity::Identity;
 use crate::tls::{self, OnRefused, TlsError};
 use crate::trust::{ClientAuth, ClientAuthError, RefusedClient};
 use core::fmt;
+use core::time::Duration;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use uts_engine::requirements::Requirements;
 use uts_engine::{ConnectionConfig, EndpointConfig};
 
 /// How connections are accepted.
@@ -26,6 +28,8 @@ pub struct ServerOptions {
     pub connections_max: usize,
     /// With more than this many handshakes under way, clients must first show that they are at their address.
     pub handshakes_before_retry: usize,
+    /// How long to look for what arrives before sleeping: see [`ConnectOptions::spin`](crate::ConnectOptions::spin).
+    pub spin: Duration,
     on_refused: Option<OnRefused>,
 }
 
@@ -39,6 +43,7 @@ impl ServerOptions {
             connection: ConnectionConfig::default(),
             connections_max: defaults.connections_max,
             handshakes_before_retry: defaults.handshakes_before_retry,
+            spin: Duration::ZERO,
             on_refused: None,
         }
     }
@@ -90,7 +95,7 @@ pub enum ListenError {
 /// Accepts connections at an address. Dropped, it accepts no more; those that were accepted go on.
 pub struct Listener {
     shared: Arc<Shared>,
-    connection: ConnectionConfig,
+    requirements: Arc<Requirements>,
     fingerprint: Fingerprint,
 }
 
@@ -115,8 +120,9 @@ impl Listener {
             secret: options.identity.endpoint_secret(),
             ..EndpointConfig::default()
         };
-        let shared = Shared::start(addr, None, config).map_err(bind)?;
-        Ok(Listener { shared, connection: options.connection, fingerprint: options.identity.fingerprint() })
+        let shared = Shared::start(addr, None, config, options.spin).map_err(bind)?;
+        let requirements = Arc::new(options.connection.requirements);
+        Ok(Listener { shared, requirements, fingerprint: options.identity.fingerprint() })
     }
 
     /// Waits for the next connection, whose handshake is done; it may have ended again already, and what it brought is there
@@ -140,7 +146,7 @@ impl Listener {
             match next {
                 Some(None) => return None,
                 Some(Some(handle)) => {
-                    let requirements = self.connection.requirements.clone();
+                    let requirements = self.requirements.clone();
                     return Some(Connection::adopted(self.shared.clone(), handle, None, requirements));
                 }
                 None => accepts.await,

@@ -4,11 +4,12 @@ mod common;
 
 use bytes::Bytes;
 use common::{pair, pair_with, pattern, within};
+use std::collections::VecDeque;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use uts::{
-    CloseReason, ConnectOptions, Connection, FlowError, FlowOptions, Identity, Listener, MessageOptions,
-    ReadError, Requirements, ServerOptions, WriteError, connect,
+    Chunk, CloseReason, ConnectOptions, Connection, FlowError, FlowOptions, Identity, Listener,
+    MessageOptions, ReadError, Requirements, ServerOptions, WriteError, connect,
 };
 
 /// Sends back what each flow brings.
@@ -114,6 +115,74 @@ async fn messages_keep_their_boundaries() {
     assert_eq!(within(flow.recv_message()).await, Ok(None));
 }
 
+/// More than fits at a time: what was not taken stays, in order, and nothing is lost when a wait is given up.
+#[tokio::test]
+async fn messages_are_handed_over_many_at_a_time() {
+    let (_listener, client, server) = pair_with(|config| {
+        config.requirements = Requirements::messages();
+        config.send_buffer_bytes = 10_000;
+    })
+    .await;
+    let (mut send, _recv) = client.open_flow(FlowOptions::default()).await.expect("opened").split();
+    let all: Vec<Bytes> = (0..2000).map(|n| pattern(n % 300, n as u64).into()).collect();
+    let mut messages: VecDeque<Bytes> = all.iter().cloned().collect();
+    // Nobody reads yet, and the runtime has but this thread: the flow is full at once.
+    let given_up = send.send_messages(&mut messages, MessageOptions::default());
+    assert!(futures_now(given_up).is_none() && !messages.is_empty());
+    let rest: Vec<Bytes> = messages.iter().cloned().collect();
+    assert_eq!(all[all.len() - rest.len()..], rest);
+    let writer = async {
+        send.send_messages(&mut messages, MessageOptions::default()).await.expect("sent");
+        send.finish().expect("finished");
+    };
+    let reader = async {
+        let mut flow = server.accept_flow().await.expect("accepted");
+        for (n, message) in all.iter().enumerate() {
+            assert_eq!(flow.recv_message().await.expect("received").as_ref(), Some(message), "message {n}");
+        }
+        assert_eq!(flow.recv_message().await, Ok(None));
+    };
+    within(async { tokio::join!(writer, reader) }).await;
+    let mut large = VecDeque::from([Bytes::from_static(b"fine"), Bytes::from(vec![0; 2 << 20])]);
+    let (mut send, _recv) = client.open_flow(FlowOptions::default()).await.expect("opened").split();
+    let error = within(send.send_messages(&mut large, MessageOptions::default())).await;
+    assert!(matches!(error, Err(WriteError::TooLarge { .. })) && large.len() == 1, "{error:?}");
+}
+
+/// What a future gives without waiting.
+fn futures_now<F: Future>(future: F) -> Option<F::Output> {
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    match std::pin::pin!(future).poll(&mut context) {
+        std::task::Poll::Ready(output) => Some(output),
+        std::task::Poll::Pending => None,
+    }
+}
+
+/// Messages that wait share packets, or have one each where that was asked for.
+#[tokio::test]
+async fn messages_share_packets_unless_they_must_not() {
+    for coalesce in [true, false] {
+        let (_listener, client, server) = pair_with(|config| {
+            config.requirements = Requirements::messages();
+            config.coalesce = coalesce;
+        })
+        .await;
+        let mut flow = client.open_flow(FlowOptions::default()).await.expect("opened");
+        let before = client.stats().packets_sent;
+        let mut messages: VecDeque<Bytes> = (0..200).map(|n| pattern(50, n).into()).collect();
+        within(flow.send_half().send_messages(&mut messages, MessageOptions::default())).await.expect("sent");
+        flow.finish().expect("finished");
+        let mut theirs = within(server.accept_flow()).await.expect("accepted");
+        for n in 0..200 {
+            let message = within(theirs.recv_message()).await.expect("received").expect("a message");
+            assert_eq!(message, pattern(50, n));
+        }
+        assert_eq!(within(theirs.recv_message()).await, Ok(None));
+        let packets = client.stats().packets_sent - before;
+        assert_eq!(packets < 100, coalesce, "{packets} packets");
+    }
+}
+
 #[tokio::test]
 async fn a_message_where_bytes_are_kept_is_an_error() {
     let (_listener, client, server) = pair().await;
@@ -121,6 +190,88 @@ async fn a_message_where_bytes_are_kept_is_an_error() {
     flow.write_all(b"bytes").await.expect("written");
     let mut flow = within(server.accept_flow()).await.expect("accepted");
     assert_eq!(within(flow.recv_message()).await, Err(ReadError::NotMessages));
+    // They are there all the same.
+    let mut bytes = [0; 5];
+    within(flow.read_exact(&mut bytes)).await.expect("read");
+    assert_eq!(&bytes, b"bytes");
+}
+
+/// However little is asked for at a time, and by whichever call.
+#[tokio::test]
+async fn bytes_are_read_in_portions_of_any_size() {
+    let (_listener, client, server) = pair().await;
+    let data = pattern(100_000, 9);
+    let mut flow = client.open_flow(FlowOptions::default()).await.expect("opened");
+    let write = async {
+        for piece in data.chunks(777) {
+            flow.write_all(piece).await.expect("written");
+            tokio::task::yield_now().await;
+        }
+        flow.finish().expect("finished");
+    };
+    let read = async {
+        let (_send, mut recv) = server.accept_flow().await.expect("accepted").split();
+        let mut received = Vec::new();
+        for portion in [1, 3, 1000, 50_000, 2].into_iter().cycle() {
+            if received.len() % 2 == 0 {
+                let mut portion = vec![0; portion];
+                let count = recv.read(&mut portion).await.expect("read");
+                received.extend_from_slice(&portion[..count]);
+                if count == 0 {
+                    break;
+                }
+                continue;
+            }
+            match recv.recv_chunk(portion).await.expect("read") {
+                Some(Chunk::Bytes(position, bytes)) => {
+                    assert!(bytes.len() <= portion && position == received.len() as u64);
+                    received.extend_from_slice(&bytes);
+                }
+                other => {
+                    assert_eq!(other, None);
+                    break;
+                }
+            }
+        }
+        assert!(received == data, "{} bytes", received.len());
+    };
+    within(async { tokio::join!(write, read) }).await;
+}
+
+/// Ends that look for what arrives instead of sleeping: they carry what others do, and sleep in the end.
+#[tokio::test]
+async fn ends_that_spin_carry_data_and_leave_others_their_turn() {
+    let mut options = ServerOptions::new(Identity::generate().expect("a key"));
+    options.spin = Duration::from_millis(2);
+    let (listener, target) = common::server(options);
+    let mut options = ConnectOptions::pinned(listener.fingerprint());
+    options.spin = Duration::from_millis(2);
+    let (client, server) = within(async { tokio::join!(connect(&target, options), listener.accept()) }).await;
+    let (client, server) = (client.expect("connected"), server.expect("accepted"));
+    let echo = tokio::spawn(echo(server));
+    let turns = std::sync::Arc::new(std::sync::atomic::AtomicU32::new(0));
+    let counted = turns.clone();
+    let other = tokio::spawn(async move {
+        loop {
+            counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            tokio::time::sleep(Duration::from_micros(100)).await;
+        }
+    });
+    within(exchange(&client, pattern(1_000_000, 4))).await;
+    let (mut send, mut recv) = client.open_flow(FlowOptions::default()).await.expect("opened").split();
+    for n in 0..200u8 {
+        let mut back = [0];
+        within(send.write_all(&[n])).await.expect("written");
+        within(recv.read_exact(&mut back)).await.expect("back");
+        assert_eq!(back, [n]);
+    }
+    assert!(turns.load(std::sync::atomic::Ordering::Relaxed) > 1, "nobody else had a turn");
+    // Nothing comes for longer than they look: what comes then wakes them.
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    within(exchange(&client, pattern(1_000, 5))).await;
+    other.abort();
+    within(client.close(0, "done")).await;
+    within(echo).await.expect("ended");
 }
 
 #[tokio::test]

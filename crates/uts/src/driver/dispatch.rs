@@ -34,9 +34,10 @@ pub(crate) struct ConnectionState {
     pub flows: BTreeMap<FlowId, FlowState>,
     pub notify: Arc<ConnectionNotify>,
     /// What the connection had done when it ended.
-    pub last: (Stats, PathFacts),
+    pub last: Option<Box<(Stats, PathFacts)>>,
     subscribers: Vec<UnboundedSender<ConnectionEvent>>,
-    backlog: Option<VecDeque<ConnectionEvent>>,
+    /// Boxed: most connections have one or two, and a queue makes room for four.
+    backlog: Option<VecDeque<Box<ConnectionEvent>>>,
 }
 
 /// Several tasks may wait for each of these.
@@ -68,7 +69,7 @@ impl ConnectionState {
     pub fn subscribe(&mut self) -> UnboundedReceiver<ConnectionEvent> {
         let (sender, receiver) = unbounded_channel();
         for event in self.backlog.replace(VecDeque::new()).unwrap_or_default() {
-            let _ = sender.send(event);
+            let _ = sender.send(*event);
         }
         if let (Some(reason), true) = (&self.closed, !self.subscribers.is_empty()) {
             let _ = sender.send(ConnectionEvent::Closed(reason.clone()));
@@ -83,7 +84,7 @@ impl ConnectionState {
             if backlog.len() == BACKLOG_MAX {
                 backlog.pop_front();
             }
-            backlog.push_back(event);
+            backlog.push_back(Box::new(event));
             return;
         }
         self.subscribers.retain(|subscriber| subscriber.send(event.clone()).is_ok());
@@ -157,7 +158,7 @@ impl Inner {
             }
             let Some(state) = self.connections.get_mut(&handle) else { continue };
             if let Some(connection) = self.engine.peek(handle).filter(|_| is_end) {
-                state.last = (connection.stats(), connection.facts());
+                state.last = Some(Box::new((connection.stats(), connection.facts())));
             }
             state.on_event(event, woken);
             // One that waits to be accepted may bring data although it has ended.

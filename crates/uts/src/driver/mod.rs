@@ -10,6 +10,7 @@ mod timer;
 
 use crate::clock::Clock;
 use core::task::Waker;
+use core::time::Duration;
 use dispatch::ConnectionState;
 use socket::Socket;
 use std::collections::{BTreeMap, VecDeque};
@@ -31,6 +32,8 @@ pub(crate) struct Shared {
     pub local_addr: SocketAddr,
     /// Segments that the kernel sends at once.
     pub segments_max: usize,
+    /// How long the task looks for what arrives before it sleeps.
+    spin: Duration,
     /// A connection may be accepted, or no more ever will.
     pub accept: Notify,
     /// All that had to be sent has been.
@@ -118,11 +121,13 @@ pub(crate) fn gone() -> CloseReason {
 }
 
 impl Shared {
-    /// Binds a socket and starts its task. `peer` = the only one that the socket will talk to.
+    /// Binds a socket and starts its task. `peer` = the only one that the socket will talk to; `spin` = how long to look for
+    /// what arrives before sleeping.
     pub fn start(
         addr: SocketAddr,
         peer: Option<SocketAddr>,
         config: EndpointConfig,
+        spin: Duration,
     ) -> io::Result<Arc<Self>> {
         let runtime = tokio::runtime::Handle::try_current().map_err(io::Error::other)?;
         let socket = Socket::bind(addr, peer)?;
@@ -130,6 +135,7 @@ impl Shared {
             local_addr: socket.local_addr()?,
             segments_max: socket.segments_max(),
             clock: Clock::start(),
+            spin,
             accept: Notify::new(),
             flushed: Notify::new(),
             inner: Mutex::new(Inner {

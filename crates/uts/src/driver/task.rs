@@ -6,18 +6,28 @@ use super::{Inner, Shared};
 use core::future::Future;
 use core::pin::Pin;
 use core::task::{Context, Poll, Waker};
+use std::collections::VecDeque;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard};
 use uts_engine::Transmit;
+use uts_functions::Time;
 
 /// Turns before other tasks of the runtime have theirs.
 const TURNS_MAX: usize = 16;
 
-/// Calls to receive before what they brought is answered; each brings up to four buffers of datagrams.
-const RECEIVES_PER_TURN: usize = 2;
+/// While more has arrived, only every so many turns send: each brings up to 64 KiB, and an answer may be to several.
+const TURNS_PER_ANSWER: u32 = 4;
 
-/// Batches to send before looking for what has arrived.
-const BATCHES_PER_TURN: usize = 16;
+/// What is sent before looking for what has arrived: batches of many connections are small, those of one hold 64 KiB.
+const BATCHES_PER_TURN: usize = 64;
+const BYTES_PER_TURN: usize = 1 << 20;
+
+/// What is got from the engine at once: with more than this, or so many parts, nothing is added.
+const FETCH_BYTES: usize = 32 << 10;
+const FETCH_PARTS: usize = 16;
+
+/// How often a spinning task looks for what has arrived before others have their turn: for some 25 us.
+const LOOKS_PER_SPIN: usize = 48;
 
 /// Errors of the socket in a row after which it is given up.
 const ERRORS_MAX: u32 = 1000;
@@ -29,14 +39,45 @@ pub(super) struct Driver {
     outgoing: Outgoing,
     woken: Vec<Waker>,
     errors: u32,
+    /// When something last arrived or left.
+    last_busy: Time,
+    /// Turns since something was sent, while more arrives.
+    unanswered: u32,
 }
 
-/// A batch on its way out, of which the first `sent` bytes have left.
+/// Datagrams on their way out, of which the first `sent` bytes have left.
 #[derive(Default)]
 struct Outgoing {
     contents: Vec<u8>,
-    transmit: Option<Transmit>,
+    parts: VecDeque<Part>,
     sent: usize,
+}
+
+/// Datagrams of one size for one peer, up to `end` of the contents.
+struct Part {
+    transmit: Transmit,
+    end: usize,
+}
+
+impl Outgoing {
+    /// Takes note of what the engine has put behind the rest, so that what can leave in one call does: single packets of
+    /// one size for the same peer make a batch.
+    fn add(&mut self, transmit: Transmit) {
+        let end = self.contents.len();
+        let before = self.parts.len().checked_sub(2).and_then(|i| self.parts.get(i)).map_or(0, |p| p.end);
+        if let Some(Part { transmit: last, end: last_end }) = self.parts.back_mut() {
+            let segment_bytes = last.segment_bytes.max(1);
+            // The last datagram of a batch may be shorter.
+            let fits = transmit.segment_bytes == segment_bytes
+                || (transmit.segment_bytes < segment_bytes && end - *last_end == transmit.segment_bytes);
+            let is_whole = (*last_end - before).is_multiple_of(segment_bytes);
+            if fits && is_whole && (Transmit { segment_bytes, ..transmit }) == *last {
+                *last_end = end;
+                return;
+            }
+        }
+        self.parts.push_back(Part { transmit, end });
+    }
 }
 
 /// What is left to do after a turn.
@@ -44,29 +85,73 @@ struct Outgoing {
 enum Turn {
     /// There may be more to do at once.
     Busy,
+    /// The same, after others had their turn.
+    Yield,
     /// Something will wake the task.
     Idle,
+    /// Nothing is to be done, but something may arrive soon: it is worth looking before sleeping.
+    Spin,
     /// Nobody needs the endpoint any more.
     Done,
 }
 
 impl Driver {
     pub fn new(shared: Arc<Shared>, socket: Socket) -> io::Result<Self> {
-        let timer = Timer::new()?;
-        Ok(Driver { shared, socket, timer, outgoing: Outgoing::default(), woken: Vec::new(), errors: 0 })
+        let (timer, last_busy) = (Timer::new()?, shared.clock.now());
+        let outgoing = Outgoing::default();
+        Ok(Driver { shared, socket, timer, outgoing, woken: Vec::new(), errors: 0, last_busy, unanswered: 0 })
     }
 
     fn turn(&mut self, cx: &mut Context<'_>) -> io::Result<Turn> {
         let mut is_busy = self.receive(cx)?;
-        let (sent_all, is_blocked) = self.send(cx)?;
-        is_busy |= !sent_all && !is_blocked;
+        self.unanswered = if is_busy { self.unanswered.wrapping_add(1) } else { 0 };
+        let mut is_blocked = false;
+        if self.unanswered.is_multiple_of(TURNS_PER_ANSWER) {
+            let sent_all;
+            (sent_all, is_blocked) = self.send(cx)?;
+            is_busy |= !sent_all && !is_blocked;
+        }
         let shared = self.shared.clone();
         let mut inner = shared.lock();
         inner.dispatch(&shared, &mut self.woken);
-        let turn = if inner.is_over() { Turn::Done } else { self.plan(cx, &mut inner, is_busy, is_blocked)? };
+        let turn = if inner.is_over() {
+            Turn::Done
+        } else if !is_busy && !is_blocked && !inner.kicked && self.may_spin() {
+            Turn::Spin
+        } else {
+            self.plan(cx, &mut inner, is_busy, is_blocked)?
+        };
         drop(inner);
+        // Who was woken reads before more is received: into memory that he leaves, and while it is in cache.
+        let turn = if turn == Turn::Busy && !self.woken.is_empty() { Turn::Yield } else { turn };
         self.woken.drain(..).for_each(Waker::wake);
         Ok(turn)
+    }
+
+    /// Whether it is worth looking for what arrives before sleeping: for a while after something happened, and unless somebody
+    /// was just woken, who has his turn first.
+    fn may_spin(&self) -> bool {
+        let spin = self.shared.spin;
+        !spin.is_zero() && self.woken.is_empty() && self.shared.clock.now().since(self.last_busy) < spin
+    }
+
+    /// Looks again and again for what arrives; says whether anything has. Gives up after a while, so that others have their
+    /// turn.
+    fn spin(&mut self) -> io::Result<bool> {
+        for _ in 0..LOOKS_PER_SPIN {
+            let mut intake = Intake::new(&self.shared);
+            let received = self.socket.try_receive(|received| intake.take_in(received));
+            drop(intake);
+            match received {
+                Ok(false) => core::hint::spin_loop(),
+                Ok(true) => {
+                    self.last_busy = self.shared.clock.now();
+                    return Ok(true);
+                }
+                Err(e) => self.on_error(e)?,
+            }
+        }
+        Ok(false)
     }
 
     /// Decides whether to sleep, and sees to it that the task is woken.
@@ -94,36 +179,48 @@ impl Driver {
 
     /// Takes in what has arrived; says whether there may be more.
     fn receive(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
-        for _ in 0..RECEIVES_PER_TURN {
-            let shared = &self.shared;
-            let received = self.socket.poll_receive(cx, |received| take_in(shared, received));
-            match received {
-                Poll::Pending => return Ok(false),
-                Poll::Ready(Ok(_)) => self.errors = 0,
-                Poll::Ready(Err(e)) => self.on_error(e)?,
+        let mut intake = Intake::new(&self.shared);
+        let received = self.socket.poll_receive(cx, |received| intake.take_in(received));
+        drop(intake);
+        match received {
+            Poll::Pending => Ok(false),
+            Poll::Ready(Ok(may_be_more)) => {
+                self.errors = 0;
+                self.last_busy = self.shared.clock.now();
+                Ok(may_be_more)
+            }
+            Poll::Ready(Err(e)) => {
+                self.on_error(e)?;
+                Ok(true)
             }
         }
-        Ok(true)
     }
 
     /// Sends what is due. Says whether that was all, and whether the socket takes no more.
     fn send(&mut self, cx: &mut Context<'_>) -> io::Result<(bool, bool)> {
+        // Timers are looked at once in a turn: of many connections, many are due, and each look goes through all of them.
+        let (mut is_first, mut bytes_sent) = (true, 0);
         for _ in 0..BATCHES_PER_TURN {
-            if self.outgoing.transmit.is_none() && !self.fetch() {
+            if bytes_sent >= BYTES_PER_TURN {
+                break;
+            }
+            if self.outgoing.parts.is_empty() && !self.fetch(core::mem::take(&mut is_first)) {
                 return Ok((true, false));
             }
-            let Some(transmit) = self.outgoing.transmit else { return Ok((true, false)) };
+            let Some(Part { transmit, end }) = self.outgoing.parts.front() else { return Ok((true, false)) };
             let batch = Batch {
                 remote: transmit.remote,
                 local: transmit.local,
                 ecn: transmit.ecn,
                 segment_bytes: transmit.segment_bytes,
-                contents: self.outgoing.contents.get(self.outgoing.sent..).unwrap_or_default(),
+                contents: self.outgoing.contents.get(self.outgoing.sent..*end).unwrap_or_default(),
             };
+            let end = *end;
             match self.socket.poll_send(cx, &batch) {
                 Poll::Pending => return Ok((false, true)),
                 Poll::Ready(Ok(bytes)) => {
                     self.outgoing.sent += bytes;
+                    bytes_sent += bytes;
                     self.errors = 0;
                 }
                 Poll::Ready(Err(e)) => {
@@ -132,31 +229,50 @@ impl Driver {
                     self.on_error(e)?;
                 }
             }
-            if self.outgoing.sent >= self.outgoing.contents.len() {
-                self.outgoing.transmit = None;
+            if self.outgoing.sent >= end {
+                self.outgoing.sent = end;
+                self.outgoing.parts.pop_front();
             }
         }
         Ok((false, false))
     }
 
-    /// Gets the next batch; notes if there is none.
-    fn fetch(&mut self) -> bool {
+    /// Gets what is to be sent next; notes if there is nothing. The first of a turn does what is due.
+    fn fetch(&mut self, is_first: bool) -> bool {
         let mut inner = self.shared.lock();
         let inner = &mut *inner;
         let now = self.shared.clock.now();
         inner.kicked = false;
-        if inner.engine.poll_timeout().is_some_and(|at| at <= now) {
+        if is_first && inner.engine.poll_timeout().is_some_and(|at| at <= now) {
             inner.engine.handle_timeout(now);
         }
-        self.outgoing.sent = 0;
-        self.outgoing.transmit = inner.engine.poll_transmit(now, &mut self.outgoing.contents);
-        if self.outgoing.transmit.is_none() && inner.sent != inner.changes {
+        let outgoing = &mut self.outgoing;
+        outgoing.sent = 0;
+        outgoing.contents.clear();
+        while outgoing.contents.len() < FETCH_BYTES && outgoing.parts.len() < FETCH_PARTS {
+            match inner.engine.poll_transmit_more(now, &mut outgoing.contents) {
+                Some(transmit) => outgoing.add(transmit),
+                None => break,
+            }
+        }
+        let is_nothing = outgoing.parts.is_empty();
+        if !is_nothing {
+            self.last_busy = now;
+        }
+        if is_nothing && inner.sent != inner.changes {
             inner.sent = inner.changes;
             if inner.flush_waiters > 0 {
                 self.shared.flushed.notify_waiters();
             }
         }
-        self.outgoing.transmit.is_some()
+        !is_nothing
+    }
+
+    /// The socket is of no use any more: everybody learns.
+    fn fail(&self, error: &io::Error) -> Poll<()> {
+        tracing::warn!(%error, "the socket has failed");
+        self.shared.lock().stop(&self.shared, &format!("the socket has failed: {error}"));
+        Poll::Ready(())
     }
 
     /// Errors of a datagram socket are about single datagrams. Only a socket that knows nothing but errors is given up.
@@ -178,15 +294,31 @@ impl Driver {
     }
 }
 
-/// Gives the engine the datagrams of a buffer.
-fn take_in(shared: &Shared, received: Received<'_>) {
-    let mut inner = shared.lock();
-    let now = shared.clock.now();
-    for datagram in received.contents.chunks_mut(received.stride) {
-        let Received { remote, local, ecn, .. } = received;
-        inner.engine.handle_datagram_at(now, remote, local, ecn, datagram);
+/// Gives the engine what one call brought: under one lock, and at one time.
+struct Intake<'a> {
+    shared: &'a Shared,
+    inner: Option<(MutexGuard<'a, Inner>, Time)>,
+}
+
+impl<'a> Intake<'a> {
+    fn new(shared: &'a Shared) -> Self {
+        Intake { shared, inner: None }
     }
-    inner.retry_openers();
+
+    fn take_in(&mut self, received: Received<'_>) {
+        let shared = self.shared;
+        let (inner, now) = self.inner.get_or_insert_with(|| (shared.lock(), shared.clock.now()));
+        let Received { remote, local, ecn, stride, contents } = received;
+        inner.engine.handle_datagrams(*now, remote, local, ecn, stride, contents);
+    }
+}
+
+impl Drop for Intake<'_> {
+    fn drop(&mut self) {
+        if let Some((inner, _)) = &mut self.inner {
+            inner.retry_openers();
+        }
+    }
 }
 
 impl Inner {
@@ -203,17 +335,22 @@ impl Future for Driver {
         for _ in 0..TURNS_MAX {
             match self.turn(cx) {
                 Ok(Turn::Busy) => {}
+                Ok(Turn::Yield) => break,
                 Ok(Turn::Idle) => return Poll::Pending,
+                Ok(Turn::Spin) => match self.spin() {
+                    Ok(true) => {}
+                    Ok(false) => break,
+                    Err(error) => return self.fail(&error),
+                },
                 Ok(Turn::Done) => return Poll::Ready(()),
-                Err(error) => {
-                    tracing::warn!(%error, "the socket has failed");
-                    let shared = self.shared.clone();
-                    shared.lock().stop(&shared, &format!("the socket has failed: {error}"));
-                    return Poll::Ready(());
-                }
+                Err(error) => return self.fail(&error),
             }
         }
-        cx.waker().wake_by_ref();
+        // Unlike a task that wakes itself, one that yields is behind all others, and behind what the reactor has.
+        let mut others = core::pin::pin!(tokio::task::yield_now());
+        if others.as_mut().poll(cx).is_ready() {
+            cx.waker().wake_by_ref();
+        }
         Poll::Pending
     }
 }
