@@ -63,6 +63,9 @@ pub struct Arguments {
     /// Sample the transport and what has arrived so often
     #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = parse_duration)]
     pub sample_every: Duration,
+    /// Tell of each packet what happens to it, where the transport can (UTS)
+    #[arg(long)]
+    pub packets: bool,
     /// Where figures and samples are written, as lines of JSON
     #[arg(long, value_name = "FILE.ndjson")]
     pub out: PathBuf,
@@ -185,6 +188,9 @@ async fn one(transport: Rc<dyn Transport>, arguments: &Arguments, output: &Outpu
             return Ok(end);
         }
     };
+    if arguments.packets {
+        session.record_packets();
+    }
     let (start_ns, start_cpu_ns) = (clock.now_ns(), clock::cpu_ns());
     if arguments.role == Role::Client {
         end.connect_s = Some((start_ns - began_ns) as f64 / 1e9);

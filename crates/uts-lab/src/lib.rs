@@ -6,6 +6,7 @@
 //! * [`traces`]: delivery opportunities from files.
 //! * [`demo`]: a file carried by two processes of `uts` over a path that changes.
 //! * [`experiment`]: a file of what to compare, and a directory of what came of it.
+//! * [`lateness`]: how late a world in real time is, against its model.
 //! * [`worlds`]: where a case of an experiment runs.
 //! * [`control`]: changing a path while it runs.
 //! * [`report`]: one self-contained page from what was recorded.
@@ -26,6 +27,7 @@ pub mod control;
 pub mod demo;
 pub mod doctor;
 pub mod experiment;
+pub mod lateness;
 pub mod program;
 pub mod relay;
 pub mod report;

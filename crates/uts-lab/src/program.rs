@@ -4,6 +4,7 @@ use crate::cmd;
 pub use crate::cmd::router::Arguments as RouterArguments;
 use anyhow::Result;
 use clap::Subcommand;
+use std::io;
 use std::process::ExitCode;
 
 /// A command of the laboratory.
@@ -44,6 +45,18 @@ pub struct Called {
 /// # Errors
 /// It failed, in words for people.
 pub fn run(command: Command, called: Called) -> Result<ExitCode> {
+    match carry_out(command, called) {
+        // Whoever read what is printed has seen enough: `uts lab list | head`.
+        Err(error) if is_closed_pipe(&error) => Ok(ExitCode::SUCCESS),
+        result => result,
+    }
+}
+
+fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
+}
+
+fn carry_out(command: Command, called: Called) -> Result<ExitCode> {
     match command {
         Command::Run(arguments) => cmd::run::run(&arguments, called),
         Command::List(arguments) => cmd::list::run(&arguments).map(|()| ExitCode::SUCCESS),

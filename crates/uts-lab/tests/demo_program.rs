@@ -6,6 +6,8 @@
     reason = "the laboratory faces the world: real sockets, real time"
 )]
 
+mod skip;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -29,7 +31,7 @@ fn program() -> Option<PathBuf> {
 #[test]
 fn a_real_copy_is_demonstrated() {
     let Some(uts) = program() else {
-        return eprintln!("skipped: there is no `uts` beside `uts-lab`; `cargo test --workspace` builds it");
+        return skip::say("there is no `uts` beside `uts-lab`; `cargo test --workspace` builds it");
     };
     let dir = tempfile::tempdir().expect("a folder");
     let out = dir.path().join("out");

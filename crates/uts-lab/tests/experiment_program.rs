@@ -6,10 +6,13 @@
     reason = "the laboratory faces the world: real sockets, real time"
 )]
 
+mod skip;
+
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -292,7 +295,8 @@ pcap = true
 fn has_router() -> bool {
     let output = Command::new(env!("CARGO_BIN_EXE_uts-lab")).args(["router", "doctor"]).output().unwrap();
     if !output.status.success() {
-        eprintln!("skipped: {}", String::from_utf8_lossy(&output.stdout));
+        let said = String::from_utf8_lossy(&output.stdout);
+        skip::say(said.lines().find(|line| line.starts_with("MISSING")).unwrap_or("no RouterPC here"));
     }
     output.status.success()
 }
@@ -321,7 +325,7 @@ fn the_same_file_gives_the_same_figures_in_virtual_time_and_behind_router_pc() {
         (status, said) = bench.run(&["--retry"]);
     }
     if status != Some(0) {
-        eprintln!("skipped: this machine is too busy for real time: {said}");
+        skip::say(&format!("too busy a machine: {}", said.lines().last().unwrap_or_default()));
         return;
     }
     // The sim has no processor to wait for: bounds are for the time that processes take, and what follows from it.
@@ -344,7 +348,8 @@ fn the_same_file_gives_the_same_figures_in_virtual_time_and_behind_router_pc() {
             _ => &["latency.csv", "queue.csv", "window.csv", "client.pcap", "server.pcap"],
         };
         assert!(wanted.iter().all(|name| names.contains(*name)), "{id}: {names:?}");
-        assert_eq!(names.contains("sequence.csv"), id.starts_with("sim."), "{id}: {names:?}");
+        // UTS tells in both worlds what its packets carry.
+        assert!(names.contains("sequence.csv"), "{id}: {names:?}");
         let leftover = fs::read_dir(bench.path("out/runs").join(&id)).unwrap().count();
         assert_eq!(leftover, 2, "{id}: run.json and samples, and nothing else");
         assert_eq!(run["fidelity"].is_null(), id.starts_with("sim."));
@@ -365,6 +370,216 @@ fn virtual_time_is_the_same_on_one_core_and_on_all() {
     let one = figures(&["--jobs", "1"]);
     assert_eq!(one, figures(&[]));
     assert!(one.0.lines().count() > 40 && one.1.len() > 1000, "{}", one.0);
+}
+
+#[test]
+fn hosts_in_virtual_time_keep_to_their_mtu() {
+    let largest = |hosts: &str| {
+        let experiment = format!(
+            "title = \"MTU\"\nworld = \"sim\"\n[path.wan]\nforward = \"rate=50mbit delay=5ms\"\n{hosts}\n\
+             [workload.file]\nkind = \"bulk\"\nbytes = \"2MB\"\n[transport.uts]\nkind = \"uts\"\n\
+             [transport.udp]\nkind = \"udp\"\nmessage = 1300\n[workload.voice]\nkind = \"messages\"\nevery = \"20ms\"\n\
+             bytes = 160\nduration = \"1s\"\ndeadline = \"1s\"\n[record]\npcap = true\n"
+        );
+        let bench = Bench::new(&experiment);
+        let (status, said) = bench.run(&["--only", "workload=file"]);
+        assert_eq!(status, Some(0), "{said}");
+        let runs = bench.runs();
+        let (name, _) = runs.iter().find(|(name, _)| name.starts_with("sim.uts.file")).unwrap();
+        let sizes = ["client", "server"].map(|host| {
+            let file = fs::File::open(bench.path(&format!("out/runs/{name}/samples/{host}.pcap"))).unwrap();
+            let mut reader = pcap_file::pcap::PcapReader::new(file).unwrap();
+            let mut most = 0;
+            while let Some(packet) = reader.next_packet() {
+                let packet = packet.unwrap();
+                // Of the other host's packets: what this one sends, it sends in vain.
+                if packet.data[12..16] == if host == "server" { [10, 0, 0, 1] } else { [10, 0, 0, 2] } {
+                    most = most.max(packet.orig_len);
+                }
+            }
+            most
+        });
+        let (_, said) = bench.run(&["--only", "transport=udp"]);
+        let status = bench.runs().into_iter().find(|(name, _)| name.starts_with("sim.udp.voice"));
+        (sizes, status.unwrap().1["status"].as_str().unwrap().to_owned(), said)
+    };
+    let (sizes, status, said) = largest("");
+    assert!((1401..=1500).contains(&sizes[1]), "{sizes:?}");
+    assert_eq!(status, "ok", "{said}");
+    // The sender tries larger ones, which do not arrive.
+    let (sizes, status, said) = largest("[hosts]\nmtu = 1310");
+    assert!((1201..=1310).contains(&sizes[1]) && sizes[0] <= 1310, "{sizes:?}");
+    assert!(
+        status == "skipped" && said.contains("do not fit into the hosts' packets of 1310"),
+        "{status}: {said}"
+    );
+}
+
+/// Records of a log in qlog's streamed form: JSON text sequences.
+fn qlog(file: &Path) -> Vec<Value> {
+    let text = fs::read_to_string(file).unwrap();
+    text.split('\u{1e}').skip(1).map(|record| serde_json::from_str(record).unwrap()).collect()
+}
+
+#[test]
+fn what_uts_does_is_recorded_in_every_world() {
+    let bench = Bench::new(
+        r#"title = "Records"
+world = ["sim", "relay", "router"]
+timeout = "30s"
+[path.wan]
+forward = "rate=8mbit delay=5ms buffer=20p"
+[workload.file]
+kind = "bulk"
+bytes = "600kB"
+[transport.uts]
+kind = "uts"
+[record]
+sequence = true
+qlog = true
+"#,
+    );
+    let (_, said) = bench.run(&[]);
+    let runs = bench.runs();
+    assert!(runs.len() >= 2, "{said}");
+    for (name, run) in runs.iter().filter(|(_, run)| run["status"] != "skipped") {
+        assert!(run["status"] == "ok" || run["status"] == "invalid", "{name}: {run}");
+        let samples = bench.path(&format!("out/runs/{name}/samples"));
+        let mut reader = csv::Reader::from_path(samples.join("sequence.csv")).unwrap();
+        let rows: Vec<(f64, String, String, u64)> = reader.deserialize().map(Result::unwrap).collect();
+        assert!(rows.iter().all(|(_, flow, ..)| flow == "uts"), "{name}");
+        let reached = |kind: &str| rows.iter().filter(|row| row.2 == kind).map(|row| row.3).max();
+        // The last packet begins less than a packet's length before the end.
+        for kind in ["sent", "acked"] {
+            assert!(
+                reached(kind).is_some_and(|at| (590_000..600_000).contains(&at)),
+                "{name}: {:?}",
+                reached(kind)
+            );
+        }
+        let sent = |role: &str| {
+            let log = qlog(&samples.join(format!("uts.{role}.sqlog")));
+            assert_eq!(log[0]["trace"]["vantage_point"]["type"], role, "{name}");
+            let of = |event: &str| log.iter().filter(|record| record["name"] == event).count();
+            assert!(of("quic:recovery_metrics_updated") > 0, "{name} {role}");
+            of("quic:packet_sent")
+        };
+        assert!(sent("client") >= 400, "{name}: {} packets", sent("client"));
+        assert!(sent("server") > 0, "{name}");
+        let mut reader = csv::Reader::from_path(samples.join("queue.csv")).unwrap();
+        let rows: Vec<(f64, String, u64, u64, Option<f64>)> =
+            reader.deserialize().map(Result::unwrap).collect();
+        let of_data = rows.iter().filter(|row| row.1 == "wan forward" && row.4.is_some()).count();
+        assert!(of_data >= 400, "{name}: {of_data} packets have passed the queue");
+        let mut measures = run["measures"].as_array().unwrap().iter();
+        assert!(measures.any(|measure| measure["name"] == "queue_sojourn_p99"), "{name}");
+    }
+}
+
+#[test]
+fn the_kernel_tells_of_its_tcp_or_it_is_said_why_not() {
+    if !has_router() {
+        return;
+    }
+    let bench = Bench::new(
+        r#"title = "Probe"
+world = "router"
+timeout = "30s"
+[path.wan]
+forward = "rate=8mbit delay=5ms buffer=20p"
+[workload.file]
+kind = "bulk"
+bytes = "600kB"
+[transport.cubic]
+kind = "tcp"
+congestion = "cubic"
+[record]
+tcp_probe = true
+"#,
+    );
+    let (_, said) = bench.run(&[]);
+    let (name, run) = bench.runs().into_iter().next().unwrap();
+    assert!(run["status"] == "ok" || run["status"] == "invalid", "{said}");
+    let doctor = bench.output(&["router", "doctor", "--json"]).1;
+    let check = doctor.lines().find(|line| line.contains("tcp_probe")).unwrap();
+    let check: Value = serde_json::from_str(check).unwrap();
+    if check["ok"] == false {
+        assert!(!check["remedy"].as_str().unwrap().is_empty(), "{check}");
+        let notes = run["notes"].to_string();
+        assert!(notes.contains("tcp_probe is not recorded: "), "{notes}");
+        return skip::say(check["why"].as_str().unwrap());
+    }
+    let file = bench.path(&format!("out/runs/{name}/samples/tcp_probe.csv"));
+    let mut reader = csv::Reader::from_path(file).unwrap();
+    let rows: Vec<BTreeMap<String, String>> = reader.deserialize().map(Result::unwrap).collect();
+    let of =
+        |end: &str| rows.iter().filter(|row| row["end"] == end && row["flow"] == "cubic").collect::<Vec<_>>();
+    // Of the sender each acknowledgement that came, with a window that grew; of the receiver the data.
+    let (client, server) = (of("client"), of("server"));
+    let windows: Vec<u64> = client.iter().map(|row| row["window_segments"].parse().unwrap()).collect();
+    assert!(windows.iter().max() > windows.first(), "{windows:?}");
+    assert!(client.iter().any(|row| row["rtt_ms"].parse::<f64>().unwrap() >= 10.0));
+    let arrived: u64 = server.iter().map(|row| row["data_bytes"].parse::<u64>().unwrap()).sum();
+    assert!(arrived >= 550_000, "{arrived} bytes");
+    wait_for("the trace instances of processes that have ended to be removed", || {
+        let mounts = fs::read_to_string("/proc/mounts").unwrap();
+        let places =
+            mounts.lines().filter(|line| line.contains(" tracefs ")).map(|l| l.split(' ').nth(1).unwrap());
+        let all = places.flat_map(|place| fs::read_dir(Path::new(place).join("instances")).unwrap());
+        let names = all.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let owners =
+            names.filter_map(|name| Some(name.strip_prefix("uts-lab-")?.split('-').next()?.to_owned()));
+        owners.into_iter().all(|id| Path::new("/proc").join(id).exists())
+    });
+}
+
+#[test]
+fn an_ordinary_user_runs_experiments() {
+    const NOBODY: u32 = 65_534;
+    let bench = Bench::new(
+        r#"title = "User"
+world = ["sim", "relay", "router"]
+timeout = "30s"
+[path.wan]
+forward = "rate=8mbit delay=5ms buffer=20p"
+[workload.file]
+kind = "bulk"
+bytes = "200kB"
+[transport.uts]
+kind = "uts"
+"#,
+    );
+    let is_root = rustix::process::geteuid().is_root();
+    let as_user = |arguments: &[&str]| {
+        let mut command = bench.lab(arguments);
+        if is_root {
+            command.uid(NOBODY).gid(NOBODY);
+        }
+        command.env("HOME", "/nonexistent").output()
+    };
+    if is_root {
+        for name in ["", "e.toml", "sockets"] {
+            std::os::unix::fs::chown(bench.path(name), Some(NOBODY), Some(NOBODY)).unwrap();
+        }
+    }
+    let ran = match as_user(&["run", "e.toml", "--out", "out"]) {
+        Ok(output) => output,
+        Err(e) => return skip::say(&format!("others may not run {}: {e}", env!("CARGO_BIN_EXE_uts-lab"))),
+    };
+    let said = String::from_utf8_lossy(&ran.stderr).into_owned() + &String::from_utf8_lossy(&ran.stdout);
+    let doctor = as_user(&["router", "doctor"]).unwrap();
+    let runs = bench.runs();
+    assert_eq!(runs.len(), 3, "{said}");
+    for (name, run) in runs {
+        let may = doctor.status.success() || !name.starts_with("router.");
+        let status = run["status"].as_str().unwrap();
+        // A machine that is busy is late, the more so without a real-time priority.
+        let is_fine = status == "ok" || status == "invalid" && run["why"].as_str().unwrap().contains(" late");
+        assert!(if may { is_fine } else { status == "skipped" }, "{name}: {run}");
+        assert!(may || run["why"].as_str().unwrap().contains("what would permit it"), "{run}");
+    }
+    let report = as_user(&["report", "out"]).unwrap();
+    assert!(report.status.success() && bench.path("out/report.html").is_file(), "{report:?}");
 }
 
 #[test]
@@ -502,4 +717,17 @@ fn lists_show_experiments_and_results() {
     let (status, said) = bench.output(&["run", "broken.toml"]);
     assert!(status == Some(1) && said.contains("uts-lab: broken.toml:1:1: "), "{said}");
     assert!(!bench.path("lab-out").exists(), "a broken file leaves nothing");
+}
+
+/// `uts lab list | head`
+#[test]
+fn a_list_that_nobody_reads_to_its_end_is_no_failure() {
+    let bench = Bench::new(&VOICE.replace("relay", "sim"));
+    for arguments in [&["list", "e.toml"][..], &["list", "."], &["run", "e.toml", "--dry-run"]] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let Output { status, stderr, .. } = bench.lab(arguments).stdout(writer).output().unwrap();
+        let said = String::from_utf8_lossy(&stderr);
+        assert!(status.success() && said.is_empty(), "{arguments:?}: {status}, {said}");
+    }
 }

@@ -7,6 +7,7 @@
 )]
 
 mod sample;
+mod skip;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -136,7 +137,7 @@ const PROBE: &str = "<script>
 #[test]
 fn a_browser_draws_every_chart_without_an_error() {
     let Some(browser) = browser() else {
-        eprintln!("skipped: no chromium is installed");
+        skip::say("no chromium is here (Debian: apt install chromium)");
         return;
     };
     let page = report::render(&sample::record(6_000_000, 3)).unwrap();

@@ -9,6 +9,7 @@
 
 mod browser;
 mod experiment_sample;
+mod skip;
 
 use browser::Page;
 use experiment_sample::{
@@ -153,6 +154,62 @@ fn the_matrix_agrees_with_the_figures() {
 }
 
 #[test]
+fn first_among_equals_is_not_the_best() {
+    let mut experiment = universal(1);
+    (experiment.workloads, experiment.paths) = (vec!["bulk"], vec!["lan"]);
+    experiment.transports = vec!["tcp-cubic", "uts"];
+    experiment.plots = json!([{"kind": "matrix"}]);
+    let dir = directory(&experiment, |case| {
+        Some(End::ok(vec![(case.transport.clone(), "goodput", 50e6, "bit/s")]))
+    });
+    let page = page(dir.path());
+    for who in ["tcp-cubic", "uts"] {
+        let row = format!("<tr><td>{who}</td><td class=\"number\">0</td><td class=\"number\">1</td>");
+        assert!(page.contains(&row), "{row}");
+    }
+}
+
+/// Cells are counted against the figures of who ran: one in which nothing else did is no victory of UTS.
+#[test]
+fn a_cell_without_a_rival_is_not_won() {
+    let mut experiment = universal(1);
+    experiment.workloads = vec!["bulk"];
+    experiment.paths = vec!["lan", "dsl", "serial", "satellite"];
+    experiment.transports = vec!["tcp-cubic", "uts", "uts-voice"];
+    experiment.plots = json!([{"kind": "matrix"}]);
+    let dir = directory(&experiment, |case| {
+        let value = match (case.transport.as_str(), case.path.as_str()) {
+            ("tcp-cubic", "dsl") => return Some(End::other("skipped", "the kernel has no cubic")),
+            ("tcp-cubic", "serial") => return Some(End::other("invalid", "departures were late")),
+            ("tcp-cubic", "lan") => 60e6,
+            ("tcp-cubic", _) => 40e6,
+            ("uts", "satellite") => 10e6,
+            ("uts", _) => 90e6,
+            _ => 5e6,
+        };
+        Some(End::ok(vec![(case.transport.clone(), "goodput", value, "bit/s")]))
+    });
+    let page = page(dir.path());
+    for wanted in [
+        "Of 4 cells, 2 have a figure of another transport. Of these 2, uts is the best in <b>1</b>, on a par with the best in \
+         <b>0</b> and behind in <b>1</b>; in <b>2</b> only uts has a figure, which counts neither way.",
+        "Where uts is the best, it is so by 1.50\u{a0}× in the median and 1.50\u{a0}× at most (bulk, lan).",
+        "Where it is behind, it is so by 4.00\u{a0}× in the median and 4.00\u{a0}× at worst (bulk, satellite).",
+        "<b>uts</b> 90 Mbit/s<span>no other ran</span>",
+        "<h3>Where no other transport ran</h3>",
+        "<li>bulk, dsl: tcp-cubic: 1 of 1 skipped (the kernel has no cubic)</li>",
+        "<li>bulk, serial: tcp-cubic: 1 of 1 invalid (departures were late)</li>",
+        // Who is best at what: of the two cells that are contested.
+        "<tr><td>uts</td><td class=\"number\">1</td><td class=\"number\">1</td><td class=\"number\">2</td>",
+    ] {
+        assert!(page.contains(wanted), "`{wanted}` is missing");
+    }
+    assert_eq!(page.matches("<td class=\"m-best\"").count(), 1);
+    assert_eq!(page.matches("<td class=\"m-alone\"").count(), 2);
+    assert_eq!(page.matches("<td class=\"m-behind3\"").count(), 1);
+}
+
+#[test]
 fn flows_of_a_mixture_have_lines_of_their_own() {
     let page = page(directory(&mixture(), mixture_end).path());
     for wanted in ["Jain’s index of fairness", "mixture pair: ", "cubic-2"] {
@@ -275,7 +332,7 @@ fn what_else_is_missing_or_wrong_is_told_on_the_page() {
         "machine.json cannot be read: ",
         "cubic.bulk.bottleneck.buffer-1p.window-32kB.r1/run.json: ",
         "runs that are not in plan.json are left out: stranger",
-        &format!("{run}/samples/window.csv:3: t_s: invalid float literal; the file is left out"),
+        &format!("{run}/samples/window.csv:4: t_s: invalid float literal; the file is left out"),
     ] {
         assert!(problems.iter().any(|p| p.contains(wanted)), "`{wanted}` is missing in {problems:?}");
     }
@@ -401,10 +458,7 @@ const PROBE: &str = r#"
 
 #[test]
 fn a_browser_draws_zooms_and_exports_every_picture() {
-    let Some(browser) = browser::installed() else {
-        eprintln!("skipped: no chromium is installed");
-        return;
-    };
+    let Some(browser) = browser::installed_or_say() else { return };
     let plots = json!([
         {"kind": "sweep", "y": "goodput_share"}, {"kind": "bars", "x": "buffer", "y": "goodput", "at": {"window": "32kB"}},
         {"kind": "box", "at": {"buffer": "8p"}}, {"kind": "trace", "at": {"buffer": "8p"}, "transport": ["uts", "cubic"]},
@@ -426,10 +480,7 @@ fn a_browser_draws_zooms_and_exports_every_picture() {
 
 #[test]
 fn an_error_in_a_page_is_heard_of() {
-    let Some(browser) = browser::installed() else {
-        eprintln!("skipped: no chromium is installed");
-        return;
-    };
+    let Some(browser) = browser::installed_or_say() else { return };
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("wrong.html");
     let policy = "<meta http-equiv=\"Content-Security-Policy\" content=\"img-src 'none'\">";
@@ -446,10 +497,7 @@ fn an_error_in_a_page_is_heard_of() {
 
 #[test]
 fn the_matrix_is_printed_on_one_sheet() {
-    let Some(browser) = browser::installed() else {
-        eprintln!("skipped: no chromium is installed");
-        return;
-    };
+    let Some(browser) = browser::installed_or_say() else { return };
     let dir = directory(&universal(3), universal_end);
     let page = page(dir.path());
     // What stands behind the sheet is on pages of the same size: without it, there is one such page.

@@ -10,116 +10,17 @@
     reason = "the laboratory faces the world: real sockets, real time"
 )]
 
-use serde::de::DeserializeOwned;
-use std::io::{BufRead, BufReader, Read};
-use std::path::PathBuf;
-use std::sync::OnceLock;
+mod bed;
+mod skip;
+
+use bed::{
+    PATIENCE, PORT, Waiting, at, config, datagrams, departures, ended, frames, possible, probe, recorded,
+    rows, serve, start, transfer,
+};
 use std::time::{Duration, Instant};
 use uts_lab::router::probe::{Datagrams, Echoes, Segmented, Transfer};
-use uts_lab::router::{
-    Ending, Exit, Io, RecordConfig, RemoteChild, RouterError, Testbed, TestbedConfig, Topology, doctor_with,
-};
+use uts_lab::router::{Exit, Io, RouterError, Testbed, TestbedConfig, Topology};
 use uts_path::{PathConfig, Target};
-
-const PATIENCE: Duration = Duration::from_secs(120);
-const PORT: &str = "7777";
-
-fn program() -> PathBuf {
-    env!("CARGO_BIN_EXE_uts-lab").into()
-}
-
-fn config(both: &str) -> TestbedConfig {
-    let path = PathConfig::both(both.parse().unwrap());
-    TestbedConfig { program: Some(program()), ..TestbedConfig::point_to_point(path) }
-}
-
-/// Whether there can be testbeds here. Says once why not.
-fn possible() -> bool {
-    static POSSIBLE: OnceLock<bool> = OnceLock::new();
-    *POSSIBLE.get_or_init(|| {
-        let checks = doctor_with(&config("delay=0ms"));
-        let missing: Vec<_> = checks.iter().filter(|check| check.required && !check.ok).collect();
-        for check in &missing {
-            eprintln!("skipped: {}: {}; what would help: {}", check.name, check.why, check.remedy);
-        }
-        missing.is_empty()
-    })
-}
-
-fn start(config: TestbedConfig) -> Option<Testbed> {
-    possible().then(|| Testbed::start(config).unwrap())
-}
-
-/// A probe that prints `ready` before others may come.
-struct Waiting {
-    child: RemoteChild,
-    lines: BufReader<std::io::PipeReader>,
-}
-
-fn serve(bed: &Testbed, host: usize, args: &[&str]) -> Waiting {
-    let probe =
-        bed.command(host, program().to_str().unwrap()).args(["router", "probe"]).args(args.iter().copied());
-    let mut child = probe.stdout(Io::Pipe).spawn().unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap());
-    let mut line = String::new();
-    lines.read_line(&mut line).unwrap();
-    assert_eq!(line, "ready\n", "{args:?}");
-    Waiting { child, lines }
-}
-
-impl Waiting {
-    fn result<T: DeserializeOwned>(mut self) -> T {
-        let mut text = String::new();
-        self.lines.read_to_string(&mut text).unwrap();
-        let exit = self.child.wait_timeout(PATIENCE).unwrap().expect("ends with its output");
-        assert!(exit.status.success(), "{exit:?}");
-        serde_json::from_str(&text).unwrap()
-    }
-}
-
-fn probe<T: DeserializeOwned>(bed: &Testbed, host: usize, args: &[&str]) -> T {
-    let probe =
-        bed.command(host, program().to_str().unwrap()).args(["router", "probe"]).args(args.iter().copied());
-    let output = probe.output().unwrap();
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.exit.status.success(), "{args:?}: {errors}");
-    serde_json::from_slice(&output.stdout).unwrap()
-}
-
-fn at(bed: &Testbed, host: usize) -> String {
-    format!("{}:{PORT}", bed.address(host))
-}
-
-/// Ends it when nothing is under way any more.
-fn ended(bed: Testbed) -> Ending {
-    let begun = Instant::now();
-    let under_way = |s: &uts_path::Stats| s.packets_in + s.duplicated != s.delivered + s.dropped();
-    while bed.stats().unwrap().iter().any(|path| under_way(&path.forward) || under_way(&path.backward)) {
-        assert!(begun.elapsed() < PATIENCE);
-        std::thread::sleep(Duration::from_millis(2));
-    }
-    bed.finish().unwrap()
-}
-
-/// Sends so many datagrams from host 0 to the last host, and sees what comes.
-fn datagrams(bed: &Testbed, count: u64, bytes: usize) -> Datagrams {
-    let last = bed.hosts() - 1;
-    let receiver = serve(bed, last, &["udp-receive", &at(bed, last)]);
-    let (count, bytes) = (count.to_string(), bytes.to_string());
-    let sent: Datagrams =
-        probe(bed, 0, &["udp-send", &at(bed, last), "--count", &count, "--bytes", &bytes, "--gap-us", "50"]);
-    assert_eq!(sent.different.to_string(), count);
-    receiver.result()
-}
-
-fn transfer(bed: &Testbed, bytes: u64) -> Transfer {
-    let last = bed.hosts() - 1;
-    let server = serve(bed, last, &["tcp-serve", &at(bed, last)]);
-    let sent: Transfer = probe(bed, 0, &["tcp-send", &at(bed, last), "--bytes", &bytes.to_string()]);
-    let got: Transfer = server.result();
-    assert_eq!((got.bytes, got.sum), (sent.bytes, sent.sum));
-    got
-}
 
 /// Within six deviations of a binomial distribution.
 fn assert_share(count: u64, of: u64, p: f64, what: &str) {
@@ -252,38 +153,6 @@ fn segmentation_is_the_kernels_bit_by_bit() {
     }
 }
 
-/// What a pcap holds: for each frame its time and its bytes.
-fn frames(file: &std::path::Path) -> Vec<(Duration, Vec<u8>)> {
-    let mut reader = pcap_file::pcap::PcapReader::new(std::fs::File::open(file).unwrap()).unwrap();
-    assert_eq!(reader.header().ts_resolution, pcap_file::TsResolution::NanoSecond);
-    let mut frames = Vec::new();
-    while let Some(packet) = reader.next_packet() {
-        let packet = packet.unwrap();
-        assert_eq!(packet.orig_len as usize, packet.data.len(), "kept whole");
-        frames.push((packet.timestamp, packet.data.into_owned()));
-    }
-    frames
-}
-
-fn recorded(dir: &tempfile::TempDir) -> Option<RecordConfig> {
-    let (dir, snap_bytes) = (dir.path().to_owned(), 65_535);
-    Some(RecordConfig { dir, pcap: true, snap_bytes, tcp_info_ms: Some(5), ..RecordConfig::default() })
-}
-
-/// Rows of a CSV file, by the names of its first line.
-fn rows(file: &std::path::Path) -> Vec<std::collections::BTreeMap<String, String>> {
-    let text = std::fs::read_to_string(file).unwrap();
-    let mut lines = text.lines();
-    let names: Vec<&str> = lines.next().unwrap().split(',').collect();
-    lines
-        .map(|line| {
-            let values: Vec<&str> = line.split(',').collect();
-            assert_eq!(values.len(), names.len(), "{line}");
-            names.iter().zip(values).map(|(n, v)| ((*n).to_owned(), v.to_owned())).collect()
-        })
-        .collect()
-}
-
 #[test]
 fn each_packet_is_carried_by_itself_with_and_without_offload() {
     for offload in [true, false] {
@@ -367,13 +236,6 @@ fn the_record_has_the_queue_and_the_sequence() {
     assert!(last["rtt_min_s"].parse::<f64>().unwrap() >= 0.010, "{last:?}");
     let acked: Vec<u64> = sender.iter().map(|r| r["bytes_acked"].parse().unwrap()).collect();
     assert!(acked.is_sorted() && *acked.last().unwrap() <= 1_000_002, "{acked:?}");
-}
-
-/// When packets have left the forward queue, in seconds since the beginning, by the model's time.
-fn departures(dir: &std::path::Path) -> Vec<f64> {
-    let rows = rows(&dir.join("queue.csv"));
-    let forward = rows.iter().filter(|r| r["dir"] == "fwd" && r["dropped"].is_empty());
-    forward.map(|r| r["t_s"].parse::<f64>().unwrap() + r["sojourn_s"].parse::<f64>().unwrap()).collect()
 }
 
 #[test]

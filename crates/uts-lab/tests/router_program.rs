@@ -6,6 +6,8 @@
     reason = "the laboratory faces the world: real sockets, real time"
 )]
 
+mod skip;
+
 use std::collections::{BTreeSet, HashMap};
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
@@ -28,8 +30,8 @@ fn possible() -> bool {
     let program = Some(env!("CARGO_BIN_EXE_uts-lab").into());
     let checks = doctor_with(&TestbedConfig { program, ..TestbedConfig::default() });
     let missing: Vec<_> = checks.iter().filter(|check| check.required && !check.ok).collect();
-    for check in &missing {
-        eprintln!("skipped: {}: {}; what would help: {}", check.name, check.why, check.remedy);
+    if let Some(check) = missing.first() {
+        skip::say(&format!("{}: {}; what would help: {}", check.name, check.why, check.remedy));
     }
     missing.is_empty()
 }
@@ -60,10 +62,8 @@ fn an_ordinary_user_has_hosts_and_is_told_what_would_be_better() {
         match command.current_dir("/").stdin(Stdio::null()).output() {
             Ok(output) => Some(output),
             Err(e) => {
-                eprintln!(
-                    "skipped: {} may not be run by others: {e}; chmod -R o+rX would permit it",
-                    env!("CARGO_BIN_EXE_uts-lab")
-                );
+                let program = env!("CARGO_BIN_EXE_uts-lab");
+                skip::say(&format!("{program} may not be run by others: {e}; chmod -R o+rX would permit it"));
                 None
             }
         }
@@ -72,7 +72,7 @@ fn an_ordinary_user_has_hosts_and_is_told_what_would_be_better() {
     let checks = text(&checks.stdout);
     let hosts = checks.lines().find(|line| line.contains("hosts in namespaces")).unwrap();
     if hosts.contains("\"ok\":false") {
-        return eprintln!("skipped: for an ordinary user: {hosts}");
+        return skip::say(&format!("for an ordinary user: {hosts}"));
     }
     assert!(hosts.contains("without privileges"), "{hosts}");
 

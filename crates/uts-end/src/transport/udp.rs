@@ -6,13 +6,13 @@ use crate::clock::MonotonicClock;
 use bytes::Bytes;
 use core::cell::{Cell, RefCell};
 use core::time::Duration;
+use futures_util::future::{Either, select};
 use serde::{Deserialize, Serialize};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use tokio::net::UdpSocket;
-use tokio::time::{Instant, sleep, timeout_at};
 use uts_traffic::clock::Clock;
 use uts_traffic::human;
 use uts_traffic::transport::{
@@ -23,12 +23,12 @@ use uts_traffic::transport::{
 const BUFFER_BYTES: usize = 4 << 20;
 
 /// The end of a session is an empty datagram, which may be lost as well: so often and so far apart it is sent.
-pub const FAREWELLS: u32 = 3;
+const FAREWELLS: u32 = 3;
 /// See [`FAREWELLS`].
-pub const FAREWELL_EVERY: Duration = Duration::from_millis(50);
+const FAREWELL_EVERY_NS: u64 = 50_000_000;
 
 /// For so long after a farewell datagrams may still come that were sent before it: paths reorder.
-pub const AFTER_FAREWELL: Duration = Duration::from_millis(250);
+const AFTER_FAREWELL_NS: u64 = 250_000_000;
 
 /// The most that the pacer lets leave at once beyond its rate, in time at that rate.
 const BURST: Duration = Duration::from_millis(1);
@@ -75,10 +75,9 @@ impl Udp {
 
     fn session(&self, socket: UdpSocket, first: Option<Bytes>) -> Result<Rc<dyn Session>> {
         let clock = MonotonicClock::new().map_err(failed("timer"))?;
-        let pacer = self.settings.rate.map(Pacer::new);
-        let (first, sent) = (RefCell::new(first), Cell::new(0));
         let buffer = RefCell::new(vec![0; 1 << 16]);
-        Ok(Rc::new(UdpSession { socket, clock, pacer, first, sent, buffer, farewell: Cell::new(None) }))
+        let connected = Connected { socket, first: RefCell::new(first), buffer };
+        Ok(Rc::new(DatagramSession::new(connected, clock, self.settings.rate)))
     }
 }
 
@@ -148,21 +147,72 @@ impl Listener for UdpListener {
     }
 }
 
-struct UdpSession {
+/// A socket that is connected to its peer.
+struct Connected {
     socket: UdpSocket,
-    clock: MonotonicClock,
-    pacer: Option<Pacer>,
     /// What came before there was a session.
     first: RefCell<Option<Bytes>>,
-    sent: Cell<u64>,
     buffer: RefCell<Vec<u8>>,
+}
+
+impl Datagrams for Connected {
+    fn send<'a>(&'a self, datagram: &'a [u8]) -> Local<'a, Result<bool>> {
+        Box::pin(async move {
+            match self.socket.send(datagram).await {
+                Ok(_) => Ok(true),
+                // What the peer's host says of an earlier datagram; this one was not sent, as good as lost.
+                Err(e) if e.kind() == io::ErrorKind::ConnectionRefused => Ok(false),
+                Err(e) => Err(failed("send")(e)),
+            }
+        })
+    }
+
+    fn receive(&self) -> Local<'_, Result<Bytes>> {
+        Box::pin(async move {
+            if let Some(first) = self.first.take() {
+                return Ok(first);
+            }
+            loop {
+                self.socket.readable().await.map_err(failed("receive"))?;
+                let mut buffer = self.buffer.borrow_mut();
+                match self.socket.try_recv(&mut buffer) {
+                    Ok(length) => {
+                        return Ok(Bytes::copy_from_slice(buffer.get(..length).unwrap_or_default()));
+                    }
+                    Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
+                    // The peer's socket is closed, so nothing more will come.
+                    Err(e) if e.kind() == io::ErrorKind::ConnectionRefused => {
+                        return Err(TransportError::Closed);
+                    }
+                    Err(e) => return Err(failed("receive")(e)),
+                }
+            }
+        })
+    }
+}
+
+/// Datagrams to and from one peer, in whatever world.
+pub trait Datagrams {
+    /// Sends a datagram; whether it was.
+    fn send<'a>(&'a self, datagram: &'a [u8]) -> Local<'a, Result<bool>>;
+
+    /// The next datagram. Waiting for it may be given up, and nothing is lost.
+    fn receive(&self) -> Local<'_, Result<Bytes>>;
+}
+
+/// A session of messages, each a datagram.
+pub struct DatagramSession<D, C> {
+    datagrams: D,
+    clock: C,
+    pacer: Option<Pacer>,
+    sent: Cell<u64>,
     /// Until when to wait after the peer took its leave.
-    farewell: Cell<Option<Instant>>,
+    farewell_ns: Cell<Option<u64>>,
 }
 
 /// Lets messages leave no faster than a rate.
 #[derive(Debug)]
-pub struct Pacer {
+struct Pacer {
     rate_bps: u64,
     /// When the next may leave.
     next_ns: Cell<u64>,
@@ -170,12 +220,12 @@ pub struct Pacer {
 
 impl Pacer {
     /// At a rate in bits per second.
-    pub fn new(rate_bps: u64) -> Self {
+    fn new(rate_bps: u64) -> Self {
         Pacer { rate_bps, next_ns: Cell::new(0) }
     }
 
     /// When a message may leave, which is then taken to have left.
-    pub fn admit(&self, now_ns: u64, bytes: usize) -> u64 {
+    fn admit(&self, now_ns: u64, bytes: usize) -> u64 {
         let takes_ns = bytes as u128 * 8 * 1_000_000_000 / u128::from(self.rate_bps);
         let at_ns = self.next_ns.get().max(now_ns.saturating_sub(BURST.as_nanos() as u64));
         self.next_ns.set(at_ns.saturating_add(u64::try_from(takes_ns).unwrap_or(u64::MAX)));
@@ -183,43 +233,34 @@ impl Pacer {
     }
 }
 
-impl UdpSession {
-    async fn receive(&self) -> Result<Bytes> {
-        if let Some(first) = self.first.take() {
-            return self.take(&first);
-        }
-        loop {
-            let readable = self.socket.readable();
-            let is_readable = match self.farewell.get() {
-                Some(until) => timeout_at(until, readable).await.map_err(|_| TransportError::Closed)?,
-                None => readable.await,
-            };
-            is_readable.map_err(failed("receive"))?;
-            let mut buffer = self.buffer.borrow_mut();
-            match self.socket.try_recv(&mut buffer) {
-                Ok(0) => drop(self.take(&[])),
-                Ok(length) => return self.take(buffer.get(..length).unwrap_or_default()),
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
-                // The peer's socket is closed, so nothing more will come.
-                Err(e) if e.kind() == io::ErrorKind::ConnectionRefused => return Err(TransportError::Closed),
-                Err(e) => return Err(failed("receive")(e)),
-            }
-        }
+impl<D: Datagrams, C: Clock> DatagramSession<D, C> {
+    /// Between here and the peer, at a rate of messages in bits per second, if there is to be one.
+    pub fn new(datagrams: D, clock: C, rate_bps: Option<u64>) -> Self {
+        let pacer = rate_bps.map(Pacer::new);
+        DatagramSession { datagrams, clock, pacer, sent: Cell::new(0), farewell_ns: Cell::new(None) }
     }
 
-    /// A datagram; an empty one is the peer's farewell.
-    fn take(&self, datagram: &[u8]) -> Result<Bytes> {
-        if datagram.is_empty() {
-            if self.farewell.get().is_none() {
-                self.farewell.set(Some(Instant::now() + AFTER_FAREWELL));
+    async fn receive(&self) -> Result<Bytes> {
+        loop {
+            let next = self.datagrams.receive();
+            let datagram = match self.farewell_ns.get() {
+                None => next.await?,
+                Some(until_ns) => match select(next, self.clock.sleep_until(until_ns)).await {
+                    Either::Left((datagram, _)) => datagram?,
+                    Either::Right(_) => return Err(TransportError::Closed),
+                },
+            };
+            if !datagram.is_empty() {
+                return Ok(datagram);
             }
-            return Err(TransportError::Closed);
+            // The peer's farewell.
+            let until_ns = self.clock.now_ns() + AFTER_FAREWELL_NS;
+            self.farewell_ns.set(self.farewell_ns.get().or(Some(until_ns)));
         }
-        Ok(Bytes::copy_from_slice(datagram))
     }
 }
 
-impl Session for UdpSession {
+impl<D: Datagrams, C: Clock> Session for DatagramSession<D, C> {
     fn open(&self) -> Local<'_, Result<Stream>> {
         Box::pin(async { Err(TransportError::Unsupported("a stream")) })
     }
@@ -234,15 +275,9 @@ impl Session for UdpSession {
                 let at_ns = pacer.admit(self.clock.now_ns(), message.len());
                 self.clock.sleep_until(at_ns).await;
             }
-            match self.socket.send(&message).await {
-                Ok(_) => {
-                    self.sent.set(self.sent.get() + 1);
-                    Ok(())
-                }
-                // What the peer's host says of an earlier datagram; this one was not sent, as good as lost.
-                Err(e) if e.kind() == io::ErrorKind::ConnectionRefused => Ok(()),
-                Err(e) => Err(failed("send")(e)),
-            }
+            let is_sent = self.datagrams.send(&message).await?;
+            self.sent.set(self.sent.get() + u64::from(is_sent));
+            Ok(())
         })
     }
 
@@ -258,10 +293,10 @@ impl Session for UdpSession {
         Box::pin(async {
             for n in 0..FAREWELLS {
                 if n > 0 {
-                    sleep(FAREWELL_EVERY).await;
+                    self.clock.sleep_until(self.clock.now_ns() + FAREWELL_EVERY_NS).await;
                 }
                 // Nothing can be done about one that fails.
-                let _ = self.socket.send(&[]).await;
+                let _ = self.datagrams.send(&[]).await;
             }
         })
     }

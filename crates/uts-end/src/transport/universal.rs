@@ -8,7 +8,7 @@ use core::time::Duration;
 use futures_util::FutureExt;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use tokio::io::AsyncReadExt;
@@ -20,11 +20,11 @@ use uts::requirements::Preference;
 use uts::{
     CloseReason, ConnectOptions, Connection, ConnectionConfig, ConnectionEvent, ExchangeEvent, Fingerprint,
     Flow, FlowError, FlowId, FlowOptions, Identity, MessageOptions, PathFacts, ReadError, RecvFlow,
-    Requirements, SendFlow, ServerOptions, WriteError,
+    Requirements, SendFlow, ServerOptions, Time, TraceKind, TraceRow, WriteError,
 };
 use uts_engine::selector;
 use uts_traffic::human;
-use uts_traffic::measure::Sample;
+use uts_traffic::measure::{PacketEvent, Sample};
 use uts_traffic::transport::{
     Capabilities, Listener, Local, ReceiveStream, Result, SendStream, Session, Status, Stream, Transport,
     TransportError,
@@ -299,7 +299,38 @@ struct UniversalSession {
     /// Flows that were finished here and have perhaps not arrived yet.
     finishing: Rc<RefCell<Vec<SendFlow>>>,
     samples: Rc<RefCell<Vec<Sample>>>,
+    packets: RefCell<Option<Packets>>,
     tasks: [AbortHandle; 2],
+}
+
+/// What packets do, while that is recorded.
+struct Packets {
+    /// When it began, by the connection's clock and by that of samples.
+    start: Time,
+    start_ns: u64,
+    /// What is under way of data.
+    sent: HashMap<u64, (u32, u64)>,
+}
+
+impl Packets {
+    /// A row as a sample, which says of packets that were acknowledged or lost what they carried, too.
+    fn sample(&mut self, row: &TraceRow) -> Sample {
+        let data = match row.kind {
+            TraceKind::Sent | TraceKind::Repeated => row.data.inspect(|data| {
+                self.sent.insert(row.number, *data);
+            }),
+            TraceKind::Acknowledged | TraceKind::Lost => self.sent.remove(&row.number),
+        };
+        let what = match row.kind {
+            TraceKind::Sent => PacketEvent::Sent,
+            TraceKind::Repeated => PacketEvent::Repeated,
+            TraceKind::Acknowledged => PacketEvent::Acked,
+            TraceKind::Lost => PacketEvent::Lost,
+        };
+        let since = u64::try_from(row.at.since(self.start).as_nanos()).unwrap_or(u64::MAX);
+        let at_ns = self.start_ns.saturating_add(since);
+        Sample::Packet { at_ns, what, number: row.number, bytes: row.bytes, epoch: row.epoch, data }
+    }
 }
 
 impl Drop for UniversalSession {
@@ -323,6 +354,7 @@ impl UniversalSession {
             streams: Mutex::new(streams),
             finishing: Rc::default(),
             samples,
+            packets: RefCell::default(),
             tasks: tasks.map(|task| task.abort_handle()),
         }
     }
@@ -470,8 +502,17 @@ impl Session for UniversalSession {
         })
     }
 
+    fn record_packets(&self) {
+        let (start, start_ns) = (self.connection.start_trace(), clock::now_ns());
+        *self.packets.borrow_mut() = Some(Packets { start, start_ns, sent: HashMap::new() });
+    }
+
     fn take_samples(&self) -> Vec<Sample> {
-        self.samples.take()
+        let mut samples = self.samples.take();
+        if let Some(packets) = self.packets.borrow_mut().as_mut() {
+            samples.extend(self.connection.take_trace().iter().map(|row| packets.sample(row)));
+        }
+        samples
     }
 
     fn close(&self) -> Local<'_, ()> {

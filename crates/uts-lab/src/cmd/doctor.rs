@@ -1,5 +1,6 @@
 //! `uts-lab doctor`.
 
+use super::print_line;
 use crate::doctor;
 use crate::program::Called;
 use crate::worlds::ends::Programs;
@@ -25,9 +26,9 @@ pub fn run(arguments: &Arguments, called: Called) -> Result<ExitCode> {
     let findings = doctor::examine(&Programs::new(program, &end));
     for finding in &findings {
         if arguments.json {
-            println!("{}", serde_json::to_string(finding)?);
+            print_line(&serde_json::to_string(finding)?)?;
         } else {
-            print!("{finding}");
+            print_line(finding.to_string().trim_end())?;
         }
     }
     let can = findings.iter().filter(|finding| finding.needed).all(|finding| finding.can);

@@ -1,5 +1,6 @@
 //! `uts-lab list`.
 
+use super::print_line;
 use crate::experiment::directory::{read_plan, read_runs};
 use crate::experiment::file::{Experiment, WorldKind};
 use crate::experiment::plan::Plan;
@@ -58,9 +59,9 @@ pub(super) fn print_plan(experiment: &Experiment, worlds: &[WorldKind], only: &[
         .filter(|(id, case)| only.iter().all(|only| only.takes(id, case)))
         .map(|(id, _)| id)
         .collect();
-    println!("{}: {} runs", experiment.title, runs.len());
+    print_line(&format!("{}: {} runs", experiment.title, runs.len()))?;
     for id in runs {
-        println!("  {id}");
+        print_line(&format!("  {id}"))?;
     }
     Ok(())
 }
@@ -79,13 +80,18 @@ fn folder_of(folder: &Path) -> Result<bool> {
                     let runs = Plan::new(&experiment, &[]).map_or(0, |plan| plan.cases.len());
                     let worlds: Vec<&str> = experiment.worlds.iter().map(|world| world.name()).collect();
                     let shown = path.display().to_string();
-                    println!("{shown:<40} {:>6} runs in {:<7} {}", runs, worlds.join("+"), experiment.title);
+                    print_line(&format!(
+                        "{shown:<40} {:>6} runs in {:<7} {}",
+                        runs,
+                        worlds.join("+"),
+                        experiment.title
+                    ))?;
                 }
-                Err(e) => println!("{}", format!("{e:#}").lines().next().unwrap_or_default()),
+                Err(e) => print_line(format!("{e:#}").lines().next().unwrap_or_default())?,
             }
         } else if path.join("plan.json").is_file() {
             found = true;
-            println!("{:<40} {}", path.display().to_string(), state(&path)?);
+            print_line(&format!("{:<40} {}", path.display().to_string(), state(&path)?))?;
         }
     }
     Ok(found)
@@ -114,14 +120,14 @@ fn planned(plan: &Value) -> Vec<&str> {
 fn results(dir: &Path) -> Result<()> {
     let plan = read_plan(dir)?;
     let runs = read_runs(dir)?;
-    println!("{}", state(dir)?);
+    print_line(&state(dir)?)?;
     for id in planned(&plan) {
         match runs.get(id) {
             Some(run) => {
                 let why = run.why.as_deref().unwrap_or_default();
-                println!("{:<8} {:>7.1} s  {id}  {why}", run.status.name(), run.elapsed_s);
+                print_line(&format!("{:<8} {:>7.1} s  {id}  {why}", run.status.name(), run.elapsed_s))?;
             }
-            None => println!("{:<8} {:>9}  {id}", "not run", ""),
+            None => print_line(&format!("{:<8} {:>9}  {id}", "not run", ""))?,
         }
     }
     Ok(())

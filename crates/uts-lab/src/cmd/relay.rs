@@ -1,9 +1,11 @@
 //! `uts-lab relay`.
 
+use super::path_options::{PathOptions, table};
+use super::print_line;
 use anyhow::{Context, Result};
 use clap::Args;
 use serde_json::json;
-use std::io::{self, Write};
+use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 use uts_lab::relay::{Relay, RelayConfig, RelayEvent, RelayStats, default_link};
-use uts_path::{Change, LinkConfig, PathConfig, Schedule, Scheduled, SpecError, Stats, Target};
+use uts_path::{SpecError, Target};
 
 /// How soon a signal or the end of the input is noticed.
 const NOTICE: Duration = Duration::from_millis(50);
@@ -31,22 +33,8 @@ pub struct Arguments {
     /// Where their datagrams go
     #[arg(long, value_name = "HOST:PORT", value_parser = address)]
     to: SocketAddr,
-    /// The path in both directions
-    #[arg(long, value_name = "SETTINGS")]
-    both: Option<Change>,
-    /// The path from clients, beyond --both
-    #[arg(long, value_name = "SETTINGS")]
-    fwd: Option<Change>,
-    /// The path to clients, beyond --both
-    #[arg(long, value_name = "SETTINGS")]
-    bwd: Option<Change>,
-    /// A change to come, as `at=10s fwd loss=ge:0.05,4` (time since the start) or `at=21MB both
-    /// rate=20mbit` (bytes that have entered the forward path); may be repeated
-    #[arg(long, value_name = "CHANGE")]
-    at: Vec<Scheduled>,
-    /// Seed of the path's random decisions
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    seed: u64,
+    #[command(flatten)]
+    path: PathOptions,
     /// Write samples of both queues to FILE every 10 ms, and changes to FILE.changes.csv
     #[arg(long, value_name = "FILE.csv")]
     record: Option<PathBuf>,
@@ -75,17 +63,10 @@ fn address(text: &str) -> Result<SocketAddr, String> {
 
 impl Arguments {
     fn relay_config(&self) -> Result<RelayConfig, SpecError> {
-        let link = |own: &Option<Change>| -> Result<LinkConfig, SpecError> {
-            [&self.both, own].into_iter().flatten().try_fold(default_link(), |link, change| link.with(change))
-        };
         Ok(RelayConfig {
             listen: self.listen,
-            path: PathConfig {
-                forward: link(&self.fwd)?,
-                backward: link(&self.bwd)?,
-                schedule: Schedule { entries: self.at.clone() },
-            },
-            seed: self.seed,
+            path: self.path.path(&default_link())?,
+            seed: self.path.seed,
             record: self.record.clone(),
             max_clients: self.max_clients.into(),
             idle_timeout: Duration::from_secs(self.idle.into()),
@@ -123,12 +104,6 @@ pub fn run(arguments: Arguments) -> Result<()> {
     }
     let stats = relay.stop()?;
     print_stats(&stats, arguments.json)
-}
-
-/// Writes a line at once, so that a reader at the other end of a pipe sees it.
-fn print_line(line: &str) -> Result<()> {
-    let mut out = io::stdout().lock();
-    writeln!(out, "{line}").and_then(|()| out.flush()).context("cannot write to standard output")
 }
 
 fn print_listening(addr: SocketAddr, as_json: bool) -> Result<()> {
@@ -171,10 +146,7 @@ fn print_stats(stats: &RelayStats, as_json: bool) -> Result<()> {
         }
         return print_line(&line.to_string());
     }
-    print_line(&format!("{:<18}{:>14}{:>14}", "", "forward", "backward"))?;
-    for (name, value) in ROWS {
-        print_line(&format!("{name:<18}{:>14}{:>14}", value(&stats.forward), value(&stats.backward)))?;
-    }
+    print_line(&table(&stats.forward, &stats.backward))?;
     let late = stats.lateness;
     print_line(&format!(
         "{:.1} s, {} clients; lateness p50 {:.0} us, p99 {:.0} us, max {:.0} us",
@@ -190,22 +162,3 @@ fn print_stats(stats: &RelayStats, as_json: bool) -> Result<()> {
     }
     Ok(())
 }
-
-type Row = (&'static str, fn(&Stats) -> u64);
-
-const ROWS: [Row; 14] = [
-    ("packets in", |s| s.packets_in),
-    ("bytes in", |s| s.bytes_in),
-    ("delivered", |s| s.delivered),
-    ("bytes delivered", |s| s.bytes_delivered),
-    ("dropped: queue", |s| s.dropped_queue),
-    ("dropped: loss", |s| s.dropped_loss),
-    ("dropped: outage", |s| s.dropped_outage),
-    ("dropped: mtu", |s| s.dropped_mtu),
-    ("duplicated", |s| s.duplicated),
-    ("reordered", |s| s.reordered),
-    ("corrupted", |s| s.corrupted),
-    ("marked", |s| s.marked),
-    ("max queue packets", |s| s.max_queue_packets),
-    ("max queue bytes", |s| s.max_queue_bytes),
-];

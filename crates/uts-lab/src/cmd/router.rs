@@ -1,5 +1,7 @@
 //! `uts-lab router`.
 
+use super::path_options::{PathOptions, table};
+use super::print_line;
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
@@ -8,7 +10,7 @@ use uts_lab::router::probe::{self, Probe};
 use uts_lab::router::{
     Check, Ending, Io, RecordConfig, Stage, Testbed, TestbedConfig, Topology, bench, doctor, supervise,
 };
-use uts_path::{Change, LinkConfig, PathConfig, Schedule, Scheduled, SpecError, Stats};
+use uts_path::{LinkConfig, SpecError};
 
 /// Runs programs on hosts behind an emulated network
 #[derive(Debug, Args)]
@@ -52,24 +54,11 @@ enum Command {
 /// Host N has the address 10.77.0.(N+1). SETTINGS are as for `uts-lab relay`, and framing=ethernet|slip|aal5|ppp.
 #[derive(Debug, Args)]
 struct RunArguments {
-    /// The path in both directions
-    #[arg(long, value_name = "SETTINGS")]
-    both: Option<Change>,
-    /// The path from hosts of a lower number, beyond --both
-    #[arg(long, value_name = "SETTINGS")]
-    fwd: Option<Change>,
-    /// The path to them, beyond --both
-    #[arg(long, value_name = "SETTINGS")]
-    bwd: Option<Change>,
-    /// A change to come, as `at=10s fwd loss=ge:0.05,4`; may be repeated
-    #[arg(long, value_name = "CHANGE")]
-    at: Vec<Scheduled>,
+    #[command(flatten)]
+    path: PathOptions,
     /// Hosts on each side of the path
     #[arg(long, value_name = "N", default_value_t = 1)]
     pairs: usize,
-    /// Seed of the path's random decisions
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    seed: u64,
     /// A command for the shell on a host, as `1:iperf3 -s`; ended with the program; may be repeated
     #[arg(long, value_name = "HOST:COMMAND")]
     on: Vec<String>,
@@ -109,18 +98,10 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
 
 impl RunArguments {
     fn config(&self) -> Result<TestbedConfig, SpecError> {
-        let link = |own: &Option<Change>| -> Result<LinkConfig, SpecError> {
-            let changes = [&self.both, own].into_iter().flatten();
-            changes.into_iter().try_fold(LinkConfig::default(), LinkConfig::with)
-        };
-        let path = PathConfig {
-            forward: link(&self.fwd)?,
-            backward: link(&self.bwd)?,
-            schedule: Schedule { entries: self.at.clone() },
-        };
+        let path = self.path.path(&LinkConfig::default())?;
         Ok(TestbedConfig {
             topology: Topology::Dumbbell { pairs: self.pairs },
-            seed: self.seed,
+            seed: self.path.seed,
             record: self.record.clone().map(|dir| RecordConfig {
                 dir,
                 pcap: true,
@@ -164,10 +145,7 @@ fn print_ending(ending: &Ending, as_json: bool) -> Result<()> {
         return Ok(());
     }
     for path in &ending.paths {
-        eprintln!("{:<18}{:>14}{:>14}", "", "forward", "backward");
-        for (name, value) in ROWS {
-            eprintln!("{name:<18}{:>14}{:>14}", value(&path.forward), value(&path.backward));
-        }
+        eprintln!("{}", table(&path.forward, &path.backward));
     }
     let fidelity = &ending.fidelity;
     let late = fidelity.lateness;
@@ -188,7 +166,7 @@ fn print_ending(ending: &Ending, as_json: bool) -> Result<()> {
 fn print_checks(checks: &[Check], as_json: bool) -> Result<ExitCode> {
     for check in checks {
         if as_json {
-            println!("{}", serde_json::to_string(check)?);
+            print_line(&serde_json::to_string(check)?)?;
             continue;
         }
         let mark = match (check.ok, check.required) {
@@ -196,25 +174,11 @@ fn print_checks(checks: &[Check], as_json: bool) -> Result<ExitCode> {
             (false, true) => "MISSING",
             (false, false) => "without",
         };
-        println!("{mark:<8}{:<22}{}", check.name, check.why);
+        print_line(&format!("{mark:<8}{:<22}{}", check.name, check.why))?;
         if !check.remedy.is_empty() {
-            println!("{:<30}{}", "", check.remedy);
+            print_line(&format!("{:<30}{}", "", check.remedy))?;
         }
     }
     let fit = checks.iter().all(|check| check.ok || !check.required);
     Ok(if fit { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
-
-type Row = (&'static str, fn(&Stats) -> u64);
-
-const ROWS: [Row; 9] = [
-    ("packets in", |s| s.packets_in),
-    ("bytes in", |s| s.bytes_in),
-    ("delivered", |s| s.delivered),
-    ("bytes delivered", |s| s.bytes_delivered),
-    ("dropped", Stats::dropped),
-    ("duplicated", |s| s.duplicated),
-    ("corrupted", |s| s.corrupted),
-    ("marked", |s| s.marked),
-    ("max queue packets", |s| s.max_queue_packets),
-];

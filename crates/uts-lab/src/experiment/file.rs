@@ -184,7 +184,7 @@ pub struct Hosts {
     pub offload: Option<bool>,
     /// Rate of each host's own link, before the path; without, packets reach the path as soon as they are sent.
     pub access_bps: Option<u64>,
-    /// The largest IP packet of a host, in bytes. For the world `router`.
+    /// The largest IP packet that a host sends or takes, in bytes. For the worlds `router` and `sim`.
     pub mtu: u32,
     /// Settings of the hosts' kernels, by their names. For the world `router`.
     pub sysctl: BTreeMap<String, String>,
@@ -211,11 +211,32 @@ pub struct Record {
     pub queue: bool,
     /// Packets, on both sides of the path.
     pub pcap: bool,
+    /// What UTS does, as qlog.
+    #[serde(default, skip_serializing_if = "is_not")]
+    pub qlog: bool,
+    /// The state of kernel TCP at each segment that it receives, where that is permitted. For the world `router`.
+    #[serde(default, skip_serializing_if = "is_not")]
+    pub tcp_probe: bool,
+}
+
+/// What is not recorded is not written either: a case keeps its name when there is more that could be.
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "as serde wants it")]
+fn is_not(recorded: &bool) -> bool {
+    !*recorded
 }
 
 impl Default for Record {
     fn default() -> Self {
-        Record { sequence: false, window: true, goodput: true, latency: true, queue: true, pcap: false }
+        Record {
+            sequence: false,
+            window: true,
+            goodput: true,
+            latency: true,
+            queue: true,
+            pcap: false,
+            qlog: false,
+            tcp_probe: false,
+        }
     }
 }
 
@@ -226,6 +247,7 @@ impl Record {
             Sample::Delivered { .. } => self.goodput,
             Sample::Latency { .. } => self.latency,
             Sample::Status { .. } => self.window,
+            Sample::Packet { .. } => self.sequence,
             Sample::Exchange { .. } => true,
         }
     }
@@ -575,7 +597,7 @@ fn read_hosts(file: &Section<'_, '_>) -> Hosts {
 fn read_record(file: &Section<'_, '_>) -> Record {
     let mut record = Record::default();
     let Some(section) = file.section("record") else { return record };
-    section.only(&["sequence", "window", "goodput", "latency", "queue", "pcap"]);
+    section.only(&["sequence", "window", "goodput", "latency", "queue", "pcap", "qlog", "tcp_probe"]);
     for (key, value) in [
         ("sequence", &mut record.sequence),
         ("window", &mut record.window),
@@ -583,6 +605,8 @@ fn read_record(file: &Section<'_, '_>) -> Record {
         ("latency", &mut record.latency),
         ("queue", &mut record.queue),
         ("pcap", &mut record.pcap),
+        ("qlog", &mut record.qlog),
+        ("tcp_probe", &mut record.tcp_probe),
     ] {
         *value = section.boolean(key).unwrap_or(*value);
     }

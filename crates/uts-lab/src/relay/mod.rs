@@ -16,7 +16,7 @@ mod run;
 mod socket;
 mod stats;
 
-pub use stats::{Lateness, RelayStats};
+pub use stats::RelayStats;
 
 use crate::traces;
 use run::{Command, Relaying};
@@ -47,6 +47,8 @@ pub struct RelayConfig {
     pub seed: u64,
     /// File for samples of both queues, in CSV; the changes go to a file beside it.
     pub record: Option<PathBuf>,
+    /// Whether the samples are of each datagram, as it has left the queue, instead of every 10 ms.
+    pub each: bool,
     /// Most clients at a time; datagrams of others are refused and counted.
     pub max_clients: usize,
     /// A client that has neither sent nor got anything for this long is forgotten.
@@ -67,6 +69,7 @@ impl RelayConfig {
             path: PathConfig::both(default_link()),
             seed: 1,
             record: None,
+            each: false,
             max_clients: 64,
             idle_timeout: Duration::from_secs(60),
             spin: Duration::ZERO,

@@ -3,8 +3,9 @@
 use super::clients::{ClientId, Clients, Found};
 use super::record::Recorder;
 use super::socket::{Batch, Received, Socket};
-use super::stats::{LatenessMeter, RelayStats, kernel_dropped};
+use super::stats::{RelayStats, kernel_dropped};
 use super::{RelayConfig, RelayError, RelayEvent};
+use crate::lateness::{Lateness, LatenessMeter};
 use crate::traces;
 use quinn_udp::EcnCodepoint;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -103,9 +104,12 @@ impl Relaying {
         let listener = Socket::bind(addr).map_err(|cause| RelayError::Listen { addr, cause })?;
         let local_addr = listener.local_addr()?;
         let nanoseconds = |d: std::time::Duration| u64::try_from(d.as_nanos()).unwrap_or(u64::MAX);
+        let recorder = recorder(&config)?;
+        let mut path = Path::new(config.path, config.seed, 0)?;
+        path.record_passages(recorder.as_ref().is_some_and(Recorder::takes_each));
         Ok(Relaying {
-            path: Path::new(config.path, config.seed, 0)?,
-            recorder: config.record.as_deref().map(Recorder::create).transpose()?,
+            path,
+            recorder,
             start: Instant::now(),
             listener,
             local_addr,
@@ -124,6 +128,19 @@ impl Relaying {
         })
     }
 
+    /// Writes down who has passed the queues.
+    fn record_passages(&mut self) -> Result<(), RelayError> {
+        let Some(recorder) = self.recorder.as_mut().filter(|recorder| recorder.takes_each()) else {
+            return Ok(());
+        };
+        for direction in Direction::ALL {
+            while let Some(passage) = self.path.poll_passage(direction) {
+                recorder.passage(direction, &passage)?;
+            }
+        }
+        Ok(())
+    }
+
     pub(super) fn local_addr(&self) -> SocketAddr {
         self.local_addr
     }
@@ -137,10 +154,12 @@ impl Relaying {
             let ready = self.wait()?;
             self.receive(&ready)?;
         }
+        let stats = self.stats();
+        self.record_passages()?;
         if let Some(recorder) = &mut self.recorder {
             recorder.flush()?;
         }
-        Ok(self.stats())
+        Ok(stats)
     }
 
     fn now_ns(&self) -> u64 {
@@ -199,6 +218,7 @@ impl Relaying {
         if let Some(recorder) = &mut self.recorder {
             recorder.sample(now_ns, &self.path)?;
         }
+        self.record_passages()?;
         if now_ns >= self.next_housekeeping_ns {
             self.next_housekeeping_ns = now_ns + HOUSEKEEPING_NS;
             for client in self.clients.expire(now_ns.saturating_sub(self.idle_ns)) {
@@ -215,7 +235,7 @@ impl Relaying {
     fn wait(&self) -> io::Result<Ready> {
         let wake_times = [
             self.path.next_ns(),
-            self.recorder.as_ref().map(Recorder::next_ns),
+            self.recorder.as_ref().and_then(Recorder::next_ns),
             Some(self.next_housekeeping_ns),
         ];
         let next_ns = wake_times.into_iter().flatten().min().unwrap_or(0);
@@ -323,7 +343,7 @@ impl Relaying {
             elapsed_s: seconds(now_ns),
             forward: self.path.stats(Direction::Forward),
             backward: self.path.stats(Direction::Backward),
-            lateness: self.lateness.summary(),
+            lateness: Lateness::of(&self.lateness),
             clients: self.clients.len() as u64,
             clients_total: self.clients.total(),
             refused: self.refused,
@@ -331,6 +351,10 @@ impl Relaying {
             kernel_dropped: kernel_dropped(&ports),
         }
     }
+}
+
+fn recorder(config: &RelayConfig) -> Result<Option<Recorder>, RelayError> {
+    config.record.as_deref().map(|file| Recorder::create(file, config.each)).transpose()
 }
 
 /// Makes this thread punctual, as far as the process is permitted to.

@@ -1,47 +1,9 @@
 //! What a relay has done, and how punctually.
 
-use hdrhistogram::Histogram;
+use crate::lateness::Lateness;
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 use uts_path::Stats;
-
-/// How late deliveries were, in microseconds.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
-pub struct Lateness {
-    /// Half of them less than this.
-    pub p50_us: f64,
-    /// 99 % of them less than this.
-    pub p99_us: f64,
-    /// The worst.
-    pub max_us: f64,
-}
-
-/// Measures lateness.
-#[derive(Debug)]
-pub(super) struct LatenessMeter(Option<Histogram<u64>>);
-
-impl LatenessMeter {
-    /// Keeps 3 digits up to a minute.
-    pub(super) fn new() -> Self {
-        LatenessMeter(Histogram::new_with_bounds(1, 60_000_000_000, 3).ok())
-    }
-
-    pub(super) fn record(&mut self, late_ns: u64) {
-        if let Some(histogram) = &mut self.0 {
-            histogram.saturating_record(late_ns.max(1));
-        }
-    }
-
-    pub(super) fn summary(&self) -> Lateness {
-        let Some(histogram) = &self.0 else { return Lateness::default() };
-        let us = |ns: u64| ns as f64 / 1e3;
-        Lateness {
-            p50_us: us(histogram.value_at_quantile(0.5)),
-            p99_us: us(histogram.value_at_quantile(0.99)),
-            max_us: us(histogram.max()),
-        }
-    }
-}
 
 /// What a relay has done since its start.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -98,14 +60,5 @@ mod tests {
         assert_eq!(drops_of(line, &HashSet::from([4444])), Some(42));
         assert_eq!(drops_of(line, &HashSet::from([4445])), None);
         assert_eq!(drops_of("nonsense", &HashSet::from([4444])), None);
-    }
-
-    #[test]
-    fn lateness_is_summed_up_in_microseconds() {
-        let mut meter = LatenessMeter::new();
-        (1..=100).for_each(|us| meter.record(us * 1000));
-        let summary = meter.summary();
-        assert!((summary.p50_us - 50.0).abs() < 0.1 && (summary.p99_us - 99.0).abs() < 0.2, "{summary:?}");
-        assert!((summary.max_us - 100.0).abs() < 0.2);
     }
 }

@@ -1,7 +1,36 @@
 //! What both pages are made with.
 
+const HEAD: &str = include_str!("../../assets/head.html");
+const SCRIPTS: &str = include_str!("../../assets/scripts.html");
+const CSS: &str = include_str!("../../assets/report.css");
+const UPLOT_CSS: &str = include_str!("../../assets/uplot/uPlot.min.css");
+const UPLOT_JS: &str = include_str!("../../assets/uplot/uPlot.iife.min.js");
+
+/// A page, for the most part.
+pub(super) struct Document<'a> {
+    pub template: &'a str,
+    pub title: &'a str,
+    /// Its own script, and the data for that, as JSON.
+    pub js: &'a str,
+    pub data: &'a str,
+}
+
+impl Document<'_> {
+    /// The whole page, with everything that it needs inlined, and these values for the rest of its template.
+    pub(super) fn page(&self, values: &[(&str, &str)]) -> String {
+        let title = escape(self.title);
+        let head = fill(HEAD, &[("title", &title), ("uplot_css", UPLOT_CSS), ("css", CSS)]);
+        let data = script_safe(self.data);
+        let scripts = fill(SCRIPTS, &[("data", &data), ("uplot_js", UPLOT_JS), ("js", self.js)]);
+        let mut all =
+            vec![("title", title.as_str()), ("head", head.trim_end()), ("scripts", scripts.trim_end())];
+        all.extend_from_slice(values);
+        fill(self.template, &all)
+    }
+}
+
 /// Replaces each `{{name}}`; what is put in is not looked at again.
-pub(super) fn fill(template: &str, values: &[(&str, &str)]) -> String {
+fn fill(template: &str, values: &[(&str, &str)]) -> String {
     let mut parts = template.split("{{");
     let mut filled = parts.next().unwrap_or_default().to_owned();
     for part in parts {
@@ -34,7 +63,7 @@ pub(super) fn escape(text: &str) -> String {
 
 /// JSON that cannot end the script element that it is in, nor begin another. `<` occurs only in
 /// strings, where it may be written so.
-pub(super) fn script_safe(json: &str) -> String {
+fn script_safe(json: &str) -> String {
     json.replace('<', "\\u003c")
 }
 

@@ -1,19 +1,16 @@
 //! The page: plain HTML from a record, with everything that it needs inlined.
 
 use super::charts::{Charts, DETAIL, ROUND_TRIPS, charts};
-use super::html::{capitalised, date, escape, fill, script_safe};
+use super::html::{Document, capitalised, date, escape};
 use super::model::{Exchange, Outcome, Record, Run};
 use super::summary::{self, MISSING};
 use anyhow::{Context, Result};
 use std::fmt::Write;
 
 const TEMPLATE: &str = include_str!("../../assets/report.html");
-pub(super) const CSS: &str = include_str!("../../assets/report.css");
 const JS: &str = include_str!("../../assets/report.js");
-pub(super) const UPLOT_CSS: &str = include_str!("../../assets/uplot/uPlot.min.css");
 const DETAIL_CAPTION: &str = "An excerpt of the figure before, packet by packet: a cross, a loss when it was found; a ring, the \
                               repetition of that data; the dots below, acknowledgements.";
-pub(super) const UPLOT_JS: &str = include_str!("../../assets/uplot/uPlot.iife.min.js");
 
 /// Makes the page of a record.
 ///
@@ -23,27 +20,19 @@ pub fn render(record: &Record) -> Result<String> {
     let charts = charts(record);
     let data = serde_json::to_string(&charts).context("cannot put the charts into JSON")?;
     let title = format!("UTS: {} across a path that changes", megabytes(record.setting.file.bytes));
-    Ok(fill(
-        TEMPLATE,
-        &[
-            ("title", &escape(&title)),
-            ("uplot_css", UPLOT_CSS),
-            ("css", CSS),
-            ("byline", &byline(record)),
-            ("abstract", &outcome_in_words(record)),
-            ("warnings", &warnings(record)),
-            ("summary", &summary_table(record)),
-            ("summary_note", &summary_note(record)),
-            ("exchanges", &exchange_table(record)),
-            ("figures", &figures(record, &charts)),
-            ("profiles", &profile_tables(record)),
-            ("setup", &setup_table(record)),
-            ("commands", &commands(record)),
-            ("data", &script_safe(&data)),
-            ("uplot_js", UPLOT_JS),
-            ("js", JS),
-        ],
-    ))
+    let document = Document { template: TEMPLATE, title: &title, js: JS, data: &data };
+    Ok(document.page(&[
+        ("byline", &byline(record)),
+        ("abstract", &outcome_in_words(record)),
+        ("warnings", &warnings(record)),
+        ("summary", &summary_table(record)),
+        ("summary_note", &summary_note(record)),
+        ("exchanges", &exchange_table(record)),
+        ("figures", &figures(record, &charts)),
+        ("profiles", &profile_tables(record)),
+        ("setup", &setup_table(record)),
+        ("commands", &commands(record)),
+    ]))
 }
 
 fn megabytes(bytes: u64) -> String {

@@ -1,6 +1,7 @@
 //! What this machine permits, and the one command that would permit the rest.
 
 use super::host::ip_command;
+use super::tcp_probe;
 use super::{Testbed, TestbedConfig};
 use rustix::process::{Resource, geteuid, getrlimit};
 use serde::{Deserialize, Serialize};
@@ -32,7 +33,7 @@ pub fn doctor() -> Vec<Check> {
 
 /// As [`doctor()`], trying a testbed with these settings.
 pub fn doctor_with(config: &TestbedConfig) -> Vec<Check> {
-    vec![ip_program(), testbed(config), processors(), receive_buffer(), real_time()]
+    vec![ip_program(), testbed(config), processors(), receive_buffer(), real_time(), tcp_probe::check()]
 }
 
 fn check(name: &str, required: bool, found: Result<String, (String, String)>) -> Check {

@@ -1,6 +1,6 @@
 //! How true to its model a run was.
 
-use hdrhistogram::Histogram;
+use crate::lateness::Lateness;
 use serde::{Deserialize, Serialize};
 use uts_path::Stats;
 
@@ -34,20 +34,6 @@ impl Default for Bounds {
     }
 }
 
-/// How late packets were sent on: the instant at which the kernel had taken them, less that of the model;
-/// in microseconds.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
-pub struct Lateness {
-    /// Half of them less than this.
-    pub p50_us: f64,
-    /// 90 % of them less than this.
-    pub p90_us: f64,
-    /// 99 % of them less than this.
-    pub p99_us: f64,
-    /// The worst.
-    pub max_us: f64,
-}
-
 /// Packets that were lost otherwise than by the model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct LostOutside {
@@ -73,7 +59,7 @@ impl LostOutside {
 /// What a run was like, against what it was to be.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Fidelity {
-    /// How late packets were.
+    /// How late packets were: the instant at which the kernel had taken them, less that of the model.
     pub lateness: Lateness,
     /// Packets sent on; lateness is theirs.
     pub packets: u64,
@@ -154,36 +140,6 @@ pub struct PathStats {
     pub backward: Stats,
 }
 
-/// Measures lateness.
-#[derive(Debug)]
-pub(super) struct LatenessMeter(Option<Histogram<u64>>);
-
-impl LatenessMeter {
-    /// Keeps 3 digits up to a minute.
-    pub(super) fn new() -> Self {
-        LatenessMeter(Histogram::new_with_bounds(1, 60_000_000_000, 3).ok())
-    }
-
-    pub(super) fn record(&mut self, late_ns: u64) {
-        if let Some(histogram) = &mut self.0 {
-            histogram.saturating_record(late_ns.max(1));
-        }
-    }
-
-    /// The summary, and of how many.
-    pub(super) fn summary(&self) -> (Lateness, u64) {
-        let Some(histogram) = self.0.as_ref().filter(|h| !h.is_empty()) else { return Default::default() };
-        let quantile_us = |q: f64| histogram.value_at_quantile(q) as f64 / 1e3;
-        let lateness = Lateness {
-            p50_us: quantile_us(0.5),
-            p90_us: quantile_us(0.9),
-            p99_us: quantile_us(0.99),
-            max_us: histogram.max() as f64 / 1e3,
-        };
-        (lateness, histogram.len())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -228,20 +184,6 @@ mod tests {
         ];
         for (why, wanted) in cases {
             assert!(why.len() == 1 && why[0].starts_with(wanted), "{why:?}: {wanted}");
-        }
-    }
-
-    #[test]
-    fn lateness_is_in_microseconds() {
-        let mut meter = LatenessMeter::new();
-        assert_eq!(meter.summary(), (Lateness::default(), 0));
-        (1..=100).for_each(|us| meter.record(us * 1000));
-        let (late, count) = meter.summary();
-        assert_eq!(count, 100);
-        for (got, wanted) in
-            [(late.p50_us, 50.0), (late.p90_us, 90.0), (late.p99_us, 99.0), (late.max_us, 100.0)]
-        {
-            assert!((got - wanted).abs() < 0.2, "{late:?}");
         }
     }
 }

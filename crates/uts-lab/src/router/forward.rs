@@ -9,12 +9,13 @@
 
 use super::RouterError;
 use super::config::TestbedConfig;
-use super::fidelity::{Lateness, LatenessMeter, PathStats};
+use super::fidelity::PathStats;
 use super::frame::{Packet, complete_checksum};
 use super::network::{Arrival, Network};
 use super::record::{Passing, Recorder};
 use super::split::split;
 use super::sys::{BATCH, PacketSocket, ReceiveBatch, Schedule, schedule};
+use crate::lateness::{Lateness, LatenessMeter};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::time::{ClockId, clock_gettime};
 use std::collections::VecDeque;
@@ -427,12 +428,11 @@ impl Run {
 
     fn finish(mut self) -> Result<Ended, RouterError> {
         let end_ns = now_ns();
-        let (lateness, packets) = self.lateness.summary();
         let not_recorded = self.recorder.as_ref().map_or(0, Recorder::lost);
         let ended = Ended {
             paths: self.stats(),
-            lateness,
-            packets,
+            lateness: Lateness::of(&self.lateness),
+            packets: self.lateness.count(),
             not_read: self.not_read,
             not_sent: self.not_sent,
             not_understood: self.not_understood,

@@ -57,12 +57,13 @@ mod split;
 mod supervise;
 mod sys;
 mod tcp_info;
+pub mod tcp_probe;
 mod testbed;
 mod topology;
 
 pub use config::{RecordConfig, TestbedConfig};
 pub use doctor::{Check, doctor, doctor_with};
-pub use fidelity::{Bounds, Fidelity, Lateness, LostOutside, PathStats};
+pub use fidelity::{Bounds, Fidelity, LostOutside, PathStats};
 pub use supervise::{Stage, supervise};
 pub use testbed::{Control, Ending, Exit, HostCommand, Io, Output, RemoteChild, Testbed};
 pub use topology::{HOSTS_MAX, Topology};

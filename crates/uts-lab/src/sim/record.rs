@@ -119,7 +119,7 @@ impl Records {
                 let Some(directory) = &case.record.qlog else { return Ok(Rc::default()) };
                 let name = format!("{}.{}", flow.name, role.name());
                 let path = directory.join(format!("{name}.sqlog"));
-                let log = Qlog::new(create(&path)?, &name, vantage);
+                let log = Qlog::new(create(&path)?, &format!("{name} in virtual time"), &name, vantage);
                 let log = log.map_err(|error| SimError::Write { path, error })?;
                 Ok(Rc::new(RefCell::new(Some(log))))
             };

@@ -3,24 +3,17 @@
 use super::executor::SimClock;
 use super::world::{Port, World};
 use bytes::Bytes;
-use core::cell::Cell;
 use core::future::poll_fn;
 use core::task::{Poll, Waker};
-use core::time::Duration;
-use futures_util::future::{Either, select};
 use std::collections::VecDeque;
 use std::net::{SocketAddr, SocketAddrV4};
-use std::pin::pin;
 use std::rc::Rc;
-use uts_end::transport::udp::{AFTER_FAREWELL, FAREWELL_EVERY, FAREWELLS, Pacer, UdpSettings};
+use uts_end::transport::udp::{DatagramSession, Datagrams, UdpSettings};
 use uts_functions::Time;
 use uts_sim::network::{AppId, Application};
 use uts_sim::packet::{Body, Datagram, Packet};
 use uts_sim::topology::Node;
-use uts_traffic::clock::Clock;
-use uts_traffic::transport::{
-    Capabilities, Listener, Local, Result, Session, Status, Stream, Transport, TransportError,
-};
+use uts_traffic::transport::{Capabilities, Listener, Local, Result, Session, Transport, TransportError};
 
 /// A UDP socket.
 #[derive(Default)]
@@ -59,8 +52,8 @@ pub(super) struct SimUdp {
 
 impl SimUdp {
     fn session(&self, socket: Socket, peer: SocketAddrV4) -> Rc<dyn Session> {
-        let pacer = self.settings.rate.map(Pacer::new);
-        Rc::new(UdpSession { socket, peer, pacer, sent: Cell::new(0), farewell: Cell::new(None) })
+        let clock = socket.clock();
+        Rc::new(DatagramSession::new(Connected { socket, peer }, clock, self.settings.rate))
     }
 }
 
@@ -163,80 +156,26 @@ impl Listener for UdpListener {
     }
 }
 
-struct UdpSession {
+/// A socket and its peer: datagrams of others are not taken.
+struct Connected {
     socket: Socket,
     peer: SocketAddrV4,
-    pacer: Option<Pacer>,
-    sent: Cell<u64>,
-    /// Until when to wait after the peer took its leave.
-    farewell: Cell<Option<Time>>,
 }
 
-impl UdpSession {
-    async fn receive(&self) -> Result<Bytes> {
-        let clock = self.socket.clock();
-        loop {
-            match self.socket.take() {
-                Some((from, _)) if from != self.peer => {}
-                // An empty datagram is the peer's farewell.
-                Some((_, message)) if message.is_empty() => {
-                    let until = self.farewell.get().unwrap_or(clock.now() + AFTER_FAREWELL);
-                    self.farewell.set(Some(until));
-                }
-                Some((_, message)) => return Ok(message),
-                None => match self.farewell.get() {
-                    None => self.socket.readable().await,
-                    Some(until) => {
-                        let readable = pin!(self.socket.readable());
-                        let waited = select(readable, clock.sleep_until(until.as_nanos())).await;
-                        if let Either::Right(_) = waited {
-                            return Err(TransportError::Closed);
-                        }
-                    }
-                },
-            }
-        }
-    }
-}
-
-impl Session for UdpSession {
-    fn open(&self) -> Local<'_, Result<Stream>> {
-        Box::pin(async { Err(TransportError::Unsupported("a stream")) })
+impl Datagrams for Connected {
+    fn send<'a>(&'a self, datagram: &'a [u8]) -> Local<'a, Result<bool>> {
+        self.socket.send(self.peer, datagram);
+        Box::pin(async { Ok(true) })
     }
 
-    fn accept(&self) -> Local<'_, Result<Stream>> {
-        self.open()
-    }
-
-    fn send_message(&self, message: Bytes, _: Option<Duration>) -> Local<'_, Result<()>> {
+    fn receive(&self) -> Local<'_, Result<Bytes>> {
         Box::pin(async move {
-            if let Some(pacer) = &self.pacer {
-                let clock = self.socket.clock();
-                let at_ns = pacer.admit(clock.now_ns(), message.len());
-                clock.sleep_until(at_ns).await;
-            }
-            self.socket.send(self.peer, &message);
-            self.sent.set(self.sent.get() + 1);
-            Ok(())
-        })
-    }
-
-    fn receive_message(&self) -> Local<'_, Result<Bytes>> {
-        Box::pin(self.receive())
-    }
-
-    fn status(&self) -> Option<Status> {
-        Some(Status { sent_packets: Some(self.sent.get()), ..Status::default() })
-    }
-
-    fn close(&self) -> Local<'_, ()> {
-        Box::pin(async {
-            let clock = self.socket.clock();
-            for n in 0..FAREWELLS {
-                if n > 0 {
-                    clock.sleep_until((clock.now() + FAREWELL_EVERY).as_nanos()).await;
+            loop {
+                match self.socket.take() {
+                    Some((from, message)) if from == self.peer => return Ok(message),
+                    Some(_) => {}
+                    None => self.socket.readable().await,
                 }
-                self.socket.send(self.peer, &[]);
             }
         })
     }

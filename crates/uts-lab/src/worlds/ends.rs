@@ -1,18 +1,18 @@
 //! The two ends of a flow as processes: how they are started, and what they leave.
 
-use super::Room;
+use super::{Room, qlog};
 use crate::experiment::case::{Case, Flow};
 use crate::experiment::outcome::{Cpu, Figure, Outcome, RunError};
 use crate::experiment::samples::Samples;
 use anyhow::{Context as _, Result, anyhow, bail};
 use serde::Deserialize;
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{OnceLock, mpsc};
+use std::sync::{Mutex, OnceLock, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 use uts_end::line::{End, Line, Ready, Status};
 use uts_end::transport as native;
@@ -26,6 +26,8 @@ use uts_traffic::workload::{Workload, can_carry};
 pub const RIVALS_VARIABLE: &str = "UTS_RIVALS";
 /// The program with the rivals.
 pub const RIVALS_PROGRAM: &str = "uts-rival";
+
+const GET_RIVALS: &str = "build it by: make rivals";
 
 /// Transports of the program with the rivals, which may not be here to say so. All of them go over UDP.
 const RIVAL_KINDS: [&str; 4] = ["quinn", "s2n-quic", "srt", "enet"];
@@ -77,8 +79,6 @@ pub struct Rival {
     /// Its settings, beside `kind`.
     #[serde(default)]
     pub settings: Vec<Setting>,
-    /// What it can do, if it can be used.
-    pub capabilities: Option<RivalCapabilities>,
 }
 
 /// A setting of a rival.
@@ -88,19 +88,35 @@ pub struct Setting {
     pub key: String,
 }
 
-/// What a rival can do for an application.
-#[derive(Clone, Copy, Debug, Deserialize)]
-pub struct RivalCapabilities {
-    streams: bool,
-    messages: bool,
-    message_bytes_max: usize,
-    protected: bool,
-}
+/// What the program said of a transport with a workload: why it cannot carry it, if so.
+static REFUSALS: Mutex<BTreeMap<(PathBuf, String, String), Option<String>>> = Mutex::new(BTreeMap::new());
 
-impl From<RivalCapabilities> for Capabilities {
-    fn from(rival: RivalCapabilities) -> Self {
-        let RivalCapabilities { streams, messages, message_bytes_max, protected } = rival;
-        Capabilities { streams, messages, message_bytes_max, protected }
+impl Rivals {
+    /// Why a rival cannot carry a workload, if so. Its program knows, as it may depend on settings.
+    fn refuse(&self, transport: &TransportSpec, workload: &Workload) -> Option<String> {
+        let json = |value: serde_json::Result<String>| value.unwrap_or_default();
+        let (transport, workload) =
+            (json(serde_json::to_string(transport)), json(serde_json::to_string(workload)));
+        let mut known = REFUSALS.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = (self.program.clone(), transport, workload);
+        known.entry(key).or_insert_with_key(|(_, t, w)| self.ask(t, w).unwrap_or_else(Some)).clone()
+    }
+
+    fn ask(&self, transport: &str, workload: &str) -> Result<Option<String>, String> {
+        #[derive(Deserialize)]
+        struct Answer {
+            why: Option<String>,
+        }
+        let shown = self.program.display();
+        let output = Command::new(&self.program)
+            .args(["check", "--transport", transport, "--workload", workload])
+            .output()
+            .map_err(|e| format!("cannot run {shown}: {e}"))?;
+        let answer: Answer = serde_json::from_slice(&output.stdout).map_err(|_| {
+            let said = String::from_utf8_lossy(&output.stderr);
+            format!("{shown} check: {}; {GET_RIVALS}", said.lines().next().unwrap_or("no answer"))
+        })?;
+        Ok(answer.why)
     }
 }
 
@@ -134,8 +150,7 @@ impl Programs {
         };
         match rivals.list.iter().find(|rival| rival.name == flow.transport.kind) {
             Some(rival) if rival.available => {
-                let carried = rival.capabilities.map(|c| can_carry(&flow.workload, &c.into()));
-                carried?.err().map(|why| format!("{name}: {why}"))
+                rivals.refuse(&flow.transport, &flow.workload).map(|why| format!("{name}: {why}"))
             }
             Some(Rival { why, get, .. }) => {
                 let why = why.clone().unwrap_or_else(|| "cannot be used".into());
@@ -213,6 +228,9 @@ pub fn command_line(
     option("--give-up", show_duration(case.timeout + flow.start).into());
     option("--sample-every", show_duration(case.sample_every).into());
     option("--out", end_file(dir, flow, place.role()).into());
+    if is_uts(flow) && (case.record.sequence || case.record.qlog) {
+        line.push("--packets".into());
+    }
     Ok(line)
 }
 
@@ -279,9 +297,14 @@ pub fn collect(
         let file = end_file(dir, flow, role);
         let lines =
             uts_end::line::read(&file).with_context(|| format!("the {} of {}", role.name(), flow.name))?;
+        if record.qlog && is_uts(flow) {
+            qlog::write(case, flow, role, &lines, origin_ns, &dir.join("samples"))?;
+        }
         for line in &lines {
             match line {
-                Line::Sample(sample) if record.takes(sample) => samples.add(&flow.name, sample, origin_ns),
+                Line::Sample(sample) if record.takes(sample) => {
+                    samples.add(&flow.name, role, sample, origin_ns)
+                }
                 Line::Sample(_) => {}
                 Line::Measure(measure) => add_measures(flow, std::slice::from_ref(measure), outcome),
                 Line::End(end) => add_end(flow, role, end, outcome)?,
@@ -292,6 +315,10 @@ pub fn collect(
         }
     }
     Ok(())
+}
+
+fn is_uts(flow: &Flow) -> bool {
+    flow.transport.kind == "uts"
 }
 
 /// Adds an end's figures.
@@ -369,7 +396,6 @@ fn capabilities(spec: &TransportSpec, workload: &Workload) -> Result<Capabilitie
 
 /// Looks where the variable says, beside this program, and where cargo puts it.
 fn find_rivals() -> Result<Rivals, String> {
-    let get = "build it by: cargo build --release --manifest-path rivals/Cargo.toml";
     let program = match std::env::var_os(RIVALS_VARIABLE) {
         Some(given) => {
             let given = PathBuf::from(given);
@@ -382,7 +408,7 @@ fn find_rivals() -> Result<Rivals, String> {
         None => {
             let places = rival_places();
             let found = places.iter().find(|place| place.is_file());
-            found.cloned().ok_or_else(|| format!("the program {RIVALS_PROGRAM} is not here; {get}"))?
+            found.cloned().ok_or_else(|| format!("the program {RIVALS_PROGRAM} is not here; {GET_RIVALS}"))?
         }
     };
     let output = Command::new(&program).arg("list").output();
@@ -391,7 +417,7 @@ fn find_rivals() -> Result<Rivals, String> {
     let list = lines
         .map(serde_json::from_slice)
         .collect::<Result<Vec<Rival>, _>>()
-        .map_err(|e| format!("{} list: {e}; {get}", program.display()))?;
+        .map_err(|e| format!("{} list: {e}; {GET_RIVALS}", program.display()))?;
     Ok(Rivals { program, list })
 }
 

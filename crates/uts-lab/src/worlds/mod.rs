@@ -8,6 +8,7 @@
 //! Each world says beforehand what it cannot carry, and then carries the rest, or says why it failed.
 
 pub mod ends;
+mod qlog;
 pub mod relay;
 pub mod router;
 pub mod sim;
@@ -16,6 +17,7 @@ use crate::control::Controls;
 use crate::experiment::case::Case;
 use crate::experiment::file::WorldKind;
 use crate::experiment::outcome::{Figure, Outcome, RunError};
+use anyhow::{Context, Result};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -74,4 +76,14 @@ fn sojourns(mut all_s: Vec<f64>) -> Vec<Figure> {
     let Some(p99) = all_s.get(rank.saturating_sub(1)) else { return Vec::new() };
     let mean = all_s.iter().sum::<f64>() / all_s.len() as f64;
     vec![Figure::new("", "queue_sojourn_mean", mean, "s"), Figure::new("", "queue_sojourn_p99", *p99, "s")]
+}
+
+/// Lines of a CSV file by their columns.
+fn read_rows<T: serde::de::DeserializeOwned>(file: &Path, mut take: impl FnMut(T)) -> Result<()> {
+    let mut reader =
+        csv::Reader::from_path(file).with_context(|| format!("cannot read {}", file.display()))?;
+    for row in reader.deserialize() {
+        take(row.with_context(|| file.display().to_string())?);
+    }
+    Ok(())
 }

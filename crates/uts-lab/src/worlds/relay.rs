@@ -4,7 +4,7 @@ use super::ends::{self, GRACE, NOTICE, Place, Programs};
 use super::{Room, World};
 use crate::control::{Control, Interventions};
 use crate::experiment::case::{Case, Flow};
-use crate::experiment::file::WorldKind;
+use crate::experiment::file::{MTU, WorldKind};
 use crate::experiment::outcome::{Fidelity, Intervention, LinkStats, Outcome, RunError};
 use crate::experiment::samples::Samples;
 use crate::relay::{Relay, RelayConfig, RelayHandle, RelayStats, default_link};
@@ -61,6 +61,9 @@ impl World for RelayWorld {
         if case.hosts.access_bps.is_some() {
             return Some("the relay's hosts have no links of their own (hosts.access)".into());
         }
+        if case.hosts.mtu != MTU {
+            return Some("the relay's hosts have the MTU of loopback (hosts.mtu)".into());
+        }
         self.programs.refuse(flow)
     }
 
@@ -80,6 +83,7 @@ impl World for RelayWorld {
             path,
             seed: case.seed,
             record: case.record.queue.then(|| queues.clone()),
+            each: true,
             ..RelayConfig::new(ready.address)
         };
         let relay = Relay::start(config).context("the relay")?;
@@ -97,7 +101,7 @@ impl World for RelayWorld {
         let mut samples = Samples::default();
         ends::collect(case, flow, room.dir, origin_ns, &mut outcome, &mut samples)?;
         if case.record.queue {
-            take_queues(&queues, &case.hops[0].name, &mut samples)?;
+            take_queues(&queues, &case.hops[0].name, &mut samples, &mut outcome)?;
         }
         samples.write(&room.dir.join("samples"))?;
         outcome.interventions = interventions;
@@ -237,31 +241,39 @@ impl Control for Relayed {
     }
 }
 
-/// The relay's own record as the run's: every 10 ms, without sojourns.
-fn take_queues(file: &Path, path: &str, samples: &mut Samples) -> Result<()> {
-    let text = fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+/// A row of the relay's record.
+#[derive(serde::Deserialize)]
+struct Passed {
+    t_s: f64,
+    dir: String,
+    queue_packets: u64,
+    queue_bytes: u64,
+    sojourn_s: f64,
+    dropped: Option<String>,
+}
+
+/// The relay's own record as the run's. Data go forward, whoever is the server.
+fn take_queues(file: &Path, path: &str, samples: &mut Samples, outcome: &mut Outcome) -> Result<()> {
     let link = |dir: &str| match dir {
         "fwd" => format!("{path} forward"),
         "bwd" => format!("{path} backward"),
         _ => format!("{path} both"),
     };
-    for line in text.lines().skip(1) {
-        let mut fields = line.split(',');
-        let (Some(t_s), Some(dir), Some(packets), Some(bytes)) =
-            (fields.next(), fields.next(), fields.next(), fields.next())
-        else {
-            bail!("{} has the line {line:?}", file.display());
-        };
-        samples.add_queue(&link(dir), t_s.parse()?, packets.parse()?, bytes.parse()?, None);
-    }
+    let mut sojourns_s = Vec::new();
+    super::read_rows(file, |row: Passed| {
+        let passed = row.dropped.is_none();
+        if passed && row.dir == "fwd" {
+            sojourns_s.push(row.sojourn_s);
+        }
+        let sojourn_ms = passed.then_some(row.sojourn_s * 1e3);
+        samples.add_queue(&link(&row.dir), row.t_s, row.queue_packets, row.queue_bytes, sojourn_ms);
+    })?;
+    outcome.measures.extend(super::sojourns(sojourns_s));
     let mut changes = file.as_os_str().to_owned();
     changes.push(".changes.csv");
-    for line in fs::read_to_string(&changes)?.lines().skip(1) {
-        let mut fields = line.splitn(3, ',');
-        if let (Some(t_s), Some(dir), Some(change)) = (fields.next(), fields.next(), fields.next()) {
-            samples.add_change(&link(dir), t_s.parse()?, change.trim_matches('"'));
-        }
-    }
+    super::read_rows(Path::new(&changes), |(t_s, dir, change): (f64, String, String)| {
+        samples.add_change(&link(&dir), t_s, &change);
+    })?;
     fs::remove_file(file)?;
     Ok(fs::remove_file(changes)?)
 }
@@ -271,7 +283,7 @@ fn judge(stats: &RelayStats, path: &str, outcome: &mut Outcome) {
     let lost_outside = stats.send_failures + stats.kernel_dropped.unwrap_or(0) + stats.refused;
     outcome.fidelity = Some(Fidelity {
         lateness_p50_us: stats.lateness.p50_us,
-        lateness_p90_us: None,
+        lateness_p90_us: Some(stats.lateness.p90_us),
         lateness_p99_us: stats.lateness.p99_us,
         lateness_max_us: stats.lateness.max_us,
         lost_outside,

@@ -9,6 +9,7 @@ use crate::experiment::derived;
 use crate::experiment::file::{OFFLOAD_FROM_BPS, Topology, WorldKind};
 use crate::experiment::outcome::{Cpu, Fidelity, LinkStats, Outcome, RunError};
 use crate::experiment::samples::Samples;
+use crate::router::tcp_probe::TcpProbe;
 use crate::router::{
     self, Ending, Io, RecordConfig, RemoteChild, RouterError, Testbed, TestbedConfig, Topology as Wiring,
 };
@@ -74,6 +75,9 @@ impl World for RouterWorld {
             began: Instant::now(),
             interventions: Interventions::default(),
         });
+        // What it cannot be recorded for is told, and no reason not to run.
+        let is_tcp = case.flows.iter().any(|flow| !ends::is_over_udp(&flow.transport));
+        let probe = (case.record.tcp_probe && is_tcp).then(TcpProbe::start);
         let mut flows = Vec::new();
         for flow in &case.flows {
             flows.push(Running::listen(&self.programs, &bed, case, flow, &dir, room)?);
@@ -93,6 +97,9 @@ impl World for RouterWorld {
         }
         outcome.cpu = flows.iter().flat_map(Running::cpu).collect();
         take_record(case, &record_dir, &flows, &mut samples, &mut outcome)?;
+        if let Some(probe) = probe {
+            take_tcp_probe(probe, &flows, origin_ns, &mut samples, &mut outcome);
+        }
         samples.write(&dir.join("samples"))?;
         outcome.interventions = bench.interventions.take();
         judge(case, &ending, &mut outcome);
@@ -326,16 +333,6 @@ fn take_record(
     fs::remove_dir_all(dir).with_context(|| format!("cannot remove {}", dir.display()))
 }
 
-/// Lines of a CSV file by their columns.
-fn read_rows<T: serde::de::DeserializeOwned>(file: &Path, mut take: impl FnMut(T)) -> Result<()> {
-    let mut reader =
-        csv::Reader::from_path(file).with_context(|| format!("cannot read {}", file.display()))?;
-    for row in reader.deserialize() {
-        take(row.with_context(|| file.display().to_string())?);
-    }
-    Ok(())
-}
-
 fn link_name(case: &Case, path: usize, dir: &str) -> String {
     let name = case.hops.get(path).map_or("", |hop| hop.name.as_str());
     let direction = match dir {
@@ -347,7 +344,7 @@ fn link_name(case: &Case, path: usize, dir: &str) -> String {
 }
 
 fn take_changes(case: &Case, file: &Path, samples: &mut Samples) -> Result<()> {
-    read_rows(file, |(t_s, path, dir, change): (f64, usize, String, String)| {
+    super::read_rows(file, |(t_s, path, dir, change): (f64, usize, String, String)| {
         samples.add_change(&link_name(case, path, &dir), t_s, &change);
     })
 }
@@ -370,7 +367,7 @@ fn take_queues(case: &Case, file: &Path, samples: &mut Samples, outcome: &mut Ou
         Some((derived::bottleneck(case, flow)?.0, dir))
     });
     let mut sojourns_s = Vec::new();
-    read_rows(file, |row: Passage| {
+    super::read_rows(file, |row: Passage| {
         let passed = row.dropped.is_none();
         if passed && bottleneck.is_some_and(|(path, dir)| path == row.path && dir == row.dir) {
             sojourns_s.push(row.sojourn_s);
@@ -380,6 +377,34 @@ fn take_queues(case: &Case, file: &Path, samples: &mut Samples, outcome: &mut Ou
     })?;
     outcome.measures.extend(super::sojourns(sojourns_s));
     Ok(())
+}
+
+/// What the kernel tells of the flows' connections; those of others are not looked at.
+fn take_tcp_probe(
+    probe: Result<TcpProbe, String>,
+    flows: &[Running<'_>],
+    origin_ns: u64,
+    samples: &mut Samples,
+    outcome: &mut Outcome,
+) {
+    let (states, lost) = match probe.and_then(TcpProbe::finish) {
+        Ok(seen) => seen,
+        Err(why) => return outcome.notes.push(format!("tcp_probe is not recorded: {why}")),
+    };
+    if lost > 0 {
+        outcome.notes.push(format!("tcp_probe: {lost} events are missing, the kernel's buffer was full"));
+    }
+    for state in states.iter().filter(|state| state.at_ns >= origin_ns) {
+        let found = flows.iter().find_map(|running| {
+            let server = running.ready.address;
+            let role = (state.local == server).then_some(Role::Server);
+            Some((running.flow, role.or_else(|| (state.remote == server).then_some(Role::Client))?))
+        });
+        if let Some((flow, role)) = found {
+            let t_s = (state.at_ns - origin_ns) as f64 / 1e9;
+            samples.add_tcp_state(&flow.name, role, t_s, state);
+        }
+    }
 }
 
 #[derive(serde::Deserialize)]
@@ -395,7 +420,7 @@ struct Segment {
 /// Segments of TCP as they came to RouterPC, before any queue. Data go from the client's side.
 fn take_sequences(file: &Path, flows: &[Running<'_>], samples: &mut Samples) -> Result<()> {
     let mut highest = vec![0i64; flows.len()];
-    read_rows(file, |row: Segment| {
+    super::read_rows(file, |row: Segment| {
         let ends: Vec<&str> = row.flow.split('-').collect();
         let found =
             flows.iter().position(|running| ends.contains(&running.ready.address.to_string().as_str()));

@@ -1,15 +1,17 @@
 //! The world in virtual time: a case on one core, the same figures on any machine.
 
 use super::{Room, World, ends};
-use crate::experiment::case::Case;
+use crate::experiment::case::{Case, Flow};
 use crate::experiment::derived;
 use crate::experiment::file::{Topology, WorldKind};
 use crate::experiment::outcome::{LinkStats, Outcome, RunError};
 use crate::experiment::samples::Samples;
+use crate::relay::IP_UDP_OVERHEAD_BYTES;
 use crate::sim::{self, Recorder, SimCase, SimError, SimFlow, SimLink, SimRecord};
 use anyhow::{Context, Result, anyhow};
 use std::sync::atomic::{AtomicBool, Ordering};
 use uts_end::Role;
+use uts_end::transport::udp::UdpSettings;
 use uts_engine::{TraceKind, TraceRow};
 use uts_path::{Applied, Direction, LinkConfig, Passage, PathConfig};
 use uts_traffic::measure::Sample;
@@ -29,7 +31,7 @@ impl World for SimWorld {
 
     fn refuses(&self, case: &Case) -> Option<String> {
         case.flows.iter().find_map(|flow| {
-            let why = sim::refuses(&flow.transport, &flow.workload)?;
+            let why = sim::refuses(&flow.transport, &flow.workload).or_else(|| fragments(case, flow))?;
             Some(format!("{}: {why}", flow.transport_name))
         })
     }
@@ -74,7 +76,8 @@ fn translate(case: &Case, room: &Room<'_>) -> Result<SimCase> {
     if let Some(bps) = case.hosts.access_bps {
         add_access(&mut links, case, bps);
     }
-    let flow = |flow: &crate::experiment::case::Flow| SimFlow {
+    limit_packets(&mut links, case);
+    let flow = |flow: &Flow| SimFlow {
         name: flow.name.clone(),
         transport: flow.transport.clone(),
         workload: flow.workload.clone(),
@@ -92,7 +95,7 @@ fn translate(case: &Case, room: &Room<'_>) -> Result<SimCase> {
             packets: case.record.sequence,
             queues: case.record.queue,
             pcap: case.record.pcap.then(|| room.dir.join("samples")),
-            qlog: None,
+            qlog: case.record.qlog.then(|| room.dir.join("samples")),
         },
     })
 }
@@ -109,6 +112,29 @@ fn add_access(links: &mut Vec<SimLink>, case: &Case, rate_bps: u64) {
         }
         let path = PathConfig { forward: access.clone(), ..PathConfig::default() };
         links.push(SimLink { name: String::new(), ends: [host, node], path });
+    }
+}
+
+/// Whether a flow's packets would have to be fragmented, which kernels do and hosts in virtual time do not.
+fn fragments(case: &Case, flow: &Flow) -> Option<String> {
+    let settings: UdpSettings = (flow.transport.kind == "udp").then(|| flow.transport.read().ok())??;
+    let packet_bytes = settings.message + u64::from(IP_UDP_OVERHEAD_BYTES);
+    (packet_bytes > case.hosts.mtu.into()).then(|| {
+        format!(
+            "messages of {} bytes do not fit into the hosts' packets of {} (hosts.mtu), and virtual time fragments none",
+            settings.message, case.hosts.mtu
+        )
+    })
+}
+
+/// Hosts neither send nor take packets beyond their MTU.
+fn limit_packets(links: &mut [SimLink], case: &Case) {
+    let hosts = case.topology.hosts();
+    for link in links.iter_mut().filter(|link| link.ends.iter().any(|end| hosts.contains(end))) {
+        for config in [&mut link.path.forward, &mut link.path.backward] {
+            let most = case.hosts.mtu.saturating_add(config.overhead_bytes);
+            config.mtu_bytes = Some(config.mtu_bytes.map_or(most, |own| own.min(most)));
+        }
     }
 }
 
@@ -138,11 +164,11 @@ impl<'c> Taker<'c> {
 }
 
 impl Recorder for Taker<'_> {
-    fn sample(&mut self, flow: usize, _: Role, sample: &Sample) {
+    fn sample(&mut self, flow: usize, role: Role, sample: &Sample) {
         if let Some(flow) = self.case.flows.get(flow)
             && self.case.record.takes(sample)
         {
-            self.samples.add(&flow.name, sample, 0);
+            self.samples.add(&flow.name, role, sample, 0);
         }
     }
 

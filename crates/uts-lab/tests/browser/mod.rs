@@ -32,6 +32,15 @@ pub fn installed() -> Option<PathBuf> {
     std::env::split_paths(&path).flat_map(|dir| names.map(|name| dir.join(name))).find(|p| p.is_file())
 }
 
+/// The browser; without one, says so.
+pub fn installed_or_say() -> Option<PathBuf> {
+    let browser = installed();
+    if browser.is_none() {
+        crate::skip::say("no chromium is here (Debian: apt install chromium)");
+    }
+    browser
+}
+
 impl Page {
     /// Opens a file and waits until it is loaded.
     pub fn open(browser: &Path, file: &Path) -> Page {

@@ -286,7 +286,7 @@ fn transfer(flow: &str, buffer: f64, goodput_bps: f64, random: &mut Random) -> V
     const STEP_S: f64 = 0.01;
     let mut files: BTreeMap<&str, String> = BTreeMap::from([
         ("sequence.csv", "t_s,flow,kind,position_bytes\n".to_owned()),
-        ("window.csv", "t_s,flow,window_bytes,in_flight_bytes,rtt_ms\n".into()),
+        ("window.csv", "t_s,flow,end,window_bytes,in_flight_bytes,rtt_ms\n".into()),
         ("goodput.csv", "t_s,flow,delivered_bytes\n".into()),
         ("queue.csv", "t_s,link,packets,bytes,sojourn_ms\n".into()),
         ("exchanges.csv", "t_s,flow,line\n".into()),
@@ -321,8 +321,10 @@ fn transfer(flow: &str, buffer: f64, goodput_bps: f64, random: &mut Random) -> V
         let rtt = 20.0 + queue * 1.7;
         add(
             "window.csv",
-            format!("{t:.3},{flow},{window:.0},{:.0},{rtt:.2}\n", window * random.normal(0.93, 0.03)),
+            format!("{t:.3},{flow},client,{window:.0},{:.0},{rtt:.2}\n", window * random.normal(0.93, 0.03)),
         );
+        // The receiver tells of its own window, in turns with the sender.
+        add("window.csv", format!("{:.4},{flow},server,12000,0,7.77\n", t + STEP_S / 2.0));
         add("goodput.csv", format!("{t:.3},{flow},{acked:.0}\n"));
         add(
             "queue.csv",

@@ -5,19 +5,15 @@ use super::chart::{Data, Datum};
 use super::directory::{Directory, Kind, Place, Run, Status};
 use super::looks::is_uts;
 use super::plan::Plot;
-use super::quantity::{Better, Quantity, quantity, three_digits};
+use super::quantity::{Better, Quantity, quantity};
 use super::select::{Selection, dimension, place_in_words, unknown};
-use super::stats::{Mean, welch};
+use super::stats::Mean;
 use super::sweep::main_measure;
+use super::verdict::{Distance, Standing, Tally, Verdict, compare, verdict};
 use anyhow::{Result, bail};
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Means that are so close are called equal: factors, and percentage points.
-const PAR_FACTOR: f64 = 1.02;
-const PAR_POINTS: f64 = 1.0;
-/// So improbable a difference must be by chance before it counts.
-pub(super) const SIGNIFICANT: f64 = 0.05;
 /// Matrices of a plot, if sweeps make several.
 const SHEETS_MAX: usize = 6;
 
@@ -25,6 +21,8 @@ const SHEETS_MAX: usize = 6;
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Entry {
     pub who: usize,
+    /// Whether it is UTS, in whatever variant.
+    pub is_uts: bool,
     /// Of the runs that have a figure.
     pub mean: Option<Mean>,
     /// Runs that did all of the workload, of those that count.
@@ -36,71 +34,6 @@ pub(super) struct Entry {
     pub behind: Option<Distance>,
     /// How it stands beside the best; nothing if it has no figure.
     pub standing: Option<Standing>,
-}
-
-/// How a figure stands beside the best.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Standing {
-    /// It is the best, or so close that it makes no difference.
-    Par,
-    /// The difference may be chance: more repetitions would tell.
-    Unsure,
-    /// It is behind.
-    Behind,
-}
-
-/// How far apart two figures are.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Distance {
-    /// As the factor by which the better one is better, 1 or more.
-    Factor(f64),
-    /// In percentage points.
-    Points(f64),
-}
-
-impl Distance {
-    pub(super) fn words(self) -> String {
-        match self {
-            Distance::Factor(f) if f.is_infinite() => "∞\u{a0}×".into(),
-            Distance::Factor(f) => {
-                format!("{}\u{a0}×", if f < 10.0 { format!("{f:.2}") } else { three_digits(f) })
-            }
-            Distance::Points(p) => format!("{p:.1}\u{a0}points"),
-        }
-    }
-
-    /// 0 for equal, up to 3 for far behind.
-    pub(super) fn grade(self) -> u8 {
-        let (small, large, value) = match self {
-            Distance::Factor(f) => (1.1, 2.0, f),
-            Distance::Points(p) => (3.0, 10.0, p),
-        };
-        1 + u8::from(value >= small) + u8::from(value >= large)
-    }
-
-    fn is_par(self) -> bool {
-        match self {
-            Distance::Factor(f) => f < PAR_FACTOR,
-            Distance::Points(p) => p < PAR_POINTS,
-        }
-    }
-}
-
-/// How UTS stands in a cell.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Verdict {
-    /// Better than every other, and so by the test.
-    Best,
-    /// As good as the best.
-    Par,
-    /// Ahead or behind, but perhaps by chance.
-    Unsure,
-    /// Behind the best.
-    Behind(Option<Distance>),
-    /// It has no figure, others have.
-    Absent,
-    /// Nobody has one yet.
-    Empty,
 }
 
 /// A workload on a path, or what else rows and columns are.
@@ -249,18 +182,25 @@ fn sheet(
         let measure = plot.measures.get(workload).cloned().or_else(|| main_measure(directory, workload));
         let measure = measure.unwrap_or_else(|| "goodput".into());
         let [row, column] = [0, 1].map(|axis| directory.values(axes[axis])[place[axis]].clone());
-        let (quantity, entries, verdict) =
-            cell(figures, directory.workload_kind(workload), &measure, by_who, uts)?;
+        let judged = Judged { kind: directory.workload_kind(workload), measure: &measure };
+        let (quantity, entries, verdict) = cell(directory, figures, judged, by_who, uts)?;
         cells.push(Cell { row, column, measure, quantity, entries, verdict });
     }
     let axes = axes.map(|axis| directory.title(axis).to_owned());
     Ok(Matrix { setting: String::new(), axes, rows, columns, cells, uts })
 }
 
+/// A kind of workload, and by which measure it is judged.
+#[derive(Clone, Copy)]
+struct Judged<'a> {
+    kind: &'a str,
+    measure: &'a str,
+}
+
 fn cell(
+    directory: &Directory,
     figures: &Figures<'_>,
-    kind: &str,
-    measure: &str,
+    Judged { kind, measure }: Judged<'_>,
     by_who: &BTreeMap<usize, Vec<&Run>>,
     uts: Option<usize>,
 ) -> Result<(Quantity, Vec<Entry>, Verdict)> {
@@ -282,6 +222,7 @@ fn cell(
         let (mean, tried) = (Mean::of(&values), counted.len());
         entries.push(Entry {
             who: *who,
+            is_uts: is_uts(directory, &directory.names[*who]),
             mean,
             complete,
             tried,
@@ -353,55 +294,6 @@ fn rank(a: &Entry, b: &Entry, better: Better) -> Ordering {
     .then(a.who.cmp(&b.who))
 }
 
-fn compare(entries: &mut [Entry], quantity: &Quantity, better: Better) {
-    let Some(best) = entries.first().cloned().filter(|e| e.mean.is_some()) else { return };
-    for entry in entries {
-        entry.behind = distance(&best, entry, quantity, better);
-        entry.standing = standing(&best, entry, entry.behind);
-    }
-}
-
-fn distance(best: &Entry, other: &Entry, quantity: &Quantity, better: Better) -> Option<Distance> {
-    let (best, other) = (best.mean?, other.mean?);
-    let (more, less) = match better {
-        Better::Higher => (best.mean, other.mean),
-        Better::Lower => (other.mean, best.mean),
-    };
-    Some(match quantity.unit {
-        "%" => Distance::Points((more - less) * quantity.factor),
-        _ if more == less => Distance::Factor(1.0),
-        _ => Distance::Factor(more / less),
-    })
-}
-
-fn standing(best: &Entry, other: &Entry, distance: Option<Distance>) -> Option<Standing> {
-    let (a, b, distance) = (best.mean?, other.mean?, distance?);
-    let is_as_complete = best.complete * other.tried == other.complete * best.tried;
-    Some(match is_as_complete {
-        true if other.who == best.who || distance.is_par() => Standing::Par,
-        true if welch(&a, &b).is_some_and(|p| p > SIGNIFICANT) => Standing::Unsure,
-        _ => Standing::Behind,
-    })
-}
-
-fn verdict(entries: &[Entry], quantity: &Quantity, better: Better, uts: Option<usize>) -> Verdict {
-    let Some(best) = entries.first().filter(|e| e.mean.is_some()) else { return Verdict::Empty };
-    let Some(own) = entries.iter().find(|e| Some(e.who) == uts && e.mean.is_some()) else {
-        return Verdict::Absent;
-    };
-    // First by its mean alone is not yet better.
-    let beside = match own.who == best.who {
-        true => entries.get(1).and_then(|next| standing(best, next, distance(best, next, quantity, better))),
-        false => own.standing,
-    };
-    match beside {
-        Some(Standing::Par) => Verdict::Par,
-        Some(Standing::Unsure) => Verdict::Unsure,
-        _ if own.who == best.who => Verdict::Best,
-        _ => Verdict::Behind(own.behind),
-    }
-}
-
 impl Cell {
     /// The best that has a figure.
     pub(super) fn best(&self) -> Option<&Entry> {
@@ -410,6 +302,18 @@ impl Cell {
 
     pub(super) fn of(&self, who: Option<usize>) -> Option<&Entry> {
         self.entries.iter().find(|e| Some(e.who) == who)
+    }
+
+    /// Whether there is something to win or to lose for an entry: another has a figure, too, for UTS one that is not UTS.
+    pub(super) fn is_contested(&self, entry: &Entry) -> bool {
+        self.entries.iter().any(|e| e.mean.is_some() && e.who != entry.who && !(e.is_uts && entry.is_uts))
+    }
+
+    /// Whether an entry is the best, and not only first among equals or among those that are not told apart.
+    pub(super) fn is_won_by(&self, entry: &Entry) -> bool {
+        let next = self.entries.get(1).filter(|e| e.mean.is_some());
+        self.best().is_some_and(|best| best.who == entry.who)
+            && next.is_none_or(|next| next.standing == Some(Standing::Behind))
     }
 
     /// An entry's mean with its interval.
@@ -429,20 +333,9 @@ impl Matrix {
         self.cells.iter().find(|c| c.row == row && c.column == column)
     }
 
-    /// Cells by how UTS stands in them: best, on a par, unsure, behind, absent, empty.
-    pub(super) fn counts(&self) -> [usize; 6] {
-        let mut counts = [0; 6];
-        for cell in &self.cells {
-            counts[match cell.verdict {
-                Verdict::Best => 0,
-                Verdict::Par => 1,
-                Verdict::Unsure => 2,
-                Verdict::Behind(_) => 3,
-                Verdict::Absent => 4,
-                Verdict::Empty => 5,
-            }] += 1;
-        }
-        counts
+    /// How UTS stands in all cells.
+    pub(super) fn tally(&self) -> Tally {
+        Tally::of(self.cells.iter().map(|cell| cell.verdict))
     }
 
     /// Every transport in every cell.
@@ -501,6 +394,7 @@ mod tests {
         let tried = values.len().max(complete);
         Entry {
             who,
+            is_uts: matches!(who, 0 | 9),
             mean: Mean::of(values),
             complete,
             tried,
@@ -572,6 +466,22 @@ mod tests {
             Verdict::Absent
         );
         assert_eq!(ranked(vec![entry(0, &[], 0)], "goodput", "bit/s").1, Verdict::Empty);
-        assert_eq!(ranked(vec![entry(0, &[1.0], 1)], "goodput", "bit/s").1, Verdict::Best);
+    }
+
+    #[test]
+    fn without_a_rival_nothing_is_won() {
+        assert_eq!(ranked(vec![entry(0, &[1.0], 1)], "goodput", "bit/s").1, Verdict::Alone);
+        // A rival that ran and has no valid figure is none.
+        let failed = vec![entry(0, &[1.0], 1), entry(1, &[], 3)];
+        assert_eq!(ranked(failed, "goodput", "bit/s").1, Verdict::Alone);
+        // Nor is another variant of UTS, ahead or behind.
+        let variants = vec![entry(0, &[1.0], 1), entry(9, &[2.0], 1)];
+        assert_eq!(ranked(variants, "goodput", "bit/s").1, Verdict::Alone);
+        let rival = vec![entry(0, &[2.0], 1), entry(9, &[1.0], 1), entry(1, &[1.0], 1)];
+        assert_eq!(ranked(rival, "goodput", "bit/s").1, Verdict::Best);
+        let verdicts =
+            [Verdict::Best, Verdict::Alone, Verdict::Behind(None), Verdict::Absent, Verdict::Empty];
+        let tally = Tally::of(verdicts.into_iter());
+        assert_eq!((tally.cells(), tally.contested(), tally.best, tally.alone), (5, 3, 1, 1));
     }
 }

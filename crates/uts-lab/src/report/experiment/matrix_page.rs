@@ -2,9 +2,10 @@
 
 use super::chart::Data;
 use super::directory::Directory;
-use super::matrix::{Cell, Distance, Entry, Matrix, Standing, Verdict};
+use super::matrix::{Cell, Entry, Matrix};
 use super::select::table_in_words;
-use super::stats::welch;
+use super::stats::{quantile, welch};
+use super::verdict::{Distance, Standing, Verdict};
 use crate::report::html::{capitalised, escape};
 use std::fmt::Write;
 
@@ -35,6 +36,7 @@ pub(super) fn details(directory: &Directory, matrix: &Matrix, data: &Data, numbe
             escape(&directory.names[uts]),
             shortfalls(directory, matrix)
         );
+        html.push_str(&alone(directory, matrix));
     }
     let _ = write!(
         html,
@@ -71,27 +73,62 @@ fn counted(count: usize, what: &str) -> String {
     }
 }
 
+/// What is won is said of the cells that could be lost, and what is lost as plainly as what is won.
 fn verdict(directory: &Directory, matrix: &Matrix) -> String {
-    let [best, par, unsure, behind, absent, empty] = matrix.counts();
-    let cells = best + par + unsure + behind + absent + empty;
+    let tally = matrix.tally();
+    let (cells, contested) = (tally.cells(), tally.contested());
     let Some(uts) = matrix.uts else {
         return format!("{cells} cells. No transport of this experiment is UTS.");
     };
     let name = escape(&directory.names[uts]);
-    let mut parts =
-        vec![format!("is the best in <b>{best}</b>"), format!("on a par with the best in <b>{par}</b>")];
-    if unsure > 0 {
-        parts.push(format!("not told apart from it by these runs in <b>{unsure}</b>"));
+    let mut parts = vec![
+        format!("is the best in <b>{}</b>", tally.best),
+        format!("on a par with the best in <b>{}</b>", tally.par),
+    ];
+    if tally.unsure > 0 {
+        parts.push(format!("not told apart from it by these runs in <b>{}</b>", tally.unsure));
     }
-    parts.push(format!("behind in <b>{behind}</b>"));
-    if absent > 0 {
-        parts.push(format!("without a figure in <b>{absent}</b>"));
+    parts.push(format!("behind in <b>{}</b>", tally.behind));
+    if tally.absent > 0 {
+        parts.push(format!("without a figure in <b>{}</b>", tally.absent));
     }
-    let mut text = format!("Of {cells} cells, {name} {}", list(&parts));
-    if empty > 0 {
-        let _ = write!(text, "; in {empty} no transport has a figure yet");
+    let mut text = match contested == cells {
+        true => format!("Of {cells} cells, {name} {}", list(&parts)),
+        false => format!(
+            "Of {cells} cells, {contested} have a figure of another transport. Of these {contested}, {name} {}",
+            list(&parts)
+        ),
+    };
+    if tally.alone > 0 {
+        let _ =
+            write!(text, "; in <b>{}</b> only {name} has a figure, which counts neither way", tally.alone);
     }
-    text + "."
+    if tally.empty > 0 {
+        let _ = write!(text, "; in {} no transport has a figure yet", tally.empty);
+    }
+    text + "." + &margins(matrix, &name)
+}
+
+/// By how much it wins where it is the best, and by how much it loses where it is behind.
+fn margins(matrix: &Matrix, name: &str) -> String {
+    let won = matrix.cells.iter().filter(|cell| cell.verdict == Verdict::Best);
+    let won = won.filter_map(|cell| Some((ratio(cell, cell.entries.get(1)?)?, cell))).collect();
+    let lost = matrix.cells.iter().filter(|cell| matches!(cell.verdict, Verdict::Behind(_)));
+    let lost = lost.filter_map(|cell| Some((ratio(cell, cell.of(matrix.uts)?)?, cell))).collect();
+    let won = margin(&format!(" Where {name} is the best"), won, "at most");
+    won.unwrap_or_default() + &margin(" Where it is behind", lost, "at worst").unwrap_or_default()
+}
+
+fn margin(start: &str, mut cells: Vec<(f64, &Cell)>, most: &str) -> Option<String> {
+    cells.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let factors: Vec<f64> = cells.iter().map(|(factor, _)| *factor).collect();
+    let words = |factor: f64| Distance::Factor(factor).words();
+    let (median, (largest, cell)) = (words(quantile(&factors, 0.5)?), cells.last()?);
+    let (row, column) = (escape(&cell.row), escape(&cell.column));
+    Some(format!(
+        "{start}, it is so by {median} in the median and {} {most} ({row}, {column}).",
+        words(*largest)
+    ))
 }
 
 fn list(parts: &[String]) -> String {
@@ -134,7 +171,7 @@ fn filled(directory: &Directory, matrix: &Matrix, cell: &Cell) -> String {
     let next = cell.entries.get(1).filter(|e| e.mean.is_some());
     let far = |d: Option<Distance>| d.map(Distance::words).unwrap_or_default();
     let (class, second) = match (cell.verdict, own, next) {
-        (Verdict::Best, _, None) => ("m-best".to_owned(), "no other has a figure".to_owned()),
+        (Verdict::Alone, ..) => ("m-alone".to_owned(), "no other ran".to_owned()),
         (Verdict::Best | Verdict::Par | Verdict::Unsure, Some(own), Some(next)) if own.who == best.who => {
             let (class, how) = match cell.verdict {
                 Verdict::Best => ("m-best", far(next.behind)),
@@ -181,6 +218,13 @@ fn key(directory: &Directory, matrix: &Matrix) -> String {
             " Other variants of UTS take part under their own names; {uts} stands for UTS throughout."
         ),
     };
+    let (alone_key, alone) = match matrix.tally().alone {
+        0 => ("", ""),
+        _ => (
+            "<span class=\"m-alone\">no other ran</span>",
+            " A cell in which no other transport ran validly is neither won nor lost, and is in no count of such.",
+        ),
+    };
     let counts: Vec<usize> =
         matrix.cells.iter().flat_map(|c| &c.entries).filter_map(|e| Some(e.mean?.n)).collect();
     let n = match (counts.iter().min(), counts.iter().max()) {
@@ -193,18 +237,18 @@ fn key(directory: &Directory, matrix: &Matrix) -> String {
          <span class=\"m-unsure\">not told apart</span>\
          <span class=\"m-behind1\">behind by less than 1.1 × or 3 points</span>\
          <span class=\"m-behind2\">less than 2 × or 10 points</span><span class=\"m-behind3\">more, or unfinished</span>\
-         <span class=\"m-absent\">without a figure</span></p><p class=\"note\">In each cell: the best transport with its mean \
+         <span class=\"m-absent\">without a figure</span>{alone_key}</p><p class=\"note\">In each cell: the best transport with its mean \
          ({n}), below it {uts}, and by how much it is behind; where {uts} leads, the next. The measure of a row stands under \
          its name. On a par: within 2 % (1 point for shares). \
          Not told apart, with a question mark: a greater difference, which chance alone would make in more than 5 % of cases \
-         (Welch’s test). Who did not finish every run ranks behind all who did.{others}</p>"
+         (Welch’s test). Who did not finish every run ranks behind all who did.{alone}{others}</p>"
     )
 }
 
 fn ranking(directory: &Directory, matrix: &Matrix) -> String {
     let mut html = format!(
         "<table class=\"ranking sortable\"><thead><tr><th>Transport</th><th class=\"number\">best</th><th class=\"number\">best or \
-         on a par</th><th class=\"number\">of cells</th><th class=\"number\">behind the best, median</th><th \
+         on a par</th><th class=\"number\">of contested cells</th><th class=\"number\">behind the best, median</th><th \
          class=\"number\">at worst</th><th>best or on a par, by {}</th></tr></thead><tbody>",
         escape(&matrix.axes[0])
     );
@@ -215,9 +259,9 @@ fn ranking(directory: &Directory, matrix: &Matrix) -> String {
         let here: Vec<(&Cell, &Entry)> = matrix
             .cells
             .iter()
-            .filter_map(|c| Some((c, c.of(Some(who)).filter(|e| e.mean.is_some())?)))
+            .filter_map(|c| Some((c, c.of(Some(who)).filter(|e| e.mean.is_some() && c.is_contested(e))?)))
             .collect();
-        let best = here.iter().filter(|(c, e)| c.best().is_some_and(|b| b.who == e.who)).count();
+        let best = here.iter().filter(|(c, e)| c.is_won_by(e)).count();
         let par = here.iter().filter(|(_, e)| e.standing == Some(Standing::Par)).count();
         let factors = median_and_worst(&here);
         let mut by_row = Vec::new();
@@ -244,22 +288,44 @@ fn ranking(directory: &Directory, matrix: &Matrix) -> String {
     rows.sort_by_key(|(best, par, _)| std::cmp::Reverse((*best, *par)));
     rows.iter().for_each(|(.., row)| html.push_str(row));
     html + "</tbody></table><p class=\"note\">Behind the best: the factor by which the best figure of a cell is better, over all \
-            cells that the transport has a figure in; for shares, the ratio of the shares.</p>"
+            contested cells: those in which it has a figure and a rival has one, too; for shares, the ratio of the shares.</p>"
 }
 
 /// Of the factors by which a transport is behind the best.
 fn median_and_worst(here: &[(&Cell, &Entry)]) -> Option<(f64, f64)> {
-    let factor = |(cell, entry): &(&Cell, &Entry)| match entry.behind? {
-        Distance::Factor(f) => Some(f),
+    let mut factors: Vec<f64> = here.iter().filter_map(|(cell, entry)| ratio(cell, entry)).collect();
+    factors.sort_by(f64::total_cmp);
+    Some((quantile(&factors, 0.5)?, *factors.last()?))
+}
+
+/// The factor by which a transport is behind the best, of shares, too.
+fn ratio(cell: &Cell, entry: &Entry) -> Option<f64> {
+    let factor = match entry.behind? {
+        Distance::Factor(f) => f,
         Distance::Points(_) => {
             let (best, own) = (cell.best()?.mean?.mean, entry.mean?.mean);
-            Some(if best == own { 1.0 } else { (best / own).max(own / best) })
+            if best == own { 1.0 } else { (best / own).max(own / best) }
         }
     };
-    let mut factors: Vec<f64> =
-        here.iter().filter_map(factor).filter(|f| !f.is_nan()).map(|f| f.max(1.0)).collect();
-    factors.sort_by(f64::total_cmp);
-    Some((super::stats::quantile(&factors, 0.5)?, *factors.last()?))
+    (!factor.is_nan()).then(|| factor.max(1.0))
+}
+
+/// Where nothing but UTS ran, and why nothing else did.
+fn alone(directory: &Directory, matrix: &Matrix) -> String {
+    let cells: Vec<&Cell> = matrix.cells.iter().filter(|c| c.verdict == Verdict::Alone).collect();
+    if cells.is_empty() {
+        return String::new();
+    }
+    let why = |cell: &Cell| {
+        let rivals = cell.entries.iter().filter(|e| !e.is_uts);
+        let all: Vec<String> = rivals.map(|e| format!("{}: {}", directory.names[e.who], e.remark)).collect();
+        if all.is_empty() { "no other transport is planned".to_owned() } else { all.join("; ") }
+    };
+    let items: String = cells
+        .iter()
+        .map(|c| format!("<li>{}, {}: {}</li>", escape(&c.row), escape(&c.column), escape(&why(c))))
+        .collect();
+    format!("<h3>Where no other transport ran</h3><ul class=\"alone\">{items}</ul>")
 }
 
 /// From the widest gap to the narrowest.

@@ -21,6 +21,7 @@ mod stats;
 mod sweep;
 mod table;
 mod trace;
+mod verdict;
 
 use super::PAGE_FILE;
 use anyhow::{Context, Result, bail};

@@ -5,8 +5,7 @@ use super::chart::{Chart, Zoom};
 use super::directory::{Directory, Status};
 use super::looks::inks;
 use super::{matrix_page, methods, recorded};
-use crate::report::html::{escape, fill, script_safe};
-use crate::report::page::{CSS, UPLOT_CSS, UPLOT_JS};
+use crate::report::html::{Document, escape};
 use crate::report::svg;
 use anyhow::{Context, Result};
 use serde::Serialize;
@@ -69,24 +68,17 @@ pub(super) fn page(directory: &Directory, parts: &[Part]) -> Result<String> {
             colours.push(ink);
         }
     }
-    Ok(fill(
-        TEMPLATE,
-        &[
-            ("title", &escape(&title(directory))),
-            ("uplot_css", UPLOT_CSS),
-            ("css", CSS),
-            ("colours", &svg::style_sheet(&colours)),
-            ("own_css", OWN_CSS),
-            ("byline", &escape(&byline(directory))),
-            ("abstract", &escape(directory.plan.question.as_deref().unwrap_or_default())),
-            ("problems", &problems(directory)),
-            ("results", &results),
-            ("methods", &methods::methods(directory)),
-            ("data", &script_safe(&json)),
-            ("uplot_js", UPLOT_JS),
-            ("js", JS),
-        ],
-    ))
+    let title = title(directory);
+    let document = Document { template: TEMPLATE, title: &title, js: JS, data: &json };
+    Ok(document.page(&[
+        ("colours", &svg::style_sheet(&colours)),
+        ("own_css", OWN_CSS),
+        ("byline", &escape(&byline(directory))),
+        ("abstract", &escape(directory.plan.question.as_deref().unwrap_or_default())),
+        ("problems", &problems(directory)),
+        ("results", &results),
+        ("methods", &methods::methods(directory)),
+    ]))
 }
 
 fn title(directory: &Directory) -> String {

@@ -29,6 +29,9 @@ struct Sequence {
 struct Window {
     t_s: f64,
     flow: String,
+    /// `client` or `server`; directories of before it was written have none.
+    #[serde(default)]
+    end: String,
     window_bytes: Option<f64>,
     in_flight_bytes: Option<f64>,
     rtt_ms: Option<f64>,
@@ -280,12 +283,17 @@ fn window(directory: &Directory, looks: &Looks, run: &Run, is_rtt: bool) -> Vec<
     curves
 }
 
-/// Of the two ends of a flow, each of which tells of its own window and one after the other stands in the file, the one
-/// that has more in flight: it sends the data.
+/// Of the two ends of a flow, each of which tells of its own window, the one that has more in flight: it sends the data.
+/// If that is not known it is the client, which stands first.
 fn sender(rows: Vec<Window>) -> Vec<Window> {
     let mut ends: Vec<Vec<Window>> = Vec::new();
     for row in rows {
-        match ends.last_mut().filter(|end| end.last().is_none_or(|last| last.t_s <= row.t_s)) {
+        let is_same = |end: &&mut Vec<Window>| {
+            end.last().is_none_or(|last| last.end == row.end && (!row.end.is_empty() || last.t_s <= row.t_s))
+        };
+        // Where ends are not named, one stands after the other.
+        let known = if row.end.is_empty() { ends.len().saturating_sub(1) } else { 0 };
+        match ends.iter_mut().skip(known).find(is_same) {
             Some(end) => end.push(row),
             None => ends.push(vec![row]),
         }
@@ -396,13 +404,15 @@ mod tests {
 
     #[test]
     fn of_two_ends_the_one_that_sends_is_shown() {
-        let row = |t_s, in_flight| Window {
+        let named = |end: &str, t_s, in_flight| Window {
             t_s,
             flow: "a".into(),
+            end: end.into(),
             window_bytes: None,
             in_flight_bytes: Some(in_flight),
             rtt_ms: None,
         };
+        let row = |t_s, in_flight| named("", t_s, in_flight);
         let times = |rows: Vec<Window>| rows.iter().map(|r| r.t_s).collect::<Vec<_>>();
         assert_eq!(
             times(sender(vec![row(1.0, 0.0), row(2.0, 0.0), row(1.1, 5.0), row(2.1, 9.0)])),
@@ -410,6 +420,14 @@ mod tests {
         );
         assert_eq!(times(sender(vec![row(1.0, 0.0), row(2.0, 0.0), row(1.1, 0.0)])), [1.0, 2.0]);
         assert!(sender(Vec::new()).is_empty());
+        // In virtual time both ends tell in turns.
+        let turns = |client, server| {
+            let both = [1.0, 2.0].map(|t| [named("client", t, client), named("server", t + 0.5, server)]);
+            times(sender(both.into_iter().flatten().collect()))
+        };
+        assert_eq!(turns(5.0, 0.0), [1.0, 2.0]);
+        assert_eq!(turns(0.0, 5.0), [1.5, 2.5]);
+        assert_eq!(turns(0.0, 0.0), [1.0, 2.0]);
     }
 
     #[test]
