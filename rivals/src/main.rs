@@ -1,11 +1,13 @@
 //! `uts-rival`: one end of a measured run over a transport other than UTS.
 
 use clap::{Parser, Subcommand};
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::process::ExitCode;
+use std::time::Duration;
 use uts_end::{Context, Role, TransportSpec};
 use uts_traffic::transport::Capabilities;
-use uts_traffic::workload::Workload;
+use uts_traffic::workload::{Workload, can_carry};
 
 #[derive(Parser)]
 #[command(about = "One end of a measured run over a transport other than UTS", version)]
@@ -18,6 +20,15 @@ struct Program {
 enum Command {
     /// Run one end of a measured run
     End(Box<uts_end::Arguments>),
+    /// Say whether a rival with its settings can carry a workload: {"why":null}, or why not
+    Check {
+        /// The transport, as {"kind":"srt","mode":"file"}
+        #[arg(long, value_name = "JSON", value_parser = json::<TransportSpec>)]
+        transport: TransportSpec,
+        /// The workload, as {"kind":"bulk","bytes":"16MB"}
+        #[arg(long, value_name = "JSON", value_parser = json::<Workload>)]
+        workload: Workload,
+    },
     /// Print a line of JSON for each rival: its version, settings and capabilities, or why it is missing and how to have it
     List,
 }
@@ -25,6 +36,10 @@ enum Command {
 fn main() -> ExitCode {
     let result = match Program::parse().command {
         Command::End(arguments) => uts_end::run(&uts_rival::provide, &arguments).map(drop),
+        Command::Check { transport, workload } => {
+            println!("{}", json!({"why": refusal(&transport, &workload).err()}));
+            Ok(())
+        }
         Command::List => list(),
     };
     match result {
@@ -47,15 +62,31 @@ fn list() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What a rival can do for an application, as it comes.
+fn json<T: DeserializeOwned>(text: &str) -> Result<T, String> {
+    serde_json::from_str(text).map_err(|e| e.to_string())
+}
+
+fn refusal(transport: &TransportSpec, workload: &Workload) -> Result<(), String> {
+    let context = Context { role: Role::Server, workload, peer: None };
+    can_carry(workload, &uts_rival::provide(transport, &context)?.capabilities())
+}
+
+/// What a rival can do for an application, as it comes; one that has modes, in the mode that the application needs.
 fn capabilities(name: &str) -> Value {
-    let workload = Workload::Bulk { bytes: Some(1), duration: None };
-    let context = Context { role: Role::Server, workload: &workload, peer: None };
-    match uts_rival::provide(&TransportSpec::new(name), &context).map(|transport| transport.capabilities()) {
-        Ok(Capabilities { streams, messages, message_bytes_max, protected }) => json!({
-            "streams": streams, "messages": messages, "message_bytes_max": message_bytes_max,
-            "protected": protected,
-        }),
-        Err(_) => Value::Null,
-    }
+    let second = Duration::from_secs(1);
+    let workloads = [
+        Workload::Bulk { bytes: Some(1), duration: None },
+        Workload::Messages { every: second, bytes: 1, duration: second, deadline: second },
+    ];
+    let of = |workload| {
+        let context = Context { role: Role::Server, workload, peer: None };
+        uts_rival::provide(&TransportSpec::new(name), &context).ok().map(|transport| transport.capabilities())
+    };
+    let all: Vec<Capabilities> = workloads.iter().filter_map(of).collect();
+    json!({
+        "streams": all.iter().any(|c| c.streams),
+        "messages": all.iter().any(|c| c.messages),
+        "message_bytes_max": all.iter().map(|c| c.message_bytes_max).max(),
+        "protected": all.iter().all(|c| c.protected),
+    })
 }

@@ -161,10 +161,46 @@ fn the_list_is_lines_of_json() {
     assert_eq!(names, ["quinn", "s2n-quic", "srt", "enet"]);
     for line in lines {
         match line["available"].as_bool() {
-            Some(true) => assert!(line["version"].is_string(), "{line}"),
+            Some(true) => {
+                assert!(line["version"].is_string(), "{line}");
+                // All four have both, SRT in two modes.
+                let can = &line["capabilities"];
+                assert!(can["streams"] == true && can["messages"] == true, "{line}");
+                assert!(can["message_bytes_max"].as_u64() >= Some(1000), "{line}");
+            }
             _ => assert!(line["why"].is_string() && line["get"].is_string(), "{line}"),
         }
     }
+}
+
+#[test]
+fn what_a_rival_cannot_carry_is_said_before_it_runs() {
+    let check = |transport: &Value, workload: &Value| {
+        let output = Command::new(env!("CARGO_BIN_EXE_uts-rival"))
+            .args(["check", "--transport", &transport.to_string(), "--workload", &workload.to_string()])
+            .output()
+            .expect("check");
+        assert!(output.status.success(), "{transport}: {}", String::from_utf8_lossy(&output.stderr));
+        let line: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        line["why"].as_str().map(str::to_owned)
+    };
+    let bulk = json!({"kind": "bulk", "bytes": "1MB"});
+    let voice =
+        json!({"kind": "messages", "every": "20ms", "bytes": "160B", "duration": "1s", "deadline": "1s"});
+    for transport in transports() {
+        assert_eq!(check(&transport, &bulk), None, "{transport}");
+        assert_eq!(check(&transport, &voice), None, "{transport}");
+    }
+    if transports().iter().any(|t| t["kind"] == "srt") {
+        let (live, file) = (json!({"kind": "srt", "mode": "live"}), json!({"kind": "srt", "mode": "file"}));
+        assert_eq!(check(&live, &voice), None);
+        assert_eq!(check(&file, &bulk), None);
+        assert!(check(&live, &bulk).is_some_and(|why| why.contains("reliable streams")));
+        assert!(check(&file, &voice).is_some_and(|why| why.contains("messages")));
+    }
+    assert!(
+        check(&json!({"kind": "quinn", "congestion": "vegas"}), &bulk).is_some_and(|w| w.contains("vegas"))
+    );
 }
 
 #[test]

@@ -42,6 +42,23 @@ pub struct Setting {
     pub values: &'static str,
 }
 
+impl Rival {
+    /// One whose library cargo brings, and that is therefore always here.
+    fn of_cargo(
+        name: &'static str,
+        about: &'static str,
+        version: &str,
+        settings: &'static [Setting],
+    ) -> Rival {
+        Rival { name, about, version: Some(version.into()), available: true, why: None, get: None, settings }
+    }
+}
+
+/// The size of a UDP socket's buffer, as the system takes it: a C `int`.
+fn socket_bytes(bytes: u64) -> usize {
+    usize::try_from(bytes).unwrap_or(usize::MAX).min(i32::MAX as usize)
+}
+
 /// All rivals, also those that cannot be used.
 pub fn list() -> Vec<Rival> {
     vec![
@@ -122,6 +139,11 @@ mod tests {
         let why = unknown("srt", &[left_out]);
         assert_eq!(why, "srt was left out of this program: no srt; to have it: get srt");
         assert_eq!(unknown("tcp", &list()), "`tcp` is no rival; there are quinn, s2n-quic, srt, enet");
+    }
+
+    #[test]
+    fn a_socket_buffer_is_an_int() {
+        assert_eq!([1 << 20, u64::MAX].map(socket_bytes), [1 << 20, i32::MAX as usize]);
     }
 
     #[test]

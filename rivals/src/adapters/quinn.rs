@@ -51,19 +51,16 @@ enum Congestion {
 
 /// What it is.
 pub fn rival() -> Rival {
-    Rival {
-        name: "quinn",
-        about: "QUIC by quinn: streams, and messages as datagrams",
-        version: Some(env!("RIVAL_QUINN_VERSION").into()),
-        available: true,
-        why: None,
-        get: None,
-        settings: &[
+    Rival::of_cargo(
+        "quinn",
+        "QUIC by quinn: streams, and messages as datagrams",
+        env!("RIVAL_QUINN_VERSION"),
+        &[
             Setting { key: "congestion", values: "cubic, newreno, bbr" },
             Setting { key: "window", values: "quinn's own (1.25MB for a stream), or a size" },
             Setting { key: "socket_buffer", values: "the system's, or a size" },
         ],
-    }
+    )
 }
 
 /// The transport, from a spec.
@@ -104,7 +101,7 @@ impl Quinn {
     fn socket(&self, at: SocketAddr) -> std::io::Result<UdpSocket> {
         let socket = Socket::new(Domain::for_address(at), Type::DGRAM, None)?;
         if let Some(bytes) = self.settings.socket_buffer {
-            let bytes = usize::try_from(bytes).unwrap_or(usize::MAX).min(i32::MAX as usize);
+            let bytes = super::socket_bytes(bytes);
             socket.set_recv_buffer_size(bytes)?;
             socket.set_send_buffer_size(bytes)?;
         }

@@ -62,19 +62,16 @@ enum Congestion {
 
 /// What it is.
 pub fn rival() -> Rival {
-    Rival {
-        name: "s2n-quic",
-        about: "QUIC by s2n-quic: streams, and messages as datagrams",
-        version: Some(env!("RIVAL_S2N_QUIC_VERSION").into()),
-        available: true,
-        why: None,
-        get: None,
-        settings: &[
+    Rival::of_cargo(
+        "s2n-quic",
+        "QUIC by s2n-quic: streams, and messages as datagrams",
+        env!("RIVAL_S2N_QUIC_VERSION"),
+        &[
             Setting { key: "congestion", values: "cubic, bbr" },
             Setting { key: "window", values: "s2n-quic's own (3.75MB), or a size" },
             Setting { key: "socket_buffer", values: "the system's, or a size" },
         ],
-    }
+    )
 }
 
 /// The transport, from a spec.
@@ -99,7 +96,7 @@ impl S2n {
     fn io(&self, at: SocketAddr) -> std::io::Result<Io> {
         let mut io = Io::builder().with_receive_address(at)?;
         if let Some(bytes) = self.settings.socket_buffer {
-            let bytes = usize::try_from(bytes).unwrap_or(usize::MAX).min(i32::MAX as usize);
+            let bytes = super::socket_bytes(bytes);
             io = io.with_recv_buffer_size(bytes)?.with_send_buffer_size(bytes)?;
         }
         io.build()

@@ -378,9 +378,9 @@ impl Past {
         }
     }
 
-    /// Keeps the counts of a connection that is about to go.
-    fn note(past: &Mutex<Past>, socket: &Socket) {
-        if let Some(status) = socket.status() {
+    /// Closes a connection and keeps its counts.
+    fn close(past: &Mutex<Past>, socket: &Socket) {
+        if let Some(status) = socket.close() {
             past.lock().unwrap_or_else(PoisonError::into_inner).add(Past::of(&status));
         }
     }
@@ -503,7 +503,7 @@ impl Session for SrtSession {
             }
             self.closed.set(true);
             for socket in self.sockets.borrow().iter().filter_map(sync::Weak::upgrade) {
-                socket.close();
+                Past::close(&self.past, &socket);
             }
         })
     }
@@ -528,9 +528,8 @@ struct Both {
 impl Both {
     /// Gives up both directions, as SRT can: the peer sees that the connection is gone.
     fn give_up(&self) {
-        Past::note(&self.session.past, &self.socket);
         self.socket.forget_unsent();
-        self.socket.close();
+        Past::close(&self.session.past, &self.socket);
     }
 }
 
@@ -552,8 +551,7 @@ impl Drop for Both {
             while socket.is_connected() == Some(true) && !(may_close && socket.waiting() == 0) {
                 look_again(&mut ready).await;
             }
-            Past::note(&past, &socket);
-            socket.close();
+            Past::close(&past, &socket);
         });
     }
 }
@@ -597,6 +595,8 @@ impl SendStream for SrtSend {
             }
             self.frame(&[]).await?;
             self.both.sent_end.set(true);
+            // The peer may close at once; SRT then tells nothing more of what was sent.
+            let _ = self.both.socket.status();
             Ok(())
         })
     }

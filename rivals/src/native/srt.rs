@@ -78,6 +78,8 @@ pub struct Socket {
     id: c_int,
     closed: AtomicBool,
     ready: watch::Receiver<()>,
+    /// What SRT told last: of a connection that has gone it tells nothing any more.
+    told: Mutex<Option<Status>>,
 }
 
 impl Socket {
@@ -239,11 +241,18 @@ impl Socket {
         if result < 0 || self.is_connected() != Some(true) { 0 } else { value }
     }
 
-    /// What SRT tells of the connection.
+    /// What SRT tells of the connection, or told last if that has gone meanwhile; `None` once it was closed here.
     pub fn status(&self) -> Option<Status> {
+        if self.closed.load(Ordering::Relaxed) {
+            return None;
+        }
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         let mut status = Status::default();
         // SAFETY: the structure is as in srt.c.
-        (unsafe { rival_srt_status(self.id, &mut status) } >= 0).then_some(status)
+        if unsafe { rival_srt_status(self.id, &mut status) } >= 0 {
+            *told = Some(status);
+        }
+        *told
     }
 
     fn configure(&self, mode: Mode, options: &Options) -> Result<()> {
@@ -279,13 +288,17 @@ impl Socket {
         self.set(OptionName::TransmissionType, &(mode as i32))
     }
 
-    /// Closes it; what was taken for sending still leaves in file mode, unless it was forgotten.
-    pub fn close(&self) {
-        if !self.closed.swap(true, Ordering::Relaxed) {
-            Library::get().forget(self.id);
-            // SAFETY: SRT gives each socket another number.
-            unsafe { srt_close(self.id) };
+    /// Closes it; what was taken for sending still leaves in file mode, unless it was forgotten. Gives its last
+    /// [`Socket::status`] to the first who closes it.
+    pub fn close(&self) -> Option<Status> {
+        let status = self.status();
+        if self.closed.swap(true, Ordering::Relaxed) {
+            return None;
         }
+        Library::get().forget(self.id);
+        // SAFETY: SRT gives each socket another number.
+        unsafe { srt_close(self.id) };
+        status
     }
 
     /// Gives up what has not been sent when the socket is closed.
@@ -363,7 +376,7 @@ impl Library {
     fn watch(&self, id: c_int) -> Result<Socket> {
         let (tells, ready) = watch::channel(());
         self.watched().insert(id, tells);
-        let socket = Socket { id, closed: AtomicBool::new(false), ready };
+        let socket = Socket { id, closed: AtomicBool::new(false), ready, told: Mutex::default() };
         let events = POLL_IN | POLL_OUT | POLL_ERROR | POLL_EDGE;
         // SAFETY: both are numbers of SRT's.
         check("poll", unsafe { srt_epoll_add_usock(self.poll, id, &events) })?;
