@@ -5,11 +5,11 @@
 # A fresh rustup is found also before the shell has been restarted.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: help setup demo test bench check doc deny doctor clean
+.PHONY: help setup demo test bench instructions rivals rivals-test check doc deny doctor clean
 .DEFAULT_GOAL := help
 
 help: ## List these targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
 demo: setup ## Carry a file across a bad network, refitted in flight (FILE=path for one of yours); report in demo-out/
 	cargo build --release --bin uts --bin uts-lab
@@ -18,9 +18,20 @@ demo: setup ## Carry a file across a bad network, refitted in flight (FILE=path 
 test: setup ## Run every test: unit, conformance, 1,000 seeds, end to end; the last line is the total
 	@scripts/cargo-test --workspace
 
-bench: setup ## Measure beside raw UDP, kernel TCP and quinn, and each part (QUICK=1 for a first look): docs/performance.md
+bench: setup ## Measure beside raw UDP, kernel TCP, quinn and s2n-quic, and each part (QUICK=1 for a first look): docs/performance.md
 	cargo build --release --locked --manifest-path bench/Cargo.toml --target-dir bench/target
 	@bench/target/release/uts-bench $(if $(QUICK),--quick) --out bench/out/bench.json $(BENCH)
+
+instructions: setup ## Count instructions per packet of the hot path under valgrind; fails if they have grown
+	@scripts/instructions
+
+rivals: setup ## Build what UTS is compared with in experiments (quinn, s2n-quic, SRT, ENet): rivals/README.md
+	@scripts/rivals
+	cargo build --release --locked --manifest-path rivals/Cargo.toml --target-dir rivals/target
+
+rivals-test: setup ## Test them under every workload that they can carry
+	@scripts/rivals
+	@scripts/cargo-test --release --locked --manifest-path rivals/Cargo.toml --target-dir rivals/target
 
 check: setup ## Formatting, lints, and the tests inside the crates: before each commit
 	cargo fmt --all --check
@@ -38,7 +49,7 @@ doctor: setup ## Say which optional tools are here, and what each is for
 
 clean: ## Remove what was built, and what the demonstration wrote
 	cargo clean
-	rm -rf demo-out bench/target bench/out
+	rm -rf demo-out bench/target bench/out rivals/target
 
 setup:
 	@scripts/setup

@@ -1,8 +1,8 @@
 //! Kernel TCP as iperf3 measures it.
 
 use crate::child::Lines;
-use crate::ends::Outcome;
-use crate::paths::Pair;
+use crate::ends::{Outcome, Transport};
+use crate::works::Pair;
 use crate::world::{Place, World};
 use anyhow::{Context, Result, bail};
 use std::process::{Command, Stdio};
@@ -17,7 +17,7 @@ pub fn is_here() -> bool {
 }
 
 /// Bulk data from the client to the server; both ends' outcomes.
-pub fn bulk(world: &World, place: Place, pair: &Pair) -> Result<(Outcome, Outcome)> {
+pub fn bulk(world: &World, place: Place, transport: Transport, pair: &Pair) -> Result<(Outcome, Outcome)> {
     // Whole seconds are all that it takes.
     let seconds = pair.duration.as_secs_f64().ceil().max(1.0);
     let patience = Duration::from_secs_f64(seconds + 10.0);
@@ -30,6 +30,9 @@ pub fn bulk(world: &World, place: Place, pair: &Pair) -> Result<(Outcome, Outcom
     client.args(["--client", &world.server_ip(place).to_string(), "--port", PORT, "--json"]);
     client.args(["--congestion", "cubic", "--time", &seconds.to_string(), "--omit", "0"]);
     client.args(["--affinity", &pair.client_core.to_string()]);
+    if transport == Transport::Iperf3CubicW1m {
+        client.args(["--window", "1M"]);
+    }
     let report = Lines::start("iperf3 client", &mut client, patience)?.rest()?;
     let report: serde_json::Value = serde_json::from_str(&report).context("iperf3's report")?;
     if let Some(error) = report.get("error") {

@@ -5,39 +5,47 @@
     reason = "a benchmark reads the clock and opens sockets"
 )]
 
+mod bars;
 mod child;
 mod ends;
 mod host;
 mod iperf;
 mod parts;
-mod paths;
 mod report;
 mod summary;
 mod usage;
+mod works;
 mod world;
 
 use anyhow::{Context, Result, bail};
-use ends::Transport;
-use paths::Plan;
+use ends::{Transport, Work};
 use report::Report;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use world::World;
+use works::Plan;
+use world::{Place, World};
 
 const USAGE: &str = "usage: uts-bench [OPTIONS]
   --quick              less of everything, for a first look
   --repetitions N      how often everything is done (default 5, quick 3)
-  --only paths|parts   transports over paths, or parts of UTS by themselves
-  --transports A,B     some of: raw-udp, tcp-cubic, iperf3-cubic, quinn, uts, uts-unprotected
+  --only A,B           some of: bulk, ping, spin, messages, single-messages, handshakes, idle, shared (works of
+                       transports), parts (of UTS by themselves), factors (functions left out)
+  --transports A,B     some of: raw-udp, tcp-cubic, iperf3-cubic, iperf3-cubic-w1m, quinn, s2n-quic, uts, uts-crc-32c,
+                       uts-bare
+  --paths A,B          some of: loopback, veth, veth-1500, veth-1500-gro
+  --seconds S          how long bulk data and messages flow (default 0.8, quick 0.4)
   --property NAME=VALUE  ask this of UTS beside its defaults; may be repeated
   --out FILE           where the figures go as JSON (default out/bench.json)";
 
 struct Options {
     is_quick: bool,
     repetitions: Option<usize>,
-    wants_paths: bool,
+    seconds: Option<f64>,
+    works: Vec<Work>,
     wants_parts: bool,
+    wants_factors: bool,
     transports: Vec<Transport>,
+    places: Vec<Place>,
     properties: Vec<String>,
     out: PathBuf,
 }
@@ -66,9 +74,12 @@ fn parse(arguments: &[String]) -> Result<Options> {
     let mut options = Options {
         is_quick: false,
         repetitions: None,
-        wants_paths: true,
+        seconds: None,
+        works: Work::ALL.to_vec(),
         wants_parts: true,
+        wants_factors: true,
         transports: Transport::ALL.to_vec(),
+        places: Place::ALL.to_vec(),
         properties: Vec::new(),
         out: PathBuf::from("out/bench.json"),
     };
@@ -81,11 +92,20 @@ fn parse(arguments: &[String]) -> Result<Options> {
                 let count = value()?.parse().ok().filter(|count| *count > 0);
                 options.repetitions = Some(count.context("--repetitions needs a number above zero")?);
             }
-            "--only" => match value()?.as_str() {
-                "paths" => options.wants_parts = false,
-                "parts" => options.wants_paths = false,
-                other => bail!("--only paths or --only parts, not `{other}`"),
-            },
+            "--seconds" => {
+                let seconds = value()?.parse().ok().filter(|s: &f64| *s > 0.0);
+                options.seconds = Some(seconds.context("--seconds needs a number above zero")?);
+            }
+            "--only" => {
+                let names: Vec<&str> = value()?.split(',').collect();
+                options.works = named("work", &names, &Work::ALL, Work::name, &["parts", "factors"])?;
+                options.wants_parts = names.contains(&"parts");
+                options.wants_factors = names.contains(&"factors");
+            }
+            "--paths" => {
+                let names: Vec<&str> = value()?.split(',').collect();
+                options.places = named("path", &names, &Place::ALL, Place::name, &[])?;
+            }
             "--transports" => {
                 options.transports = value()?.split(',').map(Transport::from_name).collect::<Result<_>>()?;
             }
@@ -97,45 +117,76 @@ fn parse(arguments: &[String]) -> Result<Options> {
     Ok(options)
 }
 
+/// Those of `all` that are named; `others` are names of something else.
+fn named<T: Copy>(
+    what: &str,
+    names: &[&str],
+    all: &[T],
+    name: impl Fn(T) -> &'static str,
+    others: &[&str],
+) -> Result<Vec<T>> {
+    let known =
+        || all.iter().map(|one| name(*one)).chain(others.iter().copied()).collect::<Vec<_>>().join(", ");
+    if let Some(unknown) =
+        names.iter().find(|n| !others.contains(n) && !all.iter().any(|one| name(*one) == **n))
+    {
+        bail!("no {what} `{unknown}`; there are: {}", known());
+    }
+    Ok(all.iter().copied().filter(|one| names.contains(&name(*one))).collect())
+}
+
 fn measure(options: &Options) -> Result<i32> {
     let mut skipped = Vec::new();
     let mut world = World::loopback_only();
-    if options.wants_paths {
+    if !options.works.is_empty() {
         match world::reenter() {
             Ok(Some(code)) => return Ok(code),
             Ok(None) => world = World::make()?,
             Err(why) => skipped.push(format!("veth: {why:#}")),
         }
     }
+    skipped.append(&mut world.skipped);
+    world.keep(&options.places);
     let mut transports = options.transports.clone();
-    if options.wants_paths && transports.contains(&Transport::Iperf) && !iperf::is_here() {
-        transports.retain(|t| *t != Transport::Iperf);
-        skipped
-            .push("iperf3-cubic: the program is not installed; tcp-cubic measures kernel TCP too".to_owned());
+    if transports.iter().any(|t| t.is_iperf()) && options.works.contains(&Work::Bulk) && !iperf::is_here() {
+        transports.retain(|t| !t.is_iperf());
+        skipped.push("iperf3: the program is not installed; tcp-cubic measures kernel TCP too".to_owned());
     }
     let properties = options.properties.clone();
     let mut plan = if options.is_quick {
-        Plan { repetitions: 3, bulk_s: 0.4, ping_s: 0.1, properties }
+        Plan {
+            repetitions: 2,
+            bulk_s: 0.4,
+            ping_s: 0.1,
+            idle_connections: 3_000,
+            shared_connections: 200,
+            properties,
+        }
     } else {
-        Plan { repetitions: 5, bulk_s: 1.2, ping_s: 0.4, properties }
+        Plan {
+            repetitions: 5,
+            bulk_s: 0.8,
+            ping_s: 0.3,
+            idle_connections: 100_000,
+            shared_connections: 1_000,
+            properties,
+        }
     };
     plan.repetitions = options.repetitions.unwrap_or(plan.repetitions);
+    plan.bulk_s = options.seconds.unwrap_or(plan.bulk_s);
     let load_before = host::load();
-    let parts = if options.wants_parts {
-        parts::measure(options.is_quick, |what| eprintln!("{what}"))?
-    } else {
-        Vec::new()
-    };
-    let paths = if options.wants_paths {
-        paths::measure(&world, &transports, &plan, |what| eprintln!("{what}"))
-    } else {
-        Vec::new()
-    };
+    let progress = |what: String| eprintln!("{what}");
+    let parts = if options.wants_parts { parts::measure(options.is_quick, progress)? } else { Vec::new() };
+    let factors =
+        if options.wants_factors { parts::factors(options.is_quick, progress)? } else { Vec::new() };
+    let cases = works::cases(&options.works, &world, &transports, &plan);
+    let rows = works::measure(&world, &cases, &plan, progress);
     let load = [load_before, host::load()];
-    let report = Report { host: host::Host::here(), load, plan, skipped, paths, parts };
+    let bars = bars::judge(&rows);
+    let report = Report { host: host::Host::here(), load, plan, skipped, rows, parts, factors, bars };
     print!("{}", report.text());
     report.save(&options.out)?;
     println!("\nJSON: {}", options.out.display());
-    let failed = report.paths.iter().any(|row| !row.failures.is_empty());
+    let failed = report.rows.iter().any(|row| !row.failures.is_empty());
     Ok(i32::from(failed))
 }

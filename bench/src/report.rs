@@ -1,9 +1,11 @@
 //! What was found, as tables for people and as JSON for programs.
 
+use crate::bars::Bar;
+use crate::ends::Work;
 use crate::host::Host;
-use crate::parts::Cost;
-use crate::paths::{Plan, Row};
+use crate::parts::{Cost, Factor};
 use crate::summary::Summary;
+use crate::works::{Plan, Row};
 use anyhow::{Context, Result};
 use serde::Serialize;
 use std::fmt::Write;
@@ -20,10 +22,56 @@ pub struct Report {
     pub plan: Plan,
     /// What was not measured, and why.
     pub skipped: Vec<String>,
-    /// Transports over paths.
-    pub paths: Vec<Row>,
+    /// Transports at work.
+    pub rows: Vec<Row>,
     /// Parts of UTS.
     pub parts: Vec<Cost>,
+    /// The engine with functions left out.
+    pub factors: Vec<Factor>,
+    /// What UTS has to reach.
+    pub bars: Vec<Bar>,
+}
+
+/// A column of a table: its title, the figure that it shows, how many digits.
+type Column = (&'static str, &'static str, usize);
+
+/// What is shown of a work.
+fn columns(work: Work) -> &'static [Column] {
+    match work {
+        Work::Bulk => &[
+            ("Gbit/s", "gbps", 2),
+            ("sender s/GB", "sender_s_per_gb", 3),
+            ("receiver s/GB", "receiver_s_per_gb", 3),
+            ("lost", "lost", 0),
+        ],
+        Work::Ping | Work::Spin => &[("1 B p50 us", "p50_us", 1), ("p99 us", "p99_us", 1)],
+        Work::Messages | Work::SingleMessages => &[
+            ("100 B messages/s", "per_s", 0),
+            ("arrived", "arrived", 3),
+            ("sender us each", "sender_us", 3),
+            ("receiver us each", "receiver_us", 3),
+        ],
+        Work::Handshakes => &[
+            ("p50 us", "p50_us", 0),
+            ("p99 us", "p99_us", 0),
+            ("accepted per s and core", "per_core_s", 0),
+            ("client us each", "client_us", 0),
+        ],
+        Work::Idle => &[
+            ("connections", "connections", 0),
+            ("client bytes each", "client_bytes", 0),
+            ("server bytes each", "server_bytes", 0),
+            ("client CPU", "client_cpu", 4),
+            ("server CPU", "server_cpu", 4),
+        ],
+        Work::Shared => &[
+            ("Gbit/s in sum", "gbps", 2),
+            ("Jain", "jain", 3),
+            ("sender s/GB", "sender_s_per_gb", 3),
+            ("receiver s/GB", "receiver_s_per_gb", 3),
+            ("lost", "lost", 0),
+        ],
+    }
 }
 
 impl Report {
@@ -39,40 +87,82 @@ impl Report {
         for skipped in &self.skipped {
             let _ = writeln!(text, "skipped: {skipped}");
         }
-        for row in &self.paths {
+        for row in &self.rows {
             for failure in &row.failures {
-                let _ = writeln!(text, "FAILED: {} {}: {failure}", row.path, row.transport);
+                let _ = writeln!(
+                    text,
+                    "FAILED: {} {} {}, {}: {failure}",
+                    row.work, row.path, row.transport, row.cores
+                );
             }
         }
-        if !self.paths.is_empty() {
-            text.push_str(&self.path_table());
+        if !self.rows.is_empty() {
+            let repetitions = self.plan.repetitions;
+            let _ = writeln!(text, "\nMedian (smallest to largest) of {repetitions} interleaved repetitions");
         }
+        Work::ALL.iter().for_each(|work| text.push_str(&self.work_table(*work)));
         if !self.parts.is_empty() {
             text.push_str(&self.part_table());
+        }
+        if !self.factors.is_empty() {
+            text.push_str(&self.factor_table());
+        }
+        if !self.bars.is_empty() {
+            text.push_str(&self.bar_table());
         }
         text
     }
 
-    fn path_table(&self) -> String {
-        let mut lines = vec![
-            ["path", "transport", "Gbit/s", "sender s/GB", "receiver s/GB", "1 B p50 us", "p99 us", "lost"]
-                .map(str::to_owned)
-                .to_vec(),
-        ];
-        for row in &self.paths {
+    fn work_table(&self, work: Work) -> String {
+        let rows: Vec<&Row> = self.rows.iter().filter(|row| row.work == work.name()).collect();
+        if rows.is_empty() {
+            return String::new();
+        }
+        let is_pinged = matches!(work, Work::Ping | Work::Spin);
+        let mut head = vec![work.name().to_owned(), "transport".to_owned()];
+        head.extend(columns(work).iter().map(|(title, ..)| (*title).to_owned()));
+        let mut lines = vec![head];
+        for row in rows {
+            let place = if is_pinged { format!("{}, {}", row.path, row.cores) } else { row.path.to_owned() };
+            let many = if row.connections > 1 { format!(" x {}", row.connections) } else { String::new() };
+            let mut line = vec![place, format!("{}{many}", row.transport)];
+            line.extend(columns(work).iter().map(|(_, figure, digits)| spread(row.summary(figure), *digits)));
+            lines.push(line);
+        }
+        format!("\n{}", table(&lines))
+    }
+
+    fn factor_table(&self) -> String {
+        let head = ["left out", "packet", "sender ns", "receiver ns", "Gbit/s, both in one core"];
+        let mut lines = vec![head.map(str::to_owned).to_vec()];
+        for factor in &self.factors {
             lines.push(vec![
-                row.path.to_owned(),
-                row.transport.to_owned(),
-                spread(row.goodput_gbps, 2),
-                spread(row.sender_cpu_s_per_gb, 2),
-                spread(row.receiver_cpu_s_per_gb, 2),
-                spread(row.round_trip_p50_us, 0),
-                spread(row.round_trip_p99_us, 0),
-                row.lost_packets.map_or("-".to_owned(), |l| format!("{:.0}", l.median)),
+                factor.left_out.clone(),
+                format!("{} B", factor.bytes),
+                spread(Some(factor.sender_ns), 0),
+                spread(Some(factor.receiver_ns), 0),
+                format!(
+                    "{:.2}",
+                    factor.bytes as f64 * 8.0 / (factor.sender_ns.median + factor.receiver_ns.median)
+                ),
             ]);
         }
-        let repetitions = self.plan.repetitions;
-        format!("\nMedian (smallest to largest) of {repetitions} interleaved repetitions\n{}", table(&lines))
+        format!("\nFunctions factored out: two engines in memory, per packet\n{}", table(&lines))
+    }
+
+    fn bar_table(&self) -> String {
+        let mut lines = vec![["work", "what", "reached", "bar", ""].map(str::to_owned).to_vec()];
+        for bar in &self.bars {
+            let digits = if bar.wanted >= 100.0 { 0 } else { 2 };
+            lines.push(vec![
+                bar.work.clone(),
+                bar.what.clone(),
+                spread(bar.reached, digits),
+                bar.wanted(),
+                bar.verdict(),
+            ]);
+        }
+        format!("\nBars\n{}", table(&lines))
     }
 
     fn part_table(&self) -> String {

@@ -14,24 +14,49 @@ const INSIDE: &str = "UTS_BENCH_INSIDE";
 /// The largest IP packet on the veth pair.
 pub const MTU_BYTES: usize = 1500;
 
-const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 99, 0, 1);
-const SERVER: Ipv4Addr = Ipv4Addr::new(10, 99, 0, 2);
-
 /// Where the ends of a measurement run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// Both on this host.
     Loopback,
-    /// The client here, the server beyond the veth pair.
+    /// The client here, the server beyond a veth pair as it comes: super-packets cross it whole.
     Veth,
+    /// The same without segmentation offload, so that every packet of 1500 bytes travels by itself.
+    Segments,
+    /// The same, and the receiver's kernel joins packets again (GRO).
+    SegmentsGro,
 }
 
 impl Place {
+    /// All of them, in the order of reports.
+    pub const ALL: [Place; 4] = [Place::Loopback, Place::Veth, Place::Segments, Place::SegmentsGro];
+
     /// What it is called.
     pub const fn name(self) -> &'static str {
         match self {
             Place::Loopback => "loopback",
             Place::Veth => "veth",
+            Place::Segments => "veth-1500",
+            Place::SegmentsGro => "veth-1500-gro",
+        }
+    }
+
+    /// The veth pair's number, and third number of its addresses.
+    const fn pair(self) -> Option<u8> {
+        match self {
+            Place::Loopback => None,
+            Place::Veth => Some(0),
+            Place::Segments => Some(1),
+            Place::SegmentsGro => Some(2),
+        }
+    }
+
+    /// What is asked of both interfaces.
+    const fn features(self) -> &'static [&'static str] {
+        match self {
+            Place::Loopback | Place::Veth => &[],
+            Place::Segments => &["tso", "off", "tx-udp-segmentation", "off", "gro", "off"],
+            Place::SegmentsGro => &["tso", "off", "tx-udp-segmentation", "off", "gro", "on"],
         }
     }
 }
@@ -39,6 +64,9 @@ impl Place {
 /// The two hosts.
 pub struct World {
     server: Option<Child>,
+    places: Vec<Place>,
+    /// Places that there are not, and why.
+    pub skipped: Vec<String>,
 }
 
 /// Runs this program again in namespaces, if that works here; gives its exit status then.
@@ -75,7 +103,7 @@ pub fn hold() -> Result<()> {
 impl World {
     /// Loopback as it is, and no other host.
     pub fn loopback_only() -> Self {
-        World { server: None }
+        World { server: None, places: vec![Place::Loopback], skipped: Vec::new() }
     }
 
     /// Makes both hosts.
@@ -92,43 +120,63 @@ impl World {
         let mut line = [0; 5];
         server.stdout.take().context("no output")?.read_exact(&mut line).context("no second namespace")?;
         let pid = server.id().to_string();
-        let world = World { server: Some(server) };
-        let mtu = MTU_BYTES.to_string();
-        ip(&[
-            "link", "add", "veth0", "mtu", &mtu, "type", "veth", "peer", "name", "veth1", "mtu", &mtu,
-            "netns", &pid,
-        ])?;
-        ip(&["addr", "add", &format!("{CLIENT}/24"), "dev", "veth0"])?;
-        ip(&["link", "set", "veth0", "up"])?;
-        for arguments in [
-            vec!["addr", "add", &format!("{SERVER}/24"), "dev", "veth1"],
-            vec!["link", "set", "veth1", "up"],
-            vec!["link", "set", "lo", "up"],
-        ] {
-            run(world.at_server(Place::Veth, "ip").args(&arguments))?;
+        let mut world = World::loopback_only();
+        world.server = Some(server);
+        run(world.at_server(Place::Veth, "ip").args(["link", "set", "lo", "up"]))?;
+        for place in Place::ALL {
+            let Some(pair) = place.pair() else { continue };
+            match world.lay(place, pair, &pid) {
+                Ok(()) => world.places.push(place),
+                Err(why) => world.skipped.push(format!("{}: {why:#}", place.name())),
+            }
         }
         Ok(world)
     }
 
+    /// Joins the hosts by one more pair.
+    fn lay(&self, place: Place, pair: u8, pid: &str) -> Result<()> {
+        let (near, far) = (format!("near{pair}"), format!("far{pair}"));
+        let mtu = MTU_BYTES.to_string();
+        ip(&[
+            "link", "add", &near, "mtu", &mtu, "type", "veth", "peer", "name", &far, "mtu", &mtu, "netns",
+            pid,
+        ])?;
+        ip(&["addr", "add", &format!("10.99.{pair}.1/24"), "dev", &near])?;
+        ip(&["link", "set", &near, "up"])?;
+        for arguments in
+            [vec!["addr", "add", &format!("10.99.{pair}.2/24"), "dev", &far], vec!["link", "set", &far, "up"]]
+        {
+            run(self.at_server(place, "ip").args(&arguments))?;
+        }
+        if !place.features().is_empty() {
+            run(Command::new("ethtool").args(["-K", &near]).args(place.features()))?;
+            run(self.at_server(place, "ethtool").args(["-K", &far]).args(place.features()))?;
+        }
+        Ok(())
+    }
+
+    /// Leaves out all other places.
+    pub fn keep(&mut self, wanted: &[Place]) {
+        self.places.retain(|place| wanted.contains(place));
+    }
+
     /// The places that there are.
-    pub fn places(&self) -> Vec<Place> {
-        let mut places = vec![Place::Loopback];
-        places.extend(self.server.as_ref().map(|_| Place::Veth));
-        places
+    pub fn places(&self) -> &[Place] {
+        &self.places
     }
 
     /// Where the server listens.
     pub fn server_ip(&self, place: Place) -> IpAddr {
-        match place {
-            Place::Loopback => Ipv4Addr::LOCALHOST.into(),
-            Place::Veth => SERVER.into(),
+        match place.pair() {
+            None => Ipv4Addr::LOCALHOST.into(),
+            Some(pair) => Ipv4Addr::new(10, 99, pair, 2).into(),
         }
     }
 
     /// A program on the server's host.
     pub fn at_server(&self, place: Place, program: &str) -> Command {
-        match (&self.server, place) {
-            (Some(server), Place::Veth) => {
+        match (&self.server, place.pair()) {
+            (Some(server), Some(_)) => {
                 let mut command = Command::new("nsenter");
                 command.arg(format!("--net=/proc/{}/ns/net", server.id())).arg("--").arg(program);
                 command

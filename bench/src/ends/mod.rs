@@ -3,12 +3,12 @@
 //! A server prints a line with [`Ready`], and when its client is done, one with [`Outcome`]; a client prints its
 //! [`Outcome`]. Bulk data goes from the client to the server.
 
+mod many;
 mod quic;
 mod raw;
+mod s2n;
 mod tcp;
 mod universal;
-
-pub use universal::PROPERTIES;
 
 use crate::{summary, usage};
 use anyhow::{Context, Result, bail};
@@ -25,47 +25,66 @@ const WRITE_BYTES: usize = 64 << 10;
 /// What UDP sockets ask for.
 const SOCKET_BUFFER_BYTES: usize = 4 << 20;
 
+/// Bytes of a small message.
+pub const MESSAGE_BYTES: usize = 100;
+
+/// Connections that are begun at once.
+const HANDSHAKES_AT_ONCE: usize = 64;
+
 /// Round trips that are not counted.
 const PINGS_BEFORE: usize = 50;
 
 /// What carries the data.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Transport {
     /// UDP with segmentation offload, a window and acknowledgements: the floor.
-    Raw,
+    RawUdp,
     /// Kernel TCP from blocking sockets.
-    Tcp,
+    TcpCubic,
     /// Kernel TCP, by iperf3.
-    Iperf,
+    Iperf3Cubic,
+    /// The same with a window of 1 MiB.
+    Iperf3CubicW1m,
     /// QUIC by quinn.
     Quinn,
+    /// QUIC by s2n-quic.
+    S2nQuic,
     /// UTS as it comes: TLS 1.3, AES-128-GCM.
     Uts,
-    /// UTS where both ends ask for no protection.
-    UtsUnprotected,
+    /// UTS where both ends ask for no protection, and for CRC-32C.
+    #[serde(rename = "uts-crc-32c")]
+    UtsCrc32c,
+    /// UTS where both ends ask for no protection, no detection of errors and no retransmission.
+    UtsBare,
 }
 
 impl Transport {
     /// All of them, in the order of reports.
-    pub const ALL: [Transport; 6] = [
-        Transport::Raw,
-        Transport::Tcp,
-        Transport::Iperf,
+    pub const ALL: [Transport; 9] = [
+        Transport::RawUdp,
+        Transport::TcpCubic,
+        Transport::Iperf3Cubic,
+        Transport::Iperf3CubicW1m,
         Transport::Quinn,
+        Transport::S2nQuic,
         Transport::Uts,
-        Transport::UtsUnprotected,
+        Transport::UtsCrc32c,
+        Transport::UtsBare,
     ];
 
     /// What it is called.
     pub const fn name(self) -> &'static str {
         match self {
-            Transport::Raw => "raw-udp",
-            Transport::Tcp => "tcp-cubic",
-            Transport::Iperf => "iperf3-cubic",
+            Transport::RawUdp => "raw-udp",
+            Transport::TcpCubic => "tcp-cubic",
+            Transport::Iperf3Cubic => "iperf3-cubic",
+            Transport::Iperf3CubicW1m => "iperf3-cubic-w1m",
             Transport::Quinn => "quinn",
+            Transport::S2nQuic => "s2n-quic",
             Transport::Uts => "uts",
-            Transport::UtsUnprotected => "uts-unprotected",
+            Transport::UtsCrc32c => "uts-crc-32c",
+            Transport::UtsBare => "uts-bare",
         }
     }
 
@@ -77,23 +96,64 @@ impl Transport {
             .find(|t| t.name() == name)
             .with_context(|| format!("no transport `{name}`; there are: {}", known()))
     }
+
+    /// Whether it is measured by a program of its own.
+    pub fn is_iperf(self) -> bool {
+        matches!(self, Transport::Iperf3Cubic | Transport::Iperf3CubicW1m)
+    }
+
+    /// Whether all that was sent must arrive.
+    fn is_reliable(self) -> bool {
+        !matches!(self, Transport::RawUdp | Transport::UtsBare)
+    }
 }
 
 /// What is measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Work {
     /// As much as goes through.
     Bulk,
     /// One byte there and back, again and again.
     Ping,
+    /// The same, and who waits looks again and again instead of sleeping.
+    Spin,
+    /// Messages of 100 bytes, as many as go through.
+    Messages,
+    /// The same, each in a packet of its own.
+    SingleMessages,
+    /// Connections, one after the other and then many at once.
+    Handshakes,
+    /// Many connections that do nothing.
+    Idle,
+    /// Connections that share an endpoint and send all they can.
+    Shared,
 }
 
 impl Work {
+    /// All of them, in the order of reports.
+    pub const ALL: [Work; 8] = [
+        Work::Bulk,
+        Work::Ping,
+        Work::Spin,
+        Work::Messages,
+        Work::SingleMessages,
+        Work::Handshakes,
+        Work::Idle,
+        Work::Shared,
+    ];
+
     /// What it is called.
     pub const fn name(self) -> &'static str {
         match self {
             Work::Bulk => "bulk",
             Work::Ping => "ping",
+            Work::Spin => "spin",
+            Work::Messages => "messages",
+            Work::SingleMessages => "single-messages",
+            Work::Handshakes => "handshakes",
+            Work::Idle => "idle",
+            Work::Shared => "shared",
         }
     }
 }
@@ -118,20 +178,26 @@ pub struct Outcome {
     pub counted_s: f64,
     /// CPU seconds of this process from the first byte to the last.
     pub cpu_s: f64,
-    /// Of a pinging client: half of the round trips took at most this.
+    /// Of a client that times something: half of it took at most this.
     pub p50_us: f64,
-    /// Of a pinging client: 99 of 100 round trips took at most this.
+    /// Of a client that times something: 99 of 100 took at most this.
     pub p99_us: f64,
-    /// Of a pinging client.
-    pub round_trips: u64,
+    /// Round trips, messages or connections.
+    pub count: u64,
     /// Packets lost or repeated, as far as known.
     pub lost_packets: u64,
+    /// Jain's index of what each connection got.
+    pub jain: f64,
+    /// Memory that each connection takes, in bytes.
+    pub bytes_each: f64,
+    /// CPU seconds per second while nothing happens.
+    pub idle_cpu: f64,
     /// What else is worth knowing.
     pub note: String,
 }
 
 /// What an end has to do.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Task {
     /// With what.
     pub transport: Transport,
@@ -139,47 +205,66 @@ pub struct Task {
     pub work: Work,
     /// How long the client goes on.
     pub duration: Duration,
-    /// How long after the first byte counting begins.
-    pub warm_up: Duration,
+    /// Connections, where there are many.
+    pub connections: usize,
+    /// What is asked of UTS beside its defaults, as `name=value`.
+    pub properties: Vec<String>,
 }
 
-/// Runs one end: `end server|client TRANSPORT WORK MILLIS CORE IP|ADDR KEY`.
+impl Task {
+    /// How long after the first byte counting begins.
+    fn warm_up(&self) -> Duration {
+        self.duration / 5
+    }
+
+    /// Whether what was sent and what arrived must be the same.
+    pub fn is_whole(&self) -> bool {
+        self.work == Work::Bulk && self.transport.is_reliable()
+    }
+}
+
+/// Runs one end: `end server|client TASK CORE IP|ADDR KEY`.
 pub fn run(args: &[String]) -> Result<()> {
-    let [role, transport, work, millis, core, place, key] = args else {
-        bail!("usage: end server|client TRANSPORT WORK MILLIS CORE PLACE KEY");
+    let [role, task, core, place, key] = args else {
+        bail!("usage: end server|client TASK CORE PLACE KEY");
     };
-    let transport = Transport::from_name(transport)?;
-    let work = if work == Work::Bulk.name() { Work::Bulk } else { Work::Ping };
-    let duration = Duration::from_millis(millis.parse().context("milliseconds")?);
+    let task: Task = serde_json::from_str(task).context("task")?;
     usage::pin(core.parse().context("core")?)?;
-    let task = Task { transport, work, duration, warm_up: duration / 5 };
     let outcome = if role == "server" {
         serve(&task, place.parse().context("IP address")?)
     } else {
         call(&task, place.parse().context("address")?, key)
     }?;
     println!("{}", serde_json::to_string(&outcome)?);
-    Ok(())
+    // What is left of connections and runtimes is of no interest, and may take long to tidy.
+    std::process::exit(0)
 }
 
 fn serve(task: &Task, ip: IpAddr) -> Result<Outcome> {
     match task.transport {
-        Transport::Raw => raw::serve(task, ip),
-        Transport::Tcp => tcp::serve(task, ip),
+        Transport::RawUdp => raw::serve(task, ip),
+        Transport::TcpCubic => tcp::serve(task, ip),
         Transport::Quinn => quic::serve(task, ip),
-        Transport::Uts | Transport::UtsUnprotected => universal::serve(task, ip),
-        Transport::Iperf => bail!("iperf3 is a program of its own"),
+        Transport::S2nQuic => s2n::serve(task, ip),
+        Transport::Uts | Transport::UtsCrc32c | Transport::UtsBare => universal::serve(task, ip),
+        Transport::Iperf3Cubic | Transport::Iperf3CubicW1m => bail!("iperf3 is a program of its own"),
     }
 }
 
 fn call(task: &Task, to: SocketAddr, key: &str) -> Result<Outcome> {
     match task.transport {
-        Transport::Raw => raw::call(task, to),
-        Transport::Tcp => tcp::call(task, to),
+        Transport::RawUdp => raw::call(task, to),
+        Transport::TcpCubic => tcp::call(task, to),
         Transport::Quinn => quic::call(task, to, key),
-        Transport::Uts | Transport::UtsUnprotected => universal::call(task, to, key),
-        Transport::Iperf => bail!("iperf3 is a program of its own"),
+        Transport::S2nQuic => s2n::call(task, to, key),
+        Transport::Uts | Transport::UtsCrc32c | Transport::UtsBare => universal::call(task, to, key),
+        Transport::Iperf3Cubic | Transport::Iperf3CubicW1m => bail!("iperf3 is a program of its own"),
     }
+}
+
+/// A transport that has no such work.
+fn lacks(task: &Task) -> anyhow::Error {
+    anyhow::anyhow!("{} has no {}", task.transport.name(), task.work.name())
 }
 
 fn announce(addr: SocketAddr, key: String) -> Result<()> {
@@ -187,9 +272,23 @@ fn announce(addr: SocketAddr, key: String) -> Result<()> {
     Ok(())
 }
 
-/// A runtime whose tasks all run in this thread, and so on this core.
-fn runtime() -> Result<tokio::runtime::Runtime> {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().context("runtime")
+fn to_hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}
+
+fn from_hex(digits: &str) -> Result<Vec<u8>> {
+    let pairs = digits.as_bytes().chunks(2).map(|pair| std::str::from_utf8(pair).unwrap_or(""));
+    let bytes: Result<Vec<u8>, _> = pairs.map(|pair| u8::from_str_radix(pair, 16)).collect();
+    bytes.context("hexadecimal digits")
+}
+
+/// Runs an end as a task of a runtime whose tasks all run in this thread, and so on this core.
+fn run_task<F>(end: F) -> Result<Outcome>
+where
+    F: Future<Output = Result<Outcome>> + Send + 'static,
+{
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("runtime")?;
+    runtime.block_on(async { tokio::spawn(end).await? })
 }
 
 /// Counts what a receiver gets.
@@ -203,7 +302,7 @@ struct Meter {
 
 impl Meter {
     fn new(task: &Task) -> Self {
-        Meter { warm_up: task.warm_up, started: None, counted_from: None, bytes: 0, calls: 0 }
+        Meter { warm_up: task.warm_up(), started: None, counted_from: None, bytes: 0, calls: 0 }
     }
 
     fn add(&mut self, bytes: usize) -> Result<()> {
@@ -287,6 +386,6 @@ impl Stopwatch {
         let mut counted = self.round_trips_ns.get(PINGS_BEFORE..).unwrap_or_default().to_vec();
         counted.sort_unstable();
         let us = |share| summary::percentile(&counted, share) as f64 / 1e3;
-        Outcome { p50_us: us(0.5), p99_us: us(0.99), round_trips: counted.len() as u64, ..Outcome::default() }
+        Outcome { p50_us: us(0.5), p99_us: us(0.99), count: counted.len() as u64, ..Outcome::default() }
     }
 }

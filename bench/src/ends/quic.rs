@@ -1,14 +1,15 @@
 //! QUIC by quinn, with windows that do not limit it.
 
 use super::{
-    Expense, Meter, Outcome, PACKET_BYTES, SOCKET_BUFFER_BYTES, Stopwatch, Task, WRITE_BYTES, Work, announce,
-    runtime,
+    Expense, HANDSHAKES_AT_ONCE, MESSAGE_BYTES, Meter, Outcome, PACKET_BYTES, SOCKET_BUFFER_BYTES, Stopwatch,
+    Task, WRITE_BYTES, Work, announce, from_hex, lacks, many, run_task, to_hex,
 };
 use anyhow::{Context, Result};
 use bytes::Bytes;
 use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use quinn::{
-    ClientConfig, Endpoint, EndpointConfig, MtuDiscoveryConfig, ServerConfig, TransportConfig, VarInt,
+    ClientConfig, Connection, Endpoint, EndpointConfig, MtuDiscoveryConfig, RecvStream, SendStream,
+    ServerConfig, TransportConfig, VarInt,
 };
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 use std::net::{IpAddr, SocketAddr};
@@ -51,31 +52,29 @@ fn provider() -> Arc<rustls::crypto::CryptoProvider> {
 }
 
 pub fn serve(task: &Task, ip: IpAddr) -> Result<Outcome> {
+    let task = task.clone();
     let identity = rcgen::generate_simple_self_signed(vec![SERVER_NAME.to_owned()])?;
     let certificate = identity.cert.der().clone();
     let key = PrivatePkcs8KeyDer::from(identity.signing_key.serialize_der());
-    let tls = rustls::ServerConfig::builder_with_provider(provider())
+    let mut tls = rustls::ServerConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&rustls::version::TLS13])?
         .with_no_client_auth()
         .with_single_cert(vec![certificate.clone()], key.into())?;
+    // UTS resumes no sessions; every handshake is a whole one.
+    tls.send_tls13_tickets = 0;
     let mut config = ServerConfig::with_crypto(Arc::new(QuicServerConfig::try_from(tls)?));
     config.transport_config(settings());
-    runtime()?.block_on(async {
-        let endpoint = endpoint(ip, Some(config))?;
-        announce(endpoint.local_addr()?, certificate.iter().map(|b| format!("{b:02x}")).collect())?;
+    run_task(async move {
+        let (task, endpoint) = (&task, endpoint(ip, Some(config))?);
+        announce(endpoint.local_addr()?, to_hex(&certificate))?;
+        if task.work == Work::Handshakes {
+            return accept_many(&endpoint).await;
+        }
         let connection = endpoint.accept().await.context("no client")?.await?;
-        let (mut send, mut recv) = connection.accept_bi().await?;
         let outcome = match task.work {
-            Work::Bulk => {
-                let mut meter = Meter::new(task);
-                let mut chunks: [Bytes; 32] = Default::default();
-                while let Some(filled) = recv.read_chunks(&mut chunks).await? {
-                    meter.add(chunks.iter().take(filled).map(Bytes::len).sum())?;
-                }
-                send.finish()?;
-                meter.finish()?
-            }
+            Work::Bulk => take_bulk(task, connection.accept_bi().await?).await?,
             Work::Ping => {
+                let (mut send, mut recv) = connection.accept_bi().await?;
                 let mut byte = [0];
                 while recv.read(&mut byte).await?.is_some() {
                     send.write_all(&byte).await?;
@@ -83,58 +82,126 @@ pub fn serve(task: &Task, ip: IpAddr) -> Result<Outcome> {
                 send.finish()?;
                 Outcome::default()
             }
+            Work::Messages => {
+                let mut meter = Meter::new(task);
+                while let Ok(message) = connection.read_datagram().await {
+                    meter.add(message.len())?;
+                }
+                return meter.finish();
+            }
+            _ => return Err(lacks(task)),
         };
         connection.closed().await;
         Ok(outcome)
     })
 }
 
-pub fn call(task: &Task, to: SocketAddr, certificate: &str) -> Result<Outcome> {
-    let digits = certificate.as_bytes().chunks(2).map(|pair| std::str::from_utf8(pair).unwrap_or(""));
-    let der: Result<Vec<u8>, _> = digits.map(|pair| u8::from_str_radix(pair, 16)).collect();
+async fn take_bulk(task: &Task, (mut send, mut recv): (SendStream, RecvStream)) -> Result<Outcome> {
+    let mut meter = Meter::new(task);
+    let mut chunks: [Bytes; 32] = Default::default();
+    while let Some(filled) = recv.read_chunks(&mut chunks).await? {
+        meter.add(chunks.iter().take(filled).map(Bytes::len).sum())?;
+    }
+    send.finish()?;
+    meter.finish()
+}
+
+/// Accepts until the first connection ends.
+async fn accept_many(endpoint: &Endpoint) -> Result<Outcome> {
+    let first = endpoint.accept().await.context("no client")?.await?;
+    let mut counter = many::Counter::start()?;
+    loop {
+        tokio::select! {
+            biased;
+            incoming = endpoint.accept() => {
+                let incoming = incoming.context("the endpoint is gone")?;
+                let accepted = counter.accepted.clone();
+                tokio::spawn(async move {
+                    if let Ok(connection) = incoming.await {
+                        many::add(&accepted);
+                        connection.closed().await;
+                    }
+                });
+            }
+            _ = first.closed() => return counter.finish(),
+        }
+    }
+}
+
+fn client_config(certificate: &str) -> Result<ClientConfig> {
     let mut roots = rustls::RootCertStore::empty();
-    roots.add(CertificateDer::from(der.context("certificate")?))?;
-    let tls = rustls::ClientConfig::builder_with_provider(provider())
+    roots.add(CertificateDer::from(from_hex(certificate)?))?;
+    let mut tls = rustls::ClientConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&rustls::version::TLS13])?
         .with_root_certificates(roots)
         .with_no_client_auth();
+    tls.resumption = rustls::client::Resumption::disabled();
     let mut config = ClientConfig::new(Arc::new(QuicClientConfig::try_from(tls)?));
     config.transport_config(settings());
-    runtime()?.block_on(async {
+    Ok(config)
+}
+
+pub fn call(task: &Task, to: SocketAddr, certificate: &str) -> Result<Outcome> {
+    let (task, config) = (task.clone(), client_config(certificate)?);
+    run_task(async move {
+        let task = &task;
         let any = if to.is_ipv4() { [0; 4].into() } else { [0u16; 8].into() };
         let endpoint = endpoint(any, None)?;
-        let connection = endpoint.connect_with(config, to, SERVER_NAME)?.await?;
-        let (mut send, mut recv) = connection.open_bi().await?;
+        let connection = endpoint.connect_with(config.clone(), to, SERVER_NAME)?.await?;
         let outcome = match task.work {
-            Work::Bulk => {
-                let (data, mut expense) = (Bytes::from(vec![0x5a; WRITE_BYTES]), Expense::start(task)?);
+            Work::Bulk => send_bulk(task, &connection).await?,
+            Work::Ping => ping(task, connection.open_bi().await?).await?,
+            Work::Messages => {
+                let (message, mut expense) = (Bytes::from(vec![0x5a; MESSAGE_BYTES]), Expense::start(task)?);
                 while expense.goes_on() {
-                    send.write_chunk(data.clone()).await?;
-                    expense.bytes += data.len() as u64;
+                    // Reading the clock for each message would be a part of its cost.
+                    for _ in 0..64 {
+                        connection.send_datagram_wait(message.clone()).await?;
+                        expense.bytes += message.len() as u64;
+                    }
                 }
-                send.finish()?;
-                // The server ends its direction once it has read everything.
-                recv.read_to_end(0).await?;
-                let stats = connection.stats().path;
-                let mtu = stats.current_mtu;
-                let note = format!("cubic, {mtu} B packets");
-                Outcome { lost_packets: stats.lost_packets, note, ..expense.finish()? }
+                expense.finish()?
             }
-            Work::Ping => {
-                let mut stopwatch = Stopwatch::start(task);
-                let mut byte = [0];
-                while stopwatch.again() {
-                    send.write_all(&byte).await?;
-                    recv.read_exact(&mut byte).await?;
-                    stopwatch.back();
-                }
-                send.finish()?;
-                recv.read_to_end(0).await?;
-                stopwatch.finish()
+            Work::Handshakes => {
+                let connect = || {
+                    let connecting = endpoint.connect_with(config.clone(), to, SERVER_NAME);
+                    async move { Ok::<_, anyhow::Error>(drop(connecting?.await?)) }
+                };
+                many::handshakes(task, HANDSHAKES_AT_ONCE, connect).await?
             }
+            _ => return Err(lacks(task)),
         };
         connection.close(0u32.into(), b"done");
         endpoint.wait_idle().await;
         Ok(outcome)
     })
+}
+
+async fn send_bulk(task: &Task, connection: &Connection) -> Result<Outcome> {
+    let (mut send, mut recv) = connection.open_bi().await?;
+    let (data, mut expense) = (Bytes::from(vec![0x5a; WRITE_BYTES]), Expense::start(task)?);
+    while expense.goes_on() {
+        send.write_chunk(data.clone()).await?;
+        expense.bytes += data.len() as u64;
+    }
+    send.finish()?;
+    // The server ends its direction once it has read everything.
+    recv.read_to_end(0).await?;
+    let stats = connection.stats().path;
+    let mtu = stats.current_mtu;
+    let note = format!("cubic, {mtu} B packets");
+    Ok(Outcome { lost_packets: stats.lost_packets, note, ..expense.finish()? })
+}
+
+async fn ping(task: &Task, (mut send, mut recv): (SendStream, RecvStream)) -> Result<Outcome> {
+    let mut stopwatch = Stopwatch::start(task);
+    let mut byte = [0];
+    while stopwatch.again() {
+        send.write_all(&byte).await?;
+        recv.read_exact(&mut byte).await?;
+        stopwatch.back();
+    }
+    send.finish()?;
+    recv.read_to_end(0).await?;
+    Ok(stopwatch.finish())
 }

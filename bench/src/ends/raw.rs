@@ -1,7 +1,9 @@
 //! UDP with segmentation offload, a window, and an acknowledgement for each 64 KiB: what a transport cannot do without.
 //! Nothing is repeated, checked or protected. Every segment begins with the position behind its last byte.
 
-use super::{Expense, Meter, Outcome, PACKET_BYTES, SOCKET_BUFFER_BYTES, Stopwatch, Task, Work, announce};
+use super::{
+    Expense, Meter, Outcome, PACKET_BYTES, SOCKET_BUFFER_BYTES, Stopwatch, Task, Work, announce, lacks,
+};
 use anyhow::{Context, Result, bail};
 use quinn_udp::{RecvMeta, Transmit, UdpSocketState};
 use socket2::{Domain, Socket, Type};
@@ -48,21 +50,43 @@ fn position(bytes: &[u8]) -> Option<u64> {
 pub fn serve(task: &Task, ip: IpAddr) -> Result<Outcome> {
     let socket = socket(ip)?;
     announce(socket.local_addr()?, String::new())?;
-    if task.work == Work::Ping {
-        let mut byte = [0; 16];
-        loop {
-            let (bytes, from) = socket.recv_from(&mut byte)?;
-            if bytes != 1 {
-                return Ok(Outcome::default());
+    match task.work {
+        Work::Bulk => serve_bulk(task, &socket),
+        Work::Ping | Work::Spin => echo(task, &socket),
+        _ => Err(lacks(task)),
+    }
+}
+
+fn echo(task: &Task, socket: &UdpSocket) -> Result<Outcome> {
+    socket.set_nonblocking(task.work == Work::Spin)?;
+    let mut byte = [0; 16];
+    loop {
+        let (bytes, from) = receive(task, || socket.recv_from(&mut byte))?;
+        if bytes != 1 {
+            return Ok(Outcome::default());
+        }
+        socket.send_to(&byte[..1], from)?;
+    }
+}
+
+/// Receives; where waiting means looking again and again, until there is something.
+fn receive<R>(task: &Task, mut once: impl FnMut() -> io::Result<R>) -> io::Result<R> {
+    loop {
+        match once() {
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock && task.work == Work::Spin => {
+                std::hint::spin_loop();
             }
-            socket.send_to(&byte[..1], from)?;
+            other => return other,
         }
     }
-    let state = offload(&socket)?;
+}
+
+fn serve_bulk(task: &Task, socket: &UdpSocket) -> Result<Outcome> {
+    let state = offload(socket)?;
     let (mut buffer, mut meta) = (vec![0; 64 << 10], [RecvMeta::default()]);
     let (mut meter, mut highest, mut acknowledged) = (Meter::new(task), 0, 0);
     loop {
-        state.recv((&socket).into(), &mut [IoSliceMut::new(&mut buffer)], &mut meta)?;
+        state.recv(socket.into(), &mut [IoSliceMut::new(&mut buffer)], &mut meta)?;
         let [RecvMeta { addr, len, stride, .. }] = meta;
         let contents = &buffer[..len];
         let last = contents.chunks(stride.max(1)).filter_map(position).max().unwrap_or(0);
@@ -83,16 +107,21 @@ pub fn serve(task: &Task, ip: IpAddr) -> Result<Outcome> {
 pub fn call(task: &Task, to: SocketAddr) -> Result<Outcome> {
     let any = SocketAddr::new(if to.is_ipv4() { [0; 4].into() } else { [0u16; 8].into() }, 0);
     let socket = socket(any.ip())?;
-    if task.work == Work::Ping {
-        return ping(task, &socket, to);
+    match task.work {
+        Work::Bulk => call_bulk(task, &socket, to),
+        Work::Ping | Work::Spin => ping(task, &socket, to),
+        _ => Err(lacks(task)),
     }
-    let state = offload(&socket)?;
+}
+
+fn call_bulk(task: &Task, socket: &UdpSocket, to: SocketAddr) -> Result<Outcome> {
+    let state = offload(socket)?;
     socket.set_read_timeout(Some(PATIENCE))?;
     let mut batch = vec![0x5a; BATCH_SEGMENTS * PACKET_BYTES];
     let (mut expense, mut acknowledged) = (Expense::start(task)?, 0);
     while expense.goes_on() {
         while expense.bytes - acknowledged + batch.len() as u64 > WINDOW_BYTES {
-            acknowledged = acknowledgement(&socket)?.unwrap_or(expense.bytes).max(acknowledged);
+            acknowledged = acknowledgement(socket)?.unwrap_or(expense.bytes).max(acknowledged);
         }
         for segment in batch.chunks_mut(PACKET_BYTES) {
             expense.bytes += segment.len() as u64;
@@ -105,11 +134,11 @@ pub fn call(task: &Task, to: SocketAddr) -> Result<Outcome> {
             segment_size: Some(PACKET_BYTES),
             src_ip: None,
         };
-        state.try_send((&socket).into(), &transmit)?;
+        state.try_send(socket.into(), &transmit)?;
     }
     for _ in 0..ENDS_MAX {
         socket.send_to(&END.to_le_bytes(), to)?;
-        while let Some(acknowledged) = acknowledgement(&socket)? {
+        while let Some(acknowledged) = acknowledgement(socket)? {
             if acknowledged == END {
                 return expense.finish();
             }
@@ -130,11 +159,12 @@ fn acknowledgement(socket: &UdpSocket) -> Result<Option<u64>> {
 
 fn ping(task: &Task, socket: &UdpSocket, to: SocketAddr) -> Result<Outcome> {
     socket.set_read_timeout(Some(Duration::from_secs(1)))?;
+    socket.set_nonblocking(task.work == Work::Spin)?;
     let mut stopwatch = Stopwatch::start(task);
     let mut byte = [0];
     while stopwatch.again() {
         socket.send_to(&byte, to)?;
-        socket.recv(&mut byte).context("no answer")?;
+        receive(task, || socket.recv(&mut byte)).context("no answer")?;
         stopwatch.back();
     }
     socket.send_to(b"end", to)?;

@@ -1,6 +1,6 @@
 //! Kernel TCP with CUBIC, from blocking sockets.
 
-use super::{Expense, Meter, Outcome, Stopwatch, Task, WRITE_BYTES, Work, announce};
+use super::{Expense, Meter, Outcome, Stopwatch, Task, WRITE_BYTES, Work, announce, lacks};
 use anyhow::{Context, Result};
 use socket2::{Domain, Socket, Type};
 use std::io::{Read, Write};
@@ -38,6 +38,7 @@ pub fn serve(task: &Task, ip: IpAddr) -> Result<Outcome> {
             }
             Ok(Outcome::default())
         }
+        _ => Err(lacks(task)),
     }
 }
 
@@ -67,5 +68,6 @@ pub fn call(task: &Task, to: SocketAddr) -> Result<Outcome> {
             }
             Ok(stopwatch.finish())
         }
+        _ => Err(lacks(task)),
     }
 }

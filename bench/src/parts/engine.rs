@@ -1,6 +1,7 @@
 //! The whole engine: two endpoints in memory, datagrams handed from one to the other, no sockets.
 
-use super::Part;
+use super::{Factor, Part};
+use crate::summary::Summary;
 use crate::usage::thread_time;
 use anyhow::{Context, Result, bail, ensure};
 use bytes::Bytes;
@@ -31,24 +32,79 @@ const DATA_BYTES: usize = 1440;
 
 pub fn parts() -> Result<Vec<Part>> {
     let mut parts = Vec::new();
-    for security in ["required", "unprotected"] {
+    for security in ["uts.security=required", "uts.security=unprotected"] {
         for side in [Side::Both, Side::Sender, Side::Receiver] {
             let mut pair = None;
             let run = move |packets| {
                 let pair = match &mut pair {
                     Some(pair) => pair,
-                    none => none.insert(Pair::connect(security)?),
+                    none => none.insert(Pair::connect(&[security])?),
                 };
-                pair.carry(packets, side)
+                let [sender, receiver] = pair.carry(packets)?;
+                Ok(match side {
+                    Side::Both => sender + receiver,
+                    Side::Sender => sender,
+                    Side::Receiver => receiver,
+                })
             };
-            let what = match security {
-                "unprotected" => "unprotected",
-                _ => "default profile",
-            };
+            let what = if security.ends_with("unprotected") { "unprotected" } else { "default profile" };
             parts.push(Part::new("engine", format!("{what}, {}", side.name()), DATA_BYTES, Box::new(run)));
         }
     }
     Ok(parts)
+}
+
+/// What is asked of a profile from which nothing is left out.
+const WHOLE: &[&str] = &["uts.security=unprotected", "uts.profile.detection=crc-32c", "uts.adapt=off"];
+
+/// What is asked so that a function is left out, and what that is called.
+const LEFT_OUT: &[(&str, &[&str])] = &[
+    ("detection", &["uts.profile.detection=none"]),
+    ("retransmission", &["reliability=prohibit", "uts.profile.retransmission=none"]),
+    ("sequencing", &["preserveOrder=prohibit", "uts.profile.sequencing=unordered"]),
+    ("flow control", &["uts.profile.flow=none"]),
+    ("rate control", &["uts.profile.rate=none"]),
+    ("congestion control", &["congestionControl=prohibit", "uts.profile.congestion=none"]),
+];
+
+/// Packets that are made before the peer takes them in, where each holds but a byte.
+const SINGLES: usize = 16;
+
+/// The engine with each function left out alone, and all of them together.
+pub fn factors(turns: usize, packets: u64, progress: impl Fn(String)) -> Result<Vec<Factor>> {
+    let mut variants: Vec<(String, Vec<&str>)> = vec![
+        ("nothing, AES-128-GCM".into(), vec!["uts.adapt=off"]),
+        ("nothing, CRC-32C".into(), WHOLE.to_vec()),
+    ];
+    for (name, properties) in LEFT_OUT {
+        variants.push(((*name).to_owned(), [WHOLE, *properties].concat()));
+    }
+    let all = LEFT_OUT.iter().flat_map(|(_, properties)| properties.iter().copied());
+    variants.push(("all of them".into(), WHOLE.iter().copied().chain(all).collect()));
+    let mut pairs = Vec::new();
+    for (name, properties) in variants {
+        progress(format!("left out: {name}"));
+        let pair = Pair::connect(&properties).with_context(|| format!("without {name}"))?;
+        pairs.push((name, pair, [Vec::new(), Vec::new()]));
+    }
+    for turn in 1..=turns {
+        progress(format!("functions factored out, turn {turn} of {turns}"));
+        for (_, pair, times) in &mut pairs {
+            let full = pair.carry(packets)?;
+            times[0].push(full.map(|t| t.as_nanos() as f64 / packets as f64));
+            let single = pair.carry_single(packets)?;
+            times[1].push(single.map(|t| t.as_nanos() as f64 / packets as f64));
+        }
+    }
+    let mut factors = Vec::new();
+    for (size, bytes) in [(0, DATA_BYTES), (1, 1)] {
+        for (name, _, times) in &pairs {
+            let end = |end: usize| Summary::of(times[size].iter().map(|both| both[end])).context("no turns");
+            let (left_out, sender_ns, receiver_ns) = (name.clone(), end(0)?, end(1)?);
+            factors.push(Factor { left_out, bytes, sender_ns, receiver_ns });
+        }
+    }
+    Ok(factors)
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -91,10 +147,12 @@ fn server_addr() -> SocketAddr {
 }
 
 impl Pair {
-    fn connect(security: &str) -> Result<Self> {
+    fn connect(properties: &[&str]) -> Result<Self> {
         let identities = Identities::new()?;
         let mut config = ConnectionConfig::default();
-        config.requirements.set("uts.security", security)?;
+        for property in properties {
+            config.requirements.assign(property)?;
+        }
         let server = EndpointConfig {
             server: Some(identities.server),
             accept: config.clone(),
@@ -123,36 +181,77 @@ impl Pair {
         connected.context("the handshake does not end")??;
         let opened = pair.client.connection(connection).context("no connection")?;
         pair.flow = opened.open_flow(FlowOptions::default()).map_err(|e| anyhow::anyhow!("{e}"))?;
-        pair.carry(WARM_UP_PACKETS, Side::Both)?;
+        pair.carry(WARM_UP_PACKETS)?;
         let profile =
             pair.client.peek(connection).and_then(|c| c.profile(Direction::Out)).context("profile")?;
+        for property in properties {
+            // What was pinned must have been agreed.
+            let Some((function, wanted)) =
+                property.strip_prefix("uts.profile.").and_then(|p| p.split_once('='))
+            else {
+                continue;
+            };
+            let function = Function::from_name(function).context("function")?;
+            let is = profile.name(function);
+            ensure!(is == pinned(properties, function, wanted), "{}: {is}", function.name());
+        }
         let is_protected = profile.name(Function::Protection) != "none";
         ensure!(
-            is_protected == (security != "unprotected"),
+            is_protected != properties.contains(&"uts.security=unprotected"),
             "protection: {}",
             profile.name(Function::Protection)
         );
         Ok(pair)
     }
 
-    /// Sends so many packets' worth of data; the time that `side` spent on it.
-    fn carry(&mut self, packets: u64, side: Side) -> Result<Duration> {
+    /// Sends so many packets' worth of data; the time that both ends spent on it.
+    fn carry(&mut self, packets: u64) -> Result<[Duration; 2]> {
         let target = self.received + packets * DATA_BYTES as u64;
         self.spent = [Duration::ZERO; 2];
-        let start = thread_time();
         while self.received < target {
             let before = thread_time();
             self.write()?;
             self.spent[0] += thread_time() - before;
             self.turn()?;
         }
-        let both = thread_time() - start;
-        let [sender, receiver] = self.spent;
-        Ok(match side {
-            Side::Both => both,
-            Side::Sender => sender,
-            Side::Receiver => receiver,
-        })
+        Ok(self.spent)
+    }
+
+    /// Sends so many packets of one byte each.
+    fn carry_single(&mut self, packets: u64) -> Result<[Duration; 2]> {
+        // What larger packets left behind goes first.
+        while self.client.peek(self.connection).context("the connection is gone")?.undelivered_bytes() > 0 {
+            self.turn()?;
+        }
+        let target = self.received + packets;
+        self.spent = [Duration::ZERO; 2];
+        let mut datagrams: Vec<Vec<u8>> = vec![Vec::new(); SINGLES];
+        while self.received < target {
+            let start = thread_time();
+            self.client.handle_timeout(self.now);
+            let mut made = 0;
+            for datagram in &mut datagrams {
+                let connection = self.client.connection(self.connection).context("the connection is gone")?;
+                match connection.write(self.now, self.flow, Bytes::from_static(&[7])) {
+                    Ok(_) | Err(WriteError::Blocked) => {}
+                    Err(error) => bail!("{error}"),
+                }
+                if self.client.poll_transmit(self.now, datagram).is_none() {
+                    break;
+                }
+                made += 1;
+            }
+            let sent = thread_time();
+            self.spent[0] += sent - start;
+            self.now += DELAY;
+            for datagram in &mut datagrams[..made] {
+                self.server.handle_datagram(self.now, client_addr(), None, datagram);
+            }
+            self.received += drain(&mut self.server, self.now)?;
+            self.spent[1] += thread_time() - sent;
+            self.turn()?;
+        }
+        Ok(self.spent)
     }
 
     fn write(&mut self) -> Result<()> {
@@ -198,6 +297,12 @@ impl Pair {
         }
         Ok(())
     }
+}
+
+/// What a function was pinned to last: later pins replace earlier ones.
+fn pinned<'a>(properties: &[&'a str], function: Function, otherwise: &'a str) -> &'a str {
+    let name = format!("uts.profile.{}=", function.name());
+    properties.iter().rev().find_map(|p| p.strip_prefix(name.as_str())).unwrap_or(otherwise)
 }
 
 /// Takes all that can be read at the server.

@@ -41,6 +41,19 @@ pub struct Cost {
     pub ns: Summary,
 }
 
+/// What a packet costs where functions are left out.
+#[derive(Debug, Serialize)]
+pub struct Factor {
+    /// Which.
+    pub left_out: String,
+    /// Bytes of data in each packet.
+    pub bytes: usize,
+    /// Nanoseconds per packet at the sender.
+    pub sender_ns: Summary,
+    /// Nanoseconds per packet at the receiver.
+    pub receiver_ns: Summary,
+}
+
 impl Part {
     fn new(function: &'static str, name: impl Into<String>, bytes: usize, run: Run) -> Self {
         Part { function, name: name.into(), bytes, run }
@@ -62,6 +75,13 @@ impl Part {
         };
         Part::new(function, name, bytes, Box::new(run))
     }
+}
+
+/// Measures the engine with functions left out.
+pub fn factors(is_quick: bool, progress: impl Fn(String)) -> Result<Vec<Factor>> {
+    let _pinned = crate::usage::cores().last().map(|core| crate::usage::Pinned::to(*core)).transpose()?;
+    let (turns, packets) = if is_quick { (3, 5_000) } else { (9, 20_000) };
+    engine::factors(turns, packets, progress)
 }
 
 /// Measures all parts.

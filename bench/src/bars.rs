@@ -1,0 +1,171 @@
+//! What UTS has to reach, as ratios to its rivals in the same run.
+
+use crate::ends::{Transport, Work};
+use crate::summary::Summary;
+use crate::works::Row;
+use serde::Serialize;
+
+/// A figure of rows: their work, path, cores, transports of which the best counts, and name.
+#[derive(Clone, Copy)]
+struct Pick<'a> {
+    work: Work,
+    path: &'a str,
+    cores: &'a str,
+    transports: &'a [Transport],
+    figure: &'a str,
+}
+
+/// A bar, and how UTS stands to it.
+#[derive(Debug, Serialize)]
+pub struct Bar {
+    /// The work, and where.
+    pub work: String,
+    /// What is compared.
+    pub what: String,
+    /// What was reached, by repetition.
+    pub reached: Option<Summary>,
+    /// What should be.
+    pub wanted: f64,
+    /// Whether less is better.
+    pub at_most: bool,
+}
+
+impl Bar {
+    /// Whether it is met, or by how much it is missed.
+    pub fn verdict(&self) -> String {
+        let Some(reached) = self.reached else { return "not measured".to_owned() };
+        let share = reached.median / self.wanted;
+        let (met, missed) =
+            if self.at_most { (share <= 1.0, share - 1.0) } else { (share >= 1.0, 1.0 - share) };
+        if met { "met".to_owned() } else { format!("missed by {:.0} %", missed * 100.0) }
+    }
+
+    /// What is wanted, as it is written.
+    pub fn wanted(&self) -> String {
+        format!("{} {}", if self.at_most { "<=" } else { ">=" }, self.wanted)
+    }
+}
+
+const TWO: &str = "two cores";
+const ONE: &str = "one core";
+
+/// All bars that a run of these works can speak about.
+pub fn judge(rows: &[Row]) -> Vec<Bar> {
+    let mut bars = Vec::new();
+    bulk(rows, &mut bars);
+    waiting(rows, &mut bars);
+    connections(rows, &mut bars);
+    // Works that were not asked for are of no interest.
+    bars.retain(|bar| bar.reached.is_some() || rows.iter().any(|row| bar.work.starts_with(row.work)));
+    bars
+}
+
+fn bulk(rows: &[Row], bars: &mut Vec<Bar>) {
+    use Transport::{Iperf3Cubic, Iperf3CubicW1m, Quinn, RawUdp, S2nQuic, TcpCubic, Uts, UtsBare, UtsCrc32c};
+    let mut compare = |path, ours, rivals: &[Transport], figure, what: &str, wanted, at_most| {
+        let theirs = Pick { work: Work::Bulk, path, cores: TWO, transports: rivals, figure };
+        let reached = ratio(rows, &Pick { transports: &[ours], ..theirs }, &theirs, at_most);
+        bars.push(Bar { work: format!("bulk, {path}"), what: what.to_owned(), reached, wanted, at_most });
+    };
+    for (path, wanted) in [("veth", 2.0), ("veth-1500", 1.7), ("veth-1500-gro", 1.7)] {
+        let what = "protected: goodput to the better of quinn and s2n-quic";
+        compare(path, Uts, &[Quinn, S2nQuic], "gbps", what, wanted, false);
+    }
+    for path in ["veth-1500", "veth-1500-gro"] {
+        compare(path, UtsCrc32c, &[RawUdp], "gbps", "CRC-32C: goodput to raw UDP", 0.8, false);
+        let tcp = [TcpCubic, Iperf3Cubic, Iperf3CubicW1m];
+        compare(path, UtsCrc32c, &tcp, "gbps", "CRC-32C: goodput to the best TCP", 1.0, false);
+    }
+    for path in ["veth", "veth-1500", "veth-1500-gro"] {
+        let what = "no detection, no repeats: goodput to raw UDP";
+        compare(path, UtsBare, &[RawUdp], "gbps", what, 0.85, false);
+    }
+    for path in ["veth", "veth-1500", "veth-1500-gro"] {
+        let what = "protected: CPU per byte, both ends, to quinn";
+        compare(path, Uts, &[Quinn], "both_s_per_gb", what, 0.55, true);
+    }
+}
+
+fn waiting(rows: &[Row], bars: &mut Vec<Bar>) {
+    use Transport::{Quinn, RawUdp, Uts};
+    let path = usual(rows);
+    let mut compare = |work: Work, cores, rival: (Work, Transport), figure, what: &str, wanted, at_most| {
+        let ours = Pick { work, path, cores, transports: &[Uts], figure };
+        let theirs = Pick { work: rival.0, path, cores, transports: &[rival.1], figure };
+        let (work, what) = (format!("{}, {path}", work.name()), what.to_owned());
+        bars.push(Bar { work, what, reached: ratio(rows, &ours, &theirs, at_most), wanted, at_most });
+    };
+    let raw = (Work::Ping, RawUdp);
+    compare(Work::Ping, TWO, raw, "p50_us", "p50 to raw UDP, two cores", 1.25, true);
+    compare(Work::Ping, ONE, raw, "p50_us", "p50 to raw UDP, one core", 2.0, true);
+    compare(Work::Spin, TWO, (Work::Spin, RawUdp), "p50_us", "p50 to spinning raw UDP", 2.0, true);
+    let datagrams = (Work::Messages, Quinn);
+    compare(Work::Messages, TWO, datagrams, "per_s", "messages to quinn's datagrams", 3.0, false);
+    let what = "a packet each: messages to quinn's datagrams";
+    compare(Work::SingleMessages, TWO, datagrams, "per_s", what, 3.0, false);
+    let shakes = (Work::Handshakes, Quinn);
+    compare(Work::Handshakes, TWO, shakes, "p50_us", "time to quinn's", 0.8, true);
+    let what = "accepted per second and core to quinn's";
+    compare(Work::Handshakes, TWO, shakes, "per_core_s", what, 1.5, false);
+}
+
+fn connections(rows: &[Row], bars: &mut Vec<Bar>) {
+    if let Some(idle) = rows.iter().find(|row| row.work == Work::Idle.name()) {
+        let mut is = |figure, what: &str, wanted, at_most| {
+            let (work, what) = (format!("idle, {}", idle.path), what.to_owned());
+            bars.push(Bar { work, what, reached: idle.summary(figure), wanted, at_most });
+        };
+        is("connections", "connections on one endpoint", 100_000.0, false);
+        is("client_bytes", "bytes each at the client", 4096.0, true);
+        is("server_bytes", "bytes each at the server", 4096.0, true);
+        is("server_cpu", "CPU seconds per second while idle, server", 0.01, true);
+    }
+    let shared: Vec<&Row> = rows.iter().filter(|row| row.work == Work::Shared.name()).collect();
+    if let (Some(one), Some(many)) =
+        (shared.iter().find(|row| row.connections == 1), shared.iter().find(|row| row.connections > 1))
+    {
+        let (one_gbps, many_gbps) = (one.figures.get("gbps"), many.figures.get("gbps"));
+        let reached =
+            one_gbps.zip(many_gbps).and_then(|(one, many)| Summary::of(ratios(many.clone(), one.clone())));
+        let work = format!("shared, {}", many.path);
+        let what = format!("{} connections: their sum to a single one", many.connections);
+        bars.push(Bar { work: work.clone(), what, reached, wanted: 0.85, at_most: false });
+        let what = format!("{} connections: Jain's index", many.connections);
+        bars.push(Bar { work, what, reached: many.summary("jain"), wanted: 0.95, at_most: false });
+    }
+}
+
+/// The path on which what waits is measured.
+fn usual(rows: &[Row]) -> &'static str {
+    let waits = |row: &&Row| row.work != Work::Bulk.name();
+    rows.iter().find(waits).map_or("veth", |row| row.path)
+}
+
+/// What each repetition gave of the best of some transports; `less` = less is better.
+fn best(rows: &[Row], pick: &Pick<'_>, less: bool) -> Vec<Option<f64>> {
+    let mut best: Vec<Option<f64>> = Vec::new();
+    for row in rows {
+        let fits = row.work == pick.work.name()
+            && row.path == pick.path
+            && row.cores == pick.cores
+            && pick.transports.iter().any(|t| t.name() == row.transport);
+        let Some(values) = row.figures.get(pick.figure).filter(|_| fits) else { continue };
+        best.resize(best.len().max(values.len()), None);
+        for (best, value) in best.iter_mut().zip(values) {
+            *best = match (*best, *value) {
+                (Some(a), Some(b)) => Some(if less { a.min(b) } else { a.max(b) }),
+                (a, b) => a.or(b),
+            };
+        }
+    }
+    best
+}
+
+fn ratio(rows: &[Row], ours: &Pick<'_>, theirs: &Pick<'_>, less: bool) -> Option<Summary> {
+    Summary::of(ratios(best(rows, ours, less), best(rows, theirs, less)))
+}
+
+/// Ratios within repetitions, where both gave something.
+fn ratios(ours: Vec<Option<f64>>, theirs: Vec<Option<f64>>) -> impl Iterator<Item = f64> {
+    ours.into_iter().zip(theirs).filter_map(|(a, b)| Some(a? / b?))
+}

@@ -1,0 +1,97 @@
+//! What measurements with many connections have in common.
+
+use super::{Outcome, Task};
+use crate::{summary, usage};
+use anyhow::Result;
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use tokio::task::JoinSet;
+
+/// Counts what a server accepts, and what that costs it.
+pub struct Counter {
+    /// Connections so far.
+    pub accepted: Arc<AtomicU64>,
+    cpu_before: f64,
+}
+
+/// One more.
+pub fn add(count: &AtomicU64) {
+    count.fetch_add(1, Ordering::Relaxed);
+}
+
+impl Counter {
+    pub fn start() -> Result<Self> {
+        Ok(Counter { accepted: Arc::default(), cpu_before: usage::cpu_s()? })
+    }
+
+    pub fn finish(&mut self) -> Result<Outcome> {
+        let count = self.accepted.load(Ordering::Relaxed);
+        anyhow::ensure!(count > 0, "nothing was accepted");
+        Ok(Outcome { count, cpu_s: usage::cpu_s()? - self.cpu_before, ..Outcome::default() })
+    }
+}
+
+/// Connects one after the other for half of the time, which gives how long it takes; then `at_once` at a time.
+pub async fn handshakes<C>(task: &Task, at_once: usize, mut connect: impl FnMut() -> C) -> Result<Outcome>
+where
+    C: Future<Output = Result<()>> + Send + 'static,
+{
+    let (start, mut took_ns) = (Instant::now(), Vec::new());
+    let cpu_before = usage::cpu_s()?;
+    while start.elapsed() < task.duration / 2 {
+        let before = Instant::now();
+        connect().await?;
+        took_ns.push(before.elapsed().as_nanos() as u64);
+    }
+    let (mut running, mut count) = (JoinSet::new(), took_ns.len() as u64);
+    while start.elapsed() < task.duration {
+        while running.len() < at_once {
+            running.spawn(connect());
+        }
+        if let Some(done) = running.join_next().await {
+            done??;
+            count += 1;
+        }
+    }
+    while let Some(done) = running.join_next().await {
+        done??;
+        count += 1;
+    }
+    took_ns.sort_unstable();
+    let us = |share| summary::percentile(&took_ns, share) as f64 / 1e3;
+    let cpu_s = usage::cpu_s()? - cpu_before;
+    Ok(Outcome { p50_us: us(0.5), p99_us: us(0.99), count, cpu_s, ..Outcome::default() })
+}
+
+/// How evenly something is shared: 1 = all have the same, 1/n = one has it all (Jain, 1984).
+pub fn jain(shares: &[f64]) -> f64 {
+    let (sum, squares) = shares.iter().fold((0.0, 0.0), |(sum, squares), x| (sum + x, squares + x * x));
+    if squares > 0.0 { sum * sum / (shares.len() as f64 * squares) } else { 0.0 }
+}
+
+/// Memory of this process, in bytes.
+pub fn resident_bytes() -> u64 {
+    let pages = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages: u64 = pages.split_whitespace().nth(1).and_then(|n| n.parse().ok()).unwrap_or(0);
+    pages * 4096
+}
+
+/// Memory that this machine has left, in bytes.
+pub fn available_bytes() -> u64 {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = text.lines().find_map(|l| l.strip_prefix("MemAvailable:"));
+    let kib: u64 = line
+        .and_then(|l| l.split_whitespace().next())
+        .and_then(|n| n.parse().ok())
+        .unwrap_or(u64::MAX / 1024);
+    kib * 1024
+}
+
+/// CPU seconds per second that this process takes while nothing happens.
+pub async fn idle_cpu(while_idle: Duration) -> Result<f64> {
+    let (start, before) = (Instant::now(), usage::cpu_s()?);
+    tokio::time::sleep(while_idle).await;
+    Ok((usage::cpu_s()? - before) / start.elapsed().as_secs_f64())
+}
