@@ -1,4 +1,4 @@
-//! Options of TCP sockets that no safe crate offers: `TCP_INFO`, `TCP_WINDOW_CLAMP`, and sockets of MPTCP.
+//! Options of sockets that no safe crate offers: `TCP_INFO`, `TCP_WINDOW_CLAMP`, `MPTCP_INFO`.
 #![allow(unsafe_code, reason = "getsockopt and setsockopt of options that neither rustix nor socket2 knows")]
 
 use core::ffi::c_int;
@@ -8,6 +8,13 @@ use std::os::fd::{AsFd, AsRawFd};
 
 /// Bytes of `struct tcp_info` (Linux, include/uapi/linux/tcp.h) that are asked for; older kernels give fewer.
 const TCP_INFO_BYTES: usize = 232;
+
+/// The level of MPTCP's options, and of `struct mptcp_info` (Linux, include/uapi/linux/mptcp.h): the option that reads it, the bytes asked for, and where
+/// `mptcpi_subflows_total` is.
+const SOL_MPTCP: c_int = 284;
+const MPTCP_INFO: c_int = 1;
+const MPTCP_INFO_BYTES: usize = 88;
+const MPTCP_SUBFLOWS_AT: usize = 80;
 
 /// `TCP_CLOSE`: nothing is under way any more, and other fields are left over.
 const CLOSED: u8 = 7;
@@ -68,45 +75,40 @@ impl TcpInfo {
 /// What the kernel tells of a connection; of MPTCP, of its first subflow.
 pub(super) fn tcp_info(socket: impl AsFd) -> io::Result<TcpInfo> {
     let mut raw = [0u8; TCP_INFO_BYTES];
-    let mut length = TCP_INFO_BYTES as libc::socklen_t;
+    Ok(TcpInfo::parse(option(&socket, libc::IPPROTO_TCP, libc::TCP_INFO, &mut raw)?))
+}
+
+/// How many subflows an MPTCP connection has now; nothing of one of TCP, or where the kernel does not say (before 6.5).
+pub(super) fn subflows(socket: impl AsFd) -> Option<u8> {
+    let mut raw = [0u8; MPTCP_INFO_BYTES];
+    option(&socket, SOL_MPTCP, MPTCP_INFO, &mut raw).ok()?.get(MPTCP_SUBFLOWS_AT).copied()
+}
+
+/// Reads an option of a socket to `raw`, and gives what the kernel has put there.
+fn option<'a>(socket: &impl AsFd, level: c_int, name: c_int, raw: &'a mut [u8]) -> io::Result<&'a [u8]> {
+    let mut length = raw.len() as libc::socklen_t;
     // SAFETY: the descriptor is open while it is borrowed, and the kernel writes at most `length` bytes to `raw`.
     let result = unsafe {
-        libc::getsockopt(
-            socket.as_fd().as_raw_fd(),
-            libc::IPPROTO_TCP,
-            libc::TCP_INFO,
-            raw.as_mut_ptr().cast(),
-            &raw mut length,
-        )
+        libc::getsockopt(socket.as_fd().as_raw_fd(), level, name, raw.as_mut_ptr().cast(), &raw mut length)
     };
     if result != 0 {
         return Err(io::Error::last_os_error());
     }
-    Ok(TcpInfo::parse(raw.get(..length as usize).unwrap_or_default()))
+    Ok(raw.get(..length as usize).unwrap_or_default())
 }
 
 /// Bounds the window that a TCP socket advertises, in bytes. The kernel forgets that when it learns anew how much memory
 /// packets take, so it has to be said again: gives whether it had been forgotten.
 pub(super) fn keep_window_clamp(socket: impl AsFd, bytes: c_int) -> io::Result<bool> {
-    let descriptor = socket.as_fd().as_raw_fd();
-    let (mut now, mut length): (c_int, _) = (0, size_of::<c_int>() as libc::socklen_t);
-    // SAFETY: the descriptor is open while it is borrowed, and the kernel writes at most the `length` bytes of `now`.
-    let result = unsafe {
-        libc::getsockopt(
-            descriptor,
-            libc::IPPROTO_TCP,
-            libc::TCP_WINDOW_CLAMP,
-            (&raw mut now).cast(),
-            &raw mut length,
-        )
-    };
-    if result == 0 && now == bytes {
+    let mut now = [0; size_of::<c_int>()];
+    option(&socket, libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP, &mut now)?;
+    if c_int::from_ne_bytes(now) == bytes {
         return Ok(false);
     }
     // SAFETY: the descriptor is open while it is borrowed, and the kernel reads one int.
     let result = unsafe {
         libc::setsockopt(
-            descriptor,
+            socket.as_fd().as_raw_fd(),
             libc::IPPROTO_TCP,
             libc::TCP_WINDOW_CLAMP,
             (&raw const bytes).cast(),

@@ -12,7 +12,7 @@ use core::cell::RefCell;
 use core::time::Duration;
 use serde::{Deserialize, Serialize};
 use session::{Connection, Purpose, TcpSession};
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
@@ -29,6 +29,13 @@ const PREAMBLE_BYTES: usize = 9;
 
 /// Within this time a connection must say what it is for.
 const PREAMBLE_PATIENCE: Duration = Duration::from_secs(30);
+
+/// Reset with full buffers, an MPTCP connection may end unheard: where the receiver's window has shrunk since, the reset is
+/// not within it, and ignored. A quiet end therefore asks whether the other is still there; to outages it is patient.
+const MULTIPATH_KEEPALIVE: TcpKeepalive = TcpKeepalive::new()
+    .with_time(Duration::from_secs(2))
+    .with_interval(Duration::from_secs(1))
+    .with_retries(120);
 
 const BACKLOG: u32 = 1024;
 
@@ -131,6 +138,10 @@ impl Tcp {
             };
             TransportError::Failed(format!("congestion control {congestion}: {error}{hint}"))
         })?;
+        if self.is_multipath {
+            // Older kernels know it for TCP only.
+            let _ = socket.set_tcp_keepalive(&MULTIPATH_KEEPALIVE);
+        }
         socket.set_tcp_nodelay(self.settings.nodelay).map_err(failed("TCP_NODELAY"))?;
         if let Some(bytes) = self.settings.send_buffer {
             socket.set_send_buffer_size(bytes as usize).map_err(failed("SO_SNDBUF"))?;
@@ -276,18 +287,23 @@ mod tests {
     use super::*;
     use tokio::io::AsyncWriteExt;
 
-    /// The windows that a receiver grants while it reads 8 MB.
-    async fn windows(window: Option<u64>) -> Vec<u32> {
-        let settings = TcpSettings { congestion: "reno".into(), window, ..TcpSettings::default() };
-        let tcp = Tcp::single(settings).expect("valid");
+    /// Both ends of a connection.
+    async fn connected(tcp: &Tcp) -> (TcpStream, TcpStream) {
         let at: SocketAddr = "127.0.0.1:0".parse().expect("an address");
         let socket = tcp.socket(at).expect("a socket");
         socket.bind(at).expect("bound");
         let listener = socket.listen(1).expect("listens");
         let address = listener.local_addr().expect("an address");
         let (sender, accepted) = tokio::join!(tcp.dial(address), listener.accept());
-        let mut sender = sender.expect("connected");
-        let receiver = Connection::new(accepted.expect("accepted").0, window);
+        (sender.expect("connected"), accepted.expect("accepted").0)
+    }
+
+    /// The windows that a receiver grants while it reads 8 MB.
+    async fn windows(window: Option<u64>) -> Vec<u32> {
+        let settings = TcpSettings { congestion: "reno".into(), window, ..TcpSettings::default() };
+        let tcp = Tcp::single(settings).expect("valid");
+        let (mut sender, accepted) = connected(&tcp).await;
+        let receiver = Connection::new(accepted, window);
         let (chunk, mut windows) = (vec![0; 8192], Vec::new());
         for _ in 0..1000 {
             sender.write_all(&chunk).await.expect("written");
@@ -295,6 +311,53 @@ mod tests {
             receiver.read_exact(&mut [0; 8192]).await.expect("read");
         }
         windows
+    }
+
+    /// Whether a reader sees it as a failure that the sender gives up after `sends_for`, in the midst of what it sends.
+    fn is_failure_seen(tcp: &Tcp, sends_for: Duration) -> bool {
+        let runtime =
+            || tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let here = runtime();
+        let (dialled, accepted) = here.block_on(connected(tcp));
+        let (dialled, receiver) =
+            (dialled.into_std().expect("a socket"), here.block_on(async { Connection::new(accepted, None) }));
+        // On a thread of its own, so that packets are on their way when it gives up.
+        let sending = std::thread::spawn(move || {
+            runtime().block_on(async {
+                let sender = Connection::new(TcpStream::from_std(dialled).expect("a socket"), None);
+                let chunk = [0; 16 << 10];
+                let send = async { while sender.write_all(&chunk).await.is_ok() {} };
+                let _ = tokio::time::timeout(sends_for, send).await;
+                sender.abort();
+            });
+        });
+        let mut buffer = vec![0; 64 << 10];
+        let end = async {
+            loop {
+                match receiver.read(&mut buffer).await {
+                    Ok(0) => return false,
+                    Ok(_) => {}
+                    Err(_) => return true,
+                }
+            }
+        };
+        // MPTCP would wait for 60 seconds.
+        let end = async { tokio::time::timeout(Duration::from_secs(30), end).await };
+        let is_seen = here.block_on(end).expect("the reader is told");
+        sending.join().expect("sent");
+        is_seen
+    }
+
+    #[test]
+    fn giving_up_is_told_to_the_peer() {
+        let settings = TcpSettings { congestion: "reno".into(), ..TcpSettings::default() };
+        let single = Tcp::single(settings.clone()).expect("valid");
+        let multipath = Tcp::multipath(settings).expect("valid");
+        let has_multipath = multipath.socket(([127, 0, 0, 1], 0).into()).is_ok();
+        for sends_for in (1..=30).map(|n| Duration::from_micros(n * 300)) {
+            assert!(is_failure_seen(&single, sends_for), "TCP, {sends_for:?}");
+            assert!(!has_multipath || is_failure_seen(&multipath, sends_for), "MPTCP, {sends_for:?}");
+        }
     }
 
     #[tokio::test]

@@ -1,7 +1,7 @@
 //! A session over TCP: its connections, and what the kernel tells of them.
 
 use super::{Arriving, PREAMBLE_BYTES, Reception, Tcp};
-use crate::transport::sockopt::{TcpInfo, keep_window_clamp, tcp_info};
+use crate::transport::sockopt::{TcpInfo, keep_window_clamp, subflows, tcp_info};
 use bytes::Bytes;
 use core::cell::{Cell, RefCell};
 use core::time::Duration;
@@ -9,8 +9,10 @@ use socket2::SockRef;
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
+use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tokio::sync::{Mutex, OnceCell};
+use tokio::time::timeout;
 use uts_traffic::stream_messages::MessagesOverStream;
 use uts_traffic::transport::{
     Local, ReceiveStream, Result, SendStream, Session, Status, Stream, TransportError,
@@ -18,6 +20,10 @@ use uts_traffic::transport::{
 
 /// How often a closing session looks whether everything has arrived.
 const DRAIN_EVERY: Duration = Duration::from_millis(2);
+
+/// An MPTCP connection that has no subflow for so long is over. A reset that finds packets missing resets the subflow
+/// without MP_FASTCLOSE (RFC 8684, 3.5), and the kernel then waits `net.mptcp.close_timeout` (60 s) for another subflow.
+const SUBFLOW_PATIENCE: Duration = Duration::from_secs(1);
 
 /// What a connection is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,9 +60,20 @@ impl Connection {
         Connection { tcp, window, is_aborted: Cell::new(false) }
     }
 
-    async fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+    /// Waits until it can be read from, or written to.
+    async fn ready(&self, interest: Interest) -> io::Result<()> {
         loop {
-            self.tcp.readable().await?;
+            match timeout(SUBFLOW_PATIENCE, self.tcp.ready(interest)).await {
+                Ok(ready) => return ready.map(drop),
+                Err(_) if subflows(&self.tcp) == Some(0) => return Err(io::ErrorKind::ConnectionReset.into()),
+                Err(_) => {}
+            }
+        }
+    }
+
+    pub async fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            self.ready(Interest::READABLE).await?;
             match self.tcp.try_read(buffer) {
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
                 read => {
@@ -80,9 +97,9 @@ impl Connection {
         Ok(())
     }
 
-    async fn write_all(&self, mut bytes: &[u8]) -> io::Result<()> {
+    pub async fn write_all(&self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
-            self.tcp.writable().await?;
+            self.ready(Interest::WRITABLE).await?;
             match self.tcp.try_write(bytes) {
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
                 written => bytes = bytes.get(written?..).unwrap_or_default(),
@@ -96,7 +113,7 @@ impl Connection {
     }
 
     /// Ends it with a reset as soon as it is dropped: the peer must not take it for an orderly end.
-    fn abort(&self) {
+    pub fn abort(&self) {
         self.is_aborted.set(true);
         let _ = SockRef::from(&self.tcp).set_linger(Some(Duration::ZERO));
     }
