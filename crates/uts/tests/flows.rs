@@ -347,7 +347,7 @@ async fn waits_may_be_given_up() {
             tokio::select! {
                 biased;
                 written = send.write(&rest[..rest.len().min(1500)]) => rest = &rest[written.expect("written")..],
-                () = tokio::time::sleep(Duration::from_micros(10)) => given_up += 1,
+                () = tokio::task::yield_now() => given_up += 1,
             }
         }
         send.finished().await.expect("delivered");
@@ -364,7 +364,7 @@ async fn waits_may_be_given_up() {
                     0 => return given_up,
                     n => received.extend_from_slice(&buffer[..n]),
                 },
-                () = tokio::time::sleep(Duration::from_micros(10)) => given_up += 1,
+                () = tokio::task::yield_now() => given_up += 1,
             }
         }
     })
