@@ -1,40 +1,17 @@
 //! What connections cost that do nothing: bytes by a counting allocator, and no work.
-#![allow(unsafe_code, reason = "a counting allocator cannot be had without")]
+
+mod counting;
 
 use core::time::Duration;
-use std::alloc::{GlobalAlloc, Layout, System};
+use counting::{CALLS, HELD};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use uts_engine::{ConnectionConfig, ConnectionHandle};
 use uts_functions::Time;
 use uts_sim::pair::Pair;
 
 /// The bar of a connection at rest, whatever the endpoint keeps for it included.
 const BYTES_MAX: usize = 4 << 10;
-
-static HELD: AtomicUsize = AtomicUsize::new(0);
-static CALLS: AtomicUsize = AtomicUsize::new(0);
-
-struct Counting;
-
-// SAFETY: every call is passed to the system's allocator unchanged.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        HELD.fetch_add(layout.size(), Ordering::Relaxed);
-        CALLS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: as required of our caller.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        HELD.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: as required of our caller.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 /// The counters are the process's: tests take turns.
 static TURN: Mutex<()> = Mutex::new(());

@@ -1,0 +1,86 @@
+//! What a packet costs, counted rather than timed: allocations, and instructions under valgrind. The bounds here hold for the
+//! tests' profile on any machine; `scripts/instructions` has closer ones for the release profile.
+
+mod counting;
+
+use core::time::Duration;
+use counting::CALLS;
+use std::process::Command;
+use std::sync::Mutex;
+use std::sync::atomic::Ordering;
+use uts_engine::{ConnectionConfig, ConnectionHandle, FlowId};
+use uts_sim::pair::Pair;
+
+/// Bytes of data in a full packet of 1472 bytes: what header, frame and tag leave, nearly.
+const DATA_BYTES: u64 = 1440;
+
+/// Set for a process that is to carry so many packets, and be counted meanwhile.
+const PACKETS_VARIABLE: &str = "UTS_COUNTED_PACKETS";
+
+/// The counter of allocations is the process's: tests take turns.
+static TURN: Mutex<()> = Mutex::new(());
+
+/// Two engines 1 ms apart, and a flow between them.
+fn pair(properties: &[&str]) -> (Pair, ConnectionHandle, FlowId) {
+    let mut config = ConnectionConfig::default();
+    for property in properties {
+        config.requirements.assign(property).expect("a property");
+    }
+    let mut pair = Pair::new(config.clone(), Duration::from_millis(1)).expect("a pair");
+    let connection = pair.connect(config).expect("connected");
+    let flow = pair.open_flow(connection).expect("a flow");
+    (pair, connection, flow)
+}
+
+/// Allocations per 1,000 packets, once windows have grown.
+fn allocations(properties: &[&str]) -> u64 {
+    let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let (mut pair, connection, flow) = pair(properties);
+    pair.carry(connection, flow, 20_000 * DATA_BYTES).expect("carried");
+    let before = CALLS.load(Ordering::Relaxed);
+    pair.carry(connection, flow, 20_000 * DATA_BYTES).expect("carried");
+    (CALLS.load(Ordering::Relaxed) - before) as u64 / 20
+}
+
+#[test]
+fn packets_are_carried_without_allocating() {
+    for properties in [&[][..], &["uts.security=unprotected"]] {
+        let per_thousand = allocations(properties);
+        println!("{properties:?}: {per_thousand} allocations per 1,000 packets, both ends");
+        assert!(per_thousand <= 20, "{properties:?}: {per_thousand} allocations per 1,000 packets");
+    }
+}
+
+/// Instructions of a process of this test that carries `packets`.
+fn instructions(packets: u64) -> Result<u64, String> {
+    let program = std::env::current_exe().map_err(|e| e.to_string())?;
+    let mut valgrind = Command::new("valgrind");
+    valgrind.args(["--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null"]);
+    valgrind.arg(program).args(["--exact", "instructions_per_packet_are_bounded"]);
+    let output = valgrind.env(PACKETS_VARIABLE, packets.to_string()).output().map_err(|e| e.to_string())?;
+    let text = String::from_utf8_lossy(&output.stderr).replace(',', "");
+    let refs =
+        text.lines().find_map(|line| line.split_once("I refs:").or_else(|| line.split_once("I   refs:")));
+    match refs.and_then(|(_, count)| count.trim().parse().ok()) {
+        Some(count) if output.status.success() => Ok(count),
+        _ => Err(text),
+    }
+}
+
+/// Without a cipher, whose cost depends on what a processor has.
+#[test]
+fn instructions_per_packet_are_bounded() {
+    if let Ok(packets) = std::env::var(PACKETS_VARIABLE) {
+        let (mut pair, connection, flow) = pair(&["uts.security=unprotected"]);
+        let packets: u64 = packets.parse().expect("a number");
+        return pair.carry(connection, flow, packets * DATA_BYTES).expect("carried");
+    }
+    if Command::new("valgrind").arg("--version").output().is_err() {
+        return eprintln!("skipped: instructions_per_packet_are_bounded: valgrind is not installed");
+    }
+    let (short, long) = (5_000, 15_000);
+    let (a, b) = (instructions(short).expect("counted"), instructions(long).expect("counted"));
+    let each = (b - a) / (long - short);
+    println!("{each} instructions per packet, both ends");
+    assert!(each <= 12_500, "{each} instructions per packet; it was 11,100 when this was written");
+}
