@@ -26,7 +26,7 @@ impl Credit {
         params: &[Param {
             name: "window",
             unit: Unit::Kibibytes,
-            default: 256,
+            default: 1024,
             min: 16,
             max: 65_536,
             what: "the window to begin with",
