@@ -61,8 +61,11 @@ pub struct ConnectionConfig {
     pub credit_bytes_initial: u64,
     /// Memory for received data per flow, in bytes.
     pub credit_bytes_max: u64,
-    /// Data that an application may hand over to a flow before it has to wait, in bytes.
+    /// Data that an application may hand over to a flow before it has to wait until some of it has arrived, in bytes.
     pub send_buffer_bytes: usize,
+    /// Where two congestion windows are more than that, they are what a flow takes, up to so many bytes: a long fat pipe
+    /// is filled. No more than `send_buffer_bytes` turns that off.
+    pub send_buffer_bytes_max: usize,
     /// The largest UDP payload to try, in bytes (RFC 8899): 1472 = Ethernet less IPv4 and UDP headers.
     pub packet_bytes_max: usize,
     /// The UDP payload that is used before anything larger has been proved, at least [`PACKET_BYTES_MIN`].
@@ -103,8 +106,9 @@ impl Default for ConnectionConfig {
             handshake_timeout: Duration::from_secs(10),
             flows_max: 100,
             credit_bytes_initial: 1024 * 1024,
-            credit_bytes_max: 16 * 1024 * 1024,
+            credit_bytes_max: 32 * 1024 * 1024,
             send_buffer_bytes: 4 * 1024 * 1024,
+            send_buffer_bytes_max: 32 * 1024 * 1024,
             packet_bytes_max: 1472,
             packet_bytes_initial: PACKET_BYTES_MIN,
             batch_packets_max: 44,

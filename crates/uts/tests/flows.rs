@@ -91,7 +91,7 @@ async fn a_small_credit_and_a_small_buffer_slow_but_never_stop() {
     let (_listener, client, server) = pair_with(|config| {
         config.credit_bytes_initial = 5_000;
         config.credit_bytes_max = 20_000;
-        config.send_buffer_bytes = 3_000;
+        (config.send_buffer_bytes, config.send_buffer_bytes_max) = (3_000, 3_000);
     })
     .await;
     tokio::spawn(echo(server));
@@ -120,7 +120,7 @@ async fn messages_keep_their_boundaries() {
 async fn messages_are_handed_over_many_at_a_time() {
     let (_listener, client, server) = pair_with(|config| {
         config.requirements = Requirements::messages();
-        config.send_buffer_bytes = 10_000;
+        (config.send_buffer_bytes, config.send_buffer_bytes_max) = (10_000, 10_000);
     })
     .await;
     let (mut send, _recv) = client.open_flow(FlowOptions::default()).await.expect("opened").split();
@@ -334,7 +334,7 @@ async fn waits_may_be_given_up() {
     let (_listener, client, server) = pair_with(|config| {
         config.credit_bytes_initial = 8_000;
         config.credit_bytes_max = 16_000;
-        config.send_buffer_bytes = 4_000;
+        (config.send_buffer_bytes, config.send_buffer_bytes_max) = (4_000, 4_000);
     })
     .await;
     let data = pattern(300_000, 5);
@@ -396,7 +396,10 @@ async fn waits_for_flows_may_be_given_up() {
 
 #[tokio::test]
 async fn whoever_waits_learns_of_the_end() {
-    let (_listener, client, server) = pair_with(|config| config.send_buffer_bytes = 1000).await;
+    let (_listener, client, server) = pair_with(|config| {
+        (config.send_buffer_bytes, config.send_buffer_bytes_max) = (1000, 1000);
+    })
+    .await;
     let (mut send, mut recv) = client.open_flow(FlowOptions::default()).await.expect("opened").split();
     let (a, b) = (client.clone(), client.clone());
     let writes = tokio::spawn(async move { send.write_bytes(Bytes::from(vec![0; 200_000_000])).await });

@@ -160,7 +160,8 @@ impl UniversalSettings {
             bytes => Err(format!("uts: {key}: {bytes} bytes are not between {min} and {max}")),
         };
         if let Some(bytes) = self.send_buffer {
-            config.send_buffer_bytes = within("send_buffer", bytes, 1024, 1 << 30)? as usize;
+            let bytes = within("send_buffer", bytes, 1024, 1 << 30)? as usize;
+            (config.send_buffer_bytes, config.send_buffer_bytes_max) = (bytes, bytes);
         }
         if let Some(bytes) = self.window {
             config.credit_bytes_max = within("window", bytes, 1024, 1 << 30)?;

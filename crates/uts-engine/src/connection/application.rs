@@ -9,6 +9,7 @@ use crate::selector::Contradiction;
 use bytes::Bytes;
 use core::time::Duration;
 use std::borrow::Cow;
+use uts_functions::congestion::Congestion;
 use uts_functions::presentation::Presentation;
 use uts_functions::sequencing::Sequencing;
 use uts_functions::sequencing::reassembly::Delivery;
@@ -218,12 +219,19 @@ impl Connection {
         self.flows.iter().map(|(_, flow)| flow.send.buffer.held_bytes() as u64).sum()
     }
 
+    /// How many bytes a flow may hold that the peer has not acknowledged.
+    pub(super) fn send_capacity(&self) -> usize {
+        let window: u64 = self.outbound.as_ref().map_or(0, |outbound| outbound.congestion.window_bytes());
+        let grown = usize::try_from(window.saturating_mul(2)).unwrap_or(usize::MAX);
+        grown.min(self.config.send_buffer_bytes_max).max(self.config.send_buffer_bytes)
+    }
+
     /// How many bytes a flow takes now.
     fn room(&mut self, id: FlowId) -> Result<usize, WriteError> {
         if let Some(reason) = &self.close_reason {
             return Err(WriteError::Closed(reason.clone()));
         }
-        let capacity = self.config.send_buffer_bytes;
+        let capacity = self.send_capacity();
         let flow = self.flows.get_mut(id.0).ok_or(WriteError::Unknown)?;
         if let Some(code) = flow.send.stopped {
             return Err(WriteError::Stopped(code));

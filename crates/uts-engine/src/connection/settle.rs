@@ -188,7 +188,7 @@ impl Connection {
 
     /// A flow's sending state has changed: wakes its writer, keeps its place in the order, ends it when it is complete.
     pub(super) fn after_send_change(&mut self, id: u32, freed: usize) {
-        let room = self.config.send_buffer_bytes;
+        let room = self.send_capacity();
         let Some(flow) = self.flows.get_mut(id) else { return };
         let limits = self.outbound.as_ref().and_then(|o| o.stack(flow.send.group)).map(|s| s.flow.clone());
         let send = &mut flow.send;

@@ -7,6 +7,11 @@ use crate::profile::Function;
 use crate::time::Time;
 use core::time::Duration;
 
+/// A window that is consumed within so many round trips was the brake (flow.md R-5). Beside the round trip of the grant, and
+/// that of what is under way, what is lost stops consumption for one or two more: bounded by two, the window would stay
+/// where loss has stopped it.
+const BRAKE_ROUNDS: u32 = 4;
+
 /// See the module's page.
 #[derive(Clone, Debug)]
 pub struct Credit {
@@ -32,14 +37,8 @@ impl Credit {
             what: "the window to begin with",
         }],
         needs: &[],
-        predict: |params, facts, p| {
-            let window = f64::from(params.get(0)) * 1024.0;
-            let bdp = facts.bdp_bytes() as f64;
-            if window < bdp {
-                p.utilisation = p.utilisation.min(window / bdp);
-            }
-            p.cpu_ns += 5.0;
-        },
+        // A window that is smaller than what the path holds grows until it is not: it takes nothing for long.
+        predict: |_, _, p| p.cpu_ns += 5.0,
     };
 
     /// Builds it.
@@ -47,7 +46,7 @@ impl Credit {
         Credit { window_bytes: u64::from(params.get(0)) * 1024, measured_from: None }
     }
 
-    /// Doubles the window if all of it was consumed within two round trips.
+    /// Doubles the window if all of it was consumed within [`BRAKE_ROUNDS`].
     fn tune(&mut self, state: &mut Grant, now: Time, rtt: Duration) {
         let start = (state.grown_at, state.limit.saturating_sub(state.window_bytes));
         let (since, position) = *self.measured_from.get_or_insert(start);
@@ -56,7 +55,8 @@ impl Credit {
         }
         self.measured_from = Some((now, state.consumed));
         // flow.md R-5: a round trip that is not known yet enlarges nothing.
-        if now.since(since) <= rtt.saturating_mul(2) && state.window_bytes < state.window_bytes_max {
+        if now.since(since) <= rtt.saturating_mul(BRAKE_ROUNDS) && state.window_bytes < state.window_bytes_max
+        {
             state.window_bytes = state.window_bytes.saturating_mul(2).min(state.window_bytes_max);
             state.grown_at = now;
         }

@@ -82,8 +82,8 @@ mod tests {
     }
 
     #[test]
-    fn the_window_doubles_only_when_consumed_within_two_round_trips() {
-        for (millis, grown) in [(40, true), (41, false)] {
+    fn the_window_doubles_only_when_consumed_within_four_round_trips() {
+        for (millis, grown) in [(80, true), (81, false)] {
             let mut slot = credit(64);
             let mut state = Grant::new(Time::ZERO, slot.window_bytes(), 1 << 30);
             state.consumed = 64 * KIB;
@@ -116,6 +116,18 @@ mod tests {
             assert!(state.consumed <= state.limit && state.window_bytes <= max);
         }
         state.window_bytes
+    }
+
+    #[test]
+    fn a_window_whose_consumption_loss_has_stopped_still_grows() {
+        // Two round trips for the repair of a repair, one for what was under way behind it.
+        let mut slot = credit(64);
+        let mut state = Grant::new(Time::ZERO, slot.window_bytes(), 1 << 30);
+        for (at, consumed) in [(15, 16), (75, 64)] {
+            state.consumed = consumed * KIB;
+            slot.on_consumed(&mut state, Time::from_millis(at), ms(20));
+        }
+        assert_eq!(state.window_bytes, 128 * KIB);
     }
 
     #[test]
