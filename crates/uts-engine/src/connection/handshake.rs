@@ -274,9 +274,8 @@ impl Handshake {
             self.tries = 0;
             self.timer = self.timer.map(|_| now + self.timeout());
         }
-        if self.levels.iter().flatten().all(|l| l.sent.is_empty() && l.to_send.is_empty())
-            && self.side == Side::Server
-        {
+        let is_settled = |l: &LevelState| l.to_send.is_empty() && l.sent.values().all(|(_, c)| c.is_empty());
+        if self.side == Side::Server && self.levels.iter().flatten().all(is_settled) {
             self.timer = None;
         }
     }
@@ -287,7 +286,9 @@ impl Handshake {
         self.tries += 1;
         let mut repeats = false;
         for level in self.levels.iter_mut().flatten() {
-            for (_, carried) in core::mem::take(&mut level.sent).into_values() {
+            // When it was sent is kept: it may still be acknowledged, and on a slow line that is the only measured round trip.
+            for (_, carried) in level.sent.values_mut() {
+                let carried = core::mem::take(carried);
                 repeats |= !carried.is_empty();
                 level.to_send.insert(carried);
             }
