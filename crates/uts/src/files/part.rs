@@ -119,15 +119,18 @@ impl Have {
         if read_note(tree, target).as_ref() != Some(&expected) {
             return Ok(Have::default());
         }
-        match tree.open_file(&target.part(), FollowSymlinks::No) {
-            Ok((file, part)) if part.size > 0 && part.size <= entry.size => {
-                if matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)) {
-                    return Err(busy(target));
-                }
-                Ok(Have { prefix: Some(Prefix::read(file, target)?), ..Have::default() })
-            }
-            _ => Ok(Have::default()),
+        let Ok((file, _)) = tree.open_file(&target.part(), FollowSymlinks::No) else {
+            return Ok(Have::default());
+        };
+        // Before its length is read: of a copy that was cut off, the last blocks may still be written.
+        if matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)) {
+            return Err(busy(target));
         }
+        let bytes = file.metadata().map_err(|e| Fault::io(target.as_bytes(), &e))?.len();
+        if !(1..=entry.size).contains(&bytes) {
+            return Ok(Have::default());
+        }
+        Ok(Have { prefix: Some(Prefix::read(file, target)?), ..Have::default() })
     }
 
     /// As it is told to the peer.
@@ -178,11 +181,7 @@ impl Part {
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
-                return Err(Fault::new(
-                    FaultKind::Busy,
-                    target.as_bytes(),
-                    "another copy of this file is under way",
-                ));
+                return Err(busy(target));
             }
             // A file system without locks: the claim still keeps copies of one server apart.
             Err(TryLockError::Error(_)) => {}
