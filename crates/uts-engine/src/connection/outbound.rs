@@ -239,7 +239,8 @@ impl Outbound {
             (Some(rate), Some(max)) => Some(rate.min(max)),
             (rate, max) => rate.or(max),
         };
-        Pace { rate, packet_bytes, burst_bytes: self.congestion.burst_bytes() }
+        let rtt_min = if self.rtt.samples == 0 { Duration::ZERO } else { self.rtt.min };
+        Pace { rate, packet_bytes, burst_bytes: self.congestion.burst_bytes(), rtt_min }
     }
 
     /// Whether a packet of `bytes` may leave now as far as the window and the rate are concerned; otherwise notes until
