@@ -37,6 +37,7 @@ pub use trace::{FrameKinds, Trace, TraceKind, TraceRow};
 
 use crate::config::ConnectionConfig;
 use crate::event::{CloseReason, Direction, Event};
+use crate::policy::Turns;
 use crate::requirements::Security;
 use crate::selector::Library;
 use bytes::Bytes;
@@ -469,11 +470,11 @@ impl Connection {
     }
 
     /// All datagrams that came together have been taken in.
-    pub(crate) fn after_datagrams(&mut self, now: Time) {
+    pub(crate) fn after_datagrams(&mut self, now: Time, turns: &mut Turns) {
         // What was forged, or has been here before, is no occasion for anything.
         if self.last_heard_at == now {
             self.renew_keys_if_due(now);
-            self.adapt(now);
+            self.adapt(now, turns);
         }
     }
 
@@ -562,7 +563,7 @@ impl Connection {
     }
 
     /// Does what is due.
-    pub(crate) fn handle_timeout(&mut self, now: Time) {
+    pub(crate) fn handle_timeout(&mut self, now: Time, turns: &mut Turns) {
         match self.phase {
             Phase::Closing { until, .. } | Phase::Draining { until } if until <= now => {
                 self.phase = Phase::Over;
@@ -607,7 +608,7 @@ impl Connection {
                 }
             }
         });
-        self.adapt(now);
+        self.adapt(now, turns);
         self.on_rest_timeout(now);
     }
 

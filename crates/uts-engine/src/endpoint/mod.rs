@@ -11,6 +11,7 @@ pub(crate) use strangers::is_same;
 use crate::config::{ConnectionConfig, EndpointConfig, PACKET_BYTES_MIN};
 use crate::connection::{self, Birth, Connection, Ecn, Place, Side, Trace};
 use crate::event::{ConnectionHandle, Event};
+use crate::policy::Turns;
 use crate::selector::{self, Contradiction};
 use crate::token::{Proof, TokenKeys, retry_integrity};
 use bytes::Bytes;
@@ -106,6 +107,8 @@ pub struct Endpoint {
     /// Connections that may have something to tell, in turn.
     telling: VecDeque<ConnectionHandle>,
     accepted: VecDeque<ConnectionHandle>,
+    /// What they may spend on adaptation.
+    turns: Turns,
     answers: VecDeque<Answer>,
     /// The address of this host to which the datagram came that is being taken in.
     arrived_at: Option<IpAddr>,
@@ -139,6 +142,7 @@ impl Endpoint {
             ready: VecDeque::new(),
             telling: VecDeque::new(),
             accepted: VecDeque::new(),
+            turns: Turns::default(),
             answers: VecDeque::new(),
             arrived_at: None,
             handshakes: 0,
@@ -363,7 +367,7 @@ impl Endpoint {
     /// Datagrams of a connection have been taken in.
     fn after_datagrams(&mut self, now: Time, handle: ConnectionHandle) {
         if let Some(entry) = self.connections.get_mut(handle) {
-            entry.connection.after_datagrams(now);
+            entry.connection.after_datagrams(now, &mut self.turns);
         }
         self.touch(handle);
     }
@@ -518,7 +522,7 @@ impl Endpoint {
         for handle in due.drain(..) {
             if let Some(Entry { connection, .. }) = self.connections.get_mut(handle) {
                 let was_handshaking = connection.is_handshaking();
-                connection.handle_timeout(now);
+                connection.handle_timeout(now, &mut self.turns);
                 if was_handshaking && connection.side() == Side::Server && !connection.is_handshaking() {
                     self.handshakes = self.handshakes.saturating_sub(1);
                 }
