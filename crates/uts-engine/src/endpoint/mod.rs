@@ -540,20 +540,15 @@ impl Endpoint {
         enlist(handle, &mut entry.is_stale, &mut self.stale);
     }
 
-    /// Asks connections that have changed when something is due.
+    /// Asks connections that have changed when something is due. Those that wait for their turn to send are asked after it:
+    /// what is due may be just that, and while many wait it would be found due again and again.
     fn settle_deadlines(&mut self) {
         while let Some(handle) = self.stale.pop() {
             let Some(entry) = self.connections.get_mut(handle) else { continue };
             entry.is_stale = false;
-            entry.deadline = entry.connection.poll_timeout();
-            // One that is later than it was is put right when its time has come.
-            let Some(at) = entry.deadline.filter(|at| entry.timer.is_none_or(|timer| *at < timer)) else {
-                continue;
-            };
-            if let Some(old) = entry.timer.replace(at) {
-                self.timers.remove(&(old, handle));
+            if !entry.is_ready {
+                settle_deadline(handle, entry, &mut self.timers);
             }
-            self.timers.insert((at, handle));
         }
     }
 
@@ -587,9 +582,15 @@ impl Endpoint {
         None
     }
 
-    /// When to call [`Endpoint::handle_timeout`] next.
+    /// When to call [`Endpoint::handle_timeout`] next. To be asked once [`Endpoint::poll_transmit`] has nothing more.
     pub fn poll_timeout(&mut self) -> Option<Time> {
         self.settle_deadlines();
+        // Normally there are none.
+        for handle in &self.ready {
+            if let Some(entry) = self.connections.get_mut(*handle) {
+                settle_deadline(*handle, entry, &mut self.timers);
+            }
+        }
         loop {
             let (at, handle) = self.timers.first().copied()?;
             let Some(entry) = self.connections.get_mut(handle) else {
@@ -660,6 +661,21 @@ impl Endpoint {
             self.accepted.retain(|h| *h != handle);
         }
     }
+}
+
+/// Asks a connection when something is due.
+fn settle_deadline(
+    handle: ConnectionHandle,
+    entry: &mut Entry,
+    timers: &mut BTreeSet<(Time, ConnectionHandle)>,
+) {
+    entry.deadline = entry.connection.poll_timeout();
+    // One that is later than it was is put right when its time has come.
+    let Some(at) = entry.deadline.filter(|at| entry.timer.is_none_or(|timer| *at < timer)) else { return };
+    if let Some(old) = entry.timer.replace(at) {
+        timers.remove(&(old, handle));
+    }
+    timers.insert((at, handle));
 }
 
 /// Puts a connection into a list, unless its flag says that it is in it.
