@@ -36,6 +36,7 @@ pub use incoming::Ecn;
 pub use trace::{FrameKinds, Trace, TraceKind, TraceRow};
 
 use crate::config::ConnectionConfig;
+use crate::endpoint::Leave;
 use crate::event::{CloseReason, Direction, Event};
 use crate::policy::Turns;
 use crate::requirements::Security;
@@ -311,9 +312,24 @@ impl Connection {
         self.outbound.as_ref().map(|o| (o.congestion.phase(), o.congestion.window_bytes()))
     }
 
-    /// Bytes of packets that were sent and neither acknowledged nor taken for lost.
+    /// Bytes of packets that were sent and neither acknowledged nor taken for lost; zero once the connection is closed.
     pub fn in_flight_bytes(&self) -> u64 {
-        self.outbound.as_ref().map_or(0, |o| o.delivery.in_flight)
+        self.outbound.as_ref().filter(|_| self.is_open()).map_or(0, |o| o.delivery.in_flight)
+    }
+
+    /// What the next [`Self::poll_transmit`] may do, since others share the way to the peer.
+    pub(crate) fn set_leave(&mut self, leave: Leave) {
+        self.outbound_mut(|o| o.set_leave(leave));
+    }
+
+    /// Whether something has waited for its turn.
+    pub(crate) fn has_waited(&self) -> bool {
+        self.outbound.as_ref().is_some_and(|o| o.has_waited)
+    }
+
+    /// The last round trip, less the peer's delay; `None` = none was measured.
+    pub(crate) fn latest_round_trip(&self) -> Option<Duration> {
+        self.outbound.as_ref().filter(|o| o.rtt.samples > 0).map(|o| o.rtt.latest)
     }
 
     /// A token that spares a later connection to the same server the proof of address.
