@@ -40,7 +40,7 @@ impl Default for EndpointConfig {
             cid_bytes: 4,
             server: None,
             accept: ConnectionConfig::default(),
-            connections_max: 100_000,
+            connections_max: 1 << 17,
             handshakes_before_retry: 256,
             waiting_bytes_max: 3 << 20,
             secret: [0; 32],
@@ -49,7 +49,7 @@ impl Default for EndpointConfig {
 }
 
 /// Settings of a connection.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ConnectionConfig {
     /// What the application asks: of the data that it sends and, where it is the client, of what it is sent at first.
     pub requirements: Requirements,
