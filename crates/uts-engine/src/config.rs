@@ -27,6 +27,9 @@ pub struct EndpointConfig {
     /// With more than this many handshakes under way, clients must first show that they are at their address (retry).
     /// 0 = always.
     pub handshakes_before_retry: usize,
+    /// Bytes that connections to one address, if there are several, may have waiting on the way together: what the socket
+    /// behind it is likely to hold. What is on its way because the path is long does not count.
+    pub waiting_bytes_max: u64,
     /// Key of stateless resets and tokens; a server that keeps it over restarts can end its old connections.
     pub secret: [u8; 32],
 }
@@ -37,15 +40,16 @@ impl Default for EndpointConfig {
             cid_bytes: 4,
             server: None,
             accept: ConnectionConfig::default(),
-            connections_max: 100_000,
+            connections_max: 1 << 17,
             handshakes_before_retry: 256,
+            waiting_bytes_max: 3 << 20,
             secret: [0; 32],
         }
     }
 }
 
 /// Settings of a connection.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ConnectionConfig {
     /// What the application asks: of the data that it sends and, where it is the client, of what it is sent at first.
     pub requirements: Requirements,

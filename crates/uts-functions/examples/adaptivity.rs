@@ -72,6 +72,7 @@ where
             rate: self.congestion.pacing_rate().or(Some(Rate::from_bytes_per_sec(10_000_000_000))),
             packet_bytes: bytes,
             burst_bytes: self.congestion.burst_bytes(),
+            rtt_min: Duration::from_millis(20),
         };
         black_box((may, self.rate.wait_until(&mut s.bucket, s.now, &pace)));
         s.packet.clear();

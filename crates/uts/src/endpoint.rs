@@ -337,17 +337,21 @@ impl Target<'_> {
         };
         let mut config = self.options.connection.clone();
         config.batch_packets_max = config.batch_packets_max.clamp(1, shared.segments_max.max(1));
-        let requirements = Arc::new(config.requirements.clone());
         // Known before the task can hear of its end: what happens on a connection that nobody holds is told to nobody.
         let begun = shared.act(|inner, now| {
             inner.changed();
-            let begun = inner.engine.connect(now, addr, self.name.clone(), tls.config.clone(), config);
-            begun.inspect(|handle| inner.adopt(*handle))
+            let settings = inner.share_settings(config);
+            let tls = tls.config.clone();
+            let handle = inner.engine.connect(now, addr, self.name.clone(), tls, settings.config)?;
+            inner.adopt(handle);
+            Ok((handle, settings.requirements))
         });
-        let connection = begun.map(|handle| Connection::adopted(shared.clone(), handle, own, requirements));
+        let connection = begun
+            .map(|(handle, requirements)| Connection::adopted(shared.clone(), handle, own, requirements));
         // The connection holds the endpoint from here on.
         shared.release();
-        let connection = connection.map_err(|e| ConnectError::Setup(e.to_string()))?;
+        let connection =
+            connection.map_err(|e: uts_engine::ConnectError| ConnectError::Setup(e.to_string()))?;
         match established(&connection).await {
             Ok(()) => Ok(connection),
             Err(None) => Err(ConnectError::Unreachable { addr }),

@@ -3,7 +3,7 @@
 use super::exchanges::{Reasons, Refusal};
 use super::{Connection, Side};
 use crate::event::{Direction, Event, ExchangeEvent};
-use crate::policy::{Aim, Observation, Policy};
+use crate::policy::{Aim, Observation, Policy, Turn, Turns};
 use crate::selector;
 use core::time::Duration;
 use uts_functions::{PathFacts, Profile, Rate, Time};
@@ -15,6 +15,8 @@ const OFFER_MIN: Duration = Duration::from_millis(200);
 
 /// The policy is asked this often at least while it waits for something.
 const TICK: Duration = Duration::from_millis(100);
+/// … and no more often than this, nor than its turn among the endpoint's connections comes.
+const TICK_MIN: Duration = Duration::from_millis(5);
 
 /// The rate at which the application hands data over: not what is delivered, which congestion control may hold back.
 struct Offer {
@@ -46,6 +48,9 @@ pub(super) struct Adaptation {
     last_epoch: u32,
     offer: Offer,
     waits_for_outcome: bool,
+    /// Its places among the endpoint's connections.
+    to_observe: Turn,
+    to_compare: Turn,
 }
 
 impl Adaptation {
@@ -57,6 +62,8 @@ impl Adaptation {
             last_epoch: 0,
             offer: Offer::new(now, written),
             waits_for_outcome: false,
+            to_observe: Turn::default(),
+            to_compare: Turn::default(),
         }
     }
 
@@ -71,7 +78,8 @@ impl Adaptation {
     }
 
     pub fn timeout(&self) -> Option<Time> {
-        (self.waits_for_outcome || self.asked.is_some()).then_some(self.next_at)
+        let at = self.to_observe.at().map_or(self.next_at, |at| at.max(self.next_at));
+        (self.waits_for_outcome || self.asked.is_some()).then_some(at)
     }
 }
 
@@ -110,7 +118,7 @@ impl Connection {
     }
 
     /// Shows the policy what is known now, and does what it decides.
-    pub(super) fn adapt(&mut self, now: Time) {
+    pub(super) fn adapt(&mut self, now: Time, turns: &mut Turns) {
         if !self.is_open() {
             return;
         }
@@ -118,7 +126,11 @@ impl Connection {
         if now < adaptation.next_at || outbound.rtt.samples == 0 {
             return;
         }
-        adaptation.next_at = now + (outbound.rtt.min).clamp(Duration::from_millis(5), TICK);
+        if !adaptation.to_observe.has_come(now, &mut turns.observe) {
+            return;
+        }
+        let every = if adaptation.policy.adapts() { outbound.rtt.min.clamp(TICK_MIN, TICK) } else { TICK };
+        adaptation.next_at = now + every;
         let facts = outbound.facts(self.size.current() as u64);
         let delivered_bytes = outbound.delivery.delivered;
         // Who wants as much as possible and is held back has no rate of its own.
@@ -129,7 +141,7 @@ impl Connection {
         adaptation.policy.observe(now, &observation);
         self.follow_exchange(now, &profile);
         self.report_outcome(now);
-        self.carry_out_decision(now);
+        self.carry_out_decision(now, turns);
     }
 
     /// Tells the policy what became of the exchange under way.
@@ -171,11 +183,14 @@ impl Connection {
         }
     }
 
-    fn carry_out_decision(&mut self, now: Time) {
+    fn carry_out_decision(&mut self, now: Time, turns: &mut Turns) {
         if !self.exchanges.is_idle(Direction::Out) {
             return;
         }
         let Some(adaptation) = &mut self.adaptation else { return };
+        if adaptation.policy.will_compare(now) && !adaptation.to_compare.has_come(now, &mut turns.compare) {
+            return;
+        }
         let Some(decision) = adaptation.policy.decide(now) else { return };
         let reasons = Reasons { seen: decision.seen.clone(), expects: decision.expects.to_string() };
         let asked = self.request_exchange(now, Direction::Out, 0, decision.to, reasons);

@@ -36,7 +36,9 @@ pub use incoming::Ecn;
 pub use trace::{FrameKinds, Trace, TraceKind, TraceRow};
 
 use crate::config::ConnectionConfig;
+use crate::endpoint::Leave;
 use crate::event::{CloseReason, Direction, Event};
+use crate::policy::Turns;
 use crate::requirements::Security;
 use crate::selector::Library;
 use bytes::Bytes;
@@ -310,9 +312,24 @@ impl Connection {
         self.outbound.as_ref().map(|o| (o.congestion.phase(), o.congestion.window_bytes()))
     }
 
-    /// Bytes of packets that were sent and neither acknowledged nor taken for lost.
+    /// Bytes of packets that were sent and neither acknowledged nor taken for lost; zero once the connection is closed.
     pub fn in_flight_bytes(&self) -> u64 {
-        self.outbound.as_ref().map_or(0, |o| o.delivery.in_flight)
+        self.outbound.as_ref().filter(|_| self.is_open()).map_or(0, |o| o.delivery.in_flight)
+    }
+
+    /// What the next [`Self::poll_transmit`] may do, since others share the way to the peer.
+    pub(crate) fn set_leave(&mut self, leave: Leave) {
+        self.outbound_mut(|o| o.set_leave(leave));
+    }
+
+    /// Whether something has waited for its turn.
+    pub(crate) fn has_waited(&self) -> bool {
+        self.outbound.as_ref().is_some_and(|o| o.has_waited)
+    }
+
+    /// The last round trip, less the peer's delay; `None` = none was measured.
+    pub(crate) fn latest_round_trip(&self) -> Option<Duration> {
+        self.outbound.as_ref().filter(|o| o.rtt.samples > 0).map(|o| o.rtt.latest)
     }
 
     /// A token that spares a later connection to the same server the proof of address.
@@ -469,11 +486,11 @@ impl Connection {
     }
 
     /// All datagrams that came together have been taken in.
-    pub(crate) fn after_datagrams(&mut self, now: Time) {
+    pub(crate) fn after_datagrams(&mut self, now: Time, turns: &mut Turns) {
         // What was forged, or has been here before, is no occasion for anything.
         if self.last_heard_at == now {
             self.renew_keys_if_due(now);
-            self.adapt(now);
+            self.adapt(now, turns);
         }
     }
 
@@ -562,7 +579,7 @@ impl Connection {
     }
 
     /// Does what is due.
-    pub(crate) fn handle_timeout(&mut self, now: Time) {
+    pub(crate) fn handle_timeout(&mut self, now: Time, turns: &mut Turns) {
         match self.phase {
             Phase::Closing { until, .. } | Phase::Draining { until } if until <= now => {
                 self.phase = Phase::Over;
@@ -607,7 +624,7 @@ impl Connection {
                 }
             }
         });
-        self.adapt(now);
+        self.adapt(now, turns);
         self.on_rest_timeout(now);
     }
 

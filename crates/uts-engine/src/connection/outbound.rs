@@ -3,6 +3,7 @@
 use super::flows::Token;
 use super::meter::Meter;
 use super::secrets::SecretChain;
+use crate::endpoint::Leave;
 use crate::synthesis::SendStack;
 use core::time::Duration;
 use std::sync::Arc;
@@ -52,6 +53,11 @@ pub(crate) struct Outbound {
     /// The application's upper bound on the rate.
     pub rate_max: Option<Rate>,
     pub ce_seen: u64,
+    /// What the endpoint's other connections leave of the way to the peer ([`Leave`], flat because that is smaller), and whether
+    /// something has waited for them.
+    must_wait: bool,
+    is_called: bool,
+    pub has_waited: bool,
 }
 
 impl Outbound {
@@ -85,6 +91,9 @@ impl Outbound {
             unpolled: 0,
             rate_max: None,
             ce_seen: 0,
+            must_wait: false,
+            is_called: false,
+            has_waited: false,
         })
     }
 
@@ -207,6 +216,12 @@ impl Outbound {
         self.batch_pace = None;
     }
 
+    /// What the next batch may do, since others share the way to the peer.
+    pub fn set_leave(&mut self, leave: Leave) {
+        let Leave { must_wait, is_called } = leave;
+        (self.must_wait, self.is_called, self.has_waited) = (must_wait, is_called, false);
+    }
+
     /// A packet was built and entered in the ledger.
     pub fn on_sent(&mut self, now: Time, bytes: u64, packet_bytes: u64) -> Snapshot {
         let snapshot = self.delivery.on_sent(now, bytes);
@@ -239,20 +254,32 @@ impl Outbound {
             (Some(rate), Some(max)) => Some(rate.min(max)),
             (rate, max) => rate.or(max),
         };
-        Pace { rate, packet_bytes, burst_bytes: self.congestion.burst_bytes() }
+        let rtt_min = if self.rtt.samples == 0 { Duration::ZERO } else { self.rtt.min };
+        Pace { rate, packet_bytes, burst_bytes: self.congestion.burst_bytes(), rtt_min }
     }
 
-    /// Whether a packet of `bytes` may leave now as far as the window and the rate are concerned; otherwise notes until
+    /// Whether a packet of `bytes` may leave now as far as window, rate and the endpoint are concerned; otherwise notes until
     /// when pacing holds it back.
     pub fn admits(&mut self, now: Time, bytes: u64, packet_bytes: u64) -> bool {
         self.paced_until = None;
         if self.delivery.in_flight.saturating_add(bytes) > self.congestion.window_bytes() {
             return false;
         }
-        let pace = self.batch_pace.filter(|pace| pace.packet_bytes == packet_bytes);
-        let pace = pace.unwrap_or_else(|| self.pace(packet_bytes));
-        self.paced_until = self.rate.wait_until(&mut self.bucket, now, &pace);
-        self.paced_until.is_none()
+        // Where the rate only spreads a window over a round trip, the turns of the endpoint's connections do that.
+        let is_spread = self.rate_max.is_none() && self.congestion.pacing_rate().is_none();
+        if !(is_spread && (self.must_wait || self.is_called)) {
+            let pace = self.batch_pace.filter(|pace| pace.packet_bytes == packet_bytes);
+            let pace = pace.unwrap_or_else(|| self.pace(packet_bytes));
+            self.paced_until = self.rate.wait_until(&mut self.bucket, now, &pace);
+        }
+        if self.paced_until.is_none() && self.must_wait {
+            self.has_waited = true;
+            if !is_spread {
+                // What others hold back says nothing of the path.
+                self.delivery.set_app_limited();
+            }
+        }
+        self.paced_until.is_none() && !self.must_wait
     }
 
     /// What is known of the path.

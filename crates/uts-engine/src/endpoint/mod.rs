@@ -3,17 +3,21 @@
 //! Whatever an unauthenticated datagram says, it changes nothing: it is matched, checked, and at most answered with less
 //! than three times its size.
 
+mod peers;
 mod strangers;
 mod table;
 
+pub(crate) use peers::Leave;
 pub(crate) use strangers::is_same;
 
 use crate::config::{ConnectionConfig, EndpointConfig, PACKET_BYTES_MIN};
 use crate::connection::{self, Birth, Connection, Ecn, Place, Side, Trace};
 use crate::event::{ConnectionHandle, Event};
+use crate::policy::Turns;
 use crate::selector::{self, Contradiction};
 use crate::token::{Proof, TokenKeys, retry_integrity};
 use bytes::Bytes;
+use peers::Peers;
 use rand::{RngCore, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use rustls::pki_types::ServerName;
@@ -106,6 +110,10 @@ pub struct Endpoint {
     /// Connections that may have something to tell, in turn.
     telling: VecDeque<ConnectionHandle>,
     accepted: VecDeque<ConnectionHandle>,
+    /// What they have in flight, by peer.
+    peers: Peers,
+    /// What they may spend on adaptation.
+    turns: Turns,
     answers: VecDeque<Answer>,
     /// The address of this host to which the datagram came that is being taken in.
     arrived_at: Option<IpAddr>,
@@ -121,6 +129,7 @@ impl Endpoint {
     pub fn new(config: EndpointConfig, seed: [u8; 32]) -> Self {
         let mut rng = ChaCha20Rng::from_seed(seed);
         let salt = rng.next_u64();
+        let peers = Peers::new(config.waiting_bytes_max);
         Endpoint {
             tokens: TokenKeys::new(&config.secret, salt),
             accept_profile: Arc::new(first_profile(&config.accept)),
@@ -139,6 +148,8 @@ impl Endpoint {
             ready: VecDeque::new(),
             telling: VecDeque::new(),
             accepted: VecDeque::new(),
+            peers,
+            turns: Turns::default(),
             answers: VecDeque::new(),
             arrived_at: None,
             handshakes: 0,
@@ -201,7 +212,7 @@ impl Endpoint {
     fn insert(&mut self, connection: Connection) -> ConnectionHandle {
         let (remote, local_cid) = (connection.remote(), *connection.local_cid());
         self.handshakes += usize::from(connection.side() == Side::Server);
-        let handle = self.connections.insert(connection);
+        let handle = self.connections.insert(connection, self.peers.join(remote));
         if local_cid.is_empty() {
             self.by_remote.insert(remote, handle);
         } else {
@@ -363,9 +374,12 @@ impl Endpoint {
     /// Datagrams of a connection have been taken in.
     fn after_datagrams(&mut self, now: Time, handle: ConnectionHandle) {
         if let Some(entry) = self.connections.get_mut(handle) {
-            entry.connection.after_datagrams(now);
+            entry.connection.after_datagrams(now, &mut self.turns);
+            let rtt = entry.connection.latest_round_trip();
+            self.peers.on_news(now, &mut entry.share, entry.connection.in_flight_bytes(), rtt);
         }
         self.touch(handle);
+        self.call_waiting(handle);
     }
 
     fn route_short(&mut self, now: Time, remote: SocketAddr, datagram: &[u8]) -> Option<ConnectionHandle> {
@@ -508,22 +522,24 @@ impl Endpoint {
         while let Some((at, handle)) = self.timers.first().copied().filter(|(at, _)| *at <= now) {
             self.timers.remove(&(at, handle));
             let Some(entry) = self.connections.get_mut(handle) else { continue };
-            entry.timer = entry.deadline.filter(|deadline| *deadline > now);
-            match entry.timer {
-                Some(later) => _ = self.timers.insert((later, handle)),
-                None if entry.deadline.is_some() => due.push(handle),
-                None => {}
+            if entry.deadline <= now {
+                entry.timer = Time::NEVER;
+                due.push(handle);
+            } else {
+                self.timers.extend(entry.set_timer(handle));
             }
         }
         for handle in due.drain(..) {
-            if let Some(Entry { connection, .. }) = self.connections.get_mut(handle) {
+            if let Some(Entry { connection, share, .. }) = self.connections.get_mut(handle) {
                 let was_handshaking = connection.is_handshaking();
-                connection.handle_timeout(now);
+                connection.handle_timeout(now, &mut self.turns);
+                self.peers.on_news(now, share, connection.in_flight_bytes(), None);
                 if was_handshaking && connection.side() == Side::Server && !connection.is_handshaking() {
                     self.handshakes = self.handshakes.saturating_sub(1);
                 }
             }
             self.touch(handle);
+            self.call_waiting(handle);
         }
         self.due = due;
     }
@@ -536,20 +552,25 @@ impl Endpoint {
         enlist(handle, &mut entry.is_stale, &mut self.stale);
     }
 
-    /// Asks connections that have changed when something is due.
+    /// Calls those that wait for their turn to send to the peer of this connection, as far as there is room.
+    fn call_waiting(&mut self, of: ConnectionHandle) {
+        while let Some(next) = self.connections.get(of).and_then(|entry| self.peers.next_turn(&entry.share)) {
+            if let Some(entry) = self.connections.get_mut(next) {
+                self.peers.call(&mut entry.share);
+                enlist(next, &mut entry.is_ready, &mut self.ready);
+            }
+        }
+    }
+
+    /// Asks connections that have changed when something is due. Those that wait for their turn to send are asked after it:
+    /// what is due may be just that, and while many wait it would be found due again and again.
     fn settle_deadlines(&mut self) {
         while let Some(handle) = self.stale.pop() {
             let Some(entry) = self.connections.get_mut(handle) else { continue };
             entry.is_stale = false;
-            entry.deadline = entry.connection.poll_timeout();
-            // One that is later than it was is put right when its time has come.
-            let Some(at) = entry.deadline.filter(|at| entry.timer.is_none_or(|timer| *at < timer)) else {
-                continue;
-            };
-            if let Some(old) = entry.timer.replace(at) {
-                self.timers.remove(&(old, handle));
+            if !entry.is_ready {
+                settle_deadline(handle, entry, &mut self.timers);
             }
-            self.timers.insert((at, handle));
         }
     }
 
@@ -570,12 +591,18 @@ impl Endpoint {
         while let Some(handle) = self.ready.pop_front() {
             let Some(entry) = self.connections.get_mut(handle) else { continue };
             let connection = &mut entry.connection;
+            connection.set_leave(self.peers.leave_of(&entry.share));
             let sent = connection.poll_transmit(now, buffer);
+            let (in_flight, has_waited) = (connection.in_flight_bytes(), connection.has_waited());
+            self.peers.on_polled(handle, &mut entry.share, in_flight, has_waited);
             let (remote, local, ecn) = (connection.remote(), connection.local(), connection.ecn());
             entry.is_ready = sent.is_some();
             enlist(handle, &mut entry.is_stale, &mut self.stale);
-            if let Some(segment_bytes) = sent {
+            if sent.is_some() {
                 self.ready.push_back(handle);
+            }
+            self.call_waiting(handle);
+            if let Some(segment_bytes) = sent {
                 return Some(Transmit { remote, local, ecn, segment_bytes });
             }
             self.drop_if_over(handle);
@@ -583,21 +610,26 @@ impl Endpoint {
         None
     }
 
-    /// When to call [`Endpoint::handle_timeout`] next.
+    /// When to call [`Endpoint::handle_timeout`] next. To be asked once [`Endpoint::poll_transmit`] has nothing more.
     pub fn poll_timeout(&mut self) -> Option<Time> {
         self.settle_deadlines();
+        // Normally there are none.
+        for handle in &self.ready {
+            if let Some(entry) = self.connections.get_mut(*handle) {
+                settle_deadline(*handle, entry, &mut self.timers);
+            }
+        }
         loop {
             let (at, handle) = self.timers.first().copied()?;
             let Some(entry) = self.connections.get_mut(handle) else {
                 self.timers.pop_first();
                 continue;
             };
-            if entry.deadline == Some(at) {
+            if entry.deadline == at {
                 return Some(at);
             }
             self.timers.pop_first();
-            entry.timer = entry.deadline;
-            self.timers.extend(entry.deadline.map(|later| (later, handle)));
+            self.timers.extend(entry.set_timer(handle));
         }
     }
 
@@ -633,9 +665,8 @@ impl Endpoint {
         if !connection.is_over() || entry.is_telling {
             return;
         }
-        if let Some(at) = entry.timer.take() {
-            self.timers.remove(&(at, handle));
-        }
+        self.timers.remove(&(entry.timer, handle));
+        entry.timer = Time::NEVER;
         let is_kept = connection.has_unread() && !entry.is_released;
         let (remote, local_cid, first_cid) =
             (connection.remote(), *connection.local_cid(), *connection.first_cid());
@@ -651,10 +682,26 @@ impl Endpoint {
         if let Some(token) = connection.peer_reset_token() {
             self.by_reset.remove(&(remote, *token));
         }
+        self.peers.on_news(Time::ZERO, &mut entry.share, 0, None);
         if !is_kept {
+            self.peers.leave(&mut entry.share);
             self.connections.remove(handle);
             self.accepted.retain(|h| *h != handle);
         }
+    }
+}
+
+/// Asks a connection when something is due.
+fn settle_deadline(
+    handle: ConnectionHandle,
+    entry: &mut Entry,
+    timers: &mut BTreeSet<(Time, ConnectionHandle)>,
+) {
+    entry.deadline = entry.connection.poll_timeout().unwrap_or(Time::NEVER);
+    // One that is later than it was is put right when its time has come.
+    if entry.deadline < entry.timer {
+        timers.remove(&(entry.timer, handle));
+        timers.extend(entry.set_timer(handle));
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! A handle holds a place in the table and a serial number, so that it is never reused while the endpoint lives.
 
+use super::peers::Share;
 use crate::connection::Connection;
 use crate::event::ConnectionHandle;
 use core::hash::{BuildHasherDefault, Hasher};
@@ -17,10 +18,12 @@ pub(super) type ByOwnId = HashMap<ConnectionId, ConnectionHandle, BuildHasherDef
 /// A connection, and where it stands.
 pub(super) struct Entry {
     pub connection: Connection,
-    /// When something is due, as far as is known; out of date while `is_stale`.
-    pub deadline: Option<Time>,
-    /// Where the endpoint's timers have it: never later than `deadline`.
-    pub timer: Option<Time>,
+    /// When something is due ([`Time::NEVER`] = nothing), as far as is known; out of date while `is_stale` or `is_ready`.
+    pub deadline: Time,
+    /// Where the endpoint's timers have it ([`Time::NEVER`] = nowhere): never later than `deadline`.
+    pub timer: Time,
+    /// Its part in what is in flight to its peer.
+    pub share: Share,
     /// It is in the list of those that may have something to send, to tell, or another deadline.
     pub is_ready: bool,
     pub is_telling: bool,
@@ -28,6 +31,14 @@ pub(super) struct Entry {
     /// Nobody reads it any more.
     pub is_released: bool,
     serial: u32,
+}
+
+impl Entry {
+    /// Notes that the timers have it at its deadline; says what they shall hold, if anything.
+    pub fn set_timer(&mut self, handle: ConnectionHandle) -> Option<(Time, ConnectionHandle)> {
+        self.timer = self.deadline;
+        (self.timer != Time::NEVER).then_some((self.timer, handle))
+    }
 }
 
 /// All connections.
@@ -50,13 +61,14 @@ impl Table {
         self.slots.iter().map(|(place, entry)| handle(entry.serial, place))
     }
 
-    pub fn insert(&mut self, connection: Connection) -> ConnectionHandle {
+    pub fn insert(&mut self, connection: Connection, share: Share) -> ConnectionHandle {
         let serial = self.next_serial;
         self.next_serial = self.next_serial.wrapping_add(1);
         let place = self.slots.insert(Box::new(Entry {
             connection,
-            deadline: None,
-            timer: None,
+            deadline: Time::NEVER,
+            timer: Time::NEVER,
+            share,
             is_ready: false,
             is_telling: false,
             is_stale: false,

@@ -13,6 +13,7 @@ mod candidates;
 mod meter;
 mod path;
 mod report;
+mod turns;
 mod utility;
 
 use crate::requirements::Requirements;
@@ -25,6 +26,7 @@ use utility::Judge;
 use uts_functions::{Function, PathFacts, Profile, Rate, Time};
 
 pub use report::{Decision, Outcome};
+pub(crate) use turns::{Turn, Turns};
 pub use utility::{Aim, Expectation, Score};
 
 /// What the policy is told of a connection's direction (or of a flow).
@@ -179,6 +181,21 @@ impl Policy {
             none => *none = Some(Box::new(seen)),
         }
         self.follow_trial(now);
+    }
+
+    /// Whether paths are compared at all.
+    pub(crate) fn adapts(&self) -> bool {
+        self.requirements.adapt
+    }
+
+    /// Whether [`Policy::decide`] would compare profiles, which takes its time.
+    pub(crate) fn will_compare(&self, now: Time) -> bool {
+        let is_known = || self.seen.as_ref().is_some_and(|seen| self.is_evident(&seen.facts));
+        self.pending.is_none()
+            && now >= self.next_at
+            && !self.requirements_changed
+            && self.requirements.adapt
+            && is_known()
     }
 
     /// Whether to exchange now, and for what. After a decision there is none until it is carried out or refused.

@@ -17,6 +17,8 @@ pub struct Pace {
     pub packet_bytes: u64,
     /// Bytes that may leave in one burst, if congestion control says.
     pub burst_bytes: Option<u64>,
+    /// The shortest round trip seen; zero = none was.
+    pub rtt_min: Duration,
 }
 
 /// The state of the function: what has been sent ahead of the rate. Outlives mechanisms, so that an exchange neither
@@ -125,7 +127,12 @@ mod tests {
     }
 
     fn pace(bits_per_sec: u64) -> Pace {
-        Pace { rate: Some(Rate::from_bits_per_sec(bits_per_sec)), packet_bytes: PACKET, burst_bytes: None }
+        Pace {
+            rate: Some(Rate::from_bits_per_sec(bits_per_sec)),
+            packet_bytes: PACKET,
+            burst_bytes: None,
+            rtt_min: Duration::ZERO,
+        }
     }
 
     /// Sends all that may leave at `now`, in batches of up to `batch_packets`; says how much it was and when there is
@@ -226,6 +233,21 @@ mod tests {
     }
 
     #[test]
+    fn on_short_paths_a_burst_is_a_batch_whatever_the_rate() {
+        for (rtt_us, packets) in
+            [(0, 2), (1, 40), (511, 40), (700, 20), (1_200, 10), (1_600, 2), (60_000_000, 2)]
+        {
+            let (mut slot, mut bucket) = (bucket_slot(), Bucket::default());
+            let pace = Pace { rtt_min: Duration::from_micros(rtt_us), ..pace(1_000_000) };
+            let (sent, at) = drain(&mut slot, &mut bucket, Time::ZERO, &pace, 44);
+            assert_eq!(sent, packets * PACKET, "{rtt_us} us");
+            // The rate is kept all the same.
+            let (next, _) = drain(&mut slot, &mut bucket, at, &pace, 44);
+            assert!(next * 8 * 1_000 <= at.as_nanos() + 8_000_000, "{next} after {at:?}");
+        }
+    }
+
+    #[test]
     fn a_batch_sent_ahead_is_paid_back() {
         let (mut slot, mut bucket, pace) = (bucket_slot(), Bucket::default(), pace(100_000_000));
         assert_eq!(slot.wait_until(&mut bucket, Time::ZERO, &pace), None);
@@ -272,7 +294,7 @@ mod tests {
                 let mut slot = Slot::build(&m.choice(), ()).expect(m.name);
                 let mut bucket = Bucket::default();
                 let rate = Rate::from_bytes_per_sec(1 << rng.random_range(10..34));
-                let pace = Pace { rate: Some(rate), packet_bytes: PACKET, burst_bytes: None };
+                let pace = Pace { rate: Some(rate), ..pace(0) };
                 let (mut now, mut start, mut sent) = (Time::from_millis(1), None, 0);
                 for _ in 0..200 {
                     match slot.wait_until(&mut bucket, now, &pace) {

@@ -16,6 +16,13 @@ pub const LATE_MAX: Duration = Duration::from_millis(4);
 /// A burst is no longer than this at the rate, so that it does not fill the queue of a slow link.
 const BURST_TIME_MAX: Duration = Duration::from_millis(1);
 
+/// On paths shorter than some of these, bursts are longer: each waking costs the host as much as on a long one, comes more
+/// often, and what a burst holds up is soon over. Linux sizes its batches likewise (`tcp_tso_rtt_log`, 2022).
+const SHORT_PATH: Duration = Duration::from_micros(512);
+
+/// How much longer at most: 40 packets, about what segmentation offload takes at once.
+const SHORT_PATH_FACTOR: u64 = 4;
+
 /// See the module's page.
 #[derive(Clone, Debug)]
 pub struct PacingBucket {
@@ -58,10 +65,17 @@ impl PacingBucket {
         // rate.md R-4: congestion control's word wins; else the parameter, within a millisecond at the rate.
         let own = || {
             let by_time = rate.bytes_in(BURST_TIME_MAX).max(pace.packet_bytes.saturating_mul(2));
-            pace.packet_bytes.saturating_mul(self.burst_packets).min(by_time)
+            let burst = pace.packet_bytes.saturating_mul(self.burst_packets);
+            burst.min(by_time).max(burst.saturating_mul(short_path_factor(pace.rtt_min)))
         };
         pace.burst_bytes.unwrap_or_else(own).max(pace.packet_bytes).min(i64::MAX as u64 / 4)
     }
+}
+
+/// Halved for each [`SHORT_PATH`] of the round trip; zero on any that is not short, or not known.
+fn short_path_factor(rtt_min: Duration) -> u64 {
+    let halvings = u32::try_from(rtt_min.as_nanos() / SHORT_PATH.as_nanos()).unwrap_or(u32::MAX);
+    if rtt_min.is_zero() { 0 } else { SHORT_PATH_FACTOR.checked_shr(halvings).unwrap_or(0) }
 }
 
 impl RateControl for PacingBucket {

@@ -19,7 +19,10 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedReceiver;
-use uts_engine::{CloseReason, Connection, ConnectionHandle, Endpoint, EndpointConfig, FlowId};
+use uts_engine::requirements::Requirements;
+use uts_engine::{
+    CloseReason, Connection, ConnectionConfig, ConnectionHandle, Endpoint, EndpointConfig, FlowId,
+};
 use uts_functions::Time;
 
 pub use dispatch::ConnectionEvent;
@@ -49,6 +52,8 @@ pub(crate) struct Inner {
     pub is_listening: bool,
     /// Handles of any kind; without them, and without connections, the task ends.
     pub users: usize,
+    /// Settings of the last connection that was begun here: those of the next are mostly the same.
+    settings: Option<Settings>,
     /// Connections some task of which waits to open a flow.
     pub openers: Vec<ConnectionHandle>,
     /// The kernel said that nobody listens at the peer's port.
@@ -74,6 +79,15 @@ impl Inner {
     /// A connection as the engine knows it.
     pub fn connection(&mut self, handle: ConnectionHandle) -> Option<&mut Connection> {
         self.engine.connection(handle)
+    }
+
+    /// The settings of `config`, shared with the last connection if they are the same.
+    pub fn share_settings(&mut self, config: ConnectionConfig) -> Settings {
+        if let Some(last) = self.settings.as_ref().filter(|last| *last.config == config) {
+            return last.clone();
+        }
+        let requirements = Arc::new(config.requirements.clone());
+        self.settings.insert(Settings { config: Arc::new(config), requirements }).clone()
     }
 
     /// Why a connection has ended, if it has.
@@ -115,6 +129,14 @@ impl Inner {
     }
 }
 
+/// Settings that connections share: each would else hold a copy.
+#[derive(Clone)]
+pub(crate) struct Settings {
+    pub config: Arc<ConnectionConfig>,
+    /// The engine's part and that of handles.
+    pub requirements: Arc<Requirements>,
+}
+
 /// Said of a connection that the endpoint no longer knows.
 pub(crate) fn gone() -> CloseReason {
     CloseReason::Local { code: 0, reason: "the endpoint is gone".to_owned() }
@@ -144,6 +166,7 @@ impl Shared {
                 connections: BTreeMap::new(),
                 accepted: VecDeque::new(),
                 users: 1,
+                settings: None,
                 openers: Vec::new(),
                 unreachable: 0,
                 stopped: None,

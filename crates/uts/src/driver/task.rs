@@ -243,7 +243,7 @@ impl Driver {
         let inner = &mut *inner;
         let now = self.shared.clock.now();
         inner.kicked = false;
-        if is_first && inner.engine.poll_timeout().is_some_and(|at| at <= now) {
+        if is_first {
             inner.engine.handle_timeout(now);
         }
         let outgoing = &mut self.outgoing;

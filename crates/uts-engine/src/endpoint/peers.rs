@@ -1,0 +1,302 @@
+//! Peers: connections to one address share the path and, behind it, one socket's buffer, which holds a few megabytes
+//! however many they are. Each keeps to its window; what all have waiting on the way together is bounded here, and they take
+//! turns at that. With hundreds of windows the buffer would overflow, or each would shrink to a packet or two.
+//!
+//! What waits is what is in flight beyond rate times shortest round trip. A path that is long holds more in flight, and
+//! losses change nothing: how to answer them is each connection's congestion control to say.
+
+use crate::event::ConnectionHandle;
+use core::time::Duration;
+use slab::Slab;
+use std::collections::{HashMap, VecDeque};
+use std::net::SocketAddr;
+use uts_functions::{Rate, Time};
+
+/// What one connection sends in its turn, about (a batch for segmentation offload).
+const TURN_BYTES: u64 = 64 << 10;
+
+/// The shortest round trip is that of the last one to two of these: paths change.
+const RTT_MIN_WINDOW: Duration = Duration::from_secs(60);
+
+/// A round trip shorter than this tells no rate: what arrives together is taken in together.
+const ROUND_MIN: Duration = Duration::from_millis(1);
+
+/// A connection's part in what is in flight to its peer.
+#[derive(Debug)]
+pub(super) struct Share {
+    peer: u32,
+    standing: Standing,
+    in_flight: u64,
+}
+
+/// What a connection may do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Leave {
+    /// What is not urgent waits for its turn.
+    pub must_wait: bool,
+    /// Its turn has come: it has waited longer than pacing would have it.
+    pub is_called: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    /// It wants nothing, or did not ask yet.
+    Free,
+    /// It waits until others' packets have arrived.
+    Held,
+    /// Its turn has come.
+    Called,
+}
+
+/// All peers.
+#[derive(Debug)]
+pub(super) struct Peers {
+    list: Slab<Peer>,
+    by_address: HashMap<SocketAddr, u32>,
+    /// Bytes that may wait on the way to one of them.
+    waiting_max: u64,
+}
+
+#[derive(Debug)]
+struct Peer {
+    address: SocketAddr,
+    connections: u32,
+    in_flight: u64,
+    /// Bytes that may be in flight.
+    limit: u64,
+    /// Over the samples of all connections.
+    rtt_smoothed: Option<Duration>,
+    rtt_min: Duration,
+    window_min: Duration,
+    window_start: Time,
+    /// Rates of the last two round trips, and what was done with in the one under way, lost packets included.
+    rates: [Rate; 2],
+    round_bytes: u64,
+    round_start: Time,
+    /// In the order in which their turns come.
+    held: VecDeque<ConnectionHandle>,
+    /// How many were called and have not sent yet.
+    called: u32,
+}
+
+impl Peers {
+    /// Up to `waiting_max` bytes may wait on the way to each.
+    pub fn new(waiting_max: u64) -> Self {
+        Peers { list: Slab::new(), by_address: HashMap::new(), waiting_max }
+    }
+
+    /// A connection to `address` begins.
+    pub fn join(&mut self, address: SocketAddr) -> Share {
+        let list = &mut self.list;
+        let peer = *self.by_address.entry(address).or_insert_with(|| list.insert(Peer::new(address)) as u32);
+        if let Some(peer) = list.get_mut(peer as usize) {
+            peer.connections += 1;
+        }
+        Share { peer, standing: Standing::Free, in_flight: 0 }
+    }
+
+    /// A connection is gone.
+    pub fn leave(&mut self, share: &mut Share) {
+        let Some(peer) = self.list.get_mut(share.peer as usize) else { return };
+        peer.count(share, 0);
+        peer.called -= u32::from(share.standing == Standing::Called);
+        share.standing = Standing::Free;
+        peer.connections -= 1;
+        if peer.connections == 0 {
+            let address = peer.address;
+            self.by_address.remove(&address);
+            self.list.remove(share.peer as usize);
+        }
+    }
+
+    /// What a connection may do at present, as far as others are concerned.
+    pub fn leave_of(&self, share: &Share) -> Leave {
+        let Some(peer) = self.list.get(share.peer as usize).filter(|peer| peer.connections > 1) else {
+            return Leave::default();
+        };
+        let is_called = share.standing == Standing::Called;
+        let is_full = !peer.held.is_empty() || peer.in_flight >= peer.limit;
+        Leave { must_wait: is_full && !is_called, is_called }
+    }
+
+    /// A connection was asked what it sends. `has_waited` = it would have sent more.
+    pub fn on_polled(
+        &mut self,
+        handle: ConnectionHandle,
+        share: &mut Share,
+        in_flight: u64,
+        has_waited: bool,
+    ) {
+        let Some(peer) = self.list.get_mut(share.peer as usize) else { return };
+        peer.count(share, in_flight);
+        if share.standing == Standing::Called {
+            peer.called -= 1;
+            share.standing = Standing::Free;
+        }
+        if has_waited && share.standing == Standing::Free {
+            share.standing = Standing::Held;
+            peer.held.push_back(handle);
+        }
+    }
+
+    /// Something has become of a connection's packets. `rtt` = its latest round trip.
+    pub fn on_news(&mut self, now: Time, share: &mut Share, in_flight: u64, rtt: Option<Duration>) {
+        let Some(peer) = self.list.get_mut(share.peer as usize) else { return };
+        peer.count(share, in_flight);
+        if let Some(rtt) = rtt {
+            peer.on_round_trip(now, rtt, self.waiting_max);
+        }
+    }
+
+    /// The next whose turn has come among those that share a peer with `share`; [`Peers::call`] it.
+    pub fn next_turn(&mut self, share: &Share) -> Option<ConnectionHandle> {
+        let peer = self.list.get_mut(share.peer as usize)?;
+        let promised = u64::from(peer.called) * TURN_BYTES;
+        let has_room = peer.in_flight + promised < peer.limit;
+        if has_room { peer.held.pop_front() } else { None }
+    }
+
+    /// A connection may send what it has waited with.
+    pub fn call(&mut self, share: &mut Share) {
+        if let Some(peer) = self.list.get_mut(share.peer as usize) {
+            peer.called += u32::from(share.standing != Standing::Called);
+            share.standing = Standing::Called;
+        }
+    }
+}
+
+impl Peer {
+    fn new(address: SocketAddr) -> Self {
+        Peer {
+            address,
+            connections: 0,
+            in_flight: 0,
+            limit: u64::MAX,
+            rtt_smoothed: None,
+            rtt_min: Duration::MAX,
+            window_min: Duration::MAX,
+            window_start: Time::ZERO,
+            rates: [Rate::default(); 2],
+            round_bytes: 0,
+            round_start: Time::ZERO,
+            held: VecDeque::new(),
+            called: 0,
+        }
+    }
+
+    fn count(&mut self, share: &mut Share, in_flight: u64) {
+        self.in_flight = self.in_flight.saturating_sub(share.in_flight).saturating_add(in_flight);
+        self.round_bytes += share.in_flight.saturating_sub(in_flight);
+        share.in_flight = in_flight;
+    }
+
+    fn on_round_trip(&mut self, now: Time, rtt: Duration, waiting_max: u64) {
+        if now.since(self.window_start) >= RTT_MIN_WINDOW {
+            self.rtt_min = self.window_min;
+            self.window_min = Duration::MAX;
+            self.window_start = now;
+        }
+        self.window_min = self.window_min.min(rtt);
+        self.rtt_min = self.rtt_min.min(rtt);
+        let smoothed = self.rtt_smoothed.map_or(rtt, |smoothed| (7 * smoothed + rtt) / 8);
+        self.rtt_smoothed = Some(smoothed);
+        if now.since(self.round_start) >= smoothed.max(ROUND_MIN) {
+            let rate = Rate::from_delivery(self.round_bytes, now.since(self.round_start));
+            self.rates = [self.rates[1], rate];
+            (self.round_start, self.round_bytes) = (now, 0);
+        }
+        let rate = self.rates[0].max(self.rates[1]);
+        self.limit = self.limit_at(rate, smoothed, waiting_max);
+    }
+
+    /// What the path itself holds at `rate`, and `waiting_max` besides.
+    fn limit_at(&self, rate: Rate, rtt: Duration, waiting_max: u64) -> u64 {
+        let waiting = rtt.saturating_sub(self.rtt_min);
+        let by_rate = rate.bytes_in(self.rtt_min).saturating_add(waiting_max);
+        if waiting > self.rtt_min {
+            // Most of it waits, whatever the rate, which takes a round trip to be known.
+            let by_share = waiting_max as f64 * (rtt.as_secs_f64() / waiting.as_secs_f64());
+            by_rate.max(by_share as u64)
+        } else if rate.bytes_in(waiting) >= waiting_max / 2 {
+            by_rate
+        } else {
+            u64::MAX
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WAITING_MAX: u64 = 1 << 20;
+
+    fn peers(connections: u64) -> (Peers, Vec<(ConnectionHandle, Share)>) {
+        let mut peers = Peers::new(WAITING_MAX);
+        let address = SocketAddr::from(([10, 0, 0, 1], 1));
+        let shares = (0..connections).map(|n| (ConnectionHandle(n), peers.join(address))).collect();
+        (peers, shares)
+    }
+
+    /// Connections of which one has `in_flight` bytes under way in each round trip of so many milliseconds.
+    fn pass(peers: &mut Peers, now: &mut Time, share: &mut Share, in_flight: u64, rtts_ms: &[u64]) {
+        for rtt in rtts_ms {
+            let rtt = Duration::from_millis(*rtt);
+            *now += rtt;
+            peers.on_news(*now, share, 0, Some(rtt));
+            peers.on_news(*now, share, in_flight, None);
+        }
+    }
+
+    #[test]
+    fn what_waits_is_bounded_and_what_is_on_its_way_is_not() {
+        let (mut peers, mut shares) = peers(2);
+        let (share, mut now) = (&mut shares[0].1, Time::ZERO);
+        pass(&mut peers, &mut now, share, 100 << 20, &[100; 20]);
+        assert_eq!(peers.leave_of(share), Leave::default(), "a long path without a queue");
+        // 100 MiB in 104 ms: 4 wait where 1 may.
+        pass(&mut peers, &mut now, share, 100 << 20, &[104; 50]);
+        assert!(peers.leave_of(share).must_wait);
+        peers.on_news(now, share, 96 << 20, None);
+        assert!(!peers.leave_of(share).must_wait, "the path itself holds 96");
+        peers.on_news(now, share, 100 << 20, None);
+        assert!(peers.leave_of(share).must_wait);
+        // Alone, a connection is its congestion control's business.
+        let (_, other) = &mut shares[1];
+        peers.leave(other);
+        assert!(!peers.leave_of(&shares[0].1).must_wait);
+    }
+
+    #[test]
+    fn whoever_waits_is_called_in_turn_and_nobody_goes_before() {
+        let (mut peers, mut shares) = peers(5);
+        let mut now = Time::ZERO;
+        pass(&mut peers, &mut now, &mut shares[0].1, 1, &[1]);
+        pass(&mut peers, &mut now, &mut shares[0].1, WAITING_MAX, &[1_000; 50]);
+        let full = WAITING_MAX + TURN_BYTES;
+        let (handle, share) = &mut shares[0];
+        peers.on_polled(*handle, share, full, false);
+        for (handle, share) in &mut shares[1..4] {
+            assert!(peers.leave_of(share).must_wait);
+            peers.on_polled(*handle, share, 0, true);
+            // To be asked again, for acknowledgements, does not give a second place.
+            peers.on_polled(*handle, share, 0, true);
+        }
+        assert_eq!(peers.next_turn(&shares[0].1), None);
+        // Room for a batch and a half: two are called.
+        peers.on_news(now, &mut shares[0].1, full - TURN_BYTES * 5 / 2, None);
+        for n in [1, 2] {
+            assert_eq!(peers.next_turn(&shares[0].1), Some(ConnectionHandle(n)));
+            peers.call(&mut shares[n as usize].1);
+        }
+        assert_eq!(peers.next_turn(&shares[0].1), None);
+        assert!(!peers.leave_of(&shares[1].1).must_wait);
+        assert!(peers.leave_of(&shares[4].1).must_wait, "who comes later waits behind the third");
+        peers.on_polled(ConnectionHandle(1), &mut shares[1].1, TURN_BYTES, true);
+        assert!(peers.leave_of(&shares[1].1).must_wait, "one turn is one batch");
+        for (_, share) in &mut shares {
+            peers.leave(share);
+        }
+        assert!(peers.list.is_empty() && peers.by_address.is_empty());
+    }
+}
