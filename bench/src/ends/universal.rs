@@ -6,6 +6,7 @@ use super::{
 };
 use anyhow::{Context, Result, bail, ensure};
 use bytes::Bytes;
+use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,6 +17,9 @@ use uts::{
 };
 
 const READ_BYTES: usize = 1 << 20;
+
+/// Messages that are taken at a time.
+const MESSAGES_AT_ONCE: usize = 256;
 
 /// How long who waits looks for what arrives.
 const SPIN: Duration = Duration::from_millis(1);
@@ -44,7 +48,13 @@ fn settings(task: &Task) -> Result<ConnectionConfig> {
     };
     let messages: &[&str] = match task.work {
         Work::Messages | Work::SingleMessages => {
-            &["preserveMsgBoundaries=require", "reliability=prohibit", "preserveOrder=prohibit"]
+            // What QUIC's datagrams have: neither repeats nor order nor flow control.
+            &[
+                "preserveMsgBoundaries=require",
+                "reliability=prohibit",
+                "preserveOrder=prohibit",
+                "uts.profile.flow=none",
+            ]
         }
         _ => &[],
     };
@@ -113,8 +123,11 @@ async fn take(task: &Task, flow: Flow) -> Result<Outcome> {
         Work::Messages | Work::SingleMessages => {
             let mut meter = Meter::new(task);
             // Its end may be lost: that of the connection is not.
-            while let Ok(Some(message)) = recv.recv_message().await {
-                meter.add(message.len())?;
+            let mut messages = Vec::with_capacity(MESSAGES_AT_ONCE);
+            while recv.recv_messages(&mut messages, MESSAGES_AT_ONCE).await.is_ok_and(|count| count > 0) {
+                for message in messages.drain(..) {
+                    meter.add(message.len())?;
+                }
             }
             return meter.finish();
         }
@@ -271,9 +284,10 @@ async fn ping(task: &Task, flow: Flow) -> Result<Outcome> {
 
 async fn send_messages(task: &Task, connection: &Connection, mut flow: Flow) -> Result<Outcome> {
     let (message, mut expense) = (Bytes::from(vec![0x5a; MESSAGE_BYTES]), Expense::start(task)?);
+    let mut messages = VecDeque::new();
     while expense.goes_on() {
         // Reading the clock for each message would be a part of its cost.
-        let mut messages = std::iter::repeat_n(message.clone(), 64).collect();
+        messages.extend(std::iter::repeat_n(message.clone(), 64));
         flow.send_half().send_messages(&mut messages, MessageOptions::default()).await?;
         expense.bytes += 64 * message.len() as u64;
     }

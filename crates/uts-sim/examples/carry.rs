@@ -1,6 +1,7 @@
 //! Carries packets between two engines in memory and does nothing else: for a profiler, or a counter of instructions.
 //!
-//! `carry PACKETS [--in-flight MB] [--loss PER_MILLE] [NAME=VALUE ...]`, the last properties of both ends.
+//! `carry PACKETS [--in-flight MB] [--loss PER_MILLE] [--messages BYTES] [NAME=VALUE ...]`, the last properties of both ends. With
+//! messages, PACKETS counts packets that are full of them.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -14,12 +15,14 @@ struct Arguments {
     packets: u64,
     in_flight_mb: u64,
     loss_per_mille: u64,
+    message_bytes: usize,
     config: ConnectionConfig,
 }
 
 fn parse() -> Result<Arguments, String> {
+    let config = ConnectionConfig::default();
     let mut arguments =
-        Arguments { packets: 0, in_flight_mb: 1, loss_per_mille: 0, config: ConnectionConfig::default() };
+        Arguments { packets: 0, in_flight_mb: 1, loss_per_mille: 0, message_bytes: 0, config };
     let mut words = std::env::args().skip(1);
     let number = |text: Option<String>, of: &str| -> Result<u64, String> {
         let text = text.ok_or_else(|| format!("{of} wants a number"))?;
@@ -30,6 +33,7 @@ fn parse() -> Result<Arguments, String> {
         match word.as_str() {
             "--in-flight" => arguments.in_flight_mb = number(words.next(), "--in-flight")?.max(1),
             "--loss" => arguments.loss_per_mille = number(words.next(), "--loss")?,
+            "--messages" => arguments.message_bytes = number(words.next(), "--messages")? as usize,
             property => {
                 arguments.config.requirements.assign(property).map_err(|error| error.to_string())?;
             }
@@ -39,7 +43,7 @@ fn parse() -> Result<Arguments, String> {
 }
 
 fn run() -> Result<(), Box<dyn std::error::Error>> {
-    let Arguments { packets, in_flight_mb, loss_per_mille, mut config } = parse()?;
+    let Arguments { packets, in_flight_mb, loss_per_mille, message_bytes, mut config } = parse()?;
     let window = in_flight_mb << 20;
     // The peer's credit is what holds the sender back.
     (config.credit_bytes_initial, config.credit_bytes_max) = (window, window);
@@ -53,7 +57,11 @@ fn run() -> Result<(), Box<dyn std::error::Error>> {
     let mut in_flight_max = 0;
     let step = (packets / 100).max(1) * DATA_BYTES;
     for _ in 0..100 {
-        pair.carry(connection, flow, step)?;
+        if message_bytes > 0 {
+            pair.carry_messages(connection, flow, step, message_bytes)?;
+        } else {
+            pair.carry(connection, flow, step)?;
+        }
         let in_flight = pair.client.peek(connection).map_or(0, uts_engine::Connection::in_flight_bytes);
         in_flight_max = in_flight_max.max(in_flight);
     }

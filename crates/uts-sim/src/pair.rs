@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use uts_engine::{
     CloseReason, ConnectError, ConnectionConfig, ConnectionHandle, Ecn, Endpoint, EndpointConfig, Event,
-    FlowId, FlowOptions, Read, WriteError,
+    FlowId, FlowOptions, MessageOptions, Read, WriteError,
 };
 use uts_functions::Time;
 
@@ -21,6 +21,7 @@ const IDLE_TURNS_MAX: usize = 1000;
 
 /// What an application writes at once.
 const WRITE_BYTES: usize = 64 << 10;
+const MESSAGES_AT_ONCE: usize = 64;
 
 /// Why a pair does not work.
 #[derive(Debug, thiserror::Error)]
@@ -155,6 +156,38 @@ impl Pair {
         Ok(())
     }
 
+    /// Carries so many bytes as messages of `message_bytes` each, as [`Pair::carry`] does bytes. Where losses are not repeated, what
+    /// was lost does not count.
+    ///
+    /// # Errors
+    /// [`PairError`] if a connection ends or nothing moves any more.
+    pub fn carry_messages(
+        &mut self,
+        handle: ConnectionHandle,
+        flow: FlowId,
+        bytes: u64,
+        message_bytes: usize,
+    ) -> Result<(), PairError> {
+        let message = Bytes::from(vec![0x5a; message_bytes]);
+        let mut messages = VecDeque::new();
+        let target = self.received + bytes;
+        while self.received < target {
+            let connection = self.client.connection(handle).ok_or_else(gone)?;
+            loop {
+                if messages.is_empty() {
+                    messages.extend(std::iter::repeat_n(message.clone(), MESSAGES_AT_ONCE));
+                }
+                match connection.send_messages(self.now, flow, &mut messages, MessageOptions::default()) {
+                    Ok(_) => {}
+                    Err(WriteError::Blocked) => break,
+                    Err(error) => return Err(PairError::Application(error.to_string())),
+                }
+            }
+            self.turn()?;
+        }
+        Ok(())
+    }
+
     /// Lets time pass until `until`, with whatever the endpoints do of themselves.
     ///
     /// # Errors
@@ -256,14 +289,18 @@ impl Pair {
                 Event::Closed(reason) => return Err(PairError::Closed(reason)),
                 Event::Readable(flow) => {
                     let Some(connection) = end.connection(handle) else { continue };
-                    while let Ok(read) = connection.read(self.now, flow, usize::MAX) {
+                    let mut has_ended = false;
+                    let count = |read| {
                         match read {
                             Read::Bytes(_, data) | Read::Message(data) => self.received += data.len() as u64,
-                            Read::End => {
-                                connection.finish(flow);
-                                break;
-                            }
+                            Read::End => has_ended = true,
                         }
+                        true
+                    };
+                    // What ends it is told by an event, too.
+                    let _ = connection.read_many(self.now, flow, usize::MAX, count);
+                    if has_ended {
+                        connection.finish(flow);
                     }
                 }
                 _ => {}

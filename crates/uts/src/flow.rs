@@ -223,17 +223,7 @@ impl SendFlow {
             poll_fn(|cx| {
                 self.poll_send(cx, |inner, now, handle, id| {
                     let Some(connection) = inner.connection(handle) else { return Err(None) };
-                    let mut taken = 0;
-                    while let Some(message) = messages.front() {
-                        match connection.send_message(now, id, message.clone(), options) {
-                            Ok(()) => drop(messages.pop_front()),
-                            // What is wrong is said when nothing else is left to say.
-                            Err(_) if taken > 0 => break,
-                            Err(error) => return Err(Some(error)),
-                        }
-                        taken += 1;
-                    }
-                    Ok(())
+                    connection.send_messages(now, id, messages, options).map_err(Some)
                 })
             })
             .await?;
@@ -410,7 +400,60 @@ impl RecvFlow {
     /// # Errors
     /// [`ReadError`].
     pub async fn recv_message(&mut self) -> Result<Option<Bytes>, ReadError> {
-        match poll_fn(|cx| self.poll_chunk(cx, usize::MAX)).await? {
+        poll_fn(|cx| self.poll_message(cx)).await
+    }
+
+    /// Waits for messages, and puts those that are there at the end of `messages`, `most` at most; gives how many, which is 0 at
+    /// the end only (or if `most` is). Of small messages that is much faster than one by one. Nothing is lost if the wait is
+    /// given up.
+    ///
+    /// Small messages are slices of memory that they share with others that came about the same time, up to 64 KiB: what is
+    /// kept for long is better copied.
+    ///
+    /// # Errors
+    /// [`ReadError`], of what comes next; nothing was put then.
+    pub async fn recv_messages(
+        &mut self,
+        messages: &mut Vec<Bytes>,
+        most: usize,
+    ) -> Result<usize, ReadError> {
+        if most == 0 {
+            return Ok(0);
+        }
+        poll_fn(|cx| self.poll_messages(cx, messages, most)).await
+    }
+
+    fn poll_messages(
+        &mut self,
+        cx: &mut Context<'_>,
+        messages: &mut Vec<Bytes>,
+        most: usize,
+    ) -> Poll<Result<usize, ReadError>> {
+        if self.has_ended {
+            return Poll::Ready(Err(ReadError::Ended));
+        }
+        let before = messages.len();
+        if self.ahead.is_empty() {
+            ready!(self.poll_take(cx, usize::MAX, Some((&mut *messages, most))));
+        }
+        while messages.len() - before < most {
+            match self.ahead.pop_front() {
+                Some(Ok(Read::Message(message))) => messages.push(message),
+                Some(other) => {
+                    self.ahead.push_front(other);
+                    break;
+                }
+                None => break,
+            }
+        }
+        match messages.len() - before {
+            0 => self.poll_message(cx).map_ok(|end| usize::from(end.map(|m| messages.push(m)).is_some())),
+            count => Poll::Ready(Ok(count)),
+        }
+    }
+
+    fn poll_message(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, ReadError>> {
+        Poll::Ready(match ready!(self.poll_chunk(cx, usize::MAX))? {
             Some(Chunk::Message(message)) => Ok(Some(message)),
             Some(Chunk::Bytes(position, bytes)) => {
                 // It can be read as what it is.
@@ -419,7 +462,7 @@ impl RecvFlow {
                 Err(ReadError::NotMessages)
             }
             None => Ok(None),
-        }
+        })
     }
 
     /// Tells the peer that no more of this flow is wanted.
@@ -451,7 +494,7 @@ impl RecvFlow {
             return Poll::Ready(Err(ReadError::Ended));
         }
         if self.ahead.is_empty() {
-            ready!(self.poll_take(cx, bytes_max));
+            ready!(self.poll_take(cx, bytes_max, None));
         }
         let Some(read) = self.ahead.pop_front() else { return Poll::Ready(Err(ReadError::Ended)) };
         match read {
@@ -478,52 +521,56 @@ impl RecvFlow {
 }
 
 impl RecvFlow {
-    /// Takes what there is, and a little more if that is little, out of the connection; waits until there is something.
-    fn poll_take(&mut self, cx: &mut Context<'_>, bytes_max: usize) -> Poll<()> {
+    /// Takes what there is, and a little more if that is little, out of the connection; waits until there is something. Messages
+    /// go to `messages`, if given, as many as are wanted there, the rest to `ahead`.
+    fn poll_take(
+        &mut self,
+        cx: &mut Context<'_>,
+        bytes_max: usize,
+        mut messages: Option<(&mut Vec<Bytes>, usize)>,
+    ) -> Poll<()> {
         use uts_engine::ReadError as E;
         let (handle, id, ahead) = (self.connection.handle(), self.id, &mut self.ahead);
         let connection = &self.connection;
         connection.shared().act(|inner, now| {
-            let mut bytes = 0;
-            while bytes < AHEAD_BYTES {
-                let read = match inner.connection(handle) {
-                    Some(connection) => connection.read(now, id, bytes_max.max(AHEAD_BYTES)),
-                    None => Err(E::Unknown),
-                };
-                let is_last = !matches!(&read, Ok(Read::Bytes(..) | Read::Message(_)));
-                match read {
-                    Ok(read) => {
-                        if let Read::Bytes(_, data) | Read::Message(data) = &read {
-                            bytes += data.len().max(1);
+            let (mut bytes, mut count) = (0, 0);
+            let put = |read| match (read, &mut messages) {
+                (Read::Message(message), Some((messages, most))) => {
+                    messages.push(message);
+                    count += 1;
+                    count < *most
+                }
+                (read, _) => {
+                    if let Read::Bytes(_, data) | Read::Message(data) = &read {
+                        bytes += data.len().max(1);
+                    }
+                    ahead.push_back(Ok(read));
+                    bytes < AHEAD_BYTES
+                }
+            };
+            let read = match inner.connection(handle) {
+                Some(connection) => connection.read_many(now, id, bytes_max.max(AHEAD_BYTES), put),
+                None => Err(E::Unknown),
+            };
+            let ended = || inner.ended(handle).map(|reason| ReadError::Closed(connection.explain(reason)));
+            let error = match read {
+                Ok(()) => None,
+                Err(E::Blocked | E::Unknown) if count > 0 || !ahead.is_empty() => None,
+                Err(E::Blocked) => match ended() {
+                    Some(error) => Some(error),
+                    None => {
+                        if let Some(flow) = inner.flow(handle, id) {
+                            keep(&mut flow.reader, cx);
                         }
-                        ahead.push_back(Ok(read));
+                        return Poll::Pending;
                     }
-                    Err(E::Blocked | E::Unknown) if !ahead.is_empty() => {}
-                    Err(error) => {
-                        let ended = || {
-                            inner.ended(handle).map(|reason| ReadError::Closed(connection.explain(reason)))
-                        };
-                        ahead.push_back(Err(match error {
-                            E::Reset(code) => ReadError::Reset(code),
-                            E::Presentation(why) => ReadError::Damaged(why),
-                            E::Closed(reason) => ReadError::Closed(connection.explain(reason)),
-                            E::Blocked => match ended() {
-                                Some(error) => error,
-                                None => {
-                                    if let Some(flow) = inner.flow(handle, id) {
-                                        keep(&mut flow.reader, cx);
-                                    }
-                                    return Poll::Pending;
-                                }
-                            },
-                            E::Unknown => ended().unwrap_or(ReadError::Ended),
-                        }));
-                    }
-                }
-                if is_last {
-                    break;
-                }
-            }
+                },
+                Err(E::Reset(code)) => Some(ReadError::Reset(code)),
+                Err(E::Presentation(why)) => Some(ReadError::Damaged(why)),
+                Err(E::Closed(reason)) => Some(ReadError::Closed(connection.explain(reason))),
+                Err(E::Unknown) => Some(ended().unwrap_or(ReadError::Ended)),
+            };
+            ahead.extend(error.map(Err));
             // The peer may have to be granted more.
             inner.changed();
             Poll::Ready(())

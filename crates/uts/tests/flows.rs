@@ -160,6 +160,41 @@ fn futures_now<F: Future>(future: F) -> Option<F::Output> {
 
 /// Messages that wait share packets, or have one each where that was asked for.
 #[tokio::test]
+async fn messages_are_read_many_at_a_time() {
+    let (_listener, client, server) = pair_with(|config| {
+        config.requirements.assign("preserveMsgBoundaries=require").expect("a valid property");
+    })
+    .await;
+    let (mut send, _back) = client.open_flow(FlowOptions::default()).await.expect("opened").split();
+    let all: Vec<Bytes> = (0..3000).map(|n| Bytes::from(pattern(n % 400, n as u64))).collect();
+    let mut messages: VecDeque<Bytes> = all.iter().cloned().collect();
+    let writer = tokio::spawn(async move {
+        send.send_messages(&mut messages, MessageOptions::default()).await.expect("sent");
+        send.finish().expect("finished");
+        send.finished().await.expect("delivered");
+    });
+    let (_send, mut recv) = within(server.accept_flow()).await.expect("accepted").split();
+    let (mut got, mut count) = (Vec::new(), 1);
+    while count > 0 {
+        // One by one now and then: nothing is lost or overtaken between the two.
+        if let Some(message) = within(recv.recv_message()).await.expect("read") {
+            got.push(message);
+        }
+        let before = got.len();
+        assert_eq!(recv.recv_messages(&mut got, 0).await, Ok(0));
+        count = match within(recv.recv_messages(&mut got, 70)).await {
+            Ok(count) => count,
+            Err(ReadError::Ended) => 0,
+            Err(error) => panic!("{error}"),
+        };
+        assert_eq!((got.len() - before, count <= 70), (count, true));
+    }
+    assert!(got == all, "{} messages of {}", got.len(), all.len());
+    within(writer).await.expect("sent");
+    assert_eq!(recv.recv_messages(&mut got, 1).await, Err(ReadError::Ended));
+}
+
+#[tokio::test]
 async fn messages_share_packets_unless_they_must_not() {
     for coalesce in [true, false] {
         let (_listener, client, server) = pair_with(|config| {

@@ -65,12 +65,30 @@ impl Groups {
     }
 }
 
-/// The form in which a message is handed to a flow.
-pub(super) struct Form {
-    pub bytes_max: usize,
-    pub keeps_boundaries: bool,
+/// What becomes of messages that are handed to a flow.
+pub(super) struct Forming {
+    segmentation: segmentation::Slot,
+    presentation: presentation::Slot,
+}
+
+impl Forming {
+    /// Whether the ends of messages are kept.
+    pub fn keeps_boundaries(&self) -> bool {
+        self.segmentation.keeps_boundaries()
+    }
+
+    /// The largest message that may be sent, in bytes.
+    pub fn bytes_max(&self) -> usize {
+        self.segmentation.message_bytes_max()
+    }
+
     /// The message as its presentation mechanism has it, where that is not as it is.
-    pub presented: Option<Bytes>,
+    pub fn present(&self, message: &[u8]) -> Option<Bytes> {
+        match self.keeps_boundaries().then(|| self.presentation.present(message)) {
+            Some(Cow::Owned(presented)) => Some(Bytes::from(presented)),
+            _ => None,
+        }
+    }
 }
 
 impl Connection {
@@ -140,25 +158,18 @@ impl Connection {
         self.groups.get(group).map_or(&self.config.requirements, |g| &g.requirements)
     }
 
-    /// What becomes of a message that is handed to a flow: as the profile in use has it, or the one that it waits for.
-    pub(super) fn form(&self, flow: FlowId, message: &[u8]) -> Option<Form> {
+    /// What becomes of messages that are handed to a flow: as the profile in use has it, or the one that it waits for.
+    pub(super) fn forming(&self, flow: FlowId) -> Option<Forming> {
         let send = &self.flows.get(flow.0)?.send;
-        let of = |segmentation: &segmentation::Slot, presentation: &presentation::Slot| {
-            let keeps_boundaries = segmentation.keeps_boundaries();
-            let presented = match keeps_boundaries.then(|| presentation.present(message)) {
-                Some(Cow::Owned(presented)) => Some(Bytes::from(presented)),
-                _ => None,
-            };
-            Form { bytes_max: segmentation.message_bytes_max(), keeps_boundaries, presented }
-        };
         if send.is_held {
             let profile = &self.groups.get(send.group)?.profile;
             let segmentation = segmentation::Slot::build(profile.get(Function::Segmentation), ())?;
             let presentation = presentation::Slot::build(profile.get(Function::Presentation), ())?;
-            return Some(of(&segmentation, &presentation));
+            return Some(Forming { segmentation, presentation });
         }
         let stack = self.outbound.as_ref()?.stack(send.group)?;
-        Some(of(&stack.segmentation, &stack.presentation))
+        let (segmentation, presentation) = (stack.segmentation.clone(), stack.presentation.clone());
+        Some(Forming { segmentation, presentation })
     }
 
     /// Asks for the profile of a group that wants one, if no other exchange is under way.

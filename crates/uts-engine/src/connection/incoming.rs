@@ -10,12 +10,14 @@ use crate::event::{Direction, FlowId};
 use crate::synthesis::ReceiveStack;
 use bytes::Bytes;
 use core::time::Duration;
+use smallvec::SmallVec;
 use uts_functions::Time;
 use uts_functions::acknowledgement::{Acknowledgement, Arrival};
 use uts_functions::detection::Detection;
 use uts_functions::protection::Protection;
 use uts_functions::sequencing::reassembly::Segment;
 use uts_functions::{fec, flow};
+use uts_wire::Reader;
 use uts_wire::frame::{self, Frame, FrameIter};
 use uts_wire::packet::{AdaptiveHeader, peek_epoch, sample, unmask};
 
@@ -40,6 +42,50 @@ struct Seen {
     eliciting: bool,
     polled: bool,
     has_data: bool,
+}
+
+/// Whole messages of one flow that a packet consists of.
+struct Messages {
+    flow: u32,
+    list: SmallVec<[Message; 16]>,
+    data_bytes: u64,
+}
+
+/// One of them; its bytes lie so in the payload.
+struct Message {
+    offset: Option<u64>,
+    from: usize,
+    to: usize,
+    presented: bool,
+}
+
+/// Where data of a frame stands.
+struct Part {
+    offset: Option<u64>,
+    len: u64,
+}
+
+impl Messages {
+    /// `None` if there is anything else in the payload, or what is malformed.
+    fn read(payload: &[u8]) -> Option<Self> {
+        let mut r = Reader::new(payload);
+        let mut messages: Option<Messages> = None;
+        while !r.is_empty() {
+            let (data, from) = frame::Data::next_message(&mut r)?;
+            let all = messages.get_or_insert_with(|| Messages {
+                flow: data.flow,
+                list: SmallVec::new(),
+                data_bytes: 0,
+            });
+            if all.flow != data.flow {
+                return None;
+            }
+            let presented = data.flags.presented;
+            all.list.push(Message { offset: data.offset, from, to: from + data.bytes.len(), presented });
+            all.data_bytes += data.bytes.len() as u64;
+        }
+        messages
+    }
 }
 
 /// Why a packet was not taken in.
@@ -134,20 +180,24 @@ impl Connection {
 
     /// Takes in an authentic packet: all of it or, if it is malformed, none.
     fn take_in(&mut self, now: Time, ecn: Option<Ecn>, index: usize, number: u64, payload: &[u8]) {
-        // The common case, read once: one frame, of data. Else all frames are read before any of them changes anything.
-        let only = frame::Data::only(payload);
-        let seen = match only {
-            Some(_) => Some(Seen { eliciting: true, polled: false, has_data: true }),
-            None => scan(payload),
+        // The common cases, read once: whole messages of one flow; one frame, of data. Else all frames are read before any of
+        // them changes anything.
+        let begins_so = payload.first().is_some_and(|kind| frame::Data::is_message(*kind));
+        let messages = if begins_so { Messages::read(payload) } else { None };
+        let only = if messages.is_none() { frame::Data::only(payload) } else { None };
+        let seen = match only.is_some() || messages.is_some() {
+            true => Some(Seen { eliciting: true, polled: false, has_data: true }),
+            false => scan(payload),
         };
         let Some(seen) = seen else {
             self.stats.dropped_malformed += 1;
             self.on_malformed(index);
             return;
         };
-        let overruns = match &only {
-            Some(data) => self.overruns_with(index, data),
-            None => seen.has_data && self.overruns(index, payload),
+        let overruns = match (&only, &messages) {
+            (Some(data), _) => self.overruns_with(index, data),
+            (_, Some(messages)) => self.overruns_with_messages(index, messages),
+            _ => seen.has_data && self.overruns(index, payload),
         };
         if overruns {
             // Without flow control a receiver may be overrun: the packet counts as lost, not as arrived.
@@ -176,9 +226,10 @@ impl Connection {
         if known {
             return;
         }
-        let handled = match &only {
-            Some(data) => self.on_data(now, index, data),
-            None => self.handle_frames(now, index, payload),
+        let handled = match (&only, &messages) {
+            (Some(data), _) => self.on_data(now, index, data),
+            (_, Some(messages)) => self.on_messages(now, index, messages, payload),
+            _ => self.handle_frames(now, index, payload),
         };
         if let Err(reason) = handled {
             self.fail(reason);
@@ -212,17 +263,33 @@ impl Connection {
     }
 
     fn overruns_with(&self, index: usize, data: &frame::Data<'_>) -> bool {
+        let len = data.bytes.len() as u64;
+        let part = Part { offset: data.offset, len };
+        self.overruns_with_parts(index, data.flow, len, core::iter::once(part))
+    }
+
+    fn overruns_with_messages(&self, index: usize, messages: &Messages) -> bool {
+        let parts = messages.list.iter().map(|m| Part { offset: m.offset, len: (m.to - m.from) as u64 });
+        self.overruns_with_parts(index, messages.flow, messages.data_bytes, parts)
+    }
+
+    fn overruns_with_parts(
+        &self,
+        index: usize,
+        flow: u32,
+        data_bytes: u64,
+        mut parts: impl Iterator<Item = Part>,
+    ) -> bool {
         let Some(stack) = self.inbound.as_ref().and_then(|i| i.stacks.get(index)) else { return false };
+        let Some(receive) = self.flows.get(flow).map(|flow| &flow.receive) else { return false };
         let (repeats, counts) = (repeats(stack), stack.layout.offsets);
-        self.flows.get(data.flow).is_some_and(|flow| {
-            let receive = &flow.receive;
-            let held = receive.data.held_bytes() as u64;
-            let len = data.bytes.len() as u64;
-            let start = data.offset.filter(|_| counts).unwrap_or(0);
-            held + len > receive.grant.window_bytes_max.saturating_mul(2)
-                || (receive.is_free() && start.saturating_add(len) > receive.limit())
-                || (repeats && receive.data.gaps() >= GAPS_MAX && receive.data.leaves_gap(start))
-        })
+        let has_many_gaps = repeats && receive.data.gaps() >= GAPS_MAX;
+        let limit = if receive.is_free() { receive.limit() } else { u64::MAX };
+        receive.data.held_bytes() as u64 + data_bytes > receive.grant.window_bytes_max.saturating_mul(2)
+            || parts.any(|part| {
+                let start = part.offset.filter(|_| counts).unwrap_or(0);
+                start.saturating_add(part.len) > limit || (has_many_gaps && receive.data.leaves_gap(start))
+            })
     }
 
     /// Feeds redundancy with what arrived, and takes in what it brings back.
@@ -341,27 +408,26 @@ impl Connection {
         true
     }
 
-    fn on_data(&mut self, now: Time, index: usize, data: &frame::Data<'_>) -> Result<(), CloseReason> {
-        if self.on_next_bytes(index, data) {
-            return Ok(());
-        }
-        let Some(stack) = self.inbound.as_ref().and_then(|i| i.stacks.get(index)) else { return Ok(()) };
-        let (group, governs) = (stack.group, stack.flow.clone());
+    /// Finds the flow of data that came under a stack, opening it if it is the peer's to open, and sees that it is in the
+    /// stack's group. Says whether the data has positions, and whether losses of it are repeated; `None` if nobody wants it.
+    fn place(&mut self, index: usize, id: u32) -> Result<Option<(bool, bool)>, CloseReason> {
+        let Some(stack) = self.inbound.as_ref().and_then(|i| i.stacks.get(index)) else { return Ok(None) };
+        let (group, governs) = (stack.group, &stack.flow);
         let sent_free = matches!(governs, flow::Slot::None(_));
         let (repeats, counts) = (repeats(stack), stack.layout.offsets);
-        let found = self.flows.of_frame(data.flow).map_err(violation)?;
-        let Some((flow, is_new)) = found else { return Ok(()) };
+        let found = self.flows.of_frame(id).map_err(violation)?;
+        let Some((flow, is_new)) = found else { return Ok(None) };
         if is_new {
-            self.events.push_back(Event::FlowOpened(FlowId(data.flow)));
+            self.events.push_back(Event::FlowOpened(FlowId(id)));
         }
         let receive = &mut flow.receive;
         // the first data says which group the flow is in.
         if !core::mem::replace(&mut receive.is_placed, true) {
             if receive.group != group {
-                (receive.group, receive.flow) = (group, governs);
+                (receive.group, receive.flow) = (group, governs.clone());
             }
         } else if receive.group != group {
-            let what = format!("flow {} of group {}: data in group {group}", data.flow, receive.group);
+            let what = format!("flow {id} of group {}: data in group {group}", receive.group);
             return Err(CloseReason::Protocol(what));
         }
         if sent_free && !receive.is_free() {
@@ -370,11 +436,20 @@ impl Connection {
                 receive.data.consumed().saturating_add(receive.grant.window_bytes_max.saturating_mul(4));
             receive.free_limit = receive.free_limit.max(free);
         }
-        if receive.reset.is_some() || receive.is_done {
+        Ok((receive.reset.is_none() && !receive.is_done).then_some((counts, repeats)))
+    }
+
+    fn on_data(&mut self, now: Time, index: usize, data: &frame::Data<'_>) -> Result<(), CloseReason> {
+        if self.on_next_bytes(index, data) {
             return Ok(());
         }
+        let Some((counts, repeats)) = self.place(index, data.flow)? else { return Ok(()) };
+        let Some(receive) = self.flows.get_mut(data.flow).map(|flow| &mut flow.receive) else {
+            return Ok(());
+        };
         self.stats.data_bytes_received += data.bytes.len() as u64;
-        let limit = receive.limit();
+        // Without positions nothing of a flow is consumed that would move a limit along: what is held is what counts then.
+        let limit = if counts { receive.limit() } else { u64::MAX };
         let is_plain = data.flags == frame::DataFlags::default() && counts;
         if is_plain && receive.data.append(data.offset.unwrap_or(0), data.bytes, limit) {
             // The common case: the next bytes of a file.
@@ -426,6 +501,54 @@ impl Connection {
             }
             Err(error) => Err(CloseReason::Protocol(format!("flow {}: {error}", data.flow))),
         }
+    }
+
+    /// Takes in the messages that a packet consists of: on the way of each there is nothing but what is its own.
+    fn on_messages(
+        &mut self,
+        now: Time,
+        index: usize,
+        messages: &Messages,
+        payload: &[u8],
+    ) -> Result<(), CloseReason> {
+        let Some((counts, repeats)) = self.place(index, messages.flow)? else { return Ok(()) };
+        let Some(receive) = self.flows.get_mut(messages.flow).map(|flow| &mut flow.receive) else {
+            return Ok(());
+        };
+        self.stats.data_bytes_received += messages.data_bytes;
+        let (limit, packet) = (receive.limit(), receive.data.keep(payload));
+        let mut new = 0;
+        for message in &messages.list {
+            let bytes = packet.slice(message.from..message.to);
+            // P-30.
+            let inserted = match message.offset {
+                None if !counts => {
+                    // No positions: handed over as it comes.
+                    new += bytes.len() as u64;
+                    if !receive.data.push_unplaced(bytes, message.presented) {
+                        self.stats.dropped_overrun += 1;
+                    }
+                    continue;
+                }
+                offset => receive.data.insert_message(offset.unwrap_or(0), bytes, message.presented, limit),
+            };
+            match inserted {
+                // The end of a message is a position, too.
+                Ok(positions) => new += positions.saturating_sub(1),
+                Err(error) => {
+                    return Err(CloseReason::Protocol(format!("flow {}: {error}", messages.flow)));
+                }
+            }
+        }
+        self.stats.data_bytes_repeated += messages.data_bytes.saturating_sub(new);
+        if counts {
+            if !repeats {
+                receive.data.limit_gaps(GAPS_MAX);
+            }
+            self.consumed(now, messages.flow);
+        }
+        self.tell_reader(messages.flow);
+        Ok(())
     }
 
     /// Tells the application once that a flow has something to read.

@@ -7,6 +7,7 @@ use super::flows::{FlowControl, Token};
 use super::trace::{FrameKinds, TraceKind, TraceRow};
 use super::{Connection, Outbound};
 use crate::synthesis::SendStack;
+use core::ops::Range;
 use uts_functions::Time;
 use uts_functions::acknowledgement::Acknowledgement;
 use uts_functions::congestion::{Congestion, Snapshot};
@@ -16,6 +17,7 @@ use uts_functions::protection::Protection;
 use uts_functions::retransmission::ledger::{Sent, Tokens};
 use uts_wire::frame::{self, DataFlags, Frame, data_header_len, emit_ack, emit_data_header, emit_repaired};
 use uts_wire::packet::{AdaptiveHeader, AdaptiveMark, TruncatedNumber, sample, sample_padding};
+use uts_wire::varint::varint_len;
 
 /// A larger packet size is looked for once so much data was sent: to a few keystrokes it is of no use, and on a slow line
 /// they would wait for the probe.
@@ -26,6 +28,10 @@ const REPAIR_ROOM_BYTES: usize = 56;
 
 /// Below this much room no further data frame is begun.
 const DATA_ROOM_MIN_BYTES: usize = 32;
+
+/// A packet is as good as full with less than this part of its room left: a message that would go whole into the next one is
+/// not torn for it, and what follows in a batch is made as long as the first by padding.
+const FULL_BUT: usize = 8;
 
 /// With more ranges than this to report, an acknowledgement asks to be acknowledged now and then, so that the peer's
 /// answer shortens the list (RFC 9000 section 13.2.4).
@@ -57,8 +63,26 @@ struct Draft {
     eliciting: bool,
     has_data: bool,
     repeats: bool,
+    /// It is to be as long as the packets before it.
+    is_next: bool,
+    /// Padding may follow what is in it.
+    is_open: bool,
     /// For the trace.
     frames: FrameKinds,
+}
+
+impl Draft {
+    /// Notes what of a flow is in it. What stands together is settled together.
+    fn note_data(&mut self, of: u32, more: Range<u64>) {
+        if let Some(Token::Data { flow, range }) = self.tokens.last_mut()
+            && *flow == of
+            && range.end == more.start
+        {
+            range.end = more.end;
+            return;
+        }
+        self.tokens.push(Token::Data { flow: of, range: more });
+    }
 }
 
 impl Connection {
@@ -79,13 +103,13 @@ impl Connection {
                 break;
             }
             let room = if let Reason::SizeProbe(bytes) = reason { bytes } else { room };
-            if !self.build(now, reason, room, out) {
+            if !self.build(now, reason, room, segment.is_some(), out) {
                 self.on_nothing_to_send(reason);
                 break;
             }
             let len = out.len() - before;
-            segment.get_or_insert(len);
-            if alone || len < room || len < self.size.current() {
+            let is_shorter = len < *segment.get_or_insert(len);
+            if alone || is_shorter || (len < self.size.current() && !self.is_worth_following(len)) {
                 break;
             }
         }
@@ -157,8 +181,9 @@ impl Connection {
         outbound.stack_index(group)
     }
 
-    /// Builds one packet of at most `room` bytes; says whether there was anything to put in.
-    fn build(&mut self, now: Time, reason: Reason, room: usize, out: &mut Vec<u8>) -> bool {
+    /// Builds one packet of at most `room` bytes; says whether there was anything to put in. If it `is_next` in a batch, it is
+    /// made just as long where little is lacking.
+    fn build(&mut self, now: Time, reason: Reason, room: usize, is_next: bool, out: &mut Vec<u8>) -> bool {
         let Some(index) = self.choose_stack() else { return false };
         let Some(outbound) = &self.outbound else { return false };
         let Some(stack) = outbound.stacks.get(index) else { return false };
@@ -181,6 +206,8 @@ impl Connection {
             eliciting: false,
             has_data: false,
             repeats: false,
+            is_next,
+            is_open: true,
             frames: FrameKinds::default(),
         };
         let frames_start = out.len();
@@ -195,9 +222,23 @@ impl Connection {
         if let Reason::SizeProbe(bytes) = reason {
             out.resize(start + bytes - trailer, 0);
         }
+        let lacking = draft.end.saturating_sub(out.len());
+        if draft.is_next && draft.is_open && lacking <= frames_room / FULL_BUT && self.flows.wants_to_send() {
+            out.resize(draft.end, 0);
+        }
         self.protect(now, &draft, number, out);
         self.record(now, draft, out.len() - start);
         true
+    }
+
+    /// Whether packets of `len` bytes, which are shorter than they could be, may follow each other in a batch: messages hardly
+    /// ever fill a packet. Redundancy may need all the room there is.
+    fn is_worth_following(&self, len: usize) -> bool {
+        let full = self.size.current();
+        let is_plain = |o: &Outbound| o.stacks.iter().all(|stack| stack.fec.is_none());
+        len + full / FULL_BUT >= full
+            && self.flows.wants_to_send()
+            && self.outbound.as_ref().is_some_and(is_plain)
     }
 
     /// What goes into a packet, in order of urgency.
@@ -383,7 +424,9 @@ impl Connection {
         let end = if stack.fec.is_some() { draft.end.saturating_sub(REPAIR_ROOM_BYTES) } else { draft.end };
         let polls = stack.acknowledgement.poll(u32::MAX, true);
         while let Some(flow) = self.flows.next_to_send(Some(stack.group)) {
-            let written = write_chunk(&mut self.flows, stack, flow, end, polls, draft, out, &mut self.stats);
+            let (flows, stats, coalesce) = (&mut self.flows, &mut self.stats, self.config.coalesce);
+            let written = write_messages(flows, stack, flow, end, polls, coalesce, draft, out, stats)
+                .unwrap_or_else(|| write_chunk(flows, stack, flow, end, polls, draft, out, stats));
             if written == Written::NoRoom {
                 break;
             }
@@ -493,6 +536,8 @@ impl Connection {
             eliciting: false,
             has_data: false,
             repeats: false,
+            is_next: false,
+            is_open: false,
             frames: FrameKinds::default(),
         };
         self.protect(now, &draft, number, out);
@@ -551,6 +596,75 @@ enum Written {
     Last,
 }
 
+/// Writes messages that are new and go into the packet whole, one behind the other, as long as it is the flow's turn. `None` if
+/// what comes next is anything else.
+#[allow(clippy::too_many_arguments, reason = "parts of a connection that are borrowed apart")]
+fn write_messages(
+    flows: &mut super::flows::Flows,
+    stack: &SendStack,
+    flow: u32,
+    end: usize,
+    polls: bool,
+    coalesce: bool,
+    draft: &mut Draft,
+    out: &mut Vec<u8>,
+    stats: &mut super::Stats,
+) -> Option<Written> {
+    let send = &mut flows.get_mut(flow)?.send;
+    let limit = stack.flow.send_limit(send.limit);
+    // The first question, as it is asked of every frame of bytes too.
+    send.buffer.next_message(limit)?;
+    let is_alone = !flows.others_want_to_send(flow, stack.group);
+    let send = &mut flows.get_mut(flow)?.send;
+    // A poll may follow, which takes a byte, and the frame before it then needs a length.
+    let end = end.saturating_sub(usize::from(polls));
+    let room_of_all = end.saturating_sub(draft.mark.payload_offset());
+    let is_as_good_as_full = |room: usize| room < room_of_all / FULL_BUT;
+    let mut written = None;
+    while let Some(message) = send.buffer.next_message(limit) {
+        let len = message.data.len();
+        let offset = stack.layout.offsets.then_some(message.start);
+        let header_bytes = data_header_len(flow, offset, None);
+        let len_bytes = varint_len(len as u64);
+        let room = end.saturating_sub(out.len());
+        let needed = header_bytes + len + if polls { len_bytes } else { 0 };
+        if draft.has_data && room < DATA_ROOM_MIN_BYTES {
+            return Some(Written::NoRoom);
+        }
+        let Some(spare) = room.checked_sub(needed) else {
+            let waits = needed <= room_of_all && is_as_good_as_full(room);
+            return if waits { Some(Written::NoRoom) } else { written };
+        };
+        let has_more = message.has_more || !is_alone;
+        let left = spare.saturating_sub(len_bytes);
+        let follows =
+            message.following.is_none_or(|next| header_bytes + next <= left) || !is_as_good_as_full(left);
+        let is_last = !coalesce || !has_more || left < DATA_ROOM_MIN_BYTES || !follows;
+        let is_open = polls || ((!is_last || (draft.is_next && has_more)) && spare >= len_bytes);
+        let flags = DataFlags {
+            message: true,
+            begin: true,
+            end: true,
+            presented: message.presented,
+            ..DataFlags::default()
+        };
+        emit_data_header(out, flow, offset, is_open.then_some(len), flags);
+        out.extend_from_slice(message.data);
+        (draft.has_data, draft.eliciting, draft.is_open) = (true, true, is_open);
+        stats.data_bytes_sent += len as u64;
+        let range = send.buffer.on_message_sent();
+        draft.note_data(flow, range);
+        if is_last || !is_open {
+            return Some(Written::Last);
+        }
+        written = Some(Written::More);
+        if !is_alone {
+            break;
+        }
+    }
+    written
+}
+
 /// Writes one data frame of a flow.
 #[allow(clippy::too_many_arguments, reason = "parts of a connection that are borrowed apart")]
 fn write_chunk(
@@ -603,6 +717,7 @@ fn write_chunk(
         stats.chunks_repeated += 1;
     }
     stats.data_bytes_sent += chunk.data_bytes as u64;
-    draft.tokens.push(Token::Data { flow, range: chunk.range });
+    draft.is_open = with_len;
+    draft.note_data(flow, chunk.range);
     if with_len && !is_last { Written::More } else { Written::Last }
 }

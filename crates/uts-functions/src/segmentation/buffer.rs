@@ -50,6 +50,21 @@ pub struct Chunk {
     pub repeat: bool,
 }
 
+/// A message none of which has been sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unsent<'a> {
+    /// Position of its first byte.
+    pub start: u64,
+    /// Its bytes.
+    pub data: &'a [u8],
+    /// It is in the form that a presentation mechanism gave it.
+    pub presented: bool,
+    /// Bytes of the message behind it, if one may be sent next; `None` if something else may, or nothing.
+    pub following: Option<usize>,
+    /// Something may be sent behind it.
+    pub has_more: bool,
+}
+
 /// The sender's state of one flow.
 #[derive(Clone, Debug, Default)]
 pub struct SendBuffer {
@@ -177,6 +192,46 @@ impl SendBuffer {
         let chunk = self.cut(self.sent..end, data_bytes_max, false)?;
         self.sent = self.done.run_end(chunk.range.end);
         Some(chunk)
+    }
+
+    /// The message whose turn it is to be sent, if all of it is new, lies below `limit`, and nothing is to be repeated; what is
+    /// not so, or ends the flow, is for [`SendBuffer::next_chunk`].
+    #[inline]
+    pub fn next_message(&mut self, limit: u64) -> Option<Unsent<'_>> {
+        if !self.repeat.is_empty() || self.sent >= self.written {
+            return None;
+        }
+        // Where bytes are sent this is all there is to do.
+        if self.segments.get(self.cursor).is_some_and(|s| !s.message && self.sent < s.end()) {
+            return None;
+        }
+        self.cursor = self.index_of(self.sent);
+        let segment = self.segments.get(self.cursor)?;
+        let (start, end) = (segment.start, segment.end());
+        if !segment.message || start != self.sent || end > limit || self.fin == Some(end) {
+            return None;
+        }
+        let next = self.segments.get(self.cursor + 1).filter(|next| next.message && next.end() <= limit);
+        Some(Unsent {
+            start,
+            data: &segment.data,
+            presented: segment.presented,
+            following: next.map(|next| next.data.len()),
+            has_more: end < self.written.min(limit),
+        })
+    }
+
+    /// The message that [`SendBuffer::next_message`] gave is sent, to its end. Gives its positions.
+    #[inline]
+    pub fn on_message_sent(&mut self) -> Range<u64> {
+        let Some(segment) = self.segments.get(self.cursor).filter(|s| s.start == self.sent) else {
+            return self.sent..self.sent;
+        };
+        let range = segment.start..segment.end();
+        // What was given up unsent is passed over.
+        self.sent = self.done.run_end(range.end);
+        self.cursor += 1;
+        range
     }
 
     /// Cuts from the front of `range` what fits into one frame: runs over segments of bytes, but never beyond the end
@@ -406,6 +461,35 @@ mod tests {
         assert!(b.next_chunk(5, 100).is_none());
         b.on_acknowledged(0..8);
         assert!(b.is_complete() && b.held_bytes() == 0);
+    }
+
+    #[test]
+    fn whole_messages_go_one_by_one_until_something_else_is_due() {
+        let mut b = SendBuffer::default();
+        for text in ["one", "two", "three", "four", "five"] {
+            b.write_message(Bytes::from_static(text.as_bytes()), None);
+        }
+        b.finish();
+        let next = b.next_message(100).expect("a message");
+        assert_eq!((next.start, next.data, next.following, next.has_more), (0, &b"one"[..], Some(3), true));
+        assert_eq!(b.on_message_sent(), 0..4);
+        // The next does not lie below the limit.
+        assert_eq!(b.next_message(7), None);
+        assert_eq!(b.next_message(8).map(|m| (m.following, m.has_more)), Some((None, false)));
+        assert_eq!(b.on_message_sent(), 4..8);
+        // What was given up unsent is passed over, what is to be repeated comes first.
+        b.abandon(8..10);
+        b.repeat(0..4);
+        assert_eq!(b.next_message(100), None);
+        assert_eq!(b.next_chunk(100, 100).map(|c| c.range), Some(0..4));
+        assert_eq!(b.next_message(100).map(|m| m.start), Some(14));
+        assert_eq!(b.on_message_sent(), 14..19);
+        // The last one carries the end of the flow.
+        assert_eq!(b.next_message(100), None);
+        assert_eq!(b.next_chunk(100, 100).map(|c| (c.range, c.fin)), Some((19..25, true)));
+        b.write(Bytes::from_static(b"behind the end"));
+        assert_eq!(b.next_message(100), None);
+        assert_eq!(b.on_message_sent(), 25..25);
     }
 
     #[test]

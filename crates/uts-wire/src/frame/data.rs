@@ -96,6 +96,28 @@ impl<'a> Data<'a> {
         Data::read(frame_kind, &mut r).ok().filter(|_| r.is_empty())
     }
 
+    /// Whether a frame of this type carries a whole message, which does not end the flow.
+    #[inline]
+    pub const fn is_message(frame_kind: u8) -> bool {
+        const MARKS: u8 = MESSAGE | BEGIN | END;
+        kind::DATA <= frame_kind && frame_kind <= kind::DATA_LAST && frame_kind & (MARKS | FIN) == MARKS
+    }
+
+    /// Reads a whole message, which ends neither the flow nor, if padding follows, the payload; the cursor is at the end then.
+    /// Gives it, and where its bytes begin, as the cursor counts. `None` if there is anything else, or what is malformed; the
+    /// cursor is anywhere then.
+    #[inline]
+    pub fn next_message(r: &mut Reader<'a>) -> Option<(Self, usize)> {
+        let frame_kind = r.u8("frame type").ok().filter(|kind| Data::is_message(*kind))?;
+        let data = Data::read(frame_kind, r).ok()?;
+        let start = r.offset().checked_sub(data.bytes.len())?;
+        if r.peek().first() == Some(&kind::PADDING) {
+            // P-21: nothing but padding may follow padding here.
+            return r.rest().iter().all(|byte| *byte == kind::PADDING).then_some((data, start));
+        }
+        Some((data, start))
+    }
+
     pub(crate) fn write<S: Sink>(&self, out: &mut S) {
         let len = self.has_len.then_some(self.bytes.len());
         write_header(out, self.flow, self.offset, len, self.flags);
@@ -138,5 +160,47 @@ fn write_header<S: Sink>(out: &mut S, flow: u32, offset: Option<u64>, len: Optio
     }
     if let Some(len) = len {
         out.put_varint(len as u64);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(bytes: &[u8], offset: Option<u64>, has_len: bool) -> Data<'_> {
+        let flags = DataFlags { message: true, begin: true, end: true, ..DataFlags::default() };
+        Data { flow: 4, offset, flags, has_len, bytes }
+    }
+
+    #[test]
+    fn messages_are_read_one_by_one_up_to_anything_else() {
+        let first = [message(b"one", Some(70), true), message(b"", None, true)];
+        let mut payload = Vec::new();
+        first.iter().for_each(|data| data.emit(&mut payload));
+        let plain = payload.len();
+        message(b"three", None, false).emit(&mut payload);
+        let mut r = Reader::new(&payload);
+        assert_eq!(Data::next_message(&mut r), Some((first[0], 5)));
+        assert_eq!(Data::next_message(&mut r), Some((first[1], plain)));
+        assert_eq!(Data::next_message(&mut r), Some((message(b"three", None, false), plain + 2)));
+        assert!(r.is_empty());
+        assert_eq!(Data::next_message(&mut r), None);
+        // Padding may end it, but nothing may stand behind that.
+        for (behind, expected) in [(&[0, 0][..], true), (&[0, kind::PING][..], false)] {
+            let mut padded = payload[..plain].to_vec();
+            padded.extend_from_slice(behind);
+            let mut r = Reader::new(&padded);
+            assert!(Data::next_message(&mut r).is_some());
+            assert_eq!(Data::next_message(&mut r).is_some(), expected);
+        }
+        // A part of a message, the end of the flow, a length beyond the end.
+        let part = DataFlags { end: false, ..first[0].flags };
+        let fin = DataFlags { fin: true, ..first[0].flags };
+        for flags in [part, fin, DataFlags::default()] {
+            let mut payload = Vec::new();
+            Data { flags, ..first[0] }.emit(&mut payload);
+            assert_eq!(Data::next_message(&mut Reader::new(&payload)), None);
+        }
+        assert_eq!(Data::next_message(&mut Reader::new(&payload[..plain - 4])), None);
     }
 }

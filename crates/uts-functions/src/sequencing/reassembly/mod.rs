@@ -1,11 +1,14 @@
 //! What a flow's receiver holds: data that arrived and was not handed over.
 //!
-//! Bytes that arrive in order, and are read as they come, are the common case: they go into one buffer ([`Run`]) and
-//! come out of it in long stretches. Whatever else happens turns the run into a piece like others first.
+//! Two cases are common. Bytes that arrive in order, and are read as they come, go into one buffer ([`Run`]) and come out of
+//! it in long stretches; whatever else happens turns the run into a piece like others first. Messages that come whole, behind
+//! everything else, wait in one queue, in memory that those of a packet share ([`Arena`]). Trees are for all the rest.
 
+mod arena;
 mod run;
 
 use crate::range::RangeSet;
+use arena::Arena;
 use bytes::{Bytes, BytesMut};
 use core::ops::Range;
 use run::Run;
@@ -92,6 +95,15 @@ impl Piece {
     }
 }
 
+/// What may be handed over out of order.
+#[derive(Clone, Debug)]
+struct Ready {
+    /// Position of the piece, or of the message's first.
+    start: u64,
+    /// A message that came whole, which is in no tree, and whether it is presented.
+    whole: Option<(Bytes, bool)>,
+}
+
 /// The receiver's state of one flow.
 #[derive(Clone, Debug, Default)]
 pub struct Reassembly {
@@ -104,12 +116,13 @@ pub struct Reassembly {
     delivered: RangeSet,
     begins: BTreeSet<u64>,
     ends: BTreeSet<u64>,
-    /// Starts of pieces (and of whole messages) that may be handed over out of order, in order of completion.
-    ready: VecDeque<u64>,
+    /// What may be handed over out of order, in order of completion. Messages in it that came whole ascend.
+    ready: VecDeque<Ready>,
     /// There may be pieces to hand over out of order that are not in `ready`.
     unindexed: bool,
     /// Messages that came without positions.
     unplaced: VecDeque<(Bytes, bool)>,
+    arena: Arena,
     fin: Option<u64>,
     end_delivered: bool,
     held_bytes: usize,
@@ -169,11 +182,52 @@ impl Reassembly {
     }
 
     /// Makes the run a piece like others.
+    #[inline]
     fn end_run(&mut self) {
+        if !self.run.is_empty() {
+            self.make_run_a_piece();
+        }
+    }
+
+    fn make_run_a_piece(&mut self) {
         if let Some((start, data)) = self.run.take(usize::MAX) {
             self.pieces.insert(start, Piece { data, message: false, presented: false, end: false });
-            self.ready.push_back(start);
+            self.push_ready(start);
         }
+    }
+
+    fn push_ready(&mut self, start: u64) {
+        self.ready.push_back(Ready { start, whole: None });
+    }
+
+    /// Copies a packet's payload for the messages that it consists of, which are slices of what this gives.
+    pub fn keep(&mut self, payload: &[u8]) -> Bytes {
+        self.arena.keep(payload)
+    }
+
+    /// Takes in a whole message that a frame carried; otherwise as [`Reassembly::insert`].
+    ///
+    /// # Errors
+    /// [`SegmentError`] if the peer breaks the rules; nothing is changed then.
+    #[inline]
+    pub fn insert_message(
+        &mut self,
+        start: u64,
+        data: Bytes,
+        presented: bool,
+        limit: u64,
+    ) -> Result<u64, SegmentError> {
+        let end = start.saturating_add(data.len() as u64).saturating_add(1);
+        let is_behind_all = self.settled.last().is_none_or(|last| last.end <= start);
+        if !is_behind_all || self.fin.is_some() || end > limit {
+            let whole = Segment { start, data, message: true, presented, begin: true, end: true, fin: false };
+            return self.insert(whole, limit);
+        }
+        self.end_run();
+        self.settled.insert(start..end);
+        self.held_bytes += data.len();
+        self.ready.push_back(Ready { start, whole: Some((data, presented)) });
+        Ok(end - start)
     }
 
     /// Takes in what a frame carried; says how many positions were new. Data at `limit` or beyond is refused.
@@ -246,9 +300,9 @@ impl Reassembly {
     /// Notes what may be handed over out of order now that the piece at `start` is here.
     fn note_ready(&mut self, start: u64, message: bool) {
         if !message {
-            self.ready.push_back(start);
+            self.push_ready(start);
         } else if let Some(whole) = self.whole_message_around(start) {
-            self.ready.push_back(whole.start);
+            self.push_ready(whole.start);
         }
     }
 
@@ -367,7 +421,11 @@ impl Reassembly {
         if let Some(message) = self.pop_unplaced() {
             return Some(message);
         }
+        if let Some(message) = self.pop_next_whole() {
+            return Some(message);
+        }
         if self.pieces.is_empty()
+            && self.ready.is_empty()
             && self.skipped.is_empty()
             && let Some((start, data)) = self.run.take(bytes_max)
         {
@@ -378,10 +436,6 @@ impl Reassembly {
         }
         if bytes_max > 0 {
             self.end_run();
-        }
-        if !self.ready.is_empty() {
-            self.ready.clear();
-            self.unindexed = true;
         }
         let at = self.delivered.run_end(0);
         // sequencing.md R-5. What was given up is reported at the place where it is missing: once everything below it
@@ -399,6 +453,29 @@ impl Reassembly {
         }
     }
 
+    /// The message that came whole and is next in order of position, if that is what is there.
+    fn pop_next_whole(&mut self) -> Option<Delivery> {
+        // Pieces are found in order of position.
+        while self.ready.front().is_some_and(|ready| ready.whole.is_none()) {
+            self.ready.pop_front();
+            self.unindexed = true;
+        }
+        let front = self.ready.front()?;
+        let at = self.delivered.run_end(0);
+        // sequencing.md R-5: what was given up below it is reported before it.
+        if front.start != at || self.skipped.first().is_some_and(|skipped| skipped.start < at) {
+            return None;
+        }
+        let Ready { start, whole } = self.ready.pop_front()?;
+        whole.map(|(message, presented)| self.deliver_whole(start, message, presented))
+    }
+
+    fn deliver_whole(&mut self, start: u64, message: Bytes, presented: bool) -> Delivery {
+        self.held_bytes -= message.len();
+        self.delivered.insert(start..start + message.len() as u64 + 1);
+        delivery(start, message, presented)
+    }
+
     /// Whatever is whole, in order of completion.
     pub fn pop_any(&mut self, bytes_max: usize) -> Option<Delivery> {
         if let Some(message) = self.pop_unplaced() {
@@ -412,7 +489,10 @@ impl Reassembly {
             return Some(Delivery::Skipped(positions));
         }
         // sequencing.md R-9.
-        while let Some(start) = self.ready.pop_front() {
+        while let Some(Ready { start, whole }) = self.ready.pop_front() {
+            if let Some((message, presented)) = whole {
+                return Some(self.deliver_whole(start, message, presented));
+            }
             let delivery = match self.pieces.get(&start) {
                 None => None,
                 Some(piece) if piece.message => self.pop_message(start),
@@ -463,7 +543,7 @@ impl Reassembly {
             let rest_start = start + bytes_max as u64;
             self.held_bytes += rest.len();
             self.pieces.insert(rest_start, Piece { data: rest, ..piece });
-            self.ready.push_front(rest_start);
+            self.ready.push_front(Ready { start: rest_start, whole: None });
         }
         self.delivered.insert(start..start + piece.data.len() as u64);
         Some(Delivery::Bytes(start, piece.data))
@@ -493,6 +573,7 @@ impl Reassembly {
     /// Gives back memory that nothing is in.
     pub fn shrink(&mut self) {
         self.run.shrink();
+        self.arena.shrink();
         self.ready.shrink_to_fit();
         self.unplaced.shrink_to_fit();
         for set in [&mut self.settled, &mut self.delivered, &mut self.skipped] {
@@ -507,8 +588,9 @@ impl Reassembly {
             + self.skipped.heap_bytes()
             + self.unplaced.capacity() * size_of::<(Bytes, bool)>()
             + self.pieces.len() * (size_of::<Piece>() + 16)
-            + self.ready.capacity() * 8
+            + self.ready.capacity() * size_of::<Ready>()
             + self.run.spare_bytes()
+            + self.arena.spare_bytes()
     }
 }
 

@@ -17,6 +17,12 @@ pub(super) struct Run {
 }
 
 impl Run {
+    /// Whether there is nothing in it.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
     /// Whether so many bytes fit into the buffer.
     pub fn has_room(&self, len: usize) -> bool {
         self.bytes.capacity() - self.bytes.len() >= len

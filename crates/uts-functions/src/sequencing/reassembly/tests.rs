@@ -187,7 +187,109 @@ fn only_what_follows_is_appended() {
     assert_eq!(rest, b"cdefghijklmn");
 }
 
+#[test]
+fn whole_messages_come_once_in_either_order_whoever_hands_them_over() {
+    let insert = |r: &mut Reassembly, start: u64| {
+        let data = Bytes::copy_from_slice(&start.to_be_bytes());
+        r.insert_message(start, data, false, 1000)
+    };
+    let message = |start: u64| Some(Delivery::Message(start, Bytes::copy_from_slice(&start.to_be_bytes())));
+    let mut r = Reassembly::default();
+    // The second is late, the fourth is lost, the second comes twice.
+    for start in [0, 18, 27, 9, 45, 9] {
+        insert(&mut r, start).expect("in bounds");
+    }
+    let mut unordered = r.clone();
+    let all: Vec<_> = std::iter::from_fn(|| unordered.pop_any(100)).collect();
+    assert_eq!(all.len(), 5);
+    assert_eq!((unordered.held_bytes(), unordered.consumed()), (0, 36));
+    for start in [0, 9] {
+        assert_eq!(r.pop_front(100), message(start));
+    }
+    // What one mechanism left, the other hands over.
+    assert_eq!(r.clone().pop_any(100), message(18));
+    for start in [18, 27] {
+        assert_eq!(r.pop_front(100), message(start));
+    }
+    assert_eq!(r.pop_front(100), None);
+    r.skip(36..45);
+    assert_eq!(r.pop_front(100), Some(Delivery::Skipped(9)));
+    assert_eq!(r.pop_front(100), message(45));
+    assert_eq!((r.pop_front(100), r.held_bytes(), r.consumed()), (None, 0, 54));
+    assert_eq!(
+        insert(&mut r, 999),
+        Err(SegmentError::BeyondLimit { position: 1008, limit: 1000 }),
+        "nothing beyond the limit"
+    );
+}
+
 proptest! {
+    /// Messages, whole and in parts, repeated, late and given up, handed over by mechanisms in turn, arrive at most once, and in
+    /// order where order is kept.
+    #[test]
+    fn every_message_arrives_once_or_is_given_up(
+        sizes in prop::collection::vec(0u64..30, 1..40),
+        order in prop::collection::vec((0usize..40, 0u8..8, 0u64..30), 0..120),
+        reads in prop::collection::vec(prop::option::of(any::<bool>()), 1..50),
+        ordered_only in any::<bool>(),
+    ) {
+        let mut starts = vec![0];
+        starts.extend(sizes.iter().scan(0, |at, size| { *at += size + 1; Some(*at) }));
+        let total = *starts.last().expect("one at least");
+        let data = [0x5a; 30];
+        let mut r = Reassembly::default();
+        let (mut got, mut given_up, mut last) = (vec![0; sizes.len()], vec![false; sizes.len()], None);
+        let mut reads = reads.into_iter().cycle();
+        let late = (0..sizes.len()).map(|i| (i, 7, 0));
+        for (index, how, cut) in order.into_iter().chain(late) {
+            let Some(&size) = sizes.get(index) else { continue };
+            let (start, cut) = (starts[index], cut.min(size));
+            let bytes = |from: u64, to: u64| Bytes::copy_from_slice(&data[from as usize..to as usize]);
+            match how {
+                0 => {
+                    given_up[index] = true;
+                    r.skip(start..start + size + 1);
+                }
+                1..=3 if cut > 0 && cut < size => {
+                    let front = Segment { end: false, ..message(start, b"") };
+                    let back = Segment { begin: false, ..message(start + cut, b"") };
+                    if how != 2 {
+                        r.insert(Segment { data: bytes(0, cut), ..front }, total).expect("in bounds");
+                    }
+                    if how != 1 {
+                        r.insert(Segment { data: bytes(cut, size), ..back }, total).expect("in bounds");
+                    }
+                }
+                _ => _ = r.insert_message(start, bytes(0, size), false, total).expect("in bounds"),
+            }
+            let next = match reads.next().expect("endless") {
+                None => None,
+                Some(ordered) if ordered || ordered_only => r.pop_front(100),
+                Some(_) => r.pop_any(100),
+            };
+            if let Some(Delivery::Message(at, bytes)) = next {
+                let index = starts.binary_search(&at).expect("the start of a message");
+                prop_assert_eq!(bytes.len() as u64, sizes[index]);
+                prop_assert!(!ordered_only || last.is_none_or(|last| last < at), "out of order");
+                last = Some(at);
+                got[index] += 1;
+            }
+        }
+        while let Some(next) = if ordered_only { r.pop_front(100) } else { r.pop_any(100) } {
+            if let Delivery::Message(at, bytes) = next {
+                let index = starts.binary_search(&at).expect("the start of a message");
+                prop_assert_eq!(bytes.len() as u64, sizes[index]);
+                prop_assert!(!ordered_only || last.is_none_or(|last| last < at), "out of order");
+                last = Some(at);
+                got[index] += 1;
+            }
+        }
+        for (index, count) in got.into_iter().enumerate() {
+            prop_assert!(count == 1 || (count == 0 && given_up[index]), "message {} came {} times", index, count);
+        }
+        prop_assert_eq!((r.held_bytes(), r.consumed()), (0, total));
+    }
+
     /// Bytes cut and repeated at will, handed over by mechanisms in turn, arrive exactly once.
     #[test]
     fn every_byte_arrives_exactly_once(

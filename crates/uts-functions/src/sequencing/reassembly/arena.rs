@@ -1,0 +1,63 @@
+//! Memory for messages that come whole: what a packet carries is copied once, and its messages are slices of that.
+
+use bytes::{Bytes, BytesMut};
+
+/// The first buffer of a flow, and the largest: a small one does for a flow of few messages; a large one holds what the
+/// kernel hands over at once. A message that is kept for long keeps its buffer.
+const BUFFER_BYTES_MIN: usize = 2 * 1024;
+const BUFFER_BYTES_MAX: usize = 64 * 1024;
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Arena {
+    /// Nothing but room: what was copied has been split off.
+    room: BytesMut,
+    /// What the next buffer holds.
+    buffer_bytes: usize,
+}
+
+impl Arena {
+    /// A copy of `payload`, in memory that is used again once nobody holds anything of it.
+    pub fn keep(&mut self, payload: &[u8]) -> Bytes {
+        if self.room.capacity() < self.buffer_bytes {
+            // As early as can be: memory that was just left is in the processor's cache.
+            let _ = self.room.try_reclaim(self.buffer_bytes);
+        }
+        if self.room.capacity() < payload.len() {
+            self.buffer_bytes = (2 * self.buffer_bytes).clamp(BUFFER_BYTES_MIN, BUFFER_BYTES_MAX);
+            self.room.reserve(self.buffer_bytes.max(payload.len()));
+        }
+        self.room.extend_from_slice(payload);
+        self.room.split().freeze()
+    }
+
+    /// Lets go of the buffer.
+    pub fn shrink(&mut self) {
+        *self = Arena::default();
+    }
+
+    /// Bytes of memory that hold nothing.
+    pub fn spare_bytes(&self) -> usize {
+        self.room.capacity()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    /// A reader that keeps pace finds everything in the same memory; what is still held is left alone.
+    #[test]
+    fn a_buffer_that_was_left_is_used_again() {
+        let mut arena = Arena::default();
+        let round = |arena: &mut Arena, value: u8| -> Vec<Bytes> {
+            (0..40).map(|_| arena.keep(&[value; 1400])).collect()
+        };
+        (0..8).for_each(|_| drop(round(&mut arena, 0)));
+        let places: BTreeSet<_> = (0..100).map(|_| round(&mut arena, 0)[0].as_ptr()).collect();
+        assert_eq!(places.len(), 1);
+        let held = round(&mut arena, 1);
+        (2..20).for_each(|value| drop(round(&mut arena, value)));
+        assert!(held.iter().all(|packet| packet.iter().all(|byte| *byte == 1)));
+    }
+}
