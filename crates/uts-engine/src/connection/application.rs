@@ -307,7 +307,7 @@ impl Connection {
         let lifetime =
             options.lifetime.or(self.requirements_of(group).msg_lifetime).filter(|_| keeps_boundaries);
         let expires = lifetime.map(|lifetime| now + lifetime);
-        let capacity = self.config.send_buffer_bytes;
+        let capacity = self.send_capacity();
         let Some(flow) = self.flows.get_mut(id.0) else { return Err(WriteError::Unknown) };
         let buffer = &mut flow.send.buffer;
         let (mut taken, mut bytes) = (0, 0);
