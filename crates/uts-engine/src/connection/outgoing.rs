@@ -133,27 +133,23 @@ impl Connection {
         if outbound.probes_due > 0 {
             return Some(Reason::Probe);
         }
+        // A probe that is due goes first: who always has data to send would never come to it, and stay with small packets.
+        let may_probe = |outbound: &Outbound, bytes: usize| {
+            outbound.delivery.in_flight.saturating_add(bytes as u64) <= outbound.congestion.window_bytes()
+        };
         if wants {
             if outbound.admits(now, packet_bytes, packet_bytes) {
-                return Some(Reason::Admitted);
+                let probe = probe_size.filter(|bytes| may_probe(outbound, *bytes));
+                return Some(probe.map_or(Reason::Admitted, Reason::SizeProbe));
             }
         } else {
             outbound.paced_until = None;
             if outbound.delivery.in_flight < outbound.congestion.window_bytes() {
                 outbound.delivery.set_app_limited();
             }
-            if let Some(bytes) = probe_size
-                && outbound.delivery.in_flight + bytes as u64 <= outbound.congestion.window_bytes()
-            {
+            if let Some(bytes) = probe_size.filter(|bytes| may_probe(outbound, *bytes)) {
                 return Some(Reason::SizeProbe(bytes));
             }
-        }
-        if let Some(bytes) = probe_size
-            && wants
-            && outbound.paced_until.is_none()
-            && outbound.delivery.in_flight + (bytes as u64) < outbound.congestion.window_bytes()
-        {
-            return Some(Reason::SizeProbe(bytes));
         }
         report_due.then_some(Reason::Report)
     }
