@@ -110,7 +110,8 @@ fn logs_hold_what_connections_did() {
         .map(|e| e["data"]["packet_numbers"].as_array().expect("a list").len())
         .sum();
     assert!(acknowledged as u64 + run.stats.packets_lost <= sent);
-    assert!(acknowledged as u64 > sent * 9 / 10);
+    // 5 % are lost of two thirds, and what overflowed the queue at the start.
+    assert!(acknowledged as u64 > sent * 17 / 20, "{acknowledged} of {sent}: {:?}", run.stats);
 
     let completed =
         run.progress.exchanges.iter().filter(|(_, e)| matches!(e, ExchangeEvent::Completed { .. }));
