@@ -1,33 +1,25 @@
 //! Memory for messages that come whole: what a packet carries is copied once, and its messages are slices of that.
 
-use bytes::{Bytes, BytesMut};
+use super::room::Room;
+use bytes::Bytes;
 
-/// The first buffer of a flow, and the largest: a small one does for a flow of few messages; a large one holds what the
-/// kernel hands over at once. A message that is kept for long keeps its buffer.
-const BUFFER_BYTES_MIN: usize = 2 * 1024;
-const BUFFER_BYTES_MAX: usize = 64 * 1024;
-
+/// A message that is kept for long keeps its buffer.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Arena {
-    /// Nothing but room: what was copied has been split off.
-    room: BytesMut,
-    /// What the next buffer holds.
-    buffer_bytes: usize,
+    /// Nothing is in it: what was copied has been split off.
+    room: Room,
 }
 
 impl Arena {
     /// A copy of `payload`, in memory that is used again once nobody holds anything of it.
     pub fn keep(&mut self, payload: &[u8]) -> Bytes {
-        if self.room.capacity() < self.buffer_bytes {
-            // As early as can be: memory that was just left is in the processor's cache.
-            let _ = self.room.try_reclaim(self.buffer_bytes);
+        // As early as can be: memory that was just left is in the processor's cache.
+        self.room.reclaim();
+        if self.room.bytes.capacity() < payload.len() {
+            self.room.grow(payload.len());
         }
-        if self.room.capacity() < payload.len() {
-            self.buffer_bytes = (2 * self.buffer_bytes).clamp(BUFFER_BYTES_MIN, BUFFER_BYTES_MAX);
-            self.room.reserve(self.buffer_bytes.max(payload.len()));
-        }
-        self.room.extend_from_slice(payload);
-        self.room.split().freeze()
+        self.room.bytes.extend_from_slice(payload);
+        self.room.bytes.split().freeze()
     }
 
     /// Lets go of the buffer.
@@ -37,7 +29,7 @@ impl Arena {
 
     /// Bytes of memory that hold nothing.
     pub fn spare_bytes(&self) -> usize {
-        self.room.capacity()
+        self.room.bytes.capacity()
     }
 }
 

@@ -5,6 +5,7 @@
 //! everything else, wait in one queue, in memory that those of a packet share ([`Arena`]). Trees are for all the rest.
 
 mod arena;
+mod room;
 mod run;
 
 use crate::range::RangeSet;
