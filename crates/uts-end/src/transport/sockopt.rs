@@ -101,8 +101,8 @@ fn option<'a>(socket: &impl AsFd, level: c_int, name: c_int, raw: &'a mut [u8]) 
 /// packets take, so it has to be said again: gives whether it had been forgotten.
 pub(super) fn keep_window_clamp(socket: impl AsFd, bytes: c_int) -> io::Result<bool> {
     let mut now = [0; size_of::<c_int>()];
-    option(&socket, libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP, &mut now)?;
-    if c_int::from_ne_bytes(now) == bytes {
+    let is_told = option(&socket, libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP, &mut now).is_ok();
+    if is_told && c_int::from_ne_bytes(now) == bytes {
         return Ok(false);
     }
     // SAFETY: the descriptor is open while it is borrowed, and the kernel reads one int.
