@@ -53,10 +53,9 @@ pub(crate) struct Outbound {
     /// The application's upper bound on the rate.
     pub rate_max: Option<Rate>,
     pub ce_seen: u64,
-    /// What the endpoint's other connections leave of the way to the peer ([`Leave`], flat because that is smaller), and whether
-    /// something has waited for them.
-    must_wait: bool,
-    is_called: bool,
+    /// What the endpoint's other connections leave of the way to the peer.
+    leave: Leave,
+    /// Whether something has waited for them.
     pub has_waited: bool,
 }
 
@@ -91,8 +90,7 @@ impl Outbound {
             unpolled: 0,
             rate_max: None,
             ce_seen: 0,
-            must_wait: false,
-            is_called: false,
+            leave: Leave::default(),
             has_waited: false,
         })
     }
@@ -218,8 +216,7 @@ impl Outbound {
 
     /// What the next batch may do, since others share the way to the peer.
     pub fn set_leave(&mut self, leave: Leave) {
-        let Leave { must_wait, is_called } = leave;
-        (self.must_wait, self.is_called, self.has_waited) = (must_wait, is_called, false);
+        (self.leave, self.has_waited) = (leave, false);
     }
 
     /// A packet was built and entered in the ledger.
@@ -262,24 +259,25 @@ impl Outbound {
     /// when pacing holds it back.
     pub fn admits(&mut self, now: Time, bytes: u64, packet_bytes: u64) -> bool {
         self.paced_until = None;
+        let Leave { must_wait, is_called } = self.leave;
         if self.delivery.in_flight.saturating_add(bytes) > self.congestion.window_bytes() {
             return false;
         }
         // Where the rate only spreads a window over a round trip, the turns of the endpoint's connections do that.
         let is_spread = self.rate_max.is_none() && self.congestion.pacing_rate().is_none();
-        if !(is_spread && (self.must_wait || self.is_called)) {
+        if !(is_spread && (must_wait || is_called)) {
             let pace = self.batch_pace.filter(|pace| pace.packet_bytes == packet_bytes);
             let pace = pace.unwrap_or_else(|| self.pace(packet_bytes));
             self.paced_until = self.rate.wait_until(&mut self.bucket, now, &pace);
         }
-        if self.paced_until.is_none() && self.must_wait {
+        if self.paced_until.is_none() && must_wait {
             self.has_waited = true;
             if !is_spread {
                 // What others hold back says nothing of the path.
                 self.delivery.set_app_limited();
             }
         }
-        self.paced_until.is_none() && !self.must_wait
+        self.paced_until.is_none() && !must_wait
     }
 
     /// What is known of the path.
