@@ -175,15 +175,14 @@ impl Endpoint {
         if self.connections.len() >= self.config.connections_max {
             return Err(ConnectError::TooMany(self.config.connections_max));
         }
-        let local = config.library();
         let proposal = match &self.proposed {
             Some((of, proposal)) if Arc::ptr_eq(of, &config) => Arc::clone(proposal),
             _ => {
-                let selection = selector::select(&config.requirements, &PathFacts::default(), &local, None)?;
-                Arc::new(made_mandatory(selection.profile))
+                let proposal = Arc::new(made_mandatory(own_profile(&config)?));
+                self.proposed = Some((Arc::clone(&config), Arc::clone(&proposal)));
+                proposal
             }
         };
-        self.proposed = Some((Arc::clone(&config), Arc::clone(&proposal)));
         let local_cid = self.new_cid().ok_or(ConnectError::TooMany(self.connections.len()))?;
         let original_dcid = self.random_cid(FIRST_CID_BYTES);
         let params = connection::hello(&config, local_cid, (None, None), None, Some(&proposal));
@@ -719,8 +718,12 @@ fn initial_suite() -> Option<quic::Suite> {
 
 /// With what connections under these settings begin, if the client says nothing else.
 fn first_profile(config: &ConnectionConfig) -> Profile {
-    let own = selector::select(&config.requirements, &PathFacts::default(), &config.library(), None);
-    made_mandatory(own.map_or_else(|_| Profile::bare(), |s| s.profile))
+    made_mandatory(own_profile(config).unwrap_or_else(|_| Profile::bare()))
+}
+
+/// What these settings ask for, while nothing is known of path and peer.
+fn own_profile(config: &ConnectionConfig) -> Result<Profile, Contradiction> {
+    selector::select(&config.requirements, &PathFacts::default(), &config.library(), None).map(|s| s.profile)
 }
 
 /// A first profile holds only what every endpoint has; where the selector wants more, an exchange follows.
