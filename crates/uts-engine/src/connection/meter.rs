@@ -12,6 +12,17 @@ const WINDOW_PACKETS: u32 = 1500;
 /// … cut into this many slots, the oldest of which is dropped as a new one begins.
 const SLOTS: usize = 10;
 
+/// Rarer losses than this many in a window rest on a longer memory: where 12 MB are in flight, one loss in 10,000 packets
+/// costs CUBIC nine tenths of the rate, and a window that holds one now and then tells nothing of it.
+const RARE_LOSSES: u32 = 2;
+
+/// So many in a window are another regime, of which the long memory knows nothing.
+const FREQUENT_LOSSES: u32 = 5;
+
+/// The long memory counts from this many packets on, and halves what it holds at as many as that.
+const MEMORY_PACKETS_MIN: u32 = 2 * WINDOW_PACKETS;
+const MEMORY_PACKETS_MAX: u32 = 1 << 17;
+
 /// The delivery rate is the largest of this many round trips (draft-ietf-ccwg-bbr: BBR.MaxBwFilterLen in spirit).
 const CAPACITY_ROUNDS: u32 = 10;
 
@@ -29,10 +40,32 @@ struct Slot {
     congestive: u32,
 }
 
+impl Slot {
+    fn and(self, other: Slot) -> Slot {
+        Slot {
+            packets: self.packets.saturating_add(other.packets),
+            lost: self.lost.saturating_add(other.lost),
+            bursts: self.bursts.saturating_add(other.bursts),
+            congestive: self.congestive.saturating_add(other.congestive),
+        }
+    }
+
+    fn half(self) -> Slot {
+        Slot {
+            packets: self.packets / 2,
+            lost: self.lost / 2,
+            bursts: self.bursts / 2,
+            congestive: self.congestive / 2,
+        }
+    }
+}
+
 /// Gathers path facts of one direction at its sender.
 #[derive(Debug)]
 pub(crate) struct Meter {
     slots: VecDeque<Slot>,
+    /// What left the window while losses were rare.
+    memory: Slot,
     /// The largest packet number that was lost, to tell bursts.
     last_lost: Option<u64>,
     rates: VecDeque<(Time, Rate)>,
@@ -44,6 +77,7 @@ impl Meter {
     pub fn new() -> Self {
         Meter {
             slots: VecDeque::from([Slot::default()]),
+            memory: Slot::default(),
             last_lost: None,
             rates: VecDeque::new(),
             queues: VecDeque::new(),
@@ -68,8 +102,13 @@ impl Meter {
 
     fn slot(&mut self) -> &mut Slot {
         if self.slots.back().is_none_or(|slot| slot.packets >= WINDOW_PACKETS / SLOTS as u32) {
-            if self.slots.len() >= SLOTS {
-                self.slots.pop_front();
+            let mut is_rare = self.window().lost < FREQUENT_LOSSES;
+            let oldest = if self.slots.len() >= SLOTS { self.slots.pop_front() } else { None };
+            let oldest = oldest.unwrap_or_default();
+            is_rare &= oldest.lost < RARE_LOSSES;
+            self.memory = if is_rare { self.memory.and(oldest) } else { Slot::default() };
+            if self.memory.packets >= MEMORY_PACKETS_MAX {
+                self.memory = self.memory.half();
             }
             self.slots.push_back(Slot::default());
         }
@@ -118,14 +157,20 @@ impl Meter {
         deepest >= QUEUE_MIN.max(rtt.min / 8)
     }
 
+    fn window(&self) -> Slot {
+        self.slots.iter().copied().fold(Slot::default(), Slot::and)
+    }
+
+    /// The packets that losses are told from.
+    fn evidence(&self) -> Slot {
+        let window = self.window();
+        let all = window.and(self.memory);
+        if window.lost < RARE_LOSSES && all.packets >= MEMORY_PACKETS_MIN { all } else { window }
+    }
+
     /// What is known of the path.
     pub fn facts(&self, rtt: &RoundTrip, packet_bytes: u64) -> PathFacts {
-        let sum = self.slots.iter().fold(Slot::default(), |a, b| Slot {
-            packets: a.packets.saturating_add(b.packets),
-            lost: a.lost + b.lost,
-            bursts: a.bursts + b.bursts,
-            congestive: a.congestive + b.congestive,
-        });
+        let sum = self.evidence();
         let share = |part: u32, whole: u32| if whole == 0 { 0.0 } else { f64::from(part) / f64::from(whole) };
         PathFacts {
             rtt_min: rtt.min,
@@ -177,10 +222,35 @@ mod tests {
         assert!((facts.loss_congestive - 0.5).abs() < 1e-9, "{facts:?}");
     }
 
+    /// 0.01 % is told for what it is, neither as nothing nor as a loss in a window; more than that comes from the window.
     #[test]
-    fn old_losses_are_forgotten() {
+    fn rare_losses_are_remembered_and_frequent_ones_forgotten() {
+        let (mut meter, rtt) = (Meter::new(), round_trip(41));
+        for i in 0..40 {
+            meter.on_acknowledged(Time::from_millis(i), 1000, &RateSample::default(), &rtt);
+            if i % 10 == 9 {
+                meter.on_lost(1000 * i, &rtt);
+            }
+        }
+        let loss = meter.facts(&rtt, 1200).loss;
+        assert!((0.00007..0.00013).contains(&loss), "{loss}");
+        for i in 0..30 {
+            meter.on_acknowledged(Time::from_millis(50 + i), 50, &RateSample::default(), &rtt);
+            meter.on_lost(50_000 + 50 * i, &rtt);
+        }
+        let loss = meter.facts(&rtt, 1200).loss;
+        assert!((0.015..0.025).contains(&loss), "{loss}");
+        for i in 0..60 {
+            meter.on_acknowledged(Time::from_millis(100 + i), 100, &RateSample::default(), &rtt);
+        }
+        let loss = meter.facts(&rtt, 1200).loss;
+        assert!(loss < 0.0002, "{loss}, of another regime");
+    }
+
+    #[test]
+    fn a_burst_is_forgotten() {
         let mut meter = Meter::new();
-        meter.on_lost(1, &round_trip(41));
+        (1..4).for_each(|number| meter.on_lost(number, &round_trip(41)));
         for i in 0..40 {
             meter.on_acknowledged(Time::from_millis(i), 100, &RateSample::default(), &round_trip(41));
         }

@@ -9,7 +9,7 @@ const CONGESTIVE: f64 = 0.8;
 /// Fewer losses than this tell no share.
 const RANDOM_LOSSES_MIN: f64 = 2.0;
 /// A random loss below this (0..=1) is taken for congestive losses that were misjudged.
-const RANDOM_LOSS_MIN: f64 = 0.0004;
+const RANDOM_LOSS_MIN: f64 = 0.00005;
 /// A path of which nothing is known yet is expected to stay for so long.
 const STAY_INITIAL: Duration = Duration::from_secs(10);
 const STAY_MIN: Duration = Duration::from_millis(200);
@@ -164,7 +164,7 @@ mod tests {
         assert_eq!(judge_losses(&path(50, 40, 0.003, 1.0, 0.95), true), 1.0);
         assert_eq!(judge_losses(&path(50, 40, 0.05, 1.0, 0.5), true), 0.5);
         assert_eq!(judge_losses(&path(50, 40, 0.05, 1.0, 0.5), false), 0.0);
-        assert_eq!(judge_losses(&path(50, 40, 0.0005, 1.0, 0.5), true), 1.0);
+        assert_eq!(judge_losses(&path(50, 40, 0.00009, 1.0, 0.5), true), 1.0);
     }
 
     #[test]

@@ -49,18 +49,26 @@ impl fmt::Display for Decision {
     }
 }
 
+/// A loss (0..=1) below this is not worth a word.
+const LOSS_SHOWN_MIN: f64 = 0.00005;
+
+/// A loss (0..=1) in percent, rare ones with two digits behind the point.
+fn percent(loss: f64) -> String {
+    if loss < 0.0005 { format!("{:.2}", loss * 100.0) } else { format!("{:.1}", loss * 100.0) }
+}
+
 /// What is worth saying of a path, against what it was.
 fn describe_path(before: &PathFacts, now: &PathFacts, measured: &PathFacts) -> String {
     let mut parts = Vec::new();
-    if measured.loss >= 0.0005 {
-        let mut text = format!("loss {:.1} %", measured.loss * 100.0);
+    if measured.loss >= LOSS_SHOWN_MIN {
+        let mut text = format!("loss {} %", percent(measured.loss));
         if measured.loss_burst >= 1.5 {
             text += &format!(" in bursts of {:.1}", measured.loss_burst);
         }
         text += &format!(", {:.0} % of it with a queue", measured.loss_congestive * 100.0);
         parts.push(text);
-    } else if before.loss >= 0.0005 {
-        parts.push(format!("loss {:.1} -> 0 %", before.loss * 100.0));
+    } else if before.loss >= LOSS_SHOWN_MIN {
+        parts.push(format!("loss {} -> 0 %", percent(before.loss)));
     } else {
         parts.push("no loss".to_owned());
     }
