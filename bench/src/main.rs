@@ -12,6 +12,7 @@ mod host;
 mod iperf;
 mod parts;
 mod report;
+mod rival;
 mod summary;
 mod usage;
 mod works;
@@ -30,8 +31,8 @@ const USAGE: &str = "usage: uts-bench [OPTIONS]
   --repetitions N      how often everything is done (default 5, quick 3)
   --only A,B           some of: bulk, ping, spin, messages, single-messages, handshakes, idle, shared (works of
                        transports), parts (of UTS by themselves), factors (functions left out)
-  --transports A,B     some of: raw-udp, tcp-cubic, iperf3-cubic, iperf3-cubic-w1m, quinn, s2n-quic, uts, uts-crc-32c,
-                       uts-bare
+  --transports A,B     some of: raw-udp, tcp-cubic, iperf3-cubic, iperf3-cubic-w1m, quinn, s2n-quic, srt, enet, uts,
+                       uts-crc-32c, uts-bare
   --paths A,B          some of: loopback, veth, veth-1500, veth-1500-gro
   --seconds S          how long bulk data and messages flow (default 0.8, quick 0.4)
   --property NAME=VALUE  ask this of UTS beside its defaults; may be repeated
@@ -151,6 +152,15 @@ fn measure(options: &Options) -> Result<i32> {
     if transports.iter().any(|t| t.is_iperf()) && options.works.contains(&Work::Bulk) && !iperf::is_here() {
         transports.retain(|t| !t.is_iperf());
         skipped.push("iperf3: the program is not installed; tcp-cubic measures kernel TCP too".to_owned());
+    }
+    if options.works.contains(&Work::Bulk) {
+        transports.retain(|t| match t.is_rival().then(|| rival::missing(*t)).flatten() {
+            Some(why) => {
+                skipped.push(why);
+                false
+            }
+            None => true,
+        });
     }
     let properties = options.properties.clone();
     let mut plan = if options.is_quick {

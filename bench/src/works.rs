@@ -2,9 +2,9 @@
 
 use crate::child::Lines;
 use crate::ends::{MESSAGE_BYTES, Outcome, Ready, Task, Transport, Work};
-use crate::iperf;
 use crate::summary::Summary;
 use crate::world::{Place, World};
+use crate::{iperf, rival};
 use anyhow::{Context, Result, ensure};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -96,7 +96,9 @@ pub fn cases(works: &[Work], world: &World, transports: &[Transport], plan: &Pla
             let is_plain_uts = transport == Transport::Uts;
             match work {
                 Work::Bulk => world.places().iter().for_each(|place| add(*place, false, 1)),
-                Work::Ping if !transport.is_iperf() && transport != Transport::UtsBare => {
+                Work::Ping
+                    if !transport.is_iperf() && !transport.is_rival() && transport != Transport::UtsBare =>
+                {
                     add(usual, false, 1);
                     add(usual, true, 1);
                 }
@@ -229,6 +231,9 @@ impl Case {
         let Case { work, place, transport, connections, .. } = *self;
         if transport.is_iperf() {
             return iperf::bulk(world, place, transport, &pair);
+        }
+        if transport.is_rival() {
+            return rival::bulk(world, place, transport, &pair);
         }
         let program = std::env::current_exe()?;
         let program = program.to_str().context("the program's path is not UTF-8")?;

@@ -78,6 +78,37 @@ pub fn resident_bytes() -> u64 {
     pages * 4096
 }
 
+/// How memory grows with connections. Of the second half: what those hold that were just made, and what the allocator
+/// keeps of it for the next, is in both ends of it.
+pub struct Growth {
+    seen: Vec<(usize, u64)>,
+}
+
+/// Connections between two looks.
+const LOOK_EVERY: usize = 256;
+
+impl Growth {
+    /// Before the first of them.
+    pub fn start() -> Self {
+        Growth { seen: vec![(0, resident_bytes())] }
+    }
+
+    /// There are so many now.
+    pub fn look(&mut self, count: usize) {
+        if count.is_multiple_of(LOOK_EVERY) {
+            self.seen.push((count, resident_bytes()));
+        }
+    }
+
+    /// Bytes for each.
+    pub fn bytes_each(&self) -> f64 {
+        let (Some(last), Some(half)) = (self.seen.last(), self.seen.get(self.seen.len() / 2)) else {
+            return f64::NAN;
+        };
+        last.1.saturating_sub(half.1) as f64 / (last.0 - half.0) as f64
+    }
+}
+
 /// Memory that this machine has left, in bytes.
 pub fn available_bytes() -> u64 {
     let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();

@@ -50,6 +50,10 @@ pub enum Transport {
     Quinn,
     /// QUIC by s2n-quic.
     S2nQuic,
+    /// SRT in its file mode, not encrypted.
+    Srt,
+    /// ENet, which cannot be encrypted.
+    Enet,
     /// UTS as it comes: TLS 1.3, AES-128-GCM.
     Uts,
     /// UTS where both ends ask for no protection, and for CRC-32C.
@@ -61,13 +65,15 @@ pub enum Transport {
 
 impl Transport {
     /// All of them, in the order of reports.
-    pub const ALL: [Transport; 9] = [
+    pub const ALL: [Transport; 11] = [
         Transport::RawUdp,
         Transport::TcpCubic,
         Transport::Iperf3Cubic,
         Transport::Iperf3CubicW1m,
         Transport::Quinn,
         Transport::S2nQuic,
+        Transport::Srt,
+        Transport::Enet,
         Transport::Uts,
         Transport::UtsCrc32c,
         Transport::UtsBare,
@@ -82,6 +88,8 @@ impl Transport {
             Transport::Iperf3CubicW1m => "iperf3-cubic-w1m",
             Transport::Quinn => "quinn",
             Transport::S2nQuic => "s2n-quic",
+            Transport::Srt => "srt",
+            Transport::Enet => "enet",
             Transport::Uts => "uts",
             Transport::UtsCrc32c => "uts-crc-32c",
             Transport::UtsBare => "uts-bare",
@@ -97,9 +105,14 @@ impl Transport {
             .with_context(|| format!("no transport `{name}`; there are: {}", known()))
     }
 
-    /// Whether it is measured by a program of its own.
+    /// Whether iperf3 measures it.
     pub fn is_iperf(self) -> bool {
         matches!(self, Transport::Iperf3Cubic | Transport::Iperf3CubicW1m)
+    }
+
+    /// Whether the ends of experiments measure it.
+    pub fn is_rival(self) -> bool {
+        matches!(self, Transport::Srt | Transport::Enet)
     }
 
     /// Whether all that was sent must arrive.
@@ -247,7 +260,9 @@ fn serve(task: &Task, ip: IpAddr) -> Result<Outcome> {
         Transport::Quinn => quic::serve(task, ip),
         Transport::S2nQuic => s2n::serve(task, ip),
         Transport::Uts | Transport::UtsCrc32c | Transport::UtsBare => universal::serve(task, ip),
-        Transport::Iperf3Cubic | Transport::Iperf3CubicW1m => bail!("iperf3 is a program of its own"),
+        Transport::Iperf3Cubic | Transport::Iperf3CubicW1m | Transport::Srt | Transport::Enet => {
+            bail!("{} has programs of its own", task.transport.name())
+        }
     }
 }
 
@@ -258,7 +273,9 @@ fn call(task: &Task, to: SocketAddr, key: &str) -> Result<Outcome> {
         Transport::Quinn => quic::call(task, to, key),
         Transport::S2nQuic => s2n::call(task, to, key),
         Transport::Uts | Transport::UtsCrc32c | Transport::UtsBare => universal::call(task, to, key),
-        Transport::Iperf3Cubic | Transport::Iperf3CubicW1m => bail!("iperf3 is a program of its own"),
+        Transport::Iperf3Cubic | Transport::Iperf3CubicW1m | Transport::Srt | Transport::Enet => {
+            bail!("{} has programs of its own", task.transport.name())
+        }
     }
 }
 

@@ -33,6 +33,9 @@ const PILING_MAX: Duration = Duration::from_secs(150);
 /// How long it is watched what idle connections cost.
 const IDLE: Duration = Duration::from_secs(2);
 
+/// What the last handshakes still have to do is not idleness, nor is going to rest after two seconds.
+const SETTLING: Duration = Duration::from_secs(3);
+
 fn settings(task: &Task) -> Result<ConnectionConfig> {
     let mut config = ConnectionConfig::default();
     let asked: &[&str] = match task.transport {
@@ -155,15 +158,17 @@ async fn accept_many(listener: &Listener, first: &Connection) -> Result<Outcome>
 
 /// Holds connections until the first one says, by a flow, that there are enough; then watches what they cost.
 async fn hold_many(listener: &Listener, first: &Connection) -> Result<Outcome> {
-    let (mut held, before) = (Vec::new(), many::resident_bytes());
+    let (mut held, mut growth) = (Vec::new(), many::Growth::start());
     loop {
         tokio::select! {
             biased;
             accepted = listener.accept() => held.push(accepted.context("the listener is gone")?),
             _ = first.accept_flow() => break,
         }
+        growth.look(held.len());
     }
-    let bytes_each = (many::resident_bytes() - before) as f64 / held.len().max(1) as f64;
+    let bytes_each = growth.bytes_each();
+    tokio::time::sleep(SETTLING).await;
     let idle_cpu = many::idle_cpu(IDLE).await?;
     first.closed().await;
     Ok(Outcome { count: held.len() as u64, bytes_each, idle_cpu, ..Outcome::default() })
@@ -304,7 +309,7 @@ async fn pile_up(
     endpoint: &Arc<Endpoint>,
     first: &Connection,
 ) -> Result<Outcome> {
-    let (start, before) = (Instant::now(), many::resident_bytes());
+    let (start, mut growth) = (Instant::now(), many::Growth::start());
     let (mut held, mut running) = (Vec::new(), tokio::task::JoinSet::new());
     let mut note = String::new();
     while held.len() < task.connections {
@@ -313,6 +318,7 @@ async fn pile_up(
             running.spawn(async move { connector.connect(&endpoint).await });
         }
         held.push(running.join_next().await.context("nothing runs")???);
+        growth.look(held.len());
         if start.elapsed() > PILING_MAX {
             note = format!("stopped after {} s", PILING_MAX.as_secs());
         }
@@ -323,11 +329,10 @@ async fn pile_up(
             break;
         }
     }
-    let bytes_each = (many::resident_bytes() - before) as f64 / held.len() as f64;
+    let bytes_each = growth.bytes_each();
     let mut flow = first.open_flow(FlowOptions::default()).await?;
     flow.finish()?;
-    // What the last handshakes still have to do is not idleness.
-    tokio::time::sleep(IDLE / 4).await;
+    tokio::time::sleep(SETTLING).await;
     let idle_cpu = many::idle_cpu(IDLE).await?;
     Ok(Outcome { count: held.len() as u64, bytes_each, idle_cpu, note, ..Outcome::default() })
 }

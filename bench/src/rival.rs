@@ -1,0 +1,107 @@
+//! SRT and ENet, by the ends that experiments use (`make rivals`).
+
+use crate::child::Lines;
+use crate::ends::{Outcome, Transport};
+use crate::works::Pair;
+use crate::world::{Place, World};
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// Where the program is looked for after [`VARIABLE`], seen from this workspace.
+const BUILT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../rivals/target/release/uts-rival");
+
+/// The same variable as experiments heed.
+const VARIABLE: &str = "UTS_RIVALS";
+
+/// Says to an end whose death is its own.
+const PARENT_VARIABLE: &str = "UTS_END_PARENT";
+
+fn program() -> PathBuf {
+    std::env::var_os(VARIABLE).map_or_else(|| BUILT.into(), PathBuf::from)
+}
+
+/// Why a transport cannot be measured, if it cannot.
+pub fn missing(transport: Transport) -> Option<String> {
+    let name = transport.name();
+    let list = Command::new(program()).arg("list").stderr(Stdio::null()).output();
+    let Ok(list) = list else {
+        return Some(format!("{name}: rivals are not built; to have them: make rivals"));
+    };
+    let lines = String::from_utf8_lossy(&list.stdout);
+    let found = lines.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let Some(rival) = found.into_iter().find(|rival| rival["name"] == name) else {
+        return Some(format!("{name}: {} does not know it", program().display()));
+    };
+    let text = |key: &str| rival[key].as_str().unwrap_or("?").to_owned();
+    (rival["available"] != true).then(|| format!("{name}: {}; to have it: {}", text("why"), text("get")))
+}
+
+/// Bulk data from the client to the server; both ends' outcomes. Unlike the other ends these count from the first byte on.
+pub fn bulk(world: &World, place: Place, transport: Transport, pair: &Pair) -> Result<(Outcome, Outcome)> {
+    let files = Files::new()?;
+    let patience = pair.duration + Duration::from_secs(20);
+    let shared = |command: &mut Command, core: usize, role: &str| {
+        command.env(PARENT_VARIABLE, std::process::id().to_string());
+        command.args(["-c", &core.to_string()]).arg(program()).args(["end", "--role", role]);
+        command.args(["--transport", &json!({"kind": transport.name()}).to_string()]);
+        let duration = format!("{}ms", pair.duration.as_millis());
+        command.args(["--workload", &json!({"kind": "bulk", "duration": duration}).to_string()]);
+        command.args(["--give-up", "10s", "--sample-every", "1s", "--out"]).arg(files.of(role));
+    };
+    let mut server = world.at_server(place, "taskset");
+    shared(&mut server, pair.server_core, "server");
+    server.args(["--listen", &format!("{}:0", world.server_ip(place))]);
+    let mut server = Lines::start("server of a rival", &mut server, patience)?;
+    let ready: Value = serde_json::from_str(&server.line()?)?;
+    let address = ready["address"].as_str().context("a server that does not say where it listens")?;
+    let mut client = Command::new("taskset");
+    shared(&mut client, pair.client_core, "client");
+    client.args(["--to", address]);
+    Lines::start("client of a rival", &mut client, patience)?.rest()?;
+    server.rest()?;
+    Ok((outcome(&files.of("client"), "sent")?, outcome(&files.of("server"), "delivered")?))
+}
+
+/// What an end has written of itself.
+fn outcome(file: &Path, moved: &str) -> Result<Outcome> {
+    let text = std::fs::read_to_string(file).with_context(|| file.display().to_string())?;
+    let lines: Vec<Value> = text.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
+    let end = lines.last().map(|line| &line["end"]).context("an end without last words")?;
+    ensure!(end["status"] == "ok", "{}", end["why"]);
+    let measure =
+        |name: &str| lines.iter().find(|l| l["measure"]["name"] == name).map(|l| &l["measure"]["value"]);
+    let bytes = measure(moved).and_then(Value::as_f64).with_context(|| format!("nothing was {moved}"))?;
+    let number = |key: &str| end[key].as_f64().with_context(|| format!("an end that says nothing of {key}"));
+    Ok(Outcome {
+        bytes: bytes as u64,
+        counted_bytes: bytes as u64,
+        counted_s: number("wall_s")?,
+        cpu_s: number("cpu_s")?,
+        lost_packets: end["repeated_packets"].as_u64().unwrap_or(0),
+        ..Outcome::default()
+    })
+}
+
+/// Where two ends write, as long as it is needed.
+struct Files(PathBuf);
+
+impl Files {
+    fn new() -> Result<Self> {
+        let dir = std::env::temp_dir().join(format!("uts-bench-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).with_context(|| dir.display().to_string())?;
+        Ok(Files(dir))
+    }
+
+    fn of(&self, role: &str) -> PathBuf {
+        self.0.join(role).with_extension("ndjson")
+    }
+}
+
+impl Drop for Files {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
