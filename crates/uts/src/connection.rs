@@ -285,7 +285,7 @@ impl Connection {
     }
 
     pub(crate) fn notify(&self) -> Arc<crate::driver::ConnectionNotify> {
-        self.shared().act(|inner, _| inner.connections.entry(self.handle()).or_default().notify.clone())
+        self.shared().act(|inner, _| inner.connections.entry(self.handle()).or_default().notify())
     }
 }
 

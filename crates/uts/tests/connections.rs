@@ -364,7 +364,9 @@ async fn a_profile_is_exchanged_and_both_ends_are_told() {
     within(async {
         loop {
             match here.next().await.expect("not closed") {
-                ConnectionEvent::Exchange(ExchangeEvent::Completed { epoch: done, .. }) if done == epoch => {
+                ConnectionEvent::Exchange(step)
+                    if matches!(*step, ExchangeEvent::Completed { epoch: done, .. } if done == epoch) =>
+                {
                     break;
                 }
                 _ => {}
@@ -372,7 +374,9 @@ async fn a_profile_is_exchanged_and_both_ends_are_told() {
         }
         loop {
             match there.next().await.expect("not closed") {
-                ConnectionEvent::Exchange(ExchangeEvent::Granted { epoch: done, .. }) if done == epoch => {
+                ConnectionEvent::Exchange(step)
+                    if matches!(*step, ExchangeEvent::Granted { epoch: done, .. } if done == epoch) =>
+                {
                     break;
                 }
                 _ => {}

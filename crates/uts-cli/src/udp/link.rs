@@ -108,7 +108,7 @@ impl Link for UdpLink {
         tokio::spawn(async move {
             while let Some(event) = events.next().await {
                 let event = match event {
-                    ConnectionEvent::Exchange(event) => LinkEvent::Exchange(step(event)),
+                    ConnectionEvent::Exchange(event) => LinkEvent::Exchange(step(*event)),
                     ConnectionEvent::Closed(reason) => LinkEvent::Closed(reason.to_string()),
                     ConnectionEvent::PacketSize(_) => continue,
                 };

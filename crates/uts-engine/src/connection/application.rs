@@ -162,7 +162,7 @@ impl Connection {
     /// [`FlowError::Blocked`] while the peer allows no more; it is worth trying again at the next event. Others are about
     /// the flow's own requirements.
     pub fn open_flow(&mut self, options: FlowOptions) -> Result<FlowId, FlowError> {
-        if let Some(reason) = &self.close_reason {
+        if let Some(reason) = self.close_reason() {
             return Err(FlowError::Closed(reason.clone()));
         }
         if !self.flows.may_open() {
@@ -186,7 +186,7 @@ impl Connection {
         id: FlowId,
         requirements: &Requirements,
     ) -> Result<(), FlowError> {
-        if let Some(reason) = &self.close_reason {
+        if let Some(reason) = self.close_reason() {
             return Err(FlowError::Closed(reason.clone()));
         }
         let send = &self.flows.get(id.0).ok_or(FlowError::Unknown)?.send;
@@ -228,7 +228,7 @@ impl Connection {
 
     /// How many bytes a flow takes now.
     fn room(&mut self, id: FlowId) -> Result<usize, WriteError> {
-        if let Some(reason) = &self.close_reason {
+        if let Some(reason) = self.close_reason() {
             return Err(WriteError::Closed(reason.clone()));
         }
         let capacity = self.send_capacity();
@@ -411,7 +411,7 @@ impl Connection {
         mut put: impl FnMut(Read) -> bool,
     ) -> Result<(), ReadError> {
         let Connection { flows, inbound, close_reason, stats, .. } = self;
-        let closed = || close_reason.clone().map_or(ReadError::Unknown, ReadError::Closed);
+        let closed = || close_reason.as_deref().cloned().map_or(ReadError::Unknown, ReadError::Closed);
         let receive = &mut flows.get_mut(id.0).ok_or_else(closed)?.receive;
         if receive.is_done {
             return Err(ReadError::Unknown);
@@ -452,7 +452,10 @@ impl Connection {
                         flows.drop_if_done(id.0);
                         return Err(ReadError::Reset(code));
                     }
-                    break Err(close_reason.clone().map_or(ReadError::Blocked, ReadError::Closed));
+                    break Err(close_reason
+                        .as_deref()
+                        .cloned()
+                        .map_or(ReadError::Blocked, ReadError::Closed));
                 }
             };
             if !put(read) {

@@ -27,7 +27,7 @@ impl Connection {
             handshake.poll_transmit(now, (self.peer_cid, self.local_cid), room, out);
             return (!out.is_empty()).then(|| self.count_sent(out.len()));
         }
-        let (code, reason) = match &self.close_reason {
+        let (code, reason) = match self.close_reason() {
             Some(CloseReason::Local { code, reason }) => (*code, reason.clone()),
             Some(other) => (u64::from(u32::MAX), other.to_string()),
             None => (0, String::new()),
@@ -85,7 +85,7 @@ impl Connection {
 
     pub(super) fn end(&mut self, reason: CloseReason) {
         if self.close_reason.is_none() {
-            self.close_reason = Some(reason.clone());
+            self.close_reason = Some(Box::new(reason.clone()));
             self.events.push_back(Event::Closed(reason));
         }
     }

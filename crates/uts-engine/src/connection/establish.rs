@@ -128,7 +128,7 @@ impl Connection {
             rustls::quic::Connection::Client(tls) => tls.peer_certificates(),
             rustls::quic::Connection::Server(tls) => tls.peer_certificates(),
         };
-        let peer_certificates = peer_certificates.map(Box::from);
+        let peer_certificates = peer_certificates.map(Arc::from);
         if let Some(sample) = handshake.rtt_sample {
             use uts_functions::timing::Timing;
             let sample = outbound.rtt.on_sample(now, sample, Duration::ZERO);

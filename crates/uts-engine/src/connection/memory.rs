@@ -22,7 +22,8 @@ impl Connection {
             outbound.map_or(0, |o| o.stacks.iter().map(|s| keys(s.protection.is_some())).sum());
         let in_keys: usize =
             inbound.map_or(0, |i| i.stacks.iter().map(|s| keys(s.protection.is_some())).sum());
-        let certificates = self.peer_certificates().into_iter().flatten();
+        let is_own = |certificates: &&Arc<[_]>| Arc::strong_count(certificates) == 1;
+        let certificates = self.peer_certificates.iter().filter(is_own).flat_map(|all| all.iter());
         let waiting = self.events.capacity() * size_of::<Event>()
             + self.early.iter().map(|(_, packet)| packet.capacity()).sum::<usize>()
             + self.new_token.capacity()

@@ -54,7 +54,7 @@ use secrets::SecretChain;
 use size::PacketSize;
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use uts_functions::protection::{self, Secret};
 use uts_functions::{Function, PathFacts, Profile, Time, establishment, fec};
 use uts_wire::packet::establishment::Level;
@@ -139,7 +139,7 @@ pub struct Connection {
     phase: Phase,
     /// Until it is confirmed: nothing of it is needed afterwards.
     handshake: Option<Box<Handshake>>,
-    peer_certificates: Option<Box<[CertificateDer<'static>]>>,
+    peer_certificates: Option<Arc<[CertificateDer<'static>]>>,
     /// Adaptive packets that came before their keys.
     early: Vec<(Option<Ecn>, Vec<u8>)>,
     /// The first profile of both directions, until it is in use.
@@ -154,7 +154,7 @@ pub struct Connection {
     home: Option<Arc<Profile>>,
     size: PacketSize,
     events: VecDeque<Event>,
-    close_reason: Option<CloseReason>,
+    close_reason: Option<Box<CloseReason>>,
     stats: Stats,
     trace: Trace,
     /// Control of the connection that waits to be sent.
@@ -298,7 +298,7 @@ impl Connection {
 
     /// Why the connection has ended, if it has.
     pub fn close_reason(&self) -> Option<&CloseReason> {
-        self.close_reason.as_ref()
+        self.close_reason.as_deref()
     }
 
     /// Whether the handshake is done and the connection not closed.
@@ -435,7 +435,7 @@ impl Connection {
 
     /// Whether it has ended otherwise than by this end's own wish, and the application has not read all that had arrived.
     pub(crate) fn has_unread(&self) -> bool {
-        let is_own = matches!(self.close_reason, None | Some(CloseReason::Local { .. }));
+        let is_own = matches!(self.close_reason(), None | Some(CloseReason::Local { .. }));
         !is_own && self.flows.has_unread()
     }
 
@@ -515,6 +515,16 @@ impl Connection {
     fn handle_early(&mut self, now: Time) {
         for (ecn, mut packet) in core::mem::take(&mut self.early) {
             self.handle_short(now, ecn, &mut packet);
+        }
+    }
+
+    /// Holds the peer's certificates together with the connection that was made before, if they are the same: a client often
+    /// has many connections to one server.
+    pub(crate) fn share_certificates(&mut self, last: &mut Option<Weak<[CertificateDer<'static>]>>) {
+        let Some(own) = &mut self.peer_certificates else { return };
+        match last.as_ref().and_then(Weak::upgrade).filter(|last| last == own) {
+            Some(last) => *own = last,
+            None => *last = Some(Arc::downgrade(own)),
         }
     }
 

@@ -71,34 +71,33 @@ impl TraceRow {
 /// A record of packets; off unless asked for.
 #[derive(Debug, Default)]
 pub struct Trace {
-    on: bool,
-    rows: VecDeque<TraceRow>,
+    /// `None` while it is off.
+    #[allow(clippy::box_collection, reason = "hardly a connection is traced, and all make room for it")]
+    rows: Option<Box<VecDeque<TraceRow>>>,
 }
 
 impl Trace {
     /// Begins to record.
     pub fn start(&mut self) {
-        self.on = true;
+        self.rows.get_or_insert_default();
     }
 
     /// Takes what was recorded since the last call.
     pub fn take(&mut self) -> impl Iterator<Item = TraceRow> + '_ {
-        self.rows.drain(..)
+        self.rows.iter_mut().flat_map(|rows| rows.drain(..))
     }
 
     fn push(&mut self, row: TraceRow) {
-        if !self.on {
-            return;
+        let Some(rows) = &mut self.rows else { return };
+        if rows.len() == ROWS_MAX {
+            rows.pop_front();
         }
-        if self.rows.len() == ROWS_MAX {
-            self.rows.pop_front();
-        }
-        self.rows.push_back(row);
+        rows.push_back(row);
     }
 
     /// Whether it is on: spares the caller work.
     pub(super) fn is_on(&self) -> bool {
-        self.on
+        self.rows.is_some()
     }
 
     pub(super) fn on_packet_sent(&mut self, row: TraceRow) {

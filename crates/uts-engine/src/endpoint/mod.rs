@@ -20,11 +20,12 @@ use bytes::Bytes;
 use peers::Peers;
 use rand::{RngCore, SeedableRng};
 use rand_chacha::ChaCha20Rng;
+use rustls::pki_types::CertificateDer;
 use rustls::pki_types::ServerName;
 use rustls::quic::{self, Keys};
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use table::{ByOwnId, Entry, Table};
 use uts_functions::{Function, PathFacts, Profile, Time, library};
 use uts_wire::packet::adaptive::{MIN_RESET_BYTES, RESET_TOKEN_BYTES};
@@ -110,6 +111,8 @@ pub struct Endpoint {
     /// Connections that may have something to tell, in turn.
     telling: VecDeque<ConnectionHandle>,
     accepted: VecDeque<ConnectionHandle>,
+    /// What the last peer to show any has shown.
+    certificates: Option<Weak<[CertificateDer<'static>]>>,
     /// What they have in flight, by peer.
     peers: Peers,
     /// What they may spend on adaptation.
@@ -148,6 +151,7 @@ impl Endpoint {
             ready: VecDeque::new(),
             telling: VecDeque::new(),
             accepted: VecDeque::new(),
+            certificates: None,
             peers,
             turns: Turns::default(),
             answers: VecDeque::new(),
@@ -357,6 +361,7 @@ impl Endpoint {
             let was_handshaking = connection.is_handshaking();
             connection.handle_datagram(now, ecn, datagram);
             if was_handshaking && !connection.is_handshaking() {
+                connection.share_certificates(&mut self.certificates);
                 self.by_reset
                     .extend(connection.peer_reset_token().zip(handle).map(|(t, h)| ((remote, *t), h)));
                 if connection.side() == Side::Server {

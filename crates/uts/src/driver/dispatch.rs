@@ -3,7 +3,7 @@
 use super::{Inner, Shared, gone};
 use core::task::Waker;
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use uts_engine::{CloseReason, ConnectionHandle, Event, ExchangeEvent, FlowId, Stats};
@@ -14,10 +14,9 @@ const BACKLOG_MAX: usize = 256;
 
 /// What an application may want to know of a connection, beside its flows.
 #[derive(Clone, Debug, PartialEq)]
-#[allow(clippy::large_enum_variant, reason = "events are rare, and taken apart at once")]
 pub enum ConnectionEvent {
-    /// A step of an exchange of mechanisms.
-    Exchange(ExchangeEvent),
+    /// A step of an exchange of mechanisms. Boxed, for that of others many wait at idle connections.
+    Exchange(Box<ExchangeEvent>),
     /// The path now carries packets of this many bytes of UDP payload.
     PacketSize(usize),
     /// The connection has ended; nothing follows.
@@ -28,15 +27,16 @@ pub enum ConnectionEvent {
 #[derive(Default)]
 pub(crate) struct ConnectionState {
     pub is_connected: bool,
-    pub closed: Option<CloseReason>,
+    pub closed: Option<Box<CloseReason>>,
     /// Handles, those of flows included.
     pub users: usize,
     pub flows: BTreeMap<FlowId, FlowState>,
-    pub notify: Arc<ConnectionNotify>,
+    /// Held by who waits: connections that nobody waits for are many.
+    notify: Weak<ConnectionNotify>,
     /// What the connection had done when it ended.
     pub last: Option<Box<(Stats, PathFacts)>>,
     subscribers: Vec<UnboundedSender<ConnectionEvent>>,
-    /// Boxed: most connections have one or two, and a queue makes room for four.
+    /// Boxed: most connections have one, and a queue makes room for more.
     backlog: Option<VecDeque<Box<ConnectionEvent>>>,
 }
 
@@ -66,13 +66,32 @@ pub(crate) struct FlowState {
 }
 
 impl ConnectionState {
+    /// What is notified of changes from now on, for as long as somebody holds it.
+    pub fn notify(&mut self) -> Arc<ConnectionNotify> {
+        self.waiters().unwrap_or_else(|| {
+            let notify = Arc::default();
+            self.notify = Arc::downgrade(&notify);
+            notify
+        })
+    }
+
+    /// The same, if anybody waits.
+    pub fn waiters(&mut self) -> Option<Arc<ConnectionNotify>> {
+        let waiters = self.notify.upgrade();
+        if waiters.is_none() {
+            // What nobody holds any more would keep its memory.
+            self.notify = Weak::new();
+        }
+        waiters
+    }
+
     pub fn subscribe(&mut self) -> UnboundedReceiver<ConnectionEvent> {
         let (sender, receiver) = unbounded_channel();
         for event in self.backlog.replace(VecDeque::new()).unwrap_or_default() {
             let _ = sender.send(*event);
         }
         if let (Some(reason), true) = (&self.closed, !self.subscribers.is_empty()) {
-            let _ = sender.send(ConnectionEvent::Closed(reason.clone()));
+            let _ = sender.send(ConnectionEvent::Closed(CloseReason::clone(reason)));
         }
         self.subscribers.push(sender);
         receiver
@@ -80,7 +99,14 @@ impl ConnectionState {
 
     fn publish(&mut self, event: ConnectionEvent) {
         if self.subscribers.is_empty() {
-            let backlog = self.backlog.get_or_insert_default();
+            let backlog = self.backlog.get_or_insert_with(|| VecDeque::with_capacity(1));
+            if let (Some(last), ConnectionEvent::PacketSize(_)) = (backlog.back_mut(), &event)
+                && matches!(**last, ConnectionEvent::PacketSize(_))
+            {
+                // Of sizes that nobody has asked for, the latest is enough.
+                **last = event;
+                return;
+            }
             if backlog.len() == BACKLOG_MAX {
                 backlog.pop_front();
             }
@@ -95,24 +121,28 @@ impl ConnectionState {
         if self.closed.is_some() {
             return;
         }
-        self.closed = Some(reason.clone());
+        self.closed = Some(Box::new(reason.clone()));
         for flow in self.flows.values_mut() {
             woken.extend(flow.reader.take());
             woken.extend(flow.writer.take());
         }
         self.publish(ConnectionEvent::Closed(reason));
-        for notify in [&self.notify.state, &self.notify.accept, &self.notify.open] {
-            notify.notify_waiters();
+        if let Some(waiters) = self.waiters() {
+            [&waiters.state, &waiters.accept, &waiters.open].into_iter().for_each(Notify::notify_waiters);
         }
     }
 
     fn on_event(&mut self, event: Event, woken: &mut Vec<Waker>) {
+        let waiters = self.waiters();
+        let notify = |which: fn(&ConnectionNotify) -> &Notify| {
+            waiters.iter().for_each(|waiters| which(waiters).notify_waiters());
+        };
         match event {
             Event::Connected => {
                 self.is_connected = true;
-                self.notify.state.notify_waiters();
+                notify(|waiters| &waiters.state);
             }
-            Event::FlowOpened(_) => self.notify.accept.notify_waiters(),
+            Event::FlowOpened(_) => notify(|waiters| &waiters.accept),
             Event::Readable(id) => woken.extend(self.flows.get_mut(&id).and_then(|flow| flow.reader.take())),
             Event::Writable(id) => woken.extend(self.flows.get_mut(&id).and_then(|flow| flow.writer.take())),
             Event::Finished(id) => {
@@ -133,7 +163,7 @@ impl ConnectionState {
                     woken.extend(flow.writer.take());
                 }
             }
-            Event::Exchange(step) => self.publish(ConnectionEvent::Exchange(step)),
+            Event::Exchange(step) => self.publish(ConnectionEvent::Exchange(Box::new(step))),
             Event::PacketSize(bytes) => self.publish(ConnectionEvent::PacketSize(bytes)),
             Event::Closed(reason) => self.end(reason, woken),
         }
@@ -186,8 +216,8 @@ impl Inner {
     /// Something arrived: flows may perhaps be opened that could not be before.
     pub(super) fn retry_openers(&mut self) {
         for handle in self.openers.drain(..) {
-            if let Some(state) = self.connections.get(&handle) {
-                state.notify.open.notify_waiters();
+            if let Some(waiters) = self.connections.get_mut(&handle).and_then(ConnectionState::waiters) {
+                waiters.open.notify_waiters();
             }
         }
     }

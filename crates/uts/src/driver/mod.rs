@@ -93,9 +93,8 @@ impl Inner {
     /// Why a connection has ended, if it has.
     pub fn ended(&self, handle: ConnectionHandle) -> Option<CloseReason> {
         let state = self.connections.get(&handle);
-        match state.map(|state| state.closed.clone()) {
-            Some(None) => None,
-            Some(reason) => reason,
+        match state {
+            Some(state) => state.closed.as_deref().cloned(),
             None => Some(gone()),
         }
     }
