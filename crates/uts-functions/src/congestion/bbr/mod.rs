@@ -20,9 +20,13 @@ use losses::{LossRound, LossThreshold};
 use model::{Aggregation, FullPipe, MinRtt, Rounds, TwoSlotMax};
 use states::{Cycle, ProbeRtt, State, Undo};
 
-/// See the module's page.
+/// See the module's page. Its state is boxed: it is half as large again as that of any other, and all connections make room
+/// for the largest.
 #[derive(Clone, Debug)]
-pub struct Bbr {
+pub struct Bbr(Box<Sender>);
+
+#[derive(Clone, Debug)]
+struct Sender {
     packet_bytes: u64,
     initial_window: u64,
     threshold: LossThreshold,
@@ -107,7 +111,7 @@ impl Bbr {
         let (window, threshold) = start(context);
         let known_rtt = summary.rtt_min.filter(|rtt| !rtt.is_zero());
         let initial_window = Summary::initial(packet_bytes).window_bytes;
-        let mut bbr = Bbr {
+        let mut bbr = Sender {
             packet_bytes,
             initial_window,
             threshold: LossThreshold::per_mille(params.get(0)),
@@ -153,9 +157,53 @@ impl Bbr {
             }
             bbr.set_pacing_rate(bbr.state.pacing_gain());
         }
-        bbr
+        Bbr(Box::new(bbr))
+    }
+}
+
+impl Congestion for Bbr {
+    fn on_sent(&mut self, now: Time, bytes: u64, delivery: &Delivery) {
+        self.0.on_sent(now, bytes, delivery);
     }
 
+    fn on_ack(&mut self, ack: &Ack, delivery: &Delivery) {
+        self.0.on_ack(ack, delivery);
+    }
+
+    fn on_loss(&mut self, loss: &Loss, delivery: &Delivery) {
+        self.0.on_loss(loss, delivery);
+    }
+
+    fn on_spurious_loss(&mut self, bytes: u64) {
+        self.0.on_spurious_loss(bytes);
+    }
+
+    fn set_packet_bytes(&mut self, packet_bytes: u64) {
+        self.0.set_packet_bytes(packet_bytes);
+    }
+
+    fn window_bytes(&self) -> u64 {
+        self.0.window_bytes()
+    }
+
+    fn pacing_rate(&self) -> Option<Rate> {
+        self.0.pacing_rate()
+    }
+
+    fn burst_bytes(&self) -> Option<u64> {
+        self.0.burst_bytes()
+    }
+
+    fn summary(&self) -> Summary {
+        self.0.summary()
+    }
+
+    fn phase(&self) -> &'static str {
+        self.0.phase()
+    }
+}
+
+impl Sender {
     fn min_pipe(&self) -> u64 {
         MIN_PIPE_PACKETS * self.packet_bytes
     }
@@ -282,7 +330,7 @@ impl Bbr {
     }
 }
 
-impl Congestion for Bbr {
+impl Congestion for Sender {
     fn on_sent(&mut self, now: Time, bytes: u64, delivery: &Delivery) {
         self.begin(delivery.delivered);
         if delivery.in_flight.saturating_add(self.quantum()) >= self.window {
@@ -404,9 +452,9 @@ mod tests {
 
     const PACKET: u64 = 1200;
 
-    fn build(summary: Summary) -> Bbr {
+    fn build(summary: Summary) -> Sender {
         let context = Context { now: Time::ZERO, packet_bytes: PACKET, summary, seed: 5 };
-        Bbr::build(&Bbr::INFO.choice().params, &context)
+        *Bbr::build(&Bbr::INFO.choice().params, &context).0
     }
 
     fn known(window_bytes: u64, threshold_bytes: u64) -> Summary {

@@ -1,7 +1,7 @@
 //! BBR's state machine: Startup, Drain, the cycle of ProbeBW, ProbeRTT, and what losses change in each.
 
 use super::losses::Verdict;
-use super::{Bbr, RATE_INFINITE};
+use super::{RATE_INFINITE, Sender};
 use crate::congestion::{Ack, Delivery, Loss, RateSample};
 use crate::time::{Rate, Time};
 use core::time::Duration;
@@ -123,7 +123,7 @@ pub(super) struct Undo {
     lost_bytes: u64,
 }
 
-impl Bbr {
+impl Sender {
     /// `UpdateModelAndState`.
     pub(super) fn update_model_and_state(&mut self, ack: &Ack, delivery: &Delivery) {
         let mut sample = ack.sample;
