@@ -184,7 +184,7 @@ impl Inner {
                 if self.engine.peek(handle).is_none_or(|c| c.close_reason().is_some()) {
                     continue;
                 }
-                self.connections.insert(handle, ConnectionState::default());
+                self.connections.insert(handle, Box::default());
             }
             let Some(state) = self.connections.get_mut(&handle) else { continue };
             if let Some(connection) = self.engine.peek(handle).filter(|_| is_end) {
@@ -216,7 +216,7 @@ impl Inner {
     /// Something arrived: flows may perhaps be opened that could not be before.
     pub(super) fn retry_openers(&mut self) {
         for handle in self.openers.drain(..) {
-            if let Some(waiters) = self.connections.get_mut(&handle).and_then(ConnectionState::waiters) {
+            if let Some(waiters) = self.connections.get_mut(&handle).and_then(|state| state.waiters()) {
                 waiters.open.notify_waiters();
             }
         }

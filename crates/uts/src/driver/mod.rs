@@ -46,7 +46,8 @@ pub(crate) struct Shared {
 /// What the task and the handles share.
 pub(crate) struct Inner {
     pub engine: Endpoint,
-    pub connections: BTreeMap<ConnectionHandle, ConnectionState>,
+    /// Boxed: the nodes of the tree are often half empty.
+    pub connections: BTreeMap<ConnectionHandle, Box<ConnectionState>>,
     /// Connections that wait to be accepted.
     pub accepted: VecDeque<ConnectionHandle>,
     pub is_listening: bool,

@@ -2,7 +2,7 @@
 
 use super::socket::{Batch, Received, Socket};
 use super::timer::Timer;
-use super::{ConnectionState, Inner, Shared};
+use super::{Inner, Shared};
 use core::future::Future;
 use core::pin::Pin;
 use core::task::{Context, Poll, Waker};
@@ -288,7 +288,7 @@ impl Driver {
         {
             let mut inner = self.shared.lock();
             inner.unreachable += 1;
-            let waiters = inner.connections.values_mut().filter_map(ConnectionState::waiters);
+            let waiters = inner.connections.values_mut().filter_map(|state| state.waiters());
             waiters.for_each(|waiters| waiters.state.notify_waiters());
         }
         Ok(())
