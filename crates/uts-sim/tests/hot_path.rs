@@ -51,6 +51,24 @@ fn packets_are_carried_without_allocating() {
     }
 }
 
+/// What the kernel hands over at once is answered once: the more packets come per second, the fewer are acknowledged by themselves.
+#[test]
+fn acknowledgements_become_rarer_with_the_rate() {
+    let (mut pair, connection, flow) = pair(&[]);
+    let sent = |pair: &Pair| {
+        let of = |end: &uts_engine::Endpoint, handle| end.peek(handle).expect("open").stats().packets_sent;
+        let at_server = pair.server.handles().next().expect("accepted");
+        (of(&pair.client, connection), of(&pair.server, at_server))
+    };
+    pair.carry(connection, flow, 1_000 * DATA_BYTES).expect("carried");
+    let before = sent(&pair);
+    pair.carry(connection, flow, 20_000 * DATA_BYTES).expect("carried");
+    let after = sent(&pair);
+    let per_answer = (after.0 - before.0) as f64 / (after.1 - before.1) as f64;
+    println!("{per_answer:.1} packets per acknowledgement");
+    assert!(per_answer >= 10.0, "{per_answer:.1} packets per acknowledgement");
+}
+
 /// Instructions of a process of this test that carries `packets`.
 fn instructions(packets: u64) -> Result<u64, String> {
     let program = std::env::current_exe().map_err(|e| e.to_string())?;
