@@ -145,7 +145,7 @@ impl Identity {
         let unusable = |e: rustls::Error| IdentityError::Unusable(e.to_string());
         let first = certificates.first().ok_or_else(|| IdentityError::Unusable("no certificate".into()))?;
         let fingerprint = Fingerprint::of_certificate(first).map_err(unusable)?;
-        let signer = rustls::crypto::ring::sign::any_supported_type(&key).map_err(unusable)?;
+        let signer = rustls::crypto::aws_lc_rs::sign::any_supported_type(&key).map_err(unusable)?;
         rustls::sign::CertifiedKey::new(certificates.clone(), signer).keys_match().map_err(unusable)?;
         Ok(Identity { certificates, key, fingerprint })
     }

@@ -7,7 +7,7 @@ use crate::trust::{ClientAuth, Expected, RefusedClient, Trust, TrustError};
 use core::fmt;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{Resumption, WebPkiServerVerifier};
-use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
+use rustls::crypto::{CryptoProvider, aws_lc_rs, ring, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::NoServerSessionStorage;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
@@ -89,11 +89,18 @@ pub(crate) fn server(
 }
 
 /// What TLS may use. Its own default puts SHA-384 first, which processors do in software, and which takes a tenth of a
-/// handshake; the ciphers of data are not negotiated here.
+/// handshake; the ciphers of data are not negotiated here. Curve25519 is half of a handshake in ring, and a quarter in aws-lc.
 fn provider() -> Arc<CryptoProvider> {
+    use aws_lc_rs::kx_group::{SECP256R1, SECP384R1, X25519};
     let mut provider = ring::default_provider();
     provider.cipher_suites.sort_by_key(|suite| *suite != ring::cipher_suite::TLS13_AES_128_GCM_SHA256);
-    Arc::new(provider)
+    let aws_lc = aws_lc_rs::default_provider();
+    Arc::new(CryptoProvider {
+        kx_groups: vec![X25519, SECP256R1, SECP384R1],
+        signature_verification_algorithms: aws_lc.signature_verification_algorithms,
+        key_provider: aws_lc.key_provider,
+        ..provider
+    })
 }
 
 /// Why TLS cannot be set up.
