@@ -4,20 +4,18 @@ use crate::child::Lines;
 use crate::ends::{Outcome, Transport};
 use crate::works::Pair;
 use crate::world::{Place, World};
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
+use uts_end::line::{self, Line, Ready, Status};
 
 /// Where the program is looked for after [`VARIABLE`], seen from this workspace.
 const BUILT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../rivals/target/release/uts-rival");
 
 /// The same variable as experiments heed.
 const VARIABLE: &str = "UTS_RIVALS";
-
-/// Says to an end whose death is its own.
-const PARENT_VARIABLE: &str = "UTS_END_PARENT";
 
 fn program() -> PathBuf {
     std::env::var_os(VARIABLE).map_or_else(|| BUILT.into(), PathBuf::from)
@@ -44,7 +42,7 @@ pub fn bulk(world: &World, place: Place, transport: Transport, pair: &Pair) -> R
     let files = Files::new()?;
     let patience = pair.duration + Duration::from_secs(20);
     let shared = |command: &mut Command, core: usize, role: &str| {
-        command.env(PARENT_VARIABLE, std::process::id().to_string());
+        command.env(uts_end::PARENT_VARIABLE, std::process::id().to_string());
         command.args(["-c", &core.to_string()]).arg(program()).args(["end", "--role", role]);
         command.args(["--transport", &json!({"kind": transport.name()}).to_string()]);
         let duration = format!("{}ms", pair.duration.as_millis());
@@ -55,11 +53,10 @@ pub fn bulk(world: &World, place: Place, transport: Transport, pair: &Pair) -> R
     shared(&mut server, pair.server_core, "server");
     server.args(["--listen", &format!("{}:0", world.server_ip(place))]);
     let mut server = Lines::start("server of a rival", &mut server, patience)?;
-    let ready: Value = serde_json::from_str(&server.line()?)?;
-    let address = ready["address"].as_str().context("a server that does not say where it listens")?;
+    let ready: Ready = serde_json::from_str(&server.line()?)?;
     let mut client = Command::new("taskset");
     shared(&mut client, pair.client_core, "client");
-    client.args(["--to", address]);
+    client.args(["--to", &ready.address.to_string()]);
     Lines::start("client of a rival", &mut client, patience)?.rest()?;
     server.rest()?;
     Ok((outcome(&files.of("client"), "sent")?, outcome(&files.of("server"), "delivered")?))
@@ -67,20 +64,20 @@ pub fn bulk(world: &World, place: Place, transport: Transport, pair: &Pair) -> R
 
 /// What an end has written of itself.
 fn outcome(file: &Path, moved: &str) -> Result<Outcome> {
-    let text = std::fs::read_to_string(file).with_context(|| file.display().to_string())?;
-    let lines: Vec<Value> = text.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
-    let end = lines.last().map(|line| &line["end"]).context("an end without last words")?;
-    ensure!(end["status"] == "ok", "{}", end["why"]);
-    let measure =
-        |name: &str| lines.iter().find(|l| l["measure"]["name"] == name).map(|l| &l["measure"]["value"]);
-    let bytes = measure(moved).and_then(Value::as_f64).with_context(|| format!("nothing was {moved}"))?;
-    let number = |key: &str| end[key].as_f64().with_context(|| format!("an end that says nothing of {key}"));
+    let lines = line::read(file)?;
+    let bytes = lines.iter().find_map(|line| match line {
+        Line::Measure(measure) if measure.name == moved => Some(measure.value),
+        _ => None,
+    });
+    let bytes = bytes.with_context(|| format!("nothing was {moved}"))?;
+    let Some(Line::End(end)) = lines.last() else { bail!("an end without last words") };
+    ensure!(end.status == Status::Ok, "{}", end.why.as_deref().unwrap_or("it was cut short"));
     Ok(Outcome {
         bytes: bytes as u64,
         counted_bytes: bytes as u64,
-        counted_s: number("wall_s")?,
-        cpu_s: number("cpu_s")?,
-        lost_packets: end["repeated_packets"].as_u64().unwrap_or(0),
+        counted_s: end.wall_s,
+        cpu_s: end.cpu_s,
+        lost_packets: end.repeated_packets.unwrap_or(0),
         ..Outcome::default()
     })
 }
