@@ -16,7 +16,7 @@ use rustls::{
     RootCertStore, ServerConfig, SignatureScheme,
 };
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 use uts_engine::config::ALPN;
 
 /// Told of clients that were refused. Called while the endpoint is at work: it must not block.
@@ -89,18 +89,21 @@ pub(crate) fn server(
 }
 
 /// What TLS may use. Its own default puts SHA-384 first, which processors do in software, and which takes a tenth of a
-/// handshake; the ciphers of data are not negotiated here. Curve25519 is half of a handshake in ring, and a quarter in aws-lc.
+/// handshake; the ciphers of data are not negotiated here. Curve25519 takes aws-lc half the time that it takes ring.
 fn provider() -> Arc<CryptoProvider> {
-    use aws_lc_rs::kx_group::{SECP256R1, SECP384R1, X25519};
-    let mut provider = ring::default_provider();
-    provider.cipher_suites.sort_by_key(|suite| *suite != ring::cipher_suite::TLS13_AES_128_GCM_SHA256);
-    let aws_lc = aws_lc_rs::default_provider();
-    Arc::new(CryptoProvider {
-        kx_groups: vec![X25519, SECP256R1, SECP384R1],
-        signature_verification_algorithms: aws_lc.signature_verification_algorithms,
-        key_provider: aws_lc.key_provider,
-        ..provider
-    })
+    static PROVIDER: LazyLock<Arc<CryptoProvider>> = LazyLock::new(|| {
+        use aws_lc_rs::kx_group::{SECP256R1, SECP384R1, X25519};
+        let mut provider = ring::default_provider();
+        provider.cipher_suites.sort_by_key(|suite| *suite != ring::cipher_suite::TLS13_AES_128_GCM_SHA256);
+        let aws_lc = aws_lc_rs::default_provider();
+        Arc::new(CryptoProvider {
+            kx_groups: vec![X25519, SECP256R1, SECP384R1],
+            signature_verification_algorithms: aws_lc.signature_verification_algorithms,
+            key_provider: aws_lc.key_provider,
+            ..provider
+        })
+    });
+    PROVIDER.clone()
 }
 
 /// Why TLS cannot be set up.
