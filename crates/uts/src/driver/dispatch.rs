@@ -75,8 +75,14 @@ impl ConnectionState {
         })
     }
 
-    /// The same, if anybody waits.
-    pub fn waiters(&mut self) -> Option<Arc<ConnectionNotify>> {
+    /// Tells those who wait, if anybody does.
+    pub fn tell(&mut self, which: fn(&ConnectionNotify) -> &Notify) {
+        if let Some(waiters) = self.waiters() {
+            which(&waiters).notify_waiters();
+        }
+    }
+
+    fn waiters(&mut self) -> Option<Arc<ConnectionNotify>> {
         let waiters = self.notify.upgrade();
         if waiters.is_none() {
             // What nobody holds any more would keep its memory.
@@ -127,22 +133,18 @@ impl ConnectionState {
             woken.extend(flow.writer.take());
         }
         self.publish(ConnectionEvent::Closed(reason));
-        if let Some(waiters) = self.waiters() {
-            [&waiters.state, &waiters.accept, &waiters.open].into_iter().for_each(Notify::notify_waiters);
-        }
+        self.tell(|waiters| &waiters.state);
+        self.tell(|waiters| &waiters.accept);
+        self.tell(|waiters| &waiters.open);
     }
 
     fn on_event(&mut self, event: Event, woken: &mut Vec<Waker>) {
-        let waiters = self.waiters();
-        let notify = |which: fn(&ConnectionNotify) -> &Notify| {
-            waiters.iter().for_each(|waiters| which(waiters).notify_waiters());
-        };
         match event {
             Event::Connected => {
                 self.is_connected = true;
-                notify(|waiters| &waiters.state);
+                self.tell(|waiters| &waiters.state);
             }
-            Event::FlowOpened(_) => notify(|waiters| &waiters.accept),
+            Event::FlowOpened(_) => self.tell(|waiters| &waiters.accept),
             Event::Readable(id) => woken.extend(self.flows.get_mut(&id).and_then(|flow| flow.reader.take())),
             Event::Writable(id) => woken.extend(self.flows.get_mut(&id).and_then(|flow| flow.writer.take())),
             Event::Finished(id) => {
@@ -164,7 +166,11 @@ impl ConnectionState {
                 }
             }
             Event::Exchange(step) => self.publish(ConnectionEvent::Exchange(Box::new(step))),
-            Event::PacketSize(bytes) => self.publish(ConnectionEvent::PacketSize(bytes)),
+            Event::PacketSize(bytes) => {
+                // Comes after whoever made the connection has it: what he waited by is let go of.
+                drop(self.waiters());
+                self.publish(ConnectionEvent::PacketSize(bytes));
+            }
             Event::Closed(reason) => self.end(reason, woken),
         }
     }
@@ -216,8 +222,8 @@ impl Inner {
     /// Something arrived: flows may perhaps be opened that could not be before.
     pub(super) fn retry_openers(&mut self) {
         for handle in self.openers.drain(..) {
-            if let Some(waiters) = self.connections.get_mut(&handle).and_then(|state| state.waiters()) {
-                waiters.open.notify_waiters();
+            if let Some(state) = self.connections.get_mut(&handle) {
+                state.tell(|waiters| &waiters.open);
             }
         }
     }
@@ -237,5 +243,43 @@ impl Inner {
         shared.accept.notify_waiters();
         shared.flushed.notify_waiters();
         woken.drain(..).for_each(Waker::wake);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Connections that nobody waits for hold nothing to wait by; who waits is told.
+    #[tokio::test]
+    async fn only_those_who_wait_hold_something_to_wait_by() {
+        let mut state = ConnectionState::default();
+        let notify = state.notify();
+        assert!(Arc::ptr_eq(&notify, &state.notify()), "all wait for the same");
+        {
+            let told = notify.accept.notified();
+            tokio::pin!(told);
+            told.as_mut().enable();
+            state.on_event(Event::FlowOpened(FlowId(0)), &mut Vec::new());
+            told.await;
+        }
+        let held = Arc::downgrade(&notify);
+        drop(notify);
+        state.on_event(Event::PacketSize(1472), &mut Vec::new());
+        assert_eq!((held.strong_count(), state.notify.weak_count()), (0, 0), "nothing is kept");
+    }
+
+    /// Of packet sizes that nobody has asked for the latest waits, in the order of all else.
+    #[test]
+    fn unasked_packet_sizes_do_not_pile_up() {
+        let mut state = ConnectionState::default();
+        let reason = CloseReason::Local { code: 0, reason: String::new() };
+        for event in [Event::PacketSize(1300), Event::PacketSize(1472), Event::Closed(reason.clone())] {
+            state.on_event(event, &mut Vec::new());
+        }
+        let mut events = state.subscribe();
+        assert_eq!(events.try_recv(), Ok(ConnectionEvent::PacketSize(1472)));
+        assert_eq!(events.try_recv(), Ok(ConnectionEvent::Closed(reason)));
+        assert!(events.try_recv().is_err());
     }
 }

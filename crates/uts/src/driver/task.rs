@@ -288,8 +288,7 @@ impl Driver {
         {
             let mut inner = self.shared.lock();
             inner.unreachable += 1;
-            let waiters = inner.connections.values_mut().filter_map(|state| state.waiters());
-            waiters.for_each(|waiters| waiters.state.notify_waiters());
+            inner.connections.values_mut().for_each(|state| state.tell(|waiters| &waiters.state));
         }
         Ok(())
     }
