@@ -10,8 +10,8 @@ use uts_engine::{ConnectionConfig, ConnectionHandle};
 use uts_functions::Time;
 use uts_sim::pair::Pair;
 
-/// The bar of a connection at rest, whatever the endpoint keeps for it included.
-const BYTES_MAX: usize = 4 << 10;
+/// What a connection at rest may take, whatever the endpoint keeps for it included: with what handles keep, no more than 4 KiB.
+const BYTES_MAX: usize = 3_800;
 
 /// The counters are the process's: tests take turns.
 static TURN: Mutex<()> = Mutex::new(());

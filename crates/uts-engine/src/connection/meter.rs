@@ -247,6 +247,21 @@ mod tests {
         assert!(loss < 0.0002, "{loss}, of another regime");
     }
 
+    /// A memory that is full keeps the share of what was lost.
+    #[test]
+    fn a_long_memory_does_not_end() {
+        let (mut meter, rtt) = (Meter::new(), round_trip(41));
+        for i in 1..=3 * u64::from(MEMORY_PACKETS_MAX) / 1000 {
+            meter.on_acknowledged(Time::from_millis(i), 1000, &RateSample::default(), &rtt);
+            if i % 10 == 0 {
+                meter.on_lost(1000 * i, &rtt);
+            }
+            assert!(meter.memory.packets < MEMORY_PACKETS_MAX);
+        }
+        let loss = meter.facts(&rtt, 1200).loss;
+        assert!((0.00007..0.00013).contains(&loss), "{loss}");
+    }
+
     #[test]
     fn a_burst_is_forgotten() {
         let mut meter = Meter::new();
