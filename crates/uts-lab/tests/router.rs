@@ -534,3 +534,33 @@ fn settings_of_the_kernel_reach_the_hosts() {
     let text = String::from_utf8(output.stdout).unwrap();
     assert_eq!(text.split_whitespace().collect::<Vec<_>>(), ["4096", "100000", "33554432"]);
 }
+
+#[test]
+fn hosts_of_fast_paths_take_in_by_themselves_and_are_waited_for() {
+    // No rate: RouterPC sends faster than a host takes in, whose ring holds 256 packets.
+    let Some(bed) = start(config("delay=0ms")) else { return };
+    let server = serve(&bed, 1, &["tcp-serve", &at(&bed, 1)]);
+    let sent: Transfer = probe(&bed, 0, &["tcp-send", &at(&bed, 1), "--bytes", "300000000"]);
+    assert_eq!(server.result::<Transfer>().bytes, sent.bytes);
+    let is_threaded = threaded(&bed);
+    let fidelity = ended(bed).fidelity;
+    assert_eq!(fidelity.lost_outside.total(), 0, "{fidelity:?}");
+    if uts_lab::router::doctor().iter().any(|check| check.name == FAST_PATHS && check.ok) {
+        assert_eq!(is_threaded, Some("1".into()));
+    }
+
+    let Some(bed) = start(config("delay=0ms rate=500mbit")) else { return };
+    assert_ne!(threaded(&bed), Some("1".into()));
+    ended(bed);
+}
+
+/// What doctor calls it.
+const FAST_PATHS: &str = "fast paths";
+
+/// Whether a host's interface has a thread that receives, as the kernel writes it: it shows a namespace only to those who have
+/// mounted its sysfs.
+fn threaded(bed: &Testbed) -> Option<String> {
+    let show = "mount -t sysfs sysfs /sys && cat /sys/class/net/eth0/threaded";
+    let output = bed.command(1, "unshare").arg("--mount").arg("sh").arg("-c").arg(show).output().ok()?;
+    output.exit.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}

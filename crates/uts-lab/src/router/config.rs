@@ -10,6 +10,9 @@ use uts_path::{LinkConfig, PathConfig};
 /// Least and greatest MTU of hosts' interfaces.
 const MTU: std::ops::RangeInclusive<u32> = 576..=65_535;
 
+/// Above this, RouterPC's processor is busy enough for hosts to do their own work.
+const FAST_BPS: u64 = 500_000_000;
+
 /// A testbed: hosts, the paths between them, and what is recorded.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -76,6 +79,14 @@ impl TestbedConfig {
     /// Two hosts with this path between them.
     pub fn point_to_point(path: PathConfig) -> Self {
         TestbedConfig { paths: vec![path], ..TestbedConfig::default() }
+    }
+
+    /// Whether a path carries so much that RouterPC's time is too dear for the hosts' work of receiving.
+    pub(super) fn is_fast(&self) -> bool {
+        let is_fast = |link: &LinkConfig| {
+            link.opportunities.is_none() && link.rate_bps.is_none_or(|bps| bps > FAST_BPS)
+        };
+        self.paths.iter().any(|path| is_fast(&path.forward) || is_fast(&path.backward))
     }
 
     /// Checks every value.

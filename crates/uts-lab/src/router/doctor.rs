@@ -1,6 +1,6 @@
 //! What this machine permits, and the one command that would permit the rest.
 
-use super::host::ip_command;
+use super::host::{ip_command, tc_command, veth_waits};
 use super::tcp_probe;
 use super::{Testbed, TestbedConfig};
 use rustix::process::{Resource, geteuid, getrlimit};
@@ -33,7 +33,15 @@ pub fn doctor() -> Vec<Check> {
 
 /// As [`doctor()`], trying a testbed with these settings.
 pub fn doctor_with(config: &TestbedConfig) -> Vec<Check> {
-    vec![ip_program(), testbed(config), processors(), receive_buffer(), real_time(), tcp_probe::check()]
+    vec![
+        ip_program(),
+        testbed(config),
+        processors(),
+        fast_paths(),
+        receive_buffer(),
+        real_time(),
+        tcp_probe::check(),
+    ]
 }
 
 fn check(name: &str, required: bool, found: Result<String, (String, String)>) -> Check {
@@ -50,6 +58,18 @@ fn ip_program() -> Check {
         Err(e) => Err((e.to_string(), "sudo apt install iproute2".into())),
     };
     check("ip (iproute2)", true, found)
+}
+
+fn fast_paths() -> Check {
+    let found = match (veth_waits(), tc_command()) {
+        (true, Ok(_)) => Ok("above 500 Mbit/s hosts receive in threads of their own".into()),
+        (true, Err(e)) => Err((e.to_string(), "sudo apt install iproute2".into())),
+        (false, _) => Err((
+            "RouterPC does the hosts' work of receiving, which costs half of the packets per second".into(),
+            "boot Linux 6.16 or newer".into(),
+        )),
+    };
+    check("fast paths", false, found)
 }
 
 /// The real thing, with nothing on it.

@@ -27,6 +27,12 @@ use std::sync::mpsc::{Receiver, Sender};
 use std::time::Duration;
 use uts_path::{Change, Direction, Target};
 
+/// How long a host that is behind is waited for.
+const PATIENCE_NS: u64 = 5_000_000;
+
+/// How long it is given at a time.
+const REST: Duration = Duration::from_micros(20);
+
 /// Batches read from a socket before others have their turn.
 const BATCHES_PER_TURN: usize = 8;
 /// How often clocks are compared, and records flushed.
@@ -273,13 +279,24 @@ impl Forwarder {
     fn send(&mut self) {
         let run = &mut self.run;
         for (host, port) in self.ports.iter_mut().enumerate() {
+            let mut patient_until_ns = None;
             while !port.leaving.is_empty() {
                 let frames = port.leaving.iter().take(BATCH).map(|(_, packet)| packet.bytes.as_slice());
                 let sent = port.socket.send(frames);
                 let sent_ns = now_ns();
-                // What the kernel does not take is lost outside the model, and counted: waiting would delay the others.
+                // Where a host takes packets in by itself, it may be behind for a moment. What the kernel does not take then is
+                // lost outside the model, and counted: to wait for longer would delay the others.
                 let (count, failed) = match sent {
-                    Ok(count) => (count, 0),
+                    Ok(count) => {
+                        patient_until_ns = None;
+                        (count, 0)
+                    }
+                    Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                        let is_over = sent_ns >= *patient_until_ns.get_or_insert(sent_ns + PATIENCE_NS);
+                        // Who takes them in may need this very processor.
+                        std::thread::sleep(REST);
+                        (0, usize::from(is_over))
+                    }
                     Err(_) => (0, 1),
                 };
                 run.not_sent += failed as u64;

@@ -2,13 +2,14 @@
 
 use super::RouterError;
 use super::config::TestbedConfig;
-use super::sys::{PacketSocket, unshare};
+use super::sys::{Offload, PacketSocket, receive_in_thread, set_offload, unshare};
 use super::topology::{ethernet_of, ipv4_of, ipv6_of};
 use rustix::thread::UnshareFlags;
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{self, Write};
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
 use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
 
@@ -17,8 +18,8 @@ type Job = Box<dyn FnOnce() + Send>;
 /// An interface that has not come up by then does not.
 const UP_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// Where `ip` may be when the search path of an ordinary user does not name it.
-const IP_PROGRAMS: [&str; 3] = ["ip", "/usr/sbin/ip", "/sbin/ip"];
+/// Where the programs of iproute2 may be when the search path of an ordinary user does not name them.
+const PROGRAM_DIRECTORIES: [&str; 3] = ["", "/usr/sbin/", "/sbin/"];
 
 /// A host.
 #[derive(Debug)]
@@ -75,18 +76,26 @@ impl Host {
         );
         ip(&add.split(' ').collect::<Vec<_>>(), stdin.into())?;
         ip(&["link", "set", &interface, "up"], Stdio::null())?;
-        self.set_up(config)?;
+        // Without, RouterPC is slower, and nothing else.
+        let receives_alone = config.is_fast() && veth_waits() && queue_before(&interface).is_ok();
+        if receives_alone {
+            let _ = set_offload(&interface, Offload::Send, false);
+        }
+        self.set_up(config, receives_alone)?;
         wait_until_up(&interface)?;
         // Opened last: what the interface itself sends when it comes up is nobody's traffic.
         open_socket(&interface).map_err(|e| RouterError::system("open a packet socket", e))
     }
 
-    fn set_up(&self, config: &TestbedConfig) -> Result<(), RouterError> {
+    fn set_up(&self, config: &TestbedConfig, receives_alone: bool) -> Result<(), RouterError> {
         let settings = sysctls(config);
         let batch = batch(self.number, config);
         self.run(move || {
             settings.iter().try_for_each(|(name, value)| set_sysctl(name, value))?;
             ip_batch(&batch)?;
+            if receives_alone {
+                let _ = receive_in_thread("eth0");
+            }
             wait_until_up("eth0")
         })
         .map_err(|e| RouterError::system("reach a host", e))?
@@ -211,11 +220,29 @@ fn ethernet_text(host: usize) -> String {
     ethernet_of(host).map(|byte| format!("{byte:02x}")).join(":")
 }
 
+/// Whether a veth interface lets packets wait for a peer that is behind, instead of dropping them: since Linux 6.16, and if it
+/// has a queue.
+pub(super) fn veth_waits() -> bool {
+    let release = rustix::system::uname();
+    let mut numbers = release.release().to_str().unwrap_or_default().split(['.', '-']).map(str::parse::<u32>);
+    match (numbers.next(), numbers.next()) {
+        (Some(Ok(major)), Some(Ok(minor))) => (major, minor) >= (6, 16),
+        _ => false,
+    }
+}
+
+/// Gives an interface a queue, for more packets than the buffer of a packet socket holds.
+fn queue_before(interface: &str) -> Result<(), RouterError> {
+    let arguments = ["qdisc", "replace", "dev", interface, "root", "pfifo", "limit", "10000"];
+    let output = tc_command()?.args(arguments).stdin(Stdio::null()).output();
+    judge(output, "tc", &arguments.join(" "))
+}
+
 /// Runs `ip`.
 pub(super) fn ip(arguments: &[&str], stdin: Stdio) -> Result<(), RouterError> {
     let mut command = ip_command()?;
     let output = command.args(arguments).stdin(stdin).output();
-    judge(output, &arguments.join(" "))
+    judge(output, "ip", &arguments.join(" "))
 }
 
 fn ip_batch(text: &str) -> Result<(), RouterError> {
@@ -226,7 +253,7 @@ fn ip_batch(text: &str) -> Result<(), RouterError> {
         let _ = child.stdin.take().map(|mut stdin| stdin.write_all(text.as_bytes()));
         child.wait_with_output()
     });
-    judge(fed, "-batch")
+    judge(fed, "ip", "-batch")
 }
 
 /// Waits until an interface carries packets: it is told to in no time, but the kernel takes its own, and what is
@@ -247,26 +274,38 @@ pub(super) fn wait_until_up(interface: &str) -> Result<(), RouterError> {
     }
 }
 
-fn judge(output: io::Result<std::process::Output>, what: &str) -> Result<(), RouterError> {
-    let output = output.map_err(|e| RouterError::system("run `ip`", e))?;
+fn judge(output: io::Result<Output>, program: &str, what: &str) -> Result<(), RouterError> {
+    let output = output.map_err(|e| RouterError::system(&format!("run `{program}`"), e))?;
     if output.status.success() {
         return Ok(());
     }
     let words = String::from_utf8_lossy(&output.stderr);
-    Err(RouterError::system(&format!("ip {what}"), io::Error::other(words.trim().to_owned())))
+    Err(RouterError::system(&format!("{program} {what}"), io::Error::other(words.trim().to_owned())))
 }
 
 /// `ip`, wherever it is.
 pub(super) fn ip_command() -> Result<Command, RouterError> {
-    let works = |program: &&&str| {
+    static FOUND: OnceLock<Option<String>> = OnceLock::new();
+    program("ip", &FOUND)
+}
+
+/// `tc`, wherever it is.
+pub(super) fn tc_command() -> Result<Command, RouterError> {
+    static FOUND: OnceLock<Option<String>> = OnceLock::new();
+    program("tc", &FOUND)
+}
+
+/// A program of iproute2, wherever it is; what was found is kept.
+fn program(name: &str, found: &OnceLock<Option<String>>) -> Result<Command, RouterError> {
+    let works = |program: &String| {
         let mut command = Command::new(program);
         command.arg("-V").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         command.status().is_ok_and(|status| status.success())
     };
-    static FOUND: std::sync::OnceLock<Option<&str>> = std::sync::OnceLock::new();
-    let found = FOUND.get_or_init(|| IP_PROGRAMS.iter().find(works).copied());
+    let places = || PROGRAM_DIRECTORIES.iter().map(|directory| format!("{directory}{name}"));
+    let found = found.get_or_init(|| places().find(works));
     let missing = || io::Error::new(io::ErrorKind::NotFound, "it is not here; the package is iproute2");
-    found.map(Command::new).ok_or_else(|| RouterError::system("run `ip`", missing()))
+    found.as_ref().map(Command::new).ok_or_else(|| RouterError::system(&format!("run `{name}`"), missing()))
 }
 
 #[cfg(test)]

@@ -29,11 +29,63 @@ const CONTROL_BYTES: usize = 64;
 /// Receive buffer that is asked for; without privileges the system grants `net.core.rmem_max`.
 const RECEIVE_BUFFER_BYTES: c_int = 256 << 20;
 
+/// Send buffer that is asked for.
+const SEND_BUFFER_BYTES: c_int = 4 << 20;
+
 /// Leaves the namespaces that `flags` names for new ones.
 pub(super) fn unshare(flags: UnshareFlags) -> io::Result<()> {
     debug_assert!(!flags.contains(UnshareFlags::FILES));
     // SAFETY: only a table of descriptors of its own could confuse other threads; not asked for.
     unsafe { rustix::thread::unshare_unsafe(flags) }.map_err(Into::into)
+}
+
+/// Has a thread of the kernel take in what a veth interface receives, on whatever processor is free (threaded NAPI), and join what
+/// arrives together (GRO). Else whoever sends to the interface does the receiver's protocol work as well. In the calling thread's
+/// network namespace, and without privileges beyond it.
+pub(super) fn receive_in_thread(interface: &str) -> io::Result<()> {
+    set_offload(interface, Offload::Receive, true)?;
+    // sysfs shows the network namespace of who has mounted it: in a namespace of mounts that ends with its only thread.
+    std::thread::scope(|scope| {
+        let switched = scope.spawn(|| {
+            unshare(UnshareFlags::NEWNS)?;
+            rustix::mount::mount("sysfs", "/sys", "sysfs", rustix::mount::MountFlags::empty(), None)?;
+            std::fs::write(format!("/sys/class/net/{interface}/threaded"), "1")
+        });
+        switched.join().unwrap_or_else(|_| Err(io::Error::other("its thread has failed")))
+    })
+}
+
+/// What an interface does for its host.
+#[derive(Clone, Copy)]
+pub(super) enum Offload {
+    /// TSO: `ETHTOOL_STSO` of linux/ethtool.h. Only from an interface without it does a veth peer receive by NAPI.
+    Send = 0x1f,
+    /// GRO: `ETHTOOL_SGRO`. Only with it does a veth interface have NAPI.
+    Receive = 0x2c,
+}
+
+/// Turns an offload of an interface on or off, in the calling thread's network namespace.
+pub(super) fn set_offload(interface: &str, offload: Offload, on: bool) -> io::Result<()> {
+    #[repr(C)]
+    struct Value {
+        command: u32,
+        data: u32,
+    }
+    let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC;
+    // SAFETY: no pointers.
+    let fd = check(unsafe { libc::socket(libc::AF_INET, kind, 0) })?;
+    // SAFETY: a descriptor that was just made, and that nobody else owns.
+    let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+    let mut value = Value { command: offload as u32, data: u32::from(on) };
+    // SAFETY: plain old data, for which zeros are valid.
+    let mut request: libc::ifreq = unsafe { zeroed() };
+    // The last byte stays zero.
+    for (place, byte) in request.ifr_name[..libc::IFNAMSIZ - 1].iter_mut().zip(interface.bytes()) {
+        *place = byte as libc::c_char;
+    }
+    request.ifr_ifru.ifru_data = (&raw mut value).cast();
+    // SAFETY: the kernel reads the request and the value that it points to, both of which outlive the call.
+    check(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL, &raw mut request) }).map(drop)
 }
 
 /// A raw packet socket on one interface, with `virtio_net_hdr` before each frame, and arrival
@@ -53,6 +105,10 @@ impl PacketSocket {
         socket.set(libc::SOL_PACKET, libc::PACKET_VNET_HDR, 1)?;
         socket.set(libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1)?;
         socket.set(libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)?;
+        // What the host at the other end has not taken in counts as sent by us: its ring holds 256 packets.
+        if socket.set(libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, SEND_BUFFER_BYTES).is_err() {
+            socket.set(libc::SOL_SOCKET, libc::SO_SNDBUF, SEND_BUFFER_BYTES)?;
+        }
         // FORCE needs a privilege; without it, what the system grants has to do.
         if socket.set(libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, RECEIVE_BUFFER_BYTES).is_err() {
             socket.set(libc::SOL_SOCKET, libc::SO_RCVBUF, RECEIVE_BUFFER_BYTES)?;
