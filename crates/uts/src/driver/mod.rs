@@ -4,6 +4,7 @@
 //! tells handles what happened. Whoever waits has left a waker under the lock, so no event is missed.
 
 mod dispatch;
+mod readiness;
 mod socket;
 mod task;
 mod timer;
@@ -154,7 +155,7 @@ impl Shared {
         let runtime = tokio::runtime::Handle::try_current().map_err(io::Error::other)?;
         let socket = Socket::bind(addr, peer)?;
         let shared = Arc::new(Shared {
-            local_addr: socket.local_addr()?,
+            local_addr: socket.local_addr(),
             segments_max: socket.segments_max(),
             clock: Clock::start(),
             spin,

@@ -1,11 +1,10 @@
 //! A UDP socket with segmentation offload both ways, ECN, and no IP fragmentation.
 
+use super::readiness::Readiness;
 use core::task::{Context, Poll, ready};
-use quinn_udp::{EcnCodepoint, RecvMeta, UdpSocketState};
+use quinn_udp::{EcnCodepoint, RecvMeta, UdpSockRef, UdpSocketState};
 use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, SocketAddr};
-use tokio::io::Interest;
-use tokio::net::UdpSocket;
 use uts_engine::Ecn;
 
 /// Asked of the kernel; it gives what it may. Half a second at 64 Mbit/s, or a few batches at 10 Gbit/s.
@@ -31,13 +30,14 @@ const BATCH_BYTES_MAX: usize = 65_507;
 
 /// A socket, and its buffers for what arrives.
 pub(crate) struct Socket {
-    io: UdpSocket,
+    io: Readiness,
     state: UdpSocketState,
     /// All buffers, one behind the other.
     memory: Vec<u8>,
     /// How many of them the next call may fill.
     offered: usize,
     metas: [RecvMeta; BUFFERS],
+    local_addr: SocketAddr,
     is_connected: bool,
     /// Bound to no address in particular, so that the system would choose one for what is sent.
     has_many_addresses: bool,
@@ -81,8 +81,9 @@ impl Socket {
         if let Some(peer) = peer {
             socket.connect(&peer.into())?;
         }
-        let io = UdpSocket::from_std(socket.into())?;
-        let state = UdpSocketState::new((&io).into())?;
+        let local_addr = socket.local_addr()?.as_socket().ok_or(io::ErrorKind::AddrNotAvailable)?;
+        let io = Readiness::new(socket)?;
+        let state = UdpSocketState::new(io.socket())?;
         Ok(Socket {
             io,
             state,
@@ -90,12 +91,13 @@ impl Socket {
             offered: OFFERED_MIN,
             metas: [RecvMeta::default(); BUFFERS],
             is_connected: peer.is_some(),
+            local_addr,
             has_many_addresses: addr.ip().is_unspecified() && peer.is_none(),
         })
     }
 
-    pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.io.local_addr()
+    pub fn local_addr(&self) -> SocketAddr {
+        self.local_addr
     }
 
     /// How many segments the kernel takes at once.
@@ -110,13 +112,13 @@ impl Socket {
         each: impl FnMut(Received<'_>),
     ) -> Poll<io::Result<bool>> {
         let (filled, offered) = loop {
-            ready!(self.io.poll_recv_ready(cx))?;
+            ready!(self.io.poll_readable(cx))?;
             let mut filled = Ok(0);
             let offered = self.offered;
             // Fewer than were offered is as much as there was. To say so here, rather than to ask once more, saves a call:
             // what arrives from now on is an event of its own.
-            let all = self.io.try_io(Interest::READABLE, || {
-                filled = receive(&self.io, &self.state, &mut self.memory, &mut self.metas[..offered]);
+            let all = self.io.read(|| {
+                filled = receive(self.io.socket(), &self.state, &mut self.memory, &mut self.metas[..offered]);
                 match filled {
                     Ok(filled) if filled == offered || !FILLS_ALL => Ok(()),
                     Ok(_) => Err(io::ErrorKind::WouldBlock.into()),
@@ -132,13 +134,13 @@ impl Socket {
         };
         self.hand_over(filled, each);
         // The next event must find somebody to wake.
-        Poll::Ready(Ok(filled == offered || self.io.poll_recv_ready(cx).is_ready()))
+        Poll::Ready(Ok(filled == offered || self.io.poll_readable(cx).is_ready()))
     }
 
     /// Hands over what is there, without waiting and whatever the runtime knows of it; says whether there was anything.
     pub fn try_receive(&mut self, each: impl FnMut(Received<'_>)) -> io::Result<bool> {
         let metas = &mut self.metas[..self.offered];
-        match receive(&self.io, &self.state, &mut self.memory, metas) {
+        match receive(self.io.socket(), &self.state, &mut self.memory, metas) {
             Ok(filled) => {
                 self.hand_over(filled, each);
                 Ok(true)
@@ -168,7 +170,7 @@ impl Socket {
     }
 
     /// Sends what the kernel takes at once of a batch: says how many bytes of it are done with.
-    pub fn poll_send(&self, cx: &mut Context<'_>, batch: &Batch<'_>) -> Poll<io::Result<usize>> {
+    pub fn poll_send(&mut self, cx: &mut Context<'_>, batch: &Batch<'_>) -> Poll<io::Result<usize>> {
         let segment_bytes = batch.segment_bytes.max(1);
         let segments = self.segments_max().min(BATCH_BYTES_MAX / segment_bytes).max(1);
         let contents = &batch.contents[..batch.contents.len().min(segments.saturating_mul(segment_bytes))];
@@ -180,10 +182,8 @@ impl Socket {
             src_ip: batch.local,
         };
         loop {
-            ready!(self.io.poll_send_ready(cx))?;
-            let sent =
-                self.io.try_io(Interest::WRITABLE, || self.state.try_send((&self.io).into(), &transmit));
-            match sent {
+            ready!(self.io.poll_writable(cx))?;
+            match self.io.write(|socket| self.state.try_send(socket, &transmit)) {
                 Ok(()) => return Poll::Ready(Ok(contents.len())),
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
                 Err(e) => return Poll::Ready(Err(e)),
@@ -198,7 +198,7 @@ impl Socket {
 }
 
 fn receive(
-    io: &UdpSocket,
+    socket: UdpSockRef<'_>,
     state: &UdpSocketState,
     memory: &mut [u8],
     metas: &mut [RecvMeta],
@@ -207,7 +207,7 @@ fn receive(
     let mut slices: [IoSliceMut<'_>; BUFFERS] =
         core::array::from_fn(|_| IoSliceMut::new(buffers.next().unwrap_or(&mut [])));
     let offered = metas.len();
-    state.recv(io.into(), &mut slices[..offered], metas)
+    state.recv(socket, &mut slices[..offered], metas)
 }
 
 fn from_codepoint(ecn: EcnCodepoint) -> Ecn {
@@ -237,8 +237,8 @@ mod tests {
         for any in ["127.0.0.1:0", "[::1]:0"] {
             let any: SocketAddr = any.parse().expect("an address");
             let Ok(mut receiver) = Socket::bind(any, None) else { continue };
-            let to = receiver.local_addr().expect("bound");
-            let sender = Socket::bind(any, Some(to)).expect("bound");
+            let to = receiver.local_addr();
+            let mut sender = Socket::bind(any, Some(to)).expect("bound");
             let contents: Vec<u8> = (0..100 * 1000 + 500).map(|n| (n / 1000) as u8).collect();
             let mut sent = 0;
             while sent < contents.len() {
@@ -256,7 +256,7 @@ mod tests {
                 poll_fn(|cx| {
                     receiver.poll_receive(cx, |received| {
                         assert_eq!(received.ecn, Some(Ecn::Ect0));
-                        assert_eq!(received.remote.port(), sender.local_addr().expect("bound").port());
+                        assert_eq!(received.remote.port(), sender.local_addr().port());
                         datagrams.extend(received.contents.chunks(received.stride).map(<[u8]>::to_vec));
                     })
                 })
@@ -271,8 +271,8 @@ mod tests {
     #[tokio::test]
     async fn a_connected_socket_hears_of_a_closed_port() {
         let any: SocketAddr = "127.0.0.1:0".parse().expect("an address");
-        let closed = Socket::bind(any, None).expect("bound").local_addr().expect("bound");
-        let socket = Socket::bind(any, Some(closed)).expect("bound");
+        let closed = Socket::bind(any, None).expect("bound").local_addr();
+        let mut socket = Socket::bind(any, Some(closed)).expect("bound");
         let batch = Batch { remote: closed, local: None, ecn: None, segment_bytes: 4, contents: b"ping" };
         let error = loop {
             if let Err(error) = poll_fn(|cx| socket.poll_send(cx, &batch)).await {
