@@ -1,5 +1,6 @@
 //! Who this end is: a key and the certificate that carries it.
 
+use crate::curve25519;
 use crate::fingerprint::Fingerprint;
 use core::fmt;
 use rcgen::{CertificateParams, KeyPair, PKCS_ED25519};
@@ -145,7 +146,7 @@ impl Identity {
         let unusable = |e: rustls::Error| IdentityError::Unusable(e.to_string());
         let first = certificates.first().ok_or_else(|| IdentityError::Unusable("no certificate".into()))?;
         let fingerprint = Fingerprint::of_certificate(first).map_err(unusable)?;
-        let signer = rustls::crypto::aws_lc_rs::sign::any_supported_type(&key).map_err(unusable)?;
+        let signer = curve25519::load_private_key(&key).map_err(unusable)?;
         rustls::sign::CertifiedKey::new(certificates.clone(), signer).keys_match().map_err(unusable)?;
         Ok(Identity { certificates, key, fingerprint })
     }

@@ -43,6 +43,7 @@
 mod authorized_keys;
 mod clock;
 mod connection;
+mod curve25519;
 mod driver;
 mod endpoint;
 pub mod files;

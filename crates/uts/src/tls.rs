@@ -1,6 +1,7 @@
 //! TLS 1.3 as UTS uses it: keys that are known by fingerprint, or certificates; nothing resumed, nothing sent early.
 
 use crate::authorized_keys::AuthorizedKeys;
+use crate::curve25519::{Keys, X25519};
 use crate::fingerprint::Fingerprint;
 use crate::identity::{Identity, IdentityError, read_certificates};
 use crate::trust::{ClientAuth, Expected, RefusedClient, Trust, TrustError};
@@ -92,14 +93,14 @@ pub(crate) fn server(
 /// handshake; the ciphers of data are not negotiated here. Curve25519 takes aws-lc half the time that it takes ring.
 fn provider() -> Arc<CryptoProvider> {
     static PROVIDER: LazyLock<Arc<CryptoProvider>> = LazyLock::new(|| {
-        use aws_lc_rs::kx_group::{SECP256R1, SECP384R1, X25519};
+        use ring::kx_group::{SECP256R1, SECP384R1};
         let mut provider = ring::default_provider();
         provider.cipher_suites.sort_by_key(|suite| *suite != ring::cipher_suite::TLS13_AES_128_GCM_SHA256);
-        let aws_lc = aws_lc_rs::default_provider();
         Arc::new(CryptoProvider {
-            kx_groups: vec![X25519, SECP256R1, SECP384R1],
-            signature_verification_algorithms: aws_lc.signature_verification_algorithms,
-            key_provider: aws_lc.key_provider,
+            kx_groups: vec![&X25519, SECP256R1, SECP384R1],
+            signature_verification_algorithms: aws_lc_rs::default_provider()
+                .signature_verification_algorithms,
+            key_provider: &Keys,
             ..provider
         })
     });
