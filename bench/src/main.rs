@@ -30,13 +30,17 @@ const USAGE: &str = "usage: uts-bench [OPTIONS]
   --quick              less of everything, for a first look
   --repetitions N      how often everything is done (default 5, quick 3)
   --only A,B           some of: bulk, ping, spin, messages, single-messages, handshakes, idle, shared (works of
-                       transports), parts (of UTS by themselves), factors (functions left out)
+                       transports), parts (of UTS by themselves), factors (functions left out), passes
+                       (one pass over a packet's data against passes in turn)
   --transports A,B     some of: raw-udp, tcp-cubic, iperf3-cubic, iperf3-cubic-w1m, quinn, s2n-quic, srt, enet, uts,
                        uts-crc-32c, uts-bare
   --paths A,B          some of: loopback, veth, veth-1500, veth-1500-gro
   --seconds S          how long bulk data and messages flow (default 0.8, quick 0.4)
   --property NAME=VALUE  ask this of UTS beside its defaults; may be repeated
   --out FILE           where the figures go as JSON (default out/bench.json)";
+
+/// What can be measured without transports.
+const OTHERS: [&str; 3] = ["parts", "factors", "passes"];
 
 struct Options {
     is_quick: bool,
@@ -45,6 +49,7 @@ struct Options {
     works: Vec<Work>,
     wants_parts: bool,
     wants_factors: bool,
+    wants_passes: bool,
     transports: Vec<Transport>,
     places: Vec<Place>,
     properties: Vec<String>,
@@ -79,6 +84,7 @@ fn parse(arguments: &[String]) -> Result<Options> {
         works: Work::ALL.to_vec(),
         wants_parts: true,
         wants_factors: true,
+        wants_passes: true,
         transports: Transport::ALL.to_vec(),
         places: Place::ALL.to_vec(),
         properties: Vec::new(),
@@ -99,9 +105,10 @@ fn parse(arguments: &[String]) -> Result<Options> {
             }
             "--only" => {
                 let names: Vec<&str> = value()?.split(',').collect();
-                options.works = named("work", &names, &Work::ALL, Work::name, &["parts", "factors"])?;
+                options.works = named("work", &names, &Work::ALL, Work::name, &OTHERS)?;
                 options.wants_parts = names.contains(&"parts");
                 options.wants_factors = names.contains(&"factors");
+                options.wants_passes = names.contains(&"passes");
             }
             "--paths" => {
                 let names: Vec<&str> = value()?.split(',').collect();
@@ -189,11 +196,12 @@ fn measure(options: &Options) -> Result<i32> {
     let parts = if options.wants_parts { parts::measure(options.is_quick, progress)? } else { Vec::new() };
     let factors =
         if options.wants_factors { parts::factors(options.is_quick, progress)? } else { Vec::new() };
+    let passes = if options.wants_passes { parts::passes(options.is_quick, progress)? } else { Vec::new() };
     let cases = works::cases(&options.works, &world, &transports, &plan);
     let rows = works::measure(&world, &cases, &plan, progress);
     let load = [load_before, host::load()];
     let bars = bars::judge(&rows);
-    let report = Report { host: host::Host::here(), load, plan, skipped, rows, parts, factors, bars };
+    let report = Report { host: host::Host::here(), load, plan, skipped, rows, parts, factors, passes, bars };
     print!("{}", report.text());
     report.save(&options.out)?;
     println!("\nJSON: {}", options.out.display());

@@ -3,7 +3,7 @@
 use crate::bars::Bar;
 use crate::ends::Work;
 use crate::host::Host;
-use crate::parts::{Cost, Factor};
+use crate::parts::{Cost, Factor, Passes};
 use crate::summary::Summary;
 use crate::works::{Plan, Row};
 use anyhow::{Context, Result};
@@ -28,6 +28,8 @@ pub struct Report {
     pub parts: Vec<Cost>,
     /// The engine with functions left out.
     pub factors: Vec<Factor>,
+    /// One pass over a packet's data against passes in turn.
+    pub passes: Vec<Passes>,
     /// What UTS has to reach.
     pub bars: Vec<Bar>,
 }
@@ -107,6 +109,9 @@ impl Report {
         if !self.factors.is_empty() {
             text.push_str(&self.factor_table());
         }
+        if !self.passes.is_empty() {
+            text.push_str(&self.passes_table());
+        }
         if !self.bars.is_empty() {
             text.push_str(&self.bar_table());
         }
@@ -148,6 +153,23 @@ impl Report {
             ]);
         }
         format!("\nFunctions factored out: two engines in memory, per packet\n{}", table(&lines))
+    }
+
+    fn passes_table(&self) -> String {
+        let titles = ["end", "work", "passes", "in cache ns", "gain ns", "from memory ns", "gain ns"];
+        let mut lines = vec![titles.map(str::to_owned).to_vec()];
+        for passes in &self.passes {
+            let mut line = vec![passes.end.to_owned(), passes.work.clone(), passes.way.to_owned()];
+            for timing in [&passes.cached, &passes.memory] {
+                line.extend([timing.ns, timing.gain_ns].map(|summary| spread(Some(summary), 0)));
+            }
+            lines.push(line);
+        }
+        format!(
+            "\nOne pass, or passes in turn: per packet of {} B; gain to the first of the same work\n{}",
+            crate::parts::DATA_BYTES,
+            table(&lines)
+        )
     }
 
     fn bar_table(&self) -> String {

@@ -165,7 +165,10 @@ pub fn call(task: &Task, to: SocketAddr, certificate: &str) -> Result<Outcome> {
             Work::Handshakes => {
                 let connect = || {
                     let connecting = endpoint.connect_with(config.clone(), to, SERVER_NAME);
-                    async move { Ok::<_, anyhow::Error>(drop(connecting?.await?)) }
+                    async move {
+                        connecting?.await?;
+                        anyhow::Ok(())
+                    }
                 };
                 many::handshakes(task, HANDSHAKES_AT_ONCE, connect).await?
             }

@@ -1,11 +1,15 @@
 //! What the parts of UTS cost for a packet, each by itself in one thread.
 //!
 //! A part is a plain loop. All parts run in turns, and the median of the turns counts, so that what else happens on the
-//! machine meets all alike. Inputs are in cache: the figures are what the work costs, not what fetching data costs.
+//! machine meets all alike. Inputs are in cache: the figures are what the work costs, not what fetching data costs. Only
+//! `passes` says both.
 
 mod engine;
 mod functions;
 mod packet;
+mod passes;
+
+pub use passes::Passes;
 
 use crate::summary::Summary;
 use crate::usage::thread_time;
@@ -82,6 +86,12 @@ pub fn factors(is_quick: bool, progress: impl Fn(String)) -> Result<Vec<Factor>>
     let _pinned = crate::usage::cores().last().map(|core| crate::usage::Pinned::to(*core)).transpose()?;
     let (turns, packets) = if is_quick { (3, 5_000) } else { (9, 20_000) };
     engine::factors(turns, packets, progress)
+}
+
+/// Measures one pass over a packet's data against passes in turn.
+pub fn passes(is_quick: bool, progress: impl Fn(String)) -> Result<Vec<Passes>> {
+    let _pinned = crate::usage::cores().last().map(|core| crate::usage::Pinned::to(*core)).transpose()?;
+    passes::measure(if is_quick { 5 } else { 15 }, progress)
 }
 
 /// Measures all parts.
