@@ -25,8 +25,8 @@ impl Internet16 {
         needs: &[],
         predict: |_, facts, prediction| {
             prediction.header_bytes += TRAILER_BYTES as f64;
-            // 107 ns for 1400 bytes, at both ends.
-            prediction.cpu_ns += 2.0 * 0.076 * facts.mtu_bytes as f64;
+            // 46 ns for 1400 bytes, at both ends.
+            prediction.cpu_ns += 2.0 * 0.033 * facts.mtu_bytes as f64;
         },
     };
 
@@ -52,18 +52,22 @@ impl Detection for Internet16 {
 
 /// RFC 1071 section 1; an odd last byte is the high half of a word.
 fn checksum(bytes: &[u8]) -> u16 {
-    // Sums of 32-bit words fold to the same 16 bits (section 2(C)); 64 bits hold the carries of 2^32 of them.
-    let mut words = bytes.chunks_exact(4);
-    let mut sum: u64 = words.by_ref().map(|w| u64::from(u32::from_be_bytes([w[0], w[1], w[2], w[3]]))).sum();
-    let mut last = [0; 4];
-    for (place, byte) in last.iter_mut().zip(words.remainder()) {
-        *place = *byte;
-    }
-    sum += u64::from(u32::from_be_bytes(last));
+    // Sums of 32-bit words fold to the same 16 bits (section 2(C)), in whatever order the bytes of a word are added (section 2(B)): two
+    // at a time, as the processor reads them. 64 bits hold the carries of 2^32 of them.
+    let (pairs, rest) = bytes.as_chunks();
+    let mut last = [0; 8];
+    last[..rest.len()].copy_from_slice(rest);
+    let mut sum = pairs.iter().map(halves).sum::<u64>() + halves(&last);
     while sum > 0xffff {
         sum = (sum & 0xffff) + (sum >> 16);
     }
-    !(sum as u16)
+    !u16::from_be_bytes((sum as u16).to_ne_bytes())
+}
+
+/// The sum of the two words of 32 bits in eight bytes.
+fn halves(pair: &[u8; 8]) -> u64 {
+    let pair = u64::from_ne_bytes(*pair);
+    (pair & 0xffff_ffff) + (pair >> 32)
 }
 
 #[cfg(test)]
@@ -87,11 +91,15 @@ mod tests {
 
     #[test]
     fn odd_lengths_are_padded_at_the_end() {
-        for len in 0..9 {
-            let bytes = &[0x12, 0x34, 0x56, 0x78, 0x9a, 0xbc, 0xde, 0xf0][..len.min(8)];
-            let mut padded = bytes.to_vec();
+        for len in 0..20 {
+            let bytes: Vec<u8> = (0..len).map(|i| 0x12_u8.wrapping_add(0x29_u8.wrapping_mul(i))).collect();
+            let mut padded = bytes.clone();
             padded.resize(bytes.len().next_multiple_of(2), 0);
-            assert_eq!(checksum(bytes), checksum(&padded), "{len} bytes");
+            assert_eq!(checksum(&bytes), checksum(&padded), "{len} bytes");
+            // Word by word, as the standard has it.
+            let words = padded.chunks(2).map(|word| u64::from(u16::from_be_bytes([word[0], word[1]])));
+            let sum = words.fold(0, |sum, word| (sum + word) % 0xffff);
+            assert_eq!(u64::from(!checksum(&bytes)) % 0xffff, sum, "{len} bytes");
         }
         assert_eq!(checksum(&[]), 0xffff);
         assert_eq!(checksum(&[0xab]), !0xab00);
