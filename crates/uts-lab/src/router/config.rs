@@ -45,7 +45,7 @@ pub struct TestbedConfig {
     /// What the run may deviate.
     pub bounds: Bounds,
     /// When the next packet is due within so many microseconds, RouterPC stays awake: more punctual, but
-    /// takes a core under load. 0 to 100000.
+    /// takes a core under load. Where sleeps are later than that, up to 200. 0 (never awake) to 100000.
     pub spin_us: u32,
     /// The program that has `router supervise` as a subcommand; this program if `None`.
     pub program: Option<PathBuf>,

@@ -11,6 +11,7 @@ use super::RouterError;
 use super::config::TestbedConfig;
 use super::fidelity::PathStats;
 use super::frame::{Packet, complete_checksum};
+use super::margin::Margin;
 use super::network::{Arrival, Network};
 use super::record::{Passing, Recorder};
 use super::split::split;
@@ -119,6 +120,7 @@ pub(super) struct Forwarder {
     awake_since_ns: Option<u64>,
     /// Framings that look at bytes are to see true checksums.
     completes: bool,
+    margin: Margin,
 }
 
 impl Forwarder {
@@ -146,6 +148,7 @@ impl Forwarder {
             wake,
             next_housekeeping_ns: 0,
             awake_since_ns: None,
+            margin: Margin::new(u64::from(config.spin_us) * 1000),
             config,
         })
     }
@@ -348,9 +351,9 @@ impl Forwarder {
         // A record that waits is to be flushed at some time.
         let idle_ns = self.run.recorder.is_some().then_some(self.next_housekeeping_ns);
         let now_ns = now_ns();
-        let spin_ns = u64::from(self.config.spin_us) * 1000;
+        let margin_ns = self.margin.ns();
         let wake_ns =
-            [next_ns.map(|at_ns| at_ns.saturating_sub(spin_ns)), idle_ns].into_iter().flatten().min();
+            [next_ns.map(|at_ns| at_ns.saturating_sub(margin_ns)), idle_ns].into_iter().flatten().min();
         let wait_ns = wake_ns.map(|at_ns| at_ns.saturating_sub(now_ns));
         if wait_ns == Some(0) {
             self.rest(now_ns);
@@ -363,11 +366,15 @@ impl Forwarder {
         let mut fds = Vec::with_capacity(self.ports.len() + 1);
         fds.push(PollFd::new(&*self.wake, PollFlags::IN));
         fds.extend(self.ports.iter().map(|p| PollFd::new(&p.socket, PollFlags::IN)));
-        match poll(&mut fds, timeout.as_ref()) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+        let ready = match poll(&mut fds, timeout.as_ref()) {
+            Ok(ready) => ready,
+            Err(rustix::io::Errno::INTR) => 1,
             Err(e) => return Err(e.into()),
-        }
+        };
         let woken_ns = self::now_ns();
+        if let (Some(wake_ns), 0) = (wake_ns, ready) {
+            self.margin.overslept(woken_ns.saturating_sub(wake_ns));
+        }
         if woken_ns.saturating_sub(now_ns) > REST_NS {
             self.awake_since_ns = self.awake_since_ns.map(|_| woken_ns);
         }

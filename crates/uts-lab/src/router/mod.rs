@@ -48,6 +48,7 @@ mod frame;
 mod gso_check;
 mod host;
 mod icmp;
+mod margin;
 mod network;
 pub mod probe;
 mod protocol;
