@@ -45,6 +45,25 @@ async fn ten_megabytes_both_ways_at_once() {
     within(echo).await.expect("ended");
 }
 
+/// Who closes acknowledges what has arrived: the other end is not left in doubt.
+#[tokio::test]
+async fn what_was_read_before_the_connection_was_closed_is_delivered() {
+    for _ in 0..10 {
+        let (_listener, client, server) = pair().await;
+        let answer = tokio::spawn(async move {
+            let (mut send, _recv) = server.accept_flow().await.expect("a flow").split();
+            send.write_all(b"one packet of data, and no more").await.expect("written");
+            send.finished().await
+        });
+        let mut flow = client.open_flow(FlowOptions::default()).await.expect("opened");
+        flow.write_all(b"?").await.expect("written");
+        let mut received = String::new();
+        within(flow.recv_half().read_to_string(&mut received)).await.expect("read");
+        within(client.close(0, "done")).await;
+        within(answer).await.expect("ended").expect("delivered");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn both_ends_send_ten_megabytes_of_their_own() {
     let (_listener, client, server) = pair().await;

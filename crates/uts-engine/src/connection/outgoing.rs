@@ -9,7 +9,7 @@ use super::{Connection, Outbound};
 use crate::synthesis::SendStack;
 use core::ops::Range;
 use uts_functions::Time;
-use uts_functions::acknowledgement::Acknowledgement;
+use uts_functions::acknowledgement::{Acknowledgement, Arrivals};
 use uts_functions::congestion::{Congestion, Snapshot};
 use uts_functions::detection::Detection;
 use uts_functions::flow::FlowControl as _;
@@ -37,6 +37,9 @@ const FULL_BUT: usize = 8;
 /// answer shortens the list (RFC 9000 section 13.2.4).
 const RANGES_BEFORE_PING: usize = 6;
 const REPORTS_BEFORE_PING: u32 = 12;
+
+/// What a packet that closes the connection acknowledges at most: it is to fit wherever a first packet has.
+const LAST_REPORT_BYTES_MAX: usize = 512;
 
 /// Why a packet may leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -277,20 +280,10 @@ impl Connection {
         if !due && arrivals.due.is_none() {
             return;
         }
-        let Some((largest, at)) = arrivals.largest else { return };
-        let delay_us = u64::try_from(now.since(at).as_micros()).unwrap_or(u64::MAX);
-        let [ect0, ect1, ce] = arrivals.ecn;
-        let ecn = (ect0 + ect1 + ce > 0).then_some(frame::EcnCounts { ect0, ect1, ce });
-        let budget = draft.end.saturating_sub(out.len());
-        if emit_ack(out, arrivals.received.iter().rev(), delay_us, ecn, budget) == 0 {
+        let Some(largest) = emit_report(arrivals, now, draft.end.saturating_sub(out.len()), out) else {
             return;
-        }
-        if !arrivals.repaired.is_empty() {
-            let budget = draft.end.saturating_sub(out.len()) / 2;
-            emit_repaired(out, arrivals.repaired.iter().rev(), budget);
-        }
+        };
         draft.tokens.push(Token::Ack(largest));
-        arrivals.on_reported();
         self.stats.reports_sent += 1;
     }
 
@@ -500,6 +493,10 @@ impl Connection {
         out: &mut Vec<u8>,
     ) -> Option<usize> {
         let mut frames = Vec::new();
+        // The peer, who hears nothing more, is not to be in doubt about what has arrived.
+        if let Some(inbound) = &mut self.inbound {
+            emit_report(&mut inbound.arrivals, now, LAST_REPORT_BYTES_MAX, &mut frames);
+        }
         Frame::Close(frame::Close { code, reason }).emit(&mut frames);
         self.write_alone(now, &frames, out)
     }
@@ -716,4 +713,20 @@ fn write_chunk(
     draft.is_open = with_len;
     draft.note_data(flow, chunk.range);
     if with_len && !is_last { Written::More } else { Written::Last }
+}
+
+/// Acknowledges what arrived, in at most `budget` bytes; says up to which packet, if there was anything, and room.
+fn emit_report(arrivals: &mut Arrivals, now: Time, budget: usize, out: &mut Vec<u8>) -> Option<u64> {
+    let (end, (largest, at)) = (out.len() + budget, arrivals.largest?);
+    let delay_us = u64::try_from(now.since(at).as_micros()).unwrap_or(u64::MAX);
+    let [ect0, ect1, ce] = arrivals.ecn;
+    let ecn = (ect0 + ect1 + ce > 0).then_some(frame::EcnCounts { ect0, ect1, ce });
+    if emit_ack(out, arrivals.received.iter().rev(), delay_us, ecn, budget) == 0 {
+        return None;
+    }
+    if !arrivals.repaired.is_empty() {
+        emit_repaired(out, arrivals.repaired.iter().rev(), end.saturating_sub(out.len()) / 2);
+    }
+    arrivals.on_reported();
+    Some(largest)
 }
