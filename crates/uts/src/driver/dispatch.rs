@@ -139,6 +139,10 @@ impl ConnectionState {
     }
 
     fn on_event(&mut self, event: Event, woken: &mut Vec<Waker>) {
+        if self.notify.strong_count() == 0 {
+            // What nobody waits by any more would keep its memory.
+            self.notify = Weak::new();
+        }
         match event {
             Event::Connected => {
                 self.is_connected = true;
@@ -166,11 +170,7 @@ impl ConnectionState {
                 }
             }
             Event::Exchange(step) => self.publish(ConnectionEvent::Exchange(Box::new(step))),
-            Event::PacketSize(bytes) => {
-                // Comes after whoever made the connection has it: what he waited by is let go of.
-                drop(self.waiters());
-                self.publish(ConnectionEvent::PacketSize(bytes));
-            }
+            Event::PacketSize(bytes) => self.publish(ConnectionEvent::PacketSize(bytes)),
             Event::Closed(reason) => self.end(reason, woken),
         }
     }

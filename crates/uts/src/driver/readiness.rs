@@ -1,7 +1,7 @@
 //! When a UDP socket may be read, and when it may be written.
 //!
-//! Nearly always it may be written. To be told so costs: the kernel reports room for each datagram that has left, which wakes a task that
-//! sleeps until an answer comes, often on the other processor. So the runtime is asked for room only while there is none.
+//! Nearly always it may be written. To be told so costs: the kernel reports room for each datagram that has left, so that who wants to sleep
+//! until an answer comes is woken for nothing. So the runtime is asked for room only while there is none.
 
 pub(super) use imp::Readiness;
 
