@@ -68,7 +68,7 @@ pub(crate) struct FlowState {
 impl ConnectionState {
     /// What is notified of changes from now on, for as long as somebody holds it.
     pub fn notify(&mut self) -> Arc<ConnectionNotify> {
-        self.waiters().unwrap_or_else(|| {
+        self.notify.upgrade().unwrap_or_else(|| {
             let notify = Arc::default();
             self.notify = Arc::downgrade(&notify);
             notify
@@ -76,19 +76,10 @@ impl ConnectionState {
     }
 
     /// Tells those who wait, if anybody does.
-    pub fn tell(&mut self, which: fn(&ConnectionNotify) -> &Notify) {
-        if let Some(waiters) = self.waiters() {
+    pub fn tell(&self, which: fn(&ConnectionNotify) -> &Notify) {
+        if let Some(waiters) = self.notify.upgrade() {
             which(&waiters).notify_waiters();
         }
-    }
-
-    fn waiters(&mut self) -> Option<Arc<ConnectionNotify>> {
-        let waiters = self.notify.upgrade();
-        if waiters.is_none() {
-            // What nobody holds any more would keep its memory.
-            self.notify = Weak::new();
-        }
-        waiters
     }
 
     pub fn subscribe(&mut self) -> UnboundedReceiver<ConnectionEvent> {
@@ -222,7 +213,7 @@ impl Inner {
     /// Something arrived: flows may perhaps be opened that could not be before.
     pub(super) fn retry_openers(&mut self) {
         for handle in self.openers.drain(..) {
-            if let Some(state) = self.connections.get_mut(&handle) {
+            if let Some(state) = self.connections.get(&handle) {
                 state.tell(|waiters| &waiters.open);
             }
         }

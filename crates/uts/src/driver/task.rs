@@ -288,7 +288,7 @@ impl Driver {
         {
             let mut inner = self.shared.lock();
             inner.unreachable += 1;
-            inner.connections.values_mut().for_each(|state| state.tell(|waiters| &waiters.state));
+            inner.connections.values().for_each(|state| state.tell(|waiters| &waiters.state));
         }
         Ok(())
     }
