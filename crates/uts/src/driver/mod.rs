@@ -155,7 +155,7 @@ impl Shared {
         let runtime = tokio::runtime::Handle::try_current().map_err(io::Error::other)?;
         let socket = Socket::bind(addr, peer)?;
         let shared = Arc::new(Shared {
-            local_addr: socket.local_addr(),
+            local_addr: socket.local_addr()?,
             segments_max: socket.segments_max(),
             clock: Clock::start(),
             spin,

@@ -4,6 +4,8 @@
 //! until an answer comes is woken for nothing. So the runtime is asked for room only while there is none.
 
 pub(super) use imp::Readiness;
+#[cfg(target_os = "linux")]
+pub(super) use imp::watch;
 
 #[cfg(unix)]
 mod imp {
@@ -11,6 +13,8 @@ mod imp {
     use quinn_udp::UdpSockRef;
     use socket2::Socket;
     use std::io;
+    use std::net::SocketAddr;
+    use std::os::fd::{AsRawFd, OwnedFd};
     use tokio::io::Interest;
     use tokio::io::unix::AsyncFd;
 
@@ -29,6 +33,10 @@ mod imp {
 
         pub fn socket(&self) -> UdpSockRef<'_> {
             self.socket.get_ref().into()
+        }
+
+        pub fn local_addr(&self) -> io::Result<SocketAddr> {
+            self.socket.get_ref().local_addr()?.as_socket().ok_or(io::ErrorKind::AddrNotAvailable.into())
         }
 
         /// Ready if there may be something to read; else the task is woken once there is.
@@ -66,11 +74,12 @@ mod imp {
         }
     }
 
-    fn watch(socket: Socket, interest: Interest) -> io::Result<AsyncFd<Socket>> {
-        // Deprecated because it accepts types that do not own their descriptor, or change it; a socket owns it and
-        // never changes it. The function that replaces it is unsafe, which this crate forbids.
-        #[allow(deprecated, reason = "sound for a socket")]
-        AsyncFd::with_interest(socket, interest)
+    /// Has the runtime watch what owns its descriptor, and never changes it.
+    pub fn watch<T: AsRawFd + Into<OwnedFd>>(fd: T, interest: Interest) -> io::Result<AsyncFd<T>> {
+        // Deprecated because it accepts types that do not own their descriptor, or change it. The function that replaces it is
+        // unsafe, which this crate forbids.
+        #[allow(deprecated, reason = "sound for what owns its descriptor")]
+        AsyncFd::with_interest(fd, interest)
     }
 }
 
@@ -80,6 +89,7 @@ mod imp {
     use quinn_udp::UdpSockRef;
     use socket2::Socket;
     use std::io;
+    use std::net::SocketAddr;
     use tokio::io::Interest;
     use tokio::net::UdpSocket;
 
@@ -92,6 +102,10 @@ mod imp {
 
         pub fn socket(&self) -> UdpSockRef<'_> {
             (&self.0).into()
+        }
+
+        pub fn local_addr(&self) -> io::Result<SocketAddr> {
+            self.0.local_addr()
         }
 
         pub fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -126,8 +140,8 @@ mod tests {
         let socket = Socket::new(Domain::IPV4, Type::DGRAM, None).expect("a socket");
         socket.set_nonblocking(true).expect("set");
         socket.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).expect("bound");
-        let destination = socket.local_addr().ok().and_then(|a| a.as_socket()).expect("bound");
         let mut io = Readiness::new(socket).expect("watched");
+        let destination = io.local_addr().expect("bound");
         let state = UdpSocketState::new(io.socket()).expect("set up");
         let transmit =
             Transmit { destination, ecn: None, contents: b"ping", segment_size: None, src_ip: None };

@@ -37,7 +37,6 @@ pub(crate) struct Socket {
     /// How many of them the next call may fill.
     offered: usize,
     metas: [RecvMeta; BUFFERS],
-    local_addr: SocketAddr,
     is_connected: bool,
     /// Bound to no address in particular, so that the system would choose one for what is sent.
     has_many_addresses: bool,
@@ -81,7 +80,6 @@ impl Socket {
         if let Some(peer) = peer {
             socket.connect(&peer.into())?;
         }
-        let local_addr = socket.local_addr()?.as_socket().ok_or(io::ErrorKind::AddrNotAvailable)?;
         let io = Readiness::new(socket)?;
         let state = UdpSocketState::new(io.socket())?;
         Ok(Socket {
@@ -91,13 +89,12 @@ impl Socket {
             offered: OFFERED_MIN,
             metas: [RecvMeta::default(); BUFFERS],
             is_connected: peer.is_some(),
-            local_addr,
             has_many_addresses: addr.ip().is_unspecified() && peer.is_none(),
         })
     }
 
-    pub fn local_addr(&self) -> SocketAddr {
-        self.local_addr
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.io.local_addr()
     }
 
     /// How many segments the kernel takes at once.
@@ -237,7 +234,7 @@ mod tests {
         for any in ["127.0.0.1:0", "[::1]:0"] {
             let any: SocketAddr = any.parse().expect("an address");
             let Ok(mut receiver) = Socket::bind(any, None) else { continue };
-            let to = receiver.local_addr();
+            let to = receiver.local_addr().expect("bound");
             let mut sender = Socket::bind(any, Some(to)).expect("bound");
             let contents: Vec<u8> = (0..100 * 1000 + 500).map(|n| (n / 1000) as u8).collect();
             let mut sent = 0;
@@ -256,7 +253,7 @@ mod tests {
                 poll_fn(|cx| {
                     receiver.poll_receive(cx, |received| {
                         assert_eq!(received.ecn, Some(Ecn::Ect0));
-                        assert_eq!(received.remote.port(), sender.local_addr().port());
+                        assert_eq!(received.remote.port(), sender.local_addr().expect("bound").port());
                         datagrams.extend(received.contents.chunks(received.stride).map(<[u8]>::to_vec));
                     })
                 })
@@ -271,7 +268,7 @@ mod tests {
     #[tokio::test]
     async fn a_connected_socket_hears_of_a_closed_port() {
         let any: SocketAddr = "127.0.0.1:0".parse().expect("an address");
-        let closed = Socket::bind(any, None).expect("bound").local_addr();
+        let closed = Socket::bind(any, None).expect("bound").local_addr().expect("bound");
         let mut socket = Socket::bind(any, Some(closed)).expect("bound");
         let batch = Batch { remote: closed, local: None, ecn: None, segment_bytes: 4, contents: b"ping" };
         let error = loop {

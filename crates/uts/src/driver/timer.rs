@@ -28,6 +28,7 @@ impl Timer {
 
 #[cfg(target_os = "linux")]
 mod imp {
+    use crate::driver::readiness::watch;
     use core::task::{Context, Poll};
     use core::time::Duration;
     use rustix::io::Errno;
@@ -50,10 +51,7 @@ mod imp {
         pub fn new() -> io::Result<Self> {
             let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
             let fd = timerfd_create(TimerfdClockId::Monotonic, flags)?;
-            // Deprecated because it accepts types that do not own their descriptor, or change it; an `OwnedFd` owns it
-            // and never changes it. The function that replaces it is unsafe, which this crate forbids.
-            #[allow(deprecated, reason = "sound for an OwnedFd")]
-            let fd = AsyncFd::with_interest(fd, Interest::READABLE)?;
+            let fd = watch(fd, Interest::READABLE)?;
             Ok(Timer { fd, armed: None })
         }
 
