@@ -554,6 +554,18 @@ fn hosts_of_fast_paths_take_in_by_themselves_and_are_waited_for() {
     ended(bed);
 }
 
+/// Datagrams come faster than a host takes them in, and fill the buffer of RouterPC's socket: without patience two thirds of them
+/// are lost there. A host that gets no processor for long may lose some all the same.
+#[test]
+fn a_host_that_is_behind_is_waited_for() {
+    const COUNT: u64 = 300_000;
+    let Some(bed) = start(config("delay=0ms")) else { return };
+    let (to, count) = (at(&bed, 1), COUNT.to_string());
+    let _: Datagrams = probe(&bed, 0, &["udp-send", &to, "--count", &count, "--bytes", "1400"]);
+    let lost = ended(bed).fidelity.lost_outside;
+    assert!(lost.not_sent < COUNT / 3, "{lost:?}");
+}
+
 /// What doctor calls it.
 const FAST_PATHS: &str = "fast paths";
 

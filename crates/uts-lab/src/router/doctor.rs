@@ -9,6 +9,7 @@ use std::path::Path;
 
 /// Receive buffer that carries a gigabit per second over a pause of 20 ms.
 const RECEIVE_BUFFER_BYTES: u64 = 4 << 20;
+const INSTALL_IPROUTE2: &str = "sudo apt install iproute2";
 const REAL_TIME_PRIORITY: u64 = 10;
 
 /// One thing that a testbed needs, or is better with.
@@ -55,7 +56,7 @@ fn check(name: &str, required: bool, found: Result<String, (String, String)>) ->
 fn ip_program() -> Check {
     let found = match ip_command() {
         Ok(command) => Ok(command.get_program().to_string_lossy().into_owned()),
-        Err(e) => Err((e.to_string(), "sudo apt install iproute2".into())),
+        Err(e) => Err((e.to_string(), INSTALL_IPROUTE2.into())),
     };
     check("ip (iproute2)", true, found)
 }
@@ -63,7 +64,7 @@ fn ip_program() -> Check {
 fn fast_paths() -> Check {
     let found = match (veth_waits(), tc_command()) {
         (true, Ok(_)) => Ok("above 500 Mbit/s hosts receive in threads of their own".into()),
-        (true, Err(e)) => Err((e.to_string(), "sudo apt install iproute2".into())),
+        (true, Err(e)) => Err((e.to_string(), INSTALL_IPROUTE2.into())),
         (false, _) => Err((
             "RouterPC does the hosts' work of receiving, which costs half of the packets per second".into(),
             "boot Linux 6.16 or newer".into(),
@@ -91,7 +92,7 @@ fn remedy(why: &str) -> String {
     let setting = |file: &str| std::fs::read_to_string(Path::new("/proc/sys").join(file)).unwrap_or_default();
     let is = |file: &str, value: &str| setting(file).trim() == value;
     if why.contains("run `ip`") {
-        return "sudo apt install iproute2".into();
+        return INSTALL_IPROUTE2.into();
     }
     if why.contains("packet socket") {
         return "sudo modprobe af_packet".into();

@@ -32,7 +32,7 @@ use uts_path::{Change, Direction, Target};
 const PATIENCE_NS: u64 = 5_000_000;
 
 /// How long it is given at a time.
-const REST: Duration = Duration::from_micros(20);
+const PATIENCE_AT_A_TIME: Duration = Duration::from_micros(20);
 
 /// Batches read from a socket before others have their turn.
 const BATCHES_PER_TURN: usize = 8;
@@ -297,7 +297,7 @@ impl Forwarder {
                     Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
                         let is_over = sent_ns >= *patient_until_ns.get_or_insert(sent_ns + PATIENCE_NS);
                         // Who takes them in may need this very processor.
-                        std::thread::sleep(REST);
+                        std::thread::sleep(PATIENCE_AT_A_TIME);
                         (0, usize::from(is_over))
                     }
                     Err(_) => (0, 1),
