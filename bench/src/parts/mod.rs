@@ -12,7 +12,7 @@ mod passes;
 pub use passes::Passes;
 
 use crate::summary::Summary;
-use crate::usage::thread_time;
+use crate::usage::{Pinned, cores, thread_time};
 use anyhow::Result;
 use serde::Serialize;
 use std::time::Duration;
@@ -83,20 +83,25 @@ impl Part {
 
 /// Measures the engine with functions left out.
 pub fn factors(is_quick: bool, progress: impl Fn(String)) -> Result<Vec<Factor>> {
-    let _pinned = crate::usage::cores().last().map(|core| crate::usage::Pinned::to(*core)).transpose()?;
+    let _pinned = pinned()?;
     let (turns, packets) = if is_quick { (3, 5_000) } else { (9, 20_000) };
     engine::factors(turns, packets, progress)
 }
 
+/// Keeps this thread to one core while it is held.
+fn pinned() -> Result<Option<Pinned>> {
+    cores().last().map(|core| Pinned::to(*core)).transpose()
+}
+
 /// Measures one pass over a packet's data against passes in turn.
 pub fn passes(is_quick: bool, progress: impl Fn(String)) -> Result<Vec<Passes>> {
-    let _pinned = crate::usage::cores().last().map(|core| crate::usage::Pinned::to(*core)).transpose()?;
+    let _pinned = pinned()?;
     passes::measure(if is_quick { 5 } else { 15 }, progress)
 }
 
 /// Measures all parts.
 pub fn measure(is_quick: bool, progress: impl Fn(String)) -> Result<Vec<Cost>> {
-    let _pinned = crate::usage::cores().last().map(|core| crate::usage::Pinned::to(*core)).transpose()?;
+    let _pinned = pinned()?;
     let (turns, turn) =
         if is_quick { (5, Duration::from_millis(15)) } else { (15, Duration::from_millis(30)) };
     let mut parts = packet::parts()?;
