@@ -102,6 +102,10 @@ pub fn run(arguments: Arguments) -> Result<()> {
             Err(RecvTimeoutError::Disconnected) => break,
         }
     }
+    relay.request_stop();
+    for event in relay.events() {
+        print_event(&event, arguments.json)?;
+    }
     let stats = relay.stop()?;
     print_stats(&stats, arguments.json)
 }

@@ -70,7 +70,8 @@ impl Transfer<'_> {
         self.follow(&mut follower, &mut server, &mut client, &messages, &relay)?;
         server.end(LEAVE_LIMIT);
         drain(&mut follower, &messages)?;
-        relay.events().try_iter().for_each(|event| follower.relay_event(event));
+        relay.request_stop();
+        relay.events().iter().for_each(|event| follower.relay_event(event));
         let stats = relay.stop().context("the relay failed")?;
         let followed = follower.conclude().ok_or_else(|| anyhow!("`uts cp` did not say when it was done"))?;
         let run = self.sum_up(&places, followed, &stats, commands)?;

@@ -205,7 +205,14 @@ impl RelayHandle {
         &self.events
     }
 
-    /// Ends the relay; what is under way is lost.
+    /// Asks the relay to end; [`events`](Self::events) closes behind the last one once it has.
+    pub fn request_stop(&self) {
+        // A relay that has ended already need not be asked.
+        let _ = self.commands.send(Command::Stop);
+        self.wake();
+    }
+
+    /// Ends the relay; what is under way is lost, as are events not read by now.
     ///
     /// # Errors
     /// Why it had ended before, or could not write its record.
@@ -227,8 +234,7 @@ impl RelayHandle {
 
     fn end(&mut self) -> Option<Result<RelayStats, RelayError>> {
         let thread = self.thread.take()?;
-        let _ = self.commands.send(Command::Stop);
-        self.wake();
+        self.request_stop();
         Some(thread.join().unwrap_or(Err(RelayError::Ended)))
     }
 }

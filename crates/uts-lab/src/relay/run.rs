@@ -155,7 +155,8 @@ impl Relaying {
             self.receive(&ready)?;
         }
         let stats = self.stats();
-        self.record_passages()?;
+        // What happened up to now is told of and recorded, too.
+        self.house_keep()?;
         if let Some(recorder) = &mut self.recorder {
             recorder.flush()?;
         }
