@@ -62,6 +62,8 @@ pub struct Pair {
     pub now: Time,
     /// Of each packet whose turn in the count of packets sent to the server is a multiple of this, nothing arrives.
     pub loses_every: Option<u64>,
+    /// The datagrams that the client has sent, if they are to be kept.
+    pub kept: Option<Vec<Vec<u8>>>,
     identities: Identities,
     delay: Duration,
     /// What the line takes for a batch, so that time passes as packets are sent.
@@ -91,6 +93,7 @@ impl Pair {
             server: Endpoint::new(server, [2; 32]),
             now: Time::ZERO,
             loses_every: None,
+            kept: None,
             identities,
             delay,
             batch_time: Duration::from_micros(5),
@@ -250,6 +253,9 @@ impl Pair {
             };
             self.now += self.batch_time;
             let (ecn, segment_bytes) = (transmit.ecn, transmit.segment_bytes.max(1));
+            if let Some(kept) = self.kept.as_mut().filter(|_| to_server) {
+                kept.extend(bytes.chunks(segment_bytes).map(<[u8]>::to_vec));
+            }
             let batch = Batch { at: self.now + self.delay, to_server, ecn, segment_bytes, bytes };
             self.on_the_way.push_back(batch);
         }

@@ -300,6 +300,11 @@ impl Flows {
         self.in_order(Some(group)).any(|other| other != id)
     }
 
+    /// The flow that has something to send, if it is one alone.
+    pub fn only_to_send(&self) -> Option<u32> {
+        if self.order.len() == 1 { self.order.first().map(|(_, _, id)| *id) } else { None }
+    }
+
     pub fn wants_to_send(&self) -> bool {
         !self.order.is_empty()
     }

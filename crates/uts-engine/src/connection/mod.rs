@@ -21,6 +21,7 @@ mod meter;
 mod outbound;
 pub mod outgoing;
 mod rest;
+mod run;
 mod secrets;
 mod settle;
 mod size;

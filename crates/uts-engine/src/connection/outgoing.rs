@@ -13,7 +13,7 @@ use uts_functions::acknowledgement::{Acknowledgement, Arrivals};
 use uts_functions::congestion::{Congestion, Snapshot};
 use uts_functions::detection::Detection;
 use uts_functions::flow::FlowControl as _;
-use uts_functions::protection::Protection;
+use uts_functions::protection::{self, Protection};
 use uts_functions::retransmission::ledger::{Sent, Tokens};
 use uts_wire::frame::{self, DataFlags, Frame, data_header_len, emit_ack, emit_data_header, emit_repaired};
 use uts_wire::packet::{AdaptiveHeader, AdaptiveMark, TruncatedNumber, sample, sample_padding};
@@ -97,7 +97,8 @@ impl Connection {
         self.wake(now);
         self.outbound_mut(Outbound::begin_batch);
         let mut segment = None;
-        for _ in 0..self.config.batch_packets_max.max(1) {
+        let (mut packets, packets_max) = (0, self.config.batch_packets_max.max(1));
+        while packets < packets_max {
             let room = segment.unwrap_or(self.size.current());
             let before = out.len();
             let Some(reason) = self.next_packet(now) else { break };
@@ -110,11 +111,13 @@ impl Connection {
                 self.on_nothing_to_send(reason);
                 break;
             }
+            packets += 1;
             let len = out.len() - before;
             let is_shorter = len < *segment.get_or_insert(len);
             if alone || is_shorter || (len < self.size.current() && !self.is_worth_following(len)) {
                 break;
             }
+            packets += self.build_run(now, len, packets_max - packets, out);
         }
         segment
     }
@@ -468,19 +471,7 @@ impl Connection {
         {
             fec.on_source(now, number, &out[frames_start..]);
         }
-        let covered = out.len();
-        out.resize(covered + trailer_bytes + tag_bytes, 0);
-        let (body, trailer) = out[draft.mark.start..].split_at_mut(covered - draft.mark.start);
-        stack.detection.append(body, &mut trailer[..trailer_bytes]);
-        let (head, payload) = out[draft.mark.start..].split_at_mut(frames_start - draft.mark.start);
-        let (plain, tag) = payload.split_at_mut(payload.len() - tag_bytes);
-        protection.seal(number, head, plain, tag);
-        if protection.sample_bytes() > 0
-            && let Ok(sample) = sample(&out[draft.mark.start..], draft.mark.pn_offset - draft.mark.start)
-        {
-            let mask = protection.header_mask(sample);
-            draft.mark.mask(out, &mask);
-        }
+        seal(stack, protection, number, draft.mark, out);
         stack.packets += 1;
     }
 
@@ -573,6 +564,31 @@ impl Connection {
         if let Some(outbound) = &mut self.outbound {
             outbound.drop_idle_stacks();
         }
+    }
+}
+
+/// Checksum, cipher and mask, in place, of the packet at the end of `out` whose frames are complete.
+pub(super) fn seal(
+    stack: &SendStack,
+    protection: &protection::Slot,
+    number: u64,
+    mark: AdaptiveMark,
+    out: &mut Vec<u8>,
+) {
+    let (tag_bytes, trailer_bytes) = (protection.tag_bytes(), stack.detection.trailer_bytes());
+    let covered = out.len() - mark.start;
+    out.resize(out.len() + trailer_bytes + tag_bytes, 0);
+    let packet = &mut out[mark.start..];
+    let (body, trailer) = packet.split_at_mut(covered);
+    stack.detection.append(body, &mut trailer[..trailer_bytes]);
+    let (head, payload) = packet.split_at_mut(mark.payload_offset() - mark.start);
+    let (plain, tag) = payload.split_at_mut(payload.len() - tag_bytes);
+    protection.seal(number, head, plain, tag);
+    if protection.sample_bytes() > 0
+        && let Ok(sample) = sample(packet, mark.pn_offset - mark.start)
+    {
+        let hiding = protection.header_mask(sample);
+        mark.mask(out, &hiding);
     }
 }
 

@@ -71,6 +71,12 @@ impl Bucket {
         }
     }
 
+    /// Whether `bytes` are there at `now` in any case, nothing having been earned since the last time: they are for the next
+    /// packet of a batch.
+    fn still_holds(&self, now: Time, bytes: u64) -> bool {
+        self.started && now <= self.filled_at && u64::try_from(self.tokens).is_ok_and(|held| held >= bytes)
+    }
+
     /// When there will be `target_bytes` at `rate`.
     fn full_at(&self, rate: Rate, target_bytes: u64) -> Time {
         if rate == Rate::default() {

@@ -85,6 +85,9 @@ impl RateControl for PacingBucket {
             bucket.empty(now);
             return None;
         };
+        if bucket.still_holds(now, pace.packet_bytes) {
+            return None;
+        }
         let burst = self.burst_bytes(rate, pace);
         bucket.fill(now, rate, burst, LATE_MAX);
         let packet = pace.packet_bytes.min(burst);

@@ -194,6 +194,32 @@ impl SendBuffer {
         Some(chunk)
     }
 
+    /// Appends the next `len` bytes to `out`, if there is nothing else to be sent before them, between them or with them: no
+    /// repeat, no message, no end of the flow, and more to follow below `limit`. Gives their positions.
+    #[inline]
+    pub fn next_bytes(&mut self, len: usize, limit: u64, out: &mut Vec<u8>) -> Option<Range<u64>> {
+        let range = self.sent..self.sent.checked_add(len as u64)?;
+        if !self.repeat.is_empty() || range.end >= self.fin.unwrap_or(self.written).min(limit) {
+            return None;
+        }
+        self.cursor = self.index_of(range.start);
+        let (before, mut index, mut at) = (out.len(), self.cursor, range.start);
+        while at < range.end {
+            let Some(segment) = self.segments.get(index).filter(|s| !s.message) else {
+                out.truncate(before);
+                return None;
+            };
+            let end = segment.data_end().min(range.end);
+            out.extend_from_slice(
+                &segment.data[(at - segment.start) as usize..(end - segment.start) as usize],
+            );
+            (at, index) = (end, index + 1);
+        }
+        // What was given up unsent is passed over.
+        self.sent = self.done.run_end(range.end);
+        Some(range)
+    }
+
     /// The message whose turn it is to be sent, if all of it is new, lies below `limit`, and nothing is to be repeated; what is
     /// not so, or ends the flow, is for [`SendBuffer::next_chunk`].
     #[inline]
@@ -461,6 +487,33 @@ mod tests {
         assert!(b.next_chunk(5, 100).is_none());
         b.on_acknowledged(0..8);
         assert!(b.is_complete() && b.held_bytes() == 0);
+    }
+
+    #[test]
+    fn bytes_go_by_themselves_until_something_else_is_due() {
+        let mut b = SendBuffer::default();
+        let mut out = b"before ".to_vec();
+        for text in ["abc", "defg", "hi"] {
+            b.write(Bytes::from_static(text.as_bytes()));
+        }
+        assert_eq!(b.next_bytes(5, 100, &mut out), Some(0..5));
+        // What lies beyond the limit, and the last that may be sent, is for the general way.
+        assert_eq!((b.next_bytes(3, 7, &mut out), b.next_bytes(4, 100, &mut out)), (None, None));
+        // So is what is to be repeated, and what comes behind it meanwhile.
+        b.repeat(0..2);
+        assert_eq!(b.next_bytes(1, 100, &mut out), None);
+        assert_eq!(b.next_chunk(9, 100).map(|c| c.range), Some(0..2));
+        assert_eq!(b.next_bytes(1, 100, &mut out), Some(5..6));
+        // Bytes of a message are none of a file.
+        b.write_message(Bytes::from_static(b"message"), None);
+        assert_eq!((b.next_bytes(4, 100, &mut out), b.next_bytes(3, 100, &mut out)), (None, Some(6..9)));
+        assert_eq!(b.next_bytes(2, 100, &mut out), None);
+        assert_eq!(out, b"before abcdefghi");
+        // The end of a flow travels with its last byte.
+        let mut b = SendBuffer::default();
+        b.write(Bytes::from_static(b"abc"));
+        b.finish();
+        assert_eq!((b.next_bytes(3, 100, &mut out), b.next_chunk(3, 100).map(|c| c.fin)), (None, Some(true)));
     }
 
     #[test]

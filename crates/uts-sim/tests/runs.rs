@@ -1,0 +1,92 @@
+//! Packets of a run are those that the general way builds, to the byte. A connection that is traced builds no runs, so that the
+//! same transfer with and without a trace shows whether they differ.
+
+use bytes::Bytes;
+use core::time::Duration;
+use rand::{Rng, RngCore, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use std::collections::VecDeque;
+use uts_engine::{ConnectionConfig, ConnectionHandle, FlowId, MessageOptions};
+use uts_sim::pair::Pair;
+
+/// What an application does in one step; the same in both transfers.
+fn act(rng: &mut ChaCha8Rng, pair: &mut Pair, connection: ConnectionHandle, flows: &[FlowId]) {
+    let now = pair.now;
+    let flow = flows[rng.random_range(0..flows.len())];
+    let mut data = vec![0; rng.random_range(1..200_000)];
+    rng.fill_bytes(&mut data);
+    let open = pair.client.connection(connection).expect("open");
+    // Bytes mostly, some in small writes, and now and then messages between them. Who finds no room comes again.
+    let _ = match rng.random_range(0..10) {
+        0 => {
+            let mut messages: VecDeque<Bytes> =
+                data.chunks(700).take(30).map(Bytes::copy_from_slice).collect();
+            open.send_messages(now, flow, &mut messages, MessageOptions::default()).map(drop)
+        }
+        1 => data
+            .chunks(33)
+            .take(100)
+            .try_for_each(|part| open.write(now, flow, Bytes::copy_from_slice(part)).map(drop)),
+        _ => open.write(now, flow, Bytes::from(data)).map(drop),
+    };
+    if rng.random_bool(0.3) {
+        // The client has something to acknowledge, and credit to give. The server may not know the flow yet.
+        let server = pair.server.handles().next().expect("accepted");
+        let answer = Bytes::from(vec![1; rng.random_range(1..300_000)]);
+        let _ = pair.server.connection(server).expect("open").write(now, flow, answer);
+    }
+}
+
+/// The datagrams of a transfer over `flows` flows.
+fn transfer(seed: u64, properties: &[&str], flows: usize, is_traced: bool) -> Vec<Vec<u8>> {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let mut config = ConnectionConfig::default();
+    for property in properties {
+        config.requirements.assign(property).expect("a property");
+    }
+    let mut pair = Pair::new(config.clone(), Duration::from_millis(1)).expect("a pair");
+    let connection = pair.connect(config).expect("connected");
+    pair.pass(pair.now + Duration::from_millis(50)).expect("exchanged");
+    if is_traced {
+        pair.client.trace(connection).expect("open").start();
+    }
+    let flows: Vec<FlowId> = (0..flows).map(|_| pair.open_flow(connection).expect("a flow")).collect();
+    pair.kept = Some(Vec::new());
+    let losses = [None, Some(20), Some(300)][rng.random_range(0..3)];
+    for _ in 0..60 {
+        act(&mut rng, &mut pair, connection, &flows);
+        // Now and then nothing comes through until a time-out.
+        let is_out = rng.random_bool(0.03);
+        pair.loses_every = if is_out { Some(1) } else { losses };
+        let most_us = if is_out { 60_000 } else { 3_000 };
+        pair.pass(pair.now + Duration::from_micros(rng.random_range(1..most_us))).expect("carried");
+    }
+    pair.kept.take().expect("kept")
+}
+
+#[test]
+fn packets_of_a_run_are_those_of_the_general_way() {
+    // Unprotected, so that packets show what is in them: keys are never the same.
+    const PLAIN: &str = "uts.security=unprotected";
+    let variants: [&[&str]; 5] = [
+        &[PLAIN],
+        &[PLAIN, "uts.profile.congestion=bbr"],
+        &[PLAIN, "uts.profile.acknowledgement=poll-status"],
+        &[PLAIN, "uts.profile.fec=xor"],
+        &[PLAIN, "uts.profile.detection=none", "uts.profile.flow=none", "uts.profile.rate=none"],
+    ];
+    let (mut full, mut all) = (0, 0);
+    for (seed, properties) in (0..30).zip(variants.iter().cycle()) {
+        let flows = 1 + (seed as usize / variants.len()) % 3;
+        let [with_runs, general] =
+            [false, true].map(|is_traced| transfer(seed, properties, flows, is_traced));
+        full +=
+            with_runs.windows(2).filter(|two| two[0].len() > 1400 && two[0].len() == two[1].len()).count();
+        all += with_runs.len();
+        let differs = with_runs.iter().zip(&general).position(|(a, b)| a != b);
+        assert_eq!(differs, None, "seed {seed}, {properties:?}, {flows} flows");
+        assert_eq!(with_runs.len(), general.len(), "seed {seed}, {properties:?}, {flows} flows");
+    }
+    println!("{full} of {all} packets are full and follow one of their size");
+    assert!(full > all / 4, "hardly anything could have been a run: {full} of {all}");
+}
