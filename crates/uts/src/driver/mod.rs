@@ -4,6 +4,7 @@
 //! tells handles what happened. Whoever waits has left a waker under the lock, so no event is missed.
 
 mod dispatch;
+mod looking;
 mod readiness;
 mod socket;
 mod task;

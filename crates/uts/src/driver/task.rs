@@ -1,5 +1,6 @@
 //! The task of a socket: take in, do what is due, send, tell, sleep.
 
+use super::looking::Looking;
 use super::socket::{Batch, Received, Socket};
 use super::timer::Timer;
 use super::{Inner, Shared};
@@ -29,6 +30,10 @@ const FETCH_PARTS: usize = 16;
 /// How often a spinning task looks for what has arrived before others have their turn: for some 25 us.
 const LOOKS_PER_SPIN: usize = 48;
 
+/// How often a task looks for more before it sleeps, if that has paid of late: for some 10 us, which is about what it costs both
+/// ends to have it woken.
+const LOOKS_BEFORE_SLEEP: usize = 24;
+
 /// Errors of the socket in a row after which it is given up.
 const ERRORS_MAX: u32 = 1000;
 
@@ -41,6 +46,7 @@ pub(super) struct Driver {
     errors: u32,
     /// When something last arrived or left.
     last_busy: Time,
+    looking: Looking,
     /// Turns since something was sent, while more arrives.
     unanswered: u32,
 }
@@ -89,8 +95,8 @@ enum Turn {
     Yield,
     /// Something will wake the task.
     Idle,
-    /// Nothing is to be done, but something may arrive soon: it is worth looking before sleeping.
-    Spin,
+    /// Nothing is to be done, but something may arrive soon: it is worth looking so often before sleeping.
+    Spin(usize),
     /// Nobody needs the endpoint any more.
     Done,
 }
@@ -99,7 +105,8 @@ impl Driver {
     pub fn new(shared: Arc<Shared>, socket: Socket) -> io::Result<Self> {
         let (timer, last_busy) = (Timer::new()?, shared.clock.now());
         let outgoing = Outgoing::default();
-        Ok(Driver { shared, socket, timer, outgoing, woken: Vec::new(), errors: 0, last_busy, unanswered: 0 })
+        let (looking, woken) = (Looking::default(), Vec::new());
+        Ok(Driver { shared, socket, timer, outgoing, woken, errors: 0, last_busy, looking, unanswered: 0 })
     }
 
     fn turn(&mut self, cx: &mut Context<'_>) -> io::Result<Turn> {
@@ -114,10 +121,11 @@ impl Driver {
         let shared = self.shared.clone();
         let mut inner = shared.lock();
         inner.dispatch(&shared, &mut self.woken);
+        let is_idle = !is_busy && !is_blocked && !inner.kicked;
         let turn = if inner.is_over() {
             Turn::Done
-        } else if !is_busy && !is_blocked && !inner.kicked && self.may_spin() {
-            Turn::Spin
+        } else if is_idle && let Some(looks) = self.looks() {
+            Turn::Spin(looks)
         } else {
             self.plan(cx, &mut inner, is_busy, is_blocked)?
         };
@@ -128,17 +136,23 @@ impl Driver {
         Ok(turn)
     }
 
-    /// Whether it is worth looking for what arrives before sleeping: for a while after something happened, and unless somebody
-    /// was just woken, who has his turn first.
-    fn may_spin(&self) -> bool {
+    /// How often it is worth looking for what arrives before sleeping, if it is: for a while after something happened where that was
+    /// asked for, and else if it has paid of late. Not if somebody was just woken, who has his turn first.
+    fn looks(&mut self) -> Option<usize> {
+        if !self.woken.is_empty() {
+            return None;
+        }
         let spin = self.shared.spin;
-        !spin.is_zero() && self.woken.is_empty() && self.shared.clock.now().since(self.last_busy) < spin
+        if !spin.is_zero() && self.shared.clock.now().since(self.last_busy) < spin {
+            return Some(LOOKS_PER_SPIN);
+        }
+        self.looking.is_worth_it().then_some(LOOKS_BEFORE_SLEEP)
     }
 
-    /// Looks again and again for what arrives; says whether anything has. Gives up after a while, so that others have their
+    /// Looks again and again for what arrives; says whether anything has. Gives up after so many looks, so that others have their
     /// turn.
-    fn spin(&mut self) -> io::Result<bool> {
-        for _ in 0..LOOKS_PER_SPIN {
+    fn spin(&mut self, looks: usize) -> io::Result<bool> {
+        for _ in 0..looks {
             let mut intake = Intake::new(&self.shared);
             let received = self.socket.try_receive(|received| intake.take_in(received));
             drop(intake);
@@ -146,11 +160,13 @@ impl Driver {
                 Ok(false) => core::hint::spin_loop(),
                 Ok(true) => {
                     self.last_busy = self.shared.clock.now();
+                    self.looking.on_found();
                     return Ok(true);
                 }
                 Err(e) => self.on_error(e)?,
             }
         }
+        self.looking.on_missed();
         Ok(false)
     }
 
@@ -187,6 +203,7 @@ impl Driver {
             Poll::Ready(Ok(may_be_more)) => {
                 self.errors = 0;
                 self.last_busy = self.shared.clock.now();
+                self.looking.on_arrival();
                 Ok(may_be_more)
             }
             Poll::Ready(Err(e)) => {
@@ -337,7 +354,7 @@ impl Future for Driver {
                 Ok(Turn::Busy) => {}
                 Ok(Turn::Yield) => break,
                 Ok(Turn::Idle) => return Poll::Pending,
-                Ok(Turn::Spin) => match self.spin() {
+                Ok(Turn::Spin(looks)) => match self.spin(looks) {
                     Ok(true) => {}
                     Ok(false) => break,
                     Err(error) => return self.fail(&error),
