@@ -1,6 +1,9 @@
 //! The first round trips on paths that lose or delay just the wrong packet.
 
-use uts_engine::ConnectionConfig;
+use core::time::Duration;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use uts_engine::{ConnectionConfig, Endpoint, EndpointConfig};
 use uts_functions::Time;
 use uts_path::PathConfig;
 use uts_sim::identity::Identities;
@@ -51,4 +54,47 @@ fn a_line_slower_than_the_first_time_out_is_measured_all_the_same() {
     let (done, stats) = transfer_over("rate=9600bit delay=5ms framing=slip buffer=8p", "", 8_000);
     assert_eq!((stats.packets_lost, stats.bytes_repeated, stats.timeouts), (0, 0, 0), "{stats:?}");
     assert!(done.done_at.expect("done") < Time::from_millis(13_000), "{done:?}");
+}
+
+/// Sends all that an endpoint has, into one buffer, and checks what is said of each batch; hands it to the other.
+fn pass_on(from: &mut Endpoint, to: &mut Endpoint, now: Time, from_address: SocketAddr) -> u64 {
+    let mut buffer = Vec::new();
+    let mut start = 0;
+    while let Some(transmit) = from.poll_transmit_more(now, &mut buffer) {
+        let bytes = buffer.len() - start;
+        assert!(bytes > 0 && transmit.segment_bytes <= bytes, "{transmit:?} of {bytes} bytes");
+        to.handle_datagrams(now, from_address, None, None, transmit.segment_bytes, &mut buffer[start..]);
+        start = buffer.len();
+    }
+    buffer.len() as u64
+}
+
+#[test]
+fn what_many_connections_send_into_one_buffer_is_counted_as_each_ones_own() {
+    let identities = Identities::new().expect("keys");
+    let server = EndpointConfig { server: Some(identities.server.clone()), ..EndpointConfig::default() };
+    let mut ends = [Endpoint::new(EndpointConfig::default(), [1; 32]), Endpoint::new(server, [2; 32])];
+    let addresses = [1, 2].map(|host| SocketAddr::from(([10, 0, 0, host], 4433)));
+    let mut now = Time::ZERO;
+    let config = Arc::new(ConnectionConfig::default());
+    let handles: Vec<_> = (0..20)
+        .map(|_| identities.connect(&mut ends[0], now, addresses[1], config.clone()).expect("begun"))
+        .collect();
+    let mut sent = [0, 0];
+    for turn in 0..40 {
+        now += Duration::from_millis(1);
+        if turn == 20 {
+            // All answers fit into one round trip each: nobody was held back by what others had been sent.
+            assert!(handles.iter().all(|h| ends[0].peek(*h).is_some_and(uts_engine::Connection::is_open)));
+            handles.iter().for_each(|h| ends[0].connection(*h).expect("open").close(now, 0, "done"));
+        }
+        let [client, server] = &mut ends;
+        sent[0] += pass_on(client, server, now, addresses[0]);
+        sent[1] += pass_on(server, client, now, addresses[1]);
+        ends.iter_mut().for_each(|end| end.handle_timeout(now));
+        for (end, sent) in ends.iter().zip(sent) {
+            let counted: u64 = end.handles().filter_map(|h| end.peek(h)).map(|c| c.stats().bytes_sent).sum();
+            assert!(turn >= 20 || counted == sent, "turn {turn}: {counted} bytes counted, {sent} sent");
+        }
+    }
 }

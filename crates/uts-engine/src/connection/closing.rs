@@ -24,8 +24,9 @@ impl Connection {
         if let Some(handshake) = &mut self.handshake
             && (self.outbound.is_none() || !handshake.is_done())
         {
+            let before = out.len();
             handshake.poll_transmit(now, (self.peer_cid, self.local_cid), room, out);
-            return (!out.is_empty()).then(|| self.count_sent(out.len()));
+            return (out.len() > before).then(|| self.count_sent(out.len() - before));
         }
         let (code, reason) = match self.close_reason() {
             Some(CloseReason::Local { code, reason }) => (*code, reason.clone()),

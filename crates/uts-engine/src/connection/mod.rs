@@ -662,9 +662,10 @@ impl Connection {
             if room >= CLIENT_DATAGRAM_BYTES
                 && let Some(handshake) = &mut self.handshake
             {
+                let before = out.len();
                 handshake.poll_transmit(now, (self.peer_cid, self.local_cid), room, out);
-                if !out.is_empty() {
-                    return Some(self.count_sent(out.len()));
+                if out.len() > before {
+                    return Some(self.count_sent(out.len() - before));
                 }
             }
         }
@@ -672,8 +673,9 @@ impl Connection {
             return None;
         }
         self.pursue_groups(now);
+        let before = out.len();
         let segment = self.poll_adaptive(now, out)?;
-        self.bytes_to_address += out.len() as u64;
+        self.bytes_to_address += (out.len() - before) as u64;
         Some(segment)
     }
 

@@ -526,7 +526,7 @@ impl Connection {
         };
         self.protect(now, &draft, number, out);
         self.record(now, draft, out.len() - start);
-        Some(out.len())
+        Some(out.len() - start)
     }
 
     fn record(&mut self, now: Time, draft: Draft, bytes: usize) {
