@@ -90,3 +90,27 @@ fn packets_of_a_run_are_those_of_the_general_way() {
     println!("{full} of {all} packets are full and follow one of their size");
     assert!(full > all / 4, "hardly anything could have been a run: {full} of {all}");
 }
+
+/// How long the full packets of a transfer are, the last of 4 MB, over so long a path.
+fn full_packet_bytes(delay: Duration) -> usize {
+    let config = ConnectionConfig::default();
+    let mut pair = Pair::new(config.clone(), delay).expect("a pair");
+    let connection = pair.connect(config).expect("connected");
+    let flow = pair.open_flow(connection).expect("a flow");
+    pair.carry(connection, flow, 4_000_000).expect("carried");
+    pair.kept = Some(Vec::new());
+    pair.carry(connection, flow, 1_000_000).expect("carried");
+    let kept = pair.kept.take().expect("kept");
+    let longest = kept.iter().map(Vec::len).max().expect("packets");
+    let full = kept.iter().filter(|packet| packet.len() == longest).count();
+    assert!(full > kept.len() * 9 / 10, "{full} of {} packets are of {longest} bytes", kept.len());
+    longest
+}
+
+#[test]
+fn packets_are_whole_blocks_of_the_cipher_only_where_processors_are_the_limit() {
+    assert_eq!(full_packet_bytes(Duration::from_millis(20)), 1472);
+    // First byte, connection id, number of two bytes, tag.
+    let fast = full_packet_bytes(Duration::from_micros(50));
+    assert!(fast > 1472 - 16 && (fast - (1 + 4 + 2 + 16)).is_multiple_of(16), "{fast}");
+}

@@ -28,6 +28,9 @@ const PROBES_PER_TIMEOUT: u8 = 2;
 const PACE_GAIN: f64 = 1.25;
 const PACE_GAIN_SLOW_START: f64 = 2.0;
 
+/// From this rate on, what a packet costs the processor counts for more than how full it is.
+const FAST: Rate = Rate::from_bits_per_sec(4_000_000_000);
+
 pub(crate) struct Outbound {
     /// Epochs in use; the last of a group is current, older ones only wait for their redundancy to leave.
     pub stacks: Vec<SendStack>,
@@ -207,6 +210,15 @@ impl Outbound {
     pub fn on_probe_timeout(&mut self) {
         self.timeouts += 1;
         self.probes_due = PROBES_PER_TIMEOUT;
+    }
+
+    /// Whether a window in each round trip is so much that processors, not lines, are what limits it.
+    pub fn is_fast(&self) -> bool {
+        let window = self.congestion.window_bytes();
+        window != u64::MAX
+            && self.rtt.samples > 0
+            && !self.rtt.smoothed.is_zero()
+            && Rate::from_delivery(window, self.rtt.smoothed) >= FAST
     }
 
     /// A batch begins: nothing arrives while it is built, so that what pacing keeps to stays as its first packet leaves it.

@@ -20,9 +20,9 @@ use uts_wire::frame::{DataFlags, data_header_len, emit_data_header};
 use uts_wire::packet::{AdaptiveHeader, TruncatedNumber};
 
 impl Connection {
-    /// Builds up to `most` packets like the one of `bytes` that was just built; says how many.
+    /// Builds up to `most` packets like the full one of `bytes` that was just built; says how many.
     pub(super) fn build_run(&mut self, now: Time, bytes: usize, most: usize, out: &mut Vec<u8>) -> usize {
-        let Some(flow) = self.flow_of_run(now, bytes) else { return 0 };
+        let Some(flow) = self.flow_of_run(now) else { return 0 };
         let Some(outbound) = &mut self.outbound else { return 0 };
         let Some(send) = self.flows.get_mut(flow).map(|flow| &mut flow.send) else { return 0 };
         let limit = outbound.stacks[0].flow.send_limit(send.limit);
@@ -54,20 +54,20 @@ impl Connection {
         built
     }
 
-    /// The flow the bytes of which are all that is to be sent in packets of `packet_bytes`, none of them under a poll or
-    /// redundancy, and none of which is to be traced.
-    fn flow_of_run(&self, now: Time, packet_bytes: usize) -> Option<u32> {
+    /// The flow the bytes of which are all that is to be sent, none of them under a poll or redundancy, and in no packet that
+    /// is to be traced.
+    fn flow_of_run(&self, now: Time) -> Option<u32> {
         let (outbound, arrivals) = (self.outbound.as_ref()?, &self.inbound.as_ref()?.arrivals);
         let [stack] = outbound.stacks.as_slice() else { return None };
         let is_plain = stack.fec.is_none() && !stack.acknowledgement.poll(u32::MAX, true);
         let has_report = arrivals.due.is_some_and(|due| due <= now || arrivals.unreported > 0);
         let has_control =
             !self.exchanges.pending.is_empty() || !self.control.is_empty() || !self.flows.control.is_empty();
-        let is_odd = self.ping_wanted || outbound.probes_due > 0 || self.trace.is_on();
+        let is_odd = self.ping_wanted
+            || outbound.probes_due > 0
+            || self.trace.is_on()
+            || self.size.probe(now).is_some();
         if !is_plain || has_report || has_control || is_odd {
-            return None;
-        }
-        if packet_bytes != self.size.current() || self.size.probe(now).is_some() {
             return None;
         }
         self.flows

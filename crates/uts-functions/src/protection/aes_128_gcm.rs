@@ -8,6 +8,9 @@ use super::{Forged, MASK_BYTES, Protection, SAMPLE_BYTES, Secret};
 use crate::mechanism::{Mechanism, Params};
 use crate::profile::Function;
 
+/// What is left behind whole blocks goes a way of its own: 32 ns to seal and 17 to open, where 1440 bytes take 225.
+const BLOCK_BYTES: usize = 16;
+
 /// See the module's page.
 #[derive(Debug)]
 pub struct Aes128Gcm(Keys);
@@ -42,6 +45,10 @@ impl Protection for Aes128Gcm {
 
     fn sample_bytes(&self) -> usize {
         SAMPLE_BYTES
+    }
+
+    fn block_bytes(&self) -> usize {
+        BLOCK_BYTES
     }
 
     fn seal(&self, number: u64, header: &[u8], payload: &mut [u8], tag: &mut [u8]) {

@@ -41,6 +41,11 @@ pub trait Protection {
     /// Bytes of ciphertext that [`Protection::header_mask`] needs; 0 if headers stay in clear.
     fn sample_bytes(&self) -> usize;
 
+    /// Payloads of a multiple of so many bytes cost less to seal and to open than shorter ones; 1 if it makes no difference.
+    fn block_bytes(&self) -> usize {
+        1
+    }
+
     /// Encrypts `payload` in place and writes the tag that authenticates it together with `header` and `number`.
     /// `tag` is [`Protection::tag_bytes`] long. `header` is the header before its mask is applied.
     fn seal(&self, number: u64, header: &[u8], payload: &mut [u8], tag: &mut [u8]);
