@@ -618,7 +618,9 @@ impl Connection {
     fn on_packet_of_epoch(&mut self, now: Time, epoch: u32) {
         let newest = self.inbound.as_ref().is_some_and(|i| i.stacks.len() > 1);
         if newest {
-            self.exchanges.machine(Direction::In).on_packet(now, epoch);
+            if let Some(machine) = self.exchanges.machine(Direction::In) {
+                machine.on_packet(now, epoch);
+            }
             let governs = |i: &super::Inbound| {
                 let group = i.stacks.iter().find(|s| s.epoch == epoch).map(|s| s.group);
                 group.and_then(|g| i.flow_epochs.get(usize::from(g))).is_none_or(|governs| epoch <= *governs)
