@@ -1,4 +1,5 @@
-//! Exchanges: between the pure machines ([`Exchanges`]), the frames that carry their messages, and the stacks that they put to use.
+//! Exchanges: between the pure machines ([`super::machines`]), the frames that carry their messages, and the stacks that they put
+//! to use.
 
 use super::{CloseReason, Connection, Event, Outbound};
 use crate::event::{Direction, ExchangeEvent, FlowId};
