@@ -14,6 +14,20 @@ use uts_sim::pair::Pair;
 /// Bytes of data in a full packet of 1472 bytes: what header, frame and tag leave, nearly.
 const DATA_BYTES: u64 = 1440;
 
+/// All functions left out that can be, for an application that writes bytes.
+const BARE: &[&str] = &[
+    "uts.security=unprotected",
+    "uts.profile.detection=none",
+    "reliability=prohibit",
+    "uts.profile.retransmission=none",
+    "preserveOrder=prohibit",
+    "uts.profile.sequencing=unordered",
+    "uts.profile.flow=none",
+    "uts.profile.rate=none",
+    "congestionControl=prohibit",
+    "uts.profile.congestion=none",
+];
+
 /// Set for a process that is to carry so many packets, and be counted meanwhile.
 const PACKETS_VARIABLE: &str = "UTS_COUNTED_PACKETS";
 
@@ -32,10 +46,11 @@ fn pair(properties: &[&str]) -> (Pair, ConnectionHandle, FlowId) {
     (pair, connection, flow)
 }
 
-/// Allocations per 1,000 packets, once windows have grown.
-fn allocations(properties: &[&str]) -> u64 {
+/// Allocations per 1,000 packets, of which `lost` are lost, once windows have grown.
+fn allocations(properties: &[&str], lost: u64) -> u64 {
     let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let (mut pair, connection, flow) = pair(properties);
+    pair.loses_every = 1000u64.checked_div(lost);
     pair.carry(connection, flow, 20_000 * DATA_BYTES).expect("carried");
     let before = CALLS.load(Ordering::Relaxed);
     pair.carry(connection, flow, 20_000 * DATA_BYTES).expect("carried");
@@ -44,11 +59,19 @@ fn allocations(properties: &[&str]) -> u64 {
 
 #[test]
 fn packets_are_carried_without_allocating() {
-    for properties in [&[][..], &["uts.security=unprotected"]] {
-        let per_thousand = allocations(properties);
+    for properties in [&[][..], &["uts.security=unprotected"], BARE] {
+        let per_thousand = allocations(properties, 0);
         println!("{properties:?}: {per_thousand} allocations per 1,000 packets, both ends");
         assert!(per_thousand <= 20, "{properties:?}: {per_thousand} allocations per 1,000 packets");
     }
+}
+
+/// What is lost and not repeated leaves a gap for ever, behind which bytes come as they did before.
+#[test]
+fn a_gap_for_ever_costs_what_follows_nothing() {
+    let per_thousand = allocations(BARE, 10);
+    println!("{per_thousand} allocations per 1,000 packets of which 10 are lost, both ends");
+    assert!(per_thousand <= 100, "{per_thousand} allocations per 1,000 packets of which 10 are lost");
 }
 
 /// What the kernel hands over at once is answered once: the more packets come per second, the fewer are acknowledged by themselves.

@@ -152,7 +152,6 @@ impl Connection {
         self.peer_certificates = peer_certificates;
         self.proposal = None;
         (self.outbound, self.inbound) = (Some(outbound), Some(inbound));
-        self.set_exchange_timers();
         Ok(())
     }
 

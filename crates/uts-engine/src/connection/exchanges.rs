@@ -1,11 +1,11 @@
-//! Exchanges: between the pure machines, the frames that carry their messages, and the stacks that they put to use.
+//! Exchanges: between the pure machines ([`super::machines`]), the frames that carry their messages, and the stacks that they put
+//! to use.
 
-use super::{CloseReason, Connection, Event};
+use super::{CloseReason, Connection, Event, Outbound};
 use crate::event::{Direction, ExchangeEvent, FlowId};
 use crate::exchange::{self, Busy, GROUPS_MAX, Machine, Message};
 use crate::selector::Library;
 use crate::synthesis::{ReceiveStack, SendStack};
-use std::collections::VecDeque;
 use std::sync::Arc;
 use uts_functions::mechanism::Params;
 use uts_functions::profile::ProfileError;
@@ -88,48 +88,6 @@ pub enum ExchangeError {
     NotConnected,
 }
 
-/// The exchanges of both directions, and what they have to say.
-pub(crate) struct Exchanges {
-    out: Machine<Profile, Refusal>,
-    inward: Machine<Profile, Refusal>,
-    /// Frames to send, in order.
-    pub pending: VecDeque<(Direction, Frame<'static>)>,
-    /// What was last asked for, to report changes against what is in use.
-    asked: [Option<Box<(u32, Profile)>>; 2],
-    pub completed: u64,
-}
-
-impl Exchanges {
-    pub fn new() -> Self {
-        Exchanges {
-            out: Machine::new(exchange::Side::DataSender, 0),
-            inward: Machine::new(exchange::Side::DataReceiver, 0),
-            pending: VecDeque::new(),
-            asked: [None, None],
-            completed: 0,
-        }
-    }
-
-    pub fn machine(&mut self, direction: Direction) -> &mut Machine<Profile, Refusal> {
-        match direction {
-            Direction::Out => &mut self.out,
-            Direction::In => &mut self.inward,
-        }
-    }
-
-    /// Whether no exchange of the direction is under way.
-    pub fn is_idle(&self, direction: Direction) -> bool {
-        match direction {
-            Direction::Out => self.out.is_idle(),
-            Direction::In => self.inward.is_idle(),
-        }
-    }
-
-    pub fn timeout(&self) -> Option<Time> {
-        self.out.poll_timeout().into_iter().chain(self.inward.poll_timeout()).min()
-    }
-}
-
 impl Connection {
     /// Asks the peer to change the profile of group 0 of a direction. Its progress comes as [`ExchangeEvent`]s.
     ///
@@ -169,8 +127,7 @@ impl Connection {
             return Err(ExchangeError::PeerLacks { function, mechanism: profile.name(function) });
         }
         let changes = changes(&self.profile_of(direction, group), &profile);
-        let machine = self.exchanges.machine(direction);
-        let epoch = match machine.request(now, group, profile) {
+        let epoch = match self.machine_of(direction).request(now, group, profile) {
             // the oldest epoch's group goes first, to the profile that it has.
             Err(Busy::Span { group: oldest }) if oldest != group => {
                 let renewed = self.profile_of(direction, oldest);
@@ -200,7 +157,7 @@ impl Connection {
             Direction::Out => self.outbound.as_ref().and_then(|o| o.stack(group)).map(|s| *s.profile),
             Direction::In => self.inbound.as_ref().and_then(|i| {
                 // An epoch that this end only asks for is open as well.
-                let asked = self.exchanges.inward.asked();
+                let asked = self.exchanges.asked_epoch(direction);
                 let is_agreed = |s: &&ReceiveStack| s.group == group && Some(s.epoch) != asked;
                 i.stacks.iter().rev().find(is_agreed).map(|s| *s.profile)
             }),
@@ -248,9 +205,7 @@ impl Connection {
         let direction = own_direction(seen_by_peer);
         let unprotected = self.may_go_unprotected();
         let library = self.config.library();
-        self.exchanges
-            .machine(direction)
-            .handle(now, message, |_, profile| accept(profile, unprotected, &library));
+        self.machine_of(direction).handle(now, message, |_, profile| accept(profile, unprotected, &library));
         self.drain_exchange(now, direction);
         Ok(())
     }
@@ -258,10 +213,10 @@ impl Connection {
     /// Carries out what a machine has decided, then takes up what it has to say: an epoch is open before the peer hears
     /// of it.
     pub(super) fn drain_exchange(&mut self, now: Time, direction: Direction) {
-        while let Some(event) = self.exchanges.machine(direction).poll_event() {
+        while let Some(event) = self.exchanges.machine(direction).and_then(Machine::poll_event) {
             self.on_exchange_event(now, direction, event);
         }
-        while let Some(message) = self.exchanges.machine(direction).poll_message() {
+        while let Some(message) = self.exchanges.machine(direction).and_then(Machine::poll_message) {
             self.exchanges.pending.push_back((direction, to_frame(direction, message)));
         }
     }
@@ -409,24 +364,40 @@ impl Connection {
         }
     }
 
+    /// The machine of a direction, in which something is asked, with the time-out that now holds.
+    fn machine_of(&mut self, direction: Direction) -> &mut Machine<Profile, Refusal> {
+        let pto = self.outbound.as_ref().map(Outbound::probe_timeout);
+        let machine = self.exchanges.begin(direction);
+        if let Some(pto) = pto {
+            machine.set_pto(pto);
+        }
+        machine
+    }
+
     /// Hands the machines the time-out that now holds.
     pub(super) fn set_exchange_timers(&mut self) {
         let Some(outbound) = &self.outbound else { return };
-        let pto = outbound.probe_timeout();
-        self.exchanges.out.set_pto(pto);
-        self.exchanges.inward.set_pto(pto);
+        for direction in [Direction::Out, Direction::In] {
+            if let Some(machine) = self.exchanges.machine(direction) {
+                machine.set_pto(outbound.probe_timeout());
+            }
+        }
     }
 
     /// A packet with messages of this direction's exchange was lost: what is unanswered is sent again.
     pub(super) fn on_exchange_lost(&mut self, now: Time, direction: Direction) {
-        self.exchanges.machine(direction).handle_lost();
-        self.drain_exchange(now, direction);
+        if let Some(machine) = self.exchanges.machine(direction) {
+            machine.handle_lost();
+            self.drain_exchange(now, direction);
+        }
     }
 
     pub(super) fn on_exchange_timeout(&mut self, now: Time) {
         for direction in [Direction::Out, Direction::In] {
-            self.exchanges.machine(direction).handle_timeout(now);
-            self.drain_exchange(now, direction);
+            if let Some(machine) = self.exchanges.machine(direction) {
+                machine.handle_timeout(now);
+                self.drain_exchange(now, direction);
+            }
         }
     }
 

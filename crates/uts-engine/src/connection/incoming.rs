@@ -388,17 +388,15 @@ impl Connection {
     /// The next bytes of a file, of a flow that is known: the common case.
     fn on_next_bytes(&mut self, index: usize, data: &frame::Data<'_>) -> bool {
         let Some(stack) = self.inbound.as_ref().and_then(|i| i.stacks.get(index)) else { return false };
-        if data.flags != frame::DataFlags::default() || !stack.layout.offsets {
-            return false;
-        }
+        let Some(start) = stack.layout.start_of_bytes(data) else { return false };
         let Some(receive) = self.flows.get_mut(data.flow).map(|flow| &mut flow.receive) else { return false };
         let is_ours = receive.is_placed && receive.group == stack.group && receive.reset.is_none();
-        let is_credited = !receive.is_free() && !matches!(stack.flow, flow::Slot::None(_));
-        if !is_ours || !is_credited || receive.is_done {
+        let is_governed = receive.is_free() || !matches!(stack.flow, flow::Slot::None(_));
+        if !is_ours || !is_governed || receive.is_done {
             return false;
         }
-        let limit = receive.limit();
-        if !receive.data.append(data.offset.unwrap_or(0), data.bytes, limit) {
+        let limit = if stack.layout.offsets { receive.limit() } else { u64::MAX };
+        if !receive.data.append(start, data.bytes, limit) {
             return false;
         }
         self.stats.data_bytes_received += data.bytes.len() as u64;
@@ -444,14 +442,14 @@ impl Connection {
             return Ok(());
         }
         let Some((counts, repeats)) = self.place(index, data.flow)? else { return Ok(()) };
+        let plain = self.inbound.as_ref().and_then(|i| i.stacks.get(index)?.layout.start_of_bytes(data));
         let Some(receive) = self.flows.get_mut(data.flow).map(|flow| &mut flow.receive) else {
             return Ok(());
         };
         self.stats.data_bytes_received += data.bytes.len() as u64;
         // Without positions nothing of a flow is consumed that would move a limit along: what is held is what counts then.
         let limit = if counts { receive.limit() } else { u64::MAX };
-        let is_plain = data.flags == frame::DataFlags::default() && counts;
-        if is_plain && receive.data.append(data.offset.unwrap_or(0), data.bytes, limit) {
+        if plain.is_some_and(|start| receive.data.append(start, data.bytes, limit)) {
             // The common case: the next bytes of a file.
             if !core::mem::replace(&mut receive.reader_told, true) {
                 self.events.push_back(Event::Readable(FlowId(data.flow)));
@@ -620,7 +618,9 @@ impl Connection {
     fn on_packet_of_epoch(&mut self, now: Time, epoch: u32) {
         let newest = self.inbound.as_ref().is_some_and(|i| i.stacks.len() > 1);
         if newest {
-            self.exchanges.machine(Direction::In).on_packet(now, epoch);
+            if let Some(machine) = self.exchanges.machine(Direction::In) {
+                machine.on_packet(now, epoch);
+            }
             let governs = |i: &super::Inbound| {
                 let group = i.stacks.iter().find(|s| s.epoch == epoch).map(|s| s.group);
                 group.and_then(|g| i.flow_epochs.get(usize::from(g))).is_none_or(|governs| epoch <= *governs)

@@ -33,7 +33,7 @@ impl Connection {
             ("handshake", self.handshake.as_ref().map_or(0, |_| size_of::<Handshake>())),
             ("certificates", certificates.map(|c| size_of_val(c) + c.len()).sum()),
             ("keys", out_keys + in_keys),
-            ("epochs", self.epoch_bytes()),
+            ("epochs", self.epoch_bytes() + self.exchanges.heap_bytes()),
             ("policy", self.adaptation.as_ref().map_or(0, |a| size_of::<Adaptation>() + a.heap_bytes())),
             ("flows", self.flows.heap_bytes() + self.groups.heap_bytes()),
             (

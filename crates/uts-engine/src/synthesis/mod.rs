@@ -10,6 +10,7 @@ use uts_functions::{
     Function, Profile, acknowledgement, detection, fec, flow, presentation, protection, retransmission,
     segmentation, sequencing,
 };
+use uts_wire::frame::{Data, DataFlags};
 
 /// The run-time protocol of one epoch at the sender of data.
 pub(crate) struct SendStack {
@@ -66,6 +67,14 @@ impl DataLayout {
             && profile.name(Function::Retransmission) == "none"
             && profile.name(Function::Flow) == "none";
         DataLayout { repeats: profile.name(Function::Retransmission) != "none", offsets: !bare }
+    }
+
+    /// Where the bytes of a frame stand in their flow, if it carries nothing else. Where positions are not sent, those of bytes
+    /// are all the same.
+    pub fn start_of_bytes(self, data: &Data<'_>) -> Option<u64> {
+        // P-30: at the front of a flow the position goes without saying.
+        let start = data.offset.or(self.offsets.then_some(0));
+        start.filter(|_| data.flags == DataFlags::default())
     }
 }
 

@@ -26,7 +26,8 @@ pub struct Cubic {
     recovery: Recovery,
     usage: Usage,
     learnt: Learnt,
-    undo: Option<Undo>,
+    /// Boxed, since a connection that loses nothing has none.
+    undo: Option<Box<Undo>>,
     last_ack_at: Time,
 }
 
@@ -106,13 +107,13 @@ impl Cubic {
             return;
         }
         self.recovery.enter(now);
-        self.undo = Some(Undo {
+        self.undo = Some(Box::new(Undo {
             window: self.window,
             threshold: self.threshold,
             window_max: self.window_max,
             window_prior: self.window_prior,
             curve: self.curve,
-        });
+        }));
         self.window_prior = self.window;
         // Section 4.7, fast convergence: a flow that did not regain its plateau makes room for others.
         self.window_max =

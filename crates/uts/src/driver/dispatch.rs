@@ -1,6 +1,7 @@
 //! From the engine's events to whoever waits for them.
 
 use super::{Inner, Shared, gone};
+use core::num::NonZeroUsize;
 use core::task::Waker;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Weak};
@@ -36,7 +37,9 @@ pub(crate) struct ConnectionState {
     /// What the connection had done when it ended.
     pub last: Option<Box<(Stats, PathFacts)>>,
     subscribers: Vec<UnboundedSender<ConnectionEvent>>,
-    /// Boxed: most connections have one, and a queue makes room for more.
+    /// The latest packet size, of which nobody has heard, from before what is in `backlog`: at most connections all that waits.
+    packet_size: Option<NonZeroUsize>,
+    /// Boxed, since a queue makes room for more than there is.
     backlog: Option<VecDeque<Box<ConnectionEvent>>>,
 }
 
@@ -84,8 +87,10 @@ impl ConnectionState {
 
     pub fn subscribe(&mut self) -> UnboundedReceiver<ConnectionEvent> {
         let (sender, receiver) = unbounded_channel();
-        for event in self.backlog.replace(VecDeque::new()).unwrap_or_default() {
-            let _ = sender.send(*event);
+        let packet_size = self.packet_size.take().map(|bytes| ConnectionEvent::PacketSize(bytes.get()));
+        let backlog = self.backlog.take().unwrap_or_default();
+        for event in packet_size.into_iter().chain(backlog.into_iter().map(|event| *event)) {
+            let _ = sender.send(event);
         }
         if let (Some(reason), true) = (&self.closed, !self.subscribers.is_empty()) {
             let _ = sender.send(ConnectionEvent::Closed(CloseReason::clone(reason)));
@@ -96,7 +101,11 @@ impl ConnectionState {
 
     fn publish(&mut self, event: ConnectionEvent) {
         if self.subscribers.is_empty() {
-            let backlog = self.backlog.get_or_insert_with(|| VecDeque::with_capacity(1));
+            if let (None, ConnectionEvent::PacketSize(bytes)) = (&self.backlog, &event) {
+                self.packet_size = NonZeroUsize::new(*bytes);
+                return;
+            }
+            let backlog = self.backlog.get_or_insert_default();
             if let (Some(last), ConnectionEvent::PacketSize(_)) = (backlog.back_mut(), &event)
                 && matches!(**last, ConnectionEvent::PacketSize(_))
             {
@@ -265,9 +274,11 @@ mod tests {
     fn unasked_packet_sizes_do_not_pile_up() {
         let mut state = ConnectionState::default();
         let reason = CloseReason::Local { code: 0, reason: String::new() };
-        for event in [Event::PacketSize(1300), Event::PacketSize(1472), Event::Closed(reason.clone())] {
+        for event in [Event::PacketSize(1300), Event::PacketSize(1472)] {
             state.on_event(event, &mut Vec::new());
         }
+        assert!(state.backlog.is_none(), "an idle connection's packet size takes no memory of its own");
+        state.on_event(Event::Closed(reason.clone()), &mut Vec::new());
         let mut events = state.subscribe();
         assert_eq!(events.try_recv(), Ok(ConnectionEvent::PacketSize(1472)));
         assert_eq!(events.try_recv(), Ok(ConnectionEvent::Closed(reason)));

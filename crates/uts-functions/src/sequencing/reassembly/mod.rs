@@ -162,12 +162,11 @@ impl Reassembly {
         self.fin
     }
 
-    /// Takes in bytes that follow on everything that has arrived; says whether it did. If not, they are for
+    /// Takes in bytes that follow on the last that have arrived; says whether it did. If not, they are for
     /// [`Reassembly::insert`], and nothing has changed.
     pub fn append(&mut self, start: u64, bytes: &[u8], limit: u64) -> bool {
         let end = start.saturating_add(bytes.len() as u64);
-        let behind_all = self.settled.last().map_or(0, |last| last.end) == start;
-        let follows = behind_all && self.settled.run_end(0) == start;
+        let follows = self.settled.last().map_or(0, |last| last.end) == start;
         if !follows || bytes.is_empty() || self.fin.is_some() || end > limit {
             return false;
         }
@@ -417,6 +416,17 @@ impl Reassembly {
         Some(piece)
     }
 
+    /// Bytes of the run, where nothing else waits to be handed over.
+    fn pop_run(&mut self, bytes_max: usize) -> Option<Delivery> {
+        if !(self.pieces.is_empty() && self.ready.is_empty() && self.skipped.is_empty()) {
+            return None;
+        }
+        let (start, data) = self.run.take(bytes_max)?;
+        self.held_bytes -= data.len();
+        self.delivered.insert(start..start + data.len() as u64);
+        Some(Delivery::Bytes(start, data))
+    }
+
     /// What comes next in order of position.
     pub fn pop_front(&mut self, bytes_max: usize) -> Option<Delivery> {
         if let Some(message) = self.pop_unplaced() {
@@ -425,15 +435,11 @@ impl Reassembly {
         if let Some(message) = self.pop_next_whole() {
             return Some(message);
         }
-        if self.pieces.is_empty()
-            && self.ready.is_empty()
-            && self.skipped.is_empty()
-            && let Some((start, data)) = self.run.take(bytes_max)
+        // A gap may lie before the run.
+        if self.run.start() == self.consumed()
+            && let Some(bytes) = self.pop_run(bytes_max)
         {
-            // Everything before the run has been handed over, or else there would be a piece.
-            self.held_bytes -= data.len();
-            self.delivered.insert(start..start + data.len() as u64);
-            return Some(Delivery::Bytes(start, data));
+            return Some(bytes);
         }
         if bytes_max > 0 {
             self.end_run();
@@ -481,6 +487,9 @@ impl Reassembly {
     pub fn pop_any(&mut self, bytes_max: usize) -> Option<Delivery> {
         if let Some(message) = self.pop_unplaced() {
             return Some(message);
+        }
+        if let Some(bytes) = self.pop_run(bytes_max) {
+            return Some(bytes);
         }
         self.end_run();
         // sequencing.md R-5.

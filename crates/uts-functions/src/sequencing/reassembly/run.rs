@@ -17,6 +17,12 @@ impl Run {
         self.room.bytes.is_empty()
     }
 
+    /// Position of the first byte, if there is one.
+    #[inline]
+    pub fn start(&self) -> u64 {
+        self.start
+    }
+
     /// Whether so many bytes fit into the buffer.
     pub fn has_room(&self, len: usize) -> bool {
         self.room.bytes.capacity() - self.room.bytes.len() >= len

@@ -31,6 +31,20 @@ fn ordered_waits_and_unordered_does_not() {
     assert_eq!((r.consumed(), r.held_bytes()), (8, 0));
 }
 
+/// Bytes that come in order go through no tree, whether order is asked for or not.
+#[test]
+fn bytes_in_order_are_never_a_piece() {
+    let mut r = Reassembly::default();
+    for (pop, from) in [(Reassembly::pop_front as fn(&mut _, _) -> _, 0), (Reassembly::pop_any, 9)] {
+        assert!(r.append(from, b"abc", 100) && r.append(from + 3, b"defghi", 100));
+        assert_eq!(pop(&mut r, 4), Some(Delivery::Bytes(from, Bytes::from_static(b"abcd"))));
+        assert!(r.pieces.is_empty() && !r.run.is_empty());
+        assert_eq!(pop(&mut r, 100), Some(Delivery::Bytes(from + 4, Bytes::from_static(b"efghi"))));
+        assert_eq!((pop(&mut r, 100), r.held_bytes()), (None, 0));
+    }
+    assert_eq!(r.consumed(), 18);
+}
+
 #[test]
 fn fragments_join_in_any_order_and_overlap() {
     let mut r = Reassembly::default();
@@ -187,6 +201,34 @@ fn only_what_follows_is_appended() {
     assert_eq!(rest, b"cdefghijklmn");
 }
 
+/// Behind a gap, bytes go on in one stretch: what is lost for ever costs nothing for what follows.
+#[test]
+fn a_gap_does_not_cut_up_what_follows() {
+    let mut r = Reassembly::default();
+    assert!(r.append(0, b"ab", 100));
+    r.insert(piece(5, b"f"), 100).expect("in bounds");
+    let mut ordered = r.clone();
+    for (at, byte) in [(6, b"g"), (7, b"h"), (8, b"i")] {
+        assert!(r.append(at, byte, 100));
+    }
+    assert_eq!(r.pop_any(100), Some(Delivery::Bytes(0, Bytes::from_static(b"ab"))));
+    assert_eq!(r.pop_any(100), Some(Delivery::Bytes(5, Bytes::from_static(b"f"))));
+    assert_eq!(r.pop_any(100), Some(Delivery::Bytes(6, Bytes::from_static(b"ghi"))));
+    assert!(r.append(9, b"jk", 100));
+    assert_eq!((r.pop_any(100), r.pieces.len()), (Some(Delivery::Bytes(9, Bytes::from_static(b"jk"))), 0));
+    // Where the gap closes, everything comes in order.
+    assert!(ordered.append(6, b"gh", 100));
+    assert_eq!(ordered.pop_front(100), Some(Delivery::Bytes(0, Bytes::from_static(b"ab"))));
+    assert_eq!(ordered.pop_front(100), None, "there is a gap");
+    assert!(ordered.append(8, b"i", 100));
+    ordered.insert(piece(2, b"cde"), 100).expect("in bounds");
+    let mut rest = Vec::new();
+    while let Some(Delivery::Bytes(_, bytes)) = ordered.pop_front(100) {
+        rest.extend_from_slice(&bytes);
+    }
+    assert_eq!(rest, b"cdefghi");
+}
+
 #[test]
 fn whole_messages_come_once_in_either_order_whoever_hands_them_over() {
     let insert = |r: &mut Reassembly, start: u64| {
@@ -302,19 +344,21 @@ proptest! {
         let mut reads = reads.into_iter().cycle();
         let mut feed: Vec<(usize, usize)> = cuts.iter().map(|c| (c.0, (c.0 + c.1).min(200))).collect();
         feed.extend((0..200).step_by(10).map(|s| (s, s + 10)));
-        let mut appends = 0;
         for (from, to) in feed {
-            if to < 200 && to > from && from as u64 == r.contiguous() {
-                appends += 1;
-                let last = r.settled.last().map_or(0, |last| last.end);
-                let follows = last == from as u64 && r.end_position().is_none();
+            let last = r.settled.last().map_or(0, |last| last.end);
+            let follows = last == from as u64 && to < 200 && to > from && r.end_position().is_none();
+            if to < 200 {
                 prop_assert_eq!(r.append(from as u64, &data[from..to], 1000), follows);
             }
-            let segment = Segment { data: Bytes::copy_from_slice(&data[from..to]), fin: to == 200, ..piece(from as u64, b"") };
-            r.insert(segment, 1000).expect("in bounds");
+            if !follows {
+                let segment = Segment { data: Bytes::copy_from_slice(&data[from..to]), fin: to == 200, ..piece(from as u64, b"") };
+                r.insert(segment, 1000).expect("in bounds");
+            }
             let (ordered, max) = reads.next().expect("endless");
+            let consumed = r.consumed();
             let next = if ordered { r.pop_front(max) } else { r.pop_any(max) };
             if let Some(Delivery::Bytes(at, bytes)) = next {
+                prop_assert!(!ordered || at == consumed, "{} before {}", at, consumed);
                 for (i, b) in bytes.iter().enumerate() {
                     prop_assert_eq!(got[at as usize + i].replace(*b), None, "handed over twice");
                 }
@@ -328,6 +372,6 @@ proptest! {
             }
         }
         prop_assert_eq!(got.into_iter().collect::<Option<Vec<u8>>>(), Some(data));
-        prop_assert!(appends > 0 && r.is_ended() && r.held_bytes() == 0);
+        prop_assert!(r.is_ended() && r.held_bytes() == 0);
     }
 }

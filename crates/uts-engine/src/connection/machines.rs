@@ -1,0 +1,61 @@
+//! The machines of both directions, and what they have to say.
+
+use super::exchanges::Refusal;
+use crate::event::Direction;
+use crate::exchange::{self, Machine};
+use std::collections::VecDeque;
+use uts_functions::{Profile, Time};
+use uts_wire::frame::Frame;
+
+/// The exchanges of both directions, and what they have to say.
+pub(crate) struct Exchanges {
+    /// By direction; `None` until something is asked in it, which on most connections is never.
+    machines: [Option<Box<Machine<Profile, Refusal>>>; 2],
+    /// Frames to send, in order.
+    pub pending: VecDeque<(Direction, Frame<'static>)>,
+    /// What was last asked for, to report changes against what is in use.
+    pub asked: [Option<Box<(u32, Profile)>>; 2],
+    pub completed: u64,
+}
+
+impl Exchanges {
+    pub fn new() -> Self {
+        Exchanges { machines: [None, None], pending: VecDeque::new(), asked: [None, None], completed: 0 }
+    }
+
+    /// The machine of a direction, if anything was asked in it.
+    pub fn machine(&mut self, direction: Direction) -> Option<&mut Machine<Profile, Refusal>> {
+        self.machines[direction as usize].as_deref_mut()
+    }
+
+    /// The same, as it is before anything was asked if nothing was.
+    pub fn begin(&mut self, direction: Direction) -> &mut Machine<Profile, Refusal> {
+        self.machines[direction as usize].get_or_insert_with(|| {
+            let side = match direction {
+                Direction::Out => exchange::Side::DataSender,
+                Direction::In => exchange::Side::DataReceiver,
+            };
+            Box::new(Machine::new(side, 0))
+        })
+    }
+
+    /// Whether no exchange of the direction is under way.
+    pub fn is_idle(&self, direction: Direction) -> bool {
+        self.machines[direction as usize].as_ref().is_none_or(|machine| machine.is_idle())
+    }
+
+    /// The epoch that this end has asked for, and no answer came yet.
+    pub fn asked_epoch(&self, direction: Direction) -> Option<u32> {
+        self.machines[direction as usize].as_ref()?.asked()
+    }
+
+    pub fn timeout(&self) -> Option<Time> {
+        self.machines.iter().flatten().filter_map(|machine| machine.poll_timeout()).min()
+    }
+
+    pub fn heap_bytes(&self) -> usize {
+        self.machines.iter().flatten().map(|machine| size_of_val(&**machine)).sum::<usize>()
+            + self.pending.capacity() * size_of::<(Direction, Frame<'_>)>()
+            + self.asked.iter().flatten().map(|asked| size_of_val(&**asked)).sum::<usize>()
+    }
+}
