@@ -17,6 +17,7 @@ mod handshake;
 mod inbound;
 pub mod incoming;
 mod memory;
+mod messages;
 mod meter;
 mod outbound;
 pub mod outgoing;

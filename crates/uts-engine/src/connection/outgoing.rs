@@ -4,6 +4,7 @@
 //! the order of the list there) -> `protect` (redundancy, checksum, cipher, mask) -> `record` (ledger, congestion, rate).
 
 use super::flows::{FlowControl, Token};
+use super::messages::write_messages;
 use super::trace::{FrameKinds, TraceKind, TraceRow};
 use super::{Connection, Outbound};
 use crate::synthesis::SendStack;
@@ -17,7 +18,6 @@ use uts_functions::protection::Protection;
 use uts_functions::retransmission::ledger::{Sent, Tokens};
 use uts_wire::frame::{self, DataFlags, Frame, data_header_len, emit_ack, emit_data_header, emit_repaired};
 use uts_wire::packet::{AdaptiveHeader, AdaptiveMark, TruncatedNumber, sample, sample_padding};
-use uts_wire::varint::varint_len;
 
 /// A larger packet size is looked for once so much data was sent: to a few keystrokes it is of no use, and on a slow line
 /// they would wait for the probe.
@@ -27,11 +27,11 @@ const PROBE_AFTER_BYTES: u64 = 16 * 1024;
 const REPAIR_ROOM_BYTES: usize = 56;
 
 /// Below this much room no further data frame is begun.
-const DATA_ROOM_MIN_BYTES: usize = 32;
+pub(super) const DATA_ROOM_MIN_BYTES: usize = 32;
 
 /// A packet is as good as full with less than this part of its room left: a message that would go whole into the next one is
 /// not torn for it, and what follows in a batch is made as long as the first by padding.
-const FULL_BUT: usize = 8;
+pub(super) const FULL_BUT: usize = 8;
 
 /// With more ranges than this to report, an acknowledgement asks to be acknowledged now and then, so that the peer's
 /// answer shortens the list (RFC 9000 section 13.2.4).
@@ -55,28 +55,28 @@ enum Reason {
 }
 
 /// A packet under construction.
-struct Draft {
+pub(super) struct Draft {
     reason: Reason,
     /// Index of the stack under which it is built.
     stack: usize,
-    mark: AdaptiveMark,
+    pub(super) mark: AdaptiveMark,
     /// End of the room for frames, as a position in the buffer.
     end: usize,
     tokens: Tokens<Token>,
-    eliciting: bool,
-    has_data: bool,
+    pub(super) eliciting: bool,
+    pub(super) has_data: bool,
     repeats: bool,
     /// It is to be as long as the packets before it.
-    is_next: bool,
+    pub(super) is_next: bool,
     /// Padding may follow what is in it.
-    is_open: bool,
+    pub(super) is_open: bool,
     /// For the trace.
     frames: FrameKinds,
 }
 
 impl Draft {
     /// Notes what of a flow is in it. What stands together is settled together.
-    fn note_data(&mut self, of: u32, more: Range<u64>) {
+    pub(super) fn note_data(&mut self, of: u32, more: Range<u64>) {
         if let Some(Token::Data { flow, range }) = self.tokens.last_mut()
             && *flow == of
             && range.end == more.start
@@ -578,7 +578,7 @@ impl Connection {
 
 /// What became of an attempt to write a data frame.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Written {
+pub(super) enum Written {
     /// There was no room.
     NoRoom,
     /// The flow had nothing to send.
@@ -587,75 +587,6 @@ enum Written {
     More,
     /// Nothing may follow.
     Last,
-}
-
-/// Writes messages that are new and go into the packet whole, one behind the other, as long as it is the flow's turn. `None` if
-/// what comes next is anything else.
-#[allow(clippy::too_many_arguments, reason = "parts of a connection that are borrowed apart")]
-fn write_messages(
-    flows: &mut super::flows::Flows,
-    stack: &SendStack,
-    flow: u32,
-    end: usize,
-    polls: bool,
-    coalesce: bool,
-    draft: &mut Draft,
-    out: &mut Vec<u8>,
-    stats: &mut super::Stats,
-) -> Option<Written> {
-    let send = &mut flows.get_mut(flow)?.send;
-    let limit = stack.flow.send_limit(send.limit);
-    // The first question, as it is asked of every frame of bytes too.
-    send.buffer.next_message(limit)?;
-    let is_alone = !flows.others_want_to_send(flow, stack.group);
-    let send = &mut flows.get_mut(flow)?.send;
-    // A poll may follow, which takes a byte, and the frame before it then needs a length.
-    let end = end.saturating_sub(usize::from(polls));
-    let room_of_all = end.saturating_sub(draft.mark.payload_offset());
-    let is_as_good_as_full = |room: usize| room < room_of_all / FULL_BUT;
-    let mut written = None;
-    while let Some(message) = send.buffer.next_message(limit) {
-        let len = message.data.len();
-        let offset = stack.layout.offsets.then_some(message.start);
-        let header_bytes = data_header_len(flow, offset, None);
-        let len_bytes = varint_len(len as u64);
-        let room = end.saturating_sub(out.len());
-        let needed = header_bytes + len + if polls { len_bytes } else { 0 };
-        if draft.has_data && room < DATA_ROOM_MIN_BYTES {
-            return Some(Written::NoRoom);
-        }
-        let Some(spare) = room.checked_sub(needed) else {
-            let waits = needed <= room_of_all && is_as_good_as_full(room);
-            return if waits { Some(Written::NoRoom) } else { written };
-        };
-        let has_more = message.has_more || !is_alone;
-        let left = spare.saturating_sub(len_bytes);
-        let follows =
-            message.following.is_none_or(|next| header_bytes + next <= left) || !is_as_good_as_full(left);
-        let is_last = !coalesce || !has_more || left < DATA_ROOM_MIN_BYTES || !follows;
-        let is_open = polls || ((!is_last || (draft.is_next && has_more)) && spare >= len_bytes);
-        let flags = DataFlags {
-            message: true,
-            begin: true,
-            end: true,
-            presented: message.presented,
-            ..DataFlags::default()
-        };
-        emit_data_header(out, flow, offset, is_open.then_some(len), flags);
-        out.extend_from_slice(message.data);
-        (draft.has_data, draft.eliciting, draft.is_open) = (true, true, is_open);
-        stats.data_bytes_sent += len as u64;
-        let range = send.buffer.on_message_sent();
-        draft.note_data(flow, range);
-        if is_last || !is_open {
-            return Some(Written::Last);
-        }
-        written = Some(Written::More);
-        if !is_alone {
-            break;
-        }
-    }
-    written
 }
 
 /// Writes one data frame of a flow.
