@@ -433,6 +433,13 @@ impl Connection {
         let Some(stack) = stack else { return Err(ReadError::Blocked) };
         let max = receive.grant.window_bytes_max as usize;
         let outcome = loop {
+            // Of small messages there are many, and nothing else.
+            if !receive
+                .data
+                .take_messages(stack.sequencing.keeps_order(), |message| put(Read::Message(message)))
+            {
+                break Ok(());
+            }
             let read = match stack.sequencing.next(&mut receive.data, bytes_max) {
                 // What the sender gave up is not read; it shows in the statistics.
                 Some(Delivery::Skipped(positions)) => {
