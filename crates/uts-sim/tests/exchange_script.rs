@@ -518,3 +518,20 @@ fn data_in_the_wrong_group_ends_the_connection() {
     let Some(CloseReason::Protocol(why)) = &script.closed[SERVER] else { panic!("{:?}", script.closed) };
     assert!(why.contains("group"), "{why}");
 }
+
+/// P-30: without a position data stands at the front of its flow, and so does each message of a packet.
+#[test]
+fn messages_without_positions_stand_at_the_front_of_a_flow_that_has_them() {
+    let identities = Identities::new().expect("keys");
+    let mut script = Script::with(&identities, "preserveMsgBoundaries=require");
+    script.talk(100);
+    let flow = script.at(CLIENT).open_flow(FlowOptions::default()).expect("a flow");
+    let (now, read) = (script.now, script.read.len());
+    // Twice the same: data, END, BEGIN, MESSAGE, LEN; one byte.
+    let data = [0x40 | 0b11_1001, flow.0 as u8, 1, b'x'].repeat(2);
+    let mut packet = script.at(CLIENT).packet_of(now, &data).expect("open");
+    script.at(CLIENT).trace().take().count();
+    script.ends[SERVER].handle_datagram(now, address(CLIENT), None, &mut packet);
+    script.pass(100);
+    assert_eq!((script.read.len() - read, &script.closed), (1, &[None, None]));
+}

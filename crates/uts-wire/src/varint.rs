@@ -26,23 +26,24 @@ pub fn put_varint(out: &mut Vec<u8>, value: u64) {
 #[derive(Clone, Copy, Debug)]
 pub struct Reader<'a> {
     left: &'a [u8],
-    offset: usize,
+    /// Where the bytes left end, so that a read changes nothing but these.
+    end: usize,
 }
 
 impl<'a> Reader<'a> {
     /// A cursor at the start of `bytes`.
     pub const fn new(bytes: &'a [u8]) -> Self {
-        Reader { left: bytes, offset: 0 }
+        Reader { left: bytes, end: bytes.len() }
     }
 
     /// A cursor at the start of `bytes`, which themselves stand at `offset` of what offsets in errors count from.
     pub const fn at(bytes: &'a [u8], offset: usize) -> Self {
-        Reader { left: bytes, offset }
+        Reader { left: bytes, end: offset.saturating_add(bytes.len()) }
     }
 
     /// How far the cursor has come.
     pub const fn offset(&self) -> usize {
-        self.offset
+        self.end.saturating_sub(self.left.len())
     }
 
     /// Bytes left.
@@ -62,14 +63,12 @@ impl<'a> Reader<'a> {
 
     /// Takes all bytes left.
     pub fn rest(&mut self) -> &'a [u8] {
-        let rest = self.left;
-        self.offset = self.offset.saturating_add(rest.len());
-        self.left = &[];
-        rest
+        core::mem::take(&mut self.left)
     }
 
+    #[cold]
     fn truncated(&self, what: &'static str, needed: u64) -> WireError {
-        WireError::new(what, self.offset, Problem::Truncated { needed, left: self.left.len() })
+        WireError::new(what, self.offset(), Problem::Truncated { needed, left: self.left.len() })
     }
 
     /// Takes `len` bytes.
@@ -78,7 +77,6 @@ impl<'a> Reader<'a> {
         let split = usize::try_from(len).ok().and_then(|len| self.left.split_at_checked(len));
         let (head, tail) = split.ok_or_else(|| self.truncated(what, len))?;
         self.left = tail;
-        self.offset = self.offset.saturating_add(head.len());
         Ok(head)
     }
 
@@ -88,6 +86,7 @@ impl<'a> Reader<'a> {
         let split = keep.and_then(|keep| self.left.split_at_checked(keep));
         let (head, tail) = split.ok_or_else(|| self.truncated(what, len))?;
         self.left = head;
+        self.end = self.end.saturating_sub(tail.len());
         Ok(tail)
     }
 
@@ -97,7 +96,6 @@ impl<'a> Reader<'a> {
         let (head, tail) =
             self.left.split_first_chunk::<N>().ok_or_else(|| self.truncated(what, N as u64))?;
         self.left = tail;
-        self.offset = self.offset.saturating_add(N);
         Ok(*head)
     }
 
@@ -125,33 +123,43 @@ impl<'a> Reader<'a> {
     /// Takes a variable-length integer. Encodings longer than need be are accepted, as RFC 9000 does. [P-1]
     #[inline]
     pub fn varint(&mut self, what: &'static str) -> Result<u64, WireError> {
-        let Some(&first) = self.left.first() else { return Err(self.truncated(what, 1)) };
-        match first >> 6 {
-            0 => self.u8(what).map(u64::from),
-            1 => self.u16(what).map(|v| u64::from(v & 0x3fff)),
-            2 => self.u32(what).map(|v| u64::from(v & 0x3fff_ffff)),
-            _ => self.u64(what).map(|v| v & VARINT_MAX),
-        }
+        let (value, tail) = match self.left {
+            [a @ ..0x40, tail @ ..] => (u64::from(*a), tail),
+            [a @ 0x40..0x80, b, tail @ ..] => (u64::from(u16::from_be_bytes([a & 0x3f, *b])), tail),
+            [a @ 0x80..0xc0, b, c, d, tail @ ..] => {
+                (u64::from(u32::from_be_bytes([a & 0x3f, *b, *c, *d])), tail)
+            }
+            [a @ 0xc0..=0xff, b, c, d, e, f, g, h, tail @ ..] => {
+                (u64::from_be_bytes([a & 0x3f, *b, *c, *d, *e, *f, *g, *h]), tail)
+            }
+            cut_off => {
+                let needed = cut_off.first().map_or(1, |first| 1 << (first >> 6));
+                return Err(self.truncated(what, needed));
+            }
+        };
+        self.left = tail;
+        Ok(value)
     }
 
     /// Takes a variable-length integer that must fit in 32 bits.
     #[inline]
     pub fn varint_u32(&mut self, what: &'static str) -> Result<u32, WireError> {
-        let at = self.offset;
+        let at = self.offset();
         let value = self.varint(what)?;
         u32::try_from(value).map_err(|_| WireError::value(what, at, value, "less than 2^32"))
     }
 
     /// Takes a variable-length integer that must fit in 8 bits.
     pub fn varint_u8(&mut self, what: &'static str) -> Result<u8, WireError> {
-        let at = self.offset;
+        let at = self.offset();
         let value = self.varint(what)?;
         u8::try_from(value).map_err(|_| WireError::value(what, at, value, "less than 2^8"))
     }
 
     /// Takes a variable-length length of at most `max`, and as many bytes.
+    #[inline]
     pub fn prefixed(&mut self, max: usize, what: &'static str) -> Result<&'a [u8], WireError> {
-        let at = self.offset;
+        let at = self.offset();
         let len = self.varint(what)?;
         if len > max as u64 {
             return Err(WireError::too_long(what, at, len, max as u64));
@@ -161,7 +169,7 @@ impl<'a> Reader<'a> {
 
     /// Takes a text of at most `max` bytes behind its variable-length length.
     pub fn text(&mut self, max: usize, what: &'static str) -> Result<&'a str, WireError> {
-        let at = self.offset;
+        let at = self.offset();
         let bytes = self.prefixed(max, what)?;
         core::str::from_utf8(bytes).map_err(|_| WireError::new(what, at, Problem::NotText))
     }
@@ -170,12 +178,12 @@ impl<'a> Reader<'a> {
     pub fn finish(&self, what: &'static str) -> Result<(), WireError> {
         match self.left.len() {
             0 => Ok(()),
-            left => Err(WireError::new(what, self.offset, Problem::Trailing { left })),
+            left => Err(WireError::new(what, self.offset(), Problem::Trailing { left })),
         }
     }
 }
 
-/// Where emitters write: a vector, or a counter that only measures. One routine serves both, so that `encoded_len()`
+/// Where emitters write: a vector, memory that is there, or a counter that only measures. One routine serves all, so that `encoded_len()`
 /// cannot differ from what `emit()` writes.
 pub(crate) trait Sink {
     fn put(&mut self, bytes: &[u8]);
@@ -223,6 +231,25 @@ impl Sink for Vec<u8> {
 
     fn put_zeros(&mut self, count: usize) {
         self.resize(self.len().saturating_add(count), 0);
+    }
+}
+
+/// What is left of memory that is written to from the front on; what does not fit is left out.
+#[derive(Debug)]
+pub(crate) struct Room<'a>(pub &'a mut [u8]);
+
+impl Sink for Room<'_> {
+    #[inline(always)]
+    fn put(&mut self, bytes: &[u8]) {
+        if let Some(place) = self.0.split_off_mut(..bytes.len()) {
+            place.copy_from_slice(bytes);
+        }
+    }
+
+    fn put_zeros(&mut self, count: usize) {
+        if let Some(place) = self.0.split_off_mut(..count) {
+            place.fill(0);
+        }
     }
 }
 

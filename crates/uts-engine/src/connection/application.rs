@@ -311,6 +311,18 @@ impl Connection {
         let Some(flow) = self.flows.get_mut(id.0) else { return Err(WriteError::Unknown) };
         let buffer = &mut flow.send.buffer;
         let (mut taken, mut bytes) = (0, 0);
+        if keeps_boundaries && !forming.presents() {
+            // As they are: what the loop below would do with each, without its questions.
+            let room = capacity.saturating_sub(buffer.held_bytes());
+            for size in messages.sizes().take_while(|size| *size <= bytes_max) {
+                if bytes >= room {
+                    break;
+                }
+                bytes += size;
+                taken += 1;
+            }
+            buffer.write_messages(messages.take_first(taken), expires);
+        }
         while let Some(message) = messages.front()
             && buffer.held_bytes() < capacity
         {
@@ -421,6 +433,13 @@ impl Connection {
         let Some(stack) = stack else { return Err(ReadError::Blocked) };
         let max = receive.grant.window_bytes_max as usize;
         let outcome = loop {
+            // Of small messages there are many, and nothing else.
+            if !receive
+                .data
+                .take_messages(stack.sequencing.keeps_order(), |message| put(Read::Message(message)))
+            {
+                break Ok(());
+            }
             let read = match stack.sequencing.next(&mut receive.data, bytes_max) {
                 // What the sender gave up is not read; it shows in the statistics.
                 Some(Delivery::Skipped(positions)) => {
@@ -493,6 +512,8 @@ impl Connection {
 trait Queue {
     fn front(&self) -> Option<&Bytes>;
     fn take_front(&mut self) -> Option<Bytes>;
+    fn sizes(&self) -> impl Iterator<Item = usize>;
+    fn take_first(&mut self, count: usize) -> impl Iterator<Item = Bytes>;
 }
 
 impl Queue for VecDeque<Bytes> {
@@ -503,6 +524,14 @@ impl Queue for VecDeque<Bytes> {
     fn take_front(&mut self) -> Option<Bytes> {
         self.pop_front()
     }
+
+    fn sizes(&self) -> impl Iterator<Item = usize> {
+        self.iter().map(Bytes::len)
+    }
+
+    fn take_first(&mut self, count: usize) -> impl Iterator<Item = Bytes> {
+        self.drain(..count.min(self.len()))
+    }
 }
 
 impl Queue for Option<Bytes> {
@@ -512,5 +541,13 @@ impl Queue for Option<Bytes> {
 
     fn take_front(&mut self) -> Option<Bytes> {
         self.take()
+    }
+
+    fn sizes(&self) -> impl Iterator<Item = usize> {
+        self.iter().map(Bytes::len)
+    }
+
+    fn take_first(&mut self, count: usize) -> impl Iterator<Item = Bytes> {
+        self.take_if(|_| count > 0).into_iter()
     }
 }

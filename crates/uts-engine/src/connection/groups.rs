@@ -82,6 +82,11 @@ impl Forming {
         self.segmentation.message_bytes_max()
     }
 
+    /// Whether messages may travel in another form than they are handed over in.
+    pub fn presents(&self) -> bool {
+        !matches!(self.presentation, presentation::Slot::None(_))
+    }
+
     /// The message as its presentation mechanism has it, where that is not as it is.
     pub fn present(&self, message: &[u8]) -> Option<Bytes> {
         match self.keeps_boundaries().then(|| self.presentation.present(message)) {

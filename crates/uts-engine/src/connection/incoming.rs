@@ -4,20 +4,19 @@
 //! `handle_frames` -> `repair` (what redundancy brings back goes through `handle_frames` as well).
 
 use super::flows::{FlowControl, FlowViolation};
+use super::messages::Messages;
 use super::settle::Report;
 use super::{CloseReason, Connection, Event};
 use crate::event::{Direction, FlowId};
 use crate::synthesis::ReceiveStack;
 use bytes::Bytes;
 use core::time::Duration;
-use smallvec::SmallVec;
 use uts_functions::Time;
 use uts_functions::acknowledgement::{Acknowledgement, Arrival};
 use uts_functions::detection::Detection;
 use uts_functions::protection::Protection;
 use uts_functions::sequencing::reassembly::Segment;
 use uts_functions::{fec, flow};
-use uts_wire::Reader;
 use uts_wire::frame::{self, Frame, FrameIter};
 use uts_wire::packet::{AdaptiveHeader, peek_epoch, sample, unmask};
 
@@ -34,7 +33,7 @@ pub enum Ecn {
 
 /// Gaps in what a flow has received that are remembered. Where nothing is repeated the oldest beyond are given up; where
 /// losses are repeated, packets that would leave more are dropped unacknowledged.
-const GAPS_MAX: usize = 4096;
+pub(super) const GAPS_MAX: usize = 4096;
 
 /// What frames of a packet had in common.
 #[derive(Clone, Copy, Debug, Default)]
@@ -44,48 +43,10 @@ struct Seen {
     has_data: bool,
 }
 
-/// Whole messages of one flow that a packet consists of.
-struct Messages {
-    flow: u32,
-    list: SmallVec<[Message; 16]>,
-    data_bytes: u64,
-}
-
-/// One of them; its bytes lie so in the payload.
-struct Message {
-    offset: Option<u64>,
-    from: usize,
-    to: usize,
-    presented: bool,
-}
-
 /// Where data of a frame stands.
 struct Part {
     offset: Option<u64>,
     len: u64,
-}
-
-impl Messages {
-    /// `None` if there is anything else in the payload, or what is malformed.
-    fn read(payload: &[u8]) -> Option<Self> {
-        let mut r = Reader::new(payload);
-        let mut messages: Option<Messages> = None;
-        while !r.is_empty() {
-            let (data, from) = frame::Data::next_message(&mut r)?;
-            let all = messages.get_or_insert_with(|| Messages {
-                flow: data.flow,
-                list: SmallVec::new(),
-                data_bytes: 0,
-            });
-            if all.flow != data.flow {
-                return None;
-            }
-            let presented = data.flags.presented;
-            all.list.push(Message { offset: data.offset, from, to: from + data.bytes.len(), presented });
-            all.data_bytes += data.bytes.len() as u64;
-        }
-        messages
-    }
 }
 
 /// Why a packet was not taken in.
@@ -269,8 +230,9 @@ impl Connection {
     }
 
     fn overruns_with_messages(&self, index: usize, messages: &Messages) -> bool {
-        let parts = messages.list.iter().map(|m| Part { offset: m.offset, len: (m.to - m.from) as u64 });
-        self.overruns_with_parts(index, messages.flow, messages.data_bytes, parts)
+        // They stand in a row, so that what holds for all of them holds for each.
+        let part = Part { offset: messages.start, len: messages.positions().saturating_sub(1) };
+        self.overruns_with_parts(index, messages.flow, messages.data_bytes, core::iter::once(part))
     }
 
     fn overruns_with_parts(
@@ -326,7 +288,12 @@ impl Connection {
         self.repairs_seen.clear();
     }
 
-    fn handle_frames(&mut self, now: Time, index: usize, payload: &[u8]) -> Result<(), CloseReason> {
+    pub(super) fn handle_frames(
+        &mut self,
+        now: Time,
+        index: usize,
+        payload: &[u8],
+    ) -> Result<(), CloseReason> {
         for frame in FrameIter::new(payload) {
             let frame = frame.map_err(|error| CloseReason::Protocol(error.to_string()))?;
             self.handle_frame(now, index, frame)?;
@@ -408,7 +375,7 @@ impl Connection {
 
     /// Finds the flow of data that came under a stack, opening it if it is the peer's to open, and sees that it is in the
     /// stack's group. Says whether the data has positions, and whether losses of it are repeated; `None` if nobody wants it.
-    fn place(&mut self, index: usize, id: u32) -> Result<Option<(bool, bool)>, CloseReason> {
+    pub(super) fn place(&mut self, index: usize, id: u32) -> Result<Option<(bool, bool)>, CloseReason> {
         let Some(stack) = self.inbound.as_ref().and_then(|i| i.stacks.get(index)) else { return Ok(None) };
         let (group, governs) = (stack.group, &stack.flow);
         let sent_free = matches!(governs, flow::Slot::None(_));
@@ -501,56 +468,8 @@ impl Connection {
         }
     }
 
-    /// Takes in the messages that a packet consists of: on the way of each there is nothing but what is its own.
-    fn on_messages(
-        &mut self,
-        now: Time,
-        index: usize,
-        messages: &Messages,
-        payload: &[u8],
-    ) -> Result<(), CloseReason> {
-        let Some((counts, repeats)) = self.place(index, messages.flow)? else { return Ok(()) };
-        let Some(receive) = self.flows.get_mut(messages.flow).map(|flow| &mut flow.receive) else {
-            return Ok(());
-        };
-        self.stats.data_bytes_received += messages.data_bytes;
-        let (limit, packet) = (receive.limit(), receive.data.keep(payload));
-        let mut new = 0;
-        for message in &messages.list {
-            let bytes = packet.slice(message.from..message.to);
-            // P-30.
-            let inserted = match message.offset {
-                None if !counts => {
-                    // No positions: handed over as it comes.
-                    new += bytes.len() as u64;
-                    if !receive.data.push_unplaced(bytes, message.presented) {
-                        self.stats.dropped_overrun += 1;
-                    }
-                    continue;
-                }
-                offset => receive.data.insert_message(offset.unwrap_or(0), bytes, message.presented, limit),
-            };
-            match inserted {
-                // The end of a message is a position, too.
-                Ok(positions) => new += positions.saturating_sub(1),
-                Err(error) => {
-                    return Err(CloseReason::Protocol(format!("flow {}: {error}", messages.flow)));
-                }
-            }
-        }
-        self.stats.data_bytes_repeated += messages.data_bytes.saturating_sub(new);
-        if counts {
-            if !repeats {
-                receive.data.limit_gaps(GAPS_MAX);
-            }
-            self.consumed(now, messages.flow);
-        }
-        self.tell_reader(messages.flow);
-        Ok(())
-    }
-
     /// Tells the application once that a flow has something to read.
-    fn tell_reader(&mut self, id: u32) {
+    pub(super) fn tell_reader(&mut self, id: u32) {
         let Some(flow) = self.flows.get_mut(id) else { return };
         if !flow.receive.reader_told {
             flow.receive.reader_told = true;

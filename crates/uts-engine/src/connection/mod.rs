@@ -8,6 +8,7 @@
 
 mod adapt;
 mod application;
+mod chunks;
 mod closing;
 mod establish;
 mod exchanges;
@@ -18,6 +19,7 @@ mod inbound;
 pub mod incoming;
 mod machines;
 mod memory;
+mod messages;
 mod meter;
 mod outbound;
 pub mod outgoing;

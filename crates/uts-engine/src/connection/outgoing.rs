@@ -12,26 +12,21 @@ use uts_functions::Time;
 use uts_functions::acknowledgement::{Acknowledgement, Arrivals};
 use uts_functions::congestion::{Congestion, Snapshot};
 use uts_functions::detection::Detection;
-use uts_functions::flow::FlowControl as _;
 use uts_functions::protection::{self, Protection};
 use uts_functions::retransmission::ledger::{Sent, Tokens};
-use uts_wire::frame::{self, DataFlags, Frame, data_header_len, emit_ack, emit_data_header, emit_repaired};
+use uts_wire::frame::{self, Frame, emit_ack, emit_repaired};
 use uts_wire::packet::{AdaptiveHeader, AdaptiveMark, TruncatedNumber, sample, sample_padding};
-use uts_wire::varint::varint_len;
 
 /// A larger packet size is looked for once so much data was sent: to a few keystrokes it is of no use, and on a slow line
 /// they would wait for the probe.
 const PROBE_AFTER_BYTES: u64 = 16 * 1024;
-/// Room that a packet under FEC leaves, so that the redundancy made from it fits into a packet too: type, first number,
-/// mask, index, count, length (spec P: Repair), and the symbol's own length.
-const REPAIR_ROOM_BYTES: usize = 56;
 
 /// Below this much room no further data frame is begun.
-const DATA_ROOM_MIN_BYTES: usize = 32;
+pub(super) const DATA_ROOM_MIN_BYTES: usize = 32;
 
 /// A packet is as good as full with less than this part of its room left: a message that would go whole into the next one is
 /// not torn for it, and what follows in a batch is made as long as the first by padding.
-const FULL_BUT: usize = 8;
+pub(super) const FULL_BUT: usize = 8;
 
 /// With more ranges than this to report, an acknowledgement asks to be acknowledged now and then, so that the peer's
 /// answer shortens the list (RFC 9000 section 13.2.4).
@@ -55,28 +50,28 @@ enum Reason {
 }
 
 /// A packet under construction.
-struct Draft {
+pub(super) struct Draft {
     reason: Reason,
     /// Index of the stack under which it is built.
-    stack: usize,
-    mark: AdaptiveMark,
+    pub(super) stack: usize,
+    pub(super) mark: AdaptiveMark,
     /// End of the room for frames, as a position in the buffer.
-    end: usize,
+    pub(super) end: usize,
     tokens: Tokens<Token>,
-    eliciting: bool,
-    has_data: bool,
-    repeats: bool,
+    pub(super) eliciting: bool,
+    pub(super) has_data: bool,
+    pub(super) repeats: bool,
     /// It is to be as long as the packets before it.
-    is_next: bool,
+    pub(super) is_next: bool,
     /// Padding may follow what is in it.
-    is_open: bool,
+    pub(super) is_open: bool,
     /// For the trace.
     frames: FrameKinds,
 }
 
 impl Draft {
     /// Notes what of a flow is in it. What stands together is settled together.
-    fn note_data(&mut self, of: u32, more: Range<u64>) {
+    pub(super) fn note_data(&mut self, of: u32, more: Range<u64>) {
         if let Some(Token::Data { flow, range }) = self.tokens.last_mut()
             && *flow == of
             && range.end == more.start
@@ -420,36 +415,6 @@ impl Connection {
         }
     }
 
-    /// Data of the flows of the packet's group, in their order.
-    fn write_data(&mut self, draft: &mut Draft, out: &mut Vec<u8>) {
-        let Some(stack) = self.outbound.as_ref().and_then(|o| o.stacks.get(draft.stack)) else { return };
-        // Redundancy of an old epoch leaves alone: its group's data belongs to the new one.
-        let is_current =
-            self.outbound.as_ref().and_then(|o| o.stack(stack.group)).is_some_and(|s| s.epoch == stack.epoch);
-        let has_repair = stack.fec.as_ref().is_some_and(|fec| fec.has_repair());
-        if !is_current || has_repair {
-            return;
-        }
-        let end = if stack.fec.is_some() { draft.end.saturating_sub(REPAIR_ROOM_BYTES) } else { draft.end };
-        let polls = stack.acknowledgement.poll(u32::MAX, true);
-        while let Some(flow) = self.flows.next_to_send(Some(stack.group)) {
-            let (flows, stats, coalesce) = (&mut self.flows, &mut self.stats, self.config.coalesce);
-            let written = write_messages(flows, stack, flow, end, polls, coalesce, draft, out, stats)
-                .unwrap_or_else(|| write_chunk(flows, stack, flow, end, polls, draft, out, stats));
-            if written == Written::NoRoom {
-                break;
-            }
-            // A flow that has nothing left must not stand before those that have.
-            let limits = &stack.flow;
-            self.flows.update_order(flow, |limit| limits.send_limit(limit));
-            self.flows.yield_turn(flow);
-            let is_stuck = written == Written::Nothing && self.flows.has_turn(flow);
-            if is_stuck || written == Written::Last || (draft.has_data && !self.config.coalesce) {
-                break;
-            }
-        }
-    }
-
     fn write_poll(&mut self, draft: &mut Draft, out: &mut Vec<u8>) {
         let more = self.flows.wants_to_send();
         let Some(outbound) = &mut self.outbound else { return };
@@ -607,145 +572,6 @@ pub(super) fn seal(
         let hiding = protection.header_mask(sample);
         mark.mask(out, &hiding);
     }
-}
-
-/// What became of an attempt to write a data frame.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Written {
-    /// There was no room.
-    NoRoom,
-    /// The flow had nothing to send.
-    Nothing,
-    /// Another frame may follow.
-    More,
-    /// Nothing may follow.
-    Last,
-}
-
-/// Writes messages that are new and go into the packet whole, one behind the other, as long as it is the flow's turn. `None` if
-/// what comes next is anything else.
-#[allow(clippy::too_many_arguments, reason = "parts of a connection that are borrowed apart")]
-fn write_messages(
-    flows: &mut super::flows::Flows,
-    stack: &SendStack,
-    flow: u32,
-    end: usize,
-    polls: bool,
-    coalesce: bool,
-    draft: &mut Draft,
-    out: &mut Vec<u8>,
-    stats: &mut super::Stats,
-) -> Option<Written> {
-    let send = &mut flows.get_mut(flow)?.send;
-    let limit = stack.flow.send_limit(send.limit);
-    // The first question, as it is asked of every frame of bytes too.
-    send.buffer.next_message(limit)?;
-    let is_alone = !flows.others_want_to_send(flow, stack.group);
-    let send = &mut flows.get_mut(flow)?.send;
-    // A poll may follow, which takes a byte, and the frame before it then needs a length.
-    let end = end.saturating_sub(usize::from(polls));
-    let room_of_all = end.saturating_sub(draft.mark.payload_offset());
-    let is_as_good_as_full = |room: usize| room < room_of_all / FULL_BUT;
-    let mut written = None;
-    while let Some(message) = send.buffer.next_message(limit) {
-        let len = message.data.len();
-        let offset = stack.layout.offsets.then_some(message.start);
-        let header_bytes = data_header_len(flow, offset, None);
-        let len_bytes = varint_len(len as u64);
-        let room = end.saturating_sub(out.len());
-        let needed = header_bytes + len + if polls { len_bytes } else { 0 };
-        if draft.has_data && room < DATA_ROOM_MIN_BYTES {
-            return Some(Written::NoRoom);
-        }
-        let Some(spare) = room.checked_sub(needed) else {
-            let waits = needed <= room_of_all && is_as_good_as_full(room);
-            return if waits { Some(Written::NoRoom) } else { written };
-        };
-        let has_more = message.has_more || !is_alone;
-        let left = spare.saturating_sub(len_bytes);
-        let follows =
-            message.following.is_none_or(|next| header_bytes + next <= left) || !is_as_good_as_full(left);
-        let is_last = !coalesce || !has_more || left < DATA_ROOM_MIN_BYTES || !follows;
-        let is_open = polls || ((!is_last || (draft.is_next && has_more)) && spare >= len_bytes);
-        let flags = DataFlags {
-            message: true,
-            begin: true,
-            end: true,
-            presented: message.presented,
-            ..DataFlags::default()
-        };
-        emit_data_header(out, flow, offset, is_open.then_some(len), flags);
-        out.extend_from_slice(message.data);
-        (draft.has_data, draft.eliciting, draft.is_open) = (true, true, is_open);
-        stats.data_bytes_sent += len as u64;
-        let range = send.buffer.on_message_sent();
-        draft.note_data(flow, range);
-        if is_last || !is_open {
-            return Some(Written::Last);
-        }
-        written = Some(Written::More);
-        if !is_alone {
-            break;
-        }
-    }
-    written
-}
-
-/// Writes one data frame of a flow.
-#[allow(clippy::too_many_arguments, reason = "parts of a connection that are borrowed apart")]
-fn write_chunk(
-    flows: &mut super::flows::Flows,
-    stack: &SendStack,
-    flow: u32,
-    end: usize,
-    polls: bool,
-    draft: &mut Draft,
-    out: &mut Vec<u8>,
-    stats: &mut super::Stats,
-) -> Written {
-    let Some(send) = flows.get_mut(flow).map(|f| &mut f.send) else { return Written::Nothing };
-    // A poll may follow the frame, which then needs a length.
-    let length_bytes = 2;
-    let room = end.saturating_sub(out.len() + if polls { length_bytes + 1 } else { 0 });
-    // A repeat's position is smaller than what was sent, so its field is not longer.
-    let position = send.buffer.sent();
-    let header_bytes = data_header_len(flow, Some(position), None);
-    if room < header_bytes + length_bytes + 1 || (draft.has_data && room < DATA_ROOM_MIN_BYTES) {
-        return Written::NoRoom;
-    }
-    let limit = stack.flow.send_limit(send.limit);
-    let Some(chunk) = send.buffer.next_chunk(room - header_bytes, limit) else { return Written::Nothing };
-    let whole = chunk.begin && chunk.end;
-    // A repeat may be of what arrived with its position; the end of the flow is a position.
-    let offset = (stack.layout.offsets || !whole || chunk.repeat || chunk.fin).then_some(chunk.range.start);
-    let spare = room - header_bytes - chunk.data_bytes;
-    // The last frame of a packet needs no length.
-    let more = flows.others_want_to_send(flow, stack.group)
-        || flows.get(flow).is_some_and(|f| f.send.buffer.wants_to_send(limit));
-    let is_last = spare < length_bytes + DATA_ROOM_MIN_BYTES || !more;
-    let with_len = polls || (!is_last && spare >= length_bytes);
-    let flags = DataFlags {
-        fin: chunk.fin,
-        message: chunk.message,
-        begin: chunk.begin,
-        end: chunk.end,
-        presented: chunk.presented,
-    };
-    emit_data_header(out, flow, offset, with_len.then_some(chunk.data_bytes), flags);
-    if let Some(send) = flows.get(flow).map(|f| &f.send) {
-        send.buffer.copy(&chunk, out);
-    }
-    draft.has_data = true;
-    draft.eliciting = true;
-    draft.repeats |= chunk.repeat;
-    if chunk.repeat {
-        stats.bytes_repeated += chunk.data_bytes as u64;
-        stats.chunks_repeated += 1;
-    }
-    stats.data_bytes_sent += chunk.data_bytes as u64;
-    draft.is_open = with_len;
-    draft.note_data(flow, chunk.range);
-    if with_len && !is_last { Written::More } else { Written::Last }
 }
 
 /// Acknowledges what arrived, in at most `budget` bytes; says up to which packet, if there was anything, and room.

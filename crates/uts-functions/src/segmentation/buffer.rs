@@ -5,6 +5,9 @@ use crate::time::Time;
 use bytes::Bytes;
 use core::ops::Range;
 use std::collections::VecDeque;
+pub use unsent::{Unsent, UnsentMessages};
+
+mod unsent;
 
 /// One write of the application: a stretch of bytes, or one message with the marker that ends it.
 #[derive(Clone, Debug)]
@@ -19,11 +22,13 @@ struct Segment {
 }
 
 impl Segment {
+    #[inline]
     fn data_end(&self) -> u64 {
         self.start + self.data.len() as u64
     }
 
     /// The end of its positions, the marker of a message included (segmentation.md R-1).
+    #[inline]
     fn end(&self) -> u64 {
         self.data_end() + u64::from(self.message)
     }
@@ -48,21 +53,6 @@ pub struct Chunk {
     pub fin: bool,
     /// It was sent before.
     pub repeat: bool,
-}
-
-/// A message none of which has been sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Unsent<'a> {
-    /// Position of its first byte.
-    pub start: u64,
-    /// Its bytes.
-    pub data: &'a [u8],
-    /// It is in the form that a presentation mechanism gave it.
-    pub presented: bool,
-    /// Bytes of the message behind it, if one may be sent next; `None` if something else may, or nothing.
-    pub following: Option<usize>,
-    /// Something may be sent behind it.
-    pub has_more: bool,
 }
 
 /// The sender's state of one flow.
@@ -99,6 +89,25 @@ impl SendBuffer {
     /// Appends one message, which is given up if it is not acknowledged by `expires`.
     pub fn write_message(&mut self, data: Bytes, expires: Option<Time>) {
         self.push(data, [true, false], expires);
+    }
+
+    /// Appends messages, each as [`SendBuffer::write_message`] does.
+    #[inline]
+    pub fn write_messages(&mut self, messages: impl Iterator<Item = Bytes>, expires: Option<Time>) {
+        // segmentation.md R-5: nothing behind the end.
+        if self.fin.is_some() {
+            return;
+        }
+        let (mut start, mut bytes, before) = (self.written, 0, self.segments.len());
+        self.segments.extend(messages.map(|data| {
+            bytes += data.len();
+            let segment = Segment { start, data, message: true, presented: false, expires };
+            start = segment.end();
+            segment
+        }));
+        self.written = start;
+        self.held_bytes += bytes;
+        self.expiring += if expires.is_some() { self.segments.len() - before } else { 0 };
     }
 
     /// Appends one message in the form that a presentation mechanism gave it, in which it travels whatever mechanism
@@ -192,72 +201,6 @@ impl SendBuffer {
         let chunk = self.cut(self.sent..end, data_bytes_max, false)?;
         self.sent = self.done.run_end(chunk.range.end);
         Some(chunk)
-    }
-
-    /// Appends the next `len` bytes to `out`, if there is nothing else to be sent before them, between them or with them: no
-    /// repeat, no message, no end of the flow, and more to follow below `limit`. Gives their positions.
-    #[inline]
-    pub fn next_bytes(&mut self, len: usize, limit: u64, out: &mut Vec<u8>) -> Option<Range<u64>> {
-        let range = self.sent..self.sent.checked_add(len as u64)?;
-        if !self.repeat.is_empty() || range.end >= self.fin.unwrap_or(self.written).min(limit) {
-            return None;
-        }
-        self.cursor = self.index_of(range.start);
-        let (before, mut index, mut at) = (out.len(), self.cursor, range.start);
-        while at < range.end {
-            let Some(segment) = self.segments.get(index).filter(|s| !s.message) else {
-                out.truncate(before);
-                return None;
-            };
-            let end = segment.data_end().min(range.end);
-            out.extend_from_slice(
-                &segment.data[(at - segment.start) as usize..(end - segment.start) as usize],
-            );
-            (at, index) = (end, index + 1);
-        }
-        // What was given up unsent is passed over.
-        self.sent = self.done.run_end(range.end);
-        Some(range)
-    }
-
-    /// The message whose turn it is to be sent, if all of it is new, lies below `limit`, and nothing is to be repeated; what is
-    /// not so, or ends the flow, is for [`SendBuffer::next_chunk`].
-    #[inline]
-    pub fn next_message(&mut self, limit: u64) -> Option<Unsent<'_>> {
-        if !self.repeat.is_empty() || self.sent >= self.written {
-            return None;
-        }
-        // Where bytes are sent this is all there is to do.
-        if self.segments.get(self.cursor).is_some_and(|s| !s.message && self.sent < s.end()) {
-            return None;
-        }
-        self.cursor = self.index_of(self.sent);
-        let segment = self.segments.get(self.cursor)?;
-        let (start, end) = (segment.start, segment.end());
-        if !segment.message || start != self.sent || end > limit || self.fin == Some(end) {
-            return None;
-        }
-        let next = self.segments.get(self.cursor + 1).filter(|next| next.message && next.end() <= limit);
-        Some(Unsent {
-            start,
-            data: &segment.data,
-            presented: segment.presented,
-            following: next.map(|next| next.data.len()),
-            has_more: end < self.written.min(limit),
-        })
-    }
-
-    /// The message that [`SendBuffer::next_message`] gave is sent, to its end. Gives its positions.
-    #[inline]
-    pub fn on_message_sent(&mut self) -> Range<u64> {
-        let Some(segment) = self.segments.get(self.cursor).filter(|s| s.start == self.sent) else {
-            return self.sent..self.sent;
-        };
-        let range = segment.start..segment.end();
-        // What was given up unsent is passed over.
-        self.sent = self.done.run_end(range.end);
-        self.cursor += 1;
-        range
     }
 
     /// Cuts from the front of `range` what fits into one frame: runs over segments of bytes, but never beyond the end
@@ -435,13 +378,14 @@ impl SendBuffer {
         self.sent = self.done.run_end(self.sent);
         // segmentation.md R-9.
         let edge = self.done.run_end(0);
-        let mut freed = 0;
-        while let Some(front) = self.segments.front().filter(|s| s.end() <= edge) {
+        let (mut settled, mut freed) = (0, 0);
+        for front in self.segments.iter().take_while(|s| s.end() <= edge) {
+            settled += 1;
             freed += front.data.len();
             self.expiring -= usize::from(front.expires.is_some());
-            self.segments.pop_front();
-            self.cursor = self.cursor.saturating_sub(1);
         }
+        self.segments.drain(..settled);
+        self.cursor = self.cursor.saturating_sub(settled);
         self.held_bytes -= freed;
         freed
     }
@@ -523,26 +467,56 @@ mod tests {
             b.write_message(Bytes::from_static(text.as_bytes()), None);
         }
         b.finish();
-        let next = b.next_message(100).expect("a message");
+        let mut messages = b.unsent_messages(100).expect("messages");
+        let next = messages.front().expect("one");
         assert_eq!((next.start, next.data, next.following, next.has_more), (0, &b"one"[..], Some(3), true));
-        assert_eq!(b.on_message_sent(), 0..4);
+        messages.on_sent();
+        assert_eq!((messages.front().map(|m| m.start), messages.taken()), (Some(4), (0..4, 3)));
         // The next does not lie below the limit.
-        assert_eq!(b.next_message(7), None);
-        assert_eq!(b.next_message(8).map(|m| (m.following, m.has_more)), Some((None, false)));
-        assert_eq!(b.on_message_sent(), 4..8);
+        assert!(b.unsent_messages(7).is_none());
+        let mut messages = b.unsent_messages(8).expect("one");
+        assert_eq!(messages.front().map(|m| (m.following, m.has_more)), Some((None, false)));
+        messages.on_sent();
+        assert_eq!((messages.front(), messages.taken()), (None, (4..8, 3)));
         // What was given up unsent is passed over, what is to be repeated comes first.
         b.abandon(8..10);
         b.repeat(0..4);
-        assert_eq!(b.next_message(100), None);
+        assert!(b.unsent_messages(100).is_none());
         assert_eq!(b.next_chunk(100, 100).map(|c| c.range), Some(0..4));
-        assert_eq!(b.next_message(100).map(|m| m.start), Some(14));
-        assert_eq!(b.on_message_sent(), 14..19);
+        let mut messages = b.unsent_messages(100).expect("one");
+        assert_eq!(messages.front().map(|m| m.start), Some(14));
+        messages.on_sent();
         // The last one carries the end of the flow.
-        assert_eq!(b.next_message(100), None);
+        assert_eq!((messages.front(), messages.taken()), (None, (14..19, 4)));
+        assert!(b.unsent_messages(100).is_none());
         assert_eq!(b.next_chunk(100, 100).map(|c| (c.range, c.fin)), Some((19..25, true)));
         b.write(Bytes::from_static(b"behind the end"));
-        assert_eq!(b.next_message(100), None);
-        assert_eq!(b.on_message_sent(), 25..25);
+        b.write_messages([Bytes::from_static(b"this, too")].into_iter(), None);
+        assert!(b.unsent_messages(100).is_none());
+        assert_eq!(b.written(), 25);
+    }
+
+    #[test]
+    fn a_row_of_messages_ends_before_what_was_given_up() {
+        let mut b = SendBuffer::default();
+        let text = |text: &'static str| Bytes::from_static(text.as_bytes());
+        b.write_messages(["one", "two", "three"].map(text).into_iter(), Some(Time::from_millis(5)));
+        b.write_messages(["four", "five"].map(text).into_iter(), None);
+        assert_eq!((b.written(), b.held_bytes(), b.expiring), (24, 19, 3));
+        // The third is given up unsent.
+        b.abandon(9..10);
+        let mut messages = b.unsent_messages(100).expect("messages");
+        while messages.front().is_some() {
+            messages.on_sent();
+        }
+        assert_eq!((messages.taken(), b.sent()), ((0..8, 6), 14));
+        let mut messages = b.unsent_messages(100).expect("messages");
+        while messages.front().is_some() {
+            messages.on_sent();
+        }
+        assert_eq!((messages.taken(), b.sent()), ((14..24, 8), 24));
+        assert_eq!(b.on_acknowledged(0..19), 15);
+        assert_eq!((b.held_bytes(), b.expiring, b.cursor), (4, 0, 1));
     }
 
     #[test]

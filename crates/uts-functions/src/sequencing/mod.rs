@@ -16,6 +16,8 @@ pub mod unordered;
 pub trait Sequencing {
     /// Takes out what is to be handed over next: at most `bytes_max` bytes of a run of bytes, or a whole message.
     fn next(&mut self, state: &mut Reassembly, bytes_max: usize) -> Option<Delivery>;
+    /// Whether nothing is handed over before what stands in front of it.
+    fn keeps_order(&self) -> bool;
 }
 
 registry! {

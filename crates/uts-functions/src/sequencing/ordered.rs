@@ -37,4 +37,8 @@ impl Sequencing for Ordered {
     fn next(&mut self, state: &mut Reassembly, bytes_max: usize) -> Option<Delivery> {
         state.pop_front(bytes_max)
     }
+
+    fn keeps_order(&self) -> bool {
+        true
+    }
 }

@@ -32,4 +32,8 @@ impl Sequencing for Unordered {
     fn next(&mut self, state: &mut Reassembly, bytes_max: usize) -> Option<Delivery> {
         state.pop_any(bytes_max)
     }
+
+    fn keeps_order(&self) -> bool {
+        false
+    }
 }

@@ -9,7 +9,7 @@ pub mod repair;
 
 pub use ack::{Ack, AckRanges, EcnCounts, MAX_ACK_RANGES, emit_ack, emit_repaired};
 pub use control::{Close, MAX_REASON_BYTES, MAX_TOKEN_BYTES, NewToken};
-pub use data::{Data, DataFlags, data_header_len, emit_data_header};
+pub use data::{Data, DataFlags, DataWriter, data_header_len, emit_data_header};
 pub use exchange::{AckPf, ConfirmPf, Direction, MAX_GROUPS, NakPf, RequestPf, StalePf};
 pub use flow::{Credit, FlowLimit, ResetFlow, Skip, StopFlow};
 pub use repair::{MAX_MASK_BYTES, Repair};

@@ -7,6 +7,7 @@
 mod arena;
 mod room;
 mod run;
+mod whole;
 
 use crate::range::RangeSet;
 use arena::Arena;
@@ -14,6 +15,7 @@ use bytes::{Bytes, BytesMut};
 use core::ops::Range;
 use run::Run;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+pub use whole::Whole;
 
 /// Data as it came in one frame.
 #[derive(Clone, Debug)]
@@ -200,36 +202,6 @@ impl Reassembly {
         self.ready.push_back(Ready { start, whole: None });
     }
 
-    /// Copies a packet's payload for the messages that it consists of, which are slices of what this gives.
-    pub fn keep(&mut self, payload: &[u8]) -> Bytes {
-        self.arena.keep(payload)
-    }
-
-    /// Takes in a whole message that a frame carried; otherwise as [`Reassembly::insert`].
-    ///
-    /// # Errors
-    /// [`SegmentError`] if the peer breaks the rules; nothing is changed then.
-    #[inline]
-    pub fn insert_message(
-        &mut self,
-        start: u64,
-        data: Bytes,
-        presented: bool,
-        limit: u64,
-    ) -> Result<u64, SegmentError> {
-        let end = start.saturating_add(data.len() as u64).saturating_add(1);
-        let is_behind_all = self.settled.last().is_none_or(|last| last.end <= start);
-        if !is_behind_all || self.fin.is_some() || end > limit {
-            let whole = Segment { start, data, message: true, presented, begin: true, end: true, fin: false };
-            return self.insert(whole, limit);
-        }
-        self.end_run();
-        self.settled.insert(start..end);
-        self.held_bytes += data.len();
-        self.ready.push_back(Ready { start, whole: Some((data, presented)) });
-        Ok(end - start)
-    }
-
     /// Takes in what a frame carried; says how many positions were new. Data at `limit` or beyond is refused.
     ///
     /// # Errors
@@ -311,18 +283,6 @@ impl Reassembly {
         let begin = *self.begins.range(..=position).next_back()?;
         let end = *self.ends.range(position..).next()?;
         self.settled.contains_range(&(begin..end + 1)).then_some(begin..end + 1)
-    }
-
-    /// Takes in a whole message that came without a position, to be handed over as it is. Says whether there was room
-    /// ([`UNPLACED_MAX`]).
-    pub fn push_unplaced(&mut self, message: Bytes, presented: bool) -> bool {
-        // sequencing.md R-10.
-        if self.unplaced.len() >= UNPLACED_MAX {
-            return false;
-        }
-        self.held_bytes += message.len();
-        self.unplaced.push_back((message, presented));
-        true
     }
 
     fn pop_unplaced(&mut self) -> Option<Delivery> {

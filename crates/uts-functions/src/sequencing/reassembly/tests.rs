@@ -157,6 +157,87 @@ fn unplaced_messages_are_bounded() {
     assert_eq!(taken, UNPLACED_MAX);
 }
 
+/// Where messages of these sizes lie in a payload.
+fn row(sizes: &[usize]) -> Vec<Whole> {
+    let ends = sizes.iter().scan(0, |at, size| {
+        *at += size;
+        Some((*at - size, *at))
+    });
+    ends.map(|(from, to)| Whole { from, to, presented: false }).collect()
+}
+
+#[test]
+fn messages_of_a_packet_are_taken_in_as_one_by_one() {
+    let mut r = Reassembly::default();
+    let packet = r.keep(b"onetwothree");
+    let list = row(&[3, 3, 5]);
+    assert_eq!(r.insert_messages(0, &packet, &list, 100), Ok(11));
+    assert_eq!((r.held_bytes(), r.contiguous()), (11, 14));
+    assert_eq!(r.insert_messages(0, &packet, &list, 100), Ok(0), "all of them again");
+    assert_eq!(r.insert_messages(8, &packet, &row(&[5, 2]), 100), Ok(2), "one of them again");
+    // What does not fit changes nothing that lies behind it.
+    let beyond = r.insert_messages(96, &packet, &list, 100);
+    assert_eq!(beyond, Err(SegmentError::BeyondLimit { position: 104, limit: 100 }));
+    let mut texts = Vec::new();
+    while let Some(Delivery::Message(_, text)) = r.pop_any(100) {
+        texts.push(String::from_utf8_lossy(&text).into_owned());
+    }
+    // Of the repeated ones what came first counts; the last is what the packet held there.
+    assert_eq!(texts, ["one", "two", "three", "ot", "one"]);
+}
+
+#[test]
+fn messages_of_a_packet_without_positions_are_bounded() {
+    let mut r = Reassembly::default();
+    let packet = r.keep(b"abcd");
+    let list = row(&[1; 4]);
+    let rounds = UNPLACED_MAX / list.len();
+    assert!((0..rounds).all(|_| r.push_unplaced_messages(&packet, &list) == 4));
+    assert_eq!((r.push_unplaced_messages(&packet, &list), r.held_bytes()), (0, UNPLACED_MAX));
+    let mut taken = 0;
+    assert!(!r.take_messages(false, |message| {
+        taken += message.len();
+        taken < 3
+    }));
+    assert_eq!((taken, r.held_bytes()), (3, UNPLACED_MAX - 3));
+    assert_eq!(r.push_unplaced_messages(&packet, &list), 3);
+    assert_eq!(r.pop_any(100), Some(Delivery::Message(0, Bytes::from_static(b"d"))));
+    assert!(r.take_messages(true, |_| true));
+    assert_eq!((r.held_bytes(), r.pop_front(100)), (0, None));
+}
+
+#[test]
+fn many_messages_come_as_one_by_one_would() {
+    let texts = |r: &mut Reassembly, in_order| {
+        let mut texts = Vec::new();
+        assert!(r.take_messages(in_order, |text| {
+            texts.push(String::from_utf8_lossy(&text).into_owned());
+            true
+        }));
+        texts
+    };
+    let mut r = Reassembly::default();
+    let packet = r.keep(b"onetwothree");
+    // The second is lost, the last is not as it was sent.
+    r.insert_messages(0, &packet, &row(&[3]), 100).expect("in bounds");
+    let mut list = row(&[3, 3, 5])[2..].to_vec();
+    r.insert_messages(8, &packet, &list, 100).expect("in bounds");
+    list[0].presented = true;
+    r.insert_messages(14, &packet, &list, 100).expect("in bounds");
+    let mut unordered = r.clone();
+    assert_eq!(texts(&mut unordered, false), ["one", "three"]);
+    assert_eq!((unordered.held_bytes(), unordered.consumed()), (5, 4));
+    assert_eq!(unordered.pop_any(100), Some(Delivery::Presented(14, packet.slice(6..11))));
+    assert_eq!(texts(&mut r, true), ["one"]);
+    assert_eq!(texts(&mut r, true), [""; 0]);
+    r.skip(4..8);
+    assert_eq!(texts(&mut r, true), [""; 0], "what was given up is told first");
+    assert_eq!(r.pop_front(100), Some(Delivery::Skipped(4)));
+    assert_eq!(texts(&mut r, true), ["three"]);
+    assert_eq!(r.pop_front(100), Some(Delivery::Presented(14, packet.slice(6..11))));
+    assert_eq!((r.held_bytes(), r.consumed()), (0, 20));
+}
+
 #[test]
 fn bytes_in_order_come_out_in_long_stretches_of_few_buffers() {
     let mut r = Reassembly::default();

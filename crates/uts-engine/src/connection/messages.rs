@@ -1,0 +1,239 @@
+//! Whole messages, many in a packet, on their way out and in: what holds for all of them is asked once, so that for each there
+//! is nothing but what is its own.
+
+use super::chunks::Written;
+use super::incoming::GAPS_MAX;
+use super::outgoing::{DATA_ROOM_MIN_BYTES, Draft, FULL_BUT};
+use super::{CloseReason, Connection};
+use crate::synthesis::SendStack;
+use smallvec::SmallVec;
+use uts_functions::Time;
+use uts_functions::flow::FlowControl as _;
+use uts_functions::segmentation::buffer::UnsentMessages;
+use uts_functions::sequencing::reassembly::Whole;
+use uts_wire::Reader;
+use uts_wire::frame::{Data, DataFlags, DataWriter, data_header_len};
+use uts_wire::varint::varint_len;
+
+/// Whole messages of one flow that a packet consists of. They stand in a row.
+pub(super) struct Messages {
+    pub flow: u32,
+    /// Position of the first, if they have positions.
+    pub start: Option<u64>,
+    list: SmallVec<[Whole; 16]>,
+    pub data_bytes: u64,
+}
+
+impl Messages {
+    /// `None` if there is anything else in the payload, or what is malformed.
+    // On its own: within whoever asks, what it goes by would not stay in registers.
+    #[inline(never)]
+    pub fn read(payload: &[u8]) -> Option<Self> {
+        let mut list = SmallVec::new();
+        let first = Data::next_message(&mut Reader::new(payload))?.0;
+        let (flow, start) = (first.flow, first.offset);
+        let (mut r, mut data_bytes, mut next) = (Reader::new(payload), 0, start.unwrap_or(0));
+        while !r.is_empty() {
+            let (data, from) = Data::next_message(&mut r)?;
+            let is_placed = data.offset.is_some();
+            if data.flow != flow || is_placed != start.is_some() || (is_placed && data.offset != Some(next)) {
+                return None;
+            }
+            let len = data.bytes.len();
+            list.push(Whole { from, to: from + len, presented: data.flags.presented });
+            data_bytes += len as u64;
+            next = next.saturating_add(len as u64 + 1);
+        }
+        Some(Messages { flow, start, list, data_bytes })
+    }
+
+    /// Positions that they take: each ends with one.
+    pub fn positions(&self) -> u64 {
+        self.data_bytes + self.list.len() as u64
+    }
+}
+
+impl Connection {
+    /// Takes in the messages that a packet consists of.
+    pub(super) fn on_messages(
+        &mut self,
+        now: Time,
+        index: usize,
+        messages: &Messages,
+        payload: &[u8],
+    ) -> Result<(), CloseReason> {
+        let Some((counts, repeats)) = self.place(index, messages.flow)? else { return Ok(()) };
+        if counts && messages.start.is_none() {
+            // P-30: each of them is at the front of the flow.
+            return self.handle_frames(now, index, payload);
+        }
+        let Some(receive) = self.flows.get_mut(messages.flow).map(|flow| &mut flow.receive) else {
+            return Ok(());
+        };
+        self.stats.data_bytes_received += messages.data_bytes;
+        let (limit, packet, list) = (receive.limit(), receive.data.keep(payload), &messages.list);
+        match messages.start {
+            // No positions: handed over as they come.
+            None => {
+                let taken = receive.data.push_unplaced_messages(&packet, list);
+                self.stats.dropped_overrun += (list.len() - taken) as u64;
+            }
+            Some(start) => {
+                let new = receive.data.insert_messages(start, &packet, list, limit);
+                let new =
+                    new.map_err(|error| CloseReason::Protocol(format!("flow {}: {error}", messages.flow)))?;
+                self.stats.data_bytes_repeated += messages.data_bytes.saturating_sub(new);
+            }
+        }
+        if counts {
+            if !repeats {
+                receive.data.limit_gaps(GAPS_MAX);
+            }
+            self.consumed(now, messages.flow);
+        }
+        self.tell_reader(messages.flow);
+        Ok(())
+    }
+}
+
+/// Writes messages that are new and go into the packet whole, one behind the other, as long as it is the flow's turn. `None` if
+/// what comes next is anything else.
+#[allow(clippy::too_many_arguments, reason = "parts of a connection that are borrowed apart")]
+pub(super) fn write_messages(
+    flows: &mut super::flows::Flows,
+    stack: &SendStack,
+    flow: u32,
+    end: usize,
+    polls: bool,
+    coalesce: bool,
+    draft: &mut Draft,
+    out: &mut Vec<u8>,
+    stats: &mut super::Stats,
+) -> Option<Written> {
+    let send = &mut flows.get_mut(flow)?.send;
+    let limit = stack.flow.send_limit(send.limit);
+    // The first question, as it is asked of every frame of bytes too.
+    if !send.buffer.may_have_messages() {
+        return None;
+    }
+    let is_alone = !flows.others_want_to_send(flow, stack.group);
+    let mut messages = flows.get_mut(flow)?.send.buffer.unsent_messages(limit)?;
+    // A poll may follow, which takes a byte, and the frame before it then needs a length.
+    let end = end.saturating_sub(usize::from(polls));
+    let room_of_all = end.saturating_sub(draft.mark.payload_offset());
+    let before = out.len();
+    out.resize(end.max(before), 0);
+    let mut room = DataWriter::new(out.get_mut(before..)?);
+    let how = How { offsets: stack.layout.offsets, polls, coalesce, is_alone, room_of_all };
+    let written = fill(&mut messages, flow, how, draft, &mut room);
+    let left = room.left();
+    out.truncate(out.len() - left);
+    if out.len() > before {
+        let (range, data_bytes) = messages.taken();
+        (draft.has_data, draft.eliciting) = (true, true);
+        stats.data_bytes_sent += data_bytes as u64;
+        draft.note_data(flow, range);
+    }
+    written
+}
+
+/// What holds for all messages of a call.
+struct How {
+    offsets: bool,
+    /// A poll may follow.
+    polls: bool,
+    coalesce: bool,
+    /// No other flow has something to send.
+    is_alone: bool,
+    /// What a packet without anything else would hold.
+    room_of_all: usize,
+}
+
+/// Fills the room with messages of one flow, as long as it is the flow's turn.
+#[inline(never)]
+fn fill(
+    messages: &mut UnsentMessages<'_>,
+    flow: u32,
+    how: How,
+    draft: &mut Draft,
+    out: &mut DataWriter<'_>,
+) -> Option<Written> {
+    let How { offsets, polls, coalesce, is_alone, room_of_all } = how;
+    let is_as_good_as_full = |room: usize| room < room_of_all / FULL_BUT;
+    let flow_bytes = data_header_len(flow, None, None);
+    let mut has_data = draft.has_data;
+    let mut written = None;
+    while let Some(message) = messages.front() {
+        let len = message.data.len();
+        let offset = offsets.then_some(message.start);
+        let header_bytes = flow_bytes + offset.map_or(0, varint_len);
+        let len_bytes = varint_len(len as u64);
+        let room = out.left();
+        let needed = header_bytes + len + if polls { len_bytes } else { 0 };
+        if has_data && room < DATA_ROOM_MIN_BYTES {
+            return Some(Written::NoRoom);
+        }
+        let Some(spare) = room.checked_sub(needed) else {
+            let waits = needed <= room_of_all && is_as_good_as_full(room);
+            return if waits { Some(Written::NoRoom) } else { written };
+        };
+        let has_more = message.has_more || !is_alone;
+        let left = spare.saturating_sub(len_bytes);
+        let follows =
+            message.following.is_none_or(|next| header_bytes + next <= left) || !is_as_good_as_full(left);
+        let is_last = !coalesce || !has_more || left < DATA_ROOM_MIN_BYTES || !follows;
+        let is_open = polls || ((!is_last || (draft.is_next && has_more)) && spare >= len_bytes);
+        let flags = DataFlags {
+            message: true,
+            begin: true,
+            end: true,
+            presented: message.presented,
+            ..DataFlags::default()
+        };
+        out.put(&Data { flow, offset, flags, has_len: is_open, bytes: message.data });
+        messages.on_sent();
+        (has_data, draft.is_open) = (true, is_open);
+        if is_last || !is_open {
+            return Some(Written::Last);
+        }
+        written = Some(Written::More);
+        if !is_alone {
+            break;
+        }
+    }
+    written
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn payload(frames: &[(u32, Option<u64>, &str)]) -> Vec<u8> {
+        let flags = DataFlags { message: true, begin: true, end: true, ..DataFlags::default() };
+        let mut payload = Vec::new();
+        for (flow, offset, text) in frames {
+            let (flow, offset, bytes) = (*flow, *offset, text.as_bytes());
+            Data { flow, offset, flags, has_len: true, bytes }.emit(&mut payload);
+        }
+        payload
+    }
+
+    #[test]
+    fn messages_of_a_packet_are_of_one_flow_and_stand_in_a_row() {
+        let first = (4, Some(70), "one");
+        let whole = payload(&[first, (4, Some(74), "three")]);
+        let messages = Messages::read(&whole).expect("two");
+        assert_eq!((messages.flow, messages.start, messages.data_bytes), (4, Some(70), 8));
+        assert_eq!(messages.positions(), 10);
+        let texts: Vec<_> = messages.list.iter().map(|m| &whole[m.from..m.to]).collect();
+        assert_eq!(texts, [&b"one"[..], b"three"]);
+        let free = payload(&[(4, None, "one"), (4, None, "three")]);
+        assert_eq!(Messages::read(&free).map(|m| (m.start, m.list.len())), Some((None, 2)));
+        // Of another flow, apart, repeated, without a position, cut off: these are read frame by frame.
+        for other in [(6, Some(74), "x"), (4, Some(75), "x"), (4, Some(70), "one"), (4, None, "x")] {
+            assert!(Messages::read(&payload(&[first, other])).is_none(), "{other:?}");
+        }
+        assert!(Messages::read(&whole[..whole.len() - 1]).is_none());
+        assert!(Messages::read(&[]).is_none());
+    }
+}

@@ -1,0 +1,141 @@
+//! What is sent for the first time, one behind the other: bytes that fill packets, and whole messages. What holds for all of them
+//! is asked once, and none is looked for.
+
+use super::{Segment, SendBuffer};
+use crate::range::RangeSet;
+use core::ops::Range;
+use std::collections::vec_deque::Iter;
+
+/// A message none of which has been sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unsent<'a> {
+    /// Position of its first byte.
+    pub start: u64,
+    /// Its bytes.
+    pub data: &'a [u8],
+    /// It is in the form that a presentation mechanism gave it.
+    pub presented: bool,
+    /// Bytes of the message behind it, if one may be sent next; `None` if something else may, or nothing.
+    pub following: Option<usize>,
+    /// Something may be sent behind it.
+    pub has_more: bool,
+}
+
+/// Messages whose turn it is to be sent.
+#[derive(Debug)]
+pub struct UnsentMessages<'a> {
+    front: Option<&'a Segment>,
+    next: Option<&'a Segment>,
+    behind: Iter<'a, Segment>,
+    /// What reaches beyond is not of them.
+    end: u64,
+    /// Nothing is sent from here on.
+    limit: u64,
+    taken: Range<u64>,
+    taken_bytes: usize,
+    sent: &'a mut u64,
+    cursor: &'a mut usize,
+    done: &'a RangeSet,
+}
+
+impl SendBuffer {
+    /// Appends the next `len` bytes to `out`, if there is nothing else to be sent before them, between them or with them: no
+    /// repeat, no message, no end of the flow, and more to follow below `limit`. Gives their positions.
+    #[inline]
+    pub fn next_bytes(&mut self, len: usize, limit: u64, out: &mut Vec<u8>) -> Option<Range<u64>> {
+        let range = self.sent..self.sent.checked_add(len as u64)?;
+        if !self.repeat.is_empty() || range.end >= self.fin.unwrap_or(self.written).min(limit) {
+            return None;
+        }
+        self.cursor = self.index_of(range.start);
+        let (before, mut index, mut at) = (out.len(), self.cursor, range.start);
+        while at < range.end {
+            let Some(segment) = self.segments.get(index).filter(|s| !s.message) else {
+                out.truncate(before);
+                return None;
+            };
+            let end = segment.data_end().min(range.end);
+            out.extend_from_slice(
+                &segment.data[(at - segment.start) as usize..(end - segment.start) as usize],
+            );
+            (at, index) = (end, index + 1);
+        }
+        // What was given up unsent is passed over.
+        self.sent = self.done.run_end(range.end);
+        Some(range)
+    }
+
+    /// Whether [`SendBuffer::unsent_messages`] is worth asking: where bytes are sent this is all there is to do.
+    #[inline]
+    pub fn may_have_messages(&self) -> bool {
+        let is_bytes = |s: &Segment| !s.message && self.sent < s.end();
+        self.repeat.is_empty()
+            && self.sent < self.written
+            && !self.segments.get(self.cursor).is_some_and(is_bytes)
+    }
+
+    /// The messages whose turn it is to be sent, as far as they are new, lie below `limit`, and stand in a row; `None` if what
+    /// comes next is not so, or is to be repeated, or ends the flow: that is for [`SendBuffer::next_chunk`].
+    pub fn unsent_messages(&mut self, limit: u64) -> Option<UnsentMessages<'_>> {
+        if !self.may_have_messages() {
+            return None;
+        }
+        self.cursor = self.index_of(self.sent);
+        // What was given up unsent is passed over.
+        let fresh = self.done.gaps(self.sent..self.written).next()?;
+        let SendBuffer { segments, sent, cursor, done, .. } = self;
+        let mut behind = segments.range((*cursor).min(segments.len())..);
+        let front = behind.next().filter(|segment| segment.start == *sent);
+        let messages = UnsentMessages {
+            front,
+            next: behind.next(),
+            behind,
+            // The end of the flow rides on its last message.
+            end: limit.min(fresh.end).min(self.fin.map_or(u64::MAX, |fin| fin.saturating_sub(1))),
+            limit: limit.min(self.written),
+            taken: *sent..*sent,
+            taken_bytes: 0,
+            sent,
+            cursor,
+            done,
+        };
+        messages.front().is_some().then_some(messages)
+    }
+}
+
+impl<'a> UnsentMessages<'a> {
+    /// The message that is next.
+    #[inline]
+    pub fn front(&self) -> Option<Unsent<'a>> {
+        let segment = self.front.filter(|segment| segment.message && segment.end() <= self.end)?;
+        let next = self.next.filter(|next| next.message && next.end() <= self.limit);
+        Some(Unsent {
+            start: segment.start,
+            data: &segment.data,
+            presented: segment.presented,
+            following: next.map(|next| next.data.len()),
+            has_more: segment.end() < self.limit,
+        })
+    }
+
+    /// That one is sent, to its end.
+    #[inline]
+    pub fn on_sent(&mut self) {
+        let Some(segment) = self.front else { return };
+        self.taken.end = segment.end();
+        self.taken_bytes += segment.data.len();
+        *self.sent = segment.end();
+        *self.cursor += 1;
+        (self.front, self.next) = (self.next, self.behind.next());
+        if segment.end() >= self.end {
+            // What was given up unsent is passed over.
+            *self.sent = self.done.run_end(segment.end());
+            self.front = None;
+        }
+    }
+
+    /// The positions of those that were sent, and how many bytes of data they have.
+    pub fn taken(&self) -> (Range<u64>, usize) {
+        (self.taken.clone(), self.taken_bytes)
+    }
+}
