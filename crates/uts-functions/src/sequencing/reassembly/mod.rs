@@ -466,6 +466,11 @@ impl Reassembly {
             let delivery = match self.pieces.get(&start) {
                 None => None,
                 Some(piece) if piece.message => self.pop_message(start),
+                Some(_) if bytes_max == 0 => {
+                    // Who asks for nothing leaves it where it is.
+                    self.ready.push_front(Ready { start, whole: None });
+                    return None;
+                }
                 Some(_) => self.pop_bytes(start, bytes_max),
             };
             if delivery.is_some() {

@@ -31,6 +31,15 @@ fn ordered_waits_and_unordered_does_not() {
     assert_eq!((r.consumed(), r.held_bytes()), (8, 0));
 }
 
+/// Who asks for no bytes loses none.
+#[test]
+fn what_is_not_asked_for_stays() {
+    let mut r = Reassembly::default();
+    r.insert(piece(5, b"later"), 100).expect("in bounds");
+    assert_eq!(r.pop_any(0), None);
+    assert_eq!(r.pop_any(100), Some(Delivery::Bytes(5, Bytes::from_static(b"later"))));
+}
+
 /// Bytes that come in order go through no tree, whether order is asked for or not.
 #[test]
 fn bytes_in_order_are_never_a_piece() {
