@@ -13,6 +13,8 @@ use uts_functions::rate::{self, Bucket, Pace, RateControl};
 use uts_functions::retransmission::ledger::Ledger;
 use uts_functions::timing::{self, RoundTrip, Timing};
 use uts_functions::{Function, PathFacts, Profile, Rate, Time};
+use uts_wire::ConnectionId;
+use uts_wire::packet::{AdaptiveHeader, AdaptiveMark, TruncatedNumber};
 
 /// Back-off of the probe timer ends here: 2^10 times the time-out.
 const BACKOFF_MAX: u32 = 10;
@@ -219,6 +221,22 @@ impl Outbound {
             && self.rtt.samples > 0
             && !self.rtt.smoothed.is_zero()
             && Rate::from_delivery(window, self.rtt.smoothed) >= FAST
+    }
+
+    /// The next packet's number, as its header says it.
+    pub fn next_truncated(&self) -> TruncatedNumber {
+        TruncatedNumber::of(self.ledger.next_number(), self.ledger.largest_acked())
+    }
+
+    /// Appends the header of the next packet, which is built under `stack`; gives its number, and where the header stands.
+    pub fn emit_header(
+        &self,
+        stack: &SendStack,
+        dcid: ConnectionId,
+        out: &mut Vec<u8>,
+    ) -> (u64, AdaptiveMark) {
+        let header = AdaptiveHeader { epoch_low5: (stack.epoch % 32) as u8, dcid };
+        (self.ledger.next_number(), header.emit(self.next_truncated(), out))
     }
 
     /// A batch begins: nothing arrives while it is built, so that what pacing keeps to stays as its first packet leaves it.

@@ -15,7 +15,7 @@ use uts_functions::detection::Detection;
 use uts_functions::protection::{self, Protection};
 use uts_functions::retransmission::ledger::{Sent, Tokens};
 use uts_wire::frame::{self, Frame, emit_ack, emit_repaired};
-use uts_wire::packet::{AdaptiveHeader, AdaptiveMark, TruncatedNumber, sample, sample_padding};
+use uts_wire::packet::{AdaptiveHeader, AdaptiveMark, sample, sample_padding};
 
 /// A larger packet size is looked for once so much data was sent: to a few keystrokes it is of no use, and on a slow line
 /// they would wait for the probe.
@@ -129,9 +129,8 @@ impl Connection {
         let [SendStack { fec: None, protection: Some(protection), .. }] = outbound.stacks.as_slice() else {
             return bytes;
         };
-        let number = TruncatedNumber::of(outbound.ledger.next_number(), outbound.ledger.largest_acked());
         let header = AdaptiveHeader { epoch_low5: 0, dcid: self.peer_cid };
-        let around = header.encoded_len(number.len()) + protection.tag_bytes();
+        let around = header.encoded_len(outbound.next_truncated().len()) + protection.tag_bytes();
         bytes - bytes.saturating_sub(around) % protection.block_bytes().max(1)
     }
 
@@ -202,11 +201,9 @@ impl Connection {
         let Some(index) = self.choose_stack() else { return false };
         let Some(outbound) = &self.outbound else { return false };
         let Some(stack) = outbound.stacks.get(index) else { return false };
-        let number = outbound.ledger.next_number();
-        let header = AdaptiveHeader { epoch_low5: (stack.epoch % 32) as u8, dcid: self.peer_cid };
-        let start = out.len();
-        let mark = header.emit(TruncatedNumber::of(number, outbound.ledger.largest_acked()), out);
         let Some(protection) = &stack.protection else { return false };
+        let start = out.len();
+        let (number, mark) = outbound.emit_header(stack, self.peer_cid, out);
         let trailer = stack.detection.trailer_bytes() + protection.tag_bytes();
         let Some(frames_room) = room.checked_sub(out.len() - start + trailer) else {
             out.truncate(start);
@@ -488,10 +485,8 @@ impl Connection {
         let outbound = self.outbound.as_ref()?;
         let index = outbound.stack_index(0)?;
         let stack = &outbound.stacks[index];
-        let number = outbound.ledger.next_number();
-        let header = AdaptiveHeader { epoch_low5: (stack.epoch % 32) as u8, dcid: self.peer_cid };
         let start = out.len();
-        let mark = header.emit(TruncatedNumber::of(number, outbound.ledger.largest_acked()), out);
+        let (number, mark) = outbound.emit_header(stack, self.peer_cid, out);
         out.extend_from_slice(frames);
         let draft = Draft {
             reason: Reason::Report,

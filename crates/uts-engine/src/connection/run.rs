@@ -17,7 +17,6 @@ use uts_functions::retransmission::ledger::{Sent, Tokens};
 use uts_functions::segmentation::buffer::SendBuffer;
 use uts_wire::ConnectionId;
 use uts_wire::frame::{DataFlags, data_header_len, emit_data_header};
-use uts_wire::packet::{AdaptiveHeader, TruncatedNumber};
 
 impl Connection {
     /// Builds up to `most` packets like the full one of `bytes` that was just built; says how many.
@@ -28,7 +27,7 @@ impl Connection {
         let limit = outbound.stacks[0].flow.send_limit(send.limit);
         let (mut built, mut data_bytes) = (0, 0);
         while built < most && outbound.admits(now, bytes as u64, bytes as u64) {
-            let Some(data) = append(outbound, &self.peer_cid, flow, &mut send.buffer, limit, bytes, out)
+            let Some(data) = append(outbound, self.peer_cid, flow, &mut send.buffer, limit, bytes, out)
             else {
                 break;
             };
@@ -80,7 +79,7 @@ impl Connection {
 /// that is to be sent of it next. Gives their positions.
 fn append(
     outbound: &Outbound,
-    peer_cid: &ConnectionId,
+    peer_cid: ConnectionId,
     flow: u32,
     buffer: &mut SendBuffer,
     limit: u64,
@@ -90,9 +89,7 @@ fn append(
     let stack: &SendStack = outbound.stacks.first()?;
     let protection = stack.protection.as_deref()?;
     let (start, offset) = (out.len(), Some(buffer.sent()));
-    let number = outbound.ledger.next_number();
-    let header = AdaptiveHeader { epoch_low5: (stack.epoch % 32) as u8, dcid: *peer_cid };
-    let mark = header.emit(TruncatedNumber::of(number, outbound.ledger.largest_acked()), out);
+    let (number, mark) = outbound.emit_header(stack, peer_cid, out);
     let around =
         stack.detection.trailer_bytes() + protection.tag_bytes() + data_header_len(flow, offset, None);
     let room = bytes.checked_sub(out.len() - start + around).filter(|room| *room > 0);
