@@ -91,17 +91,18 @@ impl Connection {
         }
         self.wake(now);
         self.outbound_mut(Outbound::begin_batch);
-        let (full, mut segment) = (self.full_packet_bytes(), None);
+        let (mut full, mut segment) = (None, None);
         let (mut packets, packets_max) = (0, self.config.batch_packets_max.max(1));
         while packets < packets_max {
-            let room = segment.unwrap_or(full);
             let before = out.len();
             let Some(reason) = self.next_packet(now) else { break };
+            // Not before there is something to send: it is asked far more often.
+            let full = *full.get_or_insert_with(|| self.full_packet_bytes());
             let alone = matches!(reason, Reason::SizeProbe(_));
             if alone && segment.is_some() {
                 break;
             }
-            let room = if let Reason::SizeProbe(bytes) = reason { bytes } else { room };
+            let room = if let Reason::SizeProbe(bytes) = reason { bytes } else { segment.unwrap_or(full) };
             if !self.build(now, reason, room, segment.is_some(), out) {
                 self.on_nothing_to_send(reason);
                 break;
