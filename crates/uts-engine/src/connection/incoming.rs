@@ -409,20 +409,16 @@ impl Connection {
             return Ok(());
         }
         let Some((counts, repeats)) = self.place(index, data.flow)? else { return Ok(()) };
-        let plain = self.inbound.as_ref().and_then(|i| i.stacks.get(index)?.layout.start_of_bytes(data));
+        // The first of a flow found it not yet in its place.
+        if self.on_next_bytes(index, data) {
+            return Ok(());
+        }
         let Some(receive) = self.flows.get_mut(data.flow).map(|flow| &mut flow.receive) else {
             return Ok(());
         };
         self.stats.data_bytes_received += data.bytes.len() as u64;
         // Without positions nothing of a flow is consumed that would move a limit along: what is held is what counts then.
         let limit = if counts { receive.limit() } else { u64::MAX };
-        if plain.is_some_and(|start| receive.data.append(start, data.bytes, limit)) {
-            // The common case: the next bytes of a file.
-            if !core::mem::replace(&mut receive.reader_told, true) {
-                self.events.push_back(Event::Readable(FlowId(data.flow)));
-            }
-            return Ok(());
-        }
         let bytes = Bytes::copy_from_slice(data.bytes);
         // P-30.
         let start = match data.offset {
