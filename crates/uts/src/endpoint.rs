@@ -29,7 +29,8 @@ pub struct ConnectOptions {
     pub connection: ConnectionConfig,
     /// The name that the server's certificate must be made out to; `None` = the host that is connected to.
     pub server_name: Option<String>,
-    /// How long to look for what arrives before sleeping, after anything has arrived or left; zero = not at all. A round trip
+    /// How long to look for what arrives before sleeping, after anything has arrived or left; zero = only where that has paid
+    /// of late, for some 10 us while data streams in, and some 50 us for an answer. A round trip
     /// then takes no wake-up, which is most of a short one, at the price of a core that is busy meanwhile. Of use up to some
     /// 100 us, with a runtime that has a thread for it. Applies where the connection has a socket of its own ([`connect`]);
     /// see [`Endpoint::client_spinning`].

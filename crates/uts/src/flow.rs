@@ -345,7 +345,7 @@ impl SendFlow {
         self.connection.shared().act(|inner, now| {
             let error = match send(inner, now, handle, id) {
                 Ok(sent) => {
-                    inner.changed();
+                    inner.said();
                     return Poll::Ready(Ok(sent));
                 }
                 Err(error) => error,

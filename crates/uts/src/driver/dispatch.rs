@@ -185,6 +185,7 @@ impl Inner {
         }
         while let Some((handle, event)) = self.engine.poll_event() {
             let is_end = matches!(event, Event::Closed(_));
+            self.has_heard |= matches!(event, Event::Readable(_));
             if !self.connections.contains_key(&handle) {
                 // A client's connection becomes known with its first event, unless it is over already.
                 if self.engine.peek(handle).is_none_or(|c| c.close_reason().is_some()) {

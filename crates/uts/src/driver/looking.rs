@@ -2,17 +2,40 @@
 //!
 //! Who sleeps has to be woken, which costs the sender of what arrives as much as the receiver: some microseconds each, more than
 //! taking in a packet. Where data streams in, the next batch is there sooner than that. So the task looks for it for about as
-//! long as being woken would cost, and, where that was in vain, more rarely: a stream that is slower, and requests now and then,
-//! cost a look for each 64 sleeps.
+//! long as being woken would cost, and, where that was in vain, more rarely: a stream that is slower costs a look for each 64
+//! sleeps.
+//!
+//! Whoever waits for an answer waits for his peer to be woken, too, which takes a processor that sleeps 20 to 30 us. Where
+//! applications talk, one after the other, the task looks for as long as that: it will find an answer given at once, and a peer
+//! that does the same need not be woken any more.
 
 /// Sleeps without a look, at most, after one that was in vain.
 const UNLOOKED_MAX: u32 = 63;
 
-/// What became of the last looks.
+/// The same of looks for answers, which last longer.
+const UNLOOKED_MAX_OF_TALK: u32 = 255;
+
+/// Rounds of a look for the answer to what was just said: some 50 us in all.
+const ROUNDS_OF_TALK: u32 = 5;
+
+/// How looks went, and what is going on.
 #[derive(Debug, Default)]
 pub(super) struct Looking {
+    stream: Habit,
+    talk: Habit,
     /// Something has arrived since the last look.
+    has_arrived: bool,
+    /// The application was told of data, and has sent some, since the last look for an answer.
     has_heard: bool,
+    has_said: bool,
+    /// Rounds that are left of the look that was begun, and whether it is for an answer.
+    rounds: u32,
+    is_for_answer: bool,
+}
+
+/// What became of the last looks of a kind.
+#[derive(Debug, Default)]
+struct Habit {
     /// Sleeps without a look after the next that is in vain: half of what they will be then.
     unlooked: u32,
     /// Those that are left.
@@ -22,29 +45,76 @@ pub(super) struct Looking {
 impl Looking {
     /// Something has arrived, by sleeping or otherwise.
     pub fn on_arrival(&mut self) {
+        self.has_arrived = true;
+    }
+
+    /// An application that waited for data has some.
+    pub fn on_heard(&mut self) {
         self.has_heard = true;
     }
 
-    /// Whether to look once more, now that there is nothing else to do but to sleep.
+    /// The application sends something.
+    pub fn on_said(&mut self) {
+        self.has_said = true;
+    }
+
+    /// Whether to look for another round, now that there is nothing else to do but to sleep.
     pub fn is_worth_it(&mut self) -> bool {
-        // Whoever was woken by a timer, or to send, expects nothing.
-        let is_due = core::mem::take(&mut self.has_heard);
-        if is_due && self.left > 0 {
-            self.left -= 1;
-            return false;
+        let is_talk = self.has_heard && self.has_said;
+        // Whoever was woken by a timer expects nothing.
+        if core::mem::take(&mut self.has_arrived) || is_talk {
+            if is_talk {
+                (self.has_heard, self.has_said) = (false, false);
+            }
+            self.is_for_answer = is_talk;
+            self.rounds = match (self.habit().is_due(), is_talk) {
+                (false, _) => 0,
+                (true, false) => 1,
+                (true, true) => ROUNDS_OF_TALK,
+            };
         }
+        self.rounds > 0
+    }
+
+    /// This round has found something; `at_once` = its first look has.
+    pub fn on_found(&mut self, at_once: bool) {
+        self.has_arrived = true;
+        // An answer that was there before the look proves nothing: where both ends share a processor, it is there then, or not
+        // before the look ends.
+        let was_there = self.is_for_answer && self.rounds == ROUNDS_OF_TALK && at_once;
+        if !was_there {
+            self.habit().on_found();
+        }
+        self.rounds = 0;
+    }
+
+    /// There was nothing in this round.
+    pub fn on_missed(&mut self) {
+        self.rounds = self.rounds.saturating_sub(1);
+        if self.rounds == 0 {
+            let most = if self.is_for_answer { UNLOOKED_MAX_OF_TALK } else { UNLOOKED_MAX };
+            self.habit().on_missed(most);
+        }
+    }
+
+    fn habit(&mut self) -> &mut Habit {
+        if self.is_for_answer { &mut self.talk } else { &mut self.stream }
+    }
+}
+
+impl Habit {
+    fn is_due(&mut self) -> bool {
+        let is_due = self.left == 0;
+        self.left = self.left.saturating_sub(1);
         is_due
     }
 
-    /// Looking has found something.
-    pub fn on_found(&mut self) {
-        self.has_heard = true;
+    fn on_found(&mut self) {
         self.unlooked /= 2;
     }
 
-    /// There was nothing.
-    pub fn on_missed(&mut self) {
-        self.unlooked = (2 * self.unlooked + 1).min(UNLOOKED_MAX);
+    fn on_missed(&mut self, most: u32) {
+        self.unlooked = (2 * self.unlooked + 1).min(most);
         self.left = self.unlooked;
     }
 }
@@ -61,7 +131,7 @@ mod tests {
             while looking.is_worth_it() {
                 looks += 1;
                 if finds(n) {
-                    looking.on_found();
+                    looking.on_found(false);
                     break;
                 }
                 looking.on_missed();
@@ -87,5 +157,72 @@ mod tests {
         let mut looking = Looking::default();
         let looks = looks(&mut looking, 1000, |n| n % 4 != 0);
         assert!(looks > 600, "{looks} looks for 1000 arrivals");
+    }
+
+    /// An end of a talk.
+    #[derive(Default)]
+    struct End {
+        looking: Looking,
+        sleeps: u32,
+    }
+
+    impl End {
+        /// Hears something, answers, and waits for the answer to that, which is there after so many rounds, to be found by their
+        /// first look or a later one. Says whether it was found without sleeping.
+        fn converse(&mut self, rounds: u32, at_once: bool) -> bool {
+            self.looking.on_arrival();
+            self.looking.on_heard();
+            self.looking.on_said();
+            let mut round = 0;
+            while self.looking.is_worth_it() {
+                if round == rounds {
+                    self.looking.on_found(at_once);
+                    return true;
+                }
+                self.looking.on_missed();
+                round += 1;
+            }
+            self.sleeps += 1;
+            false
+        }
+    }
+
+    /// With a processor each, both soon stop sleeping, although at first each waits for the other to be woken.
+    #[test]
+    fn who_talks_finds_the_other_awake() {
+        let (mut here, mut there) = (End::default(), End::default());
+        // Both have found that others did not answer soon.
+        for end in [&mut here, &mut there] {
+            (0..1000).for_each(|_| assert!(!end.converse(u32::MAX, false)));
+            end.sleeps = 0;
+        }
+        let mut is_awake = [false; 2];
+        for _ in 0..2000 {
+            // To wake a processor takes three rounds.
+            is_awake[0] = here.converse(if is_awake[1] { 0 } else { 3 }, false);
+            is_awake[1] = there.converse(if is_awake[0] { 0 } else { 3 }, false);
+        }
+        assert_eq!(is_awake, [true; 2]);
+        let most = UNLOOKED_MAX_OF_TALK + 1;
+        assert!(here.sleeps <= most && there.sleeps <= most, "{} and {} sleeps", here.sleeps, there.sleeps);
+    }
+
+    /// On one processor nothing is gained by keeping the other from answering.
+    #[test]
+    fn who_shares_a_processor_sleeps() {
+        let mut end = End::default();
+        for n in 0..25_600 {
+            let was_there = n % 4 != 0;
+            end.converse(if was_there { 0 } else { u32::MAX }, true);
+        }
+        assert!(end.sleeps > 25_000, "{} sleeps for 25600 answers", end.sleeps);
+    }
+
+    /// Requests that are answered late, and data that streams in, do not learn from each other.
+    #[test]
+    fn late_answers_end_no_look_for_a_stream() {
+        let mut end = End::default();
+        (0..1000).for_each(|_| assert!(!end.converse(u32::MAX, false)));
+        assert_eq!(looks(&mut end.looking, 1000, |_| true), 1000);
     }
 }

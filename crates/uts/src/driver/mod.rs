@@ -70,6 +70,9 @@ pub(crate) struct Inner {
     changes: u64,
     sent: u64,
     flush_waiters: usize,
+    /// Since the task last had nothing to do: somebody who waited for data was told of it, and somebody has sent some.
+    has_heard: bool,
+    has_said: bool,
 }
 
 impl Inner {
@@ -77,6 +80,12 @@ impl Inner {
     pub fn changed(&mut self) {
         self.kicked = true;
         self.changes += 1;
+    }
+
+    /// An application sends something.
+    pub fn said(&mut self) {
+        self.has_said = true;
+        self.changed();
     }
 
     /// A connection as the engine knows it.
@@ -177,6 +186,8 @@ impl Shared {
                 changes: 0,
                 sent: 0,
                 flush_waiters: 0,
+                has_heard: false,
+                has_said: false,
             }),
         });
         runtime.spawn(task::Driver::new(shared.clone(), socket)?);

@@ -124,7 +124,7 @@ impl Driver {
         let is_idle = !is_busy && !is_blocked && !inner.kicked;
         let turn = if inner.is_over() {
             Turn::Done
-        } else if is_idle && let Some(looks) = self.looks() {
+        } else if is_idle && let Some(looks) = self.looks(&mut inner) {
             Turn::Spin(looks)
         } else {
             self.plan(cx, &mut inner, is_busy, is_blocked)?
@@ -138,7 +138,13 @@ impl Driver {
 
     /// How often it is worth looking for what arrives before sleeping, if it is: for a while after something happened where that was
     /// asked for, and else if it has paid of late. Not if somebody was just woken, who has his turn first.
-    fn looks(&mut self) -> Option<usize> {
+    fn looks(&mut self, inner: &mut Inner) -> Option<usize> {
+        if core::mem::take(&mut inner.has_heard) {
+            self.looking.on_heard();
+        }
+        if core::mem::take(&mut inner.has_said) {
+            self.looking.on_said();
+        }
         if !self.woken.is_empty() {
             return None;
         }
@@ -152,7 +158,7 @@ impl Driver {
     /// Looks again and again for what arrives; says whether anything has. Gives up after so many looks, so that others have their
     /// turn.
     fn spin(&mut self, looks: usize) -> io::Result<bool> {
-        for _ in 0..looks {
+        for look in 0..looks {
             let mut intake = Intake::new(&self.shared);
             let received = self.socket.try_receive(|received| intake.take_in(received));
             drop(intake);
@@ -160,7 +166,7 @@ impl Driver {
                 Ok(false) => core::hint::spin_loop(),
                 Ok(true) => {
                     self.last_busy = self.shared.clock.now();
-                    self.looking.on_found();
+                    self.looking.on_found(look == 0);
                     return Ok(true);
                 }
                 Err(e) => self.on_error(e)?,
