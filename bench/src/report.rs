@@ -46,7 +46,9 @@ fn columns(work: Work) -> &'static [Column] {
             ("receiver s/GB", "receiver_s_per_gb", 3),
             ("lost", "lost", 0),
         ],
-        Work::Ping | Work::Spin => &[("1 B p50 us", "p50_us", 1), ("p99 us", "p99_us", 1)],
+        Work::Ping | Work::Spin => {
+            &[("1 B p50 us", "p50_us", 1), ("p99 us", "p99_us", 1), ("client CPU us each", "client_us", 1)]
+        }
         Work::Messages | Work::SingleMessages => &[
             ("100 B messages/s", "per_s", 0),
             ("arrived", "arrived", 3),

@@ -183,7 +183,11 @@ impl Case {
                 ("both_s_per_gb", per_gb(client) + per_gb(server)),
                 ("lost", client.lost_packets.max(server.lost_packets) as f64),
             ],
-            Work::Ping | Work::Spin => vec![("p50_us", client.p50_us), ("p99_us", client.p99_us)],
+            Work::Ping | Work::Spin => vec![
+                ("p50_us", client.p50_us),
+                ("p99_us", client.p99_us),
+                ("client_us", client.cpu_s * 1e6 / client.count as f64),
+            ],
             Work::Messages | Work::SingleMessages => {
                 let messages = server.counted_bytes as f64 / MESSAGE_BYTES as f64;
                 let us = |end: &Outcome| end.cpu_s * 1e6 / (end.bytes as f64 / MESSAGE_BYTES as f64);

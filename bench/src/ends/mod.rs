@@ -378,14 +378,16 @@ impl Expense {
 /// Times round trips.
 struct Stopwatch {
     deadline: Instant,
+    cpu_before: f64,
     left: Instant,
     round_trips_ns: Vec<u64>,
 }
 
 impl Stopwatch {
-    fn start(task: &Task) -> Self {
-        let now = Instant::now();
-        Stopwatch { deadline: now + task.duration, left: now, round_trips_ns: Vec::with_capacity(1 << 16) }
+    fn start(task: &Task) -> Result<Self> {
+        let (now, cpu_before) = (Instant::now(), usage::cpu_s()?);
+        let round_trips_ns = Vec::with_capacity(1 << 16);
+        Ok(Stopwatch { deadline: now + task.duration, cpu_before, left: now, round_trips_ns })
     }
 
     /// Whether another byte is to be sent; it leaves now.
@@ -399,10 +401,13 @@ impl Stopwatch {
         self.round_trips_ns.push(self.left.elapsed().as_nanos() as u64);
     }
 
-    fn finish(self) -> Outcome {
+    fn finish(self) -> Result<Outcome> {
+        // Of all of them: what a round trip takes of the processor is the mean.
+        let cpu_s = (usage::cpu_s()? - self.cpu_before) / self.round_trips_ns.len() as f64;
         let mut counted = self.round_trips_ns.get(PINGS_BEFORE..).unwrap_or_default().to_vec();
         counted.sort_unstable();
         let us = |share| summary::percentile(&counted, share) as f64 / 1e3;
-        Outcome { p50_us: us(0.5), p99_us: us(0.99), count: counted.len() as u64, ..Outcome::default() }
+        let (p50_us, p99_us, count) = (us(0.5), us(0.99), counted.len() as u64);
+        Ok(Outcome { p50_us, p99_us, count, cpu_s: cpu_s * count as f64, ..Outcome::default() })
     }
 }

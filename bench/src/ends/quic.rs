@@ -197,7 +197,7 @@ async fn send_bulk(task: &Task, connection: &Connection) -> Result<Outcome> {
 }
 
 async fn ping(task: &Task, (mut send, mut recv): (SendStream, RecvStream)) -> Result<Outcome> {
-    let mut stopwatch = Stopwatch::start(task);
+    let mut stopwatch = Stopwatch::start(task)?;
     let mut byte = [0];
     while stopwatch.again() {
         send.write_all(&byte).await?;
@@ -206,5 +206,5 @@ async fn ping(task: &Task, (mut send, mut recv): (SendStream, RecvStream)) -> Re
     }
     send.finish()?;
     recv.read_to_end(0).await?;
-    Ok(stopwatch.finish())
+    stopwatch.finish()
 }

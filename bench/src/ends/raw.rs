@@ -160,7 +160,7 @@ fn acknowledgement(socket: &UdpSocket) -> Result<Option<u64>> {
 fn ping(task: &Task, socket: &UdpSocket, to: SocketAddr) -> Result<Outcome> {
     socket.set_read_timeout(Some(Duration::from_secs(1)))?;
     socket.set_nonblocking(task.work == Work::Spin)?;
-    let mut stopwatch = Stopwatch::start(task);
+    let mut stopwatch = Stopwatch::start(task)?;
     let mut byte = [0];
     while stopwatch.again() {
         socket.send_to(&byte, to)?;
@@ -168,5 +168,5 @@ fn ping(task: &Task, socket: &UdpSocket, to: SocketAddr) -> Result<Outcome> {
         stopwatch.back();
     }
     socket.send_to(b"end", to)?;
-    Ok(stopwatch.finish())
+    stopwatch.finish()
 }

@@ -124,14 +124,14 @@ pub fn call(task: &Task, to: SocketAddr, certificate: &str) -> Result<Outcome> {
                 Outcome { note: format!("cubic, {PACKET_BYTES} B packets"), ..expense.finish()? }
             }
             Work::Ping => {
-                let mut stopwatch = Stopwatch::start(task);
+                let mut stopwatch = Stopwatch::start(task)?;
                 while stopwatch.again() {
                     send.send(Bytes::from_static(&[7])).await?;
                     recv.receive().await?.context("the server has ended the stream")?;
                     stopwatch.back();
                 }
                 send.finish()?;
-                stopwatch.finish()
+                stopwatch.finish()?
             }
             _ => return Err(lacks(task)),
         };

@@ -59,14 +59,14 @@ pub fn call(task: &Task, to: SocketAddr) -> Result<Outcome> {
             expense.finish()
         }
         Work::Ping => {
-            let mut stopwatch = Stopwatch::start(task);
+            let mut stopwatch = Stopwatch::start(task)?;
             let mut byte = [0];
             while stopwatch.again() {
                 stream.write_all(&byte)?;
                 stream.read_exact(&mut byte)?;
                 stopwatch.back();
             }
-            Ok(stopwatch.finish())
+            stopwatch.finish()
         }
         _ => Err(lacks(task)),
     }

@@ -275,7 +275,7 @@ async fn send_bulk(task: &Task, connection: &Connection, flow: Flow) -> Result<O
 
 async fn ping(task: &Task, flow: Flow) -> Result<Outcome> {
     let (mut send, mut recv) = flow.split();
-    let mut stopwatch = Stopwatch::start(task);
+    let mut stopwatch = Stopwatch::start(task)?;
     while stopwatch.again() {
         send.write_bytes(Bytes::from_static(&[7])).await?;
         let back = read(&mut recv).await?.context("the server has ended the flow")?;
@@ -284,7 +284,7 @@ async fn ping(task: &Task, flow: Flow) -> Result<Outcome> {
     }
     send.finish()?;
     ensure!(read(&mut recv).await?.is_none(), "more came back than was sent");
-    Ok(stopwatch.finish())
+    stopwatch.finish()
 }
 
 async fn send_messages(task: &Task, connection: &Connection, mut flow: Flow) -> Result<Outcome> {
