@@ -200,11 +200,12 @@ fn receive(
     memory: &mut [u8],
     metas: &mut [RecvMeta],
 ) -> io::Result<usize> {
-    let mut buffers = memory.chunks_mut(BUFFER_BYTES);
-    let mut slices: [IoSliceMut<'_>; BUFFERS] =
-        core::array::from_fn(|_| IoSliceMut::new(buffers.next().unwrap_or(&mut [])));
-    let offered = metas.len();
-    state.recv(socket, &mut slices[..offered], metas)
+    let mut slices: [IoSliceMut<'_>; BUFFERS] = core::array::from_fn(|_| IoSliceMut::new(&mut []));
+    let slices = &mut slices[..metas.len()];
+    for (slice, buffer) in slices.iter_mut().zip(memory.chunks_mut(BUFFER_BYTES)) {
+        *slice = IoSliceMut::new(buffer);
+    }
+    state.recv(socket, slices, metas)
 }
 
 fn from_codepoint(ecn: EcnCodepoint) -> Ecn {

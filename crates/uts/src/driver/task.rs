@@ -57,6 +57,8 @@ struct Outgoing {
     contents: Vec<u8>,
     parts: VecDeque<Part>,
     sent: usize,
+    /// The engine had no more when these were got.
+    is_all: bool,
 }
 
 /// Datagrams of one size for one peer, up to `end` of the contents.
@@ -161,11 +163,10 @@ impl Driver {
         for look in 0..looks {
             let mut intake = Intake::new(&self.shared);
             let received = self.socket.try_receive(|received| intake.take_in(received));
-            drop(intake);
+            self.last_busy = intake.finish().unwrap_or(self.last_busy);
             match received {
                 Ok(false) => core::hint::spin_loop(),
                 Ok(true) => {
-                    self.last_busy = self.shared.clock.now();
                     self.looking.on_found(look == 0);
                     return Ok(true);
                 }
@@ -203,12 +204,11 @@ impl Driver {
     fn receive(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
         let mut intake = Intake::new(&self.shared);
         let received = self.socket.poll_receive(cx, |received| intake.take_in(received));
-        drop(intake);
+        self.last_busy = intake.finish().unwrap_or(self.last_busy);
         match received {
             Poll::Pending => Ok(false),
             Poll::Ready(Ok(may_be_more)) => {
                 self.errors = 0;
-                self.last_busy = self.shared.clock.now();
                 self.looking.on_arrival();
                 Ok(may_be_more)
             }
@@ -264,24 +264,29 @@ impl Driver {
     fn fetch(&mut self, is_first: bool) -> bool {
         let mut inner = self.shared.lock();
         let inner = &mut *inner;
-        let now = self.shared.clock.now();
-        inner.kicked = false;
-        if is_first {
-            inner.engine.handle_timeout(now);
-        }
         let outgoing = &mut self.outgoing;
         outgoing.sent = 0;
         outgoing.contents.clear();
-        while outgoing.contents.len() < FETCH_BYTES && outgoing.parts.len() < FETCH_PARTS {
-            match inner.engine.poll_transmit_more(now, &mut outgoing.contents) {
-                Some(transmit) => outgoing.add(transmit),
-                None => break,
+        // What has become due while the last was sent is done in the next turn.
+        if is_first || !outgoing.is_all || inner.kicked {
+            let now = self.shared.clock.now();
+            inner.kicked = false;
+            if is_first {
+                inner.engine.handle_timeout(now);
+            }
+            outgoing.is_all = false;
+            while outgoing.contents.len() < FETCH_BYTES && outgoing.parts.len() < FETCH_PARTS {
+                let Some(transmit) = inner.engine.poll_transmit_more(now, &mut outgoing.contents) else {
+                    outgoing.is_all = true;
+                    break;
+                };
+                outgoing.add(transmit);
+            }
+            if !outgoing.parts.is_empty() {
+                self.last_busy = now;
             }
         }
         let is_nothing = outgoing.parts.is_empty();
-        if !is_nothing {
-            self.last_busy = now;
-        }
         if is_nothing && inner.sent != inner.changes {
             inner.sent = inner.changes;
             if inner.flush_waiters > 0 {
@@ -334,13 +339,12 @@ impl<'a> Intake<'a> {
         let Received { remote, local, ecn, stride, contents } = received;
         inner.engine.handle_datagrams(*now, remote, local, ecn, stride, contents);
     }
-}
 
-impl Drop for Intake<'_> {
-    fn drop(&mut self) {
-        if let Some((inner, _)) = &mut self.inner {
-            inner.retry_openers();
-        }
+    /// When something was taken in, if anything was.
+    fn finish(self) -> Option<Time> {
+        let (mut inner, now) = self.inner?;
+        inner.retry_openers();
+        Some(now)
     }
 }
 
