@@ -9,7 +9,7 @@ use std::hint::black_box;
 use std::time::Duration;
 use uts_functions::congestion::{self, Ack, Congestion, Delivery, Snapshot, Summary};
 use uts_functions::fec::{self, Decoder, Encoder};
-use uts_functions::retransmission::ledger::{Ledger, Sent, Tokens};
+use uts_functions::retransmission::ledger::{Carried, Ledger, Sent, Tokens};
 use uts_functions::segmentation::buffer::SendBuffer;
 use uts_functions::sequencing::reassembly::{Reassembly, Segment};
 use uts_functions::time::Time;
@@ -32,7 +32,8 @@ pub fn parts() -> Result<Vec<Part>> {
         parts.push(fec_decode(entry.name, false)?);
         parts.push(fec_decode(entry.name, true)?);
     }
-    parts.push(ledger());
+    parts.push(ledger(1, "one by one"));
+    parts.push(ledger(40, "in batches"));
     for entry in congestion::MECHANISMS {
         parts.push(congestion_ack(entry.name)?);
     }
@@ -86,26 +87,48 @@ fn fec_decode(name: &'static str, loses: bool) -> Result<Part> {
     Ok(Part::new("fec", format!("{name} decode, {what}"), DATA_BYTES, Box::new(run)))
 }
 
-fn sent(snapshot: Snapshot) -> Sent<[u64; 3]> {
-    let mut tokens = Tokens::new();
-    tokens.push([0, snapshot.delivered, DATA_BYTES as u64]);
+/// Positions of data.
+#[derive(Clone)]
+struct Data(std::ops::Range<u64>);
+
+impl Carried for Data {
+    fn ahead(&self, places: u64) -> Self {
+        let by = places * (self.0.end - self.0.start);
+        Data(self.0.start + by..self.0.end + by)
+    }
+}
+
+fn sent(snapshot: Snapshot) -> Sent<Data> {
+    let tokens = Tokens::from_iter([Data(0..DATA_BYTES as u64)]);
     Sent { bytes: 1472, epoch: 0, eliciting: true, size_probe: false, tokens, snapshot }
 }
 
-/// Packets are entered, acknowledged ten at a time, and those behind looked at for losses.
-fn ledger() -> Part {
+/// Packets are entered, each by itself or in batches that are alike, acknowledged ten at a time, and those behind looked at for
+/// losses.
+fn ledger(batch: u64, what: &str) -> Part {
     let (mut ledger, mut now) = (Ledger::default(), Time::ZERO);
-    let mut acknowledged = 0;
-    Part::plain("retransmission", "ledger: record, acknowledge, look for losses", 0, move || {
-        now += GAP;
-        ledger.record(sent(Snapshot { sent_at: now, ..Snapshot::default() }));
-        if ledger.next_number() >= acknowledged + FLIGHT as u64 + PER_ACK {
-            let range = acknowledged..acknowledged + PER_ACK;
-            acknowledged = range.end;
-            black_box(ledger.on_ack(std::iter::once(range), now));
-            black_box(ledger.detect_lost(now, 2 * RTT, 2 * RTT));
-        }
-    })
+    let (mut acknowledged, mut sent_packets) = (0, 0);
+    Part::plain(
+        "retransmission",
+        format!("ledger: record, acknowledge, look for losses; {what}"),
+        0,
+        move || {
+            let is_first = sent_packets % batch == 0;
+            sent_packets += 1;
+            if is_first || !ledger.record_alike() {
+                now += GAP;
+                ledger.record(sent(Snapshot { sent_at: now, ..Snapshot::default() }));
+            }
+            if ledger.next_number() >= acknowledged + FLIGHT as u64 + PER_ACK {
+                let range = acknowledged..acknowledged + PER_ACK;
+                acknowledged = range.end;
+                if let Some(done) = black_box(ledger.on_ack(std::iter::once(range), now)) {
+                    ledger.take_back(done);
+                }
+                black_box(ledger.detect_lost(now, 2 * RTT, 2 * RTT));
+            }
+        },
+    )
 }
 
 /// A packet is sent, and one that was sent a round trip ago is acknowledged.

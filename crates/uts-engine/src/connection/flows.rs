@@ -4,6 +4,7 @@ use crate::event::{Direction, FlowId};
 use core::ops::Range;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use uts_functions::flow::{self, Grant};
+use uts_functions::retransmission::ledger::Carried;
 use uts_functions::segmentation::buffer::SendBuffer;
 use uts_functions::sequencing::reassembly::Reassembly;
 use uts_functions::{RangeSet, Time, retransmission};
@@ -399,6 +400,19 @@ pub(crate) enum Token {
     PathResponse(u64),
     /// A message of an exchange of this direction's profile.
     Exchange(Direction),
+}
+
+impl Carried for Token {
+    /// Packets that are alike carry the next bytes of one flow, as many each.
+    fn ahead(&self, places: u64) -> Self {
+        match self {
+            Token::Data { flow, range } => {
+                let by = places * (range.end - range.start);
+                Token::Data { flow: *flow, range: range.start + by..range.end + by }
+            }
+            other => other.clone(),
+        }
+    }
 }
 
 #[cfg(test)]

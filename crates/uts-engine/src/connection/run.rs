@@ -8,12 +8,13 @@ use super::flows::Token;
 use super::outgoing::seal;
 use super::{Connection, Outbound};
 use crate::synthesis::SendStack;
+use smallvec::smallvec;
 use uts_functions::Time;
 use uts_functions::acknowledgement::Acknowledgement;
 use uts_functions::detection::Detection;
 use uts_functions::flow::FlowControl as _;
 use uts_functions::protection::Protection;
-use uts_functions::retransmission::ledger::{Sent, Tokens};
+use uts_functions::retransmission::ledger::Sent;
 use uts_functions::segmentation::buffer::SendBuffer;
 use uts_wire::ConnectionId;
 use uts_wire::frame::{DataFlags, data_header_len, emit_data_header};
@@ -25,7 +26,7 @@ impl Connection {
         let Some(outbound) = &mut self.outbound else { return 0 };
         let Some(send) = self.flows.get_mut(flow).map(|flow| &mut flow.send) else { return 0 };
         let limit = outbound.stacks[0].flow.send_limit(send.limit);
-        let (mut built, mut data_bytes) = (0, 0);
+        let (mut built, mut data_bytes, mut last_bytes) = (0, 0, 0);
         while built < most && outbound.admits(now, bytes as u64, bytes as u64) {
             let Some(data) = append(outbound, self.peer_cid, flow, &mut send.buffer, limit, bytes, out)
             else {
@@ -33,12 +34,15 @@ impl Connection {
             };
             data_bytes += data.end - data.start;
             let snapshot = outbound.on_sent(now, bytes as u64, bytes as u64);
-            let mut tokens = Tokens::new();
-            tokens.push(Token::Data { flow, range: data });
-            let epoch = outbound.stacks[0].epoch;
-            let sent =
-                Sent { bytes: bytes as u64, epoch, eliciting: true, size_probe: false, tokens, snapshot };
-            outbound.ledger.record(sent);
+            // The header, too, has another length for some numbers and positions.
+            let is_alike =
+                data.end - data.start == core::mem::replace(&mut last_bytes, data.end - data.start);
+            if !is_alike || !outbound.ledger.record_alike() {
+                let tokens = smallvec![Token::Data { flow, range: data }];
+                let (bytes, epoch) = (bytes as u64, outbound.stacks[0].epoch);
+                let sent = Sent { bytes, epoch, eliciting: true, size_probe: false, tokens, snapshot };
+                outbound.ledger.record(sent);
+            }
             built += 1;
         }
         if built > 0 {

@@ -31,23 +31,26 @@ impl Connection {
         let Some(done) = outbound.ledger.on_ack(report.ranges, now) else {
             return Err(CloseReason::Protocol("it acknowledged a packet that was never sent".into()));
         };
-        let newest = done.packets.iter().max_by_key(|(number, _)| *number);
-        let Some((largest, sent_at, eliciting)) = newest.map(|(n, s)| (*n, s.snapshot.sent_at, s.eliciting))
-        else {
+        let Some(newest) = done.packets.iter().max_by_key(|run| run.numbers.end) else {
             self.on_spurious(now, &done.spurious);
             return Ok(());
         };
+        let (largest, sent_at) = (newest.numbers.end - 1, newest.sent.snapshot.sent_at);
         // All packets are marked: a report without counts shows that the path takes the marks off.
         self.ecn_passes &= report.ce.is_some();
         // Each transmission has its own number, so that every sample is unambiguous (design section 2, principle 4).
-        let rtt = (eliciting && Some(largest) == outbound.ledger.largest_acked()).then(|| {
+        let rtt = (newest.sent.eliciting && Some(largest) == outbound.ledger.largest_acked()).then(|| {
             let delay = report.delay.min(outbound.stack(0).map_or(Duration::ZERO, delay_max));
             let sample = outbound.rtt.on_sample(now, now.since(sent_at), delay);
             outbound.timing.on_sample(&mut outbound.rtt, sample);
             sample
         });
-        for (_, sent) in done.packets.iter().filter(|(_, sent)| sent.eliciting) {
-            outbound.delivery.on_acknowledged(now, sent.bytes, &sent.snapshot);
+        let mut packets = 0;
+        for run in &done.packets {
+            packets += run.packets();
+            if run.sent.eliciting {
+                outbound.delivery.on_acknowledged(now, run.bytes(), &run.last().snapshot);
+            }
         }
         outbound.timeouts = 0;
         self.on_spurious(now, &done.spurious);
@@ -73,30 +76,32 @@ impl Connection {
         if bytes > 0 {
             outbound.congestion.on_ack(&ack, &outbound.delivery);
         }
-        outbound.meter.on_acknowledged(now, done.packets.len() as u64, &sample, &outbound.rtt);
-        let mut run: Option<(u32, Range<u64>)> = None;
-        for (number, sent) in &done.packets {
-            self.trace.on_packet_acknowledged(now, *number);
-            for token in &sent.tokens {
-                match (token, &mut run) {
+        outbound.meter.on_acknowledged(now, packets, &sample, &outbound.rtt);
+        let mut data: Option<(u32, Range<u64>)> = None;
+        for run in &done.packets {
+            if self.trace.is_on() {
+                run.numbers.clone().for_each(|number| self.trace.on_packet_acknowledged(now, number));
+            }
+            for token in &run.sent.tokens {
+                match (token, &mut data) {
                     // Packets in a row carry data in a row, which is settled at once.
                     (Token::Data { flow, range }, Some((of, whole)))
                         if flow == of && whole.end == range.start =>
                     {
-                        whole.end = range.end;
+                        whole.end = end_in_row(range, run.packets());
                     }
                     (Token::Data { flow, range }, _) => {
-                        let before = run.replace((*flow, range.clone()));
+                        let before = data.replace((*flow, range.start..end_in_row(range, run.packets())));
                         self.settle_data(before);
                     }
                     _ => {
-                        self.settle_data(run.take());
+                        self.settle_data(data.take());
                         self.settle_token(now, token);
                     }
                 }
             }
         }
-        self.settle_data(run);
+        self.settle_data(data);
         if let Some(outbound) = &mut self.outbound {
             outbound.ledger.take_back(done);
         }
@@ -320,7 +325,7 @@ impl Connection {
         self.stats.timeouts += 1;
         let black_hole = outbound.timeouts == TIMEOUTS_OF_BLACK_HOLE;
         // The probe repeats the oldest data, which most likely is what the peer waits for (RFC 9002 section 6.2.4).
-        let oldest = outbound.ledger.oldest_eliciting().map(|(_, sent)| sent.tokens.clone());
+        let oldest = outbound.ledger.oldest_eliciting().map(|sent| sent.tokens);
         for token in oldest.into_iter().flatten() {
             match token {
                 Token::Data { flow, range } if self.repeats(flow) => {
@@ -347,6 +352,11 @@ impl Connection {
         let stack = self.outbound.as_ref().and_then(|o| o.stack(group));
         stack.is_some_and(|s| s.layout.repeats)
     }
+}
+
+/// Where data ends that packets in a row carry, if this is what the first of them carries.
+fn end_in_row(range: &Range<u64>, packets: u64) -> u64 {
+    range.start + packets * (range.end - range.start)
 }
 
 fn delay_max(stack: &crate::synthesis::SendStack) -> Duration {

@@ -161,8 +161,8 @@ impl Delivery {
         self.app_limited_until != 0
     }
 
-    /// Counts one acknowledged packet. Once all packets of an acknowledgement are counted, [`Delivery::sample`] gives
-    /// the rate.
+    /// Counts acknowledged packets, one or several that were sent at once: `bytes` of them all, and the snapshot of the last. Once
+    /// all packets of an acknowledgement are counted, [`Delivery::sample`] gives the rate.
     pub fn on_acknowledged(&mut self, now: Time, bytes: u64, sent: &Snapshot) {
         self.in_flight = self.in_flight.saturating_sub(bytes);
         self.delivered += bytes;

@@ -3,14 +3,22 @@
 //! A packet number is never reused; what is repeated travels in a new packet with a new entry. Losses are found as in
 //! RFC 9002 section 6.1 (packet and time threshold), with thresholds that widen when the path is seen to reorder
 //! (RFC 8985 section 6.2): a packet that was declared lost and is acknowledged after all.
+//!
+//! Most packets leave in batches of the same, with the next bytes of one flow. They share an entry (`entry.rs`), which is why many
+//! packets in flight take little memory, and acknowledging them little time.
+
+mod entry;
 
 use crate::congestion::Snapshot;
 use crate::range::RangeSet;
 use crate::time::Time;
 use core::ops::Range;
 use core::time::Duration;
+use entry::Entry;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
+
+pub use entry::{Carried, Run};
 
 /// Packets that must be acknowledged beyond a gap before the gap is a loss (RFC 9002 section 6.1.1).
 const REORDER_PACKETS: u64 = 3;
@@ -22,7 +30,7 @@ const REORDER_PACKETS_MAX: u64 = 256;
 const LOST_MAX: usize = 1024;
 
 /// Packets at the front that are remembered although they do not ask for an acknowledgement.
-const UNASKED_MAX: usize = 256;
+const UNASKED_MAX: u64 = 256;
 
 /// What an entry's packet carried; the engine says what a token is.
 pub type Tokens<T> = SmallVec<[T; 2]>;
@@ -47,9 +55,10 @@ pub struct Sent<T> {
 /// The state of the function: packets in flight, and those lost of late.
 #[derive(Clone, Debug)]
 pub struct Ledger<T> {
-    packets: VecDeque<Option<Sent<T>>>,
-    /// Number of the packet at the front of `packets`.
-    base: u64,
+    /// Without gaps between their numbers.
+    entries: VecDeque<Entry<T>>,
+    /// The number of the next packet.
+    next: u64,
     acked: RangeSet,
     /// The largest acknowledged packet number.
     largest_acked: Option<u64>,
@@ -59,14 +68,14 @@ pub struct Ledger<T> {
     reorder_packets: u64,
     reorder_extra: Duration,
     /// Room for what the next acknowledgement settles.
-    room: Vec<(u64, Sent<T>)>,
+    room: Vec<Run<T>>,
 }
 
 impl<T> Default for Ledger<T> {
     fn default() -> Self {
         Ledger {
-            packets: VecDeque::new(),
-            base: 0,
+            entries: VecDeque::new(),
+            next: 0,
             acked: RangeSet::new(),
             largest_acked: None,
             eliciting: 0,
@@ -82,16 +91,16 @@ impl<T> Default for Ledger<T> {
 /// What an acknowledgement settled.
 #[derive(Debug)]
 pub struct Acknowledged<T> {
-    /// Packets that are newly acknowledged, by descending ranges.
-    pub packets: Vec<(u64, Sent<T>)>,
+    /// Packets that are newly acknowledged, in the order of the ranges.
+    pub packets: Vec<Run<T>>,
     /// Packets that had been declared lost and arrived after all.
     pub spurious: Vec<(u64, Sent<T>)>,
 }
 
-impl<T: Clone> Ledger<T> {
+impl<T: Carried> Ledger<T> {
     /// The number of the next packet.
     pub fn next_number(&self) -> u64 {
-        self.base + self.packets.len() as u64
+        self.next
     }
 
     /// The largest acknowledged number.
@@ -110,9 +119,9 @@ impl<T: Clone> Ledger<T> {
     }
 
     /// The oldest packet in flight that asks for an acknowledgement.
-    pub fn oldest_eliciting(&self) -> Option<(u64, &Sent<T>)> {
-        let at = self.packets.iter().position(|p| p.as_ref().is_some_and(|p| p.eliciting))?;
-        Some((self.base + at as u64, self.packets[at].as_ref()?))
+    pub fn oldest_eliciting(&self) -> Option<Sent<T>> {
+        let entry = self.entries.iter().find(|entry| entry.open != 0 && entry.sent.eliciting)?;
+        Some(entry.at(entry.open.trailing_zeros()))
     }
 
     /// Enters the packet that was just sent under [`Ledger::next_number`].
@@ -121,35 +130,45 @@ impl<T: Clone> Ledger<T> {
             self.eliciting += 1;
             self.last_eliciting_at = sent.snapshot.sent_at;
         }
-        self.packets.push_back(Some(sent));
+        self.entries.push_back(Entry::new(self.next, sent));
+        self.next += 1;
         // Nobody acknowledges packets that do not ask for it, unless others do: the oldest are forgotten.
-        while self.packets.len() > UNASKED_MAX
-            && self.packets.front().is_some_and(|p| p.as_ref().is_none_or(|p| !p.eliciting))
+        while self.next - self.base() > UNASKED_MAX
+            && self.entries.front().is_some_and(|entry| entry.open == 0 || !entry.sent.eliciting)
         {
-            self.packets.pop_front();
-            self.base += 1;
+            self.entries.pop_front();
         }
+    }
+
+    /// Enters the packet that was just sent under [`Ledger::next_number`] if it can share the entry of the one before it; says
+    /// whether it can. It was sent at once with that one and is alike: [`Carried::ahead`] tells what it carries, and its bytes are
+    /// those by which the bytes in flight have grown.
+    pub fn record_alike(&mut self) -> bool {
+        let number = self.next;
+        let Some(last) = self.entries.back_mut().filter(|last| last.sent.eliciting) else { return false };
+        let is_alike = last.extend(number);
+        self.next += u64::from(is_alike);
+        self.eliciting += u64::from(is_alike);
+        is_alike
     }
 
     /// Takes in an acknowledgement of these packet numbers (descending or ascending ranges). `None` if it names a
     /// packet that was never sent: the peer is lying.
     pub fn on_ack(&mut self, ranges: impl Iterator<Item = Range<u64>>, now: Time) -> Option<Acknowledged<T>> {
         let mut done = Acknowledged { packets: core::mem::take(&mut self.room), spurious: Vec::new() };
-        let next = self.next_number();
+        let base = self.base();
         for range in ranges {
-            if range.end > next {
+            if range.end > self.next {
                 return None;
             }
             self.largest_acked = self.largest_acked.max(Some(range.end - 1));
             self.take_spurious(&range, now, &mut done.spurious);
-            let fresh: SmallVec<[Range<u64>; 4]> =
-                self.acked.gaps(range.start.max(self.base)..range.end).collect();
-            for number in fresh.iter().cloned().flatten() {
-                if let Some(sent) = self.take(number) {
-                    done.packets.push((number, sent));
-                }
+            let known = range.start.max(base)..range.end.max(base);
+            let fresh: SmallVec<[Range<u64>; 4]> = self.acked.gaps(known.clone()).collect();
+            for numbers in fresh {
+                self.take(numbers, &mut done.packets);
             }
-            self.acked.insert(range.start.max(self.base)..range.end.max(self.base));
+            self.acked.insert(known);
         }
         self.settle();
         Some(done)
@@ -161,19 +180,46 @@ impl<T: Clone> Ledger<T> {
         self.room.clear();
     }
 
-    fn take(&mut self, number: u64) -> Option<Sent<T>> {
-        let index = usize::try_from(number.checked_sub(self.base)?).ok()?;
-        let sent = self.packets.get_mut(index)?.take()?;
-        self.eliciting -= u64::from(sent.eliciting);
-        Some(sent)
+    /// Nothing before this packet is open.
+    fn base(&self) -> u64 {
+        self.entries.front().map_or(self.next, |front| {
+            front.first + if front.open == 0 { 0 } else { u64::from(front.open.trailing_zeros()) }
+        })
+    }
+
+    /// The entries that hold these numbers.
+    fn entries_of(&mut self, numbers: Range<u64>) -> impl Iterator<Item = (&mut Entry<T>, u64)> {
+        // Nearly always it is the first.
+        let is_second_later = self.entries.get(1).is_none_or(|second| second.first > numbers.start);
+        let from = if is_second_later {
+            0
+        } else {
+            self.entries.partition_point(|entry| entry.first <= numbers.start) - 1
+        };
+        let entries = self.entries.range_mut(from..);
+        let within = entries.take_while(move |entry| entry.first < numbers.end);
+        let numbers = numbers.clone();
+        within.map(move |entry| {
+            let places = entry.places(&numbers);
+            (entry, places)
+        })
+    }
+
+    /// Takes these packets out, as far as they are there.
+    fn take(&mut self, numbers: Range<u64>, out: &mut Vec<Run<T>>) {
+        let before = out.len();
+        for (entry, places) in self.entries_of(numbers) {
+            out.extend(entry.close(places));
+        }
+        let taken = out[before..].iter().filter(|run| run.sent.eliciting);
+        self.eliciting -= taken.map(Run::packets).sum::<u64>();
     }
 
     fn settle(&mut self) {
-        while let Some(None) = self.packets.front() {
-            self.packets.pop_front();
-            self.base += 1;
+        while self.entries.front().is_some_and(|front| front.open == 0) {
+            self.entries.pop_front();
         }
-        self.acked.remove_below(self.base);
+        self.acked.remove_below(self.base());
     }
 
     fn take_spurious(&mut self, range: &Range<u64>, now: Time, out: &mut Vec<(u64, Sent<T>)>) {
@@ -195,14 +241,11 @@ impl<T: Clone> Ledger<T> {
     /// The peer recovered these packets from redundancy: what they carried needs no repetition. The packets themselves
     /// stay, to be found lost, for so they are as far as the path is concerned. Gives what they carried.
     pub fn on_repaired(&mut self, ranges: impl Iterator<Item = Range<u64>>) -> Vec<Tokens<T>> {
-        let next = self.next_number();
+        let (base, next) = (self.base(), self.next);
         let mut carried = Vec::new();
         for range in ranges {
-            for number in range.start.max(self.base)..range.end.min(next) {
-                let entry = self.packets.get_mut((number - self.base) as usize);
-                if let Some(sent) = entry.and_then(Option::as_mut).filter(|sent| !sent.tokens.is_empty()) {
-                    carried.push(core::mem::take(&mut sent.tokens));
-                }
+            for (entry, places) in self.entries_of(range.start.max(base)..range.end.min(next)) {
+                carried.extend(entry.take_tokens(places));
             }
             // Declared lost already: the repeat may still be on its way out.
             let from = self.lost.partition_point(|(number, _)| *number < range.start);
@@ -227,21 +270,20 @@ impl<T: Clone> Ledger<T> {
         let mut look_again = None;
         let Some(largest) = self.largest_acked else { return (lost, None) };
         let delay = (loss_delay + self.reorder_extra).min(loss_delay.max(patience));
-        let mut number = self.base;
-        while number < largest {
-            let index = (number - self.base) as usize;
-            if let Some(Some(sent)) = self.packets.get(index) {
-                let due = sent.snapshot.sent_at + delay;
-                if largest - number < self.reorder_packets && due > now {
-                    look_again = Some(due);
-                    break;
-                }
-                if let Some(sent) = self.take(number) {
-                    self.remember_lost(number, &sent);
-                    lost.push((number, sent));
-                }
+        // Those that so many have overtaken are lost, however soon.
+        let overtaken = 0..(largest + 1).saturating_sub(self.reorder_packets);
+        for entry in self.entries.iter_mut().take_while(|entry| entry.first < largest) {
+            let (due, older) = (entry.sent.snapshot.sent_at + delay, entry.places(&(0..largest)));
+            let gone = if due > now { entry.places(&overtaken) } else { older };
+            lost.extend(entry.close(gone & older).flat_map(Run::split));
+            if entry.open & older != 0 {
+                look_again = Some(due);
+                break;
             }
-            number += 1;
+        }
+        self.eliciting -= lost.iter().filter(|(_, sent)| sent.eliciting).count() as u64;
+        for (number, sent) in &lost {
+            self.remember_lost(*number, sent);
         }
         self.settle();
         (lost, look_again)
@@ -269,102 +311,23 @@ impl<T: Clone> Ledger<T> {
     /// which nobody will tell. Gives back memory that nothing is in.
     pub fn shrink(&mut self) {
         if self.eliciting == 0 {
-            self.base = self.next_number();
-            self.packets.clear();
+            self.entries.clear();
         }
         self.lost.clear();
         self.lost.shrink_to_fit();
         self.room = Vec::new();
-        self.packets.shrink_to_fit();
+        self.entries.shrink_to_fit();
         self.acked.shrink();
     }
 
     /// Bytes of heap memory.
     pub fn heap_bytes(&self) -> usize {
-        self.packets.capacity() * size_of::<Option<Sent<T>>>()
-            + (self.lost.capacity() + self.room.capacity()) * size_of::<(u64, Sent<T>)>()
+        self.entries.capacity() * size_of::<Entry<T>>()
+            + self.room.capacity() * size_of::<Run<T>>()
+            + self.lost.capacity() * size_of::<(u64, Sent<T>)>()
             + self.acked.heap_bytes()
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use core::iter::once;
-
-    fn sent(at_ms: u64) -> Sent<u8> {
-        Sent {
-            bytes: 100,
-            epoch: 0,
-            eliciting: true,
-            size_probe: false,
-            tokens: Tokens::new(),
-            snapshot: Snapshot { sent_at: Time::from_millis(at_ms), ..Snapshot::default() },
-        }
-    }
-
-    fn ledger(packets: u64) -> Ledger<u8> {
-        let mut ledger = Ledger::default();
-        (0..packets).for_each(|n| ledger.record(sent(n)));
-        ledger
-    }
-
-    fn numbers(list: &[(u64, Sent<u8>)]) -> Vec<u64> {
-        list.iter().map(|(n, _)| *n).collect()
-    }
-
-    const DELAY: Duration = Duration::from_millis(50);
-
-    #[test]
-    fn a_gap_of_three_packets_is_a_loss_and_time_decides_the_rest() {
-        let mut l = ledger(10);
-        let done = l.on_ack([4..6, 0..1].into_iter(), Time::from_millis(20)).expect("sent");
-        assert_eq!(numbers(&done.packets), [4, 5, 0]);
-        let (lost, again) = l.detect_lost(Time::from_millis(20), DELAY, DELAY);
-        assert_eq!(numbers(&lost), [1, 2]);
-        assert_eq!(again, Some(Time::from_millis(3) + DELAY));
-        let (lost, again) = l.detect_lost(Time::from_millis(53), DELAY, DELAY);
-        assert_eq!((numbers(&lost), again), (vec![3], None));
-        assert_eq!(l.eliciting(), 4);
-    }
-
-    #[test]
-    fn what_arrives_after_all_widens_the_threshold() {
-        let mut l = ledger(12);
-        l.on_ack(once(6..8), Time::from_millis(20)).expect("sent");
-        assert_eq!(numbers(&l.detect_lost(Time::from_millis(20), DELAY, DELAY).0), [0, 1, 2, 3, 4]);
-        let done = l.on_ack(once(1..3), Time::from_millis(21)).expect("sent");
-        assert_eq!((numbers(&done.packets), numbers(&done.spurious)), (vec![], vec![1, 2]));
-        l.on_ack(once(11..12), Time::from_millis(22)).expect("sent");
-        let (lost, again) = l.detect_lost(Time::from_millis(22), DELAY, DELAY);
-        assert!(lost.is_empty() && again.is_some(), "5 is six packets behind, and one came seven late");
-    }
-
-    #[test]
-    fn an_acknowledgement_of_what_was_never_sent_is_refused() {
-        assert!(ledger(3).on_ack(once(0..4), Time::ZERO).is_none());
-    }
-
-    #[test]
-    fn packets_that_nobody_acknowledges_are_not_kept_for_ever() {
-        let mut l = ledger(1);
-        let quiet = |at_ms| Sent { eliciting: false, ..sent(at_ms) };
-        (0..10_000).for_each(|n| l.record(quiet(n)));
-        assert_eq!(l.packets.len(), 10_001, "the first is waited for");
-        let done = l.on_ack(once(0..1), Time::from_millis(1)).expect("sent");
-        assert_eq!(numbers(&done.packets), [0]);
-        (0..10_000).for_each(|n| l.record(quiet(n)));
-        assert_eq!((l.packets.len(), l.next_number()), (UNASKED_MAX, 20_001));
-        let done = l.on_ack(once(20_000..20_001), Time::from_millis(1)).expect("sent");
-        assert_eq!(numbers(&done.packets), [20_000], "the latest are known");
-        l.shrink();
-        assert_eq!((l.packets.capacity(), l.next_number()), (0, 20_001));
-    }
-
-    #[test]
-    fn the_same_acknowledgement_again_settles_nothing() {
-        let mut l = ledger(6);
-        l.on_ack(once(2..5), Time::ZERO).expect("sent");
-        assert!(l.on_ack(once(2..5), Time::ZERO).expect("sent").packets.is_empty());
-    }
-}
+mod tests;

@@ -1,0 +1,139 @@
+//! Entries of the ledger: packets in a row that differ in nothing but what follows from their places.
+
+use super::{Sent, Tokens};
+use core::ops::Range;
+use smallvec::smallvec;
+
+/// Packets of an entry, at most: what a batch of segments holds fits.
+const PLACES_MAX: u64 = u64::BITS as u64;
+
+/// What a packet may carry.
+pub trait Carried: Clone {
+    /// What the packet `places` further on carries, in a row of packets that are alike.
+    #[must_use]
+    fn ahead(&self, places: u64) -> Self;
+}
+
+/// Packets in a row, alike but for their places.
+#[derive(Clone, Debug)]
+pub struct Run<T> {
+    /// Their numbers.
+    pub numbers: Range<u64>,
+    /// The first of them.
+    pub sent: Sent<T>,
+}
+
+impl<T: Carried> Sent<T> {
+    /// The packet `places` further on, in a row of packets that are alike and were sent at once.
+    fn ahead(&self, places: u64) -> Self {
+        let tokens = match self.tokens.as_slice() {
+            [token] => smallvec![token.ahead(places)],
+            tokens => tokens.iter().cloned().collect(),
+        };
+        let mut snapshot = self.snapshot;
+        snapshot.in_flight += places * self.bytes;
+        Sent { tokens, snapshot, ..*self }
+    }
+}
+
+impl<T: Carried> Run<T> {
+    /// Each of them, with its number.
+    pub fn split(self) -> impl Iterator<Item = (u64, Sent<T>)> {
+        let Run { numbers, sent } = self;
+        numbers.clone().map(move |number| (number, sent.ahead(number - numbers.start)))
+    }
+
+    /// The last of them.
+    pub fn last(&self) -> Sent<T> {
+        self.sent.ahead(self.packets() - 1)
+    }
+}
+
+impl<T> Run<T> {
+    /// How many they are.
+    pub fn packets(&self) -> u64 {
+        self.numbers.end - self.numbers.start
+    }
+
+    /// Their bytes of UDP payload.
+    pub fn bytes(&self) -> u64 {
+        self.packets() * self.sent.bytes
+    }
+}
+
+/// Packets in a row as the ledger keeps them; bit n of each word stands for the one at place n.
+#[derive(Clone, Debug)]
+pub(super) struct Entry<T> {
+    /// The number of the one at place 0.
+    pub first: u64,
+    /// Those that are neither acknowledged nor lost.
+    pub open: u64,
+    /// Those that need no repetition: the peer has what they carried.
+    bare: u64,
+    /// The one at place 0.
+    pub sent: Sent<T>,
+}
+
+impl<T: Carried> Entry<T> {
+    pub fn new(first: u64, sent: Sent<T>) -> Self {
+        Entry { first, open: 1, bare: 0, sent }
+    }
+
+    /// Adds one more, of that number, which directly follows the last; says whether there was room, and what it carries can be
+    /// told from its place.
+    pub fn extend(&mut self, number: u64) -> bool {
+        let place = number - self.first;
+        let is_alike = place < PLACES_MAX && self.sent.tokens.len() == 1;
+        if is_alike {
+            self.open |= 1 << place;
+        }
+        is_alike
+    }
+
+    /// The places of these numbers.
+    pub fn places(&self, numbers: &Range<u64>) -> u64 {
+        let below = |number: u64| match number.saturating_sub(self.first) {
+            places if places < PLACES_MAX => (1 << places) - 1,
+            _ => u64::MAX,
+        };
+        below(numbers.end) & !below(numbers.start)
+    }
+
+    /// The packet at a place.
+    pub fn at(&self, place: u32) -> Sent<T> {
+        let mut sent = self.sent.ahead(u64::from(place));
+        if self.bare >> place & 1 == 1 {
+            sent.tokens.clear();
+        }
+        sent
+    }
+
+    /// Closes the packets at these places, and gives those that were open, in order.
+    pub fn close(&mut self, places: u64) -> impl Iterator<Item = Run<T>> {
+        let closed = self.open & places;
+        self.open &= !closed;
+        self.rows(closed)
+    }
+
+    /// Takes what the open packets at these places carried.
+    pub fn take_tokens(&mut self, places: u64) -> impl Iterator<Item = Tokens<T>> {
+        let laden = self.open & places & !self.bare;
+        let tokens: Vec<_> = self.rows(laden).flat_map(Run::split).map(|(_, sent)| sent.tokens).collect();
+        self.bare |= laden;
+        tokens.into_iter().filter(|tokens| !tokens.is_empty())
+    }
+
+    /// These packets, in rows that are alike.
+    fn rows(&self, mut places: u64) -> impl Iterator<Item = Run<T>> {
+        core::iter::from_fn(move || {
+            let place = places.trailing_zeros();
+            let rest = places.checked_shr(place)?;
+            let bare = self.bare >> place;
+            let alike = if bare & 1 == 1 { bare } else { !bare };
+            let packets = (rest & alike).trailing_ones();
+            places &= !(u64::MAX >> (u64::BITS - packets) << place);
+            let start = self.first + u64::from(place);
+            Some(Run { numbers: start..start + u64::from(packets), sent: self.at(place) })
+        })
+    }
+}

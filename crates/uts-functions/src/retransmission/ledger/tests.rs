@@ -1,0 +1,190 @@
+use super::*;
+use core::iter::once;
+use proptest::prelude::*;
+
+fn sent(at_ms: u64) -> Sent<u8> {
+    Sent {
+        bytes: 100,
+        epoch: 0,
+        eliciting: true,
+        size_probe: false,
+        tokens: Tokens::new(),
+        snapshot: Snapshot { sent_at: Time::from_millis(at_ms), ..Snapshot::default() },
+    }
+}
+
+fn ledger(packets: u64) -> Ledger<u8> {
+    let mut ledger = Ledger::default();
+    (0..packets).for_each(|n| ledger.record(sent(n)));
+    ledger
+}
+
+fn settled(done: &Acknowledged<u8>) -> Vec<u64> {
+    done.packets.iter().flat_map(|run| run.numbers.clone()).collect()
+}
+
+fn numbers(list: &[(u64, Sent<u8>)]) -> Vec<u64> {
+    list.iter().map(|(n, _)| *n).collect()
+}
+
+const DELAY: Duration = Duration::from_millis(50);
+
+#[test]
+fn a_gap_of_three_packets_is_a_loss_and_time_decides_the_rest() {
+    let mut l = ledger(10);
+    let done = l.on_ack([4..6, 0..1].into_iter(), Time::from_millis(20)).expect("sent");
+    assert_eq!(settled(&done), [4, 5, 0]);
+    let (lost, again) = l.detect_lost(Time::from_millis(20), DELAY, DELAY);
+    assert_eq!(numbers(&lost), [1, 2]);
+    assert_eq!(again, Some(Time::from_millis(3) + DELAY));
+    let (lost, again) = l.detect_lost(Time::from_millis(53), DELAY, DELAY);
+    assert_eq!((numbers(&lost), again), (vec![3], None));
+    assert_eq!(l.eliciting(), 4);
+}
+
+#[test]
+fn what_arrives_after_all_widens_the_threshold() {
+    let mut l = ledger(12);
+    l.on_ack(once(6..8), Time::from_millis(20)).expect("sent");
+    assert_eq!(numbers(&l.detect_lost(Time::from_millis(20), DELAY, DELAY).0), [0, 1, 2, 3, 4]);
+    let done = l.on_ack(once(1..3), Time::from_millis(21)).expect("sent");
+    assert_eq!((settled(&done), numbers(&done.spurious)), (vec![], vec![1, 2]));
+    l.on_ack(once(11..12), Time::from_millis(22)).expect("sent");
+    let (lost, again) = l.detect_lost(Time::from_millis(22), DELAY, DELAY);
+    assert!(lost.is_empty() && again.is_some(), "5 is six packets behind, and one came seven late");
+}
+
+#[test]
+fn an_acknowledgement_of_what_was_never_sent_is_refused() {
+    assert!(ledger(3).on_ack(once(0..4), Time::ZERO).is_none());
+}
+
+#[test]
+fn packets_that_nobody_acknowledges_are_not_kept_for_ever() {
+    let mut l = ledger(1);
+    let quiet = |at_ms| Sent { eliciting: false, ..sent(at_ms) };
+    (0..10_000).for_each(|n| l.record(quiet(n)));
+    assert_eq!(l.entries.len(), 10_001, "the first is waited for");
+    let done = l.on_ack(once(0..1), Time::from_millis(1)).expect("sent");
+    assert_eq!(settled(&done), [0]);
+    (0..10_000).for_each(|n| l.record(quiet(n)));
+    assert_eq!((l.entries.len() as u64, l.next_number()), (UNASKED_MAX, 20_001));
+    let done = l.on_ack(once(20_000..20_001), Time::from_millis(1)).expect("sent");
+    assert_eq!(settled(&done), [20_000], "the latest are known");
+    l.shrink();
+    assert_eq!((l.entries.capacity(), l.next_number()), (0, 20_001));
+}
+
+#[test]
+fn the_same_acknowledgement_again_settles_nothing() {
+    let mut l = ledger(6);
+    l.on_ack(once(2..5), Time::ZERO).expect("sent");
+    assert!(l.on_ack(once(2..5), Time::ZERO).expect("sent").packets.is_empty());
+}
+
+/// Where the data that it carried stood.
+impl Carried for u8 {
+    fn ahead(&self, places: u64) -> Self {
+        self.wrapping_add(places as u8)
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    /// A batch of packets that are alike.
+    Send(u64),
+    /// One that may not ask for an acknowledgement.
+    SendOne(bool),
+    /// Of those sent, so many from the last of which so many were left out.
+    Ack(u64, u64),
+    Repaired(u64, u64),
+    Wait(u64),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        (1..100u64).prop_map(Step::Send),
+        any::<bool>().prop_map(Step::SendOne),
+        (0..80u64, 1..100u64).prop_map(|(back, packets)| Step::Ack(back, packets)),
+        (0..80u64, 1..10u64).prop_map(|(back, packets)| Step::Repaired(back, packets)),
+        (0..100u64).prop_map(Step::Wait),
+    ]
+}
+
+type Packets = Vec<(u64, Vec<u8>, Snapshot)>;
+
+fn plain(packets: impl IntoIterator<Item = (u64, Sent<u8>)>) -> Packets {
+    packets.into_iter().map(|(number, sent)| (number, sent.tokens.to_vec(), sent.snapshot)).collect()
+}
+
+proptest! {
+    /// Packets that share entries are settled, found lost and repaired as those that have one each.
+    #[test]
+    fn packets_that_share_entries_are_as_those_that_do_not(steps in prop::collection::vec(step(), 1..60)) {
+        let (mut shared, mut single) = (Ledger::default(), Ledger::default());
+        let (mut now, mut in_flight) = (Time::from_millis(1), 0);
+        let mut next = |shared: &Ledger<u8>, now: Time, eliciting: bool| {
+            in_flight += 100;
+            let snapshot = Snapshot { sent_at: now, in_flight, ..Snapshot::default() };
+            let tokens = Tokens::from_iter([shared.next_number() as u8]);
+            Sent { eliciting, tokens, snapshot, ..sent(0) }
+        };
+        for step in steps {
+            match step {
+                Step::Send(packets) => for n in 0..packets {
+                    let sent = next(&shared, now, true);
+                    single.record(sent.clone());
+                    if n == 0 || !shared.record_alike() {
+                        shared.record(sent);
+                    }
+                },
+                Step::SendOne(eliciting) => {
+                    let sent = next(&shared, now, eliciting);
+                    single.record(sent.clone());
+                    shared.record(sent);
+                }
+                Step::Ack(back, packets) => {
+                    let end = shared.next_number().saturating_sub(back);
+                    let range = end.saturating_sub(packets)..end;
+                    if !range.is_empty() {
+                        let [one, other] = [&mut shared, &mut single].map(|ledger| {
+                            let done = ledger.on_ack(once(range.clone()), now).expect("sent");
+                            (plain(done.packets.into_iter().flat_map(Run::split)), plain(done.spurious))
+                        });
+                        prop_assert_eq!(one, other);
+                    }
+                }
+                Step::Repaired(back, packets) => {
+                    let end = shared.next_number().saturating_sub(back);
+                    let range = end.saturating_sub(packets)..end;
+                    let [one, other] = [&mut shared, &mut single].map(|ledger| ledger.on_repaired(once(range.clone())));
+                    prop_assert_eq!(one, other);
+                }
+                Step::Wait(ms) => now += Duration::from_millis(ms),
+            }
+            let [one, other] = [&mut shared, &mut single].map(|ledger| {
+                let (lost, again) = ledger.detect_lost(now, DELAY, DELAY);
+                (plain(lost), again)
+            });
+            prop_assert_eq!(one, other);
+            let [one, other] = [&shared, &single].map(|ledger| {
+                let oldest = ledger.oldest_eliciting().map(|sent| plain([(0, sent)]));
+                (ledger.next_number(), ledger.eliciting(), ledger.last_eliciting_at(), oldest)
+            });
+            prop_assert_eq!(one, other);
+        }
+    }
+}
+
+/// A batch takes one entry, and is settled as one.
+#[test]
+fn a_batch_shares_an_entry() {
+    let mut l = ledger(1);
+    l.record(Sent { tokens: Tokens::from_iter([1]), ..sent(1) });
+    assert!((2..65).all(|_| l.record_alike()) && !l.record_alike(), "64 share one");
+    assert_eq!((l.entries.len(), l.next_number(), l.eliciting()), (2, 65, 65));
+    let done = l.on_ack(once(0..65), Time::from_millis(2)).expect("sent");
+    let runs: Vec<_> = done.packets.iter().map(|run| run.numbers.clone()).collect();
+    assert_eq!(runs, [0..1, 1..65]);
+    assert_eq!((done.packets[1].bytes(), done.packets[1].last().tokens[0]), (6400, 64));
+}
