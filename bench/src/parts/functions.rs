@@ -107,18 +107,18 @@ fn sent(snapshot: Snapshot) -> Sent<Data> {
 /// losses.
 fn ledger(batch: u64, what: &str) -> Part {
     let (mut ledger, mut now) = (Ledger::default(), Time::ZERO);
-    let (mut acknowledged, mut sent_packets) = (0, 0);
+    let (mut acknowledged, mut due) = (0, 0);
     Part::plain(
         "retransmission",
         format!("ledger: record, acknowledge, look for losses; {what}"),
         0,
         move || {
-            let is_first = sent_packets % batch == 0;
-            sent_packets += 1;
-            if is_first || !ledger.record_alike() {
+            if due == 0 {
                 now += GAP;
-                ledger.record(sent(Snapshot { sent_at: now, ..Snapshot::default() }));
+                ledger.record_run(sent(Snapshot { sent_at: now, ..Snapshot::default() }), batch);
+                due = batch;
             }
+            due -= 1;
             if ledger.next_number() >= acknowledged + FLIGHT as u64 + PER_ACK {
                 let range = acknowledged..acknowledged + PER_ACK;
                 acknowledged = range.end;

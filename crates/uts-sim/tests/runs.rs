@@ -114,3 +114,33 @@ fn packets_are_whole_blocks_of_the_cipher_only_where_processors_are_the_limit() 
     let fast = full_packet_bytes(Duration::from_micros(50));
     assert!(fast > 1472 - 16 && (fast - (1 + 4 + 2 + 16)).is_multiple_of(16), "{fast}");
 }
+
+/// Bytes on both sides of a message that was given up before it was sent do not follow each other: whatever of them is lost is
+/// repeated, also where a packet ends just before the message, which depends on how much a first packet and those behind it hold.
+#[test]
+fn what_is_sent_on_both_sides_of_a_message_that_was_given_up_arrives() {
+    let mut config = ConnectionConfig::default();
+    config.requirements.assign("preserveMsgBoundaries=require").expect("a property");
+    let mut pair = Pair::new(config.clone(), Duration::from_millis(1)).expect("a pair");
+    let connection = pair.connect(config).expect("connected");
+    let flow = pair.open_flow(connection).expect("a flow");
+    pair.carry(connection, flow, 2_000_000).expect("carried");
+    pair.pass(pair.now + Duration::from_millis(100)).expect("carried");
+    for (first, next) in (1410..1445).flat_map(|first| (1430..1436).map(move |next| (first, next))) {
+        let (now, before) = (pair.now, pair.received);
+        let open = pair.client.connection(connection).expect("open");
+        open.write(now, flow, Bytes::from(vec![1; first + 4 * next])).expect("room");
+        let lifetime = Some(Duration::from_nanos(1));
+        open.send_message(now, flow, Bytes::from(vec![2; 700]), MessageOptions { lifetime }).expect("room");
+        open.write(now, flow, Bytes::from(vec![3; 4 * next])).expect("room");
+        pair.now = pair.next_at().expect("something is due");
+        assert!(pair.now <= now + Duration::from_micros(1), "the message expires before anything is sent");
+        pair.loses_every = Some(1);
+        pair.pass(pair.now + Duration::from_millis(2)).expect("carried");
+        pair.loses_every = None;
+        pair.pass(pair.now + Duration::from_millis(200)).expect("carried");
+        assert_eq!(pair.received - before, (first + 8 * next) as u64, "{first} bytes, then {next} at a time");
+    }
+    let expired = pair.client.connection(connection).expect("open").stats().messages_expired;
+    assert_eq!(expired, 35 * 6);
+}

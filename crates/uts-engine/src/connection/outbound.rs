@@ -223,20 +223,21 @@ impl Outbound {
             && Rate::from_delivery(window, self.rtt.smoothed) >= FAST
     }
 
-    /// The next packet's number, as its header says it.
-    pub fn next_truncated(&self) -> TruncatedNumber {
-        TruncatedNumber::of(self.ledger.next_number(), self.ledger.largest_acked())
+    /// The number of a packet that is about to be sent, as its header says it.
+    pub fn truncated(&self, number: u64) -> TruncatedNumber {
+        TruncatedNumber::of(number, self.ledger.largest_acked())
     }
 
-    /// Appends the header of the next packet, which is built under `stack`; gives its number, and where the header stands.
+    /// Appends the header of a packet, which is built under `stack`; says where it stands.
     pub fn emit_header(
         &self,
         stack: &SendStack,
         dcid: ConnectionId,
+        number: u64,
         out: &mut Vec<u8>,
-    ) -> (u64, AdaptiveMark) {
+    ) -> AdaptiveMark {
         let header = AdaptiveHeader { epoch_low5: (stack.epoch % 32) as u8, dcid };
-        (self.ledger.next_number(), header.emit(self.next_truncated(), out))
+        header.emit(self.truncated(number), out)
     }
 
     /// A batch begins: nothing arrives while it is built, so that what pacing keeps to stays as its first packet leaves it.
@@ -249,15 +250,12 @@ impl Outbound {
         (self.leave, self.has_waited) = (leave, false);
     }
 
-    /// A packet was built and entered in the ledger.
+    /// Packets of `bytes` in all were built, of which a full one has `packet_bytes`; gives the snapshot of the last.
     pub fn on_sent(&mut self, now: Time, bytes: u64, packet_bytes: u64) -> Snapshot {
         let snapshot = self.delivery.on_sent(now, bytes);
         self.congestion.on_sent(now, bytes, &self.delivery);
-        let pace = match self.batch_pace {
-            Some(pace) if pace.packet_bytes == packet_bytes => pace,
-            // The first packet after a pause may change what congestion control says.
-            _ => self.pace(packet_bytes),
-        };
+        // The first packet after a pause may change what congestion control says.
+        let pace = self.pace_of_batch(packet_bytes);
         self.batch_pace = Some(pace);
         self.rate.on_sent(&mut self.bucket, now, bytes, &pace);
         snapshot
@@ -294,10 +292,9 @@ impl Outbound {
             return false;
         }
         // Where the rate only spreads a window over a round trip, the turns of the endpoint's connections do that.
-        let is_spread = self.rate_max.is_none() && self.congestion.pacing_rate().is_none();
+        let is_spread = self.is_spread();
         if !(is_spread && (must_wait || is_called)) {
-            let pace = self.batch_pace.filter(|pace| pace.packet_bytes == packet_bytes);
-            let pace = pace.unwrap_or_else(|| self.pace(packet_bytes));
+            let pace = self.pace_of_batch(packet_bytes);
             self.paced_until = self.rate.wait_until(&mut self.bucket, now, &pace);
         }
         if self.paced_until.is_none() && must_wait {
@@ -308,6 +305,31 @@ impl Outbound {
             }
         }
         self.paced_until.is_none() && !must_wait
+    }
+
+    /// How many packets of `bytes` may leave at once now, as [`Outbound::admits`] says of one; at least one if it admits one.
+    pub fn admitted(&mut self, now: Time, bytes: u64) -> u64 {
+        if !self.admits(now, bytes, bytes) {
+            return 0;
+        }
+        let window = self.congestion.window_bytes().saturating_sub(self.delivery.in_flight);
+        let batch = if self.is_spread() && self.leave.is_called {
+            u64::MAX
+        } else {
+            self.rate.batch_bytes(&self.bucket, &self.pace_of_batch(bytes))
+        };
+        window.min(batch) / bytes
+    }
+
+    /// Whether the rate only spreads a window over a round trip.
+    fn is_spread(&self) -> bool {
+        self.rate_max.is_none() && self.congestion.pacing_rate().is_none()
+    }
+
+    /// What pacing keeps to in this batch.
+    fn pace_of_batch(&self, packet_bytes: u64) -> Pace {
+        let known = self.batch_pace.filter(|pace| pace.packet_bytes == packet_bytes);
+        known.unwrap_or_else(|| self.pace(packet_bytes))
     }
 
     /// What is known of the path.

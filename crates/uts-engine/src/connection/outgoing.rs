@@ -131,7 +131,8 @@ impl Connection {
             return bytes;
         };
         let header = AdaptiveHeader { epoch_low5: 0, dcid: self.peer_cid };
-        let around = header.encoded_len(outbound.next_truncated().len()) + protection.tag_bytes();
+        let number = outbound.truncated(outbound.ledger.next_number());
+        let around = header.encoded_len(number.len()) + protection.tag_bytes();
         bytes - bytes.saturating_sub(around) % protection.block_bytes().max(1)
     }
 
@@ -204,7 +205,8 @@ impl Connection {
         let Some(stack) = outbound.stacks.get(index) else { return false };
         let Some(protection) = &stack.protection else { return false };
         let start = out.len();
-        let (number, mark) = outbound.emit_header(stack, self.peer_cid, out);
+        let number = outbound.ledger.next_number();
+        let mark = outbound.emit_header(stack, self.peer_cid, number, out);
         let trailer = stack.detection.trailer_bytes() + protection.tag_bytes();
         let Some(frames_room) = room.checked_sub(out.len() - start + trailer) else {
             out.truncate(start);
@@ -487,7 +489,8 @@ impl Connection {
         let index = outbound.stack_index(0)?;
         let stack = &outbound.stacks[index];
         let start = out.len();
-        let (number, mark) = outbound.emit_header(stack, self.peer_cid, out);
+        let number = outbound.ledger.next_number();
+        let mark = outbound.emit_header(stack, self.peer_cid, number, out);
         out.extend_from_slice(frames);
         let draft = Draft {
             reason: Reason::Report,

@@ -133,7 +133,7 @@ impl Delivery {
         }
     }
 
-    /// Counts a packet of `bytes` as sent; the snapshot is kept with it.
+    /// Counts packets of `bytes` in all as sent at once; the snapshot is kept with the last.
     pub fn on_sent(&mut self, now: Time, bytes: u64) -> Snapshot {
         if self.in_flight == 0 {
             self.first_sent_at = now;
@@ -265,7 +265,7 @@ pub struct Loss {
 /// `now` and sizes are handed in with each event; windows are in bytes of UDP payload.
 #[enum_dispatch]
 pub trait Congestion {
-    /// A packet of `bytes` was sent; `delivery` counts it already.
+    /// Packets of `bytes` in all were sent at once, mostly one; `delivery` counts them already.
     fn on_sent(&mut self, now: Time, bytes: u64, delivery: &Delivery);
     /// Something was newly acknowledged; `delivery` counts it already.
     fn on_ack(&mut self, ack: &Ack, delivery: &Delivery);

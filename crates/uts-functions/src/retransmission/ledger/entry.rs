@@ -25,7 +25,7 @@ pub struct Run<T> {
 
 impl<T: Carried> Sent<T> {
     /// The packet `places` further on, in a row of packets that are alike and were sent at once.
-    fn ahead(&self, places: u64) -> Self {
+    pub(super) fn ahead(&self, places: u64) -> Self {
         let tokens = match self.tokens.as_slice() {
             [token] => smallvec![token.ahead(places)],
             tokens => tokens.iter().cloned().collect(),
@@ -75,19 +75,9 @@ pub(super) struct Entry<T> {
 }
 
 impl<T: Carried> Entry<T> {
-    pub fn new(first: u64, sent: Sent<T>) -> Self {
-        Entry { first, open: 1, bare: 0, sent }
-    }
-
-    /// Adds one more, of that number, which directly follows the last; says whether there was room, and what it carries can be
-    /// told from its place.
-    pub fn extend(&mut self, number: u64) -> bool {
-        let place = number - self.first;
-        let is_alike = place < PLACES_MAX && self.sent.tokens.len() == 1;
-        if is_alike {
-            self.open |= 1 << place;
-        }
-        is_alike
+    /// As many of so many packets, at least one, as an entry holds.
+    pub fn new(first: u64, sent: Sent<T>, packets: u64) -> Self {
+        Entry { first, open: u64::MAX >> (PLACES_MAX - packets.clamp(1, PLACES_MAX)), bare: 0, sent }
     }
 
     /// The places of these numbers.

@@ -126,30 +126,31 @@ impl<T: Carried> Ledger<T> {
 
     /// Enters the packet that was just sent under [`Ledger::next_number`].
     pub fn record(&mut self, sent: Sent<T>) {
+        self.record_run(sent, 1);
+    }
+
+    /// Enters so many packets, at least one, that were just sent at once under the next numbers, the first of which is this. They
+    /// are alike: [`Carried::ahead`] tells what each carries, and each raises the bytes in flight by its own.
+    pub fn record_run(&mut self, sent: Sent<T>, packets: u64) {
         if sent.eliciting {
-            self.eliciting += 1;
+            self.eliciting += packets;
             self.last_eliciting_at = sent.snapshot.sent_at;
         }
-        self.entries.push_back(Entry::new(self.next, sent));
-        self.next += 1;
+        let end = self.next + packets;
+        let mut rest = Some(sent);
+        while let Some(sent) = rest.take() {
+            let entry = Entry::new(self.next, sent, end - self.next);
+            let places = u64::from(entry.open.count_ones());
+            self.next += places;
+            rest = (self.next < end).then(|| entry.sent.ahead(places));
+            self.entries.push_back(entry);
+        }
         // Nobody acknowledges packets that do not ask for it, unless others do: the oldest are forgotten.
         while self.next - self.base() > UNASKED_MAX
             && self.entries.front().is_some_and(|entry| entry.open == 0 || !entry.sent.eliciting)
         {
             self.entries.pop_front();
         }
-    }
-
-    /// Enters the packet that was just sent under [`Ledger::next_number`] if it can share the entry of the one before it; says
-    /// whether it can. It was sent at once with that one and is alike: [`Carried::ahead`] tells what it carries, and its bytes are
-    /// those by which the bytes in flight have grown.
-    pub fn record_alike(&mut self) -> bool {
-        let number = self.next;
-        let Some(last) = self.entries.back_mut().filter(|last| last.sent.eliciting) else { return false };
-        let is_alike = last.extend(number);
-        self.next += u64::from(is_alike);
-        self.eliciting += u64::from(is_alike);
-        is_alike
     }
 
     /// Takes in an acknowledgement of these packet numbers (descending or ascending ranges). `None` if it names a

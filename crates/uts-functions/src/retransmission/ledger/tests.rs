@@ -103,7 +103,7 @@ enum Step {
 
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
-        (1..100u64).prop_map(Step::Send),
+        (1..200u64).prop_map(Step::Send),
         any::<bool>().prop_map(Step::SendOne),
         (0..80u64, 1..100u64).prop_map(|(back, packets)| Step::Ack(back, packets)),
         (0..80u64, 1..10u64).prop_map(|(back, packets)| Step::Repaired(back, packets)),
@@ -123,23 +123,26 @@ proptest! {
     fn packets_that_share_entries_are_as_those_that_do_not(steps in prop::collection::vec(step(), 1..60)) {
         let (mut shared, mut single) = (Ledger::default(), Ledger::default());
         let (mut now, mut in_flight) = (Time::from_millis(1), 0);
-        let mut next = |shared: &Ledger<u8>, now: Time, eliciting: bool| {
-            in_flight += 100;
-            let snapshot = Snapshot { sent_at: now, in_flight, ..Snapshot::default() };
+        let mut next = |shared: &Ledger<u8>, now: Time, eliciting: bool, packets: u64| {
+            let snapshot = Snapshot { sent_at: now, in_flight: in_flight + 100, ..Snapshot::default() };
+            in_flight += packets * 100;
             let tokens = Tokens::from_iter([shared.next_number() as u8]);
             Sent { eliciting, tokens, snapshot, ..sent(0) }
         };
         for step in steps {
             match step {
-                Step::Send(packets) => for n in 0..packets {
-                    let sent = next(&shared, now, true);
-                    single.record(sent.clone());
-                    if n == 0 || !shared.record_alike() {
-                        shared.record(sent);
+                Step::Send(packets) => {
+                    let first = next(&shared, now, true, packets);
+                    for n in 0..packets {
+                        let mut sent = first.clone();
+                        sent.tokens[0] = (shared.next_number() + n) as u8;
+                        sent.snapshot.in_flight += n * 100;
+                        single.record(sent);
                     }
-                },
+                    shared.record_run(first, packets);
+                }
                 Step::SendOne(eliciting) => {
-                    let sent = next(&shared, now, eliciting);
+                    let sent = next(&shared, now, eliciting, 1);
                     single.record(sent.clone());
                     shared.record(sent);
                 }
@@ -180,9 +183,8 @@ proptest! {
 #[test]
 fn a_batch_shares_an_entry() {
     let mut l = ledger(1);
-    l.record(Sent { tokens: Tokens::from_iter([1]), ..sent(1) });
-    assert!((2..65).all(|_| l.record_alike()) && !l.record_alike(), "64 share one");
-    assert_eq!((l.entries.len(), l.next_number(), l.eliciting()), (2, 65, 65));
+    l.record_run(Sent { tokens: Tokens::from_iter([1]), ..sent(1) }, 65);
+    assert_eq!((l.entries.len(), l.next_number(), l.eliciting()), (3, 66, 66), "64 share one");
     let done = l.on_ack(once(0..65), Time::from_millis(2)).expect("sent");
     let runs: Vec<_> = done.packets.iter().map(|run| run.numbers.clone()).collect();
     assert_eq!(runs, [0..1, 1..65]);
