@@ -39,7 +39,7 @@ check: setup ## Formatting, lints, and the tests inside the crates: before each 
 	@scripts/cargo-test --workspace --lib --bins
 
 doc: setup ## Build the documentation of all crates, inner parts included, into target/doc
-	RUSTDOCFLAGS='-D warnings -A rustdoc::private_intra_doc_links' cargo doc --workspace --lib --no-deps --document-private-items
+	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --document-private-items --locked
 
 deny: setup ## Check licences and sources of all dependencies (and with cargo-deny installed, their versions)
 	@scripts/deny
