@@ -52,6 +52,14 @@ impl Looking {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::driver::Shared;
+    use crate::driver::socket::{Batch, Socket};
+    use core::future::Future;
+    use core::pin::Pin;
+    use core::task::Poll;
+    use core::time::Duration;
+    use std::future::poll_fn;
+    use std::net::SocketAddr;
 
     /// Looks for so many arrivals, each of which the look before it finds or does not.
     fn looks(looking: &mut Looking, arrivals: u32, mut finds: impl FnMut(u32) -> bool) -> u32 {
@@ -80,6 +88,40 @@ mod tests {
         // When it streams again, that is found out by the next few looks.
         let again = looks(&mut looking, 1000, |_| true);
         assert!(again > 850, "{again} looks for 1000 arrivals");
+    }
+
+    /// The task asks before it sleeps, looks if that is worth it, and says what came of it. Every datagram is sent while it sleeps,
+    /// so that each look is in vain.
+    #[tokio::test]
+    async fn the_task_looks_before_it_sleeps() {
+        let any: SocketAddr = "127.0.0.1:0".parse().expect("an address");
+        let (shared, mut task) =
+            Shared::bind(any, None, uts_engine::EndpointConfig::default(), Duration::ZERO).expect("bound");
+        let mut peer = Socket::bind(any, None).expect("bound");
+        let contents = b"of no connection";
+        let segment_bytes = contents.len();
+        let stray = Batch { remote: shared.local_addr, local: None, ecn: None, segment_bytes, contents };
+        let (mut sent, mut arrived, mut looked) = (0, 0, Vec::new());
+        let sequence = poll_fn(|cx| {
+            // Who goes to sleep leaves a waker; who has looked comes again first, behind other tasks.
+            shared.lock().parked = None;
+            assert!(Pin::new(&mut task).poll(cx).is_pending());
+            let inner = shared.lock();
+            let sleeps = inner.parked.is_some();
+            if core::mem::replace(&mut arrived, inner.engine.strangers) < inner.engine.strangers {
+                looked.push(!sleeps);
+            }
+            if sleeps && arrived == sent {
+                if sent == 7 {
+                    return Poll::Ready(());
+                }
+                sent += 1;
+                assert!(matches!(peer.poll_send(cx, &stray), Poll::Ready(Ok(_))));
+            }
+            Poll::Pending
+        });
+        tokio::time::timeout(Duration::from_secs(60), sequence).await.expect("it is woken by what arrives");
+        assert_eq!(looked, [true, false, true, false, false, false, true]);
     }
 
     #[test]
