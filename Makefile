@@ -33,13 +33,14 @@ rivals-test: setup ## Test them under every workload that they can carry
 	@scripts/rivals
 	@scripts/cargo-test --release --locked --manifest-path rivals/Cargo.toml --target-dir rivals/target
 
-check: setup ## Formatting, lints, and the tests inside the crates: before each commit
+check: setup ## Formatting, lints, links of the documentation, and the tests inside the crates: before each commit
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
+	@$(MAKE) --no-print-directory doc
 	@scripts/cargo-test --workspace --lib --bins
 
 doc: setup ## Build the documentation of all crates, inner parts included, into target/doc
-	RUSTDOCFLAGS='-D warnings -A rustdoc::private_intra_doc_links' cargo doc --workspace --lib --no-deps --document-private-items
+	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --document-private-items --locked
 
 deny: setup ## Check licences and sources of all dependencies (and with cargo-deny installed, their versions)
 	@scripts/deny

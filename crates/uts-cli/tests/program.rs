@@ -13,6 +13,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -384,7 +385,7 @@ fn every_line_of_json_is_an_event() {
 }
 
 /// Runs the test `name` again in a mount namespace of its own, where it may mount what it likes; says whether this is that
-/// run. Where the system allows no such namespace the test is skipped.
+/// run. Where the system allows no such namespace the test is skipped. It may leave nothing in the folder for temporary files.
 fn in_own_namespace(name: &str) -> bool {
     const INSIDE: &str = "UTS_TEST_INSIDE_NAMESPACE";
     if std::env::var_os(INSIDE).is_some() {
@@ -401,21 +402,38 @@ fn in_own_namespace(name: &str) -> bool {
         return false;
     }
     let this = std::env::current_exe().expect("a program").display().to_string();
-    let status = unshare(&[&this, name, "--exact", "--nocapture"]).status().expect("it runs");
+    let temporary = tempfile::tempdir().expect("a folder");
+    let mut inside = unshare(&[&this, name, "--exact", "--nocapture"]);
+    let status = inside.env("TMPDIR", temporary.path()).status().expect("it runs");
     assert!(status.success(), "inside its namespace: {status}");
+    let left = fs::read_dir(temporary.path()).expect("a folder").count();
+    assert_eq!(left, 0, "folders were left behind");
     false
 }
 
-/// A file system of 16 MiB at a folder of the place, all but `free` bytes of which are taken by `ballast` in it.
-fn small_disk(place: &Place, dir: &str, free: u64) {
+/// A file system at a folder, unmounted when it is dropped: a folder at which one is mounted cannot be removed.
+struct Disk(PathBuf);
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(&self.0).status();
+    }
+}
+
+/// A file system of 16 MiB at a folder of the place, all but `free` bytes of which are taken by `ballast` in it. To be dropped
+/// before the place, and after whoever uses it.
+#[must_use]
+fn small_disk(place: &Place, dir: &str, free: u64) -> Disk {
     const DISK: u64 = 16 << 20;
     let path = place.path(dir);
     fs::create_dir_all(&path).expect("made");
     let size = format!("size={DISK}");
     let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", &size, "none"]).arg(&path).status();
     assert!(mounted.expect("mount runs").success());
+    let disk = Disk(path);
     let ballast = vec![0; (DISK - free) as usize];
-    fs::write(path.join(".ballast"), ballast).expect("there is room");
+    fs::write(disk.0.join(".ballast"), ballast).expect("there is room");
+    disk
 }
 
 #[test]
@@ -426,7 +444,7 @@ fn a_full_disk_at_the_server_is_an_error_and_the_copy_goes_on_when_there_is_room
     let place = Place::new();
     let content = pattern(BIG_BYTES);
     place.write("big", &content);
-    small_disk(&place, "srv", 5 << 20);
+    let _disk = small_disk(&place, "srv", 5 << 20);
     let server = place.serve(&[]);
     for _ in 0..2 {
         place
@@ -451,7 +469,7 @@ fn a_full_disk_at_the_client_is_an_error_and_the_copy_goes_on_when_there_is_room
     let content = pattern(BIG_BYTES);
     place.write("srv/big", &content);
 
-    small_disk(&place, "in", 5 << 20);
+    let _disk = small_disk(&place, "in", 5 << 20);
     let server = place.serve(&[]);
     place.cp(&server, &[&server.url("big"), "in/"]).failed(1, &["uts: ", "big", "no space left on the disk"]);
     assert!(place.finished("in").is_empty(), "nothing half-written under its name");

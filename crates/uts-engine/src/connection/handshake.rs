@@ -1,7 +1,7 @@
 //! Establishment: TLS 1.3 in establishment packets, three ways.
 //!
-//! The handshake carries the two libraries and the first profile in its transport parameters (a [`Hello`]), so that they
-//! are authenticated with it. The client proposes the first profile of both directions out of mandatory mechanisms, which
+//! The handshake carries the two libraries and the first profile in its transport parameters (a [`Hello`](uts_wire::Hello)), so
+//! that they are authenticated with it. The client proposes the first profile of both directions out of mandatory mechanisms, which
 //! every endpoint has: it needs no answer. Everything else is a matter of exchange.
 
 use super::flows::Side;

@@ -4,7 +4,7 @@
 //! * the way out: [`outgoing`]; the way in: [`incoming`]; what becomes of packets: [`settle`];
 //! * [`handshake`], [`establish`]: establishment; [`closing`]: the end; [`exchanges`]: from one profile to the next; [`adapt`]: when
 //!   the policy wants one; [`groups`]: when flows have requirements of their own;
-//! * [`application`]: what the application does.
+//! * [`application`]: what the application does; [`mod@time`]: when something is due.
 
 mod adapt;
 mod application;
@@ -17,6 +17,7 @@ mod groups;
 mod handshake;
 mod inbound;
 pub mod incoming;
+mod inspect;
 mod machines;
 mod memory;
 mod messages;
@@ -28,6 +29,7 @@ mod run;
 mod secrets;
 mod settle;
 mod size;
+mod time;
 mod trace;
 
 pub(crate) use establish::hello;
@@ -346,68 +348,6 @@ impl Connection {
         &mut self.trace
     }
 
-    /// Whether nothing is under way: no packet in flight, nothing waits to be sent, no exchange is being negotiated, no
-    /// flow is open. For tests of what a connection comes to rest in.
-    #[doc(hidden)]
-    pub fn is_at_rest(&self) -> bool {
-        let out_at_rest = self.outbound.as_ref().is_none_or(|o| {
-            o.ledger.eliciting() == 0
-                && o.delivery.in_flight == 0
-                && are_distinct(o.stacks.iter().map(|s| s.group))
-        });
-        let in_at_rest = self
-            .inbound
-            .as_ref()
-            .is_none_or(|i| are_distinct(i.stacks.iter().map(|s| s.group)) && i.arrivals.due.is_none());
-        let exchanges = &self.exchanges;
-        let is_agreed = [Direction::Out, Direction::In].into_iter().all(|d| exchanges.is_idle(d));
-        out_at_rest
-            && in_at_rest
-            && is_agreed
-            && exchanges.pending.is_empty()
-            && exchanges.timeout().is_none()
-            && self.control.is_empty()
-            && self.flows.control.is_empty()
-            && self.flows.iter().next().is_none()
-    }
-
-    /// What is due when, for tests that find a connection busy.
-    #[doc(hidden)]
-    pub fn timers(&self) -> String {
-        let (Some(outbound), Some(inbound)) = (&self.outbound, &self.inbound) else {
-            return format!("handshake {:?}", self.handshake_timer());
-        };
-        let fec: Vec<_> =
-            outbound.stacks.iter().map(|s| s.fec.as_ref().map(|f| (f.deadline(), f.has_repair()))).collect();
-        let flows: Vec<_> = self
-            .flows
-            .iter()
-            .map(|(id, f)| {
-                let (b, r) = (&f.send.buffer, &f.receive);
-                let send = (b.sent(), b.written(), f.send.limit, f.send.is_done);
-                (id, send, (r.data.contiguous(), r.data.consumed(), r.grant.limit, r.is_free(), r.is_done))
-            })
-            .collect();
-        format!(
-            "flows {flows:?} handshake {:?} idle {:?} loss {:?} ({} in flight, {} bytes) paced {:?} report {:?} exchange {:?} size {:?} \
-             expiry {:?} policy {:?} fec {fec:?} control {:?} pending {} order {}",
-            self.handshake_timer(),
-            self.idle_at(),
-            outbound.loss_timeout(),
-            outbound.ledger.eliciting(),
-            outbound.delivery.in_flight,
-            outbound.paced_until,
-            inbound.arrivals.due,
-            self.exchanges.timeout(),
-            self.size.timeout(),
-            self.next_expiry(),
-            self.adaptation.as_ref().and_then(|a| a.timeout()),
-            self.flows.control,
-            self.exchanges.pending.len(),
-            self.flows.wants_to_send(),
-        )
-    }
-
     pub(crate) fn allows_unprotected(&self) -> bool {
         self.config.requirements.security == Security::Unprotected
     }
@@ -536,112 +476,6 @@ impl Connection {
         &self.peer_cid
     }
 
-    // ---- time ----------------------------------------------------------------------------------------------------
-
-    /// When something is due next.
-    pub(crate) fn poll_timeout(&self) -> Option<Time> {
-        match self.phase {
-            Phase::Over => return None,
-            Phase::Closing { until, .. } | Phase::Draining { until } => return Some(until),
-            Phase::Handshake | Phase::Open => {}
-        }
-        let mut next = self.handshake_timer();
-        let mut add = |at: Option<Time>| next = earlier(next, at);
-        if self.phase == Phase::Handshake {
-            add(self.handshake.as_ref().map(|h| h.started + self.handshake_patience()));
-        } else {
-            add(self.idle_at());
-            add(self.keep_alive_at());
-        }
-        if let (Some(outbound), Some(inbound)) = (&self.outbound, &self.inbound) {
-            add(outbound.loss_timeout());
-            add(outbound.paced_until);
-            add(inbound.arrivals.due);
-            add(self.exchanges.timeout());
-            add(self.size.timeout().filter(|_| self.confirmed && outbound.delivery.in_flight == 0));
-            add(self.next_expiry());
-            add(self.adaptation.as_ref().filter(|_| !self.is_resting()).and_then(|a| a.timeout()));
-            add(self.rest_timeout());
-            for stack in &outbound.stacks {
-                add(stack.fec.as_ref().and_then(|fec| fec.deadline()));
-            }
-        }
-        next
-    }
-
-    fn handshake_timer(&self) -> Option<Time> {
-        self.handshake.as_ref()?.timer
-    }
-
-    fn handshake_patience(&self) -> Duration {
-        let own = self.handshake.as_ref().map_or(Duration::MAX, |h| h.give_up_after());
-        self.config.handshake_timeout.min(own)
-    }
-
-    fn idle_at(&self) -> Option<Time> {
-        (!self.idle_timeout.is_zero()).then(|| {
-            // As long as something is in flight, three probes at least go out before the peer counts as gone.
-            let probes = self.outbound.as_ref().map_or(Duration::ZERO, |o| o.probe_timeout() * 3);
-            self.last_heard_at + self.idle_timeout.max(probes)
-        })
-    }
-
-    fn keep_alive_at(&self) -> Option<Time> {
-        let every = self.config.keep_alive;
-        (!every.is_zero() && !self.ping_wanted)
-            .then(|| self.last_heard_at.max(self.last_eliciting_at) + every)
-    }
-
-    /// Does what is due.
-    pub(crate) fn handle_timeout(&mut self, now: Time, turns: &mut Turns) {
-        match self.phase {
-            Phase::Closing { until, .. } | Phase::Draining { until } if until <= now => {
-                self.phase = Phase::Over;
-                return;
-            }
-            Phase::Handshake
-                if self.handshake.as_ref().is_some_and(|h| now >= h.started + self.handshake_patience()) =>
-            {
-                self.drain(now, CloseReason::HandshakeTimeout(self.handshake_patience()));
-                return;
-            }
-            Phase::Handshake | Phase::Open => {}
-            _ => return,
-        }
-        if let Some(handshake) = &mut self.handshake
-            && handshake.timer.is_some_and(|at| at <= now)
-        {
-            handshake.on_timeout(now);
-        }
-        if self.phase != Phase::Open {
-            return;
-        }
-        if self.idle_at().is_some_and(|at| at <= now) {
-            self.drain(now, CloseReason::IdleTimeout(self.idle_timeout));
-            return;
-        }
-        self.ping_wanted |= self.keep_alive_at().is_some_and(|at| at <= now);
-        if self.outbound.as_ref().and_then(Outbound::loss_timeout).is_some_and(|at| at <= now) {
-            self.on_loss_timeout(now);
-        }
-        if self.exchanges.timeout().is_some_and(|at| at <= now) {
-            self.on_exchange_timeout(now);
-        }
-        self.size.on_timeout(now);
-        if self.next_expiry().is_some_and(|at| at <= now) {
-            self.expire_messages(now);
-        }
-        self.outbound_mut(|o| {
-            for fec in o.stacks.iter_mut().filter_map(|s| s.fec.as_mut()) {
-                if fec.deadline().is_some_and(|at| at <= now) {
-                    fec.on_flush(now);
-                }
-            }
-        });
-        self.adapt(now, turns);
-        self.on_rest_timeout(now);
-    }
-
     // ---- output --------------------------------------------------------------------------------------------------
 
     /// The next thing to tell the application.
@@ -697,18 +531,4 @@ impl Connection {
         let room = (3 * self.bytes_from_address).saturating_sub(self.bytes_to_address);
         usize::try_from(room).unwrap_or(usize::MAX)
     }
-}
-
-/// The earlier of two instants, if there is one.
-fn earlier(a: Option<Time>, b: Option<Time>) -> Option<Time> {
-    match (a, b) {
-        (Some(a), Some(b)) => Some(a.min(b)),
-        (a, b) => a.or(b),
-    }
-}
-
-/// Whether no group has two stacks.
-fn are_distinct(groups: impl Iterator<Item = u8>) -> bool {
-    let mut seen = std::collections::BTreeSet::new();
-    groups.into_iter().all(|group| seen.insert(group))
 }

@@ -2,21 +2,25 @@
 //!
 //! Whatever an unauthenticated datagram says, it changes nothing: it is matched, checked, and at most answered with less
 //! than three times its size.
+//!
+//! * what comes in: [`routing`]; connections that others begin: [`accepting`]; what belongs to no connection: [`strangers`];
+//! * what goes out, and what is due: here; whose turn it is on the way to one address: [`peers`].
 
+mod accepting;
 mod peers;
+mod routing;
 mod strangers;
 mod table;
 
 pub(crate) use peers::Leave;
 pub(crate) use strangers::is_same;
 
-use crate::config::{ConnectionConfig, EndpointConfig, PACKET_BYTES_MIN};
-use crate::connection::{self, Birth, Connection, Ecn, Place, Side, Trace};
+use crate::config::{ConnectionConfig, EndpointConfig};
+use crate::connection::{self, Birth, Connection, Ecn, Side, Trace};
 use crate::event::{ConnectionHandle, Event};
 use crate::policy::Turns;
 use crate::selector::{self, Contradiction};
-use crate::token::{Proof, TokenKeys, retry_integrity};
-use bytes::Bytes;
+use crate::token::TokenKeys;
 use peers::Peers;
 use rand::{RngCore, SeedableRng};
 use rand_chacha::ChaCha20Rng;
@@ -28,11 +32,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Weak};
 use table::{ByOwnId, Entry, Table};
 use uts_functions::{Function, PathFacts, Profile, Time, library};
-use uts_wire::packet::adaptive::{MIN_RESET_BYTES, RESET_TOKEN_BYTES};
-use uts_wire::packet::establishment::{
-    EstablishmentHeader, Level, LongPacket, OtherVersion, Retry, VersionRefusal, parse_header,
-};
-use uts_wire::{ConnectionId, VERSION};
+use uts_wire::ConnectionId;
+use uts_wire::packet::adaptive::RESET_TOKEN_BYTES;
 
 /// Answers to strangers (retries, refusals, resets) that may wait to be sent: more are not worth the memory.
 const ANSWERS_MAX: usize = 64;
@@ -267,16 +268,6 @@ impl Endpoint {
         self.connections.get_mut(handle).map(|entry| entry.connection.trace())
     }
 
-    /// The next connection whose handshake a client has finished.
-    pub fn accept(&mut self) -> Option<ConnectionHandle> {
-        self.accepted.pop_front()
-    }
-
-    /// Takes no more new connections.
-    pub fn refuse_new(&mut self) {
-        self.refusing = true;
-    }
-
     /// How many connections there are.
     pub fn len(&self) -> usize {
         self.connections.len()
@@ -293,230 +284,6 @@ impl Endpoint {
     }
 
     // ---- input ---------------------------------------------------------------------------------------------------
-
-    /// Takes in a datagram. It is deciphered in place.
-    pub fn handle_datagram(&mut self, now: Time, remote: SocketAddr, ecn: Option<Ecn>, datagram: &mut [u8]) {
-        self.handle_datagram_at(now, remote, None, ecn, datagram);
-    }
-
-    /// Takes in a datagram that came to `local`, where a host has several addresses: what answers it leaves from there.
-    pub fn handle_datagram_at(
-        &mut self,
-        now: Time,
-        remote: SocketAddr,
-        local: Option<IpAddr>,
-        ecn: Option<Ecn>,
-        datagram: &mut [u8],
-    ) {
-        self.handle_datagrams(now, remote, local, ecn, datagram.len(), datagram);
-    }
-
-    /// Takes in datagrams that came together from one address to one, marked alike (receive offload): each of
-    /// `segment_bytes`, but for the last, which may be shorter. What they make due is looked at once for all.
-    pub fn handle_datagrams(
-        &mut self,
-        now: Time,
-        remote: SocketAddr,
-        local: Option<IpAddr>,
-        ecn: Option<Ecn>,
-        segment_bytes: usize,
-        datagrams: &mut [u8],
-    ) {
-        self.arrived_at = local;
-        let mut last = None;
-        let mut last_id = ConnectionId::EMPTY;
-        for datagram in datagrams.chunks_mut(segment_bytes.max(1)) {
-            let handle = if uts_wire::packet::is_long(datagram[0]) {
-                last_id = ConnectionId::EMPTY;
-                self.route_long(now, remote, datagram)
-            } else if last.is_some() && !last_id.is_empty() && datagram[1..].starts_with(last_id.as_slice()) {
-                // The next of a batch.
-                last
-            } else {
-                last_id = datagram
-                    .get(1..1 + self.config.cid_bytes)
-                    .and_then(ConnectionId::new)
-                    .unwrap_or(ConnectionId::EMPTY);
-                self.route_short(now, remote, datagram)
-            };
-            if last != handle
-                && let Some(last) = last
-            {
-                self.after_datagrams(now, last);
-            }
-            last = handle;
-            let Some(Entry { connection, .. }) = handle.and_then(|h| self.connections.get_mut(h)) else {
-                continue;
-            };
-            // The peer's address is the one that the handshake proved.
-            if connection.remote() != remote {
-                self.strangers += 1;
-                (last, last_id) = (None, ConnectionId::EMPTY);
-                continue;
-            }
-            // A client's address is for its system to choose, which knows where the server is.
-            if connection.side() == Side::Server && connection.local().is_none() {
-                connection.set_local(local);
-            }
-            let was_handshaking = connection.is_handshaking();
-            connection.handle_datagram(now, ecn, datagram);
-            if was_handshaking && !connection.is_handshaking() {
-                connection.share_certificates(&mut self.certificates);
-                self.by_reset
-                    .extend(connection.peer_reset_token().zip(handle).map(|(t, h)| ((remote, *t), h)));
-                if connection.side() == Side::Server {
-                    self.handshakes = self.handshakes.saturating_sub(1);
-                    self.accepted.extend(handle.filter(|_| connection.is_open()));
-                }
-            }
-        }
-        if let Some(last) = last {
-            self.after_datagrams(now, last);
-        }
-    }
-
-    /// Datagrams of a connection have been taken in.
-    fn after_datagrams(&mut self, now: Time, handle: ConnectionHandle) {
-        if let Some(entry) = self.connections.get_mut(handle) {
-            entry.connection.after_datagrams(now, &mut self.turns);
-            let rtt = entry.connection.latest_round_trip();
-            self.peers.on_news(now, &mut entry.share, entry.connection.in_flight_bytes(), rtt);
-        }
-        self.touch(handle);
-        self.call_waiting(handle);
-    }
-
-    fn route_short(&mut self, now: Time, remote: SocketAddr, datagram: &[u8]) -> Option<ConnectionHandle> {
-        let found = if self.config.cid_bytes == 0 {
-            self.by_remote.get(&remote).copied()
-        } else {
-            let id = datagram.get(1..1 + self.config.cid_bytes).and_then(ConnectionId::new)?;
-            self.by_cid.get(&id).copied()
-        };
-        match found {
-            Some(handle) => Some(handle),
-            None => {
-                self.strangers += 1;
-                self.on_unknown_short(now, remote, datagram);
-                None
-            }
-        }
-    }
-
-    fn route_long(&mut self, now: Time, remote: SocketAddr, datagram: &[u8]) -> Option<ConnectionHandle> {
-        match parse_header(datagram) {
-            Ok(LongPacket::Establishment(packet)) => {
-                let header = packet.header;
-                let known =
-                    self.by_cid.get(&header.dcid).or_else(|| self.by_first.get(&(remote, header.dcid)));
-                let known = known.or_else(|| self.by_remote.get(&remote).filter(|_| header.dcid.is_empty()));
-                match known {
-                    Some(handle) => Some(*handle),
-                    None if header.level == Level::Initial => {
-                        let place = Place::of(&packet);
-                        self.on_first_packet(now, remote, datagram, &header, &place)
-                    }
-                    None => {
-                        self.strangers += 1;
-                        None
-                    }
-                }
-            }
-            Ok(LongPacket::Retry(retry)) => {
-                self.on_retry(remote, datagram, &retry);
-                None
-            }
-            Ok(LongPacket::VersionRefusal(refusal)) => {
-                self.on_version_refusal(now, remote, &refusal);
-                None
-            }
-            Ok(LongPacket::OtherVersion(other)) => {
-                self.on_other_version(remote, datagram.len(), &other);
-                None
-            }
-            Err(_) => {
-                self.strangers += 1;
-                None
-            }
-        }
-    }
-
-    /// A client's first packet. No state is made before it is found to be whole and made by someone who follows the
-    /// protocol; with many handshakes under way, not before the client has shown that it is at its address.
-    fn on_first_packet(
-        &mut self,
-        now: Time,
-        remote: SocketAddr,
-        datagram: &[u8],
-        header: &EstablishmentHeader<'_>,
-        place: &Place,
-    ) -> Option<ConnectionHandle> {
-        let server = self.config.server.clone()?;
-        self.strangers += 1;
-        if datagram.len() < PACKET_BYTES_MIN
-            || header.dcid.len() < FIRST_CID_BYTES.min(self.config.cid_bytes.max(1))
-        {
-            return None;
-        }
-        let keys = self.initial_keys(&header.dcid, rustls::Side::Server)?;
-        if !connection::is_authentic(&keys, datagram, place) {
-            return None;
-        }
-        if self.refusing || self.connections.len() >= self.config.connections_max {
-            let why = if self.refusing {
-                "it takes no new connections"
-            } else {
-                "it has as many connections as it may"
-            };
-            let ids = (header.scid, header.dcid);
-            if self.answers.len() < ANSWERS_MAX
-                && let Some(answer) = connection::refusal(&keys, ids, why)
-            {
-                self.answer(remote, answer);
-            }
-            return None;
-        }
-        let proof = self.tokens.as_ref().and_then(|t| t.check(now, remote, header.token));
-        if proof.is_none() && self.handshakes >= self.config.handshakes_before_retry {
-            self.answer_with_retry(now, remote, header);
-            return None;
-        }
-        let (original_dcid, retry_scid) = match &proof {
-            Some(Proof::Retry { original_dcid, retry_scid }) if *retry_scid == header.dcid => {
-                (*original_dcid, Some(*retry_scid))
-            }
-            Some(Proof::Retry { .. }) => return None,
-            _ => (header.dcid, None),
-        };
-        let local_cid = self.new_cid()?;
-        let config = Arc::clone(&self.accept);
-        let reset_token = self.tokens.as_ref().map(|t| t.reset_token(&local_cid));
-        let ids = (Some(original_dcid), retry_scid);
-        let params = connection::hello(&config, local_cid, ids, reset_token, None);
-        let tls = quic::ServerConnection::new(server, quic::Version::V1, params).ok()?;
-        let new_token = self.tokens.as_mut().map(|t| t.give(now, remote)).unwrap_or_default();
-        let birth = Birth {
-            side: Side::Server,
-            config,
-            remote,
-            local_cid,
-            peer_cid: header.scid,
-            original_dcid,
-            retry_scid,
-            address_proved: proof.is_some(),
-            tls: quic::Connection::Server(tls),
-            initial: keys,
-            proposal: Arc::clone(&self.accept_profile),
-            new_token,
-            seed: self.rng.next_u64(),
-        };
-        let connection = Connection::new(now, birth)?;
-        debug_assert_eq!(*connection.first_cid(), header.dcid);
-        self.strangers -= 1;
-        let handle = self.insert(connection);
-        self.by_first.insert((remote, header.dcid), handle);
-        Some(handle)
-    }
 
     /// Does what is due.
     pub fn handle_timeout(&mut self, now: Time) {

@@ -1,6 +1,18 @@
 //! Datagrams that belong to no connection: what little is answered, and to whom.
 
-use super::*;
+use super::table::Entry;
+use super::{ANSWERS_MAX, Answer, Endpoint, FIRST_CID_BYTES};
+use crate::config::PACKET_BYTES_MIN;
+use crate::connection::Side;
+use crate::event::ConnectionHandle;
+use crate::token::retry_integrity;
+use bytes::Bytes;
+use rand::RngCore;
+use std::net::SocketAddr;
+use uts_functions::Time;
+use uts_wire::packet::adaptive::{MIN_RESET_BYTES, RESET_TOKEN_BYTES};
+use uts_wire::packet::establishment::{EstablishmentHeader, OtherVersion, Retry, VersionRefusal};
+use uts_wire::{ConnectionId, VERSION};
 
 impl Endpoint {
     /// Answers the datagram that is being taken in.

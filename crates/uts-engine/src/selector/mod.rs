@@ -1,7 +1,7 @@
 //! The selector: requirements, path facts and both libraries give a profile, and the reason for each choice.
 //!
 //! Rules are numbered in `spec/selection.md`. The selector chooses the profile that a connection begins with, its *home*;
-//! the [policy](crate::policy) leaves it when the path calls for it and comes back when it no longer does.
+//! the [policy] leaves it when the path calls for it and comes back when it no longer does.
 
 mod explain;
 mod forecast;

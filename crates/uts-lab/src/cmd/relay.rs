@@ -26,6 +26,7 @@ const NOTICE: Duration = Duration::from_millis(50);
 /// framing=ethernet|slip|aal5|ppp ecn=20p|30kB up|down. What is not set is perfect; each packet costs 28 bytes of
 /// overhead (IPv4 and UDP headers) unless set otherwise.
 #[derive(Debug, Args)]
+#[allow(rustdoc::broken_intra_doc_links, reason = "brackets are around what may be left out")]
 pub struct Arguments {
     /// Where clients send to; port 0 for any free one
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:0", value_parser = address)]

@@ -97,6 +97,12 @@ impl Looking {
         }
     }
 
+    /// Whether the round is for an answer.
+    #[cfg(test)]
+    pub fn is_for_answer(&self) -> bool {
+        self.is_for_answer
+    }
+
     fn habit(&mut self) -> &mut Habit {
         if self.is_for_answer { &mut self.talk } else { &mut self.stream }
     }
@@ -122,6 +128,16 @@ impl Habit {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::driver::Shared;
+    use crate::driver::socket::{Batch, Socket};
+    use crate::{Chunk, ConnectOptions, FlowOptions, Identity, Listener, ServerOptions, connect};
+    use bytes::Bytes;
+    use core::future::Future;
+    use core::pin::Pin;
+    use core::task::Poll;
+    use core::time::Duration;
+    use std::future::poll_fn;
+    use std::net::SocketAddr;
 
     /// Looks for so many arrivals, each of which the look before it finds or does not.
     fn looks(looking: &mut Looking, arrivals: u32, mut finds: impl FnMut(u32) -> bool) -> u32 {
@@ -150,6 +166,96 @@ mod tests {
         // When it streams again, that is found out by the next few looks.
         let again = looks(&mut looking, 1000, |_| true);
         assert!(again > 850, "{again} looks for 1000 arrivals");
+    }
+
+    /// The task asks before it sleeps, looks if that is worth it, and says what came of it. Every datagram is sent while it sleeps,
+    /// so that each look is in vain.
+    #[tokio::test]
+    async fn the_task_looks_before_it_sleeps() {
+        let any: SocketAddr = "127.0.0.1:0".parse().expect("an address");
+        let (shared, mut task) =
+            Shared::bind(any, None, uts_engine::EndpointConfig::default(), Duration::ZERO).expect("bound");
+        let mut peer = Socket::bind(any, None).expect("bound");
+        let contents = b"of no connection";
+        let segment_bytes = contents.len();
+        let stray = Batch { remote: shared.local_addr, local: None, ecn: None, segment_bytes, contents };
+        let (mut sent, mut arrived, mut looked) = (0, 0, Vec::new());
+        let sequence = poll_fn(|cx| {
+            // Who goes to sleep leaves a waker; who has looked comes again first, behind other tasks.
+            shared.lock().parked = None;
+            assert!(Pin::new(&mut task).poll(cx).is_pending());
+            let inner = shared.lock();
+            let sleeps = inner.parked.is_some();
+            if core::mem::replace(&mut arrived, inner.engine.strangers) < inner.engine.strangers {
+                looked.push(!sleeps);
+            }
+            if sleeps && arrived == sent {
+                if sent == 7 {
+                    return Poll::Ready(());
+                }
+                sent += 1;
+                assert!(matches!(peer.poll_send(cx, &stray), Poll::Ready(Ok(_))));
+            }
+            Poll::Pending
+        });
+        tokio::time::timeout(Duration::from_secs(60), sequence).await.expect("it is woken by what arrives");
+        assert_eq!(looked, [true, false, true, false, false, false, true]);
+    }
+
+    /// Where one application has heard and another, or the same, has said something, the task looks for an answer.
+    #[tokio::test]
+    async fn the_task_looks_longer_for_an_answer() {
+        let any: SocketAddr = "127.0.0.1:0".parse().expect("an address");
+        let (shared, mut task) =
+            Shared::bind(any, None, uts_engine::EndpointConfig::default(), Duration::ZERO).expect("bound");
+        let mut rounds = Vec::new();
+        for (has_heard, has_said) in [(false, false), (false, true), (true, false), (true, true)] {
+            let sequence = async {
+                (shared.lock().has_heard, shared.lock().has_said) = (has_heard, has_said);
+                let mut looks = 0;
+                poll_fn(|cx| {
+                    shared.lock().parked = None;
+                    assert!(Pin::new(&mut task).poll(cx).is_pending());
+                    if shared.lock().parked.is_some() {
+                        return Poll::Ready(());
+                    }
+                    looks += 1;
+                    Poll::Pending
+                })
+                .await;
+                looks
+            };
+            let limit = Duration::from_secs(60);
+            rounds.push(tokio::time::timeout(limit, sequence).await.expect("it sleeps after some looks"));
+        }
+        // What was said is remembered until something is heard, so that the third is an answer, too.
+        assert_eq!(rounds, [0, 0, ROUNDS_OF_TALK, 0]);
+    }
+
+    /// Reading and writing flows is what makes a talk.
+    #[tokio::test]
+    async fn who_writes_after_reading_has_the_task_look_for_an_answer() {
+        let options = ServerOptions::new(Identity::generate().expect("a key"));
+        let listener = Listener::bind("127.0.0.1:0".parse().expect("an address"), options).expect("bound");
+        let (to, options) =
+            (listener.local_addr().to_string(), ConnectOptions::pinned(listener.fingerprint()));
+        let talk = async {
+            let (client, server) = tokio::join!(connect(&to, options), listener.accept());
+            let (client, server) = (client.expect("connected"), server.expect("accepted"));
+            let mut asking = client.open_flow(FlowOptions::default()).await.expect("opened");
+            asking.send_half().write_bytes(Bytes::from_static(b"?")).await.expect("written");
+            let mut answering = server.accept_flow().await.expect("a flow");
+            for _ in 0..10 {
+                let question = answering.recv_half().recv_chunk(1).await.expect("read");
+                assert!(matches!(question, Some(Chunk::Bytes(..))));
+                answering.send_half().write_bytes(Bytes::from_static(b"!")).await.expect("written");
+                assert!(asking.recv_half().recv_chunk(1).await.expect("read").is_some());
+                asking.send_half().write_bytes(Bytes::from_static(b"?")).await.expect("written");
+            }
+            [client, server].map(|end| end.shared().lock().rounds_for_answers)
+        };
+        let rounds = tokio::time::timeout(Duration::from_secs(60), talk).await.expect("an answer to each");
+        assert!(rounds.iter().all(|rounds| *rounds > 0), "{rounds:?}");
     }
 
     #[test]

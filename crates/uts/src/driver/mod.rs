@@ -19,6 +19,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use task::Driver;
 use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedReceiver;
 use uts_engine::requirements::Requirements;
@@ -73,6 +74,9 @@ pub(crate) struct Inner {
     /// Since the task last had nothing to do: somebody who waited for data was told of it, and somebody has sent some.
     has_heard: bool,
     has_said: bool,
+    /// Rounds of looks for answers.
+    #[cfg(test)]
+    rounds_for_answers: u32,
 }
 
 impl Inner {
@@ -163,6 +167,18 @@ impl Shared {
         spin: Duration,
     ) -> io::Result<Arc<Self>> {
         let runtime = tokio::runtime::Handle::try_current().map_err(io::Error::other)?;
+        let (shared, driver) = Self::bind(addr, peer, config, spin)?;
+        runtime.spawn(driver);
+        Ok(shared)
+    }
+
+    /// Binds a socket, and makes its task.
+    fn bind(
+        addr: SocketAddr,
+        peer: Option<SocketAddr>,
+        config: EndpointConfig,
+        spin: Duration,
+    ) -> io::Result<(Arc<Self>, Driver)> {
         let socket = Socket::bind(addr, peer)?;
         let shared = Arc::new(Shared {
             local_addr: socket.local_addr()?,
@@ -188,10 +204,12 @@ impl Shared {
                 flush_waiters: 0,
                 has_heard: false,
                 has_said: false,
+                #[cfg(test)]
+                rounds_for_answers: 0,
             }),
         });
-        runtime.spawn(task::Driver::new(shared.clone(), socket)?);
-        Ok(shared)
+        let driver = Driver::new(shared.clone(), socket)?;
+        Ok((shared, driver))
     }
 
     /// Looks at, or changes, what is shared. If [`Inner::changed`] was called the task is woken.

@@ -154,7 +154,12 @@ impl Driver {
         if !spin.is_zero() && self.shared.clock.now().since(self.last_busy) < spin {
             return Some(LOOKS_PER_SPIN);
         }
-        self.looking.is_worth_it().then_some(LOOKS_BEFORE_SLEEP)
+        let is_worth_it = self.looking.is_worth_it();
+        #[cfg(test)]
+        {
+            inner.rounds_for_answers += u32::from(is_worth_it && self.looking.is_for_answer());
+        }
+        is_worth_it.then_some(LOOKS_BEFORE_SLEEP)
     }
 
     /// Looks again and again for what arrives; says whether anything has. Gives up after so many looks, so that others have their

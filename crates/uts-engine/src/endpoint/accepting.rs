@@ -1,0 +1,102 @@
+//! Connections that others begin: from a client's first packet to the connection that is accepted.
+
+use super::{ANSWERS_MAX, Endpoint, FIRST_CID_BYTES};
+use crate::config::PACKET_BYTES_MIN;
+use crate::connection::{self, Birth, Connection, Place, Side};
+use crate::event::ConnectionHandle;
+use crate::token::Proof;
+use rand::RngCore;
+use rustls::quic;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use uts_functions::Time;
+use uts_wire::packet::establishment::EstablishmentHeader;
+
+impl Endpoint {
+    /// The next connection whose handshake a client has finished.
+    pub fn accept(&mut self) -> Option<ConnectionHandle> {
+        self.accepted.pop_front()
+    }
+
+    /// Takes no more new connections.
+    pub fn refuse_new(&mut self) {
+        self.refusing = true;
+    }
+
+    /// A client's first packet. No state is made before it is found to be whole and made by someone who follows the
+    /// protocol; with many handshakes under way, not before the client has shown that it is at its address.
+    pub(super) fn on_first_packet(
+        &mut self,
+        now: Time,
+        remote: SocketAddr,
+        datagram: &[u8],
+        header: &EstablishmentHeader<'_>,
+        place: &Place,
+    ) -> Option<ConnectionHandle> {
+        let server = self.config.server.clone()?;
+        self.strangers += 1;
+        if datagram.len() < PACKET_BYTES_MIN
+            || header.dcid.len() < FIRST_CID_BYTES.min(self.config.cid_bytes.max(1))
+        {
+            return None;
+        }
+        let keys = self.initial_keys(&header.dcid, rustls::Side::Server)?;
+        if !connection::is_authentic(&keys, datagram, place) {
+            return None;
+        }
+        if self.refusing || self.connections.len() >= self.config.connections_max {
+            let why = if self.refusing {
+                "it takes no new connections"
+            } else {
+                "it has as many connections as it may"
+            };
+            let ids = (header.scid, header.dcid);
+            if self.answers.len() < ANSWERS_MAX
+                && let Some(answer) = connection::refusal(&keys, ids, why)
+            {
+                self.answer(remote, answer);
+            }
+            return None;
+        }
+        let proof = self.tokens.as_ref().and_then(|t| t.check(now, remote, header.token));
+        if proof.is_none() && self.handshakes >= self.config.handshakes_before_retry {
+            self.answer_with_retry(now, remote, header);
+            return None;
+        }
+        let (original_dcid, retry_scid) = match &proof {
+            Some(Proof::Retry { original_dcid, retry_scid }) if *retry_scid == header.dcid => {
+                (*original_dcid, Some(*retry_scid))
+            }
+            Some(Proof::Retry { .. }) => return None,
+            _ => (header.dcid, None),
+        };
+        let local_cid = self.new_cid()?;
+        let config = Arc::clone(&self.accept);
+        let reset_token = self.tokens.as_ref().map(|t| t.reset_token(&local_cid));
+        let ids = (Some(original_dcid), retry_scid);
+        let params = connection::hello(&config, local_cid, ids, reset_token, None);
+        let tls = quic::ServerConnection::new(server, quic::Version::V1, params).ok()?;
+        let new_token = self.tokens.as_mut().map(|t| t.give(now, remote)).unwrap_or_default();
+        let birth = Birth {
+            side: Side::Server,
+            config,
+            remote,
+            local_cid,
+            peer_cid: header.scid,
+            original_dcid,
+            retry_scid,
+            address_proved: proof.is_some(),
+            tls: quic::Connection::Server(tls),
+            initial: keys,
+            proposal: Arc::clone(&self.accept_profile),
+            new_token,
+            seed: self.rng.next_u64(),
+        };
+        let connection = Connection::new(now, birth)?;
+        debug_assert_eq!(*connection.first_cid(), header.dcid);
+        self.strangers -= 1;
+        let handle = self.insert(connection);
+        self.by_first.insert((remote, header.dcid), handle);
+        Some(handle)
+    }
+}

@@ -1,0 +1,85 @@
+//! Why a flow takes or gives nothing more, and what that is as an error of input and output.
+
+use std::io;
+use uts_engine::CloseReason;
+
+/// Why nothing can be written.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WriteError {
+    /// The peer wants no more of this flow.
+    #[error("the peer wants no more of this flow (code {0})")]
+    Stopped(u64),
+    /// What the flow requires could not be agreed with the peer.
+    #[error("the flow cannot have what it requires: {0}")]
+    Refused(String),
+    /// The flow was finished or reset here.
+    #[error("the flow was ended by this end")]
+    Finished,
+    /// The message is larger than the profile allows.
+    #[error("a message of {size} bytes is larger than the {max} bytes that the profile allows")]
+    TooLarge {
+        /// Its size.
+        size: usize,
+        /// The largest.
+        max: usize,
+    },
+    /// The connection has ended.
+    #[error("{0}")]
+    Closed(CloseReason),
+}
+
+/// Why nothing more is read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReadError {
+    /// The peer gave the flow up.
+    #[error("the peer reset the flow (code {0})")]
+    Reset(u64),
+    /// The flow's end was read, or it was stopped.
+    #[error("the flow has ended")]
+    Ended,
+    /// Bytes came where a message was asked for: the profile keeps no boundaries.
+    #[error("the flow carries bytes, not messages: ask for preserveMsgBoundaries")]
+    NotMessages,
+    /// A message could not be converted back.
+    #[error("a message is damaged: {0}")]
+    Damaged(String),
+    /// The connection has ended.
+    #[error("{0}")]
+    Closed(CloseReason),
+}
+
+impl From<WriteError> for io::Error {
+    fn from(error: WriteError) -> Self {
+        let kind = match &error {
+            WriteError::Stopped(_) | WriteError::Finished => io::ErrorKind::BrokenPipe,
+            WriteError::TooLarge { .. } => io::ErrorKind::InvalidInput,
+            WriteError::Refused(_) => io::ErrorKind::Unsupported,
+            WriteError::Closed(reason) => kind_of(reason),
+        };
+        io::Error::new(kind, error)
+    }
+}
+
+impl From<ReadError> for io::Error {
+    fn from(error: ReadError) -> Self {
+        let kind = match &error {
+            ReadError::Reset(_) => io::ErrorKind::ConnectionReset,
+            ReadError::Ended => io::ErrorKind::UnexpectedEof,
+            ReadError::NotMessages | ReadError::Damaged(_) => io::ErrorKind::InvalidData,
+            ReadError::Closed(reason) => kind_of(reason),
+        };
+        io::Error::new(kind, error)
+    }
+}
+
+fn kind_of(reason: &CloseReason) -> io::ErrorKind {
+    match reason {
+        CloseReason::Local { .. } => io::ErrorKind::NotConnected,
+        CloseReason::Peer { .. } => io::ErrorKind::ConnectionAborted,
+        CloseReason::IdleTimeout(_) | CloseReason::HandshakeTimeout(_) => io::ErrorKind::TimedOut,
+        CloseReason::Refused(_) | CloseReason::Tls(_) => io::ErrorKind::ConnectionRefused,
+        CloseReason::Version { .. } => io::ErrorKind::Unsupported,
+        CloseReason::Protocol(_) => io::ErrorKind::InvalidData,
+        CloseReason::Reset => io::ErrorKind::ConnectionReset,
+    }
+}

@@ -1,0 +1,297 @@
+//! The half of a flow that is read.
+
+use super::{ReadError, drop_half, keep};
+use crate::connection::Connection;
+use bytes::Bytes;
+use core::pin::Pin;
+use core::task::{Context, Poll, ready};
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::io;
+use tokio::io::{AsyncRead, ReadBuf};
+use uts_engine::{FlowId, Read};
+
+/// With less than this taken from the connection, reading takes what comes next along: what arrived in small pieces would
+/// otherwise need the endpoint's lock for each of them.
+const AHEAD_BYTES: usize = 16 << 10;
+
+/// The half of a flow that is read. Dropped before its end was read, it tells the peer to stop, with code 0.
+#[derive(Debug)]
+pub struct RecvFlow {
+    connection: Connection,
+    id: FlowId,
+    /// What a read brought beyond what the caller had room for.
+    rest: Bytes,
+    /// What was taken from the connection and is to be read next.
+    ahead: VecDeque<Result<Read, ReadError>>,
+    /// Where the next byte is in the flow.
+    position: u64,
+    has_ended: bool,
+}
+
+/// What comes next in a flow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Chunk {
+    /// A stretch of bytes, and its position in the flow, which matters where order is not kept or losses are not
+    /// repaired.
+    Bytes(u64, Bytes),
+    /// A message.
+    Message(Bytes),
+}
+
+impl RecvFlow {
+    pub(super) fn new(connection: Connection, id: FlowId) -> Self {
+        RecvFlow { connection, id, rest: Bytes::new(), ahead: VecDeque::new(), position: 0, has_ended: false }
+    }
+
+    /// Its number in the connection.
+    pub fn id(&self) -> FlowId {
+        self.id
+    }
+
+    /// The connection that it belongs to.
+    pub fn connection(&self) -> &Connection {
+        &self.connection
+    }
+
+    /// Waits for what comes next: up to `bytes_max` bytes, or a message; `None` at the end. Nothing is lost if the
+    /// wait is given up.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub async fn recv_chunk(&mut self, bytes_max: usize) -> Result<Option<Chunk>, ReadError> {
+        if !self.rest.is_empty() {
+            return Ok(Some(Chunk::Bytes(self.position, self.take_rest(bytes_max))));
+        }
+        poll_fn(|cx| self.poll_chunk(cx, bytes_max)).await
+    }
+
+    /// Waits for the next message; `None` at the end. Nothing is lost if the wait is given up.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub async fn recv_message(&mut self) -> Result<Option<Bytes>, ReadError> {
+        poll_fn(|cx| self.poll_message(cx)).await
+    }
+
+    /// Waits for messages, and puts those that are there at the end of `messages`, `most` at most; gives how many, which is 0 at
+    /// the end only (or if `most` is). Of small messages that is much faster than one by one. Nothing is lost if the wait is
+    /// given up.
+    ///
+    /// Small messages are slices of memory that they share with others that came about the same time, up to 64 KiB: what is
+    /// kept for long is better copied.
+    ///
+    /// # Errors
+    /// [`ReadError`], of what comes next; nothing was put then.
+    pub async fn recv_messages(
+        &mut self,
+        messages: &mut Vec<Bytes>,
+        most: usize,
+    ) -> Result<usize, ReadError> {
+        if most == 0 {
+            return Ok(0);
+        }
+        poll_fn(|cx| self.poll_messages(cx, messages, most)).await
+    }
+
+    fn poll_messages(
+        &mut self,
+        cx: &mut Context<'_>,
+        messages: &mut Vec<Bytes>,
+        most: usize,
+    ) -> Poll<Result<usize, ReadError>> {
+        if self.has_ended {
+            return Poll::Ready(Err(ReadError::Ended));
+        }
+        let before = messages.len();
+        if self.ahead.is_empty() {
+            ready!(self.poll_take(cx, usize::MAX, Some((&mut *messages, most))));
+        }
+        while messages.len() - before < most {
+            match self.ahead.pop_front() {
+                Some(Ok(Read::Message(message))) => messages.push(message),
+                Some(other) => {
+                    self.ahead.push_front(other);
+                    break;
+                }
+                None => break,
+            }
+        }
+        match messages.len() - before {
+            0 => self.poll_message(cx).map_ok(|end| usize::from(end.map(|m| messages.push(m)).is_some())),
+            count => Poll::Ready(Ok(count)),
+        }
+    }
+
+    fn poll_message(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, ReadError>> {
+        Poll::Ready(match ready!(self.poll_chunk(cx, usize::MAX))? {
+            Some(Chunk::Message(message)) => Ok(Some(message)),
+            Some(Chunk::Bytes(position, bytes)) => {
+                // It can be read as what it is.
+                self.position = position;
+                self.ahead.push_front(Ok(Read::Bytes(position, bytes)));
+                Err(ReadError::NotMessages)
+            }
+            None => Ok(None),
+        })
+    }
+
+    /// Tells the peer that no more of this flow is wanted.
+    pub fn stop(&mut self, code: u64) {
+        self.has_ended = true;
+        self.rest = Bytes::new();
+        self.ahead.clear();
+        let (handle, id) = (self.connection.handle(), self.id);
+        self.connection.shared().act(|inner, _| {
+            if let Some(connection) = inner.connection(handle) {
+                connection.stop(id, code);
+            }
+            inner.changed();
+        });
+    }
+
+    fn take_rest(&mut self, bytes_max: usize) -> Bytes {
+        let bytes = self.rest.split_to(bytes_max.min(self.rest.len()));
+        self.position += bytes.len() as u64;
+        bytes
+    }
+
+    fn poll_chunk(
+        &mut self,
+        cx: &mut Context<'_>,
+        bytes_max: usize,
+    ) -> Poll<Result<Option<Chunk>, ReadError>> {
+        if self.has_ended {
+            return Poll::Ready(Err(ReadError::Ended));
+        }
+        if self.ahead.is_empty() {
+            ready!(self.poll_take(cx, bytes_max, None));
+        }
+        let Some(read) = self.ahead.pop_front() else { return Poll::Ready(Err(ReadError::Ended)) };
+        match read {
+            Ok(Read::Bytes(position, mut bytes)) => {
+                let taken = bytes_max.clamp(1, bytes.len().max(1));
+                if taken < bytes.len() {
+                    let rest = bytes.split_off(taken);
+                    self.ahead.push_front(Ok(Read::Bytes(position + taken as u64, rest)));
+                }
+                self.position = position + bytes.len() as u64;
+                Poll::Ready(Ok(Some(Chunk::Bytes(position, bytes))))
+            }
+            Ok(Read::Message(message)) => Poll::Ready(Ok(Some(Chunk::Message(message)))),
+            Ok(Read::End) => {
+                self.has_ended = true;
+                Poll::Ready(Ok(None))
+            }
+            Err(error) => {
+                self.has_ended |= matches!(error, ReadError::Reset(_));
+                Poll::Ready(Err(error))
+            }
+        }
+    }
+}
+
+impl RecvFlow {
+    /// Takes what there is, and a little more if that is little, out of the connection; waits until there is something. Messages
+    /// go to `messages`, if given, as many as are wanted there, the rest to `ahead`.
+    fn poll_take(
+        &mut self,
+        cx: &mut Context<'_>,
+        bytes_max: usize,
+        mut messages: Option<(&mut Vec<Bytes>, usize)>,
+    ) -> Poll<()> {
+        use uts_engine::ReadError as E;
+        let (handle, id, ahead) = (self.connection.handle(), self.id, &mut self.ahead);
+        let connection = &self.connection;
+        connection.shared().act(|inner, now| {
+            let (mut bytes, mut count) = (0, 0);
+            let put = |read| match (read, &mut messages) {
+                (Read::Message(message), Some((messages, most))) => {
+                    messages.push(message);
+                    count += 1;
+                    count < *most
+                }
+                (read, _) => {
+                    if let Read::Bytes(_, data) | Read::Message(data) = &read {
+                        bytes += data.len().max(1);
+                    }
+                    ahead.push_back(Ok(read));
+                    bytes < AHEAD_BYTES
+                }
+            };
+            let read = match inner.connection(handle) {
+                Some(connection) => connection.read_many(now, id, bytes_max.max(AHEAD_BYTES), put),
+                None => Err(E::Unknown),
+            };
+            let ended = || inner.ended(handle).map(|reason| ReadError::Closed(connection.explain(reason)));
+            let error = match read {
+                Ok(()) => None,
+                Err(E::Blocked | E::Unknown) if count > 0 || !ahead.is_empty() => None,
+                Err(E::Blocked) => match ended() {
+                    Some(error) => Some(error),
+                    None => {
+                        if let Some(flow) = inner.flow(handle, id) {
+                            keep(&mut flow.reader, cx);
+                        }
+                        return Poll::Pending;
+                    }
+                },
+                Err(E::Reset(code)) => Some(ReadError::Reset(code)),
+                Err(E::Presentation(why)) => Some(ReadError::Damaged(why)),
+                Err(E::Closed(reason)) => Some(ReadError::Closed(connection.explain(reason))),
+                Err(E::Unknown) => Some(ended().unwrap_or(ReadError::Ended)),
+            };
+            ahead.extend(error.map(Err));
+            // The peer may have to be granted more.
+            inner.changed();
+            Poll::Ready(())
+        })
+    }
+}
+
+impl Drop for RecvFlow {
+    fn drop(&mut self) {
+        if !self.has_ended {
+            self.stop(0);
+        }
+        let (handle, id) = (self.connection.handle(), self.id);
+        self.connection.shared().act(|inner, _| drop_half(inner, handle, id));
+    }
+}
+
+impl AsyncRead for RecvFlow {
+    /// Reads bytes in order. Where the profile leaves gaps or keeps no order, use [`RecvFlow::recv_chunk`]: here that is
+    /// an error. Messages are read as the bytes that they are made of.
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if buf.remaining() == 0 {
+            return Poll::Ready(Ok(()));
+        }
+        // An empty message is not the end.
+        while self.rest.is_empty() {
+            if self.has_ended {
+                return Poll::Ready(Ok(()));
+            }
+            let expected = self.position;
+            match ready!(self.poll_chunk(cx, buf.remaining())) {
+                Ok(None) => return Poll::Ready(Ok(())),
+                Ok(Some(Chunk::Bytes(position, _))) if position != expected => {
+                    let what =
+                        format!("bytes {expected} to {position} are missing: the profile gives bytes up");
+                    return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, what)));
+                }
+                Ok(Some(Chunk::Bytes(_, bytes) | Chunk::Message(bytes))) => {
+                    self.position = expected;
+                    self.rest = bytes;
+                }
+                Err(error) => return Poll::Ready(Err(error.into())),
+            }
+        }
+        let bytes = self.take_rest(buf.remaining());
+        buf.put_slice(&bytes);
+        Poll::Ready(Ok(()))
+    }
+}

@@ -1,0 +1,273 @@
+//! The half of a flow that is written.
+
+use super::{WriteError, drop_half, keep};
+use crate::connection::Connection;
+use crate::driver::{FlowState, Inner, gone};
+use bytes::Bytes;
+use core::pin::Pin;
+use core::task::{Context, Poll};
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::io;
+use tokio::io::AsyncWrite;
+use uts_engine::requirements::Requirements;
+use uts_engine::{Direction, FlowError, FlowId, MessageOptions};
+use uts_functions::Profile;
+
+/// Bytes that one call of `AsyncWrite` copies at most.
+const WRITE_BYTES_MAX: usize = 64 << 10;
+
+/// The half of a flow that is written. Dropped before it was finished, it resets the flow with code 0: the peer must not
+/// take half of something for the whole.
+#[derive(Debug)]
+pub struct SendFlow {
+    connection: Connection,
+    id: FlowId,
+    /// Finished or reset.
+    has_ended: bool,
+}
+
+impl SendFlow {
+    pub(super) fn new(connection: Connection, id: FlowId) -> Self {
+        SendFlow { connection, id, has_ended: false }
+    }
+
+    /// Its number in the connection.
+    pub fn id(&self) -> FlowId {
+        self.id
+    }
+
+    /// The connection that it belongs to.
+    pub fn connection(&self) -> &Connection {
+        &self.connection
+    }
+
+    /// Hands all of `data` over, without copying it; waits while the flow is full. If the wait is given up, a first
+    /// part of it may have been taken.
+    ///
+    /// # Errors
+    /// [`WriteError`].
+    pub async fn write_bytes(&mut self, mut data: Bytes) -> Result<(), WriteError> {
+        while !data.is_empty() {
+            let taken = poll_fn(|cx| self.poll_write_bytes(cx, &data)).await?;
+            let _ = data.split_to(taken.min(data.len()));
+        }
+        Ok(())
+    }
+
+    /// Hands a message over, whole or not at all; waits while the flow is full. If the wait is given up, nothing was
+    /// taken. Under a profile without message boundaries the peer reads bytes.
+    ///
+    /// # Errors
+    /// [`WriteError`].
+    pub async fn send_message(&mut self, message: Bytes, options: MessageOptions) -> Result<(), WriteError> {
+        poll_fn(|cx| {
+            self.poll_send(cx, |inner, now, handle, id| {
+                let Some(connection) = inner.connection(handle) else { return Err(None) };
+                connection.send_message(now, id, message.clone(), options).map_err(Some)
+            })
+        })
+        .await
+    }
+
+    /// Hands messages over, each as [`SendFlow::send_message`] does, and as many at a time as the flow takes: of small ones
+    /// that is much faster. If the wait is given up, or fails, those that were taken are no longer in `messages`.
+    ///
+    /// # Errors
+    /// [`WriteError`], of the message that is in front then.
+    pub async fn send_messages(
+        &mut self,
+        messages: &mut VecDeque<Bytes>,
+        options: MessageOptions,
+    ) -> Result<(), WriteError> {
+        while !messages.is_empty() {
+            poll_fn(|cx| {
+                self.poll_send(cx, |inner, now, handle, id| {
+                    let Some(connection) = inner.connection(handle) else { return Err(None) };
+                    connection.send_messages(now, id, messages, options).map_err(Some)
+                })
+            })
+            .await?;
+        }
+        Ok(())
+    }
+
+    /// Gives what is sent in the flow requirements of its own, as [`FlowOptions::requirements`] does: for flows that the
+    /// peer has opened. Possible until something is written.
+    ///
+    /// # Errors
+    /// [`FlowError`]; nothing has changed then.
+    ///
+    /// [`FlowOptions::requirements`]: crate::FlowOptions::requirements
+    pub fn set_requirements(&self, requirements: &Requirements) -> Result<(), FlowError> {
+        self.connection.shared().act(|inner, _| {
+            inner.changed();
+            let connection = inner.connection(self.connection.handle());
+            let connection = connection.ok_or_else(|| FlowError::Closed(gone()))?;
+            connection.set_flow_requirements(self.id, requirements)
+        })
+    }
+
+    /// The profile under which its data leaves; `None` while that is not agreed, and after the flow's end.
+    pub fn profile(&self) -> Option<Profile> {
+        self.connection.inspect(|c| c.flow_profile(Direction::Out, self.id)).flatten()
+    }
+
+    /// Ends the flow after what was written.
+    ///
+    /// # Errors
+    /// [`WriteError::Finished`] if it has ended already, [`WriteError::Stopped`], [`WriteError::Closed`].
+    pub fn finish(&mut self) -> Result<(), WriteError> {
+        if self.has_ended {
+            return Err(WriteError::Finished);
+        }
+        let (handle, id) = (self.connection.handle(), self.id);
+        self.connection.shared().act(|inner, _| {
+            if let Some(reason) = inner.ended(handle) {
+                return Err(WriteError::Closed(self.connection.explain(reason)));
+            }
+            if let Some(error) = inner.flow(handle, id).and_then(|flow| failure(flow)) {
+                return Err(error);
+            }
+            if let Some(connection) = inner.connection(handle) {
+                connection.finish(id);
+            }
+            inner.changed();
+            Ok(())
+        })?;
+        self.has_ended = true;
+        Ok(())
+    }
+
+    /// Finishes the flow, if that was not done, and waits until the peer has acknowledged everything (or, where losses
+    /// are not repaired, until nothing is under way).
+    ///
+    /// # Errors
+    /// [`WriteError::Stopped`] or [`WriteError::Closed`] if that came first.
+    pub async fn finished(&mut self) -> Result<(), WriteError> {
+        if !self.has_ended {
+            self.finish()?;
+        }
+        let (handle, id) = (self.connection.handle(), self.id);
+        poll_fn(|cx| {
+            self.connection.shared().act(|inner, _| {
+                let ended = inner.ended(handle);
+                let Some(flow) = inner.flow(handle, id) else { return Poll::Ready(Ok(())) };
+                match (flow.is_finished, failure(flow), ended) {
+                    (true, _, _) => Poll::Ready(Ok(())),
+                    (_, Some(error), _) => Poll::Ready(Err(error)),
+                    (_, _, Some(reason)) => {
+                        Poll::Ready(Err(WriteError::Closed(self.connection.explain(reason))))
+                    }
+                    _ => {
+                        keep(&mut flow.writer, cx);
+                        Poll::Pending
+                    }
+                }
+            })
+        })
+        .await
+    }
+
+    /// Gives the flow up: what was not delivered will not be.
+    pub fn reset(&mut self, code: u64) {
+        self.has_ended = true;
+        let (handle, id) = (self.connection.handle(), self.id);
+        self.connection.shared().act(|inner, _| {
+            if let Some(connection) = inner.connection(handle) {
+                connection.reset(id, code);
+            }
+            inner.changed();
+        });
+    }
+
+    fn poll_write_bytes(&mut self, cx: &mut Context<'_>, data: &Bytes) -> Poll<Result<usize, WriteError>> {
+        self.poll_send(cx, |inner, now, handle, id| {
+            let Some(connection) = inner.connection(handle) else { return Err(None) };
+            connection.write(now, id, data.clone()).map_err(Some)
+        })
+    }
+
+    fn poll_send<R>(
+        &mut self,
+        cx: &mut Context<'_>,
+        send: impl FnOnce(
+            &mut Inner,
+            uts_functions::Time,
+            uts_engine::ConnectionHandle,
+            FlowId,
+        ) -> Result<R, Option<uts_engine::WriteError>>,
+    ) -> Poll<Result<R, WriteError>> {
+        use uts_engine::WriteError as E;
+        let (handle, id) = (self.connection.handle(), self.id);
+        if self.has_ended {
+            return Poll::Ready(Err(WriteError::Finished));
+        }
+        self.connection.shared().act(|inner, now| {
+            let error = match send(inner, now, handle, id) {
+                Ok(sent) => {
+                    inner.said();
+                    return Poll::Ready(Ok(sent));
+                }
+                Err(error) => error,
+            };
+            let ended = inner.ended(handle).map(|reason| WriteError::Closed(self.connection.explain(reason)));
+            let failure = inner.flow(handle, id).and_then(|flow| failure(flow));
+            Poll::Ready(Err(match error {
+                Some(E::Blocked) => match ended {
+                    Some(ended) => ended,
+                    None => {
+                        if let Some(flow) = inner.flow(handle, id) {
+                            keep(&mut flow.writer, cx);
+                        }
+                        return Poll::Pending;
+                    }
+                },
+                Some(E::Stopped(code)) => WriteError::Stopped(code),
+                Some(E::TooLarge { size, max }) => WriteError::TooLarge { size, max },
+                Some(E::Closed(reason)) => WriteError::Closed(self.connection.explain(reason)),
+                Some(E::Refused(why)) => WriteError::Refused(why),
+                Some(E::Finished | E::Unknown) | None => ended.or(failure).unwrap_or(WriteError::Finished),
+            }))
+        })
+    }
+}
+
+/// Why the peer takes no more of a flow.
+fn failure(flow: &FlowState) -> Option<WriteError> {
+    let refused = flow.refused.clone().map(WriteError::Refused);
+    refused.or(flow.stopped.map(WriteError::Stopped))
+}
+
+impl Drop for SendFlow {
+    fn drop(&mut self) {
+        if !self.has_ended {
+            self.reset(0);
+        }
+        let (handle, id) = (self.connection.handle(), self.id);
+        self.connection.shared().act(|inner, _| drop_half(inner, handle, id));
+    }
+}
+
+impl AsyncWrite for SendFlow {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+        if data.is_empty() {
+            return Poll::Ready(Ok(0));
+        }
+        let copy = Bytes::copy_from_slice(&data[..data.len().min(WRITE_BYTES_MAX)]);
+        self.poll_write_bytes(cx, &copy).map_err(io::Error::from)
+    }
+
+    /// What was written is sent without being asked for.
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    /// [`SendFlow::finish`]; that all arrived, [`SendFlow::finished`] says.
+    fn poll_shutdown(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.has_ended {
+            return Poll::Ready(Ok(()));
+        }
+        Poll::Ready(self.finish().map_err(io::Error::from))
+    }
+}
