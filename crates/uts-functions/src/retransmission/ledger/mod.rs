@@ -210,7 +210,7 @@ impl<T: Carried> Ledger<T> {
     fn take(&mut self, numbers: Range<u64>, out: &mut Vec<Run<T>>) {
         let before = out.len();
         for (entry, places) in self.entries_of(numbers) {
-            out.extend(entry.close(places));
+            entry.close(places, out);
         }
         let taken = out[before..].iter().filter(|run| run.sent.eliciting);
         self.eliciting -= taken.map(Run::packets).sum::<u64>();
@@ -267,21 +267,21 @@ impl<T: Carried> Ledger<T> {
         loss_delay: Duration,
         patience: Duration,
     ) -> (Vec<(u64, Sent<T>)>, Option<Time>) {
-        let mut lost = Vec::new();
-        let mut look_again = None;
-        let Some(largest) = self.largest_acked else { return (lost, None) };
+        let (mut runs, mut look_again) = (Vec::new(), None);
+        let Some(largest) = self.largest_acked else { return (Vec::new(), None) };
         let delay = (loss_delay + self.reorder_extra).min(loss_delay.max(patience));
         // Those that so many have overtaken are lost, however soon.
         let overtaken = 0..(largest + 1).saturating_sub(self.reorder_packets);
         for entry in self.entries.iter_mut().take_while(|entry| entry.first < largest) {
             let (due, older) = (entry.sent.snapshot.sent_at + delay, entry.places(&(0..largest)));
             let gone = if due > now { entry.places(&overtaken) } else { older };
-            lost.extend(entry.close(gone & older).flat_map(Run::split));
+            entry.close(gone & older, &mut runs);
             if entry.open & older != 0 {
                 look_again = Some(due);
                 break;
             }
         }
+        let lost: Vec<_> = runs.into_iter().flat_map(Run::split).collect();
         self.eliciting -= lost.iter().filter(|(_, sent)| sent.eliciting).count() as u64;
         for (number, sent) in &lost {
             self.remember_lost(*number, sent);
