@@ -62,7 +62,9 @@ impl RangeSet {
     /// Whether `value` is in the set.
     #[inline]
     pub fn contains(&self, value: u64) -> bool {
-        self.ranges.get(self.position(value)).is_some_and(|r| r.start <= value)
+        // The common question is for what comes next.
+        self.ranges.back().is_some_and(|last| value < last.end)
+            && self.ranges.get(self.position(value)).is_some_and(|r| r.start <= value)
     }
 
     /// Whether all of `range` is in the set; an empty range always is.
@@ -91,11 +93,7 @@ impl RangeSet {
     /// Adds one integer; says whether it is new.
     #[inline]
     pub fn insert_one(&mut self, value: u64) -> bool {
-        if value == u64::MAX || self.contains(value) {
-            return false;
-        }
-        self.insert(value..value + 1);
-        true
+        value != u64::MAX && self.insert(value..value + 1) > 0
     }
 
     /// Adds a range; says how many of its integers are new.

@@ -62,6 +62,8 @@ pub struct Pair {
     pub now: Time,
     /// Of each packet whose turn in the count of packets sent to the server is a multiple of this, nothing arrives.
     pub loses_every: Option<u64>,
+    /// Whether datagrams are handed over one by one, although they came together.
+    pub one_by_one: bool,
     /// The datagrams that the client has sent, if they are to be kept.
     pub kept: Option<Vec<Vec<u8>>>,
     identities: Identities,
@@ -93,6 +95,7 @@ impl Pair {
             server: Endpoint::new(server, [2; 32]),
             now: Time::ZERO,
             loses_every: None,
+            one_by_one: false,
             kept: None,
             identities,
             delay,
@@ -267,24 +270,37 @@ impl Pair {
         while self.on_the_way.front().is_some_and(|batch| batch.at <= self.now) {
             let Some(mut batch) = self.on_the_way.pop_front() else { break };
             arrived += 1;
-            let to = if batch.to_server { &mut self.server } else { &mut self.client };
-            let remote = Self::address(!batch.to_server);
-            let Batch { ecn, segment_bytes, .. } = batch;
-            match self.loses_every.filter(|_| batch.to_server) {
-                None => to.handle_datagrams(self.now, remote, None, ecn, segment_bytes, &mut batch.bytes),
-                Some(every) => {
-                    for datagram in batch.bytes.chunks_mut(segment_bytes) {
-                        self.to_server += 1;
-                        if !self.to_server.is_multiple_of(every) {
-                            to.handle_datagram(self.now, remote, ecn, datagram);
-                        }
-                    }
-                }
-            }
+            self.hand_over(&mut batch);
             self.spare.push(batch.bytes);
             self.follow(batch.to_server)?;
         }
         Ok(arrived)
+    }
+
+    fn hand_over(&mut self, batch: &mut Batch) {
+        let to = if batch.to_server { &mut self.server } else { &mut self.client };
+        let (remote, now, ecn) = (Self::address(!batch.to_server), self.now, batch.ecn);
+        let losses = self.loses_every.filter(|_| batch.to_server);
+        let (segment_bytes, mut rest) = (batch.segment_bytes, batch.bytes.as_mut_slice());
+        while !rest.is_empty() {
+            // What stands between two that are lost came together.
+            let mut together = 0;
+            let mut is_lost = false;
+            for datagram in rest.chunks(segment_bytes) {
+                self.to_server += u64::from(losses.is_some());
+                is_lost = losses.is_some_and(|every| self.to_server.is_multiple_of(every));
+                together += if is_lost { 0 } else { datagram.len() };
+                if is_lost || self.one_by_one {
+                    break;
+                }
+            }
+            let (arrived, behind) = rest.split_at_mut(together);
+            if !arrived.is_empty() {
+                to.handle_datagrams(now, remote, None, ecn, segment_bytes, arrived);
+            }
+            let lost = if is_lost { segment_bytes.min(behind.len()) } else { 0 };
+            rest = &mut behind[lost..];
+        }
     }
 
     /// What the application of an end does with what it is told.

@@ -1,5 +1,6 @@
-//! Packets of a run are those that the general way builds, to the byte. A connection that is traced builds no runs, so that the
-//! same transfer with and without a trace shows whether they differ.
+//! Packets of a run are those that the general way builds, to the byte, and what it takes in is what the general way does. A
+//! connection that is traced builds no runs, and what is handed over one by one is none, so that the same transfer with and without
+//! shows whether they differ.
 
 use bytes::Bytes;
 use core::time::Duration;
@@ -37,8 +38,16 @@ fn act(rng: &mut ChaCha8Rng, pair: &mut Pair, connection: ConnectionHandle, flow
     }
 }
 
-/// The datagrams of a transfer over `flows` flows.
-fn transfer(seed: u64, properties: &[&str], flows: usize, is_traced: bool) -> Vec<Vec<u8>> {
+/// How a transfer is carried.
+#[derive(Clone, Copy, PartialEq)]
+enum How {
+    Plainly,
+    Traced,
+    OneByOne,
+}
+
+/// The datagrams of a transfer over `flows` flows, and what the server tells of it.
+fn transfer(seed: u64, properties: &[&str], flows: usize, how: How) -> (Vec<Vec<u8>>, String) {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let mut config = ConnectionConfig::default();
     for property in properties {
@@ -47,7 +56,8 @@ fn transfer(seed: u64, properties: &[&str], flows: usize, is_traced: bool) -> Ve
     let mut pair = Pair::new(config.clone(), Duration::from_millis(1)).expect("a pair");
     let connection = pair.connect(config).expect("connected");
     pair.pass(pair.now + Duration::from_millis(50)).expect("exchanged");
-    if is_traced {
+    pair.one_by_one = how == How::OneByOne;
+    if how == How::Traced {
         pair.client.trace(connection).expect("open").start();
     }
     let flows: Vec<FlowId> = (0..flows).map(|_| pair.open_flow(connection).expect("a flow")).collect();
@@ -61,11 +71,13 @@ fn transfer(seed: u64, properties: &[&str], flows: usize, is_traced: bool) -> Ve
         let most_us = if is_out { 60_000 } else { 3_000 };
         pair.pass(pair.now + Duration::from_micros(rng.random_range(1..most_us))).expect("carried");
     }
-    pair.kept.take().expect("kept")
+    let server = pair.server.handles().next().expect("accepted");
+    let stats = pair.server.connection(server).expect("open").stats();
+    (pair.kept.take().expect("kept"), format!("{} bytes read, {stats:?}", pair.received))
 }
 
 #[test]
-fn packets_of_a_run_are_those_of_the_general_way() {
+fn packets_of_a_run_are_built_and_taken_in_as_in_the_general_way() {
     // Unprotected, so that packets show what is in them: keys are never the same.
     const PLAIN: &str = "uts.security=unprotected";
     let variants: [&[&str]; 5] = [
@@ -78,14 +90,18 @@ fn packets_of_a_run_are_those_of_the_general_way() {
     let (mut full, mut all) = (0, 0);
     for (seed, properties) in (0..30).zip(variants.iter().cycle()) {
         let flows = 1 + (seed as usize / variants.len()) % 3;
-        let [with_runs, general] =
-            [false, true].map(|is_traced| transfer(seed, properties, flows, is_traced));
+        let [(with_runs, told), (general, _), (one_by_one, told_so)] =
+            [How::Plainly, How::Traced, How::OneByOne].map(|how| transfer(seed, properties, flows, how));
         full +=
             with_runs.windows(2).filter(|two| two[0].len() > 1400 && two[0].len() == two[1].len()).count();
         all += with_runs.len();
-        let differs = with_runs.iter().zip(&general).position(|(a, b)| a != b);
-        assert_eq!(differs, None, "seed {seed}, {properties:?}, {flows} flows");
-        assert_eq!(with_runs.len(), general.len(), "seed {seed}, {properties:?}, {flows} flows");
+        // Acknowledgements and credit, which the sender goes by, show what the receiver took in.
+        for other in [general, one_by_one] {
+            let differs = with_runs.iter().zip(&other).position(|(a, b)| a != b);
+            assert_eq!(differs, None, "seed {seed}, {properties:?}, {flows} flows");
+            assert_eq!(with_runs.len(), other.len(), "seed {seed}, {properties:?}, {flows} flows");
+        }
+        assert_eq!(told, told_so, "seed {seed}, {properties:?}, {flows} flows");
     }
     println!("{full} of {all} packets are full and follow one of their size");
     assert!(full > all / 4, "hardly anything could have been a run: {full} of {all}");

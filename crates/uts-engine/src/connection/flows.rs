@@ -1,6 +1,7 @@
 //! Flows: sequences of messages or bytes inside a connection, each way with a profile of its own.
 
 use crate::event::{Direction, FlowId};
+use crate::synthesis::ReceiveStack;
 use core::ops::Range;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use uts_functions::flow::{self, Grant};
@@ -8,6 +9,7 @@ use uts_functions::retransmission::ledger::Carried;
 use uts_functions::segmentation::buffer::SendBuffer;
 use uts_functions::sequencing::reassembly::Reassembly;
 use uts_functions::{RangeSet, Time, retransmission};
+use uts_wire::frame::Data;
 
 /// Which end of a connection this is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +73,20 @@ pub(crate) struct ReceiveHalf {
 }
 
 impl ReceiveHalf {
+    /// Whether memory is given to so many more bytes, whatever the peer was granted.
+    pub fn has_room(&self, bytes: u64) -> bool {
+        self.data.held_bytes() as u64 + bytes <= self.grant.window_bytes_max.saturating_mul(2)
+    }
+
+    /// Takes in the bytes of a frame if they are the next, and the flow is one that takes bytes under this stack.
+    pub fn append(&mut self, stack: &ReceiveStack, data: &Data<'_>) -> bool {
+        let Some(start) = stack.layout.start_of_bytes(data) else { return false };
+        let is_ours = self.is_placed && self.group == stack.group && self.reset.is_none() && !self.is_done;
+        let is_governed = self.is_free() || !matches!(stack.flow, flow::Slot::None(_));
+        let limit = if stack.layout.offsets { self.limit() } else { u64::MAX };
+        is_ours && is_governed && self.data.append(start, data.bytes, limit)
+    }
+
     /// Whether the sender needs no credit.
     pub fn is_free(&self) -> bool {
         matches!(self.flow, flow::Slot::None(_))

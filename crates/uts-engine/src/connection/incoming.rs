@@ -1,15 +1,16 @@
 //! The way in: from a datagram to data that waits to be read.
 //!
-//! `handle_adaptive` -> `open` (epoch, mask, cipher, checksum; nothing is changed before) -> `arrived` (acknowledgement) ->
+//! `handle_adaptive` -> `unseal` (epoch, mask, cipher, checksum; nothing is changed before) -> `take_in` (acknowledgement) ->
 //! `handle_frames` -> `repair` (what redundancy brings back goes through `handle_frames` as well).
 
 use super::flows::{FlowControl, FlowViolation};
 use super::messages::Messages;
 use super::settle::Report;
-use super::{CloseReason, Connection, Event};
+use super::{CloseReason, Connection, Event, Inbound};
 use crate::event::{Direction, FlowId};
 use crate::synthesis::ReceiveStack;
 use bytes::Bytes;
+use core::ops::Range;
 use core::time::Duration;
 use uts_functions::Time;
 use uts_functions::acknowledgement::{Acknowledgement, Arrival};
@@ -49,9 +50,18 @@ struct Part {
     len: u64,
 }
 
+/// A packet that was opened.
+pub(super) struct Unsealed {
+    /// Index of the stack under which it was built.
+    stack: usize,
+    pub number: u64,
+    /// Where its frames are.
+    pub frames: Range<usize>,
+}
+
 /// Why a packet was not taken in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Dropped {
+pub(super) enum Dropped {
     UnknownEpoch,
     Malformed,
     Forged,
@@ -63,17 +73,27 @@ impl Connection {
     pub(super) fn handle_adaptive(&mut self, now: Time, ecn: Option<Ecn>, packet: &mut [u8]) {
         self.wake(now);
         let tail = packet.last_chunk::<16>().copied();
-        let opened = self.open(packet);
+        let inbound = self.inbound.as_ref().ok_or(Dropped::UnknownEpoch);
+        let opened = inbound.and_then(|inbound| inbound.unseal(self.local_cid.len(), packet));
+        self.on_unsealed(now, ecn, packet, tail, opened);
+    }
+
+    /// Goes on with a packet that could be opened or not, of which `tail` was the end before.
+    pub(super) fn on_unsealed(
+        &mut self,
+        now: Time,
+        ecn: Option<Ecn>,
+        packet: &[u8],
+        tail: Option<[u8; 16]>,
+        opened: Result<Unsealed, Dropped>,
+    ) {
         // A reset looks like a packet that cannot be opened (RFC 9000 section 10.3).
         if opened.is_err() && self.is_reset(tail) {
             self.on_stateless_reset(now);
             return;
         }
         match opened {
-            Ok((index, number, payload)) => {
-                let payload = payload.start..payload.end;
-                self.take_in(now, ecn, index, number, &packet[payload]);
-            }
+            Ok(Unsealed { stack, number, frames }) => self.take_in(now, ecn, stack, number, &packet[frames]),
             Err(Dropped::UnknownEpoch) => self.stats.dropped_unknown_epoch += 1,
             Err(Dropped::Malformed) => self.stats.dropped_malformed += 1,
             Err(Dropped::Duplicate) => self.stats.dropped_duplicate += 1,
@@ -99,44 +119,6 @@ impl Connection {
         if inbound.forged > max {
             self.fail(CloseReason::Protocol("too many forged packets arrived".into()));
         }
-    }
-
-    /// Takes mask, cipher and checksum off, in place. Gives the stack, the packet number, and where the frames are.
-    fn open(&mut self, packet: &mut [u8]) -> Result<(usize, u64, core::ops::Range<usize>), Dropped> {
-        let inbound = self.inbound.as_ref().ok_or(Dropped::UnknownEpoch)?;
-        let first = *packet.first().ok_or(Dropped::Malformed)?;
-        let index = inbound.by_low_bits(peek_epoch(first)).ok_or(Dropped::UnknownEpoch)?;
-        let stack = &inbound.stacks[index];
-        let (_, pn_offset) =
-            AdaptiveHeader::parse(packet, self.local_cid.len()).map_err(|_| Dropped::Malformed)?;
-        let protection = stack.protection.as_deref().ok_or(Dropped::UnknownEpoch)?;
-        let mask = if protection.sample_bytes() > 0 {
-            protection.header_mask(sample(packet, pn_offset).map_err(|_| Dropped::Malformed)?)
-        } else {
-            [0; 5]
-        };
-        let truncated = unmask(packet, pn_offset, &mask).map_err(|_| Dropped::Malformed)?;
-        let expected = inbound.arrivals.largest.map_or(0, |(largest, _)| largest + 1);
-        let number = truncated.expand(expected);
-        if number < stack.first_number {
-            return Err(Dropped::UnknownEpoch);
-        }
-        let start = pn_offset + truncated.len();
-        if start > packet.len() {
-            return Err(Dropped::Malformed);
-        }
-        let (head, body) = packet.split_at_mut(start);
-        let len = protection.open(number, head, body).map_err(|_| Dropped::Forged)?;
-        let trailer_bytes = stack.detection.trailer_bytes();
-        let frames_bytes = len.checked_sub(trailer_bytes).ok_or(Dropped::Malformed)?;
-        let (covered, trailer) = packet[..start + len].split_at(start + frames_bytes);
-        if !stack.detection.verify(covered, trailer) {
-            return Err(Dropped::Malformed);
-        }
-        if inbound.arrivals.is_duplicate(number) {
-            return Err(Dropped::Duplicate);
-        }
-        Ok((index, number, start..start + frames_bytes))
     }
 
     /// Takes in an authentic packet: all of it or, if it is malformed, none.
@@ -247,7 +229,7 @@ impl Connection {
         let (repeats, counts) = (repeats(stack), stack.layout.offsets);
         let has_many_gaps = repeats && receive.data.gaps() >= GAPS_MAX;
         let limit = if receive.is_free() { receive.limit() } else { u64::MAX };
-        receive.data.held_bytes() as u64 + data_bytes > receive.grant.window_bytes_max.saturating_mul(2)
+        !receive.has_room(data_bytes)
             || parts.any(|part| {
                 let start = part.offset.filter(|_| counts).unwrap_or(0);
                 start.saturating_add(part.len) > limit || (has_many_gaps && receive.data.leaves_gap(start))
@@ -355,15 +337,8 @@ impl Connection {
     /// The next bytes of a file, of a flow that is known: the common case.
     fn on_next_bytes(&mut self, index: usize, data: &frame::Data<'_>) -> bool {
         let Some(stack) = self.inbound.as_ref().and_then(|i| i.stacks.get(index)) else { return false };
-        let Some(start) = stack.layout.start_of_bytes(data) else { return false };
         let Some(receive) = self.flows.get_mut(data.flow).map(|flow| &mut flow.receive) else { return false };
-        let is_ours = receive.is_placed && receive.group == stack.group && receive.reset.is_none();
-        let is_governed = receive.is_free() || !matches!(stack.flow, flow::Slot::None(_));
-        if !is_ours || !is_governed || receive.is_done {
-            return false;
-        }
-        let limit = if stack.layout.offsets { receive.limit() } else { u64::MAX };
-        if !receive.data.append(start, data.bytes, limit) {
+        if !receive.append(stack, data) {
             return false;
         }
         self.stats.data_bytes_received += data.bytes.len() as u64;
@@ -569,6 +544,45 @@ impl Connection {
         if receive.flow.on_consumed(&mut receive.grant, now, rtt).is_some() {
             self.flows.control.insert(FlowControl::Credit(id));
         }
+    }
+}
+
+impl Inbound {
+    /// Takes mask, cipher and checksum off a packet that begins with a connection id of so many bytes, in place. Nothing else
+    /// changes.
+    pub(super) fn unseal(&self, cid_bytes: usize, packet: &mut [u8]) -> Result<Unsealed, Dropped> {
+        let first = *packet.first().ok_or(Dropped::Malformed)?;
+        let index = self.by_low_bits(peek_epoch(first)).ok_or(Dropped::UnknownEpoch)?;
+        let stack = &self.stacks[index];
+        let (_, pn_offset) = AdaptiveHeader::parse(packet, cid_bytes).map_err(|_| Dropped::Malformed)?;
+        let protection = stack.protection.as_deref().ok_or(Dropped::UnknownEpoch)?;
+        let mask = if protection.sample_bytes() > 0 {
+            protection.header_mask(sample(packet, pn_offset).map_err(|_| Dropped::Malformed)?)
+        } else {
+            [0; 5]
+        };
+        let truncated = unmask(packet, pn_offset, &mask).map_err(|_| Dropped::Malformed)?;
+        let expected = self.arrivals.largest.map_or(0, |(largest, _)| largest + 1);
+        let number = truncated.expand(expected);
+        if number < stack.first_number {
+            return Err(Dropped::UnknownEpoch);
+        }
+        let start = pn_offset + truncated.len();
+        if start > packet.len() {
+            return Err(Dropped::Malformed);
+        }
+        let (head, body) = packet.split_at_mut(start);
+        let len = protection.open(number, head, body).map_err(|_| Dropped::Forged)?;
+        let trailer_bytes = stack.detection.trailer_bytes();
+        let frames_bytes = len.checked_sub(trailer_bytes).ok_or(Dropped::Malformed)?;
+        let (covered, trailer) = packet[..start + len].split_at(start + frames_bytes);
+        if !stack.detection.verify(covered, trailer) {
+            return Err(Dropped::Malformed);
+        }
+        if self.arrivals.is_duplicate(number) {
+            return Err(Dropped::Duplicate);
+        }
+        Ok(Unsealed { stack: index, number, frames: start..start + frames_bytes })
     }
 }
 

@@ -42,7 +42,10 @@ impl Endpoint {
         self.arrived_at = local;
         let mut last = None;
         let mut last_id = ConnectionId::EMPTY;
-        for datagram in datagrams.chunks_mut(segment_bytes.max(1)) {
+        let (segment_bytes, mut rest) = (segment_bytes.max(1), datagrams);
+        while !rest.is_empty() {
+            let (datagram, behind) = rest.split_at_mut(segment_bytes.min(rest.len()));
+            rest = behind;
             let handle = if uts_wire::packet::is_long(datagram[0]) {
                 last_id = ConnectionId::EMPTY;
                 self.route_long(now, remote, datagram)
@@ -77,6 +80,10 @@ impl Endpoint {
             }
             let was_handshaking = connection.is_handshaking();
             connection.handle_datagram(now, ecn, datagram);
+            if !was_handshaking {
+                let taken = connection.handle_run(now, ecn, segment_bytes, rest);
+                rest = &mut rest[taken..];
+            }
             if was_handshaking && !connection.is_handshaking() {
                 connection.share_certificates(&mut self.certificates);
                 self.by_reset

@@ -1,12 +1,8 @@
-//! Runs: what follows the first packet of a batch is mostly more of the same, full packets of the next bytes of one flow.
-//!
-//! What holds for all of them is asked once; each then is built by what is its own: admission, number, bytes, seal, entry in
-//! the ledger. Wherever anything else may be due, the general way (`outgoing.rs`) builds the packet: it would have built
-//! every packet of a run just so.
+//! Runs on the way out: admission, entry in the ledger and statistics are once for all; number, bytes and seal are a packet's own.
 
-use super::flows::Token;
-use super::outgoing::seal;
-use super::{Connection, Outbound};
+use super::super::flows::Token;
+use super::super::outgoing::seal;
+use super::super::{Connection, Outbound};
 use crate::synthesis::SendStack;
 use core::ops::Range;
 use smallvec::smallvec;
@@ -22,7 +18,13 @@ use uts_wire::frame::{DataFlags, data_header_len, emit_data_header};
 
 impl Connection {
     /// Builds up to `most` packets like the full one of `bytes` that was just built; says how many.
-    pub(super) fn build_run(&mut self, now: Time, bytes: usize, most: usize, out: &mut Vec<u8>) -> usize {
+    pub(in crate::connection) fn build_run(
+        &mut self,
+        now: Time,
+        bytes: usize,
+        most: usize,
+        out: &mut Vec<u8>,
+    ) -> usize {
         let Some(flow) = self.flow_of_run(now) else { return 0 };
         let Some(outbound) = &mut self.outbound else { return 0 };
         let Some(send) = self.flows.get_mut(flow).map(|flow| &mut flow.send) else { return 0 };

@@ -1,0 +1,70 @@
+//! Runs on the way in: what a flow may take is asked once; each packet is opened, acknowledged and put in its place by itself.
+
+use super::super::incoming::Ecn;
+use super::super::{Connection, Event, Phase};
+use crate::event::FlowId;
+use uts_functions::Time;
+use uts_functions::acknowledgement::{Acknowledgement, Arrival};
+use uts_wire::frame::Data;
+use uts_wire::packet::is_long;
+
+impl Connection {
+    /// Takes in datagrams of `segment_bytes` that came with one that was just taken in, as far as they are a run: each the packet
+    /// that is next, with the next bytes of the flow. One that is anything else is taken in, too, and ends the run; none is that
+    /// is for another connection. Says how many bytes they are.
+    pub(crate) fn handle_run(
+        &mut self,
+        now: Time,
+        ecn: Option<Ecn>,
+        segment_bytes: usize,
+        datagrams: &mut [u8],
+    ) -> usize {
+        let is_heard = self.phase == Phase::Open && self.rest_at.is_some() && self.last_heard_at == now;
+        let Some(inbound) = self.inbound.as_mut().filter(|_| is_heard) else { return 0 };
+        if !inbound.arrivals.repaired.is_empty() {
+            return 0;
+        }
+        let (mut taken, mut packets, mut data_bytes) = (0, 0, 0);
+        let (mut odd, marked) = (None, ecn == Some(Ecn::Ce));
+        for datagram in datagrams.chunks_mut(segment_bytes.max(1)) {
+            if is_long(datagram[0]) || !datagram[1..].starts_with(self.local_cid.as_slice()) {
+                break;
+            }
+            let (start, tail) = (taken, datagram.last_chunk::<16>().copied());
+            taken += datagram.len();
+            let opened = inbound.unseal(self.local_cid.len(), datagram);
+            let expected = inbound.arrivals.largest.map(|(largest, _)| largest + 1);
+            if let (Ok(opened), [stack]) = (&opened, inbound.stacks.as_mut_slice())
+                && expected == Some(opened.number)
+                && stack.fec.is_none()
+                && let Some(data) = Data::only(&datagram[opened.frames.clone()])
+                && let Some(receive) = self.flows.get_mut(data.flow).map(|flow| &mut flow.receive)
+                && receive.has_room(data.bytes.len() as u64)
+                && receive.append(stack, &data)
+            {
+                let arrival = Arrival { number: opened.number, now, eliciting: true, polled: false, marked };
+                stack.acknowledgement.on_arrival(&mut inbound.arrivals, &arrival);
+                inbound.arrivals.insert(&arrival);
+                if !core::mem::replace(&mut receive.reader_told, true) {
+                    self.events.push_back(Event::Readable(FlowId(data.flow)));
+                }
+                packets += 1;
+                data_bytes += data.bytes.len() as u64;
+                continue;
+            }
+            odd = Some((start..taken, tail, opened));
+            break;
+        }
+        if let Some(ecn) = ecn {
+            inbound.arrivals.ecn[ecn as usize] += packets;
+        }
+        self.stats.bytes_received += taken as u64;
+        self.bytes_from_address += taken as u64;
+        self.stats.packets_received += packets;
+        self.stats.data_bytes_received += data_bytes;
+        if let Some((place, tail, opened)) = odd {
+            self.on_unsealed(now, ecn, &datagrams[place], tail, opened);
+        }
+        taken
+    }
+}
