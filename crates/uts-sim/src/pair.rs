@@ -52,6 +52,15 @@ struct Batch {
     bytes: Vec<u8>,
 }
 
+impl Batch {
+    /// Whether it has arrived, too, and can be joined to one that came before.
+    fn follows(&self, before: &Batch, now: Time) -> bool {
+        let is_whole = before.bytes.len().is_multiple_of(before.segment_bytes);
+        let is_alike = self.to_server == before.to_server && self.ecn == before.ecn;
+        self.at <= now && is_whole && is_alike && self.segment_bytes == before.segment_bytes
+    }
+}
+
 /// A client and a server.
 pub struct Pair {
     /// Asks for connections, and sends.
@@ -64,6 +73,8 @@ pub struct Pair {
     pub loses_every: Option<u64>,
     /// Whether datagrams are handed over one by one, although they came together.
     pub one_by_one: bool,
+    /// Whether the applications read what has arrived; if not, what they were told is forgotten.
+    pub reads: bool,
     /// The datagrams that the client has sent, if they are to be kept.
     pub kept: Option<Vec<Vec<u8>>>,
     identities: Identities,
@@ -96,6 +107,7 @@ impl Pair {
             now: Time::ZERO,
             loses_every: None,
             one_by_one: false,
+            reads: true,
             kept: None,
             identities,
             delay,
@@ -270,6 +282,12 @@ impl Pair {
         while self.on_the_way.front().is_some_and(|batch| batch.at <= self.now) {
             let Some(mut batch) = self.on_the_way.pop_front() else { break };
             arrived += 1;
+            // What arrives together is joined, as receive offload does.
+            while let Some(next) = self.on_the_way.pop_front_if(|next| next.follows(&batch, self.now)) {
+                arrived += 1;
+                batch.bytes.extend_from_slice(&next.bytes);
+                self.spare.push(next.bytes);
+            }
             self.hand_over(&mut batch);
             self.spare.push(batch.bytes);
             self.follow(batch.to_server)?;
@@ -309,7 +327,7 @@ impl Pair {
         while let Some((handle, event)) = end.poll_event() {
             match event {
                 Event::Closed(reason) => return Err(PairError::Closed(reason)),
-                Event::Readable(flow) => {
+                Event::Readable(flow) if self.reads => {
                     let Some(connection) = end.connection(handle) else { continue };
                     let mut has_ended = false;
                     let count = |read| {

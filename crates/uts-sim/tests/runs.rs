@@ -7,6 +7,7 @@ use core::time::Duration;
 use rand::{Rng, RngCore, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::collections::VecDeque;
+use std::net::SocketAddr;
 use uts_engine::{ConnectionConfig, ConnectionHandle, FlowId, MessageOptions};
 use uts_sim::pair::Pair;
 
@@ -55,14 +56,16 @@ fn transfer(seed: u64, properties: &[&str], flows: usize, how: How) -> (Vec<Vec<
     }
     let mut pair = Pair::new(config.clone(), Duration::from_millis(1)).expect("a pair");
     let connection = pair.connect(config).expect("connected");
-    pair.pass(pair.now + Duration::from_millis(50)).expect("exchanged");
+    // Until the epoch before is closed.
+    pair.pass(pair.now + Duration::from_secs(1)).expect("exchanged");
     pair.one_by_one = how == How::OneByOne;
     if how == How::Traced {
         pair.client.trace(connection).expect("open").start();
     }
     let flows: Vec<FlowId> = (0..flows).map(|_| pair.open_flow(connection).expect("a flow")).collect();
     pair.kept = Some(Vec::new());
-    let losses = [None, Some(20), Some(300)][rng.random_range(0..3)];
+    let is_redundant = properties.iter().any(|property| property.contains("fec"));
+    let losses = if is_redundant { Some(21) } else { [None, Some(20), Some(300)][rng.random_range(0..3)] };
     for _ in 0..60 {
         act(&mut rng, &mut pair, connection, &flows);
         // Now and then nothing comes through until a time-out.
@@ -159,4 +162,88 @@ fn what_is_sent_on_both_sides_of_a_message_that_was_given_up_arrives() {
     }
     let expired = pair.client.connection(connection).expect("open").stats().messages_expired;
     assert_eq!(expired, 35 * 6);
+}
+
+/// Packets of a run are known to redundancy, which brings back those between them.
+#[test]
+fn what_is_lost_within_a_run_is_recovered() {
+    let recovered = [false, true].map(|one_by_one| {
+        let mut config = ConnectionConfig::default();
+        config.requirements.assign("uts.profile.fec=xor").expect("a property");
+        let mut pair = Pair::new(config.clone(), Duration::from_millis(1)).expect("a pair");
+        let connection = pair.connect(config).expect("connected");
+        let flow = pair.open_flow(connection).expect("a flow");
+        pair.carry(connection, flow, 1_000_000).expect("carried");
+        // Blocks are filled in turns of four, so that no two of these are in one block.
+        (pair.loses_every, pair.one_by_one) = (Some(21), one_by_one);
+        pair.carry(connection, flow, 1_000_000).expect("carried");
+        let server = pair.server.handles().next().expect("accepted");
+        pair.server.connection(server).expect("open").stats().packets_recovered
+    });
+    // 5 % of some 700 packets.
+    assert!(recovered[0] > 20, "{recovered:?} packets recovered, together and one by one");
+    assert_eq!(recovered[0], recovered[1]);
+}
+
+/// Whoever sends without credit is held to the memory that a flow is given, also within a run.
+#[test]
+fn a_run_takes_no_more_memory_than_a_flow_is_given() {
+    let held = [false, true].map(|one_by_one| {
+        let mut config = ConnectionConfig::default();
+        for property in ["uts.security=unprotected", "uts.profile.flow=none"] {
+            config.requirements.assign(property).expect("a property");
+        }
+        let mut pair = Pair::new(config.clone(), Duration::from_millis(1)).expect("a pair");
+        let connection = pair.connect(config).expect("connected");
+        // Until the epoch before is closed.
+        pair.pass(pair.now + Duration::from_secs(1)).expect("exchanged");
+        let flow = pair.open_flow(connection).expect("a flow");
+        (pair.reads, pair.one_by_one) = (false, one_by_one);
+        for _ in 0..300 {
+            let open = pair.client.connection(connection).expect("open");
+            while open.write(pair.now, flow, Bytes::from(vec![1; 64 << 10])).is_ok() {}
+            pair.pass(pair.now + Duration::from_millis(1)).expect("carried");
+        }
+        let server = pair.server.handles().next().expect("accepted");
+        let stats = pair.server.connection(server).expect("open").stats();
+        assert!(stats.dropped_overrun > 0, "{stats:?}");
+        stats.data_bytes_received
+    });
+    assert_eq!(held[0], held[1], "bytes held, together and one by one");
+}
+
+/// What came together may be for several connections.
+#[test]
+fn a_run_ends_where_another_connection_begins() {
+    let config = ConnectionConfig::default();
+    let mut pair = Pair::new(config.clone(), Duration::from_millis(1)).expect("a pair");
+    let both = [(); 2].map(|()| pair.connect(config.clone()).expect("connected"));
+    for connection in both {
+        let flow = pair.open_flow(connection).expect("a flow");
+        let now = pair.now;
+        let open = pair.client.connection(connection).expect("open");
+        open.write(now, flow, Bytes::from(vec![1; 100_000])).expect("room");
+    }
+    // What fills packets of both, joined: of the second between those of the first.
+    let mut sent = Vec::new();
+    let mut bytes = Vec::new();
+    while let Some(transmit) = pair.client.poll_transmit(pair.now, &mut bytes) {
+        sent.extend(bytes.chunks(transmit.segment_bytes).map(<[u8]>::to_vec));
+        bytes.clear();
+    }
+    let longest = sent.iter().map(Vec::len).max().expect("packets");
+    sent.retain(|packet| packet.len() == longest);
+    let (first, second): (Vec<_>, Vec<_>) = sent.iter().partition(|packet| packet[1..5] == sent[0][1..5]);
+    assert!(first.len() > 4 && second.len() > 4, "{} and {} packets", first.len(), second.len());
+    let (head, tail) = first.split_at(first.len() / 2);
+    let mut joined: Vec<u8> = [head, &second, tail].concat().into_iter().flatten().copied().collect();
+    let client = SocketAddr::from(([10, 0, 0, 1], 4433));
+    pair.server.handle_datagrams(pair.now, client, None, None, longest, &mut joined);
+    let (mut packets, strangers) = (Vec::new(), pair.server.strangers);
+    for server in pair.server.handles().collect::<Vec<_>>() {
+        let stats = pair.server.connection(server).expect("open").stats();
+        assert_eq!((stats.dropped_forged, stats.dropped_malformed, strangers), (0, 0, 0), "{stats:?}");
+        packets.push(stats.data_bytes_received / (longest as u64 - 50));
+    }
+    assert_eq!(packets, [first.len() as u64, second.len() as u64]);
 }

@@ -9,8 +9,8 @@ use uts_wire::frame::Data;
 use uts_wire::packet::is_long;
 
 impl Connection {
-    /// Takes in datagrams of `segment_bytes` that came with one that was just taken in, as far as they are a run: each the packet
-    /// that is next, with the next bytes of the flow. One that is anything else is taken in, too, and ends the run; none is that
+    /// Takes in datagrams of `segment_bytes` that came with one that was just taken in, as far as they are a run: each with
+    /// nothing but the next bytes of a flow. One that is anything else is taken in, too, and ends the run; none is that
     /// is for another connection. Says how many bytes they are.
     pub(crate) fn handle_run(
         &mut self,
@@ -21,9 +21,6 @@ impl Connection {
     ) -> usize {
         let is_heard = self.phase == Phase::Open && self.rest_at.is_some() && self.last_heard_at == now;
         let Some(inbound) = self.inbound.as_mut().filter(|_| is_heard) else { return 0 };
-        if !inbound.arrivals.repaired.is_empty() {
-            return 0;
-        }
         let (mut taken, mut packets, mut data_bytes) = (0, 0, 0);
         let (mut odd, marked) = (None, ecn == Some(Ecn::Ce));
         for datagram in datagrams.chunks_mut(segment_bytes.max(1)) {
@@ -33,9 +30,7 @@ impl Connection {
             let (start, tail) = (taken, datagram.last_chunk::<16>().copied());
             taken += datagram.len();
             let opened = inbound.unseal(self.local_cid.len(), datagram);
-            let expected = inbound.arrivals.largest.map(|(largest, _)| largest + 1);
             if let (Ok(opened), [stack]) = (&opened, inbound.stacks.as_mut_slice())
-                && expected == Some(opened.number)
                 && stack.fec.is_none()
                 && let Some(data) = Data::only(&datagram[opened.frames.clone()])
                 && let Some(receive) = self.flows.get_mut(data.flow).map(|flow| &mut flow.receive)
