@@ -284,9 +284,9 @@ impl Pair {
                 let Some(transmit) = transmit else { break };
                 is_still = false;
                 self.now += DELAY;
-                for datagram in self.buffer.chunks_mut(transmit.segment_bytes.max(1)) {
-                    to.handle_datagram(self.now, remote, transmit.ecn, datagram);
-                }
+                // As receive offload brings them.
+                let segment_bytes = transmit.segment_bytes.max(1);
+                to.handle_datagrams(self.now, remote, None, transmit.ecn, segment_bytes, &mut self.buffer);
                 self.received += if from_client { drain(to, self.now)? } else { watch(to)? };
                 self.spent[receiver] += thread_time() - sent;
             }

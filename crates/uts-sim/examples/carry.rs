@@ -53,6 +53,8 @@ fn run() -> Result<(), Box<dyn std::error::Error>> {
     let mut pair = Pair::new(config.clone(), delay)?;
     let connection = pair.connect(config)?;
     let flow = pair.open_flow(connection)?;
+    // Until the profile that was asked for is agreed, and the epoch before closed.
+    pair.pass(pair.now + Duration::from_secs(1))?;
     pair.loses_every = (loss_per_mille > 0).then(|| 1000 / loss_per_mille);
     let mut in_flight_max = 0;
     let step = (packets / 100).max(1) * DATA_BYTES;
