@@ -12,8 +12,14 @@ use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use uts_functions::{Rate, Time};
 
-/// What one connection sends in its turn, about (a batch for segmentation offload).
-const TURN_BYTES: u64 = 64 << 10;
+/// What one connection sends in its turn, about: a batch for segmentation offload.
+const BATCH_BYTES: u64 = 64 << 10;
+
+/// Where more wait than this, the state of none is in cache when its turn comes, which costs both ends some microseconds. So
+/// that each turn is worth that, it is several batches then, as long as all have their turn within this time.
+const MANY: usize = 64;
+const BATCHES_OF_MANY: u64 = 4;
+const ALL_TURNS_MAX: Duration = Duration::from_millis(150);
 
 /// The shortest round trip is that of the last one to two of these: paths change.
 const RTT_MIN_WINDOW: Duration = Duration::from_secs(60);
@@ -27,6 +33,13 @@ pub(super) struct Share {
     peer: u32,
     standing: Standing,
     in_flight: u64,
+}
+
+impl Share {
+    /// What it may send in its turn, if that has come.
+    fn batches(&self) -> u32 {
+        if let Standing::Called(batches) = self.standing { batches } else { 0 }
+    }
 }
 
 /// What a connection may do.
@@ -44,8 +57,8 @@ enum Standing {
     Free,
     /// It waits until others' packets have arrived.
     Held,
-    /// Its turn has come.
-    Called,
+    /// Its turn has come, to send so many batches.
+    Called(u32),
 }
 
 /// All peers.
@@ -75,7 +88,7 @@ struct Peer {
     round_start: Time,
     /// In the order in which their turns come.
     held: VecDeque<ConnectionHandle>,
-    /// How many were called and have not sent yet.
+    /// Batches of those that were called and have not sent them yet.
     called: u32,
 }
 
@@ -99,7 +112,7 @@ impl Peers {
     pub fn leave(&mut self, share: &mut Share) {
         let Some(peer) = self.list.get_mut(share.peer as usize) else { return };
         peer.count(share, 0);
-        peer.called -= u32::from(share.standing == Standing::Called);
+        peer.called -= share.batches();
         share.standing = Standing::Free;
         peer.connections -= 1;
         if peer.connections == 0 {
@@ -114,7 +127,7 @@ impl Peers {
         let Some(peer) = self.list.get(share.peer as usize).filter(|peer| peer.connections > 1) else {
             return Leave::default();
         };
-        let is_called = share.standing == Standing::Called;
+        let is_called = share.batches() > 0;
         let is_full = !peer.held.is_empty() || peer.in_flight >= peer.limit;
         Leave { must_wait: is_full && !is_called, is_called }
     }
@@ -128,10 +141,12 @@ impl Peers {
         has_waited: bool,
     ) {
         let Some(peer) = self.list.get_mut(share.peer as usize) else { return };
+        let has_sent = in_flight > share.in_flight;
         peer.count(share, in_flight);
-        if share.standing == Standing::Called {
-            peer.called -= 1;
-            share.standing = Standing::Free;
+        if let Standing::Called(batches) = share.standing {
+            let left = if has_sent { batches - 1 } else { 0 };
+            peer.called -= batches - left;
+            share.standing = if left > 0 { Standing::Called(left) } else { Standing::Free };
         }
         if has_waited && share.standing == Standing::Free {
             share.standing = Standing::Held;
@@ -151,7 +166,7 @@ impl Peers {
     /// The next whose turn has come among those that share a peer with `share`; [`Peers::call`] it.
     pub fn next_turn(&mut self, share: &Share) -> Option<ConnectionHandle> {
         let peer = self.list.get_mut(share.peer as usize)?;
-        let promised = u64::from(peer.called) * TURN_BYTES;
+        let promised = u64::from(peer.called) * BATCH_BYTES;
         let has_room = peer.in_flight + promised < peer.limit;
         if has_room { peer.held.pop_front() } else { None }
     }
@@ -159,8 +174,9 @@ impl Peers {
     /// A connection may send what it has waited with.
     pub fn call(&mut self, share: &mut Share) {
         if let Some(peer) = self.list.get_mut(share.peer as usize) {
-            peer.called += u32::from(share.standing != Standing::Called);
-            share.standing = Standing::Called;
+            let batches = peer.batches_per_turn();
+            peer.called += batches - share.batches().min(batches);
+            share.standing = Standing::Called(batches.max(share.batches()));
         }
     }
 }
@@ -182,6 +198,16 @@ impl Peer {
             held: VecDeque::new(),
             called: 0,
         }
+    }
+
+    /// What each of those that wait may send in its turn.
+    fn batches_per_turn(&self) -> u32 {
+        let waiting = self.held.len();
+        if waiting <= MANY {
+            return 1;
+        }
+        let bytes = self.rates[0].max(self.rates[1]).bytes_in(ALL_TURNS_MAX);
+        (bytes / (BATCH_BYTES * waiting as u64)).clamp(1, BATCHES_OF_MANY) as u32
     }
 
     fn count(&mut self, share: &mut Share, in_flight: u64) {
@@ -273,7 +299,7 @@ mod tests {
         let mut now = Time::ZERO;
         pass(&mut peers, &mut now, &mut shares[0].1, 1, &[1]);
         pass(&mut peers, &mut now, &mut shares[0].1, WAITING_MAX, &[1_000; 50]);
-        let full = WAITING_MAX + TURN_BYTES;
+        let full = WAITING_MAX + BATCH_BYTES;
         let (handle, share) = &mut shares[0];
         peers.on_polled(*handle, share, full, false);
         for (handle, share) in &mut shares[1..4] {
@@ -284,7 +310,7 @@ mod tests {
         }
         assert_eq!(peers.next_turn(&shares[0].1), None);
         // Room for a batch and a half: two are called.
-        peers.on_news(now, &mut shares[0].1, full - TURN_BYTES * 5 / 2, None);
+        peers.on_news(now, &mut shares[0].1, full - BATCH_BYTES * 5 / 2, None);
         for n in [1, 2] {
             assert_eq!(peers.next_turn(&shares[0].1), Some(ConnectionHandle(n)));
             peers.call(&mut shares[n as usize].1);
@@ -292,11 +318,46 @@ mod tests {
         assert_eq!(peers.next_turn(&shares[0].1), None);
         assert!(!peers.leave_of(&shares[1].1).must_wait);
         assert!(peers.leave_of(&shares[4].1).must_wait, "who comes later waits behind the third");
-        peers.on_polled(ConnectionHandle(1), &mut shares[1].1, TURN_BYTES, true);
+        peers.on_polled(ConnectionHandle(1), &mut shares[1].1, BATCH_BYTES, true);
         assert!(peers.leave_of(&shares[1].1).must_wait, "one turn is one batch");
         for (_, share) in &mut shares {
             peers.leave(share);
         }
         assert!(peers.list.is_empty() && peers.by_address.is_empty());
+    }
+
+    /// Where many wait, each has a longer turn if the way is fast; one that has nothing more to send ends it.
+    #[test]
+    fn the_turn_of_one_of_many_is_several_batches() {
+        let (mut peers, mut shares) = peers(2 * MANY as u64);
+        let mut now = Time::ZERO;
+        pass(&mut peers, &mut now, &mut shares[0].1, 1, &[1]);
+        pass(&mut peers, &mut now, &mut shares[0].1, WAITING_MAX, &[1_000; 50]);
+        peers.on_polled(ConnectionHandle(0), &mut shares[0].1, 2 * WAITING_MAX, false);
+        for (handle, share) in &mut shares[1..] {
+            peers.on_polled(*handle, share, 0, true);
+        }
+        peers.on_news(now, &mut shares[0].1, 0, None);
+        assert_eq!(peers.next_turn(&shares[0].1), Some(ConnectionHandle(1)));
+        peers.call(&mut shares[1].1);
+        assert_eq!(shares[1].1.batches(), 1, "1 MiB a second");
+        // 100 times as many batches a second as there are that wait: 15 for each in their time.
+        for (_, peer) in &mut peers.list {
+            peer.rates[1] = Rate::from_delivery(BATCH_BYTES * 200 * MANY as u64, Duration::from_secs(1));
+        }
+        for n in [2, 3] {
+            assert_eq!(peers.next_turn(&shares[0].1), Some(ConnectionHandle(n)));
+            peers.call(&mut shares[n as usize].1);
+        }
+        for n in 1..=BATCHES_OF_MANY {
+            assert!(!peers.leave_of(&shares[2].1).must_wait, "batch {n}");
+            peers.on_polled(ConnectionHandle(2), &mut shares[2].1, n * BATCH_BYTES, n == BATCHES_OF_MANY);
+        }
+        assert!(peers.leave_of(&shares[2].1).must_wait, "it has had its turn");
+        // The next has little to say, and the first is gone: nothing is promised to anybody then.
+        peers.on_polled(ConnectionHandle(3), &mut shares[3].1, 1000, false);
+        peers.on_polled(ConnectionHandle(3), &mut shares[3].1, 1000, false);
+        peers.leave(&mut shares[1].1);
+        assert_eq!(peers.list.iter().map(|(_, peer)| peer.called).collect::<Vec<_>>(), [0]);
     }
 }
