@@ -23,6 +23,9 @@ const IDLE_TURNS_MAX: usize = 1000;
 const WRITE_BYTES: usize = 64 << 10;
 const MESSAGES_AT_ONCE: usize = 64;
 
+/// What receive offload joins at most.
+const JOINED_BYTES_MAX: usize = 64 << 10;
+
 /// Why a pair does not work.
 #[derive(Debug, thiserror::Error)]
 pub enum PairError {
@@ -57,7 +60,8 @@ impl Batch {
     fn follows(&self, before: &Batch, now: Time) -> bool {
         let is_whole = before.bytes.len().is_multiple_of(before.segment_bytes);
         let is_alike = self.to_server == before.to_server && self.ecn == before.ecn;
-        self.at <= now && is_whole && is_alike && self.segment_bytes == before.segment_bytes
+        let fits = before.bytes.len() + self.bytes.len() <= JOINED_BYTES_MAX;
+        self.at <= now && fits && is_whole && is_alike && self.segment_bytes == before.segment_bytes
     }
 }
 

@@ -43,6 +43,8 @@ fn pair(properties: &[&str]) -> (Pair, ConnectionHandle, FlowId) {
     let mut pair = Pair::new(config.clone(), Duration::from_millis(1)).expect("a pair");
     let connection = pair.connect(config).expect("connected");
     let flow = pair.open_flow(connection).expect("a flow");
+    // Until what was asked for is agreed, and the epoch before closed.
+    pair.pass(pair.now + Duration::from_secs(1)).expect("exchanged");
     (pair, connection, flow)
 }
 
@@ -123,5 +125,5 @@ fn instructions_per_packet_are_bounded() {
     let (a, b) = (instructions(short).expect("counted"), instructions(long).expect("counted"));
     let each = (b - a) / (long - short);
     println!("{each} instructions per packet, both ends");
-    assert!(each <= 10_900, "{each} instructions per packet; it was 9,900 when this was written");
+    assert!(each <= 10_300, "{each} instructions per packet; it was 9,500 when this was written");
 }
