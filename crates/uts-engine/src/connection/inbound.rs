@@ -3,9 +3,13 @@
 use super::secrets::SecretChain;
 use crate::exchange::GROUPS_MAX;
 use crate::synthesis::ReceiveStack;
+use core::ops::Range;
 use std::sync::Arc;
 use uts_functions::acknowledgement::Arrivals;
+use uts_functions::detection::Detection;
+use uts_functions::protection::Protection;
 use uts_functions::{Function, Profile, presentation};
+use uts_wire::packet::{AdaptiveHeader, peek_epoch, sample, unmask};
 
 pub(crate) struct Inbound {
     /// Open epochs, oldest first.
@@ -22,6 +26,24 @@ pub(crate) struct Inbound {
     pub forged: u64,
     /// Acknowledgement-only packets sent since the last one that was itself acknowledged.
     pub reports: u32,
+}
+
+/// A packet that was opened.
+pub(super) struct Unsealed {
+    /// Index of the stack under which it was built.
+    pub stack: usize,
+    pub number: u64,
+    /// Where its frames are.
+    pub frames: Range<usize>,
+}
+
+/// Why a packet was not taken in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Dropped {
+    UnknownEpoch,
+    Malformed,
+    Forged,
+    Duplicate,
 }
 
 impl Inbound {
@@ -94,5 +116,42 @@ impl Inbound {
     /// The newest open epoch of a group, to change.
     pub fn newest_mut(&mut self, group: u8) -> Option<&mut ReceiveStack> {
         self.stacks.iter_mut().rev().find(|s| s.group == group)
+    }
+
+    /// Takes mask, cipher and checksum off a packet that begins with a connection id of so many bytes, in place. Nothing else
+    /// changes.
+    pub(super) fn unseal(&self, cid_bytes: usize, packet: &mut [u8]) -> Result<Unsealed, Dropped> {
+        let first = *packet.first().ok_or(Dropped::Malformed)?;
+        let index = self.by_low_bits(peek_epoch(first)).ok_or(Dropped::UnknownEpoch)?;
+        let stack = &self.stacks[index];
+        let (_, pn_offset) = AdaptiveHeader::parse(packet, cid_bytes).map_err(|_| Dropped::Malformed)?;
+        let protection = stack.protection.as_deref().ok_or(Dropped::UnknownEpoch)?;
+        let mask = if protection.sample_bytes() > 0 {
+            protection.header_mask(sample(packet, pn_offset).map_err(|_| Dropped::Malformed)?)
+        } else {
+            [0; 5]
+        };
+        let truncated = unmask(packet, pn_offset, &mask).map_err(|_| Dropped::Malformed)?;
+        let expected = self.arrivals.largest.map_or(0, |(largest, _)| largest + 1);
+        let number = truncated.expand(expected);
+        if number < stack.first_number {
+            return Err(Dropped::UnknownEpoch);
+        }
+        let start = pn_offset + truncated.len();
+        if start > packet.len() {
+            return Err(Dropped::Malformed);
+        }
+        let (head, body) = packet.split_at_mut(start);
+        let len = protection.open(number, head, body).map_err(|_| Dropped::Forged)?;
+        let trailer_bytes = stack.detection.trailer_bytes();
+        let frames_bytes = len.checked_sub(trailer_bytes).ok_or(Dropped::Malformed)?;
+        let (covered, trailer) = packet[..start + len].split_at(start + frames_bytes);
+        if !stack.detection.verify(covered, trailer) {
+            return Err(Dropped::Malformed);
+        }
+        if self.arrivals.is_duplicate(number) {
+            return Err(Dropped::Duplicate);
+        }
+        Ok(Unsealed { stack: index, number, frames: start..start + frames_bytes })
     }
 }

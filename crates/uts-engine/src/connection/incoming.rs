@@ -1,25 +1,23 @@
 //! The way in: from a datagram to data that waits to be read.
 //!
-//! `handle_adaptive` -> `unseal` (epoch, mask, cipher, checksum; nothing is changed before) -> `take_in` (acknowledgement) ->
+//! `handle_adaptive` -> `Inbound::unseal` (epoch, mask, cipher, checksum; nothing is changed before) -> `take_in` (acknowledgement) ->
 //! `handle_frames` -> `repair` (what redundancy brings back goes through `handle_frames` as well).
 
 use super::flows::{FlowControl, FlowViolation};
+use super::inbound::{Dropped, Unsealed};
 use super::messages::Messages;
 use super::settle::Report;
-use super::{CloseReason, Connection, Event, Inbound};
+use super::{CloseReason, Connection, Event};
 use crate::event::{Direction, FlowId};
 use crate::synthesis::ReceiveStack;
 use bytes::Bytes;
-use core::ops::Range;
 use core::time::Duration;
 use uts_functions::Time;
 use uts_functions::acknowledgement::{Acknowledgement, Arrival};
-use uts_functions::detection::Detection;
 use uts_functions::protection::Protection;
 use uts_functions::sequencing::reassembly::Segment;
 use uts_functions::{fec, flow};
 use uts_wire::frame::{self, Frame, FrameIter};
-use uts_wire::packet::{AdaptiveHeader, peek_epoch, sample, unmask};
 
 /// How the network marked a packet (RFC 3168): ECT(0), ECT(1) or CE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,24 +46,6 @@ struct Seen {
 struct Part {
     offset: Option<u64>,
     len: u64,
-}
-
-/// A packet that was opened.
-pub(super) struct Unsealed {
-    /// Index of the stack under which it was built.
-    stack: usize,
-    pub number: u64,
-    /// Where its frames are.
-    pub frames: Range<usize>,
-}
-
-/// Why a packet was not taken in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Dropped {
-    UnknownEpoch,
-    Malformed,
-    Forged,
-    Duplicate,
 }
 
 impl Connection {
@@ -544,45 +524,6 @@ impl Connection {
         if receive.flow.on_consumed(&mut receive.grant, now, rtt).is_some() {
             self.flows.control.insert(FlowControl::Credit(id));
         }
-    }
-}
-
-impl Inbound {
-    /// Takes mask, cipher and checksum off a packet that begins with a connection id of so many bytes, in place. Nothing else
-    /// changes.
-    pub(super) fn unseal(&self, cid_bytes: usize, packet: &mut [u8]) -> Result<Unsealed, Dropped> {
-        let first = *packet.first().ok_or(Dropped::Malformed)?;
-        let index = self.by_low_bits(peek_epoch(first)).ok_or(Dropped::UnknownEpoch)?;
-        let stack = &self.stacks[index];
-        let (_, pn_offset) = AdaptiveHeader::parse(packet, cid_bytes).map_err(|_| Dropped::Malformed)?;
-        let protection = stack.protection.as_deref().ok_or(Dropped::UnknownEpoch)?;
-        let mask = if protection.sample_bytes() > 0 {
-            protection.header_mask(sample(packet, pn_offset).map_err(|_| Dropped::Malformed)?)
-        } else {
-            [0; 5]
-        };
-        let truncated = unmask(packet, pn_offset, &mask).map_err(|_| Dropped::Malformed)?;
-        let expected = self.arrivals.largest.map_or(0, |(largest, _)| largest + 1);
-        let number = truncated.expand(expected);
-        if number < stack.first_number {
-            return Err(Dropped::UnknownEpoch);
-        }
-        let start = pn_offset + truncated.len();
-        if start > packet.len() {
-            return Err(Dropped::Malformed);
-        }
-        let (head, body) = packet.split_at_mut(start);
-        let len = protection.open(number, head, body).map_err(|_| Dropped::Forged)?;
-        let trailer_bytes = stack.detection.trailer_bytes();
-        let frames_bytes = len.checked_sub(trailer_bytes).ok_or(Dropped::Malformed)?;
-        let (covered, trailer) = packet[..start + len].split_at(start + frames_bytes);
-        if !stack.detection.verify(covered, trailer) {
-            return Err(Dropped::Malformed);
-        }
-        if self.arrivals.is_duplicate(number) {
-            return Err(Dropped::Duplicate);
-        }
-        Ok(Unsealed { stack: index, number, frames: start..start + frames_bytes })
     }
 }
 

@@ -1,4 +1,5 @@
-//! Runs on the way in: what a flow may take is asked once; each packet is opened, acknowledged and put in its place by itself.
+//! Runs on the way in: whose packets they are, and whether its connection is one that takes any, is asked once; each is opened,
+//! acknowledged and put in its place by itself.
 
 use super::super::incoming::Ecn;
 use super::super::{Connection, Event, Phase};
