@@ -1,6 +1,6 @@
 //! Flows: sequences of messages or bytes inside a connection, each way with a profile of its own.
 
-use crate::event::{Direction, FlowId};
+use crate::event::{Direction, Event, FlowId};
 use crate::synthesis::ReceiveStack;
 use core::ops::Range;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -85,6 +85,13 @@ impl ReceiveHalf {
         let is_governed = self.is_free() || !matches!(stack.flow, flow::Slot::None(_));
         let limit = if stack.layout.offsets { self.limit() } else { u64::MAX };
         is_ours && is_governed && self.data.append(start, data.bytes, limit)
+    }
+
+    /// Tells the application once that there is something to read.
+    pub fn tell_reader(&mut self, id: u32, events: &mut VecDeque<Event>) {
+        if !core::mem::replace(&mut self.reader_told, true) {
+            events.push_back(Event::Readable(FlowId(id)));
+        }
     }
 
     /// Whether the sender needs no credit.

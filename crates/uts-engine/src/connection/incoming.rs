@@ -322,9 +322,7 @@ impl Connection {
             return false;
         }
         self.stats.data_bytes_received += data.bytes.len() as u64;
-        if !core::mem::replace(&mut receive.reader_told, true) {
-            self.events.push_back(Event::Readable(FlowId(data.flow)));
-        }
+        receive.tell_reader(data.flow, &mut self.events);
         true
     }
 
@@ -421,10 +419,8 @@ impl Connection {
 
     /// Tells the application once that a flow has something to read.
     pub(super) fn tell_reader(&mut self, id: u32) {
-        let Some(flow) = self.flows.get_mut(id) else { return };
-        if !flow.receive.reader_told {
-            flow.receive.reader_told = true;
-            self.events.push_back(Event::Readable(FlowId(id)));
+        if let Some(flow) = self.flows.get_mut(id) {
+            flow.receive.tell_reader(id, &mut self.events);
         }
     }
 

@@ -2,8 +2,7 @@
 //! acknowledged and put in its place by itself.
 
 use super::super::incoming::Ecn;
-use super::super::{Connection, Event, Phase};
-use crate::event::FlowId;
+use super::super::{Connection, Phase};
 use uts_functions::Time;
 use uts_functions::acknowledgement::{Acknowledgement, Arrival};
 use uts_wire::frame::Data;
@@ -41,9 +40,7 @@ impl Connection {
                 let arrival = Arrival { number: opened.number, now, eliciting: true, polled: false, marked };
                 stack.acknowledgement.on_arrival(&mut inbound.arrivals, &arrival);
                 inbound.arrivals.insert(&arrival);
-                if !core::mem::replace(&mut receive.reader_told, true) {
-                    self.events.push_back(Event::Readable(FlowId(data.flow)));
-                }
+                receive.tell_reader(data.flow, &mut self.events);
                 packets += 1;
                 data_bytes += data.bytes.len() as u64;
                 continue;
