@@ -49,7 +49,7 @@ impl Connection {
         for run in &done.packets {
             packets += run.packets();
             if run.sent.eliciting {
-                outbound.delivery.on_acknowledged(now, run.bytes(), &run.last().snapshot);
+                outbound.delivery.on_acknowledged(now, run.bytes(), &run.last_snapshot());
             }
         }
         outbound.timeouts = 0;

@@ -1,6 +1,7 @@
 //! Entries of the ledger: packets in a row that differ in nothing but what follows from their places.
 
 use super::{Sent, Tokens};
+use crate::congestion::Snapshot;
 use core::ops::Range;
 use smallvec::smallvec;
 
@@ -30,9 +31,7 @@ impl<T: Carried> Sent<T> {
             [token] => smallvec![token.ahead(places)],
             tokens => tokens.iter().cloned().collect(),
         };
-        let mut snapshot = self.snapshot;
-        snapshot.in_flight += places * self.bytes;
-        Sent { tokens, snapshot, ..*self }
+        Sent { tokens, snapshot: self.snapshot_ahead(places), ..*self }
     }
 }
 
@@ -42,10 +41,11 @@ impl<T: Carried> Run<T> {
         let Run { numbers, sent } = self;
         numbers.clone().map(move |number| (number, sent.ahead(number - numbers.start)))
     }
+}
 
-    /// The last of them.
-    pub fn last(&self) -> Sent<T> {
-        self.sent.ahead(self.packets() - 1)
+impl<T> Sent<T> {
+    fn snapshot_ahead(&self, places: u64) -> Snapshot {
+        Snapshot { in_flight: self.snapshot.in_flight + places * self.bytes, ..self.snapshot }
     }
 }
 
@@ -58,6 +58,11 @@ impl<T> Run<T> {
     /// Their bytes of UDP payload.
     pub fn bytes(&self) -> u64 {
         self.packets() * self.sent.bytes
+    }
+
+    /// The snapshot of the last of them.
+    pub fn last_snapshot(&self) -> Snapshot {
+        self.sent.snapshot_ahead(self.packets() - 1)
     }
 }
 

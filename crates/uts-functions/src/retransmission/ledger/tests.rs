@@ -188,5 +188,8 @@ fn a_batch_shares_an_entry() {
     let done = l.on_ack(once(0..65), Time::from_millis(2)).expect("sent");
     let runs: Vec<_> = done.packets.iter().map(|run| run.numbers.clone()).collect();
     assert_eq!(runs, [0..1, 1..65]);
-    assert_eq!((done.packets[1].bytes(), done.packets[1].last().tokens[0]), (6400, 64));
+    let batch = &done.packets[1];
+    let (_, last) = batch.clone().split().last().expect("packets");
+    assert_eq!((batch.bytes(), last.tokens[0]), (6400, 64));
+    assert_eq!(batch.last_snapshot(), last.snapshot);
 }
