@@ -25,9 +25,6 @@ pub(super) struct Looking {
     talk: Habit,
     /// Something has arrived since the last look.
     has_arrived: bool,
-    /// The application was told of data, and has sent some, since the last look for an answer.
-    has_heard: bool,
-    has_said: bool,
     /// Rounds that are left of the look that was begun, and whether it is for an answer.
     rounds: u32,
     is_for_answer: bool,
@@ -48,24 +45,11 @@ impl Looking {
         self.has_arrived = true;
     }
 
-    /// An application that waited for data has some.
-    pub fn on_heard(&mut self) {
-        self.has_heard = true;
-    }
-
-    /// The application sends something.
-    pub fn on_said(&mut self) {
-        self.has_said = true;
-    }
-
-    /// Whether to look for another round, now that there is nothing else to do but to sleep.
-    pub fn is_worth_it(&mut self) -> bool {
-        let is_talk = self.has_heard && self.has_said;
+    /// Whether to look for another round, now that there is nothing else to do but to sleep. `is_talk` = applications have heard
+    /// something and said something since this was last so: an answer is to come.
+    pub fn is_worth_it(&mut self, is_talk: bool) -> bool {
         // Whoever was woken by a timer expects nothing.
         if core::mem::take(&mut self.has_arrived) || is_talk {
-            if is_talk {
-                (self.has_heard, self.has_said) = (false, false);
-            }
             self.is_for_answer = is_talk;
             self.rounds = match (self.habit().is_due(), is_talk) {
                 (false, _) => 0,
@@ -144,7 +128,7 @@ mod tests {
         let mut looks = 0;
         for n in 0..arrivals {
             looking.on_arrival();
-            while looking.is_worth_it() {
+            while looking.is_worth_it(false) {
                 looks += 1;
                 if finds(n) {
                     looking.on_found(false);
@@ -159,7 +143,7 @@ mod tests {
     #[test]
     fn a_stream_is_looked_for_and_what_comes_now_and_then_hardly_ever() {
         let mut looking = Looking::default();
-        assert!(!looking.is_worth_it(), "nothing has arrived");
+        assert!(!looking.is_worth_it(false), "nothing has arrived");
         assert_eq!(looks(&mut looking, 1000, |_| true), 1000);
         let in_vain = looks(&mut looking, 6400, |_| false);
         assert!((100..=110).contains(&in_vain), "{in_vain} looks for 6400 arrivals");
@@ -211,7 +195,8 @@ mod tests {
         let mut rounds = Vec::new();
         for (has_heard, has_said) in [(false, false), (false, true), (true, false), (true, true)] {
             let sequence = async {
-                (shared.lock().has_heard, shared.lock().has_said) = (has_heard, has_said);
+                shared.lock().has_heard |= has_heard;
+                shared.lock().has_said |= has_said;
                 let mut looks = 0;
                 poll_fn(|cx| {
                     shared.lock().parked = None;
@@ -277,10 +262,8 @@ mod tests {
         /// first look or a later one. Says whether it was found without sleeping.
         fn converse(&mut self, rounds: u32, at_once: bool) -> bool {
             self.looking.on_arrival();
-            self.looking.on_heard();
-            self.looking.on_said();
             let mut round = 0;
-            while self.looking.is_worth_it() {
+            while self.looking.is_worth_it(round == 0) {
                 if round == rounds {
                     self.looking.on_found(at_once);
                     return true;

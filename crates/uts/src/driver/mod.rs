@@ -71,7 +71,7 @@ pub(crate) struct Inner {
     changes: u64,
     sent: u64,
     flush_waiters: usize,
-    /// Since the task last had nothing to do: somebody who waited for data was told of it, and somebody has sent some.
+    /// Since the task last looked for an answer: somebody who waited for data was told of it, and somebody has sent some.
     has_heard: bool,
     has_said: bool,
     /// Rounds of looks for answers.

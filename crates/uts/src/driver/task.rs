@@ -141,12 +141,6 @@ impl Driver {
     /// How often it is worth looking for what arrives before sleeping, if it is: for a while after something happened where that was
     /// asked for, and else if it has paid of late. Not if somebody was just woken, who has his turn first.
     fn looks(&mut self, inner: &mut Inner) -> Option<usize> {
-        if core::mem::take(&mut inner.has_heard) {
-            self.looking.on_heard();
-        }
-        if core::mem::take(&mut inner.has_said) {
-            self.looking.on_said();
-        }
         if !self.woken.is_empty() {
             return None;
         }
@@ -154,7 +148,11 @@ impl Driver {
         if !spin.is_zero() && self.shared.clock.now().since(self.last_busy) < spin {
             return Some(LOOKS_PER_SPIN);
         }
-        let is_worth_it = self.looking.is_worth_it();
+        let is_talk = inner.has_heard && inner.has_said;
+        if is_talk {
+            (inner.has_heard, inner.has_said) = (false, false);
+        }
+        let is_worth_it = self.looking.is_worth_it(is_talk);
         #[cfg(test)]
         {
             inner.rounds_for_answers += u32::from(is_worth_it && self.looking.is_for_answer());
