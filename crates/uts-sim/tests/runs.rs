@@ -39,6 +39,17 @@ fn act(rng: &mut ChaCha8Rng, pair: &mut Pair, connection: ConnectionHandle, flow
     }
 }
 
+/// Two ends that ask for the same.
+fn connected(properties: &[&str]) -> (Pair, ConnectionHandle) {
+    let mut config = ConnectionConfig::default();
+    for property in properties {
+        config.requirements.assign(property).expect("a property");
+    }
+    let mut pair = Pair::new(config.clone(), Duration::from_millis(1)).expect("a pair");
+    let connection = pair.connect(config).expect("connected");
+    (pair, connection)
+}
+
 /// How a transfer is carried.
 #[derive(Clone, Copy, PartialEq)]
 enum How {
@@ -50,12 +61,7 @@ enum How {
 /// The datagrams of a transfer over `flows` flows, and what the server tells of it.
 fn transfer(seed: u64, properties: &[&str], flows: usize, how: How) -> (Vec<Vec<u8>>, String) {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
-    let mut config = ConnectionConfig::default();
-    for property in properties {
-        config.requirements.assign(property).expect("a property");
-    }
-    let mut pair = Pair::new(config.clone(), Duration::from_millis(1)).expect("a pair");
-    let connection = pair.connect(config).expect("connected");
+    let (mut pair, connection) = connected(properties);
     // Until the epoch before is closed.
     pair.pass(pair.now + Duration::from_secs(1)).expect("exchanged");
     pair.one_by_one = how == How::OneByOne;
@@ -138,10 +144,7 @@ fn packets_are_whole_blocks_of_the_cipher_only_where_processors_are_the_limit() 
 /// repeated, also where a packet ends just before the message, which depends on how much a first packet and those behind it hold.
 #[test]
 fn what_is_sent_on_both_sides_of_a_message_that_was_given_up_arrives() {
-    let mut config = ConnectionConfig::default();
-    config.requirements.assign("preserveMsgBoundaries=require").expect("a property");
-    let mut pair = Pair::new(config.clone(), Duration::from_millis(1)).expect("a pair");
-    let connection = pair.connect(config).expect("connected");
+    let (mut pair, connection) = connected(&["preserveMsgBoundaries=require"]);
     let flow = pair.open_flow(connection).expect("a flow");
     pair.carry(connection, flow, 2_000_000).expect("carried");
     pair.pass(pair.now + Duration::from_millis(100)).expect("carried");
@@ -168,10 +171,7 @@ fn what_is_sent_on_both_sides_of_a_message_that_was_given_up_arrives() {
 #[test]
 fn what_is_lost_within_a_run_is_recovered() {
     let recovered = [false, true].map(|one_by_one| {
-        let mut config = ConnectionConfig::default();
-        config.requirements.assign("uts.profile.fec=xor").expect("a property");
-        let mut pair = Pair::new(config.clone(), Duration::from_millis(1)).expect("a pair");
-        let connection = pair.connect(config).expect("connected");
+        let (mut pair, connection) = connected(&["uts.profile.fec=xor"]);
         let flow = pair.open_flow(connection).expect("a flow");
         pair.carry(connection, flow, 1_000_000).expect("carried");
         // Blocks are filled in turns of four, so that no two of these are in one block.
@@ -189,12 +189,7 @@ fn what_is_lost_within_a_run_is_recovered() {
 #[test]
 fn a_run_takes_no_more_memory_than_a_flow_is_given() {
     let held = [false, true].map(|one_by_one| {
-        let mut config = ConnectionConfig::default();
-        for property in ["uts.security=unprotected", "uts.profile.flow=none"] {
-            config.requirements.assign(property).expect("a property");
-        }
-        let mut pair = Pair::new(config.clone(), Duration::from_millis(1)).expect("a pair");
-        let connection = pair.connect(config).expect("connected");
+        let (mut pair, connection) = connected(&["uts.security=unprotected", "uts.profile.flow=none"]);
         // Until the epoch before is closed.
         pair.pass(pair.now + Duration::from_secs(1)).expect("exchanged");
         let flow = pair.open_flow(connection).expect("a flow");
