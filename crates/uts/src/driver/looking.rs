@@ -81,6 +81,13 @@ impl Looking {
         }
     }
 
+    /// All have been in vain.
+    #[cfg(test)]
+    pub fn in_vain() -> Self {
+        let habit = || Habit { unlooked: UNLOOKED_MAX, left: u32::MAX };
+        Looking { stream: habit(), talk: habit(), ..Looking::default() }
+    }
+
     /// Whether the round is for an answer.
     #[cfg(test)]
     pub fn is_for_answer(&self) -> bool {

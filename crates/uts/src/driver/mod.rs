@@ -5,6 +5,7 @@
 
 mod dispatch;
 mod looking;
+mod napping;
 mod readiness;
 mod socket;
 mod task;

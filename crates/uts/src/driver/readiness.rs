@@ -2,6 +2,9 @@
 //!
 //! Nearly always it may be written. To be told so costs: the kernel reports room for each datagram that has left, so that who wants to sleep
 //! until an answer comes is woken for nothing. So the runtime is asked for room only while there is none.
+//!
+//! To be watched at all costs, too: whatever arrives or has left is told to who watches, by the sender of the one and after each packet
+//! of the other. So who does not sleep anyway has the runtime look away.
 
 pub(super) use imp::Readiness;
 #[cfg(target_os = "linux")]
@@ -20,7 +23,11 @@ mod imp {
 
     /// A socket that the runtime watches.
     pub struct Readiness {
-        socket: AsyncFd<Socket>,
+        socket: Socket,
+        /// The same socket, watched until there is something to read.
+        watched: Option<AsyncFd<Socket>>,
+        /// The same socket, for when it is to be watched again.
+        unwatched: Option<Socket>,
         /// The same socket, watched until it takes something again.
         full: Option<AsyncFd<Socket>>,
     }
@@ -28,25 +35,53 @@ mod imp {
     impl Readiness {
         /// Watches a socket that does not block.
         pub fn new(socket: Socket) -> io::Result<Self> {
-            Ok(Readiness { socket: watch(socket, Interest::READABLE)?, full: None })
+            let watched = Some(watch(socket.try_clone()?, Interest::READABLE)?);
+            Ok(Readiness { socket, watched, unwatched: None, full: None })
         }
 
         pub fn socket(&self) -> UdpSockRef<'_> {
-            self.socket.get_ref().into()
+            (&self.socket).into()
         }
 
         pub fn local_addr(&self) -> io::Result<SocketAddr> {
-            self.socket.get_ref().local_addr()?.as_socket().ok_or(io::ErrorKind::AddrNotAvailable.into())
+            self.socket.local_addr()?.as_socket().ok_or(io::ErrorKind::AddrNotAvailable.into())
         }
 
-        /// Ready if there may be something to read; else the task is woken once there is.
+        /// Whether the runtime watches; else nobody is woken, and who wants to read tries.
+        pub fn is_watched(&self) -> bool {
+            self.watched.is_some()
+        }
+
+        /// Has the runtime look away.
+        pub fn unwatch(&mut self) {
+            if let Some(watched) = self.watched.take() {
+                self.unwatched = Some(watched.into_inner());
+            }
+        }
+
+        /// Has the runtime watch again, which notices what is there already.
+        pub fn watch(&mut self) -> io::Result<()> {
+            if self.watched.is_none() {
+                let socket = self.unwatched.take().map_or_else(|| self.socket.try_clone(), Ok)?;
+                self.watched = Some(watch(socket, Interest::READABLE)?);
+            }
+            Ok(())
+        }
+
+        /// Ready if there may be something to read, or nobody watches; else the task is woken once there is.
         pub fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-            self.socket.poll_read_ready(cx).map_ok(drop)
+            match &self.watched {
+                None => Poll::Ready(Ok(())),
+                Some(watched) => watched.poll_read_ready(cx).map_ok(drop),
+            }
         }
 
         /// Reads by `read`, which says `WouldBlock` if there is no more.
         pub fn read<T>(&self, read: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
-            self.socket.try_io(Interest::READABLE, |_| read())
+            match &self.watched {
+                None => read(),
+                Some(watched) => watched.try_io(Interest::READABLE, |_| read()),
+            }
         }
 
         /// Ready if something may be written; else the task is woken once it may.
@@ -62,7 +97,7 @@ mod imp {
             let Some(full) = &self.full else {
                 let written = write(self.socket());
                 if written.as_ref().is_err_and(|e| e.kind() == io::ErrorKind::WouldBlock) {
-                    self.full = Some(watch(self.socket.get_ref().try_clone()?, Interest::WRITABLE)?);
+                    self.full = Some(watch(self.socket.try_clone()?, Interest::WRITABLE)?);
                 }
                 return written;
             };
@@ -108,6 +143,17 @@ mod imp {
             self.0.local_addr()
         }
 
+        pub fn is_watched(&self) -> bool {
+            true
+        }
+
+        /// Whatever is not read is told by the system all the same.
+        pub fn unwatch(&mut self) {}
+
+        pub fn watch(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+
         pub fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
             self.0.poll_recv_ready(cx)
         }
@@ -129,38 +175,82 @@ mod imp {
 #[cfg(all(test, unix))]
 mod tests {
     use super::*;
+    use core::task::{Context, Poll, Waker};
     use quinn_udp::{Transmit, UdpSocketState};
     use socket2::{Domain, Socket, Type};
     use std::future::poll_fn;
     use std::io;
     use std::net::SocketAddr;
 
-    #[tokio::test]
-    async fn a_full_socket_is_waited_for_and_used_again() {
+    fn bound() -> Readiness {
         let socket = Socket::new(Domain::IPV4, Type::DGRAM, None).expect("a socket");
         socket.set_nonblocking(true).expect("set");
         socket.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).expect("bound");
-        let mut io = Readiness::new(socket).expect("watched");
-        let destination = io.local_addr().expect("bound");
-        let state = UdpSocketState::new(io.socket()).expect("set up");
-        let transmit =
-            Transmit { destination, ecn: None, contents: b"ping", segment_size: None, src_ip: None };
+        Readiness::new(socket).expect("watched")
+    }
+
+    /// A socket that sends to itself.
+    struct Echo {
+        io: Readiness,
+        state: UdpSocketState,
+    }
+
+    impl Echo {
+        fn new() -> Self {
+            let io = bound();
+            let state = UdpSocketState::new(io.socket()).expect("set up");
+            Echo { io, state }
+        }
+
+        fn send(&mut self) {
+            let destination = self.io.local_addr().expect("bound");
+            let transmit =
+                Transmit { destination, ecn: None, contents: b"ping", segment_size: None, src_ip: None };
+            self.io.write(|socket| self.state.try_send(socket, &transmit)).expect("sent");
+        }
+
+        /// Reads what is there: one datagram.
+        fn read_all(&mut self) {
+            let (io, mut buffer, mut metas) = (&self.io, [0; 16], [quinn_udp::RecvMeta::default()]);
+            let mut read = || {
+                io.read(|| self.state.recv(io.socket(), &mut [io::IoSliceMut::new(&mut buffer)], &mut metas))
+            };
+            assert_eq!(read().expect("read"), 1);
+            assert_eq!(read().expect_err("empty").kind(), io::ErrorKind::WouldBlock);
+            assert_eq!(metas[0].len, 4);
+        }
+    }
+
+    #[tokio::test]
+    async fn what_arrives_while_nobody_watches_is_noticed_by_who_watches_again() {
+        let mut echo = Echo::new();
         for _ in 0..3 {
-            poll_fn(|cx| io.poll_writable(cx)).await.expect("writable");
+            // Waits already: who looks away wakes nobody, and who watches again does.
+            assert!(echo.io.poll_readable(&mut Context::from_waker(Waker::noop())).is_pending());
+            echo.io.unwatch();
+            assert!(!echo.io.is_watched());
+            echo.send();
+            let asked = echo.io.poll_readable(&mut Context::from_waker(Waker::noop()));
+            assert!(matches!(asked, Poll::Ready(Ok(()))));
+            echo.io.watch().expect("watched again");
+            assert!(echo.io.is_watched());
+            poll_fn(|cx| echo.io.poll_readable(cx)).await.expect("readable");
+            echo.read_all();
+        }
+    }
+
+    #[tokio::test]
+    async fn a_full_socket_is_waited_for_and_used_again() {
+        let mut echo = Echo::new();
+        for _ in 0..3 {
+            poll_fn(|cx| echo.io.poll_writable(cx)).await.expect("writable");
             // As the kernel would say if the socket's buffer were full: it is not, which shows at once.
-            let full = io.write(|_| Err::<(), _>(io::ErrorKind::WouldBlock.into()));
+            let full = echo.io.write(|_| Err::<(), _>(io::ErrorKind::WouldBlock.into()));
             assert_eq!(full.expect_err("full").kind(), io::ErrorKind::WouldBlock);
-            poll_fn(|cx| io.poll_writable(cx)).await.expect("writable again");
-            io.write(|socket| state.try_send(socket, &transmit)).expect("sent");
-            poll_fn(|cx| io.poll_readable(cx)).await.expect("readable");
-            let mut buffer = [0; 16];
-            let mut metas = [quinn_udp::RecvMeta::default()];
-            let read =
-                io.read(|| state.recv(io.socket(), &mut [io::IoSliceMut::new(&mut buffer)], &mut metas));
-            assert_eq!((read.expect("read"), metas[0].len), (1, 4));
-            let no_more =
-                io.read(|| state.recv(io.socket(), &mut [io::IoSliceMut::new(&mut buffer)], &mut metas));
-            assert_eq!(no_more.expect_err("empty").kind(), io::ErrorKind::WouldBlock);
+            poll_fn(|cx| echo.io.poll_writable(cx)).await.expect("writable again");
+            echo.send();
+            poll_fn(|cx| echo.io.poll_readable(cx)).await.expect("readable");
+            echo.read_all();
         }
     }
 }

@@ -102,12 +102,24 @@ impl Socket {
         self.state.max_gso_segments().max(1)
     }
 
-    /// Waits for datagrams, and hands them over buffer by buffer; says whether there may be more.
+    /// Waits for datagrams, and hands them over buffer by buffer; says whether there may be more. Nobody is woken while the socket is
+    /// not watched.
     pub fn poll_receive(
         &mut self,
         cx: &mut Context<'_>,
         each: impl FnMut(Received<'_>),
     ) -> Poll<io::Result<bool>> {
+        if !self.io.is_watched() {
+            let offered = self.offered;
+            return match self.fill() {
+                Ok(0) => Poll::Pending,
+                Ok(filled) => {
+                    self.hand_over(filled, each);
+                    Poll::Ready(Ok(filled == offered || !FILLS_ALL))
+                }
+                Err(e) => Poll::Ready(Err(e)),
+            };
+        }
         let (filled, offered) = loop {
             ready!(self.io.poll_readable(cx))?;
             let mut filled = Ok(0);
@@ -136,15 +148,39 @@ impl Socket {
 
     /// Hands over what is there, without waiting and whatever the runtime knows of it; says whether there was anything.
     pub fn try_receive(&mut self, each: impl FnMut(Received<'_>)) -> io::Result<bool> {
+        let filled = self.fill()?;
+        if filled > 0 {
+            self.hand_over(filled, each);
+        }
+        Ok(filled > 0)
+    }
+
+    /// Fills the buffers that are offered with what is there; says how many.
+    fn fill(&mut self) -> io::Result<usize> {
         let metas = &mut self.metas[..self.offered];
         match receive(self.io.socket(), &self.state, &mut self.memory, metas) {
-            Ok(filled) => {
-                self.hand_over(filled, each);
-                Ok(true)
-            }
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(false),
-            Err(e) => Err(e),
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(0),
+            filled => filled,
         }
+    }
+
+    /// Nobody is to be woken by what arrives, until the socket is watched: to wake costs who sends it.
+    pub fn unwatch(&mut self) {
+        self.io.unwatch();
+    }
+
+    /// Has the task woken by what arrives; says whether something may have already.
+    pub fn watch(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
+        if self.io.is_watched() {
+            return Ok(false);
+        }
+        self.io.watch()?;
+        Ok(self.io.poll_readable(cx)?.is_ready())
+    }
+
+    /// Whether the task is woken by what arrives.
+    pub fn is_watched(&self) -> bool {
+        self.io.is_watched()
     }
 
     fn hand_over(&mut self, filled: usize, mut each: impl FnMut(Received<'_>)) {

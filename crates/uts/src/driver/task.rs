@@ -1,6 +1,7 @@
 //! The task of a socket: take in, do what is due, send, tell, sleep.
 
 use super::looking::Looking;
+use super::napping::Napping;
 use super::socket::{Batch, Received, Socket};
 use super::timer::Timer;
 use super::{Inner, Shared};
@@ -34,21 +35,29 @@ const LOOKS_PER_SPIN: usize = 48;
 /// ends to have it woken.
 const LOOKS_BEFORE_SLEEP: usize = 24;
 
+/// Turns without sleep after which nobody needs to be told of what arrives: to have that told again costs as much as a few packets.
+const TURNS_AWAKE: u32 = 8;
+
 /// Errors of the socket in a row after which it is given up.
 const ERRORS_MAX: u32 = 1000;
 
 pub(super) struct Driver {
     shared: Arc<Shared>,
-    socket: Socket,
+    pub(super) socket: Socket,
     timer: Timer,
     outgoing: Outgoing,
     woken: Vec<Waker>,
     errors: u32,
     /// When something last arrived or left.
     last_busy: Time,
-    looking: Looking,
+    pub(super) looking: Looking,
     /// Turns since something was sent, while more arrives.
     unanswered: u32,
+    /// Turns since the task slept.
+    awake: u32,
+    /// Nothing was left a moment ago.
+    has_looked: bool,
+    pub(super) napping: Napping,
 }
 
 /// Datagrams on their way out, of which the first `sent` bytes have left.
@@ -95,8 +104,10 @@ enum Turn {
     Busy,
     /// The same, after others had their turn.
     Yield,
-    /// Something will wake the task.
-    Idle,
+    /// Whatever happens will wake the task.
+    Sleep,
+    /// The same, but for what arrives: the timer will.
+    Nap,
     /// Nothing is to be done, but something may arrive soon: it is worth looking so often before sleeping.
     Spin(usize),
     /// Nobody needs the endpoint any more.
@@ -106,13 +117,28 @@ enum Turn {
 impl Driver {
     pub fn new(shared: Arc<Shared>, socket: Socket) -> io::Result<Self> {
         let (timer, last_busy) = (Timer::new()?, shared.clock.now());
-        let outgoing = Outgoing::default();
+        let (outgoing, napping) = (Outgoing::default(), Napping::new(last_busy));
         let (looking, woken) = (Looking::default(), Vec::new());
-        Ok(Driver { shared, socket, timer, outgoing, woken, errors: 0, last_busy, looking, unanswered: 0 })
+        Ok(Driver {
+            shared,
+            socket,
+            timer,
+            outgoing,
+            woken,
+            errors: 0,
+            last_busy,
+            looking,
+            unanswered: 0,
+            awake: 0,
+            has_looked: false,
+            napping,
+        })
     }
 
     fn turn(&mut self, cx: &mut Context<'_>) -> io::Result<Turn> {
-        let mut is_busy = self.receive(cx)?;
+        // Who is told of what arrives has to say that he waits.
+        let has_looked = core::mem::take(&mut self.has_looked) && !self.socket.is_watched();
+        let mut is_busy = !has_looked && self.receive(cx)?;
         self.unanswered = if is_busy { self.unanswered.wrapping_add(1) } else { 0 };
         let mut is_blocked = false;
         if self.unanswered.is_multiple_of(TURNS_PER_ANSWER) {
@@ -132,10 +158,21 @@ impl Driver {
             self.plan(cx, &mut inner, is_busy, is_blocked)?
         };
         drop(inner);
+        let turn = self.watch(cx, turn)?;
         // Who was woken reads before more is received: into memory that he leaves, and while it is in cache.
         let turn = if turn == Turn::Busy && !self.woken.is_empty() { Turn::Yield } else { turn };
         self.woken.drain(..).for_each(Waker::wake);
         Ok(turn)
+    }
+
+    /// Has the socket watched before a sleep, and not by who does not want to be told of what arrives: to be told costs who sends it.
+    fn watch(&mut self, cx: &mut Context<'_>, turn: Turn) -> io::Result<Turn> {
+        self.awake = if matches!(turn, Turn::Sleep | Turn::Nap) { 0 } else { self.awake.saturating_add(1) };
+        if turn == Turn::Nap || self.awake >= TURNS_AWAKE {
+            self.socket.unwatch();
+        }
+        let has_more = turn == Turn::Sleep && self.socket.watch(cx)?;
+        Ok(if has_more { Turn::Busy } else { turn })
     }
 
     /// How often it is worth looking for what arrives before sleeping, if it is: for a while after something happened where that was
@@ -162,21 +199,24 @@ impl Driver {
 
     /// Looks again and again for what arrives; says whether anything has. Gives up after so many looks, so that others have their
     /// turn.
-    fn spin(&mut self, looks: usize) -> io::Result<bool> {
+    pub(super) fn spin(&mut self, looks: usize) -> io::Result<bool> {
         for look in 0..looks {
             let mut intake = Intake::new(&self.shared);
             let received = self.socket.try_receive(|received| intake.take_in(received));
-            self.last_busy = intake.finish().unwrap_or(self.last_busy);
+            let taken_in = intake.finish();
+            self.on_taken_in(taken_in);
             match received {
                 Ok(false) => core::hint::spin_loop(),
                 Ok(true) => {
                     self.looking.on_found(look == 0);
+                    self.has_looked = true;
                     return Ok(true);
                 }
                 Err(e) => self.on_error(e)?,
             }
         }
         self.looking.on_missed();
+        self.has_looked = true;
         Ok(false)
     }
 
@@ -194,12 +234,17 @@ impl Driver {
         inner.parked = Some(cx.waker().clone());
         if is_blocked {
             // The socket's readiness comes first; what is due is done then.
-            return Ok(Turn::Idle);
+            return Ok(Turn::Sleep);
         }
+        let now = self.shared.clock.now();
         let deadline = inner.engine.poll_timeout();
-        match self.timer.poll(cx, self.shared.clock.now(), deadline)? {
+        // Who has just said something waits for an answer.
+        let nap = if inner.has_said { None } else { self.napping.nap(now) };
+        let wake = nap.map_or(deadline, |nap| Some(deadline.unwrap_or(Time::NEVER).min(now + nap)));
+        match self.timer.poll(cx, now, wake)? {
             Poll::Ready(()) => Ok(Turn::Busy),
-            Poll::Pending => Ok(Turn::Idle),
+            Poll::Pending if nap.is_some() => Ok(Turn::Nap),
+            Poll::Pending => Ok(Turn::Sleep),
         }
     }
 
@@ -207,7 +252,8 @@ impl Driver {
     fn receive(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
         let mut intake = Intake::new(&self.shared);
         let received = self.socket.poll_receive(cx, |received| intake.take_in(received));
-        self.last_busy = intake.finish().unwrap_or(self.last_busy);
+        let taken_in = intake.finish();
+        self.on_taken_in(taken_in);
         match received {
             Poll::Pending => Ok(false),
             Poll::Ready(Ok(may_be_more)) => {
@@ -219,6 +265,13 @@ impl Driver {
                 self.on_error(e)?;
                 Ok(true)
             }
+        }
+    }
+
+    fn on_taken_in(&mut self, taken_in: Option<TakenIn>) {
+        if let Some(TakenIn { at, bytes }) = taken_in {
+            self.last_busy = at;
+            self.napping.on_arrival(bytes);
         }
     }
 
@@ -325,29 +378,37 @@ impl Driver {
     }
 }
 
+/// What one call brought.
+struct TakenIn {
+    at: Time,
+    bytes: usize,
+}
+
 /// Gives the engine what one call brought: under one lock, and at one time.
 struct Intake<'a> {
     shared: &'a Shared,
     inner: Option<(MutexGuard<'a, Inner>, Time)>,
+    bytes: usize,
 }
 
 impl<'a> Intake<'a> {
     fn new(shared: &'a Shared) -> Self {
-        Intake { shared, inner: None }
+        Intake { shared, inner: None, bytes: 0 }
     }
 
     fn take_in(&mut self, received: Received<'_>) {
         let shared = self.shared;
         let (inner, now) = self.inner.get_or_insert_with(|| (shared.lock(), shared.clock.now()));
         let Received { remote, local, ecn, stride, contents } = received;
+        self.bytes += contents.len();
         inner.engine.handle_datagrams(*now, remote, local, ecn, stride, contents);
     }
 
-    /// When something was taken in, if anything was.
-    fn finish(self) -> Option<Time> {
-        let (mut inner, now) = self.inner?;
+    /// What was taken in, if anything was.
+    fn finish(self) -> Option<TakenIn> {
+        let (mut inner, at) = self.inner?;
         inner.retry_openers();
-        Some(now)
+        Some(TakenIn { at, bytes: self.bytes })
     }
 }
 
@@ -366,7 +427,7 @@ impl Future for Driver {
             match self.turn(cx) {
                 Ok(Turn::Busy) => {}
                 Ok(Turn::Yield) => break,
-                Ok(Turn::Idle) => return Poll::Pending,
+                Ok(Turn::Sleep | Turn::Nap) => return Poll::Pending,
                 Ok(Turn::Spin(looks)) => match self.spin(looks) {
                     Ok(true) => {}
                     Ok(false) => break,

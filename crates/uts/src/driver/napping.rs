@@ -1,0 +1,190 @@
+//! Whether to sleep through arrivals.
+//!
+//! Where data streams in at some Gbit/s, who sleeps until something arrives is woken for each batch, and on one host by its sender:
+//! some microseconds of a processor that is busy sending. So there the task sleeps by a timer, told of nothing, and finds
+//! more at once, as network interfaces moderate interrupts. Who waits for an answer is woken by it.
+
+use core::time::Duration;
+use uts_functions::Time;
+
+/// The rate is taken anew after this.
+const PERIOD: Duration = Duration::from_micros(100);
+
+/// At 10 Gbit/s 125 KB arrive meanwhile, of the 4 MiB that the socket's buffer holds.
+const NAP: Duration = Duration::from_micros(100);
+
+/// What has to come in such a period for naps to be worth it: 2.6 Gbit/s.
+const BYTES_MIN: usize = 32 << 10;
+
+/// What has arrived of late.
+#[derive(Debug)]
+pub(super) struct Napping {
+    since: Time,
+    bytes: usize,
+    /// It streamed in during the last period.
+    streams: bool,
+}
+
+impl Napping {
+    pub fn new(now: Time) -> Self {
+        Napping { since: now, bytes: 0, streams: false }
+    }
+
+    /// Something has arrived.
+    pub fn on_arrival(&mut self, bytes: usize) {
+        self.bytes += bytes;
+    }
+
+    /// How long to sleep whatever arrives, if it streams in at a rate at which that pays. To be asked before each sleep.
+    pub fn nap(&mut self, now: Time) -> Option<Duration> {
+        let elapsed = now.since(self.since);
+        if elapsed >= PERIOD {
+            self.streams = self.bytes as u128 * PERIOD.as_nanos() >= BYTES_MIN as u128 * elapsed.as_nanos();
+            (self.since, self.bytes) = (now, 0);
+        }
+        // Elsewhere timers have a grain of a millisecond, see `timer`.
+        (self.streams && cfg!(target_os = "linux")).then_some(NAP)
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+    use crate::driver::Shared;
+    use crate::driver::looking::Looking;
+    use crate::driver::socket::{Batch, Socket};
+    use crate::driver::task::Driver;
+    use core::future::Future;
+    use core::pin::Pin;
+    use core::task::{Context, Poll, Waker};
+    use std::future::poll_fn;
+    use std::net::SocketAddr;
+    use std::sync::Arc;
+
+    /// Whether each sleep is a nap, where so many bytes come before it, and so many microseconds after the last.
+    fn naps(sleeps: &[(usize, u64)]) -> Vec<bool> {
+        let mut now = Time::ZERO;
+        let mut napping = Napping::new(now);
+        let nap = sleeps.iter().map(|(bytes, micros)| {
+            now += Duration::from_micros(*micros);
+            napping.on_arrival(*bytes);
+            napping.nap(now).is_some()
+        });
+        nap.collect()
+    }
+
+    #[test]
+    fn a_stream_is_slept_through_and_what_comes_now_and_then_is_not() {
+        assert_eq!(naps(&[(60_000, 100), (60_000, 100), (100, 100), (100, 100)]), [true, true, false, false]);
+        assert_eq!(naps(&[(60_000, 1_000), (0, 1_000), (60_000, 1_000_000)]), [false; 3]);
+    }
+
+    /// What a single batch brings is no stream: the rate is of a while.
+    #[test]
+    fn sleeps_are_short_while_the_rate_is_taken() {
+        assert_eq!(naps(&[(60_000, 10), (1_000, 10), (1_000, 10)]), [false; 3]);
+        assert_eq!(naps(&[(9_000, 25), (9_000, 25), (9_000, 25), (9_000, 25)]), [false, false, false, true]);
+    }
+
+    /// A task, and a peer that sends it datagrams of no connection, each of which it counts.
+    struct Strayed {
+        shared: Arc<Shared>,
+        task: Driver,
+        peer: Socket,
+    }
+
+    impl Strayed {
+        fn new(spin: Duration) -> Self {
+            let any: SocketAddr = "127.0.0.1:0".parse().expect("an address");
+            let config = uts_engine::EndpointConfig::default();
+            let (shared, mut task) = Shared::bind(any, None, config, spin).expect("bound");
+            // Who looks before he sleeps has himself woken.
+            task.looking = Looking::in_vain();
+            Strayed { shared, task, peer: Socket::bind(any, None).expect("bound") }
+        }
+
+        fn send(&mut self, cx: &mut Context<'_>) {
+            let contents = b"of no connection";
+            let remote = self.shared.local_addr;
+            let stray = Batch { remote, local: None, ecn: None, segment_bytes: contents.len(), contents };
+            assert!(matches!(self.peer.poll_send(cx, &stray), Poll::Ready(Ok(_))));
+        }
+
+        fn arrived(&self) -> u64 {
+            self.shared.lock().engine.strangers
+        }
+
+        /// Has the task do what there is to do; says whether it sleeps then.
+        fn sleeps(&mut self, cx: &mut Context<'_>) -> bool {
+            self.shared.lock().parked = None;
+            assert!(Pin::new(&mut self.task).poll(cx).is_pending());
+            self.shared.lock().parked.is_some()
+        }
+
+        /// Waits until so many were taken in. Fails if nobody is woken to do so; `asleep` = who sleeps already is not asked first.
+        async fn takes_in(&mut self, arrived: u64, mut asleep: bool) {
+            let sequence = poll_fn(|cx| {
+                if !core::mem::take(&mut asleep) {
+                    self.sleeps(cx);
+                }
+                if self.arrived() == arrived { Poll::Ready(()) } else { Poll::Pending }
+            });
+            tokio::select! {
+                biased;
+                () = tokio::time::sleep(Duration::from_secs(60)) => panic!("nobody was woken"),
+                () = sequence => {}
+            }
+        }
+    }
+
+    /// It is told of nothing while it naps, is woken all the same, and is told again when nothing streams.
+    #[tokio::test]
+    async fn the_task_naps_through_a_stream_and_else_is_woken() {
+        let mut strayed = Strayed::new(Duration::ZERO);
+        for (streams, has_said) in
+            [(false, false), (true, false), (true, true), (true, false), (false, false)]
+        {
+            // A period that does not end, so that the rate is what is set here.
+            strayed.task.napping = Napping { since: Time::NEVER, bytes: 0, streams };
+            strayed.shared.lock().has_said = has_said;
+            poll_fn(|cx| if strayed.sleeps(cx) { Poll::Ready(()) } else { Poll::Pending }).await;
+            assert_eq!(strayed.task.socket.is_watched(), !streams || has_said, "{streams} {has_said}");
+            strayed.send(&mut Context::from_waker(Waker::noop()));
+            let arrived = strayed.arrived();
+            strayed.takes_in(arrived + 1, true).await;
+        }
+    }
+
+    /// What came just behind it: the runtime has told of that, and will not again.
+    #[tokio::test]
+    async fn who_has_found_something_by_looking_finds_what_came_behind_it() {
+        let mut strayed = Strayed::new(Duration::ZERO);
+        poll_fn(|cx| if strayed.sleeps(cx) { Poll::Ready(()) } else { Poll::Pending }).await;
+        strayed.send(&mut Context::from_waker(Waker::noop()));
+        assert!(strayed.task.spin(1).expect("a look"));
+        strayed.send(&mut Context::from_waker(Waker::noop()));
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        strayed.takes_in(2, false).await;
+    }
+
+    /// Who looks all the time need not be told: the sender would pay for it.
+    #[tokio::test]
+    async fn who_does_not_sleep_is_not_told_and_finds_what_arrives() {
+        let mut strayed = Strayed::new(Duration::from_secs(3600));
+        assert!(strayed.task.socket.is_watched());
+        let mut sent = 0;
+        let sequence = poll_fn(|cx| {
+            assert!(!strayed.sleeps(cx));
+            if !strayed.task.socket.is_watched() && strayed.arrived() == sent {
+                if sent == 3 {
+                    return Poll::Ready(());
+                }
+                sent += 1;
+                strayed.send(cx);
+            }
+            Poll::Pending
+        });
+        tokio::time::timeout(Duration::from_secs(60), sequence).await.expect("it finds what arrives");
+        assert!(!strayed.task.socket.is_watched());
+    }
+}
