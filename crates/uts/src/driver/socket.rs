@@ -97,6 +97,11 @@ impl Socket {
         self.io.local_addr()
     }
 
+    /// What the kernel keeps of what has arrived, with what it takes to keep it; 0 = it does not say.
+    pub fn buffer_bytes(&self) -> usize {
+        self.state.recv_buffer_size(self.io.socket()).unwrap_or(0)
+    }
+
     /// How many segments the kernel takes at once.
     pub fn segments_max(&self) -> usize {
         self.state.max_gso_segments().max(1)

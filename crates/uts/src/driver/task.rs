@@ -18,7 +18,7 @@ use uts_functions::Time;
 const TURNS_MAX: usize = 16;
 
 /// While more has arrived, only every so many turns send: each brings up to 64 KiB, and an answer may be to several.
-const TURNS_PER_ANSWER: u32 = 4;
+const TURNS_PER_ANSWER: u32 = 8;
 
 /// What is sent before looking for what has arrived: batches of many connections are small, those of one hold 64 KiB.
 const BATCHES_PER_TURN: usize = 64;
@@ -117,7 +117,7 @@ enum Turn {
 impl Driver {
     pub fn new(shared: Arc<Shared>, socket: Socket) -> io::Result<Self> {
         let (timer, last_busy) = (Timer::new()?, shared.clock.now());
-        let (outgoing, napping) = (Outgoing::default(), Napping::new(last_busy));
+        let (outgoing, napping) = (Outgoing::default(), Napping::new(last_busy, socket.buffer_bytes()));
         let (looking, woken) = (Looking::default(), Vec::new());
         Ok(Driver {
             shared,
