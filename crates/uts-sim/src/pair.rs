@@ -77,6 +77,8 @@ pub struct Pair {
     pub loses_every: Option<u64>,
     /// Whether datagrams are handed over one by one, although they came together.
     pub one_by_one: bool,
+    /// What comes together is handed over in a buffer for each datagram, as where nothing is joined.
+    pub apart: bool,
     /// Whether the applications read what has arrived; if not, what they were told is forgotten.
     pub reads: bool,
     /// The datagrams that the client has sent, if they are to be kept.
@@ -111,6 +113,7 @@ impl Pair {
             now: Time::ZERO,
             loses_every: None,
             one_by_one: false,
+            apart: false,
             reads: true,
             kept: None,
             identities,
@@ -317,9 +320,11 @@ impl Pair {
                 }
             }
             let (arrived, behind) = rest.split_at_mut(together);
-            if !arrived.is_empty() {
-                to.handle_datagrams(now, remote, None, ecn, segment_bytes, arrived);
+            let buffer_bytes = if self.apart { segment_bytes } else { arrived.len().max(1) };
+            for buffer in arrived.chunks_mut(buffer_bytes) {
+                to.take_in(now, remote, None, ecn, segment_bytes, buffer);
             }
+            to.taken_in(now);
             let lost = if is_lost { segment_bytes.min(behind.len()) } else { 0 };
             rest = &mut behind[lost..];
         }

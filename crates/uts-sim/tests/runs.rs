@@ -55,6 +55,7 @@ fn connected(properties: &[&str]) -> (Pair, ConnectionHandle) {
 enum How {
     Plainly,
     Traced,
+    Apart,
     OneByOne,
 }
 
@@ -64,7 +65,7 @@ fn transfer(seed: u64, properties: &[&str], flows: usize, how: How) -> (Vec<Vec<
     let (mut pair, connection) = connected(properties);
     // Until the epoch before is closed.
     pair.pass(pair.now + Duration::from_secs(1)).expect("exchanged");
-    pair.one_by_one = how == How::OneByOne;
+    (pair.one_by_one, pair.apart) = (how == How::OneByOne, how == How::Apart);
     if how == How::Traced {
         pair.client.trace(connection).expect("open").start();
     }
@@ -99,18 +100,19 @@ fn packets_of_a_run_are_built_and_taken_in_as_in_the_general_way() {
     let (mut full, mut all) = (0, 0);
     for (seed, properties) in (0..30).zip(variants.iter().cycle()) {
         let flows = 1 + (seed as usize / variants.len()) % 3;
-        let [(with_runs, told), (general, _), (one_by_one, told_so)] =
-            [How::Plainly, How::Traced, How::OneByOne].map(|how| transfer(seed, properties, flows, how));
+        let [(with_runs, told), (general, _), (one_by_one, told_so), (apart, told_too)] =
+            [How::Plainly, How::Traced, How::OneByOne, How::Apart]
+                .map(|how| transfer(seed, properties, flows, how));
         full +=
             with_runs.windows(2).filter(|two| two[0].len() > 1400 && two[0].len() == two[1].len()).count();
         all += with_runs.len();
         // Acknowledgements and credit, which the sender goes by, show what the receiver took in.
-        for other in [general, one_by_one] {
+        for other in [general, one_by_one, apart] {
             let differs = with_runs.iter().zip(&other).position(|(a, b)| a != b);
             assert_eq!(differs, None, "seed {seed}, {properties:?}, {flows} flows");
             assert_eq!(with_runs.len(), other.len(), "seed {seed}, {properties:?}, {flows} flows");
         }
-        assert_eq!(told, told_so, "seed {seed}, {properties:?}, {flows} flows");
+        assert_eq!([&told, &told], [&told_so, &told_too], "seed {seed}, {properties:?}, {flows} flows");
     }
     println!("{full} of {all} packets are full and follow one of their size");
     assert!(full > all / 4, "hardly anything could have been a run: {full} of {all}");
@@ -241,4 +243,27 @@ fn a_run_ends_where_another_connection_begins() {
         packets.push(stats.data_bytes_received / (longest as u64 - 50));
     }
     assert_eq!(packets, [first.len() as u64, second.len() as u64]);
+}
+
+/// What a connection has heard is answered, whoever else sends something to its id at the same time, which changes nothing.
+#[test]
+fn a_stranger_among_what_came_together_changes_nothing() {
+    let (mut pair, connection) = connected(&[]);
+    let flow = pair.open_flow(connection).expect("a flow");
+    pair.carry(connection, flow, 1_000_000).expect("carried");
+    pair.pass(pair.now + Duration::from_secs(1)).expect("quiet");
+    let now = pair.now;
+    let open = pair.client.connection(connection).expect("open");
+    open.write(now, flow, Bytes::from(vec![1; 100_000])).expect("room");
+    let mut bytes = Vec::new();
+    let transmit = pair.client.poll_transmit(now, &mut bytes).expect("data");
+    let (client, stranger) =
+        (SocketAddr::from(([10, 0, 0, 1], 4433)), SocketAddr::from(([10, 0, 0, 9], 4433)));
+    let (mut own, mut others) = (bytes.clone(), bytes);
+    pair.server.take_in(now, client, None, None, transmit.segment_bytes, &mut own);
+    pair.server.take_in(now, stranger, None, None, transmit.segment_bytes, &mut others);
+    pair.server.taken_in(now);
+    let answer = pair.server.poll_transmit(now, &mut Vec::new());
+    assert_eq!(answer.map(|answer| answer.remote), Some(client));
+    assert!(pair.server.strangers > 0);
 }

@@ -119,6 +119,8 @@ pub struct Endpoint {
     /// What they may spend on adaptation.
     turns: Turns,
     answers: VecDeque<Answer>,
+    /// The connection that datagrams were taken in for last, and the id by which, until what they made due is looked at.
+    taking: Option<(ConnectionHandle, ConnectionId)>,
     /// The address of this host to which the datagram came that is being taken in.
     arrived_at: Option<IpAddr>,
     handshakes: usize,
@@ -156,6 +158,7 @@ impl Endpoint {
             peers,
             turns: Turns::default(),
             answers: VecDeque::new(),
+            taking: None,
             arrived_at: None,
             handshakes: 0,
             refusing: false,

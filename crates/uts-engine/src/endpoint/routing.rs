@@ -39,63 +39,89 @@ impl Endpoint {
         segment_bytes: usize,
         datagrams: &mut [u8],
     ) {
+        self.take_in(now, remote, local, ecn, segment_bytes, datagrams);
+        self.taken_in(now);
+    }
+
+    /// Takes in datagrams as [`Endpoint::handle_datagrams`] does, but looks at nothing that they make due: for as many of these as
+    /// there are at one time, [`Endpoint::taken_in`] has to be called.
+    pub fn take_in(
+        &mut self,
+        now: Time,
+        remote: SocketAddr,
+        local: Option<IpAddr>,
+        ecn: Option<Ecn>,
+        segment_bytes: usize,
+        datagrams: &mut [u8],
+    ) {
         self.arrived_at = local;
-        let mut last = None;
-        let mut last_id = ConnectionId::EMPTY;
         let (segment_bytes, mut rest) = (segment_bytes.max(1), datagrams);
         while !rest.is_empty() {
+            let taken = self.take_in_run(now, remote, ecn, segment_bytes, rest);
+            if taken > 0 {
+                rest = &mut rest[taken..];
+                continue;
+            }
             let (datagram, behind) = rest.split_at_mut(segment_bytes.min(rest.len()));
             rest = behind;
-            let handle = if uts_wire::packet::is_long(datagram[0]) {
-                last_id = ConnectionId::EMPTY;
-                self.route_long(now, remote, datagram)
-            } else if last.is_some() && !last_id.is_empty() && datagram[1..].starts_with(last_id.as_slice()) {
+            let (handle, id) = if uts_wire::packet::is_long(datagram[0]) {
+                (self.route_long(now, remote, datagram), ConnectionId::EMPTY)
+            } else if let Some((last, id)) = self.taking.filter(|(_, id)| is_for(id, datagram)) {
                 // The next of a batch.
-                last
+                (Some(last), id)
             } else {
-                last_id = datagram
-                    .get(1..1 + self.config.cid_bytes)
-                    .and_then(ConnectionId::new)
-                    .unwrap_or(ConnectionId::EMPTY);
-                self.route_short(now, remote, datagram)
+                let id = datagram.get(1..1 + self.config.cid_bytes).and_then(ConnectionId::new);
+                (self.route_short(now, remote, datagram), id.unwrap_or(ConnectionId::EMPTY))
             };
-            if last != handle
-                && let Some(last) = last
-            {
-                self.after_datagrams(now, last);
+            if self.taking.is_some_and(|(last, _)| Some(last) != handle) {
+                self.taken_in(now);
             }
-            last = handle;
-            let Some(Entry { connection, .. }) = handle.and_then(|h| self.connections.get_mut(h)) else {
-                continue;
-            };
+            let Some(handle) = handle else { continue };
+            let Some(Entry { connection, .. }) = self.connections.get_mut(handle) else { continue };
             // The peer's address is the one that the handshake proved.
             if connection.remote() != remote {
                 self.strangers += 1;
-                (last, last_id) = (None, ConnectionId::EMPTY);
                 continue;
             }
+            self.taking = Some((handle, id));
             // A client's address is for its system to choose, which knows where the server is.
             if connection.side() == Side::Server && connection.local().is_none() {
                 connection.set_local(local);
             }
             let was_handshaking = connection.is_handshaking();
             connection.handle_datagram(now, ecn, datagram);
-            if !was_handshaking {
-                let taken = connection.handle_run(now, ecn, segment_bytes, rest);
-                rest = &mut rest[taken..];
-            }
             if was_handshaking && !connection.is_handshaking() {
                 connection.share_certificates(&mut self.certificates);
-                self.by_reset
-                    .extend(connection.peer_reset_token().zip(handle).map(|(t, h)| ((remote, *t), h)));
+                self.by_reset.extend(connection.peer_reset_token().map(|token| ((remote, *token), handle)));
                 if connection.side() == Side::Server {
                     self.handshakes = self.handshakes.saturating_sub(1);
-                    self.accepted.extend(handle.filter(|_| connection.is_open()));
+                    self.accepted.extend(connection.is_open().then_some(handle));
                 }
             }
         }
-        if let Some(last) = last {
-            self.after_datagrams(now, last);
+    }
+
+    /// Takes in what follows on what was just taken in, of the same connection; says how many bytes. None if it is anything else.
+    fn take_in_run(
+        &mut self,
+        now: Time,
+        remote: SocketAddr,
+        ecn: Option<Ecn>,
+        segment_bytes: usize,
+        datagrams: &mut [u8],
+    ) -> usize {
+        let last = self.taking.filter(|(_, id)| is_for(id, datagrams));
+        let entry = last.and_then(|(handle, _)| self.connections.get_mut(handle));
+        let Some(connection) = entry.map(|e| &mut e.connection).filter(|c| c.remote() == remote) else {
+            return 0;
+        };
+        connection.handle_run(now, ecn, segment_bytes, datagrams)
+    }
+
+    /// All that came at one time has been taken in: looks at what that makes due.
+    pub fn taken_in(&mut self, now: Time) {
+        if let Some((handle, _)) = self.taking.take() {
+            self.after_datagrams(now, handle);
         }
     }
 
@@ -164,4 +190,9 @@ impl Endpoint {
             }
         }
     }
+}
+
+/// Whether a packet is for the connection with this id; never of one without.
+fn is_for(id: &ConnectionId, datagram: &[u8]) -> bool {
+    !id.is_empty() && datagram[1..].starts_with(id.as_slice())
 }

@@ -401,12 +401,13 @@ impl<'a> Intake<'a> {
         let (inner, now) = self.inner.get_or_insert_with(|| (shared.lock(), shared.clock.now()));
         let Received { remote, local, ecn, stride, contents } = received;
         self.bytes += contents.len();
-        inner.engine.handle_datagrams(*now, remote, local, ecn, stride, contents);
+        inner.engine.take_in(*now, remote, local, ecn, stride, contents);
     }
 
     /// What was taken in, if anything was.
     fn finish(self) -> Option<TakenIn> {
         let (mut inner, at) = self.inner?;
+        inner.engine.taken_in(at);
         inner.retry_openers();
         Some(TakenIn { at, bytes: self.bytes })
     }
