@@ -82,6 +82,10 @@ impl Socket {
         }
         let io = Readiness::new(socket)?;
         let state = UdpSocketState::new(io.socket())?;
+        let has_many_addresses = addr.ip().is_unspecified() && peer.is_none();
+        if !has_many_addresses {
+            io.tell_no_destinations();
+        }
         Ok(Socket {
             io,
             state,
@@ -89,7 +93,7 @@ impl Socket {
             offered: OFFERED_MIN,
             metas: [RecvMeta::default(); BUFFERS],
             is_connected: peer.is_some(),
-            has_many_addresses: addr.ip().is_unspecified() && peer.is_none(),
+            has_many_addresses,
         })
     }
 
@@ -304,6 +308,26 @@ mod tests {
             }
             assert_eq!(datagrams.concat(), contents);
             assert!(datagrams[..100].iter().all(|d| d.len() == 1000));
+        }
+    }
+
+    /// The kernel says to which of its addresses a datagram came only where there are several: that costs.
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    #[tokio::test]
+    async fn the_kernel_tells_destinations_only_to_who_has_many_addresses() {
+        for (bound, is_told) in
+            [("127.0.0.1:0", false), ("0.0.0.0:0", true), ("[::1]:0", false), ("[::]:0", true)]
+        {
+            let bound: SocketAddr = bound.parse().expect("an address");
+            let Ok(mut receiver) = Socket::bind(bound, None) else { continue };
+            let here: IpAddr =
+                if bound.is_ipv4() { [127, 0, 0, 1].into() } else { "::1".parse().expect("one") };
+            let remote = SocketAddr::new(here, receiver.local_addr().expect("bound").port());
+            let mut sender = Socket::bind(SocketAddr::new(here, 0), Some(remote)).expect("bound");
+            let batch = Batch { local: None, remote, ecn: None, segment_bytes: 4, contents: b"ping" };
+            poll_fn(|cx| sender.poll_send(cx, &batch)).await.expect("sent");
+            poll_fn(|cx| receiver.poll_receive(cx, |_| ())).await.expect("received");
+            assert_eq!(receiver.metas[0].dst_ip, is_told.then_some(here), "{bound}");
         }
     }
 
