@@ -286,7 +286,8 @@ impl Pair {
                 self.now += DELAY;
                 // As receive offload brings them.
                 let segment_bytes = transmit.segment_bytes.max(1);
-                to.handle_datagrams(self.now, remote, None, transmit.ecn, segment_bytes, &mut self.buffer);
+                to.take_in(self.now, remote, None, transmit.ecn, segment_bytes, &mut self.buffer);
+                to.taken_in(self.now);
                 self.received += if from_client { drain(to, self.now)? } else { watch(to)? };
                 self.spent[receiver] += thread_time() - sent;
             }

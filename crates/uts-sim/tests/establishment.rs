@@ -63,7 +63,8 @@ fn pass_on(from: &mut Endpoint, to: &mut Endpoint, now: Time, from_address: Sock
     while let Some(transmit) = from.poll_transmit_more(now, &mut buffer) {
         let bytes = buffer.len() - start;
         assert!(bytes > 0 && transmit.segment_bytes <= bytes, "{transmit:?} of {bytes} bytes");
-        to.handle_datagrams(now, from_address, None, None, transmit.segment_bytes, &mut buffer[start..]);
+        to.take_in(now, from_address, None, None, transmit.segment_bytes, &mut buffer[start..]);
+        to.taken_in(now);
         start = buffer.len();
     }
     buffer.len() as u64

@@ -238,7 +238,8 @@ fn datagrams_that_come_together_are_each_judged_alone() {
     let good = pair.sent[CLIENT].iter().rev().find(|d| d[0] & 0x80 == 0).expect("a short packet").clone();
     let mut batch = vec![0x11; 4 * 60];
     batch[60..69].copy_from_slice(&good[..9]);
-    pair.ends[SERVER].handle_datagrams(pair.now, address(CLIENT as u8), None, None, 60, &mut batch);
+    pair.ends[SERVER].take_in(pair.now, address(CLIENT as u8), None, None, 60, &mut batch);
+    pair.ends[SERVER].taken_in(pair.now);
     assert_eq!(pair.ends[SERVER].strangers - strangers, 3);
     let forged = pair.server.and_then(|h| pair.ends[SERVER].peek(h)).expect("open").stats();
     assert_eq!(forged.dropped_forged + forged.dropped_malformed, 1, "{forged:?}");

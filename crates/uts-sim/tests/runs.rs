@@ -235,7 +235,8 @@ fn a_run_ends_where_another_connection_begins() {
     let (head, tail) = first.split_at(first.len() / 2);
     let mut joined: Vec<u8> = [head, &second, tail].concat().into_iter().flatten().copied().collect();
     let client = SocketAddr::from(([10, 0, 0, 1], 4433));
-    pair.server.handle_datagrams(pair.now, client, None, None, longest, &mut joined);
+    pair.server.take_in(pair.now, client, None, None, longest, &mut joined);
+    pair.server.taken_in(pair.now);
     let (mut packets, strangers) = (Vec::new(), pair.server.strangers);
     for server in pair.server.handles().collect::<Vec<_>>() {
         let stats = pair.server.connection(server).expect("open").stats();

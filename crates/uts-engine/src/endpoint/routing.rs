@@ -13,38 +13,15 @@ use uts_wire::packet::establishment::{Level, LongPacket, parse_header};
 impl Endpoint {
     /// Takes in a datagram. It is deciphered in place.
     pub fn handle_datagram(&mut self, now: Time, remote: SocketAddr, ecn: Option<Ecn>, datagram: &mut [u8]) {
-        self.handle_datagram_at(now, remote, None, ecn, datagram);
-    }
-
-    /// Takes in a datagram that came to `local`, where a host has several addresses: what answers it leaves from there.
-    pub fn handle_datagram_at(
-        &mut self,
-        now: Time,
-        remote: SocketAddr,
-        local: Option<IpAddr>,
-        ecn: Option<Ecn>,
-        datagram: &mut [u8],
-    ) {
-        self.handle_datagrams(now, remote, local, ecn, datagram.len(), datagram);
-    }
-
-    /// Takes in datagrams that came together from one address to one, marked alike (receive offload): each of
-    /// `segment_bytes`, but for the last, which may be shorter. What they make due is looked at once for all.
-    pub fn handle_datagrams(
-        &mut self,
-        now: Time,
-        remote: SocketAddr,
-        local: Option<IpAddr>,
-        ecn: Option<Ecn>,
-        segment_bytes: usize,
-        datagrams: &mut [u8],
-    ) {
-        self.take_in(now, remote, local, ecn, segment_bytes, datagrams);
+        self.take_in(now, remote, None, ecn, datagram.len(), datagram);
         self.taken_in(now);
     }
 
-    /// Takes in datagrams as [`Endpoint::handle_datagrams`] does, but looks at nothing that they make due: for as many of these as
-    /// there are at one time, [`Endpoint::taken_in`] has to be called.
+    /// Takes in datagrams that came together from one address, marked alike (receive offload), but looks at nothing that they make
+    /// due: for as many of these as there are at one time, [`Endpoint::taken_in`] has to be called.
+    ///
+    /// `local` = where they came to, if this host has several addresses: what answers them leaves from there. Each is of
+    /// `segment_bytes`, but for the last, which may be shorter. They are deciphered in place.
     pub fn take_in(
         &mut self,
         now: Time,
