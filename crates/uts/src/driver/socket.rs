@@ -119,15 +119,7 @@ impl Socket {
         each: impl FnMut(Received<'_>),
     ) -> Poll<io::Result<bool>> {
         if !self.io.is_watched() {
-            let offered = self.offered;
-            return match self.fill() {
-                Ok(0) => Poll::Pending,
-                Ok(filled) => {
-                    self.hand_over(filled, each);
-                    Poll::Ready(Ok(filled == offered || !FILLS_ALL))
-                }
-                Err(e) => Poll::Ready(Err(e)),
-            };
+            return self.try_receive(each);
         }
         let (filled, offered) = loop {
             ready!(self.io.poll_readable(cx))?;
@@ -155,21 +147,17 @@ impl Socket {
         Poll::Ready(Ok(filled == offered || self.io.poll_readable(cx).is_ready()))
     }
 
-    /// Hands over what is there, without waiting and whatever the runtime knows of it; says whether there was anything.
-    pub fn try_receive(&mut self, each: impl FnMut(Received<'_>)) -> io::Result<bool> {
-        let filled = self.fill()?;
-        if filled > 0 {
-            self.hand_over(filled, each);
-        }
-        Ok(filled > 0)
-    }
-
-    /// Fills the buffers that are offered with what is there; says how many.
-    fn fill(&mut self) -> io::Result<usize> {
-        let metas = &mut self.metas[..self.offered];
-        match receive(self.io.socket(), &self.state, &mut self.memory, metas) {
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(0),
-            filled => filled,
+    /// Hands over what is there, if anything is, whatever the runtime knows of it; says whether there may be more. Has nobody woken.
+    pub fn try_receive(&mut self, each: impl FnMut(Received<'_>)) -> Poll<io::Result<bool>> {
+        let offered = self.offered;
+        match receive(self.io.socket(), &self.state, &mut self.memory, &mut self.metas[..offered]) {
+            Ok(0) => Poll::Pending,
+            Ok(filled) => {
+                self.hand_over(filled, each);
+                Poll::Ready(Ok(filled == offered || !FILLS_ALL))
+            }
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => Poll::Pending,
+            Err(e) => Poll::Ready(Err(e)),
         }
     }
 
@@ -188,6 +176,7 @@ impl Socket {
     }
 
     /// Whether the task is woken by what arrives.
+    #[cfg(all(test, target_os = "linux"))]
     pub fn is_watched(&self) -> bool {
         self.io.is_watched()
     }

@@ -55,8 +55,6 @@ pub(super) struct Driver {
     unanswered: u32,
     /// Turns since the task slept.
     awake: u32,
-    /// Nothing was left a moment ago.
-    has_looked: bool,
     pub(super) napping: Napping,
 }
 
@@ -130,15 +128,12 @@ impl Driver {
             looking,
             unanswered: 0,
             awake: 0,
-            has_looked: false,
             napping,
         })
     }
 
     fn turn(&mut self, cx: &mut Context<'_>) -> io::Result<Turn> {
-        // Who is told of what arrives has to say that he waits.
-        let has_looked = core::mem::take(&mut self.has_looked) && !self.socket.is_watched();
-        let mut is_busy = !has_looked && self.receive(cx)?;
+        let mut is_busy = self.receive(cx)?;
         self.unanswered = if is_busy { self.unanswered.wrapping_add(1) } else { 0 };
         let mut is_blocked = false;
         if self.unanswered.is_multiple_of(TURNS_PER_ANSWER) {
@@ -206,17 +201,15 @@ impl Driver {
             let taken_in = intake.finish();
             self.on_taken_in(taken_in);
             match received {
-                Ok(false) => core::hint::spin_loop(),
-                Ok(true) => {
+                Poll::Pending => core::hint::spin_loop(),
+                Poll::Ready(Ok(_)) => {
                     self.looking.on_found(look == 0);
-                    self.has_looked = true;
                     return Ok(true);
                 }
-                Err(e) => self.on_error(e)?,
+                Poll::Ready(Err(e)) => self.on_error(e)?,
             }
         }
         self.looking.on_missed();
-        self.has_looked = true;
         Ok(false)
     }
 
