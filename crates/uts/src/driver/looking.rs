@@ -82,7 +82,7 @@ impl Looking {
     }
 
     /// All have been in vain.
-    #[cfg(test)]
+    #[cfg(all(test, target_os = "linux"))]
     pub fn in_vain() -> Self {
         let habit = || Habit { unlooked: UNLOOKED_MAX, left: u32::MAX };
         Looking { stream: habit(), talk: habit(), ..Looking::default() }
@@ -119,16 +119,12 @@ impl Habit {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::driver::Shared;
-    use crate::driver::socket::{Batch, Socket};
+    use crate::driver::testing::Strayed;
     use crate::{Chunk, ConnectOptions, FlowOptions, Identity, Listener, ServerOptions, connect};
     use bytes::Bytes;
-    use core::future::Future;
-    use core::pin::Pin;
     use core::task::Poll;
     use core::time::Duration;
     use std::future::poll_fn;
-    use std::net::SocketAddr;
 
     /// Looks for so many arrivals, each of which the look before it finds or does not.
     fn looks(looking: &mut Looking, arrivals: u32, mut finds: impl FnMut(u32) -> bool) -> u32 {
@@ -163,21 +159,11 @@ mod tests {
     /// so that each look is in vain.
     #[tokio::test]
     async fn the_task_looks_before_it_sleeps() {
-        let any: SocketAddr = "127.0.0.1:0".parse().expect("an address");
-        let (shared, mut task) =
-            Shared::bind(any, None, uts_engine::EndpointConfig::default(), Duration::ZERO).expect("bound");
-        let mut peer = Socket::bind(any, None).expect("bound");
-        let contents = b"of no connection";
-        let segment_bytes = contents.len();
-        let stray = Batch { remote: shared.local_addr, local: None, ecn: None, segment_bytes, contents };
+        let mut strayed = Strayed::new(Duration::ZERO, Looking::default());
         let (mut sent, mut arrived, mut looked) = (0, 0, Vec::new());
         let sequence = poll_fn(|cx| {
-            // Who goes to sleep leaves a waker; who has looked comes again first, behind other tasks.
-            shared.lock().parked = None;
-            assert!(Pin::new(&mut task).poll(cx).is_pending());
-            let inner = shared.lock();
-            let sleeps = inner.parked.is_some();
-            if core::mem::replace(&mut arrived, inner.engine.strangers) < inner.engine.strangers {
+            let sleeps = strayed.sleeps(cx);
+            if core::mem::replace(&mut arrived, strayed.arrived()) < strayed.arrived() {
                 looked.push(!sleeps);
             }
             if sleeps && arrived == sent {
@@ -185,7 +171,7 @@ mod tests {
                     return Poll::Ready(());
                 }
                 sent += 1;
-                assert!(matches!(peer.poll_send(cx, &stray), Poll::Ready(Ok(_))));
+                strayed.send(cx);
             }
             Poll::Pending
         });
@@ -196,27 +182,19 @@ mod tests {
     /// Where one application has heard and another, or the same, has said something, the task looks for an answer.
     #[tokio::test]
     async fn the_task_looks_longer_for_an_answer() {
-        let any: SocketAddr = "127.0.0.1:0".parse().expect("an address");
-        let (shared, mut task) =
-            Shared::bind(any, None, uts_engine::EndpointConfig::default(), Duration::ZERO).expect("bound");
+        let mut strayed = Strayed::new(Duration::ZERO, Looking::default());
         let mut rounds = Vec::new();
         for (has_heard, has_said) in [(false, false), (false, true), (true, false), (true, true)] {
-            let sequence = async {
-                shared.lock().has_heard |= has_heard;
-                shared.lock().has_said |= has_said;
-                let mut looks = 0;
-                poll_fn(|cx| {
-                    shared.lock().parked = None;
-                    assert!(Pin::new(&mut task).poll(cx).is_pending());
-                    if shared.lock().parked.is_some() {
-                        return Poll::Ready(());
-                    }
-                    looks += 1;
-                    Poll::Pending
-                })
-                .await;
-                looks
-            };
+            strayed.shared.lock().has_heard |= has_heard;
+            strayed.shared.lock().has_said |= has_said;
+            let mut looks = 0;
+            let sequence = poll_fn(|cx| {
+                if strayed.sleeps(cx) {
+                    return Poll::Ready(looks);
+                }
+                looks += 1;
+                Poll::Pending
+            });
             let limit = Duration::from_secs(60);
             rounds.push(tokio::time::timeout(limit, sequence).await.expect("it sleeps after some looks"));
         }

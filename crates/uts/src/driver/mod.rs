@@ -9,6 +9,8 @@ mod napping;
 mod readiness;
 mod socket;
 mod task;
+#[cfg(test)]
+mod testing;
 mod timer;
 
 use crate::clock::Clock;

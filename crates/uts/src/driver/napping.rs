@@ -58,16 +58,10 @@ impl Napping {
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
     use super::*;
-    use crate::driver::Shared;
     use crate::driver::looking::Looking;
-    use crate::driver::socket::{Batch, Socket};
-    use crate::driver::task::Driver;
-    use core::future::Future;
-    use core::pin::Pin;
+    use crate::driver::testing::Strayed;
     use core::task::{Context, Poll, Waker};
     use std::future::poll_fn;
-    use std::net::SocketAddr;
-    use std::sync::Arc;
 
     /// Whether each sleep is a nap, where so many bytes come before it, and so many microseconds after the last.
     fn naps(sleeps: &[(usize, u64)]) -> Vec<bool> {
@@ -106,41 +100,7 @@ mod tests {
         assert_eq!(naps(&[(9_000, 25), (9_000, 25), (9_000, 25), (9_000, 25)]), [false, false, false, true]);
     }
 
-    /// A task, and a peer that sends it datagrams of no connection, each of which it counts.
-    struct Strayed {
-        shared: Arc<Shared>,
-        task: Driver,
-        peer: Socket,
-    }
-
     impl Strayed {
-        fn new(spin: Duration) -> Self {
-            let any: SocketAddr = "127.0.0.1:0".parse().expect("an address");
-            let config = uts_engine::EndpointConfig::default();
-            let (shared, mut task) = Shared::bind(any, None, config, spin).expect("bound");
-            // Who looks before he sleeps has himself woken.
-            task.looking = Looking::in_vain();
-            Strayed { shared, task, peer: Socket::bind(any, None).expect("bound") }
-        }
-
-        fn send(&mut self, cx: &mut Context<'_>) {
-            let contents = b"of no connection";
-            let remote = self.shared.local_addr;
-            let stray = Batch { remote, local: None, ecn: None, segment_bytes: contents.len(), contents };
-            assert!(matches!(self.peer.poll_send(cx, &stray), Poll::Ready(Ok(_))));
-        }
-
-        fn arrived(&self) -> u64 {
-            self.shared.lock().engine.strangers
-        }
-
-        /// Has the task do what there is to do; says whether it sleeps then.
-        fn sleeps(&mut self, cx: &mut Context<'_>) -> bool {
-            self.shared.lock().parked = None;
-            assert!(Pin::new(&mut self.task).poll(cx).is_pending());
-            self.shared.lock().parked.is_some()
-        }
-
         /// Waits until so many were taken in. Fails if nobody is woken to do so; `asleep` = who sleeps already is not asked first.
         async fn takes_in(&mut self, arrived: u64, mut asleep: bool) {
             let sequence = poll_fn(|cx| {
@@ -160,7 +120,7 @@ mod tests {
     /// It is told of nothing while it naps, is woken all the same, and is told again when nothing streams.
     #[tokio::test]
     async fn the_task_naps_through_a_stream_and_else_is_woken() {
-        let mut strayed = Strayed::new(Duration::ZERO);
+        let mut strayed = Strayed::new(Duration::ZERO, Looking::in_vain());
         for (streams, has_said) in
             [(false, false), (true, false), (true, true), (true, false), (false, false)]
         {
@@ -178,7 +138,7 @@ mod tests {
     /// What came just behind it: the runtime has told of that, and will not again.
     #[tokio::test]
     async fn who_has_found_something_by_looking_finds_what_came_behind_it() {
-        let mut strayed = Strayed::new(Duration::ZERO);
+        let mut strayed = Strayed::new(Duration::ZERO, Looking::in_vain());
         poll_fn(|cx| if strayed.sleeps(cx) { Poll::Ready(()) } else { Poll::Pending }).await;
         strayed.send(&mut Context::from_waker(Waker::noop()));
         assert!(strayed.task.spin(1).expect("a look"));
@@ -190,7 +150,7 @@ mod tests {
     /// Who looks all the time need not be told: the sender would pay for it.
     #[tokio::test]
     async fn who_does_not_sleep_is_not_told_and_finds_what_arrives() {
-        let mut strayed = Strayed::new(Duration::from_secs(3600));
+        let mut strayed = Strayed::new(Duration::from_secs(3600), Looking::in_vain());
         assert!(strayed.task.socket.is_watched());
         let mut sent = 0;
         let sequence = poll_fn(|cx| {
