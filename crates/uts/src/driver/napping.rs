@@ -41,8 +41,8 @@ impl Napping {
         self.bytes += bytes;
     }
 
-    /// How long to sleep whatever arrives, if it streams in at a rate at which that pays. To be asked before each sleep.
-    pub fn nap(&mut self, now: Time) -> Option<Duration> {
+    /// Until when to sleep whatever arrives, if it streams in at a rate at which that pays. To be asked before each sleep.
+    pub fn until(&mut self, now: Time) -> Option<Time> {
         let elapsed = now.since(self.since);
         if elapsed >= PERIOD {
             let at_this_rate = |time: Duration| self.bytes as u128 * time.as_nanos() / elapsed.as_nanos();
@@ -51,7 +51,7 @@ impl Napping {
             (self.since, self.bytes) = (now, 0);
         }
         // Elsewhere timers have a grain of a millisecond, see `timer`.
-        (self.streams && cfg!(target_os = "linux")).then_some(NAP)
+        (self.streams && cfg!(target_os = "linux")).then_some(now + NAP)
     }
 }
 
@@ -74,7 +74,7 @@ mod tests {
         let nap = sleeps.iter().map(|(bytes, micros)| {
             now += Duration::from_micros(*micros);
             napping.on_arrival(*bytes);
-            napping.nap(now).is_some()
+            napping.until(now).is_some()
         });
         nap.collect()
     }

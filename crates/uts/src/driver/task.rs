@@ -232,8 +232,8 @@ impl Driver {
         let now = self.shared.clock.now();
         let deadline = inner.engine.poll_timeout();
         // Who has just said something waits for an answer.
-        let nap = if inner.has_said { None } else { self.napping.nap(now) };
-        let wake = nap.map_or(deadline, |nap| Some(deadline.unwrap_or(Time::NEVER).min(now + nap)));
+        let nap = if inner.has_said { None } else { self.napping.until(now) };
+        let wake = deadline.into_iter().chain(nap).min();
         match self.timer.poll(cx, now, wake)? {
             Poll::Ready(()) => Ok(Turn::Busy),
             Poll::Pending if nap.is_some() => Ok(Turn::Nap),
