@@ -261,8 +261,10 @@ fn a_stranger_among_what_came_together_changes_nothing() {
     let (client, stranger) =
         (SocketAddr::from(([10, 0, 0, 1], 4433)), SocketAddr::from(([10, 0, 0, 9], 4433)));
     let (mut own, mut others) = (bytes.clone(), bytes);
-    pair.server.take_in(now, client, None, None, transmit.segment_bytes, &mut own);
-    pair.server.take_in(now, stranger, None, None, transmit.segment_bytes, &mut others);
+    let of = pair.server.take_in(now, client, None, None, transmit.segment_bytes, &mut own);
+    assert_eq!(of, pair.server.handles().next());
+    let of = pair.server.take_in(now, stranger, None, None, transmit.segment_bytes, &mut others);
+    assert_eq!(of, None);
     pair.server.taken_in(now);
     let answer = pair.server.poll_transmit(now, &mut Vec::new());
     assert_eq!(answer.map(|answer| answer.remote), Some(client));

@@ -21,7 +21,7 @@ impl Endpoint {
     /// due: for as many of these as there are at one time, [`Endpoint::taken_in`] has to be called.
     ///
     /// `local` = where they came to, if this host has several addresses: what answers them leaves from there. Each is of
-    /// `segment_bytes`, but for the last, which may be shorter. They are deciphered in place.
+    /// `segment_bytes`, but for the last, which may be shorter. They are deciphered in place. Says for which connection the last was.
     pub fn take_in(
         &mut self,
         now: Time,
@@ -30,52 +30,68 @@ impl Endpoint {
         ecn: Option<Ecn>,
         segment_bytes: usize,
         datagrams: &mut [u8],
-    ) {
+    ) -> Option<ConnectionHandle> {
         self.arrived_at = local;
         let (segment_bytes, mut rest) = (segment_bytes.max(1), datagrams);
+        let mut of = None;
         while !rest.is_empty() {
             let taken = self.take_in_run(now, remote, ecn, segment_bytes, rest);
             if taken > 0 {
+                of = self.taking.map(|(last, _)| last);
                 rest = &mut rest[taken..];
                 continue;
             }
             let (datagram, behind) = rest.split_at_mut(segment_bytes.min(rest.len()));
             rest = behind;
-            let (handle, id) = if uts_wire::packet::is_long(datagram[0]) {
-                (self.route_long(now, remote, datagram), ConnectionId::EMPTY)
-            } else if let Some((last, id)) = self.taking.filter(|(_, id)| is_for(id, datagram)) {
-                // The next of a batch.
-                (Some(last), id)
-            } else {
-                let id = datagram.get(1..1 + self.config.cid_bytes).and_then(ConnectionId::new);
-                (self.route_short(now, remote, datagram), id.unwrap_or(ConnectionId::EMPTY))
-            };
-            if self.taking.is_some_and(|(last, _)| Some(last) != handle) {
-                self.taken_in(now);
-            }
-            let Some(handle) = handle else { continue };
-            let Some(Entry { connection, .. }) = self.connections.get_mut(handle) else { continue };
-            // The peer's address is the one that the handshake proved.
-            if connection.remote() != remote {
-                self.strangers += 1;
-                continue;
-            }
-            self.taking = Some((handle, id));
-            // A client's address is for its system to choose, which knows where the server is.
-            if connection.side() == Side::Server && connection.local().is_none() {
-                connection.set_local(local);
-            }
-            let was_handshaking = connection.is_handshaking();
-            connection.handle_datagram(now, ecn, datagram);
-            if was_handshaking && !connection.is_handshaking() {
-                connection.share_certificates(&mut self.certificates);
-                self.by_reset.extend(connection.peer_reset_token().map(|token| ((remote, *token), handle)));
-                if connection.side() == Side::Server {
-                    self.handshakes = self.handshakes.saturating_sub(1);
-                    self.accepted.extend(connection.is_open().then_some(handle));
-                }
+            of = self.take_in_one(now, remote, local, ecn, datagram);
+        }
+        of
+    }
+
+    /// Takes in a datagram, but looks at nothing that it makes due; says for which connection it was.
+    fn take_in_one(
+        &mut self,
+        now: Time,
+        remote: SocketAddr,
+        local: Option<IpAddr>,
+        ecn: Option<Ecn>,
+        datagram: &mut [u8],
+    ) -> Option<ConnectionHandle> {
+        let (handle, id) = if uts_wire::packet::is_long(datagram[0]) {
+            (self.route_long(now, remote, datagram), ConnectionId::EMPTY)
+        } else if let Some((last, id)) = self.taking.filter(|(_, id)| is_for(id, datagram)) {
+            // The next of a batch.
+            (Some(last), id)
+        } else {
+            let id = datagram.get(1..1 + self.config.cid_bytes).and_then(ConnectionId::new);
+            (self.route_short(now, remote, datagram), id.unwrap_or(ConnectionId::EMPTY))
+        };
+        if self.taking.is_some_and(|(last, _)| Some(last) != handle) {
+            self.taken_in(now);
+        }
+        let handle = handle?;
+        let Entry { connection, .. } = self.connections.get_mut(handle)?;
+        // The peer's address is the one that the handshake proved.
+        if connection.remote() != remote {
+            self.strangers += 1;
+            return None;
+        }
+        self.taking = Some((handle, id));
+        // A client's address is for its system to choose, which knows where the server is.
+        if connection.side() == Side::Server && connection.local().is_none() {
+            connection.set_local(local);
+        }
+        let was_handshaking = connection.is_handshaking();
+        connection.handle_datagram(now, ecn, datagram);
+        if was_handshaking && !connection.is_handshaking() {
+            connection.share_certificates(&mut self.certificates);
+            self.by_reset.extend(connection.peer_reset_token().map(|token| ((remote, *token), handle)));
+            if connection.side() == Side::Server {
+                self.handshakes = self.handshakes.saturating_sub(1);
+                self.accepted.extend(connection.is_open().then_some(handle));
             }
         }
+        Some(handle)
     }
 
     /// Takes in what follows on what was just taken in, of the same connection; says how many bytes. None if it is anything else.
