@@ -3,7 +3,9 @@
 //! Handles change the engine under the lock and wake the task; the task takes in datagrams, does what is due, sends, and
 //! tells handles what happened. Whoever waits has left a waker under the lock, so no event is missed.
 
+mod bound;
 mod dispatch;
+mod lone;
 mod looking;
 mod napping;
 mod readiness;

@@ -47,6 +47,11 @@ mod imp {
             self.socket.local_addr()?.as_socket().ok_or(io::ErrorKind::AddrNotAvailable.into())
         }
 
+        /// Whether another socket that says the same may be bound to this address.
+        pub fn set_reuse_address(&self, may_be_shared: bool) -> io::Result<()> {
+            self.socket.set_reuse_address(may_be_shared)
+        }
+
         /// The kernel need not say to which address a datagram came: of a hundred nanoseconds that it would take for each, the sender
         /// pays some where both are on one host.
         pub fn tell_no_destinations(&self) {
@@ -150,6 +155,10 @@ mod imp {
 
         pub fn local_addr(&self) -> io::Result<SocketAddr> {
             self.0.local_addr()
+        }
+
+        pub fn set_reuse_address(&self, _: bool) -> io::Result<()> {
+            Err(io::ErrorKind::Unsupported.into())
         }
 
         pub fn tell_no_destinations(&self) {}

@@ -1,55 +1,33 @@
-//! A UDP socket with segmentation offload both ways, ECN, and no IP fragmentation.
+//! The socket of an endpoint: with segmentation offload both ways, ECN, and no IP fragmentation. One of its peers may be received by a
+//! socket of his own.
 
-use super::readiness::Readiness;
-use core::task::{Context, Poll, ready};
-use quinn_udp::{EcnCodepoint, RecvMeta, UdpSockRef, UdpSocketState};
-use std::io::{self, IoSliceMut};
+use super::bound::{Bound, Buffers};
+use core::task::{Context, Poll};
+use quinn_udp::EcnCodepoint;
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use uts_engine::Ecn;
 
-/// Asked of the kernel; it gives what it may. Half a second at 64 Mbit/s, or a few batches at 10 Gbit/s.
-const SOCKET_BUFFER_BYTES: usize = 4 << 20;
-
-/// Buffers that one call may fill. Each holds what the kernel coalesces, at most 64 KiB; of memory that is never written
-/// to the system takes none.
-const BUFFERS: usize = 32;
-const BUFFER_BYTES: usize = 64 << 10;
-
-/// Buffers that are offered at least, if little comes in each.
-const OFFERED_MIN: usize = 4;
-
-/// Whether a call fills as many buffers as there is anything for; elsewhere it fills one.
-const FILLS_ALL: bool = cfg!(any(target_os = "linux", target_os = "android"));
-
-/// What one call should bring at most, so that it is still in cache when it is taken in, and is read before more comes:
-/// the more the kernel coalesces the fewer buffers are filled at once.
-const CALL_BYTES: usize = 64 << 10;
+pub(crate) use super::bound::Received;
 
 /// The most that a UDP datagram, and hence a batch of segments, can hold over IPv4 (RFC 768, RFC 791).
 const BATCH_BYTES_MAX: usize = 65_507;
 
 /// A socket, and its buffers for what arrives.
 pub(crate) struct Socket {
-    io: Readiness,
-    state: UdpSocketState,
-    /// All buffers, one behind the other.
-    memory: Vec<u8>,
-    /// How many of them the next call may fill.
-    offered: usize,
-    metas: [RecvMeta; BUFFERS],
+    main: Bound,
+    dedicated: Option<Dedicated>,
+    buffers: Buffers,
     is_connected: bool,
-    /// Bound to no address in particular, so that the system would choose one for what is sent.
-    has_many_addresses: bool,
 }
 
-/// What arrived in one buffer: datagrams of `stride` bytes, the last may be shorter.
-pub(crate) struct Received<'a> {
-    pub remote: SocketAddr,
-    /// The address of this host that it was sent to, where the socket has several.
-    pub local: Option<IpAddr>,
-    pub ecn: Option<Ecn>,
-    pub stride: usize,
-    pub contents: &'a mut [u8],
+/// A socket at the same address that is connected to one peer: for what he sends the kernel looks up socket and route by one step. Others are
+/// received, and all is sent, by the main one.
+struct Dedicated {
+    socket: Bound,
+    remote: SocketAddr,
+    /// The main one may hold what came from him before.
+    is_behind: bool,
 }
 
 /// A batch that is to be sent: datagrams of `segment_bytes`, the last may be shorter.
@@ -65,50 +43,47 @@ pub(crate) struct Batch<'a> {
 impl Socket {
     /// A socket at an address; `peer` = the only one that it will talk to, so that it hears of ports that are closed.
     pub fn bind(addr: SocketAddr, peer: Option<SocketAddr>) -> io::Result<Self> {
-        use socket2::{Domain, Protocol, Type};
-        let socket = socket2::Socket::new(Domain::for_address(addr), Type::DGRAM, Some(Protocol::UDP))?;
-        if let SocketAddr::V6(v6) = addr {
-            // `[::]` takes IPv4 as well where the system can do that.
-            if v6.ip().is_unspecified() && peer.is_none() {
-                let _ = socket.set_only_v6(false);
-            }
-        }
-        let _ = socket.set_recv_buffer_size(SOCKET_BUFFER_BYTES);
-        let _ = socket.set_send_buffer_size(SOCKET_BUFFER_BYTES);
-        socket.set_nonblocking(true)?;
-        socket.bind(&addr.into())?;
-        if let Some(peer) = peer {
-            socket.connect(&peer.into())?;
-        }
-        let io = Readiness::new(socket)?;
-        let state = UdpSocketState::new(io.socket())?;
-        let has_many_addresses = addr.ip().is_unspecified() && peer.is_none();
-        if !has_many_addresses {
-            io.tell_no_destinations();
-        }
-        Ok(Socket {
-            io,
-            state,
-            memory: vec![0; BUFFERS * BUFFER_BYTES],
-            offered: OFFERED_MIN,
-            metas: [RecvMeta::default(); BUFFERS],
-            is_connected: peer.is_some(),
-            has_many_addresses,
-        })
+        let main = Bound::new(addr, peer)?;
+        Ok(Socket { main, dedicated: None, buffers: Buffers::default(), is_connected: peer.is_some() })
     }
 
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.io.local_addr()
+        self.main.local_addr()
     }
 
     /// What the kernel keeps of what has arrived, with what it takes to keep it; 0 = it does not say.
     pub fn buffer_bytes(&self) -> usize {
-        self.state.recv_buffer_size(self.io.socket()).unwrap_or(0)
+        self.main.buffer_bytes()
     }
 
     /// How many segments the kernel takes at once.
     pub fn segments_max(&self) -> usize {
-        self.state.max_gso_segments().max(1)
+        self.main.segments_max()
+    }
+
+    /// Receives from `remote` by a socket of his own from now on, unless somebody has one already. `local` = the address of this host that
+    /// he sends to, where there are several. Nothing is lost, and nothing overtakes what he has sent before.
+    ///
+    /// # Errors
+    /// The system refuses another socket at this address.
+    pub fn dedicate(&mut self, remote: SocketAddr, local: Option<IpAddr>) -> io::Result<()> {
+        if self.dedicated.is_none() && !self.is_connected {
+            let mut socket = self.main.for_peer(remote, local)?;
+            socket.unwatch();
+            self.dedicated = Some(Dedicated { socket, remote, is_behind: true });
+        }
+        Ok(())
+    }
+
+    /// The peer that has a socket of his own.
+    #[cfg(all(test, target_os = "linux"))]
+    pub fn dedicated(&self) -> Option<SocketAddr> {
+        self.dedicated.as_ref().map(|dedicated| dedicated.remote)
+    }
+
+    /// Receives from all by the main socket, unless the peer that has one of his own still matters: what he has sent is lost.
+    pub fn release_unless(&mut self, matters: impl FnOnce(SocketAddr) -> bool) {
+        self.dedicated.take_if(|dedicated| !matters(dedicated.remote));
     }
 
     /// Waits for datagrams, and hands them over buffer by buffer; says whether there may be more. Nobody is woken while the socket is
@@ -116,88 +91,76 @@ impl Socket {
     pub fn poll_receive(
         &mut self,
         cx: &mut Context<'_>,
-        each: impl FnMut(Received<'_>),
+        mut each: impl FnMut(Received<'_>),
     ) -> Poll<io::Result<bool>> {
-        if !self.io.is_watched() {
-            return self.try_receive(each);
+        if let Some(behind) = self.catch_up(&mut each) {
+            return behind;
         }
-        let (filled, offered) = loop {
-            ready!(self.io.poll_readable(cx))?;
-            let mut filled = Ok(0);
-            let offered = self.offered;
-            // Fewer than were offered is as much as there was. To say so here, rather than to ask once more, saves a call:
-            // what arrives from now on is an event of its own.
-            let all = self.io.read(|| {
-                filled = receive(self.io.socket(), &self.state, &mut self.memory, &mut self.metas[..offered]);
-                match filled {
-                    Ok(filled) if filled == offered || !FILLS_ALL => Ok(()),
-                    Ok(_) => Err(io::ErrorKind::WouldBlock.into()),
-                    Err(ref e) => Err(e.kind().into()),
-                }
-            });
-            match filled {
-                Ok(0) if all.is_err() => {}
-                Ok(filled) => break (filled, offered),
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
-                Err(e) => return Poll::Ready(Err(e)),
-            }
-        };
-        self.hand_over(filled, each);
-        // The next event must find somebody to wake.
-        Poll::Ready(Ok(filled == offered || self.io.poll_readable(cx).is_ready()))
+        self.receive(|socket, buffers| socket.poll_receive(cx, buffers, &mut each))
     }
 
     /// Hands over what is there, if anything is, whatever the runtime knows of it; says whether there may be more. Has nobody woken.
-    pub fn try_receive(&mut self, each: impl FnMut(Received<'_>)) -> Poll<io::Result<bool>> {
-        let offered = self.offered;
-        match receive(self.io.socket(), &self.state, &mut self.memory, &mut self.metas[..offered]) {
-            Ok(0) => Poll::Pending,
-            Ok(filled) => {
-                self.hand_over(filled, each);
-                Poll::Ready(Ok(filled == offered || !FILLS_ALL))
+    pub fn try_receive(&mut self, mut each: impl FnMut(Received<'_>)) -> Poll<io::Result<bool>> {
+        if let Some(behind) = self.catch_up(&mut each) {
+            return behind;
+        }
+        self.receive(|socket, buffers| socket.try_receive(buffers, &mut each))
+    }
+
+    /// Receives what came to the main socket before one of the peers had his own, if anything is left of that.
+    fn catch_up(&mut self, each: impl FnMut(Received<'_>)) -> Option<Poll<io::Result<bool>>> {
+        let dedicated = self.dedicated.as_mut().filter(|dedicated| dedicated.is_behind)?;
+        // What the runtime knows of it may be out of date.
+        match self.main.try_receive(&mut self.buffers, each) {
+            Poll::Pending => {
+                dedicated.is_behind = false;
+                None
             }
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => Poll::Pending,
-            Err(e) => Poll::Ready(Err(e)),
+            received => Some(received.map_ok(|_| true)),
+        }
+    }
+
+    /// Receives by both sockets.
+    fn receive(
+        &mut self,
+        mut receive: impl FnMut(&mut Bound, &mut Buffers) -> Poll<io::Result<bool>>,
+    ) -> Poll<io::Result<bool>> {
+        let received = receive(&mut self.main, &mut self.buffers);
+        let Some(dedicated) = &mut self.dedicated else { return received };
+        let has_more = match received {
+            Poll::Ready(Err(_)) => return received,
+            Poll::Ready(Ok(has_more)) => has_more,
+            Poll::Pending => false,
+        };
+        match receive(&mut dedicated.socket, &mut self.buffers) {
+            Poll::Pending => received,
+            Poll::Ready(more) => Poll::Ready(more.map(|more| more || has_more)),
         }
     }
 
     /// Nobody is to be woken by what arrives, until the socket is watched: to wake costs who sends it.
     pub fn unwatch(&mut self) {
-        self.io.unwatch();
+        self.each().for_each(Bound::unwatch);
     }
 
     /// Has the task woken by what arrives; says whether something may have already.
     pub fn watch(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
-        if self.io.is_watched() {
-            return Ok(false);
+        let mut has_more = false;
+        for socket in self.each() {
+            has_more |= socket.watch(cx)?;
         }
-        self.io.watch()?;
-        Ok(self.io.poll_readable(cx)?.is_ready())
+        Ok(has_more)
     }
 
     /// Whether the task is woken by what arrives.
     #[cfg(all(test, target_os = "linux"))]
-    pub fn is_watched(&self) -> bool {
-        self.io.is_watched()
+    pub fn is_watched(&mut self) -> bool {
+        self.each().all(|socket| socket.is_watched())
     }
 
-    fn hand_over(&mut self, filled: usize, mut each: impl FnMut(Received<'_>)) {
-        let mut bytes = 0;
-        for (meta, buffer) in self.metas.iter().zip(self.memory.chunks_mut(BUFFER_BYTES)).take(filled) {
-            let contents = &mut buffer[..meta.len.min(BUFFER_BYTES)];
-            bytes += contents.len();
-            if contents.is_empty() {
-                continue;
-            }
-            let stride = meta.stride.clamp(1, contents.len());
-            let local = meta.dst_ip.filter(|_| self.has_many_addresses);
-            each(Received { remote: meta.addr, local, ecn: meta.ecn.map(from_codepoint), stride, contents });
-        }
-        // To offer a buffer costs something, too.
-        let wanted = if filled == self.offered { 2 * filled } else { filled + 2 };
-        let mean = bytes.checked_div(filled).unwrap_or(0).max(1);
-        let most = (CALL_BYTES / mean).clamp(1, BUFFERS);
-        self.offered = wanted.max(OFFERED_MIN).min(most);
+    fn each(&mut self) -> impl Iterator<Item = &mut Bound> {
+        core::iter::once(&mut self.main)
+            .chain(self.dedicated.iter_mut().map(|dedicated| &mut dedicated.socket))
     }
 
     /// Sends what the kernel takes at once of a batch: says how many bytes of it are done with.
@@ -212,41 +175,12 @@ impl Socket {
             segment_size: (contents.len() > segment_bytes).then_some(segment_bytes),
             src_ip: batch.local,
         };
-        loop {
-            ready!(self.io.poll_writable(cx))?;
-            match self.io.write(|socket| self.state.try_send(socket, &transmit)) {
-                Ok(()) => return Poll::Ready(Ok(contents.len())),
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
-                Err(e) => return Poll::Ready(Err(e)),
-            }
-        }
+        self.main.poll_send(cx, &transmit).map_ok(|()| contents.len())
     }
 
     /// Whether errors of this socket are about its one peer.
     pub fn is_connected(&self) -> bool {
         self.is_connected
-    }
-}
-
-fn receive(
-    socket: UdpSockRef<'_>,
-    state: &UdpSocketState,
-    memory: &mut [u8],
-    metas: &mut [RecvMeta],
-) -> io::Result<usize> {
-    let mut slices: [IoSliceMut<'_>; BUFFERS] = core::array::from_fn(|_| IoSliceMut::new(&mut []));
-    let slices = &mut slices[..metas.len()];
-    for (slice, buffer) in slices.iter_mut().zip(memory.chunks_mut(BUFFER_BYTES)) {
-        *slice = IoSliceMut::new(buffer);
-    }
-    state.recv(socket, slices, metas)
-}
-
-fn from_codepoint(ecn: EcnCodepoint) -> Ecn {
-    match ecn {
-        EcnCodepoint::Ect0 => Ecn::Ect0,
-        EcnCodepoint::Ect1 => Ecn::Ect1,
-        EcnCodepoint::Ce => Ecn::Ce,
     }
 }
 
@@ -261,6 +195,7 @@ fn to_codepoint(ecn: Ecn) -> EcnCodepoint {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use core::task::Waker;
     use std::future::poll_fn;
 
     /// A batch arrives as the datagrams that it was made of, with its mark, whatever the kernel does to it on the way.
@@ -315,8 +250,126 @@ mod tests {
             let mut sender = Socket::bind(SocketAddr::new(here, 0), Some(remote)).expect("bound");
             let batch = Batch { local: None, remote, ecn: None, segment_bytes: 4, contents: b"ping" };
             poll_fn(|cx| sender.poll_send(cx, &batch)).await.expect("sent");
-            poll_fn(|cx| receiver.poll_receive(cx, |_| ())).await.expect("received");
-            assert_eq!(receiver.metas[0].dst_ip, is_told.then_some(here), "{bound}");
+            let mut local = None;
+            poll_fn(|cx| receiver.poll_receive(cx, |received| local = received.local))
+                .await
+                .expect("received");
+            assert_eq!(local, is_told.then_some(here), "{bound}");
+            assert_eq!(receiver.buffers.destination(0), local, "{bound}");
+        }
+    }
+
+    /// Sends a datagram that says `n`.
+    fn say(from: &mut Socket, remote: SocketAddr, n: u32) {
+        let contents = &n.to_be_bytes();
+        let batch = Batch { remote, local: None, ecn: None, segment_bytes: 4, contents };
+        let cx = &mut Context::from_waker(Waker::noop());
+        assert!(matches!(from.poll_send(cx, &batch), Poll::Ready(Ok(4))));
+    }
+
+    /// Waits for something to arrive; says from whom, to which address, and what.
+    async fn hear(receiver: &mut Socket) -> Vec<(SocketAddr, Option<IpAddr>, u32)> {
+        let mut heard = Vec::new();
+        poll_fn(|cx| {
+            if receiver.watch(cx)? {
+                cx.waker().wake_by_ref();
+            }
+            receiver.poll_receive(cx, |Received { remote, local, contents, .. }| {
+                let all = contents.chunks(4).map(|n| u32::from_be_bytes(n.try_into().expect("four")));
+                heard.extend(all.map(|n| (remote, local, n)));
+            })
+        })
+        .await
+        .expect("received");
+        heard
+    }
+
+    /// One of two peers has a socket of his own from some time on: of neither anything is lost or overtaken, or seems to come to
+    /// another address.
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn a_peer_has_a_socket_of_his_own() {
+        // What one call takes, several times, before and after.
+        const SAID: u32 = 80;
+        for (bound, here) in [
+            ("127.0.0.1:0", "127.0.0.1:0"),
+            ("0.0.0.0:0", "127.0.0.1:0"),
+            ("[::1]:0", "[::1]:0"),
+            ("[::]:0", "[::1]:0"),
+            ("[::]:0", "127.0.0.1:0"),
+        ] {
+            let mut here: SocketAddr = here.parse().expect("an address");
+            let Ok(mut receiver) = Socket::bind(bound.parse().expect("an address"), None) else { continue };
+            let mut to = receiver.local_addr().expect("bound");
+            to.set_ip(here.ip());
+            let mut peers = [(); 2].map(|()| Socket::bind(here, Some(to)).expect("bound"));
+            peers.iter_mut().for_each(|peer| say(peer, to, 0));
+            let mut heard = hear(&mut receiver).await;
+            (1..SAID).for_each(|n| peers.iter_mut().for_each(|peer| say(peer, to, n)));
+            let (remote, local, _) = heard[0];
+            receiver.dedicate(remote, local).expect("a socket");
+            (SAID..2 * SAID).for_each(|n| peers.iter_mut().for_each(|peer| say(peer, to, n)));
+            while heard.len() < 4 * SAID as usize {
+                heard.extend(hear(&mut receiver).await);
+            }
+            assert_eq!(receiver.dedicated(), Some(remote));
+            for peer in peers {
+                here.set_port(peer.local_addr().expect("bound").port());
+                let of = heard.iter().filter(|(remote, ..)| remote.port() == here.port());
+                let all = (0..2 * SAID).collect::<Vec<_>>();
+                assert_eq!(of.clone().map(|(.., n)| *n).collect::<Vec<_>>(), all, "{bound} {here}");
+                assert!(of.clone().all(|(.., to, _)| *to == local), "{bound} {here}");
+            }
+        }
+    }
+
+    /// Who goes to sleep before he has read from it is woken by what comes to it, which does not come to the main one.
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn the_socket_of_a_peer_is_watched() {
+        let any: SocketAddr = "127.0.0.1:0".parse().expect("an address");
+        let mut receiver = Socket::bind(any, None).expect("bound");
+        let to = receiver.local_addr().expect("bound");
+        let mut peer = Socket::bind(any, Some(to)).expect("bound");
+        receiver.dedicate(peer.local_addr().expect("bound"), None).expect("a socket");
+        let mut sleeps = false;
+        let sleep = poll_fn(|cx| {
+            if core::mem::replace(&mut sleeps, true) {
+                return Poll::Ready(());
+            }
+            assert!(!receiver.watch(cx).expect("watched"));
+            say(&mut peer, to, 7);
+            Poll::Pending
+        });
+        tokio::select! {
+            biased;
+            () = tokio::time::sleep(core::time::Duration::from_secs(60)) => panic!("nobody was woken"),
+            () = sleep => {}
+        }
+        assert!(receiver.main.try_receive(&mut receiver.buffers, |_| ()).is_pending());
+        assert_eq!(hear(&mut receiver).await.len(), 1);
+    }
+
+    /// Neither while there are two sockets, nor afterwards, nor if the second was refused.
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn nobody_else_may_share_the_address() {
+        let any: SocketAddr = "0.0.0.0:0".parse().expect("an address");
+        let mut receiver = Socket::bind(any, None).expect("bound");
+        let address = receiver.local_addr().expect("bound");
+        let (here, elsewhere) = (IpAddr::from([127, 0, 0, 1]), IpAddr::from([192, 0, 2, 1]));
+        let peer = SocketAddr::new(here, 9);
+        for (local, is_granted) in [(None, false), (Some(elsewhere), false), (Some(here), true)] {
+            assert_eq!(receiver.dedicate(peer, local).is_ok(), is_granted);
+            for is_released in [false, true] {
+                receiver.release_unless(|_| !is_released);
+                assert_eq!(receiver.dedicated().is_some(), is_granted && !is_released);
+                let other = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::DGRAM, None);
+                let other = other.expect("a socket");
+                other.set_reuse_address(true).expect("set");
+                let refused = other.bind(&address.into()).expect_err("in use");
+                assert_eq!(refused.kind(), io::ErrorKind::AddrInUse);
+            }
         }
     }
 

@@ -1,5 +1,6 @@
 //! The task of a socket: take in, do what is due, send, tell, sleep.
 
+use super::lone::{Lone, Sender};
 use super::looking::Looking;
 use super::napping::Napping;
 use super::socket::{Batch, Received, Socket};
@@ -56,6 +57,7 @@ pub(super) struct Driver {
     /// Turns since the task slept.
     awake: u32,
     pub(super) napping: Napping,
+    pub(super) lone: Lone,
 }
 
 /// Datagrams on their way out, of which the first `sent` bytes have left.
@@ -129,6 +131,7 @@ impl Driver {
             unanswered: 0,
             awake: 0,
             napping,
+            lone: Lone::default(),
         })
     }
 
@@ -196,7 +199,7 @@ impl Driver {
     /// turn.
     pub(super) fn spin(&mut self, looks: usize) -> io::Result<bool> {
         for look in 0..looks {
-            let mut intake = Intake::new(&self.shared);
+            let mut intake = Intake::new(&self.shared, &mut self.lone);
             let received = self.socket.try_receive(|received| intake.take_in(received));
             let taken_in = intake.finish();
             self.on_taken_in(taken_in);
@@ -225,6 +228,7 @@ impl Driver {
             return Ok(Turn::Busy);
         }
         inner.parked = Some(cx.waker().clone());
+        self.socket.release_unless(|remote| inner.engine.is_peer(remote));
         if is_blocked {
             // The socket's readiness comes first; what is due is done then.
             return Ok(Turn::Sleep);
@@ -243,7 +247,7 @@ impl Driver {
 
     /// Takes in what has arrived; says whether there may be more.
     fn receive(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
-        let mut intake = Intake::new(&self.shared);
+        let mut intake = Intake::new(&self.shared, &mut self.lone);
         let received = self.socket.poll_receive(cx, |received| intake.take_in(received));
         let taken_in = intake.finish();
         self.on_taken_in(taken_in);
@@ -262,9 +266,14 @@ impl Driver {
     }
 
     fn on_taken_in(&mut self, taken_in: Option<TakenIn>) {
-        if let Some(TakenIn { at, bytes }) = taken_in {
-            self.last_busy = at;
-            self.napping.on_arrival(bytes);
+        let Some(TakenIn { at, bytes, lone }) = taken_in else { return };
+        self.last_busy = at;
+        self.napping.on_arrival(bytes);
+        if let Some(Sender { remote, local, .. }) = lone
+            && let Err(error) = self.socket.dedicate(remote, local)
+        {
+            tracing::debug!(%error, %remote, "no socket of its own for a peer");
+            self.lone.give_up();
         }
     }
 
@@ -375,26 +384,30 @@ impl Driver {
 struct TakenIn {
     at: Time,
     bytes: usize,
+    /// Who should have a socket of his own.
+    lone: Option<Sender>,
 }
 
 /// Gives the engine what one call brought: under one lock, and at one time.
 struct Intake<'a> {
     shared: &'a Shared,
+    lone: &'a mut Lone,
     inner: Option<(MutexGuard<'a, Inner>, Time)>,
     bytes: usize,
 }
 
 impl<'a> Intake<'a> {
-    fn new(shared: &'a Shared) -> Self {
-        Intake { shared, inner: None, bytes: 0 }
+    fn new(shared: &'a Shared, lone: &'a mut Lone) -> Self {
+        Intake { shared, lone, inner: None, bytes: 0 }
     }
 
-    fn take_in(&mut self, received: Received<'_>) {
+    fn take_in(&mut self, mut received: Received<'_>) {
         let shared = self.shared;
         let (inner, now) = self.inner.get_or_insert_with(|| (shared.lock(), shared.clock.now()));
-        let Received { remote, local, ecn, stride, contents } = received;
+        let Received { remote, local, ecn, stride, ref mut contents } = received;
         self.bytes += contents.len();
-        inner.engine.take_in(*now, remote, local, ecn, stride, contents);
+        let of = inner.engine.take_in(*now, remote, local, ecn, stride, contents);
+        self.lone.on_received(of, &received);
     }
 
     /// What was taken in, if anything was.
@@ -402,11 +415,18 @@ impl<'a> Intake<'a> {
         let (mut inner, at) = self.inner?;
         inner.engine.taken_in(at);
         inner.retry_openers();
-        Some(TakenIn { at, bytes: self.bytes })
+        self.lone.on_looked();
+        let lone = self.lone.found().filter(|sender| inner.knows(sender));
+        Some(TakenIn { at, bytes: self.bytes, lone })
     }
 }
 
 impl Inner {
+    /// Who sends has proved who he is.
+    fn knows(&mut self, sender: &Sender) -> bool {
+        self.engine.connection(sender.connection).is_some_and(|connection| connection.is_open())
+    }
+
     /// Nobody holds the endpoint, and its connections have said their farewell.
     fn is_over(&mut self) -> bool {
         self.users == 0 && self.connections.is_empty() && self.engine.is_empty() && !self.kicked

@@ -1,0 +1,290 @@
+//! One UDP socket, as the kernel is asked to keep it, and how it is read.
+
+use super::readiness::Readiness;
+use core::task::{Context, Poll, ready};
+use quinn_udp::{EcnCodepoint, RecvMeta, Transmit, UdpSockRef, UdpSocketState};
+use std::io::{self, IoSliceMut};
+use std::net::{IpAddr, SocketAddr};
+use uts_engine::Ecn;
+
+/// Asked of the kernel; it gives what it may. Half a second at 64 Mbit/s, or a few batches at 10 Gbit/s.
+const SOCKET_BUFFER_BYTES: usize = 4 << 20;
+
+/// Buffers that one call may fill. Each holds what the kernel coalesces, at most 64 KiB; of memory that is never written
+/// to the system takes none.
+const BUFFERS: usize = 32;
+const BUFFER_BYTES: usize = 64 << 10;
+
+/// Buffers that are offered at least, if little comes in each.
+const OFFERED_MIN: usize = 4;
+
+/// Whether a call fills as many buffers as there is anything for; elsewhere it fills one.
+const FILLS_ALL: bool = cfg!(any(target_os = "linux", target_os = "android"));
+
+/// What one call should bring at most, so that it is still in cache when it is taken in, and is read before more comes:
+/// the more the kernel coalesces the fewer buffers are filled at once.
+const CALL_BYTES: usize = 64 << 10;
+
+/// A socket, bound to an address.
+pub(super) struct Bound {
+    io: Readiness,
+    state: UdpSocketState,
+    local: Local,
+}
+
+/// To which address of this host what arrives was sent.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Local {
+    /// To the only one: that need not be said.
+    Only,
+    /// The kernel says, and would choose one for what is sent.
+    Told,
+    /// Of several, to this.
+    This(IpAddr),
+}
+
+/// Where what arrives is put.
+pub(super) struct Buffers {
+    /// All buffers, one behind the other.
+    memory: Vec<u8>,
+    /// How many of them the next call may fill.
+    offered: usize,
+    metas: [RecvMeta; BUFFERS],
+}
+
+/// What arrived in one buffer: datagrams of `stride` bytes, the last may be shorter.
+pub(crate) struct Received<'a> {
+    pub remote: SocketAddr,
+    /// The address of this host that it was sent to, where the socket has several.
+    pub local: Option<IpAddr>,
+    pub ecn: Option<Ecn>,
+    pub stride: usize,
+    pub contents: &'a mut [u8],
+}
+
+impl Bound {
+    /// A socket at an address; `peer` = the only one that it will talk to.
+    pub fn new(addr: SocketAddr, peer: Option<SocketAddr>) -> io::Result<Self> {
+        let socket = open(addr)?;
+        if let SocketAddr::V6(v6) = addr {
+            // `[::]` takes IPv4 as well where the system can do that.
+            if v6.ip().is_unspecified() && peer.is_none() {
+                let _ = socket.set_only_v6(false);
+            }
+        }
+        socket.bind(&addr.into())?;
+        if let Some(peer) = peer {
+            socket.connect(&peer.into())?;
+        }
+        let has_many_addresses = addr.ip().is_unspecified() && peer.is_none();
+        Self::set_up(socket, if has_many_addresses { Local::Told } else { Local::Only })
+    }
+
+    fn set_up(socket: socket2::Socket, local: Local) -> io::Result<Self> {
+        let io = Readiness::new(socket)?;
+        let state = UdpSocketState::new(io.socket())?;
+        if local != Local::Told {
+            io.tell_no_destinations();
+        }
+        Ok(Bound { io, state, local })
+    }
+
+    /// Another socket at this address, for what comes from `remote` only, to `local` of the addresses of this host if it has several.
+    /// Only on Linux, which asks who shares an address whenever it is bound, rather than when it was.
+    pub fn for_peer(&self, remote: SocketAddr, local: Option<IpAddr>) -> io::Result<Self> {
+        if !cfg!(target_os = "linux") {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        let mut addr = self.local_addr()?;
+        let mut is_at = Local::Only;
+        if self.local == Local::Told {
+            let local = local.ok_or(io::ErrorKind::AddrNotAvailable)?;
+            is_at = Local::This(local);
+            addr.set_ip(match (remote, local) {
+                (SocketAddr::V6(_), IpAddr::V4(v4)) => v4.to_ipv6_mapped().into(),
+                _ => local,
+            });
+            if let (SocketAddr::V6(addr), SocketAddr::V6(remote)) = (&mut addr, remote) {
+                addr.set_scope_id(remote.scope_id());
+            }
+        }
+        let socket = open(addr)?;
+        // Both must agree to share the address, when the second is bound: only then, since anybody's socket might.
+        socket.set_reuse_address(true)?;
+        self.io.set_reuse_address(true)?;
+        let bound = socket.bind(&addr.into());
+        self.io.set_reuse_address(false)?;
+        bound?;
+        socket.connect(&remote.into())?;
+        Self::set_up(socket, is_at)
+    }
+
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.io.local_addr()
+    }
+
+    /// What the kernel keeps of what has arrived, with what it takes to keep it; 0 = it does not say.
+    pub fn buffer_bytes(&self) -> usize {
+        self.state.recv_buffer_size(self.io.socket()).unwrap_or(0)
+    }
+
+    /// How many segments the kernel takes at once.
+    pub fn segments_max(&self) -> usize {
+        self.state.max_gso_segments().max(1)
+    }
+
+    /// Waits for datagrams, and hands them over buffer by buffer; says whether there may be more. Nobody is woken while the socket is
+    /// not watched.
+    pub fn poll_receive(
+        &mut self,
+        cx: &mut Context<'_>,
+        buffers: &mut Buffers,
+        each: impl FnMut(Received<'_>),
+    ) -> Poll<io::Result<bool>> {
+        if !self.io.is_watched() {
+            return self.try_receive(buffers, each);
+        }
+        let (filled, offered) = loop {
+            ready!(self.io.poll_readable(cx))?;
+            let mut filled = Ok(0);
+            let offered = buffers.offered;
+            // Fewer than were offered is as much as there was. To say so here, rather than to ask once more, saves a call:
+            // what arrives from now on is an event of its own.
+            let all = self.io.read(|| {
+                filled = buffers.fill(self.io.socket(), &self.state);
+                match filled {
+                    Ok(filled) if filled == offered || !FILLS_ALL => Ok(()),
+                    Ok(_) => Err(io::ErrorKind::WouldBlock.into()),
+                    Err(ref e) => Err(e.kind().into()),
+                }
+            });
+            match filled {
+                Ok(0) if all.is_err() => {}
+                Ok(filled) => break (filled, offered),
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
+                Err(e) => return Poll::Ready(Err(e)),
+            }
+        };
+        buffers.hand_over(filled, self.local, each);
+        // The next event must find somebody to wake.
+        Poll::Ready(Ok(filled == offered || self.io.poll_readable(cx).is_ready()))
+    }
+
+    /// Hands over what is there, if anything is, whatever the runtime knows of it; says whether there may be more. Has nobody woken.
+    pub fn try_receive(
+        &mut self,
+        buffers: &mut Buffers,
+        each: impl FnMut(Received<'_>),
+    ) -> Poll<io::Result<bool>> {
+        let offered = buffers.offered;
+        match buffers.fill(self.io.socket(), &self.state) {
+            Ok(0) => Poll::Pending,
+            Ok(filled) => {
+                buffers.hand_over(filled, self.local, each);
+                Poll::Ready(Ok(filled == offered || !FILLS_ALL))
+            }
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => Poll::Pending,
+            Err(e) => Poll::Ready(Err(e)),
+        }
+    }
+
+    /// Nobody is to be woken by what arrives, until the socket is watched.
+    pub fn unwatch(&mut self) {
+        self.io.unwatch();
+    }
+
+    /// Has the task woken by what arrives; says whether something may have already.
+    pub fn watch(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
+        if self.io.is_watched() {
+            return Ok(false);
+        }
+        self.io.watch()?;
+        Ok(self.io.poll_readable(cx)?.is_ready())
+    }
+
+    /// Whether the task is woken by what arrives.
+    #[cfg(all(test, target_os = "linux"))]
+    pub fn is_watched(&self) -> bool {
+        self.io.is_watched()
+    }
+
+    /// Sends what the kernel takes at once.
+    pub fn poll_send(&mut self, cx: &mut Context<'_>, transmit: &Transmit<'_>) -> Poll<io::Result<()>> {
+        loop {
+            ready!(self.io.poll_writable(cx))?;
+            match self.io.write(|socket| self.state.try_send(socket, transmit)) {
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
+                sent => return Poll::Ready(sent),
+            }
+        }
+    }
+}
+
+impl Default for Buffers {
+    fn default() -> Self {
+        Buffers {
+            memory: vec![0; BUFFERS * BUFFER_BYTES],
+            offered: OFFERED_MIN,
+            metas: [RecvMeta::default(); BUFFERS],
+        }
+    }
+}
+
+impl Buffers {
+    /// Fills those that are offered with what is there; says how many.
+    fn fill(&mut self, socket: UdpSockRef<'_>, state: &UdpSocketState) -> io::Result<usize> {
+        let mut slices: [IoSliceMut<'_>; BUFFERS] = core::array::from_fn(|_| IoSliceMut::new(&mut []));
+        let slices = &mut slices[..self.offered];
+        for (slice, buffer) in slices.iter_mut().zip(self.memory.chunks_mut(BUFFER_BYTES)) {
+            *slice = IoSliceMut::new(buffer);
+        }
+        state.recv(socket, slices, &mut self.metas[..self.offered])
+    }
+
+    /// What the kernel said of the address to which the contents of a buffer were sent.
+    #[cfg(test)]
+    pub fn destination(&self, buffer: usize) -> Option<IpAddr> {
+        self.metas[buffer].dst_ip
+    }
+
+    fn hand_over(&mut self, filled: usize, local: Local, mut each: impl FnMut(Received<'_>)) {
+        let mut bytes = 0;
+        for (meta, buffer) in self.metas.iter().zip(self.memory.chunks_mut(BUFFER_BYTES)).take(filled) {
+            let contents = &mut buffer[..meta.len.min(BUFFER_BYTES)];
+            bytes += contents.len();
+            if contents.is_empty() {
+                continue;
+            }
+            let stride = meta.stride.clamp(1, contents.len());
+            let local = match local {
+                Local::Only => None,
+                Local::Told => meta.dst_ip,
+                Local::This(local) => Some(local),
+            };
+            each(Received { remote: meta.addr, local, ecn: meta.ecn.map(from_codepoint), stride, contents });
+        }
+        // To offer a buffer costs something, too.
+        let wanted = if filled == self.offered { 2 * filled } else { filled + 2 };
+        let mean = bytes.checked_div(filled).unwrap_or(0).max(1);
+        let most = (CALL_BYTES / mean).clamp(1, BUFFERS);
+        self.offered = wanted.max(OFFERED_MIN).min(most);
+    }
+}
+
+/// A socket for addresses such as `addr`, not bound yet.
+fn open(addr: SocketAddr) -> io::Result<socket2::Socket> {
+    use socket2::{Domain, Protocol, Type};
+    let socket = socket2::Socket::new(Domain::for_address(addr), Type::DGRAM, Some(Protocol::UDP))?;
+    let _ = socket.set_recv_buffer_size(SOCKET_BUFFER_BYTES);
+    let _ = socket.set_send_buffer_size(SOCKET_BUFFER_BYTES);
+    socket.set_nonblocking(true)?;
+    Ok(socket)
+}
+
+fn from_codepoint(ecn: EcnCodepoint) -> Ecn {
+    match ecn {
+        EcnCodepoint::Ect0 => Ecn::Ect0,
+        EcnCodepoint::Ect1 => Ecn::Ect1,
+        EcnCodepoint::Ce => Ecn::Ce,
+    }
+}
