@@ -27,8 +27,8 @@ pub struct EndpointConfig {
     /// With more than this many handshakes under way, clients must first show that they are at their address (retry).
     /// 0 = always.
     pub handshakes_before_retry: usize,
-    /// Bytes that connections to one address, if there are several, may have waiting on the way together: what the socket
-    /// behind it is likely to hold. What is on its way because the path is long does not count.
+    /// Bytes that connections to one address may have waiting on the way together, if there are several or it is near (round
+    /// trips of 0.5 ms at most): what the socket behind it is likely to hold. What is on its way because the path is long does not count.
     pub waiting_bytes_max: u64,
     /// Key of stateless resets and tokens; a server that keeps it over restarts can end its old connections.
     pub secret: [u8; 32],

@@ -106,6 +106,17 @@ fn many_share_a_peer_evenly_and_lose_nothing() {
     assert!(alone.lost * 100 > alone.sent, "{} of {}", alone.lost, alone.sent);
 }
 
+/// Slow start would overflow the buffer by thousands of packets.
+#[test]
+fn one_alone_loses_nothing_either() {
+    let bounded = share(1, MACHINE, EndpointConfig::default().waiting_bytes_max, [0, 1_000]);
+    assert_eq!(bounded.lost, 0);
+    assert!(bounded.bits() > 0.94 * 1e9, "{}", bounded.bits());
+    // The test can fail.
+    let free = share(1, MACHINE, u64::MAX / 4, [0, 1_000]);
+    assert!(free.lost > 100, "{} of {}", free.lost, free.sent);
+}
+
 /// 10 MB are on their way on such a path, which is not to be taken for a queue; nor are losses.
 #[test]
 fn a_long_path_is_filled_whatever_may_wait() {

@@ -4,6 +4,9 @@
 //!
 //! What waits is what is in flight beyond rate times shortest round trip. A path that is long holds more in flight, and
 //! losses change nothing: how to answer them is each connection's congestion control to say.
+//!
+//! A connection that is the only one is held to that where the peer is near: there what waits waits in that buffer, which
+//! slow start would overflow by thousands of packets. Elsewhere the round trip may have become longer.
 
 use crate::event::ConnectionHandle;
 use core::time::Duration;
@@ -20,6 +23,9 @@ const BATCH_BYTES: u64 = 64 << 10;
 const MANY: usize = 64;
 const BATCHES_OF_MANY: u64 = 4;
 const ALL_TURNS_MAX: Duration = Duration::from_millis(150);
+
+/// A peer is near up to this round trip: on the same host, or behind a switch or two.
+const NEAR: Duration = Duration::from_micros(500);
 
 /// The shortest round trip is that of the last one to two of these: paths change.
 const RTT_MIN_WINDOW: Duration = Duration::from_secs(60);
@@ -129,7 +135,8 @@ impl Peers {
 
     /// What a connection may do at present, as far as others are concerned.
     pub fn leave_of(&self, share: &Share) -> Leave {
-        let Some(peer) = self.list.get(share.peer as usize).filter(|peer| peer.connections > 1) else {
+        let is_bounded = |peer: &&Peer| peer.connections > 1 || peer.rtt_min <= NEAR;
+        let Some(peer) = self.list.get(share.peer as usize).filter(is_bounded) else {
             return Leave::default();
         };
         let is_called = share.batches() > 0;
@@ -271,8 +278,12 @@ mod tests {
 
     /// Connections of which one has `in_flight` bytes under way in each round trip of so many milliseconds.
     fn pass(peers: &mut Peers, now: &mut Time, share: &mut Share, in_flight: u64, rtts_ms: &[u64]) {
-        for rtt in rtts_ms {
-            let rtt = Duration::from_millis(*rtt);
+        let rtts: Vec<_> = rtts_ms.iter().copied().map(Duration::from_millis).collect();
+        pass_in(peers, now, share, in_flight, &rtts);
+    }
+
+    fn pass_in(peers: &mut Peers, now: &mut Time, share: &mut Share, in_flight: u64, rtts: &[Duration]) {
+        for &rtt in rtts {
             *now += rtt;
             peers.on_news(*now, share, 0, Some(rtt));
             peers.on_news(*now, share, in_flight, None);
@@ -296,6 +307,18 @@ mod tests {
         let (_, other) = &mut shares[1];
         peers.leave(other);
         assert!(!peers.leave_of(&shares[0].1).must_wait);
+    }
+
+    /// A peer that is near has nothing but a buffer for what waits; a path that is no longer short may hold it.
+    #[test]
+    fn who_is_alone_is_held_back_where_the_peer_is_near() {
+        for (rtt_us, is_held) in [(100, true), (500, true), (600, false)] {
+            let (mut peers, mut shares) = peers(1);
+            let (share, mut now) = (&mut shares[0].1, Time::ZERO);
+            let rtts = [rtt_us, 10_000, 10_000].map(Duration::from_micros);
+            pass_in(&mut peers, &mut now, share, 2 << 20, &rtts);
+            assert_eq!(peers.leave_of(share).must_wait, is_held, "{rtt_us} us");
+        }
     }
 
     #[test]
