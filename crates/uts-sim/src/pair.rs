@@ -86,7 +86,7 @@ pub struct Pair {
     identities: Identities,
     delay: Duration,
     /// What the line takes for a batch, so that time passes as packets are sent.
-    batch_time: Duration,
+    pub batch_time: Duration,
     on_the_way: VecDeque<Batch>,
     spare: Vec<Vec<u8>>,
     to_server: u64,

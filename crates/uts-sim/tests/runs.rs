@@ -21,8 +21,10 @@ fn act(rng: &mut ChaCha8Rng, pair: &mut Pair, connection: ConnectionHandle, flow
     // Bytes mostly, some in small writes, and now and then messages between them. Who finds no room comes again.
     let _ = match rng.random_range(0..10) {
         0 => {
+            // Many or few in a packet, which need not be the same in each, or one that nearly fills it.
+            let bytes = [100, 700, 1316][rng.random_range(0..3)];
             let mut messages: VecDeque<Bytes> =
-                data.chunks(700).take(30).map(Bytes::copy_from_slice).collect();
+                data.chunks(bytes).take(60).map(Bytes::copy_from_slice).collect();
             open.send_messages(now, flow, &mut messages, MessageOptions::default()).map(drop)
         }
         1 => data
@@ -39,10 +41,14 @@ fn act(rng: &mut ChaCha8Rng, pair: &mut Pair, connection: ConnectionHandle, flow
     }
 }
 
+/// Said among properties: messages have packets of their own.
+const SEPARATE: &str = "coalesce=no";
+
 /// Two ends that ask for the same.
 fn connected(properties: &[&str]) -> (Pair, ConnectionHandle) {
-    let mut config = ConnectionConfig::default();
-    for property in properties {
+    let coalesce = !properties.contains(&SEPARATE);
+    let mut config = ConnectionConfig { coalesce, ..ConnectionConfig::default() };
+    for property in properties.iter().filter(|property| **property != SEPARATE) {
         config.requirements.assign(property).expect("a property");
     }
     let mut pair = Pair::new(config.clone(), Duration::from_millis(1)).expect("a pair");
@@ -66,6 +72,10 @@ fn transfer(seed: u64, properties: &[&str], flows: usize, how: How) -> (Vec<Vec<
     // Until the epoch before is closed.
     pair.pass(pair.now + Duration::from_secs(1)).expect("exchanged");
     (pair.one_by_one, pair.apart) = (how == How::OneByOne, how == How::Apart);
+    if properties.contains(&SEPARATE) {
+        // Without runs each is a batch.
+        pair.batch_time = Duration::ZERO;
+    }
     if how == How::Traced {
         pair.client.trace(connection).expect("open").start();
     }
@@ -90,15 +100,17 @@ fn transfer(seed: u64, properties: &[&str], flows: usize, how: How) -> (Vec<Vec<
 fn packets_of_a_run_are_built_and_taken_in_as_in_the_general_way() {
     // Unprotected, so that packets show what is in them: keys are never the same.
     const PLAIN: &str = "uts.security=unprotected";
-    let variants: [&[&str]; 5] = [
+    let variants: [&[&str]; 7] = [
         &[PLAIN],
         &[PLAIN, "uts.profile.congestion=bbr"],
         &[PLAIN, "uts.profile.acknowledgement=poll-status"],
         &[PLAIN, "uts.profile.fec=xor"],
         &[PLAIN, "uts.profile.detection=none", "uts.profile.flow=none", "uts.profile.rate=none"],
+        &[PLAIN, SEPARATE],
+        &[PLAIN, SEPARATE, "reliability=prohibit", "preserveOrder=prohibit", "preserveMsgBoundaries=require"],
     ];
     let (mut full, mut all) = (0, 0);
-    for (seed, properties) in (0..30).zip(variants.iter().cycle()) {
+    for (seed, properties) in (0..42).zip(variants.iter().cycle()) {
         let flows = 1 + (seed as usize / variants.len()) % 3;
         let [(with_runs, told), (general, _), (one_by_one, told_so), (apart, told_too)] =
             [How::Plainly, How::Traced, How::OneByOne, How::Apart]
@@ -116,6 +128,27 @@ fn packets_of_a_run_are_built_and_taken_in_as_in_the_general_way() {
     }
     println!("{full} of {all} packets are full and follow one of their size");
     assert!(full > all / 4, "hardly anything could have been a run: {full} of {all}");
+}
+
+/// They fill no packet, but one goes like the other.
+#[test]
+fn messages_that_have_packets_of_their_own_leave_together() {
+    let (mut pair, connection) = connected(&[SEPARATE, "preserveMsgBoundaries=require"]);
+    let flow = pair.open_flow(connection).expect("a flow");
+    // Until the packet size is known.
+    pair.carry(connection, flow, 1_000_000).expect("carried");
+    pair.pass(pair.now + Duration::from_millis(100)).expect("exchanged");
+    let open = pair.client.connection(connection).expect("open");
+    let sizes = [100; 20].into_iter().chain([101; 3]).chain([100; 2]);
+    let mut messages: VecDeque<_> = sizes.map(|bytes| Bytes::from(vec![7; bytes])).collect();
+    open.send_messages(pair.now, flow, &mut messages, MessageOptions::default()).expect("room");
+    let mut batches = Vec::new();
+    let mut bytes = Vec::new();
+    while let Some(transmit) = pair.client.poll_transmit(pair.now, &mut bytes) {
+        batches.push(bytes.len() / transmit.segment_bytes);
+        assert!(bytes.len().is_multiple_of(transmit.segment_bytes));
+    }
+    assert_eq!(batches, [20, 3, 2]);
 }
 
 /// How long the full packets of a transfer are, the last of 4 MB, over so long a path.

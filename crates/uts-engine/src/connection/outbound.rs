@@ -307,18 +307,18 @@ impl Outbound {
         self.paced_until.is_none() && !must_wait
     }
 
-    /// How many packets of `bytes` may leave at once now, as [`Outbound::admits`] says of one; at least one if it admits one.
-    pub fn admitted(&mut self, now: Time, bytes: u64) -> u64 {
-        if !self.admits(now, bytes, bytes) {
+    /// How many packets of `bytes`, where a full one has `packet_bytes`, may leave at once now, as [`Outbound::admits`] says of one.
+    pub fn admitted(&mut self, now: Time, bytes: u64, packet_bytes: u64) -> u64 {
+        if !self.admits(now, packet_bytes, packet_bytes) {
             return 0;
         }
         let window = self.congestion.window_bytes().saturating_sub(self.delivery.in_flight);
         let batch = if self.is_spread() && self.leave.is_called {
             u64::MAX
         } else {
-            self.rate.batch_bytes(&self.bucket, &self.pace_of_batch(bytes))
+            self.rate.batch_bytes(&self.bucket, &self.pace_of_batch(packet_bytes))
         };
-        window.min(batch) / bytes
+        1 + window.min(batch).saturating_sub(packet_bytes) / bytes
     }
 
     /// Whether the rate only spreads a window over a round trip.

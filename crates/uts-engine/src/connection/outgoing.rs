@@ -110,11 +110,14 @@ impl Connection {
             packets += 1;
             let len = out.len() - before;
             let is_shorter = len < *segment.get_or_insert(len);
-            if alone || is_shorter || (len < full && !self.is_worth_following(len, full)) {
+            let is_worth_following = len == full || self.is_worth_following(len, full);
+            // Messages that are to have packets of their own may follow if they fill one like this.
+            if alone || is_shorter || (self.config.coalesce && !is_worth_following) {
                 break;
             }
-            if len == full {
-                packets += self.build_run(now, len, packets_max - packets, out);
+            packets += self.build_run(now, len, len == full, packets_max - packets, out);
+            if !is_worth_following {
+                break;
             }
         }
         segment

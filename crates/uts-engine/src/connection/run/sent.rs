@@ -3,39 +3,43 @@
 use super::super::flows::Token;
 use super::super::outgoing::seal;
 use super::super::{Connection, Outbound};
-use crate::synthesis::SendStack;
 use core::ops::Range;
 use smallvec::smallvec;
 use uts_functions::Time;
 use uts_functions::acknowledgement::Acknowledgement;
 use uts_functions::detection::Detection;
 use uts_functions::flow::FlowControl as _;
-use uts_functions::protection::{self, Protection};
+use uts_functions::protection::Protection;
 use uts_functions::retransmission::ledger::Sent;
 use uts_functions::segmentation::buffer::SendBuffer;
 use uts_wire::ConnectionId;
-use uts_wire::frame::{DataFlags, data_header_len, emit_data_header};
+use uts_wire::frame::{DataFlags, emit_data_header};
 
 impl Connection {
-    /// Builds up to `most` packets like the full one of `bytes` that was just built; says how many.
+    /// Builds up to `most` packets like the one of `bytes` that was just built, which `is_full` or has a message; says how many.
     pub(in crate::connection) fn build_run(
         &mut self,
         now: Time,
         bytes: usize,
+        is_full: bool,
         most: usize,
         out: &mut Vec<u8>,
     ) -> usize {
         let Some(flow) = self.flow_of_run(now) else { return 0 };
         let Some(outbound) = &mut self.outbound else { return 0 };
         let Some(send) = self.flows.get_mut(flow).map(|flow| &mut flow.send) else { return 0 };
-        let most = outbound.admitted(now, bytes as u64).min(most as u64);
+        let packet_bytes = self.size.current() as u64;
+        let most = outbound.admitted(now, bytes as u64, packet_bytes).min(most as u64);
         let limit = outbound.stacks[0].flow.send_limit(send.limit);
         let run = Run { outbound, flow, limit, bytes, peer_cid: self.peer_cid };
-        let Some((data, packets)) = run.append(&mut send.buffer, most, out) else { return 0 };
-        let mut snapshot = outbound.on_sent(now, packets * bytes as u64, bytes as u64);
+        let mut appended = run.append_messages(&mut send.buffer, most, out);
+        if appended.is_none() && is_full {
+            appended = run.append_bytes(&mut send.buffer, most, out);
+        }
+        let Some(Appended { first, data_bytes, packets }) = appended else { return 0 };
+        let mut snapshot = outbound.on_sent(now, packets * bytes as u64, packet_bytes);
         snapshot.in_flight -= (packets - 1) * bytes as u64;
-        let data_bytes = packets * (data.end - data.start);
-        let tokens = smallvec![Token::Data { flow, range: data }];
+        let tokens = smallvec![Token::Data { flow, range: first }];
         let (bytes, epoch) = (bytes as u64, outbound.stacks[0].epoch);
         let sent = Sent { bytes, epoch, eliciting: true, size_probe: false, tokens, snapshot };
         outbound.ledger.record_run(sent, packets);
@@ -45,11 +49,11 @@ impl Connection {
         self.last_eliciting_at = now;
         self.stats.packets_sent += packets;
         self.stats.bytes_sent += packets * bytes;
-        self.stats.data_bytes_sent += data_bytes;
+        self.stats.data_bytes_sent += packets * data_bytes;
         packets as usize
     }
 
-    /// The flow the bytes of which are all that is to be sent, none of them under a poll or redundancy, and in no packet that
+    /// The flow the data of which is all that is to be sent, none of them under a poll or redundancy, and in no packet that
     /// is to be traced.
     fn flow_of_run(&self, now: Time) -> Option<u32> {
         let (outbound, arrivals) = (self.outbound.as_ref()?, &self.inbound.as_ref()?.arrivals);
@@ -71,7 +75,7 @@ impl Connection {
     }
 }
 
-/// Packets of `bytes` with the bytes of a flow, below `limit`.
+/// Packets of `bytes` with data of a flow, below `limit`.
 struct Run<'a> {
     outbound: &'a Outbound,
     flow: u32,
@@ -80,58 +84,97 @@ struct Run<'a> {
     peer_cid: ConnectionId,
 }
 
+/// Packets that are alike: what each has follows on what the one before has.
+struct Appended {
+    /// Positions of what the first has.
+    first: Range<u64>,
+    /// Data of each.
+    data_bytes: u64,
+    packets: u64,
+}
+
 impl Run<'_> {
-    /// Appends up to `most` of them that are alike: each with as many bytes, which follow those of the one before. Gives the
-    /// positions of the first one's, and how many they are, if there is any.
-    fn append(&self, buffer: &mut SendBuffer, most: u64, out: &mut Vec<u8>) -> Option<(Range<u64>, u64)> {
-        let stack = self.outbound.stacks.first()?;
-        let protection = stack.protection.as_deref()?;
-        let first = self.outbound.ledger.next_number();
-        let (mut data, mut packets) = (None::<Range<u64>>, 0);
-        while packets < most {
-            let data_bytes = data.as_ref().map(|data| data.end - data.start);
+    /// Appends up to `most` packets of bytes.
+    fn append_bytes(&self, buffer: &mut SendBuffer, most: u64, out: &mut Vec<u8>) -> Option<Appended> {
+        let mut appended = None::<Appended>;
+        loop {
+            let packets = appended.as_ref().map_or(0, |a| a.packets);
+            let position = buffer.sent();
             // What was given up unsent is passed over.
-            if data
-                .as_ref()
-                .is_some_and(|data| buffer.sent() != data.start + packets * (data.end - data.start))
-            {
-                break;
+            let follows = |a: &Appended| position == a.first.start + a.packets * a.data_bytes;
+            if packets == most || !appended.as_ref().is_none_or(follows) {
+                return appended;
             }
-            let Some(more) = self.append_one(stack, protection, first + packets, data_bytes, buffer, out)
-            else {
-                break;
-            };
-            data.get_or_insert(more);
-            packets += 1;
+            let data_bytes = appended.as_ref().map(|a| a.data_bytes as usize);
+            let mut data = None;
+            self.append_one(packets, Some(position), DataFlags::default(), out, |room, out| {
+                // Headers have another length from some numbers and positions on.
+                let fits = room > 0 && data_bytes.is_none_or(|bytes| bytes == room);
+                data = fits.then(|| buffer.next_bytes(room, self.limit, out)).flatten();
+                data.is_some()
+            });
+            let Some(first) = data else { return appended };
+            let data_bytes = first.end - first.start;
+            appended.get_or_insert(Appended { first, data_bytes, packets: 0 }).packets += 1;
         }
-        Some((data?, packets))
     }
 
-    /// Appends the packet of that number; `None`, and nothing, if the next bytes do not fill it, or are not all that is to be sent
-    /// of the flow next, or are not as many as is asked for. Gives their positions.
+    /// Appends up to `most` packets of a message each, which fills it.
+    fn append_messages(&self, buffer: &mut SendBuffer, most: u64, out: &mut Vec<u8>) -> Option<Appended> {
+        let offsets = self.outbound.stacks.first()?.layout.offsets;
+        let mut messages = buffer.unsent_messages(self.limit)?;
+        let mut appended = None::<Appended>;
+        while let Some(message) = messages.front() {
+            let packets = appended.as_ref().map_or(0, |a| a.packets);
+            // Each ends with a position of its own.
+            let follows = |a: &Appended| message.start == a.first.start + a.packets * (a.data_bytes + 1);
+            if packets == most || !appended.as_ref().is_none_or(follows) {
+                break;
+            }
+            let presented = message.presented;
+            let flags =
+                DataFlags { message: true, begin: true, end: true, presented, ..DataFlags::default() };
+            let offset = offsets.then_some(message.start);
+            let fits = self.append_one(packets, offset, flags, out, |room, out| {
+                let fits = message.data.len() == room;
+                if fits {
+                    out.extend_from_slice(message.data);
+                }
+                fits
+            });
+            if !fits {
+                break;
+            }
+            messages.on_sent();
+            let data_bytes = message.data.len() as u64;
+            let first = message.start..message.start + data_bytes + 1;
+            appended.get_or_insert(Appended { first, data_bytes, packets: 0 }).packets += 1;
+        }
+        appended
+    }
+
+    /// Appends a packet, the one behind so many of the run, with a frame of what `fill` appends, which is told the room there is. Says
+    /// whether it did; else nothing is appended.
     fn append_one(
         &self,
-        stack: &SendStack,
-        protection: &protection::Slot,
-        number: u64,
-        data_bytes: Option<u64>,
-        buffer: &mut SendBuffer,
+        behind: u64,
+        offset: Option<u64>,
+        flags: DataFlags,
         out: &mut Vec<u8>,
-    ) -> Option<Range<u64>> {
-        let (start, offset) = (out.len(), Some(buffer.sent()));
+        fill: impl FnOnce(usize, &mut Vec<u8>) -> bool,
+    ) -> bool {
+        let Some(stack) = self.outbound.stacks.first() else { return false };
+        let Some(protection) = stack.protection.as_deref() else { return false };
+        let (start, number) = (out.len(), self.outbound.ledger.next_number() + behind);
         let mark = self.outbound.emit_header(stack, self.peer_cid, number, out);
-        let around = stack.detection.trailer_bytes()
-            + protection.tag_bytes()
-            + data_header_len(self.flow, offset, None);
-        let room = self.bytes.checked_sub(out.len() - start + around).filter(|room| *room > 0);
-        // Headers have another length from some numbers and positions on.
-        let room = room.filter(|room| data_bytes.is_none_or(|bytes| bytes == *room as u64));
-        emit_data_header(out, self.flow, offset, None, DataFlags::default());
-        let Some(data) = room.and_then(|room| buffer.next_bytes(room, self.limit, out)) else {
+        emit_data_header(out, self.flow, offset, None, flags);
+        let around = out.len() - start + stack.detection.trailer_bytes() + protection.tag_bytes();
+        let has_filled = self.bytes.checked_sub(around).is_some_and(|room| fill(room, out));
+        if has_filled {
+            seal(stack, protection, number, mark, out);
+        } else {
             out.truncate(start);
-            return None;
-        };
-        seal(stack, protection, number, mark, out);
-        Some(data)
+        }
+        has_filled
     }
 }
