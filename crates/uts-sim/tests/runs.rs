@@ -151,6 +151,27 @@ fn messages_that_have_packets_of_their_own_leave_together() {
     assert_eq!(batches, [20, 3, 2]);
 }
 
+/// Window and rate are asked for room for a full packet before each, however small.
+#[test]
+fn a_run_of_small_packets_is_no_longer_than_window_and_rate_allow() {
+    let packets = [false, true].map(|is_traced| {
+        let (mut pair, connection) = connected(&[SEPARATE, "preserveMsgBoundaries=require"]);
+        let flow = pair.open_flow(connection).expect("a flow");
+        pair.carry(connection, flow, 1_000_000).expect("carried");
+        pair.pass(pair.now + Duration::from_millis(100)).expect("exchanged");
+        if is_traced {
+            pair.client.trace(connection).expect("open").start();
+        }
+        let open = pair.client.connection(connection).expect("open");
+        let mut messages: VecDeque<_> = (0..20_000).map(|_| Bytes::from_static(&[7; 100])).collect();
+        open.send_messages(pair.now, flow, &mut messages, MessageOptions::default()).expect("room");
+        let mut bytes = Vec::new();
+        while pair.client.poll_transmit(pair.now, &mut bytes).is_some() {}
+        pair.client.connection(connection).expect("open").stats().packets_sent
+    });
+    assert_eq!(packets[0], packets[1]);
+}
+
 /// How long the full packets of a transfer are, the last of 4 MB, over so long a path.
 fn full_packet_bytes(delay: Duration) -> usize {
     let config = ConnectionConfig::default();
