@@ -192,6 +192,7 @@ fn fill(
         };
         out.put(&Data { flow, offset, flags, has_len: is_open, bytes: message.data });
         messages.on_sent();
+        draft.messages += 1;
         (has_data, draft.is_open) = (true, is_open);
         if is_last || !is_open {
             return Some(Written::Last);

@@ -65,6 +65,8 @@ pub(super) struct Draft {
     pub(super) is_next: bool,
     /// Padding may follow what is in it.
     pub(super) is_open: bool,
+    /// Whole messages in it that are sent for the first time.
+    pub(super) messages: usize,
     /// For the trace.
     frames: FrameKinds,
 }
@@ -103,10 +105,10 @@ impl Connection {
                 break;
             }
             let room = if let Reason::SizeProbe(bytes) = reason { bytes } else { segment.unwrap_or(full) };
-            if !self.build(now, reason, room, segment.is_some(), out) {
+            let Some(messages) = self.build(now, reason, room, segment.is_some(), out) else {
                 self.on_nothing_to_send(reason);
                 break;
-            }
+            };
             packets += 1;
             let len = out.len() - before;
             let is_shorter = len < *segment.get_or_insert(len);
@@ -115,7 +117,9 @@ impl Connection {
             if alone || is_shorter || (self.config.coalesce && !is_worth_following) {
                 break;
             }
-            packets += self.build_run(now, len, len == full, packets_max - packets, out);
+            if (len == full && messages == 0) || messages == 1 {
+                packets += self.build_run(now, len, messages > 0, packets_max - packets, out);
+            }
             if !is_worth_following {
                 break;
             }
@@ -200,20 +204,27 @@ impl Connection {
         outbound.stack_index(group)
     }
 
-    /// Builds one packet of at most `room` bytes; says whether there was anything to put in. If it `is_next` in a batch, it is
-    /// made just as long where little is lacking.
-    fn build(&mut self, now: Time, reason: Reason, room: usize, is_next: bool, out: &mut Vec<u8>) -> bool {
-        let Some(index) = self.choose_stack() else { return false };
-        let Some(outbound) = &self.outbound else { return false };
-        let Some(stack) = outbound.stacks.get(index) else { return false };
-        let Some(protection) = &stack.protection else { return false };
+    /// Builds one packet of at most `room` bytes, if there is anything to put in; says how many whole messages are. If it `is_next`
+    /// in a batch, it is made just as long where little is lacking.
+    fn build(
+        &mut self,
+        now: Time,
+        reason: Reason,
+        room: usize,
+        is_next: bool,
+        out: &mut Vec<u8>,
+    ) -> Option<usize> {
+        let index = self.choose_stack()?;
+        let outbound = self.outbound.as_ref()?;
+        let stack = outbound.stacks.get(index)?;
+        let protection = stack.protection.as_ref()?;
         let start = out.len();
         let number = outbound.ledger.next_number();
         let mark = outbound.emit_header(stack, self.peer_cid, number, out);
         let trailer = stack.detection.trailer_bytes() + protection.tag_bytes();
         let Some(frames_room) = room.checked_sub(out.len() - start + trailer) else {
             out.truncate(start);
-            return false;
+            return None;
         };
         let mut draft = Draft {
             reason,
@@ -226,13 +237,14 @@ impl Connection {
             repeats: false,
             is_next,
             is_open: true,
+            messages: 0,
             frames: FrameKinds::default(),
         };
         let frames_start = out.len();
         self.write_frames(now, &mut draft, out);
         if out.len() == frames_start {
             out.truncate(start);
-            return false;
+            return None;
         }
         if self.trace.is_on() {
             draft.frames = FrameKinds::of(&out[frames_start..]);
@@ -245,8 +257,9 @@ impl Connection {
             out.resize(draft.end, 0);
         }
         self.protect(now, &draft, number, out);
+        let messages = draft.messages;
         self.record(now, draft, out.len() - start);
-        true
+        Some(messages)
     }
 
     /// Whether packets of `len` bytes, which are shorter than a `full` one, may follow each other in a batch: messages hardly
@@ -506,6 +519,7 @@ impl Connection {
             repeats: false,
             is_next: false,
             is_open: false,
+            messages: 0,
             frames: FrameKinds::default(),
         };
         self.protect(now, &draft, number, out);

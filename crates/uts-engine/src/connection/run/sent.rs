@@ -16,12 +16,13 @@ use uts_wire::ConnectionId;
 use uts_wire::frame::{DataFlags, emit_data_header};
 
 impl Connection {
-    /// Builds up to `most` packets like the one of `bytes` that was just built, which `is_full` or has a message; says how many.
+    /// Builds up to `most` packets like the one of `bytes` that was just built, which is full of bytes, or has a message; says how
+    /// many.
     pub(in crate::connection) fn build_run(
         &mut self,
         now: Time,
         bytes: usize,
-        is_full: bool,
+        has_message: bool,
         most: usize,
         out: &mut Vec<u8>,
     ) -> usize {
@@ -32,10 +33,10 @@ impl Connection {
         let most = outbound.admitted(now, bytes as u64, packet_bytes).min(most as u64);
         let limit = outbound.stacks[0].flow.send_limit(send.limit);
         let run = Run { outbound, flow, limit, bytes, peer_cid: self.peer_cid };
-        let mut appended = run.append_messages(&mut send.buffer, most, out);
-        if appended.is_none() && is_full {
-            appended = run.append_bytes(&mut send.buffer, most, out);
-        }
+        let appended = match has_message {
+            true => run.append_messages(&mut send.buffer, most, out),
+            false => run.append_bytes(&mut send.buffer, most, out),
+        };
         let Some(Appended { first, data_bytes, packets }) = appended else { return 0 };
         let mut snapshot = outbound.on_sent(now, packets * bytes as u64, packet_bytes);
         snapshot.in_flight -= (packets - 1) * bytes as u64;
