@@ -1,7 +1,7 @@
 //! Carries packets between two engines in memory and does nothing else: for a profiler, or a counter of instructions.
 //!
-//! `carry PACKETS [--in-flight MB] [--loss PER_MILLE] [--messages BYTES] [NAME=VALUE ...]`, the last properties of both ends. With
-//! messages, PACKETS counts packets that are full of them.
+//! `carry PACKETS [--in-flight MB] [--loss PER_MILLE] [--messages BYTES [--separate]] [NAME=VALUE ...]`, the last properties of both
+//! ends. With messages, PACKETS counts packets that would be full of them, also if each is to have a packet of its own.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -33,6 +33,7 @@ fn parse() -> Result<Arguments, String> {
         match word.as_str() {
             "--in-flight" => arguments.in_flight_mb = number(words.next(), "--in-flight")?.max(1),
             "--loss" => arguments.loss_per_mille = number(words.next(), "--loss")?,
+            "--separate" => arguments.config.coalesce = false,
             "--messages" => arguments.message_bytes = number(words.next(), "--messages")? as usize,
             property => {
                 arguments.config.requirements.assign(property).map_err(|error| error.to_string())?;

@@ -107,7 +107,14 @@ fn packets_of_a_run_are_built_and_taken_in_as_in_the_general_way() {
         &[PLAIN, "uts.profile.fec=xor"],
         &[PLAIN, "uts.profile.detection=none", "uts.profile.flow=none", "uts.profile.rate=none"],
         &[PLAIN, SEPARATE],
-        &[PLAIN, SEPARATE, "reliability=prohibit", "preserveOrder=prohibit", "preserveMsgBoundaries=require"],
+        &[
+            PLAIN,
+            SEPARATE,
+            "reliability=prohibit",
+            "preserveOrder=prohibit",
+            "preserveMsgBoundaries=require",
+            "uts.profile.flow=none",
+        ],
     ];
     let (mut full, mut all) = (0, 0);
     for (seed, properties) in (0..42).zip(variants.iter().cycle()) {

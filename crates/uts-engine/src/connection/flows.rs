@@ -78,13 +78,19 @@ impl ReceiveHalf {
         self.data.held_bytes() as u64 + bytes <= self.grant.window_bytes_max.saturating_mul(2)
     }
 
-    /// Takes in the bytes of a frame if they are the next, and the flow is one that takes bytes under this stack.
+    /// Takes in the data of a frame if it is the next bytes, or a whole message without a position, and the flow is one that takes such
+    /// under this stack.
     pub fn append(&mut self, stack: &ReceiveStack, data: &Data<'_>) -> bool {
-        let Some(start) = stack.layout.start_of_bytes(data) else { return false };
         let is_ours = self.is_placed && self.group == stack.group && self.reset.is_none() && !self.is_done;
         let is_governed = self.is_free() || !matches!(stack.flow, flow::Slot::None(_));
-        let limit = if stack.layout.offsets { self.limit() } else { u64::MAX };
-        is_ours && is_governed && self.data.append(start, data.bytes, limit)
+        if !(is_ours && is_governed) {
+            return false;
+        }
+        if let Some(start) = stack.layout.start_of_bytes(data) {
+            let limit = if stack.layout.offsets { self.limit() } else { u64::MAX };
+            return self.data.append(start, data.bytes, limit);
+        }
+        stack.layout.is_unplaced_message(data) && self.data.append_unplaced(data.bytes, data.flags.presented)
     }
 
     /// Tells the application once that there is something to read.

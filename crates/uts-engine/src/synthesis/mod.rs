@@ -76,6 +76,13 @@ impl DataLayout {
         let start = data.offset.or(self.offsets.then_some(0));
         start.filter(|_| data.flags == DataFlags::default())
     }
+
+    /// Whether a frame carries a whole message that has no position.
+    #[inline]
+    pub const fn is_unplaced_message(&self, data: &Data<'_>) -> bool {
+        let DataFlags { fin, message, begin, end, .. } = data.flags;
+        !self.offsets && data.offset.is_none() && message && begin && end && !fin
+    }
 }
 
 impl SendStack {
@@ -118,5 +125,32 @@ impl ReceiveStack {
             layout: DataLayout::of(profile),
             first_number: 0,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What has a position, or is a part of a message, is looked for among what has come.
+    #[test]
+    fn only_a_whole_message_without_a_position_is_handed_over_as_it_comes() {
+        let whole = DataFlags { message: true, begin: true, end: true, ..DataFlags::default() };
+        let parts = [
+            DataFlags { message: false, ..whole },
+            DataFlags { begin: false, ..whole },
+            DataFlags { end: false, ..whole },
+            DataFlags { fin: true, ..whole },
+        ];
+        for offsets in [false, true] {
+            let layout = DataLayout { repeats: false, offsets };
+            let is_unplaced = |flags: DataFlags, offset: Option<u64>| {
+                layout.is_unplaced_message(&Data { flow: 0, offset, flags, has_len: false, bytes: b"data" })
+            };
+            assert_eq!(is_unplaced(whole, None), !offsets);
+            assert_eq!(is_unplaced(DataFlags { presented: true, ..whole }, None), !offsets);
+            assert!(!is_unplaced(whole, Some(7)));
+            assert!(parts.iter().all(|part| !is_unplaced(*part, None)));
+        }
     }
 }

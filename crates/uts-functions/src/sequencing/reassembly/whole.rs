@@ -94,6 +94,15 @@ impl Reassembly {
         true
     }
 
+    /// Copies and takes in a whole message, as [`Reassembly::push_unplaced`] does.
+    #[inline]
+    pub fn append_unplaced(&mut self, message: &[u8], presented: bool) -> bool {
+        self.unplaced.len() < UNPLACED_MAX && {
+            let message = self.keep(message);
+            self.push_unplaced(message, presented)
+        }
+    }
+
     /// Takes in whole messages that a packet carried, without positions; each as [`Reassembly::push_unplaced`] does. Says for how
     /// many there was room.
     pub fn push_unplaced_messages(&mut self, packet: &Bytes, messages: &[Whole]) -> usize {
