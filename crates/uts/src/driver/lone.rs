@@ -1,8 +1,8 @@
 //! Whether one peer should have a socket of his own.
 //!
-//! For each packet that arrives the kernel looks up a route, unless it is for a socket that is connected: a tenth of what it takes, which
-//! on one host its sender pays. Where interfaces coalesce packets that does not matter, and to look at one socket more costs something for each
-//! look. So it pays where one peer's packets come singly, and many at a time.
+//! For each packet that arrives the kernel looks up a route, unless it is for a socket that is connected: a tenth of what it takes,
+//! which on one host its sender pays. Where interfaces coalesce packets that does not matter, and to look at one socket more costs
+//! something for each look. So it pays where one peer's packets come singly, and many at a time.
 
 use super::socket::Received;
 use std::net::{IpAddr, SocketAddr};

@@ -13,6 +13,10 @@ pub(crate) use super::bound::Received;
 /// The most that a UDP datagram, and hence a batch of segments, can hold over IPv4 (RFC 768, RFC 791).
 const BATCH_BYTES_MAX: usize = 65_507;
 
+/// Looks after which nothing can be left of what came to the main socket before a peer had his own, however small it was: else who
+/// floods that one could keep him from being heard.
+const BEHIND_MAX: u32 = 2048;
+
 /// A socket, and its buffers for what arrives.
 pub(crate) struct Socket {
     main: Bound,
@@ -21,13 +25,13 @@ pub(crate) struct Socket {
     is_connected: bool,
 }
 
-/// A socket at the same address that is connected to one peer: for what he sends the kernel looks up socket and route by one step. Others are
-/// received, and all is sent, by the main one.
+/// A socket at the same address that is connected to one peer: for what he sends the kernel looks up socket and route by one step.
+/// Others are received, and all is sent, by the main one.
 struct Dedicated {
     socket: Bound,
     remote: SocketAddr,
-    /// The main one may hold what came from him before.
-    is_behind: bool,
+    /// Looks at the main one, which may hold what came from him before, until his is looked at.
+    behind: u32,
 }
 
 /// A batch that is to be sent: datagrams of `segment_bytes`, the last may be shorter.
@@ -70,7 +74,7 @@ impl Socket {
         if self.dedicated.is_none() && !self.is_connected {
             let mut socket = self.main.for_peer(remote, local)?;
             socket.unwatch();
-            self.dedicated = Some(Dedicated { socket, remote, is_behind: true });
+            self.dedicated = Some(Dedicated { socket, remote, behind: BEHIND_MAX });
         }
         Ok(())
     }
@@ -109,11 +113,12 @@ impl Socket {
 
     /// Receives what came to the main socket before one of the peers had his own, if anything is left of that.
     fn catch_up(&mut self, each: impl FnMut(Received<'_>)) -> Option<Poll<io::Result<bool>>> {
-        let dedicated = self.dedicated.as_mut().filter(|dedicated| dedicated.is_behind)?;
+        let dedicated = self.dedicated.as_mut().filter(|dedicated| dedicated.behind > 0)?;
+        dedicated.behind -= 1;
         // What the runtime knows of it may be out of date.
         match self.main.try_receive(&mut self.buffers, each) {
             Poll::Pending => {
-                dedicated.is_behind = false;
+                dedicated.behind = 0;
                 None
             }
             received => Some(received.map_ok(|_| true)),
@@ -321,6 +326,27 @@ mod tests {
                 assert!(of.clone().all(|(.., to, _)| *to == local), "{bound} {here}");
             }
         }
+    }
+
+    /// Who floods the main socket does not keep a peer from being heard that has his own.
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn a_flood_delays_who_has_a_socket_of_his_own_but_for_a_while() {
+        let any: SocketAddr = "127.0.0.1:0".parse().expect("an address");
+        let mut receiver = Socket::bind(any, None).expect("bound");
+        let to = receiver.local_addr().expect("bound");
+        let [mut peer, mut flood] = [(); 2].map(|()| Socket::bind(any, Some(to)).expect("bound"));
+        receiver.dedicate(peer.local_addr().expect("bound"), None).expect("a socket");
+        say(&mut peer, to, 7);
+        let mut looks = 0;
+        let mut is_heard = false;
+        while !is_heard && looks <= BEHIND_MAX {
+            (0..40).for_each(|_| say(&mut flood, to, 0));
+            let more = receiver.try_receive(|received| is_heard |= received.contents == 7_u32.to_be_bytes());
+            assert!(matches!(more, Poll::Ready(Ok(true))), "the main socket is full");
+            looks += 1;
+        }
+        assert!(is_heard, "not within {looks} looks");
     }
 
     /// Who goes to sleep before he has read from it is woken by what comes to it, which does not come to the main one.

@@ -10,8 +10,8 @@ use uts_wire::packet::is_long;
 
 impl Connection {
     /// Takes in datagrams of `segment_bytes` that came with one that was just taken in, as far as they are a run: each with
-    /// nothing but the next bytes of a flow, or a whole message that has no position. One that is anything else is taken in, too, and ends the run; none is that
-    /// is for another connection. Says how many bytes they are.
+    /// nothing but the next bytes of a flow, or a whole message that has no position. One that is anything else is taken in, too, and
+    /// ends the run; none is that is for another connection. Says how many bytes they are.
     pub(crate) fn handle_run(
         &mut self,
         now: Time,
