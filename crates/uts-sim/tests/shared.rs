@@ -31,8 +31,20 @@ impl Outcome {
 }
 
 /// So many connections send over a path from `from` on, of which what arrives until `until` counts.
-fn share(connections: usize, path: &str, waiting_bytes_max: u64, [from, until]: [u64; 2]) -> Outcome {
-    let path = PathConfig::both(path.parse().expect("a valid path"));
+fn share(connections: usize, path: &str, waiting_bytes_max: u64, times: [u64; 2]) -> Outcome {
+    share_changing(connections, path, "", waiting_bytes_max, times)
+}
+
+/// The same over a path that changes.
+fn share_changing(
+    connections: usize,
+    path: &str,
+    schedule: &str,
+    waiting_bytes_max: u64,
+    [from, until]: [u64; 2],
+) -> Outcome {
+    let mut path = PathConfig::both(path.parse().expect("a valid path"));
+    path.schedule = schedule.parse().expect("a valid schedule");
     let endpoint = EndpointConfig { waiting_bytes_max, ..EndpointConfig::default() };
     let server = EndpointConfig { handshakes_before_retry: usize::MAX, ..EndpointConfig::default() };
     let config = WorldConfig { path, server, client: endpoint, ..WorldConfig::default() };
@@ -104,6 +116,19 @@ fn many_share_a_peer_evenly_and_lose_nothing() {
     // The test can fail: each by itself overflows the buffer.
     let alone = share(300, MACHINE, u64::MAX / 4, [1_500, 3_500]);
     assert!(alone.lost * 100 > alone.sent, "{} of {}", alone.lost, alone.sent);
+}
+
+/// For a while nothing waits on the way. That is no reason to send at once what hundreds of windows allow, which they have grown to
+/// by turns.
+#[test]
+fn many_lose_nothing_when_a_queue_that_was_gone_comes_back() {
+    let path = "rate=1gbit delay=5ms buffer=5MB";
+    let schedule = "at=1s both rate=2gbit; at=1100ms both rate=1gbit";
+    let waiting_max = EndpointConfig::default().waiting_bytes_max;
+    let outcome = share_changing(300, path, schedule, waiting_max, [1_000, 2_000]);
+    assert_eq!(outcome.lost, 0, "of {}", outcome.sent);
+    assert!(outcome.jain() > 0.95, "{}", outcome.jain());
+    assert!(outcome.bits() > 0.9 * 1.1e9, "{}", outcome.bits());
 }
 
 /// Slow start would overflow the buffer by thousands of packets.

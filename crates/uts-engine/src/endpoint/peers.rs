@@ -250,15 +250,21 @@ impl Peer {
     /// What the path itself holds at `rate`, and `waiting_max` besides.
     fn limit_at(&self, rate: Rate, rtt: Duration, waiting_max: u64) -> u64 {
         let waiting = rtt.saturating_sub(self.rtt_min);
-        let by_rate = rate.bytes_in(self.rtt_min).saturating_add(waiting_max);
-        if waiting > self.rtt_min {
+        let held = rate.bytes_in(self.rtt_min);
+        let by_rate = held.saturating_add(waiting_max);
+        if self.rtt_min <= NEAR {
+            // Round trips tell more of the two hosts than of what is between them, which holds next to nothing.
+            by_rate
+        } else if waiting > self.rtt_min {
             // Most of it waits, whatever the rate, which takes a round trip to be known.
             let by_share = waiting_max as f64 * (rtt.as_secs_f64() / waiting.as_secs_f64());
             by_rate.max(by_share as u64)
         } else if rate.bytes_in(waiting) >= waiting_max / 2 {
             by_rate
         } else {
-            u64::MAX
+            // Little waits: the path may hold more. It may be twice as much in the next round trip, as in slow start, but not
+            // all that hundreds of windows allow: how much that was too much is known a round trip later.
+            by_rate.saturating_add(held)
         }
     }
 }
@@ -318,6 +324,25 @@ mod tests {
             let rtts = [rtt_us, 10_000, 10_000].map(Duration::from_micros);
             pass_in(&mut peers, &mut now, share, 2 << 20, &rtts);
             assert_eq!(peers.leave_of(share).must_wait, is_held, "{rtt_us} us");
+        }
+    }
+
+    /// What is in flight to a peer may grow as in slow start, not by all windows at once; to one that is near, not even so.
+    #[test]
+    fn where_nothing_waits_what_is_in_flight_may_double() {
+        let (ms, us) = (Duration::from_millis, Duration::from_micros);
+        for (rtts, in_flight, limit) in [
+            ([ms(100), ms(101)], 8 * WAITING_MAX, 17 * WAITING_MAX),
+            ([us(200), us(200)], WAITING_MAX / 8, WAITING_MAX * 9 / 8),
+            // Who waits here, for a processor, is one of the hosts.
+            ([us(200), us(500)], WAITING_MAX / 8, WAITING_MAX * 9 / 8),
+        ] {
+            let (mut peers, mut shares) = peers(2);
+            let (share, mut now) = (&mut shares[0].1, Time::ZERO);
+            pass_in(&mut peers, &mut now, share, in_flight, &[rtts[0]]);
+            pass_in(&mut peers, &mut now, share, in_flight, &[rtts[1]; 50]);
+            let reached = peers.list[0].limit as f64 / limit as f64;
+            assert!((0.8..1.1).contains(&reached), "{rtts:?}: {reached} of {limit}");
         }
     }
 
