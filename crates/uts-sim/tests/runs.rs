@@ -159,6 +159,27 @@ fn messages_that_have_packets_of_their_own_leave_together() {
 }
 
 /// Window and rate are asked for room for a full packet before each, however small.
+/// Nor are those torn that nobody would repeat: packets are as long as these make them, several or one in each.
+#[test]
+fn messages_that_are_not_torn_leave_together() {
+    for (bytes, packets) in [(480, 4), (700, 4), (1000, 8), (1200, 8), (1400, 8)] {
+        let asked = ["preserveMsgBoundaries=require", "reliability=prohibit", "preserveOrder=prohibit"];
+        let (mut pair, connection) = connected(&asked);
+        let flow = pair.open_flow(connection).expect("a flow");
+        // Until the packet size is known.
+        pair.carry(connection, flow, 1_000_000).expect("carried");
+        pair.pass(pair.now + Duration::from_millis(100)).expect("exchanged");
+        let open = pair.client.connection(connection).expect("open");
+        let mut messages: VecDeque<_> = (0..8).map(|_| Bytes::from(vec![7; bytes])).collect();
+        open.send_messages(pair.now, flow, &mut messages, MessageOptions::default()).expect("room");
+        let (mut batches, mut out) = (Vec::new(), Vec::new());
+        while let Some(transmit) = pair.client.poll_transmit(pair.now, &mut out) {
+            batches.push(out.len().div_ceil(transmit.segment_bytes));
+        }
+        assert_eq!(batches, [packets], "packets in batches of messages of {bytes} bytes");
+    }
+}
+
 #[test]
 fn a_run_of_small_packets_is_no_longer_than_window_and_rate_allow() {
     let packets = [false, true].map(|is_traced| {

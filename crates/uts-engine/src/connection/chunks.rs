@@ -1,8 +1,8 @@
 //! Data of flows, on its way into a packet: whole messages (`messages.rs`), and chunks of whatever else there is.
 
+use super::draft::{DATA_ROOM_MIN_BYTES, Draft};
 use super::flows::Flows;
 use super::messages::write_messages;
-use super::outgoing::{DATA_ROOM_MIN_BYTES, Draft};
 use super::{Connection, Stats};
 use crate::synthesis::SendStack;
 use uts_functions::acknowledgement::Acknowledgement;
@@ -81,6 +81,14 @@ fn write_chunk(
         return Written::NoRoom;
     }
     let limit = stack.flow.send_limit(send.limit);
+    // segmentation.md R-13, for what is not for `write_messages`.
+    let room_of_full = room + (out.len() - draft.mark.payload_offset()) + (draft.full_end - draft.end);
+    let would_be_torn = |bytes: usize| bytes > room && bytes <= room_of_full;
+    if !stack.layout.repeats
+        && send.buffer.unsent_message().is_some_and(|len| would_be_torn(header_bytes + len))
+    {
+        return Written::NoRoom;
+    }
     let Some(chunk) = send.buffer.next_chunk(room - header_bytes, limit) else { return Written::Nothing };
     let whole = chunk.begin && chunk.end;
     // A repeat may be of what arrived with its position; the end of the flow is a position.

@@ -2,8 +2,8 @@
 //! is nothing but what is its own.
 
 use super::chunks::Written;
+use super::draft::{DATA_ROOM_MIN_BYTES, Draft, FULL_BUT};
 use super::incoming::GAPS_MAX;
-use super::outgoing::{DATA_ROOM_MIN_BYTES, Draft, FULL_BUT};
 use super::{CloseReason, Connection};
 use crate::synthesis::SendStack;
 use smallvec::SmallVec;
@@ -121,10 +121,20 @@ pub(super) fn write_messages(
     // A poll may follow, which takes a byte, and the frame before it then needs a length.
     let end = end.saturating_sub(usize::from(polls));
     let room_of_all = end.saturating_sub(draft.mark.payload_offset());
+    let room_of_full = room_of_all + (draft.full_end - draft.end);
     let before = out.len();
     out.resize(end.max(before), 0);
     let mut room = DataWriter::new(out.get_mut(before..)?);
-    let how = How { offsets: stack.layout.offsets, polls, coalesce, is_alone, room_of_all };
+    let is_kept_whole = !stack.layout.repeats;
+    let how = How {
+        offsets: stack.layout.offsets,
+        polls,
+        coalesce,
+        is_alone,
+        is_kept_whole,
+        room_of_all,
+        room_of_full,
+    };
     let written = fill(&mut messages, flow, how, draft, &mut room);
     let left = room.left();
     out.truncate(out.len() - left);
@@ -145,8 +155,12 @@ struct How {
     coalesce: bool,
     /// No other flow has something to send.
     is_alone: bool,
-    /// What a packet without anything else would hold.
+    /// segmentation.md R-13: no message is torn that fits into a packet of its own.
+    is_kept_whole: bool,
+    /// What this packet would hold without anything else.
     room_of_all: usize,
+    /// What the longest packet would.
+    room_of_full: usize,
 }
 
 /// Fills the room with messages of one flow, as long as it is the flow's turn.
@@ -158,8 +172,12 @@ fn fill(
     draft: &mut Draft,
     out: &mut DataWriter<'_>,
 ) -> Option<Written> {
-    let How { offsets, polls, coalesce, is_alone, room_of_all } = how;
+    let How { offsets, polls, coalesce, is_alone, is_kept_whole, room_of_all, room_of_full } = how;
     let is_as_good_as_full = |room: usize| room < room_of_all / FULL_BUT;
+    // Whether a frame of so many bytes, for which there is not room enough, waits for the next packet.
+    let waits = |bytes: usize, room: usize| {
+        if is_kept_whole { bytes <= room_of_full } else { bytes <= room_of_all && is_as_good_as_full(room) }
+    };
     let flow_bytes = data_header_len(flow, None, None);
     let mut has_data = draft.has_data;
     let mut written = None;
@@ -174,14 +192,14 @@ fn fill(
             return Some(Written::NoRoom);
         }
         let Some(spare) = room.checked_sub(needed) else {
-            let waits = needed <= room_of_all && is_as_good_as_full(room);
-            return if waits { Some(Written::NoRoom) } else { written };
+            return if waits(needed, room) { Some(Written::NoRoom) } else { written };
         };
         let has_more = message.has_more || !is_alone;
         let left = spare.saturating_sub(len_bytes);
-        let follows =
-            message.following.is_none_or(|next| header_bytes + next <= left) || !is_as_good_as_full(left);
-        let is_last = !coalesce || !has_more || left < DATA_ROOM_MIN_BYTES || !follows;
+        let torn = message.following.map(|next| header_bytes + next).filter(|next| *next > left);
+        let ends = torn.is_some_and(|next| is_as_good_as_full(left) || waits(next, left));
+        draft.is_even = is_kept_whole && ends && message.following == Some(len);
+        let is_last = !coalesce || !has_more || left < DATA_ROOM_MIN_BYTES || ends;
         let is_open = polls || ((!is_last || (draft.is_next && has_more)) && spare >= len_bytes);
         let flags = DataFlags {
             message: true,

@@ -10,6 +10,7 @@ mod adapt;
 mod application;
 mod chunks;
 mod closing;
+mod draft;
 mod establish;
 mod exchanges;
 mod flows;

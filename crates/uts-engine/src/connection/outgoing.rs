@@ -3,11 +3,11 @@
 //! `poll_transmit` -> `next_packet` (why a packet may leave) -> `build` (epoch, header) -> `write_frames` (what goes in, in
 //! the order of the list there) -> `protect` (redundancy, checksum, cipher, mask) -> `record` (ledger, congestion, rate).
 
+use super::draft::{Built, DATA_ROOM_MIN_BYTES, Draft, FULL_BUT, Reason, Room};
 use super::flows::{FlowControl, Token};
 use super::trace::{FrameKinds, TraceKind, TraceRow};
 use super::{Connection, Outbound};
 use crate::synthesis::SendStack;
-use core::ops::Range;
 use uts_functions::Time;
 use uts_functions::acknowledgement::{Acknowledgement, Arrivals};
 use uts_functions::congestion::{Congestion, Snapshot};
@@ -21,13 +21,6 @@ use uts_wire::packet::{AdaptiveHeader, AdaptiveMark, sample, sample_padding};
 /// they would wait for the probe.
 const PROBE_AFTER_BYTES: u64 = 16 * 1024;
 
-/// Below this much room no further data frame is begun.
-pub(super) const DATA_ROOM_MIN_BYTES: usize = 32;
-
-/// A packet is as good as full with less than this part of its room left: a message that would go whole into the next one is
-/// not torn for it, and what follows in a batch is made as long as the first by padding.
-pub(super) const FULL_BUT: usize = 8;
-
 /// With more ranges than this to report, an acknowledgement asks to be acknowledged now and then, so that the peer's
 /// answer shortens the list (RFC 9000 section 13.2.4).
 const RANGES_BEFORE_PING: usize = 6;
@@ -35,55 +28,6 @@ const REPORTS_BEFORE_PING: u32 = 12;
 
 /// What a packet that closes the connection acknowledges at most: it is to fit wherever a first packet has.
 const LAST_REPORT_BYTES_MAX: usize = 512;
-
-/// Why a packet may leave.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reason {
-    /// Something waits, and window and rate allow it.
-    Admitted,
-    /// A time-out: the window does not count.
-    Probe,
-    /// Only an acknowledgement.
-    Report,
-    /// A larger packet size is tried.
-    SizeProbe(usize),
-}
-
-/// A packet under construction.
-pub(super) struct Draft {
-    reason: Reason,
-    /// Index of the stack under which it is built.
-    pub(super) stack: usize,
-    pub(super) mark: AdaptiveMark,
-    /// End of the room for frames, as a position in the buffer.
-    pub(super) end: usize,
-    tokens: Tokens<Token>,
-    pub(super) eliciting: bool,
-    pub(super) has_data: bool,
-    pub(super) repeats: bool,
-    /// It is to be as long as the packets before it.
-    pub(super) is_next: bool,
-    /// Padding may follow what is in it.
-    pub(super) is_open: bool,
-    /// Whole messages in it that are sent for the first time.
-    pub(super) messages: usize,
-    /// For the trace.
-    frames: FrameKinds,
-}
-
-impl Draft {
-    /// Notes what of a flow is in it. What stands together is settled together.
-    pub(super) fn note_data(&mut self, of: u32, more: Range<u64>) {
-        if let Some(Token::Data { flow, range }) = self.tokens.last_mut()
-            && *flow == of
-            && range.end == more.start
-        {
-            range.end = more.end;
-            return;
-        }
-        self.tokens.push(Token::Data { flow: of, range: more });
-    }
-}
 
 impl Connection {
     /// Fills `out` with packets of one size for the peer; says the size of each (the last may be shorter).
@@ -104,15 +48,19 @@ impl Connection {
             if alone && segment.is_some() {
                 break;
             }
-            let room = if let Reason::SizeProbe(bytes) = reason { bytes } else { segment.unwrap_or(full) };
-            let Some(messages) = self.build(now, reason, room, segment.is_some(), out) else {
-                self.on_nothing_to_send(reason);
+            let bytes = if let Reason::SizeProbe(bytes) = reason { bytes } else { segment.unwrap_or(full) };
+            let room = Room { bytes, full: bytes.max(full), is_next: segment.is_some() };
+            let Some(Built { messages, is_even }) = self.build(now, reason, room, out) else {
+                // What does not fit in behind others may fill a packet that is first.
+                if !room.is_next {
+                    self.on_nothing_to_send(reason);
+                }
                 break;
             };
             packets += 1;
             let len = out.len() - before;
             let is_shorter = len < *segment.get_or_insert(len);
-            let is_worth_following = len == full || self.is_worth_following(len, full);
+            let is_worth_following = len == full || self.is_worth_following(len, full, is_even);
             // Messages that are to have packets of their own may follow if they fill one like this.
             if alone || is_shorter || (self.config.coalesce && !is_worth_following) {
                 break;
@@ -204,16 +152,8 @@ impl Connection {
         outbound.stack_index(group)
     }
 
-    /// Builds one packet of at most `room` bytes, if there is anything to put in; says how many whole messages are. If it `is_next`
-    /// in a batch, it is made just as long where little is lacking.
-    fn build(
-        &mut self,
-        now: Time,
-        reason: Reason,
-        room: usize,
-        is_next: bool,
-        out: &mut Vec<u8>,
-    ) -> Option<usize> {
+    /// Builds one packet, if there is anything to put in.
+    fn build(&mut self, now: Time, reason: Reason, room: Room, out: &mut Vec<u8>) -> Option<Built> {
         let index = self.choose_stack()?;
         let outbound = self.outbound.as_ref()?;
         let stack = outbound.stacks.get(index)?;
@@ -222,7 +162,7 @@ impl Connection {
         let number = outbound.ledger.next_number();
         let mark = outbound.emit_header(stack, self.peer_cid, number, out);
         let trailer = stack.detection.trailer_bytes() + protection.tag_bytes();
-        let Some(frames_room) = room.checked_sub(out.len() - start + trailer) else {
+        let Some(frames_room) = room.bytes.checked_sub(out.len() - start + trailer) else {
             out.truncate(start);
             return None;
         };
@@ -231,13 +171,15 @@ impl Connection {
             stack: index,
             mark,
             end: out.len() + frames_room,
+            full_end: out.len() + frames_room + (room.full - room.bytes),
             tokens: Tokens::new(),
             eliciting: false,
             has_data: false,
             repeats: false,
-            is_next,
+            is_next: room.is_next,
             is_open: true,
             messages: 0,
+            is_even: false,
             frames: FrameKinds::default(),
         };
         let frames_start = out.len();
@@ -257,16 +199,16 @@ impl Connection {
             out.resize(draft.end, 0);
         }
         self.protect(now, &draft, number, out);
-        let messages = draft.messages;
+        let built = Built { messages: draft.messages, is_even: draft.is_even };
         self.record(now, draft, out.len() - start);
-        Some(messages)
+        Some(built)
     }
 
     /// Whether packets of `len` bytes, which are shorter than a `full` one, may follow each other in a batch: messages hardly
-    /// ever fill a packet. Redundancy may need all the room there is.
-    fn is_worth_following(&self, len: usize, full: usize) -> bool {
+    /// ever fill a packet, those that are not torn still less. Redundancy may need all the room there is.
+    fn is_worth_following(&self, len: usize, full: usize, is_even: bool) -> bool {
         let is_plain = |o: &Outbound| o.stacks.iter().all(|stack| stack.fec.is_none());
-        len + full / FULL_BUT >= full
+        (is_even || len + full / FULL_BUT >= full)
             && self.flows.wants_to_send()
             && self.outbound.as_ref().is_some_and(is_plain)
     }
@@ -513,6 +455,7 @@ impl Connection {
             stack: index,
             mark,
             end: out.len(),
+            full_end: out.len(),
             tokens: Tokens::new(),
             eliciting: false,
             has_data: false,
@@ -520,6 +463,7 @@ impl Connection {
             is_next: false,
             is_open: false,
             messages: 0,
+            is_even: false,
             frames: FrameKinds::default(),
         };
         self.protect(now, &draft, number, out);

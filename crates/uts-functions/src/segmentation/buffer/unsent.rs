@@ -74,6 +74,12 @@ impl SendBuffer {
             && !self.segments.get(self.cursor).is_some_and(is_bytes)
     }
 
+    /// Bytes of the message that is sent next, if it is one none of which has been sent.
+    pub fn unsent_message(&self) -> Option<usize> {
+        let next = self.segments.get(self.index_of(self.sent)).filter(|_| self.repeat.is_empty())?;
+        (next.message && next.start == self.sent).then(|| next.data.len())
+    }
+
     /// The messages whose turn it is to be sent, as far as they are new, lie below `limit`, and stand in a row; `None` if what
     /// comes next is not so, or is to be repeated, or ends the flow: that is for [`SendBuffer::next_chunk`].
     pub fn unsent_messages(&mut self, limit: u64) -> Option<UnsentMessages<'_>> {

@@ -1,0 +1,85 @@
+//! A packet under construction, and the room there is for it.
+
+use super::flows::Token;
+use super::trace::FrameKinds;
+use core::ops::Range;
+use uts_functions::retransmission::ledger::Tokens;
+use uts_wire::packet::AdaptiveMark;
+
+/// Below this much room no further data frame is begun.
+pub(super) const DATA_ROOM_MIN_BYTES: usize = 32;
+
+/// A packet is as good as full with less than this part of its room left: a message that would go whole into the next one is
+/// not torn for it, and what follows in a batch is made as long as the first by padding.
+pub(super) const FULL_BUT: usize = 8;
+
+/// Why a packet may leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reason {
+    /// Something waits, and window and rate allow it.
+    Admitted,
+    /// A time-out: the window does not count.
+    Probe,
+    /// Only an acknowledgement.
+    Report,
+    /// A larger packet size is tried.
+    SizeProbe(usize),
+}
+
+/// A packet under construction.
+pub(super) struct Draft {
+    pub(super) reason: Reason,
+    /// Index of the stack under which it is built.
+    pub(super) stack: usize,
+    pub(super) mark: AdaptiveMark,
+    /// End of the room for frames, as a position in the buffer.
+    pub(super) end: usize,
+    /// The same if it were as long as a packet may be, not as those before it in its batch.
+    pub(super) full_end: usize,
+    pub(super) tokens: Tokens<Token>,
+    pub(super) eliciting: bool,
+    pub(super) has_data: bool,
+    pub(super) repeats: bool,
+    /// It is to be as long as the packets before it.
+    pub(super) is_next: bool,
+    /// Padding may follow what is in it.
+    pub(super) is_open: bool,
+    /// Whole messages in it that are sent for the first time.
+    pub(super) messages: usize,
+    /// It ended because the next message would be torn, which is as long as the one before.
+    pub(super) is_even: bool,
+    /// For the trace.
+    pub(super) frames: FrameKinds,
+}
+
+/// The room for a packet.
+#[derive(Clone, Copy)]
+pub(super) struct Room {
+    pub(super) bytes: usize,
+    /// What the first of a batch has.
+    pub(super) full: usize,
+    /// The packet follows another in a batch: it is made just as long where little is lacking.
+    pub(super) is_next: bool,
+}
+
+/// A packet was built.
+pub(super) struct Built {
+    /// Whole messages in it.
+    pub(super) messages: usize,
+    /// See [`Draft::is_even`].
+    pub(super) is_even: bool,
+}
+
+impl Draft {
+    /// Notes what of a flow is in it. What stands together is settled together.
+    pub(super) fn note_data(&mut self, of: u32, more: Range<u64>) {
+        if let Some(Token::Data { flow, range }) = self.tokens.last_mut()
+            && *flow == of
+            && range.end == more.start
+        {
+            range.end = more.end;
+            return;
+        }
+        self.tokens.push(Token::Data { flow: of, range: more });
+    }
+}
