@@ -19,8 +19,10 @@ use uts_functions::{Rate, Time};
 const BATCH_BYTES: u64 = 64 << 10;
 
 /// Where more wait than this, the state of none is in cache when its turn comes, which costs both ends some microseconds. So
-/// that each turn is worth that, it is several batches then, as long as all have their turn within this time.
+/// that each turn is worth that, it is several batches then, as long as all have their turn within this time. Below this rate
+/// that is of no account, and short turns are better for what is small.
 const MANY: usize = 64;
+const FAST: Rate = Rate::from_bits_per_sec(2_500_000_000);
 const BATCHES_OF_MANY: u64 = 4;
 const ALL_TURNS_MAX: Duration = Duration::from_millis(150);
 
@@ -214,12 +216,11 @@ impl Peer {
 
     /// What each of those that wait may send in its turn.
     fn batches_per_turn(&self) -> u32 {
-        let waiting = self.held.len();
-        if waiting <= MANY {
+        let (waiting, rate) = (self.held.len(), self.rates[0].max(self.rates[1]));
+        if waiting <= MANY || rate < FAST {
             return 1;
         }
-        let bytes = self.rates[0].max(self.rates[1]).bytes_in(ALL_TURNS_MAX);
-        (bytes / (BATCH_BYTES * waiting as u64)).clamp(1, BATCHES_OF_MANY) as u32
+        (rate.bytes_in(ALL_TURNS_MAX) / (BATCH_BYTES * waiting as u64)).clamp(1, BATCHES_OF_MANY) as u32
     }
 
     fn count(&mut self, share: &mut Share, in_flight: u64) {
@@ -394,23 +395,23 @@ mod tests {
         assert_eq!(peers.next_turn(&shares[0].1), Some(ConnectionHandle(1)));
         peers.call(&mut shares[1].1);
         assert_eq!(shares[1].1.batches(), 1, "1 MiB a second");
-        // 100 times as many batches a second as there are that wait: 15 for each in their time.
-        for (_, peer) in &mut peers.list {
-            peer.rates[1] = Rate::from_delivery(BATCH_BYTES * 200 * MANY as u64, Duration::from_secs(1));
-        }
-        for n in [2, 3] {
+        // At half of what is fast there is time for two of each; at 1.5 times of it, for more than a turn may be.
+        for (n, tenths) in [(2, 5), (3, 15), (4, 15)] {
+            let rate = Rate::from_bytes_per_sec(FAST.bytes_per_sec() / 10 * tenths);
+            peers.list.iter_mut().for_each(|(_, peer)| peer.rates[1] = rate);
             assert_eq!(peers.next_turn(&shares[0].1), Some(ConnectionHandle(n)));
             peers.call(&mut shares[n as usize].1);
         }
+        assert_eq!([2, 3, 4].map(|n| shares[n].1.batches()), [1, 4, 4]);
         for n in 1..=BATCHES_OF_MANY {
-            assert!(!peers.leave_of(&shares[2].1).must_wait, "batch {n}");
-            peers.on_polled(ConnectionHandle(2), &mut shares[2].1, n * BATCH_BYTES, n == BATCHES_OF_MANY);
+            assert!(!peers.leave_of(&shares[3].1).must_wait, "batch {n}");
+            peers.on_polled(ConnectionHandle(3), &mut shares[3].1, n * BATCH_BYTES, n == BATCHES_OF_MANY);
         }
-        assert!(peers.leave_of(&shares[2].1).must_wait, "it has had its turn");
-        // The next has little to say, and the first is gone: nothing is promised to anybody then.
-        peers.on_polled(ConnectionHandle(3), &mut shares[3].1, 1000, false);
-        peers.on_polled(ConnectionHandle(3), &mut shares[3].1, 1000, false);
-        peers.leave(&mut shares[1].1);
+        assert!(peers.leave_of(&shares[3].1).must_wait, "it has had its turn");
+        // The next has little to say, and the first two are gone: nothing is promised to anybody then.
+        peers.on_polled(ConnectionHandle(4), &mut shares[4].1, 1000, false);
+        peers.on_polled(ConnectionHandle(4), &mut shares[4].1, 1000, false);
+        shares[1..3].iter_mut().for_each(|(_, share)| peers.leave(share));
         assert_eq!(peers.list.iter().map(|(_, peer)| peer.called).collect::<Vec<_>>(), [0]);
     }
 }
