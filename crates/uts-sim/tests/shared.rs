@@ -1,8 +1,11 @@
 //! Many connections between two endpoints that all send what they can: over one path, into one socket's buffer.
 
 use bytes::Bytes;
+use core::time::Duration;
 use std::collections::BTreeMap;
-use uts_engine::{ConnectionConfig, ConnectionHandle, EndpointConfig, Event, FlowId, FlowOptions};
+use uts_engine::{
+    Connection, ConnectionConfig, ConnectionHandle, EndpointConfig, Event, FlowId, FlowOptions, Read,
+};
 use uts_functions::Time;
 use uts_path::PathConfig;
 use uts_sim::identity::Identities;
@@ -17,6 +20,8 @@ struct Outcome {
     shares: Vec<f64>,
     lost: u64,
     sent: u64,
+    /// How long each word took of the connection that is quiet else.
+    delays: Vec<Duration>,
 }
 
 impl Outcome {
@@ -30,77 +35,123 @@ impl Outcome {
     }
 }
 
-/// So many connections send over a path from `from` on, of which what arrives until `until` counts.
-fn share(connections: usize, path: &str, waiting_bytes_max: u64, times: [u64; 2]) -> Outcome {
-    share_changing(connections, path, "", waiting_bytes_max, times)
+/// How often the quiet connection says something.
+const SILENCE: Duration = Duration::from_millis(50);
+
+/// What a word begins with, which other data does not.
+const WORD: u8 = 0xff;
+
+/// Connections that send what they can over one path.
+#[derive(Clone)]
+struct Setup {
+    connections: usize,
+    path: &'static str,
+    /// How the path changes.
+    schedule: &'static str,
+    waiting_bytes_max: u64,
+    /// There is another one, which only says a word now and then.
+    with_quiet: bool,
 }
 
-/// The same over a path that changes.
-fn share_changing(
-    connections: usize,
-    path: &str,
-    schedule: &str,
-    waiting_bytes_max: u64,
-    [from, until]: [u64; 2],
-) -> Outcome {
-    let mut path = PathConfig::both(path.parse().expect("a valid path"));
-    path.schedule = schedule.parse().expect("a valid schedule");
-    let endpoint = EndpointConfig { waiting_bytes_max, ..EndpointConfig::default() };
-    let server = EndpointConfig { handshakes_before_retry: usize::MAX, ..EndpointConfig::default() };
-    let config = WorldConfig { path, server, client: endpoint, ..WorldConfig::default() };
-    let mut world = World::new(config, Identities::new().expect("keys")).expect("a valid world");
-    let mut flows: BTreeMap<ConnectionHandle, FlowId> = BTreeMap::new();
-    let mut got: BTreeMap<ConnectionHandle, u64> = BTreeMap::new();
-    for _ in 0..connections {
-        world.connect(CLIENT, ConnectionConfig::default()).expect("the connection begins");
+impl Setup {
+    fn new(connections: usize, path: &'static str) -> Self {
+        let waiting_bytes_max = EndpointConfig::default().waiting_bytes_max;
+        Setup { connections, path, schedule: "", waiting_bytes_max, with_quiet: false }
     }
-    let data = Bytes::from(vec![7; 64 << 10]);
-    let (from, until) = (Time::from_millis(from), Time::from_millis(until));
-    let mut started = false;
-    loop {
-        let Some(happening) = world.next(if started { until } else { from }) else {
-            if core::mem::replace(&mut started, true) {
-                break;
-            }
-            got.clear();
-            continue;
-        };
-        let (now, handle) = (world.now(), happening.connection);
-        match (happening.node, happening.event) {
-            (_, Event::Closed(reason)) => panic!("{reason}"),
-            (CLIENT, Event::Connected) => {
-                let connection = world.connection(CLIENT, handle).expect("open");
-                let flow = connection.open_flow(FlowOptions::default()).expect("a flow");
-                flows.insert(handle, flow);
-                while connection.write(now, flow, data.clone()).is_ok() {}
-            }
-            (CLIENT, Event::Writable(flow)) => {
-                let connection = world.connection(CLIENT, handle).expect("open");
-                while connection.write(now, flow, data.clone()).is_ok() {}
-            }
-            (SERVER, Event::Readable(flow)) => {
-                let connection = world.connection(SERVER, handle).expect("open");
-                let mut bytes = 0;
-                while let Ok(read) = connection.read(now, flow, 1 << 20) {
-                    match read {
-                        uts_engine::Read::Bytes(_, chunk) => bytes += chunk.len() as u64,
-                        other => panic!("{other:?}"),
+
+    /// Nothing bounds what waits on the way.
+    fn unbounded(self) -> Self {
+        Setup { waiting_bytes_max: u64::MAX / 4, ..self }
+    }
+
+    fn world(&self) -> World {
+        let mut path = PathConfig::both(self.path.parse().expect("a valid path"));
+        path.schedule = self.schedule.parse().expect("a valid schedule");
+        let client =
+            EndpointConfig { waiting_bytes_max: self.waiting_bytes_max, ..EndpointConfig::default() };
+        let server = EndpointConfig { handshakes_before_retry: usize::MAX, ..EndpointConfig::default() };
+        let config = WorldConfig { path, server, client, ..WorldConfig::default() };
+        World::new(config, Identities::new().expect("keys")).expect("a valid world")
+    }
+
+    /// Lets them send until the second time, in milliseconds; what arrives from the first on counts.
+    fn run(&self, [from, until]: [u64; 2]) -> Outcome {
+        let mut world = self.world();
+        let mut flows: BTreeMap<ConnectionHandle, FlowId> = BTreeMap::new();
+        let mut got: BTreeMap<ConnectionHandle, u64> = BTreeMap::new();
+        let mut connect = || world.connect(CLIENT, ConnectionConfig::default()).expect("it begins");
+        for _ in 0..self.connections {
+            connect();
+        }
+        let quiet = self.with_quiet.then(connect);
+        let (mut delays, mut word_at) = (Vec::new(), Time::from_millis(from));
+        let until = Time::from_millis(until);
+        loop {
+            let Some(happening) = world.next(word_at.min(until)) else {
+                if word_at >= until {
+                    break;
+                }
+                if word_at == Time::from_millis(from) {
+                    got.clear();
+                }
+                if let Some(quiet) = quiet {
+                    let word = [&[WORD][..], &word_at.as_nanos().to_be_bytes()].concat();
+                    let connection = world.connection(CLIENT, quiet).expect("open");
+                    connection.write(word_at, flows[&quiet], word.into()).expect("room");
+                }
+                word_at += SILENCE;
+                continue;
+            };
+            let (now, handle) = (world.now(), happening.connection);
+            match (happening.node, happening.event) {
+                (_, Event::Closed(reason)) => panic!("{reason}"),
+                (CLIENT, event @ (Event::Connected | Event::Writable(_))) => {
+                    let connection = world.connection(CLIENT, handle).expect("open");
+                    if event == Event::Connected {
+                        let flow = connection.open_flow(FlowOptions::default()).expect("a flow");
+                        flows.insert(handle, flow);
+                    }
+                    let data = Bytes::from_static(&[7; 64 << 10]);
+                    while quiet != Some(handle) && connection.write(now, flows[&handle], data.clone()).is_ok()
+                    {
                     }
                 }
-                *got.entry(handle).or_default() += bytes;
+                (SERVER, Event::Readable(flow)) => {
+                    let connection = world.connection(SERVER, handle).expect("open");
+                    for chunk in received(connection, now, flow) {
+                        if chunk[0] != WORD {
+                            *got.entry(handle).or_default() += chunk.len() as u64;
+                            continue;
+                        }
+                        delays.extend(chunk.chunks(9).map(|word| {
+                            let at = u64::from_be_bytes(word[1..].try_into().expect("a word"));
+                            now.since(Time::from_nanos(at))
+                        }));
+                    }
+                }
+                _ => {}
             }
-            _ => {}
         }
+        let mut shares: Vec<_> = got.values().map(|bytes| *bytes as f64).collect();
+        assert!(shares.len() <= self.connections);
+        shares.resize(self.connections, 0.0);
+        let mut outcome = Outcome { shares, lost: 0, sent: 0, delays };
+        for handle in flows.keys() {
+            let stats = world.endpoint(CLIENT).peek(*handle).expect("open").stats();
+            outcome.lost += stats.packets_lost;
+            outcome.sent += stats.packets_sent;
+        }
+        outcome
     }
-    assert_eq!(flows.len(), connections);
-    let mut outcome = Outcome { shares: got.values().map(|b| *b as f64).collect(), lost: 0, sent: 0 };
-    outcome.shares.resize(connections, 0.0);
-    for handle in flows.keys() {
-        let stats = world.endpoint(CLIENT).peek(*handle).expect("open").stats();
-        outcome.lost += stats.packets_lost;
-        outcome.sent += stats.packets_sent;
-    }
-    outcome
+}
+
+/// What can be read of a flow.
+fn received(connection: &mut Connection, now: Time, flow: FlowId) -> Vec<Bytes> {
+    core::iter::from_fn(|| match connection.read(now, flow, 1 << 20).ok()? {
+        Read::Bytes(_, chunk) => Some(chunk),
+        other => panic!("{other:?}"),
+    })
+    .collect()
 }
 
 /// The buffer of a socket on a machine of its own: short, and deep beside what the path itself holds.
@@ -108,24 +159,36 @@ const MACHINE: &str = "rate=1gbit delay=100us buffer=4MB";
 
 #[test]
 fn many_share_a_peer_evenly_and_lose_nothing() {
-    let outcome = share(300, MACHINE, EndpointConfig::default().waiting_bytes_max, [1_500, 3_500]);
+    let many = Setup::new(300, MACHINE);
+    let outcome = many.run([1_500, 3_500]);
     assert!(outcome.jain() > 0.95, "{}", outcome.jain());
     assert!(outcome.lost * 1000 < outcome.sent, "{} of {}", outcome.lost, outcome.sent);
     // Headers of IP, UDP and UTS take 5 %.
     assert!(outcome.bits() > 0.9 * 2e9, "{}", outcome.bits());
     // The test can fail: each by itself overflows the buffer.
-    let alone = share(300, MACHINE, u64::MAX / 4, [1_500, 3_500]);
+    let alone = many.unbounded().run([1_500, 3_500]);
     assert!(alone.lost * 100 > alone.sent, "{} of {}", alone.lost, alone.sent);
+}
+
+/// Who seldom says something waits for what is on the way already, not for a turn of each of those who send without end.
+#[test]
+fn among_many_that_send_what_they_can_one_is_heard_at_once() {
+    let outcome = Setup { with_quiet: true, ..Setup::new(300, MACHINE) }.run([1_500, 3_500]);
+    assert!(outcome.delays.len() > 35, "{} words", outcome.delays.len());
+    let longest = outcome.delays.iter().max().expect("words");
+    // 3 MiB take 25 ms, 300 turns 160.
+    assert!(*longest < Duration::from_millis(40), "{longest:?}");
+    assert!(outcome.jain() > 0.95, "{}", outcome.jain());
+    assert_eq!(outcome.lost, 0);
 }
 
 /// For a while nothing waits on the way. That is no reason to send at once what hundreds of windows allow, which they have grown to
 /// by turns.
 #[test]
 fn many_lose_nothing_when_a_queue_that_was_gone_comes_back() {
-    let path = "rate=1gbit delay=5ms buffer=5MB";
     let schedule = "at=1s both rate=2gbit; at=1100ms both rate=1gbit";
-    let waiting_max = EndpointConfig::default().waiting_bytes_max;
-    let outcome = share_changing(300, path, schedule, waiting_max, [1_000, 2_000]);
+    let many = Setup { schedule, ..Setup::new(300, "rate=1gbit delay=5ms buffer=5MB") };
+    let outcome = many.run([1_000, 2_000]);
     assert_eq!(outcome.lost, 0, "of {}", outcome.sent);
     assert!(outcome.jain() > 0.95, "{}", outcome.jain());
     assert!(outcome.bits() > 0.9 * 1.1e9, "{}", outcome.bits());
@@ -134,19 +197,20 @@ fn many_lose_nothing_when_a_queue_that_was_gone_comes_back() {
 /// Slow start would overflow the buffer by thousands of packets.
 #[test]
 fn one_alone_loses_nothing_either() {
-    let bounded = share(1, MACHINE, EndpointConfig::default().waiting_bytes_max, [0, 1_000]);
+    let one = Setup::new(1, MACHINE);
+    let bounded = one.run([0, 1_000]);
     assert_eq!(bounded.lost, 0);
     assert!(bounded.bits() > 0.94 * 1e9, "{}", bounded.bits());
     // The test can fail.
-    let free = share(1, MACHINE, u64::MAX / 4, [0, 1_000]);
+    let free = one.unbounded().run([0, 1_000]);
     assert!(free.lost > 100, "{} of {}", free.lost, free.sent);
 }
 
 /// 10 MB are on their way on such a path, which is not to be taken for a queue; nor are losses.
 #[test]
 fn a_long_path_is_filled_whatever_may_wait() {
-    let path = "rate=400mbit delay=100ms buffer=10MB loss=0.001";
-    let bounded = share(8, path, 1 << 20, [4_000, 8_000]);
-    let free = share(8, path, u64::MAX / 4, [4_000, 8_000]);
+    let eight = Setup::new(8, "rate=400mbit delay=100ms buffer=10MB loss=0.001");
+    let bounded = Setup { waiting_bytes_max: 1 << 20, ..eight.clone() }.run([4_000, 8_000]);
+    let free = eight.unbounded().run([4_000, 8_000]);
     assert!(bounded.bits() > 0.9 * free.bits(), "{} to {}", bounded.bits(), free.bits());
 }

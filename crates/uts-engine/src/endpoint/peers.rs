@@ -1,6 +1,8 @@
 //! Peers: connections to one address share the path and, behind it, one socket's buffer, which holds a few megabytes
 //! however many they are. Each keeps to its window; what all have waiting on the way together is bounded here, and they take
-//! turns at that. With hundreds of windows the buffer would overflow, or each would shrink to a packet or two.
+//! turns at that. With hundreds of windows the buffer would overflow, or each would shrink to a packet or two. One that has
+//! little under way, and so takes less than its part, need not wait for all others (as in FQ-CoDel, RFC 8290 section 4.2): of two
+//! turns one is for these.
 //!
 //! What waits is what is in flight beyond rate times shortest round trip. A path that is long holds more in flight, and
 //! losses change nothing: how to answer them is each connection's congestion control to say.
@@ -25,6 +27,9 @@ const MANY: usize = 64;
 const FAST: Rate = Rate::from_bits_per_sec(2_500_000_000);
 const BATCHES_OF_MANY: u64 = 4;
 const ALL_TURNS_MAX: Duration = Duration::from_millis(150);
+
+/// Who has less than this in flight takes less than others: as much as a connection may begin with (RFC 6928).
+const LITTLE_BYTES: u64 = 14_600;
 
 /// A peer is near up to this round trip: on the same host, or behind a switch or two.
 const NEAR: Duration = Duration::from_micros(500);
@@ -65,6 +70,8 @@ enum Standing {
     Free,
     /// It waits until others' packets have arrived.
     Held,
+    /// So does this one, which had little under way.
+    Fresh,
     /// Its turn has come, to send so many batches.
     Called(u32),
 }
@@ -96,6 +103,10 @@ struct Peer {
     round_start: Time,
     /// In the order in which their turns come.
     held: VecDeque<ConnectionHandle>,
+    /// The same of those that had little under way, which take turns with the others.
+    fresh: VecDeque<ConnectionHandle>,
+    /// Who was called last was one of these.
+    was_fresh: bool,
     /// Batches of those that were called and have not sent them yet.
     called: u32,
 }
@@ -142,7 +153,8 @@ impl Peers {
             return Leave::default();
         };
         let is_called = share.batches() > 0;
-        let is_full = !peer.held.is_empty() || peer.in_flight >= peer.limit;
+        let others_wait = !peer.held.is_empty() || !peer.fresh.is_empty();
+        let is_full = others_wait || peer.in_flight >= peer.limit;
         Leave { must_wait: is_full && !is_called, is_called }
     }
 
@@ -163,8 +175,13 @@ impl Peers {
             share.standing = if left > 0 { Standing::Called(left) } else { Standing::Free };
         }
         if has_waited && share.standing == Standing::Free {
-            share.standing = Standing::Held;
-            peer.held.push_back(handle);
+            let (standing, queue) = if in_flight < LITTLE_BYTES {
+                (Standing::Fresh, &mut peer.fresh)
+            } else {
+                (Standing::Held, &mut peer.held)
+            };
+            share.standing = standing;
+            queue.push_back(handle);
         }
     }
 
@@ -182,13 +199,18 @@ impl Peers {
         let peer = self.list.get_mut(share.peer as usize)?;
         let promised = u64::from(peer.called) * BATCH_BYTES;
         let has_room = peer.in_flight + promised < peer.limit;
-        if has_room { peer.held.pop_front() } else { None }
+        if !has_room {
+            return None;
+        }
+        peer.was_fresh = peer.held.is_empty() || (!peer.was_fresh && !peer.fresh.is_empty());
+        let queue = if peer.was_fresh { &mut peer.fresh } else { &mut peer.held };
+        queue.pop_front()
     }
 
     /// A connection may send what it has waited with.
     pub fn call(&mut self, share: &mut Share) {
         if let Some(peer) = self.list.get_mut(share.peer as usize) {
-            let batches = peer.batches_per_turn();
+            let batches = if share.standing == Standing::Fresh { 1 } else { peer.batches_per_turn() };
             peer.called += batches - share.batches().min(batches);
             share.standing = Standing::Called(batches.max(share.batches()));
         }
@@ -210,6 +232,8 @@ impl Peer {
             round_bytes: 0,
             round_start: Time::ZERO,
             held: VecDeque::new(),
+            fresh: VecDeque::new(),
+            was_fresh: false,
             called: 0,
         }
     }
@@ -297,6 +321,14 @@ mod tests {
         }
     }
 
+    /// A connection has to wait that has so much in flight, which then arrives.
+    fn hold(peers: &mut Peers, (handle, share): &mut (ConnectionHandle, Share), in_flight: u64) {
+        peers.on_polled(*handle, share, in_flight, true);
+        // To be asked again, for acknowledgements, does not give a second place.
+        peers.on_polled(*handle, share, in_flight, true);
+        peers.on_news(Time::ZERO, share, 0, None);
+    }
+
     #[test]
     fn what_waits_is_bounded_and_what_is_on_its_way_is_not() {
         let (mut peers, mut shares) = peers(2);
@@ -356,11 +388,9 @@ mod tests {
         let full = WAITING_MAX + BATCH_BYTES;
         let (handle, share) = &mut shares[0];
         peers.on_polled(*handle, share, full, false);
-        for (handle, share) in &mut shares[1..4] {
-            assert!(peers.leave_of(share).must_wait);
-            peers.on_polled(*handle, share, 0, true);
-            // To be asked again, for acknowledgements, does not give a second place.
-            peers.on_polled(*handle, share, 0, true);
+        for one in &mut shares[1..4] {
+            assert!(peers.leave_of(&one.1).must_wait);
+            hold(&mut peers, one, LITTLE_BYTES);
         }
         assert_eq!(peers.next_turn(&shares[0].1), None);
         // Room for a batch and a half: two are called.
@@ -380,6 +410,42 @@ mod tests {
         assert!(peers.list.is_empty() && peers.by_address.is_empty());
     }
 
+    /// Of two turns one is for those that had little under way, and short.
+    #[test]
+    fn who_has_little_under_way_need_not_wait_for_all_others() {
+        let (mut peers, mut shares) = peers(3 * MANY as u64);
+        let mut now = Time::ZERO;
+        pass(&mut peers, &mut now, &mut shares[0].1, 1, &[1]);
+        pass(&mut peers, &mut now, &mut shares[0].1, WAITING_MAX, &[1_000; 50]);
+        peers.on_polled(ConnectionHandle(0), &mut shares[0].1, 2 * WAITING_MAX, false);
+        peers.list.iter_mut().for_each(|(_, peer)| peer.rates[1] = FAST);
+        // The first hundred have more under way than the others.
+        for one in &mut shares[1..] {
+            let in_flight = LITTLE_BYTES - u64::from(one.0.0 >= 100);
+            hold(&mut peers, one, in_flight);
+        }
+        peers.on_news(now, &mut shares[0].1, 0, None);
+        for (next, batches) in [(100, 1), (1, 4), (101, 1), (2, 4), (102, 1)] {
+            assert_eq!(peers.next_turn(&shares[0].1), Some(ConnectionHandle(next)));
+            let share = &mut shares[next as usize].1;
+            peers.call(share);
+            assert_eq!(share.batches(), batches, "{next}");
+            for _ in 0..batches {
+                peers.on_polled(ConnectionHandle(next), share, LITTLE_BYTES, false);
+            }
+        }
+        // Both go on when the others are through.
+        peers.list.iter_mut().for_each(|(_, peer)| peer.fresh.clear());
+        assert_eq!([(); 3].map(|()| peers.next_turn(&shares[0].1).map(|h| h.0)), [3, 4, 5].map(Some));
+        let mut late = peers.join(SocketAddr::from(([10, 0, 0, 1], 1)));
+        assert!(peers.leave_of(&late).must_wait);
+        peers.on_polled(ConnectionHandle(999), &mut late, 0, true);
+        peers.list.iter_mut().for_each(|(_, peer)| peer.held.clear());
+        assert!(peers.leave_of(&late).must_wait, "it waits itself");
+        assert_eq!(peers.next_turn(&late), Some(ConnectionHandle(999)));
+        assert_eq!(peers.next_turn(&late), None);
+    }
+
     /// Where many wait, each has a longer turn if the way is fast; one that has nothing more to send ends it.
     #[test]
     fn the_turn_of_one_of_many_is_several_batches() {
@@ -388,9 +454,7 @@ mod tests {
         pass(&mut peers, &mut now, &mut shares[0].1, 1, &[1]);
         pass(&mut peers, &mut now, &mut shares[0].1, WAITING_MAX, &[1_000; 50]);
         peers.on_polled(ConnectionHandle(0), &mut shares[0].1, 2 * WAITING_MAX, false);
-        for (handle, share) in &mut shares[1..] {
-            peers.on_polled(*handle, share, 0, true);
-        }
+        shares[1..].iter_mut().for_each(|one| hold(&mut peers, one, LITTLE_BYTES));
         peers.on_news(now, &mut shares[0].1, 0, None);
         assert_eq!(peers.next_turn(&shares[0].1), Some(ConnectionHandle(1)));
         peers.call(&mut shares[1].1);
