@@ -1,8 +1,7 @@
 //! Peers: connections to one address share the path and, behind it, one socket's buffer, which holds a few megabytes
 //! however many they are. Each keeps to its window; what all have waiting on the way together is bounded here, and they take
-//! turns at that. With hundreds of windows the buffer would overflow, or each would shrink to a packet or two. One that has
-//! little under way, and so takes less than its part, need not wait for all others (as in FQ-CoDel, RFC 8290 section 4.2): of two
-//! turns one is for these.
+//! turns at that. With hundreds of windows the buffer would overflow, or each would shrink to a packet or two. One that sends
+//! little, less than its part, need not wait for all others (as in FQ-CoDel, RFC 8290 section 4.2): of two turns one is for these.
 //!
 //! What waits is what is in flight beyond rate times shortest round trip. A path that is long holds more in flight, and
 //! losses change nothing: how to answer them is each connection's congestion control to say.
@@ -28,7 +27,7 @@ const FAST: Rate = Rate::from_bits_per_sec(2_500_000_000);
 const BATCHES_OF_MANY: u64 = 4;
 const ALL_TURNS_MAX: Duration = Duration::from_millis(150);
 
-/// Who has less than this in flight takes less than others: as much as a connection may begin with (RFC 6928).
+/// Who has sent less than this since it had to wait takes less than others: as much as a connection may begin with (RFC 6928).
 const LITTLE_BYTES: u64 = 14_600;
 
 /// A peer is near up to this round trip: on the same host, or behind a switch or two.
@@ -46,6 +45,8 @@ pub(super) struct Share {
     peer: u32,
     standing: Standing,
     in_flight: u64,
+    /// Bytes sent since it had to wait.
+    sent: u64,
 }
 
 impl Share {
@@ -70,7 +71,7 @@ enum Standing {
     Free,
     /// It waits until others' packets have arrived.
     Held,
-    /// So does this one, which had little under way.
+    /// So does this one, which has sent little.
     Fresh,
     /// Its turn has come, to send so many batches.
     Called(u32),
@@ -103,7 +104,7 @@ struct Peer {
     round_start: Time,
     /// In the order in which their turns come.
     held: VecDeque<ConnectionHandle>,
-    /// The same of those that had little under way, which take turns with the others.
+    /// The same of those that have sent little, which take turns with the others.
     fresh: VecDeque<ConnectionHandle>,
     /// Who was called last was one of these.
     was_fresh: bool,
@@ -124,7 +125,7 @@ impl Peers {
         if let Some(peer) = list.get_mut(peer as usize) {
             peer.connections += 1;
         }
-        Share { peer, standing: Standing::Free, in_flight: 0 }
+        Share { peer, standing: Standing::Free, in_flight: 0, sent: 0 }
     }
 
     /// Whether there is a connection to `address`.
@@ -167,20 +168,21 @@ impl Peers {
         has_waited: bool,
     ) {
         let Some(peer) = self.list.get_mut(share.peer as usize) else { return };
-        let has_sent = in_flight > share.in_flight;
+        let sent = in_flight.saturating_sub(share.in_flight);
+        share.sent = share.sent.saturating_add(sent);
         peer.count(share, in_flight);
         if let Standing::Called(batches) = share.standing {
-            let left = if has_sent { batches - 1 } else { 0 };
+            let left = if sent > 0 { batches - 1 } else { 0 };
             peer.called -= batches - left;
             share.standing = if left > 0 { Standing::Called(left) } else { Standing::Free };
         }
         if has_waited && share.standing == Standing::Free {
-            let (standing, queue) = if in_flight < LITTLE_BYTES {
+            let (standing, queue) = if share.sent < LITTLE_BYTES {
                 (Standing::Fresh, &mut peer.fresh)
             } else {
                 (Standing::Held, &mut peer.held)
             };
-            share.standing = standing;
+            (share.standing, share.sent) = (standing, 0);
             queue.push_back(handle);
         }
     }
@@ -321,11 +323,11 @@ mod tests {
         }
     }
 
-    /// A connection has to wait that has so much in flight, which then arrives.
-    fn hold(peers: &mut Peers, (handle, share): &mut (ConnectionHandle, Share), in_flight: u64) {
-        peers.on_polled(*handle, share, in_flight, true);
+    /// A connection has to wait that has sent so much, which has arrived.
+    fn hold(peers: &mut Peers, (handle, share): &mut (ConnectionHandle, Share), sent: u64) {
+        peers.on_polled(*handle, share, sent, true);
         // To be asked again, for acknowledgements, does not give a second place.
-        peers.on_polled(*handle, share, in_flight, true);
+        peers.on_polled(*handle, share, sent, true);
         peers.on_news(Time::ZERO, share, 0, None);
     }
 
@@ -410,19 +412,19 @@ mod tests {
         assert!(peers.list.is_empty() && peers.by_address.is_empty());
     }
 
-    /// Of two turns one is for those that had little under way, and short.
+    /// Of two turns one is for those that have sent little, and short.
     #[test]
-    fn who_has_little_under_way_need_not_wait_for_all_others() {
+    fn who_has_sent_little_need_not_wait_for_all_others() {
         let (mut peers, mut shares) = peers(3 * MANY as u64);
         let mut now = Time::ZERO;
         pass(&mut peers, &mut now, &mut shares[0].1, 1, &[1]);
         pass(&mut peers, &mut now, &mut shares[0].1, WAITING_MAX, &[1_000; 50]);
         peers.on_polled(ConnectionHandle(0), &mut shares[0].1, 2 * WAITING_MAX, false);
         peers.list.iter_mut().for_each(|(_, peer)| peer.rates[1] = FAST);
-        // The first hundred have more under way than the others.
+        // The first hundred have sent more than the others.
         for one in &mut shares[1..] {
-            let in_flight = LITTLE_BYTES - u64::from(one.0.0 >= 100);
-            hold(&mut peers, one, in_flight);
+            let sent = LITTLE_BYTES - u64::from(one.0.0 >= 100);
+            hold(&mut peers, one, sent);
         }
         peers.on_news(now, &mut shares[0].1, 0, None);
         for (next, batches) in [(100, 1), (1, 4), (101, 1), (2, 4), (102, 1)] {
@@ -430,9 +432,16 @@ mod tests {
             let share = &mut shares[next as usize].1;
             peers.call(share);
             assert_eq!(share.batches(), batches, "{next}");
-            for _ in 0..batches {
-                peers.on_polled(ConnectionHandle(next), share, LITTLE_BYTES, false);
-            }
+            // Whatever has become of what it sent, it counts.
+            let (sent, standing) = match next {
+                100 => (LITTLE_BYTES - 1, Standing::Fresh),
+                _ => (LITTLE_BYTES, Standing::Held),
+            };
+            peers.on_polled(ConnectionHandle(next), share, sent, false);
+            peers.on_polled(ConnectionHandle(next), share, sent, false);
+            peers.on_news(now, share, 0, None);
+            peers.on_polled(ConnectionHandle(next), share, 0, true);
+            assert_eq!(share.standing, standing, "{next}");
         }
         // Both go on when the others are through.
         peers.list.iter_mut().for_each(|(_, peer)| peer.fresh.clear());
