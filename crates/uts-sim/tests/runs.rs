@@ -291,6 +291,23 @@ fn a_run_takes_no_more_memory_than_a_flow_is_given() {
     assert_eq!(held[0], held[1], "bytes held, together and one by one");
 }
 
+/// Connections that were read hold no buffers: the large ones go from one to the next.
+#[test]
+fn connections_share_what_they_receive_into() {
+    let config = ConnectionConfig::default();
+    let mut pair = Pair::new(config.clone(), Duration::from_millis(1)).expect("a pair");
+    for _ in 0..6 {
+        let connection = pair.connect(config.clone()).expect("connected");
+        let flow = pair.open_flow(connection).expect("a flow");
+        pair.carry(connection, flow, 2_000_000).expect("carried");
+    }
+    for server in pair.server.handles().collect::<Vec<_>>() {
+        let parts = pair.server.connection(server).expect("open").memory_parts();
+        let flows = parts.iter().find(|(part, _)| *part == "flows").expect("a part");
+        assert!(flows.1 < 16 << 10, "{} bytes of flows", flows.1);
+    }
+}
+
 /// What came together may be for several connections.
 #[test]
 fn a_run_ends_where_another_connection_begins() {

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use uts_functions::flow::{self, Grant};
 use uts_functions::retransmission::ledger::Carried;
 use uts_functions::segmentation::buffer::SendBuffer;
-use uts_functions::sequencing::reassembly::Reassembly;
+use uts_functions::sequencing::reassembly::{Reassembly, Spares};
 use uts_functions::{RangeSet, Time, retransmission};
 use uts_wire::frame::Data;
 
@@ -155,6 +155,8 @@ pub(crate) struct Flows {
     credit_max_in: u64,
     /// Flow control of what the peer sends in group 0; flows begin with it.
     pub flow_template: Option<flow::Slot>,
+    /// Large buffers, shared by all connections of an endpoint.
+    spares: Spares,
 }
 
 /// What a frame says about a flow that cannot be.
@@ -167,7 +169,7 @@ pub(crate) enum FlowViolation {
 }
 
 impl Flows {
-    pub fn new(side: Side, flows_max: u32, credit_initial: u64, credit_max: u64) -> Self {
+    pub fn new(side: Side, flows_max: u32, credit_initial: u64, credit_max: u64, spares: Spares) -> Self {
         Flows {
             side,
             table: BTreeMap::new(),
@@ -184,6 +186,7 @@ impl Flows {
             credit_initial_in: credit_initial,
             credit_max_in: credit_max.max(credit_initial),
             flow_template: None,
+            spares,
         }
     }
 
@@ -221,7 +224,7 @@ impl Flows {
                 turn: None,
             },
             receive: ReceiveHalf {
-                data: Reassembly::default(),
+                data: Reassembly::sharing(self.spares.clone()),
                 grant: Grant {
                     limit: window,
                     consumed: 0,
@@ -450,7 +453,7 @@ mod tests {
 
     #[test]
     fn flows_take_turns_and_the_urgent_go_first() {
-        let mut flows = Flows::new(Side::Client, 10, 1000, 1000);
+        let mut flows = Flows::new(Side::Client, 10, 1000, 1000, Spares::default());
         flows.opened_max = 10;
         flows.credit_initial_out = 1000;
         let ids: Vec<u32> =
@@ -470,7 +473,7 @@ mod tests {
 
     #[test]
     fn the_peer_opens_only_its_own_flows_and_only_as_many_as_granted() {
-        let mut flows = Flows::new(Side::Client, 2, 1000, 1000);
+        let mut flows = Flows::new(Side::Client, 2, 1000, 1000, Spares::default());
         assert_eq!(flows.of_frame(0).err(), Some(FlowViolation::NeverOpened(0)));
         assert!(flows.of_frame(1).expect("the server's").is_some_and(|(_, new)| new));
         assert!(flows.of_frame(1).expect("the server's").is_some_and(|(_, new)| !new));

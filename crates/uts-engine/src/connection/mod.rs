@@ -63,6 +63,7 @@ use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Weak};
 use uts_functions::protection::{self, Secret};
+use uts_functions::sequencing::reassembly::Spares;
 use uts_functions::{Function, PathFacts, Profile, Time, establishment, fec};
 use uts_wire::packet::establishment::Level;
 use uts_wire::{ConnectionId, Hello, frame};
@@ -208,14 +209,15 @@ pub(crate) struct Birth {
     pub proposal: Arc<Profile>,
     pub new_token: Vec<u8>,
     pub seed: u64,
+    pub spares: Spares,
 }
 
 impl Connection {
     pub(crate) fn new(now: Time, birth: Birth) -> Option<Self> {
         let mechanism = establishment::Slot::build(birth.proposal.get(Function::Establishment), ())?;
         let config = birth.config;
-        let flows =
-            Flows::new(birth.side, config.flows_max, config.credit_bytes_initial, config.credit_bytes_max);
+        let (initial, most) = (config.credit_bytes_initial, config.credit_bytes_max);
+        let flows = Flows::new(birth.side, config.flows_max, initial, most, birth.spares);
         let max = config.packet_bytes_max.min(usize::from(u16::MAX));
         let size =
             PacketSize::new(now, config.packet_bytes_initial.max(crate::config::PACKET_BYTES_MIN), max);

@@ -91,6 +91,7 @@ impl Endpoint {
             proposal: Arc::clone(&self.accept_profile),
             new_token,
             seed: self.rng.next_u64(),
+            spares: self.spares.clone(),
         };
         let connection = Connection::new(now, birth)?;
         debug_assert_eq!(*connection.first_cid(), header.dcid);

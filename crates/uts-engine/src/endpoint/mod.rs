@@ -31,6 +31,7 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Weak};
 use table::{ByOwnId, Entry, Table};
+use uts_functions::sequencing::reassembly::Spares;
 use uts_functions::{Function, PathFacts, Profile, Time, library};
 use uts_wire::ConnectionId;
 use uts_wire::packet::adaptive::RESET_TOKEN_BYTES;
@@ -119,6 +120,8 @@ pub struct Endpoint {
     /// What they may spend on adaptation.
     turns: Turns,
     answers: VecDeque<Answer>,
+    /// Large buffers for what flows receive.
+    spares: Spares,
     /// The connection that datagrams were taken in for last, and the id by which, until what they made due is looked at.
     taking: Option<(ConnectionHandle, ConnectionId)>,
     /// The address of this host to which the datagram came that is being taken in.
@@ -158,6 +161,7 @@ impl Endpoint {
             peers,
             turns: Turns::default(),
             answers: VecDeque::new(),
+            spares: Spares::default(),
             taking: None,
             arrived_at: None,
             handshakes: 0,
@@ -211,6 +215,7 @@ impl Endpoint {
             proposal,
             new_token: Vec::new(),
             seed: self.rng.next_u64(),
+            spares: self.spares.clone(),
         };
         let connection = Connection::new(now, birth).ok_or(ConnectError::NoInitialSuite)?;
         Ok(self.insert(connection))

@@ -7,6 +7,7 @@
 mod arena;
 mod room;
 mod run;
+mod spares;
 mod whole;
 
 use crate::range::RangeSet;
@@ -14,6 +15,7 @@ use arena::Arena;
 use bytes::{Bytes, BytesMut};
 use core::ops::Range;
 use run::Run;
+pub use spares::Spares;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 pub use whole::Whole;
 
@@ -134,6 +136,11 @@ pub struct Reassembly {
 }
 
 impl Reassembly {
+    /// One that shares large buffers with others.
+    pub fn sharing(spares: Spares) -> Self {
+        Reassembly { run: Run::sharing(spares), ..Self::default() }
+    }
+
     /// Bytes held.
     pub fn held_bytes(&self) -> usize {
         self.held_bytes
@@ -381,7 +388,7 @@ impl Reassembly {
         if !(self.pieces.is_empty() && self.ready.is_empty() && self.skipped.is_empty()) {
             return None;
         }
-        let (start, data) = self.run.take(bytes_max)?;
+        let (start, data) = self.run.read(bytes_max)?;
         self.held_bytes -= data.len();
         self.delivered.insert(start..start + data.len() as u64);
         Some(Delivery::Bytes(start, data))

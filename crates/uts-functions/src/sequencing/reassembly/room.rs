@@ -22,6 +22,11 @@ impl Room {
         }
     }
 
+    /// Whether buffers have grown as large as they become.
+    pub fn is_large(&self) -> bool {
+        self.buffer_bytes == BUFFER_BYTES_MAX
+    }
+
     /// Finds a larger buffer, for at least `len` bytes: the present one, if nobody holds anything of it any more, else another.
     pub fn grow(&mut self, len: usize) {
         self.buffer_bytes = (2 * self.buffer_bytes).clamp(BUFFER_BYTES_MIN, BUFFER_BYTES_MAX);

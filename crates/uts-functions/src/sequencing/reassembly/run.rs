@@ -1,6 +1,7 @@
 //! Bytes in order, in one buffer that is used again once what was read of it has been dropped.
 
-use super::room::Room;
+use super::Spares;
+use super::room::{BUFFER_BYTES_MAX, Room};
 use bytes::Bytes;
 
 /// Bytes that came one behind the other.
@@ -8,9 +9,16 @@ use bytes::Bytes;
 pub(super) struct Run {
     start: u64,
     room: Room,
+    /// Where a large buffer goes that was read, and comes from. Without, it is kept.
+    spares: Option<Spares>,
 }
 
 impl Run {
+    /// One that shares large buffers with others.
+    pub fn sharing(spares: Spares) -> Self {
+        Run { spares: Some(spares), ..Self::default() }
+    }
+
     /// Whether there is nothing in it.
     #[inline]
     pub fn is_empty(&self) -> bool {
@@ -30,14 +38,27 @@ impl Run {
 
     /// Begins at the front of the buffer again, if all of it was read and dropped: what comes next then needs no other.
     pub fn rewind(&mut self) {
-        if self.is_empty() {
+        if self.is_empty() && !self.take_spare() {
             self.room.reclaim();
         }
     }
 
     /// Finds a buffer for at least `len` bytes. The run is empty.
     pub fn make_room(&mut self, len: usize) {
-        self.room.grow(len);
+        if !(len <= BUFFER_BYTES_MAX && self.take_spare()) {
+            self.room.grow(len);
+        }
+    }
+
+    /// Takes a buffer that others have left, if this one is worn out and large ones are in use here.
+    fn take_spare(&mut self) -> bool {
+        let is_wanted = self.room.is_large() && self.room.bytes.capacity() < BUFFER_BYTES_MAX;
+        let spare = self.spares.as_ref().filter(|_| is_wanted).and_then(Spares::find);
+        let is_found = spare.is_some();
+        if let Some(spare) = spare {
+            self.room.bytes = spare;
+        }
+        is_found
     }
 
     /// Adds bytes behind the others; `start` is the position of the first, which matters if the run is empty.
@@ -59,10 +80,21 @@ impl Run {
         Some((start, self.room.bytes.split_to(len).freeze()))
     }
 
-    /// Gives the buffer back if nothing is in it.
+    /// The same for a reader. What he holds keeps the buffer from being used again for no longer than he holds it.
+    pub fn read(&mut self, bytes_max: usize) -> Option<(u64, Bytes)> {
+        let taken = self.take(bytes_max);
+        let is_read = taken.is_some() && self.is_empty();
+        if let Some(spares) = self.spares.as_ref().filter(|_| is_read && self.room.is_large()) {
+            spares.leave(core::mem::take(&mut self.room.bytes));
+        }
+        taken
+    }
+
+    /// Gives the buffer back if nothing is in it, and those that were left.
     pub fn shrink(&mut self) {
         if self.room.bytes.is_empty() {
-            *self = Run::default();
+            self.room = Room::default();
+            self.spares.iter().for_each(Spares::clear);
         }
     }
 
@@ -74,8 +106,73 @@ impl Run {
 
 #[cfg(test)]
 mod tests {
-    use super::super::room::BUFFER_BYTES_MAX;
+    use super::super::spares::SPARES_MAX;
     use super::*;
+
+    /// Runs that have seen much and hold nothing, which share their buffers.
+    fn large(count: usize) -> (Spares, Vec<Run>) {
+        let spares = Spares::default();
+        let mut runs = vec![Run::sharing(spares.clone()); count];
+        for run in &mut runs {
+            while !run.room.is_large() {
+                run.make_room(1);
+            }
+            run.push(0, &[1]);
+            assert!(run.read(usize::MAX).is_some());
+        }
+        (spares, runs)
+    }
+
+    fn fill(run: &mut Run, value: u8) {
+        run.rewind();
+        if !run.has_room(1440 * 45) {
+            run.make_room(1440 * 45);
+        }
+        (0..45).for_each(|_| run.push(0, &[value; 1440]));
+    }
+
+    /// Of many flows that are read one after the other, all find the same memory, and none keeps any.
+    #[test]
+    fn flows_that_are_read_share_their_buffers() {
+        let (spares, mut runs) = large(40);
+        let mut places = std::collections::BTreeSet::new();
+        for round in 0..3 {
+            for run in &mut runs {
+                fill(run, round);
+                let (_, read) = run.read(usize::MAX).expect("something to read");
+                assert!(read.len() == 1440 * 45 && read.iter().all(|byte| *byte == round));
+                places.insert(read.as_ptr());
+                assert_eq!(run.spare_bytes(), 0);
+            }
+        }
+        assert_eq!(places.len(), 1);
+        assert!(spares.len() <= SPARES_MAX, "{}", spares.len());
+        // Who rests gives back what is left.
+        runs[0].shrink();
+        assert_eq!(spares.len(), 0);
+    }
+
+    /// What somebody holds of a buffer, and what is not read yet, nobody else writes to.
+    #[test]
+    fn what_is_held_of_a_shared_buffer_stays() {
+        let (_, mut runs) = large(4);
+        let mut held = Vec::new();
+        for round in 0..8 {
+            for (n, run) in (0..).zip(&mut runs) {
+                fill(run, 4 * round + n);
+                let (_, first) = run.read(1000).expect("something to read");
+                held.push((4 * round + n, first));
+            }
+            for run in &mut runs {
+                // Half of the rounds hold everything, the others the first bytes of each buffer.
+                let (_, rest) = run.read(usize::MAX).expect("something to read");
+                held.extend((round < 4).then_some((rest[0], rest)));
+            }
+        }
+        for (value, bytes) in &held {
+            assert!(bytes.iter().all(|byte| byte == value), "{value}");
+        }
+    }
 
     /// A reader that keeps pace finds everything in the same memory.
     #[test]
