@@ -12,6 +12,7 @@ use crate::event::{Direction, FlowId};
 use crate::synthesis::ReceiveStack;
 use bytes::Bytes;
 use core::time::Duration;
+use smallvec::SmallVec;
 use uts_functions::Time;
 use uts_functions::acknowledgement::{Acknowledgement, Arrival};
 use uts_functions::protection::Protection;
@@ -33,6 +34,9 @@ pub enum Ecn {
 /// Gaps in what a flow has received that are remembered. Where nothing is repeated the oldest beyond are given up; where
 /// losses are repeated, packets that would leave more are dropped unacknowledged.
 pub(super) const GAPS_MAX: usize = 4096;
+
+/// Frames of a packet that are kept as they were read; more are read again.
+const FRAMES_KEPT: usize = 4;
 
 /// What frames of a packet had in common.
 #[derive(Clone, Copy, Debug, Default)]
@@ -108,19 +112,21 @@ impl Connection {
         let begins_so = payload.first().is_some_and(|kind| frame::Data::is_message(*kind));
         let messages = if begins_so { Messages::read(payload) } else { None };
         let only = if messages.is_none() { frame::Data::only(payload) } else { None };
-        let seen = match only.is_some() || messages.is_some() {
-            true => Some(Seen { eliciting: true, polled: false, has_data: true }),
-            false => scan(payload),
+        let is_common = only.is_some() || messages.is_some();
+        let frames = if is_common { None } else { Frames::read(payload) };
+        let seen = match &frames {
+            Some(frames) => frames.seen,
+            None if is_common => Seen { eliciting: true, polled: false, has_data: true },
+            None => {
+                self.stats.dropped_malformed += 1;
+                self.on_malformed(index);
+                return;
+            }
         };
-        let Some(seen) = seen else {
-            self.stats.dropped_malformed += 1;
-            self.on_malformed(index);
-            return;
-        };
-        let overruns = match (&only, &messages) {
-            (Some(data), _) => self.overruns_with(index, data),
-            (_, Some(messages)) => self.overruns_with_messages(index, messages),
-            _ => seen.has_data && self.overruns(index, payload),
+        let overruns = match (&only, &messages, &frames) {
+            (Some(data), ..) => self.overruns_with(index, data),
+            (_, Some(messages), _) => self.overruns_with_messages(index, messages),
+            (.., frames) => frames.as_ref().is_some_and(|frames| self.overruns(index, frames)),
         };
         if overruns {
             // Without flow control a receiver may be overrun: the packet counts as lost, not as arrived.
@@ -149,10 +155,10 @@ impl Connection {
         if known {
             return;
         }
-        let handled = match (&only, &messages) {
-            (Some(data), _) => self.on_data(now, index, data),
-            (_, Some(messages)) => self.on_messages(now, index, messages, payload),
-            _ => self.handle_frames(now, index, payload),
+        let handled = match (&only, &messages, frames) {
+            (Some(data), ..) => self.on_data(now, index, data),
+            (_, Some(messages), _) => self.on_messages(now, index, messages, payload),
+            (.., frames) => frames.map_or(Ok(()), |frames| self.handle_frames(now, index, frames)),
         };
         if let Err(reason) = handled {
             self.fail(reason);
@@ -178,11 +184,9 @@ impl Connection {
 
     /// Whether the packet holds data for which there is no room although its sender was not told to stop: more bytes than
     /// memory is given, or more gaps than are remembered where none may be given up. It will be repeated, if anything is.
-    fn overruns(&self, index: usize, payload: &[u8]) -> bool {
-        FrameIter::new(payload).flatten().any(|frame| match frame {
-            Frame::Data(data) => self.overruns_with(index, &data),
-            _ => false,
-        })
+    fn overruns(&self, index: usize, frames: &Frames<'_>) -> bool {
+        frames.seen.has_data
+            && frames.any(|frame| matches!(frame, Frame::Data(data) if self.overruns_with(index, data)))
     }
 
     fn overruns_with(&self, index: usize, data: &frame::Data<'_>) -> bool {
@@ -236,14 +240,13 @@ impl Connection {
         let known =
             inbound.arrivals.is_duplicate(packet.number) || inbound.arrivals.repaired.contains(packet.number);
         let sane = inbound.arrivals.largest.is_some_and(|(largest, _)| packet.number <= largest);
-        if known || !sane || scan(&packet.payload).is_none() || self.overruns(index, &packet.payload) {
-            return;
-        }
+        let readable = Frames::read(&packet.payload).filter(|frames| !self.overruns(index, frames));
+        let Some(frames) = readable.filter(|_| !known && sane) else { return };
         let Some(inbound) = &mut self.inbound else { return };
         inbound.arrivals.repaired.insert_one(packet.number);
         inbound.arrivals.report_by(now);
         self.stats.packets_recovered += 1;
-        if let Err(reason) = self.handle_frames(now, index, &packet.payload) {
+        if let Err(reason) = self.handle_frames(now, index, frames) {
             self.fail(reason);
         }
         // Redundancy of redundancy is not used.
@@ -254,13 +257,11 @@ impl Connection {
         &mut self,
         now: Time,
         index: usize,
-        payload: &[u8],
+        frames: Frames<'_>,
     ) -> Result<(), CloseReason> {
-        for frame in FrameIter::new(payload) {
-            let frame = frame.map_err(|error| CloseReason::Protocol(error.to_string()))?;
-            self.handle_frame(now, index, frame)?;
-        }
-        Ok(())
+        frames.first.into_iter().try_for_each(|frame| self.handle_frame(now, index, frame))?;
+        // All could be read before.
+        frames.rest.flatten().try_for_each(|frame| self.handle_frame(now, index, frame))
     }
 
     fn handle_frame(&mut self, now: Time, index: usize, frame: Frame<'_>) -> Result<(), CloseReason> {
@@ -532,16 +533,34 @@ fn violation(violation: FlowViolation) -> CloseReason {
     CloseReason::Protocol(violation.to_string())
 }
 
-/// Reads all frames once, before any of them changes anything; `None` if one is malformed.
-fn scan(payload: &[u8]) -> Option<Seen> {
-    let mut seen = Seen::default();
-    let mut empty = true;
-    for frame in FrameIter::new(payload) {
-        let frame = frame.ok()?;
-        empty = false;
-        seen.eliciting |= frame.elicits_ack();
-        seen.polled |= matches!(frame, Frame::Poll);
-        seen.has_data |= matches!(frame, Frame::Data(_));
+/// The frames of a packet, all of which can be read.
+pub(super) struct Frames<'a> {
+    seen: Seen,
+    /// The first, which are mostly all.
+    first: SmallVec<[Frame<'a>; FRAMES_KEPT]>,
+    rest: FrameIter<'a>,
+}
+
+impl<'a> Frames<'a> {
+    /// Reads all once, before any of them changes anything; `None` if one is malformed.
+    pub fn read(payload: &'a [u8]) -> Option<Self> {
+        let (mut seen, mut first) = (Seen::default(), SmallVec::new());
+        let mut frames = FrameIter::new(payload);
+        let mut rest = frames.clone();
+        while let Some(frame) = frames.next() {
+            let frame = frame.ok()?;
+            seen.eliciting |= frame.elicits_ack();
+            seen.polled |= matches!(frame, Frame::Poll);
+            seen.has_data |= matches!(frame, Frame::Data(_));
+            if first.len() < FRAMES_KEPT {
+                first.push(frame);
+                rest = frames.clone();
+            }
+        }
+        (!first.is_empty()).then_some(Frames { seen, first, rest })
     }
-    (!empty).then_some(seen)
+
+    fn any(&self, mut is_so: impl FnMut(&Frame<'_>) -> bool) -> bool {
+        self.first.iter().any(&mut is_so) || self.rest.clone().flatten().any(|frame| is_so(&frame))
+    }
 }

@@ -3,6 +3,7 @@
 
 use super::chunks::Written;
 use super::draft::{DATA_ROOM_MIN_BYTES, Draft, FULL_BUT};
+use super::incoming::Frames;
 use super::incoming::GAPS_MAX;
 use super::{CloseReason, Connection};
 use crate::synthesis::SendStack;
@@ -65,7 +66,7 @@ impl Connection {
         let Some((counts, repeats)) = self.place(index, messages.flow)? else { return Ok(()) };
         if counts && messages.start.is_none() {
             // P-30: each of them is at the front of the flow.
-            return self.handle_frames(now, index, payload);
+            return Frames::read(payload).map_or(Ok(()), |frames| self.handle_frames(now, index, frames));
         }
         let Some(receive) = self.flows.get_mut(messages.flow).map(|flow| &mut flow.receive) else {
             return Ok(());
