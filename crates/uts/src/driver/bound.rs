@@ -203,7 +203,6 @@ impl Bound {
     }
 
     /// Whether the task is woken by what arrives.
-    #[cfg(all(test, target_os = "linux"))]
     pub fn is_watched(&self) -> bool {
         self.io.is_watched()
     }

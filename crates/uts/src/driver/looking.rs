@@ -119,6 +119,7 @@ impl Habit {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::driver::Counts;
     use crate::driver::testing::Strayed;
     use crate::{Chunk, ConnectOptions, FlowOptions, Identity, Listener, ServerOptions, connect};
     use bytes::Bytes;
@@ -202,30 +203,72 @@ mod tests {
         assert_eq!(rounds, [0, 0, ROUNDS_OF_TALK, 0]);
     }
 
-    /// Reading and writing flows is what makes a talk.
-    #[tokio::test]
-    async fn who_writes_after_reading_has_the_task_look_for_an_answer() {
-        let options = ServerOptions::new(Identity::generate().expect("a key"));
+    /// What the tasks of two ends do while these ask and answer so often.
+    async fn counts_of_talk(spin: Duration, rounds: u32) -> [Counts; 2] {
+        let mut options = ServerOptions::new(Identity::generate().expect("a key"));
+        options.spin = spin;
         let listener = Listener::bind("127.0.0.1:0".parse().expect("an address"), options).expect("bound");
-        let (to, options) =
+        let (to, mut options) =
             (listener.local_addr().to_string(), ConnectOptions::pinned(listener.fingerprint()));
+        options.spin = spin;
         let talk = async {
             let (client, server) = tokio::join!(connect(&to, options), listener.accept());
             let (client, server) = (client.expect("connected"), server.expect("accepted"));
             let mut asking = client.open_flow(FlowOptions::default()).await.expect("opened");
             asking.send_half().write_bytes(Bytes::from_static(b"?")).await.expect("written");
             let mut answering = server.accept_flow().await.expect("a flow");
-            for _ in 0..10 {
+            for _ in 0..rounds {
                 let question = answering.recv_half().recv_chunk(1).await.expect("read");
                 assert!(matches!(question, Some(Chunk::Bytes(..))));
                 answering.send_half().write_bytes(Bytes::from_static(b"!")).await.expect("written");
                 assert!(asking.recv_half().recv_chunk(1).await.expect("read").is_some());
                 asking.send_half().write_bytes(Bytes::from_static(b"?")).await.expect("written");
             }
-            [client, server].map(|end| end.shared().lock().rounds_for_answers)
+            [client, server].map(|end| end.shared().lock().counts)
         };
-        let rounds = tokio::time::timeout(Duration::from_secs(60), talk).await.expect("an answer to each");
-        assert!(rounds.iter().all(|rounds| *rounds > 0), "{rounds:?}");
+        tokio::time::timeout(Duration::from_secs(60), talk).await.expect("an answer to each")
+    }
+
+    /// Reading and writing flows is what makes a talk.
+    #[tokio::test]
+    async fn who_writes_after_reading_has_the_task_look_for_an_answer() {
+        let counts = counts_of_talk(Duration::ZERO, 10).await;
+        assert!(counts.iter().all(|counts| counts.rounds_for_answers > 0), "{counts:?}");
+    }
+
+    /// Where looking was asked for, the task stays awake while those answer whom it has woken, and what they say leaves before the
+    /// next look.
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn answers_leave_before_the_next_look_and_without_sleep() {
+        const ROUNDS: u32 = 200;
+        for counts in counts_of_talk(Duration::from_secs(60), ROUNDS).await {
+            // But for the beginning, while the socket is still watched.
+            assert!(counts.sleeps < ROUNDS / 10, "{counts:?}");
+            assert!(counts.looks_before_answers < ROUNDS / 10, "{counts:?}");
+        }
+    }
+
+    /// A look that has found all there was is not followed by another before what is to be sent has left.
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn nobody_looks_twice_for_the_same() {
+        let mut strayed = Strayed::new(Duration::from_secs(60), Looking::default());
+        let cx = &mut core::task::Context::from_waker(core::task::Waker::noop());
+        strayed.send(cx);
+        while strayed.task.socket.is_watched() {
+            assert!(!strayed.sleeps(cx));
+        }
+        let looks = |strayed: &Strayed| strayed.shared.lock().counts.looks;
+        strayed.send(cx);
+        let has_found = (0..1_000_000).any(|_| strayed.task.spin(1).expect("a look"));
+        assert!(has_found);
+        let before = looks(&strayed);
+        assert!(!strayed.sleeps(cx));
+        assert_eq!(looks(&strayed), before);
+        assert!(!strayed.sleeps(cx));
+        assert_eq!(looks(&strayed), before + 1);
+        assert_eq!(strayed.arrived(), 2);
     }
 
     #[test]

@@ -79,9 +79,23 @@ pub(crate) struct Inner {
     /// Since the task last looked for an answer: somebody who waited for data was told of it, and somebody has sent some.
     has_heard: bool,
     has_said: bool,
-    /// Rounds of looks for answers.
+    /// Somebody has sent something who was told of data: an answer waits to leave.
+    has_answer: bool,
     #[cfg(test)]
+    counts: Counts,
+}
+
+/// What a task has done.
+#[cfg(test)]
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    /// Rounds of looks for answers.
     rounds_for_answers: u32,
+    /// Turns that ended with sleep.
+    sleeps: u32,
+    /// Turns that looked for what had arrived, and of these, such that an answer had to wait for.
+    looks: u32,
+    looks_before_answers: u32,
 }
 
 impl Inner {
@@ -94,6 +108,7 @@ impl Inner {
     /// An application sends something.
     pub fn said(&mut self) {
         self.has_said = true;
+        self.has_answer |= self.has_heard;
         self.changed();
     }
 
@@ -209,8 +224,9 @@ impl Shared {
                 flush_waiters: 0,
                 has_heard: false,
                 has_said: false,
+                has_answer: false,
                 #[cfg(test)]
-                rounds_for_answers: 0,
+                counts: Counts::default(),
             }),
         });
         let driver = Driver::new(shared.clone(), socket)?;

@@ -157,10 +157,10 @@ impl Socket {
         Ok(has_more)
     }
 
-    /// Whether the task is woken by what arrives.
-    #[cfg(all(test, target_os = "linux"))]
-    pub fn is_watched(&mut self) -> bool {
-        self.each().all(|socket| socket.is_watched())
+    /// Whether the task is woken by anything that arrives.
+    pub fn is_watched(&self) -> bool {
+        self.main.is_watched()
+            || self.dedicated.as_ref().is_some_and(|dedicated| dedicated.socket.is_watched())
     }
 
     fn each(&mut self) -> impl Iterator<Item = &mut Bound> {

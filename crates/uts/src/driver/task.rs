@@ -58,6 +58,10 @@ pub(super) struct Driver {
     awake: u32,
     pub(super) napping: Napping,
     pub(super) lone: Lone,
+    /// The look before this turn has found all that had arrived.
+    has_found_all: bool,
+    /// The last turn has sent an answer before it would have looked for what had arrived.
+    has_answered: bool,
 }
 
 /// Datagrams on their way out, of which the first `sent` bytes have left.
@@ -104,6 +108,8 @@ enum Turn {
     Busy,
     /// The same, after others had their turn.
     Yield,
+    /// The same, after those had their turn who were just woken: they may answer.
+    Follow,
     /// Whatever happens will wake the task.
     Sleep,
     /// The same, but for what arrives: the timer will.
@@ -132,11 +138,13 @@ impl Driver {
             awake: 0,
             napping,
             lone: Lone::default(),
+            has_found_all: false,
+            has_answered: false,
         })
     }
 
     fn turn(&mut self, cx: &mut Context<'_>) -> io::Result<Turn> {
-        let mut is_busy = self.receive(cx)?;
+        let mut is_busy = !self.sends_first() && self.receive(cx)?;
         self.unanswered = if is_busy { self.unanswered.wrapping_add(1) } else { 0 };
         let mut is_blocked = false;
         if self.unanswered.is_multiple_of(TURNS_PER_ANSWER) {
@@ -150,6 +158,8 @@ impl Driver {
         let is_idle = !is_busy && !is_blocked && !inner.kicked;
         let turn = if inner.is_over() {
             Turn::Done
+        } else if is_idle && !self.woken.is_empty() && self.spins() {
+            Turn::Follow
         } else if is_idle && let Some(looks) = self.looks(&mut inner) {
             Turn::Spin(looks)
         } else {
@@ -163,14 +173,42 @@ impl Driver {
         Ok(turn)
     }
 
+    /// Whether to send before looking for what has arrived: where a look has just found all there was, and where an answer waits to
+    /// leave, for which its peer waits. Not for one answer after the other.
+    fn sends_first(&mut self) -> bool {
+        let has_found_all = core::mem::take(&mut self.has_found_all);
+        let is_answer = core::mem::take(&mut self.shared.lock().has_answer);
+        let is_wanted = has_found_all || (is_answer && !self.has_answered);
+        // Who is to be woken by what arrives has to ask for it.
+        let sends_first = is_wanted && !self.socket.is_watched();
+        self.has_answered = sends_first && !has_found_all;
+        #[cfg(test)]
+        if !sends_first {
+            let counts = &mut self.shared.lock().counts;
+            counts.looks += 1;
+            counts.looks_before_answers += u32::from(is_answer);
+        }
+        sends_first
+    }
+
     /// Has the socket watched before a sleep, and not by who does not want to be told of what arrives: to be told costs who sends it.
     fn watch(&mut self, cx: &mut Context<'_>, turn: Turn) -> io::Result<Turn> {
         self.awake = if matches!(turn, Turn::Sleep | Turn::Nap) { 0 } else { self.awake.saturating_add(1) };
+        #[cfg(test)]
+        {
+            self.shared.lock().counts.sleeps += u32::from(self.awake == 0);
+        }
         if turn == Turn::Nap || self.awake >= TURNS_AWAKE {
             self.socket.unwatch();
         }
         let has_more = turn == Turn::Sleep && self.socket.watch(cx)?;
         Ok(if has_more { Turn::Busy } else { turn })
+    }
+
+    /// Whether to look instead of sleeping since that was asked for, and something has happened of late.
+    fn spins(&self) -> bool {
+        let spin = self.shared.spin;
+        !spin.is_zero() && self.shared.clock.now().since(self.last_busy) < spin
     }
 
     /// How often it is worth looking for what arrives before sleeping, if it is: for a while after something happened where that was
@@ -179,8 +217,7 @@ impl Driver {
         if !self.woken.is_empty() {
             return None;
         }
-        let spin = self.shared.spin;
-        if !spin.is_zero() && self.shared.clock.now().since(self.last_busy) < spin {
+        if self.spins() {
             return Some(LOOKS_PER_SPIN);
         }
         let is_talk = inner.has_heard && inner.has_said;
@@ -190,7 +227,7 @@ impl Driver {
         let is_worth_it = self.looking.is_worth_it(is_talk);
         #[cfg(test)]
         {
-            inner.rounds_for_answers += u32::from(is_worth_it && self.looking.is_for_answer());
+            inner.counts.rounds_for_answers += u32::from(is_worth_it && self.looking.is_for_answer());
         }
         is_worth_it.then_some(LOOKS_BEFORE_SLEEP)
     }
@@ -205,7 +242,8 @@ impl Driver {
             self.on_taken_in(taken_in);
             match received {
                 Poll::Pending => core::hint::spin_loop(),
-                Poll::Ready(Ok(_)) => {
+                Poll::Ready(Ok(may_be_more)) => {
+                    self.has_found_all = !may_be_more;
                     self.looking.on_found(look == 0);
                     return Ok(true);
                 }
@@ -441,6 +479,10 @@ impl Future for Driver {
             match self.turn(cx) {
                 Ok(Turn::Busy) => {}
                 Ok(Turn::Yield) => break,
+                Ok(Turn::Follow) => {
+                    cx.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
                 Ok(Turn::Sleep | Turn::Nap) => return Poll::Pending,
                 Ok(Turn::Spin(looks)) => match self.spin(looks) {
                     Ok(true) => {}
