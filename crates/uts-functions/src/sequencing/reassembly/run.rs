@@ -1,7 +1,7 @@
 //! Bytes in order, in one buffer that is used again once what was read of it has been dropped.
 
-use super::Spares;
 use super::room::{BUFFER_BYTES_MAX, Room};
+use super::spares::{Spares, WORN_BYTES};
 use bytes::Bytes;
 
 /// Bytes that came one behind the other.
@@ -52,7 +52,7 @@ impl Run {
 
     /// Takes a buffer that others have left, if this one is worn out and large ones are in use here.
     fn take_spare(&mut self) -> bool {
-        let is_wanted = self.room.is_large() && self.room.bytes.capacity() < BUFFER_BYTES_MAX;
+        let is_wanted = self.room.is_large() && self.room.bytes.capacity() < WORN_BYTES;
         let spare = self.spares.as_ref().filter(|_| is_wanted).and_then(Spares::find);
         let is_found = spare.is_some();
         if let Some(spare) = spare {
@@ -150,6 +150,28 @@ mod tests {
         // Who rests gives back what is left.
         runs[0].shrink();
         assert_eq!(spares.len(), 0);
+    }
+
+    /// Who holds a little of what he reads does not keep the rest of a buffer from being used.
+    #[test]
+    fn what_is_held_takes_little_more_than_its_own_memory() {
+        const CHUNKS: usize = 1000;
+        let (_, mut runs) = large(2);
+        let mut held: Vec<Bytes> = Vec::new();
+        for n in 0..CHUNKS {
+            let run = &mut runs[n % 2];
+            run.rewind();
+            if !run.has_room(1000) {
+                run.make_room(1000);
+            }
+            run.push(0, &[n as u8; 1000]);
+            held.push(run.read(usize::MAX).expect("something to read").1);
+        }
+        assert!((0..).zip(&held).all(|(n, chunk)| chunk.iter().all(|byte| *byte == n as u8)));
+        // A chunk that does not follow on the one before begins a buffer.
+        let begins = held.windows(2).filter(|two| two[0].as_ptr().wrapping_add(1000) != two[1].as_ptr());
+        let most = CHUNKS * 1000 / WORN_BYTES + 1;
+        assert!(begins.clone().count() <= most, "{} buffers, at most {most}", begins.count());
     }
 
     /// What somebody holds of a buffer, and what is not read yet, nobody else writes to.
