@@ -107,26 +107,16 @@ impl Connection {
 
     /// Takes in an authentic packet: all of it or, if it is malformed, none.
     fn take_in(&mut self, now: Time, ecn: Option<Ecn>, index: usize, number: u64, payload: &[u8]) {
-        // The common cases, read once: whole messages of one flow; one frame, of data. Else all frames are read before any of
-        // them changes anything.
-        let begins_so = payload.first().is_some_and(|kind| frame::Data::is_message(*kind));
-        let messages = if begins_so { Messages::read(payload) } else { None };
-        let only = if messages.is_none() { frame::Data::only(payload) } else { None };
-        let is_common = only.is_some() || messages.is_some();
-        let frames = if is_common { None } else { Frames::read(payload) };
-        let seen = match &frames {
-            Some(frames) => frames.seen,
-            None if is_common => Seen { eliciting: true, polled: false, has_data: true },
-            None => {
-                self.stats.dropped_malformed += 1;
-                self.on_malformed(index);
-                return;
-            }
+        let Some(contents) = Contents::read(payload) else {
+            self.stats.dropped_malformed += 1;
+            self.on_malformed(index);
+            return;
         };
-        let overruns = match (&only, &messages, &frames) {
-            (Some(data), ..) => self.overruns_with(index, data),
-            (_, Some(messages), _) => self.overruns_with_messages(index, messages),
-            (.., frames) => frames.as_ref().is_some_and(|frames| self.overruns(index, frames)),
+        let seen = contents.seen();
+        let overruns = match &contents {
+            Contents::Data(data) => self.overruns_with(index, data),
+            Contents::Messages(messages) => self.overruns_with_messages(index, messages),
+            Contents::Frames(frames) => self.overruns(index, frames),
         };
         if overruns {
             // Without flow control a receiver may be overrun: the packet counts as lost, not as arrived.
@@ -155,10 +145,10 @@ impl Connection {
         if known {
             return;
         }
-        let handled = match (&only, &messages, frames) {
-            (Some(data), ..) => self.on_data(now, index, data),
-            (_, Some(messages), _) => self.on_messages(now, index, messages, payload),
-            (.., frames) => frames.map_or(Ok(()), |frames| self.handle_frames(now, index, frames)),
+        let handled = match contents {
+            Contents::Data(data) => self.on_data(now, index, &data),
+            Contents::Messages(messages) => self.on_messages(now, index, &messages, payload),
+            Contents::Frames(frames) => self.handle_frames(now, index, frames),
         };
         if let Err(reason) = handled {
             self.fail(reason);
@@ -240,8 +230,11 @@ impl Connection {
         let known =
             inbound.arrivals.is_duplicate(packet.number) || inbound.arrivals.repaired.contains(packet.number);
         let sane = inbound.arrivals.largest.is_some_and(|(largest, _)| packet.number <= largest);
+        if known || !sane {
+            return;
+        }
         let readable = Frames::read(&packet.payload).filter(|frames| !self.overruns(index, frames));
-        let Some(frames) = readable.filter(|_| !known && sane) else { return };
+        let Some(frames) = readable else { return };
         let Some(inbound) = &mut self.inbound else { return };
         inbound.arrivals.repaired.insert_one(packet.number);
         inbound.arrivals.report_by(now);
@@ -531,6 +524,36 @@ fn repeats(stack: &ReceiveStack) -> bool {
 
 fn violation(violation: FlowViolation) -> CloseReason {
     CloseReason::Protocol(violation.to_string())
+}
+
+/// What an authentic packet consists of: the common cases are read at once.
+enum Contents<'a> {
+    /// One frame, of data.
+    Data(frame::Data<'a>),
+    /// Whole messages of one flow.
+    Messages(Messages),
+    Frames(Frames<'a>),
+}
+
+impl<'a> Contents<'a> {
+    /// Reads all of it, before any of it changes anything; `None` if it is malformed.
+    #[inline]
+    fn read(payload: &'a [u8]) -> Option<Self> {
+        let begins_so = payload.first().is_some_and(|kind| frame::Data::is_message(*kind));
+        if let Some(messages) = begins_so.then(|| Messages::read(payload)).flatten() {
+            return Some(Contents::Messages(messages));
+        }
+        let data = frame::Data::only(payload).map(Contents::Data);
+        data.or_else(|| Frames::read(payload).map(Contents::Frames))
+    }
+
+    #[inline]
+    fn seen(&self) -> Seen {
+        match self {
+            Contents::Frames(frames) => frames.seen,
+            _ => Seen { eliciting: true, polled: false, has_data: true },
+        }
+    }
 }
 
 /// The frames of a packet, all of which can be read.

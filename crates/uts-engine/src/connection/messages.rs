@@ -3,8 +3,7 @@
 
 use super::chunks::Written;
 use super::draft::{DATA_ROOM_MIN_BYTES, Draft, FULL_BUT};
-use super::incoming::Frames;
-use super::incoming::GAPS_MAX;
+use super::incoming::{Frames, GAPS_MAX};
 use super::{CloseReason, Connection};
 use crate::synthesis::SendStack;
 use smallvec::SmallVec;

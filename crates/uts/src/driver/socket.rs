@@ -158,9 +158,8 @@ impl Socket {
     }
 
     /// Whether the task is woken by anything that arrives.
-    pub fn is_watched(&self) -> bool {
-        self.main.is_watched()
-            || self.dedicated.as_ref().is_some_and(|dedicated| dedicated.socket.is_watched())
+    pub fn is_watched(&mut self) -> bool {
+        self.each().any(|socket| socket.is_watched())
     }
 
     fn each(&mut self) -> impl Iterator<Item = &mut Bound> {

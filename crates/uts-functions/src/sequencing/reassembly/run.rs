@@ -1,7 +1,7 @@
 //! Bytes in order, in one buffer that is used again once what was read of it has been dropped.
 
-use super::room::{BUFFER_BYTES_MAX, Room};
-use super::spares::{Spares, WORN_BYTES};
+use super::room::Room;
+use super::spares::Spares;
 use bytes::Bytes;
 
 /// Bytes that came one behind the other.
@@ -38,27 +38,18 @@ impl Run {
 
     /// Begins at the front of the buffer again, if all of it was read and dropped: what comes next then needs no other.
     pub fn rewind(&mut self) {
-        if self.is_empty() && !self.take_spare() {
+        if self.is_empty() {
             self.room.reclaim();
         }
     }
 
-    /// Finds a buffer for at least `len` bytes. The run is empty.
+    /// Finds a buffer for at least `len` bytes: where large ones are in use, one that others have left. The run is empty.
     pub fn make_room(&mut self, len: usize) {
-        if !(len <= BUFFER_BYTES_MAX && self.take_spare()) {
-            self.room.grow(len);
+        let spares = self.spares.as_ref().filter(|_| self.room.is_large());
+        match spares.and_then(|spares| spares.find(len)) {
+            Some(spare) => self.room.bytes = spare,
+            None => self.room.grow(len),
         }
-    }
-
-    /// Takes a buffer that others have left, if this one is worn out and large ones are in use here.
-    fn take_spare(&mut self) -> bool {
-        let is_wanted = self.room.is_large() && self.room.bytes.capacity() < WORN_BYTES;
-        let spare = self.spares.as_ref().filter(|_| is_wanted).and_then(Spares::find);
-        let is_found = spare.is_some();
-        if let Some(spare) = spare {
-            self.room.bytes = spare;
-        }
-        is_found
     }
 
     /// Adds bytes behind the others; `start` is the position of the first, which matters if the run is empty.
@@ -106,7 +97,8 @@ impl Run {
 
 #[cfg(test)]
 mod tests {
-    use super::super::spares::SPARES_MAX;
+    use super::super::room::BUFFER_BYTES_MAX;
+    use super::super::spares::{SPARES_MAX, WORN_BYTES};
     use super::*;
 
     /// Runs that have seen much and hold nothing, which share their buffers.
@@ -123,11 +115,16 @@ mod tests {
         (spares, runs)
     }
 
-    fn fill(run: &mut Run, value: u8) {
+    /// As before something is pushed.
+    fn prepare(run: &mut Run, len: usize) {
         run.rewind();
-        if !run.has_room(1440 * 45) {
-            run.make_room(1440 * 45);
+        if !run.has_room(len) {
+            run.make_room(len);
         }
+    }
+
+    fn fill(run: &mut Run, value: u8) {
+        prepare(run, 1440 * 45);
         (0..45).for_each(|_| run.push(0, &[value; 1440]));
     }
 
@@ -160,10 +157,7 @@ mod tests {
         let mut held: Vec<Bytes> = Vec::new();
         for n in 0..CHUNKS {
             let run = &mut runs[n % 2];
-            run.rewind();
-            if !run.has_room(1000) {
-                run.make_room(1000);
-            }
+            prepare(run, 1000);
             run.push(0, &[n as u8; 1000]);
             held.push(run.read(usize::MAX).expect("something to read").1);
         }

@@ -24,12 +24,13 @@ impl Spares {
         }
     }
 
-    /// Finds a buffer of which nobody holds anything any more, or of which much is left: whoever holds a little should not keep the rest
-    /// from being used. Those that he holds most of are his.
-    pub(super) fn find(&self) -> Option<BytesMut> {
+    /// Finds a buffer for at least `len` bytes of which nobody holds anything any more, or of which much is left: whoever holds a little
+    /// should not keep the rest from being used. Those that he holds most of are his.
+    pub(super) fn find(&self, len: usize) -> Option<BytesMut> {
         let mut buffers = self.lock();
         core::iter::from_fn(|| buffers.pop()).find_map(|mut buffer| {
-            let is_usable = buffer.try_reclaim(BUFFER_BYTES_MAX) || buffer.capacity() >= WORN_BYTES;
+            let is_usable =
+                buffer.try_reclaim(BUFFER_BYTES_MAX.max(len)) || buffer.capacity() >= WORN_BYTES.max(len);
             is_usable.then_some(buffer)
         })
     }
