@@ -1,7 +1,8 @@
 //! Carries packets between two engines in memory and does nothing else: for a profiler, or a counter of instructions.
 //!
-//! `carry PACKETS [--in-flight MB] [--loss PER_MILLE] [--messages BYTES [--separate]] [NAME=VALUE ...]`, the last properties of both
-//! ends. With messages, PACKETS counts packets that would be full of them, also if each is to have a packet of its own.
+//! `carry PACKETS [--in-flight MB] [--loss PER_MILLE] [--messages BYTES [--separate] | --round-trips] [NAME=VALUE ...]`, the last
+//! properties of both ends. With messages, PACKETS counts packets that would be full of them, also if each is to have a packet of its own.
+//! Of round trips each is of one byte, and PACKETS says how many.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -16,13 +17,20 @@ struct Arguments {
     in_flight_mb: u64,
     loss_per_mille: u64,
     message_bytes: usize,
+    round_trips: bool,
     config: ConnectionConfig,
 }
 
 fn parse() -> Result<Arguments, String> {
     let config = ConnectionConfig::default();
-    let mut arguments =
-        Arguments { packets: 0, in_flight_mb: 1, loss_per_mille: 0, message_bytes: 0, config };
+    let mut arguments = Arguments {
+        packets: 0,
+        in_flight_mb: 1,
+        loss_per_mille: 0,
+        message_bytes: 0,
+        round_trips: false,
+        config,
+    };
     let mut words = std::env::args().skip(1);
     let number = |text: Option<String>, of: &str| -> Result<u64, String> {
         let text = text.ok_or_else(|| format!("{of} wants a number"))?;
@@ -33,6 +41,7 @@ fn parse() -> Result<Arguments, String> {
         match word.as_str() {
             "--in-flight" => arguments.in_flight_mb = number(words.next(), "--in-flight")?.max(1),
             "--loss" => arguments.loss_per_mille = number(words.next(), "--loss")?,
+            "--round-trips" => arguments.round_trips = true,
             "--separate" => arguments.config.coalesce = false,
             "--messages" => arguments.message_bytes = number(words.next(), "--messages")? as usize,
             property => {
@@ -44,7 +53,7 @@ fn parse() -> Result<Arguments, String> {
 }
 
 fn run() -> Result<(), Box<dyn std::error::Error>> {
-    let Arguments { packets, in_flight_mb, loss_per_mille, message_bytes, mut config } = parse()?;
+    let Arguments { packets, in_flight_mb, loss_per_mille, message_bytes, round_trips, mut config } = parse()?;
     let window = in_flight_mb << 20;
     // The peer's credit is what holds the sender back.
     (config.credit_bytes_initial, config.credit_bytes_max) = (window, window);
@@ -60,7 +69,9 @@ fn run() -> Result<(), Box<dyn std::error::Error>> {
     let mut in_flight_max = 0;
     let step = (packets / 100).max(1) * DATA_BYTES;
     for _ in 0..100 {
-        if message_bytes > 0 {
+        if round_trips {
+            pair.round_trips(connection, flow, packets / 100)?;
+        } else if message_bytes > 0 {
             pair.carry_messages(connection, flow, step, message_bytes)?;
         } else {
             pair.carry(connection, flow, step)?;

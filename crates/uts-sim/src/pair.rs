@@ -92,6 +92,10 @@ pub struct Pair {
     to_server: u64,
     /// Bytes of data that the server's application has read.
     pub received: u64,
+    /// The server's application writes back what it reads.
+    answers: bool,
+    /// Bytes that have come back to the client's.
+    answered: u64,
 }
 
 impl Pair {
@@ -123,6 +127,8 @@ impl Pair {
             spare: Vec::new(),
             to_server: 0,
             received: 0,
+            answers: false,
+            answered: 0,
         })
     }
 
@@ -210,6 +216,30 @@ impl Pair {
             }
             self.turn()?;
         }
+        Ok(())
+    }
+
+    /// Sends a byte to and fro so many times: each end answers once it has read, after all is done that was due.
+    ///
+    /// # Errors
+    /// [`PairError`] if a connection ends or nothing moves any more.
+    pub fn round_trips(
+        &mut self,
+        handle: ConnectionHandle,
+        flow: FlowId,
+        count: u64,
+    ) -> Result<(), PairError> {
+        self.answers = true;
+        for _ in 0..count {
+            let target = self.answered + 1;
+            let connection = self.client.connection(handle).ok_or_else(gone)?;
+            let written = connection.write(self.now, flow, Bytes::from_static(&[7]));
+            written.map_err(|error| PairError::Application(error.to_string()))?;
+            while self.answered < target {
+                self.turn()?;
+            }
+        }
+        self.answers = false;
         Ok(())
     }
 
@@ -338,16 +368,24 @@ impl Pair {
                 Event::Closed(reason) => return Err(PairError::Closed(reason)),
                 Event::Readable(flow) if self.reads => {
                     let Some(connection) = end.connection(handle) else { continue };
-                    let mut has_ended = false;
-                    let count = |read| {
+                    let (mut has_ended, mut answer) = (false, None);
+                    let count = if at_server { &mut self.received } else { &mut self.answered };
+                    let take = |read| {
                         match read {
-                            Read::Bytes(_, data) | Read::Message(data) => self.received += data.len() as u64,
+                            Read::Bytes(_, data) | Read::Message(data) => {
+                                *count += data.len() as u64;
+                                answer = Some(data).filter(|_| at_server && self.answers);
+                            }
                             Read::End => has_ended = true,
                         }
                         true
                     };
                     // What ends it is told by an event, too.
-                    let _ = connection.read_many(self.now, flow, usize::MAX, count);
+                    let _ = connection.read_many(self.now, flow, usize::MAX, take);
+                    if let Some(data) = answer {
+                        let written = connection.write(self.now, flow, data);
+                        written.map_err(|error| PairError::Application(error.to_string()))?;
+                    }
                     if has_ended {
                         connection.finish(flow);
                     }
