@@ -165,7 +165,7 @@ impl Connection {
         of(group).or_else(|| of(0)).unwrap_or_else(Profile::bare)
     }
 
-    pub(super) fn on_exchange_frame(&mut self, now: Time, frame: Frame<'_>) -> Result<(), CloseReason> {
+    pub(super) fn on_exchange_frame(&mut self, now: Time, frame: &Frame<'_>) -> Result<(), CloseReason> {
         let (seen_by_peer, message) = match frame {
             Frame::RequestPf(f) => {
                 let profile = match from_wire(&f.profile) {
@@ -191,7 +191,7 @@ impl Connection {
             Frame::NakPf(f) => {
                 let function = Function::from_number(f.function).unwrap_or(Function::Establishment);
                 let alternative =
-                    f.alternative.map(|c| Choice { number: c.mechanism, params: Params(c.params) });
+                    f.alternative.as_ref().map(|c| Choice { number: c.mechanism, params: Params(c.params) });
                 let reason = RefusalReason::from_number(f.reason);
                 (
                     f.direction,

@@ -107,7 +107,8 @@ impl Connection {
 
     /// Takes in an authentic packet: all of it or, if it is malformed, none.
     fn take_in(&mut self, now: Time, ecn: Option<Ecn>, index: usize, number: u64, payload: &[u8]) {
-        let Some(contents) = Contents::read(payload) else {
+        let mut places = Places::new(payload);
+        let Some(contents) = Contents::read(payload, &mut places) else {
             self.stats.dropped_malformed += 1;
             self.on_malformed(index);
             return;
@@ -147,7 +148,7 @@ impl Connection {
         }
         let handled = match contents {
             Contents::Data(data) => self.on_data(now, index, &data),
-            Contents::Messages(messages) => self.on_messages(now, index, &messages, payload),
+            Contents::Messages(messages) => self.on_messages(now, index, messages, payload),
             Contents::Frames(frames) => self.handle_frames(now, index, frames),
         };
         if let Err(reason) = handled {
@@ -233,13 +234,15 @@ impl Connection {
         if known || !sane {
             return;
         }
-        let readable = Frames::read(&packet.payload).filter(|frames| !self.overruns(index, frames));
-        let Some(frames) = readable else { return };
+        let mut frames = Frames::new(&packet.payload);
+        if !frames.read() || self.overruns(index, &frames) {
+            return;
+        }
         let Some(inbound) = &mut self.inbound else { return };
         inbound.arrivals.repaired.insert_one(packet.number);
         inbound.arrivals.report_by(now);
         self.stats.packets_recovered += 1;
-        if let Err(reason) = self.handle_frames(now, index, frames) {
+        if let Err(reason) = self.handle_frames(now, index, &frames) {
             self.fail(reason);
         }
         // Redundancy of redundancy is not used.
@@ -250,31 +253,31 @@ impl Connection {
         &mut self,
         now: Time,
         index: usize,
-        frames: Frames<'_>,
+        frames: &Frames<'_>,
     ) -> Result<(), CloseReason> {
-        frames.first.into_iter().try_for_each(|frame| self.handle_frame(now, index, frame))?;
+        frames.first.iter().try_for_each(|frame| self.handle_frame(now, index, frame))?;
         // All could be read before.
-        frames.rest.flatten().try_for_each(|frame| self.handle_frame(now, index, frame))
+        frames.rest.clone().flatten().try_for_each(|frame| self.handle_frame(now, index, &frame))
     }
 
-    fn handle_frame(&mut self, now: Time, index: usize, frame: Frame<'_>) -> Result<(), CloseReason> {
+    fn handle_frame(&mut self, now: Time, index: usize, frame: &Frame<'_>) -> Result<(), CloseReason> {
         match frame {
-            Frame::Data(data) => self.on_data(now, index, &data)?,
+            Frame::Data(data) => self.on_data(now, index, data)?,
             Frame::Ack(ack) => {
                 let ce = ack.ecn.map(|ecn| ecn.ce);
                 let delay = Duration::from_micros(ack.delay_us);
                 self.on_report(now, Report { ranges: &mut ack.ranges.iter(), delay, ce })?;
             }
             Frame::Repaired(ranges) => self.on_repaired(now, ranges.iter()),
-            Frame::Credit(credit) => self.on_credit(credit)?,
+            Frame::Credit(credit) => self.on_credit(*credit)?,
             Frame::FlowLimit(limit) => {
                 if limit.max_flows > self.flows.opened_max {
                     self.flows.opened_max = limit.max_flows;
                 }
             }
-            Frame::Skip(skip) => self.on_skip(now, skip)?,
-            Frame::ResetFlow(reset) => self.on_reset(reset)?,
-            Frame::StopFlow(stop) => self.on_stop(stop)?,
+            Frame::Skip(skip) => self.on_skip(now, *skip)?,
+            Frame::ResetFlow(reset) => self.on_reset(*reset)?,
+            Frame::StopFlow(stop) => self.on_stop(*stop)?,
             Frame::RequestPf(_)
             | Frame::AckPf(_)
             | Frame::NakPf(_)
@@ -286,7 +289,7 @@ impl Connection {
             Frame::NewToken(token) => self.token_received = Some(Bytes::copy_from_slice(token.token)),
             Frame::PathChallenge(number) => {
                 if self.control.len() < super::CONTROL_MAX {
-                    self.control.push_back(super::flows::Token::PathResponse(number));
+                    self.control.push_back(super::flows::Token::PathResponse(*number));
                 }
             }
             Frame::Repair(repair) => {
@@ -527,24 +530,38 @@ fn violation(violation: FlowViolation) -> CloseReason {
 }
 
 /// What an authentic packet consists of: the common cases are read at once.
-enum Contents<'a> {
+enum Contents<'p, 'a> {
     /// One frame, of data.
     Data(frame::Data<'a>),
     /// Whole messages of one flow.
-    Messages(Messages),
-    Frames(Frames<'a>),
+    Messages(&'p Messages),
+    Frames(&'p Frames<'a>),
 }
 
-impl<'a> Contents<'a> {
+/// Where what is read of a packet is kept: it is too large to be moved.
+struct Places<'a> {
+    messages: Messages,
+    frames: Frames<'a>,
+}
+
+impl<'a> Places<'a> {
+    #[inline]
+    fn new(payload: &'a [u8]) -> Self {
+        Places { messages: Messages::default(), frames: Frames::new(payload) }
+    }
+}
+
+impl<'p, 'a> Contents<'p, 'a> {
     /// Reads all of it, before any of it changes anything; `None` if it is malformed.
     #[inline]
-    fn read(payload: &'a [u8]) -> Option<Self> {
+    fn read(payload: &'a [u8], places: &'p mut Places<'a>) -> Option<Self> {
+        let Places { messages, frames } = places;
         let begins_so = payload.first().is_some_and(|kind| frame::Data::is_message(*kind));
-        if let Some(messages) = begins_so.then(|| Messages::read(payload)).flatten() {
+        if begins_so && messages.read(payload) {
             return Some(Contents::Messages(messages));
         }
         let data = frame::Data::only(payload).map(Contents::Data);
-        data.or_else(|| Frames::read(payload).map(Contents::Frames))
+        data.or_else(|| frames.read().then_some(Contents::Frames(frames)))
     }
 
     #[inline]
@@ -565,22 +582,26 @@ pub(super) struct Frames<'a> {
 }
 
 impl<'a> Frames<'a> {
-    /// Reads all once, before any of them changes anything; `None` if one is malformed.
-    pub fn read(payload: &'a [u8]) -> Option<Self> {
-        let (mut seen, mut first) = (Seen::default(), SmallVec::new());
-        let mut frames = FrameIter::new(payload);
-        let mut rest = frames.clone();
+    /// Those of a payload, to be read.
+    #[inline]
+    pub fn new(payload: &'a [u8]) -> Self {
+        Frames { seen: Seen::default(), first: SmallVec::new(), rest: FrameIter::new(payload) }
+    }
+
+    /// Reads all once, before any of them changes anything. Says whether that could be done, and there are any.
+    pub fn read(&mut self) -> bool {
+        let mut frames = self.rest.clone();
         while let Some(frame) = frames.next() {
-            let frame = frame.ok()?;
-            seen.eliciting |= frame.elicits_ack();
-            seen.polled |= matches!(frame, Frame::Poll);
-            seen.has_data |= matches!(frame, Frame::Data(_));
-            if first.len() < FRAMES_KEPT {
-                first.push(frame);
-                rest = frames.clone();
+            let Ok(frame) = frame else { return false };
+            self.seen.eliciting |= frame.elicits_ack();
+            self.seen.polled |= matches!(frame, Frame::Poll);
+            self.seen.has_data |= matches!(frame, Frame::Data(_));
+            if self.first.len() < FRAMES_KEPT {
+                self.first.push(frame);
+                self.rest = frames.clone();
             }
         }
-        (!first.is_empty()).then_some(Frames { seen, first, rest })
+        !self.first.is_empty()
     }
 
     fn any(&self, mut is_so: impl FnMut(&Frame<'_>) -> bool) -> bool {

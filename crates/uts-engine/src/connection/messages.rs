@@ -16,6 +16,7 @@ use uts_wire::frame::{Data, DataFlags, DataWriter, data_header_len};
 use uts_wire::varint::varint_len;
 
 /// Whole messages of one flow that a packet consists of. They stand in a row.
+#[derive(Default)]
 pub(super) struct Messages {
     pub flow: u32,
     /// Position of the first, if they have positions.
@@ -25,26 +26,26 @@ pub(super) struct Messages {
 }
 
 impl Messages {
-    /// `None` if there is anything else in the payload, or what is malformed.
+    /// Reads those of a payload. Says whether it could be read, and has nothing else.
     // On its own: within whoever asks, what it goes by would not stay in registers.
     #[inline(never)]
-    pub fn read(payload: &[u8]) -> Option<Self> {
-        let mut list = SmallVec::new();
-        let first = Data::next_message(&mut Reader::new(payload))?.0;
+    pub fn read(&mut self, payload: &[u8]) -> bool {
+        let Some((first, _)) = Data::next_message(&mut Reader::new(payload)) else { return false };
         let (flow, start) = (first.flow, first.offset);
         let (mut r, mut data_bytes, mut next) = (Reader::new(payload), 0, start.unwrap_or(0));
         while !r.is_empty() {
-            let (data, from) = Data::next_message(&mut r)?;
+            let Some((data, from)) = Data::next_message(&mut r) else { return false };
             let is_placed = data.offset.is_some();
             if data.flow != flow || is_placed != start.is_some() || (is_placed && data.offset != Some(next)) {
-                return None;
+                return false;
             }
             let len = data.bytes.len();
-            list.push(Whole { from, to: from + len, presented: data.flags.presented });
+            self.list.push(Whole { from, to: from + len, presented: data.flags.presented });
             data_bytes += len as u64;
             next = next.saturating_add(len as u64 + 1);
         }
-        Some(Messages { flow, start, list, data_bytes })
+        (self.flow, self.start, self.data_bytes) = (flow, start, data_bytes);
+        true
     }
 
     /// Positions that they take: each ends with one.
@@ -65,7 +66,8 @@ impl Connection {
         let Some((counts, repeats)) = self.place(index, messages.flow)? else { return Ok(()) };
         if counts && messages.start.is_none() {
             // P-30: each of them is at the front of the flow.
-            return Frames::read(payload).map_or(Ok(()), |frames| self.handle_frames(now, index, frames));
+            let mut frames = Frames::new(payload);
+            return if frames.read() { self.handle_frames(now, index, &frames) } else { Ok(()) };
         }
         let Some(receive) = self.flows.get_mut(messages.flow).map(|flow| &mut flow.receive) else {
             return Ok(());
@@ -241,18 +243,22 @@ mod tests {
     fn messages_of_a_packet_are_of_one_flow_and_stand_in_a_row() {
         let first = (4, Some(70), "one");
         let whole = payload(&[first, (4, Some(74), "three")]);
-        let messages = Messages::read(&whole).expect("two");
+        let read = |payload: &[u8]| {
+            let mut messages = Messages::default();
+            messages.read(payload).then_some(messages)
+        };
+        let messages = read(&whole).expect("two");
         assert_eq!((messages.flow, messages.start, messages.data_bytes), (4, Some(70), 8));
         assert_eq!(messages.positions(), 10);
         let texts: Vec<_> = messages.list.iter().map(|m| &whole[m.from..m.to]).collect();
         assert_eq!(texts, [&b"one"[..], b"three"]);
         let free = payload(&[(4, None, "one"), (4, None, "three")]);
-        assert_eq!(Messages::read(&free).map(|m| (m.start, m.list.len())), Some((None, 2)));
+        assert_eq!(read(&free).map(|m| (m.start, m.list.len())), Some((None, 2)));
         // Of another flow, apart, repeated, without a position, cut off: these are read frame by frame.
         for other in [(6, Some(74), "x"), (4, Some(75), "x"), (4, Some(70), "one"), (4, None, "x")] {
-            assert!(Messages::read(&payload(&[first, other])).is_none(), "{other:?}");
+            assert!(read(&payload(&[first, other])).is_none(), "{other:?}");
         }
-        assert!(Messages::read(&whole[..whole.len() - 1]).is_none());
-        assert!(Messages::read(&[]).is_none());
+        assert!(read(&whole[..whole.len() - 1]).is_none());
+        assert!(read(&[]).is_none());
     }
 }
