@@ -92,7 +92,11 @@ impl Rate {
         if nanos == 0 {
             return Rate(0);
         }
-        Rate(u64::try_from(u128::from(bytes) * 1_000_000_000 / nanos).unwrap_or(u64::MAX))
+        // Division by 128 bits takes several times as long.
+        match (bytes.checked_mul(1_000_000_000), u64::try_from(nanos)) {
+            (Some(scaled), Ok(nanos)) => Rate(scaled / nanos),
+            _ => Rate(u64::try_from(u128::from(bytes) * 1_000_000_000 / nanos).unwrap_or(u64::MAX)),
+        }
     }
 
     /// Bytes per second.
