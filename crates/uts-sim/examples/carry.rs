@@ -53,7 +53,8 @@ fn parse() -> Result<Arguments, String> {
 }
 
 fn run() -> Result<(), Box<dyn std::error::Error>> {
-    let Arguments { packets, in_flight_mb, loss_per_mille, message_bytes, round_trips, mut config } = parse()?;
+    let Arguments { packets, in_flight_mb, loss_per_mille, message_bytes, round_trips, mut config } =
+        parse()?;
     let window = in_flight_mb << 20;
     // The peer's credit is what holds the sender back.
     (config.credit_bytes_initial, config.credit_bytes_max) = (window, window);
