@@ -519,6 +519,15 @@ impl Connection {
         Some(segment)
     }
 
+    /// Whether to ask again what to send, after something was: mostly there is nothing more, which is known for less than by asking.
+    pub(crate) fn may_have_more(&mut self, now: Time) -> bool {
+        if self.phase != Phase::Open || self.handshake.as_ref().is_some_and(|h| h.is_active()) {
+            return true;
+        }
+        self.pursue_groups(now);
+        self.wants_to_send() || self.has_reason_to_send(now)
+    }
+
     fn count_sent(&mut self, bytes: usize) -> usize {
         self.stats.packets_sent += 1;
         self.stats.bytes_sent += bytes as u64;

@@ -97,6 +97,11 @@ impl Connection {
         }
     }
 
+    /// Whether a packet may leave.
+    pub(super) fn has_reason_to_send(&mut self, now: Time) -> bool {
+        self.next_packet(now).is_some()
+    }
+
     /// Why the next packet may leave, if it may.
     fn next_packet(&mut self, now: Time) -> Option<Reason> {
         let wants = self.wants_to_send();

@@ -377,12 +377,13 @@ impl Endpoint {
             let connection = &mut entry.connection;
             connection.set_leave(self.peers.leave_of(&entry.share));
             let sent = connection.poll_transmit(now, buffer);
+            let may_have_more = sent.is_some() && connection.may_have_more(now);
             let (in_flight, has_waited) = (connection.in_flight_bytes(), connection.has_waited());
-            self.peers.on_polled(handle, &mut entry.share, in_flight, has_waited);
+            self.peers.on_polled(handle, &mut entry.share, in_flight, has_waited, may_have_more);
             let (remote, local, ecn) = (connection.remote(), connection.local(), connection.ecn());
-            entry.is_ready = sent.is_some();
+            entry.is_ready = may_have_more;
             enlist(handle, &mut entry.is_stale, &mut self.stale);
-            if sent.is_some() {
+            if may_have_more {
                 self.ready.push_back(handle);
             }
             self.call_waiting(handle);

@@ -159,20 +159,21 @@ impl Peers {
         Leave { must_wait: is_full && !is_called, is_called }
     }
 
-    /// A connection was asked what it sends. `has_waited` = it would have sent more.
+    /// A connection was asked what it sends. `has_waited` = it would have sent more, `may_have_more` = it is asked again.
     pub fn on_polled(
         &mut self,
         handle: ConnectionHandle,
         share: &mut Share,
         in_flight: u64,
         has_waited: bool,
+        may_have_more: bool,
     ) {
         let Some(peer) = self.list.get_mut(share.peer as usize) else { return };
         let sent = in_flight.saturating_sub(share.in_flight);
         share.sent = share.sent.saturating_add(sent);
         peer.count(share, in_flight);
         if let Standing::Called(batches) = share.standing {
-            let left = if sent > 0 { batches - 1 } else { 0 };
+            let left = if sent > 0 && may_have_more { batches - 1 } else { 0 };
             peer.called -= batches - left;
             share.standing = if left > 0 { Standing::Called(left) } else { Standing::Free };
         }
@@ -325,9 +326,9 @@ mod tests {
 
     /// A connection has to wait that has sent so much, which has arrived.
     fn hold(peers: &mut Peers, (handle, share): &mut (ConnectionHandle, Share), sent: u64) {
-        peers.on_polled(*handle, share, sent, true);
+        peers.on_polled(*handle, share, sent, true, true);
         // To be asked again, for acknowledgements, does not give a second place.
-        peers.on_polled(*handle, share, sent, true);
+        peers.on_polled(*handle, share, sent, true, true);
         peers.on_news(Time::ZERO, share, 0, None);
     }
 
@@ -389,7 +390,7 @@ mod tests {
         pass(&mut peers, &mut now, &mut shares[0].1, WAITING_MAX, &[1_000; 50]);
         let full = WAITING_MAX + BATCH_BYTES;
         let (handle, share) = &mut shares[0];
-        peers.on_polled(*handle, share, full, false);
+        peers.on_polled(*handle, share, full, false, true);
         for one in &mut shares[1..4] {
             assert!(peers.leave_of(&one.1).must_wait);
             hold(&mut peers, one, LITTLE_BYTES);
@@ -404,7 +405,7 @@ mod tests {
         assert_eq!(peers.next_turn(&shares[0].1), None);
         assert!(!peers.leave_of(&shares[1].1).must_wait);
         assert!(peers.leave_of(&shares[4].1).must_wait, "who comes later waits behind the third");
-        peers.on_polled(ConnectionHandle(1), &mut shares[1].1, BATCH_BYTES, true);
+        peers.on_polled(ConnectionHandle(1), &mut shares[1].1, BATCH_BYTES, true, true);
         assert!(peers.leave_of(&shares[1].1).must_wait, "one turn is one batch");
         for (_, share) in &mut shares {
             peers.leave(share);
@@ -419,7 +420,7 @@ mod tests {
         let mut now = Time::ZERO;
         pass(&mut peers, &mut now, &mut shares[0].1, 1, &[1]);
         pass(&mut peers, &mut now, &mut shares[0].1, WAITING_MAX, &[1_000; 50]);
-        peers.on_polled(ConnectionHandle(0), &mut shares[0].1, 2 * WAITING_MAX, false);
+        peers.on_polled(ConnectionHandle(0), &mut shares[0].1, 2 * WAITING_MAX, false, true);
         peers.list.iter_mut().for_each(|(_, peer)| peer.rates[1] = FAST);
         // The first hundred have sent more than the others.
         for one in &mut shares[1..] {
@@ -437,10 +438,10 @@ mod tests {
                 100 => (LITTLE_BYTES - 1, Standing::Fresh),
                 _ => (LITTLE_BYTES, Standing::Held),
             };
-            peers.on_polled(ConnectionHandle(next), share, sent, false);
-            peers.on_polled(ConnectionHandle(next), share, sent, false);
+            peers.on_polled(ConnectionHandle(next), share, sent, false, true);
+            peers.on_polled(ConnectionHandle(next), share, sent, false, true);
             peers.on_news(now, share, 0, None);
-            peers.on_polled(ConnectionHandle(next), share, 0, true);
+            peers.on_polled(ConnectionHandle(next), share, 0, true, true);
             assert_eq!(share.standing, standing, "{next}");
         }
         // Both go on when the others are through.
@@ -448,7 +449,7 @@ mod tests {
         assert_eq!([(); 3].map(|()| peers.next_turn(&shares[0].1).map(|h| h.0)), [3, 4, 5].map(Some));
         let mut late = peers.join(SocketAddr::from(([10, 0, 0, 1], 1)));
         assert!(peers.leave_of(&late).must_wait);
-        peers.on_polled(ConnectionHandle(999), &mut late, 0, true);
+        peers.on_polled(ConnectionHandle(999), &mut late, 0, true, true);
         peers.list.iter_mut().for_each(|(_, peer)| peer.held.clear());
         assert!(peers.leave_of(&late).must_wait, "it waits itself");
         assert_eq!(peers.next_turn(&late), Some(ConnectionHandle(999)));
@@ -462,28 +463,35 @@ mod tests {
         let mut now = Time::ZERO;
         pass(&mut peers, &mut now, &mut shares[0].1, 1, &[1]);
         pass(&mut peers, &mut now, &mut shares[0].1, WAITING_MAX, &[1_000; 50]);
-        peers.on_polled(ConnectionHandle(0), &mut shares[0].1, 2 * WAITING_MAX, false);
+        peers.on_polled(ConnectionHandle(0), &mut shares[0].1, 2 * WAITING_MAX, false, true);
         shares[1..].iter_mut().for_each(|one| hold(&mut peers, one, LITTLE_BYTES));
         peers.on_news(now, &mut shares[0].1, 0, None);
         assert_eq!(peers.next_turn(&shares[0].1), Some(ConnectionHandle(1)));
         peers.call(&mut shares[1].1);
         assert_eq!(shares[1].1.batches(), 1, "1 MiB a second");
         // At half of what is fast there is time for two of each; at 1.5 times of it, for more than a turn may be.
-        for (n, tenths) in [(2, 5), (3, 15), (4, 15)] {
+        for (n, tenths) in [(2, 5), (3, 15), (4, 15), (5, 15)] {
             let rate = Rate::from_bytes_per_sec(FAST.bytes_per_sec() / 10 * tenths);
             peers.list.iter_mut().for_each(|(_, peer)| peer.rates[1] = rate);
             assert_eq!(peers.next_turn(&shares[0].1), Some(ConnectionHandle(n)));
             peers.call(&mut shares[n as usize].1);
         }
-        assert_eq!([2, 3, 4].map(|n| shares[n].1.batches()), [1, 4, 4]);
+        assert_eq!([2, 3, 4, 5].map(|n| shares[n].1.batches()), [1, 4, 4, 4]);
         for n in 1..=BATCHES_OF_MANY {
             assert!(!peers.leave_of(&shares[3].1).must_wait, "batch {n}");
-            peers.on_polled(ConnectionHandle(3), &mut shares[3].1, n * BATCH_BYTES, n == BATCHES_OF_MANY);
+            peers.on_polled(
+                ConnectionHandle(3),
+                &mut shares[3].1,
+                n * BATCH_BYTES,
+                n == BATCHES_OF_MANY,
+                true,
+            );
         }
         assert!(peers.leave_of(&shares[3].1).must_wait, "it has had its turn");
-        // The next has little to say, and the first two are gone: nothing is promised to anybody then.
-        peers.on_polled(ConnectionHandle(4), &mut shares[4].1, 1000, false);
-        peers.on_polled(ConnectionHandle(4), &mut shares[4].1, 1000, false);
+        // The next have little to say, of which one is asked twice, and the first two are gone: nothing is promised to anybody then.
+        peers.on_polled(ConnectionHandle(4), &mut shares[4].1, 1000, false, true);
+        peers.on_polled(ConnectionHandle(4), &mut shares[4].1, 1000, false, true);
+        peers.on_polled(ConnectionHandle(5), &mut shares[5].1, 1000, false, false);
         shares[1..3].iter_mut().for_each(|(_, share)| peers.leave(share));
         assert_eq!(peers.list.iter().map(|(_, peer)| peer.called).collect::<Vec<_>>(), [0]);
     }
