@@ -12,8 +12,9 @@
 /// Sleeps without a look, at most, after one that was in vain.
 const UNLOOKED_MAX: u32 = 63;
 
-/// The same of looks for answers, which last longer.
-const UNLOOKED_MAX_OF_TALK: u32 = 255;
+/// The same of looks for answers. These last longer than a round trip where both ends share a processor, which each of them holds up:
+/// that is to be one round trip in thousands.
+const UNLOOKED_MAX_OF_TALK: u32 = 4095;
 
 /// Rounds of a look for the answer to what was just said: some 50 us in all.
 const ROUNDS_OF_TALK: u32 = 5;
@@ -154,6 +155,28 @@ mod tests {
         // When it streams again, that is found out by the next few looks.
         let again = looks(&mut looking, 1000, |_| true);
         assert!(again > 850, "{again} looks for 1000 arrivals");
+    }
+
+    /// Where both ends share a processor a look holds the answer up: that may happen to no more than one in a thousand.
+    #[test]
+    fn answers_that_no_look_finds_are_hardly_ever_looked_for() {
+        let mut looking = Looking::default();
+        let mut looks = |answers: u32, finds: bool| {
+            let mut looks = 0;
+            for _ in 0..answers {
+                looks += u32::from(looking.is_worth_it(true));
+                while looking.rounds > 0 {
+                    if finds { looking.on_found(false) } else { looking.on_missed() }
+                }
+            }
+            looks
+        };
+        // The first few, that it is so.
+        assert_eq!(looks(4095, false), 12);
+        assert_eq!(looks(40 * 4096, false), 40);
+        // Once they pay they are taken up again.
+        let again = looks(10_000, true);
+        assert!(again > 5_900, "{again} of 10,000");
     }
 
     /// The task asks before it sleeps, looks if that is worth it, and says what came of it. Every datagram is sent while it sleeps,
