@@ -330,8 +330,10 @@ impl Work<'_> {
 fn finished(id: &str, case: &Case, mut outcome: Outcome) -> RunFile {
     derived::add(case, &mut outcome);
     if let Some(first) = outcome.interventions.first() {
-        let why = format!("the path was changed by hand at {:.1} s: {}", first.t_s, first.change);
-        outcome.invalid.get_or_insert(why);
+        // What somebody did comes before what the machine did.
+        let by_hand = format!("the path was changed by hand at {:.1} s: {}", first.t_s, first.change);
+        let why = [Some(by_hand), outcome.invalid.take()].into_iter().flatten().collect::<Vec<_>>();
+        outcome.invalid = Some(why.join("; "));
     }
     RunFile::of(id, case, outcome)
 }
@@ -374,7 +376,8 @@ mod tests {
                 "late-once" if nth == 1 => outcome.invalid = Some("late".into()),
                 "late" => outcome.invalid = Some(format!("late, the {nth}. time")),
                 "touched" => {
-                    outcome.interventions = vec![Intervention { t_s: 1.0, change: "wan both down".into() }]
+                    outcome.interventions = vec![Intervention { t_s: 1.0, change: "wan both down".into() }];
+                    outcome.invalid = (case.repetition == 2).then(|| "late".into());
                 }
                 "fails" => return Err(RunError::Failed("no answer".into())),
                 "panics" => panic!("at {nth}"),
@@ -429,10 +432,11 @@ mod tests {
         assert_eq!(of("late-once").attempts, ["late"]);
         assert_eq!(of("late").attempts, ["late, the 1. time", "late, the 2. time"]);
         assert_eq!(of("late").why.as_deref(), Some("late, the 3. time"));
-        assert_eq!(
-            of("touched").why.as_deref(),
-            Some("the path was changed by hand at 1.0 s: wan both down")
-        );
+        let touched = runs.values().filter(|run| run.case.transport_name() == "touched");
+        let mut why: Vec<_> = touched.map(|run| run.why.as_deref().unwrap()).collect();
+        why.sort_unstable();
+        let by_hand = "the path was changed by hand at 1.0 s: wan both down";
+        assert_eq!(why, [by_hand.to_owned(), format!("{by_hand}; late")]);
         assert_eq!(of("touched").attempts, [""; 0], "what was changed by hand is not repeated");
         assert_eq!(of("fails").why.as_deref(), Some("no answer"));
         assert_eq!(of("panics").why.as_deref(), Some("panicked: at 1"));
