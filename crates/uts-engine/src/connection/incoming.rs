@@ -3,6 +3,7 @@
 //! `handle_adaptive` -> `Inbound::unseal` (epoch, mask, cipher, checksum; nothing is changed before) -> `take_in` (acknowledgement) ->
 //! `handle_frames` -> `repair` (what redundancy brings back goes through `handle_frames` as well).
 
+use super::contents::{Contents, Frames, Places};
 use super::flows::{FlowControl, FlowViolation};
 use super::inbound::{Dropped, Unsealed};
 use super::messages::Messages;
@@ -12,13 +13,12 @@ use crate::event::{Direction, FlowId};
 use crate::synthesis::ReceiveStack;
 use bytes::Bytes;
 use core::time::Duration;
-use smallvec::SmallVec;
 use uts_functions::Time;
 use uts_functions::acknowledgement::{Acknowledgement, Arrival};
 use uts_functions::protection::Protection;
 use uts_functions::sequencing::reassembly::Segment;
 use uts_functions::{fec, flow};
-use uts_wire::frame::{self, Frame, FrameIter};
+use uts_wire::frame::{self, Frame};
 
 /// How the network marked a packet (RFC 3168): ECT(0), ECT(1) or CE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,17 +34,6 @@ pub enum Ecn {
 /// Gaps in what a flow has received that are remembered. Where nothing is repeated the oldest beyond are given up; where
 /// losses are repeated, packets that would leave more are dropped unacknowledged.
 pub(super) const GAPS_MAX: usize = 4096;
-
-/// Frames of a packet that are kept as they were read; more are read again.
-const FRAMES_KEPT: usize = 4;
-
-/// What frames of a packet had in common.
-#[derive(Clone, Copy, Debug, Default)]
-struct Seen {
-    eliciting: bool,
-    polled: bool,
-    has_data: bool,
-}
 
 /// Where data of a frame stands.
 struct Part {
@@ -255,9 +244,7 @@ impl Connection {
         index: usize,
         frames: &Frames<'_>,
     ) -> Result<(), CloseReason> {
-        frames.first.iter().try_for_each(|frame| self.handle_frame(now, index, frame))?;
-        // All could be read before.
-        frames.rest.clone().flatten().try_for_each(|frame| self.handle_frame(now, index, &frame))
+        frames.try_for_each(|frame| self.handle_frame(now, index, frame))
     }
 
     fn handle_frame(&mut self, now: Time, index: usize, frame: &Frame<'_>) -> Result<(), CloseReason> {
@@ -527,84 +514,4 @@ fn repeats(stack: &ReceiveStack) -> bool {
 
 fn violation(violation: FlowViolation) -> CloseReason {
     CloseReason::Protocol(violation.to_string())
-}
-
-/// What an authentic packet consists of: the common cases are read at once.
-enum Contents<'p, 'a> {
-    /// One frame, of data.
-    Data(frame::Data<'a>),
-    /// Whole messages of one flow.
-    Messages(&'p Messages),
-    Frames(&'p Frames<'a>),
-}
-
-/// Where what is read of a packet is kept: it is too large to be moved.
-struct Places<'a> {
-    messages: Messages,
-    frames: Frames<'a>,
-}
-
-impl<'a> Places<'a> {
-    #[inline]
-    fn new(payload: &'a [u8]) -> Self {
-        Places { messages: Messages::default(), frames: Frames::new(payload) }
-    }
-}
-
-impl<'p, 'a> Contents<'p, 'a> {
-    /// Reads all of it, before any of it changes anything; `None` if it is malformed.
-    #[inline]
-    fn read(payload: &'a [u8], places: &'p mut Places<'a>) -> Option<Self> {
-        let Places { messages, frames } = places;
-        let begins_so = payload.first().is_some_and(|kind| frame::Data::is_message(*kind));
-        if begins_so && messages.read(payload) {
-            return Some(Contents::Messages(messages));
-        }
-        let data = frame::Data::only(payload).map(Contents::Data);
-        data.or_else(|| frames.read().then_some(Contents::Frames(frames)))
-    }
-
-    #[inline]
-    fn seen(&self) -> Seen {
-        match self {
-            Contents::Frames(frames) => frames.seen,
-            _ => Seen { eliciting: true, polled: false, has_data: true },
-        }
-    }
-}
-
-/// The frames of a packet, all of which can be read.
-pub(super) struct Frames<'a> {
-    seen: Seen,
-    /// The first, which are mostly all.
-    first: SmallVec<[Frame<'a>; FRAMES_KEPT]>,
-    rest: FrameIter<'a>,
-}
-
-impl<'a> Frames<'a> {
-    /// Those of a payload, to be read.
-    #[inline]
-    pub fn new(payload: &'a [u8]) -> Self {
-        Frames { seen: Seen::default(), first: SmallVec::new(), rest: FrameIter::new(payload) }
-    }
-
-    /// Reads all once, before any of them changes anything. Says whether that could be done, and there are any.
-    pub fn read(&mut self) -> bool {
-        let mut frames = self.rest.clone();
-        while let Some(frame) = frames.next() {
-            let Ok(frame) = frame else { return false };
-            self.seen.eliciting |= frame.elicits_ack();
-            self.seen.polled |= matches!(frame, Frame::Poll);
-            self.seen.has_data |= matches!(frame, Frame::Data(_));
-            if self.first.len() < FRAMES_KEPT {
-                self.first.push(frame);
-                self.rest = frames.clone();
-            }
-        }
-        !self.first.is_empty()
-    }
-
-    fn any(&self, mut is_so: impl FnMut(&Frame<'_>) -> bool) -> bool {
-        self.first.iter().any(&mut is_so) || self.rest.clone().flatten().any(|frame| is_so(&frame))
-    }
 }

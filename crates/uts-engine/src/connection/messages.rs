@@ -2,8 +2,9 @@
 //! is nothing but what is its own.
 
 use super::chunks::Written;
+use super::contents::Frames;
 use super::draft::{DATA_ROOM_MIN_BYTES, Draft, FULL_BUT};
-use super::incoming::{Frames, GAPS_MAX};
+use super::incoming::GAPS_MAX;
 use super::{CloseReason, Connection};
 use crate::synthesis::SendStack;
 use smallvec::SmallVec;

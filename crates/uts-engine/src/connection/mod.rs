@@ -10,6 +10,7 @@ mod adapt;
 mod application;
 mod chunks;
 mod closing;
+mod contents;
 mod draft;
 mod establish;
 mod exchanges;
@@ -517,15 +518,6 @@ impl Connection {
         let segment = self.poll_adaptive(now, out)?;
         self.bytes_to_address += (out.len() - before) as u64;
         Some(segment)
-    }
-
-    /// Whether to ask again what to send, after something was: mostly there is nothing more, which is known for less than by asking.
-    pub(crate) fn may_have_more(&mut self, now: Time) -> bool {
-        if self.phase != Phase::Open || self.handshake.as_ref().is_some_and(|h| h.is_active()) {
-            return true;
-        }
-        self.pursue_groups(now);
-        self.wants_to_send() || self.has_reason_to_send(now)
     }
 
     fn count_sent(&mut self, bytes: usize) -> usize {

@@ -6,7 +6,7 @@
 use super::draft::{Built, DATA_ROOM_MIN_BYTES, Draft, FULL_BUT, Reason, Room};
 use super::flows::{FlowControl, Token};
 use super::trace::{FrameKinds, TraceKind, TraceRow};
-use super::{Connection, Outbound};
+use super::{Connection, Outbound, Phase};
 use crate::synthesis::SendStack;
 use uts_functions::Time;
 use uts_functions::acknowledgement::{Acknowledgement, Arrivals};
@@ -97,9 +97,13 @@ impl Connection {
         }
     }
 
-    /// Whether a packet may leave.
-    pub(super) fn has_reason_to_send(&mut self, now: Time) -> bool {
-        self.next_packet(now).is_some()
+    /// Whether to ask again what to send, after something was: mostly there is nothing more, which is known for less than by asking.
+    pub(crate) fn may_have_more(&mut self, now: Time) -> bool {
+        if self.phase != Phase::Open || self.handshake.as_ref().is_some_and(|h| h.is_active()) {
+            return true;
+        }
+        self.pursue_groups(now);
+        self.wants_to_send() || self.next_packet(now).is_some()
     }
 
     /// Why the next packet may leave, if it may.
