@@ -68,10 +68,11 @@ fn run() -> Result<(), Box<dyn std::error::Error>> {
     pair.pass(pair.now + Duration::from_secs(1))?;
     pair.loses_every = (loss_per_mille > 0).then(|| 1000 / loss_per_mille);
     let mut in_flight_max = 0;
-    let step = (packets / 100).max(1) * DATA_BYTES;
+    let packets_a_step = (packets / 100).max(1);
+    let step = packets_a_step * DATA_BYTES;
     for _ in 0..100 {
         if round_trips {
-            pair.round_trips(connection, flow, packets / 100)?;
+            pair.round_trips(connection, flow, packets_a_step)?;
         } else if message_bytes > 0 {
             pair.carry_messages(connection, flow, step, message_bytes)?;
         } else {

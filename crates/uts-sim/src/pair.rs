@@ -161,9 +161,7 @@ impl Pair {
     /// [`PairError::Application`] if the engine refuses.
     pub fn open_flow(&mut self, handle: ConnectionHandle) -> Result<FlowId, PairError> {
         let connection = self.client.connection(handle).ok_or_else(gone)?;
-        connection
-            .open_flow(FlowOptions::default())
-            .map_err(|error| PairError::Application(error.to_string()))
+        connection.open_flow(FlowOptions::default()).map_err(refused)
     }
 
     /// Carries so many bytes over a flow: the client writes as much as there is room for, the server reads all.
@@ -179,7 +177,7 @@ impl Pair {
                 match connection.write(self.now, flow, data.clone()) {
                     Ok(_) => {}
                     Err(WriteError::Blocked) => break,
-                    Err(error) => return Err(PairError::Application(error.to_string())),
+                    Err(error) => return Err(refused(error)),
                 }
             }
             self.turn()?;
@@ -211,7 +209,7 @@ impl Pair {
                 match connection.send_messages(self.now, flow, &mut messages, MessageOptions::default()) {
                     Ok(_) => {}
                     Err(WriteError::Blocked) => break,
-                    Err(error) => return Err(PairError::Application(error.to_string())),
+                    Err(error) => return Err(refused(error)),
                 }
             }
             self.turn()?;
@@ -233,8 +231,7 @@ impl Pair {
         for _ in 0..count {
             let target = self.answered + 1;
             let connection = self.client.connection(handle).ok_or_else(gone)?;
-            let written = connection.write(self.now, flow, Bytes::from_static(&[7]));
-            written.map_err(|error| PairError::Application(error.to_string()))?;
+            connection.write(self.now, flow, Bytes::from_static(&[7])).map_err(refused)?;
             while self.answered < target {
                 self.turn()?;
             }
@@ -383,8 +380,7 @@ impl Pair {
                     // What ends it is told by an event, too.
                     let _ = connection.read_many(self.now, flow, usize::MAX, take);
                     if let Some(data) = answer {
-                        let written = connection.write(self.now, flow, data);
-                        written.map_err(|error| PairError::Application(error.to_string()))?;
+                        connection.write(self.now, flow, data).map_err(refused)?;
                     }
                     if has_ended {
                         connection.finish(flow);
@@ -395,6 +391,10 @@ impl Pair {
         }
         Ok(())
     }
+}
+
+fn refused(error: impl core::fmt::Display) -> PairError {
+    PairError::Application(error.to_string())
 }
 
 fn gone() -> PairError {
