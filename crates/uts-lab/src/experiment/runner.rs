@@ -332,8 +332,10 @@ fn finished(id: &str, case: &Case, mut outcome: Outcome) -> RunFile {
     if let Some(first) = outcome.interventions.first() {
         // What somebody did comes before what the machine did.
         let by_hand = format!("the path was changed by hand at {:.1} s: {}", first.t_s, first.change);
-        let why = [Some(by_hand), outcome.invalid.take()].into_iter().flatten().collect::<Vec<_>>();
-        outcome.invalid = Some(why.join("; "));
+        outcome.invalid = Some(match outcome.invalid.take() {
+            Some(other) => format!("{by_hand}; {other}"),
+            None => by_hand,
+        });
     }
     RunFile::of(id, case, outcome)
 }
