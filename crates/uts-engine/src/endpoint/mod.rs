@@ -410,6 +410,20 @@ impl Endpoint {
         self.timers.first().map(|(at, _)| *at)
     }
 
+    /// The same, but what is before `until` is put right at once: for who can wait for longer at less cost.
+    pub fn poll_timeout_exact_before(&mut self, until: Time) -> Option<Time> {
+        let mut next = self.poll_timeout();
+        while next.is_some_and(|next| next < until) {
+            let (at, handle) = *self.timers.first()?;
+            let entry = self.connections.get_mut(handle).filter(|entry| at < entry.deadline);
+            let Some(entry) = entry else { break };
+            self.timers.remove(&(at, handle));
+            self.timers.extend(entry.set_timer(handle));
+            next = self.timers.first().map(|(at, _)| *at);
+        }
+        next
+    }
+
     /// The next thing to tell the application.
     pub fn poll_event(&mut self) -> Option<(ConnectionHandle, Event)> {
         while let Some(handle) = self.telling.front().copied() {
