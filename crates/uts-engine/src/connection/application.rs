@@ -410,6 +410,13 @@ impl Connection {
         next.ok_or(ReadError::Blocked)
     }
 
+    /// Has what has arrived acknowledged at once if it is to be acknowledged at some time: for who may be called again late.
+    pub fn acknowledge(&mut self, now: Time) {
+        if let Some(inbound) = self.inbound.as_mut().filter(|inbound| inbound.arrivals.due.is_some()) {
+            inbound.arrivals.report_by(now);
+        }
+    }
+
     /// Takes what comes next, as [`Connection::read`] does, again and again until `put` wants no more, or the flow has ended:
     /// of small messages that is much faster.
     ///
