@@ -3,6 +3,7 @@
 use crate::connection::{Connection, explain, objects_to_key};
 use crate::driver::{Shared, random_bytes};
 use crate::fingerprint::Fingerprint;
+use crate::host::Host;
 use crate::identity::Identity;
 use crate::known_hosts::KnownHosts;
 use crate::tls::{self, ClientTls, TlsError};
@@ -136,7 +137,7 @@ pub enum ConnectError {
 /// # Errors
 /// [`ConnectError`].
 pub async fn connect(target: &str, options: ConnectOptions) -> Result<Connection, ConnectError> {
-    connect_from(None, target, options).await
+    connect_from(Host::Runtime, None, target, options).await
 }
 
 /// A socket from which many connections can be opened.
@@ -159,7 +160,7 @@ impl Endpoint {
     /// If the address cannot be used, or outside of a tokio runtime.
     pub fn client_spinning(addr: SocketAddr, spin: Duration) -> io::Result<Self> {
         let config = EndpointConfig { secret: random_bytes()?, ..EndpointConfig::default() };
-        Ok(Endpoint { shared: Shared::start(addr, None, config, spin)? })
+        Ok(Endpoint { shared: Shared::start(Host::Runtime, addr, None, config, spin)? })
     }
 
     /// Opens a connection, as [`connect`] does.
@@ -167,7 +168,7 @@ impl Endpoint {
     /// # Errors
     /// [`ConnectError`].
     pub async fn connect(&self, target: &str, options: ConnectOptions) -> Result<Connection, ConnectError> {
-        connect_from(Some(&self.shared), target, options).await
+        connect_from(Host::Runtime, Some(&self.shared), target, options).await
     }
 
     /// Its address.
@@ -189,9 +190,12 @@ struct Target<'a> {
     name: ServerName<'static>,
     options: &'a ConnectOptions,
     from: Option<&'a Arc<Shared>>,
+    /// Who carries what is made.
+    carrier: Host,
 }
 
-async fn connect_from(
+pub(crate) async fn connect_from(
+    carrier: Host,
     from: Option<&Arc<Shared>>,
     target: &str,
     options: ConnectOptions,
@@ -203,9 +207,9 @@ async fn connect_from(
             why: format!("`{host}` is neither a name nor an IP address"),
         },
     )?;
-    let addrs = resolve(host, port, from).await?;
+    let addrs = resolve(carrier, host, port, from).await?;
     let shown = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
-    let target = Target { host: shown.to_lowercase(), name, options: &options, from };
+    let target = Target { host: shown.to_lowercase(), name, options: &options, from, carrier };
     let mut last = None;
     for addr in addrs {
         match target.connect(addr).await {
@@ -244,9 +248,14 @@ fn split(target: &str) -> Result<(&str, u16), ConnectError> {
     if host.is_empty() { Err(wrong("it has no host; write host:port")) } else { Ok((host, port)) }
 }
 
-async fn resolve(host: &str, port: u16, from: Option<&Arc<Shared>>) -> Result<Vec<SocketAddr>, ConnectError> {
+async fn resolve(
+    carrier: Host,
+    host: &str,
+    port: u16,
+    from: Option<&Arc<Shared>>,
+) -> Result<Vec<SocketAddr>, ConnectError> {
     let failed = |why: String| ConnectError::NoSuchHost { host: host.to_owned(), why };
-    let found = tokio::net::lookup_host((host, port)).await.map_err(|e| failed(e.to_string()))?;
+    let found = carrier.resolve(host, port).await.map_err(|e| failed(e.to_string()))?;
     let mut addrs: Vec<SocketAddr> = Vec::new();
     for addr in found {
         let fits = from.is_none_or(|shared| shared.local_addr.is_ipv4() == addr.is_ipv4());
@@ -283,7 +292,9 @@ impl Target<'_> {
         };
         if let (Some(file), Some(fingerprint)) = (file, connection.peer_fingerprint()) {
             let host = self.host.clone();
-            blocking(move || KnownHosts::add(&file, &host, fingerprint)).await?.map_err(TrustError::from)?;
+            self.unblock(move || KnownHosts::add(&file, &host, fingerprint))
+                .await?
+                .map_err(TrustError::from)?;
         }
         Ok(connection)
     }
@@ -294,7 +305,7 @@ impl Target<'_> {
             return Ok(trust::expected(&self.options.trust, &self.host)?);
         }
         let (trust, host) = (self.options.trust.clone(), self.host.clone());
-        Ok(blocking(move || trust::expected(&trust, &host)).await??)
+        Ok(self.unblock(move || trust::expected(&trust, &host)).await??)
     }
 
     fn tls(&self, expected: &Expected, accept_new: bool) -> Result<ClientTls, ConnectError> {
@@ -315,7 +326,7 @@ impl Target<'_> {
             NewHost::Ask(ask) => {
                 let (ask, question) =
                     (ask.clone(), NewHostKey { host: host.clone(), fingerprint: found, file });
-                if blocking(move || ask(&question)).await? {
+                if self.unblock(move || ask(&question)).await? {
                     return Ok(());
                 }
                 Err(TrustError::Declined { host, found }.into())
@@ -332,9 +343,8 @@ impl Target<'_> {
                 shared.retain();
                 shared.clone()
             }
-            None => {
-                own_socket(addr, self.options.spin).map_err(|source| ConnectError::Socket { addr, source })?
-            }
+            None => own_socket(self.carrier, addr, self.options.spin)
+                .map_err(|source| ConnectError::Socket { addr, source })?,
         };
         let mut config = self.options.connection.clone();
         config.batch_packets_max = config.batch_packets_max.clamp(1, shared.segments_max.max(1));
@@ -360,6 +370,14 @@ impl Target<'_> {
         }
     }
 
+    /// Does what may block where it may.
+    async fn unblock<R: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> R + Send + 'static,
+    ) -> Result<R, ConnectError> {
+        self.carrier.unblock(work).await.map_err(ConnectError::Setup)
+    }
+
     fn explain(&self, addr: SocketAddr, reason: CloseReason, own: Option<Fingerprint>) -> ConnectError {
         match explain(reason, own) {
             CloseReason::HandshakeTimeout(after) => ConnectError::NoAnswer { addr, after },
@@ -374,11 +392,11 @@ impl Target<'_> {
 }
 
 /// A socket for one peer; its connection needs no id to be told from others.
-fn own_socket(peer: SocketAddr, spin: Duration) -> io::Result<Arc<Shared>> {
+fn own_socket(carrier: Host, peer: SocketAddr, spin: Duration) -> io::Result<Arc<Shared>> {
     let any: IpAddr =
         if peer.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     let config = EndpointConfig { cid_bytes: 0, secret: random_bytes()?, ..EndpointConfig::default() };
-    Shared::start(SocketAddr::new(any, 0), Some(peer), config, spin)
+    Shared::start(carrier, SocketAddr::new(any, 0), Some(peer), config, spin)
 }
 
 /// Waits until the handshake is done. `None` = the peer cannot be reached.
@@ -400,7 +418,7 @@ async fn established(connection: &Connection) -> Result<(), Option<CloseReason>>
             return Ok(());
         }
         if unreachable && patience.is_none() {
-            patience = Some(Box::pin(tokio::time::sleep(UNREACHABLE_PATIENCE)));
+            patience = Some(Box::pin(connection.shared().host.sleep(UNREACHABLE_PATIENCE)));
         }
         match &mut patience {
             None => changes.await,
@@ -410,11 +428,6 @@ async fn established(connection: &Connection) -> Result<(), Option<CloseReason>>
             },
         }
     }
-}
-
-/// Does what may block where it may.
-async fn blocking<R: Send + 'static>(work: impl FnOnce() -> R + Send + 'static) -> Result<R, ConnectError> {
-    tokio::task::spawn_blocking(work).await.map_err(|e| ConnectError::Setup(e.to_string()))
 }
 
 #[cfg(test)]

@@ -41,6 +41,8 @@
 #![forbid(unsafe_code)]
 
 mod authorized_keys;
+#[cfg(unix)]
+pub mod blocking;
 mod clock;
 mod connection;
 mod curve25519;
@@ -49,6 +51,7 @@ mod endpoint;
 pub mod files;
 mod fingerprint;
 mod flow;
+mod host;
 mod identity;
 mod known_hosts;
 mod listener;

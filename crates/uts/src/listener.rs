@@ -4,6 +4,7 @@ use crate::AuthorizedKeys;
 use crate::connection::Connection;
 use crate::driver::Shared;
 use crate::fingerprint::Fingerprint;
+use crate::host::Host;
 use crate::identity::Identity;
 use crate::tls::{self, OnRefused, TlsError};
 use crate::trust::{ClientAuth, ClientAuthError, RefusedClient};
@@ -105,6 +106,10 @@ impl Listener {
     /// # Errors
     /// [`ListenError`].
     pub fn bind(addr: SocketAddr, options: ServerOptions) -> Result<Self, ListenError> {
+        Self::bind_on(Host::Runtime, addr, options)
+    }
+
+    pub(crate) fn bind_on(host: Host, addr: SocketAddr, options: ServerOptions) -> Result<Self, ListenError> {
         if let ClientAuth::AuthorizedKeys(file) = &options.client_auth {
             // A wrong name is better heard of now than by the first client.
             AuthorizedKeys::load(file).map_err(ClientAuthError::from)?;
@@ -120,7 +125,7 @@ impl Listener {
             secret: options.identity.endpoint_secret(),
             ..EndpointConfig::default()
         };
-        let shared = Shared::start(addr, None, config, options.spin).map_err(bind)?;
+        let shared = Shared::start(host, addr, None, config, options.spin).map_err(bind)?;
         let requirements = Arc::new(options.connection.requirements);
         Ok(Listener { shared, requirements, fingerprint: options.identity.fingerprint() })
     }

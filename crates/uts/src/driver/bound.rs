@@ -1,6 +1,9 @@
 //! One UDP socket, as the kernel is asked to keep it, and how it is read.
 
+#[cfg(unix)]
+use super::patience::Patience;
 use super::readiness::Readiness;
+use crate::host::Host;
 use core::task::{Context, Poll, ready};
 use quinn_udp::{EcnCodepoint, RecvMeta, Transmit, UdpSockRef, UdpSocketState};
 use std::io::{self, IoSliceMut};
@@ -30,6 +33,8 @@ pub(super) struct Bound {
     io: Readiness,
     state: UdpSocketState,
     local: Local,
+    #[cfg(unix)]
+    patience: Patience,
 }
 
 /// To which address of this host what arrives was sent.
@@ -64,7 +69,7 @@ pub(crate) struct Received<'a> {
 
 impl Bound {
     /// A socket at an address; `peer` = the only one that it will talk to.
-    pub fn new(addr: SocketAddr, peer: Option<SocketAddr>) -> io::Result<Self> {
+    pub fn new(addr: SocketAddr, peer: Option<SocketAddr>, host: Host) -> io::Result<Self> {
         let socket = open(addr)?;
         if let SocketAddr::V6(v6) = addr {
             // `[::]` takes IPv4 as well where the system can do that.
@@ -77,16 +82,22 @@ impl Bound {
             socket.connect(&peer.into())?;
         }
         let has_many_addresses = addr.ip().is_unspecified() && peer.is_none();
-        Self::set_up(socket, if has_many_addresses { Local::Told } else { Local::Only })
+        Self::set_up(socket, if has_many_addresses { Local::Told } else { Local::Only }, host)
     }
 
-    fn set_up(socket: socket2::Socket, local: Local) -> io::Result<Self> {
-        let io = Readiness::new(socket)?;
+    fn set_up(socket: socket2::Socket, local: Local, host: Host) -> io::Result<Self> {
+        let io = Readiness::new(socket, host)?;
         let state = UdpSocketState::new(io.socket())?;
         if local != Local::Told {
             io.tell_no_destinations();
         }
-        Ok(Bound { io, state, local })
+        Ok(Bound {
+            io,
+            state,
+            local,
+            #[cfg(unix)]
+            patience: Patience::default(),
+        })
     }
 
     /// Another socket at this address, for what comes from `remote` only, to `local` of the addresses of this host if it has several.
@@ -116,7 +127,7 @@ impl Bound {
         self.io.set_reuse_address(false)?;
         bound?;
         socket.connect(&remote.into())?;
-        Self::set_up(socket, is_at)
+        Self::set_up(socket, is_at, self.io.host())
     }
 
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
@@ -151,7 +162,7 @@ impl Bound {
             // Fewer than were offered is as much as there was. To say so here, rather than to ask once more, saves a call:
             // what arrives from now on is an event of its own.
             let all = self.io.read(|| {
-                filled = buffers.fill(self.io.socket(), &self.state);
+                filled = buffers.fill(offered, self.io.socket(), &self.state);
                 match filled {
                     Ok(filled) if filled == offered || !FILLS_ALL => Ok(()),
                     Ok(_) => Err(io::ErrorKind::WouldBlock.into()),
@@ -176,8 +187,34 @@ impl Bound {
         buffers: &mut Buffers,
         each: impl FnMut(Received<'_>),
     ) -> Poll<io::Result<bool>> {
-        let offered = buffers.offered;
-        match buffers.fill(self.io.socket(), &self.state) {
+        #[cfg(unix)]
+        self.patience.end(&self.io)?;
+        self.receive(buffers, buffers.offered, each)
+    }
+
+    /// Waits in the kernel for a datagram, or some that came together, for so long at most, and hands them over; says whether there may be
+    /// more. `None` = the kernel cannot wait for so short a time by this call.
+    #[cfg(unix)]
+    pub fn wait(
+        &mut self,
+        buffers: &mut Buffers,
+        most: core::time::Duration,
+        each: impl FnMut(Received<'_>),
+    ) -> io::Result<Option<Poll<io::Result<bool>>>> {
+        if !self.patience.wait(&self.io, most)? {
+            return Ok(None);
+        }
+        // Of several buffers all would be waited for.
+        Ok(Some(self.receive(buffers, 1, each)))
+    }
+
+    fn receive(
+        &self,
+        buffers: &mut Buffers,
+        offered: usize,
+        each: impl FnMut(Received<'_>),
+    ) -> Poll<io::Result<bool>> {
+        match buffers.fill(offered, self.io.socket(), &self.state) {
             Ok(0) => Poll::Pending,
             Ok(filled) => {
                 buffers.hand_over(filled, self.local, each);
@@ -186,6 +223,12 @@ impl Bound {
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => Poll::Pending,
             Err(e) => Poll::Ready(Err(e)),
         }
+    }
+
+    /// The socket as who waits for it in the kernel knows it.
+    #[cfg(unix)]
+    pub fn fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.io.fd()
     }
 
     /// Nobody is to be woken by what arrives, until the socket is watched.
@@ -230,14 +273,14 @@ impl Default for Buffers {
 }
 
 impl Buffers {
-    /// Fills those that are offered with what is there; says how many.
-    fn fill(&mut self, socket: UdpSockRef<'_>, state: &UdpSocketState) -> io::Result<usize> {
+    /// Fills so many at most with what is there; says how many.
+    fn fill(&mut self, offered: usize, socket: UdpSockRef<'_>, state: &UdpSocketState) -> io::Result<usize> {
         let mut slices: [IoSliceMut<'_>; BUFFERS] = core::array::from_fn(|_| IoSliceMut::new(&mut []));
-        let slices = &mut slices[..self.offered];
+        let slices = &mut slices[..offered];
         for (slice, buffer) in slices.iter_mut().zip(self.memory.chunks_mut(BUFFER_BYTES)) {
             *slice = IoSliceMut::new(buffer);
         }
-        state.recv(socket, slices, &mut self.metas[..self.offered])
+        state.recv(socket, slices, &mut self.metas[..offered])
     }
 
     /// What the kernel said of the address to which the contents of a buffer were sent.

@@ -78,6 +78,7 @@ impl Lone {
 mod tests {
     use super::*;
     use crate::driver::Shared;
+    use crate::host::Host;
     use crate::{ClientAuth, ConnectOptions, FlowOptions, Identity, connect, tls};
     use bytes::Bytes;
     use core::future::Future;
@@ -141,7 +142,8 @@ mod tests {
         let tls = tls::server(&identity, &ClientAuth::None, None).expect("settings");
         let config = EndpointConfig { server: Some(tls), ..EndpointConfig::default() };
         let any = "127.0.0.1:0".parse().expect("an address");
-        let (shared, mut task) = Shared::bind(any, None, config, Duration::ZERO).expect("bound");
+        let (shared, mut task) =
+            Shared::bind(Host::Runtime, any, None, config, Duration::ZERO).expect("bound");
         // Over loopback all is coalesced but what is sent alone: the first will do.
         task.lone.gain_min = 0;
         let to = shared.local_addr.to_string();

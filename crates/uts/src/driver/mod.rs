@@ -8,14 +8,19 @@ mod dispatch;
 mod lone;
 mod looking;
 mod napping;
+#[cfg(unix)]
+mod patience;
 mod readiness;
 mod socket;
 mod task;
 #[cfg(test)]
 mod testing;
+#[cfg(unix)]
+pub(crate) mod thread;
 mod timer;
 
 use crate::clock::Clock;
+use crate::host::Host;
 use core::task::Waker;
 use core::time::Duration;
 use dispatch::ConnectionState;
@@ -24,7 +29,6 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use task::Driver;
 use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedReceiver;
 use uts_engine::requirements::Requirements;
@@ -35,11 +39,13 @@ use uts_functions::Time;
 
 pub use dispatch::ConnectionEvent;
 pub(crate) use dispatch::{ConnectionNotify, FlowState};
+pub(crate) use task::Driver;
 
 /// An endpoint and its socket.
 pub(crate) struct Shared {
     inner: Mutex<Inner>,
     clock: Clock,
+    pub host: Host,
     pub local_addr: SocketAddr,
     /// Segments that the kernel sends at once.
     pub segments_max: usize,
@@ -181,29 +187,31 @@ impl Shared {
     /// Binds a socket and starts its task. `peer` = the only one that the socket will talk to; `spin` = how long to look for
     /// what arrives before sleeping.
     pub fn start(
+        host: Host,
         addr: SocketAddr,
         peer: Option<SocketAddr>,
         config: EndpointConfig,
         spin: Duration,
     ) -> io::Result<Arc<Self>> {
-        let runtime = tokio::runtime::Handle::try_current().map_err(io::Error::other)?;
-        let (shared, driver) = Self::bind(addr, peer, config, spin)?;
-        runtime.spawn(driver);
+        let (shared, driver) = Self::bind(host, addr, peer, config, spin)?;
+        host.start(driver)?;
         Ok(shared)
     }
 
     /// Binds a socket, and makes its task.
     fn bind(
+        host: Host,
         addr: SocketAddr,
         peer: Option<SocketAddr>,
         config: EndpointConfig,
         spin: Duration,
     ) -> io::Result<(Arc<Self>, Driver)> {
-        let socket = Socket::bind(addr, peer)?;
+        let socket = Socket::bind(addr, peer, host)?;
         let shared = Arc::new(Shared {
             local_addr: socket.local_addr()?,
             segments_max: socket.segments_max(),
-            clock: Clock::start(),
+            clock: host.clock(),
+            host,
             spin,
             accept: Notify::new(),
             flushed: Notify::new(),
@@ -229,7 +237,7 @@ impl Shared {
                 counts: Counts::default(),
             }),
         });
-        let driver = Driver::new(shared.clone(), socket)?;
+        let driver = Driver::new(shared.clone(), socket);
         Ok((shared, driver))
     }
 

@@ -151,6 +151,8 @@ mod tests {
     #[tokio::test]
     async fn who_does_not_sleep_is_not_told_and_finds_what_arrives() {
         let mut strayed = Strayed::new(Duration::from_secs(3600), Looking::in_vain());
+        // As after a sleep.
+        poll_fn(|cx| Poll::Ready(strayed.task.socket.watch(cx))).await.expect("watched");
         assert!(strayed.task.socket.is_watched());
         let mut sent = 0;
         let sequence = poll_fn(|cx| {

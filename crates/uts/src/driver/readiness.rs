@@ -4,7 +4,8 @@
 //! until an answer comes is woken for nothing. So the runtime is asked for room only while there is none.
 //!
 //! To be watched at all costs, too: whatever arrives or has left is told to who watches, by the sender of the one and after each packet
-//! of the other. So who does not sleep anyway has the runtime look away.
+//! of the other. So who does not sleep anyway has the runtime look away. A thread that carries its endpoints needs no runtime: it waits
+//! in the kernel, for what arrives by the very call that takes it.
 
 pub(super) use imp::Readiness;
 #[cfg(target_os = "linux")]
@@ -12,18 +13,21 @@ pub(super) use imp::watch;
 
 #[cfg(unix)]
 mod imp {
+    use crate::host::Host;
     use core::task::{Context, Poll};
     use quinn_udp::UdpSockRef;
+    use rustix::event::{PollFd, PollFlags, poll};
     use socket2::Socket;
     use std::io;
     use std::net::SocketAddr;
-    use std::os::fd::{AsRawFd, OwnedFd};
+    use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
     use tokio::io::Interest;
     use tokio::io::unix::AsyncFd;
 
-    /// A socket that the runtime watches.
+    /// A socket that the runtime watches, if it has one.
     pub struct Readiness {
         socket: Socket,
+        host: Host,
         /// The same socket, watched until there is something to read.
         watched: Option<AsyncFd<Socket>>,
         /// The same socket, for when it is to be watched again.
@@ -33,10 +37,30 @@ mod imp {
     }
 
     impl Readiness {
-        /// Watches a socket that does not block.
-        pub fn new(socket: Socket) -> io::Result<Self> {
-            let watched = Some(watch(socket.try_clone()?, Interest::READABLE)?);
-            Ok(Readiness { socket, watched, unwatched: None, full: None })
+        /// A socket that does not block, and that nobody watches yet.
+        #[allow(clippy::unnecessary_wraps, reason = "as elsewhere")]
+        pub fn new(socket: Socket, host: Host) -> io::Result<Self> {
+            Ok(Readiness { socket, host, watched: None, unwatched: None, full: None })
+        }
+
+        /// Who waits for it.
+        pub fn host(&self) -> Host {
+            self.host
+        }
+
+        /// The socket as who waits for it in the kernel knows it.
+        pub fn fd(&self) -> BorrowedFd<'_> {
+            self.socket.as_fd()
+        }
+
+        /// Whether calls wait until they have something.
+        pub fn set_waiting(&self, waits: bool) -> io::Result<()> {
+            self.socket.set_nonblocking(!waits)
+        }
+
+        /// For how long they wait to receive something.
+        pub fn set_wait(&self, wait: core::time::Duration) -> io::Result<()> {
+            self.socket.set_read_timeout(Some(wait))
         }
 
         pub fn socket(&self) -> UdpSockRef<'_> {
@@ -111,7 +135,15 @@ mod imp {
             let Some(full) = &self.full else {
                 let written = write(self.socket());
                 if written.as_ref().is_err_and(|e| e.kind() == io::ErrorKind::WouldBlock) {
-                    self.full = Some(watch(self.socket.try_clone()?, Interest::WRITABLE)?);
+                    match self.host {
+                        Host::Runtime => {
+                            self.full = Some(watch(self.socket.try_clone()?, Interest::WRITABLE)?);
+                        }
+                        // What fills it leaves without anybody's help.
+                        Host::Thread => {
+                            poll(&mut [PollFd::new(&self.socket, PollFlags::OUT)], None)?;
+                        }
+                    }
                 }
                 return written;
             };
@@ -134,6 +166,7 @@ mod imp {
 
 #[cfg(not(unix))]
 mod imp {
+    use crate::host::Host;
     use core::task::{Context, Poll};
     use quinn_udp::UdpSockRef;
     use socket2::Socket;
@@ -145,8 +178,12 @@ mod imp {
     pub struct Readiness(UdpSocket);
 
     impl Readiness {
-        pub fn new(socket: Socket) -> io::Result<Self> {
+        pub fn new(socket: Socket, _: Host) -> io::Result<Self> {
             UdpSocket::from_std(socket.into()).map(Readiness)
+        }
+
+        pub fn host(&self) -> Host {
+            Host::Runtime
         }
 
         pub fn socket(&self) -> UdpSockRef<'_> {
@@ -195,6 +232,7 @@ mod imp {
 #[cfg(all(test, unix))]
 mod tests {
     use super::*;
+    use crate::host::Host;
     use core::task::{Context, Poll, Waker};
     use quinn_udp::{Transmit, UdpSocketState};
     use socket2::{Domain, Socket, Type};
@@ -206,7 +244,9 @@ mod tests {
         let socket = Socket::new(Domain::IPV4, Type::DGRAM, None).expect("a socket");
         socket.set_nonblocking(true).expect("set");
         socket.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).expect("bound");
-        Readiness::new(socket).expect("watched")
+        let mut io = Readiness::new(socket, Host::Runtime).expect("a socket");
+        io.watch().expect("watched");
+        io
     }
 
     /// A socket that sends to itself.

@@ -2,6 +2,7 @@
 //! socket of his own.
 
 use super::bound::{Bound, Buffers};
+use crate::host::Host;
 use core::task::{Context, Poll};
 use quinn_udp::EcnCodepoint;
 use std::io;
@@ -46,8 +47,8 @@ pub(crate) struct Batch<'a> {
 
 impl Socket {
     /// A socket at an address; `peer` = the only one that it will talk to, so that it hears of ports that are closed.
-    pub fn bind(addr: SocketAddr, peer: Option<SocketAddr>) -> io::Result<Self> {
-        let main = Bound::new(addr, peer)?;
+    pub fn bind(addr: SocketAddr, peer: Option<SocketAddr>, host: Host) -> io::Result<Self> {
+        let main = Bound::new(addr, peer, host)?;
         Ok(Socket { main, dedicated: None, buffers: Buffers::default(), is_connected: peer.is_some() })
     }
 
@@ -109,6 +110,25 @@ impl Socket {
             return behind;
         }
         self.receive(|socket, buffers| socket.try_receive(buffers, &mut each))
+    }
+
+    /// Waits in the kernel for what arrives, for so long at most, and hands it over; says whether there may be more. `None` = it has to be
+    /// waited for [otherwise](Socket::fds): only the kernel's ticks are counted here, and one socket is waited for.
+    #[cfg(unix)]
+    pub fn wait(
+        &mut self,
+        most: core::time::Duration,
+        each: impl FnMut(Received<'_>),
+    ) -> io::Result<Option<Poll<io::Result<bool>>>> {
+        if self.dedicated.is_some() { Ok(None) } else { self.main.wait(&mut self.buffers, most, each) }
+    }
+
+    /// What is to be waited for.
+    #[cfg(unix)]
+    pub fn fds(&self) -> impl Iterator<Item = std::os::fd::BorrowedFd<'_>> {
+        core::iter::once(&self.main)
+            .chain(self.dedicated.iter().map(|dedicated| &dedicated.socket))
+            .map(Bound::fd)
     }
 
     /// Receives what came to the main socket before one of the peers had his own, if anything is left of that.
@@ -207,9 +227,9 @@ mod tests {
     async fn batches_arrive_as_datagrams() {
         for any in ["127.0.0.1:0", "[::1]:0"] {
             let any: SocketAddr = any.parse().expect("an address");
-            let Ok(mut receiver) = Socket::bind(any, None) else { continue };
+            let Ok(mut receiver) = Socket::bind(any, None, Host::Runtime) else { continue };
             let to = receiver.local_addr().expect("bound");
-            let mut sender = Socket::bind(any, Some(to)).expect("bound");
+            let mut sender = Socket::bind(any, Some(to), Host::Runtime).expect("bound");
             let contents: Vec<u8> = (0..100 * 1000 + 500).map(|n| (n / 1000) as u8).collect();
             let mut sent = 0;
             while sent < contents.len() {
@@ -247,11 +267,12 @@ mod tests {
             [("127.0.0.1:0", false), ("0.0.0.0:0", true), ("[::1]:0", false), ("[::]:0", true)]
         {
             let bound: SocketAddr = bound.parse().expect("an address");
-            let Ok(mut receiver) = Socket::bind(bound, None) else { continue };
+            let Ok(mut receiver) = Socket::bind(bound, None, Host::Runtime) else { continue };
             let here: IpAddr =
                 if bound.is_ipv4() { [127, 0, 0, 1].into() } else { "::1".parse().expect("one") };
             let remote = SocketAddr::new(here, receiver.local_addr().expect("bound").port());
-            let mut sender = Socket::bind(SocketAddr::new(here, 0), Some(remote)).expect("bound");
+            let mut sender =
+                Socket::bind(SocketAddr::new(here, 0), Some(remote), Host::Runtime).expect("bound");
             let batch = Batch { local: None, remote, ecn: None, segment_bytes: 4, contents: b"ping" };
             poll_fn(|cx| sender.poll_send(cx, &batch)).await.expect("sent");
             let mut local = None;
@@ -303,10 +324,13 @@ mod tests {
             ("[::]:0", "127.0.0.1:0"),
         ] {
             let mut here: SocketAddr = here.parse().expect("an address");
-            let Ok(mut receiver) = Socket::bind(bound.parse().expect("an address"), None) else { continue };
+            let Ok(mut receiver) = Socket::bind(bound.parse().expect("an address"), None, Host::Runtime)
+            else {
+                continue;
+            };
             let mut to = receiver.local_addr().expect("bound");
             to.set_ip(here.ip());
-            let mut peers = [(); 2].map(|()| Socket::bind(here, Some(to)).expect("bound"));
+            let mut peers = [(); 2].map(|()| Socket::bind(here, Some(to), Host::Runtime).expect("bound"));
             peers.iter_mut().for_each(|peer| say(peer, to, 0));
             let mut heard = hear(&mut receiver).await;
             (1..SAID).for_each(|n| peers.iter_mut().for_each(|peer| say(peer, to, n)));
@@ -332,9 +356,10 @@ mod tests {
     #[tokio::test]
     async fn a_flood_delays_who_has_a_socket_of_his_own_but_for_a_while() {
         let any: SocketAddr = "127.0.0.1:0".parse().expect("an address");
-        let mut receiver = Socket::bind(any, None).expect("bound");
+        let mut receiver = Socket::bind(any, None, Host::Runtime).expect("bound");
         let to = receiver.local_addr().expect("bound");
-        let [mut peer, mut flood] = [(); 2].map(|()| Socket::bind(any, Some(to)).expect("bound"));
+        let [mut peer, mut flood] =
+            [(); 2].map(|()| Socket::bind(any, Some(to), Host::Runtime).expect("bound"));
         receiver.dedicate(peer.local_addr().expect("bound"), None).expect("a socket");
         say(&mut peer, to, 7);
         let mut looks = 0;
@@ -353,9 +378,9 @@ mod tests {
     #[tokio::test]
     async fn the_socket_of_a_peer_is_watched() {
         let any: SocketAddr = "127.0.0.1:0".parse().expect("an address");
-        let mut receiver = Socket::bind(any, None).expect("bound");
+        let mut receiver = Socket::bind(any, None, Host::Runtime).expect("bound");
         let to = receiver.local_addr().expect("bound");
-        let mut peer = Socket::bind(any, Some(to)).expect("bound");
+        let mut peer = Socket::bind(any, Some(to), Host::Runtime).expect("bound");
         receiver.dedicate(peer.local_addr().expect("bound"), None).expect("a socket");
         let mut sleeps = false;
         let sleep = poll_fn(|cx| {
@@ -380,7 +405,7 @@ mod tests {
     #[tokio::test]
     async fn nobody_else_may_share_the_address() {
         let any: SocketAddr = "0.0.0.0:0".parse().expect("an address");
-        let mut receiver = Socket::bind(any, None).expect("bound");
+        let mut receiver = Socket::bind(any, None, Host::Runtime).expect("bound");
         let address = receiver.local_addr().expect("bound");
         let (here, elsewhere) = (IpAddr::from([127, 0, 0, 1]), IpAddr::from([192, 0, 2, 1]));
         let peer = SocketAddr::new(here, 9);
@@ -401,8 +426,8 @@ mod tests {
     #[tokio::test]
     async fn a_connected_socket_hears_of_a_closed_port() {
         let any: SocketAddr = "127.0.0.1:0".parse().expect("an address");
-        let closed = Socket::bind(any, None).expect("bound").local_addr().expect("bound");
-        let mut socket = Socket::bind(any, Some(closed)).expect("bound");
+        let closed = Socket::bind(any, None, Host::Runtime).expect("bound").local_addr().expect("bound");
+        let mut socket = Socket::bind(any, Some(closed), Host::Runtime).expect("bound");
         let batch = Batch { remote: closed, local: None, ecn: None, segment_bytes: 4, contents: b"ping" };
         let error = loop {
             if let Err(error) = poll_fn(|cx| socket.poll_send(cx, &batch)).await {

@@ -42,18 +42,19 @@ const TURNS_AWAKE: u32 = 8;
 /// Errors of the socket in a row after which it is given up.
 const ERRORS_MAX: u32 = 1000;
 
-pub(super) struct Driver {
-    shared: Arc<Shared>,
+pub(crate) struct Driver {
+    pub(super) shared: Arc<Shared>,
     pub(super) socket: Socket,
-    timer: Timer,
+    /// Made when it is first needed.
+    timer: Option<Timer>,
     outgoing: Outgoing,
     woken: Vec<Waker>,
-    errors: u32,
+    pub(super) errors: u32,
     /// When something last arrived or left.
     last_busy: Time,
     pub(super) looking: Looking,
     /// Turns since something was sent, while more arrives.
-    unanswered: u32,
+    pub(super) unanswered: u32,
     /// Turns since the task slept.
     awake: u32,
     pub(super) napping: Napping,
@@ -121,14 +122,14 @@ enum Turn {
 }
 
 impl Driver {
-    pub fn new(shared: Arc<Shared>, socket: Socket) -> io::Result<Self> {
-        let (timer, last_busy) = (Timer::new()?, shared.clock.now());
+    pub fn new(shared: Arc<Shared>, socket: Socket) -> Self {
+        let last_busy = shared.clock.now();
         let (outgoing, napping) = (Outgoing::default(), Napping::new(last_busy, socket.buffer_bytes()));
         let (looking, woken) = (Looking::default(), Vec::new());
-        Ok(Driver {
+        Driver {
             shared,
             socket,
-            timer,
+            timer: None,
             outgoing,
             woken,
             errors: 0,
@@ -140,7 +141,7 @@ impl Driver {
             lone: Lone::default(),
             has_found_all: false,
             has_answered: false,
-        })
+        }
     }
 
     fn turn(&mut self, cx: &mut Context<'_>) -> io::Result<Turn> {
@@ -213,7 +214,7 @@ impl Driver {
 
     /// How often it is worth looking for what arrives before sleeping, if it is: for a while after something happened where that was
     /// asked for, and else if it has paid of late. Not if somebody was just woken, who has his turn first.
-    fn looks(&mut self, inner: &mut Inner) -> Option<usize> {
+    pub(super) fn looks(&mut self, inner: &mut Inner) -> Option<usize> {
         if !self.woken.is_empty() {
             return None;
         }
@@ -276,15 +277,29 @@ impl Driver {
         // Who has just said something waits for an answer.
         let nap = if inner.has_said { None } else { self.napping.until(now) };
         let wake = deadline.into_iter().chain(nap).min();
-        match self.timer.poll(cx, now, wake)? {
+        let timer = match &mut self.timer {
+            Some(timer) => timer,
+            none => none.insert(Timer::new()?),
+        };
+        match timer.poll(cx, now, wake)? {
             Poll::Ready(()) => Ok(Turn::Busy),
             Poll::Pending if nap.is_some() => Ok(Turn::Nap),
             Poll::Pending => Ok(Turn::Sleep),
         }
     }
 
+    /// Tells those who wait for it what has happened; says whether anybody was told.
+    #[cfg(unix)]
+    pub(super) fn tell(&mut self) -> bool {
+        let shared = self.shared.clone();
+        shared.lock().dispatch(&shared, &mut self.woken);
+        let has_told = !self.woken.is_empty();
+        self.woken.drain(..).for_each(Waker::wake);
+        has_told
+    }
+
     /// Takes in what has arrived; says whether there may be more.
-    fn receive(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
+    pub(super) fn receive(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
         let mut intake = Intake::new(&self.shared, &mut self.lone);
         let received = self.socket.poll_receive(cx, |received| intake.take_in(received));
         let taken_in = intake.finish();
@@ -303,7 +318,7 @@ impl Driver {
         }
     }
 
-    fn on_taken_in(&mut self, taken_in: Option<TakenIn>) {
+    pub(super) fn on_taken_in(&mut self, taken_in: Option<TakenIn>) {
         let Some(TakenIn { at, bytes, lone }) = taken_in else { return };
         self.last_busy = at;
         self.napping.on_arrival(bytes);
@@ -316,7 +331,7 @@ impl Driver {
     }
 
     /// Sends what is due. Says whether that was all, and whether the socket takes no more.
-    fn send(&mut self, cx: &mut Context<'_>) -> io::Result<(bool, bool)> {
+    pub(super) fn send(&mut self, cx: &mut Context<'_>) -> io::Result<(bool, bool)> {
         // Timers are looked at once in a turn: of many connections, many are due, and each look goes through all of them.
         let (mut is_first, mut bytes_sent) = (true, 0);
         for _ in 0..BATCHES_PER_TURN {
@@ -393,14 +408,14 @@ impl Driver {
     }
 
     /// The socket is of no use any more: everybody learns.
-    fn fail(&self, error: &io::Error) -> Poll<()> {
+    pub(super) fn fail(&self, error: &io::Error) -> Poll<()> {
         tracing::warn!(%error, "the socket has failed");
         self.shared.lock().stop(&self.shared, &format!("the socket has failed: {error}"));
         Poll::Ready(())
     }
 
     /// Errors of a datagram socket are about single datagrams. Only a socket that knows nothing but errors is given up.
-    fn on_error(&mut self, error: io::Error) -> io::Result<()> {
+    pub(super) fn on_error(&mut self, error: io::Error) -> io::Result<()> {
         use io::ErrorKind::{ConnectionRefused, HostUnreachable, NetworkUnreachable};
         self.errors += 1;
         if self.errors > ERRORS_MAX {
@@ -419,15 +434,15 @@ impl Driver {
 }
 
 /// What one call brought.
-struct TakenIn {
-    at: Time,
+pub(super) struct TakenIn {
+    pub at: Time,
     bytes: usize,
     /// Who should have a socket of his own.
     lone: Option<Sender>,
 }
 
 /// Gives the engine what one call brought: under one lock, and at one time.
-struct Intake<'a> {
+pub(super) struct Intake<'a> {
     shared: &'a Shared,
     lone: &'a mut Lone,
     inner: Option<(MutexGuard<'a, Inner>, Time)>,
@@ -435,11 +450,11 @@ struct Intake<'a> {
 }
 
 impl<'a> Intake<'a> {
-    fn new(shared: &'a Shared, lone: &'a mut Lone) -> Self {
+    pub fn new(shared: &'a Shared, lone: &'a mut Lone) -> Self {
         Intake { shared, lone, inner: None, bytes: 0 }
     }
 
-    fn take_in(&mut self, mut received: Received<'_>) {
+    pub fn take_in(&mut self, mut received: Received<'_>) {
         let shared = self.shared;
         let (inner, now) = self.inner.get_or_insert_with(|| (shared.lock(), shared.clock.now()));
         let Received { remote, local, ecn, stride, ref mut contents } = received;
@@ -449,7 +464,7 @@ impl<'a> Intake<'a> {
     }
 
     /// What was taken in, if anything was.
-    fn finish(self) -> Option<TakenIn> {
+    pub fn finish(self) -> Option<TakenIn> {
         let (mut inner, at) = self.inner?;
         inner.engine.taken_in(at);
         inner.retry_openers();
@@ -466,7 +481,7 @@ impl Inner {
     }
 
     /// Nobody holds the endpoint, and its connections have said their farewell.
-    fn is_over(&mut self) -> bool {
+    pub(super) fn is_over(&mut self) -> bool {
         self.users == 0 && self.connections.is_empty() && self.engine.is_empty() && !self.kicked
     }
 }

@@ -4,6 +4,7 @@ use super::Shared;
 use super::looking::Looking;
 use super::socket::{Batch, Socket};
 use super::task::Driver;
+use crate::host::Host;
 use core::future::Future;
 use core::pin::Pin;
 use core::task::{Context, Poll};
@@ -23,9 +24,9 @@ impl Strayed {
     pub fn new(spin: Duration, looking: Looking) -> Self {
         let any: SocketAddr = "127.0.0.1:0".parse().expect("an address");
         let config = uts_engine::EndpointConfig::default();
-        let (shared, mut task) = Shared::bind(any, None, config, spin).expect("bound");
+        let (shared, mut task) = Shared::bind(Host::Runtime, any, None, config, spin).expect("bound");
         task.looking = looking;
-        Strayed { shared, task, peer: Socket::bind(any, None).expect("bound") }
+        Strayed { shared, task, peer: Socket::bind(any, None, Host::Runtime).expect("bound") }
     }
 
     /// The peer sends one.

@@ -150,6 +150,17 @@ impl RecvFlow {
         });
     }
 
+    /// Has what has arrived acknowledged at once.
+    #[cfg(unix)]
+    pub(crate) fn acknowledge(&self) {
+        self.connection.shared().act(|inner, now| {
+            if let Some(connection) = inner.connection(self.connection.handle()) {
+                connection.acknowledge(now);
+            }
+            inner.changed();
+        });
+    }
+
     fn take_rest(&mut self, bytes_max: usize) -> Bytes {
         let bytes = self.rest.split_to(bytes_max.min(self.rest.len()));
         self.position += bytes.len() as u64;

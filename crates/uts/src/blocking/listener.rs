@@ -1,0 +1,53 @@
+//! Accepting connections.
+
+use super::{Carrier, Connection};
+use crate::fingerprint::Fingerprint;
+use crate::host::Host;
+use crate::listener::{ListenError, ServerOptions};
+use core::fmt;
+use std::net::SocketAddr;
+
+/// Accepts connections at an address, in the thread that made it. Dropped, it accepts no more; those that were accepted go on.
+pub struct Listener {
+    inner: crate::Listener,
+    carrier: Carrier,
+}
+
+impl Listener {
+    /// Accepts connections at `addr`; `[::]:port` takes IPv4 as well.
+    ///
+    /// # Errors
+    /// [`ListenError`].
+    pub fn bind(addr: SocketAddr, options: ServerOptions) -> Result<Self, ListenError> {
+        let inner = crate::Listener::bind_on(Host::Thread, addr, options)?;
+        Ok(Listener { inner, carrier: Carrier::here() })
+    }
+
+    /// Waits for the next connection, whose handshake is done; it may have ended again already, and what it brought is there
+    /// to be read. `None` once the listener is closed, or its socket has failed.
+    pub fn accept(&self) -> Option<Connection> {
+        let connection = self.carrier.wait(self.inner.accept())?;
+        Some(Connection::new(connection, self.carrier.clone()))
+    }
+
+    /// Accepts no more connections. Those that wait to be accepted are closed, those that were accepted go on.
+    pub fn close(&self) {
+        self.carrier.act(|| self.inner.close());
+    }
+
+    /// Where it listens: the port, if any was asked for.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.inner.local_addr()
+    }
+
+    /// What clients know this server by.
+    pub fn fingerprint(&self) -> Fingerprint {
+        self.inner.fingerprint()
+    }
+}
+
+impl fmt::Debug for Listener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.fmt(f)
+    }
+}

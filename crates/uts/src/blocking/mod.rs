@@ -1,0 +1,111 @@
+//! Connections that the thread that uses them carries itself, without a runtime.
+//!
+//! The same connections, flows and messages as elsewhere in this crate, by calls that wait, as those of [`std::net`] do. There is no task
+//! behind them: what a call hands over has left when it returns, as far as peer and path take it, and a call that waits is the one in which
+//! the kernel hands over what arrives. A short round trip thereby costs less than through a runtime.
+//!
+//! What a thread has opened stays with it (its handles are not [`Send`]), and **lives only while the thread is in a call of this module**:
+//! in between nothing is received, acknowledged, repeated or kept alive. Any call that waits carries all connections of the thread; who has
+//! nothing to wait for, but connections to keep, calls [`carry`]. Many connections at once, each waiting for its own, are a matter for a
+//! runtime: see [`connect`](crate::connect).
+//!
+//! ```
+//! use std::io::{Read, Write};
+//! use uts::blocking::{Listener, connect};
+//! use uts::{ConnectOptions, FlowOptions, Identity, ServerOptions};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let options = ServerOptions::new(Identity::generate()?);
+//! let (at, told) = std::sync::mpsc::channel();
+//! let server = std::thread::spawn(move || {
+//!     let listener = Listener::bind(([127, 0, 0, 1], 0).into(), options).expect("an address");
+//!     at.send((listener.local_addr(), listener.fingerprint())).expect("a client");
+//!     let connection = listener.accept().expect("a client");
+//!     let mut flow = connection.accept_flow().expect("a flow");
+//!     std::io::copy(flow.recv_half(), &mut std::io::sink()).expect("received");
+//!     flow.write_all(b"thanks").expect("sent");
+//!     flow.send_half().finished().expect("delivered");
+//! });
+//!
+//! let (target, fingerprint) = told.recv()?;
+//! let connection = connect(&target.to_string(), ConnectOptions::pinned(fingerprint))?;
+//! let (mut send, mut recv) = connection.open_flow(FlowOptions::default())?.split();
+//! send.write_all(b"hello")?;
+//! send.finish()?;
+//! let mut answer = String::new();
+//! recv.read_to_string(&mut answer)?;
+//! assert_eq!(answer, "thanks");
+//! # server.join().expect("done");
+//! # Ok(())
+//! # }
+//! ```
+
+mod connection;
+mod flow;
+mod listener;
+
+pub use connection::{Connection, Events};
+pub use flow::{Flow, RecvFlow, SendFlow};
+pub use listener::Listener;
+
+use crate::driver::thread::Thread;
+use crate::endpoint::{ConnectError, ConnectOptions, connect_from};
+use crate::host::Host;
+use core::time::Duration;
+use std::rc::Rc;
+
+/// Opens a connection to `target` (`host:port`, `[v6]:port`), from a socket of its own. The addresses of a host are tried
+/// in turn. Questions about a host that was never met ([`NewHost::Ask`](crate::NewHost::Ask)) are asked in this thread.
+///
+/// # Errors
+/// [`ConnectError`].
+pub fn connect(target: &str, options: ConnectOptions) -> Result<Connection, ConnectError> {
+    let carrier = Carrier::here();
+    let connection = carrier.wait(connect_from(Host::Thread, None, target, options))?;
+    Ok(Connection::new(connection, carrier))
+}
+
+/// Carries the connections of this thread for so long, and waits for nothing else.
+pub fn carry(duration: Duration) {
+    Thread::here().carry_on(duration);
+}
+
+/// The thread, as handles hold it, behind what they are handles of: when they are dropped, what that has to say leaves.
+#[derive(Clone)]
+struct Carrier(Rc<Thread>);
+
+impl Carrier {
+    fn here() -> Self {
+        Carrier(Thread::here())
+    }
+
+    /// Waits for as long as it takes.
+    fn wait<T>(&self, future: impl Future<Output = T>) -> T {
+        let mut future = core::pin::pin!(future);
+        loop {
+            if let Some(result) = self.0.wait(future.as_mut(), None) {
+                return result;
+            }
+        }
+    }
+
+    /// Hands something over by what `future` does, and has it leave.
+    fn say<T>(&self, future: impl Future<Output = T>, most: Option<Duration>) -> Option<T> {
+        let said = self.0.wait(future, most);
+        self.0.send();
+        said
+    }
+
+    /// Changes something, and has what follows leave.
+    fn act<T>(&self, act: impl FnOnce() -> T) -> T {
+        let result = act();
+        self.0.send();
+        result
+    }
+}
+
+impl Drop for Carrier {
+    fn drop(&mut self) {
+        self.0.send();
+    }
+}

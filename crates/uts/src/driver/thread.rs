@@ -1,0 +1,345 @@
+//! A thread that carries its endpoints itself, while it waits for something.
+//!
+//! There is no task that would have to be woken, and nothing between who waits and the kernel: what a thread says leaves before its call
+//! returns, and what arrives is taken in by the call in which the thread waits for it. In between nothing happens.
+
+use super::task::Intake;
+use super::{Driver, patience};
+use crate::clock::Clock;
+use core::cell::{Cell, RefCell};
+use core::future::{Future, poll_fn};
+use core::pin::pin;
+use core::sync::atomic::{AtomicBool, Ordering};
+use core::task::{Context, Poll, Waker};
+use core::time::Duration;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Wake;
+use uts_functions::Time;
+
+/// What a wait brought sooner than this was there before it began, and more may be: unless it was an answer, which comes alone.
+const AT_ONCE: Duration = Duration::from_micros(2);
+
+/// While more has arrived, only every so many turns send, as in a task.
+const TURNS_PER_ANSWER: u32 = 8;
+
+/// What is read without waiting does not show that more is wanted; every so often that is looked after.
+const UNCARRIED_MAX: u32 = 8;
+
+thread_local! {
+    static THREAD: Rc<Thread> = Rc::new(Thread::new());
+}
+
+/// The endpoints of a thread.
+pub(crate) struct Thread {
+    clock: Clock,
+    carried: RefCell<Vec<Carried>>,
+    /// Such as were made since the last turn.
+    new: RefCell<Vec<Driver>>,
+    /// What is waited for may have happened.
+    woken: Arc<Woken>,
+    waker: Waker,
+    /// When that is so at the latest.
+    alarm: Cell<Time>,
+    /// Waits that were none, since the last turn.
+    uncarried: Cell<u32>,
+}
+
+#[derive(Default)]
+struct Woken(AtomicBool);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
+impl Woken {
+    fn take(&self) -> bool {
+        self.0.load(Ordering::Relaxed) && self.0.swap(false, Ordering::Acquire)
+    }
+
+    fn is_set(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+/// Has the thread carry an endpoint.
+pub(crate) fn adopt(driver: Driver) {
+    Thread::here().new.borrow_mut().push(driver);
+}
+
+/// Waits, in the thread, for so long.
+pub(crate) async fn sleep(duration: Duration) {
+    let until = Thread::here().clock.now() + duration;
+    poll_fn(|_| {
+        let thread = Thread::here();
+        if thread.clock.now() >= until {
+            return Poll::Ready(());
+        }
+        thread.alarm.set(thread.alarm.get().min(until));
+        Poll::Pending
+    })
+    .await;
+}
+
+/// By which the endpoints of this thread tell the time.
+pub(crate) fn clock() -> Clock {
+    Thread::here().clock
+}
+
+impl Thread {
+    fn new() -> Self {
+        let woken = Arc::new(Woken::default());
+        Thread {
+            clock: Clock::start(),
+            carried: RefCell::default(),
+            new: RefCell::default(),
+            waker: woken.clone().into(),
+            woken,
+            alarm: Cell::new(Time::NEVER),
+            uncarried: Cell::new(0),
+        }
+    }
+
+    /// The one that is running.
+    pub fn here() -> Rc<Self> {
+        THREAD.with(Rc::clone)
+    }
+
+    /// Waits for `future`, for so long at most; `None` = it was not there by then.
+    pub fn wait<T>(&self, future: impl Future<Output = T>, most: Option<Duration>) -> Option<T> {
+        let until = most.map_or(Time::NEVER, |most| self.clock.now() + most);
+        let mut future = pin!(future);
+        let mut cx = Context::from_waker(&self.waker);
+        // Who is polled for the first time was not woken.
+        let mut is_due = true;
+        loop {
+            if (core::mem::take(&mut is_due) | self.woken.take())
+                && let Poll::Ready(result) = future.as_mut().poll(&mut cx)
+            {
+                return Some(result);
+            }
+            let rests_until = self.carry(true);
+            if until == Time::NEVER && rests_until.is_none() {
+                continue;
+            }
+            let now = self.clock.now();
+            if now >= until && !self.woken.is_set() {
+                return None;
+            }
+            if let Some(rests_until) = rests_until {
+                self.sleep(now, rests_until.min(until));
+            }
+        }
+    }
+
+    /// Has what was just said leave, as far as the path takes it.
+    pub fn send(&self) {
+        // In what an endpoint calls it has its turn already.
+        if self.carried.try_borrow_mut().is_ok() {
+            self.carry(false);
+        }
+    }
+
+    /// Something was taken that was there: that the peer may send more is said now and then.
+    pub fn took(&self) {
+        self.uncarried.set(self.uncarried.get() + 1);
+        if self.uncarried.get() >= UNCARRIED_MAX {
+            self.carry(false);
+        }
+    }
+
+    /// Carries what there is to be carried for so long.
+    pub fn carry_on(&self, duration: Duration) {
+        let _ = self.wait(core::future::pending::<()>(), Some(duration));
+    }
+
+    /// A turn for each endpoint; `is_waiting` = what arrives is waited for. Says until when nothing is to be done; `None` = there is more, or somebody was woken.
+    fn carry(&self, is_waiting: bool) -> Option<Time> {
+        self.uncarried.set(0);
+        let mut carried = self.carried.borrow_mut();
+        carried.extend(self.new.take().into_iter().map(Carried::new));
+        let mut rests_until = Some(Time::NEVER);
+        carried.retain_mut(|carried| {
+            let due = carried.turn(is_waiting).unwrap_or_else(|error| carried.fail(&error));
+            match due {
+                Due::Now => rests_until = None,
+                Due::At(at) => rests_until = rests_until.map(|until: Time| until.min(at)),
+                Due::Never => {}
+            }
+            due != Due::Never
+        });
+        rests_until.filter(|_| !self.woken.is_set())
+    }
+
+    /// Waits in the kernel until something arrives, or until `until`.
+    fn sleep(&self, now: Time, until: Time) {
+        let mut carried = self.carried.borrow_mut();
+        let alarm = self.alarm.get();
+        let most = until.min(alarm).since(now);
+        let has_waited = match &mut carried[..] {
+            [carried] => carried.wait(now, most),
+            _ => false,
+        };
+        if !has_waited {
+            wait_for_any(&mut carried, most);
+        }
+        if alarm != Time::NEVER && self.clock.now() >= alarm {
+            self.alarm.set(Time::NEVER);
+            self.waker.wake_by_ref();
+        }
+    }
+}
+
+/// Waits until something may be received.
+fn wait_for_any(carried: &mut [Carried], most: Duration) {
+    let ready: Vec<bool> = {
+        let mut of = Vec::new();
+        let mut fds = Vec::new();
+        for (n, carried) in carried.iter().enumerate() {
+            for fd in carried.driver.socket.fds() {
+                of.push(n);
+                fds.push(PollFd::from_borrowed_fd(fd, PollFlags::IN));
+            }
+        }
+        let most = Timespec {
+            tv_sec: i64::try_from(most.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: most.subsec_nanos().into(),
+        };
+        // An interruption is as good as an arrival.
+        let all = poll(&mut fds, Some(&most)).is_err();
+        let mut ready = vec![all; carried.len()];
+        for (n, fd) in of.into_iter().zip(&fds) {
+            ready[n] |= !fd.revents().is_empty();
+        }
+        ready
+    };
+    for (carried, is_ready) in carried.iter_mut().zip(ready) {
+        carried.has_more |= is_ready;
+    }
+}
+
+/// When an endpoint wants a turn.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Due {
+    Now,
+    At(Time),
+    /// Nobody needs it any more.
+    Never,
+}
+
+/// An endpoint, carried by a thread.
+struct Carried {
+    driver: Driver,
+    /// Nothing is to be done until then, if nothing arrives and nothing is changed.
+    rests_until: Option<Time>,
+    /// Something may have arrived.
+    has_more: bool,
+}
+
+impl Carried {
+    fn new(driver: Driver) -> Self {
+        Carried { driver, rests_until: None, has_more: false }
+    }
+
+    /// Does what there is to do, and looks for what arrives if it is waited for and that is worth it.
+    fn turn(&mut self, is_waited_for: bool) -> io::Result<Due> {
+        let due = match self.rest() {
+            Some(at) => Due::At(at),
+            None => self.work()?,
+        };
+        if is_waited_for && matches!(due, Due::At(_)) {
+            let driver = &mut self.driver;
+            let looks = driver.looks(&mut driver.shared.clone().lock());
+            if let Some(looks) = looks {
+                self.rests_until = None;
+                if driver.spin(looks)? {
+                    driver.tell();
+                }
+                return Ok(Due::Now);
+            }
+        }
+        Ok(due)
+    }
+
+    /// Until when nothing is to be done, if that is so.
+    fn rest(&self) -> Option<Time> {
+        let shared = &self.driver.shared;
+        let rests_until = self.rests_until.filter(|_| !self.has_more && !shared.lock().kicked)?;
+        (shared.clock.now() < rests_until).then_some(rests_until)
+    }
+
+    /// Takes in, sends, tells.
+    fn work(&mut self) -> io::Result<Due> {
+        self.rests_until = None;
+        let driver = &mut self.driver;
+        // Nobody is to be woken by the socket.
+        let mut cx = Context::from_waker(Waker::noop());
+        if core::mem::take(&mut self.has_more) {
+            self.has_more = driver.receive(&mut cx)?;
+        }
+        driver.unanswered = if self.has_more { driver.unanswered.wrapping_add(1) } else { 0 };
+        let mut is_busy = self.has_more;
+        if driver.unanswered.is_multiple_of(TURNS_PER_ANSWER) {
+            let (sent_all, _) = driver.send(&mut cx)?;
+            is_busy |= !sent_all;
+        }
+        let has_told = driver.tell();
+        let shared = driver.shared.clone();
+        let mut inner = shared.lock();
+        if inner.is_over() {
+            return Ok(Due::Never);
+        }
+        if is_busy || has_told || inner.kicked {
+            return Ok(Due::Now);
+        }
+        driver.socket.release_unless(|remote| inner.engine.is_peer(remote));
+        let near = shared.clock.now() + patience::shortest();
+        let at = inner.engine.poll_timeout_exact_before(near).unwrap_or(Time::NEVER);
+        self.rests_until = Some(at);
+        Ok(Due::At(at))
+    }
+
+    /// Waits for what arrives, for so long at most, and takes it in. Says whether it could.
+    fn wait(&mut self, now: Time, most: Duration) -> bool {
+        let driver = &mut self.driver;
+        let mut intake = Intake::new(&driver.shared, &mut driver.lone);
+        let received = driver.socket.wait(most, |received| intake.take_in(received));
+        let taken_in = intake.finish();
+        let at = taken_in.as_ref().map(|taken_in| taken_in.at);
+        driver.on_taken_in(taken_in);
+        let received = match received {
+            Ok(None) => return false,
+            Ok(Some(Poll::Pending)) => return true,
+            Ok(Some(Poll::Ready(received))) => received,
+            Err(error) => Err(error),
+        };
+        self.rests_until = None;
+        match received {
+            Ok(_) => {
+                driver.errors = 0;
+                driver.looking.on_arrival();
+                let is_answer = core::mem::take(&mut driver.shared.lock().has_answer);
+                self.has_more = !is_answer && at.is_some_and(|at| at.since(now) < AT_ONCE);
+                driver.tell();
+            }
+            // The next turn learns of it.
+            Err(error) => {
+                self.has_more = driver.on_error(error).is_ok();
+            }
+        }
+        true
+    }
+
+    fn fail(&mut self, error: &io::Error) -> Due {
+        let _ = self.driver.fail(error);
+        Due::Never
+    }
+}
