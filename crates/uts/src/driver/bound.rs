@@ -3,6 +3,8 @@
 #[cfg(unix)]
 use super::patience::Patience;
 use super::readiness::Readiness;
+#[cfg(unix)]
+use super::single::Single;
 use crate::host::Host;
 use core::task::{Context, Poll, ready};
 use quinn_udp::{EcnCodepoint, RecvMeta, Transmit, UdpSockRef, UdpSocketState};
@@ -35,6 +37,9 @@ pub(super) struct Bound {
     local: Local,
     #[cfg(unix)]
     patience: Patience,
+    #[cfg(unix)]
+    single: Single,
+    is_connected: bool,
 }
 
 /// To which address of this host what arrives was sent.
@@ -82,10 +87,11 @@ impl Bound {
             socket.connect(&peer.into())?;
         }
         let has_many_addresses = addr.ip().is_unspecified() && peer.is_none();
-        Self::set_up(socket, if has_many_addresses { Local::Told } else { Local::Only }, host)
+        let local = if has_many_addresses { Local::Told } else { Local::Only };
+        Self::set_up(socket, local, peer.is_some(), host)
     }
 
-    fn set_up(socket: socket2::Socket, local: Local, host: Host) -> io::Result<Self> {
+    fn set_up(socket: socket2::Socket, local: Local, is_connected: bool, host: Host) -> io::Result<Self> {
         let io = Readiness::new(socket, host)?;
         let state = UdpSocketState::new(io.socket())?;
         if local != Local::Told {
@@ -97,6 +103,9 @@ impl Bound {
             local,
             #[cfg(unix)]
             patience: Patience::default(),
+            #[cfg(unix)]
+            single: Single::default(),
+            is_connected,
         })
     }
 
@@ -127,7 +136,7 @@ impl Bound {
         self.io.set_reuse_address(false)?;
         bound?;
         socket.connect(&remote.into())?;
-        Self::set_up(socket, is_at, self.io.host())
+        Self::set_up(socket, is_at, true, self.io.host())
     }
 
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
@@ -252,6 +261,12 @@ impl Bound {
 
     /// Sends what the kernel takes at once.
     pub fn poll_send(&mut self, cx: &mut Context<'_>, transmit: &Transmit<'_>) -> Poll<io::Result<()>> {
+        #[cfg(unix)]
+        if let Some(sent) = self.single.try_send(self.io.plain(), self.is_connected, transmit)
+            && !sent.as_ref().is_err_and(|e| e.kind() == io::ErrorKind::WouldBlock)
+        {
+            return Poll::Ready(sent);
+        }
         loop {
             ready!(self.io.poll_writable(cx))?;
             match self.io.write(|socket| self.state.try_send(socket, transmit)) {

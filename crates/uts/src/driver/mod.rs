@@ -11,6 +11,8 @@ mod napping;
 #[cfg(unix)]
 mod patience;
 mod readiness;
+#[cfg(unix)]
+mod single;
 mod socket;
 mod task;
 #[cfg(test)]

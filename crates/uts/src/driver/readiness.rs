@@ -67,6 +67,11 @@ mod imp {
             (&self.socket).into()
         }
 
+        /// The socket as such.
+        pub fn plain(&self) -> &Socket {
+            &self.socket
+        }
+
         pub fn local_addr(&self) -> io::Result<SocketAddr> {
             self.socket.local_addr()?.as_socket().ok_or(io::ErrorKind::AddrNotAvailable.into())
         }
