@@ -48,10 +48,12 @@ pub(crate) struct Driver {
     /// Made when it is first needed.
     timer: Option<Timer>,
     outgoing: Outgoing,
-    woken: Vec<Waker>,
+    pub(super) woken: Vec<Waker>,
     pub(super) errors: u32,
     /// When something last arrived or left.
     last_busy: Time,
+    /// When it was last asked what was due.
+    pub(super) fetched_at: Time,
     pub(super) looking: Looking,
     /// Turns since something was sent, while more arrives.
     pub(super) unanswered: u32,
@@ -134,6 +136,7 @@ impl Driver {
             woken,
             errors: 0,
             last_busy,
+            fetched_at: last_busy,
             looking,
             unanswered: 0,
             awake: 0,
@@ -291,8 +294,7 @@ impl Driver {
     /// Tells those who wait for it what has happened; says whether anybody was told.
     #[cfg(unix)]
     pub(super) fn tell(&mut self) -> bool {
-        let shared = self.shared.clone();
-        shared.lock().dispatch(&shared, &mut self.woken);
+        self.shared.lock().dispatch(&self.shared, &mut self.woken);
         let has_told = !self.woken.is_empty();
         self.woken.drain(..).for_each(Waker::wake);
         has_told
@@ -383,6 +385,7 @@ impl Driver {
             let now = self.shared.clock.now();
             inner.kicked = false;
             if is_first {
+                self.fetched_at = now;
                 inner.engine.handle_timeout(now);
             }
             outgoing.is_all = false;

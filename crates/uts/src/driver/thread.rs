@@ -168,7 +168,10 @@ impl Thread {
         carried.extend(self.new.take().into_iter().map(Carried::new));
         let mut rests_until = Some(Time::NEVER);
         carried.retain_mut(|carried| {
-            let due = carried.turn(is_waiting).unwrap_or_else(|error| carried.fail(&error));
+            let due = carried.turn(is_waiting).unwrap_or_else(|error| {
+                carried.fail(&error);
+                Due::Never
+            });
             match due {
                 Due::Now => rests_until = None,
                 Due::At(at) => rests_until = rests_until.map(|until: Time| until.min(at)),
@@ -183,13 +186,21 @@ impl Thread {
     fn sleep(&self, now: Time, until: Time) {
         let mut carried = self.carried.borrow_mut();
         let alarm = self.alarm.get();
-        let most = until.min(alarm).since(now);
-        let has_waited = match &mut carried[..] {
-            [carried] => carried.wait(now, most),
-            _ => false,
-        };
-        if !has_waited {
-            wait_for_any(&mut carried, most);
+        let until = until.min(alarm);
+        if until > now {
+            let most = until.since(now);
+            let has_waited = match &mut carried[..] {
+                [only] => only.wait(now, most),
+                _ => Ok(false),
+            };
+            match has_waited {
+                Ok(true) => {}
+                Ok(false) => wait_for_any(&mut carried, most),
+                Err(error) => carried.drain(..).for_each(|only| only.fail(&error)),
+            }
+        }
+        for carried in carried.iter_mut() {
+            carried.rests_until.take_if(|at| *at <= now);
         }
         if alarm != Time::NEVER && self.clock.now() >= alarm {
             self.alarm.set(Time::NEVER);
@@ -271,9 +282,7 @@ impl Carried {
 
     /// Until when nothing is to be done, if that is so.
     fn rest(&self) -> Option<Time> {
-        let shared = &self.driver.shared;
-        let rests_until = self.rests_until.filter(|_| !self.has_more && !shared.lock().kicked)?;
-        (shared.clock.now() < rests_until).then_some(rests_until)
+        self.rests_until.filter(|_| !self.has_more && !self.driver.shared.lock().kicked)
     }
 
     /// Takes in, sends, tells.
@@ -291,55 +300,53 @@ impl Carried {
             let (sent_all, _) = driver.send(&mut cx)?;
             is_busy |= !sent_all;
         }
-        let has_told = driver.tell();
-        let shared = driver.shared.clone();
-        let mut inner = shared.lock();
-        if inner.is_over() {
-            return Ok(Due::Never);
-        }
-        if is_busy || has_told || inner.kicked {
-            return Ok(Due::Now);
-        }
-        driver.socket.release_unless(|remote| inner.engine.is_peer(remote));
-        let near = shared.clock.now() + patience::shortest();
-        let at = inner.engine.poll_timeout_exact_before(near).unwrap_or(Time::NEVER);
-        self.rests_until = Some(at);
-        Ok(Due::At(at))
+        let mut inner = driver.shared.lock();
+        inner.dispatch(&driver.shared, &mut driver.woken);
+        let due = if inner.is_over() {
+            Due::Never
+        } else if is_busy || !driver.woken.is_empty() || inner.kicked {
+            Due::Now
+        } else {
+            driver.socket.release_unless(|remote| inner.engine.is_peer(remote));
+            let near = driver.fetched_at + patience::shortest();
+            let at = inner.engine.poll_timeout_exact_before(near).unwrap_or(Time::NEVER);
+            self.rests_until = Some(at);
+            Due::At(at)
+        };
+        drop(inner);
+        driver.woken.drain(..).for_each(Waker::wake);
+        Ok(due)
     }
 
-    /// Waits for what arrives, for so long at most, and takes it in. Says whether it could.
-    fn wait(&mut self, now: Time, most: Duration) -> bool {
+    /// Waits for what arrives, for so long at most, and takes it in. Says whether it could wait.
+    fn wait(&mut self, now: Time, most: Duration) -> io::Result<bool> {
         let driver = &mut self.driver;
         let mut intake = Intake::new(&driver.shared, &mut driver.lone);
         let received = driver.socket.wait(most, |received| intake.take_in(received));
         let taken_in = intake.finish();
         let at = taken_in.as_ref().map(|taken_in| taken_in.at);
         driver.on_taken_in(taken_in);
-        let received = match received {
-            Ok(None) => return false,
-            Ok(Some(Poll::Pending)) => return true,
-            Ok(Some(Poll::Ready(received))) => received,
-            Err(error) => Err(error),
-        };
-        self.rests_until = None;
-        match received {
-            Ok(_) => {
+        match received? {
+            None => return Ok(false),
+            Some(Poll::Pending) => return Ok(true),
+            Some(Poll::Ready(Ok(_))) => {
                 driver.errors = 0;
                 driver.looking.on_arrival();
-                let is_answer = core::mem::take(&mut driver.shared.lock().has_answer);
+                let mut inner = driver.shared.lock();
+                let is_answer = core::mem::take(&mut inner.has_answer);
                 self.has_more = !is_answer && at.is_some_and(|at| at.since(now) < AT_ONCE);
-                driver.tell();
+                inner.dispatch(&driver.shared, &mut driver.woken);
+                drop(inner);
+                driver.woken.drain(..).for_each(Waker::wake);
             }
-            // The next turn learns of it.
-            Err(error) => {
-                self.has_more = driver.on_error(error).is_ok();
-            }
+            Some(Poll::Ready(Err(error))) => driver.on_error(error)?,
         }
-        true
+        self.rests_until = None;
+        Ok(true)
     }
 
-    fn fail(&mut self, error: &io::Error) -> Due {
+    /// Everybody learns that there is nothing to be had of it any more.
+    fn fail(&self, error: &io::Error) {
         let _ = self.driver.fail(error);
-        Due::Never
     }
 }
