@@ -102,7 +102,11 @@ pub fn cases(works: &[Work], world: &World, transports: &[Transport], plan: &Pla
                     add(usual, false, 1);
                     add(usual, true, 1);
                 }
-                Work::Spin if is_plain_uts || transport == Transport::RawUdp => add(usual, false, 1),
+                Work::Spin
+                    if is_plain_uts || matches!(transport, Transport::RawUdp | Transport::UtsBlocking) =>
+                {
+                    add(usual, false, 1);
+                }
                 Work::Messages | Work::Handshakes if is_plain_uts || transport == Transport::Quinn => {
                     add(usual, false, 1);
                 }

@@ -3,6 +3,7 @@
 //! A server prints a line with [`Ready`], and when its client is done, one with [`Outcome`]; a client prints its
 //! [`Outcome`]. Bulk data goes from the client to the server.
 
+mod blocking;
 mod many;
 mod quic;
 mod raw;
@@ -56,6 +57,8 @@ pub enum Transport {
     Enet,
     /// UTS as it comes: TLS 1.3, AES-128-GCM.
     Uts,
+    /// The same without a runtime, in the threads that use it.
+    UtsBlocking,
     /// UTS where both ends ask for no protection, and for CRC-32C.
     #[serde(rename = "uts-crc-32c")]
     UtsCrc32c,
@@ -65,7 +68,7 @@ pub enum Transport {
 
 impl Transport {
     /// All of them, in the order of reports.
-    pub const ALL: [Transport; 11] = [
+    pub const ALL: [Transport; 12] = [
         Transport::RawUdp,
         Transport::TcpCubic,
         Transport::Iperf3Cubic,
@@ -75,6 +78,7 @@ impl Transport {
         Transport::Srt,
         Transport::Enet,
         Transport::Uts,
+        Transport::UtsBlocking,
         Transport::UtsCrc32c,
         Transport::UtsBare,
     ];
@@ -91,6 +95,7 @@ impl Transport {
             Transport::Srt => "srt",
             Transport::Enet => "enet",
             Transport::Uts => "uts",
+            Transport::UtsBlocking => "uts-blocking",
             Transport::UtsCrc32c => "uts-crc-32c",
             Transport::UtsBare => "uts-bare",
         }
@@ -259,6 +264,7 @@ fn serve(task: &Task, ip: IpAddr) -> Result<Outcome> {
         Transport::TcpCubic => tcp::serve(task, ip),
         Transport::Quinn => quic::serve(task, ip),
         Transport::S2nQuic => s2n::serve(task, ip),
+        Transport::UtsBlocking => blocking::serve(task, ip),
         Transport::Uts | Transport::UtsCrc32c | Transport::UtsBare => universal::serve(task, ip),
         Transport::Iperf3Cubic | Transport::Iperf3CubicW1m | Transport::Srt | Transport::Enet => {
             bail!("{} has programs of its own", task.transport.name())
@@ -272,6 +278,7 @@ fn call(task: &Task, to: SocketAddr, key: &str) -> Result<Outcome> {
         Transport::TcpCubic => tcp::call(task, to),
         Transport::Quinn => quic::call(task, to, key),
         Transport::S2nQuic => s2n::call(task, to, key),
+        Transport::UtsBlocking => blocking::call(task, to, key),
         Transport::Uts | Transport::UtsCrc32c | Transport::UtsBare => universal::call(task, to, key),
         Transport::Iperf3Cubic | Transport::Iperf3CubicW1m | Transport::Srt | Transport::Enet => {
             bail!("{} has programs of its own", task.transport.name())

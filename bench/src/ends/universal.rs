@@ -22,7 +22,7 @@ const READ_BYTES: usize = 1 << 20;
 const MESSAGES_AT_ONCE: usize = 256;
 
 /// How long who waits looks for what arrives.
-const SPIN: Duration = Duration::from_millis(1);
+pub(super) const SPIN: Duration = Duration::from_millis(1);
 
 /// Memory that is left to others when connections are piled up.
 const SPARE_BYTES: u64 = 2 << 30;
@@ -36,7 +36,7 @@ const IDLE: Duration = Duration::from_secs(2);
 /// What the last handshakes still have to do is not idleness, nor is going to rest after two seconds.
 const SETTLING: Duration = Duration::from_secs(3);
 
-fn settings(task: &Task) -> Result<ConnectionConfig> {
+pub(super) fn settings(task: &Task) -> Result<ConnectionConfig> {
     let mut config = ConnectionConfig::default();
     let asked: &[&str] = match task.transport {
         Transport::UtsCrc32c => &["uts.security=unprotected", "uts.profile.detection=crc-32c"],
