@@ -22,7 +22,6 @@ pub enum Direction {
 
 /// What happened on a connection.
 #[derive(Clone, Debug, PartialEq)]
-#[allow(clippy::large_enum_variant, reason = "exchanges are rare, and told events do not stay")]
 pub enum Event {
     /// The handshake is done: the peer is authenticated, flows may be opened.
     Connected,
@@ -39,7 +38,7 @@ pub enum Event {
     /// What the flow requires of its own could not be agreed with the peer, for this reason: it was reset.
     Refused(FlowId, String),
     /// An exchange began, was agreed, refused, or brought something.
-    Exchange(ExchangeEvent),
+    Exchange(Box<ExchangeEvent>),
     /// The path now carries packets of this many bytes of UDP payload.
     PacketSize(usize),
     /// The connection has ended; nothing follows.

@@ -121,7 +121,7 @@ impl Transfers {
                 self.write(world, node);
             }
             Event::Writable(_) => self.write(world, node),
-            Event::Exchange(exchange) => progress.exchanges.push((now, exchange.clone())),
+            Event::Exchange(exchange) => progress.exchanges.push((now, ExchangeEvent::clone(exchange))),
             Event::Closed(reason) => progress.closed = Some(reason.to_string()),
             _ => {}
         }

@@ -89,12 +89,11 @@ impl Transfer {
                 Event::Connected => self.handles[happening.node] = Some(happening.connection),
                 Event::Readable(flow) if happening.node == SERVER => self.read(flow),
                 Event::Closed(reason) => panic!("at {}: {reason}", happening.node),
-                Event::Exchange(ExchangeEvent::Completed { epoch, .. }) => {
-                    self.completed.push((happening.node, epoch))
-                }
-                Event::Exchange(ExchangeEvent::Refused { function, .. }) => {
-                    self.refused.push((happening.node, function));
-                }
+                Event::Exchange(step) => match *step {
+                    ExchangeEvent::Completed { epoch, .. } => self.completed.push((happening.node, epoch)),
+                    ExchangeEvent::Refused { function, .. } => self.refused.push((happening.node, function)),
+                    _ => {}
+                },
                 _ => {}
             }
         }

@@ -138,7 +138,7 @@ impl Script {
                     self.handles[end] = Some(handle);
                     self.at(end).trace().start();
                 }
-                Event::Exchange(step) => self.events[end].push(step),
+                Event::Exchange(step) => self.events[end].push(*step),
                 Event::Closed(reason) => self.closed[end] = Some(reason),
                 Event::Readable(flow) if end == SERVER => {
                     let now = self.now;

@@ -78,7 +78,7 @@ impl Pair {
                         self.read.entry(flow).or_default().push((now, read));
                     }
                 }
-                Event::Exchange(step) => self.exchanges.push((happening.node, step)),
+                Event::Exchange(step) => self.exchanges.push((happening.node, *step)),
                 Event::FlowOpened(flow) if happening.node == SERVER => self.opened.push(flow),
                 Event::Refused(flow, why) => self.refused.push((flow, why)),
                 Event::Closed(reason) => panic!("at {}: {reason}", happening.node),

@@ -179,7 +179,7 @@ impl Connection {
         if let Some(outcome) = adaptation.policy.outcome(now) {
             adaptation.waits_for_outcome = false;
             let event = ExchangeEvent::Brought { epoch: adaptation.last_epoch, line: outcome.to_string() };
-            self.events.push_back(Event::Exchange(event));
+            self.events.push_back(Event::Exchange(event.into()));
         }
     }
 

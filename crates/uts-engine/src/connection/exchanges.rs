@@ -141,7 +141,7 @@ impl Connection {
         self.exchanges.asked[direction as usize] = Some(Box::new((epoch, profile)));
         let Reasons { seen, expects } = reasons;
         let event = ExchangeEvent::Requested { direction, group, epoch, seen, changes, expects };
-        self.events.push_back(Event::Exchange(event));
+        self.events.push_back(Event::Exchange(event.into()));
         self.drain_exchange(now, direction);
         Ok(epoch)
     }
@@ -238,12 +238,12 @@ impl Connection {
                 let asked = self.exchanges.asked[direction as usize].take();
                 let profile = asked.map_or_else(|| self.profile_of(direction, group), |asked| asked.1);
                 let event = ExchangeEvent::Completed { direction, group, epoch, profile, took };
-                self.events.push_back(Event::Exchange(event));
+                self.events.push_back(Event::Exchange(event.into()));
             }
             exchange::Event::Refused { epoch, group, refusal } => {
                 let (function, why) = (refusal.function, refusal.reason.words().to_owned());
                 let event = ExchangeEvent::Refused { direction, group, epoch, function, why };
-                self.events.push_back(Event::Exchange(event));
+                self.events.push_back(Event::Exchange(event.into()));
                 match (direction, group) {
                     (_, 0) => self.on_refused(direction, &refusal),
                     (Direction::Out, _) => {
@@ -255,7 +255,8 @@ impl Connection {
             }
             // The peer's wish came first; a wish of this end's policy is formed anew from what then holds.
             exchange::Event::Withdrawn { epoch, group, .. } | exchange::Event::Failed { epoch, group } => {
-                self.events.push_back(Event::Exchange(ExchangeEvent::Failed { direction, group, epoch }));
+                let event = ExchangeEvent::Failed { direction, group, epoch };
+                self.events.push_back(Event::Exchange(event.into()));
             }
         }
     }
@@ -272,7 +273,7 @@ impl Connection {
             let changes = changes(&old, profile);
             let (direction, profile) = (Direction::In, *profile);
             let event = ExchangeEvent::Granted { direction, group, epoch, changes, profile };
-            self.events.push_back(Event::Exchange(event));
+            self.events.push_back(Event::Exchange(event.into()));
         }
         // To grant credit that nobody needs harms nothing; not to grant it before the sender is known to need none does.
         if profile.name(Function::Flow) != "none" {
@@ -331,7 +332,7 @@ impl Connection {
             let changes = changes(&old, profile);
             let (direction, profile) = (Direction::Out, *profile);
             let event = ExchangeEvent::Granted { direction, group, epoch, changes, profile };
-            self.events.push_back(Event::Exchange(event));
+            self.events.push_back(Event::Exchange(event.into()));
         }
         self.on_group_changed(group, profile);
         let ids: Vec<u32> =

@@ -226,10 +226,13 @@ impl Torture {
             Event::Closed(reason) => {
                 panic!("{} at {:?}: {reason}{}", node_name(*node), self.world.now(), self.describe())
             }
-            Event::Exchange(ExchangeEvent::Completed { .. }) => self.completed += 1,
-            Event::Exchange(ExchangeEvent::Refused { function, why, .. }) => {
-                panic!("{} was refused {function:?}: {why}", node_name(*node))
-            }
+            Event::Exchange(step) => match &**step {
+                ExchangeEvent::Completed { .. } => self.completed += 1,
+                ExchangeEvent::Refused { function, why, .. } => {
+                    panic!("{} was refused {function:?}: {why}", node_name(*node))
+                }
+                _ => {}
+            },
             _ => {}
         }
         for node in [SERVER, CLIENT] {

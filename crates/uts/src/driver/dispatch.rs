@@ -169,7 +169,7 @@ impl ConnectionState {
                     woken.extend(flow.writer.take());
                 }
             }
-            Event::Exchange(step) => self.publish(ConnectionEvent::Exchange(Box::new(step))),
+            Event::Exchange(step) => self.publish(ConnectionEvent::Exchange(step)),
             Event::PacketSize(bytes) => self.publish(ConnectionEvent::PacketSize(bytes)),
             Event::Closed(reason) => self.end(reason, woken),
         }
