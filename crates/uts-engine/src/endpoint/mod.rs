@@ -30,7 +30,7 @@ use rustls::quic::{self, Keys};
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Weak};
-use table::{ByOwnId, Entry, Table};
+use table::{ByOwnId, ByRemote, Entry, Table};
 use uts_functions::sequencing::reassembly::Spares;
 use uts_functions::{Function, PathFacts, Profile, Time, library};
 use uts_wire::ConnectionId;
@@ -96,7 +96,7 @@ pub struct Endpoint {
     connections: Table,
     by_cid: ByOwnId,
     /// Connections without an id of their own, and handshakes by the client's first id.
-    by_remote: HashMap<SocketAddr, ConnectionHandle>,
+    by_remote: ByRemote,
     by_first: HashMap<(SocketAddr, ConnectionId), ConnectionHandle>,
     /// Connections by the word with which their peer says that it has forgotten them. Looked up through a keyed hash, so that
     /// the time it takes says nothing of the word (RFC 9000 section 10.3.1).
@@ -148,7 +148,7 @@ impl Endpoint {
             rng,
             connections: Table::default(),
             by_cid: ByOwnId::default(),
-            by_remote: HashMap::new(),
+            by_remote: ByRemote::default(),
             by_first: HashMap::new(),
             by_reset: HashMap::new(),
             timers: BTreeSet::new(),
@@ -331,9 +331,15 @@ impl Endpoint {
     /// A connection has changed: it may have something to send and to tell, and its deadline may be another.
     fn touch(&mut self, handle: ConnectionHandle) {
         let Some(entry) = self.connections.get_mut(handle) else { return };
-        enlist(handle, &mut entry.is_ready, &mut self.ready);
-        enlist(handle, &mut entry.is_telling, &mut self.telling);
-        enlist(handle, &mut entry.is_stale, &mut self.stale);
+        if enters(&mut entry.is_ready) {
+            self.ready.push_back(handle);
+        }
+        if enters(&mut entry.is_telling) {
+            self.telling.push_back(handle);
+        }
+        if enters(&mut entry.is_stale) {
+            self.stale.push(handle);
+        }
     }
 
     /// Calls those that wait for their turn to send to the peer of this connection, as far as there is room.
@@ -341,7 +347,9 @@ impl Endpoint {
         while let Some(next) = self.connections.get(of).and_then(|entry| self.peers.next_turn(&entry.share)) {
             if let Some(entry) = self.connections.get_mut(next) {
                 self.peers.call(&mut entry.share);
-                enlist(next, &mut entry.is_ready, &mut self.ready);
+                if enters(&mut entry.is_ready) {
+                    self.ready.push_back(next);
+                }
             }
         }
     }
@@ -382,7 +390,9 @@ impl Endpoint {
             self.peers.on_polled(handle, &mut entry.share, in_flight, has_waited, may_have_more);
             let (remote, local, ecn) = (connection.remote(), connection.local(), connection.ecn());
             entry.is_ready = may_have_more;
-            enlist(handle, &mut entry.is_stale, &mut self.stale);
+            if enters(&mut entry.is_stale) {
+                self.stale.push(handle);
+            }
             if may_have_more {
                 self.ready.push_back(handle);
             }
@@ -444,7 +454,9 @@ impl Endpoint {
     pub fn release(&mut self, handle: ConnectionHandle) {
         if let Some(entry) = self.connections.get_mut(handle) {
             entry.is_released = true;
-            enlist(handle, &mut entry.is_telling, &mut self.telling);
+            if enters(&mut entry.is_telling) {
+                self.telling.push_back(handle);
+            }
         }
     }
 
@@ -496,11 +508,9 @@ fn settle_deadline(
     }
 }
 
-/// Puts a connection into a list, unless its flag says that it is in it.
-fn enlist(handle: ConnectionHandle, is_in: &mut bool, list: &mut impl Extend<ConnectionHandle>) {
-    if !core::mem::replace(is_in, true) {
-        list.extend([handle]);
-    }
+/// Whether a connection is to be put into a list: unless its flag, which then says so, said that it is in it.
+fn enters(is_in: &mut bool) -> bool {
+    !core::mem::replace(is_in, true)
 }
 
 /// The suite of first packets (RFC 9001 section 5.2).

@@ -8,12 +8,17 @@ use crate::event::ConnectionHandle;
 use core::hash::{BuildHasherDefault, Hasher};
 use slab::Slab;
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use uts_functions::Time;
 use uts_wire::ConnectionId;
 
 /// Connections by ids that this end drew at random. Nobody else chooses a key that is inserted, so that nobody can make
 /// keys collide: a cheap hash does. Whatever is looked up meets chains as short as chance makes them.
 pub(super) type ByOwnId = HashMap<ConnectionId, ConnectionHandle, BuildHasherDefault<OwnIdHasher>>;
+
+/// Connections that this end has opened, without an id of their own, by where it has connected to: nobody else chooses a key that is
+/// inserted here either.
+pub(super) type ByRemote = HashMap<SocketAddr, ConnectionHandle, BuildHasherDefault<OwnIdHasher>>;
 
 /// A connection, and where it stands.
 pub(super) struct Entry {
