@@ -330,7 +330,7 @@ impl Flows {
 
     /// Whether another flow of this group has something to send, too.
     pub fn others_want_to_send(&self, id: u32, group: u8) -> bool {
-        self.in_order(Some(group)).any(|other| other != id)
+        self.only_to_send() != Some(id) && self.in_order(Some(group)).any(|other| other != id)
     }
 
     /// The flow that has something to send, if it is one alone.

@@ -379,12 +379,11 @@ impl SendBuffer {
         // segmentation.md R-9.
         let edge = self.done.run_end(0);
         let (mut settled, mut freed) = (0, 0);
-        for front in self.segments.iter().take_while(|s| s.end() <= edge) {
+        while let Some(front) = self.segments.pop_front_if(|front| front.end() <= edge) {
             settled += 1;
             freed += front.data.len();
             self.expiring -= usize::from(front.expires.is_some());
         }
-        self.segments.drain(..settled);
         self.cursor = self.cursor.saturating_sub(settled);
         self.held_bytes -= freed;
         freed

@@ -281,6 +281,9 @@ impl<T: Carried> Ledger<T> {
                 break;
             }
         }
+        if runs.is_empty() {
+            return (Vec::new(), look_again);
+        }
         let lost: Vec<_> = runs.into_iter().flat_map(Run::split).collect();
         self.eliciting -= lost.iter().filter(|(_, sent)| sent.eliciting).count() as u64;
         for (number, sent) in &lost {
