@@ -165,20 +165,25 @@ impl Thread {
     fn carry(&self, is_waiting: bool) -> Option<Time> {
         self.uncarried.set(0);
         let mut carried = self.carried.borrow_mut();
-        carried.extend(self.new.take().into_iter().map(Carried::new));
-        let mut rests_until = Some(Time::NEVER);
-        carried.retain_mut(|carried| {
-            let due = carried.turn(is_waiting).unwrap_or_else(|error| {
-                carried.fail(&error);
+        if !self.new.borrow().is_empty() {
+            carried.extend(self.new.take().into_iter().map(Carried::new));
+        }
+        let (mut rests_until, mut turns) = (Some(Time::NEVER), 0);
+        while let Some(next) = carried.get_mut(turns) {
+            let due = next.turn(is_waiting).unwrap_or_else(|error| {
+                next.fail(&error);
                 Due::Never
             });
             match due {
                 Due::Now => rests_until = None,
                 Due::At(at) => rests_until = rests_until.map(|until: Time| until.min(at)),
-                Due::Never => {}
+                Due::Never => {
+                    carried.swap_remove(turns);
+                    continue;
+                }
             }
-            due != Due::Never
-        });
+            turns += 1;
+        }
         rests_until.filter(|_| !self.woken.is_set())
     }
 
