@@ -16,6 +16,8 @@ pub struct Cubic {
     packet_bytes: u64,
     /// In bytes; fractions of a byte are kept between acknowledgements.
     window: f64,
+    /// The same in whole bytes, which is asked for much more often than it changes.
+    window_bytes: u64,
     threshold: u64,
     /// `W_max` (bytes): the window before the last reduction, less after fast convergence; 0 while unknown.
     window_max: f64,
@@ -80,6 +82,7 @@ impl Cubic {
         Cubic {
             packet_bytes: context.packet_bytes.max(1),
             window: window as f64,
+            window_bytes: window,
             threshold,
             window_max: 0.0,
             window_prior: 0.0,
@@ -91,6 +94,10 @@ impl Cubic {
             undo: None,
             last_ack_at: context.now,
         }
+    }
+
+    fn set_window(&mut self, window: f64) {
+        (self.window, self.window_bytes) = (window, window as u64);
     }
 
     fn min_window(&self) -> u64 {
@@ -118,7 +125,7 @@ impl Cubic {
         // Section 4.7, fast convergence: a flow that did not regain its plateau makes room for others.
         self.window_max =
             if self.window < self.window_max { self.window * (1.0 + BETA) / 2.0 } else { self.window };
-        self.window = (self.window * BETA).max(self.min_window() as f64);
+        self.set_window((self.window * BETA).max(self.min_window() as f64));
         self.threshold = self.window_bytes();
         self.curve = None;
     }
@@ -134,7 +141,7 @@ impl Cubic {
             }
         };
         // Growth beyond a known threshold belongs to congestion avoidance.
-        self.window = (self.window + growth as f64).min((self.threshold as f64).max(self.window));
+        self.set_window((self.window + growth as f64).min((self.threshold as f64).max(self.window)));
     }
 
     fn avoidance(&mut self, ack: &Ack) {
@@ -147,12 +154,13 @@ impl Cubic {
         let acked = ack.bytes as f64;
         curve.reno += alpha * packet * acked / window;
         if curve.at(elapsed, packet) < curve.reno {
-            self.window = window.max(curve.reno);
+            let window = window.max(curve.reno);
+            self.set_window(window);
             return;
         }
         // Sections 4.4 and 4.5.
         let target = curve.at(elapsed.saturating_add(ack.rtt_smoothed), packet).clamp(window, 1.5 * window);
-        self.window += (target - window) * (acked / window).min(1.0);
+        self.set_window(window + (target - window) * (acked / window).min(1.0));
     }
 }
 
@@ -198,7 +206,7 @@ impl Congestion for Cubic {
         } else {
             self.avoidance(ack);
         }
-        self.window = self.window.min(WINDOW_MAX_BYTES as f64);
+        self.set_window(self.window.min(WINDOW_MAX_BYTES as f64));
     }
 
     fn on_loss(&mut self, loss: &Loss, _: &Delivery) {
@@ -206,7 +214,7 @@ impl Congestion for Cubic {
         self.recovery.count_lost(loss.bytes);
         if loss.persistent {
             // C-8, C-24, RFC 9002 section 7.6.2, RFC 9438 section 4.8: slow start, then a curve that begins at its plateau.
-            self.window = self.min_window() as f64;
+            self.set_window(self.min_window() as f64);
             self.window_max = 0.0;
             self.curve = None;
             self.hystart = HyStart::new();
@@ -220,7 +228,7 @@ impl Congestion for Cubic {
         if self.recovery.all_spurious(bytes)
             && let Some(undo) = self.undo.take()
         {
-            self.window = self.window.max(undo.window);
+            self.set_window(self.window.max(undo.window));
             self.threshold = self.threshold.max(undo.threshold);
             self.window_max = undo.window_max;
             self.window_prior = undo.window_prior;
@@ -231,12 +239,12 @@ impl Congestion for Cubic {
 
     fn set_packet_bytes(&mut self, packet_bytes: u64) {
         self.packet_bytes = packet_bytes.max(1);
-        self.window = self.window.max(self.min_window() as f64);
+        self.set_window(self.window.max(self.min_window() as f64));
         self.threshold = self.threshold.max(self.min_window());
     }
 
     fn window_bytes(&self) -> u64 {
-        self.window as u64
+        self.window_bytes
     }
 
     fn pacing_rate(&self) -> Option<Rate> {
