@@ -417,6 +417,12 @@ impl Connection {
         }
     }
 
+    /// Whether all that has arrived in a flow was read, and more may come: to read would be in vain.
+    pub fn has_read_all(&self, id: FlowId) -> bool {
+        let receive = self.flows.get(id.0).map(|flow| &flow.receive);
+        self.close_reason.is_none() && receive.is_some_and(|receive| !receive.reader_told && !receive.is_done)
+    }
+
     /// Takes what comes next, as [`Connection::read`] does, again and again until `put` wants no more, or the flow has ended:
     /// of small messages that is much faster.
     ///

@@ -267,6 +267,7 @@ impl Connection {
         if !inbound.open(epoch, group, profile) {
             return;
         }
+        self.flows.tell_readers(group, &mut self.events);
         let asked_here =
             self.exchanges.asked[Direction::In as usize].as_ref().is_some_and(|asked| asked.0 == epoch);
         if !asked_here {
@@ -286,6 +287,7 @@ impl Connection {
     fn retire_epoch(&mut self, now: Time, epoch: u32) {
         let Some(inbound) = &mut self.inbound else { return };
         let Some(group) = inbound.retire(epoch) else { return };
+        self.flows.tell_readers(group, &mut self.events);
         if inbound.flow_epochs.get(usize::from(group)) == Some(&epoch)
             && let Some(newest) = inbound.newest(group).map(|s| s.epoch)
         {

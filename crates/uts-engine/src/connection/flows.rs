@@ -328,6 +328,15 @@ impl Flows {
         self.order.iter().map(|(_, _, id)| *id).filter(move |id| group.is_none() || is_in(id))
     }
 
+    /// What a group's flows hold may be readable now that another mechanism keeps their order.
+    pub fn tell_readers(&mut self, group: u8, events: &mut VecDeque<Event>) {
+        for (id, flow) in &mut self.table {
+            if flow.receive.group == group && flow.receive.data.holds_anything() {
+                flow.receive.tell_reader(*id, events);
+            }
+        }
+    }
+
     /// Whether another flow of this group has something to send, too.
     pub fn others_want_to_send(&self, id: u32, group: u8) -> bool {
         self.only_to_send() != Some(id) && self.in_order(Some(group)).any(|other| other != id)

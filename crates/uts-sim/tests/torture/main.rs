@@ -220,7 +220,10 @@ impl Torture {
             }
             _ if self.handles[*node] != Some(*connection) => {}
             Event::FlowOpened(flow) => self.write(*node, *flow),
-            Event::Readable(flow) => self.read(*node, *flow),
+            Event::Readable(flow) => {
+                self.read(*node, *flow);
+                self.check_read(*node);
+            }
             Event::Writable(flow) => self.write(*node, *flow),
             Event::Finished(flow) => self.lane(*node, *flow).is_settled = true,
             Event::Closed(reason) => {
@@ -305,6 +308,20 @@ impl Torture {
             }
             if lane.is_ended {
                 return;
+            }
+        }
+    }
+
+    /// Where all is said to have been read nothing is left, of any flow.
+    fn check_read(&mut self, node: usize) {
+        let now = self.world.now();
+        let arriving: Vec<FlowId> =
+            self.lanes.keys().filter(|(sender, _)| *sender != node).map(|(_, flow)| FlowId(*flow)).collect();
+        for flow in arriving {
+            let connection = self.connection(node);
+            if connection.has_read_all(flow) {
+                let is_left = connection.read(now, flow, 5000).is_ok();
+                assert!(!is_left, "{} has not read all of {flow:?}", node_name(node));
             }
         }
     }

@@ -141,6 +141,11 @@ impl Reassembly {
         Reassembly { run: Run::sharing(spares), ..Self::default() }
     }
 
+    /// Whether anything is held, be it but an empty message, that can be read now or later.
+    pub fn holds_anything(&self) -> bool {
+        !(self.pieces.is_empty() && self.ready.is_empty() && self.run.is_empty() && self.unplaced.is_empty())
+    }
+
     /// Bytes held.
     pub fn held_bytes(&self) -> usize {
         self.held_bytes
@@ -410,6 +415,9 @@ impl Reassembly {
         }
         if bytes_max > 0 {
             self.end_run();
+        }
+        if self.pieces.is_empty() && self.skipped.is_empty() {
+            return self.pop_end();
         }
         let at = self.delivered.run_end(0);
         // sequencing.md R-5. What was given up is reported at the place where it is missing: once everything below it
