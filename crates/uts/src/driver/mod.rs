@@ -245,8 +245,13 @@ impl Shared {
 
     /// Looks at, or changes, what is shared. If [`Inner::changed`] was called the task is woken.
     pub fn act<R>(&self, f: impl FnOnce(&mut Inner, Time) -> R) -> R {
+        self.act_by(|inner, clock| f(inner, clock.now()))
+    }
+
+    /// The same where the time may be of no interest.
+    pub fn act_by<R>(&self, f: impl FnOnce(&mut Inner, Clock) -> R) -> R {
         let mut inner = self.lock();
-        let result = f(&mut inner, self.clock.now());
+        let result = f(&mut inner, self.clock);
         let parked = if inner.kicked { inner.parked.take() } else { None };
         drop(inner);
         if let Some(waker) = parked {

@@ -214,7 +214,7 @@ impl RecvFlow {
         use uts_engine::ReadError as E;
         let (handle, id, ahead) = (self.connection.handle(), self.id, &mut self.ahead);
         let connection = &self.connection;
-        connection.shared().act(|inner, now| {
+        connection.shared().act_by(|inner, clock| {
             let (mut bytes, mut count) = (0, 0);
             let put = |read| match (read, &mut messages) {
                 (Read::Message(message), Some((messages, most))) => {
@@ -230,9 +230,15 @@ impl RecvFlow {
                     bytes < AHEAD_BYTES
                 }
             };
-            let read = match inner.connection(handle) {
-                Some(connection) => connection.read_many(now, id, bytes_max.max(AHEAD_BYTES), put),
-                None => Err(E::Unknown),
+            // Who only looks changes nothing that would have to be looked after.
+            let has_read_all =
+                inner.engine.peek(handle).is_some_and(|connection| connection.has_read_all(id));
+            let read = if has_read_all {
+                Err(E::Blocked)
+            } else if let Some(connection) = inner.connection(handle) {
+                connection.read_many(clock.now(), id, bytes_max.max(AHEAD_BYTES), put)
+            } else {
+                Err(E::Unknown)
             };
             let ended = || inner.ended(handle).map(|reason| ReadError::Closed(connection.explain(reason)));
             let error = match read {
