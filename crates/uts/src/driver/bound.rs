@@ -290,12 +290,22 @@ impl Default for Buffers {
 impl Buffers {
     /// Fills so many at most with what is there; says how many.
     fn fill(&mut self, offered: usize, socket: UdpSockRef<'_>, state: &UdpSocketState) -> io::Result<usize> {
+        if offered == 1 {
+            let first = &mut self.memory[..BUFFER_BYTES];
+            return state.recv(socket, &mut [IoSliceMut::new(first)], &mut self.metas[..1]);
+        }
         let mut slices: [IoSliceMut<'_>; BUFFERS] = core::array::from_fn(|_| IoSliceMut::new(&mut []));
         let slices = &mut slices[..offered];
         for (slice, buffer) in slices.iter_mut().zip(self.memory.chunks_mut(BUFFER_BYTES)) {
             *slice = IoSliceMut::new(buffer);
         }
         state.recv(socket, slices, &mut self.metas[..offered])
+    }
+
+    /// The next call may fill one.
+    #[cfg(unix)]
+    pub fn expect_one(&mut self) {
+        self.offered = 1;
     }
 
     /// What the kernel said of the address to which the contents of a buffer were sent.

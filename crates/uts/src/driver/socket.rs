@@ -123,6 +123,12 @@ impl Socket {
         if self.dedicated.is_some() { Ok(None) } else { self.main.wait(&mut self.buffers, most, each) }
     }
 
+    /// The next that comes comes alone, which it costs less to ask for.
+    #[cfg(unix)]
+    pub fn expect_one(&mut self) {
+        self.buffers.expect_one();
+    }
+
     /// What is to be waited for.
     #[cfg(unix)]
     pub fn fds(&self) -> impl Iterator<Item = std::os::fd::BorrowedFd<'_>> {

@@ -30,7 +30,7 @@ const FETCH_BYTES: usize = 32 << 10;
 const FETCH_PARTS: usize = 16;
 
 /// How often a spinning task looks for what has arrived before others have their turn: for some 25 us.
-const LOOKS_PER_SPIN: usize = 48;
+pub(super) const LOOKS_PER_SPIN: usize = 48;
 
 /// How often a task looks for more before it sleeps, if that has paid of late: for some 10 us, which is about what it costs both
 /// ends to have it woken.
@@ -150,14 +150,16 @@ impl Driver {
     fn turn(&mut self, cx: &mut Context<'_>) -> io::Result<Turn> {
         let mut is_busy = !self.sends_first() && self.receive(cx)?;
         self.unanswered = if is_busy { self.unanswered.wrapping_add(1) } else { 0 };
-        let mut is_blocked = false;
+        let (mut sent_all, mut is_blocked) = (false, false);
         if self.unanswered.is_multiple_of(TURNS_PER_ANSWER) {
-            let sent_all;
             (sent_all, is_blocked) = self.send(cx)?;
             is_busy |= !sent_all && !is_blocked;
         }
         let shared = self.shared.clone();
         let mut inner = shared.lock();
+        if sent_all {
+            inner.on_sent_all(&shared);
+        }
         inner.dispatch(&shared, &mut self.woken);
         let is_idle = !is_busy && !is_blocked && !inner.kicked;
         let turn = if inner.is_over() {
@@ -210,29 +212,32 @@ impl Driver {
     }
 
     /// Whether to look instead of sleeping since that was asked for, and something has happened of late.
-    fn spins(&self) -> bool {
+    pub(super) fn spins(&self) -> bool {
         let spin = self.shared.spin;
         !spin.is_zero() && self.shared.clock.now().since(self.last_busy) < spin
     }
 
     /// How often it is worth looking for what arrives before sleeping, if it is: for a while after something happened where that was
     /// asked for, and else if it has paid of late. Not if somebody was just woken, who has his turn first.
-    pub(super) fn looks(&mut self, inner: &mut Inner) -> Option<usize> {
+    fn looks(&mut self, inner: &mut Inner) -> Option<usize> {
         if !self.woken.is_empty() {
             return None;
         }
         if self.spins() {
             return Some(LOOKS_PER_SPIN);
         }
-        let is_talk = inner.has_heard && inner.has_said;
-        if is_talk {
-            (inner.has_heard, inner.has_said) = (false, false);
-        }
-        let is_worth_it = self.looking.is_worth_it(is_talk);
+        let is_talk = inner.takes_talk();
+        let looks = self.looks_that_pay(is_talk);
         #[cfg(test)]
         {
-            inner.counts.rounds_for_answers += u32::from(is_worth_it && self.looking.is_for_answer());
+            inner.counts.rounds_for_answers += u32::from(looks.is_some() && self.looking.is_for_answer());
         }
+        looks
+    }
+
+    /// The same where that was not asked for. `is_talk` = somebody has said something, and waits for an answer.
+    pub(super) fn looks_that_pay(&mut self, is_talk: bool) -> Option<usize> {
+        let is_worth_it = self.looking.is_worth_it(is_talk);
         is_worth_it.then_some(LOOKS_BEFORE_SLEEP)
     }
 
@@ -340,8 +345,12 @@ impl Driver {
             if bytes_sent >= BYTES_PER_TURN {
                 break;
             }
-            if self.outgoing.parts.is_empty() && !self.fetch(core::mem::take(&mut is_first)) {
-                return Ok((true, false));
+            if self.outgoing.parts.is_empty() {
+                // What has become due while the last was sent is done in the next turn.
+                let is_all = !is_first && self.outgoing.is_all;
+                if is_all || !self.fetch(core::mem::take(&mut is_first)) {
+                    return Ok((true, false));
+                }
             }
             let Some(Part { transmit, end }) = self.outgoing.parts.front() else { return Ok((true, false)) };
             let batch = Batch {
@@ -373,41 +382,31 @@ impl Driver {
         Ok((false, false))
     }
 
-    /// Gets what is to be sent next; notes if there is nothing. The first of a turn does what is due.
+    /// Gets what is to be sent next; says whether there is anything. The first of a turn does what is due.
     fn fetch(&mut self, is_first: bool) -> bool {
         let mut inner = self.shared.lock();
         let inner = &mut *inner;
         let outgoing = &mut self.outgoing;
         outgoing.sent = 0;
         outgoing.contents.clear();
-        // What has become due while the last was sent is done in the next turn.
-        if is_first || !outgoing.is_all || inner.kicked {
-            let now = self.shared.clock.now();
-            inner.kicked = false;
-            if is_first {
-                self.fetched_at = now;
-                inner.engine.handle_timeout(now);
-            }
-            outgoing.is_all = false;
-            while outgoing.contents.len() < FETCH_BYTES && outgoing.parts.len() < FETCH_PARTS {
-                let Some(transmit) = inner.engine.poll_transmit_more(now, &mut outgoing.contents) else {
-                    outgoing.is_all = true;
-                    break;
-                };
-                outgoing.add(transmit);
-            }
-            if !outgoing.parts.is_empty() {
-                self.last_busy = now;
-            }
+        let now = self.shared.clock.now();
+        inner.kicked = false;
+        if is_first {
+            self.fetched_at = now;
+            inner.engine.handle_timeout(now);
         }
-        let is_nothing = outgoing.parts.is_empty();
-        if is_nothing && inner.sent != inner.changes {
-            inner.sent = inner.changes;
-            if inner.flush_waiters > 0 {
-                self.shared.flushed.notify_waiters();
-            }
+        outgoing.is_all = false;
+        while outgoing.contents.len() < FETCH_BYTES && outgoing.parts.len() < FETCH_PARTS {
+            let Some(transmit) = inner.engine.poll_transmit_more(now, &mut outgoing.contents) else {
+                outgoing.is_all = true;
+                break;
+            };
+            outgoing.add(transmit);
         }
-        !is_nothing
+        if !outgoing.parts.is_empty() {
+            self.last_busy = now;
+        }
+        !outgoing.parts.is_empty()
     }
 
     /// The socket is of no use any more: everybody learns.
@@ -478,6 +477,25 @@ impl<'a> Intake<'a> {
 }
 
 impl Inner {
+    /// All that is due has been sent, unless something was changed since it was got.
+    pub(super) fn on_sent_all(&mut self, shared: &Shared) {
+        if !self.kicked && self.sent != self.changes {
+            self.sent = self.changes;
+            if self.flush_waiters > 0 {
+                shared.flushed.notify_waiters();
+            }
+        }
+    }
+
+    /// Whether somebody has heard something and said something since this was last asked: an answer is to come.
+    pub(super) fn takes_talk(&mut self) -> bool {
+        let is_talk = self.has_heard && self.has_said;
+        if is_talk {
+            (self.has_heard, self.has_said) = (false, false);
+        }
+        is_talk
+    }
+
     /// Who sends has proved who he is.
     fn knows(&mut self, sender: &Sender) -> bool {
         self.engine.connection(sender.connection).is_some_and(|connection| connection.is_open())

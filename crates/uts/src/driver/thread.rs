@@ -3,7 +3,7 @@
 //! There is no task that would have to be woken, and nothing between who waits and the kernel: what a thread says leaves before its call
 //! returns, and what arrives is taken in by the call in which the thread waits for it. In between nothing happens.
 
-use super::task::Intake;
+use super::task::{Intake, LOOKS_PER_SPIN};
 use super::{Driver, patience};
 use crate::clock::Clock;
 use core::cell::{Cell, RefCell};
@@ -273,8 +273,17 @@ impl Carried {
         };
         if is_waited_for && matches!(due, Due::At(_)) {
             let driver = &mut self.driver;
-            let looks = driver.looks(&mut driver.shared.clone().lock());
+            let looks = if driver.spins() {
+                Some(LOOKS_PER_SPIN)
+            } else {
+                let is_talk = driver.shared.lock().takes_talk();
+                driver.looks_that_pay(is_talk)
+            };
             if let Some(looks) = looks {
+                if core::mem::take(&mut driver.shared.lock().has_answer) {
+                    // To an answer comes one.
+                    driver.socket.expect_one();
+                }
                 self.rests_until = None;
                 if driver.spin(looks)? {
                     driver.tell();
@@ -300,12 +309,15 @@ impl Carried {
             self.has_more = driver.receive(&mut cx)?;
         }
         driver.unanswered = if self.has_more { driver.unanswered.wrapping_add(1) } else { 0 };
-        let mut is_busy = self.has_more;
+        let (mut is_busy, mut sent_all) = (self.has_more, false);
         if driver.unanswered.is_multiple_of(TURNS_PER_ANSWER) {
-            let (sent_all, _) = driver.send(&mut cx)?;
+            (sent_all, _) = driver.send(&mut cx)?;
             is_busy |= !sent_all;
         }
         let mut inner = driver.shared.lock();
+        if sent_all {
+            inner.on_sent_all(&driver.shared);
+        }
         inner.dispatch(&driver.shared, &mut driver.woken);
         let due = if inner.is_over() {
             Due::Never
