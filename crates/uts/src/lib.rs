@@ -6,6 +6,8 @@
 //! [`Identity`], [`Trust`], [`ClientAuth`]. What an application needs it says by [`Requirements`], in the names of TAPS
 //! (RFC 9622); what the transport makes of it, and when it changes its mind, comes as [`Connection::events`].
 //!
+//! All this lives in a runtime of tokio. `uts::blocking` has the same for threads that wait, without one.
+//!
 //! ```
 //! use tokio::io::{AsyncReadExt, AsyncWriteExt};
 //! use uts::{ConnectOptions, FlowOptions, Identity, Listener, ServerOptions, connect};

@@ -45,6 +45,9 @@ pub(crate) struct Thread {
     alarm: Cell<Time>,
     /// Waits that were none, since the last turn.
     uncarried: Cell<u32>,
+    /// Sleeps in the call that receives, and others.
+    #[cfg(test)]
+    sleeps: Cell<(u32, u32)>,
 }
 
 #[derive(Default)]
@@ -105,6 +108,8 @@ impl Thread {
             woken,
             alarm: Cell::new(Time::NEVER),
             uncarried: Cell::new(0),
+            #[cfg(test)]
+            sleeps: Cell::default(),
         }
     }
 
@@ -161,7 +166,8 @@ impl Thread {
         let _ = self.wait(core::future::pending::<()>(), Some(duration));
     }
 
-    /// A turn for each endpoint; `is_waiting` = what arrives is waited for. Says until when nothing is to be done; `None` = there is more, or somebody was woken.
+    /// A turn for each endpoint; `is_waiting` = what arrives is waited for. Says until when nothing is to be done; `None` = there is
+    /// more, or somebody was woken.
     fn carry(&self, is_waiting: bool) -> Option<Time> {
         self.uncarried.set(0);
         let mut carried = self.carried.borrow_mut();
@@ -198,6 +204,12 @@ impl Thread {
                 [only] => only.wait(now, most),
                 _ => Ok(false),
             };
+            #[cfg(test)]
+            {
+                let (receiving, others) = self.sleeps.get();
+                let is_receiving = u32::from(matches!(has_waited, Ok(true)));
+                self.sleeps.set((receiving + is_receiving, others + 1 - is_receiving));
+            }
             match has_waited {
                 Ok(true) => {}
                 Ok(false) => wait_for_any(&mut carried, most),
@@ -365,5 +377,55 @@ impl Carried {
     /// Everybody learns that there is nothing to be had of it any more.
     fn fail(&self, error: &io::Error) {
         let _ = self.driver.fail(error);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::blocking::{Listener, connect};
+    use crate::{ConnectOptions, FlowOptions, Identity, ServerOptions};
+    use std::io::{Read, Write};
+    use std::sync::mpsc;
+
+    const ANSWERS: u32 = 30;
+
+    /// Gives its client back what he says, byte by byte and after a while.
+    fn answer(tell: &mpsc::Sender<(String, ConnectOptions)>) {
+        let identity = Identity::generate().expect("a key");
+        let options = ConnectOptions::pinned(identity.fingerprint());
+        let listener =
+            Listener::bind(([127, 0, 0, 1], 0).into(), ServerOptions::new(identity)).expect("bound");
+        tell.send((listener.local_addr().to_string(), options)).expect("told");
+        let connection = listener.accept().expect("a client");
+        let mut flow = connection.accept_flow().expect("a flow");
+        let mut word = [0];
+        while flow.read(&mut word).expect("read") > 0 {
+            crate::blocking::carry(Duration::from_millis(2));
+            flow.write_all(&word).expect("written");
+        }
+    }
+
+    /// Who waits for answers sleeps in the call that receives them: another one to wait, and the kernel's telling who does, would
+    /// be a good part of a short round trip.
+    #[test]
+    fn who_waits_for_an_answer_sleeps_in_the_call_that_receives_it() {
+        let (tell, told) = mpsc::channel();
+        let server = std::thread::spawn(move || answer(&tell));
+        let (target, options) = told.recv().expect("bound");
+        let connection = connect(&target, options).expect("connected");
+        let mut flow = connection.open_flow(FlowOptions::default()).expect("opened");
+        let thread = Thread::here();
+        thread.sleeps.take();
+        for n in 0..ANSWERS {
+            flow.write_all(&[n as u8]).expect("written");
+            let mut word = [0];
+            flow.read_exact(&mut word).expect("read");
+            assert_eq!(word, [n as u8]);
+        }
+        let (receiving, others) = thread.sleeps.get();
+        assert!(receiving >= ANSWERS / 2 && others <= receiving / 2, "{receiving} and {others} others");
+        drop((flow, connection));
+        server.join().expect("answered");
     }
 }
