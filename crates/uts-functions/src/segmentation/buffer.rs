@@ -379,10 +379,16 @@ impl SendBuffer {
         // segmentation.md R-9.
         let edge = self.done.run_end(0);
         let (mut settled, mut freed) = (0, 0);
-        while let Some(front) = self.segments.pop_front_if(|front| front.end() <= edge) {
+        for front in self.segments.iter().take_while(|s| s.end() <= edge) {
             settled += 1;
             freed += front.data.len();
             self.expiring -= usize::from(front.expires.is_some());
+        }
+        // To drain takes more than one is worth, and less than many.
+        if settled == 1 {
+            self.segments.pop_front();
+        } else {
+            self.segments.drain(..settled);
         }
         self.cursor = self.cursor.saturating_sub(settled);
         self.held_bytes -= freed;
