@@ -1,29 +1,20 @@
 //! UTS by calls that wait: the thread that has something to say carries its connection itself, without a runtime.
 
-use super::universal::{SPIN, settings};
+use super::universal::{READ_BYTES, bytes_of, check, client_options, server_options};
 use super::{Expense, Meter, Outcome, Stopwatch, Task, WRITE_BYTES, Work, announce, lacks};
 use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
 use std::net::{IpAddr, SocketAddr};
 use uts::blocking::{Flow, Listener, RecvFlow, connect};
-use uts::{Chunk, ConnectOptions, FlowOptions, Identity, ServerOptions};
-
-const READ_BYTES: usize = 1 << 20;
+use uts::{Direction, FlowOptions};
 
 /// The next bytes; `None` at the end.
 fn read(recv: &mut RecvFlow) -> Result<Option<Bytes>> {
-    Ok(recv.recv_chunk(READ_BYTES)?.map(|chunk| match chunk {
-        Chunk::Bytes(_, bytes) | Chunk::Message(bytes) => bytes,
-    }))
+    Ok(recv.recv_chunk(READ_BYTES)?.map(bytes_of))
 }
 
 pub fn serve(task: &Task, ip: IpAddr) -> Result<Outcome> {
-    let mut options = ServerOptions::new(Identity::generate()?);
-    options.connection = settings(task)?;
-    if task.work == Work::Spin {
-        options.spin = SPIN;
-    }
-    let listener = Listener::bind(SocketAddr::new(ip, 0), options)?;
+    let listener = Listener::bind(SocketAddr::new(ip, 0), server_options(task)?)?;
     announce(listener.local_addr(), listener.fingerprint().to_string())?;
     let connection = listener.accept().context("no client")?;
     let (mut send, mut recv) = connection.accept_flow().context("no flow")?.split();
@@ -49,18 +40,14 @@ pub fn serve(task: &Task, ip: IpAddr) -> Result<Outcome> {
 }
 
 pub fn call(task: &Task, to: SocketAddr, fingerprint: &str) -> Result<Outcome> {
-    let mut options = ConnectOptions::pinned(fingerprint.parse()?);
-    options.connection = settings(task)?;
-    if task.work == Work::Spin {
-        options.spin = SPIN;
-    }
-    let connection = connect(&to.to_string(), options)?;
+    let connection = connect(&to.to_string(), client_options(task, fingerprint.parse()?)?)?;
     let flow = connection.open_flow(FlowOptions::default())?;
     let outcome = match task.work {
         Work::Bulk => send_bulk(task, flow)?,
         Work::Ping | Work::Spin => ping(task, flow)?,
         _ => return Err(lacks(task)),
     };
+    check(task, connection.profile(Direction::Out))?;
     let lost_packets = connection.stats().packets_lost;
     connection.close(0, "done");
     Ok(Outcome { lost_packets, ..outcome })

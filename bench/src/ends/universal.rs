@@ -12,17 +12,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use uts::{
-    Chunk, ConnectOptions, Connection, ConnectionConfig, Direction, Endpoint, Flow, FlowOptions, Identity,
-    Listener, MessageOptions, RecvFlow, ServerOptions,
+    Chunk, ConnectOptions, Connection, ConnectionConfig, Direction, Endpoint, Fingerprint, Flow, FlowOptions,
+    Identity, Listener, MessageOptions, RecvFlow, ServerOptions,
 };
 
-const READ_BYTES: usize = 1 << 20;
+pub(super) const READ_BYTES: usize = 1 << 20;
 
 /// Messages that are taken at a time.
 const MESSAGES_AT_ONCE: usize = 256;
 
 /// How long who waits looks for what arrives.
-pub(super) const SPIN: Duration = Duration::from_millis(1);
+const SPIN: Duration = Duration::from_millis(1);
 
 /// Memory that is left to others when connections are piled up.
 const SPARE_BYTES: u64 = 2 << 30;
@@ -36,7 +36,7 @@ const IDLE: Duration = Duration::from_secs(2);
 /// What the last handshakes still have to do is not idleness, nor is going to rest after two seconds.
 const SETTLING: Duration = Duration::from_secs(3);
 
-pub(super) fn settings(task: &Task) -> Result<ConnectionConfig> {
+fn settings(task: &Task) -> Result<ConnectionConfig> {
     let mut config = ConnectionConfig::default();
     let asked: &[&str] = match task.transport {
         Transport::UtsCrc32c => &["uts.security=unprotected", "uts.profile.detection=crc-32c"],
@@ -76,22 +76,38 @@ pub(super) fn settings(task: &Task) -> Result<ConnectionConfig> {
 
 /// The next bytes; `None` at the end.
 async fn read(recv: &mut RecvFlow) -> Result<Option<Bytes>> {
-    Ok(recv.recv_chunk(READ_BYTES).await?.map(|chunk| match chunk {
+    Ok(recv.recv_chunk(READ_BYTES).await?.map(bytes_of))
+}
+
+pub(super) fn bytes_of(chunk: Chunk) -> Bytes {
+    match chunk {
         Chunk::Bytes(_, bytes) | Chunk::Message(bytes) => bytes,
-    }))
+    }
+}
+
+/// How long who waits looks for what arrives instead of sleeping.
+fn spin(task: &Task) -> Duration {
+    if task.work == Work::Spin { SPIN } else { Duration::ZERO }
+}
+
+pub(super) fn server_options(task: &Task) -> Result<ServerOptions> {
+    let mut options = ServerOptions::new(Identity::generate()?);
+    (options.connection, options.spin) = (settings(task)?, spin(task));
+    options.connections_max = options.connections_max.max(task.connections + 1);
+    Ok(options)
+}
+
+pub(super) fn client_options(task: &Task, fingerprint: Fingerprint) -> Result<ConnectOptions> {
+    let mut options = ConnectOptions::pinned(fingerprint);
+    (options.connection, options.spin) = (settings(task)?, spin(task));
+    Ok(options)
 }
 
 pub fn serve(task: &Task, ip: IpAddr) -> Result<Outcome> {
     let task = task.clone();
     run_task(async move {
         let task = &task;
-        let mut options = ServerOptions::new(Identity::generate()?);
-        options.connection = settings(task)?;
-        if task.work == Work::Spin {
-            options.spin = SPIN;
-        }
-        options.connections_max = options.connections_max.max(task.connections + 1);
-        let listener = Listener::bind(SocketAddr::new(ip, 0), options)?;
+        let listener = Listener::bind(SocketAddr::new(ip, 0), server_options(task)?)?;
         announce(listener.local_addr(), listener.fingerprint().to_string())?;
         let connection = listener.accept().await.context("no client")?;
         match task.work {
@@ -208,11 +224,7 @@ pub fn call(task: &Task, to: SocketAddr, fingerprint: &str) -> Result<Outcome> {
     let (task, fingerprint) = (task.clone(), fingerprint.parse()?);
     run_task(async move {
         let task = &task;
-        let mut options = ConnectOptions::pinned(fingerprint);
-        options.connection = settings(task)?;
-        if task.work == Work::Spin {
-            options.spin = SPIN;
-        }
+        let options = client_options(task, fingerprint)?;
         let any = if to.is_ipv4() { [0; 4].into() } else { [0u16; 8].into() };
         let connector = Connector { to: to.to_string(), options: Arc::new(options) };
         if matches!(task.work, Work::Handshakes | Work::Idle | Work::Shared) {
@@ -240,7 +252,7 @@ pub fn call(task: &Task, to: SocketAddr, fingerprint: &str) -> Result<Outcome> {
             Work::Messages | Work::SingleMessages => send_messages(task, &connection, flow).await?,
             _ => return Err(lacks(task)),
         };
-        check(task, &connection)?;
+        check(task, connection.profile(Direction::Out))?;
         connection.close(0, "done").await;
         Ok(outcome)
     })
@@ -375,9 +387,9 @@ fn profile(connection: &Connection) -> Result<String> {
 }
 
 /// What is called unprotected must be, and what is not must not; no detection and no repeats where none are asked for.
-fn check(task: &Task, connection: &Connection) -> Result<()> {
+pub(super) fn check(task: &Task, profile: Option<uts::Profile>) -> Result<()> {
     use uts::Function::{Detection, Protection, Retransmission};
-    let profile = connection.profile(Direction::Out).context("no profile")?;
+    let profile = profile.context("no profile")?;
     let expected: &[(uts::Function, &str)] = match task.transport {
         Transport::UtsCrc32c => &[(Protection, "none"), (Detection, "crc-32c")],
         Transport::UtsBare => &[(Protection, "none"), (Detection, "none"), (Retransmission, "none")],
