@@ -331,15 +331,9 @@ impl Endpoint {
     /// A connection has changed: it may have something to send and to tell, and its deadline may be another.
     fn touch(&mut self, handle: ConnectionHandle) {
         let Some(entry) = self.connections.get_mut(handle) else { return };
-        if enters(&mut entry.is_ready) {
-            self.ready.push_back(handle);
-        }
-        if enters(&mut entry.is_telling) {
-            self.telling.push_back(handle);
-        }
-        if enters(&mut entry.is_stale) {
-            self.stale.push(handle);
-        }
+        enlist(&mut entry.is_ready, || self.ready.push_back(handle));
+        enlist(&mut entry.is_telling, || self.telling.push_back(handle));
+        enlist(&mut entry.is_stale, || self.stale.push(handle));
     }
 
     /// Calls those that wait for their turn to send to the peer of this connection, as far as there is room.
@@ -347,9 +341,7 @@ impl Endpoint {
         while let Some(next) = self.connections.get(of).and_then(|entry| self.peers.next_turn(&entry.share)) {
             if let Some(entry) = self.connections.get_mut(next) {
                 self.peers.call(&mut entry.share);
-                if enters(&mut entry.is_ready) {
-                    self.ready.push_back(next);
-                }
+                enlist(&mut entry.is_ready, || self.ready.push_back(next));
             }
         }
     }
@@ -390,9 +382,7 @@ impl Endpoint {
             self.peers.on_polled(handle, &mut entry.share, in_flight, has_waited, may_have_more);
             let (remote, local, ecn) = (connection.remote(), connection.local(), connection.ecn());
             entry.is_ready = may_have_more;
-            if enters(&mut entry.is_stale) {
-                self.stale.push(handle);
-            }
+            enlist(&mut entry.is_stale, || self.stale.push(handle));
             if may_have_more {
                 self.ready.push_back(handle);
             }
@@ -454,9 +444,7 @@ impl Endpoint {
     pub fn release(&mut self, handle: ConnectionHandle) {
         if let Some(entry) = self.connections.get_mut(handle) {
             entry.is_released = true;
-            if enters(&mut entry.is_telling) {
-                self.telling.push_back(handle);
-            }
+            enlist(&mut entry.is_telling, || self.telling.push_back(handle));
         }
     }
 
@@ -508,9 +496,11 @@ fn settle_deadline(
     }
 }
 
-/// Whether a connection is to be put into a list: unless its flag, which then says so, said that it is in it.
-fn enters(is_in: &mut bool) -> bool {
-    !core::mem::replace(is_in, true)
+/// Puts a connection into a list, unless its flag says that it is in it.
+fn enlist(is_in: &mut bool, put: impl FnOnce()) {
+    if !core::mem::replace(is_in, true) {
+        put();
+    }
 }
 
 /// The suite of first packets (RFC 9001 section 5.2).
