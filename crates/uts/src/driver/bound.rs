@@ -240,6 +240,11 @@ impl Bound {
         self.io.fd()
     }
 
+    /// Whether it has one peer only.
+    pub fn is_connected(&self) -> bool {
+        self.is_connected
+    }
+
     /// Nobody is to be woken by what arrives, until the socket is watched.
     pub fn unwatch(&mut self) {
         self.io.unwatch();

@@ -26,12 +26,12 @@ impl Patience {
     /// Has calls wait, and end before `most` has passed. Says whether they do: they cannot where that is but a few ticks of the kernel.
     pub fn wait(&mut self, io: &Readiness, most: Duration) -> io::Result<bool> {
         let Some(wait) = wait_within(most, tick(), self.wait) else { return Ok(false) };
-        if !self.waits || self.wait != Some(wait) {
-            // A new deadline of the same length mostly leaves the old wait as it is.
-            if self.wait != Some(wait) {
-                io.set_wait(wait)?;
-                self.wait = Some(wait);
-            }
+        // A new deadline of the same length mostly leaves the old wait as it is.
+        if self.wait != Some(wait) {
+            io.set_wait(wait)?;
+            self.wait = Some(wait);
+        }
+        if !self.waits {
             io.set_waiting(true)?;
             self.waits = true;
         }

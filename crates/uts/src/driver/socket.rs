@@ -23,7 +23,6 @@ pub(crate) struct Socket {
     main: Bound,
     dedicated: Option<Dedicated>,
     buffers: Buffers,
-    is_connected: bool,
 }
 
 /// A socket at the same address that is connected to one peer: for what he sends the kernel looks up socket and route by one step.
@@ -49,7 +48,7 @@ impl Socket {
     /// A socket at an address; `peer` = the only one that it will talk to, so that it hears of ports that are closed.
     pub fn bind(addr: SocketAddr, peer: Option<SocketAddr>, host: Host) -> io::Result<Self> {
         let main = Bound::new(addr, peer, host)?;
-        Ok(Socket { main, dedicated: None, buffers: Buffers::default(), is_connected: peer.is_some() })
+        Ok(Socket { main, dedicated: None, buffers: Buffers::default() })
     }
 
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
@@ -72,7 +71,7 @@ impl Socket {
     /// # Errors
     /// The system refuses another socket at this address.
     pub fn dedicate(&mut self, remote: SocketAddr, local: Option<IpAddr>) -> io::Result<()> {
-        if self.dedicated.is_none() && !self.is_connected {
+        if self.dedicated.is_none() && !self.is_connected() {
             let mut socket = self.main.for_peer(remote, local)?;
             socket.unwatch();
             self.dedicated = Some(Dedicated { socket, remote, behind: BEHIND_MAX });
@@ -210,7 +209,7 @@ impl Socket {
 
     /// Whether errors of this socket are about its one peer.
     pub fn is_connected(&self) -> bool {
-        self.is_connected
+        self.main.is_connected()
     }
 }
 
