@@ -166,7 +166,7 @@ impl RecvFlow {
     /// # Errors
     /// A [`ReadError`](crate::ReadError), or that it took too long.
     pub fn recv_chunk(&mut self, bytes_max: usize) -> io::Result<Option<Chunk>> {
-        let chunk = self.carrier.0.wait(self.inner.recv_chunk(bytes_max), self.timeout);
+        let chunk = self.carrier.0.wait_within(self.inner.recv_chunk(bytes_max), self.timeout);
         let chunk = self.took(chunk)?;
         self.heard(chunk.is_none());
         Ok(chunk)
@@ -177,7 +177,7 @@ impl RecvFlow {
     /// # Errors
     /// A [`ReadError`](crate::ReadError), or that it took too long.
     pub fn recv_message(&mut self) -> io::Result<Option<Bytes>> {
-        let message = self.carrier.0.wait(self.inner.recv_message(), self.timeout);
+        let message = self.carrier.0.wait_within(self.inner.recv_message(), self.timeout);
         let message = self.took(message)?;
         self.heard(message.is_none());
         Ok(message)
@@ -189,7 +189,7 @@ impl RecvFlow {
     /// # Errors
     /// A [`ReadError`](crate::ReadError), of what comes next, or that it took too long; nothing was put then.
     pub fn recv_messages(&mut self, messages: &mut Vec<Bytes>, most: usize) -> io::Result<usize> {
-        let count = self.carrier.0.wait(self.inner.recv_messages(messages, most), self.timeout);
+        let count = self.carrier.0.wait_within(self.inner.recv_messages(messages, most), self.timeout);
         let count = self.took(count)?;
         self.heard(count == 0 && most > 0);
         Ok(count)
@@ -242,7 +242,7 @@ impl Read for RecvFlow {
         let mut buffer = ReadBuf::new(buffer);
         let inner = &mut self.inner;
         let read = poll_fn(|cx| Pin::new(&mut *inner).poll_read(cx, &mut buffer));
-        let read = self.carrier.0.wait(read, self.timeout);
+        let read = self.carrier.0.wait_within(read, self.timeout);
         self.took(read)?;
         let count = buffer.filled().len();
         self.heard(count == 0 && has_room);

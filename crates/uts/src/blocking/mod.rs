@@ -48,7 +48,7 @@ pub use connection::{Connection, Events};
 pub use flow::{Flow, RecvFlow, SendFlow};
 pub use listener::Listener;
 
-use crate::driver::thread::Thread;
+use crate::driver::thread::{Thread, sleep};
 use crate::endpoint::{ConnectError, ConnectOptions, connect_from};
 use crate::host::Host;
 use core::time::Duration;
@@ -67,7 +67,7 @@ pub fn connect(target: &str, options: ConnectOptions) -> Result<Connection, Conn
 
 /// Carries the connections of this thread for so long, and waits for nothing else.
 pub fn carry(duration: Duration) {
-    Thread::here().carry_on(duration);
+    Thread::here().wait(sleep(duration));
 }
 
 /// The thread, as handles hold it, behind what they are handles of: when they are dropped, what that has to say leaves.
@@ -81,17 +81,12 @@ impl Carrier {
 
     /// Waits for as long as it takes.
     fn wait<T>(&self, future: impl Future<Output = T>) -> T {
-        let mut future = core::pin::pin!(future);
-        loop {
-            if let Some(result) = self.0.wait(future.as_mut(), None) {
-                return result;
-            }
-        }
+        self.0.wait(future)
     }
 
     /// Hands something over by what `future` does, and has it leave.
     fn say<T>(&self, future: impl Future<Output = T>, most: Option<Duration>) -> Option<T> {
-        let said = self.0.wait(future, most);
+        let said = self.0.wait_within(future, most);
         self.0.send();
         said
     }

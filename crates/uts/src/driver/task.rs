@@ -56,7 +56,7 @@ pub(crate) struct Driver {
     pub(super) fetched_at: Time,
     pub(super) looking: Looking,
     /// Turns since something was sent, while more arrives.
-    pub(super) unanswered: u32,
+    unanswered: u32,
     /// Turns since the task slept.
     awake: u32,
     pub(super) napping: Napping,
@@ -149,12 +149,8 @@ impl Driver {
 
     fn turn(&mut self, cx: &mut Context<'_>) -> io::Result<Turn> {
         let mut is_busy = !self.sends_first() && self.receive(cx)?;
-        self.unanswered = if is_busy { self.unanswered.wrapping_add(1) } else { 0 };
-        let (mut sent_all, mut is_blocked) = (false, false);
-        if self.unanswered.is_multiple_of(TURNS_PER_ANSWER) {
-            (sent_all, is_blocked) = self.send(cx)?;
-            is_busy |= !sent_all && !is_blocked;
-        }
+        let (sent_all, is_blocked) = self.answer(cx, is_busy)?;
+        is_busy |= !sent_all && !is_blocked;
         let shared = self.shared.clone();
         let mut inner = shared.lock();
         if sent_all {
@@ -337,8 +333,14 @@ impl Driver {
         }
     }
 
+    /// Sends what is due, but while more arrives not in each turn. Says whether all was sent, and whether the socket takes no more.
+    pub(super) fn answer(&mut self, cx: &mut Context<'_>, more_arrives: bool) -> io::Result<(bool, bool)> {
+        self.unanswered = if more_arrives { self.unanswered.wrapping_add(1) } else { 0 };
+        if self.unanswered.is_multiple_of(TURNS_PER_ANSWER) { self.send(cx) } else { Ok((false, false)) }
+    }
+
     /// Sends what is due. Says whether that was all, and whether the socket takes no more.
-    pub(super) fn send(&mut self, cx: &mut Context<'_>) -> io::Result<(bool, bool)> {
+    fn send(&mut self, cx: &mut Context<'_>) -> io::Result<(bool, bool)> {
         // Timers are looked at once in a turn: of many connections, many are due, and each look goes through all of them.
         let (mut is_first, mut bytes_sent) = (true, 0);
         for _ in 0..BATCHES_PER_TURN {
@@ -410,10 +412,9 @@ impl Driver {
     }
 
     /// The socket is of no use any more: everybody learns.
-    pub(super) fn fail(&self, error: &io::Error) -> Poll<()> {
+    pub(super) fn fail(&self, error: &io::Error) {
         tracing::warn!(%error, "the socket has failed");
         self.shared.lock().stop(&self.shared, &format!("the socket has failed: {error}"));
-        Poll::Ready(())
     }
 
     /// Errors of a datagram socket are about single datagrams. Only a socket that knows nothing but errors is given up.
@@ -523,10 +524,16 @@ impl Future for Driver {
                 Ok(Turn::Spin(looks)) => match self.spin(looks) {
                     Ok(true) => {}
                     Ok(false) => break,
-                    Err(error) => return self.fail(&error),
+                    Err(error) => {
+                        self.fail(&error);
+                        return Poll::Ready(());
+                    }
                 },
                 Ok(Turn::Done) => return Poll::Ready(()),
-                Err(error) => return self.fail(&error),
+                Err(error) => {
+                    self.fail(&error);
+                    return Poll::Ready(());
+                }
             }
         }
         // Unlike a task that wakes itself, one that yields is behind all others, and behind what the reactor has.

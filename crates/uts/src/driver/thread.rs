@@ -22,9 +22,6 @@ use uts_functions::Time;
 /// What a wait brought sooner than this was there before it began, and more may be: unless it was an answer, which comes alone.
 const AT_ONCE: Duration = Duration::from_micros(2);
 
-/// While more has arrived, only every so many turns send, as in a task.
-const TURNS_PER_ANSWER: u32 = 8;
-
 /// What is read without waiting does not show that more is wanted; every so often that is looked after.
 const UNCARRIED_MAX: u32 = 8;
 
@@ -118,9 +115,8 @@ impl Thread {
         THREAD.with(Rc::clone)
     }
 
-    /// Waits for `future`, for so long at most; `None` = it was not there by then.
-    pub fn wait<T>(&self, future: impl Future<Output = T>, most: Option<Duration>) -> Option<T> {
-        let until = most.map_or(Time::NEVER, |most| self.clock.now() + most);
+    /// Waits for `future`.
+    pub fn wait<T>(&self, future: impl Future<Output = T>) -> T {
         let mut future = pin!(future);
         let mut cx = Context::from_waker(&self.waker);
         // Who is polled for the first time was not woken.
@@ -129,20 +125,27 @@ impl Thread {
             if (core::mem::take(&mut is_due) | self.woken.take())
                 && let Poll::Ready(result) = future.as_mut().poll(&mut cx)
             {
-                return Some(result);
+                return result;
             }
-            let rests_until = self.carry(true);
-            if until == Time::NEVER && rests_until.is_none() {
-                continue;
+            if let Some(rests_until) = self.carry(true) {
+                self.sleep(rests_until);
             }
-            let now = self.clock.now();
-            if now >= until && !self.woken.is_set() {
-                return None;
-            }
-            if let Some(rests_until) = rests_until {
-                self.sleep(now, rests_until.min(until));
+            let alarm = self.alarm.get();
+            if alarm != Time::NEVER && self.clock.now() >= alarm {
+                self.alarm.set(Time::NEVER);
+                self.waker.wake_by_ref();
             }
         }
+    }
+
+    /// Waits for `future`, for so long at most if that is limited; `None` = it was not there by then.
+    pub fn wait_within<T>(&self, future: impl Future<Output = T>, most: Option<Duration>) -> Option<T> {
+        let Some(most) = most else { return Some(self.wait(future)) };
+        let (mut future, mut limit) = (pin!(future), pin!(sleep(most)));
+        self.wait(poll_fn(|cx| match future.as_mut().poll(cx) {
+            Poll::Ready(result) => Poll::Ready(Some(result)),
+            Poll::Pending => limit.as_mut().poll(cx).map(|()| None),
+        }))
     }
 
     /// Has what was just said leave, as far as the path takes it.
@@ -161,11 +164,6 @@ impl Thread {
         }
     }
 
-    /// Carries what there is to be carried for so long.
-    pub fn carry_on(&self, duration: Duration) {
-        let _ = self.wait(core::future::pending::<()>(), Some(duration));
-    }
-
     /// A turn for each endpoint; `is_waiting` = what arrives is waited for. Says until when nothing is to be done; `None` = there is
     /// more, or somebody was woken.
     fn carry(&self, is_waiting: bool) -> Option<Time> {
@@ -177,7 +175,7 @@ impl Thread {
         let (mut rests_until, mut turns) = (Some(Time::NEVER), 0);
         while let Some(next) = carried.get_mut(turns) {
             let due = next.turn(is_waiting).unwrap_or_else(|error| {
-                next.fail(&error);
+                next.driver.fail(&error);
                 Due::Never
             });
             match due {
@@ -194,10 +192,9 @@ impl Thread {
     }
 
     /// Waits in the kernel until something arrives, or until `until`.
-    fn sleep(&self, now: Time, until: Time) {
+    fn sleep(&self, until: Time) {
         let mut carried = self.carried.borrow_mut();
-        let alarm = self.alarm.get();
-        let until = until.min(alarm);
+        let (now, until) = (self.clock.now(), until.min(self.alarm.get()));
         if until > now {
             let most = until.since(now);
             let has_waited = match &mut carried[..] {
@@ -213,15 +210,11 @@ impl Thread {
             match has_waited {
                 Ok(true) => {}
                 Ok(false) => wait_for_any(&mut carried, most),
-                Err(error) => carried.drain(..).for_each(|only| only.fail(&error)),
+                Err(error) => carried.drain(..).for_each(|only| only.driver.fail(&error)),
             }
         }
         for carried in carried.iter_mut() {
             carried.rests_until.take_if(|at| *at <= now);
-        }
-        if alarm != Time::NEVER && self.clock.now() >= alarm {
-            self.alarm.set(Time::NEVER);
-            self.waker.wake_by_ref();
         }
     }
 }
@@ -320,12 +313,8 @@ impl Carried {
         if core::mem::take(&mut self.has_more) {
             self.has_more = driver.receive(&mut cx)?;
         }
-        driver.unanswered = if self.has_more { driver.unanswered.wrapping_add(1) } else { 0 };
-        let (mut is_busy, mut sent_all) = (self.has_more, false);
-        if driver.unanswered.is_multiple_of(TURNS_PER_ANSWER) {
-            (sent_all, _) = driver.send(&mut cx)?;
-            is_busy |= !sent_all;
-        }
+        let (sent_all, _) = driver.answer(&mut cx, self.has_more)?;
+        let is_busy = self.has_more || !sent_all;
         let mut inner = driver.shared.lock();
         if sent_all {
             inner.on_sent_all(&driver.shared);
@@ -372,11 +361,6 @@ impl Carried {
         }
         self.rests_until = None;
         Ok(true)
-    }
-
-    /// Everybody learns that there is nothing to be had of it any more.
-    fn fail(&self, error: &io::Error) {
-        let _ = self.driver.fail(error);
     }
 }
 
