@@ -3,11 +3,13 @@
 #[cfg(unix)]
 use super::patience::Patience;
 use super::readiness::Readiness;
+#[cfg(target_os = "linux")]
+use super::single::Said;
 #[cfg(unix)]
-use super::single::Single;
+use super::single::{self, Single};
 use crate::host::Host;
 use core::task::{Context, Poll, ready};
-use quinn_udp::{EcnCodepoint, RecvMeta, Transmit, UdpSockRef, UdpSocketState};
+use quinn_udp::{EcnCodepoint, RecvMeta, Transmit, UdpSocketState};
 use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, SocketAddr};
 use uts_engine::Ecn;
@@ -60,6 +62,8 @@ pub(super) struct Buffers {
     /// How many of them the next call may fill.
     offered: usize,
     metas: [RecvMeta; BUFFERS],
+    #[cfg(target_os = "linux")]
+    said: Said,
 }
 
 /// What arrived in one buffer: datagrams of `stride` bytes, the last may be shorter.
@@ -171,7 +175,7 @@ impl Bound {
             // Fewer than were offered is as much as there was. To say so here, rather than to ask once more, saves a call:
             // what arrives from now on is an event of its own.
             let all = self.io.read(|| {
-                filled = buffers.fill(offered, self.io.socket(), &self.state);
+                filled = buffers.fill(offered, &self.io, &self.state);
                 match filled {
                     Ok(filled) if filled == offered || !FILLS_ALL => Ok(()),
                     Ok(_) => Err(io::ErrorKind::WouldBlock.into()),
@@ -223,7 +227,7 @@ impl Bound {
         offered: usize,
         each: impl FnMut(Received<'_>),
     ) -> Poll<io::Result<bool>> {
-        match buffers.fill(offered, self.io.socket(), &self.state) {
+        match buffers.fill(offered, &self.io, &self.state) {
             Ok(0) => Poll::Pending,
             Ok(filled) => {
                 buffers.hand_over(filled, self.local, each);
@@ -288,23 +292,27 @@ impl Default for Buffers {
             memory: vec![0; BUFFERS * BUFFER_BYTES],
             offered: OFFERED_MIN,
             metas: [RecvMeta::default(); BUFFERS],
+            #[cfg(target_os = "linux")]
+            said: Said::default(),
         }
     }
 }
 
 impl Buffers {
     /// Fills so many at most with what is there; says how many.
-    fn fill(&mut self, offered: usize, socket: UdpSockRef<'_>, state: &UdpSocketState) -> io::Result<usize> {
+    fn fill(&mut self, offered: usize, io: &Readiness, state: &UdpSocketState) -> io::Result<usize> {
+        #[cfg(target_os = "linux")]
         if offered == 1 {
             let first = &mut self.memory[..BUFFER_BYTES];
-            return state.recv(socket, &mut [IoSliceMut::new(first)], &mut self.metas[..1]);
+            self.metas[0] = single::receive(io.plain(), first, &mut self.said)?;
+            return Ok(1);
         }
         let mut slices: [IoSliceMut<'_>; BUFFERS] = core::array::from_fn(|_| IoSliceMut::new(&mut []));
         let slices = &mut slices[..offered];
         for (slice, buffer) in slices.iter_mut().zip(self.memory.chunks_mut(BUFFER_BYTES)) {
             *slice = IoSliceMut::new(buffer);
         }
-        state.recv(socket, slices, &mut self.metas[..offered])
+        state.recv(io.socket(), slices, &mut self.metas[..offered])
     }
 
     /// The next call may fill one.
