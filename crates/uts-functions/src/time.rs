@@ -111,7 +111,21 @@ impl Rate {
 
     /// Bytes that pass in `interval`.
     pub fn bytes_in(self, interval: Duration) -> u64 {
-        u64::try_from(u128::from(self.0) * interval.as_nanos() / 1_000_000_000).unwrap_or(u64::MAX)
+        self.bytes_and_billionths_in(interval, 0).0
+    }
+
+    /// Bytes that pass in `interval`, with so many billionths of one that were left before, and billionths that are left now.
+    pub(crate) fn bytes_and_billionths_in(self, interval: Duration, left: u32) -> (u64, u32) {
+        const BILLION: u64 = 1_000_000_000;
+        let nanos = u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX);
+        let short = self.0.checked_mul(nanos).and_then(|billionths| billionths.checked_add(left.into()));
+        // Division by 128 bits takes several times as long.
+        if let Some(billionths) = short {
+            return (billionths / BILLION, (billionths % BILLION) as u32);
+        }
+        let billionths = u128::from(self.0) * u128::from(nanos) + u128::from(left);
+        let bytes = u64::try_from(billionths / u128::from(BILLION)).unwrap_or(u64::MAX);
+        (bytes, (billionths % u128::from(BILLION)) as u32)
     }
 
     /// How long `bytes` take; [`Duration::MAX`] at rate zero.
@@ -144,6 +158,17 @@ mod tests {
         assert_eq!(Time::NEVER + Duration::from_secs(1), Time::NEVER);
         assert_eq!(Time::ZERO - Duration::from_secs(1), Time::ZERO);
         assert_eq!(Time::from_millis(1).since(Time::from_millis(2)), Duration::ZERO);
+    }
+
+    #[test]
+    fn bytes_of_long_intervals_are_counted_as_those_of_short_ones() {
+        let rate = Rate::from_bytes_per_sec(12_345_678_901);
+        for (interval, left) in [(1, 0), (999_999_999, 7), (u64::MAX / 12_345_678_901, 1), (u64::MAX, 3)] {
+            let billionths = 12_345_678_901 * u128::from(interval) + u128::from(left);
+            let counted = rate.bytes_and_billionths_in(Duration::from_nanos(interval), left);
+            let (bytes, rest) = (billionths / 1_000_000_000, billionths % 1_000_000_000);
+            assert_eq!((u128::from(counted.0), u128::from(counted.1)), (bytes.min(u64::MAX.into()), rest));
+        }
     }
 
     #[test]

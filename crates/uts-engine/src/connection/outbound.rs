@@ -254,9 +254,11 @@ impl Outbound {
     pub fn on_sent(&mut self, now: Time, bytes: u64, packet_bytes: u64) -> Snapshot {
         let snapshot = self.delivery.on_sent(now, bytes);
         self.congestion.on_sent(now, bytes, &self.delivery);
-        // The first packet after a pause may change what congestion control says.
+        if self.congestion.pacing_rate().is_some() {
+            // The first packet after a pause may change that rate.
+            self.batch_pace = None;
+        }
         let pace = self.pace_of_batch(packet_bytes);
-        self.batch_pace = Some(pace);
         self.rate.on_sent(&mut self.bucket, now, bytes, &pace);
         snapshot
     }
@@ -316,7 +318,8 @@ impl Outbound {
         let batch = if self.is_spread() && self.leave.is_called {
             u64::MAX
         } else {
-            self.rate.batch_bytes(&self.bucket, &self.pace_of_batch(packet_bytes))
+            let pace = self.pace_of_batch(packet_bytes);
+            self.rate.batch_bytes(&self.bucket, &pace)
         };
         1 + window.min(batch).saturating_sub(packet_bytes) / bytes
     }
@@ -327,9 +330,11 @@ impl Outbound {
     }
 
     /// What pacing keeps to in this batch.
-    fn pace_of_batch(&self, packet_bytes: u64) -> Pace {
+    fn pace_of_batch(&mut self, packet_bytes: u64) -> Pace {
         let known = self.batch_pace.filter(|pace| pace.packet_bytes == packet_bytes);
-        known.unwrap_or_else(|| self.pace(packet_bytes))
+        let pace = known.unwrap_or_else(|| self.pace(packet_bytes));
+        self.batch_pace = Some(pace);
+        pace
     }
 
     /// What is known of the path.

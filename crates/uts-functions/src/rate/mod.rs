@@ -55,16 +55,14 @@ impl Bucket {
             return;
         }
         // rate.md R-8.
-        let earned = u128::from(rate.bytes_per_sec()) * now.since(self.filled_at).as_nanos()
-            + u128::from(self.fraction);
-        let bytes = i64::try_from(earned / BILLION).unwrap_or(i64::MAX);
-        self.fraction = (earned % BILLION) as u32;
+        let (bytes, fraction) = rate.bytes_and_billionths_in(now.since(self.filled_at), self.fraction);
+        self.fraction = fraction;
         self.filled_at = self.filled_at.max(now);
         // rate.md R-5: lateness is made up for, idleness is not.
         let late = self.promised.map_or(Duration::ZERO, |at| now.since(at));
         let made_up = if late <= 2 * late_max { rate.bytes_in(late.min(late_max)) } else { 0 };
         let limit = burst.saturating_add(i64::try_from(made_up).unwrap_or(i64::MAX));
-        self.tokens = self.tokens.saturating_add(bytes);
+        self.tokens = self.tokens.saturating_add(i64::try_from(bytes).unwrap_or(i64::MAX));
         if self.tokens >= limit {
             self.tokens = limit;
             self.fraction = 0;

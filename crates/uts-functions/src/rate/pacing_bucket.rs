@@ -18,7 +18,7 @@ const BURST_TIME_MAX: Duration = Duration::from_millis(1);
 
 /// On paths shorter than some of these, bursts are longer: each waking costs the host as much as on a long one, comes more
 /// often, and what a burst holds up is soon over. Linux sizes its batches likewise (`tcp_tso_rtt_log`, 2022).
-const SHORT_PATH: Duration = Duration::from_micros(512);
+const SHORT_PATH_NANOS: u64 = 512_000;
 
 /// How much longer at most: 40 packets, about what segmentation offload takes at once.
 const SHORT_PATH_FACTOR: u64 = 4;
@@ -72,9 +72,10 @@ impl PacingBucket {
     }
 }
 
-/// Halved for each [`SHORT_PATH`] of the round trip; zero on any that is not short, or not known.
+/// Halved for each [`SHORT_PATH_NANOS`] of the round trip; zero on any that is not short, or not known.
 fn short_path_factor(rtt_min: Duration) -> u64 {
-    let halvings = u32::try_from(rtt_min.as_nanos() / SHORT_PATH.as_nanos()).unwrap_or(u32::MAX);
+    let nanos = u64::try_from(rtt_min.as_nanos()).unwrap_or(u64::MAX);
+    let halvings = u32::try_from(nanos / SHORT_PATH_NANOS).unwrap_or(u32::MAX);
     if rtt_min.is_zero() { 0 } else { SHORT_PATH_FACTOR.checked_shr(halvings).unwrap_or(0) }
 }
 
