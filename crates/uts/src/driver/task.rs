@@ -171,7 +171,7 @@ impl Driver {
         let turn = self.watch(cx, turn)?;
         // Who was woken reads before more is received: into memory that he leaves, and while it is in cache.
         let turn = if turn == Turn::Busy && !self.woken.is_empty() { Turn::Yield } else { turn };
-        self.woken.drain(..).for_each(Waker::wake);
+        self.wake();
         Ok(turn)
     }
 
@@ -240,10 +240,27 @@ impl Driver {
     /// Looks again and again for what arrives; says whether anything has. Gives up after so many looks, so that others have their
     /// turn.
     pub(super) fn spin(&mut self, looks: usize) -> io::Result<bool> {
+        self.spin_and(looks, |_, _, _| {})
+    }
+
+    /// The same, and tells those who wait for it what has happened.
+    #[cfg(unix)]
+    pub(super) fn spin_and_tell(&mut self, looks: usize) -> io::Result<bool> {
+        let found = self.spin_and(looks, Inner::dispatch);
+        self.wake();
+        found
+    }
+
+    /// The same, and does something with whom what was found is for.
+    fn spin_and(
+        &mut self,
+        looks: usize,
+        then: impl Fn(&mut Inner, &Shared, &mut Vec<Waker>),
+    ) -> io::Result<bool> {
         for look in 0..looks {
             let mut intake = Intake::new(&self.shared, &mut self.lone);
             let received = self.socket.try_receive(|received| intake.take_in(received));
-            let taken_in = intake.finish();
+            let taken_in = intake.finish_and(|inner| then(inner, &self.shared, &mut self.woken));
             self.on_taken_in(taken_in);
             match received {
                 Poll::Pending => core::hint::spin_loop(),
@@ -292,13 +309,9 @@ impl Driver {
         }
     }
 
-    /// Tells those who wait for it what has happened; says whether anybody was told.
-    #[cfg(unix)]
-    pub(super) fn tell(&mut self) -> bool {
-        self.shared.lock().dispatch(&self.shared, &mut self.woken);
-        let has_told = !self.woken.is_empty();
+    /// Wakes those for whom something has happened.
+    pub(super) fn wake(&mut self) {
         self.woken.drain(..).for_each(Waker::wake);
-        has_told
     }
 
     /// Takes in what has arrived; says whether there may be more.
@@ -468,11 +481,17 @@ impl<'a> Intake<'a> {
 
     /// What was taken in, if anything was.
     pub fn finish(self) -> Option<TakenIn> {
+        self.finish_and(|_| {})
+    }
+
+    /// The same, and does something else under the same lock.
+    pub fn finish_and(self, then: impl FnOnce(&mut Inner)) -> Option<TakenIn> {
         let (mut inner, at) = self.inner?;
         inner.engine.taken_in(at);
         inner.retry_openers();
         self.lone.on_looked();
         let lone = self.lone.found().filter(|sender| inner.knows(sender));
+        then(&mut inner);
         Some(TakenIn { at, bytes: self.bytes, lone })
     }
 }

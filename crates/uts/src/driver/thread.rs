@@ -263,36 +263,32 @@ struct Carried {
     rests_until: Option<Time>,
     /// Something may have arrived.
     has_more: bool,
+    /// Somebody has said something, and waits for an answer.
+    is_talk: bool,
 }
 
 impl Carried {
     fn new(driver: Driver) -> Self {
-        Carried { driver, rests_until: None, has_more: false }
+        Carried { driver, rests_until: None, has_more: false, is_talk: false }
     }
 
     /// Does what there is to do, and looks for what arrives if it is waited for and that is worth it.
     fn turn(&mut self, is_waited_for: bool) -> io::Result<Due> {
-        let due = match self.rest() {
+        let due = match self.rest(is_waited_for) {
             Some(at) => Due::At(at),
-            None => self.work()?,
+            None => self.work(is_waited_for)?,
         };
         if is_waited_for && matches!(due, Due::At(_)) {
+            let is_talk = core::mem::take(&mut self.is_talk);
             let driver = &mut self.driver;
-            let looks = if driver.spins() {
-                Some(LOOKS_PER_SPIN)
-            } else {
-                let is_talk = driver.shared.lock().takes_talk();
-                driver.looks_that_pay(is_talk)
-            };
+            let looks = if driver.spins() { Some(LOOKS_PER_SPIN) } else { driver.looks_that_pay(is_talk) };
             if let Some(looks) = looks {
                 if core::mem::take(&mut driver.shared.lock().has_answer) {
                     // To an answer comes one.
                     driver.socket.expect_one();
                 }
                 self.rests_until = None;
-                if driver.spin(looks)? {
-                    driver.tell();
-                }
+                driver.spin_and_tell(looks)?;
                 return Ok(Due::Now);
             }
         }
@@ -300,12 +296,18 @@ impl Carried {
     }
 
     /// Until when nothing is to be done, if that is so.
-    fn rest(&self) -> Option<Time> {
-        self.rests_until.filter(|_| !self.has_more && !self.driver.shared.lock().kicked)
+    fn rest(&mut self, is_waited_for: bool) -> Option<Time> {
+        let at = self.rests_until.filter(|_| !self.has_more)?;
+        let mut inner = self.driver.shared.lock();
+        if inner.kicked {
+            return None;
+        }
+        self.is_talk |= is_waited_for && inner.takes_talk();
+        Some(at)
     }
 
     /// Takes in, sends, tells.
-    fn work(&mut self) -> io::Result<Due> {
+    fn work(&mut self, is_waited_for: bool) -> io::Result<Due> {
         self.rests_until = None;
         let driver = &mut self.driver;
         // Nobody is to be woken by the socket.
@@ -329,10 +331,11 @@ impl Carried {
             let near = driver.fetched_at + patience::shortest();
             let at = inner.engine.poll_timeout_exact_before(near).unwrap_or(Time::NEVER);
             self.rests_until = Some(at);
+            self.is_talk |= is_waited_for && inner.takes_talk();
             Due::At(at)
         };
         drop(inner);
-        driver.woken.drain(..).for_each(Waker::wake);
+        driver.wake();
         Ok(due)
     }
 
@@ -341,8 +344,13 @@ impl Carried {
         let driver = &mut self.driver;
         let mut intake = Intake::new(&driver.shared, &mut driver.lone);
         let received = driver.socket.wait(most, |received| intake.take_in(received));
-        let taken_in = intake.finish();
-        let at = taken_in.as_ref().map(|taken_in| taken_in.at);
+        let mut is_answer = false;
+        let taken_in = intake.finish_and(|inner| {
+            is_answer = core::mem::take(&mut inner.has_answer);
+            inner.dispatch(&driver.shared, &mut driver.woken);
+        });
+        driver.wake();
+        let is_at_once = taken_in.as_ref().is_some_and(|taken_in| taken_in.at.since(now) < AT_ONCE);
         driver.on_taken_in(taken_in);
         match received? {
             None => return Ok(false),
@@ -350,12 +358,7 @@ impl Carried {
             Some(Poll::Ready(Ok(_))) => {
                 driver.errors = 0;
                 driver.looking.on_arrival();
-                let mut inner = driver.shared.lock();
-                let is_answer = core::mem::take(&mut inner.has_answer);
-                self.has_more = !is_answer && at.is_some_and(|at| at.since(now) < AT_ONCE);
-                inner.dispatch(&driver.shared, &mut driver.woken);
-                drop(inner);
-                driver.woken.drain(..).for_each(Waker::wake);
+                self.has_more = is_at_once && !is_answer;
             }
             Some(Poll::Ready(Err(error))) => driver.on_error(error)?,
         }
