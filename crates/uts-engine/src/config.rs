@@ -42,7 +42,7 @@ impl Default for EndpointConfig {
             accept: ConnectionConfig::default(),
             connections_max: 1 << 17,
             handshakes_before_retry: 256,
-            waiting_bytes_max: 3 << 20,
+            waiting_bytes_max: 2 << 20,
             secret: [0; 32],
         }
     }
