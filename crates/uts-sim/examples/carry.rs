@@ -1,7 +1,7 @@
 //! Carries packets between two engines in memory and does nothing else: for a profiler, or a counter of instructions.
 //!
-//! `carry PACKETS [--in-flight MB] [--loss PER_MILLE] [--messages BYTES [--separate] | --round-trips] [NAME=VALUE ...]`, the last
-//! properties of both ends. With messages, PACKETS counts packets that would be full of them, also if each is to have a packet of its own.
+//! `carry PACKETS [--soon] [--in-flight MB] [--loss PER_MILLE] [--messages BYTES [--separate] | --round-trips] [NAME=VALUE ...]`, the last
+//! properties of both ends. Soon after the exchange that they ask for, the epoch before it is still open; else it is closed. With messages, PACKETS counts packets that would be full of them, also if each is to have a packet of its own.
 //! Of round trips each is of one byte, and PACKETS says how many.
 
 use std::process::ExitCode;
@@ -18,6 +18,7 @@ struct Arguments {
     loss_per_mille: u64,
     message_bytes: usize,
     round_trips: bool,
+    soon: bool,
     config: ConnectionConfig,
 }
 
@@ -29,6 +30,7 @@ fn parse() -> Result<Arguments, String> {
         loss_per_mille: 0,
         message_bytes: 0,
         round_trips: false,
+        soon: false,
         config,
     };
     let mut words = std::env::args().skip(1);
@@ -42,6 +44,7 @@ fn parse() -> Result<Arguments, String> {
             "--in-flight" => arguments.in_flight_mb = number(words.next(), "--in-flight")?.max(1),
             "--loss" => arguments.loss_per_mille = number(words.next(), "--loss")?,
             "--round-trips" => arguments.round_trips = true,
+            "--soon" => arguments.soon = true,
             "--separate" => arguments.config.coalesce = false,
             "--messages" => arguments.message_bytes = number(words.next(), "--messages")? as usize,
             property => {
@@ -53,7 +56,7 @@ fn parse() -> Result<Arguments, String> {
 }
 
 fn run() -> Result<(), Box<dyn std::error::Error>> {
-    let Arguments { packets, in_flight_mb, loss_per_mille, message_bytes, round_trips, mut config } =
+    let Arguments { packets, in_flight_mb, loss_per_mille, message_bytes, round_trips, soon, mut config } =
         parse()?;
     let window = in_flight_mb << 20;
     // The peer's credit is what holds the sender back.
@@ -64,8 +67,8 @@ fn run() -> Result<(), Box<dyn std::error::Error>> {
     let mut pair = Pair::new(config.clone(), delay)?;
     let connection = pair.connect(config)?;
     let flow = pair.open_flow(connection)?;
-    // Until the profile that was asked for is agreed, and the epoch before closed.
-    pair.pass(pair.now + Duration::from_secs(1))?;
+    // Until the profile that was asked for is agreed; and until the epoch before is closed.
+    pair.pass(pair.now + if soon { 10 * delay } else { Duration::from_secs(1) })?;
     pair.loses_every = (loss_per_mille > 0).then(|| 1000 / loss_per_mille);
     let mut in_flight_max = 0;
     let packets_a_step = (packets / 100).max(1);

@@ -464,22 +464,22 @@ impl Connection {
         Ok(())
     }
 
-    /// A packet of an epoch arrived: for the machine, that is a confirmation.
+    /// A packet of an epoch arrived: for the machine, the first is a confirmation.
     fn on_packet_of_epoch(&mut self, now: Time, epoch: u32) {
-        let newest = self.inbound.as_ref().is_some_and(|i| i.stacks.len() > 1);
-        if newest {
-            if let Some(machine) = self.exchanges.machine(Direction::In) {
-                machine.on_packet(now, epoch);
-            }
-            let governs = |i: &super::Inbound| {
-                let group = i.stacks.iter().find(|s| s.epoch == epoch).map(|s| s.group);
-                group.and_then(|g| i.flow_epochs.get(usize::from(g))).is_none_or(|governs| epoch <= *governs)
-            };
-            if self.inbound.as_ref().is_some_and(|i| !governs(i)) {
-                self.adopt_flow_control(now, epoch);
-            }
-            self.drain_exchange(now, Direction::In);
+        let Some(inbound) = self.inbound.as_mut().filter(|i| i.stacks.len() > 1) else { return };
+        if inbound.heard_of.replace(epoch) == Some(epoch) {
+            return;
         }
+        let group = inbound.stacks.iter().find(|s| s.epoch == epoch).map(|s| s.group);
+        let governs = group.and_then(|group| inbound.flow_epochs.get(usize::from(group)));
+        let is_newer = governs.is_some_and(|governs| epoch > *governs);
+        if let Some(machine) = self.exchanges.machine(Direction::In) {
+            machine.on_packet(now, epoch);
+        }
+        if is_newer {
+            self.adopt_flow_control(now, epoch);
+        }
+        self.drain_exchange(now, Direction::In);
     }
 
     /// Data was taken out of a flow, by the application or by a skip: more credit may be due.

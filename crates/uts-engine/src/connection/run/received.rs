@@ -23,6 +23,7 @@ impl Connection {
         let Some(inbound) = self.inbound.as_mut().filter(|_| is_heard) else { return 0 };
         let (mut taken, mut packets, mut data_bytes) = (0, 0, 0);
         let (mut odd, marked) = (None, ecn == Some(Ecn::Ce));
+        let is_only = inbound.stacks.len() == 1;
         for datagram in datagrams.chunks_mut(segment_bytes.max(1)) {
             if is_long(datagram[0]) || !datagram[1..].starts_with(self.local_cid.as_slice()) {
                 break;
@@ -30,8 +31,9 @@ impl Connection {
             let (start, tail) = (taken, datagram.last_chunk::<16>().copied());
             taken += datagram.len();
             let opened = inbound.unseal(self.local_cid.len(), datagram);
-            if let (Ok(opened), [stack]) = (&opened, inbound.stacks.as_mut_slice())
-                && stack.fec.is_none()
+            if let Ok(opened) = &opened
+                && let Some(stack) = inbound.stacks.get_mut(opened.stack).filter(|stack| stack.fec.is_none())
+                && (is_only || inbound.heard_of == Some(stack.epoch))
                 && let Some(data) = Data::only(&datagram[opened.frames.clone()])
                 && let Some(receive) = self.flows.get_mut(data.flow).map(|flow| &mut flow.receive)
                 && receive.has_room(data.bytes.len() as u64)
