@@ -70,7 +70,7 @@ fn transfer(seed: u64, properties: &[&str], flows: usize, how: How) -> (Vec<Vec<
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let (mut pair, connection) = connected(properties);
     // Until the epoch before is closed; or while it is still open.
-    let wait = if seed % 2 == 0 { Duration::from_secs(1) } else { Duration::from_millis(10) };
+    let wait = if seed.is_multiple_of(2) { Duration::from_secs(1) } else { Duration::from_millis(10) };
     pair.pass(pair.now + wait).expect("exchanged");
     (pair.one_by_one, pair.apart) = (how == How::OneByOne, how == How::Apart);
     if properties.contains(&SEPARATE) {
