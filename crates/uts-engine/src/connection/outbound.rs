@@ -51,7 +51,7 @@ pub(crate) struct Outbound {
     pub probes_due: u8,
     pub loss_at: Option<Time>,
     pub paced_until: Option<Time>,
-    /// What pacing keeps to in the batch under construction, once its first packet has been recorded.
+    /// What pacing keeps to in the batch under construction, once that was asked.
     batch_pace: Option<Pace>,
     /// Eliciting packets since the last poll.
     pub unpolled: u32,
