@@ -1,8 +1,9 @@
 //! Carries packets between two engines in memory and does nothing else: for a profiler, or a counter of instructions.
 //!
 //! `carry PACKETS [--soon] [--in-flight MB] [--loss PER_MILLE] [--messages BYTES [--separate] | --round-trips] [NAME=VALUE ...]`, the last
-//! properties of both ends. Soon after the exchange that they ask for, the epoch before it is still open; else it is closed. With messages, PACKETS counts packets that would be full of them, also if each is to have a packet of its own.
-//! Of round trips each is of one byte, and PACKETS says how many.
+//! properties of both ends. Soon after the exchange that they ask for, the epoch before it is still open; else it is closed. With
+//! messages, PACKETS counts packets that would be full of them, also if each is to have a packet of its own. Of round
+//! trips each is of one byte, and PACKETS says how many.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -67,7 +68,7 @@ fn run() -> Result<(), Box<dyn std::error::Error>> {
     let mut pair = Pair::new(config.clone(), delay)?;
     let connection = pair.connect(config)?;
     let flow = pair.open_flow(connection)?;
-    // Until the profile that was asked for is agreed; and until the epoch before is closed.
+    // Until the profile that was asked for is agreed and, unless it is to be soon, the epoch before closed.
     pair.pass(pair.now + if soon { 10 * delay } else { Duration::from_secs(1) })?;
     pair.loses_every = (loss_per_mille > 0).then(|| 1000 / loss_per_mille);
     let mut in_flight_max = 0;

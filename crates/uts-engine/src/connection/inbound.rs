@@ -22,7 +22,7 @@ pub(crate) struct Inbound {
     /// The epoch whose flow control governs each group: the newest that the sender is known to use, or whose sender needs
     /// credit.
     pub flow_epochs: [u32; GROUPS_MAX],
-    /// While several are open: the epoch of the last packet. Another one of it is no news for the exchange of mechanisms.
+    /// The epoch of the last packet. Another one of it is no news for the exchange of mechanisms.
     pub heard_of: Option<u32>,
     /// Packets that failed authentication, against the cipher's limit.
     pub forged: u64,

@@ -466,8 +466,9 @@ impl Connection {
 
     /// A packet of an epoch arrived: for the machine, the first is a confirmation.
     fn on_packet_of_epoch(&mut self, now: Time, epoch: u32) {
-        let Some(inbound) = self.inbound.as_mut().filter(|i| i.stacks.len() > 1) else { return };
-        if inbound.heard_of.replace(epoch) == Some(epoch) {
+        let Some(inbound) = &mut self.inbound else { return };
+        let is_first = inbound.heard_of.replace(epoch) != Some(epoch);
+        if !is_first || inbound.stacks.len() == 1 {
             return;
         }
         let group = inbound.stacks.iter().find(|s| s.epoch == epoch).map(|s| s.group);

@@ -3,10 +3,10 @@
 #[cfg(unix)]
 use super::patience::Patience;
 use super::readiness::Readiness;
-#[cfg(target_os = "linux")]
-use super::single::Said;
 #[cfg(unix)]
-use super::single::{self, Single};
+use super::single::Single;
+#[cfg(target_os = "linux")]
+use super::single::{self, Said};
 use crate::host::Host;
 use core::task::{Context, Poll, ready};
 use quinn_udp::{EcnCodepoint, RecvMeta, Transmit, UdpSocketState};

@@ -243,16 +243,8 @@ impl Driver {
         self.spin_and(looks, |_, _, _| {})
     }
 
-    /// The same, and tells those who wait for it what has happened.
-    #[cfg(unix)]
-    pub(super) fn spin_and_tell(&mut self, looks: usize) -> io::Result<bool> {
-        let found = self.spin_and(looks, Inner::dispatch);
-        self.wake();
-        found
-    }
-
-    /// The same, and does something with whom what was found is for.
-    fn spin_and(
+    /// The same, and does something else under the lock under which the engine is given what was found.
+    pub(super) fn spin_and(
         &mut self,
         looks: usize,
         then: impl Fn(&mut Inner, &Shared, &mut Vec<Waker>),

@@ -4,7 +4,7 @@
 //! returns, and what arrives is taken in by the call in which the thread waits for it. In between nothing happens.
 
 use super::task::{Intake, LOOKS_PER_SPIN};
-use super::{Driver, patience};
+use super::{Driver, Inner, patience};
 use crate::clock::Clock;
 use core::cell::{Cell, RefCell};
 use core::future::{Future, poll_fn};
@@ -263,23 +263,20 @@ struct Carried {
     rests_until: Option<Time>,
     /// Something may have arrived.
     has_more: bool,
-    /// Somebody has said something, and waits for an answer.
-    is_talk: bool,
 }
 
 impl Carried {
     fn new(driver: Driver) -> Self {
-        Carried { driver, rests_until: None, has_more: false, is_talk: false }
+        Carried { driver, rests_until: None, has_more: false }
     }
 
     /// Does what there is to do, and looks for what arrives if it is waited for and that is worth it.
     fn turn(&mut self, is_waited_for: bool) -> io::Result<Due> {
-        let due = match self.rest(is_waited_for) {
-            Some(at) => Due::At(at),
+        let (due, is_talk) = match self.rest(is_waited_for) {
+            Some((at, is_talk)) => (Due::At(at), is_talk),
             None => self.work(is_waited_for)?,
         };
         if is_waited_for && matches!(due, Due::At(_)) {
-            let is_talk = core::mem::take(&mut self.is_talk);
             let driver = &mut self.driver;
             let looks = if driver.spins() { Some(LOOKS_PER_SPIN) } else { driver.looks_that_pay(is_talk) };
             if let Some(looks) = looks {
@@ -288,26 +285,26 @@ impl Carried {
                     driver.socket.expect_one();
                 }
                 self.rests_until = None;
-                driver.spin_and_tell(looks)?;
-                return Ok(Due::Now);
+                let found = driver.spin_and(looks, Inner::dispatch);
+                driver.wake();
+                return found.map(|_| Due::Now);
             }
         }
         Ok(due)
     }
 
-    /// Until when nothing is to be done, if that is so.
-    fn rest(&mut self, is_waited_for: bool) -> Option<Time> {
+    /// Until when nothing is to be done, if that is so; and whether somebody who waits has said something to be answered.
+    fn rest(&self, is_waited_for: bool) -> Option<(Time, bool)> {
         let at = self.rests_until.filter(|_| !self.has_more)?;
         let mut inner = self.driver.shared.lock();
         if inner.kicked {
             return None;
         }
-        self.is_talk |= is_waited_for && inner.takes_talk();
-        Some(at)
+        Some((at, is_waited_for && inner.takes_talk()))
     }
 
-    /// Takes in, sends, tells.
-    fn work(&mut self, is_waited_for: bool) -> io::Result<Due> {
+    /// Takes in, sends, tells. Says the same as [`rest`](Self::rest) does.
+    fn work(&mut self, is_waited_for: bool) -> io::Result<(Due, bool)> {
         self.rests_until = None;
         let driver = &mut self.driver;
         // Nobody is to be woken by the socket.
@@ -331,12 +328,12 @@ impl Carried {
             let near = driver.fetched_at + patience::shortest();
             let at = inner.engine.poll_timeout_exact_before(near).unwrap_or(Time::NEVER);
             self.rests_until = Some(at);
-            self.is_talk |= is_waited_for && inner.takes_talk();
             Due::At(at)
         };
+        let is_talk = is_waited_for && matches!(due, Due::At(_)) && inner.takes_talk();
         drop(inner);
         driver.wake();
-        Ok(due)
+        Ok((due, is_talk))
     }
 
     /// Waits for what arrives, for so long at most, and takes it in. Says whether it could wait.

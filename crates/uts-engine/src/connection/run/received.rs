@@ -23,7 +23,6 @@ impl Connection {
         let Some(inbound) = self.inbound.as_mut().filter(|_| is_heard) else { return 0 };
         let (mut taken, mut packets, mut data_bytes) = (0, 0, 0);
         let (mut odd, marked) = (None, ecn == Some(Ecn::Ce));
-        let is_only = inbound.stacks.len() == 1;
         for datagram in datagrams.chunks_mut(segment_bytes.max(1)) {
             if is_long(datagram[0]) || !datagram[1..].starts_with(self.local_cid.as_slice()) {
                 break;
@@ -33,7 +32,7 @@ impl Connection {
             let opened = inbound.unseal(self.local_cid.len(), datagram);
             if let Ok(opened) = &opened
                 && let Some(stack) = inbound.stacks.get_mut(opened.stack).filter(|stack| stack.fec.is_none())
-                && (is_only || inbound.heard_of == Some(stack.epoch))
+                && inbound.heard_of == Some(stack.epoch)
                 && let Some(data) = Data::only(&datagram[opened.frames.clone()])
                 && let Some(receive) = self.flows.get_mut(data.flow).map(|flow| &mut flow.receive)
                 && receive.has_room(data.bytes.len() as u64)
