@@ -8,7 +8,10 @@ use rand::{Rng, RngCore, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
-use uts_engine::{ConnectionConfig, ConnectionHandle, FlowId, MessageOptions};
+use uts_engine::{
+    ConnectionConfig, ConnectionHandle, Direction, Event, ExchangeEvent, FlowId, MessageOptions,
+};
+use uts_functions::Function;
 use uts_sim::pair::Pair;
 
 /// What an application does in one step; the same in both transfers.
@@ -369,4 +372,52 @@ fn a_stranger_among_what_came_together_changes_nothing() {
     let answer = pair.server.poll_transmit(now, &mut Vec::new());
     assert_eq!(answer.map(|answer| answer.remote), Some(client));
     assert!(pair.server.strangers > 0);
+}
+
+/// What the receiver has asked for is agreed once a packet shows that the sender uses it, also where the answer was lost and that packet
+/// came together with others of the epoch before.
+#[test]
+fn the_first_packet_of_an_epoch_is_heard_in_the_midst_of_a_run() {
+    let (mut pair, connection) = connected(&[
+        SEPARATE,
+        "reliability=prohibit",
+        "preserveOrder=prohibit",
+        "preserveMsgBoundaries=require",
+        "uts.profile.flow=none",
+        "uts.adapt=off",
+    ]);
+    let flow = pair.open_flow(connection).expect("a flow");
+    pair.carry_messages(connection, flow, 100_000, 1316).expect("carried");
+    pair.pass(pair.now + Duration::from_secs(1)).expect("quiet");
+    let (now, client) = (pair.now, SocketAddr::from(([10, 0, 0, 1], 4433)));
+    let server = pair.server.handles().next().expect("accepted");
+    let say = |pair: &mut Pair| {
+        let mut messages: VecDeque<Bytes> = vec![Bytes::from(vec![7; 1316]); 4].into();
+        let open = pair.client.connection(connection).expect("open");
+        open.send_messages(now, flow, &mut messages, MessageOptions::default()).expect("room");
+        let mut bytes = Vec::new();
+        let transmit = pair.client.poll_transmit(now, &mut bytes).expect("messages");
+        (bytes, transmit.segment_bytes)
+    };
+    let (mut together, segment_bytes) = say(&mut pair);
+    let end = pair.server.connection(server).expect("open");
+    let profile = end.profile(Direction::In).expect("agreed");
+    let wish = profile.with_named(Function::Congestion, "bbr").expect("in the library");
+    end.request_profile(now, Direction::In, wish).expect("asked");
+    let mut request = Vec::new();
+    let asked = pair.server.poll_transmit(now, &mut request).expect("a request");
+    let remote = SocketAddr::from(([10, 0, 0, 2], 4433));
+    pair.client.take_in(now, remote, None, None, asked.segment_bytes, &mut request);
+    pair.client.taken_in(now);
+    pair.client.poll_transmit(now, &mut Vec::new()).expect("an answer, which is lost");
+    let (more, as_large) = say(&mut pair);
+    assert_eq!(as_large, segment_bytes, "the same size, or nothing is a run");
+    together.extend(more);
+    pair.server.take_in(now, client, None, None, segment_bytes, &mut together);
+    pair.server.taken_in(now);
+    let told = core::iter::from_fn(|| pair.server.poll_event());
+    let agreed = told.filter(|(_, event)| {
+        matches!(event, Event::Exchange(step) if matches!(**step, ExchangeEvent::Completed { .. }))
+    });
+    assert_eq!(agreed.count(), 1);
 }
