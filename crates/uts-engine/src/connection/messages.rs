@@ -13,7 +13,7 @@ use uts_functions::flow::FlowControl as _;
 use uts_functions::segmentation::buffer::UnsentMessages;
 use uts_functions::sequencing::reassembly::Whole;
 use uts_wire::Reader;
-use uts_wire::frame::{Data, DataFlags, DataWriter, data_header_len};
+use uts_wire::frame::{Data, DataFlags, DataWriter, InRow, RowHead, RowReader, data_header_len, kind};
 use uts_wire::varint::varint_len;
 
 /// Whole messages of one flow that a packet consists of. They stand in a row.
@@ -33,7 +33,28 @@ impl Messages {
     pub fn read(&mut self, payload: &[u8]) -> bool {
         let Some((first, _)) = Data::next_message(&mut Reader::new(payload)) else { return false };
         let (flow, start) = (first.flow, first.offset);
-        let (mut r, mut data_bytes, mut next) = (Reader::new(payload), 0, start.unwrap_or(0));
+        let (mut data_bytes, mut next) = (0, start.unwrap_or(0));
+        let mut at = 0;
+        if let Some(mut row) = RowReader::new(payload) {
+            let presented = row.head().presented();
+            while let Some(InRow { offset, from, to }) = row.next_message() {
+                if offset.is_some_and(|offset| offset != next) {
+                    return false;
+                }
+                self.list.push(Whole { from, to, presented });
+                let len = (to - from) as u64;
+                data_bytes += len;
+                next += len + 1;
+            }
+            at = row.end();
+        }
+        let left = payload.get(at..).unwrap_or_default();
+        // P-21: nothing but padding may follow padding here.
+        if at > 0 && left.iter().all(|byte| *byte == kind::PADDING) {
+            (self.flow, self.start, self.data_bytes) = (flow, start, data_bytes);
+            return true;
+        }
+        let mut r = Reader::at(left, at);
         while !r.is_empty() {
             let Some((data, from)) = Data::next_message(&mut r) else { return false };
             let is_placed = data.offset.is_some();
@@ -184,6 +205,14 @@ fn fill(
     let flow_bytes = data_header_len(flow, None, None);
     let mut has_data = draft.has_data;
     let mut written = None;
+    if coalesce && is_alone {
+        let sent = fill_row(messages, flow, offsets, out);
+        if sent > 0 {
+            draft.messages += sent;
+            (has_data, draft.is_open) = (true, true);
+            written = Some(Written::More);
+        }
+    }
     while let Some(message) = messages.front() {
         let len = message.data.len();
         let offset = offsets.then_some(message.start);
@@ -226,6 +255,19 @@ fn fill(
     written
 }
 
+/// Fills the room with messages of a flow as long as there is so much of it left that nothing has to be decided: one goes in with
+/// its length, and so will the next. Says how many.
+#[inline(always)]
+fn fill_row(messages: &mut UnsentMessages<'_>, flow: u32, offsets: bool, out: &mut DataWriter<'_>) -> usize {
+    const AROUND_BYTES: usize = DataWriter::ROW_HEAD_MAX_BYTES;
+    let Some(presented) = messages.front().map(|message| message.presented) else { return 0 };
+    let Some(head) = RowHead::new(flow, offsets, presented) else { return 0 };
+    messages.send_row(presented, |start, data, next| {
+        let needed = data.len().saturating_add(next).saturating_add(2 * AROUND_BYTES + DATA_ROOM_MIN_BYTES);
+        out.left() >= needed && out.put_in_row(head, start, data).is_some()
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -261,5 +303,13 @@ mod tests {
         }
         assert!(read(&whole[..whole.len() - 1]).is_none());
         assert!(read(&[]).is_none());
+        // Padding may follow, short or long, and nothing behind that.
+        for zeros in [1, 2, 7, 8, 20] {
+            let mut padded = [whole.as_slice(), &vec![0; zeros]].concat();
+            assert_eq!(read(&padded).map(|m| (m.positions(), m.list.len())), Some((10, 2)), "{zeros} zeros");
+            padded.extend_from_slice(&payload(&[(4, Some(80), "x")]));
+            assert!(read(&padded).is_none(), "{zeros} zeros");
+            assert!(read(&padded[whole.len()..]).is_none(), "{zeros} zeros");
+        }
     }
 }

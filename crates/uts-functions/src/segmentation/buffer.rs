@@ -502,6 +502,52 @@ mod tests {
     }
 
     #[test]
+    fn a_row_ends_before_what_has_to_be_looked_at() {
+        let text = |text: &'static str| Bytes::from_static(text.as_bytes());
+        let full = || {
+            let mut b = SendBuffer::default();
+            b.write_messages(["one", "two", "three", "four"].map(text).into_iter(), None);
+            b
+        };
+        let row = |b: &mut SendBuffer, limit, most| {
+            let mut seen = Vec::new();
+            let mut messages = b.unsent_messages(limit).expect("messages");
+            let count = messages.send_row(false, |start, data, next| {
+                seen.push((start, data.len(), next));
+                seen.len() <= most
+            });
+            (count, messages.taken(), messages.front().map(|m| m.start), b.sent(), seen)
+        };
+        // The last goes alone: nothing is known of what follows it.
+        let mut b = full();
+        let seen = vec![(0, 3, 3), (4, 3, 5), (8, 5, 4)];
+        assert_eq!(row(&mut b, 100, 9), (3, (0..14, 11), Some(14), 14, seen));
+        assert_eq!((b.cursor, row(&mut b, 100, 9)), (3, (0, (14..14, 0), Some(14), 14, vec![])));
+        // What was refused is not sent.
+        assert_eq!(row(&mut full(), 100, 1), (1, (0..4, 3), Some(4), 4, vec![(0, 3, 3), (4, 3, 5)]));
+        // So does the last below the limit, and the one that carries the end.
+        assert_eq!(row(&mut full(), 8, 9), (1, (0..4, 3), Some(4), 4, vec![(0, 3, 3)]));
+        let mut b = full();
+        b.finish();
+        assert_eq!(row(&mut b, 100, 9).0, 3);
+        // Before bytes, and before another form.
+        let mut b = full();
+        b.write_presented(text("five"), None);
+        b.write_presented(text("six"), None);
+        b.write(text("bytes"));
+        assert_eq!(row(&mut b, 100, 9).0, 4);
+        let mut messages = b.unsent_messages(100).expect("messages");
+        assert_eq!(
+            (messages.send_row(false, |_, _, _| true), messages.send_row(true, |_, _, _| true)),
+            (0, 1)
+        );
+        // What was given up unsent is passed over by who looks at more.
+        let mut b = full();
+        b.abandon(9..10);
+        assert_eq!(row(&mut b, 100, 9), (1, (0..4, 3), Some(4), 4, vec![(0, 3, 3)]));
+    }
+
+    #[test]
     fn a_row_of_messages_ends_before_what_was_given_up() {
         let mut b = SendBuffer::default();
         let text = |text: &'static str| Bytes::from_static(text.as_bytes());

@@ -2,12 +2,12 @@
 
 use super::kind;
 use crate::error::WireError;
-use crate::varint::{Counter, Reader, Room, Sink, VARINT_MAX, emitters};
+use crate::varint::{Counter, Reader, Sink, VARINT_MAX, emitters};
 
 /// Set instead of [`kind::DATA`]'s bit.
-const PRESENTED: u8 = 0x80;
-const LEN: u8 = 0x01;
-const OFFSET: u8 = 0x02;
+pub(super) const PRESENTED: u8 = 0x80;
+pub(super) const LEN: u8 = 0x01;
+pub(super) const OFFSET: u8 = 0x02;
 const FIN: u8 = 0x04;
 const MESSAGE: u8 = 0x08;
 const BEGIN: u8 = 0x10;
@@ -45,7 +45,7 @@ pub struct Data<'a> {
 
 impl DataFlags {
     #[inline]
-    const fn bits(self) -> u8 {
+    pub(super) const fn bits(self) -> u8 {
         (if self.presented { PRESENTED } else { kind::DATA })
             | (if self.fin { FIN } else { 0 })
             | (if self.message { MESSAGE } else { 0 })
@@ -130,29 +130,6 @@ impl<'a> Data<'a> {
 
 emitters!(Data<'_>);
 
-/// Writes data frames, one behind the other, into memory that is there already: of many small ones that is much faster than
-/// to append each.
-#[derive(Debug)]
-pub struct DataWriter<'a>(Room<'a>);
-
-impl<'a> DataWriter<'a> {
-    /// Begins at the front of `room`.
-    pub const fn new(room: &'a mut [u8]) -> Self {
-        DataWriter(Room(room))
-    }
-
-    /// Bytes of the room that are left.
-    pub const fn left(&self) -> usize {
-        self.0.0.len()
-    }
-
-    /// Writes a frame. It must fit: what does not is left out.
-    #[inline(always)]
-    pub fn put(&mut self, data: &Data<'_>) {
-        data.write(&mut self.0);
-    }
-}
-
 /// Appends the header of a data frame, so that the caller can write the bytes in place after it. Without `len` the
 /// bytes run to the end of the payload; without `offset` too, and in a flow below 64, it takes 2 bytes. [P-33]
 #[inline]
@@ -198,6 +175,7 @@ fn write_header<S: Sink>(out: &mut S, flow: u32, offset: Option<u64>, len: Optio
 
 #[cfg(test)]
 mod tests {
+    use super::super::DataWriter;
     use super::*;
 
     fn message(bytes: &[u8], offset: Option<u64>, has_len: bool) -> Data<'_> {

@@ -6,13 +6,15 @@ pub mod data;
 pub mod exchange;
 pub mod flow;
 pub mod repair;
+pub mod row;
 
 pub use ack::{Ack, AckRanges, EcnCounts, MAX_ACK_RANGES, emit_ack, emit_repaired};
 pub use control::{Close, MAX_REASON_BYTES, MAX_TOKEN_BYTES, NewToken};
-pub use data::{Data, DataFlags, DataWriter, data_header_len, emit_data_header};
+pub use data::{Data, DataFlags, data_header_len, emit_data_header};
 pub use exchange::{AckPf, ConfirmPf, Direction, MAX_GROUPS, NakPf, RequestPf, StalePf};
 pub use flow::{Credit, FlowLimit, ResetFlow, Skip, StopFlow};
 pub use repair::{MAX_MASK_BYTES, Repair};
+pub use row::{DataWriter, InRow, RowHead, RowReader};
 
 use crate::error::{Problem, WireError};
 use crate::varint::{Reader, Sink, emitters};

@@ -140,6 +140,32 @@ impl<'a> UnsentMessages<'a> {
         }
     }
 
+    /// Sends messages as long as `put` takes them, which is given the first one's position and bytes, and how many bytes the one
+    /// behind it has. Ends, too, before the last one that may be sent, and before one that is in another form than `presented`
+    /// says: with these there is more to be asked. Says how many were sent.
+    #[inline(always)]
+    pub fn send_row(&mut self, presented: bool, mut put: impl FnMut(u64, &[u8], usize) -> bool) -> usize {
+        let mut count = 0;
+        while let (Some(segment), Some(next)) = (self.front, self.next)
+            && segment.message
+            && segment.presented == presented
+            && next.message
+            && next.end() <= self.limit
+            && segment.end() < self.end
+            && put(segment.start, &segment.data, next.data.len())
+        {
+            self.taken.end = segment.end();
+            self.taken_bytes += segment.data.len();
+            (self.front, self.next) = (self.next, self.behind.next());
+            count += 1;
+        }
+        if count > 0 {
+            *self.sent = self.taken.end;
+            *self.cursor += count;
+        }
+        count
+    }
+
     /// The positions of those that were sent, and how many bytes of data they have.
     pub fn taken(&self) -> (Range<u64>, usize) {
         (self.taken.clone(), self.taken_bytes)
