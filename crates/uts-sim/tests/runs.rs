@@ -49,12 +49,16 @@ const SEPARATE: &str = "coalesce=no";
 
 /// Two ends that ask for the same.
 fn connected(properties: &[&str]) -> (Pair, ConnectionHandle) {
+    connected_over(Duration::from_millis(1), properties)
+}
+
+fn connected_over(delay: Duration, properties: &[&str]) -> (Pair, ConnectionHandle) {
     let coalesce = !properties.contains(&SEPARATE);
     let mut config = ConnectionConfig { coalesce, ..ConnectionConfig::default() };
     for property in properties.iter().filter(|property| **property != SEPARATE) {
         config.requirements.assign(property).expect("a property");
     }
-    let mut pair = Pair::new(config.clone(), Duration::from_millis(1)).expect("a pair");
+    let mut pair = Pair::new(config.clone(), delay).expect("a pair");
     let connection = pair.connect(config).expect("connected");
     (pair, connection)
 }
@@ -204,13 +208,17 @@ fn a_run_of_small_packets_is_no_longer_than_window_and_rate_allow() {
     assert_eq!(packets[0], packets[1]);
 }
 
-/// How long the full packets of a transfer are, the last of 4 MB, over so long a path.
-fn full_packet_bytes(delay: Duration) -> usize {
-    let config = ConnectionConfig::default();
-    let mut pair = Pair::new(config.clone(), delay).expect("a pair");
-    let connection = pair.connect(config).expect("connected");
+/// A connection with a flow over so long a path, by which 4 MB have gone.
+fn in_full_swing(delay: Duration, properties: &[&str]) -> (Pair, ConnectionHandle, FlowId) {
+    let (mut pair, connection) = connected_over(delay, properties);
     let flow = pair.open_flow(connection).expect("a flow");
     pair.carry(connection, flow, 4_000_000).expect("carried");
+    (pair, connection, flow)
+}
+
+/// How long the full packets of a transfer are, the last of 4 MB, over so long a path.
+fn full_packet_bytes(delay: Duration) -> usize {
+    let (mut pair, connection, flow) = in_full_swing(delay, &[]);
     pair.kept = Some(Vec::new());
     pair.carry(connection, flow, 1_000_000).expect("carried");
     let kept = pair.kept.take().expect("kept");
@@ -226,6 +234,44 @@ fn packets_are_whole_blocks_of_the_cipher_only_where_processors_are_the_limit() 
     // First byte, connection id, number of two bytes, tag.
     let fast = full_packet_bytes(Duration::from_micros(50));
     assert!(fast > 1472 - 16 && (fast - (1 + 4 + 2 + 16)).is_multiple_of(16), "{fast}");
+}
+
+/// How long the packets of a few messages are, each in its own, after which nothing else is sent for a while.
+fn small_packets(delay: Duration, is_traced: bool, sizes: &[usize]) -> Vec<usize> {
+    let asked = [SEPARATE, "preserveMsgBoundaries=require"];
+    let (mut pair, connection, flow) = in_full_swing(delay, &asked);
+    pair.pass(pair.now + Duration::from_secs(1)).expect("all read");
+    if is_traced {
+        pair.client.trace(connection).expect("open").start();
+    }
+    (pair.kept, pair.received) = (Some(Vec::new()), 0);
+    let open = pair.client.connection(connection).expect("open");
+    let mut messages: VecDeque<_> = sizes.iter().map(|bytes| Bytes::from(vec![7; *bytes])).collect();
+    open.send_messages(pair.now, flow, &mut messages, MessageOptions::default()).expect("room");
+    pair.pass(pair.now + 2 * delay + Duration::from_millis(1)).expect("carried");
+    assert_eq!(pair.received, sizes.iter().sum::<usize>() as u64);
+    let server = pair.server.handles().next().expect("accepted");
+    let stats = pair.server.connection(server).expect("open").stats();
+    assert_eq!((stats.dropped_forged, stats.dropped_malformed), (0, 0), "{stats:?}");
+    pair.kept.take().expect("kept").iter().map(Vec::len).collect()
+}
+
+#[test]
+fn small_packets_are_padded_to_whole_blocks_only_where_processors_are_the_limit() {
+    let sizes = [[100; 8].as_slice(), &[101; 3], &[1; 2], &[700; 4]].concat();
+    let slow = small_packets(Duration::from_millis(20), false, &sizes);
+    let fast = small_packets(Duration::from_micros(50), false, &sizes);
+    assert_eq!([slow.len(), fast.len()], [sizes.len(); 2]);
+    for ((size, slow), fast) in sizes.iter().zip(slow).zip(&fast) {
+        // First byte, connection id, number, tag; where hardly anything is on the way a number takes one byte.
+        let around = 1 + 4 + 1 + 16;
+        // Type, flow, position.
+        assert!((2..=2 + 4).contains(&(slow - around - size)), "{slow} bytes for {size}");
+        assert!((fast - around).is_multiple_of(16), "{fast} bytes for {size}");
+        // Two bytes for a length, where padding follows.
+        assert!((slow..slow + 1 + 2 + 16).contains(fast), "{fast} bytes instead of {slow}");
+    }
+    assert_eq!(fast, small_packets(Duration::from_micros(50), true, &sizes), "with runs, and without");
 }
 
 /// Bytes on both sides of a message that was given up before it was sent do not follow each other: whatever of them is lost is

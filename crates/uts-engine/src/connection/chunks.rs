@@ -94,11 +94,11 @@ fn write_chunk(
     // A repeat may be of what arrived with its position; the end of the flow is a position.
     let offset = (stack.layout.offsets || !whole || chunk.repeat || chunk.fin).then_some(chunk.range.start);
     let spare = room - header_bytes - chunk.data_bytes;
-    // The last frame of a packet needs no length.
+    // The last frame of a packet needs no length, unless padding may follow.
     let more = flows.others_want_to_send(flow, stack.group)
         || flows.get(flow).is_some_and(|f| f.send.buffer.wants_to_send(limit));
     let is_last = spare < length_bytes + DATA_ROOM_MIN_BYTES || !more;
-    let with_len = polls || (!is_last && spare >= length_bytes);
+    let with_len = polls || ((!is_last || draft.block_bytes > 1) && spare >= length_bytes);
     let flags = DataFlags {
         fin: chunk.fin,
         message: chunk.message,

@@ -42,6 +42,8 @@ pub(super) struct Draft {
     pub(super) repeats: bool,
     /// It is to be as long as the packets before it.
     pub(super) is_next: bool,
+    /// See [`Room::block_bytes`].
+    pub(super) block_bytes: usize,
     /// Padding may follow what is in it.
     pub(super) is_open: bool,
     /// Whole messages in it that are sent for the first time.
@@ -60,6 +62,8 @@ pub(super) struct Room {
     pub(super) full: usize,
     /// The packet follows another in a batch: it is made just as long where little is lacking.
     pub(super) is_next: bool,
+    /// Its payload is made whole blocks of so many bytes where nothing but padding is lacking.
+    pub(super) block_bytes: usize,
 }
 
 /// A packet was built.

@@ -232,7 +232,8 @@ fn fill(
         let ends = torn.is_some_and(|next| is_as_good_as_full(left) || waits(next, left));
         draft.is_even = is_kept_whole && ends && message.following == Some(len);
         let is_last = !coalesce || !has_more || left < DATA_ROOM_MIN_BYTES || ends;
-        let is_open = polls || ((!is_last || (draft.is_next && has_more)) && spare >= len_bytes);
+        let may_be_padded = (draft.is_next && has_more) || draft.block_bytes > 1;
+        let is_open = polls || ((!is_last || may_be_padded) && spare >= len_bytes);
         let flags = DataFlags {
             message: true,
             begin: true,

@@ -37,19 +37,22 @@ impl Connection {
         }
         self.wake(now);
         self.outbound_mut(Outbound::begin_batch);
-        let (mut full, mut segment) = (None, None);
+        let (mut sizes, mut segment) = (None, None);
         let (mut packets, packets_max) = (0, self.config.batch_packets_max.max(1));
         while packets < packets_max {
             let before = out.len();
             let Some(reason) = self.next_packet(now) else { break };
             // Not before there is something to send: it is asked far more often.
-            let full = *full.get_or_insert_with(|| self.full_packet_bytes());
+            let (full, block_bytes) = *sizes.get_or_insert_with(|| {
+                let block_bytes = self.block_bytes();
+                (self.full_packet_bytes(block_bytes), block_bytes)
+            });
             let alone = matches!(reason, Reason::SizeProbe(_));
             if alone && segment.is_some() {
                 break;
             }
             let bytes = if let Reason::SizeProbe(bytes) = reason { bytes } else { segment.unwrap_or(full) };
-            let room = Room { bytes, full: bytes.max(full), is_next: segment.is_some() };
+            let room = Room { bytes, full: bytes.max(full), is_next: segment.is_some(), block_bytes };
             let Some(Built { messages, is_even }) = self.build(now, reason, room, out) else {
                 // What does not fit in behind others may fill a packet that is first.
                 if !room.is_next {
@@ -66,7 +69,8 @@ impl Connection {
                 break;
             }
             if (len == full && messages == 0) || messages == 1 {
-                packets += self.build_run(now, len, messages > 0, packets_max - packets, out);
+                let more = packets_max - packets;
+                packets += self.build_run(now, len, block_bytes, messages > 0, more, out);
             }
             if !is_worth_following {
                 break;
@@ -75,20 +79,27 @@ impl Connection {
         segment
     }
 
-    /// Bytes of a full packet. Where data flows so fast that processors are the limit, they make whole blocks of the cipher, which
-    /// spares more than the few bytes that are left out.
-    fn full_packet_bytes(&self) -> usize {
+    /// Blocks of the cipher that payloads are made of, in bytes; 1 if they are not. Where data flows so fast that processors are the
+    /// limit, what is behind whole blocks costs more than to leave it out of a full packet, or to pad a small one.
+    fn block_bytes(&self) -> usize {
+        let Some(outbound) = self.outbound.as_ref().filter(|outbound| outbound.is_fast()) else { return 1 };
+        match outbound.stacks.as_slice() {
+            [SendStack { fec: None, protection: Some(protection), .. }] => protection.block_bytes().max(1),
+            _ => 1,
+        }
+    }
+
+    /// Bytes of a full packet.
+    fn full_packet_bytes(&self, block_bytes: usize) -> usize {
         let bytes = self.size.current();
-        let Some(outbound) = self.outbound.as_ref().filter(|outbound| outbound.is_fast()) else {
-            return bytes;
-        };
-        let [SendStack { fec: None, protection: Some(protection), .. }] = outbound.stacks.as_slice() else {
+        let Some(outbound) = self.outbound.as_ref().filter(|_| block_bytes > 1) else { return bytes };
+        let Some(protection) = outbound.stacks.first().and_then(|stack| stack.protection.as_ref()) else {
             return bytes;
         };
         let header = AdaptiveHeader { epoch_low5: 0, dcid: self.peer_cid };
         let number = outbound.truncated(outbound.ledger.next_number());
         let around = header.encoded_len(number.len()) + protection.tag_bytes();
-        bytes - bytes.saturating_sub(around) % protection.block_bytes().max(1)
+        bytes - bytes.saturating_sub(around) % block_bytes
     }
 
     fn on_nothing_to_send(&mut self, reason: Reason) {
@@ -170,7 +181,8 @@ impl Connection {
         let start = out.len();
         let number = outbound.ledger.next_number();
         let mark = outbound.emit_header(stack, self.peer_cid, number, out);
-        let trailer = stack.detection.trailer_bytes() + protection.tag_bytes();
+        let trailer_bytes = stack.detection.trailer_bytes();
+        let trailer = trailer_bytes + protection.tag_bytes();
         let Some(frames_room) = room.bytes.checked_sub(out.len() - start + trailer) else {
             out.truncate(start);
             return None;
@@ -186,6 +198,7 @@ impl Connection {
             has_data: false,
             repeats: false,
             is_next: room.is_next,
+            block_bytes: room.block_bytes,
             is_open: true,
             messages: 0,
             is_even: false,
@@ -206,6 +219,12 @@ impl Connection {
         let lacking = draft.end.saturating_sub(out.len());
         if draft.is_next && draft.is_open && lacking <= frames_room / FULL_BUT && self.flows.wants_to_send() {
             out.resize(draft.end, 0);
+        } else if draft.is_open {
+            let payload_bytes = out.len() - frames_start + trailer_bytes;
+            let lacking = payload_bytes.next_multiple_of(draft.block_bytes) - payload_bytes;
+            if lacking <= draft.end.saturating_sub(out.len()) {
+                out.resize(out.len() + lacking, 0);
+            }
         }
         self.protect(now, &draft, number, out);
         let built = Built { messages: draft.messages, is_even: draft.is_even };
@@ -470,6 +489,7 @@ impl Connection {
             has_data: false,
             repeats: false,
             is_next: false,
+            block_bytes: 1,
             is_open: false,
             messages: 0,
             is_even: false,

@@ -86,7 +86,8 @@ impl<'a> Data<'a> {
         }
     }
 
-    /// The frame that a payload consists of, if that is one of data; `None` if it is anything else, or malformed.
+    /// The frame that a payload consists of, but for padding behind it, if that is one of data; `None` if it is anything else, or
+    /// malformed.
     #[inline]
     pub fn only(payload: &'a [u8]) -> Option<Self> {
         let mut r = Reader::new(payload);
@@ -94,7 +95,7 @@ impl<'a> Data<'a> {
         if !(kind::DATA..=kind::DATA_LAST).contains(&frame_kind) {
             return None;
         }
-        Data::read(frame_kind, &mut r).ok().filter(|_| r.is_empty())
+        Data::read(frame_kind, &mut r).ok().filter(|_| r.peek().iter().all(|byte| *byte == kind::PADDING))
     }
 
     /// Whether a frame of this type carries a whole message, which does not end the flow.
@@ -181,6 +182,22 @@ mod tests {
     fn message(bytes: &[u8], offset: Option<u64>, has_len: bool) -> Data<'_> {
         let flags = DataFlags { message: true, begin: true, end: true, ..DataFlags::default() };
         Data { flow: 4, offset, flags, has_len, bytes }
+    }
+
+    #[test]
+    fn a_frame_may_be_padded_where_it_has_a_length() {
+        let mut payload = Vec::new();
+        message(b"one", Some(70), true).emit(&mut payload);
+        for zeros in 0..20 {
+            assert_eq!(Data::only(&payload), Some(message(b"one", Some(70), true)), "{zeros} zeros");
+            payload.push(kind::PADDING);
+        }
+        payload.push(kind::PING);
+        assert_eq!(Data::only(&payload), None);
+        // Without one, zeros are data.
+        let mut open = Vec::new();
+        message(b"one\0\0", None, false).emit(&mut open);
+        assert_eq!(Data::only(&open), Some(message(b"one\0\0", None, false)));
     }
 
     #[test]

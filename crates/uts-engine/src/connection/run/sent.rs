@@ -16,12 +16,13 @@ use uts_wire::ConnectionId;
 use uts_wire::frame::{DataFlags, emit_data_header};
 
 impl Connection {
-    /// Builds up to `most` packets like the one of `bytes` that was just built, which is full of bytes, or has a message; says how
-    /// many.
+    /// Builds up to `most` packets like the one of `bytes` that was just built, which is full of bytes, or has a message and may have
+    /// been padded to whole blocks; says how many.
     pub(in crate::connection) fn build_run(
         &mut self,
         now: Time,
         bytes: usize,
+        block_bytes: usize,
         has_message: bool,
         most: usize,
         out: &mut Vec<u8>,
@@ -32,7 +33,7 @@ impl Connection {
         let packet_bytes = self.size.current() as u64;
         let most = outbound.admitted(now, bytes as u64, packet_bytes).min(most as u64);
         let limit = outbound.stacks[0].flow.send_limit(send.limit);
-        let run = Run { outbound, flow, limit, bytes, peer_cid: self.peer_cid };
+        let run = Run { outbound, flow, limit, bytes, block_bytes, peer_cid: self.peer_cid };
         let appended = match has_message {
             true => run.append_messages(&mut send.buffer, most, out),
             false => run.append_bytes(&mut send.buffer, most, out),
@@ -82,6 +83,7 @@ struct Run<'a> {
     flow: u32,
     limit: u64,
     bytes: usize,
+    block_bytes: usize,
     peer_cid: ConnectionId,
 }
 
@@ -108,7 +110,7 @@ impl Run<'_> {
             }
             let data_bytes = appended.as_ref().map(|a| a.data_bytes as usize);
             let mut data = None;
-            self.append_one(packets, Some(position), DataFlags::default(), out, |room, out| {
+            self.append_one(packets, Some(position), None, DataFlags::default(), out, |room, out| {
                 // Headers have another length from some numbers and positions on.
                 let fits = room > 0 && data_bytes.is_none_or(|bytes| bytes == room);
                 data = fits.then(|| buffer.next_bytes(room, self.limit, out)).flatten();
@@ -127,8 +129,12 @@ impl Run<'_> {
         let mut appended = None::<Appended>;
         while let Some(message) = messages.front() {
             let packets = appended.as_ref().map_or(0, |a| a.packets);
+            let data_bytes = message.data.len();
             // Each ends with a position of its own.
-            let follows = |a: &Appended| message.start == a.first.start + a.packets * (a.data_bytes + 1);
+            let follows = |a: &Appended| {
+                message.start == a.first.start + a.packets * (a.data_bytes + 1)
+                    && a.data_bytes == data_bytes as u64
+            };
             if packets == most || !appended.as_ref().is_none_or(follows) {
                 break;
             }
@@ -136,18 +142,21 @@ impl Run<'_> {
             let flags =
                 DataFlags { message: true, begin: true, end: true, presented, ..DataFlags::default() };
             let offset = offsets.then_some(message.start);
-            let fits = self.append_one(packets, offset, flags, out, |room, out| {
-                let fits = message.data.len() == room;
-                if fits {
+            // With a length, padding may follow.
+            let len = (self.block_bytes > 1).then_some(data_bytes);
+            let fits = self.append_one(packets, offset, len, flags, out, |room, out| {
+                let lacking = room.checked_sub(data_bytes).filter(|lacking| *lacking < self.block_bytes);
+                if let Some(lacking) = lacking {
                     out.extend_from_slice(message.data);
+                    out.resize(out.len() + lacking, 0);
                 }
-                fits
+                lacking.is_some()
             });
             if !fits {
                 break;
             }
             messages.on_sent();
-            let data_bytes = message.data.len() as u64;
+            let data_bytes = data_bytes as u64;
             let first = message.start..message.start + data_bytes + 1;
             appended.get_or_insert(Appended { first, data_bytes, packets: 0 }).packets += 1;
         }
@@ -160,6 +169,7 @@ impl Run<'_> {
         &self,
         behind: u64,
         offset: Option<u64>,
+        len: Option<usize>,
         flags: DataFlags,
         out: &mut Vec<u8>,
         fill: impl FnOnce(usize, &mut Vec<u8>) -> bool,
@@ -168,7 +178,7 @@ impl Run<'_> {
         let Some(protection) = stack.protection.as_deref() else { return false };
         let (start, number) = (out.len(), self.outbound.ledger.next_number() + behind);
         let mark = self.outbound.emit_header(stack, self.peer_cid, number, out);
-        emit_data_header(out, self.flow, offset, None, flags);
+        emit_data_header(out, self.flow, offset, len, flags);
         let around = out.len() - start + stack.detection.trailer_bytes() + protection.tag_bytes();
         let has_filled = self.bytes.checked_sub(around).is_some_and(|room| fill(room, out));
         if has_filled {
