@@ -50,6 +50,8 @@ pub(super) struct Draft {
     pub(super) messages: usize,
     /// It ended because the next message would be torn, which is as long as the one before.
     pub(super) is_even: bool,
+    /// The message behind the last one in it is as long.
+    pub(super) is_steady: bool,
     /// For the trace.
     pub(super) frames: FrameKinds,
 }
@@ -72,6 +74,8 @@ pub(super) struct Built {
     pub(super) messages: usize,
     /// See [`Draft::is_even`].
     pub(super) is_even: bool,
+    /// See [`Draft::is_steady`].
+    pub(super) is_steady: bool,
 }
 
 impl Draft {

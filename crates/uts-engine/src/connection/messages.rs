@@ -149,68 +149,93 @@ pub(super) fn write_messages(
     let before = out.len();
     out.resize(end.max(before), 0);
     let mut room = DataWriter::new(out.get_mut(before..)?);
-    let is_kept_whole = !stack.layout.repeats;
     let how = How {
+        flow,
         offsets: stack.layout.offsets,
         polls,
         coalesce,
         is_alone,
-        is_kept_whole,
+        is_kept_whole: !stack.layout.repeats,
+        is_next: draft.is_next,
+        block_bytes: draft.block_bytes,
         room_of_all,
         room_of_full,
     };
-    let written = fill(&mut messages, flow, how, draft, &mut room);
+    let filled = fill(&mut messages, &how, draft.has_data, &mut room);
     let left = room.left();
     out.truncate(out.len() - left);
     if out.len() > before {
         let (range, data_bytes) = messages.taken();
         (draft.has_data, draft.eliciting) = (true, true);
+        draft.messages += filled.messages;
+        (draft.is_open, draft.is_even, draft.is_steady) = (filled.is_open, filled.is_even, filled.is_steady);
         stats.data_bytes_sent += data_bytes as u64;
         draft.note_data(flow, range);
     }
-    written
+    filled.written
 }
 
 /// What holds for all messages of a call.
-struct How {
-    offsets: bool,
+pub(super) struct How {
+    pub flow: u32,
+    pub offsets: bool,
     /// A poll may follow.
-    polls: bool,
-    coalesce: bool,
+    pub polls: bool,
+    pub coalesce: bool,
     /// No other flow has something to send.
-    is_alone: bool,
+    pub is_alone: bool,
     /// segmentation.md R-13: no message is torn that fits into a packet of its own.
-    is_kept_whole: bool,
+    pub is_kept_whole: bool,
+    /// See [`Draft::is_next`].
+    pub is_next: bool,
+    /// See [`Draft::block_bytes`].
+    pub block_bytes: usize,
     /// What this packet would hold without anything else.
-    room_of_all: usize,
+    pub room_of_all: usize,
     /// What the longest packet would.
-    room_of_full: usize,
+    pub room_of_full: usize,
+}
+
+/// What a room was filled with.
+#[derive(Default)]
+pub(super) struct Filled {
+    /// What became of the last attempt; `None` if what comes next is anything else.
+    pub written: Option<Written>,
+    pub messages: usize,
+    /// See [`Draft::is_open`].
+    pub is_open: bool,
+    /// See [`Draft::is_even`].
+    pub is_even: bool,
+    /// See [`Draft::is_steady`].
+    pub is_steady: bool,
+}
+
+impl Filled {
+    fn and(self, written: Option<Written>) -> Self {
+        Filled { written, ..self }
+    }
 }
 
 /// Fills the room with messages of one flow, as long as it is the flow's turn.
 #[inline(never)]
-fn fill(
+pub(super) fn fill(
     messages: &mut UnsentMessages<'_>,
-    flow: u32,
-    how: How,
-    draft: &mut Draft,
+    how: &How,
+    mut has_data: bool,
     out: &mut DataWriter<'_>,
-) -> Option<Written> {
-    let How { offsets, polls, coalesce, is_alone, is_kept_whole, room_of_all, room_of_full } = how;
+) -> Filled {
+    let How { flow, offsets, polls, coalesce, is_alone, is_kept_whole, room_of_all, room_of_full, .. } = *how;
     let is_as_good_as_full = |room: usize| room < room_of_all / FULL_BUT;
     // Whether a frame of so many bytes, for which there is not room enough, waits for the next packet.
     let waits = |bytes: usize, room: usize| {
         if is_kept_whole { bytes <= room_of_full } else { bytes <= room_of_all && is_as_good_as_full(room) }
     };
     let flow_bytes = data_header_len(flow, None, None);
-    let mut has_data = draft.has_data;
-    let mut written = None;
+    let mut filled = Filled::default();
     if coalesce && is_alone {
-        let sent = fill_row(messages, flow, offsets, out);
-        if sent > 0 {
-            draft.messages += sent;
-            (has_data, draft.is_open) = (true, true);
-            written = Some(Written::More);
+        filled.messages = fill_row(messages, flow, offsets, out);
+        if filled.messages > 0 {
+            (has_data, filled.is_open, filled.written) = (true, true, Some(Written::More));
         }
     }
     while let Some(message) = messages.front() {
@@ -221,18 +246,19 @@ fn fill(
         let room = out.left();
         let needed = header_bytes + len + if polls { len_bytes } else { 0 };
         if has_data && room < DATA_ROOM_MIN_BYTES {
-            return Some(Written::NoRoom);
+            return filled.and(Some(Written::NoRoom));
         }
         let Some(spare) = room.checked_sub(needed) else {
-            return if waits(needed, room) { Some(Written::NoRoom) } else { written };
+            return if waits(needed, room) { filled.and(Some(Written::NoRoom)) } else { filled };
         };
         let has_more = message.has_more || !is_alone;
         let left = spare.saturating_sub(len_bytes);
         let torn = message.following.map(|next| header_bytes + next).filter(|next| *next > left);
         let ends = torn.is_some_and(|next| is_as_good_as_full(left) || waits(next, left));
-        draft.is_even = is_kept_whole && ends && message.following == Some(len);
+        filled.is_steady = message.following == Some(len);
+        filled.is_even = is_kept_whole && ends && filled.is_steady;
         let is_last = !coalesce || !has_more || left < DATA_ROOM_MIN_BYTES || ends;
-        let may_be_padded = (draft.is_next && has_more) || draft.block_bytes > 1;
+        let may_be_padded = (how.is_next && has_more) || how.block_bytes > 1;
         let is_open = polls || ((!is_last || may_be_padded) && spare >= len_bytes);
         let flags = DataFlags {
             message: true,
@@ -243,17 +269,17 @@ fn fill(
         };
         out.put(&Data { flow, offset, flags, has_len: is_open, bytes: message.data });
         messages.on_sent();
-        draft.messages += 1;
-        (has_data, draft.is_open) = (true, is_open);
+        filled.messages += 1;
+        (has_data, filled.is_open) = (true, is_open);
         if is_last || !is_open {
-            return Some(Written::Last);
+            return filled.and(Some(Written::Last));
         }
-        written = Some(Written::More);
+        filled.written = Some(Written::More);
         if !is_alone {
             break;
         }
     }
-    written
+    filled
 }
 
 /// Fills the room with messages of a flow as long as there is so much of it left that nothing has to be decided: one goes in with

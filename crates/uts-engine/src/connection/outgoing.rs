@@ -5,6 +5,7 @@
 
 use super::draft::{Built, DATA_ROOM_MIN_BYTES, Draft, FULL_BUT, Reason, Room};
 use super::flows::{FlowControl, Token};
+use super::run::Alike;
 use super::trace::{FrameKinds, TraceKind, TraceRow};
 use super::{Connection, Outbound, Phase};
 use crate::synthesis::SendStack;
@@ -37,7 +38,7 @@ impl Connection {
         }
         self.wake(now);
         self.outbound_mut(Outbound::begin_batch);
-        let (mut sizes, mut segment) = (None, None);
+        let (mut sizes, mut segment, mut has_tried) = (None, None, false);
         let (mut packets, packets_max) = (0, self.config.batch_packets_max.max(1));
         while packets < packets_max {
             let before = out.len();
@@ -53,7 +54,7 @@ impl Connection {
             }
             let bytes = if let Reason::SizeProbe(bytes) = reason { bytes } else { segment.unwrap_or(full) };
             let room = Room { bytes, full: bytes.max(full), is_next: segment.is_some(), block_bytes };
-            let Some(Built { messages, is_even }) = self.build(now, reason, room, out) else {
+            let Some(Built { messages, is_even, is_steady }) = self.build(now, reason, room, out) else {
                 // What does not fit in behind others may fill a packet that is first.
                 if !room.is_next {
                     self.on_nothing_to_send(reason);
@@ -68,9 +69,15 @@ impl Connection {
             if alone || is_shorter || (self.config.coalesce && !is_worth_following) {
                 break;
             }
-            if (len == full && messages == 0) || messages == 1 {
-                let more = packets_max - packets;
-                packets += self.build_run(now, len, block_bytes, messages > 0, more, out);
+            let may_be_alike = match messages {
+                0 => len == full,
+                1 => true,
+                // To find that the next are not is as much work as to build a packet.
+                _ => is_steady && !core::mem::replace(&mut has_tried, true),
+            };
+            if may_be_alike {
+                let like = Alike { bytes: len, full, block_bytes, messages };
+                packets += self.build_run(now, like, packets_max - packets, out);
             }
             if !is_worth_following {
                 break;
@@ -202,6 +209,7 @@ impl Connection {
             is_open: true,
             messages: 0,
             is_even: false,
+            is_steady: false,
             frames: FrameKinds::default(),
         };
         let frames_start = out.len();
@@ -227,7 +235,8 @@ impl Connection {
             }
         }
         self.protect(now, &draft, number, out);
-        let built = Built { messages: draft.messages, is_even: draft.is_even };
+        let Draft { messages, is_even, is_steady, .. } = draft;
+        let built = Built { messages, is_even, is_steady };
         self.record(now, draft, out.len() - start);
         Some(built)
     }
@@ -493,6 +502,7 @@ impl Connection {
             is_open: false,
             messages: 0,
             is_even: false,
+            is_steady: false,
             frames: FrameKinds::default(),
         };
         self.protect(now, &draft, number, out);

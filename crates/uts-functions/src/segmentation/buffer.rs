@@ -5,7 +5,7 @@ use crate::time::Time;
 use bytes::Bytes;
 use core::ops::Range;
 use std::collections::VecDeque;
-pub use unsent::{Unsent, UnsentMessages};
+pub use unsent::{Place, Unsent, UnsentMessages};
 
 mod unsent;
 

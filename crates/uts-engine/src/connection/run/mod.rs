@@ -1,5 +1,5 @@
-//! Runs: what follows the first packet of a batch is mostly more of the same, full packets of the next bytes of one flow, or a message
-//! that is as long.
+//! Runs: what follows the first packet of a batch is mostly more of the same, full packets of the next bytes of one flow, a message
+//! that is as long, or as many messages.
 //!
 //! What holds for all of them is asked once; each then is built, or taken in, by what is its own. Wherever anything else may be
 //! due, or has come, the general way (`outgoing.rs`, `incoming.rs`) has it: it would have built, or taken in, every packet of a
@@ -7,3 +7,5 @@
 
 mod received;
 mod sent;
+
+pub(super) use sent::Alike;

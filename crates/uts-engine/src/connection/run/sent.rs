@@ -1,6 +1,9 @@
 //! Runs on the way out: admission, entry in the ledger and statistics are once for all; number, bytes and seal are a packet's own.
 
+use super::super::chunks::Written;
+use super::super::draft::FULL_BUT;
 use super::super::flows::Token;
+use super::super::messages::{How, fill};
 use super::super::outgoing::seal;
 use super::super::{Connection, Outbound};
 use core::ops::Range;
@@ -11,32 +14,31 @@ use uts_functions::detection::Detection;
 use uts_functions::flow::FlowControl as _;
 use uts_functions::protection::Protection;
 use uts_functions::retransmission::ledger::Sent;
-use uts_functions::segmentation::buffer::SendBuffer;
+use uts_functions::segmentation::buffer::{SendBuffer, UnsentMessages};
 use uts_wire::ConnectionId;
-use uts_wire::frame::{DataFlags, emit_data_header};
+use uts_wire::frame::{DataFlags, DataWriter, emit_data_header};
 
 impl Connection {
-    /// Builds up to `most` packets like the one of `bytes` that was just built, which is full of bytes, or has a message and may have
-    /// been padded to whole blocks; says how many.
+    /// Builds up to `most` packets like the one that was just built; says how many.
     pub(in crate::connection) fn build_run(
         &mut self,
         now: Time,
-        bytes: usize,
-        block_bytes: usize,
-        has_message: bool,
+        like: Alike,
         most: usize,
         out: &mut Vec<u8>,
     ) -> usize {
+        let bytes = like.bytes;
         let Some(flow) = self.flow_of_run(now) else { return 0 };
         let Some(outbound) = &mut self.outbound else { return 0 };
         let Some(send) = self.flows.get_mut(flow).map(|flow| &mut flow.send) else { return 0 };
         let packet_bytes = self.size.current() as u64;
         let most = outbound.admitted(now, bytes as u64, packet_bytes).min(most as u64);
         let limit = outbound.stacks[0].flow.send_limit(send.limit);
-        let run = Run { outbound, flow, limit, bytes, block_bytes, peer_cid: self.peer_cid };
-        let appended = match has_message {
-            true => run.append_messages(&mut send.buffer, most, out),
-            false => run.append_bytes(&mut send.buffer, most, out),
+        let run = Run { outbound, flow, limit, like, peer_cid: self.peer_cid };
+        let appended = match like.messages {
+            0 => run.append_bytes(&mut send.buffer, most, out),
+            1 => run.append_messages(&mut send.buffer, most, out),
+            _ => run.append_rows(&mut send.buffer, most, out),
         };
         let Some(Appended { first, data_bytes, packets }) = appended else { return 0 };
         let mut snapshot = outbound.on_sent(now, packets * bytes as u64, packet_bytes);
@@ -77,13 +79,24 @@ impl Connection {
     }
 }
 
-/// Packets of `bytes` with data of a flow, below `limit`.
+/// What packets of a run have in common with the one before them.
+#[derive(Clone, Copy)]
+pub(in crate::connection) struct Alike {
+    pub bytes: usize,
+    /// Bytes of a full packet.
+    pub full: usize,
+    /// Where it is more than one, packets may have been padded to whole blocks of so many bytes.
+    pub block_bytes: usize,
+    /// Whole messages in it; if there are none, it is full of bytes.
+    pub messages: usize,
+}
+
+/// Packets that are alike, with data of a flow below `limit`.
 struct Run<'a> {
     outbound: &'a Outbound,
     flow: u32,
     limit: u64,
-    bytes: usize,
-    block_bytes: usize,
+    like: Alike,
     peer_cid: ConnectionId,
 }
 
@@ -143,9 +156,9 @@ impl Run<'_> {
                 DataFlags { message: true, begin: true, end: true, presented, ..DataFlags::default() };
             let offset = offsets.then_some(message.start);
             // With a length, padding may follow.
-            let len = (self.block_bytes > 1).then_some(data_bytes);
+            let len = (self.like.block_bytes > 1).then_some(data_bytes);
             let fits = self.append_one(packets, offset, len, flags, out, |room, out| {
-                let lacking = room.checked_sub(data_bytes).filter(|lacking| *lacking < self.block_bytes);
+                let lacking = room.checked_sub(data_bytes).filter(|lacking| *lacking < self.like.block_bytes);
                 if let Some(lacking) = lacking {
                     out.extend_from_slice(message.data);
                     out.resize(out.len() + lacking, 0);
@@ -161,6 +174,84 @@ impl Run<'_> {
             appended.get_or_insert(Appended { first, data_bytes, packets: 0 }).packets += 1;
         }
         appended
+    }
+
+    /// Appends up to `most` packets of as many messages each as the one before them has.
+    fn append_rows(&self, buffer: &mut SendBuffer, most: u64, out: &mut Vec<u8>) -> Option<Appended> {
+        let Alike { bytes, full, .. } = self.like;
+        let stack = self.outbound.stacks.first()?;
+        let protection = stack.protection.as_deref()?;
+        let around_bytes = stack.detection.trailer_bytes() + protection.tag_bytes();
+        let mut messages = buffer.unsent_messages(self.limit)?;
+        let mut appended = None::<Appended>;
+        loop {
+            let packets = appended.as_ref().map_or(0, |a| a.packets);
+            let (start, place, before) = (out.len(), messages.place(), messages.taken());
+            if packets == most {
+                return appended;
+            }
+            let number = self.outbound.ledger.next_number() + packets;
+            let mark = self.outbound.emit_header(stack, self.peer_cid, number, out);
+            let end = (start + bytes).saturating_sub(around_bytes).max(out.len());
+            let fits = self.append_row(&mut messages, full.saturating_sub(bytes), end, out);
+            let (taken, taken_bytes) = messages.taken();
+            let positions = taken.end - before.0.end;
+            let data_bytes = (taken_bytes - before.1) as u64;
+            let is_alike = |a: &Appended| {
+                a.data_bytes == data_bytes
+                    && a.first.end - a.first.start == positions
+                    && before.0.end == a.first.start + a.packets * positions
+            };
+            if !fits || !appended.as_ref().is_none_or(is_alike) {
+                messages.go_back(place);
+                out.truncate(start);
+                return appended;
+            }
+            seal(stack, protection, number, mark, out);
+            let first = before.0.end..taken.end;
+            appended.get_or_insert(Appended { first, data_bytes, packets: 0 }).packets += 1;
+        }
+    }
+
+    /// Appends frames of messages up to `end`, where a full packet would have `more` room. Says whether they make a packet like the
+    /// one before, which is no batch's last.
+    fn append_row(
+        &self,
+        messages: &mut UnsentMessages<'_>,
+        more: usize,
+        end: usize,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        let Some(stack) = self.outbound.stacks.first() else { return false };
+        let Alike { bytes, full, block_bytes, messages: count } = self.like;
+        let start = out.len();
+        out.resize(end, 0);
+        let Some(room) = out.get_mut(start..) else { return false };
+        let how = How {
+            flow: self.flow,
+            offsets: stack.layout.offsets,
+            polls: false,
+            coalesce: true,
+            is_alone: true,
+            is_kept_whole: !stack.layout.repeats,
+            is_next: true,
+            block_bytes,
+            room_of_all: room.len(),
+            room_of_full: room.len() + more,
+        };
+        let mut room = DataWriter::new(room);
+        let filled = fill(messages, &how, false, &mut room);
+        let lacking = room.left();
+        // What is not written is not zero.
+        let written = out.len() - lacking;
+        out.truncate(written);
+        out.resize(end, 0);
+        let may_be_padded =
+            filled.is_open && (lacking <= how.room_of_all / FULL_BUT || lacking < block_bytes);
+        let is_full = lacking == 0 || may_be_padded;
+        let is_followed = messages.has_more() && (filled.is_even || bytes + full / FULL_BUT >= full);
+        let is_done = matches!(filled.written, Some(Written::Last | Written::NoRoom));
+        filled.messages == count && is_done && is_full && is_followed
     }
 
     /// Appends a packet, the one behind so many of the run, with a frame of what `fill` appends, which is told the room there is. Says
@@ -180,7 +271,7 @@ impl Run<'_> {
         let mark = self.outbound.emit_header(stack, self.peer_cid, number, out);
         emit_data_header(out, self.flow, offset, len, flags);
         let around = out.len() - start + stack.detection.trailer_bytes() + protection.tag_bytes();
-        let has_filled = self.bytes.checked_sub(around).is_some_and(|room| fill(room, out));
+        let has_filled = self.like.bytes.checked_sub(around).is_some_and(|room| fill(room, out));
         if has_filled {
             seal(stack, protection, number, mark, out);
         } else {

@@ -38,6 +38,18 @@ pub struct UnsentMessages<'a> {
     done: &'a RangeSet,
 }
 
+/// How far messages were sent.
+#[derive(Clone, Debug)]
+pub struct Place<'a> {
+    front: Option<&'a Segment>,
+    next: Option<&'a Segment>,
+    behind: Iter<'a, Segment>,
+    taken: Range<u64>,
+    taken_bytes: usize,
+    sent: u64,
+    cursor: usize,
+}
+
 impl SendBuffer {
     /// Appends the next `len` bytes to `out`, if there is nothing else to be sent before them, between them or with them: no
     /// repeat, no message, no end of the flow, and more to follow below `limit`. Gives their positions.
@@ -164,6 +176,28 @@ impl<'a> UnsentMessages<'a> {
             *self.cursor += count;
         }
         count
+    }
+
+    /// Whether anything may be sent behind those that were.
+    #[inline]
+    pub fn has_more(&self) -> bool {
+        *self.sent < self.limit
+    }
+
+    /// What [`UnsentMessages::go_back`] goes back to.
+    #[inline]
+    pub fn place(&self) -> Place<'a> {
+        let UnsentMessages { front, next, ref behind, ref taken, taken_bytes, .. } = *self;
+        let (sent, cursor) = (*self.sent, *self.cursor);
+        Place { front, next, behind: behind.clone(), taken: taken.clone(), taken_bytes, sent, cursor }
+    }
+
+    /// What was sent since is not.
+    #[inline]
+    pub fn go_back(&mut self, place: Place<'a>) {
+        (self.front, self.next, self.behind) = (place.front, place.next, place.behind);
+        (self.taken, self.taken_bytes) = (place.taken, place.taken_bytes);
+        (*self.sent, *self.cursor) = (place.sent, place.cursor);
     }
 
     /// The positions of those that were sent, and how many bytes of data they have.
