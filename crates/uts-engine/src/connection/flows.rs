@@ -1,5 +1,6 @@
 //! Flows: sequences of messages or bytes inside a connection, each way with a profile of its own.
 
+use super::messages::Messages;
 use crate::event::{Direction, Event, FlowId};
 use crate::synthesis::ReceiveStack;
 use core::ops::Range;
@@ -81,9 +82,7 @@ impl ReceiveHalf {
     /// Takes in the data of a frame if it is the next bytes, or a whole message without a position, and the flow is one that takes such
     /// under this stack.
     pub fn append(&mut self, stack: &ReceiveStack, data: &Data<'_>) -> bool {
-        let is_ours = self.is_placed && self.group == stack.group && self.reset.is_none() && !self.is_done;
-        let is_governed = self.is_free() || !matches!(stack.flow, flow::Slot::None(_));
-        if !(is_ours && is_governed) {
+        if !self.takes_from(stack) {
             return false;
         }
         if let Some(start) = stack.layout.start_of_bytes(data) {
@@ -91,6 +90,23 @@ impl ReceiveHalf {
             return self.data.append(start, data.bytes, limit);
         }
         stack.layout.is_unplaced_message(data) && self.data.append_unplaced(data.bytes, data.flags.presented)
+    }
+
+    /// Takes in the messages that a packet consists of if they are the next, or have no positions, and the flow is one that takes such
+    /// under this stack.
+    pub fn append_messages(&mut self, stack: &ReceiveStack, messages: &Messages, payload: &[u8]) -> bool {
+        let (limit, offsets) = (self.limit(), stack.layout.offsets);
+        self.takes_from(stack)
+            && match messages.start {
+                Some(start) => offsets && self.data.append_messages(start, payload, messages.list(), limit),
+                None => !offsets && self.data.append_unplaced_messages(payload, messages.list()),
+            }
+    }
+
+    /// Whether data that comes under a stack goes into this flow with nothing changed about it.
+    fn takes_from(&self, stack: &ReceiveStack) -> bool {
+        let is_ours = self.is_placed && self.group == stack.group && self.reset.is_none() && !self.is_done;
+        is_ours && (self.is_free() || !matches!(stack.flow, flow::Slot::None(_)))
     }
 
     /// Tells the application once that there is something to read.

@@ -31,6 +31,7 @@ impl Messages {
     // On its own: within whoever asks, what it goes by would not stay in registers.
     #[inline(never)]
     pub fn read(&mut self, payload: &[u8]) -> bool {
+        self.list.clear();
         let Some((first, _)) = Data::next_message(&mut Reader::new(payload)) else { return false };
         let (flow, start) = (first.flow, first.offset);
         let (mut data_bytes, mut next) = (0, start.unwrap_or(0));
@@ -68,6 +69,11 @@ impl Messages {
         }
         (self.flow, self.start, self.data_bytes) = (flow, start, data_bytes);
         true
+    }
+
+    /// Where each lies in the payload.
+    pub fn list(&self) -> &[Whole] {
+        &self.list
     }
 
     /// Positions that they take: each ends with one.

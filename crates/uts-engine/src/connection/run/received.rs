@@ -1,8 +1,11 @@
 //! Runs on the way in: whose packets they are, and whether its connection is one that takes any, is asked once; each is opened,
 //! acknowledged and put in its place by itself.
 
+use super::super::flows::{Flows, ReceiveHalf};
 use super::super::incoming::Ecn;
+use super::super::messages::Messages;
 use super::super::{Connection, Phase};
+use crate::synthesis::ReceiveStack;
 use uts_functions::Time;
 use uts_functions::acknowledgement::{Acknowledgement, Arrival};
 use uts_wire::frame::Data;
@@ -10,7 +13,7 @@ use uts_wire::packet::is_long;
 
 impl Connection {
     /// Takes in datagrams of `segment_bytes` that came with one that was just taken in, as far as they are a run: each with
-    /// nothing but the next bytes of a flow, or a whole message that has no position. One that is anything else is taken in, too, and
+    /// nothing but the next bytes of a flow, its next messages, or whole ones that have no positions. One that is anything else is taken in, too, and
     /// ends the run; none is that is for another connection. Says how many bytes they are.
     pub(crate) fn handle_run(
         &mut self,
@@ -23,6 +26,7 @@ impl Connection {
         let Some(inbound) = self.inbound.as_mut().filter(|_| is_heard) else { return 0 };
         let (mut taken, mut packets, mut data_bytes) = (0, 0, 0);
         let (mut odd, marked) = (None, ecn == Some(Ecn::Ce));
+        let mut messages = Messages::default();
         for datagram in datagrams.chunks_mut(segment_bytes.max(1)) {
             if is_long(datagram[0]) || !datagram[1..].starts_with(self.local_cid.as_slice()) {
                 break;
@@ -33,17 +37,15 @@ impl Connection {
             if let Ok(opened) = &opened
                 && let Some(stack) = inbound.stacks.get_mut(opened.stack).filter(|stack| stack.fec.is_none())
                 && inbound.heard_of == Some(stack.epoch)
-                && let Some(data) = Data::only(&datagram[opened.frames.clone()])
-                && let Some(receive) = self.flows.get_mut(data.flow).map(|flow| &mut flow.receive)
-                && receive.has_room(data.bytes.len() as u64)
-                && receive.append(stack, &data)
+                && let Some((receive, flow, bytes)) =
+                    append(&mut self.flows, stack, &datagram[opened.frames.clone()], &mut messages)
             {
                 let arrival = Arrival { number: opened.number, now, eliciting: true, polled: false, marked };
                 stack.acknowledgement.on_arrival(&mut inbound.arrivals, &arrival);
                 inbound.arrivals.insert(&arrival);
-                receive.tell_reader(data.flow, &mut self.events);
+                receive.tell_reader(flow, &mut self.events);
                 packets += 1;
-                data_bytes += data.bytes.len() as u64;
+                data_bytes += bytes;
                 continue;
             }
             odd = Some((start..taken, tail, opened));
@@ -61,4 +63,29 @@ impl Connection {
         }
         taken
     }
+}
+
+/// Takes in what a packet carries if it is such as [`Connection::handle_run`] takes: says for which flow, and how many bytes. If it is not,
+/// nothing has changed.
+fn append<'f>(
+    flows: &'f mut Flows,
+    stack: &ReceiveStack,
+    payload: &[u8],
+    messages: &mut Messages,
+) -> Option<(&'f mut ReceiveHalf, u32, u64)> {
+    let data = Data::only(payload);
+    let (flow, bytes) = match &data {
+        Some(data) => (data.flow, data.bytes.len() as u64),
+        None if payload.first().is_some_and(|kind| Data::is_message(*kind)) && messages.read(payload) => {
+            (messages.flow, messages.data_bytes)
+        }
+        None => return None,
+    };
+    let receive = &mut flows.get_mut(flow)?.receive;
+    let has_taken = receive.has_room(bytes)
+        && match &data {
+            Some(data) => receive.append(stack, data),
+            None => receive.append_messages(stack, messages, payload),
+        };
+    has_taken.then_some((receive, flow, bytes))
 }

@@ -196,6 +196,44 @@ fn messages_of_a_packet_are_taken_in_as_one_by_one() {
 }
 
 #[test]
+fn the_next_messages_of_a_packet_are_taken_in_at_once() {
+    let mut r = Reassembly::default();
+    let list = row(&[3, 3, 5]);
+    let payload = b"onetwothree";
+    assert!(r.append_messages(0, payload, &list, 14));
+    // Again, apart, beyond the limit: for others, and nothing has changed.
+    for (start, limit) in [(0, 100), (8, 100), (15, 100), (14, 27)] {
+        assert!(!r.append_messages(start, payload, &list, limit), "from {start}, below {limit}");
+        assert_eq!((r.held_bytes(), r.contiguous(), r.gaps()), (11, 14, 0));
+    }
+    assert!(r.append(14, b"bytes", 100) && r.append_messages(19, payload, &list, 100));
+    let mut all = Vec::new();
+    while let Some(delivery) = r.pop_front(100) {
+        match delivery {
+            Delivery::Message(start, text) | Delivery::Bytes(start, text) => {
+                all.push((start, String::from_utf8_lossy(&text).into_owned()));
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    let expected =
+        [(0, "one"), (4, "two"), (8, "three"), (14, "bytes"), (19, "one"), (23, "two"), (27, "three")];
+    assert_eq!(all, expected.map(|(start, text)| (start, text.to_owned())));
+    // Nothing follows the end.
+    let fin = Segment {
+        start: 33,
+        data: Bytes::new(),
+        message: false,
+        presented: false,
+        begin: false,
+        end: false,
+        fin: true,
+    };
+    r.insert(fin, 100).expect("the end");
+    assert!(!r.append_messages(33, payload, &list, 100) && !r.append_messages(34, payload, &list, 100));
+}
+
+#[test]
 fn messages_of_a_packet_without_positions_are_bounded() {
     let mut r = Reassembly::default();
     let packet = r.keep(b"abcd");
@@ -203,12 +241,15 @@ fn messages_of_a_packet_without_positions_are_bounded() {
     let rounds = UNPLACED_MAX / list.len();
     assert!((0..rounds).all(|_| r.push_unplaced_messages(&packet, &list) == 4));
     assert_eq!((r.push_unplaced_messages(&packet, &list), r.held_bytes()), (0, UNPLACED_MAX));
+    assert!(!r.append_unplaced_messages(b"abcd", &list));
     let mut taken = 0;
     assert!(!r.take_messages(false, |message| {
         taken += message.len();
         taken < 3
     }));
     assert_eq!((taken, r.held_bytes()), (3, UNPLACED_MAX - 3));
+    // All of a packet, or none of it.
+    assert!(!r.append_unplaced_messages(b"abcd", &list));
     assert_eq!(r.push_unplaced_messages(&packet, &list), 3);
     assert_eq!(r.pop_any(100), Some(Delivery::Message(0, Bytes::from_static(b"d"))));
     assert!(r.take_messages(true, |_| true));

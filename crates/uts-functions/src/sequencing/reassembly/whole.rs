@@ -82,6 +82,26 @@ impl Reassembly {
         Ok(new)
     }
 
+    /// Copies a packet's payload and takes in the messages that it consists of, if they follow on the last that has arrived; says
+    /// whether it did. If not, they are for [`Reassembly::insert_messages`], and nothing has changed.
+    pub fn append_messages(&mut self, start: u64, payload: &[u8], messages: &[Whole], limit: u64) -> bool {
+        let positions: usize = messages.iter().map(|message| message.to - message.from + 1).sum();
+        let follows = self.settled.last().map_or(0, |last| last.end) == start;
+        follows && self.fin.is_none() && start.saturating_add(positions as u64) <= limit && {
+            let packet = self.keep(payload);
+            self.insert_messages(start, &packet, messages, limit).is_ok()
+        }
+    }
+
+    /// The same of messages without positions, if there is room for all; if not, they are for
+    /// [`Reassembly::push_unplaced_messages`].
+    pub fn append_unplaced_messages(&mut self, payload: &[u8], messages: &[Whole]) -> bool {
+        self.unplaced.len() + messages.len() <= UNPLACED_MAX && {
+            let packet = self.keep(payload);
+            self.push_unplaced_messages(&packet, messages) == messages.len()
+        }
+    }
+
     /// Takes in a whole message that came without a position, to be handed over as it is. Says whether there was room
     /// ([`UNPLACED_MAX`]).
     pub fn push_unplaced(&mut self, message: Bytes, presented: bool) -> bool {
