@@ -107,10 +107,11 @@ pub fn cases(works: &[Work], world: &World, transports: &[Transport], plan: &Pla
                 {
                     add(usual, false, 1);
                 }
-                Work::Messages | Work::Handshakes if is_plain_uts || transport == Transport::Quinn => {
+                Work::Messages | Work::SingleMessages | Work::Handshakes
+                    if is_plain_uts || transport == Transport::Quinn =>
+                {
                     add(usual, false, 1);
                 }
-                Work::SingleMessages if is_plain_uts => add(usual, false, 1),
                 Work::Idle if is_plain_uts => add(usual, false, plan.idle_connections),
                 Work::Shared if is_plain_uts => {
                     add(usual, false, 1);

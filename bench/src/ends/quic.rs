@@ -4,7 +4,7 @@ use super::{
     Expense, HANDSHAKES_AT_ONCE, MESSAGE_BYTES, Meter, Outcome, PACKET_BYTES, SOCKET_BUFFER_BYTES, Stopwatch,
     Task, WRITE_BYTES, Work, announce, from_hex, lacks, many, run_task, to_hex,
 };
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
 use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use quinn::{
@@ -14,6 +14,7 @@ use quinn::{
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::task::Poll;
 
 const SERVER_NAME: &str = "server.test";
 const WINDOW_BYTES: u32 = 64 << 20;
@@ -82,7 +83,7 @@ pub fn serve(task: &Task, ip: IpAddr) -> Result<Outcome> {
                 send.finish()?;
                 Outcome::default()
             }
-            Work::Messages => {
+            Work::Messages | Work::SingleMessages => {
                 let mut meter = Meter::new(task);
                 while let Ok(message) = connection.read_datagram().await {
                     meter.add(message.len())?;
@@ -151,17 +152,7 @@ pub fn call(task: &Task, to: SocketAddr, certificate: &str) -> Result<Outcome> {
         let outcome = match task.work {
             Work::Bulk => send_bulk(task, &connection).await?,
             Work::Ping => ping(task, connection.open_bi().await?).await?,
-            Work::Messages => {
-                let (message, mut expense) = (Bytes::from(vec![0x5a; MESSAGE_BYTES]), Expense::start(task)?);
-                while expense.goes_on() {
-                    // Reading the clock for each message would be a part of its cost.
-                    for _ in 0..64 {
-                        connection.send_datagram_wait(message.clone()).await?;
-                        expense.bytes += message.len() as u64;
-                    }
-                }
-                expense.finish()?
-            }
+            Work::Messages | Work::SingleMessages => send_messages(task, &connection).await?,
             Work::Handshakes => {
                 let connect = || {
                     let connecting = endpoint.connect_with(config.clone(), to, SERVER_NAME);
@@ -178,6 +169,40 @@ pub fn call(task: &Task, to: SocketAddr, certificate: &str) -> Result<Outcome> {
         endpoint.wait_idle().await;
         Ok(outcome)
     })
+}
+
+async fn send_messages(task: &Task, connection: &Connection) -> Result<Outcome> {
+    let (message, mut expense) = (Bytes::from(vec![0x5a; MESSAGE_BYTES]), Expense::start(task)?);
+    while expense.goes_on() {
+        // Reading the clock for each message would be a part of its cost.
+        for _ in 0..64 {
+            connection.send_datagram_wait(message.clone()).await?;
+            expense.bytes += message.len() as u64;
+            if task.work == Work::SingleMessages {
+                step_back().await;
+            }
+        }
+    }
+    let outcome = expense.finish()?;
+    let stats = connection.stats();
+    let (packets, messages) = (stats.udp_tx.datagrams, stats.frame_tx.datagram);
+    if task.work == Work::SingleMessages {
+        ensure!(packets >= messages, "{messages} messages have left in {packets} packets");
+    }
+    Ok(outcome)
+}
+
+/// Lets all that was woken have its turn: the packets that it has to send leave. Unlike a yield, it does not ask the reactor.
+async fn step_back() {
+    let mut has_stepped = false;
+    std::future::poll_fn(|cx| {
+        if std::mem::replace(&mut has_stepped, true) {
+            return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }
 
 async fn send_bulk(task: &Task, connection: &Connection) -> Result<Outcome> {
