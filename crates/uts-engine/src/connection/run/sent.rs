@@ -197,11 +197,8 @@ impl Run<'_> {
             let (taken, taken_bytes) = messages.taken();
             let positions = taken.end - before.0.end;
             let data_bytes = (taken_bytes - before.1) as u64;
-            let is_alike = |a: &Appended| {
-                a.data_bytes == data_bytes
-                    && a.first.end - a.first.start == positions
-                    && before.0.end == a.first.start + a.packets * positions
-            };
+            let is_alike =
+                |a: &Appended| a.data_bytes == data_bytes && a.first.end - a.first.start == positions;
             if !fits || !appended.as_ref().is_none_or(is_alike) {
                 messages.go_back(place);
                 out.truncate(start);
@@ -246,9 +243,7 @@ impl Run<'_> {
         let written = out.len() - lacking;
         out.truncate(written);
         out.resize(end, 0);
-        let may_be_padded =
-            filled.is_open && (lacking <= how.room_of_all / FULL_BUT || lacking < block_bytes);
-        let is_full = lacking == 0 || may_be_padded;
+        let is_full = lacking == 0 || (filled.is_open && lacking <= how.room_of_all / FULL_BUT);
         let is_followed = messages.has_more() && (filled.is_even || bytes + full / FULL_BUT >= full);
         let is_done = matches!(filled.written, Some(Written::Last | Written::NoRoom));
         filled.messages == count && is_done && is_full && is_followed

@@ -205,3 +205,115 @@ impl<'a> UnsentMessages<'a> {
         (self.taken.clone(), self.taken_bytes)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::Time;
+    use bytes::Bytes;
+
+    #[test]
+    fn whole_messages_go_one_by_one_until_something_else_is_due() {
+        let mut b = SendBuffer::default();
+        for text in ["one", "two", "three", "four", "five"] {
+            b.write_message(Bytes::from_static(text.as_bytes()), None);
+        }
+        b.finish();
+        let mut messages = b.unsent_messages(100).expect("messages");
+        let next = messages.front().expect("one");
+        assert_eq!((next.start, next.data, next.following, next.has_more), (0, &b"one"[..], Some(3), true));
+        messages.on_sent();
+        assert_eq!((messages.front().map(|m| m.start), messages.taken()), (Some(4), (0..4, 3)));
+        // The next does not lie below the limit.
+        assert!(b.unsent_messages(7).is_none());
+        let mut messages = b.unsent_messages(8).expect("one");
+        assert_eq!(messages.front().map(|m| (m.following, m.has_more)), Some((None, false)));
+        messages.on_sent();
+        assert_eq!((messages.front(), messages.taken()), (None, (4..8, 3)));
+        // What was given up unsent is passed over, what is to be repeated comes first.
+        b.abandon(8..10);
+        b.repeat(0..4);
+        assert!(b.unsent_messages(100).is_none());
+        assert_eq!(b.next_chunk(100, 100).map(|c| c.range), Some(0..4));
+        let mut messages = b.unsent_messages(100).expect("one");
+        assert_eq!(messages.front().map(|m| m.start), Some(14));
+        messages.on_sent();
+        // The last one carries the end of the flow.
+        assert_eq!((messages.front(), messages.taken()), (None, (14..19, 4)));
+        assert!(b.unsent_messages(100).is_none());
+        assert_eq!(b.next_chunk(100, 100).map(|c| (c.range, c.fin)), Some((19..25, true)));
+        b.write(Bytes::from_static(b"behind the end"));
+        b.write_messages([Bytes::from_static(b"this, too")].into_iter(), None);
+        assert!(b.unsent_messages(100).is_none());
+        assert_eq!(b.written(), 25);
+    }
+
+    #[test]
+    fn a_row_ends_before_what_has_to_be_looked_at() {
+        let text = |text: &'static str| Bytes::from_static(text.as_bytes());
+        let full = || {
+            let mut b = SendBuffer::default();
+            b.write_messages(["one", "two", "three", "four"].map(text).into_iter(), None);
+            b
+        };
+        let row = |b: &mut SendBuffer, limit, most| {
+            let mut seen = Vec::new();
+            let mut messages = b.unsent_messages(limit).expect("messages");
+            let count = messages.send_row(false, |start, data, next| {
+                seen.push((start, data.len(), next));
+                seen.len() <= most
+            });
+            (count, messages.taken(), messages.front().map(|m| m.start), b.sent(), seen)
+        };
+        // The last goes alone: nothing is known of what follows it.
+        let mut b = full();
+        let seen = vec![(0, 3, 3), (4, 3, 5), (8, 5, 4)];
+        assert_eq!(row(&mut b, 100, 9), (3, (0..14, 11), Some(14), 14, seen));
+        assert_eq!((b.cursor, row(&mut b, 100, 9)), (3, (0, (14..14, 0), Some(14), 14, vec![])));
+        // What was refused is not sent.
+        assert_eq!(row(&mut full(), 100, 1), (1, (0..4, 3), Some(4), 4, vec![(0, 3, 3), (4, 3, 5)]));
+        // So does the last below the limit, and the one that carries the end.
+        assert_eq!(row(&mut full(), 8, 9), (1, (0..4, 3), Some(4), 4, vec![(0, 3, 3)]));
+        let mut b = full();
+        b.finish();
+        assert_eq!(row(&mut b, 100, 9).0, 3);
+        // Before bytes, and before another form.
+        let mut b = full();
+        b.write_presented(text("five"), None);
+        b.write_presented(text("six"), None);
+        b.write(text("bytes"));
+        assert_eq!(row(&mut b, 100, 9).0, 4);
+        let mut messages = b.unsent_messages(100).expect("messages");
+        assert_eq!(
+            (messages.send_row(false, |_, _, _| true), messages.send_row(true, |_, _, _| true)),
+            (0, 1)
+        );
+        // What was given up unsent is passed over by who looks at more.
+        let mut b = full();
+        b.abandon(9..10);
+        assert_eq!(row(&mut b, 100, 9), (1, (0..4, 3), Some(4), 4, vec![(0, 3, 3)]));
+    }
+
+    #[test]
+    fn a_row_of_messages_ends_before_what_was_given_up() {
+        let mut b = SendBuffer::default();
+        let text = |text: &'static str| Bytes::from_static(text.as_bytes());
+        b.write_messages(["one", "two", "three"].map(text).into_iter(), Some(Time::from_millis(5)));
+        b.write_messages(["four", "five"].map(text).into_iter(), None);
+        assert_eq!((b.written(), b.held_bytes(), b.expiring), (24, 19, 3));
+        // The third is given up unsent.
+        b.abandon(9..10);
+        let mut messages = b.unsent_messages(100).expect("messages");
+        while messages.front().is_some() {
+            messages.on_sent();
+        }
+        assert_eq!((messages.taken(), b.sent()), ((0..8, 6), 14));
+        let mut messages = b.unsent_messages(100).expect("messages");
+        while messages.front().is_some() {
+            messages.on_sent();
+        }
+        assert_eq!((messages.taken(), b.sent()), ((14..24, 8), 24));
+        assert_eq!(b.on_acknowledged(0..19), 15);
+        assert_eq!((b.held_bytes(), b.expiring, b.cursor), (4, 0, 1));
+    }
+}
