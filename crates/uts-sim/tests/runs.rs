@@ -310,6 +310,38 @@ fn what_is_sent_on_both_sides_of_a_message_that_was_given_up_arrives() {
     assert_eq!(expired, 35 * 6);
 }
 
+/// What redundancy is made from leaves in batches, too, as many at a time as the pace lets go, and so does the redundancy, which is
+/// longer: four blocks are filled in turns and end together.
+#[test]
+fn packets_under_redundancy_travel_in_batches() {
+    let (mut pair, connection) = connected(&["uts.profile.fec=xor"]);
+    let flow = pair.open_flow(connection).expect("a flow");
+    pair.carry(connection, flow, 10_000_000).expect("carried");
+    pair.pass(pair.now + Duration::from_millis(100)).expect("acknowledged");
+    let (now, repairs) = (pair.now, repairs_sent(&pair, connection));
+    let open = pair.client.connection(connection).expect("open");
+    while open.write(now, flow, Bytes::from(vec![1; 64 << 10])).is_ok() {}
+    let (mut batches, mut packets, mut out) = (0, 0, Vec::new());
+    while packets < 360 {
+        let Some(transmit) = pair.client.poll_transmit(pair.now, &mut out) else {
+            // Its pace.
+            pair.now = pair.client.poll_timeout().expect("more is to be sent");
+            pair.client.handle_timeout(pair.now);
+            continue;
+        };
+        batches += 1;
+        packets += out.len().div_ceil(transmit.segment_bytes);
+        out.clear();
+    }
+    let repairs = repairs_sent(&pair, connection) - repairs;
+    assert!(repairs >= packets / 10, "{repairs} of {packets} packets are redundancy");
+    assert!(packets >= 4 * batches, "{packets} packets in {batches} batches");
+}
+
+fn repairs_sent(pair: &Pair, connection: ConnectionHandle) -> usize {
+    pair.client.peek(connection).map_or(0, |connection| connection.stats().repairs_sent as usize)
+}
+
 /// Packets of a run are known to redundancy, which brings back those between them.
 #[test]
 fn what_is_lost_within_a_run_is_recovered() {

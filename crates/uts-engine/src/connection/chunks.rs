@@ -9,10 +9,6 @@ use uts_functions::acknowledgement::Acknowledgement;
 use uts_functions::flow::FlowControl as _;
 use uts_wire::frame::{DataFlags, data_header_len, emit_data_header};
 
-/// Room that a packet under FEC leaves, so that the redundancy made from it fits into a packet too: type, first number,
-/// mask, index, count, length (spec P: Repair), and the symbol's own length.
-const REPAIR_ROOM_BYTES: usize = 56;
-
 impl Connection {
     /// Data of the flows of the packet's group, in their order.
     pub(super) fn write_data(&mut self, draft: &mut Draft, out: &mut Vec<u8>) {
@@ -24,7 +20,7 @@ impl Connection {
         if !is_current || has_repair {
             return;
         }
-        let end = if stack.fec.is_some() { draft.end.saturating_sub(REPAIR_ROOM_BYTES) } else { draft.end };
+        let end = draft.end.min(draft.end_of_data(stack));
         let polls = stack.acknowledgement.poll(u32::MAX, true);
         while let Some(flow) = self.flows.next_to_send(Some(stack.group)) {
             let (flows, stats, coalesce) = (&mut self.flows, &mut self.stats, self.config.coalesce);

@@ -2,6 +2,7 @@
 
 use super::flows::Token;
 use super::trace::FrameKinds;
+use crate::synthesis::SendStack;
 use core::ops::Range;
 use uts_functions::retransmission::ledger::Tokens;
 use uts_wire::packet::AdaptiveMark;
@@ -12,6 +13,10 @@ pub(super) const DATA_ROOM_MIN_BYTES: usize = 32;
 /// A packet is as good as full with less than this part of its room left: a message that would go whole into the next one is
 /// not torn for it, and what follows in a batch is made as long as the first by padding.
 pub(super) const FULL_BUT: usize = 8;
+
+/// Room that a packet under FEC leaves, so that the redundancy made from it fits into a packet too: type, first number,
+/// mask, index, count, length (spec P: Repair), and the symbol's own length.
+const REPAIR_ROOM_BYTES: usize = 56;
 
 /// Why a packet may leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,6 +75,8 @@ pub(super) struct Room {
 
 /// A packet was built.
 pub(super) struct Built {
+    /// It carries data of flows, not redundancy or control alone.
+    pub(super) has_data: bool,
     /// Whole messages in it.
     pub(super) messages: usize,
     /// See [`Draft::is_even`].
@@ -79,6 +86,11 @@ pub(super) struct Built {
 }
 
 impl Draft {
+    /// End of what data and padding may fill, as a position in the buffer.
+    pub(super) fn end_of_data(&self, stack: &SendStack) -> usize {
+        if stack.fec.is_some() { self.full_end.saturating_sub(REPAIR_ROOM_BYTES) } else { self.full_end }
+    }
+
     /// Notes what of a flow is in it. What stands together is settled together.
     pub(super) fn note_data(&mut self, of: u32, more: Range<u64>) {
         if let Some(Token::Data { flow, range }) = self.tokens.last_mut()

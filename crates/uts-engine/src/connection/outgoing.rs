@@ -54,7 +54,8 @@ impl Connection {
             }
             let bytes = if let Reason::SizeProbe(bytes) = reason { bytes } else { segment.unwrap_or(full) };
             let room = Room { bytes, full: bytes.max(full), is_next: segment.is_some(), block_bytes };
-            let Some(Built { messages, is_even, is_steady }) = self.build(now, reason, room, out) else {
+            let Some(Built { has_data, messages, is_even, is_steady }) = self.build(now, reason, room, out)
+            else {
                 // What does not fit in behind others may fill a packet that is first.
                 if !room.is_next {
                     self.on_nothing_to_send(reason);
@@ -64,7 +65,7 @@ impl Connection {
             packets += 1;
             let len = out.len() - before;
             let is_shorter = len < *segment.get_or_insert(len);
-            let is_worth_following = len == full || self.is_worth_following(len, full, is_even);
+            let is_worth_following = len == full || self.is_worth_following(len, full, is_even, has_data);
             // Messages that are to have packets of their own may follow if they fill one like this.
             if alone || is_shorter || (self.config.coalesce && !is_worth_following) {
                 break;
@@ -225,7 +226,14 @@ impl Connection {
             out.resize(start + bytes - trailer, 0);
         }
         let lacking = draft.end.saturating_sub(out.len());
-        if draft.is_next && draft.is_open && lacking <= frames_room / FULL_BUT && self.flows.wants_to_send() {
+        let may_fill =
+            self.outbound.as_ref().is_some_and(|o| draft.end <= draft.end_of_data(&o.stacks[index]));
+        if draft.is_next
+            && draft.is_open
+            && may_fill
+            && lacking <= frames_room / FULL_BUT
+            && self.flows.wants_to_send()
+        {
             out.resize(draft.end, 0);
         } else if draft.is_open {
             let payload_bytes = out.len() - frames_start + trailer_bytes;
@@ -235,19 +243,21 @@ impl Connection {
             }
         }
         self.protect(now, &draft, number, out);
-        let Draft { messages, is_even, is_steady, .. } = draft;
-        let built = Built { messages, is_even, is_steady };
+        let Draft { has_data, messages, is_even, is_steady, .. } = draft;
+        let built = Built { has_data, messages, is_even, is_steady };
         self.record(now, draft, out.len() - start);
         Some(built)
     }
 
     /// Whether packets of `len` bytes, which are shorter than a `full` one, may follow each other in a batch: messages hardly
-    /// ever fill a packet, those that are not torn still less. Redundancy may need all the room there is.
-    fn is_worth_following(&self, len: usize, full: usize, is_even: bool) -> bool {
-        let is_plain = |o: &Outbound| o.stacks.iter().all(|stack| stack.fec.is_none());
+    /// ever fill a packet, those that are not torn still less. Redundancy that waits needs more room than what `has_data`, and is
+    /// as long as other redundancy.
+    fn is_worth_following(&self, len: usize, full: usize, is_even: bool, has_data: bool) -> bool {
+        let has_repair = |stack: &SendStack| stack.fec.as_ref().is_some_and(|fec| fec.has_repair());
+        let has_room = |o: &Outbound| !has_data || !o.stacks.iter().any(has_repair);
         (is_even || len + full / FULL_BUT >= full)
             && self.flows.wants_to_send()
-            && self.outbound.as_ref().is_some_and(is_plain)
+            && self.outbound.as_ref().is_some_and(has_room)
     }
 
     /// What goes into a packet, in order of urgency.
@@ -402,7 +412,7 @@ impl Connection {
                 self.stats.repairs_sent += 1;
                 return;
             }
-            if draft.mark.payload_offset() + len <= draft.end {
+            if draft.mark.payload_offset() + len <= draft.full_end {
                 return;
             }
             // Packets have become smaller since its block was begun: it fits into none.
