@@ -63,9 +63,11 @@ pub struct ConnectionConfig {
     pub flows_max: u32,
     /// Positions of each flow that the peer may send before it is granted more, in bytes.
     pub credit_bytes_initial: u64,
-    /// Memory for received data per flow, in bytes.
+    /// Memory for received data per flow, in bytes. Twice that is held at the most, and up to four times that beside it to keep track of
+    /// messages of a few bytes each; what comes beyond counts as lost.
     pub credit_bytes_max: u64,
-    /// Data that an application may hand over to a flow before it has to wait until some of it has arrived, in bytes.
+    /// Data that an application may hand over to a flow before it has to wait until some of it has arrived, in bytes. A write or a
+    /// message of less than [`PIECE_BYTES`](uts_functions::segmentation::buffer::PIECE_BYTES) counts for as many.
     pub send_buffer_bytes: usize,
     /// Where two congestion windows are more than that, they are what a flow takes, up to so many bytes: a long fat pipe
     /// is filled. No more than `send_buffer_bytes` turns that off.

@@ -1,10 +1,11 @@
 //! Carries packets between two engines in memory and does nothing else: for a profiler, or a counter of instructions.
 //!
-//! `carry PACKETS [--soon] [--in-flight MB] [--loss PER_MILLE] [--messages BYTES [--separate] | --round-trips] [NAME=VALUE ...]`, the last
-//! properties of both ends. Soon after the exchange that they ask for, the epoch before it is still open; else it is closed. With
+//! `carry PACKETS [--soon] [--in-flight MB] [--loss PER_MILLE] [--messages BYTES [--separate] | --round-trips | --flows OPEN]
+//! [NAME=VALUE ...]`, the last properties of both ends. Soon after the exchange that they ask for, the epoch before it is still open; else it is closed. With
 //! messages, PACKETS counts packets that would be full of them, also if each is to have a packet of its own. Of round
-//! trips each is of one byte, and PACKETS says how many.
+//! trips each is of one byte, and PACKETS says how many; so it does of flows, each of 1000 bytes, while OPEN others stay open.
 
+use bytes::Bytes;
 use std::process::ExitCode;
 use std::time::Duration;
 use uts_engine::ConnectionConfig;
@@ -19,6 +20,7 @@ struct Arguments {
     loss_per_mille: u64,
     message_bytes: usize,
     round_trips: bool,
+    flows_open: Option<u64>,
     soon: bool,
     config: ConnectionConfig,
 }
@@ -31,6 +33,7 @@ fn parse() -> Result<Arguments, String> {
         loss_per_mille: 0,
         message_bytes: 0,
         round_trips: false,
+        flows_open: None,
         soon: false,
         config,
     };
@@ -45,6 +48,7 @@ fn parse() -> Result<Arguments, String> {
             "--in-flight" => arguments.in_flight_mb = number(words.next(), "--in-flight")?.max(1),
             "--loss" => arguments.loss_per_mille = number(words.next(), "--loss")?,
             "--round-trips" => arguments.round_trips = true,
+            "--flows" => arguments.flows_open = Some(number(words.next(), "--flows")?),
             "--soon" => arguments.soon = true,
             "--separate" => arguments.config.coalesce = false,
             "--messages" => arguments.message_bytes = number(words.next(), "--messages")? as usize,
@@ -57,25 +61,35 @@ fn parse() -> Result<Arguments, String> {
 }
 
 fn run() -> Result<(), Box<dyn std::error::Error>> {
-    let Arguments { packets, in_flight_mb, loss_per_mille, message_bytes, round_trips, soon, mut config } =
-        parse()?;
+    let arguments = parse()?;
+    let Arguments { packets, in_flight_mb, loss_per_mille, message_bytes, round_trips, .. } = arguments;
+    let Arguments { soon, flows_open, mut config, .. } = arguments;
     let window = in_flight_mb << 20;
     // The peer's credit is what holds the sender back.
     (config.credit_bytes_initial, config.credit_bytes_max) = (window, window);
     config.send_buffer_bytes = 2 * window as usize;
     // So long that a window is under way before the first acknowledgement: 8 batches of 32 packets take 40 us.
     let delay = Duration::from_micros(window / (256 * DATA_BYTES) * 40 + 100);
+    config.flows_max = config.flows_max.max(2 * flows_open.unwrap_or(0) as u32);
     let mut pair = Pair::new(config.clone(), delay)?;
     let connection = pair.connect(config)?;
     let flow = pair.open_flow(connection)?;
     // Until the profile that was asked for is agreed and, unless it is to be soon, the epoch before closed.
     pair.pass(pair.now + if soon { 10 * delay } else { Duration::from_secs(1) })?;
+    for _ in 0..flows_open.unwrap_or(0) {
+        let (now, flow) = (pair.now, pair.open_flow(connection)?);
+        let open = pair.client.connection(connection).ok_or("the connection is gone")?;
+        open.write(now, flow, Bytes::from_static(&[0x5a]))?;
+    }
+    pair.pass(pair.now + 10 * delay)?;
     pair.loses_every = (loss_per_mille > 0).then(|| 1000 / loss_per_mille);
     let mut in_flight_max = 0;
     let packets_a_step = (packets / 100).max(1);
     let step = packets_a_step * DATA_BYTES;
     for _ in 0..100 {
-        if round_trips {
+        if flows_open.is_some() {
+            pair.short_flows(connection, packets_a_step, 1000)?;
+        } else if round_trips {
             pair.round_trips(connection, flow, packets_a_step)?;
         } else if message_bytes > 0 {
             pair.carry_messages(connection, flow, step, message_bytes)?;

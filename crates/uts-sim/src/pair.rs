@@ -22,6 +22,7 @@ const IDLE_TURNS_MAX: usize = 1000;
 /// What an application writes at once.
 const WRITE_BYTES: usize = 64 << 10;
 const MESSAGES_AT_ONCE: usize = 64;
+const FLOWS_AT_ONCE: usize = 10;
 
 /// What receive offload joins at most.
 const JOINED_BYTES_MAX: usize = 64 << 10;
@@ -79,6 +80,10 @@ pub struct Pair {
     pub one_by_one: bool,
     /// What comes together is handed over in a buffer for each datagram, as where nothing is joined.
     pub apart: bool,
+    /// Messages that the applications have read.
+    pub messages: u64,
+    /// How often the client's application was told that there is room again.
+    pub told_of_room: u64,
     /// Whether the applications read what has arrived; if not, what they were told is forgotten.
     pub reads: bool,
     /// The datagrams that the client has sent, if they are to be kept.
@@ -118,6 +123,8 @@ impl Pair {
             loses_every: None,
             one_by_one: false,
             apart: false,
+            messages: 0,
+            told_of_room: 0,
             reads: true,
             kept: None,
             identities,
@@ -237,6 +244,32 @@ impl Pair {
             }
         }
         self.answers = false;
+        Ok(())
+    }
+
+    /// Opens flows, each for so many bytes, and ends them; a few at a time.
+    ///
+    /// # Errors
+    /// [`PairError`] if a connection ends or nothing moves any more.
+    pub fn short_flows(
+        &mut self,
+        handle: ConnectionHandle,
+        count: u64,
+        bytes: usize,
+    ) -> Result<(), PairError> {
+        let (data, until) = (Bytes::from(vec![0x5a; bytes]), self.received + count * bytes as u64);
+        while self.received < until {
+            for _ in 0..FLOWS_AT_ONCE {
+                let flow = self.open_flow(handle)?;
+                let connection = self.client.connection(handle).ok_or_else(gone)?;
+                connection.write(self.now, flow, data.clone()).map_err(refused)?;
+                connection.finish(flow);
+            }
+            let target = self.received + (FLOWS_AT_ONCE * bytes) as u64;
+            while self.received < target {
+                self.turn()?;
+            }
+        }
         Ok(())
     }
 
@@ -367,7 +400,9 @@ impl Pair {
                     let Some(connection) = end.connection(handle) else { continue };
                     let (mut has_ended, mut answer) = (false, None);
                     let count = if at_server { &mut self.received } else { &mut self.answered };
+                    let messages = &mut self.messages;
                     let take = |read| {
+                        *messages += u64::from(matches!(read, Read::Message(_)));
                         match read {
                             Read::Bytes(_, data) | Read::Message(data) => {
                                 *count += data.len() as u64;
@@ -386,6 +421,7 @@ impl Pair {
                         connection.finish(flow);
                     }
                 }
+                Event::Writable(_) => self.told_of_room += u64::from(!at_server),
                 _ => {}
             }
         }

@@ -576,6 +576,36 @@ async fn data_outlives_the_peer_that_sent_it() {
     drop(listener);
 }
 
+/// A message without a byte is one, and waits for its reader as any other.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn empty_messages_outlive_the_peer_that_sent_them() {
+    let (_listener, client, server) =
+        pair_with(|config| config.requirements = Requirements::messages()).await;
+    let mut sent = client.open_flow(FlowOptions::default()).await.expect("opened");
+    let mut flags = client.open_flow(FlowOptions::default()).await.expect("opened");
+    let message = |text: &'static str| (Bytes::from_static(text.as_bytes()), MessageOptions::default());
+    let (first, options) = message("first");
+    within(sent.send_message(first.clone(), options)).await.expect("sent");
+    let mut received = within(server.accept_flow()).await.expect("accepted");
+    assert_eq!(within(received.recv_message()).await, Ok(Some(first)));
+    for _ in 0..2 {
+        let (empty, options) = message("");
+        within(sent.send_message(empty, options)).await.expect("sent");
+    }
+    let (last, options) = message("all have left");
+    within(flags.send_message(last, options)).await.expect("sent");
+    let mut flags = within(server.accept_flow()).await.expect("accepted");
+    assert!(within(flags.recv_message()).await.is_ok_and(|message| message.is_some()));
+    client.close(0, "done").await;
+    within(server.closed()).await;
+    // Far beyond three probe time-outs.
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    for n in 0..2 {
+        assert_eq!(within(received.recv_message()).await, Ok(Some(Bytes::new())), "message {n}");
+    }
+    assert!(within(received.recv_message()).await.is_err());
+}
+
 /// A client that was quicker than the server's application.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_connection_that_ended_before_it_was_accepted_brings_its_data() {

@@ -242,7 +242,7 @@ impl Connection {
         if flow.send.buffer.is_finished() || flow.send.reset.is_some() {
             return Err(WriteError::Finished);
         }
-        let room = capacity.saturating_sub(flow.send.buffer.held_bytes());
+        let room = capacity.saturating_sub(flow.send.buffer.load_bytes());
         if room == 0 {
             flow.send.writer_waits = true;
             return Err(WriteError::Blocked);
@@ -313,18 +313,11 @@ impl Connection {
         let (mut taken, mut bytes) = (0, 0);
         if keeps_boundaries && !forming.presents() {
             // As they are: what the loop below would do with each, without its questions.
-            let room = capacity.saturating_sub(buffer.held_bytes());
-            for size in messages.sizes().take_while(|size| *size <= bytes_max) {
-                if bytes >= room {
-                    break;
-                }
-                bytes += size;
-                taken += 1;
-            }
+            (taken, bytes) = buffer.fit(capacity, messages.sizes().take_while(|size| *size <= bytes_max));
             buffer.write_messages(messages.take_first(taken), expires);
         }
         while let Some(message) = messages.front()
-            && buffer.held_bytes() < capacity
+            && buffer.load_bytes() < capacity
         {
             let size = message.len();
             if size > bytes_max {
@@ -344,7 +337,6 @@ impl Connection {
             taken += 1;
             bytes += size;
         }
-        self.has_lifetimes |= lifetime.is_some() && taken > 0;
         self.after_write(now, id.0, bytes);
         Ok(taken)
     }
@@ -352,14 +344,14 @@ impl Connection {
     fn after_write(&mut self, now: Time, id: u32, bytes: usize) {
         self.last_write_at = now;
         self.bytes_written += bytes as u64;
-        self.after_send_change(id, 0);
+        self.after_send_change(id);
     }
 
     /// Ends the flow after what was written.
     pub fn finish(&mut self, id: FlowId) {
         if let Some(flow) = self.flows.get_mut(id.0) {
             flow.send.buffer.finish();
-            self.after_send_change(id.0, 0);
+            self.after_send_change(id.0);
         }
     }
 
@@ -377,7 +369,7 @@ impl Connection {
         flow.send.buffer.clear();
         self.flows.control.remove(&FlowControl::Skip(id.0));
         self.flows.control.insert(FlowControl::Reset(id.0));
-        self.after_send_change(id.0, 0);
+        self.after_send_change(id.0);
     }
 
     /// Says that no more data of the flow is wanted; what has arrived is dropped.
@@ -500,24 +492,15 @@ impl Connection {
 
     /// Gives up messages whose lifetime is over.
     pub(super) fn expire_messages(&mut self, now: Time) {
-        let ids: Vec<u32> = self.flows.iter().map(|(id, _)| id).collect();
-        for id in ids {
-            let Some(flow) = self.flows.get_mut(id) else { continue };
-            let (messages, freed) = flow.send.buffer.expire(now);
+        while let Some((_, id)) = self.flows.next_expiry().filter(|(at, _)| *at <= now) {
+            let Some(flow) = self.flows.get_mut(id) else { break };
+            let messages = flow.send.buffer.expire(now);
             if messages > 0 {
                 self.stats.messages_expired += messages as u64;
                 self.flows.control.insert(FlowControl::Skip(id));
-                self.after_send_change(id, freed);
             }
+            self.after_send_change(id);
         }
-    }
-
-    /// When the next message expires.
-    pub(super) fn next_expiry(&self) -> Option<Time> {
-        if !self.has_lifetimes {
-            return None;
-        }
-        self.flows.iter().filter_map(|(_, flow)| flow.send.buffer.next_expiry()).min()
     }
 }
 

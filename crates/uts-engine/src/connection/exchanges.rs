@@ -360,10 +360,10 @@ impl Connection {
             if sent == 0 {
                 return;
             }
-            let freed = flow.send.buffer.abandon(0..sent);
+            flow.send.buffer.abandon(0..sent);
             flow.send.buffer.repeat_skip(0..sent);
             self.flows.control.insert(super::flows::FlowControl::Skip(id.0));
-            self.after_send_change(id.0, freed);
+            self.after_send_change(id.0);
         }
     }
 

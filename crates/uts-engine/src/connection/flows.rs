@@ -1,16 +1,16 @@
 //! Flows: sequences of messages or bytes inside a connection, each way with a profile of its own.
 
-use super::messages::Messages;
+use super::halves::{Flow, ReceiveHalf, SendHalf};
+use crate::config::ConnectionConfig;
 use crate::event::{Direction, Event, FlowId};
-use crate::synthesis::ReceiveStack;
 use core::ops::Range;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 use uts_functions::flow::{self, Grant};
 use uts_functions::retransmission::ledger::Carried;
 use uts_functions::segmentation::buffer::SendBuffer;
 use uts_functions::sequencing::reassembly::{Reassembly, Spares};
-use uts_functions::{RangeSet, Time, retransmission};
-use uts_wire::frame::Data;
+use uts_functions::{RangeSet, Time};
 
 /// Which end of a connection this is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,116 +28,6 @@ impl Side {
     }
 }
 
-/// The sending half of a flow.
-#[derive(Debug)]
-pub(crate) struct SendHalf {
-    pub buffer: SendBuffer,
-    /// The peer's credit.
-    pub limit: u64,
-    pub group: u8,
-    /// Its group's profile is not agreed yet: nothing of it is sent.
-    pub is_held: bool,
-    /// Why its group's profile could not be agreed.
-    pub refused: Option<Box<str>>,
-    /// 0 = most urgent.
-    pub priority: u8,
-    /// The application found it full and wants to know when it is not.
-    pub writer_waits: bool,
-    /// The application reset it: code and final position, until the peer has acknowledged that.
-    pub reset: Option<(u64, u64)>,
-    pub stopped: Option<u64>,
-    pub is_done: bool,
-    /// What repeats this flow's losses, and the epoch that it was built for: its memory is the flow's own.
-    pub retransmission: Option<(u32, retransmission::Slot)>,
-    /// Place in the order of sending, if it is in it.
-    turn: Option<u64>,
-}
-
-/// The receiving half of a flow.
-#[derive(Debug)]
-pub(crate) struct ReceiveHalf {
-    pub data: Reassembly,
-    pub grant: Grant,
-    /// The flow-control mechanism in charge of the grant.
-    pub flow: flow::Slot,
-    pub group: u8,
-    /// Its group is known: data has arrived.
-    pub is_placed: bool,
-    /// The application has been told that there is something to read and has not read everything since.
-    pub reader_told: bool,
-    /// Data that was sent while nothing had to be granted may still arrive below this position.
-    pub free_limit: u64,
-    pub reset: Option<u64>,
-    pub stop: Option<u64>,
-    /// The application has seen its end (or its reset, or wants no more).
-    pub is_done: bool,
-}
-
-impl ReceiveHalf {
-    /// Whether memory is given to so many more bytes, whatever the peer was granted.
-    pub fn has_room(&self, bytes: u64) -> bool {
-        self.data.held_bytes() as u64 + bytes <= self.grant.window_bytes_max.saturating_mul(2)
-    }
-
-    /// Takes in the data of a frame if it is the next bytes, or a whole message without a position, and the flow is one that takes such
-    /// under this stack.
-    pub fn append(&mut self, stack: &ReceiveStack, data: &Data<'_>) -> bool {
-        if !self.takes_from(stack) {
-            return false;
-        }
-        if let Some(start) = stack.layout.start_of_bytes(data) {
-            let limit = if stack.layout.offsets { self.limit() } else { u64::MAX };
-            return self.data.append(start, data.bytes, limit);
-        }
-        stack.layout.is_unplaced_message(data) && self.data.append_unplaced(data.bytes, data.flags.presented)
-    }
-
-    /// Takes in the messages that a packet consists of if they are the next, or have no positions, and the flow is one that takes such
-    /// under this stack.
-    pub fn append_messages(&mut self, stack: &ReceiveStack, messages: &Messages, payload: &[u8]) -> bool {
-        let (limit, offsets) = (self.limit(), stack.layout.offsets);
-        self.takes_from(stack)
-            && match messages.start {
-                Some(start) => offsets && self.data.append_messages(start, payload, messages.list(), limit),
-                None => !offsets && self.data.append_unplaced_messages(payload, messages.list()),
-            }
-    }
-
-    /// Whether data that comes under a stack goes into this flow with nothing changed about it.
-    fn takes_from(&self, stack: &ReceiveStack) -> bool {
-        let is_ours = self.is_placed && self.group == stack.group && self.reset.is_none() && !self.is_done;
-        is_ours && (self.is_free() || !matches!(stack.flow, flow::Slot::None(_)))
-    }
-
-    /// Tells the application once that there is something to read.
-    pub fn tell_reader(&mut self, id: u32, events: &mut VecDeque<Event>) {
-        if !core::mem::replace(&mut self.reader_told, true) {
-            events.push_back(Event::Readable(FlowId(id)));
-        }
-    }
-
-    /// Whether the sender needs no credit.
-    pub fn is_free(&self) -> bool {
-        matches!(self.flow, flow::Slot::None(_))
-    }
-
-    /// Positions beyond this are refused: what was granted, or where nothing is granted what memory allows.
-    pub fn limit(&self) -> u64 {
-        match self.flow {
-            flow::Slot::None(_) => {
-                self.data.consumed().saturating_add(self.grant.window_bytes_max.saturating_mul(4))
-            }
-            _ => self.grant.limit.max(self.free_limit),
-        }
-    }
-}
-
-#[derive(Debug)]
-pub(crate) struct Flow {
-    pub send: SendHalf,
-    pub receive: ReceiveHalf,
-}
-
 /// Control of a flow that has to be sent.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum FlowControl {
@@ -151,26 +41,30 @@ pub(crate) enum FlowControl {
 /// All flows of a connection.
 #[derive(Debug)]
 pub(crate) struct Flows {
-    side: Side,
     table: BTreeMap<u32, Box<Flow>>,
     /// Indices (id / 2) of flows of each parity that existed and are gone.
     gone: [RangeSet; 2],
-    next_index: u32,
+    /// Of the next flow that this end opens; whether it is even says which end this is.
+    next_id: u32,
     /// Flows that this end may open.
     pub opened_max: u32,
     /// Flows that the peer may open (a count of all ever opened).
     pub accepted_max: u32,
-    accept_window: u32,
+    /// Flows that the peer has opened, and how many of them are gone.
+    peers_opened: u32,
+    peers_gone: u32,
     pub accepted: VecDeque<u32>,
     /// Flows with something to send: (priority, turn, id).
     order: BTreeSet<(u8, u64, u32)>,
     turns: u64,
+    /// Flows of which a message expires, by when the next one does. Most connections have none, and many rest.
+    #[allow(clippy::box_collection, reason = "16 bytes less for each connection at rest")]
+    expiring: Option<Box<BTreeSet<(Time, u32)>>>,
     pub control: BTreeSet<FlowControl>,
     pub credit_initial_out: u64,
-    credit_initial_in: u64,
-    credit_max_in: u64,
     /// Flow control of what the peer sends in group 0; flows begin with it.
     pub flow_template: Option<flow::Slot>,
+    config: Arc<ConnectionConfig>,
     /// Large buffers, shared by all connections of an endpoint.
     spares: Spares,
 }
@@ -185,30 +79,34 @@ pub(crate) enum FlowViolation {
 }
 
 impl Flows {
-    pub fn new(side: Side, flows_max: u32, credit_initial: u64, credit_max: u64, spares: Spares) -> Self {
+    pub fn new(side: Side, config: Arc<ConnectionConfig>, spares: Spares) -> Self {
         Flows {
-            side,
             table: BTreeMap::new(),
             gone: [RangeSet::new(), RangeSet::new()],
-            next_index: 0,
+            next_id: u32::from(side == Side::Server),
             opened_max: 0,
-            accepted_max: flows_max,
-            accept_window: flows_max,
+            accepted_max: config.flows_max,
+            peers_opened: 0,
+            peers_gone: 0,
             accepted: VecDeque::new(),
             order: BTreeSet::new(),
             turns: 0,
+            expiring: None,
             control: BTreeSet::new(),
             credit_initial_out: 0,
-            credit_initial_in: credit_initial,
-            credit_max_in: credit_max.max(credit_initial),
             flow_template: None,
+            config,
             spares,
         }
     }
 
-    /// Whether the peer allows another flow.
+    fn side(&self) -> Side {
+        if self.next_id.is_multiple_of(2) { Side::Client } else { Side::Server }
+    }
+
+    /// Whether the peer allows another flow, and there is a number for it: none is given twice.
     pub fn may_open(&self) -> bool {
-        self.next_index < self.opened_max
+        self.next_id / 2 < self.opened_max && self.next_id <= u32::MAX - 2
     }
 
     /// Opens a flow; `None` while the peer allows no more.
@@ -216,14 +114,14 @@ impl Flows {
         if !self.may_open() {
             return None;
         }
-        let id = self.next_index * 2 + u32::from(self.side == Side::Server);
-        self.next_index += 1;
+        let id = self.next_id;
+        self.next_id += 2;
         self.insert(id, priority);
         Some(FlowId(id))
     }
 
     fn insert(&mut self, id: u32, priority: u8) {
-        let window = self.credit_initial_in;
+        let window = self.config.credit_bytes_initial;
         let flow = Flow {
             send: SendHalf {
                 buffer: SendBuffer::default(),
@@ -238,6 +136,7 @@ impl Flows {
                 is_done: false,
                 retransmission: None,
                 turn: None,
+                expires: None,
             },
             receive: ReceiveHalf {
                 data: Reassembly::sharing(self.spares.clone()),
@@ -245,7 +144,7 @@ impl Flows {
                     limit: window,
                     consumed: 0,
                     window_bytes: window,
-                    window_bytes_max: self.credit_max_in,
+                    window_bytes_max: self.config.credit_bytes_max.max(window),
                     grown_at: Time::ZERO,
                 },
                 flow: self.flow_template.clone().unwrap_or_else(unlimited),
@@ -283,13 +182,14 @@ impl Flows {
         if self.gone[(id & 1) as usize].contains(u64::from(index)) {
             return Ok(None);
         }
-        if self.side.opens(id) {
+        if self.side().opens(id) {
             return Err(FlowViolation::NeverOpened(id));
         }
         if index >= self.accepted_max {
             return Err(FlowViolation::BeyondLimit(id, self.accepted_max));
         }
         self.insert(id, DEFAULT_PRIORITY);
+        self.peers_opened += 1;
         self.accepted.push_back(id);
         Ok(self.table.get_mut(&id).map(|flow| (&mut **flow, true)))
     }
@@ -312,6 +212,33 @@ impl Flows {
             }
             _ => {}
         }
+    }
+
+    /// Keeps a flow's place among those of which a message expires.
+    pub fn update_expiry(&mut self, id: u32) {
+        let Some(send) = self.table.get_mut(&id).map(|flow| &mut flow.send) else { return };
+        let next = send.buffer.next_expiry();
+        let before = core::mem::replace(&mut send.expires, next);
+        if next == before {
+            return;
+        }
+        self.relist_expiry(id, before, next);
+    }
+
+    fn relist_expiry(&mut self, id: u32, before: Option<Time>, next: Option<Time>) {
+        let expiring = self.expiring.get_or_insert_default();
+        if let Some(at) = before {
+            expiring.remove(&(at, id));
+        }
+        if let Some(at) = next {
+            expiring.insert((at, id));
+        }
+    }
+
+    /// When the next message of any flow expires, and whose it is.
+    #[inline]
+    pub fn next_expiry(&self) -> Option<(Time, u32)> {
+        self.expiring.as_ref()?.first().copied()
     }
 
     /// Whether a flow is in the order of sending.
@@ -376,17 +303,21 @@ impl Flows {
         if let Some(turn) = flow.send.turn {
             self.order.remove(&(flow.send.priority, turn, id));
         }
+        if let Some(at) = flow.send.expires {
+            self.relist_expiry(id, Some(at), None);
+        }
         self.table.remove(&id);
         for control in [FlowControl::Credit(id), FlowControl::Skip(id)] {
             self.control.remove(&control);
         }
         self.gone[(id & 1) as usize].insert_one(u64::from(id / 2));
-        if !self.side.opens(id) {
-            let open = self.table.keys().filter(|id| !self.side.opens(**id)).count() as u32;
-            let opened = self.gone[(id & 1) as usize].count() as u32 + open;
-            // Said in steps of a quarter, not for each flow.
-            if opened + self.accept_window >= self.accepted_max + (self.accept_window / 4).max(1) {
-                self.accepted_max = opened - open + self.accept_window;
+        if !self.side().opens(id) {
+            self.peers_gone += 1;
+            // Said for a quarter of what the peer may still open, not for each flow, unless it may open next to none.
+            let limit = self.peers_gone.saturating_add(self.config.flows_max);
+            let left = self.accepted_max.saturating_sub(self.peers_opened);
+            if limit >= self.accepted_max.saturating_add((left / 4).max(1)) {
+                self.accepted_max = limit;
                 self.control.insert(FlowControl::Limit);
             }
         }
@@ -402,6 +333,7 @@ impl Flows {
         if self.order.is_empty() {
             self.order = BTreeSet::new();
         }
+        self.expiring.take_if(|expiring| expiring.is_empty());
         if self.control.is_empty() {
             self.control = BTreeSet::new();
         }
@@ -414,7 +346,7 @@ impl Flows {
 
     /// Whether something has arrived that the application has not taken.
     pub fn has_unread(&self) -> bool {
-        let is_unread = |r: &ReceiveHalf| !r.is_done && (r.data.held_bytes() > 0 || r.data.is_complete());
+        let is_unread = |r: &ReceiveHalf| !r.is_done && (r.data.holds_anything() || r.data.is_complete());
         !self.accepted.is_empty() || self.table.values().any(|flow| is_unread(&flow.receive))
     }
 
@@ -424,7 +356,10 @@ impl Flows {
             .values()
             .map(|f| size_of::<Flow>() + 16 + f.send.buffer.heap_bytes() + f.receive.data.heap_bytes())
             .sum();
-        flows + self.order.len() * 32 + self.gone.iter().map(RangeSet::heap_bytes).sum::<usize>()
+        flows
+            + self.expiring.as_ref().map_or(0, |expiring| size_of_val(&**expiring) + expiring.len() * 32)
+            + self.order.len() * 32
+            + self.gone.iter().map(RangeSet::heap_bytes).sum::<usize>()
     }
 }
 
@@ -476,9 +411,13 @@ impl Carried for Token {
 mod tests {
     use super::*;
 
+    fn config(flows_max: u32) -> Arc<ConnectionConfig> {
+        Arc::new(ConnectionConfig { flows_max, ..ConnectionConfig::default() })
+    }
+
     #[test]
     fn flows_take_turns_and_the_urgent_go_first() {
-        let mut flows = Flows::new(Side::Client, 10, 1000, 1000, Spares::default());
+        let mut flows = Flows::new(Side::Client, config(10), Spares::default());
         flows.opened_max = 10;
         flows.credit_initial_out = 1000;
         let ids: Vec<u32> =
@@ -497,8 +436,73 @@ mod tests {
     }
 
     #[test]
+    fn the_limit_is_said_seldom_while_others_stay_open_and_always_in_time() {
+        for stay in [0, 1, 60, 98, 99] {
+            let mut flows = Flows::new(Side::Client, config(100), Spares::default());
+            let mut said = 0;
+            for index in 0..5000 {
+                let id = 2 * index + 1;
+                assert!(flows.of_frame(id).is_ok(), "{stay} stay open: {index} is beyond the limit");
+                if index >= stay {
+                    let flow = flows.get_mut(id).expect("open");
+                    (flow.send.is_done, flow.receive.is_done) = (true, true);
+                    flows.drop_if_done(id);
+                    said += u32::from(flows.control.remove(&FlowControl::Limit));
+                }
+            }
+            let open = flows.table.len() as u32;
+            assert!(open == stay && flows.accepted_max <= 5000 - stay + 100, "{open} of {stay}");
+            let seldom = 5000 / ((100 - stay) / 6).max(1);
+            assert!(said <= seldom, "{stay} stay open: said {said} times, {seldom} would do");
+        }
+    }
+
+    #[test]
+    fn no_flow_has_the_number_of_another() {
+        for side in [Side::Client, Side::Server] {
+            let mut flows = Flows::new(side, config(10), Spares::default());
+            flows.opened_max = u32::MAX;
+            flows.next_id += u32::MAX - 5;
+            let mut ids = Vec::from_iter(core::iter::from_fn(|| flows.open(100)).map(|id| id.0));
+            assert!(ids.len() == 2 && ids.iter().all(|id| side.opens(*id)), "{ids:?}");
+            ids.dedup();
+            assert!(ids.len() == 2 && !flows.may_open());
+        }
+    }
+
+    #[test]
+    fn the_flow_whose_message_expires_first_is_known() {
+        let mut flows = Flows::new(Side::Client, config(10), Spares::default());
+        flows.opened_max = 10;
+        let ids = [5, 3, 3].map(|ms| {
+            let id = flows.open(100).expect("granted").0;
+            let message = bytes::Bytes::from_static(b"data");
+            let buffer = &mut flows.get_mut(id).expect("open").send.buffer;
+            buffer.write_message(message, Some(Time::from_millis(ms)));
+            flows.update_expiry(id);
+            id
+        });
+        let mut seen = Vec::new();
+        while let Some((at, id)) = flows.next_expiry() {
+            let flow = flows.get_mut(id).expect("open");
+            assert_eq!(flow.send.buffer.expire(at), 1);
+            seen.push((at.as_nanos() / 1_000_000, id));
+            if id == ids[2] {
+                flows.update_expiry(id);
+            } else {
+                // Who is gone is not listed.
+                (flow.send.is_done, flow.receive.is_done) = (true, true);
+                flows.drop_if_done(id);
+            }
+        }
+        assert_eq!(seen, [(3, ids[1]), (3, ids[2]), (5, ids[0])]);
+        flows.shrink();
+        assert!(flows.expiring.is_none());
+    }
+
+    #[test]
     fn the_peer_opens_only_its_own_flows_and_only_as_many_as_granted() {
-        let mut flows = Flows::new(Side::Client, 2, 1000, 1000, Spares::default());
+        let mut flows = Flows::new(Side::Client, config(2), Spares::default());
         assert_eq!(flows.of_frame(0).err(), Some(FlowViolation::NeverOpened(0)));
         assert!(flows.of_frame(1).expect("the server's").is_some_and(|(_, new)| new));
         assert!(flows.of_frame(1).expect("the server's").is_some_and(|(_, new)| !new));

@@ -155,7 +155,7 @@ impl Connection {
             flow.send.group = group;
             flow.send.is_held = !is_agreed;
         }
-        self.after_send_change(id.0, 0);
+        self.after_send_change(id.0);
     }
 
     /// Requirements of a flow's data.
@@ -247,7 +247,7 @@ impl Connection {
             if let Some(flow) = self.flows.get_mut(id) {
                 flow.send.is_held = false;
             }
-            self.after_send_change(id, 0);
+            self.after_send_change(id);
         }
     }
 

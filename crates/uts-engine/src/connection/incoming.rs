@@ -415,7 +415,7 @@ impl Connection {
         if is_new {
             self.events.push_back(Event::FlowOpened(FlowId(credit.flow)));
         }
-        self.after_send_change(credit.flow, 0);
+        self.after_send_change(credit.flow);
         Ok(())
     }
 

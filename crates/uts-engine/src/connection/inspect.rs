@@ -58,7 +58,7 @@ impl Connection {
             inbound.arrivals.due,
             self.exchanges.timeout(),
             self.size.timeout(),
-            self.next_expiry(),
+            self.flows.next_expiry().map(|(at, _)| at),
             self.adaptation.as_ref().and_then(|a| a.timeout()),
             self.flows.control,
             self.exchanges.pending.len(),

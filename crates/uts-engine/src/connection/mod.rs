@@ -16,6 +16,7 @@ mod establish;
 mod exchanges;
 mod flows;
 mod groups;
+mod halves;
 mod handshake;
 mod inbound;
 pub mod incoming;
@@ -182,7 +183,6 @@ pub struct Connection {
     bytes_written: u64,
     /// When to look whether the connection may rest; `None` while it does.
     rest_at: Option<Time>,
-    has_lifetimes: bool,
     /// The peer is at its address; before, at most three times what came from there is sent to it.
     address_proved: bool,
     bytes_from_address: u64,
@@ -217,8 +217,7 @@ impl Connection {
     pub(crate) fn new(now: Time, birth: Birth) -> Option<Self> {
         let mechanism = establishment::Slot::build(birth.proposal.get(Function::Establishment), ())?;
         let config = birth.config;
-        let (initial, most) = (config.credit_bytes_initial, config.credit_bytes_max);
-        let flows = Flows::new(birth.side, config.flows_max, initial, most, birth.spares);
+        let flows = Flows::new(birth.side, config.clone(), birth.spares);
         let max = config.packet_bytes_max.min(usize::from(u16::MAX));
         let size =
             PacketSize::new(now, config.packet_bytes_initial.max(crate::config::PACKET_BYTES_MIN), max);
@@ -261,7 +260,6 @@ impl Connection {
             last_write_at: now,
             bytes_written: 0,
             rest_at: Self::first_rest(now),
-            has_lifetimes: false,
             address_proved: birth.address_proved || birth.side == Side::Client,
             bytes_from_address: 0,
             bytes_to_address: 0,

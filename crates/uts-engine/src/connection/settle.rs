@@ -152,8 +152,8 @@ impl Connection {
     fn settle_data(&mut self, run: Option<(u32, Range<u64>)>) {
         let Some((id, range)) = run else { return };
         let Some(flow) = self.flows.get_mut(id) else { return };
-        let freed = flow.send.buffer.on_acknowledged(range);
-        self.after_send_change(id, freed);
+        flow.send.buffer.on_acknowledged(range);
+        self.after_send_change(id);
     }
 
     fn settle_token(&mut self, now: Time, token: &Token) {
@@ -163,7 +163,7 @@ impl Connection {
                 if let Some(flow) = self.flows.get_mut(*flow) {
                     flow.send.buffer.on_skip_acknowledged(range.clone());
                 }
-                self.after_send_change(*flow, 0);
+                self.after_send_change(*flow);
             }
             Token::Flow(FlowControl::Reset(id)) => {
                 if let Some(flow) = self.flows.get_mut(*id) {
@@ -192,18 +192,21 @@ impl Connection {
     }
 
     /// A flow's sending state has changed: wakes its writer, keeps its place in the order, ends it when it is complete.
-    pub(super) fn after_send_change(&mut self, id: u32, freed: usize) {
+    pub(super) fn after_send_change(&mut self, id: u32) {
         let room = self.send_capacity();
         let Some(flow) = self.flows.get_mut(id) else { return };
         let limits = self.outbound.as_ref().and_then(|o| o.stack(flow.send.group)).map(|s| s.flow.clone());
         let send = &mut flow.send;
-        if freed > 0 && send.writer_waits && send.buffer.held_bytes() < room {
+        if send.writer_waits && send.buffer.load_bytes() < room {
             send.writer_waits = false;
             self.events.push_back(Event::Writable(FlowId(id)));
         }
         if !send.is_done && send.reset.is_none() && send.buffer.is_complete() {
             send.is_done = true;
             self.events.push_back(Event::Finished(FlowId(id)));
+        }
+        if send.buffer.next_expiry() != send.expires {
+            self.flows.update_expiry(id);
         }
         if let Some(limits) = limits {
             self.flows.update_order(id, |limit| limits.send_limit(limit));
@@ -293,25 +296,21 @@ impl Connection {
         }
         let Some((_, mechanism)) = &mut send.retransmission else { return };
         let response = mechanism.on_lost(&LostData { range, packet, sent_to, next_packet });
-        let freed = match response {
-            Response::Repeat(range) => {
-                send.buffer.repeat(range);
-                0
-            }
+        match response {
+            Response::Repeat(range) => send.buffer.repeat(range),
             Response::Abandon(range) => {
                 self.stats.bytes_given_up += range.end - range.start;
-                let freed = send.buffer.abandon(range);
+                send.buffer.abandon(range);
                 // Where no positions are sent, nobody waits for any, but for the end, which may have gone before.
                 if !stack.layout.offsets && !send.buffer.is_finished() {
                     send.buffer.forget_skips();
                 } else {
                     self.flows.control.insert(FlowControl::Skip(id));
                 }
-                freed
             }
-            Response::Covered => 0,
-        };
-        self.after_send_change(id, freed);
+            Response::Covered => {}
+        }
+        self.after_send_change(id);
     }
 
     /// The loss timer fired: a loss by time, or a probe time-out.
@@ -332,7 +331,7 @@ impl Connection {
                     if let Some(f) = self.flows.get_mut(flow) {
                         f.send.buffer.repeat(range);
                     }
-                    self.after_send_change(flow, 0);
+                    self.after_send_change(flow);
                 }
                 Token::Flow(control) => {
                     self.flows.control.insert(control);

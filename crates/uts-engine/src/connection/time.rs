@@ -29,7 +29,7 @@ impl Connection {
             add(inbound.arrivals.due);
             add(self.exchanges.timeout());
             add(self.size.timeout().filter(|_| self.confirmed && outbound.delivery.in_flight == 0));
-            add(self.next_expiry());
+            add(self.flows.next_expiry().map(|(at, _)| at));
             add(self.adaptation.as_ref().filter(|_| !self.is_resting()).and_then(|a| a.timeout()));
             add(self.rest_timeout());
             for stack in &outbound.stacks {
@@ -98,9 +98,7 @@ impl Connection {
             self.on_exchange_timeout(now);
         }
         self.size.on_timeout(now);
-        if self.next_expiry().is_some_and(|at| at <= now) {
-            self.expire_messages(now);
-        }
+        self.expire_messages(now);
         self.outbound_mut(|o| {
             for fec in o.stacks.iter_mut().filter_map(|s| s.fec.as_mut()) {
                 if fec.deadline().is_some_and(|at| at <= now) {

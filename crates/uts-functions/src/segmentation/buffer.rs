@@ -4,9 +4,11 @@ use crate::range::RangeSet;
 use crate::time::Time;
 use bytes::Bytes;
 use core::ops::Range;
+use expiry::Expiries;
 use std::collections::VecDeque;
 pub use unsent::{Place, Unsent, UnsentMessages};
 
+mod expiry;
 mod unsent;
 
 /// One write of the application: a stretch of bytes, or one message with the marker that ends it.
@@ -17,8 +19,6 @@ struct Segment {
     message: bool,
     /// The message is in the form that a presentation mechanism gave it.
     presented: bool,
-    /// The message is worthless from then on.
-    expires: Option<Time>,
 }
 
 impl Segment {
@@ -33,6 +33,10 @@ impl Segment {
         self.data_end() + u64::from(self.message)
     }
 }
+
+/// What a write or a message counts for at least against the room that a flow has, in bytes: a quarter of what it takes to keep track of
+/// it. Writes of less hold up to four times that room beside their data; what is larger is bounded by its data alone.
+pub const PIECE_BYTES: usize = size_of::<Segment>() / 4;
 
 /// A part of a flow that goes into one frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,8 +78,8 @@ pub struct SendBuffer {
     /// Given up; the notice to the peer is under way.
     told: RangeSet,
     held_bytes: usize,
-    /// Segments that can expire.
-    expiring: usize,
+    /// Messages that are worthless from some time on.
+    expiries: Expiries,
     /// Place among the segments of what was cut last: what is cut next mostly lies there, or behind.
     cursor: usize,
 }
@@ -98,16 +102,18 @@ impl SendBuffer {
         if self.fin.is_some() {
             return;
         }
-        let (mut start, mut bytes, before) = (self.written, 0, self.segments.len());
+        let (mut start, mut bytes) = (self.written, 0);
         self.segments.extend(messages.map(|data| {
             bytes += data.len();
-            let segment = Segment { start, data, message: true, presented: false, expires };
+            let segment = Segment { start, data, message: true, presented: false };
             start = segment.end();
             segment
         }));
+        if let Some(at) = expires {
+            self.expiries.insert(at, self.written..start);
+        }
         self.written = start;
         self.held_bytes += bytes;
-        self.expiring += if expires.is_some() { self.segments.len() - before } else { 0 };
     }
 
     /// Appends one message in the form that a presentation mechanism gave it, in which it travels whatever mechanism
@@ -122,9 +128,11 @@ impl SendBuffer {
             return;
         }
         self.held_bytes += data.len();
-        self.expiring += usize::from(expires.is_some());
         // segmentation.md R-2: the form stays with the segment, whatever mechanism follows.
-        let segment = Segment { start: self.written, data, message, presented, expires };
+        let segment = Segment { start: self.written, data, message, presented };
+        if let Some(at) = expires {
+            self.expiries.insert(at, segment.start..segment.end());
+        }
         self.written = segment.end();
         self.segments.push_back(segment);
     }
@@ -145,6 +153,28 @@ impl SendBuffer {
     /// Bytes held: written and not yet acknowledged from the front on.
     pub fn held_bytes(&self) -> usize {
         self.held_bytes
+    }
+
+    /// What is held as it counts against the room that a flow has, in bytes: the data or, where its pieces are so small that to keep
+    /// track of them takes a multiple of that, [`PIECE_BYTES`] for each.
+    pub fn load_bytes(&self) -> usize {
+        self.held_bytes.max(self.segments.len() * PIECE_BYTES)
+    }
+
+    /// How many of the messages of these sizes fill room of `capacity` bytes ([`SendBuffer::load_bytes`]), the last one whole; and how
+    /// many bytes they have.
+    pub fn fit(&self, capacity: usize, sizes: impl Iterator<Item = usize>) -> (usize, usize) {
+        let room = capacity.saturating_sub(self.held_bytes);
+        let most = (capacity / PIECE_BYTES).saturating_sub(self.segments.len());
+        let (mut count, mut bytes) = (0, 0);
+        for size in sizes.take(most) {
+            if bytes >= room {
+                break;
+            }
+            bytes += size;
+            count += 1;
+        }
+        (count, bytes)
     }
 
     /// Positions below this were written.
@@ -265,9 +295,9 @@ impl SendBuffer {
         }
     }
 
-    /// Positions arrived at the peer. Says how many bytes were set free.
-    pub fn on_acknowledged(&mut self, range: Range<u64>) -> usize {
-        self.settle(range)
+    /// Positions arrived at the peer.
+    pub fn on_acknowledged(&mut self, range: Range<u64>) {
+        self.settle(range);
     }
 
     /// Positions are to be sent again, those excepted that have arrived meanwhile.
@@ -278,8 +308,8 @@ impl SendBuffer {
     }
 
     /// Positions are given up: whole messages, since a part of one is of no use, but never the end of the flow.
-    /// The peer must be told ([`SendBuffer::pop_skip`]). Says how many bytes were set free.
-    pub fn abandon(&mut self, range: Range<u64>) -> usize {
+    /// The peer must be told ([`SendBuffer::pop_skip`]).
+    pub fn abandon(&mut self, range: Range<u64>) {
         // segmentation.md R-6.
         let mut whole = range.clone();
         let mut at = self.index_of(range.start);
@@ -294,43 +324,34 @@ impl SendBuffer {
             self.repeat.insert(fin..fin + 1);
         }
         if whole.is_empty() {
-            return 0;
+            return;
         }
         // segmentation.md R-7: what arrived need not be skipped.
         for gap in self.done.gaps(whole.clone()).collect::<Vec<_>>() {
             self.skips.insert(gap);
         }
-        self.settle(whole)
+        self.settle(whole);
     }
 
-    /// Gives up messages that have expired, unsent or unacknowledged. Says how many, and how many bytes were set free.
-    pub fn expire(&mut self, now: Time) -> (usize, usize) {
-        if self.expiring == 0 {
-            return (0, 0);
-        }
+    /// Gives up messages that have expired, unsent or unacknowledged. Says how many.
+    pub fn expire(&mut self, now: Time) -> usize {
+        let mut messages = 0;
         // segmentation.md R-8.
-        let late: Vec<Range<u64>> = self
-            .segments
-            .iter()
-            .filter(|s| {
-                s.expires.is_some_and(|at| at <= now) && !self.done.contains_range(&(s.start..s.end()))
-            })
-            .map(|s| s.start..s.end())
-            .collect();
-        let freed = late.iter().map(|range| self.abandon(range.clone())).sum();
-        (late.len(), freed)
+        while let Some(range) = self.expiries.pop_due(now) {
+            let first = self.index_of(range.start);
+            messages += (self.segments.range(first.min(self.segments.len())..))
+                .take_while(|s| s.start < range.end)
+                .filter(|s| !self.done.contains_range(&(s.start..s.end())))
+                .count();
+            self.abandon(range);
+        }
+        messages
     }
 
     /// When the next message expires.
+    #[inline]
     pub fn next_expiry(&self) -> Option<Time> {
-        if self.expiring == 0 {
-            return None;
-        }
-        self.segments
-            .iter()
-            .filter(|s| !self.done.contains_range(&(s.start..s.end())))
-            .filter_map(|s| s.expires)
-            .min()
+        self.expiries.next()
     }
 
     /// The next run of given-up positions of which the peer must be told.
@@ -357,21 +378,19 @@ impl SendBuffer {
     }
 
     /// Gives up everything: the flow was reset.
-    pub fn clear(&mut self) -> usize {
-        let held = self.held_bytes;
+    pub fn clear(&mut self) {
         self.segments.clear();
         self.repeat.clear();
         self.skips.clear();
         self.told.clear();
         self.held_bytes = 0;
-        self.expiring = 0;
+        self.expiries.clear();
         self.finish();
         self.sent = self.written;
         self.done.insert(0..self.written);
-        held
     }
 
-    fn settle(&mut self, range: Range<u64>) -> usize {
+    fn settle(&mut self, range: Range<u64>) {
         self.repeat.remove(range.clone());
         self.done.insert(range);
         // segmentation.md R-7: what was given up unsent is passed over.
@@ -382,7 +401,6 @@ impl SendBuffer {
         for front in self.segments.iter().take_while(|s| s.end() <= edge) {
             settled += 1;
             freed += front.data.len();
-            self.expiring -= usize::from(front.expires.is_some());
         }
         // To drain takes more than one is worth, and less than many.
         if settled == 1 {
@@ -392,12 +410,15 @@ impl SendBuffer {
         }
         self.cursor = self.cursor.saturating_sub(settled);
         self.held_bytes -= freed;
-        freed
+        if !self.expiries.is_empty() {
+            self.expiries.forget(&self.done);
+        }
     }
 
     /// Gives back memory that nothing is in.
     pub fn shrink(&mut self) {
         self.segments.shrink_to_fit();
+        self.expiries.shrink();
         for set in [&mut self.done, &mut self.repeat, &mut self.skips, &mut self.told] {
             set.shrink();
         }
@@ -406,6 +427,7 @@ impl SendBuffer {
     /// Bytes of heap memory beyond the application's data.
     pub fn heap_bytes(&self) -> usize {
         self.segments.capacity() * size_of::<Segment>()
+            + self.expiries.heap_bytes()
             + self.done.heap_bytes()
             + self.repeat.heap_bytes()
             + self.skips.heap_bytes()
@@ -500,6 +522,30 @@ mod tests {
     }
 
     #[test]
+    fn each_message_expires_at_its_own_time_unless_it_has_arrived() {
+        let (early, late) = (Time::from_millis(5), Time::from_millis(9));
+        let mut b = SendBuffer::default();
+        let three = || ["one", "two", "three"].map(|text| Bytes::from_static(text.as_bytes())).into_iter();
+        b.write_messages(three(), Some(late));
+        b.write_messages(three(), Some(early));
+        b.write_message(Bytes::from_static(b"for ever"), None);
+        assert_eq!(b.next_expiry(), Some(early));
+        // The second of the early ones arrives, as does the first of all.
+        while b.next_chunk(100, 100).is_some() {}
+        b.on_acknowledged(18..22);
+        b.on_acknowledged(0..4);
+        assert_eq!((b.expire(Time::from_millis(4)), b.expire(early)), (0, 2));
+        assert_eq!((b.pop_skip(), b.pop_skip(), b.pop_skip()), (Some(14..18), Some(22..28), None));
+        assert_eq!(b.next_expiry(), Some(late));
+        // What stands behind them is free as soon as they are.
+        assert_eq!((b.expire(late), b.next_expiry(), b.held_bytes()), (2, None, 8));
+        // All that arrives in time expires never.
+        b.write_message(Bytes::from_static(b"late"), Some(late));
+        b.on_acknowledged(28..42);
+        assert_eq!((b.next_expiry(), b.expire(Time::from_millis(99)), b.held_bytes()), (None, 0, 0));
+    }
+
+    #[test]
     fn giving_up_a_part_gives_up_the_message_but_not_the_end_of_the_flow() {
         let mut b = SendBuffer::default();
         b.write_message(Bytes::from_static(b"abcdef"), None);
@@ -511,7 +557,7 @@ mod tests {
         let c = b.next_chunk(9, 100).expect("the next message");
         assert_eq!((c.range.clone(), c.fin), (7..11, true));
         assert_eq!(b.next_expiry(), Some(Time::from_millis(5)));
-        assert_eq!(b.expire(Time::from_millis(6)), (1, 2));
+        assert_eq!((b.expire(Time::from_millis(6)), b.held_bytes()), (1, 0));
         assert_eq!(b.pop_skip(), Some(7..10));
         // The chunk that carried the end is lost: the end is repeated, the message is not.
         b.repeat(c.range);

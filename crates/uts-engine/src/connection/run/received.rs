@@ -1,7 +1,8 @@
 //! Runs on the way in: whose packets they are, and whether its connection is one that takes any, is asked once; each is opened,
 //! acknowledged and put in its place by itself.
 
-use super::super::flows::{Flows, ReceiveHalf};
+use super::super::flows::Flows;
+use super::super::halves::ReceiveHalf;
 use super::super::incoming::Ecn;
 use super::super::messages::Messages;
 use super::super::{Connection, Phase};

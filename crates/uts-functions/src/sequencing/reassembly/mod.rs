@@ -85,6 +85,10 @@ pub enum SegmentError {
 /// Messages without positions that may wait to be read; beyond, the newest are dropped, as a full queue would.
 pub const UNPLACED_MAX: usize = 4096;
 
+/// What a message, or a stretch of bytes that does not follow on another, counts for at least against the room that a flow has, in
+/// bytes: a quarter of what it takes to keep track of it.
+pub const PIECE_BYTES: usize = size_of::<Ready>() / 4;
+
 #[derive(Clone, Debug)]
 struct Piece {
     data: Bytes,
@@ -149,6 +153,14 @@ impl Reassembly {
     /// Bytes held.
     pub fn held_bytes(&self) -> usize {
         self.held_bytes
+    }
+
+    /// What is held as it counts against the room that a flow has, in bytes: the data or, where its pieces are so small that to keep
+    /// track of them takes a multiple of that, [`PIECE_BYTES`] for each.
+    #[inline]
+    pub fn load_bytes(&self) -> usize {
+        let pieces = self.ready.len() + self.unplaced.len() + self.pieces.len();
+        self.held_bytes.max(pieces * PIECE_BYTES)
     }
 
     /// Everything below this position has been handed over or given up.

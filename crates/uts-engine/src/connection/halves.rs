@@ -1,0 +1,123 @@
+//! The halves of a flow: what one end sends in it, and what it receives.
+
+use super::messages::Messages;
+use crate::event::{Event, FlowId};
+use crate::synthesis::ReceiveStack;
+use std::collections::VecDeque;
+use uts_functions::flow::{self, Grant};
+use uts_functions::segmentation::buffer::SendBuffer;
+use uts_functions::sequencing::reassembly::Reassembly;
+use uts_functions::{Time, retransmission};
+use uts_wire::frame::Data;
+
+/// The sending half of a flow.
+#[derive(Debug)]
+pub(crate) struct SendHalf {
+    pub buffer: SendBuffer,
+    /// The peer's credit.
+    pub limit: u64,
+    pub group: u8,
+    /// Its group's profile is not agreed yet: nothing of it is sent.
+    pub is_held: bool,
+    /// Why its group's profile could not be agreed.
+    pub refused: Option<Box<str>>,
+    /// 0 = most urgent.
+    pub priority: u8,
+    /// The application found it full and wants to know when it is not.
+    pub writer_waits: bool,
+    /// The application reset it: code and final position, until the peer has acknowledged that.
+    pub reset: Option<(u64, u64)>,
+    pub stopped: Option<u64>,
+    pub is_done: bool,
+    /// What repeats this flow's losses, and the epoch that it was built for: its memory is the flow's own.
+    pub retransmission: Option<(u32, retransmission::Slot)>,
+    /// Place in the order of sending, if it is in it.
+    pub(super) turn: Option<u64>,
+    /// Place among the flows of which a message expires, if it is among them.
+    pub expires: Option<Time>,
+}
+
+/// The receiving half of a flow.
+#[derive(Debug)]
+pub(crate) struct ReceiveHalf {
+    pub data: Reassembly,
+    pub grant: Grant,
+    /// The flow-control mechanism in charge of the grant.
+    pub flow: flow::Slot,
+    pub group: u8,
+    /// Its group is known: data has arrived.
+    pub is_placed: bool,
+    /// The application has been told that there is something to read and has not read everything since.
+    pub reader_told: bool,
+    /// Data that was sent while nothing had to be granted may still arrive below this position.
+    pub free_limit: u64,
+    pub reset: Option<u64>,
+    pub stop: Option<u64>,
+    /// The application has seen its end (or its reset, or wants no more).
+    pub is_done: bool,
+}
+
+impl ReceiveHalf {
+    /// Whether memory is given to so many more bytes, whatever the peer was granted (flow.md R-8).
+    pub fn has_room(&self, bytes: u64) -> bool {
+        self.data.load_bytes() as u64 + bytes <= self.grant.window_bytes_max.saturating_mul(2)
+    }
+
+    /// Takes in the data of a frame if it is the next bytes, or a whole message without a position, and the flow is one that takes such
+    /// under this stack.
+    pub fn append(&mut self, stack: &ReceiveStack, data: &Data<'_>) -> bool {
+        if !self.takes_from(stack) {
+            return false;
+        }
+        if let Some(start) = stack.layout.start_of_bytes(data) {
+            let limit = if stack.layout.offsets { self.limit() } else { u64::MAX };
+            return self.data.append(start, data.bytes, limit);
+        }
+        stack.layout.is_unplaced_message(data) && self.data.append_unplaced(data.bytes, data.flags.presented)
+    }
+
+    /// Takes in the messages that a packet consists of if they are the next, or have no positions, and the flow is one that takes such
+    /// under this stack.
+    pub fn append_messages(&mut self, stack: &ReceiveStack, messages: &Messages, payload: &[u8]) -> bool {
+        let (limit, offsets) = (self.limit(), stack.layout.offsets);
+        self.takes_from(stack)
+            && match messages.start {
+                Some(start) => offsets && self.data.append_messages(start, payload, messages.list(), limit),
+                None => !offsets && self.data.append_unplaced_messages(payload, messages.list()),
+            }
+    }
+
+    /// Whether data that comes under a stack goes into this flow with nothing changed about it.
+    fn takes_from(&self, stack: &ReceiveStack) -> bool {
+        let is_ours = self.is_placed && self.group == stack.group && self.reset.is_none() && !self.is_done;
+        is_ours && (self.is_free() || !matches!(stack.flow, flow::Slot::None(_)))
+    }
+
+    /// Tells the application once that there is something to read.
+    pub fn tell_reader(&mut self, id: u32, events: &mut VecDeque<Event>) {
+        if !core::mem::replace(&mut self.reader_told, true) {
+            events.push_back(Event::Readable(FlowId(id)));
+        }
+    }
+
+    /// Whether the sender needs no credit.
+    pub fn is_free(&self) -> bool {
+        matches!(self.flow, flow::Slot::None(_))
+    }
+
+    /// Positions beyond this are refused: what was granted, or where nothing is granted what memory allows.
+    pub fn limit(&self) -> u64 {
+        match self.flow {
+            flow::Slot::None(_) => {
+                self.data.consumed().saturating_add(self.grant.window_bytes_max.saturating_mul(4))
+            }
+            _ => self.grant.limit.max(self.free_limit),
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Flow {
+    pub send: SendHalf,
+    pub receive: ReceiveHalf,
+}
