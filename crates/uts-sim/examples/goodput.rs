@@ -1,6 +1,6 @@
 //! Goodput of one bulk transfer in virtual time, by seed: what a change of a policy or a congestion control is worth.
 //!
-//! `cargo run --release -p uts-sim --example goodput -- [PATH] [MEGABYTES] [SEEDS] [PROPERTY=VALUE ...]`
+//! `cargo run --release -p uts-sim --example goodput -- [PATH[; at=WHEN CHANGE ...]] [MEGABYTES] [SEEDS] [PROPERTY=VALUE ...]`
 
 use uts_engine::ConnectionConfig;
 use uts_functions::Time;
@@ -20,9 +20,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for property in arguments.iter().skip(3) {
         config.requirements.assign(property)?;
     }
+    let mut parts = path.split(';').map(str::trim);
+    let mut over = PathConfig::both(parts.next().unwrap_or_default().parse()?);
+    over.schedule.entries = parts.map(str::parse).collect::<Result<_, _>>()?;
     let mut shares = Vec::new();
     for seed in 1..=seeds {
-        let world = WorldConfig { path: PathConfig::both(path.parse()?), seed, ..WorldConfig::default() };
+        let world = WorldConfig { path: over.clone(), seed, ..WorldConfig::default() };
         let mut world = World::new(world, Identities::new()?)?;
         let mut transfers = Transfers::start(&mut world, &[(1, config.clone())], megabytes * 1_000_000);
         transfers.run(&mut world, Time::from_millis(10_000_000));
