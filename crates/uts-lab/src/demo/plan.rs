@@ -116,6 +116,11 @@ pub(super) fn capacity_bytes(steps: &[LinkStep], end_s: f64, after_loss: bool) -
 #[cfg(test)]
 mod tests {
     use super::*;
+    use uts_engine::{ConnectionConfig, ExchangeEvent};
+    use uts_functions::{Function, Time};
+    use uts_sim::identity::Identities;
+    use uts_sim::transfer::Transfers;
+    use uts_sim::{World, WorldConfig};
 
     #[test]
     fn changes_come_at_the_thirds() {
@@ -124,6 +129,27 @@ mod tests {
         assert_eq!(entries, ["at=20kB fwd loss=ge:0.05,4", "at=40kB both loss=0 rate=20mbit"]);
         assert_eq!((plan.base_rtt_ms(), plan.buffer_packets()), (40.0, Some(64)));
         assert!(Plan::new(1, true).is_ok() && Plan::new(u64::MAX, false).is_ok());
+    }
+
+    /// What the real demonstration shows where the machine keeps up: CUBIC gives way when losses begin, and comes back when they end.
+    #[test]
+    fn both_changes_of_a_quick_copy_are_answered() {
+        let plan = Plan::new(QUICK_FILE_BYTES, true).unwrap();
+        for seed in 1..=12 {
+            let config = WorldConfig { path: plan.path_config(), seed, ..WorldConfig::default() };
+            let mut world = World::new(config, Identities::new().unwrap()).unwrap();
+            let clients = [(1, ConnectionConfig::default())];
+            let mut transfers = Transfers::start(&mut world, &clients, QUICK_FILE_BYTES);
+            transfers.run(&mut world, Time::from_millis(120_000));
+            let progress = &transfers.progress[&1];
+            let taken = progress.exchanges.iter().filter_map(|(_, event)| match event {
+                ExchangeEvent::Completed { profile, .. } => Some(profile.name(Function::Congestion)),
+                _ => None,
+            });
+            let taken: Vec<&str> = taken.collect();
+            assert!(progress.done_at.is_some(), "seed {seed}");
+            assert!(taken.contains(&"bbr") && taken.ends_with(&["cubic"]), "seed {seed}: {taken:?}");
+        }
     }
 
     #[test]
