@@ -27,8 +27,9 @@ mod token;
 
 pub use config::{ALPN, ConnectionConfig, EndpointConfig};
 pub use connection::{
-    Connection, Ecn, ExchangeError, FlowError, FlowOptions, FrameKinds, MessageOptions, Read, ReadError,
-    Side, Stats, Trace, TraceKind, TraceRow, WriteError,
+    Connection, Ecn, ExchangeError, FlowError, FlowOptions, FrameKinds, IntoBatch, MessageBatch,
+    MessageOptions, Read, ReadError, ReadSink, Side, Stats, Trace, TraceKind, TraceRow, UnevenMessages,
+    WriteError,
 };
 pub use endpoint::{ConnectError, Endpoint, Transmit};
 pub use event::{CloseReason, ConnectionHandle, Direction, Event, ExchangeEvent, FlowId};

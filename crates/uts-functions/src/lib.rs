@@ -11,6 +11,7 @@
 pub mod facts;
 pub mod library;
 pub mod mechanism;
+pub mod message_row;
 pub mod profile;
 pub mod range;
 pub mod time;
@@ -31,6 +32,7 @@ pub mod timing;
 
 pub use facts::PathFacts;
 pub use mechanism::{Choice, Mechanism, Param, Params, Prediction, Unit};
+pub use message_row::MessageRow;
 pub use profile::{Function, Profile};
 pub use range::RangeSet;
 pub use time::{Rate, Time};

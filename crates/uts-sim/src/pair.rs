@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use uts_engine::{
     CloseReason, ConnectError, ConnectionConfig, ConnectionHandle, Ecn, Endpoint, EndpointConfig, Event,
-    FlowId, FlowOptions, MessageOptions, Read, WriteError,
+    FlowId, FlowOptions, IntoBatch, MessageBatch, MessageOptions, Read, WriteError,
 };
 use uts_functions::Time;
 
@@ -80,6 +80,8 @@ pub struct Pair {
     pub one_by_one: bool,
     /// What comes together is handed over in a buffer for each datagram, as where nothing is joined.
     pub apart: bool,
+    /// Messages are handed over and read in batches.
+    pub batches: bool,
     /// Messages that the applications have read.
     pub messages: u64,
     /// How often the client's application was told that there is room again.
@@ -123,6 +125,7 @@ impl Pair {
             loses_every: None,
             one_by_one: false,
             apart: false,
+            batches: false,
             messages: 0,
             told_of_room: 0,
             reads: true,
@@ -205,15 +208,23 @@ impl Pair {
         message_bytes: usize,
     ) -> Result<(), PairError> {
         let message = Bytes::from(vec![0x5a; message_bytes]);
-        let mut messages = VecDeque::new();
+        let (mut messages, mut batch) = (VecDeque::new(), MessageBatch::new());
         let target = self.received + bytes;
         while self.received < target {
             let connection = self.client.connection(handle).ok_or_else(gone)?;
             loop {
-                if messages.is_empty() {
-                    messages.extend(std::iter::repeat_n(message.clone(), MESSAGES_AT_ONCE));
-                }
-                match connection.send_messages(self.now, flow, &mut messages, MessageOptions::default()) {
+                let sent = if self.batches {
+                    if batch.is_empty() {
+                        (0..MESSAGES_AT_ONCE).for_each(|_| batch.push(&message));
+                    }
+                    connection.send_batch(self.now, flow, &mut batch, MessageOptions::default())
+                } else {
+                    if messages.is_empty() {
+                        messages.extend(std::iter::repeat_n(message.clone(), MESSAGES_AT_ONCE));
+                    }
+                    connection.send_messages(self.now, flow, &mut messages, MessageOptions::default())
+                };
+                match sent {
                     Ok(_) => {}
                     Err(WriteError::Blocked) => break,
                     Err(error) => return Err(refused(error)),
@@ -413,7 +424,15 @@ impl Pair {
                         true
                     };
                     // What ends it is told by an event, too.
-                    let _ = connection.read_many(self.now, flow, usize::MAX, take);
+                    if self.batches {
+                        let mut batch = MessageBatch::new();
+                        let sink = IntoBatch::new(&mut batch, usize::MAX, take);
+                        let _ = connection.read_into(self.now, flow, usize::MAX, sink);
+                        *count += batch.data_bytes() as u64;
+                        *messages += batch.len() as u64;
+                    } else {
+                        let _ = connection.read_many(self.now, flow, usize::MAX, take);
+                    }
                     if let Some(data) = answer {
                         connection.write(self.now, flow, data).map_err(refused)?;
                     }

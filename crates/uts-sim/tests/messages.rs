@@ -25,11 +25,11 @@ fn connected(asked: &[&str]) -> (Pair, ConnectionHandle) {
     (pair, connection)
 }
 
-/// Carries `bytes` as messages of `len`, of every so many packets one lost; says what the sender did.
-fn carry(asked: &[&str], len: usize, bytes: u64, loses_every: Option<u64>) -> Stats {
+/// Carries `bytes` as messages of `len`, in batches or not, of every so many packets one lost; says what the sender did.
+fn carry(asked: &[&str], len: usize, bytes: u64, batches: bool, loses_every: Option<u64>) -> Stats {
     let (mut pair, connection) = connected(asked);
     let flow = pair.open_flow(connection).expect("a flow");
-    pair.loses_every = loses_every;
+    (pair.loses_every, pair.batches) = (loses_every, batches);
     let carried = pair.carry_messages(connection, flow, bytes, len);
     assert!(carried.is_ok(), "{asked:?}, messages of {len} bytes, 1 in {loses_every:?} lost: {carried:?}");
     pair.client.peek(connection).map(Connection::stats).expect("it is open")
@@ -40,8 +40,10 @@ fn messages_of_any_size_get_through_with_and_without_losses() {
     for asked in [ORDERED, UNORDERED, UNRELIABLE, BARE] {
         for len in [1, 60, 100, 700, 1000, 1450, 5000, 70_000] {
             for loses_every in [None, Some(101)] {
-                // More than four times what a receiver without positions takes for its memory.
-                carry(asked, len, (20_000 * len as u64).min(20 << 20), loses_every);
+                for batches in [false, true] {
+                    // More than four times what a receiver without positions takes for its memory.
+                    carry(asked, len, (20_000 * len as u64).min(20 << 20), batches, loses_every);
+                }
             }
         }
     }
@@ -50,9 +52,18 @@ fn messages_of_any_size_get_through_with_and_without_losses() {
 /// Small messages fill packets and are not torn; those of a kilobyte are where what is lost is sent again, so that packets are full.
 #[test]
 fn packets_are_as_good_as_full() {
-    for (asked, len, least) in [(UNRELIABLE, 100, 12.4), (BARE, 100, 11.5), (UNORDERED, 1000, 1.3)] {
+    for (asked, len, batches, least) in [
+        (UNRELIABLE, 100, false, 12.4),
+        (BARE, 100, false, 11.5),
+        (UNORDERED, 1000, false, 1.3),
+        // Those of one length share a head.
+        (UNRELIABLE, 100, true, 13.8),
+        (BARE, 100, true, 13.8),
+        (ORDERED, 20, true, 66.0),
+        (UNORDERED, 1000, true, 1.3),
+    ] {
         // Enough that the packets sent before a larger size was proved do not count.
-        let stats = carry(asked, len, 200_000_000, None);
+        let stats = carry(asked, len, 200_000_000, batches, None);
         let each = stats.data_bytes_sent as f64 / len as f64 / stats.packets_sent as f64;
         assert!(each > least, "{asked:?}: {each} messages of {len} bytes in a packet");
     }

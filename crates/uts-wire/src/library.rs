@@ -40,6 +40,7 @@ mod id {
     pub const PROFILE_IN: u64 = 14;
     pub const UNPROTECTED: u64 = 15;
     pub const SERVICE: u64 = 16;
+    pub const READS_MESSAGES: u64 = 17;
     /// Items below this number are checked for repetition.
     pub const CHECKED: u64 = 64;
     pub const MANDATORY: [(u64, &str); 9] = [
@@ -80,6 +81,8 @@ pub struct Hello {
     pub allows_unprotected: bool,
     /// The service that a client asks for, or that a server is; at most [`MAX_SERVICE_BYTES`].
     pub service: String,
+    /// Whether it reads frames of messages of one length. [P-34]
+    pub reads_messages: bool,
 }
 
 /// What an endpoint allows the peer.
@@ -169,6 +172,9 @@ impl Hello {
         if !self.service.is_empty() {
             put_item(out, id::SERVICE, |s| s.put(self.service.as_bytes()));
         }
+        if self.reads_messages {
+            put_item(out, id::READS_MESSAGES, |_| ());
+        }
     }
 }
 
@@ -189,6 +195,7 @@ impl Default for Hello {
             profile_in: None,
             allows_unprotected: false,
             service: String::new(),
+            reads_messages: false,
         }
     }
 }
@@ -236,6 +243,7 @@ impl Partial {
             id::PROFILE_IN => hello.profile_in = Some(WireProfile::read(&mut r)?),
             id::UNPROTECTED => hello.allows_unprotected = true,
             id::SERVICE => hello.service = read_service(&mut r)?,
+            id::READS_MESSAGES => hello.reads_messages = true,
             _ => return Ok(()), // P-51
         }
         r.finish("item")

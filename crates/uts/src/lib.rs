@@ -75,6 +75,6 @@ pub use trust::{ClientAuth, ClientAuthError, NewHost, NewHostKey, RefusedClient,
 pub use uts_engine::requirements::{self, Requirements};
 pub use uts_engine::{
     CloseReason, ConnectionConfig, Direction, ExchangeError, ExchangeEvent, FlowError, FlowId, FlowOptions,
-    MessageOptions, Stats, TraceKind, TraceRow,
+    MessageBatch, MessageOptions, Stats, TraceKind, TraceRow, UnevenMessages,
 };
 pub use uts_functions::{Function, PathFacts, Profile, Rate, Time};

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use uts::{
-    Chunk, CloseReason, ConnectOptions, Connection, FlowError, FlowOptions, Identity, Listener,
+    Chunk, CloseReason, ConnectOptions, Connection, FlowError, FlowOptions, Identity, Listener, MessageBatch,
     MessageOptions, ReadError, Requirements, ServerOptions, WriteError, connect,
 };
 
@@ -166,6 +166,79 @@ async fn messages_are_handed_over_many_at_a_time() {
     let (mut send, _recv) = client.open_flow(FlowOptions::default()).await.expect("opened").split();
     let error = within(send.send_messages(&mut large, MessageOptions::default())).await;
     assert!(matches!(error, Err(WriteError::TooLarge { .. })) && large.len() == 1, "{error:?}");
+}
+
+/// The same of batches, and of what is read into them between single messages.
+#[tokio::test]
+async fn batches_are_handed_over_and_read() {
+    for order in ["require", "prohibit"] {
+        let (_listener, client, server) = pair_with(|config| {
+            config.requirements = Requirements::messages();
+            config.requirements.set("preserveOrder", order).expect("a property");
+            (config.send_buffer_bytes, config.send_buffer_bytes_max) = (10_000, 10_000);
+        })
+        .await;
+        let (mut send, _recv) = client.open_flow(FlowOptions::default()).await.expect("opened").split();
+        // Rows of different lengths, and of none, some of them longer than the flow has room for.
+        let all: Vec<Vec<u8>> = (0..3000).map(|n| pattern((n / 200) * 7, n as u64)).collect();
+        let mut batch = MessageBatch::new();
+        all.iter().for_each(|message| batch.push(message));
+        let given_up = send.send_batch(&mut batch, MessageOptions::default());
+        assert!(futures_now(given_up).is_none() && !batch.is_empty());
+        assert!(batch.iter().eq(&all[all.len() - batch.len()..]));
+        let writer = async {
+            send.send_batch(&mut batch, MessageOptions::default()).await.expect("sent");
+            assert!(batch.is_empty());
+            send.finish().expect("finished");
+        };
+        let reader = async {
+            let (_send, mut recv) = server.accept_flow().await.expect("accepted").split();
+            let (mut got, mut batch) = (Vec::new(), MessageBatch::new());
+            assert_eq!(recv.recv_batch(&mut batch, 0).await, Ok(0));
+            while let Some(message) = recv.recv_message().await.expect("received") {
+                got.push(message.to_vec());
+                match recv.recv_batch(&mut batch, 50).await {
+                    Ok(count) => assert_eq!((batch.len(), count <= 50), (count, true)),
+                    Err(ReadError::Ended) => break,
+                    Err(error) => panic!("{error}"),
+                }
+                got.extend(batch.iter().map(<[u8]>::to_vec));
+                batch.clear();
+            }
+            got
+        };
+        let (mut got, mut all) = (within(async { tokio::join!(writer, reader) }).await.1, all);
+        if order == "prohibit" {
+            (got.sort(), all.sort());
+        }
+        assert!(got == all, "{} messages of {}", got.len(), all.len());
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_message_stays_where_it_is_and_what_is_too_large_in_its_batch() {
+    let (_listener, client, server) =
+        pair_with(|config| config.requirements = Requirements::messages()).await;
+    let mut send = client.open_flow(FlowOptions::default()).await.expect("opened");
+    let mut batch = MessageBatch::new();
+    (batch.push(b"fine"), batch.push(&[0; 2 << 20]), batch.push(b"behind"));
+    let error = within(send.send_half().send_batch(&mut batch, MessageOptions::default())).await;
+    assert!(matches!(error, Err(WriteError::TooLarge { .. })) && batch.len() == 2, "{error:?}");
+    let mut flow = within(server.accept_flow()).await.expect("accepted");
+    batch.clear();
+    assert_eq!(within(flow.recv_half().recv_batch(&mut batch, 9)).await, Ok(1));
+    assert!(batch.iter().eq([b"fine"]));
+    let (_listener, client, server) = pair_with(|_| ()).await;
+    let mut send = client.open_flow(FlowOptions::default()).await.expect("opened");
+    let mut batch = MessageBatch::new();
+    (batch.push(b"not "), batch.push(b"kept "), batch.push(b"apart"));
+    within(send.send_half().send_batch(&mut batch, MessageOptions::default())).await.expect("sent");
+    send.finish().expect("finished");
+    let mut flow = within(server.accept_flow()).await.expect("accepted");
+    assert_eq!(within(flow.recv_half().recv_batch(&mut batch, 9)).await, Err(ReadError::NotMessages));
+    let mut text = String::new();
+    within(flow.read_to_string(&mut text)).await.expect("read");
+    assert_eq!((text.as_str(), batch.is_empty()), ("not kept apart", true));
 }
 
 /// What a future gives without waiting.

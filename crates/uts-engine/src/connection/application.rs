@@ -1,5 +1,6 @@
 //! What the application does with a connection's flows.
 
+use super::batch::{MessageBatch, Queue, ReadSink};
 use super::flows::{DEFAULT_PRIORITY, FlowControl};
 use super::{CloseReason, Connection};
 use crate::event::{Direction, FlowId};
@@ -293,6 +294,20 @@ impl Connection {
         self.hand_over(now, id, messages, options)
     }
 
+    /// Hands the messages of a batch over, as [`Connection::send_messages`] does.
+    ///
+    /// # Errors
+    /// [`WriteError`], of the message in front; nothing was taken then.
+    pub fn send_batch(
+        &mut self,
+        now: Time,
+        id: FlowId,
+        batch: &mut MessageBatch,
+        options: MessageOptions,
+    ) -> Result<usize, WriteError> {
+        self.hand_over(now, id, batch, options)
+    }
+
     fn hand_over(
         &mut self,
         now: Time,
@@ -313,11 +328,10 @@ impl Connection {
         let (mut taken, mut bytes) = (0, 0);
         if keeps_boundaries && !forming.presents() {
             // As they are: what the loop below would do with each, without its questions.
-            (taken, bytes) = buffer.fit(capacity, messages.sizes().take_while(|size| *size <= bytes_max));
-            buffer.write_messages(messages.take_first(taken), expires);
+            (taken, bytes) = messages.hand_over(buffer, capacity, bytes_max, expires);
         }
-        while let Some(message) = messages.front()
-            && buffer.load_bytes() < capacity
+        while buffer.load_bytes() < capacity
+            && let Some(message) = messages.front()
         {
             let size = message.len();
             if size > bytes_max {
@@ -425,7 +439,22 @@ impl Connection {
         now: Time,
         id: FlowId,
         bytes_max: usize,
-        mut put: impl FnMut(Read) -> bool,
+        put: impl FnMut(Read) -> bool,
+    ) -> Result<(), ReadError> {
+        self.read_into(now, id, bytes_max, put)
+    }
+
+    /// Takes what comes next, as [`Connection::read_many`] does, into whatever it is to be read into: of small messages an
+    /// [`IntoBatch`](crate::IntoBatch) is faster still.
+    ///
+    /// # Errors
+    /// [`ReadError`] of what comes behind that which was put.
+    pub fn read_into(
+        &mut self,
+        now: Time,
+        id: FlowId,
+        bytes_max: usize,
+        mut sink: impl ReadSink,
     ) -> Result<(), ReadError> {
         let Connection { flows, inbound, close_reason, stats, .. } = self;
         let closed = || close_reason.as_deref().cloned().map_or(ReadError::Unknown, ReadError::Closed);
@@ -439,10 +468,7 @@ impl Connection {
         let max = receive.grant.window_bytes_max as usize;
         let outcome = loop {
             // Of small messages there are many, and nothing else.
-            if !receive
-                .data
-                .take_messages(stack.sequencing.keeps_order(), |message| put(Read::Message(message)))
-            {
+            if !receive.data.take_messages(stack.sequencing.keeps_order(), |row| sink.put_row(row)) {
                 break Ok(());
             }
             let read = match stack.sequencing.next(&mut receive.data, bytes_max) {
@@ -466,7 +492,7 @@ impl Connection {
                 Some(Delivery::End) => {
                     receive.is_done = true;
                     flows.drop_if_done(id.0);
-                    put(Read::End);
+                    sink.put(Read::End);
                     return Ok(());
                 }
                 None => {
@@ -482,7 +508,7 @@ impl Connection {
                         .map_or(ReadError::Blocked, ReadError::Closed));
                 }
             };
-            if !put(read) {
+            if !sink.put(read) {
                 break Ok(());
             }
         };
@@ -501,49 +527,5 @@ impl Connection {
             }
             self.after_send_change(id);
         }
-    }
-}
-
-/// What messages are taken from.
-trait Queue {
-    fn front(&self) -> Option<&Bytes>;
-    fn take_front(&mut self) -> Option<Bytes>;
-    fn sizes(&self) -> impl Iterator<Item = usize>;
-    fn take_first(&mut self, count: usize) -> impl Iterator<Item = Bytes>;
-}
-
-impl Queue for VecDeque<Bytes> {
-    fn front(&self) -> Option<&Bytes> {
-        self.front()
-    }
-
-    fn take_front(&mut self) -> Option<Bytes> {
-        self.pop_front()
-    }
-
-    fn sizes(&self) -> impl Iterator<Item = usize> {
-        self.iter().map(Bytes::len)
-    }
-
-    fn take_first(&mut self, count: usize) -> impl Iterator<Item = Bytes> {
-        self.drain(..count.min(self.len()))
-    }
-}
-
-impl Queue for Option<Bytes> {
-    fn front(&self) -> Option<&Bytes> {
-        self.as_ref()
-    }
-
-    fn take_front(&mut self) -> Option<Bytes> {
-        self.take()
-    }
-
-    fn sizes(&self) -> impl Iterator<Item = usize> {
-        self.iter().map(Bytes::len)
-    }
-
-    fn take_first(&mut self, count: usize) -> impl Iterator<Item = Bytes> {
-        self.take_if(|_| count > 0).into_iter()
     }
 }

@@ -42,7 +42,7 @@ impl<'p, 'a> Contents<'p, 'a> {
     #[inline]
     pub fn read(payload: &'a [u8], places: &'p mut Places<'a>) -> Option<Self> {
         let Places { messages, frames } = places;
-        let begins_so = payload.first().is_some_and(|kind| frame::Data::is_message(*kind));
+        let begins_so = payload.first().is_some_and(|kind| Messages::may_begin_with(*kind));
         if begins_so && messages.read(payload) {
             return Some(Contents::Messages(messages));
         }
@@ -81,7 +81,7 @@ impl<'a> Frames<'a> {
             let Ok(frame) = frame else { return false };
             self.seen.eliciting |= frame.elicits_ack();
             self.seen.polled |= matches!(frame, Frame::Poll);
-            self.seen.has_data |= matches!(frame, Frame::Data(_));
+            self.seen.has_data |= matches!(frame, Frame::Data(_) | Frame::Messages(_));
             if self.first.len() < FRAMES_KEPT {
                 self.first.push(frame);
                 self.rest = frames.clone();

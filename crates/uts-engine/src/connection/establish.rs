@@ -138,6 +138,7 @@ impl Connection {
         self.flows.flow_template = inbound.stacks.first().map(|s| s.flow.clone());
         self.flows.opened_max = hello.limits.max_flows;
         self.flows.credit_initial_out = hello.limits.initial_credit_bytes;
+        self.flows.peer_reads_messages = hello.reads_messages;
         let peer_idle = Duration::from_millis(u64::from(hello.limits.idle_timeout_ms));
         self.idle_timeout = match (self.idle_timeout.is_zero(), peer_idle.is_zero()) {
             (true, _) => peer_idle,
@@ -246,6 +247,7 @@ pub(crate) fn hello(
         profile_in: proposal.map(to_wire),
         allows_unprotected: config.requirements.security == Security::Unprotected,
         service: String::new(),
+        reads_messages: true,
     };
     let mut out = Vec::new();
     hello.emit(&mut out);

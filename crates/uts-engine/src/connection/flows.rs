@@ -62,6 +62,8 @@ pub(crate) struct Flows {
     expiring: Option<Box<BTreeSet<(Time, u32)>>>,
     pub control: BTreeSet<FlowControl>,
     pub credit_initial_out: u64,
+    /// The peer reads frames of messages of one length (packets.md P-34).
+    pub peer_reads_messages: bool,
     /// Flow control of what the peer sends in group 0; flows begin with it.
     pub flow_template: Option<flow::Slot>,
     config: Arc<ConnectionConfig>,
@@ -94,6 +96,7 @@ impl Flows {
             expiring: None,
             control: BTreeSet::new(),
             credit_initial_out: 0,
+            peer_reads_messages: false,
             flow_template: None,
             config,
             spares,

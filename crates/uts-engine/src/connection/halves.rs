@@ -82,8 +82,8 @@ impl ReceiveHalf {
         let (limit, offsets) = (self.limit(), stack.layout.offsets);
         self.takes_from(stack)
             && match messages.start {
-                Some(start) => offsets && self.data.append_messages(start, payload, messages.list(), limit),
-                None => !offsets && self.data.append_unplaced_messages(payload, messages.list()),
+                Some(start) => offsets && self.data.append_messages(start, payload, messages.rows(), limit),
+                None => !offsets && self.data.append_unplaced_messages(payload, messages.rows()),
             }
     }
 

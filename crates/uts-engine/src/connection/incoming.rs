@@ -166,7 +166,15 @@ impl Connection {
     /// memory is given, or more gaps than are remembered where none may be given up. It will be repeated, if anything is.
     fn overruns(&self, index: usize, frames: &Frames<'_>) -> bool {
         frames.seen.has_data
-            && frames.any(|frame| matches!(frame, Frame::Data(data) if self.overruns_with(index, data)))
+            && frames.any(|frame| match frame {
+                Frame::Data(data) => self.overruns_with(index, data),
+                Frame::Messages(messages) => {
+                    let len = messages.bytes.len() as u64;
+                    let part = Part { offset: messages.offset, len: len + u64::from(messages.count) - 1 };
+                    self.overruns_with_parts(index, messages.flow, len, core::iter::once(part))
+                }
+                _ => false,
+            })
     }
 
     fn overruns_with(&self, index: usize, data: &frame::Data<'_>) -> bool {
@@ -250,6 +258,11 @@ impl Connection {
     fn handle_frame(&mut self, now: Time, index: usize, frame: &Frame<'_>) -> Result<(), CloseReason> {
         match frame {
             Frame::Data(data) => self.on_data(now, index, data)?,
+            Frame::Messages(messages) => {
+                for data in messages.iter() {
+                    self.on_data(now, index, &data)?;
+                }
+            }
             Frame::Ack(ack) => {
                 let ce = ack.ecn.map(|ecn| ecn.ce);
                 let delay = Duration::from_micros(ack.delay_us);
@@ -357,7 +370,7 @@ impl Connection {
         // Without positions nothing of a flow is consumed that would move a limit along: what is held is what counts then.
         let limit = if counts { receive.limit() } else { u64::MAX };
         let bytes = Bytes::copy_from_slice(data.bytes);
-        // P-30.
+        // P-30, and for P-34 as well: there each would be at the front of the flow.
         let start = match data.offset {
             Some(start) => start,
             None if counts => 0,

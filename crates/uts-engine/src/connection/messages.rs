@@ -10,10 +10,12 @@ use crate::synthesis::SendStack;
 use smallvec::SmallVec;
 use uts_functions::Time;
 use uts_functions::flow::FlowControl as _;
-use uts_functions::segmentation::buffer::UnsentMessages;
-use uts_functions::sequencing::reassembly::Whole;
+use uts_functions::message_row::Places;
+use uts_functions::segmentation::buffer::{Together, UnsentMessages};
 use uts_wire::Reader;
-use uts_wire::frame::{Data, DataFlags, DataWriter, InRow, RowHead, RowReader, data_header_len, kind};
+use uts_wire::frame::{
+    self, Data, DataFlags, DataWriter, InRow, RowHead, RowReader, data_header_len, kind, messages_header_len,
+};
 use uts_wire::varint::varint_len;
 
 /// Whole messages of one flow that a packet consists of. They stand in a row.
@@ -22,8 +24,9 @@ pub(super) struct Messages {
     pub flow: u32,
     /// Position of the first, if they have positions.
     pub start: Option<u64>,
-    list: SmallVec<[Whole; 16]>,
+    rows: SmallVec<[Places; 4]>,
     pub data_bytes: u64,
+    count: u64,
 }
 
 impl Messages {
@@ -31,54 +34,109 @@ impl Messages {
     // On its own: within whoever asks, what it goes by would not stay in registers.
     #[inline(never)]
     pub fn read(&mut self, payload: &[u8]) -> bool {
-        self.list.clear();
-        let Some((first, _)) = Data::next_message(&mut Reader::new(payload)) else { return false };
-        let (flow, start) = (first.flow, first.offset);
-        let (mut data_bytes, mut next) = (0, start.unwrap_or(0));
-        let mut at = 0;
-        if let Some(mut row) = RowReader::new(payload) {
-            let presented = row.head().presented();
-            while let Some(InRow { offset, from, to }) = row.next_message() {
-                if offset.is_some_and(|offset| offset != next) {
+        self.rows.clear();
+        (self.data_bytes, self.count) = (0, 0);
+        let mut r = Reader::new(payload);
+        let mut next = None;
+        while !r.is_empty() {
+            if r.peek().first().is_some_and(|kind| frame::Messages::is_kind(*kind)) {
+                let Some((messages, from)) = frame::Messages::next(&mut r) else { return false };
+                if !self.goes_on(&mut next, messages.flow, messages.offset) {
                     return false;
                 }
-                self.list.push(Whole { from, to, presented });
-                let len = (to - from) as u64;
-                data_bytes += len;
-                next += len + 1;
+                let (bytes, count) = (messages.message_bytes() as u32, messages.count);
+                let places = Places { from: from as u32, bytes, stride: bytes, count, presented: false };
+                self.rows.push(places);
+                self.add(&mut next, messages.bytes.len() as u64, count.into());
+            } else if !self.read_row(&mut r, payload, &mut next) {
+                let Some((data, from)) = Data::next_message(&mut r) else { return false };
+                if !self.goes_on(&mut next, data.flow, data.offset) {
+                    return false;
+                }
+                self.rows.push(Places::one(from, from + data.bytes.len(), data.flags.presented));
+                self.add(&mut next, data.bytes.len() as u64, 1);
             }
-            at = row.end();
-        }
-        let left = payload.get(at..).unwrap_or_default();
-        // P-21: nothing but padding may follow padding here.
-        if at > 0 && left.iter().all(|byte| *byte == kind::PADDING) {
-            (self.flow, self.start, self.data_bytes) = (flow, start, data_bytes);
-            return true;
-        }
-        let mut r = Reader::at(left, at);
-        while !r.is_empty() {
-            let Some((data, from)) = Data::next_message(&mut r) else { return false };
-            let is_placed = data.offset.is_some();
-            if data.flow != flow || is_placed != start.is_some() || (is_placed && data.offset != Some(next)) {
-                return false;
+            // P-21: nothing but padding may follow padding here.
+            if r.peek().first() == Some(&kind::PADDING) {
+                return r.rest().iter().all(|byte| *byte == kind::PADDING);
             }
-            let len = data.bytes.len();
-            self.list.push(Whole { from, to: from + len, presented: data.flags.presented });
-            data_bytes += len as u64;
-            next = next.saturating_add(len as u64 + 1);
         }
-        (self.flow, self.start, self.data_bytes) = (flow, start, data_bytes);
-        true
+        self.count > 0
     }
 
-    /// Where each lies in the payload.
-    pub fn list(&self) -> &[Whole] {
-        &self.list
+    /// Whether a payload that begins with a frame of this type may consist of such messages.
+    #[inline]
+    pub fn may_begin_with(frame_kind: u8) -> bool {
+        Data::is_message(frame_kind) || frame::Messages::is_kind(frame_kind)
+    }
+
+    /// Whether what is of this flow, and at this position, follows on what was read. The first says which flow, and where it begins.
+    #[inline(always)]
+    fn goes_on(&mut self, next: &mut Option<u64>, flow: u32, offset: Option<u64>) -> bool {
+        match *next {
+            None => {
+                (self.flow, self.start) = (flow, offset);
+                *next = Some(offset.unwrap_or(0));
+                true
+            }
+            Some(next) => {
+                flow == self.flow
+                    && offset.is_some() == self.start.is_some()
+                    && offset.is_none_or(|offset| offset == next)
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn add(&mut self, next: &mut Option<u64>, bytes: u64, count: u64) {
+        self.data_bytes += bytes;
+        self.count += count;
+        *next = next.map(|next| next.saturating_add(bytes + count));
+    }
+
+    /// Reads messages of which each has a frame of its own, as long as their heads are alike and they follow on each other. Says
+    /// whether there were any.
+    #[inline(always)]
+    fn read_row(&mut self, r: &mut Reader<'_>, payload: &[u8], next: &mut Option<u64>) -> bool {
+        let begin = r.offset();
+        let Some(mut row) = payload.get(begin..).and_then(RowReader::new) else { return false };
+        let (presented, flow) = (row.head().presented(), row.head().flow());
+        // What it goes by stays in registers.
+        let (mut end, mut position, mut bytes, mut count) = (0, None, 0, 0);
+        let mut places = Places::one(0, 0, presented);
+        while let Some(InRow { offset, from, to }) = row.next_message() {
+            let follows = match position {
+                None => self.goes_on(next, flow, offset),
+                Some(position) => offset.is_none_or(|offset| offset == position),
+            };
+            if !follows {
+                break;
+            }
+            if count == 0 {
+                places = Places::one(begin + from, begin + to, presented);
+            } else if !places.extend(begin + from, begin + to) {
+                self.rows.push(places);
+                places = Places::one(begin + from, begin + to, presented);
+            }
+            let len = (to - from) as u64;
+            position = Some(position.or(*next).unwrap_or(0).saturating_add(len + 1));
+            (end, bytes, count) = (row.end(), bytes + len, count + 1);
+        }
+        if count > 0 {
+            self.rows.push(places);
+            self.add(next, bytes, count);
+        }
+        r.bytes(end as u64, "row").is_ok() && count > 0
+    }
+
+    /// Where they lie in the payload.
+    pub fn rows(&self) -> &[Places] {
+        &self.rows
     }
 
     /// Positions that they take: each ends with one.
     pub fn positions(&self) -> u64 {
-        self.data_bytes + self.list.len() as u64
+        self.data_bytes + self.count
     }
 }
 
@@ -101,15 +159,15 @@ impl Connection {
             return Ok(());
         };
         self.stats.data_bytes_received += messages.data_bytes;
-        let (limit, packet, list) = (receive.limit(), receive.data.keep(payload), &messages.list);
+        let (limit, packet, rows) = (receive.limit(), receive.data.keep(payload), &messages.rows);
         match messages.start {
             // No positions: handed over as they come.
             None => {
-                let taken = receive.data.push_unplaced_messages(&packet, list);
-                self.stats.dropped_overrun += (list.len() - taken) as u64;
+                let taken = receive.data.push_unplaced_messages(&packet, rows);
+                self.stats.dropped_overrun += messages.count - taken as u64;
             }
             Some(start) => {
-                let new = receive.data.insert_messages(start, &packet, list, limit);
+                let new = receive.data.insert_messages(start, &packet, rows, limit);
                 let new =
                     new.map_err(|error| CloseReason::Protocol(format!("flow {}: {error}", messages.flow)))?;
                 self.stats.data_bytes_repeated += messages.data_bytes.saturating_sub(new);
@@ -146,7 +204,7 @@ pub(super) fn write_messages(
     if !send.buffer.may_have_messages() {
         return None;
     }
-    let is_alone = !flows.others_want_to_send(flow, stack.group);
+    let (is_alone, together) = (!flows.others_want_to_send(flow, stack.group), flows.peer_reads_messages);
     let mut messages = flows.get_mut(flow)?.send.buffer.unsent_messages(limit)?;
     // A poll may follow, which takes a byte, and the frame before it then needs a length.
     let end = end.saturating_sub(usize::from(polls));
@@ -164,6 +222,7 @@ pub(super) fn write_messages(
         is_kept_whole: !stack.layout.repeats,
         is_next: draft.is_next,
         block_bytes: draft.block_bytes,
+        together,
         room_of_all,
         room_of_full,
     };
@@ -196,6 +255,8 @@ pub(super) struct How {
     pub is_next: bool,
     /// See [`Draft::block_bytes`].
     pub block_bytes: usize,
+    /// Messages of one length may go in a frame together.
+    pub together: bool,
     /// What this packet would hold without anything else.
     pub room_of_all: usize,
     /// What the longest packet would.
@@ -239,7 +300,7 @@ pub(super) fn fill(
     let flow_bytes = data_header_len(flow, None, None);
     let mut filled = Filled::default();
     if coalesce && is_alone {
-        filled.messages = fill_row(messages, flow, offsets, out);
+        filled.messages = fill_ample(messages, how, out);
         if filled.messages > 0 {
             (has_data, filled.is_open, filled.written) = (true, true, Some(Written::More));
         }
@@ -291,11 +352,44 @@ pub(super) fn fill(
 /// Fills the room with messages of a flow as long as there is so much of it left that nothing has to be decided: one goes in with
 /// its length, and so will the next. Says how many.
 #[inline(always)]
-fn fill_row(messages: &mut UnsentMessages<'_>, flow: u32, offsets: bool, out: &mut DataWriter<'_>) -> usize {
+fn fill_ample(messages: &mut UnsentMessages<'_>, how: &How, out: &mut DataWriter<'_>) -> usize {
+    let mut count = 0;
+    loop {
+        let together = if how.together { fill_together(messages, how, out) } else { 0 };
+        let row = fill_row(messages, how, out);
+        count += together + row;
+        // What stands behind a row may stand together again.
+        if row == 0 || !how.together {
+            return count;
+        }
+    }
+}
+
+/// Those of one length that stand together in memory: they go in one frame (packets.md P-34). Says how many.
+#[inline(always)]
+fn fill_together(messages: &mut UnsentMessages<'_>, how: &How, out: &mut DataWriter<'_>) -> usize {
+    let Some(Together { start, message_bytes, count }) = messages.together() else { return 0 };
+    let offset = how.offsets.then_some(start);
+    let count = u32::try_from(count).unwrap_or(u32::MAX);
+    let header_bytes = messages_header_len(how.flow, offset, count, message_bytes);
+    let behind = message_bytes + DataWriter::ROW_HEAD_MAX_BYTES + DATA_ROOM_MIN_BYTES;
+    let most = out.left().saturating_sub(header_bytes + behind) / message_bytes;
+    let count = (count as usize).min(most);
+    if count < 2 {
+        return 0;
+    }
+    let bytes = messages.send_together(count);
+    out.put_messages(&frame::Messages { flow: how.flow, offset, count: count as u32, bytes });
+    count
+}
+
+/// Those that have a frame each, up to what may stand together. Says how many.
+#[inline(always)]
+fn fill_row(messages: &mut UnsentMessages<'_>, how: &How, out: &mut DataWriter<'_>) -> usize {
     const AROUND_BYTES: usize = DataWriter::ROW_HEAD_MAX_BYTES;
     let Some(presented) = messages.front().map(|message| message.presented) else { return 0 };
-    let Some(head) = RowHead::new(flow, offsets, presented) else { return 0 };
-    messages.send_row(presented, |start, data, next| {
+    let Some(head) = RowHead::new(how.flow, how.offsets, presented) else { return 0 };
+    messages.send_row(presented, how.together, |start, data, next| {
         let needed = data.len().saturating_add(next).saturating_add(2 * AROUND_BYTES + DATA_ROOM_MIN_BYTES);
         out.left() >= needed && out.put_in_row(head, start, data).is_some()
     })
@@ -319,6 +413,7 @@ mod tests {
     fn messages_of_a_packet_are_of_one_flow_and_stand_in_a_row() {
         let first = (4, Some(70), "one");
         let whole = payload(&[first, (4, Some(74), "three")]);
+        let first_bytes = payload(&[first]).len();
         let read = |payload: &[u8]| {
             let mut messages = Messages::default();
             messages.read(payload).then_some(messages)
@@ -326,10 +421,11 @@ mod tests {
         let messages = read(&whole).expect("two");
         assert_eq!((messages.flow, messages.start, messages.data_bytes), (4, Some(70), 8));
         assert_eq!(messages.positions(), 10);
-        let texts: Vec<_> = messages.list.iter().map(|m| &whole[m.from..m.to]).collect();
-        assert_eq!(texts, [&b"one"[..], b"three"]);
+        let places = [(first_bytes, 3), (whole.len(), 5)];
+        let places = places.map(|(end, bytes)| Places::one(end - bytes, end, false));
+        assert_eq!(messages.rows(), places);
         let free = payload(&[(4, None, "one"), (4, None, "three")]);
-        assert_eq!(read(&free).map(|m| (m.start, m.list.len())), Some((None, 2)));
+        assert_eq!(read(&free).map(|m| (m.start, m.count)), Some((None, 2)));
         // Of another flow, apart, repeated, without a position, cut off: these are read frame by frame.
         for other in [(6, Some(74), "x"), (4, Some(75), "x"), (4, Some(70), "one"), (4, None, "x")] {
             assert!(read(&payload(&[first, other])).is_none(), "{other:?}");
@@ -339,7 +435,7 @@ mod tests {
         // Padding may follow, short or long, and nothing behind that.
         for zeros in [1, 2, 7, 8, 20] {
             let mut padded = [whole.as_slice(), &vec![0; zeros]].concat();
-            assert_eq!(read(&padded).map(|m| (m.positions(), m.list.len())), Some((10, 2)), "{zeros} zeros");
+            assert_eq!(read(&padded).map(|m| (m.positions(), m.count)), Some((10, 2)), "{zeros} zeros");
             padded.extend_from_slice(&payload(&[(4, Some(80), "x")]));
             assert!(read(&padded).is_none(), "{zeros} zeros");
             assert!(read(&padded[whole.len()..]).is_none(), "{zeros} zeros");

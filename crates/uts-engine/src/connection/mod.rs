@@ -8,6 +8,7 @@
 
 mod adapt;
 mod application;
+mod batch;
 mod chunks;
 mod closing;
 mod contents;
@@ -38,6 +39,7 @@ mod trace;
 pub(crate) use establish::hello;
 
 pub use application::{FlowError, FlowOptions, MessageOptions, Read, ReadError, WriteError};
+pub use batch::{IntoBatch, MessageBatch, ReadSink, UnevenMessages};
 pub use exchanges::{ExchangeError, Refusal, RefusalReason, changes};
 pub use flows::Side;
 pub(crate) use handshake::{CLIENT_DATAGRAM_BYTES, Place, is_authentic, refusal};

@@ -6,28 +6,90 @@ use bytes::Bytes;
 use core::ops::Range;
 use expiry::Expiries;
 use std::collections::VecDeque;
-pub use unsent::{Place, Unsent, UnsentMessages};
+pub use unsent::{Place, Together, Unsent, UnsentMessages};
 
 mod expiry;
 mod unsent;
 
-/// One write of the application: a stretch of bytes, or one message with the marker that ends it.
+/// What the application handed over at once: a stretch of bytes, or messages of one length, each with the marker that ends it.
 #[derive(Clone, Debug)]
 struct Segment {
     start: u64,
     data: Bytes,
-    message: bool,
-    /// The message is in the form that a presentation mechanism gave it.
+    /// How many; none in a stretch of bytes.
+    messages: u32,
+    /// The messages are in the form that a presentation mechanism gave them.
     presented: bool,
 }
 
+/// A stretch of bytes, or one message with the marker that ends it.
+#[derive(Clone, Copy, Debug)]
+struct Piece<'a> {
+    start: u64,
+    data: &'a [u8],
+    message: bool,
+    presented: bool,
+    /// Behind it another segment begins.
+    is_last: bool,
+}
+
 impl Segment {
+    fn new(start: u64, data: Bytes, message: bool, presented: bool) -> Self {
+        Segment { start, data, messages: message.into(), presented }
+    }
+
+    #[inline]
+    fn is_message(&self) -> bool {
+        self.messages > 0
+    }
+
+    /// The end of its positions, the markers of messages included (segmentation.md R-1).
+    #[inline]
+    fn end(&self) -> u64 {
+        self.start + self.data.len() as u64 + u64::from(self.messages)
+    }
+
+    /// Bytes of each message, or of all that there is.
+    #[inline]
+    fn piece_bytes(&self) -> usize {
+        if self.messages > 1 { self.data.len() / self.messages as usize } else { self.data.len() }
+    }
+
+    /// The piece `index`, of which each has so many bytes.
+    #[inline]
+    fn piece(&self, index: usize, bytes: usize) -> Piece<'_> {
+        let from = index * bytes;
+        Piece {
+            start: self.start + (from + index) as u64,
+            data: self.data.get(from..from + bytes).unwrap_or_default(),
+            message: self.is_message(),
+            presented: self.presented,
+            is_last: index + 1 >= self.messages as usize,
+        }
+    }
+
+    /// Which of the pieces a position of this segment belongs to.
+    #[inline]
+    fn index_of(&self, position: u64) -> usize {
+        if self.messages <= 1 {
+            return 0;
+        }
+        (position.saturating_sub(self.start) / (self.piece_bytes() as u64 + 1)) as usize
+    }
+
+    /// The piece that a position of this segment belongs to.
+    #[inline]
+    fn piece_at(&self, position: u64) -> Piece<'_> {
+        self.piece(self.index_of(position), self.piece_bytes())
+    }
+}
+
+impl Piece<'_> {
     #[inline]
     fn data_end(&self) -> u64 {
         self.start + self.data.len() as u64
     }
 
-    /// The end of its positions, the marker of a message included (segmentation.md R-1).
     #[inline]
     fn end(&self) -> u64 {
         self.data_end() + u64::from(self.message)
@@ -105,7 +167,7 @@ impl SendBuffer {
         let (mut start, mut bytes) = (self.written, 0);
         self.segments.extend(messages.map(|data| {
             bytes += data.len();
-            let segment = Segment { start, data, message: true, presented: false };
+            let segment = Segment::new(start, data, true, false);
             start = segment.end();
             segment
         }));
@@ -114,6 +176,18 @@ impl SendBuffer {
         }
         self.written = start;
         self.held_bytes += bytes;
+    }
+
+    /// Appends so many messages of one length, which stand one behind the other in `data`, each as
+    /// [`SendBuffer::write_message`] does: they are kept together.
+    pub fn write_row(&mut self, data: Bytes, messages: u32, expires: Option<Time>) {
+        debug_assert!(messages > 0 && data.len().is_multiple_of(messages as usize), "of one length");
+        // segmentation.md R-5: nothing behind the end.
+        if self.fin.is_some() {
+            return;
+        }
+        self.held_bytes += data.len();
+        self.push_segment(Segment { start: self.written, data, messages, presented: false }, expires);
     }
 
     /// Appends one message in the form that a presentation mechanism gave it, in which it travels whatever mechanism
@@ -129,7 +203,10 @@ impl SendBuffer {
         }
         self.held_bytes += data.len();
         // segmentation.md R-2: the form stays with the segment, whatever mechanism follows.
-        let segment = Segment { start: self.written, data, message, presented };
+        self.push_segment(Segment::new(self.written, data, message, presented), expires);
+    }
+
+    fn push_segment(&mut self, segment: Segment, expires: Option<Time>) {
         if let Some(at) = expires {
             self.expiries.insert(at, segment.start..segment.end());
         }
@@ -248,6 +325,7 @@ impl SendBuffer {
         };
         let mut index = self.index_of(range.start);
         while let Some(segment) = self.segments.get(index).filter(|s| s.start < range.end) {
+            let segment = segment.piece_at(chunk.range.end);
             // segmentation.md R-4: bytes of one message, or of none; R-10: bytes run over writes.
             if segment.message && chunk.data_bytes > 0 {
                 return Some(chunk);
@@ -286,7 +364,7 @@ impl SendBuffer {
         let end = at + chunk.data_bytes as u64;
         let mut index = self.index_of(at);
         while at < end {
-            let Some(segment) = self.segments.get(index) else { return };
+            let Some(segment) = self.segments.get(index).map(|segment| segment.piece_at(at)) else { return };
             let from = (at - segment.start) as usize;
             let to = (end.min(segment.data_end()) - segment.start) as usize;
             out.extend_from_slice(&segment.data[from..to]);
@@ -314,8 +392,10 @@ impl SendBuffer {
         let mut whole = range.clone();
         let mut at = self.index_of(range.start);
         while let Some(s) = self.segments.get(at).filter(|s| s.start < range.end) {
-            if s.message {
-                whole = whole.start.min(s.start)..whole.end.max(s.end());
+            if s.is_message() {
+                let first = s.piece_at(range.start.max(s.start));
+                let last = s.piece_at(range.end.min(s.end()) - 1);
+                whole = whole.start.min(first.start)..whole.end.max(last.end());
             }
             at += 1;
         }
@@ -341,7 +421,8 @@ impl SendBuffer {
             let first = self.index_of(range.start);
             messages += (self.segments.range(first.min(self.segments.len())..))
                 .take_while(|s| s.start < range.end)
-                .filter(|s| !self.done.contains_range(&(s.start..s.end())))
+                .flat_map(|s| (0..s.messages as usize).map(|index| s.piece(index, s.piece_bytes())))
+                .filter(|s| range.contains(&s.start) && !self.done.contains_range(&(s.start..s.end())))
                 .count();
             self.abandon(range);
         }
@@ -438,6 +519,7 @@ impl SendBuffer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     fn text(buffer: &SendBuffer, chunk: &Chunk) -> String {
         let mut out = Vec::new();
@@ -571,5 +653,137 @@ mod tests {
         assert_eq!(b.pop_skip(), Some(7..10));
         b.on_skip_acknowledged(7..10);
         assert!(b.is_complete());
+    }
+
+    /// What happens to a sender's state of a flow.
+    #[derive(Clone, Debug)]
+    enum Deed {
+        /// So many messages of so many bytes are handed over, with a lifetime or none.
+        Write(u32, usize, Option<u64>),
+        Chunk(usize),
+        /// So many whole messages are sent.
+        Whole(usize),
+        Acknowledge(u64, u64),
+        Lose(u64, u64),
+        Abandon(u64, u64),
+        Expire(u64),
+        Skip,
+    }
+
+    fn deeds() -> impl Strategy<Value = Vec<Deed>> {
+        let range = || (0..120_u64, 1..40_u64);
+        let deed = prop_oneof![
+            (1..9_u32, 0..12_usize, proptest::option::of(0..50_u64))
+                .prop_map(|(n, len, at)| Deed::Write(n, len, at)),
+            (1..30_usize).prop_map(Deed::Chunk),
+            (1..9_usize).prop_map(Deed::Whole),
+            range().prop_map(|(from, len)| Deed::Acknowledge(from, from + len)),
+            range().prop_map(|(from, len)| Deed::Lose(from, from + len)),
+            range().prop_map(|(from, len)| Deed::Abandon(from, from + len)),
+            (0..60_u64).prop_map(Deed::Expire),
+            Just(Deed::Skip),
+        ];
+        proptest::collection::vec(deed, 1..60)
+    }
+
+    /// To send messages together is to send as many one by one.
+    fn check_together(b: &SendBuffer, most: usize, limit: u64) {
+        let (mut together, mut singly) = (b.clone(), b.clone());
+        let (Some(mut messages), Some(mut one_by_one)) =
+            (together.unsent_messages(limit), singly.unsent_messages(limit))
+        else {
+            return;
+        };
+        let Some(Together { start, message_bytes, count }) = messages.together() else { return };
+        let bytes = messages.send_together(most);
+        let mut data = Vec::new();
+        for n in 0..count.min(most) {
+            let message = one_by_one.front().expect("one more");
+            assert_eq!(message.start, start + (n * (message_bytes + 1)) as u64);
+            assert!(message.data.len() == message_bytes && !message.presented && message.following.is_some());
+            data.extend_from_slice(message.data);
+            one_by_one.on_sent();
+        }
+        assert_eq!(bytes, data);
+        while one_by_one.front().is_some() {
+            assert_eq!(format!("{:?}", messages.front()), format!("{:?}", one_by_one.front()));
+            assert_eq!(messages.taken(), one_by_one.taken());
+            (messages.on_sent(), one_by_one.on_sent());
+        }
+        assert_eq!((messages.front().is_none(), messages.taken()), (true, one_by_one.taken()));
+        assert_eq!((together.sent, together.cursor), (singly.sent, singly.cursor));
+    }
+
+    /// Does it, and says all that can be seen of it.
+    fn outcome(b: &mut SendBuffer, deed: &Deed, kept_together: bool, limit: u64) -> String {
+        let told = match *deed {
+            Deed::Write(count, len, at) => {
+                let (data, at) = (vec![count as u8; len * count as usize], at.map(Time::from_millis));
+                if kept_together {
+                    b.write_row(data.into(), count, at);
+                } else {
+                    let messages = (0..count as usize).map(|n| data[n * len..(n + 1) * len].to_vec().into());
+                    b.write_messages(messages.collect::<Vec<Bytes>>().into_iter(), at);
+                }
+                String::new()
+            }
+            Deed::Chunk(most) => {
+                let chunk = b.next_chunk(most, limit);
+                let mut out = Vec::new();
+                let _ = chunk.as_ref().map(|chunk| b.copy(chunk, &mut out));
+                format!("{chunk:?} {out:?}")
+            }
+            Deed::Whole(most) => {
+                check_together(b, most, limit);
+                let next = b.unsent_message();
+                let whole = b.unsent_messages(limit).map(|mut messages| {
+                    let mut seen = Vec::new();
+                    let place = messages.place();
+                    messages.on_sent();
+                    messages.go_back(place);
+                    seen.extend(messages.front().map(|message| format!("{message:?}")));
+                    messages.on_sent();
+                    let count = messages.send_row(false, false, |start, data, next| {
+                        seen.push(format!("{start} {data:?} {next}"));
+                        seen.len() < most
+                    });
+                    format!(
+                        "{seen:?} {count} {:?} {:?} {}",
+                        messages.front(),
+                        messages.taken(),
+                        messages.has_more()
+                    )
+                });
+                format!("{next:?} {whole:?}")
+            }
+            // Only what was sent can arrive, or be lost.
+            Deed::Acknowledge(from, to) => {
+                format!("{:?}", b.on_acknowledged(from.min(b.sent)..to.min(b.sent)))
+            }
+            Deed::Lose(from, to) => format!("{:?}", b.repeat(from.min(b.sent)..to.min(b.sent))),
+            Deed::Abandon(from, to) => format!("{:?}", b.abandon(from.min(b.written)..to.min(b.written))),
+            Deed::Expire(at) => format!("{}", b.expire(Time::from_millis(at))),
+            Deed::Skip => format!("{:?}", b.pop_skip()),
+        };
+        let state =
+            (b.sent, b.written, &b.done, &b.repeat, &b.skips, b.next_expiry(), b.wants_to_send(limit));
+        format!("{told} {state:?}")
+    }
+
+    proptest! {
+        /// Nobody sees whether messages are kept together, but who looks at memory: that is set free with the last of them.
+        #[test]
+        fn messages_that_are_kept_together_go_as_those_that_are_not(deeds in deeds(), limit in 20..400_u64) {
+            let (mut rows, mut singles) = (SendBuffer::default(), SendBuffer::default());
+            for deed in &deeds {
+                let seen = outcome(&mut rows, deed, true, limit);
+                prop_assert_eq!(seen, outcome(&mut singles, deed, false, limit), "{:?}", deed);
+                prop_assert!(rows.held_bytes() >= singles.held_bytes());
+            }
+            for b in [&mut rows, &mut singles] {
+                b.on_acknowledged(0..b.written);
+                prop_assert_eq!((b.held_bytes(), b.load_bytes(), b.next_expiry()), (0, 0, None));
+            }
+        }
     }
 }

@@ -15,7 +15,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use uts_engine::{
     CloseReason, ConnectionHandle, Direction, EndpointConfig, Event, ExchangeError, ExchangeEvent, FlowError,
-    FlowId, FlowOptions, MessageOptions, ReadError, WriteError,
+    FlowId, FlowOptions, MessageBatch, MessageOptions, ReadError, WriteError,
 };
 use uts_functions::{Function, Profile, Time};
 use uts_sim::identity::Identities;
@@ -268,6 +268,11 @@ impl Torture {
             }
             let (data, sends_messages, lifetime) =
                 (lane.next_data(), lane.plan.messages, lane.plan.lifetime_ms);
+            let batch = (sends_messages && lane.tag % 8 < 4).then(|| {
+                let mut batch = MessageBatch::new();
+                lane.next_messages(9).for_each(|message| batch.push(&message));
+                batch
+            });
             let own = self.own_profile(node, flow);
             let connection = self.connection(node);
             let Some(data) = data else {
@@ -280,14 +285,21 @@ impl Torture {
             let profile = profile.or(own).expect("connected");
             let as_message = sends_messages && profile.name(Function::Segmentation) == "messages";
             let len = data.len();
-            let sent = if sends_messages {
-                let lifetime = lifetime.map(Duration::from_millis);
-                connection.send_message(now, flow, data, MessageOptions { lifetime }).map(|()| len)
+            let options = MessageOptions { lifetime: lifetime.map(Duration::from_millis) };
+            let mut taken = vec![len];
+            let sent = if let Some(mut batch) = batch {
+                taken = batch.iter().map(<[u8]>::len).collect();
+                let sent = connection.send_batch(now, flow, &mut batch, options);
+                sent.map(|count| taken.truncate(count))
+            } else if sends_messages {
+                connection.send_message(now, flow, data, options)
             } else {
-                connection.write(now, flow, data)
+                connection.write(now, flow, data).map(|bytes| taken = vec![bytes])
             };
             match sent {
-                Ok(taken) => self.lane(node, flow).on_sent(taken, as_message),
+                Ok(()) => {
+                    taken.into_iter().for_each(|taken| self.lane(node, flow).on_sent(taken, as_message))
+                }
                 Err(WriteError::Blocked) => return,
                 Err(error) => panic!("{} writes to {flow:?}: {error}", node_name(node)),
             }

@@ -194,8 +194,10 @@ fn lane(r: &mut ChaCha8Rng, class: &Class, budget: usize) -> LanePlan {
     let mut sizes = Vec::new();
     while left > 0 && sizes.len() < 600 {
         let size = (12 + (r.random_range(0.0..2.0) * typical) as usize).min(16_000);
-        sizes.push(size);
-        left = left.saturating_sub(size);
+        // Those of one length, one behind the other, may travel together.
+        let count = if r.random_bool(0.3) { r.random_range(2..20).min(left / size + 1) } else { 1 };
+        sizes.extend(std::iter::repeat_n(size, count));
+        left = left.saturating_sub(size * count);
     }
     let lifetime = !class.reliable && r.random_bool(0.3);
     let lifetime_ms = lifetime.then(|| r.random_range(20..2000));

@@ -5,6 +5,7 @@ pub mod control;
 pub mod data;
 pub mod exchange;
 pub mod flow;
+pub mod messages;
 pub mod repair;
 pub mod row;
 
@@ -13,6 +14,7 @@ pub use control::{Close, MAX_REASON_BYTES, MAX_TOKEN_BYTES, NewToken};
 pub use data::{Data, DataFlags, data_header_len, emit_data_header};
 pub use exchange::{AckPf, ConfirmPf, Direction, MAX_GROUPS, NakPf, RequestPf, StalePf};
 pub use flow::{Credit, FlowLimit, ResetFlow, Skip, StopFlow};
+pub use messages::{Messages, messages_header_len};
 pub use repair::{MAX_MASK_BYTES, Repair};
 pub use row::{DataWriter, InRow, RowHead, RowReader};
 
@@ -47,6 +49,9 @@ pub mod kind {
     pub const DATA: u8 = 0x40;
     /// The last of them.
     pub const DATA_LAST: u8 = 0xbf;
+    /// The first of two types; the other has an offset.
+    pub const MESSAGES: u8 = 0xc0;
+    pub const MESSAGES_PLACED: u8 = 0xc2;
 }
 
 /// A frame. What it carries of variable length is borrowed from the payload.
@@ -97,6 +102,8 @@ pub enum Frame<'a> {
     Repair(Repair<'a>),
     /// Data of a flow.
     Data(Data<'a>),
+    /// Whole messages of one length.
+    Messages(Messages<'a>),
 }
 
 impl<'a> Frame<'a> {
@@ -106,6 +113,7 @@ impl<'a> Frame<'a> {
         let frame_kind = r.u8("frame type")?;
         Ok(match frame_kind {
             kind::DATA..=kind::DATA_LAST => Frame::Data(Data::read(frame_kind, r)?),
+            kind::MESSAGES | kind::MESSAGES_PLACED => Frame::Messages(Messages::read(frame_kind, r)?),
             kind::PADDING => {
                 let zeros = r.peek().iter().take_while(|byte| **byte == 0).count();
                 r.bytes(zeros as u64, "padding")?;
@@ -163,6 +171,8 @@ impl<'a> Frame<'a> {
             Frame::PathResponse(_) => kind::PATH_RESPONSE,
             Frame::Repair(_) => kind::REPAIR,
             Frame::Data(_) => kind::DATA,
+            Frame::Messages(messages) if messages.offset.is_some() => kind::MESSAGES_PLACED,
+            Frame::Messages(_) => kind::MESSAGES,
         }
     }
 
@@ -198,6 +208,7 @@ impl<'a> Frame<'a> {
             }
             Frame::Repair(frame) => frame.write(out),
             Frame::Data(frame) => frame.write(out),
+            Frame::Messages(frame) => frame.write(out),
         }
     }
 

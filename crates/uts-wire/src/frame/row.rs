@@ -2,6 +2,7 @@
 //! and looked at, once.
 
 use super::data::{Data, DataFlags, LEN, OFFSET, PRESENTED};
+use super::messages::Messages;
 use crate::varint::{Room, VARINT_MAX, varint_len};
 
 /// What begins each frame of a row: its type, and a flow whose number takes a byte.
@@ -53,6 +54,11 @@ impl RowHead {
         self.0[0] & bit != 0
     }
 
+    /// The flow.
+    pub const fn flow(self) -> u32 {
+        self.0[1] as u32
+    }
+
     /// Whether messages are in the form that a presentation mechanism gave them.
     pub const fn presented(self) -> bool {
         self.has(PRESENTED)
@@ -77,6 +83,12 @@ impl<'a> DataWriter<'a> {
     #[inline(always)]
     pub fn put(&mut self, data: &Data<'_>) {
         data.write(&mut self.0);
+    }
+
+    /// Writes a frame of messages. It must fit: what does not is left out.
+    #[inline]
+    pub fn put_messages(&mut self, messages: &Messages<'_>) {
+        messages.write(&mut self.0);
     }
 
     /// Writes a message's frame as [`DataWriter::put`] does. `offset` is its position if the head says that there is one. `None`

@@ -140,6 +140,14 @@ fn data_frame() -> impl Strategy<Value = Frame<'static>> {
     )
 }
 
+fn messages_frame() -> impl Strategy<Value = Frame<'static>> {
+    (small(), prop::option::of(position()), 1..6_u32, 1..20_usize).prop_map(|(flow, offset, count, len)| {
+        let bytes: &[u8] = (0..len * count as usize).map(|n| n as u8).collect::<Vec<_>>().leak();
+        let offset = offset.map(|offset| offset.min(MAX_POSITION - bytes.len() as u64 - u64::from(count)));
+        Frame::Messages(Messages { flow, offset, count, bytes })
+    })
+}
+
 fn repair_frame() -> impl Strategy<Value = Frame<'static>> {
     (position(), bytes(1..33), any::<u8>(), 1u8.., bytes(0..100)).prop_filter_map(
         "a block has a packet",
@@ -208,6 +216,7 @@ fn control_frame() -> impl Strategy<Value = Frame<'static>> {
 pub fn frame() -> impl Strategy<Value = Frame<'static>> {
     prop_oneof![
         data_frame(),
+        messages_frame(),
         ack_frame(),
         repaired_frame(),
         repair_frame(),
@@ -306,8 +315,8 @@ pub fn hello() -> impl Strategy<Value = Hello> {
     let lists =
         (prop::collection::vec(any::<u32>(), 1..17), prop::collection::btree_set(any::<(u8, u8)>(), 0..80));
     let profiles = (prop::option::of(profile()), prop::option::of(profile()));
-    (ids, lists, limits(), profiles, any::<bool>(), text(64)).prop_map(
-        |(ids, lists, limits, profiles, allows_unprotected, service)| {
+    (ids, lists, limits(), profiles, any::<[bool; 2]>(), text(64)).prop_map(
+        |(ids, lists, limits, profiles, [allows_unprotected, reads_messages], service)| {
             let (initial_scid, original_dcid, retry_scid, reset_token) = ids;
             let (versions, mechanisms): (Vec<u32>, BTreeSet<(u8, u8)>) = lists;
             let (profile_out, profile_in) = profiles;
@@ -324,6 +333,7 @@ pub fn hello() -> impl Strategy<Value = Hello> {
                 profile_in,
                 allows_unprotected,
                 service,
+                reads_messages,
             }
         },
     )

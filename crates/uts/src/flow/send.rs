@@ -11,7 +11,7 @@ use std::future::poll_fn;
 use std::io;
 use tokio::io::AsyncWrite;
 use uts_engine::requirements::Requirements;
-use uts_engine::{Direction, FlowError, FlowId, MessageOptions};
+use uts_engine::{Direction, FlowError, FlowId, MessageBatch, MessageOptions};
 use uts_functions::Profile;
 
 /// Bytes that one call of `AsyncWrite` copies at most.
@@ -85,6 +85,29 @@ impl SendFlow {
                 self.poll_send(cx, |inner, now, handle, id| {
                     let Some(connection) = inner.connection(handle) else { return Err(None) };
                     connection.send_messages(now, id, messages, options).map_err(Some)
+                })
+            })
+            .await?;
+        }
+        Ok(())
+    }
+
+    /// Hands the messages of a batch over, as [`SendFlow::send_messages`] does, of which this is the faster way: none of them needs a
+    /// handle, and those of one length are kept together. If the wait is given up, or fails, those that were taken are no longer in
+    /// the batch.
+    ///
+    /// # Errors
+    /// [`WriteError`], of the message that is in front then.
+    pub async fn send_batch(
+        &mut self,
+        batch: &mut MessageBatch,
+        options: MessageOptions,
+    ) -> Result<(), WriteError> {
+        while !batch.is_empty() {
+            poll_fn(|cx| {
+                self.poll_send(cx, |inner, now, handle, id| {
+                    let Some(connection) = inner.connection(handle) else { return Err(None) };
+                    connection.send_batch(now, id, batch, options).map_err(Some)
                 })
             })
             .await?;

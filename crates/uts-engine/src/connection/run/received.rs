@@ -77,7 +77,9 @@ fn append<'f>(
     let data = Data::only(payload);
     let (flow, bytes) = match &data {
         Some(data) => (data.flow, data.bytes.len() as u64),
-        None if payload.first().is_some_and(|kind| Data::is_message(*kind)) && messages.read(payload) => {
+        None if payload.first().is_some_and(|kind| Messages::may_begin_with(*kind))
+            && messages.read(payload) =>
+        {
             (messages.flow, messages.data_bytes)
         }
         None => return None,

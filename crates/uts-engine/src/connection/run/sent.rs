@@ -30,11 +30,12 @@ impl Connection {
         let bytes = like.bytes;
         let Some(flow) = self.flow_of_run(now) else { return 0 };
         let Some(outbound) = &mut self.outbound else { return 0 };
+        let together = self.flows.peer_reads_messages;
         let Some(send) = self.flows.get_mut(flow).map(|flow| &mut flow.send) else { return 0 };
         let packet_bytes = self.size.current() as u64;
         let most = outbound.admitted(now, bytes as u64, packet_bytes).min(most as u64);
         let limit = outbound.stacks[0].flow.send_limit(send.limit);
-        let run = Run { outbound, flow, limit, like, peer_cid: self.peer_cid };
+        let run = Run { outbound, flow, limit, like, together, peer_cid: self.peer_cid };
         let appended = match like.messages {
             0 => run.append_bytes(&mut send.buffer, most, out),
             1 => run.append_messages(&mut send.buffer, most, out),
@@ -97,6 +98,8 @@ struct Run<'a> {
     flow: u32,
     limit: u64,
     like: Alike,
+    /// See [`How::together`].
+    together: bool,
     peer_cid: ConnectionId,
 }
 
@@ -233,6 +236,7 @@ impl Run<'_> {
             is_kept_whole: !stack.layout.repeats,
             is_next: true,
             block_bytes,
+            together: self.together,
             room_of_all: room.len(),
             room_of_full: room.len() + more,
         };

@@ -1,7 +1,7 @@
 //! What is sent for the first time, one behind the other: bytes that fill packets, and whole messages. What holds for all of them
 //! is asked once, and none is looked for.
 
-use super::{Segment, SendBuffer};
+use super::{Piece, Segment, SendBuffer};
 use crate::range::RangeSet;
 use core::ops::Range;
 use std::collections::vec_deque::Iter;
@@ -21,12 +21,67 @@ pub struct Unsent<'a> {
     pub has_more: bool,
 }
 
+/// The pieces of segments, one by one.
+#[derive(Clone, Debug)]
+struct Pieces<'a> {
+    segments: Iter<'a, Segment>,
+    /// The row whose turn it is, if it is one's, and the bytes of each of its messages.
+    row: Option<(&'a Segment, usize)>,
+    /// The next of them.
+    index: usize,
+}
+
+impl<'a> Pieces<'a> {
+    /// Those of the first segment from `position` on, and all behind them.
+    fn starting(mut segments: Iter<'a, Segment>, position: u64) -> Self {
+        let index = segments.clone().next().map_or(0, |first| first.index_of(position));
+        let row = (index > 0).then(|| segments.next()).flatten();
+        Pieces { segments, row: row.map(|row| (row, row.piece_bytes())), index }
+    }
+}
+
+impl<'a> Iterator for Pieces<'a> {
+    type Item = Piece<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Piece<'a>> {
+        let (segment, bytes) = match self.row {
+            Some(row) => row,
+            None => {
+                let segment = self.segments.next()?;
+                if segment.messages <= 1 {
+                    return Some(segment.piece(0, segment.data.len()));
+                }
+                self.index = 0;
+                *self.row.insert((segment, segment.piece_bytes()))
+            }
+        };
+        let piece = segment.piece(self.index, bytes);
+        self.index += 1;
+        if piece.is_last {
+            self.row = None;
+        }
+        Some(piece)
+    }
+}
+
+/// Messages of one length, one behind the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Together {
+    /// Position of the first one's first byte.
+    pub start: u64,
+    /// Bytes of each.
+    pub message_bytes: usize,
+    /// How many.
+    pub count: usize,
+}
+
 /// Messages whose turn it is to be sent.
 #[derive(Debug)]
 pub struct UnsentMessages<'a> {
-    front: Option<&'a Segment>,
-    next: Option<&'a Segment>,
-    behind: Iter<'a, Segment>,
+    front: Option<Piece<'a>>,
+    next: Option<Piece<'a>>,
+    behind: Pieces<'a>,
     /// What reaches beyond is not of them.
     end: u64,
     /// Nothing is sent from here on.
@@ -41,9 +96,9 @@ pub struct UnsentMessages<'a> {
 /// How far messages were sent.
 #[derive(Clone, Debug)]
 pub struct Place<'a> {
-    front: Option<&'a Segment>,
-    next: Option<&'a Segment>,
-    behind: Iter<'a, Segment>,
+    front: Option<Piece<'a>>,
+    next: Option<Piece<'a>>,
+    behind: Pieces<'a>,
     taken: Range<u64>,
     taken_bytes: usize,
     sent: u64,
@@ -62,11 +117,11 @@ impl SendBuffer {
         self.cursor = self.index_of(range.start);
         let (before, mut index, mut at) = (out.len(), self.cursor, range.start);
         while at < range.end {
-            let Some(segment) = self.segments.get(index).filter(|s| !s.message) else {
+            let Some(segment) = self.segments.get(index).filter(|s| !s.is_message()) else {
                 out.truncate(before);
                 return None;
             };
-            let end = segment.data_end().min(range.end);
+            let end = segment.end().min(range.end);
             out.extend_from_slice(
                 &segment.data[(at - segment.start) as usize..(end - segment.start) as usize],
             );
@@ -80,7 +135,7 @@ impl SendBuffer {
     /// Whether [`SendBuffer::unsent_messages`] is worth asking: where bytes are sent this is all there is to do.
     #[inline]
     pub fn may_have_messages(&self) -> bool {
-        let is_bytes = |s: &Segment| !s.message && self.sent < s.end();
+        let is_bytes = |s: &Segment| !s.is_message() && self.sent < s.end();
         self.repeat.is_empty()
             && self.sent < self.written
             && !self.segments.get(self.cursor).is_some_and(is_bytes)
@@ -89,7 +144,8 @@ impl SendBuffer {
     /// Bytes of the message that is sent next, if it is one none of which has been sent.
     pub fn unsent_message(&self) -> Option<usize> {
         let next = self.segments.get(self.index_of(self.sent)).filter(|_| self.repeat.is_empty())?;
-        (next.message && next.start == self.sent).then(|| next.data.len())
+        let next = next.piece_at(self.sent);
+        (next.message && next.start == self.sent).then_some(next.data.len())
     }
 
     /// The messages whose turn it is to be sent, as far as they are new, lie below `limit`, and stand in a row; `None` if what
@@ -102,8 +158,8 @@ impl SendBuffer {
         // What was given up unsent is passed over.
         let fresh = self.done.gaps(self.sent..self.written).next()?;
         let SendBuffer { segments, sent, cursor, done, .. } = self;
-        let mut behind = segments.range((*cursor).min(segments.len())..);
-        let front = behind.next().filter(|segment| segment.start == *sent);
+        let mut behind = Pieces::starting(segments.range((*cursor).min(segments.len())..), *sent);
+        let front = behind.next().filter(|piece| piece.start == *sent);
         let messages = UnsentMessages {
             front,
             next: behind.next(),
@@ -125,57 +181,103 @@ impl<'a> UnsentMessages<'a> {
     /// The message that is next.
     #[inline]
     pub fn front(&self) -> Option<Unsent<'a>> {
-        let segment = self.front.filter(|segment| segment.message && segment.end() <= self.end)?;
+        let piece = self.front.filter(|piece| piece.message && piece.end() <= self.end)?;
         let next = self.next.filter(|next| next.message && next.end() <= self.limit);
         Some(Unsent {
-            start: segment.start,
-            data: &segment.data,
-            presented: segment.presented,
+            start: piece.start,
+            data: piece.data,
+            presented: piece.presented,
             following: next.map(|next| next.data.len()),
-            has_more: segment.end() < self.limit,
+            has_more: piece.end() < self.limit,
         })
     }
 
     /// That one is sent, to its end.
     #[inline]
     pub fn on_sent(&mut self) {
-        let Some(segment) = self.front else { return };
-        self.taken.end = segment.end();
-        self.taken_bytes += segment.data.len();
-        *self.sent = segment.end();
-        *self.cursor += 1;
+        let Some(piece) = self.front else { return };
+        self.taken.end = piece.end();
+        self.taken_bytes += piece.data.len();
+        *self.sent = piece.end();
+        *self.cursor += usize::from(piece.is_last);
         (self.front, self.next) = (self.next, self.behind.next());
-        if segment.end() >= self.end {
+        if piece.end() >= self.end {
             // What was given up unsent is passed over.
-            *self.sent = self.done.run_end(segment.end());
+            *self.sent = self.done.run_end(piece.end());
             self.front = None;
         }
     }
 
     /// Sends messages as long as `put` takes them, which is given the first one's position and bytes, and how many bytes the one
     /// behind it has. Ends, too, before the last one that may be sent, and before one that is in another form than `presented`
-    /// says: with these there is more to be asked. Says how many were sent.
+    /// says: with these there is more to be asked; and where `but_together`, before what [`UnsentMessages::together`] has. Says how
+    /// many were sent.
     #[inline(always)]
-    pub fn send_row(&mut self, presented: bool, mut put: impl FnMut(u64, &[u8], usize) -> bool) -> usize {
-        let mut count = 0;
-        while let (Some(segment), Some(next)) = (self.front, self.next)
-            && segment.message
-            && segment.presented == presented
+    pub fn send_row(
+        &mut self,
+        presented: bool,
+        but_together: bool,
+        mut put: impl FnMut(u64, &[u8], usize) -> bool,
+    ) -> usize {
+        let (mut count, mut segments) = (0, 0);
+        while let (Some(piece), Some(next)) = (self.front, self.next)
+            && piece.message
+            && piece.presented == presented
             && next.message
             && next.end() <= self.limit
-            && segment.end() < self.end
-            && put(segment.start, &segment.data, next.data.len())
+            && piece.end() < self.end
+            && !(but_together && self.together().is_some())
+            && put(piece.start, piece.data, next.data.len())
         {
-            self.taken.end = segment.end();
-            self.taken_bytes += segment.data.len();
+            self.taken.end = piece.end();
+            self.taken_bytes += piece.data.len();
             (self.front, self.next) = (self.next, self.behind.next());
             count += 1;
+            segments += usize::from(piece.is_last);
         }
         if count > 0 {
             *self.sent = self.taken.end;
-            *self.cursor += count;
+            *self.cursor += segments;
         }
         count
+    }
+
+    /// Messages of one length that stand one behind the other from the next one on, up to the last of them behind which one more
+    /// may be sent; `None` if they are less than two, or not as they were handed over.
+    #[inline]
+    pub fn together(&self) -> Option<Together> {
+        let piece = self.front.filter(|piece| piece.message && !piece.presented)?;
+        let (segment, bytes) = self.behind.row?;
+        let index = self.behind.index.checked_sub(2)?;
+        // One stays behind for those that look at what follows.
+        let rest = segment.messages as usize - 1 - index;
+        let positions = bytes as u64 + 1;
+        let end = self.end.min(self.limit.saturating_sub(positions));
+        let count = if piece.start + rest as u64 * positions < end {
+            rest
+        } else {
+            (end.saturating_sub(piece.start + 1) / positions) as usize
+        };
+        (count > 1 && bytes > 0).then_some(Together { start: piece.start, message_bytes: bytes, count })
+    }
+
+    /// So many of [`UnsentMessages::together`] are sent, but no more than they are. Gives their bytes.
+    #[inline]
+    pub fn send_together(&mut self, count: usize) -> &'a [u8] {
+        let count = self.together().map_or(0, |together| together.count.min(count));
+        let Some((segment, bytes)) = self.behind.row.filter(|_| count > 0) else { return &[] };
+        let first = self.behind.index - 2;
+        let (next, end) = (first + count, segment.messages as usize);
+        self.front = Some(segment.piece(next, bytes));
+        self.taken.end = segment.start + (next * (bytes + 1)) as u64;
+        self.taken_bytes += count * bytes;
+        *self.sent = self.taken.end;
+        self.behind.index = next + 1;
+        if self.behind.index == end {
+            self.behind.row = None;
+        }
+        self.next = self.behind.next();
+        segment.data.get(first * bytes..next * bytes).unwrap_or_default()
     }
 
     /// Whether anything may be sent behind those that were.
@@ -259,7 +361,7 @@ mod tests {
         let row = |b: &mut SendBuffer, limit, most| {
             let mut seen = Vec::new();
             let mut messages = b.unsent_messages(limit).expect("messages");
-            let count = messages.send_row(false, |start, data, next| {
+            let count = messages.send_row(false, false, |start, data, next| {
                 seen.push((start, data.len(), next));
                 seen.len() <= most
             });
@@ -285,7 +387,7 @@ mod tests {
         assert_eq!(row(&mut b, 100, 9).0, 4);
         let mut messages = b.unsent_messages(100).expect("messages");
         assert_eq!(
-            (messages.send_row(false, |_, _, _| true), messages.send_row(true, |_, _, _| true)),
+            (messages.send_row(false, false, |_, _, _| true), messages.send_row(true, false, |_, _, _| true)),
             (0, 1)
         );
         // What was given up unsent is passed over by who looks at more.

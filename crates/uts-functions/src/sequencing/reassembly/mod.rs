@@ -10,6 +10,7 @@ mod run;
 mod spares;
 mod whole;
 
+use crate::message_row::MessageRow;
 use crate::range::RangeSet;
 use arena::Arena;
 use bytes::{Bytes, BytesMut};
@@ -17,7 +18,6 @@ use core::ops::Range;
 use run::Run;
 pub use spares::Spares;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-pub use whole::Whole;
 
 /// Data as it came in one frame.
 #[derive(Clone, Debug)]
@@ -107,10 +107,10 @@ impl Piece {
 /// What may be handed over out of order.
 #[derive(Clone, Debug)]
 struct Ready {
-    /// Position of the piece, or of the message's first.
+    /// Position of the piece, or of the first message.
     start: u64,
-    /// A message that came whole, which is in no tree, and whether it is presented.
-    whole: Option<(Bytes, bool)>,
+    /// Messages that came whole, one behind the other, which are in no tree.
+    whole: Option<MessageRow>,
 }
 
 /// The receiver's state of one flow.
@@ -129,8 +129,9 @@ pub struct Reassembly {
     ready: VecDeque<Ready>,
     /// There may be pieces to hand over out of order that are not in `ready`.
     unindexed: bool,
-    /// Messages that came without positions.
-    unplaced: VecDeque<(Bytes, bool)>,
+    /// Messages that came without positions, and how many they are.
+    unplaced: VecDeque<MessageRow>,
+    unplaced_count: usize,
     arena: Arena,
     fin: Option<u64>,
     end_delivered: bool,
@@ -310,7 +311,12 @@ impl Reassembly {
     }
 
     fn pop_unplaced(&mut self) -> Option<Delivery> {
-        let (message, presented) = self.unplaced.pop_front()?;
+        let front = self.unplaced.front_mut()?;
+        let (message, presented) = (front.pop_front()?, front.is_presented());
+        if front.is_empty() {
+            self.unplaced.pop_front();
+        }
+        self.unplaced_count -= 1;
         self.held_bytes -= message.len();
         Some(delivery(self.consumed(), message, presented))
     }
@@ -460,14 +466,21 @@ impl Reassembly {
         if front.start != at || self.skipped.first().is_some_and(|skipped| skipped.start < at) {
             return None;
         }
-        let Ready { start, whole } = self.ready.pop_front()?;
-        whole.map(|(message, presented)| self.deliver_whole(start, message, presented))
+        self.pop_front_whole()
     }
 
-    fn deliver_whole(&mut self, start: u64, message: Bytes, presented: bool) -> Delivery {
+    /// The first message that came whole, if that is what is first.
+    fn pop_front_whole(&mut self) -> Option<Delivery> {
+        let Ready { start, whole: Some(row) } = self.ready.front_mut()? else { return None };
+        let (message, presented) = (row.pop_front()?, row.is_presented());
+        let end = *start + message.len() as u64 + 1;
+        let start = core::mem::replace(start, end);
+        if row.is_empty() {
+            self.ready.pop_front();
+        }
         self.held_bytes -= message.len();
-        self.delivered.insert(start..start + message.len() as u64 + 1);
-        delivery(start, message, presented)
+        self.delivered.insert(start..end);
+        Some(delivery(start, message, presented))
     }
 
     /// Whatever is whole, in order of completion.
@@ -486,10 +499,11 @@ impl Reassembly {
             return Some(Delivery::Skipped(positions));
         }
         // sequencing.md R-9.
-        while let Some(Ready { start, whole }) = self.ready.pop_front() {
-            if let Some((message, presented)) = whole {
-                return Some(self.deliver_whole(start, message, presented));
+        loop {
+            if let Some(message) = self.pop_front_whole() {
+                return Some(message);
             }
+            let Some(Ready { start, .. }) = self.ready.pop_front() else { break };
             let delivery = match self.pieces.get(&start) {
                 None => None,
                 Some(piece) if piece.message => self.pop_message(start),
@@ -588,7 +602,7 @@ impl Reassembly {
         self.settled.heap_bytes()
             + self.delivered.heap_bytes()
             + self.skipped.heap_bytes()
-            + self.unplaced.capacity() * size_of::<(Bytes, bool)>()
+            + self.unplaced.capacity() * size_of::<MessageRow>()
             + self.pieces.len() * (size_of::<Piece>() + 16)
             + self.ready.capacity() * size_of::<Ready>()
             + self.run.spare_bytes()

@@ -1,6 +1,7 @@
 //! What is handed over, and when, by hand and against a model.
 
 use super::*;
+use crate::message_row::Places;
 use proptest::prelude::*;
 
 fn piece(start: u64, data: &'static [u8]) -> Segment {
@@ -167,23 +168,28 @@ fn unplaced_messages_are_bounded() {
 }
 
 /// Where messages of these sizes lie in a payload.
-fn row(sizes: &[usize]) -> Vec<Whole> {
-    let ends = sizes.iter().scan(0, |at, size| {
-        *at += size;
-        Some((*at - size, *at))
-    });
-    ends.map(|(from, to)| Whole { from, to, presented: false }).collect()
+fn rows(sizes: &[usize]) -> Vec<Places> {
+    let mut rows: Vec<Places> = Vec::new();
+    let mut from = 0;
+    for size in sizes {
+        let to = from + size;
+        if !rows.last_mut().is_some_and(|row| row.extend(from, to)) {
+            rows.push(Places::one(from, to, false));
+        }
+        from = to;
+    }
+    rows
 }
 
 #[test]
 fn messages_of_a_packet_are_taken_in_as_one_by_one() {
     let mut r = Reassembly::default();
     let packet = r.keep(b"onetwothree");
-    let list = row(&[3, 3, 5]);
+    let list = rows(&[3, 3, 5]);
     assert_eq!(r.insert_messages(0, &packet, &list, 100), Ok(11));
     assert_eq!((r.held_bytes(), r.contiguous()), (11, 14));
     assert_eq!(r.insert_messages(0, &packet, &list, 100), Ok(0), "all of them again");
-    assert_eq!(r.insert_messages(8, &packet, &row(&[5, 2]), 100), Ok(2), "one of them again");
+    assert_eq!(r.insert_messages(8, &packet, &rows(&[5, 2]), 100), Ok(2), "one of them again");
     // What does not fit changes nothing that lies behind it.
     let beyond = r.insert_messages(96, &packet, &list, 100);
     assert_eq!(beyond, Err(SegmentError::BeyondLimit { position: 104, limit: 100 }));
@@ -198,7 +204,7 @@ fn messages_of_a_packet_are_taken_in_as_one_by_one() {
 #[test]
 fn the_next_messages_of_a_packet_are_taken_in_at_once() {
     let mut r = Reassembly::default();
-    let list = row(&[3, 3, 5]);
+    let list = rows(&[3, 3, 5]);
     let payload = b"onetwothree";
     assert!(r.append_messages(0, payload, &list, 14));
     // Again, apart, beyond the limit: for others, and nothing has changed.
@@ -237,22 +243,31 @@ fn the_next_messages_of_a_packet_are_taken_in_at_once() {
 fn messages_of_a_packet_without_positions_are_bounded() {
     let mut r = Reassembly::default();
     let packet = r.keep(b"abcd");
-    let list = row(&[1; 4]);
-    let rounds = UNPLACED_MAX / list.len();
+    let list = rows(&[1; 4]);
+    let rounds = UNPLACED_MAX / 4;
     assert!((0..rounds).all(|_| r.push_unplaced_messages(&packet, &list) == 4));
     assert_eq!((r.push_unplaced_messages(&packet, &list), r.held_bytes()), (0, UNPLACED_MAX));
     assert!(!r.append_unplaced_messages(b"abcd", &list));
     let mut taken = 0;
-    assert!(!r.take_messages(false, |message| {
-        taken += message.len();
-        taken < 3
+    assert!(!r.take_messages(false, |row| {
+        row.pop_each(|message| {
+            taken += message.len();
+            taken < 3
+        })
     }));
     assert_eq!((taken, r.held_bytes()), (3, UNPLACED_MAX - 3));
     // All of a packet, or none of it.
     assert!(!r.append_unplaced_messages(b"abcd", &list));
     assert_eq!(r.push_unplaced_messages(&packet, &list), 3);
     assert_eq!(r.pop_any(100), Some(Delivery::Message(0, Bytes::from_static(b"d"))));
-    assert!(r.take_messages(true, |_| true));
+    // A row at a time, of which no more is taken than is wanted.
+    let mut left = 3;
+    assert!(!r.take_messages(true, |row| {
+        left -= row.split_first(left).len();
+        left > 0
+    }));
+    assert_eq!(r.held_bytes(), UNPLACED_MAX - 4);
+    assert!(r.take_messages(true, |row| !row.split_first(9).is_empty()));
     assert_eq!((r.held_bytes(), r.pop_front(100)), (0, None));
 }
 
@@ -260,17 +275,19 @@ fn messages_of_a_packet_without_positions_are_bounded() {
 fn many_messages_come_as_one_by_one_would() {
     let texts = |r: &mut Reassembly, in_order| {
         let mut texts = Vec::new();
-        assert!(r.take_messages(in_order, |text| {
-            texts.push(String::from_utf8_lossy(&text).into_owned());
-            true
+        assert!(r.take_messages(in_order, |row| {
+            row.pop_each(|text| {
+                texts.push(String::from_utf8_lossy(&text).into_owned());
+                true
+            })
         }));
         texts
     };
     let mut r = Reassembly::default();
     let packet = r.keep(b"onetwothree");
     // The second is lost, the last is not as it was sent.
-    r.insert_messages(0, &packet, &row(&[3]), 100).expect("in bounds");
-    let mut list = row(&[3, 3, 5])[2..].to_vec();
+    r.insert_messages(0, &packet, &rows(&[3]), 100).expect("in bounds");
+    let mut list = rows(&[3, 3, 5])[1..].to_vec();
     r.insert_messages(8, &packet, &list, 100).expect("in bounds");
     list[0].presented = true;
     r.insert_messages(14, &packet, &list, 100).expect("in bounds");
