@@ -6,17 +6,19 @@ use super::{
 };
 use anyhow::{Context, Result, bail, ensure};
 use bytes::Bytes;
-use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use uts::{
     Chunk, ConnectOptions, Connection, ConnectionConfig, Direction, Endpoint, Fingerprint, Flow, FlowOptions,
-    Identity, Listener, MessageOptions, RecvFlow, ServerOptions,
+    Identity, Listener, MessageBatch, MessageOptions, RecvFlow, ServerOptions,
 };
 
 pub(super) const READ_BYTES: usize = 1 << 20;
+
+/// Messages that are handed over at a time.
+const MESSAGES_HANDED_OVER: usize = 256;
 
 /// Messages that are taken at a time.
 const MESSAGES_AT_ONCE: usize = 256;
@@ -142,11 +144,12 @@ async fn take(task: &Task, flow: Flow) -> Result<Outcome> {
         Work::Messages | Work::SingleMessages => {
             let mut meter = Meter::new(task);
             // Its end may be lost: that of the connection is not.
-            let mut messages = Vec::with_capacity(MESSAGES_AT_ONCE);
-            while recv.recv_messages(&mut messages, MESSAGES_AT_ONCE).await.is_ok_and(|count| count > 0) {
-                for message in messages.drain(..) {
-                    meter.add(message.len())?;
+            let mut batch = MessageBatch::new();
+            while recv.recv_batch(&mut batch, MESSAGES_AT_ONCE).await.is_ok_and(|count| count > 0) {
+                for message in batch.iter() {
+                    meter.add(std::hint::black_box(message).len())?;
                 }
+                batch.clear();
             }
             return meter.finish();
         }
@@ -300,13 +303,14 @@ async fn ping(task: &Task, flow: Flow) -> Result<Outcome> {
 }
 
 async fn send_messages(task: &Task, connection: &Connection, mut flow: Flow) -> Result<Outcome> {
-    let (message, mut expense) = (Bytes::from(vec![0x5a; MESSAGE_BYTES]), Expense::start(task)?);
-    let mut messages = VecDeque::new();
+    // Shared, as bulk data and the messages of others are: none copies at its interface.
+    let messages = Bytes::from(vec![0x5a; MESSAGES_HANDED_OVER * MESSAGE_BYTES]);
+    let (mut batch, mut expense) = (MessageBatch::new(), Expense::start(task)?);
     while expense.goes_on() {
         // Reading the clock for each message would be a part of its cost.
-        messages.extend(std::iter::repeat_n(message.clone(), 64));
-        flow.send_half().send_messages(&mut messages, MessageOptions::default()).await?;
-        expense.bytes += 64 * message.len() as u64;
+        batch.push_all(messages.clone(), MESSAGE_BYTES)?;
+        flow.send_half().send_batch(&mut batch, MessageOptions::default()).await?;
+        expense.bytes += messages.len() as u64;
     }
     let lost_packets = connection.stats().packets_lost;
     let outcome = Outcome { lost_packets, note: profile(connection)?, ..expense.finish()? };
