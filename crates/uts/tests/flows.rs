@@ -209,7 +209,8 @@ async fn batches_are_handed_over_and_read() {
         };
         let (mut got, mut all) = (within(async { tokio::join!(writer, reader) }).await.1, all);
         if order == "prohibit" {
-            (got.sort(), all.sort());
+            got.sort();
+            all.sort();
         }
         assert!(got == all, "{} messages of {}", got.len(), all.len());
     }
@@ -221,7 +222,9 @@ async fn what_is_no_message_stays_where_it_is_and_what_is_too_large_in_its_batch
         pair_with(|config| config.requirements = Requirements::messages()).await;
     let mut send = client.open_flow(FlowOptions::default()).await.expect("opened");
     let mut batch = MessageBatch::new();
-    (batch.push(b"fine"), batch.push(&[0; 2 << 20]), batch.push(b"behind"));
+    for message in [&b"fine"[..], &[0; 2 << 20], b"behind"] {
+        batch.push(message);
+    }
     let error = within(send.send_half().send_batch(&mut batch, MessageOptions::default())).await;
     assert!(matches!(error, Err(WriteError::TooLarge { .. })) && batch.len() == 2, "{error:?}");
     let mut flow = within(server.accept_flow()).await.expect("accepted");
@@ -231,7 +234,9 @@ async fn what_is_no_message_stays_where_it_is_and_what_is_too_large_in_its_batch
     let (_listener, client, server) = pair_with(|_| ()).await;
     let mut send = client.open_flow(FlowOptions::default()).await.expect("opened");
     let mut batch = MessageBatch::new();
-    (batch.push(b"not "), batch.push(b"kept "), batch.push(b"apart"));
+    for message in [&b"not "[..], b"kept ", b"apart"] {
+        batch.push(message);
+    }
     within(send.send_half().send_batch(&mut batch, MessageOptions::default())).await.expect("sent");
     send.finish().expect("finished");
     let mut flow = within(server.accept_flow()).await.expect("accepted");

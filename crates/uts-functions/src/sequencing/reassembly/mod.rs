@@ -310,17 +310,6 @@ impl Reassembly {
         self.settled.contains_range(&(begin..end + 1)).then_some(begin..end + 1)
     }
 
-    fn pop_unplaced(&mut self) -> Option<Delivery> {
-        let front = self.unplaced.front_mut()?;
-        let (message, presented) = (front.pop_front()?, front.is_presented());
-        if front.is_empty() {
-            self.unplaced.pop_front();
-        }
-        self.unplaced_count -= 1;
-        self.held_bytes -= message.len();
-        Some(delivery(self.consumed(), message, presented))
-    }
-
     /// Gaps among the settled positions: what they take is what a peer can make this end remember.
     pub fn gaps(&self) -> usize {
         self.settled.len().saturating_sub(1)
@@ -451,36 +440,6 @@ impl Reassembly {
             Some(piece) if piece.message => self.pop_message(at),
             Some(_) => self.pop_bytes(at, bytes_max),
         }
-    }
-
-    /// The message that came whole and is next in order of position, if that is what is there.
-    fn pop_next_whole(&mut self) -> Option<Delivery> {
-        // Pieces are found in order of position.
-        while self.ready.front().is_some_and(|ready| ready.whole.is_none()) {
-            self.ready.pop_front();
-            self.unindexed = true;
-        }
-        let front = self.ready.front()?;
-        let at = self.delivered.run_end(0);
-        // sequencing.md R-5: what was given up below it is reported before it.
-        if front.start != at || self.skipped.first().is_some_and(|skipped| skipped.start < at) {
-            return None;
-        }
-        self.pop_front_whole()
-    }
-
-    /// The first message that came whole, if that is what is first.
-    fn pop_front_whole(&mut self) -> Option<Delivery> {
-        let Ready { start, whole: Some(row) } = self.ready.front_mut()? else { return None };
-        let (message, presented) = (row.pop_front()?, row.is_presented());
-        let end = *start + message.len() as u64 + 1;
-        let start = core::mem::replace(start, end);
-        if row.is_empty() {
-            self.ready.pop_front();
-        }
-        self.held_bytes -= message.len();
-        self.delivered.insert(start..end);
-        Some(delivery(start, message, presented))
     }
 
     /// Whatever is whole, in order of completion.

@@ -1,6 +1,6 @@
 //! Messages that come whole: in, and out again, many at a time.
 
-use super::{Ready, Reassembly, Segment, SegmentError, UNPLACED_MAX};
+use super::{Delivery, Ready, Reassembly, Segment, SegmentError, UNPLACED_MAX, delivery};
 use crate::message_row::{MessageRow, Places};
 use bytes::Bytes;
 
@@ -180,5 +180,47 @@ impl Reassembly {
         self.delivered.insert(handed);
         self.held_bytes -= bytes;
         wants
+    }
+
+    /// The first message that came without a position.
+    pub(super) fn pop_unplaced(&mut self) -> Option<Delivery> {
+        let front = self.unplaced.front_mut()?;
+        let (message, presented) = (front.pop_front()?, front.is_presented());
+        if front.is_empty() {
+            self.unplaced.pop_front();
+        }
+        self.unplaced_count -= 1;
+        self.held_bytes -= message.len();
+        Some(delivery(self.consumed(), message, presented))
+    }
+
+    /// The message that came whole and is next in order of position, if that is what is there.
+    pub(super) fn pop_next_whole(&mut self) -> Option<Delivery> {
+        // Pieces are found in order of position.
+        while self.ready.front().is_some_and(|ready| ready.whole.is_none()) {
+            self.ready.pop_front();
+            self.unindexed = true;
+        }
+        let front = self.ready.front()?;
+        let at = self.delivered.run_end(0);
+        // sequencing.md R-5: what was given up below it is reported before it.
+        if front.start != at || self.skipped.first().is_some_and(|skipped| skipped.start < at) {
+            return None;
+        }
+        self.pop_front_whole()
+    }
+
+    /// The first message that came whole, if that is what is first.
+    pub(super) fn pop_front_whole(&mut self) -> Option<Delivery> {
+        let Ready { start, whole: Some(row) } = self.ready.front_mut()? else { return None };
+        let (message, presented) = (row.pop_front()?, row.is_presented());
+        let end = *start + message.len() as u64 + 1;
+        let start = core::mem::replace(start, end);
+        if row.is_empty() {
+            self.ready.pop_front();
+        }
+        self.held_bytes -= message.len();
+        self.delivered.insert(start..end);
+        Some(delivery(start, message, presented))
     }
 }
