@@ -365,7 +365,7 @@ fn fill_ample(messages: &mut UnsentMessages<'_>, how: &How, out: &mut DataWriter
     }
 }
 
-/// Those of one length that stand together in memory: they go in one frame (packets.md P-34). Says how many.
+/// Those of one length that stand together in memory: they go in one frame (packets.md P-34, segmentation.md R-14). Says how many.
 #[inline(always)]
 fn fill_together(messages: &mut UnsentMessages<'_>, how: &How, out: &mut DataWriter<'_>) -> usize {
     let Some(Together { start, message_bytes, count }) = messages.together() else { return 0 };
