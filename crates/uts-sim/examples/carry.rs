@@ -1,9 +1,10 @@
 //! Carries packets between two engines in memory and does nothing else: for a profiler, or a counter of instructions.
 //!
-//! `carry PACKETS [--soon] [--in-flight MB] [--loss PER_MILLE] [--messages BYTES [--separate] | --round-trips | --flows OPEN]
-//! [NAME=VALUE ...]`, the last properties of both ends. Soon after the exchange that they ask for, the epoch before it is still open; else it is closed. With
-//! messages, PACKETS counts packets that would be full of them, also if each is to have a packet of its own. Of round
-//! trips each is of one byte, and PACKETS says how many; so it does of flows, each of 1000 bytes, while OPEN others stay open.
+//! `carry PACKETS [--soon] [--in-flight MB] [--loss PER_MILLE] [--messages BYTES [--separate | --batches] | --round-trips |
+//! --flows OPEN] [NAME=VALUE ...]`, the last properties of both ends. Soon after the exchange that they ask for, the epoch before it is still
+//! open; else it is closed. With messages, PACKETS counts packets that would be full of them, also if each is to have a packet of its own;
+//! they may be handed over and read in batches. Of round trips each is of one byte, and PACKETS says how many; so it does of flows, each
+//! of 1000 bytes, while OPEN others stay open.
 
 use bytes::Bytes;
 use std::process::ExitCode;
@@ -22,6 +23,7 @@ struct Arguments {
     round_trips: bool,
     flows_open: Option<u64>,
     soon: bool,
+    batches: bool,
     config: ConnectionConfig,
 }
 
@@ -35,6 +37,7 @@ fn parse() -> Result<Arguments, String> {
         round_trips: false,
         flows_open: None,
         soon: false,
+        batches: false,
         config,
     };
     let mut words = std::env::args().skip(1);
@@ -50,6 +53,7 @@ fn parse() -> Result<Arguments, String> {
             "--round-trips" => arguments.round_trips = true,
             "--flows" => arguments.flows_open = Some(number(words.next(), "--flows")?),
             "--soon" => arguments.soon = true,
+            "--batches" => arguments.batches = true,
             "--separate" => arguments.config.coalesce = false,
             "--messages" => arguments.message_bytes = number(words.next(), "--messages")? as usize,
             property => {
@@ -72,6 +76,7 @@ fn run() -> Result<(), Box<dyn std::error::Error>> {
     let delay = Duration::from_micros(window / (256 * DATA_BYTES) * 40 + 100);
     config.flows_max = config.flows_max.max(2 * flows_open.unwrap_or(0) as u32);
     let mut pair = Pair::new(config.clone(), delay)?;
+    pair.batches = arguments.batches;
     let connection = pair.connect(config)?;
     let flow = pair.open_flow(connection)?;
     // Until the profile that was asked for is agreed and, unless it is to be soon, the epoch before closed.

@@ -29,8 +29,6 @@ struct Piece<'a> {
     data: &'a [u8],
     message: bool,
     presented: bool,
-    /// Behind it another segment begins.
-    is_last: bool,
 }
 
 impl Segment {
@@ -58,13 +56,16 @@ impl Segment {
     /// The piece `index`, of which each has so many bytes.
     #[inline]
     fn piece(&self, index: usize, bytes: usize) -> Piece<'_> {
+        let Segment { start, ref data, presented, .. } = *self;
+        if self.messages <= 1 {
+            return Piece { start, data, message: self.is_message(), presented };
+        }
         let from = index * bytes;
         Piece {
-            start: self.start + (from + index) as u64,
-            data: self.data.get(from..from + bytes).unwrap_or_default(),
-            message: self.is_message(),
-            presented: self.presented,
-            is_last: index + 1 >= self.messages as usize,
+            start: start + (from + index) as u64,
+            data: data.get(from..from + bytes).unwrap_or_default(),
+            message: true,
+            presented,
         }
     }
 

@@ -21,50 +21,6 @@ pub struct Unsent<'a> {
     pub has_more: bool,
 }
 
-/// The pieces of segments, one by one.
-#[derive(Clone, Debug)]
-struct Pieces<'a> {
-    segments: Iter<'a, Segment>,
-    /// The row whose turn it is, if it is one's, and the bytes of each of its messages.
-    row: Option<(&'a Segment, usize)>,
-    /// The next of them.
-    index: usize,
-}
-
-impl<'a> Pieces<'a> {
-    /// Those of the first segment from `position` on, and all behind them.
-    fn starting(mut segments: Iter<'a, Segment>, position: u64) -> Self {
-        let index = segments.clone().next().map_or(0, |first| first.index_of(position));
-        let row = (index > 0).then(|| segments.next()).flatten();
-        Pieces { segments, row: row.map(|row| (row, row.piece_bytes())), index }
-    }
-}
-
-impl<'a> Iterator for Pieces<'a> {
-    type Item = Piece<'a>;
-
-    #[inline]
-    fn next(&mut self) -> Option<Piece<'a>> {
-        let (segment, bytes) = match self.row {
-            Some(row) => row,
-            None => {
-                let segment = self.segments.next()?;
-                if segment.messages <= 1 {
-                    return Some(segment.piece(0, segment.data.len()));
-                }
-                self.index = 0;
-                *self.row.insert((segment, segment.piece_bytes()))
-            }
-        };
-        let piece = segment.piece(self.index, bytes);
-        self.index += 1;
-        if piece.is_last {
-            self.row = None;
-        }
-        Some(piece)
-    }
-}
-
 /// Messages of one length, one behind the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Together {
@@ -79,9 +35,7 @@ pub struct Together {
 /// Messages whose turn it is to be sent.
 #[derive(Debug)]
 pub struct UnsentMessages<'a> {
-    front: Option<Piece<'a>>,
-    next: Option<Piece<'a>>,
-    behind: Pieces<'a>,
+    at: At<'a>,
     /// What reaches beyond is not of them.
     end: u64,
     /// Nothing is sent from here on.
@@ -93,12 +47,75 @@ pub struct UnsentMessages<'a> {
     done: &'a RangeSet,
 }
 
+/// The message that is next, and those behind it.
+#[derive(Clone, Debug)]
+struct At<'a> {
+    /// The segment that it is in.
+    front: Option<&'a Segment>,
+    /// Which of its messages it is, and bytes of each of them.
+    index: usize,
+    bytes: usize,
+    next: Option<&'a Segment>,
+    behind: Iter<'a, Segment>,
+}
+
+impl<'a> At<'a> {
+    /// The piece of the first segment that `position` belongs to.
+    fn new(mut segments: Iter<'a, Segment>, position: u64) -> Self {
+        let (front, next) = (segments.next(), segments.next());
+        let bytes = front.map_or(0, Segment::piece_bytes);
+        At { front, index: front.map_or(0, |front| front.index_of(position)), bytes, next, behind: segments }
+    }
+
+    #[inline]
+    fn piece(&self) -> Option<Piece<'a>> {
+        self.front.map(|segment| segment.piece(self.index, self.bytes))
+    }
+
+    /// The piece behind it.
+    #[inline]
+    fn following(&self) -> Option<Piece<'a>> {
+        let segment = self.front?;
+        if self.index + 1 < segment.messages as usize {
+            return Some(segment.piece(self.index + 1, self.bytes));
+        }
+        self.next.map(|next| next.piece(0, next.piece_bytes()))
+    }
+
+    /// See [`UnsentMessages::together`].
+    #[inline]
+    fn together(&self, end: u64, limit: u64) -> Option<Together> {
+        let segment = self.front.filter(|segment| segment.messages > 2 && !segment.presented)?;
+        let start = segment.piece(self.index, self.bytes).start;
+        // One stays behind for those that look at what follows.
+        let rest = segment.messages as usize - 1 - self.index;
+        let positions = self.bytes as u64 + 1;
+        let end = end.min(limit.saturating_sub(positions));
+        let count = if start + rest as u64 * positions < end {
+            rest
+        } else {
+            (end.saturating_sub(start + 1) / positions) as usize
+        };
+        (count > 1 && self.bytes > 0).then_some(Together { start, message_bytes: self.bytes, count })
+    }
+
+    /// Goes on to that. Says whether a segment lies behind.
+    #[inline]
+    fn advance(&mut self) -> bool {
+        self.index += 1;
+        let ends = self.front.is_some_and(|segment| self.index >= segment.messages as usize);
+        if ends {
+            (self.front, self.next) = (self.next, self.behind.next());
+            (self.index, self.bytes) = (0, self.front.map_or(0, Segment::piece_bytes));
+        }
+        ends
+    }
+}
+
 /// How far messages were sent.
 #[derive(Clone, Debug)]
 pub struct Place<'a> {
-    front: Option<Piece<'a>>,
-    next: Option<Piece<'a>>,
-    behind: Pieces<'a>,
+    at: At<'a>,
     taken: Range<u64>,
     taken_bytes: usize,
     sent: u64,
@@ -158,12 +175,11 @@ impl SendBuffer {
         // What was given up unsent is passed over.
         let fresh = self.done.gaps(self.sent..self.written).next()?;
         let SendBuffer { segments, sent, cursor, done, .. } = self;
-        let mut behind = Pieces::starting(segments.range((*cursor).min(segments.len())..), *sent);
-        let front = behind.next().filter(|piece| piece.start == *sent);
+        let mut at = At::new(segments.range((*cursor).min(segments.len())..), *sent);
+        // The rest of one that was begun is for others.
+        at.front = at.front.filter(|_| at.piece().is_some_and(|piece| piece.start == *sent));
         let messages = UnsentMessages {
-            front,
-            next: behind.next(),
-            behind,
+            at,
             // The end of the flow rides on its last message.
             end: limit.min(fresh.end).min(self.fin.map_or(u64::MAX, |fin| fin.saturating_sub(1))),
             limit: limit.min(self.written),
@@ -181,8 +197,8 @@ impl<'a> UnsentMessages<'a> {
     /// The message that is next.
     #[inline]
     pub fn front(&self) -> Option<Unsent<'a>> {
-        let piece = self.front.filter(|piece| piece.message && piece.end() <= self.end)?;
-        let next = self.next.filter(|next| next.message && next.end() <= self.limit);
+        let piece = self.at.piece().filter(|piece| piece.message && piece.end() <= self.end)?;
+        let next = self.at.following().filter(|next| next.message && next.end() <= self.limit);
         Some(Unsent {
             start: piece.start,
             data: piece.data,
@@ -195,16 +211,15 @@ impl<'a> UnsentMessages<'a> {
     /// That one is sent, to its end.
     #[inline]
     pub fn on_sent(&mut self) {
-        let Some(piece) = self.front else { return };
+        let Some(piece) = self.at.piece() else { return };
         self.taken.end = piece.end();
         self.taken_bytes += piece.data.len();
         *self.sent = piece.end();
-        *self.cursor += usize::from(piece.is_last);
-        (self.front, self.next) = (self.next, self.behind.next());
+        *self.cursor += usize::from(self.at.advance());
         if piece.end() >= self.end {
             // What was given up unsent is passed over.
             *self.sent = self.done.run_end(piece.end());
-            self.front = None;
+            self.at.front = None;
         }
     }
 
@@ -219,24 +234,28 @@ impl<'a> UnsentMessages<'a> {
         but_together: bool,
         mut put: impl FnMut(u64, &[u8], usize) -> bool,
     ) -> usize {
-        let (mut count, mut segments) = (0, 0);
-        while let (Some(piece), Some(next)) = (self.front, self.next)
+        // What it goes by stays in registers.
+        let (end, limit, mut at) = (self.end, self.limit, self.at.clone());
+        let (mut count, mut segments, mut taken_end, mut bytes) = (0, 0, self.taken.end, 0);
+        while let (Some(piece), Some(next)) = (at.piece(), at.following())
             && piece.message
             && piece.presented == presented
             && next.message
-            && next.end() <= self.limit
-            && piece.end() < self.end
-            && !(but_together && self.together().is_some())
+            && next.end() <= limit
+            && piece.end() < end
+            && !(but_together && at.together(end, limit).is_some())
             && put(piece.start, piece.data, next.data.len())
         {
-            self.taken.end = piece.end();
-            self.taken_bytes += piece.data.len();
-            (self.front, self.next) = (self.next, self.behind.next());
+            taken_end = piece.end();
+            bytes += piece.data.len();
+            segments += usize::from(at.advance());
             count += 1;
-            segments += usize::from(piece.is_last);
         }
         if count > 0 {
-            *self.sent = self.taken.end;
+            self.at = at;
+            self.taken.end = taken_end;
+            self.taken_bytes += bytes;
+            *self.sent = taken_end;
             *self.cursor += segments;
         }
         count
@@ -246,38 +265,21 @@ impl<'a> UnsentMessages<'a> {
     /// may be sent; `None` if they are less than two, or not as they were handed over.
     #[inline]
     pub fn together(&self) -> Option<Together> {
-        let piece = self.front.filter(|piece| piece.message && !piece.presented)?;
-        let (segment, bytes) = self.behind.row?;
-        let index = self.behind.index.checked_sub(2)?;
-        // One stays behind for those that look at what follows.
-        let rest = segment.messages as usize - 1 - index;
-        let positions = bytes as u64 + 1;
-        let end = self.end.min(self.limit.saturating_sub(positions));
-        let count = if piece.start + rest as u64 * positions < end {
-            rest
-        } else {
-            (end.saturating_sub(piece.start + 1) / positions) as usize
-        };
-        (count > 1 && bytes > 0).then_some(Together { start: piece.start, message_bytes: bytes, count })
+        self.at.together(self.end, self.limit)
     }
 
     /// So many of [`UnsentMessages::together`] are sent, but no more than they are. Gives their bytes.
     #[inline]
     pub fn send_together(&mut self, count: usize) -> &'a [u8] {
-        let count = self.together().map_or(0, |together| together.count.min(count));
-        let Some((segment, bytes)) = self.behind.row.filter(|_| count > 0) else { return &[] };
-        let first = self.behind.index - 2;
-        let (next, end) = (first + count, segment.messages as usize);
-        self.front = Some(segment.piece(next, bytes));
-        self.taken.end = segment.start + (next * (bytes + 1)) as u64;
+        let Some(together) = self.together() else { return &[] };
+        let Some(segment) = self.at.front else { return &[] };
+        let (first, bytes) = (self.at.index, self.at.bytes);
+        let count = count.min(together.count);
+        self.at.index += count;
+        self.taken.end = together.start + (count * (bytes + 1)) as u64;
         self.taken_bytes += count * bytes;
         *self.sent = self.taken.end;
-        self.behind.index = next + 1;
-        if self.behind.index == end {
-            self.behind.row = None;
-        }
-        self.next = self.behind.next();
-        segment.data.get(first * bytes..next * bytes).unwrap_or_default()
+        segment.data.get(first * bytes..(first + count) * bytes).unwrap_or_default()
     }
 
     /// Whether anything may be sent behind those that were.
@@ -289,16 +291,15 @@ impl<'a> UnsentMessages<'a> {
     /// What [`UnsentMessages::go_back`] goes back to.
     #[inline]
     pub fn place(&self) -> Place<'a> {
-        let UnsentMessages { front, next, ref behind, ref taken, taken_bytes, .. } = *self;
+        let UnsentMessages { ref at, ref taken, taken_bytes, .. } = *self;
         let (sent, cursor) = (*self.sent, *self.cursor);
-        Place { front, next, behind: behind.clone(), taken: taken.clone(), taken_bytes, sent, cursor }
+        Place { at: at.clone(), taken: taken.clone(), taken_bytes, sent, cursor }
     }
 
     /// What was sent since is not.
     #[inline]
     pub fn go_back(&mut self, place: Place<'a>) {
-        (self.front, self.next, self.behind) = (place.front, place.next, place.behind);
-        (self.taken, self.taken_bytes) = (place.taken, place.taken_bytes);
+        (self.at, self.taken, self.taken_bytes) = (place.at, place.taken, place.taken_bytes);
         (*self.sent, *self.cursor) = (place.sent, place.cursor);
     }
 
