@@ -6,6 +6,7 @@
     reason = "threads and sockets of the system, in real time"
 )]
 
+use bytes::Bytes;
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, UdpSocket};
@@ -15,7 +16,7 @@ use std::time::{Duration, Instant};
 use uts::blocking::{Connection, Flow, Listener, carry, connect};
 use uts::{
     Chunk, CloseReason, ConnectError, ConnectOptions, ConnectionConfig, Direction, FlowOptions, Function,
-    Identity, MessageOptions, ServerOptions,
+    Identity, MessageBatch, MessageOptions, ServerOptions,
 };
 
 /// A test that has not ended by then hangs.
@@ -133,13 +134,20 @@ fn messages_keep_their_boundaries_one_by_one_and_many_at_a_time() {
     let (server, target, mut options) = serve(keep, |listener| {
         let (_connection, flow) = accepted(listener);
         let (mut send, mut recv) = flow.split();
-        let mut messages = Vec::new();
+        let (mut messages, mut batch) = (Vec::new(), MessageBatch::new());
         while messages.len() < 1000 {
             assert!(recv.recv_messages(&mut messages, 64).expect("received") > 0);
+            let count =
+                if messages.len() < 1000 { recv.recv_batch(&mut batch, 64).expect("received") } else { 0 };
+            assert_eq!(count, batch.len());
+            messages.extend(batch.iter().map(Bytes::copy_from_slice));
+            batch.clear();
         }
+        messages.split_off(500).iter().for_each(|message| batch.push(message));
         let mut messages = VecDeque::from(messages);
         send.send_messages(&mut messages, MessageOptions::default()).expect("sent");
-        assert!(messages.is_empty());
+        send.send_batch(&mut batch, MessageOptions::default()).expect("sent");
+        assert!(messages.is_empty() && batch.is_empty());
         send.finished().expect("delivered");
     });
     keep(&mut options.connection);
