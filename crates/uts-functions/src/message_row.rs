@@ -142,8 +142,10 @@ impl MessageRow {
             1 => {
                 self.places.count = 0;
                 let mut message = core::mem::take(&mut self.data);
-                message.truncate(place.end);
-                message.advance(place.start);
+                if place.len() < message.len() {
+                    message.truncate(place.end);
+                    message.advance(place.start);
+                }
                 Some(message)
             }
             _ => {
