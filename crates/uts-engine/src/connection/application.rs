@@ -1,6 +1,6 @@
 //! What the application does with a connection's flows.
 
-use super::batch::{MessageBatch, Queue, ReadSink};
+use super::batch::{MessageBatch, Queue, ReadSink, Terms};
 use super::flows::{DEFAULT_PRIORITY, FlowControl};
 use super::{CloseReason, Connection};
 use crate::event::{Direction, FlowId};
@@ -328,7 +328,7 @@ impl Connection {
         let (mut taken, mut bytes) = (0, 0);
         if keeps_boundaries && !forming.presents() {
             // As they are: what the loop below would do with each, without its questions.
-            (taken, bytes) = messages.hand_over(buffer, capacity, bytes_max, expires);
+            (taken, bytes) = messages.hand_over(buffer, &Terms { capacity, bytes_max, expires });
         }
         while buffer.load_bytes() < capacity
             && let Some(message) = messages.front()

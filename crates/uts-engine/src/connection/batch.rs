@@ -165,20 +165,32 @@ impl MessageBatch {
     }
 }
 
+/// On what terms messages are handed over.
+pub(super) struct Terms {
+    /// Bytes that the buffer may hold.
+    pub capacity: usize,
+    /// The longest message.
+    pub bytes_max: usize,
+    /// When they are worthless.
+    pub expires: Option<Time>,
+}
+
+impl Terms {
+    /// How many of these messages are handed over, and of how many bytes.
+    fn fit<'a>(&self, buffer: &SendBuffer, messages: impl IntoIterator<Item = &'a Bytes>) -> (usize, usize) {
+        let sizes = messages.into_iter().map(Bytes::len).take_while(|size| *size <= self.bytes_max);
+        buffer.fit(self.capacity, sizes)
+    }
+}
+
 /// What messages are handed over in.
 pub(super) trait Queue {
     fn front(&mut self) -> Option<&[u8]>;
     fn take_front(&mut self) -> Option<Bytes>;
 
-    /// Hands over those in front as they are, as many as fit into `capacity` bytes of a buffer, the last one whole, up to one of more
-    /// than `bytes_max`. Says how many they were, and of how many bytes.
-    fn hand_over(
-        &mut self,
-        buffer: &mut SendBuffer,
-        capacity: usize,
-        bytes_max: usize,
-        expires: Option<Time>,
-    ) -> (usize, usize);
+    /// Hands over those in front as they are, as many as fit, the last one whole, up to one that is too long. Says how many they were,
+    /// and of how many bytes.
+    fn hand_over(&mut self, buffer: &mut SendBuffer, terms: &Terms) -> (usize, usize);
 }
 
 impl Queue for VecDeque<Bytes> {
@@ -190,16 +202,9 @@ impl Queue for VecDeque<Bytes> {
         self.pop_front()
     }
 
-    fn hand_over(
-        &mut self,
-        buffer: &mut SendBuffer,
-        capacity: usize,
-        bytes_max: usize,
-        expires: Option<Time>,
-    ) -> (usize, usize) {
-        let sizes = self.iter().map(Bytes::len).take_while(|size| *size <= bytes_max);
-        let (count, bytes) = buffer.fit(capacity, sizes);
-        buffer.write_messages(self.drain(..count.min(self.len())), expires);
+    fn hand_over(&mut self, buffer: &mut SendBuffer, terms: &Terms) -> (usize, usize) {
+        let (count, bytes) = terms.fit(buffer, &*self);
+        buffer.write_messages(self.drain(..count.min(self.len())), terms.expires);
         (count, bytes)
     }
 }
@@ -213,16 +218,9 @@ impl Queue for Option<Bytes> {
         self.take()
     }
 
-    fn hand_over(
-        &mut self,
-        buffer: &mut SendBuffer,
-        capacity: usize,
-        bytes_max: usize,
-        expires: Option<Time>,
-    ) -> (usize, usize) {
-        let sizes = self.iter().map(Bytes::len).take_while(|size| *size <= bytes_max);
-        let (count, bytes) = buffer.fit(capacity, sizes);
-        buffer.write_messages(self.take_if(|_| count > 0).into_iter(), expires);
+    fn hand_over(&mut self, buffer: &mut SendBuffer, terms: &Terms) -> (usize, usize) {
+        let (count, bytes) = terms.fit(buffer, &*self);
+        buffer.write_messages(self.take_if(|_| count > 0).into_iter(), terms.expires);
         (count, bytes)
     }
 }
@@ -236,13 +234,8 @@ impl Queue for MessageBatch {
         self.pop_front()
     }
 
-    fn hand_over(
-        &mut self,
-        buffer: &mut SendBuffer,
-        capacity: usize,
-        bytes_max: usize,
-        expires: Option<Time>,
-    ) -> (usize, usize) {
+    fn hand_over(&mut self, buffer: &mut SendBuffer, terms: &Terms) -> (usize, usize) {
+        let Terms { capacity, bytes_max, expires } = *terms;
         let (mut count, mut bytes) = (0, 0);
         while buffer.load_bytes() < capacity
             && let Some(message_bytes) = self.front_row().map(|row| row.message_bytes())
@@ -322,6 +315,10 @@ mod tests {
         batch
     }
 
+    fn terms(capacity: usize, bytes_max: usize) -> Terms {
+        Terms { capacity, bytes_max, expires: None }
+    }
+
     fn texts(batch: &MessageBatch) -> Vec<&str> {
         batch.iter().map(|message| core::str::from_utf8(message).expect("text")).collect()
     }
@@ -387,7 +384,7 @@ mod tests {
                 "0123456789ab",
             ]);
             let mut buffer = SendBuffer::default();
-            let handed = batch.hand_over(&mut buffer, capacity, 14, None);
+            let handed = batch.hand_over(&mut buffer, &terms(capacity, 14));
             assert_eq!(
                 (handed, buffer.held_bytes(), batch.len()),
                 ((count, bytes), bytes, 6 - count),
@@ -396,12 +393,12 @@ mod tests {
         }
         // What is too large stays, with what is behind it.
         let mut mixed = batch(&["0123456789", "0123456789abcdef", "0"]);
-        assert_eq!(mixed.hand_over(&mut SendBuffer::default(), 1000, 15, None), (1, 10));
+        assert_eq!(mixed.hand_over(&mut SendBuffer::default(), &terms(1000, 15)), (1, 10));
         assert_eq!(texts(&mixed), ["0123456789abcdef", "0"]);
         // Empty ones are bounded, too.
         let mut empty = batch(&[""; 500]);
         let mut buffer = SendBuffer::default();
-        let (count, bytes) = empty.hand_over(&mut buffer, 600, 15, None);
+        let (count, bytes) = empty.hand_over(&mut buffer, &terms(600, 15));
         assert!(bytes == 0 && (40..60).contains(&count) && buffer.load_bytes() >= 600, "{count}");
     }
 
