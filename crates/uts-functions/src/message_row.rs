@@ -25,6 +25,11 @@ impl Places {
         Places { from: from as u32, bytes, stride: bytes, count: 1, presented }
     }
 
+    /// Of messages one behind the other, with nothing between them.
+    pub fn side_by_side(from: usize, bytes: u32, count: u32) -> Self {
+        Places { from: from as u32, bytes, stride: bytes, count, presented: false }
+    }
+
     /// Bytes of all.
     #[inline]
     pub fn data_bytes(&self) -> usize {

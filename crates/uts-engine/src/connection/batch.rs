@@ -81,8 +81,9 @@ impl MessageBatch {
         while !messages.is_empty() {
             let row = messages.split_to(row_bytes.min(messages.len()));
             let count = (row.len() / message_bytes) as u32;
-            let places = Places { from: 0, bytes, stride: bytes, count, presented: false };
-            MessageRow::new(row, places).into_iter().for_each(|row| self.push_row(row));
+            MessageRow::new(row, Places::side_by_side(0, bytes, count))
+                .into_iter()
+                .for_each(|row| self.push_row(row));
         }
         Ok(())
     }
@@ -137,7 +138,7 @@ impl MessageBatch {
         let count = core::mem::take(&mut self.open_count);
         if count > 0 {
             let bytes = (self.open.len() / count as usize) as u32;
-            let places = Places { from: 0, bytes, stride: bytes, count, presented: false };
+            let places = Places::side_by_side(0, bytes, count);
             self.rows.extend(MessageRow::new(self.open.split().freeze(), places));
         }
     }
@@ -404,12 +405,7 @@ mod tests {
 
     #[test]
     fn no_more_is_read_than_is_wanted() {
-        let row = || {
-            MessageRow::new(
-                "onetwosix".into(),
-                Places { from: 0, bytes: 3, stride: 3, count: 3, presented: false },
-            )
-        };
+        let row = || MessageRow::new("onetwosix".into(), Places::side_by_side(0, 3, 3));
         let (mut batch, mut others) = (MessageBatch::new(), Vec::new());
         let mut sink = IntoBatch::new(&mut batch, 5, |read| {
             others.push(read);

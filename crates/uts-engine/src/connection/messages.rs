@@ -45,8 +45,7 @@ impl Messages {
                     return false;
                 }
                 let (bytes, count) = (messages.message_bytes() as u32, messages.count);
-                let places = Places { from: from as u32, bytes, stride: bytes, count, presented: false };
-                self.rows.push(places);
+                self.rows.push(Places::side_by_side(from, bytes, count));
                 self.add(&mut next, messages.bytes.len() as u64, count.into());
             } else if !self.read_row(&mut r, payload, &mut next) {
                 let Some((data, from)) = Data::next_message(&mut r) else { return false };

@@ -278,15 +278,18 @@ trait Gather {
     fn count(&self) -> usize;
     fn add(&mut self, message: Bytes);
 
-    /// Reads up to so many messages from the connection; whatever else there is, up to so many bytes, goes to `other`.
+    /// Reads from the connection, as far as it is for this, up to so many messages; whatever else there is, up to so many bytes, goes
+    /// to `other`.
     fn read(
         &mut self,
         connection: &mut uts_engine::Connection,
         now: Time,
         id: FlowId,
-        most: (usize, usize),
+        (bytes_max, _): (usize, usize),
         other: impl FnMut(Read) -> bool,
-    ) -> Result<(), uts_engine::ReadError>;
+    ) -> Result<(), uts_engine::ReadError> {
+        connection.read_many(now, id, bytes_max, other)
+    }
 }
 
 impl Gather for Vec<Bytes> {
@@ -347,17 +350,6 @@ impl Gather for Nowhere {
     }
 
     fn add(&mut self, _: Bytes) {}
-
-    fn read(
-        &mut self,
-        connection: &mut uts_engine::Connection,
-        now: Time,
-        id: FlowId,
-        (bytes_max, _): (usize, usize),
-        other: impl FnMut(Read) -> bool,
-    ) -> Result<(), uts_engine::ReadError> {
-        connection.read_many(now, id, bytes_max, other)
-    }
 }
 
 impl Drop for RecvFlow {
