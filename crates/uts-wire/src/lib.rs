@@ -24,8 +24,8 @@ pub use library::{Hello, Limits};
 pub use profile::{WireChoice, WireProfile};
 pub use varint::Reader;
 
-/// The version of the wire format that this crate speaks: "UTS" and 1. [P-2]
-pub const VERSION: u32 = 0x5554_5301;
+/// The version of the wire format that this crate speaks: "UTS" and 2. [P-2]
+pub const VERSION: u32 = 0x5554_5302;
 
 /// The largest position in a flow, packet number, or other value that a variable-length integer can hold. [P-1]
 pub const MAX_POSITION: u64 = varint::VARINT_MAX;

@@ -6,7 +6,7 @@ use crate::synthesis::ReceiveStack;
 use core::ops::Range;
 use std::sync::Arc;
 use uts_functions::acknowledgement::Arrivals;
-use uts_functions::detection::Detection;
+use uts_functions::detection::{self, Detection};
 use uts_functions::protection::Protection;
 use uts_functions::{Function, Profile, presentation};
 use uts_wire::packet::{AdaptiveHeader, peek_epoch, sample, unmask};
@@ -148,7 +148,11 @@ impl Inbound {
         let len = protection.open(number, head, body).map_err(|_| Dropped::Forged)?;
         let trailer_bytes = stack.detection.trailer_bytes();
         let frames_bytes = len.checked_sub(trailer_bytes).ok_or(Dropped::Malformed)?;
-        let (covered, trailer) = packet[..start + len].split_at(start + frames_bytes);
+        let (covered, sent) = packet[..start + len].split_at(start + frames_bytes);
+        let mut trailer = [0; detection::TRAILER_BYTES_MAX];
+        let trailer = &mut trailer[..trailer_bytes];
+        trailer.copy_from_slice(sent);
+        detection::add_left_out(truncated.left_out_of(number), trailer);
         if !stack.detection.verify(covered, trailer) {
             return Err(Dropped::Malformed);
         }

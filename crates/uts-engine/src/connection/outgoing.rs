@@ -12,11 +12,11 @@ use crate::synthesis::SendStack;
 use uts_functions::Time;
 use uts_functions::acknowledgement::{Acknowledgement, Arrivals};
 use uts_functions::congestion::{Congestion, Snapshot};
-use uts_functions::detection::Detection;
+use uts_functions::detection::{self, Detection};
 use uts_functions::protection::{self, Protection};
 use uts_functions::retransmission::ledger::{Sent, Tokens};
 use uts_wire::frame::{self, Frame, emit_ack, emit_repaired};
-use uts_wire::packet::{AdaptiveHeader, AdaptiveMark, sample, sample_padding};
+use uts_wire::packet::{AdaptiveHeader, AdaptiveMark, TruncatedNumber, sample, sample_padding};
 
 /// A larger packet size is looked for once so much data was sent: to a few keystrokes it is of no use, and on a slow line
 /// they would wait for the probe.
@@ -571,7 +571,9 @@ pub(super) fn seal(
     out.resize(out.len() + trailer_bytes + tag_bytes, 0);
     let packet = &mut out[mark.start..];
     let (body, trailer) = packet.split_at_mut(covered);
-    stack.detection.append(body, &mut trailer[..trailer_bytes]);
+    let trailer = &mut trailer[..trailer_bytes];
+    stack.detection.append(body, trailer);
+    detection::add_left_out(TruncatedNumber::with_len(number, mark.pn_len as u8).left_out_of(number), trailer);
     let (head, payload) = packet.split_at_mut(mark.payload_offset() - mark.start);
     let (plain, tag) = payload.split_at_mut(payload.len() - tag_bytes);
     protection.seal(number, head, plain, tag);

@@ -1,7 +1,8 @@
 //! Error detection: finding packets that were damaged on the way.
 //!
-//! A mechanism computes a trailer over all bytes of the packet that come before it. There is no state: every packet
-//! stands for itself. See `spec/functions/detection.md`.
+//! A mechanism computes a trailer over all bytes of the packet that come before it; what the packet leaves out of its number
+//! is added to the trailer of every mechanism alike ([`add_left_out`]). There is no state: every packet stands for itself. See
+//! `spec/functions/detection.md`.
 
 use crate::registry;
 use enum_dispatch::enum_dispatch;
@@ -21,6 +22,21 @@ pub trait Detection {
 
     /// Whether `covered` and `trailer` belong together; a trailer of another length never does.
     fn verify(&self, covered: &[u8], trailer: &[u8]) -> bool;
+}
+
+/// The longest trailer of any mechanism, in bytes.
+pub const TRAILER_BYTES_MAX: usize = 4;
+
+/// Adds to a trailer what its packet leaves out of its number, or takes it off again: a packet that comes so late that its number is
+/// completed to another is found as one that was damaged. (A cipher, whose nonce is the whole number, refuses it by itself.)
+#[inline]
+pub fn add_left_out(left_out: u64, trailer: &mut [u8]) {
+    if left_out == 0 || trailer.is_empty() {
+        return;
+    }
+    for group in left_out.to_be_bytes().chunks(trailer.len()) {
+        trailer.iter_mut().zip(group).for_each(|(byte, added)| *byte ^= added);
+    }
 }
 
 registry!(
@@ -82,6 +98,37 @@ mod tests {
                 assert!(!slot.verify(&packet, &damaged), "{name}: trailer bit {bit}");
             }
         }
+    }
+
+    #[test]
+    fn a_number_completed_to_a_neighbour_is_found() {
+        for (name, slot) in slots().filter(|(_, slot)| slot.trailer_bytes() > 0) {
+            assert!(slot.trailer_bytes() <= TRAILER_BYTES_MAX && 8 % slot.trailer_bytes() == 0, "{name}");
+            let bare = trailer(&slot, b"a packet");
+            for left_out in [0, 1, 0xff, 0xffff, 0x12_ffff, 0xffff_ffff, 0x0012_3456_789a_bcde] {
+                let mut sent = bare.clone();
+                add_left_out(left_out, &mut sent);
+                let as_completed = |completed: u64| {
+                    let mut trailer = sent.clone();
+                    add_left_out(completed, &mut trailer);
+                    slot.verify(b"a packet", &trailer)
+                };
+                assert!(as_completed(left_out), "{name}: {left_out:#x}");
+                assert!(!as_completed(left_out + 1), "{name}: {left_out:#x} and one more");
+                assert!(left_out == 0 || !as_completed(left_out - 1), "{name}: {left_out:#x} and one less");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_left_out_is_added_to_the_last_bytes_last() {
+        let mut long = [0x10, 0x20, 0x30, 0x40];
+        add_left_out(0x0001_0203_0405_0607, &mut long);
+        assert_eq!(long, [0x10 ^ 0x04, 0x20 ^ 0x01 ^ 0x05, 0x30 ^ 0x02 ^ 0x06, 0x40 ^ 0x03 ^ 0x07]);
+        let mut short = [0, 0];
+        add_left_out(0x0001_0203_0405_0607, &mut short);
+        assert_eq!(short, [0x02 ^ 0x04 ^ 0x06, 0x01 ^ 0x03 ^ 0x05 ^ 0x07]);
+        add_left_out(1, &mut []);
     }
 
     proptest! {

@@ -69,6 +69,11 @@ impl TruncatedNumber {
         }
     }
 
+    /// What of `full` these bytes do not say: all above them.
+    pub const fn left_out_of(self, full: u64) -> u64 {
+        full >> (8 * self.len as u32)
+    }
+
     /// Reads the number from unmasked bytes.
     pub(crate) fn read(r: &mut Reader<'_>, len: usize) -> Result<Self, WireError> {
         let bytes = r.bytes(len as u64, "packet number")?;
