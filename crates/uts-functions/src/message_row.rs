@@ -7,11 +7,11 @@ use bytes::{Buf, Bytes};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Places {
     /// Where the first byte of the first one is.
-    pub from: u32,
+    pub from: usize,
     /// Bytes of each.
-    pub bytes: u32,
+    pub bytes: usize,
     /// From the beginning of one to that of the next, in bytes.
-    pub stride: u32,
+    pub stride: usize,
     /// How many they are.
     pub count: u32,
     /// They are in the form that a presentation mechanism gave them.
@@ -21,37 +21,36 @@ pub struct Places {
 impl Places {
     /// Of a single message between two places.
     pub fn one(from: usize, to: usize, presented: bool) -> Self {
-        let bytes = (to - from) as u32;
-        Places { from: from as u32, bytes, stride: bytes, count: 1, presented }
+        let bytes = to - from;
+        Places { from, bytes, stride: bytes, count: 1, presented }
     }
 
     /// Of messages one behind the other, with nothing between them.
-    pub fn side_by_side(from: usize, bytes: u32, count: u32) -> Self {
-        Places { from: from as u32, bytes, stride: bytes, count, presented: false }
+    pub fn side_by_side(from: usize, bytes: usize, count: u32) -> Self {
+        Places { from, bytes, stride: bytes, count, presented: false }
     }
 
     /// Bytes of all.
     #[inline]
     pub fn data_bytes(&self) -> usize {
-        self.bytes as usize * self.count as usize
+        self.bytes * self.count as usize
     }
 
     /// Positions of all in a flow: each ends with one of its own (segmentation.md R-1).
     #[inline]
     pub fn positions(&self) -> u64 {
-        (u64::from(self.bytes) + 1) * u64::from(self.count)
+        (self.bytes as u64 + 1) * u64::from(self.count)
     }
 
     /// Adds a message that lies between these places, if it goes on as the others do. Says whether it did.
     #[inline]
     pub fn extend(&mut self, from: usize, to: usize) -> bool {
-        if (to - from) as u32 != self.bytes {
+        if to - from != self.bytes {
             return false;
         }
-        let from = from as u32;
         if self.count == 1 {
             self.stride = from - self.from;
-        } else if from != self.from + self.stride * self.count {
+        } else if from != self.from + self.stride * self.count as usize {
             return false;
         }
         self.count += 1;
@@ -61,15 +60,15 @@ impl Places {
     /// Where the message `index` lies.
     #[inline]
     fn place(&self, index: u32) -> core::ops::Range<usize> {
-        let from = (self.from + index * self.stride) as usize;
-        from..from + self.bytes as usize
+        let from = self.from + index as usize * self.stride;
+        from..from + self.bytes
     }
 
     /// The first `count` of them, which are no longer among these.
     #[inline]
     pub fn split_first(&mut self, count: u32) -> Places {
         let first = Places { count: count.min(self.count), ..*self };
-        self.from += first.count * self.stride;
+        self.from += first.count as usize * self.stride;
         self.count -= first.count;
         first
     }
@@ -85,9 +84,9 @@ pub struct MessageRow {
 impl MessageRow {
     /// Messages that lie so in `data`; `None` if they reach beyond it.
     pub fn new(data: Bytes, places: Places) -> Option<Self> {
-        let last = u64::from(places.count.saturating_sub(1)) * u64::from(places.stride);
-        let end = u64::from(places.from) + last + u64::from(places.bytes);
-        (end <= data.len() as u64).then_some(MessageRow { data, places })
+        let last = places.stride.checked_mul(places.count.saturating_sub(1) as usize)?;
+        let end = places.from.checked_add(last)?.checked_add(places.bytes)?;
+        (end <= data.len()).then_some(MessageRow { data, places })
     }
 
     /// A single message.
@@ -111,7 +110,7 @@ impl MessageRow {
     /// Bytes of each.
     #[inline]
     pub fn message_bytes(&self) -> usize {
-        self.places.bytes as usize
+        self.places.bytes
     }
 
     /// Bytes of all.
@@ -189,8 +188,8 @@ impl MessageRow {
             return self.iter().flatten().copied().collect();
         }
         let mut data = self.data;
-        data.truncate(from as usize + (bytes * count) as usize);
-        data.advance(from as usize);
+        data.truncate(from + bytes * count as usize);
+        data.advance(from);
         data
     }
 }
@@ -199,7 +198,7 @@ impl MessageRow {
 mod tests {
     use super::*;
 
-    fn row(text: &'static str, from: u32, bytes: u32, stride: u32, count: u32) -> Option<MessageRow> {
+    fn row(text: &'static str, from: usize, bytes: usize, stride: usize, count: u32) -> Option<MessageRow> {
         let places = Places { from, bytes, stride, count, presented: false };
         MessageRow::new(Bytes::from_static(text.as_bytes()), places)
     }
@@ -231,7 +230,7 @@ mod tests {
     fn a_row_lies_within_its_memory() {
         assert!(row("0123456789", 1, 3, 3, 3).is_some());
         for (from, bytes, stride, count) in
-            [(2, 3, 3, 3), (0, 11, 11, 1), (u32::MAX, 1, 1, 1), (0, 1, u32::MAX, 9)]
+            [(2, 3, 3, 3), (0, 11, 11, 1), (usize::MAX, 1, 1, 1), (0, 1, usize::MAX, 9)]
         {
             assert!(row("0123456789", from, bytes, stride, count).is_none());
         }

@@ -75,13 +75,14 @@ impl MessageBatch {
             return Ok(());
         }
         let uneven = UnevenMessages { bytes: messages.len(), message_bytes };
-        let is_even = messages.len().checked_rem(message_bytes) == Some(0);
-        let bytes = u32::try_from(message_bytes).ok().filter(|_| is_even).ok_or(uneven)?;
+        if messages.len().checked_rem(message_bytes) != Some(0) {
+            return Err(uneven);
+        }
         let row_bytes = (ROW_BYTES_MAX - ROW_BYTES_MAX % message_bytes).max(message_bytes);
         while !messages.is_empty() {
             let row = messages.split_to(row_bytes.min(messages.len()));
             let count = (row.len() / message_bytes) as u32;
-            MessageRow::new(row, Places::side_by_side(0, bytes, count))
+            MessageRow::new(row, Places::side_by_side(0, message_bytes, count))
                 .into_iter()
                 .for_each(|row| self.push_row(row));
         }
@@ -137,7 +138,7 @@ impl MessageBatch {
     fn close_row(&mut self) {
         let count = core::mem::take(&mut self.open_count);
         if count > 0 {
-            let bytes = (self.open.len() / count as usize) as u32;
+            let bytes = self.open.len() / count as usize;
             let places = Places::side_by_side(0, bytes, count);
             self.rows.extend(MessageRow::new(self.open.split().freeze(), places));
         }

@@ -44,7 +44,7 @@ impl Messages {
                 if !self.goes_on(&mut next, messages.flow, messages.offset) {
                     return false;
                 }
-                let (bytes, count) = (messages.message_bytes() as u32, messages.count);
+                let (bytes, count) = (messages.message_bytes(), messages.count);
                 self.rows.push(Places::side_by_side(from, bytes, count));
                 self.add(&mut next, messages.bytes.len() as u64, count.into());
             } else if !self.read_row(&mut r, payload, &mut next) {
