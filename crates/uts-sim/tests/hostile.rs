@@ -5,9 +5,10 @@ use rand_chacha::ChaCha8Rng;
 use rustls::pki_types::ServerName;
 use std::net::SocketAddr;
 use uts_engine::{
-    CloseReason, ConnectionConfig, ConnectionHandle, Endpoint, EndpointConfig, Event, FlowOptions, Read,
+    CloseReason, ConnectionConfig, ConnectionHandle, Direction, Endpoint, EndpointConfig, Event, FlowOptions,
+    Read,
 };
-use uts_functions::Time;
+use uts_functions::{Function, Time};
 use uts_sim::identity::{Identities, SERVER_NAME};
 
 const CLIENT: usize = 0;
@@ -207,6 +208,38 @@ fn bad_packets_change_nothing_at_any_stage() {
     }
 }
 
+/// P-6: of a header the id is authenticated, the number is the nonce, its length says where the payload begins and the epoch which keys.
+#[test]
+fn a_packet_with_another_header_is_dropped() {
+    for cipher in ["aes-128-gcm", "chacha20-poly1305"] {
+        let mut pair = Pair::new(EndpointConfig::default());
+        pair.settle(200);
+        let (now, client) = (pair.now, pair.client);
+        let connection = pair.ends[CLIENT].connection(client).expect("it is there");
+        let profile = connection.profile(Direction::Out).expect("open");
+        let profile = profile.with_named(Function::Protection, cipher).expect("in the library");
+        connection.request_profile(now, Direction::Out, profile.clone()).expect("idle");
+        pair.settle(1000);
+        pair.works();
+        let now = pair.now;
+        let connection = pair.ends[CLIENT].connection(client).expect("it is there");
+        assert_eq!(connection.profile(Direction::Out), Some(profile));
+        let fresh = connection.packet_of(now, &[0x01]).expect("open");
+        pair.drain(CLIENT);
+        let before = pair.state();
+        let header = 1 + EndpointConfig::default().cid_bytes + 4;
+        for bit in 0..header * 8 {
+            let mut changed = fresh.clone();
+            changed[bit / 8] ^= 1 << (bit % 8);
+            pair.inject(SERVER, address(CLIENT as u8), &changed);
+            assert_eq!(pair.state(), before, "{cipher}: bit {bit}");
+        }
+        pair.inject(SERVER, address(CLIENT as u8), &fresh);
+        assert_ne!(pair.state(), before, "{cipher}: as it was made it is taken in");
+        pair.works();
+    }
+}
+
 #[test]
 fn replayed_packets_are_dropped_and_make_no_second_connection() {
     let mut pair = Pair::new(EndpointConfig::default());
@@ -315,7 +348,7 @@ fn another_version_is_refused_naming_both() {
     let Some(Event::Closed(reason @ CloseReason::Version { .. })) = pair.events[CLIENT].last() else {
         panic!("{:?}", pair.events[CLIENT])
     };
-    assert_eq!(reason.to_string(), "the peer speaks version UTS 9, this end speaks version UTS 1");
+    assert_eq!(reason.to_string(), "the peer speaks version UTS 9, this end speaks version UTS 2");
 }
 
 #[test]

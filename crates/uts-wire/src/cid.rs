@@ -7,6 +7,9 @@ use core::fmt;
 /// The longest connection id, in bytes. [P-3]
 pub const MAX_CID_LEN: usize = 20;
 
+/// Whole blocks take protection least.
+const FILLED_CID_LEN: usize = 16;
+
 /// A connection id: 0 to 20 bytes that its owner chose.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct ConnectionId {
@@ -29,6 +32,20 @@ impl ConnectionId {
     /// The bytes.
     pub fn as_slice(&self) -> &[u8] {
         self.bytes.get(..usize::from(self.len)).unwrap_or(&[])
+    }
+
+    /// The bytes, those of a shorter id filled up with zeros to 16: what protection authenticates of it. [P-35]
+    pub fn filled(&self) -> &[u8] {
+        self.bytes.get(..usize::from(self.len).max(FILLED_CID_LEN)).unwrap_or(&self.bytes)
+    }
+
+    /// Appends the bytes.
+    #[inline]
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+        // As many as there may be at once, which takes no call.
+        let end = out.len().saturating_add(self.len());
+        out.extend_from_slice(&self.bytes);
+        out.truncate(end);
     }
 
     /// Number of bytes, 0 to 20.

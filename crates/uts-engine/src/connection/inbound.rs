@@ -9,6 +9,7 @@ use uts_functions::acknowledgement::Arrivals;
 use uts_functions::detection::{self, Detection};
 use uts_functions::protection::Protection;
 use uts_functions::{Function, Profile, presentation};
+use uts_wire::ConnectionId;
 use uts_wire::packet::{AdaptiveHeader, peek_epoch, sample, unmask};
 
 pub(crate) struct Inbound {
@@ -121,13 +122,12 @@ impl Inbound {
         self.stacks.iter_mut().rev().find(|s| s.group == group)
     }
 
-    /// Takes mask, cipher and checksum off a packet that begins with a connection id of so many bytes, in place. Nothing else
-    /// changes.
-    pub(super) fn unseal(&self, cid_bytes: usize, packet: &mut [u8]) -> Result<Unsealed, Dropped> {
+    /// Takes mask, cipher and checksum off a packet that came by this connection's id, in place. Nothing else changes.
+    pub(super) fn unseal(&self, dcid: &ConnectionId, packet: &mut [u8]) -> Result<Unsealed, Dropped> {
         let first = *packet.first().ok_or(Dropped::Malformed)?;
         let index = self.by_low_bits(peek_epoch(first)).ok_or(Dropped::UnknownEpoch)?;
         let stack = &self.stacks[index];
-        let (_, pn_offset) = AdaptiveHeader::parse(packet, cid_bytes).map_err(|_| Dropped::Malformed)?;
+        let pn_offset = AdaptiveHeader::pn_offset(packet, dcid).ok_or(Dropped::Malformed)?;
         let protection = stack.protection.as_deref().ok_or(Dropped::UnknownEpoch)?;
         let mask = if protection.sample_bytes() > 0 {
             protection.header_mask(sample(packet, pn_offset).map_err(|_| Dropped::Malformed)?)
@@ -144,8 +144,8 @@ impl Inbound {
         if start > packet.len() {
             return Err(Dropped::Malformed);
         }
-        let (head, body) = packet.split_at_mut(start);
-        let len = protection.open(number, head, body).map_err(|_| Dropped::Forged)?;
+        let len =
+            protection.open(number, dcid.filled(), &mut packet[start..]).map_err(|_| Dropped::Forged)?;
         let trailer_bytes = stack.detection.trailer_bytes();
         let frames_bytes = len.checked_sub(trailer_bytes).ok_or(Dropped::Malformed)?;
         let (covered, sent) = packet[..start + len].split_at(start + frames_bytes);

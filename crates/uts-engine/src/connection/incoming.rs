@@ -47,7 +47,7 @@ impl Connection {
         self.wake(now);
         let tail = packet.last_chunk::<16>().copied();
         let inbound = self.inbound.as_ref().ok_or(Dropped::UnknownEpoch);
-        let opened = inbound.and_then(|inbound| inbound.unseal(self.local_cid.len(), packet));
+        let opened = inbound.and_then(|inbound| inbound.unseal(&self.local_cid, packet));
         self.on_unsealed(now, ecn, packet, tail, opened);
     }
 

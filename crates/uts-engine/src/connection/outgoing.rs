@@ -15,6 +15,7 @@ use uts_functions::congestion::{Congestion, Snapshot};
 use uts_functions::detection::{self, Detection};
 use uts_functions::protection::{self, Protection};
 use uts_functions::retransmission::ledger::{Sent, Tokens};
+use uts_wire::ConnectionId;
 use uts_wire::frame::{self, Frame, emit_ack, emit_repaired};
 use uts_wire::packet::{AdaptiveHeader, AdaptiveMark, TruncatedNumber, sample, sample_padding};
 
@@ -458,7 +459,7 @@ impl Connection {
         {
             fec.on_source(now, number, &out[frames_start..]);
         }
-        seal(stack, protection, number, draft.mark, out);
+        seal(stack, protection, (number, &self.peer_cid), draft.mark, out);
         stack.packets += 1;
     }
 
@@ -562,7 +563,7 @@ impl Connection {
 pub(super) fn seal(
     stack: &SendStack,
     protection: &protection::Slot,
-    number: u64,
+    (number, dcid): (u64, &ConnectionId),
     mark: AdaptiveMark,
     out: &mut Vec<u8>,
 ) {
@@ -573,10 +574,13 @@ pub(super) fn seal(
     let (body, trailer) = packet.split_at_mut(covered);
     let trailer = &mut trailer[..trailer_bytes];
     stack.detection.append(body, trailer);
-    detection::add_left_out(TruncatedNumber::with_len(number, mark.pn_len as u8).left_out_of(number), trailer);
-    let (head, payload) = packet.split_at_mut(mark.payload_offset() - mark.start);
+    detection::add_left_out(
+        TruncatedNumber::with_len(number, mark.pn_len as u8).left_out_of(number),
+        trailer,
+    );
+    let payload = &mut packet[mark.payload_offset() - mark.start..];
     let (plain, tag) = payload.split_at_mut(payload.len() - tag_bytes);
-    protection.seal(number, head, plain, tag);
+    protection.seal(number, dcid.filled(), plain, tag);
     if protection.sample_bytes() > 0
         && let Ok(sample) = sample(packet, mark.pn_offset - mark.start)
     {

@@ -59,8 +59,9 @@ impl Keys {
         aead::Nonce::assume_unique_for_key(nonce)
     }
 
-    pub(super) fn seal(&self, number: u64, header: &[u8], payload: &mut [u8], tag: &mut [u8]) {
-        match self.packet.seal_in_place_separate_tag(self.nonce(number), aead::Aad::from(header), payload) {
+    pub(super) fn seal(&self, number: u64, associated: &[u8], payload: &mut [u8], tag: &mut [u8]) {
+        match self.packet.seal_in_place_separate_tag(self.nonce(number), aead::Aad::from(associated), payload)
+        {
             Ok(computed) => tag.copy_from_slice(computed.as_ref()),
             // Only for payloads of 2^36 bytes and more; nothing may leave in clear even then.
             Err(_) => {
@@ -70,9 +71,9 @@ impl Keys {
         }
     }
 
-    pub(super) fn open(&self, number: u64, header: &[u8], bytes: &mut [u8]) -> Result<usize, Forged> {
+    pub(super) fn open(&self, number: u64, associated: &[u8], bytes: &mut [u8]) -> Result<usize, Forged> {
         self.packet
-            .open_in_place(self.nonce(number), aead::Aad::from(header), bytes)
+            .open_in_place(self.nonce(number), aead::Aad::from(associated), bytes)
             .map(|plain| plain.len())
             .map_err(|_| Forged)
     }

@@ -51,12 +51,12 @@ impl Protection for Aes128Gcm {
         BLOCK_BYTES
     }
 
-    fn seal(&self, number: u64, header: &[u8], payload: &mut [u8], tag: &mut [u8]) {
-        self.0.seal(number, header, payload, tag);
+    fn seal(&self, number: u64, associated: &[u8], payload: &mut [u8], tag: &mut [u8]) {
+        self.0.seal(number, associated, payload, tag);
     }
 
-    fn open(&self, number: u64, header: &[u8], payload_and_tag: &mut [u8]) -> Result<usize, Forged> {
-        self.0.open(number, header, payload_and_tag)
+    fn open(&self, number: u64, associated: &[u8], payload_and_tag: &mut [u8]) -> Result<usize, Forged> {
+        self.0.open(number, associated, payload_and_tag)
     }
 
     fn header_mask(&self, sample: &[u8; SAMPLE_BYTES]) -> [u8; MASK_BYTES] {

@@ -27,7 +27,7 @@ pub const MASK_BYTES: usize = 5;
 /// Bytes of the longest tag.
 pub const TAG_BYTES_MAX: usize = 16;
 
-/// A packet that was not made by the peer, or not for this number and header.
+/// A packet that was not made by the peer, or not for this number and associated data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("packet does not authenticate")]
 pub struct Forged;
@@ -46,15 +46,15 @@ pub trait Protection {
         1
     }
 
-    /// Encrypts `payload` in place and writes the tag that authenticates it together with `header` and `number`.
-    /// `tag` is [`Protection::tag_bytes`] long. `header` is the header before its mask is applied.
-    fn seal(&self, number: u64, header: &[u8], payload: &mut [u8], tag: &mut [u8]);
+    /// Encrypts `payload` in place and writes the tag that authenticates it together with `associated` and `number`.
+    /// `tag` is [`Protection::tag_bytes`] long. [P-35]
+    fn seal(&self, number: u64, associated: &[u8], payload: &mut [u8], tag: &mut [u8]);
 
     /// Decrypts in place and returns the length of the plaintext, which stands at the beginning.
     ///
     /// # Errors
     /// [`Forged`]; the bytes are then undefined and must not be used.
-    fn open(&self, number: u64, header: &[u8], payload_and_tag: &mut [u8]) -> Result<usize, Forged>;
+    fn open(&self, number: u64, associated: &[u8], payload_and_tag: &mut [u8]) -> Result<usize, Forged>;
 
     /// The mask for the header's protected bits, from a sample of the ciphertext (RFC 9001 section 5.4).
     fn header_mask(&self, sample: &[u8; SAMPLE_BYTES]) -> [u8; MASK_BYTES];

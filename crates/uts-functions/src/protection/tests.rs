@@ -3,7 +3,7 @@ use crate::mechanism::Mechanism;
 use proptest::prelude::*;
 
 const NUMBER: u64 = 0x0123_4567_89ab;
-const HEADER: &[u8] = b"\x40header";
+const ASSOCIATED: &[u8] = b"\x40header";
 const PLAIN: &[u8] = b"The quick brown fox jumps.";
 
 fn secret() -> Secret {
@@ -19,10 +19,10 @@ fn ciphers() -> impl Iterator<Item = (&'static str, Slot)> {
     MECHANISMS.iter().filter(|m| m.number != none::None::INFO.number).map(|m| (m.name, slot(m)))
 }
 
-fn sealed(slot: &Slot, number: u64, header: &[u8], plain: &[u8]) -> Vec<u8> {
+fn sealed(slot: &Slot, number: u64, associated: &[u8], plain: &[u8]) -> Vec<u8> {
     let mut packet = plain.to_vec();
     let mut tag = vec![0; slot.tag_bytes()];
-    slot.seal(number, header, &mut packet, &mut tag);
+    slot.seal(number, associated, &mut packet, &mut tag);
     packet.extend_from_slice(&tag);
     packet
 }
@@ -80,7 +80,7 @@ fn known_packets() {
     let sample = core::array::from_fn(|i| 0xa0 + i as u8);
     let computed: Vec<_> = ciphers()
         .map(|(name, slot)| {
-            (name, hex(&sealed(&slot, NUMBER, HEADER, PLAIN)), hex(&slot.header_mask(&sample)))
+            (name, hex(&sealed(&slot, NUMBER, ASSOCIATED, PLAIN)), hex(&slot.header_mask(&sample)))
         })
         .collect();
     let known = known.map(|(name, packet, mask)| (name, packet.to_owned(), mask.to_owned()));
@@ -96,8 +96,8 @@ fn limits_of_rfc_9001() {
 #[test]
 fn none_leaves_packets_as_they_are() {
     let slot = slot(&none::None::INFO);
-    assert_eq!(sealed(&slot, NUMBER, HEADER, PLAIN), PLAIN);
-    assert_eq!(slot.open(NUMBER, HEADER, &mut PLAIN.to_vec()), Ok(PLAIN.len()));
+    assert_eq!(sealed(&slot, NUMBER, ASSOCIATED, PLAIN), PLAIN);
+    assert_eq!(slot.open(NUMBER, ASSOCIATED, &mut PLAIN.to_vec()), Ok(PLAIN.len()));
     assert_eq!((slot.tag_bytes(), slot.sample_bytes()), (0, 0));
     assert_eq!(slot.header_mask(&[0xff; SAMPLE_BYTES]), [0; MASK_BYTES]);
 }
@@ -105,28 +105,32 @@ fn none_leaves_packets_as_they_are() {
 #[test]
 fn damage_anywhere_is_found() {
     for (name, slot) in ciphers() {
-        let packet = sealed(&slot, NUMBER, HEADER, PLAIN);
+        let packet = sealed(&slot, NUMBER, ASSOCIATED, PLAIN);
         assert_ne!(&packet[..PLAIN.len()], PLAIN, "{name}: encrypted");
-        assert_eq!(slot.open(NUMBER, HEADER, &mut packet.clone()), Ok(PLAIN.len()), "{name}");
+        assert_eq!(slot.open(NUMBER, ASSOCIATED, &mut packet.clone()), Ok(PLAIN.len()), "{name}");
         for at in 0..packet.len() {
             let mut damaged = packet.clone();
             damaged[at] ^= 0x10;
-            assert_eq!(slot.open(NUMBER, HEADER, &mut damaged), Err(Forged), "{name}: byte {at}");
+            assert_eq!(slot.open(NUMBER, ASSOCIATED, &mut damaged), Err(Forged), "{name}: byte {at}");
         }
-        for at in 0..HEADER.len() {
-            let mut header = HEADER.to_vec();
-            header[at] ^= 0x01;
+        for at in 0..ASSOCIATED.len() {
+            let mut associated = ASSOCIATED.to_vec();
+            associated[at] ^= 0x01;
             assert_eq!(
-                slot.open(NUMBER, &header, &mut packet.clone()),
+                slot.open(NUMBER, &associated, &mut packet.clone()),
                 Err(Forged),
-                "{name}: header byte {at}"
+                "{name}: associated byte {at}"
             );
         }
-        assert_eq!(slot.open(NUMBER + 1, HEADER, &mut packet.clone()), Err(Forged), "{name}: number");
-        assert_eq!(slot.open(NUMBER ^ 1 << 61, HEADER, &mut packet.clone()), Err(Forged), "{name}: high bit");
+        assert_eq!(slot.open(NUMBER + 1, ASSOCIATED, &mut packet.clone()), Err(Forged), "{name}: number");
+        assert_eq!(
+            slot.open(NUMBER ^ 1 << 61, ASSOCIATED, &mut packet.clone()),
+            Err(Forged),
+            "{name}: high bit"
+        );
         for len in 0..packet.len() {
             assert_eq!(
-                slot.open(NUMBER, HEADER, &mut packet[..len].to_vec()),
+                slot.open(NUMBER, ASSOCIATED, &mut packet[..len].to_vec()),
                 Err(Forged),
                 "{name}: {len} bytes"
             );
@@ -143,10 +147,10 @@ fn another_epoch_or_direction_has_other_keys() {
         Secret::from_exporter(&base.0, Direction::ServerToClient),
     ];
     for (mechanism, (name, slot)) in MECHANISMS.iter().skip(1).zip(ciphers()) {
-        let packet = sealed(&slot, NUMBER, HEADER, PLAIN);
+        let packet = sealed(&slot, NUMBER, ASSOCIATED, PLAIN);
         for other in &others {
             let other = Slot::build(&mechanism.choice(), other).expect("default parameters");
-            assert_eq!(other.open(NUMBER, HEADER, &mut packet.clone()), Err(Forged), "{name}");
+            assert_eq!(other.open(NUMBER, ASSOCIATED, &mut packet.clone()), Err(Forged), "{name}");
             assert_ne!(other.header_mask(&[7; SAMPLE_BYTES]), slot.header_mask(&[7; SAMPLE_BYTES]), "{name}");
         }
     }
@@ -161,25 +165,25 @@ fn secrets_are_not_printed() {
 }
 
 proptest! {
-    /// What is sealed opens to what it was, at every size, number and header.
+    /// What is sealed opens to what it was, at every size and number, with any associated data.
     #[test]
     fn sealed_packets_open(
         number in 0u64..1 << 62,
-        header in prop::collection::vec(any::<u8>(), 0..40),
+        associated in prop::collection::vec(any::<u8>(), 0..40),
         plain in prop::collection::vec(any::<u8>(), 0..1500),
         at in any::<prop::sample::Index>(),
         flip in 1u8..,
     ) {
         for mechanism in MECHANISMS {
             let slot = slot(mechanism);
-            let mut packet = sealed(&slot, number, &header, &plain);
+            let mut packet = sealed(&slot, number, &associated, &plain);
             prop_assert_eq!(packet.len(), plain.len() + slot.tag_bytes());
             if slot.tag_bytes() > 0 {
                 let mut damaged = packet.clone();
                 damaged[at.index(packet.len())] ^= flip;
-                prop_assert_eq!(slot.open(number, &header, &mut damaged), Err(Forged));
+                prop_assert_eq!(slot.open(number, &associated, &mut damaged), Err(Forged));
             }
-            let len = slot.open(number, &header, &mut packet);
+            let len = slot.open(number, &associated, &mut packet);
             prop_assert_eq!(len, Ok(plain.len()));
             prop_assert_eq!(&packet[..plain.len()], &plain[..]);
         }

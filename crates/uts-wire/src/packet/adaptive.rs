@@ -48,7 +48,6 @@ impl AdaptiveHeader {
     ///
     /// # Errors
     /// `Value` for a long packet, `TooLong` for an id length over 20, `Truncated` if no byte is left for the number.
-    #[inline]
     pub fn parse(datagram: &[u8], cid_len: usize) -> Result<(Self, usize), WireError> {
         let mut r = Reader::new(datagram);
         let first = r.u8("first byte")?;
@@ -66,12 +65,21 @@ impl AdaptiveHeader {
         Ok((AdaptiveHeader { epoch_low5: peek_epoch(first), dcid }, pn_offset))
     }
 
+    /// Where the packet number of a datagram stands that is for the owner of `dcid`; `None` if it is too short for one or is a long
+    /// packet. Which id it bears is not looked at: by that it came here.
+    #[inline]
+    pub fn pn_offset(datagram: &[u8], dcid: &ConnectionId) -> Option<usize> {
+        let pn_offset = 1 + dcid.len();
+        let is_short = datagram.first().is_some_and(|first| !is_long(*first));
+        (is_short && datagram.len() > pn_offset).then_some(pn_offset)
+    }
+
     /// Appends the header and the number, in the clear.
     #[inline]
     pub fn emit(&self, number: TruncatedNumber, out: &mut Vec<u8>) -> AdaptiveMark {
         let start = out.len();
         out.put_u8((self.epoch_low5 & EPOCH_MASK) << EPOCH_SHIFT | (number.len() as u8 - 1) & LEN_MASK); // P-16
-        out.put(self.dcid.as_slice());
+        self.dcid.write(out);
         let pn_offset = out.len();
         number.write(out);
         AdaptiveMark { start, pn_offset, pn_len: number.len() }
@@ -84,7 +92,7 @@ impl AdaptiveHeader {
 }
 
 impl AdaptiveMark {
-    /// The first byte of the payload, which protection encrypts; what stands between `start` and here it authenticates.
+    /// The first byte of the payload, which protection encrypts.
     pub const fn payload_offset(&self) -> usize {
         self.pn_offset.saturating_add(self.pn_len)
     }

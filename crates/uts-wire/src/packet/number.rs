@@ -1,7 +1,7 @@
 //! Truncated packet numbers (RFC 9000, section 17.1 and appendix A).
 
 use crate::error::WireError;
-use crate::varint::{Reader, Sink, VARINT_MAX};
+use crate::varint::{Reader, VARINT_MAX};
 
 /// The low 1 to 4 bytes of a packet number. [P-5]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,9 +81,12 @@ impl TruncatedNumber {
         Ok(Self::with_len(value, bytes.len().min(4) as u8))
     }
 
-    pub(crate) fn write<S: Sink>(self, out: &mut S) {
-        let bytes = self.value.to_be_bytes();
-        out.put(bytes.get(4 - self.len()..).unwrap_or(&[]));
+    #[inline]
+    pub(crate) fn write(self, out: &mut Vec<u8>) {
+        // As many bytes as there may be at once, which takes no call.
+        let end = out.len().saturating_add(self.len());
+        out.extend_from_slice(&(self.value << (8 * (4 - self.len))).to_be_bytes());
+        out.truncate(end);
     }
 }
 

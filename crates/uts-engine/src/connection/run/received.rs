@@ -34,7 +34,7 @@ impl Connection {
             }
             let (start, tail) = (taken, datagram.last_chunk::<16>().copied());
             taken += datagram.len();
-            let opened = inbound.unseal(self.local_cid.len(), datagram);
+            let opened = inbound.unseal(&self.local_cid, datagram);
             if let Ok(opened) = &opened
                 && let Some(stack) = inbound.stacks.get_mut(opened.stack).filter(|stack| stack.fec.is_none())
                 && inbound.heard_of == Some(stack.epoch)
