@@ -14,7 +14,8 @@ use uts_functions::message_row::Places;
 use uts_functions::segmentation::buffer::{Together, UnsentMessages};
 use uts_wire::Reader;
 use uts_wire::frame::{
-    self, Data, DataFlags, DataWriter, InRow, RowHead, RowReader, data_header_len, kind, messages_header_len,
+    self, Data, DataFlags, DataWriter, InRow, RowHead, RowReader, data_header_len, emit_messages_header,
+    kind, messages_header_len,
 };
 use uts_wire::varint::varint_len;
 
@@ -210,8 +211,6 @@ pub(super) fn write_messages(
     let room_of_all = end.saturating_sub(draft.mark.payload_offset());
     let room_of_full = room_of_all + (draft.full_end - draft.end);
     let before = out.len();
-    out.resize(end.max(before), 0);
-    let mut room = DataWriter::new(out.get_mut(before..)?);
     let how = How {
         flow,
         offsets: stack.layout.offsets,
@@ -225,9 +224,7 @@ pub(super) fn write_messages(
         room_of_all,
         room_of_full,
     };
-    let filled = fill(&mut messages, &how, draft.has_data, &mut room);
-    let left = room.left();
-    out.truncate(out.len() - left);
+    let filled = append_whole(&mut messages, &how, draft.has_data, end.max(before), out);
     if out.len() > before {
         let (range, data_bytes) = messages.taken();
         (draft.has_data, draft.eliciting) = (true, true);
@@ -282,9 +279,62 @@ impl Filled {
     }
 }
 
+/// Appends messages of one flow up to `end`, as long as it is the flow's turn.
+#[inline]
+pub(super) fn append_whole(
+    messages: &mut UnsentMessages<'_>,
+    how: &How,
+    has_data: bool,
+    end: usize,
+    out: &mut Vec<u8>,
+) -> Filled {
+    if let Some(filled) = append_even(messages, how, end.saturating_sub(out.len()), out) {
+        return filled;
+    }
+    let before = out.len();
+    out.resize(end.max(before), 0);
+    let Some(room) = out.get_mut(before..) else { return Filled::default() };
+    let mut room = DataWriter::new(room);
+    let filled = fill(messages, how, has_data, &mut room);
+    let left = room.left();
+    out.truncate(out.len() - left);
+    filled
+}
+
+/// Appends as many messages as there is room for, in one frame, if they are of one length and so is one behind them, which then waits
+/// for the next packet: all that [`fill`] decides for each follows from that (segmentation.md R-14).
+#[inline]
+fn append_even(
+    messages: &mut UnsentMessages<'_>,
+    how: &How,
+    room: usize,
+    out: &mut Vec<u8>,
+) -> Option<Filled> {
+    if !(how.together && how.coalesce && how.is_alone && how.is_kept_whole) {
+        return None;
+    }
+    let (start, message_bytes) = messages.front().map(|message| (message.start, message.data.len()))?;
+    let offset = how.offsets.then_some(start);
+    let most = u32::try_from(room.checked_div(message_bytes)?).ok()?;
+    let header_bytes = messages_header_len(how.flow, offset, most, message_bytes);
+    let fitting = room.saturating_sub(header_bytes) / message_bytes;
+    let alone_bytes = data_header_len(how.flow, offset, None) + message_bytes;
+    if fitting < 2 || alone_bytes > how.room_of_full {
+        return None;
+    }
+    let before = out.len();
+    emit_messages_header(out, how.flow, offset, fitting as u32, message_bytes);
+    if !messages.send_even(fitting, |bytes| out.extend_from_slice(bytes)) {
+        out.truncate(before);
+        return None;
+    }
+    let written = Some(Written::Last);
+    Some(Filled { written, messages: fitting, is_open: true, is_even: true, is_steady: true })
+}
+
 /// Fills the room with messages of one flow, as long as it is the flow's turn.
 #[inline(never)]
-pub(super) fn fill(
+fn fill(
     messages: &mut UnsentMessages<'_>,
     how: &How,
     mut has_data: bool,

@@ -84,15 +84,32 @@ impl<'a> Messages<'a> {
             self.count > 0 && !self.bytes.is_empty() && self.bytes.len().is_multiple_of(self.count as usize),
             "P-34"
         );
-        out.put_u8(kind::MESSAGES | if self.offset.is_some() { OFFSET } else { 0 });
-        out.put_varint(u64::from(self.flow));
-        if let Some(offset) = self.offset {
-            out.put_varint(offset);
-        }
-        out.put_varint(u64::from(self.count));
-        out.put_varint(self.message_bytes() as u64);
+        write_header(out, self.flow, self.offset, self.count, self.message_bytes());
         out.put(self.bytes);
     }
+}
+
+#[inline]
+fn write_header<S: Sink>(out: &mut S, flow: u32, offset: Option<u64>, count: u32, message_bytes: usize) {
+    out.put_u8(kind::MESSAGES | if offset.is_some() { OFFSET } else { 0 });
+    out.put_varint(u64::from(flow));
+    if let Some(offset) = offset {
+        out.put_varint(offset);
+    }
+    out.put_varint(u64::from(count));
+    out.put_varint(message_bytes as u64);
+}
+
+/// Appends the header of a frame of messages, so that the caller can write the bytes in place after it. [P-34]
+#[inline]
+pub fn emit_messages_header(
+    out: &mut Vec<u8>,
+    flow: u32,
+    offset: Option<u64>,
+    count: u32,
+    message_bytes: usize,
+) {
+    write_header(out, flow, offset, count, message_bytes);
 }
 
 emitters!(Messages<'_>);

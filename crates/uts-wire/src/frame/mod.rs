@@ -14,7 +14,7 @@ pub use control::{Close, MAX_REASON_BYTES, MAX_TOKEN_BYTES, NewToken};
 pub use data::{Data, DataFlags, data_header_len, emit_data_header};
 pub use exchange::{AckPf, ConfirmPf, Direction, MAX_GROUPS, NakPf, RequestPf, StalePf};
 pub use flow::{Credit, FlowLimit, ResetFlow, Skip, StopFlow};
-pub use messages::{Messages, messages_header_len};
+pub use messages::{Messages, emit_messages_header, messages_header_len};
 pub use repair::{MAX_MASK_BYTES, Repair};
 pub use row::{DataWriter, InRow, RowHead, RowReader};
 

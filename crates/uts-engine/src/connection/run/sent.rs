@@ -3,7 +3,7 @@
 use super::super::chunks::Written;
 use super::super::draft::FULL_BUT;
 use super::super::flows::Token;
-use super::super::messages::{How, fill};
+use super::super::messages::{How, append_whole};
 use super::super::outgoing::seal;
 use super::super::{Connection, Outbound};
 use core::ops::Range;
@@ -16,7 +16,7 @@ use uts_functions::protection::Protection;
 use uts_functions::retransmission::ledger::Sent;
 use uts_functions::segmentation::buffer::{SendBuffer, UnsentMessages};
 use uts_wire::ConnectionId;
-use uts_wire::frame::{DataFlags, DataWriter, emit_data_header};
+use uts_wire::frame::{DataFlags, emit_data_header};
 
 impl Connection {
     /// Builds up to `most` packets like the one that was just built; says how many.
@@ -224,9 +224,7 @@ impl Run<'_> {
     ) -> bool {
         let Some(stack) = self.outbound.stacks.first() else { return false };
         let Alike { bytes, full, block_bytes, messages: count } = self.like;
-        let start = out.len();
-        out.resize(end, 0);
-        let Some(room) = out.get_mut(start..) else { return false };
+        let room = end.saturating_sub(out.len());
         let how = How {
             flow: self.flow,
             offsets: stack.layout.offsets,
@@ -237,15 +235,11 @@ impl Run<'_> {
             is_next: true,
             block_bytes,
             together: self.together,
-            room_of_all: room.len(),
-            room_of_full: room.len() + more,
+            room_of_all: room,
+            room_of_full: room + more,
         };
-        let mut room = DataWriter::new(room);
-        let filled = fill(messages, &how, false, &mut room);
-        let lacking = room.left();
-        // What is not written is not zero.
-        let written = out.len() - lacking;
-        out.truncate(written);
+        let filled = append_whole(messages, &how, false, end, out);
+        let lacking = end.saturating_sub(out.len());
         out.resize(end, 0);
         let is_full = lacking == 0 || (filled.is_open && lacking <= how.room_of_all / FULL_BUT);
         let is_followed = messages.has_more() && (filled.is_even || bytes + full / FULL_BUT >= full);

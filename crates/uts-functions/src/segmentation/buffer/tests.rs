@@ -152,7 +152,7 @@ enum Deed {
 fn deeds() -> impl Strategy<Value = Vec<Deed>> {
     let range = || (0..120_u64, 1..40_u64);
     let deed = prop_oneof![
-        (1..9_u32, 0..12_usize, proptest::option::of(0..50_u64))
+        (1..9_u32, prop_oneof![Just(3_usize), 0..12_usize], proptest::option::of(0..50_u64))
             .prop_map(|(n, len, at)| Deed::Write(n, len, at)),
         (1..30_usize).prop_map(Deed::Chunk),
         (1..9_usize).prop_map(Deed::Whole),
@@ -194,6 +194,46 @@ fn check_together(b: &SendBuffer, most: usize, limit: u64) {
     assert_eq!((together.sent, together.cursor), (singly.sent, singly.cursor));
 }
 
+/// To send messages of one length at once is to send them one by one, as long as each is followed by another such.
+fn check_even(b: &SendBuffer, count: usize, limit: u64) {
+    let (mut even, mut singly) = (b.clone(), b.clone());
+    let (Some(mut messages), Some(mut one_by_one)) =
+        (even.unsent_messages(limit), singly.unsent_messages(limit))
+    else {
+        return;
+    };
+    let place = one_by_one.place();
+    let len = one_by_one.front().map_or(0, |message| message.data.len());
+    let mut data = Vec::new();
+    let mut sent = 0;
+    while sent < count
+        && let Some(message) = one_by_one.front()
+        && !message.presented
+        && (message.data.len(), message.following) == (len, Some(len))
+    {
+        data.extend_from_slice(message.data);
+        one_by_one.on_sent();
+        sent += 1;
+    }
+    // What ends with all that may be sent, or before what was given up, is for who looks at each.
+    let is_even = sent == count && one_by_one.front().is_some();
+    if !is_even {
+        one_by_one.go_back(place);
+        data.clear();
+    }
+    let mut put = Vec::new();
+    let did = messages.send_even(count, |bytes| put.extend_from_slice(bytes));
+    assert_eq!((did, put), (is_even, data));
+    while one_by_one.front().is_some() {
+        assert_eq!(format!("{:?}", messages.front()), format!("{:?}", one_by_one.front()));
+        assert_eq!(messages.taken(), one_by_one.taken());
+        messages.on_sent();
+        one_by_one.on_sent();
+    }
+    assert_eq!((messages.front().is_none(), messages.taken()), (true, one_by_one.taken()));
+    assert_eq!((even.sent, even.cursor), (singly.sent, singly.cursor));
+}
+
 /// Does it, and says all that can be seen of it.
 fn outcome(b: &mut SendBuffer, deed: &Deed, kept_together: bool, limit: u64) -> String {
     let told = match *deed {
@@ -215,6 +255,7 @@ fn outcome(b: &mut SendBuffer, deed: &Deed, kept_together: bool, limit: u64) -> 
         }
         Deed::Whole(most) => {
             check_together(b, most, limit);
+            check_even(b, most, limit);
             let next = b.unsent_message();
             let whole = b.unsent_messages(limit).map(|mut messages| {
                 let mut seen = Vec::new();

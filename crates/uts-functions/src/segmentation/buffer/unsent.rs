@@ -99,10 +99,31 @@ impl<'a> At<'a> {
         (count > 1 && self.bytes > 0).then_some(Together { start, message_bytes: self.bytes, count })
     }
 
-    /// Goes on to that. Says whether a segment lies behind.
+    /// Whether more than `count` messages of the length of the next one follow each other from that on, none of them presented.
+    #[inline]
+    fn has_even(&self, count: usize) -> bool {
+        let is_even = |s: &&Segment| s.is_message() && !s.presented && s.piece_bytes() == self.bytes;
+        let Some(front) = self.front.filter(is_even) else { return false };
+        let mut found = front.messages as usize - self.index;
+        let mut behind = self.next.into_iter().chain(self.behind.clone());
+        while found <= count
+            && let Some(segment) = behind.next().filter(is_even)
+        {
+            found += segment.messages as usize;
+        }
+        found > count
+    }
+
+    /// Goes on to the piece behind that. Says whether it is in another segment.
     #[inline]
     fn advance(&mut self) -> bool {
-        self.index += 1;
+        self.advance_by(1)
+    }
+
+    /// Goes on by so many pieces of the segment. Says whether what is next is in another.
+    #[inline]
+    fn advance_by(&mut self, pieces: usize) -> bool {
+        self.index += pieces;
         let ends = self.front.is_some_and(|segment| self.index >= segment.messages as usize);
         if ends {
             (self.front, self.next) = (self.next, self.behind.next());
@@ -280,6 +301,31 @@ impl<'a> UnsentMessages<'a> {
         self.taken_bytes += count * bytes;
         *self.sent = self.taken.end;
         segment.data.get(first * bytes..(first + count) * bytes).unwrap_or_default()
+    }
+
+    /// Sends `count` messages, at least one, if they are of one length, not presented, and one more of that length may be sent behind
+    /// them: `put` is given their bytes, in as many pieces as they lie in. Says whether it did.
+    #[inline]
+    pub fn send_even(&mut self, count: usize, mut put: impl FnMut(&[u8])) -> bool {
+        let Some(start) = self.at.piece().map(|piece| piece.start) else { return false };
+        let bytes = self.at.bytes;
+        let positions = (count * (bytes + 1)) as u64;
+        let is_below = start + positions < self.end && start + positions + (bytes as u64) < self.limit;
+        if count == 0 || !is_below || !self.at.has_even(count) {
+            return false;
+        }
+        let mut left = count;
+        while let Some(segment) = self.at.front.filter(|_| left > 0) {
+            let here = (segment.messages as usize - self.at.index).min(left);
+            let from = self.at.index * bytes;
+            put(segment.data.get(from..from + here * bytes).unwrap_or_default());
+            left -= here;
+            *self.cursor += usize::from(self.at.advance_by(here));
+        }
+        self.taken.end = start + positions;
+        self.taken_bytes += count * bytes;
+        *self.sent = self.taken.end;
+        true
     }
 
     /// Whether anything may be sent behind those that were.
