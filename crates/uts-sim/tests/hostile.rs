@@ -218,7 +218,7 @@ fn a_packet_with_another_header_is_dropped() {
         let connection = pair.ends[CLIENT].connection(client).expect("it is there");
         let profile = connection.profile(Direction::Out).expect("open");
         let profile = profile.with_named(Function::Protection, cipher).expect("in the library");
-        connection.request_profile(now, Direction::Out, profile.clone()).expect("idle");
+        connection.request_profile(now, Direction::Out, profile).expect("idle");
         pair.settle(1000);
         pair.works();
         let now = pair.now;
