@@ -96,11 +96,12 @@ fn detect(name: &'static str) -> Result<Vec<Part>> {
     ])
 }
 
-const HEADER: &[u8] = &[4, 7, 7, 7, 7, 7, 7, 7, 7, 1, 2];
+/// A connection id of 8 bytes, filled up.
+const ASSOCIATED: &[u8] = &[7, 7, 7, 7, 7, 7, 7, 7, 0, 0, 0, 0, 0, 0, 0, 0];
 
 fn seal(slot: &protection::Slot, number: u64, packet: &mut [u8]) -> [u8; MASK_BYTES] {
     let (payload, tag) = packet.split_at_mut(DATA_BYTES);
-    slot.seal(number, HEADER, payload, tag);
+    slot.seal(number, ASSOCIATED, payload, tag);
     slot.header_mask(&sample(packet))
 }
 
@@ -134,7 +135,7 @@ fn protect(name: &'static str) -> Result<Vec<Part>> {
             let start = thread_time();
             for (number, packet) in (0..).zip(&mut sealed) {
                 black_box(opens.header_mask(&sample(packet)));
-                let opened = opens.open(number, HEADER, black_box(packet))?;
+                let opened = opens.open(number, ASSOCIATED, black_box(packet))?;
                 ensure!(opened == DATA_BYTES, "{opened} bytes opened");
             }
             took += thread_time() - start;

@@ -18,6 +18,7 @@ use uts_functions::{Choice, Mechanism, Params, Rate, Time};
 
 const DATA_BYTES: usize = 1440;
 const HEADER: [u8; 13] = [0x5a; 13];
+const ASSOCIATED: [u8; 16] = [0x5a; 16];
 const GAP: Duration = Duration::from_micros(1);
 
 /// Packets in flight: a round trip of 128 us.
@@ -83,9 +84,8 @@ where
         s.packet.resize(covered + trailer + tag, 0);
         let (body, rest) = s.packet.split_at_mut(covered);
         self.detection.append(body, &mut rest[..trailer]);
-        let (head, payload) = s.packet.split_at_mut(HEADER.len());
-        let (plain, tag) = payload.split_at_mut(DATA_BYTES + trailer);
-        self.protection.seal(s.number, head, plain, tag);
+        let (plain, tag) = s.packet[HEADER.len()..].split_at_mut(DATA_BYTES + trailer);
+        self.protection.seal(s.number, &ASSOCIATED, plain, tag);
         self.mask(&mut s.packet);
         s.flight.push(s.delivery.on_sent(s.now, bytes));
         self.congestion.on_sent(s.now, bytes, &s.delivery);
@@ -106,8 +106,8 @@ where
 
     fn receive(&mut self, s: &mut State) {
         self.mask(&mut s.packet);
-        let (head, payload) = s.packet.split_at_mut(HEADER.len());
-        let Ok(len) = self.protection.open(s.number, head, payload) else { return };
+        let payload = &mut s.packet[HEADER.len()..];
+        let Ok(len) = self.protection.open(s.number, &ASSOCIATED, payload) else { return };
         let body = HEADER.len() + len - self.detection.trailer_bytes();
         let (covered, trailer) = s.packet[..HEADER.len() + len].split_at(body);
         if !black_box(self.detection.verify(covered, trailer)) {
