@@ -3,7 +3,7 @@
 //! Who sleeps has to be woken, which costs the sender of what arrives as much as the receiver: some microseconds each, more than
 //! taking in a packet. Where data streams in, the next batch is there sooner than that. So the task looks for it for about as
 //! long as being woken would cost, and, where that was in vain, more rarely: a stream that is slower costs a look for each 64
-//! sleeps.
+//! sleeps. Where so much streams in that the task naps (`napping.rs`) nobody has to wake it, and it does not look.
 //!
 //! Whoever waits for an answer waits for his peer to be woken, too, which takes a processor that sleeps 20 to 30 us. Where
 //! applications talk, one after the other, the task looks for as long as that: it will find an answer given at once, and a peer
@@ -47,15 +47,15 @@ impl Looking {
     }
 
     /// Whether to look for another round, now that there is nothing else to do but to sleep. `is_talk` = applications have heard
-    /// something and said something since this was last so: an answer is to come.
-    pub fn is_worth_it(&mut self, is_talk: bool) -> bool {
+    /// something and said something since this was last so: an answer is to come. `naps` = nobody would have to wake who sleeps now.
+    pub fn is_worth_it(&mut self, is_talk: bool, naps: bool) -> bool {
         // Whoever was woken by a timer expects nothing.
         if core::mem::take(&mut self.has_arrived) || is_talk {
             self.is_for_answer = is_talk;
             self.rounds = match (self.habit().is_due(), is_talk) {
-                (false, _) => 0,
-                (true, false) => 1,
                 (true, true) => ROUNDS_OF_TALK,
+                (true, false) if !naps => 1,
+                _ => 0,
             };
         }
         self.rounds > 0
@@ -133,7 +133,7 @@ mod tests {
         let mut looks = 0;
         for n in 0..arrivals {
             looking.on_arrival();
-            while looking.is_worth_it(false) {
+            while looking.is_worth_it(false, false) {
                 looks += 1;
                 if finds(n) {
                     looking.on_found(false);
@@ -148,7 +148,7 @@ mod tests {
     #[test]
     fn a_stream_is_looked_for_and_what_comes_now_and_then_hardly_ever() {
         let mut looking = Looking::default();
-        assert!(!looking.is_worth_it(false), "nothing has arrived");
+        assert!(!looking.is_worth_it(false, false), "nothing has arrived");
         assert_eq!(looks(&mut looking, 1000, |_| true), 1000);
         let in_vain = looks(&mut looking, 6400, |_| false);
         assert!((100..=110).contains(&in_vain), "{in_vain} looks for 6400 arrivals");
@@ -164,7 +164,7 @@ mod tests {
         let mut looks = |answers: u32, finds: bool| {
             let mut looks = 0;
             for _ in 0..answers {
-                looks += u32::from(looking.is_worth_it(true));
+                looks += u32::from(looking.is_worth_it(true, false));
                 while looking.rounds > 0 {
                     if finds { looking.on_found(false) } else { looking.on_missed() }
                 }
@@ -314,7 +314,7 @@ mod tests {
         fn converse(&mut self, rounds: u32, at_once: bool) -> bool {
             self.looking.on_arrival();
             let mut round = 0;
-            while self.looking.is_worth_it(round == 0) {
+            while self.looking.is_worth_it(round == 0, false) {
                 if round == rounds {
                     self.looking.on_found(at_once);
                     return true;

@@ -41,6 +41,11 @@ impl Napping {
         self.bytes += bytes;
     }
 
+    /// Whether data streamed in of late at a rate at which it pays to sleep through arrivals.
+    pub fn streams(&self) -> bool {
+        self.streams && cfg!(target_os = "linux")
+    }
+
     /// Until when to sleep whatever arrives, if it streams in at a rate at which that pays. To be asked before each sleep.
     pub fn until(&mut self, now: Time) -> Option<Time> {
         let elapsed = now.since(self.since);
@@ -132,6 +137,20 @@ mod tests {
             strayed.send(&mut Context::from_waker(Waker::noop()));
             let arrived = strayed.arrived();
             strayed.takes_in(arrived + 1, true).await;
+        }
+    }
+
+    /// Nobody has to wake it; for an answer it looks all the same.
+    #[tokio::test]
+    async fn who_naps_through_a_stream_does_not_look_before() {
+        let mut strayed = Strayed::new(Duration::ZERO, Looking::default());
+        for (streams, has_said, looks) in [(true, false, false), (true, true, true), (false, false, true)] {
+            strayed.task.napping = Napping { room_bytes: 0, since: Time::NEVER, bytes: 0, streams };
+            strayed.shared.lock().has_said = has_said;
+            strayed.task.looking = Looking::default();
+            strayed.task.looking.on_arrival();
+            let slept = poll_fn(|cx| Poll::Ready(strayed.sleeps(cx))).await;
+            assert_eq!(slept, !looks, "{streams} {has_said}");
         }
     }
 

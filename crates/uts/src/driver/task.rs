@@ -223,7 +223,8 @@ impl Driver {
             return Some(LOOKS_PER_SPIN);
         }
         let is_talk = inner.takes_talk();
-        let looks = self.looks_that_pay(is_talk);
+        let naps = !inner.has_said && self.napping.streams();
+        let looks = self.looks_that_pay(is_talk, naps);
         #[cfg(test)]
         {
             inner.counts.rounds_for_answers += u32::from(looks.is_some() && self.looking.is_for_answer());
@@ -231,9 +232,10 @@ impl Driver {
         looks
     }
 
-    /// The same where that was not asked for. `is_talk` = somebody has said something, and waits for an answer.
-    pub(super) fn looks_that_pay(&mut self, is_talk: bool) -> Option<usize> {
-        let is_worth_it = self.looking.is_worth_it(is_talk);
+    /// The same where that was not asked for. `is_talk` = somebody has said something, and waits for an answer; `naps` = a sleep would be
+    /// a nap.
+    pub(super) fn looks_that_pay(&mut self, is_talk: bool, naps: bool) -> Option<usize> {
+        let is_worth_it = self.looking.is_worth_it(is_talk, naps);
         is_worth_it.then_some(LOOKS_BEFORE_SLEEP)
     }
 

@@ -278,7 +278,8 @@ impl Carried {
         };
         if is_waited_for && matches!(due, Due::At(_)) {
             let driver = &mut self.driver;
-            let looks = if driver.spins() { Some(LOOKS_PER_SPIN) } else { driver.looks_that_pay(is_talk) };
+            let looks =
+                if driver.spins() { Some(LOOKS_PER_SPIN) } else { driver.looks_that_pay(is_talk, false) };
             if let Some(looks) = looks {
                 if core::mem::take(&mut driver.shared.lock().has_answer) {
                     // To an answer comes one.
