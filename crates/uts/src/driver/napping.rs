@@ -1,7 +1,7 @@
 //! Whether to sleep through arrivals.
 //!
 //! Where data streams in at some Gbit/s, who sleeps until something arrives is woken for each batch, and on one host by its sender:
-//! some microseconds of a processor that is busy sending. So there the task sleeps by a timer, told of nothing, and finds
+//! some microseconds of a processor that is busy sending. So there the task, or the thread, sleeps by a timer, told of nothing, and finds
 //! more at once, as network interfaces moderate interrupts. Who waits for an answer is woken by it.
 
 use core::time::Duration;
@@ -34,6 +34,12 @@ impl Napping {
     /// `buffer_bytes` = what the socket's buffer holds.
     pub fn new(now: Time, buffer_bytes: usize) -> Self {
         Napping { room_bytes: buffer_bytes / SHARE, since: now, bytes: 0, streams: false }
+    }
+
+    /// A period that does not end, so that the rate is what is said here.
+    #[cfg(all(test, target_os = "linux"))]
+    pub fn set(streams: bool) -> Self {
+        Napping { room_bytes: 0, since: Time::NEVER, bytes: 0, streams }
     }
 
     /// Something has arrived.
@@ -129,8 +135,7 @@ mod tests {
         for (streams, has_said) in
             [(false, false), (true, false), (true, true), (true, false), (false, false)]
         {
-            // A period that does not end, so that the rate is what is set here.
-            strayed.task.napping = Napping { room_bytes: 0, since: Time::NEVER, bytes: 0, streams };
+            strayed.task.napping = Napping::set(streams);
             strayed.shared.lock().has_said = has_said;
             poll_fn(|cx| if strayed.sleeps(cx) { Poll::Ready(()) } else { Poll::Pending }).await;
             assert_eq!(strayed.task.socket.is_watched(), !streams || has_said, "{streams} {has_said}");
@@ -145,7 +150,7 @@ mod tests {
     async fn who_naps_through_a_stream_does_not_look_before() {
         let mut strayed = Strayed::new(Duration::ZERO, Looking::default());
         for (streams, has_said, looks) in [(true, false, false), (true, true, true), (false, false, true)] {
-            strayed.task.napping = Napping { room_bytes: 0, since: Time::NEVER, bytes: 0, streams };
+            strayed.task.napping = Napping::set(streams);
             strayed.shared.lock().has_said = has_said;
             strayed.task.looking = Looking::default();
             strayed.task.looking.on_arrival();

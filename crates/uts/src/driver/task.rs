@@ -223,13 +223,23 @@ impl Driver {
             return Some(LOOKS_PER_SPIN);
         }
         let is_talk = inner.takes_talk();
-        let naps = !inner.has_said && self.napping.streams();
+        let naps = self.naps(inner);
         let looks = self.looks_that_pay(is_talk, naps);
         #[cfg(test)]
         {
             inner.counts.rounds_for_answers += u32::from(looks.is_some() && self.looking.is_for_answer());
         }
         looks
+    }
+
+    /// Whether the next sleep is a nap, as it looks.
+    pub(super) fn naps(&self, inner: &Inner) -> bool {
+        !inner.has_said && self.napping.streams()
+    }
+
+    /// Until when to sleep whatever arrives, if that pays and nobody has just said something: he waits for an answer.
+    pub(super) fn nap(&mut self, now: Time, inner: &Inner) -> Option<Time> {
+        if inner.has_said { None } else { self.napping.until(now) }
     }
 
     /// The same where that was not asked for. `is_talk` = somebody has said something, and waits for an answer; `naps` = a sleep would be
@@ -289,8 +299,7 @@ impl Driver {
         }
         let now = self.shared.clock.now();
         let deadline = inner.engine.poll_timeout();
-        // Who has just said something waits for an answer.
-        let nap = if inner.has_said { None } else { self.napping.until(now) };
+        let nap = self.nap(now, inner);
         let wake = deadline.into_iter().chain(nap).min();
         let timer = match &mut self.timer {
             Some(timer) => timer,

@@ -230,12 +230,8 @@ fn wait_for_any(carried: &mut [Carried], most: Duration) {
                 fds.push(PollFd::from_borrowed_fd(fd, PollFlags::IN));
             }
         }
-        let most = Timespec {
-            tv_sec: i64::try_from(most.as_secs()).unwrap_or(i64::MAX),
-            tv_nsec: most.subsec_nanos().into(),
-        };
         // An interruption is as good as an arrival.
-        let all = poll(&mut fds, Some(&most)).is_err();
+        let all = poll(&mut fds, Some(&timespec(most))).is_err();
         let mut ready = vec![all; carried.len()];
         for (n, fd) in of.into_iter().zip(&fds) {
             ready[n] |= !fd.revents().is_empty();
@@ -244,6 +240,13 @@ fn wait_for_any(carried: &mut [Carried], most: Duration) {
     };
     for (carried, is_ready) in carried.iter_mut().zip(ready) {
         carried.has_more |= is_ready;
+    }
+}
+
+fn timespec(time: Duration) -> Timespec {
+    Timespec {
+        tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: time.subsec_nanos().into(),
     }
 }
 
@@ -278,8 +281,12 @@ impl Carried {
         };
         if is_waited_for && matches!(due, Due::At(_)) {
             let driver = &mut self.driver;
-            let looks =
-                if driver.spins() { Some(LOOKS_PER_SPIN) } else { driver.looks_that_pay(is_talk, false) };
+            let looks = if driver.spins() {
+                Some(LOOKS_PER_SPIN)
+            } else {
+                let naps = driver.naps(&driver.shared.lock());
+                driver.looks_that_pay(is_talk, naps)
+            };
             if let Some(looks) = looks {
                 if core::mem::take(&mut driver.shared.lock().has_answer) {
                     // To an answer comes one.
@@ -337,9 +344,15 @@ impl Carried {
         Ok((due, is_talk))
     }
 
-    /// Waits for what arrives, for so long at most, and takes it in. Says whether it could wait.
+    /// Waits for what arrives, for so long at most, and takes it in, or sleeps through it for a while. Says whether it could wait.
     fn wait(&mut self, now: Time, most: Duration) -> io::Result<bool> {
         let driver = &mut self.driver;
+        if let Some(until) = driver.nap(now, &driver.shared.clone().lock()) {
+            // An interruption ends it early.
+            let _ = poll(&mut [], Some(&timespec(most.min(until.since(now)))));
+            (self.has_more, self.rests_until) = (true, None);
+            return Ok(true);
+        }
         let mut intake = Intake::new(&driver.shared, &mut driver.lone);
         let received = driver.socket.wait(most, |received| intake.take_in(received));
         let mut is_answer = false;
@@ -369,11 +382,32 @@ impl Carried {
 mod tests {
     use super::*;
     use crate::blocking::{Listener, connect};
+    use crate::driver::Shared;
+    use crate::driver::napping::Napping;
+    use crate::host::Host;
     use crate::{ConnectOptions, FlowOptions, Identity, ServerOptions};
     use std::io::{Read, Write};
     use std::sync::mpsc;
 
     const ANSWERS: u32 = 30;
+
+    /// Nothing arrives here: who naps looks for it all the same when he wakes.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn the_thread_naps_through_a_stream_and_else_waits_for_what_arrives() {
+        let any = "127.0.0.1:0".parse().expect("an address");
+        let config = uts_engine::EndpointConfig::default();
+        let bound = Shared::bind(Host::Thread, any, None, config, Duration::ZERO);
+        let (shared, driver) = bound.expect("bound");
+        let mut carried = Carried::new(driver);
+        for (streams, has_said) in [(false, false), (true, false), (true, true)] {
+            carried.driver.napping = Napping::set(streams);
+            shared.lock().has_said = has_said;
+            let waited = carried.wait(shared.clock.now(), Duration::from_millis(50));
+            assert!(waited.expect("it waits"), "{streams} {has_said}");
+            assert_eq!(core::mem::take(&mut carried.has_more), streams && !has_said, "{streams} {has_said}");
+        }
+    }
 
     /// Gives its client back what he says, byte by byte and after a while.
     fn answer(tell: &mpsc::Sender<(String, ConnectOptions)>) {
