@@ -208,7 +208,7 @@ fn bad_packets_change_nothing_at_any_stage() {
     }
 }
 
-/// P-6: of a header the id is authenticated, the number is the nonce, its length says where the payload begins and the epoch which keys.
+/// P-35: of a header the id is authenticated, the number is the nonce, its length says where the payload begins and the epoch which keys.
 #[test]
 fn a_packet_with_another_header_is_dropped() {
     for cipher in ["aes-128-gcm", "chacha20-poly1305"] {

@@ -427,9 +427,11 @@ fn fill_together(messages: &mut UnsentMessages<'_>, how: &How, out: &mut DataWri
     if count < 2 {
         return 0;
     }
-    let bytes = messages.send_together(count);
-    out.put_messages(&frame::Messages { flow: how.flow, offset, count: count as u32, bytes });
-    count
+    // They are one piece.
+    let put = |bytes: &[u8]| {
+        out.put_messages(&frame::Messages { flow: how.flow, offset, count: count as u32, bytes })
+    };
+    if messages.send_even(count, put) { count } else { 0 }
 }
 
 /// Those that have a frame each, up to what may stand together. Says how many.

@@ -17,7 +17,7 @@ use uts_functions::protection::{self, Protection};
 use uts_functions::retransmission::ledger::{Sent, Tokens};
 use uts_wire::ConnectionId;
 use uts_wire::frame::{self, Frame, emit_ack, emit_repaired};
-use uts_wire::packet::{AdaptiveHeader, AdaptiveMark, TruncatedNumber, sample, sample_padding};
+use uts_wire::packet::{AdaptiveHeader, AdaptiveMark, sample, sample_padding};
 
 /// A larger packet size is looked for once so much data was sent: to a few keystrokes it is of no use, and on a slow line
 /// they would wait for the probe.
@@ -574,10 +574,7 @@ pub(super) fn seal(
     let (body, trailer) = packet.split_at_mut(covered);
     let trailer = &mut trailer[..trailer_bytes];
     stack.detection.append(body, trailer);
-    detection::add_left_out(
-        TruncatedNumber::with_len(number, mark.pn_len as u8).left_out_of(number),
-        trailer,
-    );
+    detection::add_left_out(mark.left_out_of(number), trailer);
     let payload = &mut packet[mark.payload_offset() - mark.start..];
     let (plain, tag) = payload.split_at_mut(payload.len() - tag_bytes);
     protection.seal(number, dcid.filled(), plain, tag);

@@ -92,6 +92,11 @@ impl AdaptiveHeader {
 }
 
 impl AdaptiveMark {
+    /// What of the packet's number its header does not say.
+    pub const fn left_out_of(&self, number: u64) -> u64 {
+        TruncatedNumber::with_len(number, self.pn_len as u8).left_out_of(number)
+    }
+
     /// The first byte of the payload, which protection encrypts.
     pub const fn payload_offset(&self) -> usize {
         self.pn_offset.saturating_add(self.pn_len)

@@ -347,7 +347,9 @@ impl Carried {
     /// Waits for what arrives, for so long at most, and takes it in, or sleeps through it for a while. Says whether it could wait.
     fn wait(&mut self, now: Time, most: Duration) -> io::Result<bool> {
         let driver = &mut self.driver;
-        if let Some(until) = driver.nap(now, &driver.shared.clone().lock()) {
+        // Who naps holds no lock meanwhile.
+        let nap = driver.nap(now, &driver.shared.clone().lock());
+        if let Some(until) = nap {
             // An interruption ends it early.
             let _ = poll(&mut [], Some(&timespec(most.min(until.since(now)))));
             (self.has_more, self.rests_until) = (true, None);

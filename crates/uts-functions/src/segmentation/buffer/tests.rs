@@ -165,25 +165,19 @@ fn deeds() -> impl Strategy<Value = Vec<Deed>> {
     proptest::collection::vec(deed, 1..60)
 }
 
-/// To send messages together is to send as many one by one.
-fn check_together(b: &SendBuffer, most: usize, limit: u64) {
-    let (mut together, mut singly) = (b.clone(), b.clone());
+/// Sends by each of two ways, which are to come to the same, and what is left one by one.
+fn check_alike(
+    b: &SendBuffer,
+    limit: u64,
+    send: impl FnOnce(&mut UnsentMessages<'_>, &mut UnsentMessages<'_>),
+) {
+    let (mut at_once, mut singly) = (b.clone(), b.clone());
     let (Some(mut messages), Some(mut one_by_one)) =
-        (together.unsent_messages(limit), singly.unsent_messages(limit))
+        (at_once.unsent_messages(limit), singly.unsent_messages(limit))
     else {
         return;
     };
-    let Some(Together { start, message_bytes, count }) = messages.together() else { return };
-    let bytes = messages.send_together(most);
-    let mut data = Vec::new();
-    for n in 0..count.min(most) {
-        let message = one_by_one.front().expect("one more");
-        assert_eq!(message.start, start + (n * (message_bytes + 1)) as u64);
-        assert!(message.data.len() == message_bytes && !message.presented && message.following.is_some());
-        data.extend_from_slice(message.data);
-        one_by_one.on_sent();
-    }
-    assert_eq!(bytes, data);
+    send(&mut messages, &mut one_by_one);
     while one_by_one.front().is_some() {
         assert_eq!(format!("{:?}", messages.front()), format!("{:?}", one_by_one.front()));
         assert_eq!(messages.taken(), one_by_one.taken());
@@ -191,47 +185,53 @@ fn check_together(b: &SendBuffer, most: usize, limit: u64) {
         one_by_one.on_sent();
     }
     assert_eq!((messages.front().is_none(), messages.taken()), (true, one_by_one.taken()));
-    assert_eq!((together.sent, together.cursor), (singly.sent, singly.cursor));
+    assert_eq!((at_once.sent, at_once.cursor), (singly.sent, singly.cursor));
+}
+
+/// What stands together may be sent at once, in one piece.
+fn check_together(b: &SendBuffer, most: usize, limit: u64) {
+    check_alike(b, limit, |messages, one_by_one| {
+        let Some(Together { start, message_bytes, count }) = messages.together() else { return };
+        let mut pieces = Vec::new();
+        assert!(messages.send_even(count.min(most), |bytes| pieces.push(bytes.to_vec())));
+        let mut data = Vec::new();
+        for n in 0..count.min(most) {
+            let message = one_by_one.front().expect("one more");
+            assert_eq!(message.start, start + (n * (message_bytes + 1)) as u64);
+            assert!(message.data.len() == message_bytes && !message.presented && message.following.is_some());
+            data.extend_from_slice(message.data);
+            one_by_one.on_sent();
+        }
+        assert_eq!(pieces, [data]);
+    });
 }
 
 /// To send messages of one length at once is to send them one by one, as long as each is followed by another such.
 fn check_even(b: &SendBuffer, count: usize, limit: u64) {
-    let (mut even, mut singly) = (b.clone(), b.clone());
-    let (Some(mut messages), Some(mut one_by_one)) =
-        (even.unsent_messages(limit), singly.unsent_messages(limit))
-    else {
-        return;
-    };
-    let place = one_by_one.place();
-    let len = one_by_one.front().map_or(0, |message| message.data.len());
-    let mut data = Vec::new();
-    let mut sent = 0;
-    while sent < count
-        && let Some(message) = one_by_one.front()
-        && !message.presented
-        && (message.data.len(), message.following) == (len, Some(len))
-    {
-        data.extend_from_slice(message.data);
-        one_by_one.on_sent();
-        sent += 1;
-    }
-    // What ends with all that may be sent, or before what was given up, is for who looks at each.
-    let is_even = sent == count && one_by_one.front().is_some();
-    if !is_even {
-        one_by_one.go_back(place);
-        data.clear();
-    }
-    let mut put = Vec::new();
-    let did = messages.send_even(count, |bytes| put.extend_from_slice(bytes));
-    assert_eq!((did, put), (is_even, data));
-    while one_by_one.front().is_some() {
-        assert_eq!(format!("{:?}", messages.front()), format!("{:?}", one_by_one.front()));
-        assert_eq!(messages.taken(), one_by_one.taken());
-        messages.on_sent();
-        one_by_one.on_sent();
-    }
-    assert_eq!((messages.front().is_none(), messages.taken()), (true, one_by_one.taken()));
-    assert_eq!((even.sent, even.cursor), (singly.sent, singly.cursor));
+    check_alike(b, limit, |messages, one_by_one| {
+        let place = one_by_one.place();
+        let len = one_by_one.front().map_or(0, |message| message.data.len());
+        let mut data = Vec::new();
+        let mut sent = 0;
+        while sent < count
+            && let Some(message) = one_by_one.front()
+            && !message.presented
+            && (message.data.len(), message.following) == (len, Some(len))
+        {
+            data.extend_from_slice(message.data);
+            one_by_one.on_sent();
+            sent += 1;
+        }
+        // What ends with all that may be sent, or before what was given up, is for who looks at each.
+        let is_even = sent == count && one_by_one.front().is_some();
+        if !is_even {
+            one_by_one.go_back(place);
+            data.clear();
+        }
+        let mut put = Vec::new();
+        let did = messages.send_even(count, |bytes| put.extend_from_slice(bytes));
+        assert_eq!((did, put), (is_even, data));
+    });
 }
 
 /// Does it, and says all that can be seen of it.

@@ -289,20 +289,6 @@ impl<'a> UnsentMessages<'a> {
         self.at.together(self.end, self.limit)
     }
 
-    /// So many of [`UnsentMessages::together`] are sent, but no more than they are. Gives their bytes.
-    #[inline]
-    pub fn send_together(&mut self, count: usize) -> &'a [u8] {
-        let Some(together) = self.together() else { return &[] };
-        let Some(segment) = self.at.front else { return &[] };
-        let (first, bytes) = (self.at.index, self.at.bytes);
-        let count = count.min(together.count);
-        self.at.index += count;
-        self.taken.end = together.start + (count * (bytes + 1)) as u64;
-        self.taken_bytes += count * bytes;
-        *self.sent = self.taken.end;
-        segment.data.get(first * bytes..(first + count) * bytes).unwrap_or_default()
-    }
-
     /// Sends `count` messages, at least one, if they are of one length, not presented, and one more of that length may be sent behind
     /// them: `put` is given their bytes, in as many pieces as they lie in. Says whether it did.
     #[inline]
