@@ -7,6 +7,7 @@
 
 mod bars;
 mod child;
+mod distance;
 mod ends;
 mod host;
 mod iperf;

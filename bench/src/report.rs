@@ -5,7 +5,7 @@ use crate::ends::Work;
 use crate::host::Host;
 use crate::parts::{Cost, Factor, Passes};
 use crate::summary::Summary;
-use crate::works::{Plan, Row};
+use crate::works::{self, Plan, Row};
 use anyhow::{Context, Result};
 use serde::Serialize;
 use std::fmt::Write;
@@ -88,6 +88,7 @@ impl Report {
             text,
             "{cores} cores, {processor}, Linux {kernel}; load {before:.2} before, {after:.2} after"
         );
+        let _ = write!(text, "{}", self.distance());
         for skipped in &self.skipped {
             let _ = writeln!(text, "skipped: {skipped}");
         }
@@ -118,6 +119,24 @@ impl Report {
             text.push_str(&self.bar_table());
         }
         text
+    }
+
+    /// How far from each other cores were, if two took part.
+    fn distance(&self) -> String {
+        let least_ns = works::least_line_ns(&self.rows);
+        if !least_ns.is_finite() {
+            return String::new();
+        }
+        let (mut again, mut far, mut all) = (0, 0, 0);
+        for row in &self.rows {
+            again += row.set_aside.len();
+            far += row.far(least_ns);
+            all += row.figures.get(works::LINE_NS).map_or(0, Vec::len);
+        }
+        format!(
+            "to write a line of memory that the other core has read takes {least_ns:.1} ns at least; of {all} measurements {again} were \
+             made again since it took more than twice as long, and {far} are of such a time all the same\n"
+        )
     }
 
     fn work_table(&self, work: Work) -> String {

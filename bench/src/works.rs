@@ -4,12 +4,24 @@ use crate::child::Lines;
 use crate::ends::{MESSAGE_BYTES, Outcome, Ready, Task, Transport, Work};
 use crate::summary::Summary;
 use crate::world::{Place, World};
-use crate::{iperf, rival};
+use crate::{distance, iperf, rival, usage};
 use anyhow::{Context, Result, ensure};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// How often what was measured while cores were far from each other is measured again.
+const ROUNDS_AGAIN: usize = 3;
+
+/// How long is waited for cores to be near each other again, in all.
+const PATIENCE: Duration = Duration::from_secs(180);
+
+/// Between two looks at how far they are.
+const LOOK_INTERVAL: Duration = Duration::from_millis(200);
+
+/// The figure that says how far from each other cores were, in nanoseconds for a line of memory.
+pub const LINE_NS: &str = "line_ns";
 
 /// How two ends run.
 #[derive(Clone, Copy, Debug)]
@@ -73,6 +85,8 @@ pub struct Row {
     pub note: String,
     /// What went wrong.
     pub failures: Vec<String>,
+    /// What was found while cores were far from each other, and has been measured again.
+    pub set_aside: Vec<BTreeMap<&'static str, f64>>,
 }
 
 impl Row {
@@ -124,20 +138,42 @@ pub fn cases(works: &[Work], world: &World, transports: &[Transport], plan: &Pla
     cases
 }
 
-/// Runs all of them in turns, so that what else happens on the machine meets all alike.
+/// Runs all of them in turns, so that what else happens on the machine meets all alike. What was measured while cores were far from each
+/// other is measured again in the end.
 pub fn measure(world: &World, cases: &[Case], plan: &Plan, progress: impl Fn(String)) -> Vec<Row> {
     let mut rows: Vec<Row> = cases.iter().map(Case::row).collect();
-    for repetition in 0..plan.repetitions {
-        for (case, row) in cases.iter().zip(&mut rows) {
-            // Making very many connections takes long, and what they cost hardly varies.
-            if case.work == Work::Idle && repetition > 0 {
-                continue;
+    let mut due: Vec<(usize, usize)> =
+        (0..plan.repetitions).flat_map(|repetition| (0..cases.len()).map(move |i| (repetition, i))).collect();
+    // Making very many connections takes long, and what they cost hardly varies.
+    due.retain(|&(repetition, i)| cases[i].work != Work::Idle || repetition == 0);
+    let (mut patience, mut before_ns) = (PATIENCE, distance_ns());
+    for round in 0..=ROUNDS_AGAIN {
+        let least_ns = least_line_ns(&rows);
+        if round > 0 {
+            due.retain(|&(repetition, i)| rows[i].was_far(repetition, least_ns));
+        }
+        for &(repetition, i) in &due {
+            let (case, row) = (&cases[i], &mut rows[i]);
+            if round > 0 {
+                match wait_until_near(least_ns, &mut patience) {
+                    None => return rows,
+                    near_ns => before_ns = near_ns,
+                }
             }
-            progress(format!("{}/{} {}", repetition + 1, plan.repetitions, case.describe()));
-            match case.run(world, plan) {
+            let again = if round > 0 { ", again" } else { "" };
+            progress(format!("{}/{} {}{again}", repetition + 1, plan.repetitions, case.describe()));
+            let result = case.run(world, plan);
+            let after_ns = distance_ns();
+            let ns = before_ns.into_iter().chain(after_ns).reduce(f64::max);
+            before_ns = after_ns;
+            match result {
                 Ok((client, server)) => {
+                    row.set_aside(repetition);
                     for (name, value) in case.figures(&client, &server) {
                         row.put(repetition, name, value);
+                    }
+                    if let Some(ns) = ns.filter(|_| case.has_distance()) {
+                        row.put(repetition, LINE_NS, ns);
                     }
                     row.note = client.note;
                 }
@@ -148,11 +184,68 @@ pub fn measure(world: &World, cases: &[Case], plan: &Plan, progress: impl Fn(Str
     rows
 }
 
+/// How far from each other cores are where they are near: what one measurement in ten does not exceed, which no single one decides.
+pub fn least_line_ns(rows: &[Row]) -> f64 {
+    let figures = rows.iter().filter_map(|row| row.figures.get(LINE_NS));
+    let mut all: Vec<f64> = figures.flatten().flatten().copied().collect();
+    all.sort_by(f64::total_cmp);
+    all.get(all.len() / 10).copied().unwrap_or(f64::INFINITY)
+}
+
+/// How far the cores of the two ends are from each other now.
+fn distance_ns() -> Option<f64> {
+    let (first, last) = end_cores();
+    distance::line_ns(first, last).ok().filter(|_| first != last)
+}
+
+/// How far they are from each other, once they are near; `None` if patience is at an end before that.
+fn wait_until_near(least_ns: f64, patience: &mut Duration) -> Option<f64> {
+    let since = Instant::now();
+    loop {
+        let ns = distance_ns().filter(|ns| !distance::is_far(*ns, least_ns));
+        let waited = since.elapsed();
+        if ns.is_some() || waited >= *patience {
+            *patience = patience.saturating_sub(waited);
+            return ns;
+        }
+        std::thread::sleep(LOOK_INTERVAL);
+    }
+}
+
+/// The cores of client and server.
+fn end_cores() -> (usize, usize) {
+    let cores = usage::cores();
+    (cores[0], cores[cores.len() - 1])
+}
+
 impl Row {
     fn put(&mut self, repetition: usize, name: &'static str, value: f64) {
         let values = self.figures.entry(name).or_default();
-        values.resize(repetition, None);
-        values.push(value.is_finite().then_some(value));
+        values.resize(values.len().max(repetition + 1), None);
+        values[repetition] = value.is_finite().then_some(value);
+    }
+
+    /// Makes room for what this repetition gives when it is done again.
+    fn set_aside(&mut self, repetition: usize) {
+        let taken = self.figures.iter_mut().filter_map(|(name, values)| {
+            let value = values.get_mut(repetition)?.take()?;
+            Some((*name, value))
+        });
+        let taken: BTreeMap<_, _> = taken.collect();
+        if !taken.is_empty() {
+            self.set_aside.push(taken);
+        }
+    }
+
+    fn was_far(&self, repetition: usize, least_ns: f64) -> bool {
+        let ns = self.figures.get(LINE_NS).and_then(|values| *values.get(repetition)?);
+        ns.is_some_and(|ns| distance::is_far(ns, least_ns))
+    }
+
+    /// In how many repetitions cores were far from each other.
+    pub fn far(&self, least_ns: f64) -> usize {
+        let repetitions = self.figures.get(LINE_NS).map_or(0, Vec::len);
+        (0..repetitions).filter(|repetition| self.was_far(*repetition, least_ns)).count()
     }
 }
 
@@ -167,7 +260,13 @@ impl Case {
             figures: BTreeMap::new(),
             note: String::new(),
             failures: Vec::new(),
+            set_aside: Vec::new(),
         }
+    }
+
+    /// Whether it matters how far from each other cores are.
+    fn has_distance(&self) -> bool {
+        !self.same_core && self.work != Work::Idle
     }
 
     fn describe(&self) -> String {
@@ -228,8 +327,7 @@ impl Case {
 
     /// Both ends' outcomes: the client's, then the server's.
     fn run(&self, world: &World, plan: &Plan) -> Result<(Outcome, Outcome)> {
-        let cores = crate::usage::cores();
-        let (first, last) = (cores[0], cores[cores.len() - 1]);
+        let (first, last) = end_cores();
         let seconds = match self.work {
             Work::Ping | Work::Spin => plan.ping_s,
             _ => plan.bulk_s,
