@@ -1,6 +1,7 @@
 //! What UTS has to reach, as ratios to its rivals in the same run.
 
 use crate::ends::{Transport, Work};
+use crate::parts::Adaptivity;
 use crate::summary::Summary;
 use crate::works::Row;
 use serde::Serialize;
@@ -50,13 +51,20 @@ const TWO: &str = "two cores";
 const ONE: &str = "one core";
 
 /// All bars that a run of these works can speak about.
-pub fn judge(rows: &[Row]) -> Vec<Bar> {
+pub fn judge(rows: &[Row], adaptivity: &[Adaptivity]) -> Vec<Bar> {
     let mut bars = Vec::new();
     bulk(rows, &mut bars);
     waiting(rows, &mut bars);
     connections(rows, &mut bars);
     // Works that were not asked for are of no interest.
     bars.retain(|bar| bar.reached.is_some() || rows.iter().any(|row| bar.work.starts_with(row.work)));
+    bars.extend(adaptivity.iter().map(|Adaptivity { profile, ratio, .. }| Bar {
+        work: "adaptivity".to_owned(),
+        what: format!("{profile}: time of a packet in memory to one of mechanisms named in the source"),
+        reached: Some(*ratio),
+        wanted: 1.02,
+        at_most: true,
+    }));
     bars
 }
 

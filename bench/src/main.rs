@@ -31,8 +31,9 @@ const USAGE: &str = "usage: uts-bench [OPTIONS]
   --quick              less of everything, for a first look
   --repetitions N      how often everything is done (default 5, quick 3)
   --only A,B           some of: bulk, ping, spin, messages, single-messages, handshakes, idle, shared (works of
-                       transports), parts (of UTS by themselves), factors (functions left out), passes
-                       (one pass over a packet's data against passes in turn)
+                       transports), parts (of UTS by themselves), adaptivity (mechanisms in slots against those that
+                       the compiler knows), factors (functions left out), passes (one pass over a packet's data
+                       against passes in turn)
   --transports A,B     some of: raw-udp, tcp-cubic, iperf3-cubic, iperf3-cubic-w1m, quinn, s2n-quic, srt, enet, uts,
                        uts-blocking, uts-crc-32c, uts-bare
   --paths A,B          some of: loopback, veth, veth-1500, veth-1500-gro
@@ -41,7 +42,7 @@ const USAGE: &str = "usage: uts-bench [OPTIONS]
   --out FILE           where the figures go as JSON (default out/bench.json)";
 
 /// What can be measured without transports.
-const OTHERS: [&str; 3] = ["parts", "factors", "passes"];
+const OTHERS: [&str; 4] = ["parts", "adaptivity", "factors", "passes"];
 
 struct Options {
     is_quick: bool,
@@ -49,6 +50,7 @@ struct Options {
     seconds: Option<f64>,
     works: Vec<Work>,
     wants_parts: bool,
+    wants_adaptivity: bool,
     wants_factors: bool,
     wants_passes: bool,
     transports: Vec<Transport>,
@@ -84,6 +86,7 @@ fn parse(arguments: &[String]) -> Result<Options> {
         seconds: None,
         works: Work::ALL.to_vec(),
         wants_parts: true,
+        wants_adaptivity: true,
         wants_factors: true,
         wants_passes: true,
         transports: Transport::ALL.to_vec(),
@@ -108,6 +111,7 @@ fn parse(arguments: &[String]) -> Result<Options> {
                 let names: Vec<&str> = value()?.split(',').collect();
                 options.works = named("work", &names, &Work::ALL, Work::name, &OTHERS)?;
                 options.wants_parts = names.contains(&"parts");
+                options.wants_adaptivity = names.contains(&"adaptivity");
                 options.wants_factors = names.contains(&"factors");
                 options.wants_passes = names.contains(&"passes");
             }
@@ -195,14 +199,17 @@ fn measure(options: &Options) -> Result<i32> {
     let load_before = host::load();
     let progress = |what: String| eprintln!("{what}");
     let parts = if options.wants_parts { parts::measure(options.is_quick, progress)? } else { Vec::new() };
+    let adaptivity =
+        if options.wants_adaptivity { parts::adaptivity(options.is_quick, progress)? } else { Vec::new() };
     let factors =
         if options.wants_factors { parts::factors(options.is_quick, progress)? } else { Vec::new() };
     let passes = if options.wants_passes { parts::passes(options.is_quick, progress)? } else { Vec::new() };
     let cases = works::cases(&options.works, &world, &transports, &plan);
     let rows = works::measure(&world, &cases, &plan, progress);
     let load = [load_before, host::load()];
-    let bars = bars::judge(&rows);
-    let report = Report { host: host::Host::here(), load, plan, skipped, rows, parts, factors, passes, bars };
+    let bars = bars::judge(&rows, &adaptivity);
+    let host = host::Host::here();
+    let report = Report { host, load, plan, skipped, rows, parts, adaptivity, factors, passes, bars };
     print!("{}", report.text());
     report.save(&options.out)?;
     println!("\nJSON: {}", options.out.display());

@@ -3,7 +3,7 @@
 use crate::bars::Bar;
 use crate::ends::Work;
 use crate::host::Host;
-use crate::parts::{Cost, Factor, Passes};
+use crate::parts::{Adaptivity, Cost, Factor, Passes};
 use crate::summary::Summary;
 use crate::works::{self, Plan, Row};
 use anyhow::{Context, Result};
@@ -26,6 +26,8 @@ pub struct Report {
     pub rows: Vec<Row>,
     /// Parts of UTS.
     pub parts: Vec<Cost>,
+    /// What it costs that mechanisms are chosen while the program runs.
+    pub adaptivity: Vec<Adaptivity>,
     /// The engine with functions left out.
     pub factors: Vec<Factor>,
     /// One pass over a packet's data against passes in turn.
@@ -109,6 +111,9 @@ impl Report {
         if !self.parts.is_empty() {
             text.push_str(&self.part_table());
         }
+        if !self.adaptivity.is_empty() {
+            text.push_str(&self.adaptivity_table());
+        }
         if !self.factors.is_empty() {
             text.push_str(&self.factor_table());
         }
@@ -156,6 +161,17 @@ impl Report {
             lines.push(line);
         }
         format!("\n{}", table(&lines))
+    }
+
+    fn adaptivity_table(&self) -> String {
+        let head =
+            ["profile", "named in the source ns", "synthesised ns", "a packet of the engine to one so named"];
+        let mut lines = vec![head.map(str::to_owned).to_vec()];
+        for Adaptivity { profile, named_ns, synthesised_ns, ratio } in &self.adaptivity {
+            let ns = [named_ns, synthesised_ns].map(|ns| spread(Some(*ns), 1));
+            lines.push([vec![(*profile).to_owned()], ns.to_vec(), vec![spread(Some(*ratio), 3)]].concat());
+        }
+        format!("\nAdaptivity: the functions of a packet, both ends in one core\n{}", table(&lines))
     }
 
     fn factor_table(&self) -> String {

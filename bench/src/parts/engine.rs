@@ -30,9 +30,13 @@ const WARM_UP_PACKETS: u64 = 20_000;
 /// Bytes of data in a full packet of 1472 bytes: what header, frame and tag leave, nearly.
 const DATA_BYTES: usize = 1440;
 
+/// Profiles that are measured, and what is asked for to have them.
+pub const SECURITIES: [(&str, &str); 2] =
+    [("default profile", "uts.security=required"), ("unprotected", "uts.security=unprotected")];
+
 pub fn parts() -> Result<Vec<Part>> {
     let mut parts = Vec::new();
-    for security in ["uts.security=required", "uts.security=unprotected"] {
+    for (what, security) in SECURITIES {
         for side in [Side::Both, Side::Sender, Side::Receiver] {
             let mut pair = None;
             let run = move |packets| {
@@ -47,7 +51,6 @@ pub fn parts() -> Result<Vec<Part>> {
                     Side::Receiver => receiver,
                 })
             };
-            let what = if security.ends_with("unprotected") { "unprotected" } else { "default profile" };
             parts.push(Part::new("engine", format!("{what}, {}", side.name()), DATA_BYTES, Box::new(run)));
         }
     }
@@ -125,7 +128,7 @@ impl Side {
 }
 
 /// A client that sends and a server that reads.
-struct Pair {
+pub struct Pair {
     client: Endpoint,
     server: Endpoint,
     connection: ConnectionHandle,
@@ -147,7 +150,7 @@ fn server_addr() -> SocketAddr {
 }
 
 impl Pair {
-    fn connect(properties: &[&str]) -> Result<Self> {
+    pub fn connect(properties: &[&str]) -> Result<Self> {
         let identities = Identities::new()?;
         let mut config = ConnectionConfig::default();
         for property in properties {
@@ -205,7 +208,7 @@ impl Pair {
     }
 
     /// Sends so many packets' worth of data; the time that both ends spent on it.
-    fn carry(&mut self, packets: u64) -> Result<[Duration; 2]> {
+    pub fn carry(&mut self, packets: u64) -> Result<[Duration; 2]> {
         let target = self.received + packets * DATA_BYTES as u64;
         self.spent = [Duration::ZERO; 2];
         while self.received < target {

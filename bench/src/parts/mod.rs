@@ -4,11 +4,13 @@
 //! machine meets all alike. Inputs are in cache: the figures are what the work costs, not what fetching data costs. Only
 //! `passes` says both.
 
+mod adaptivity;
 mod engine;
 mod functions;
 mod packet;
 mod passes;
 
+pub use adaptivity::Adaptivity;
 pub use passes::Passes;
 
 use crate::summary::Summary;
@@ -91,6 +93,13 @@ pub fn factors(is_quick: bool, progress: impl Fn(String)) -> Result<Vec<Factor>>
 /// Keeps this thread to one core while it is held.
 fn pinned() -> Result<Option<Pinned>> {
     cores().last().map(|core| Pinned::to(*core)).transpose()
+}
+
+/// Measures what it costs that mechanisms are chosen while the program runs.
+pub fn adaptivity(is_quick: bool, progress: impl Fn(String)) -> Result<Vec<Adaptivity>> {
+    let _pinned = pinned()?;
+    let (turns, packets) = if is_quick { (9, 20_000) } else { (31, 50_000) };
+    adaptivity::measure(turns, packets, progress)
 }
 
 /// Measures one pass over a packet's data against passes in turn.

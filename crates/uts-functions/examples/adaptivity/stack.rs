@@ -1,11 +1,6 @@
-//! What it costs that mechanisms can be exchanged: the functions' part of each packet, at both ends, once by way of the slots
-//! that a profile is synthesised into, and once of the same mechanisms named in the source, so that the compiler sees which
-//! they are. The code is the same, generic over what it calls; `scripts/instructions` compares the two.
-//!
-//! `adaptivity synthesised|static PACKETS [unprotected]`
+//! Both ends of a direction's functions, with their mechanisms by number and by name.
 
 use std::hint::black_box;
-use std::process::ExitCode;
 use std::time::Duration;
 use uts_functions::acknowledgement::{self, Acknowledgement, Arrival, Arrivals};
 use uts_functions::congestion::{self, Ack, Congestion, Delivery, Snapshot, Summary};
@@ -26,6 +21,9 @@ const FLIGHT: usize = 128;
 
 /// Packets that an acknowledgement names.
 const PER_ACK: u32 = 32;
+
+/// Carries so many more packets; says the congestion window after them, in bytes.
+pub type Carrier = Box<dyn FnMut(u64) -> u64>;
 
 /// Both ends of a direction, each mechanism of whatever type.
 struct Stack<D, P, A, T, F, R, C> {
@@ -149,7 +147,11 @@ where
         black_box((self.timing.loss_delay(&s.rtt), self.timing.timeout(&s.rtt)));
     }
 
-    fn run(mut self, packets: u64) {
+    /// Ready to carry packets.
+    fn start(mut self) -> Carrier
+    where
+        Self: 'static,
+    {
         let mut state = State {
             now: Time::ZERO,
             number: 0,
@@ -161,8 +163,10 @@ where
             data: vec![0x5a; DATA_BYTES],
             packet: Vec::with_capacity(2 * DATA_BYTES),
         };
-        (0..packets).for_each(|_| self.carry(&mut state));
-        println!("{packets} packets, window {} bytes", self.congestion.window_bytes());
+        Box::new(move |packets| {
+            (0..packets).for_each(|_| self.carry(&mut state));
+            self.congestion.window_bytes()
+        })
     }
 }
 
@@ -178,13 +182,13 @@ fn secret() -> Secret {
     Secret::from_exporter(&[7; 32], protection::Direction::ClientToServer)
 }
 
-/// By the numbers of a profile, which the compiler does not know.
-fn synthesised(packets: u64, protects: bool) -> Option<()> {
+/// By the numbers of a profile, which the compiler does not know; `None` if the library lacks one of them.
+pub fn synthesised(protects: bool) -> Option<Carrier> {
     let chosen = |entry: &'static Mechanism| -> Choice { black_box(entry.choice()) };
     let detection = if protects { &detection::none::None::INFO } else { &detection::crc_32c::Crc32c::INFO };
     let protection =
         if protects { &protection::aes_128_gcm::Aes128Gcm::INFO } else { &protection::none::None::INFO };
-    Stack {
+    let stack = Stack {
         detection: detection::Slot::build(&chosen(detection), ())?,
         protection: protection::Slot::build(&chosen(protection), &secret())?,
         acknowledgement: acknowledgement::Slot::build(&chosen(&acknowledgement::delayed::Delayed::INFO), ())?,
@@ -192,15 +196,25 @@ fn synthesised(packets: u64, protects: bool) -> Option<()> {
         flow: flow::Slot::build(&chosen(&flow::credit::Credit::INFO), ())?,
         rate: rate::Slot::build(&chosen(&rate::pacing_bucket::PacingBucket::INFO), ())?,
         congestion: congestion::Slot::build(&chosen(&congestion::cubic::Cubic::INFO), &context())?,
-    }
-    .run(packets);
-    Some(())
+    };
+    Some(stack.start())
 }
 
 /// By name.
-fn fixed<D: Detection, P: Protection>(packets: u64, detection: D, protection: P) {
+pub fn named(protects: bool) -> Carrier {
+    let none = Params::default();
+    if protects {
+        let protection = protection::aes_128_gcm::Aes128Gcm::build(&none, &secret());
+        fixed(detection::none::None::build(&none, ()), protection)
+    } else {
+        let detection = detection::crc_32c::Crc32c::build(&none, ());
+        fixed(detection, protection::none::None::build(&none, &secret()))
+    }
+}
+
+fn fixed<D: Detection + 'static, P: Protection + 'static>(detection: D, protection: P) -> Carrier {
     let params = |entry: &'static Mechanism| -> Params { black_box(entry.choice().params) };
-    Stack {
+    let stack = Stack {
         detection,
         protection,
         acknowledgement: acknowledgement::delayed::Delayed::build(
@@ -211,31 +225,6 @@ fn fixed<D: Detection, P: Protection>(packets: u64, detection: D, protection: P)
         flow: flow::credit::Credit::build(&params(&flow::credit::Credit::INFO), ()),
         rate: rate::pacing_bucket::PacingBucket::build(&params(&rate::pacing_bucket::PacingBucket::INFO), ()),
         congestion: congestion::cubic::Cubic::build(&params(&congestion::cubic::Cubic::INFO), &context()),
-    }
-    .run(packets);
-}
-
-fn main() -> ExitCode {
-    let words: Vec<String> = std::env::args().skip(1).collect();
-    let protects = words.get(2).map(String::as_str) != Some("unprotected");
-    let packets = words.get(1).and_then(|n| n.parse().ok());
-    let none = Params::default();
-    match (words.first().map(String::as_str), packets) {
-        (Some("synthesised"), Some(packets)) if synthesised(packets, protects).is_some() => {}
-        (Some("static"), Some(packets)) if protects => fixed(
-            packets,
-            detection::none::None::build(&none, ()),
-            protection::aes_128_gcm::Aes128Gcm::build(&none, &secret()),
-        ),
-        (Some("static"), Some(packets)) => fixed(
-            packets,
-            detection::crc_32c::Crc32c::build(&none, ()),
-            protection::none::None::build(&none, &secret()),
-        ),
-        _ => {
-            eprintln!("adaptivity: synthesised|static PACKETS [unprotected]");
-            return ExitCode::FAILURE;
-        }
-    }
-    ExitCode::SUCCESS
+    };
+    stack.start()
 }
