@@ -91,6 +91,21 @@ pub struct Setting {
 /// What the program said of a transport with a workload: why it cannot carry it, if so.
 static REFUSALS: Mutex<BTreeMap<(PathBuf, String, String), Option<String>>> = Mutex::new(BTreeMap::new());
 
+impl Rival {
+    /// Checks settings, of which a rival that was left out of its program knows none.
+    ///
+    /// # Errors
+    /// Which setting there is not, and which there are.
+    fn check(&self, spec: &TransportSpec) -> Result<(), String> {
+        let keys: Vec<&str> = self.settings.iter().map(|setting| setting.key.as_str()).collect();
+        let wrong = spec.settings.keys().find(|key| self.available && !keys.contains(&key.as_str()));
+        wrong.map_or(Ok(()), |key| {
+            let why = crate::experiment::problem::unknown("setting", key, keys.iter().copied());
+            Err(format!("{}: {why}", spec.kind))
+        })
+    }
+}
+
 impl Rivals {
     /// Why a rival cannot carry a workload, if so. Its program knows, as it may depend on settings.
     fn refuse(&self, transport: &TransportSpec, workload: &Workload) -> Option<String> {
@@ -359,12 +374,7 @@ pub fn check(spec: &TransportSpec) -> Result<(), String> {
         let rivals = RIVALS.get_or_init(find_rivals).as_ref();
         let rival = rivals.ok().and_then(|rivals| rivals.list.iter().find(|rival| rival.name == spec.kind));
         if let Some(rival) = rival {
-            let keys: Vec<&str> = rival.settings.iter().map(|setting| setting.key.as_str()).collect();
-            let wrong = spec.settings.keys().find(|key| !keys.contains(&key.as_str()));
-            return wrong.map_or(Ok(()), |key| {
-                let why = crate::experiment::problem::unknown("setting", key, keys.iter().copied());
-                Err(format!("{}: {why}", spec.kind))
-            });
+            return rival.check(spec);
         }
         if RIVAL_KINDS.contains(&spec.kind.as_str()) {
             return Ok(());
@@ -435,4 +445,27 @@ fn rival_places() -> Vec<PathBuf> {
         }
     }
     places
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Who has built the rivals without the libraries of one has its experiments checked all the same, but for what only it knows.
+    #[test]
+    fn settings_are_checked_by_who_knows_them() {
+        let mut spec = TransportSpec::new("srt");
+        spec.settings.insert("latency".into(), "120ms".into());
+        let rival = |json: &str| serde_json::from_str::<Rival>(json).expect("a rival");
+        let left_out = rival(r#"{"name":"srt","available":false,"why":"no headers","get":"apt"}"#);
+        assert_eq!(left_out.check(&spec), Ok(()));
+        let has = |key: &str| {
+            rival(&format!(
+                r#"{{"name":"srt","version":"1.5","available":true,"settings":[{{"key":"{key}"}}]}}"#
+            ))
+        };
+        assert_eq!(has("latency").check(&spec), Ok(()));
+        let why = has("mode").check(&spec).expect_err("no such setting");
+        assert!(why.contains("srt") && why.contains("latency") && why.contains("mode"), "{why}");
+    }
 }
