@@ -1,6 +1,14 @@
-//! The end of a connection: closed here, closed by the peer, or lost.
+//! The end of a connection: closed here, closed by the peer, or lost. And packets that are built by themselves, as the one that says so is.
 
+use super::draft::{Draft, Reason};
+use super::outgoing::emit_report;
+use super::trace::FrameKinds;
 use super::*;
+use uts_functions::retransmission::ledger::Tokens;
+use uts_wire::frame::Frame;
+
+/// What a packet that closes the connection acknowledges at most: it is to fit wherever a first packet has.
+const LAST_REPORT_BYTES_MAX: usize = 512;
 
 impl Connection {
     /// A packet for a connection that this end has closed: the peer has perhaps not heard.
@@ -34,6 +42,58 @@ impl Connection {
             None => (0, String::new()),
         };
         self.write_close_packet(now, code, &reason, out)
+    }
+
+    /// Builds the packet that says that the connection is closed.
+    fn write_close_packet(&mut self, now: Time, code: u64, reason: &str, out: &mut Vec<u8>) -> Option<usize> {
+        let mut frames = Vec::new();
+        // The peer, who hears nothing more, is not to be in doubt about what has arrived.
+        if let Some(inbound) = &mut self.inbound {
+            emit_report(&mut inbound.arrivals, now, LAST_REPORT_BYTES_MAX, &mut frames);
+        }
+        Frame::Close(frame::Close { code, reason }).emit(&mut frames);
+        self.write_alone(now, &frames, out)
+    }
+
+    /// A packet that carries just these frames, right or wrong: what a broken or hostile peer could send.
+    #[doc(hidden)]
+    pub fn packet_of(&mut self, now: Time, frames: &[u8]) -> Option<Vec<u8>> {
+        let mut out = Vec::new();
+        self.write_alone(now, frames, &mut out)?;
+        Some(out)
+    }
+
+    /// Builds a packet of these frames under group 0's epoch, whatever the window says.
+    fn write_alone(&mut self, now: Time, frames: &[u8], out: &mut Vec<u8>) -> Option<usize> {
+        self.wake(now);
+        let outbound = self.outbound.as_ref()?;
+        let index = outbound.stack_index(0)?;
+        let stack = &outbound.stacks[index];
+        let start = out.len();
+        let number = outbound.ledger.next_number();
+        let mark = outbound.emit_header(stack, self.peer_cid, number, out);
+        out.extend_from_slice(frames);
+        let draft = Draft {
+            reason: Reason::Report,
+            stack: index,
+            mark,
+            end: out.len(),
+            full_end: out.len(),
+            tokens: Tokens::new(),
+            eliciting: false,
+            has_data: false,
+            repeats: false,
+            is_next: false,
+            block_bytes: 1,
+            is_open: false,
+            messages: 0,
+            is_even: false,
+            is_steady: false,
+            frames: FrameKinds::default(),
+        };
+        self.protect(now, &draft, number, out);
+        self.record(now, draft, out.len() - start);
+        Some(out.len() - start)
     }
 
     /// Closes the connection; what was not delivered is lost.

@@ -28,9 +28,6 @@ const PROBE_AFTER_BYTES: u64 = 16 * 1024;
 const RANGES_BEFORE_PING: usize = 6;
 const REPORTS_BEFORE_PING: u32 = 12;
 
-/// What a packet that closes the connection acknowledges at most: it is to fit wherever a first packet has.
-const LAST_REPORT_BYTES_MAX: usize = 512;
-
 impl Connection {
     /// Fills `out` with packets of one size for the peer; says the size of each (the last may be shorter).
     pub(super) fn poll_adaptive(&mut self, now: Time, out: &mut Vec<u8>) -> Option<usize> {
@@ -439,7 +436,7 @@ impl Connection {
     }
 
     /// Redundancy, padding, checksum, cipher and mask, in place.
-    fn protect(&mut self, now: Time, draft: &Draft, number: u64, out: &mut Vec<u8>) {
+    pub(super) fn protect(&mut self, now: Time, draft: &Draft, number: u64, out: &mut Vec<u8>) {
         let Some(stack) = self.outbound.as_mut().and_then(|o| o.stacks.get_mut(draft.stack)) else { return };
         // Whoever builds a packet has woken the connection: nothing leaves without its protection.
         let Some(protection) = &stack.protection else { return };
@@ -463,65 +460,7 @@ impl Connection {
         stack.packets += 1;
     }
 
-    /// Builds the packet that says that the connection is closed.
-    pub(super) fn write_close_packet(
-        &mut self,
-        now: Time,
-        code: u64,
-        reason: &str,
-        out: &mut Vec<u8>,
-    ) -> Option<usize> {
-        let mut frames = Vec::new();
-        // The peer, who hears nothing more, is not to be in doubt about what has arrived.
-        if let Some(inbound) = &mut self.inbound {
-            emit_report(&mut inbound.arrivals, now, LAST_REPORT_BYTES_MAX, &mut frames);
-        }
-        Frame::Close(frame::Close { code, reason }).emit(&mut frames);
-        self.write_alone(now, &frames, out)
-    }
-
-    /// A packet that carries just these frames, right or wrong: what a broken or hostile peer could send.
-    #[doc(hidden)]
-    pub fn packet_of(&mut self, now: Time, frames: &[u8]) -> Option<Vec<u8>> {
-        let mut out = Vec::new();
-        self.write_alone(now, frames, &mut out)?;
-        Some(out)
-    }
-
-    /// Builds a packet of these frames under group 0's epoch, whatever the window says.
-    fn write_alone(&mut self, now: Time, frames: &[u8], out: &mut Vec<u8>) -> Option<usize> {
-        self.wake(now);
-        let outbound = self.outbound.as_ref()?;
-        let index = outbound.stack_index(0)?;
-        let stack = &outbound.stacks[index];
-        let start = out.len();
-        let number = outbound.ledger.next_number();
-        let mark = outbound.emit_header(stack, self.peer_cid, number, out);
-        out.extend_from_slice(frames);
-        let draft = Draft {
-            reason: Reason::Report,
-            stack: index,
-            mark,
-            end: out.len(),
-            full_end: out.len(),
-            tokens: Tokens::new(),
-            eliciting: false,
-            has_data: false,
-            repeats: false,
-            is_next: false,
-            block_bytes: 1,
-            is_open: false,
-            messages: 0,
-            is_even: false,
-            is_steady: false,
-            frames: FrameKinds::default(),
-        };
-        self.protect(now, &draft, number, out);
-        self.record(now, draft, out.len() - start);
-        Some(out.len() - start)
-    }
-
-    fn record(&mut self, now: Time, draft: Draft, bytes: usize) {
+    pub(super) fn record(&mut self, now: Time, draft: Draft, bytes: usize) {
         let bytes = bytes as u64;
         let packet_bytes = self.size.current() as u64;
         let Some(outbound) = &mut self.outbound else { return };
@@ -587,7 +526,12 @@ pub(super) fn seal(
 }
 
 /// Acknowledges what arrived, in at most `budget` bytes; says up to which packet, if there was anything, and room.
-fn emit_report(arrivals: &mut Arrivals, now: Time, budget: usize, out: &mut Vec<u8>) -> Option<u64> {
+pub(super) fn emit_report(
+    arrivals: &mut Arrivals,
+    now: Time,
+    budget: usize,
+    out: &mut Vec<u8>,
+) -> Option<u64> {
     let (end, (largest, at)) = (out.len() + budget, arrivals.largest?);
     let delay_us = u64::try_from(now.since(at).as_micros()).unwrap_or(u64::MAX);
     let [ect0, ect1, ce] = arrivals.ecn;
