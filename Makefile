@@ -5,7 +5,7 @@
 # A fresh rustup is found also before the shell has been restarted.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: help setup demo test bench instructions rivals rivals-test check doc deny doctor clean
+.PHONY: help setup demo test bench bench-test instructions rivals rivals-test check doc deny doctor clean
 .DEFAULT_GOAL := help
 
 help: ## List these targets
@@ -21,6 +21,9 @@ test: setup ## Run every test: unit, conformance, 1,000 seeds, end to end; the l
 bench: setup ## Measure beside raw UDP, kernel TCP, quinn and s2n-quic, and each part (QUICK=1 for a first look): docs/performance.md
 	cargo build --release --locked --manifest-path bench/Cargo.toml --target-dir bench/target
 	@bench/target/release/uts-bench $(if $(QUICK),--quick) --out bench/out/bench.json $(BENCH)
+
+bench-test: setup ## Test the program that measures: what it takes for undisturbed, and that ways which it compares do the same
+	@scripts/cargo-test --release --locked --manifest-path bench/Cargo.toml --target-dir bench/target
 
 instructions: setup ## Count instructions per packet of the hot path under valgrind; fails if they have grown
 	@scripts/instructions

@@ -368,3 +368,61 @@ impl Case {
         Ok((sender, receiver))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(line_ns: &[f64]) -> Row {
+        let case = Case {
+            work: Work::Bulk,
+            place: Place::Loopback,
+            same_core: false,
+            transport: Transport::Uts,
+            connections: 1,
+        };
+        let mut row = case.row();
+        for (repetition, ns) in line_ns.iter().enumerate() {
+            row.put(repetition, "gbps", 10.0 + repetition as f64);
+            row.put(repetition, LINE_NS, *ns);
+        }
+        row
+    }
+
+    /// One measurement by chance does not make all others far, nor does one in ten that is.
+    #[test]
+    fn what_was_measured_while_cores_were_far_is_found() {
+        let mut line_ns = [5.0; 20];
+        (line_ns[3], line_ns[7], line_ns[8]) = (2.0, 27.0, 9.9);
+        let rows = [row(&line_ns)];
+        let least_ns = least_line_ns(&rows);
+        assert_eq!(least_ns, 5.0);
+        let far: Vec<usize> = (0..20).filter(|repetition| rows[0].was_far(*repetition, least_ns)).collect();
+        assert_eq!((far, rows[0].far(least_ns)), (vec![7], 1));
+        let all_far = [row(&[27.0; 5])];
+        assert_eq!(all_far[0].far(least_line_ns(&all_far)), 0, "a machine may be so");
+        assert_eq!(row(&[]).far(least_line_ns(&[])), 0);
+    }
+
+    /// What is measured again takes the place of what it was measured for, which is kept apart.
+    #[test]
+    fn what_is_measured_again_replaces_what_was_and_keeps_it() {
+        let mut row = row(&[5.0, 27.0, 5.0]);
+        row.set_aside(1);
+        row.put(1, "gbps", 21.0);
+        assert_eq!(row.figures["gbps"], [Some(10.0), Some(21.0), Some(12.0)]);
+        assert_eq!(row.figures[LINE_NS], [Some(5.0), None, Some(5.0)]);
+        assert_eq!(row.set_aside, [BTreeMap::from([("gbps", 11.0), (LINE_NS, 27.0)])]);
+        row.set_aside(3);
+        assert_eq!(row.set_aside.len(), 1, "nothing was measured there");
+    }
+
+    #[test]
+    fn a_line_takes_time_from_core_to_core() {
+        let (first, last) = end_cores();
+        if first != last {
+            let ns = distance::line_ns(first, last).expect("two cores");
+            assert!(ns > 0.0 && ns < 1e6, "{ns}");
+        }
+    }
+}
