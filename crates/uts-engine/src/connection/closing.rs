@@ -2,9 +2,7 @@
 
 use super::draft::{Draft, Reason};
 use super::outgoing::emit_report;
-use super::trace::FrameKinds;
 use super::*;
-use uts_functions::retransmission::ledger::Tokens;
 use uts_wire::frame::Frame;
 
 /// What a packet that closes the connection acknowledges at most: it is to fit wherever a first packet has.
@@ -73,24 +71,7 @@ impl Connection {
         let number = outbound.ledger.next_number();
         let mark = outbound.emit_header(stack, self.peer_cid, number, out);
         out.extend_from_slice(frames);
-        let draft = Draft {
-            reason: Reason::Report,
-            stack: index,
-            mark,
-            end: out.len(),
-            full_end: out.len(),
-            tokens: Tokens::new(),
-            eliciting: false,
-            has_data: false,
-            repeats: false,
-            is_next: false,
-            block_bytes: 1,
-            is_open: false,
-            messages: 0,
-            is_even: false,
-            is_steady: false,
-            frames: FrameKinds::default(),
-        };
+        let draft = Draft::new(Reason::Report, index, mark, out.len());
         self.protect(now, &draft, number, out);
         self.record(now, draft, out.len() - start);
         Some(out.len() - start)

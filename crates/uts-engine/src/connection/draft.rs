@@ -86,6 +86,28 @@ pub(super) struct Built {
 }
 
 impl Draft {
+    /// A packet for which nothing is decided yet, of frames up to `end`, and no padding behind them.
+    pub(super) fn new(reason: Reason, stack: usize, mark: AdaptiveMark, end: usize) -> Self {
+        Draft {
+            reason,
+            stack,
+            mark,
+            end,
+            full_end: end,
+            tokens: Tokens::new(),
+            eliciting: false,
+            has_data: false,
+            repeats: false,
+            is_next: false,
+            block_bytes: 1,
+            is_open: false,
+            messages: 0,
+            is_even: false,
+            is_steady: false,
+            frames: FrameKinds::default(),
+        }
+    }
+
     /// End of what data and padding may fill, as a position in the buffer.
     pub(super) fn end_of_data(&self, stack: &SendStack) -> usize {
         if stack.fec.is_some() { self.full_end.saturating_sub(REPAIR_ROOM_BYTES) } else { self.full_end }

@@ -14,7 +14,7 @@ use uts_functions::acknowledgement::{Acknowledgement, Arrivals};
 use uts_functions::congestion::{Congestion, Snapshot};
 use uts_functions::detection::{self, Detection};
 use uts_functions::protection::{self, Protection};
-use uts_functions::retransmission::ledger::{Sent, Tokens};
+use uts_functions::retransmission::ledger::Sent;
 use uts_wire::ConnectionId;
 use uts_wire::frame::{self, Frame, emit_ack, emit_repaired};
 use uts_wire::packet::{AdaptiveHeader, AdaptiveMark, sample, sample_padding};
@@ -193,23 +193,13 @@ impl Connection {
             out.truncate(start);
             return None;
         };
+        let end = out.len() + frames_room;
         let mut draft = Draft {
-            reason,
-            stack: index,
-            mark,
-            end: out.len() + frames_room,
-            full_end: out.len() + frames_room + (room.full - room.bytes),
-            tokens: Tokens::new(),
-            eliciting: false,
-            has_data: false,
-            repeats: false,
+            full_end: end + (room.full - room.bytes),
             is_next: room.is_next,
             block_bytes: room.block_bytes,
             is_open: true,
-            messages: 0,
-            is_even: false,
-            is_steady: false,
-            frames: FrameKinds::default(),
+            ..Draft::new(reason, index, mark, end)
         };
         let frames_start = out.len();
         self.write_frames(now, &mut draft, out);
