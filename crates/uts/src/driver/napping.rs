@@ -47,7 +47,8 @@ impl Napping {
         self.bytes += bytes;
     }
 
-    /// Whether data streamed in of late at a rate at which it pays to sleep through arrivals.
+    /// Whether data streamed in of late at a rate at which it pays to sleep through arrivals. Elsewhere timers have a grain of a
+    /// millisecond, see `timer`.
     pub fn streams(&self) -> bool {
         self.streams && cfg!(target_os = "linux")
     }
@@ -61,8 +62,7 @@ impl Napping {
                 at_this_rate(PERIOD) >= BYTES_MIN as u128 && at_this_rate(NAP) <= self.room_bytes as u128;
             (self.since, self.bytes) = (now, 0);
         }
-        // Elsewhere timers have a grain of a millisecond, see `timer`.
-        (self.streams && cfg!(target_os = "linux")).then_some(now + NAP)
+        self.streams().then_some(now + NAP)
     }
 }
 

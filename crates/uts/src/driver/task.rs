@@ -232,6 +232,13 @@ impl Driver {
         looks
     }
 
+    /// The same where that was not asked for. `is_talk` = somebody has said something, and waits for an answer; `naps` = a sleep would be
+    /// a nap.
+    pub(super) fn looks_that_pay(&mut self, is_talk: bool, naps: bool) -> Option<usize> {
+        let is_worth_it = self.looking.is_worth_it(is_talk, naps);
+        is_worth_it.then_some(LOOKS_BEFORE_SLEEP)
+    }
+
     /// Whether the next sleep is a nap, as it looks.
     pub(super) fn naps(&self, inner: &Inner) -> bool {
         !inner.has_said && self.napping.streams()
@@ -240,13 +247,6 @@ impl Driver {
     /// Until when to sleep whatever arrives, if that pays and nobody has just said something: he waits for an answer.
     pub(super) fn nap(&mut self, now: Time, inner: &Inner) -> Option<Time> {
         if inner.has_said { None } else { self.napping.until(now) }
-    }
-
-    /// The same where that was not asked for. `is_talk` = somebody has said something, and waits for an answer; `naps` = a sleep would be
-    /// a nap.
-    pub(super) fn looks_that_pay(&mut self, is_talk: bool, naps: bool) -> Option<usize> {
-        let is_worth_it = self.looking.is_worth_it(is_talk, naps);
-        is_worth_it.then_some(LOOKS_BEFORE_SLEEP)
     }
 
     /// Looks again and again for what arrives; says whether anything has. Gives up after so many looks, so that others have their

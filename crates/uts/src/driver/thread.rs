@@ -284,7 +284,8 @@ impl Carried {
             let looks = if driver.spins() {
                 Some(LOOKS_PER_SPIN)
             } else {
-                let naps = driver.naps(&driver.shared.lock());
+                // Mostly nothing streams, which is known without the lock.
+                let naps = driver.napping.streams() && driver.naps(&driver.shared.lock());
                 driver.looks_that_pay(is_talk, naps)
             };
             if let Some(looks) = looks {
