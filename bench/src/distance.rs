@@ -4,6 +4,7 @@
 //! writes and the other has read takes several times as long. That meets those most who move most, so that a ratio of two transports,
 //! one measured before and one after, says nothing.
 
+use crate::summary::Summary;
 use crate::usage;
 use anyhow::{Context, Result, anyhow};
 use std::hint::spin_loop;
@@ -25,12 +26,12 @@ const DURATION: Duration = Duration::from_millis(20);
 
 const LINE_BYTES: usize = 64;
 
-/// Cores are far from each other where this takes more than so many times of the least that was found.
+/// Cores are far from each other where a line takes more than so many times what it takes where they are near.
 const FAR: f64 = 2.0;
 
-/// Whether cores that were `least_ns` away from each other at one time and `ns` at another were far from each other then.
-pub fn is_far(ns: f64, least_ns: f64) -> bool {
-    ns > FAR * least_ns
+/// Whether cores are far from each other where a line takes `ns`, if it takes `near_ns` where they are near.
+pub fn is_far(ns: f64, near_ns: f64) -> bool {
+    ns > FAR * near_ns
 }
 
 /// Nanoseconds that `writer` takes to write a line of memory that `reader` has read, by the median of blocks. Takes some 20 ms of both cores.
@@ -45,10 +46,9 @@ pub fn line_ns(writer: usize, reader: usize) -> Result<f64> {
         let written = scope.spawn(|| ring.write(writer));
         let blocks = written.join().map_err(|_| anyhow!("the writer has panicked"))?;
         reads.join().map_err(|_| anyhow!("the reader has panicked"))??;
-        let mut blocks = blocks?;
-        blocks.sort_unstable();
-        let median = blocks.get(blocks.len() / 2).context("no block was handed over")?;
-        Ok(median.as_nanos() as f64 / (BLOCK_BYTES / LINE_BYTES) as f64)
+        let block_ns = blocks?.into_iter().map(|block| block.as_nanos() as f64);
+        let summary = Summary::of(block_ns).context("no block was handed over")?;
+        Ok(summary.median / (BLOCK_BYTES / LINE_BYTES) as f64)
     })
 }
 

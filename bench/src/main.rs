@@ -49,14 +49,18 @@ struct Options {
     repetitions: Option<usize>,
     seconds: Option<f64>,
     works: Vec<Work>,
-    wants_parts: bool,
-    wants_adaptivity: bool,
-    wants_factors: bool,
-    wants_passes: bool,
+    others: Vec<&'static str>,
     transports: Vec<Transport>,
     places: Vec<Place>,
     properties: Vec<String>,
     out: PathBuf,
+}
+
+impl Options {
+    /// Measures one of [`OTHERS`], if it is asked for.
+    fn other<T>(&self, name: &str, measure: impl FnOnce() -> Result<Vec<T>>) -> Result<Vec<T>> {
+        if self.others.contains(&name) { measure() } else { Ok(Vec::new()) }
+    }
 }
 
 fn main() -> ExitCode {
@@ -85,10 +89,7 @@ fn parse(arguments: &[String]) -> Result<Options> {
         repetitions: None,
         seconds: None,
         works: Work::ALL.to_vec(),
-        wants_parts: true,
-        wants_adaptivity: true,
-        wants_factors: true,
-        wants_passes: true,
+        others: OTHERS.to_vec(),
         transports: Transport::ALL.to_vec(),
         places: Place::ALL.to_vec(),
         properties: Vec::new(),
@@ -110,10 +111,7 @@ fn parse(arguments: &[String]) -> Result<Options> {
             "--only" => {
                 let names: Vec<&str> = value()?.split(',').collect();
                 options.works = named("work", &names, &Work::ALL, Work::name, &OTHERS)?;
-                options.wants_parts = names.contains(&"parts");
-                options.wants_adaptivity = names.contains(&"adaptivity");
-                options.wants_factors = names.contains(&"factors");
-                options.wants_passes = names.contains(&"passes");
+                options.others.retain(|other| names.contains(other));
             }
             "--paths" => {
                 let names: Vec<&str> = value()?.split(',').collect();
@@ -198,12 +196,11 @@ fn measure(options: &Options) -> Result<i32> {
     plan.bulk_s = options.seconds.unwrap_or(plan.bulk_s);
     let load_before = host::load();
     let progress = |what: String| eprintln!("{what}");
-    let parts = if options.wants_parts { parts::measure(options.is_quick, progress)? } else { Vec::new() };
-    let adaptivity =
-        if options.wants_adaptivity { parts::adaptivity(options.is_quick, progress)? } else { Vec::new() };
-    let factors =
-        if options.wants_factors { parts::factors(options.is_quick, progress)? } else { Vec::new() };
-    let passes = if options.wants_passes { parts::passes(options.is_quick, progress)? } else { Vec::new() };
+    let is_quick = options.is_quick;
+    let parts = options.other("parts", || parts::measure(is_quick, progress))?;
+    let adaptivity = options.other("adaptivity", || parts::adaptivity(is_quick, progress))?;
+    let factors = options.other("factors", || parts::factors(is_quick, progress))?;
+    let passes = options.other("passes", || parts::passes(is_quick, progress))?;
     let cases = works::cases(&options.works, &world, &transports, &plan);
     let rows = works::measure(&world, &cases, &plan, progress);
     let load = [load_before, host::load()];

@@ -128,19 +128,19 @@ impl Report {
 
     /// How far from each other cores were, if two took part.
     fn distance(&self) -> String {
-        let least_ns = works::least_line_ns(&self.rows);
-        if !least_ns.is_finite() {
+        let near_ns = works::near_line_ns(&self.rows);
+        if !near_ns.is_finite() {
             return String::new();
         }
         let (mut again, mut far, mut all) = (0, 0, 0);
         for row in &self.rows {
             again += row.set_aside.len();
-            far += row.far(least_ns);
+            far += row.far(near_ns);
             all += row.figures.get(works::LINE_NS).map_or(0, Vec::len);
         }
         format!(
-            "to write a line of memory that the other core has read takes {least_ns:.1} ns at least; of {all} measurements {again} were \
-             made again since it took more than twice as long, and {far} are of such a time all the same\n"
+            "a line of memory goes from one core to the other in {near_ns:.1} ns where they are near; of {all} measurements {far} are of \
+             a time when it took more than twice as long, and {again} more, made again for that reason, are set aside\n"
         )
     }
 

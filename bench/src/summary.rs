@@ -26,8 +26,8 @@ impl Summary {
     }
 }
 
-/// The value below which `share` (0..=1) of the values lie; `values` must be in ascending order.
-pub fn percentile(values: &[u64], share: f64) -> u64 {
+/// The value below which `share` (0..=1) of the values lie; `values` must be in ascending order. `None` without any.
+pub fn percentile<T: Copy>(values: &[T], share: f64) -> Option<T> {
     let index = (share * values.len() as f64) as usize;
-    values.get(index.min(values.len().saturating_sub(1))).copied().unwrap_or(0)
+    values.get(index.min(values.len().saturating_sub(1))).copied()
 }

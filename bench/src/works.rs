@@ -2,7 +2,7 @@
 
 use crate::child::Lines;
 use crate::ends::{MESSAGE_BYTES, Outcome, Ready, Task, Transport, Work};
-use crate::summary::Summary;
+use crate::summary::{Summary, percentile};
 use crate::world::{Place, World};
 use crate::{distance, iperf, rival, usage};
 use anyhow::{Context, Result, ensure};
@@ -148,16 +148,16 @@ pub fn measure(world: &World, cases: &[Case], plan: &Plan, progress: impl Fn(Str
     due.retain(|&(repetition, i)| cases[i].work != Work::Idle || repetition == 0);
     let (mut patience, mut before_ns) = (PATIENCE, distance_ns());
     for round in 0..=ROUNDS_AGAIN {
-        let least_ns = least_line_ns(&rows);
+        let near_ns = near_line_ns(&rows);
         if round > 0 {
-            due.retain(|&(repetition, i)| rows[i].was_far(repetition, least_ns));
+            due.retain(|&(repetition, i)| rows[i].was_far(repetition, near_ns));
         }
         for &(repetition, i) in &due {
             let (case, row) = (&cases[i], &mut rows[i]);
             if round > 0 {
-                match wait_until_near(least_ns, &mut patience) {
-                    None => return rows,
-                    near_ns => before_ns = near_ns,
+                before_ns = wait_until_near(near_ns, &mut patience);
+                if before_ns.is_none() {
+                    return rows;
                 }
             }
             let again = if round > 0 { ", again" } else { "" };
@@ -185,24 +185,24 @@ pub fn measure(world: &World, cases: &[Case], plan: &Plan, progress: impl Fn(Str
 }
 
 /// How far from each other cores are where they are near: what one measurement in ten does not exceed, which no single one decides.
-pub fn least_line_ns(rows: &[Row]) -> f64 {
+pub fn near_line_ns(rows: &[Row]) -> f64 {
     let figures = rows.iter().filter_map(|row| row.figures.get(LINE_NS));
     let mut all: Vec<f64> = figures.flatten().flatten().copied().collect();
     all.sort_by(f64::total_cmp);
-    all.get(all.len() / 10).copied().unwrap_or(f64::INFINITY)
+    percentile(&all, 0.1).unwrap_or(f64::INFINITY)
 }
 
 /// How far the cores of the two ends are from each other now.
 fn distance_ns() -> Option<f64> {
     let (first, last) = end_cores();
-    distance::line_ns(first, last).ok().filter(|_| first != last)
+    if first == last { None } else { distance::line_ns(first, last).ok() }
 }
 
 /// How far they are from each other, once they are near; `None` if patience is at an end before that.
-fn wait_until_near(least_ns: f64, patience: &mut Duration) -> Option<f64> {
+fn wait_until_near(near_ns: f64, patience: &mut Duration) -> Option<f64> {
     let since = Instant::now();
     loop {
-        let ns = distance_ns().filter(|ns| !distance::is_far(*ns, least_ns));
+        let ns = distance_ns().filter(|ns| !distance::is_far(*ns, near_ns));
         let waited = since.elapsed();
         if ns.is_some() || waited >= *patience {
             *patience = patience.saturating_sub(waited);
@@ -237,15 +237,15 @@ impl Row {
         }
     }
 
-    fn was_far(&self, repetition: usize, least_ns: f64) -> bool {
+    fn was_far(&self, repetition: usize, near_ns: f64) -> bool {
         let ns = self.figures.get(LINE_NS).and_then(|values| *values.get(repetition)?);
-        ns.is_some_and(|ns| distance::is_far(ns, least_ns))
+        ns.is_some_and(|ns| distance::is_far(ns, near_ns))
     }
 
     /// In how many repetitions cores were far from each other.
-    pub fn far(&self, least_ns: f64) -> usize {
+    pub fn far(&self, near_ns: f64) -> usize {
         let repetitions = self.figures.get(LINE_NS).map_or(0, Vec::len);
-        (0..repetitions).filter(|repetition| self.was_far(*repetition, least_ns)).count()
+        (0..repetitions).filter(|repetition| self.was_far(*repetition, near_ns)).count()
     }
 }
 
@@ -395,13 +395,13 @@ mod tests {
         let mut line_ns = [5.0; 20];
         (line_ns[3], line_ns[7], line_ns[8]) = (2.0, 27.0, 9.9);
         let rows = [row(&line_ns)];
-        let least_ns = least_line_ns(&rows);
-        assert_eq!(least_ns, 5.0);
-        let far: Vec<usize> = (0..20).filter(|repetition| rows[0].was_far(*repetition, least_ns)).collect();
-        assert_eq!((far, rows[0].far(least_ns)), (vec![7], 1));
+        let near_ns = near_line_ns(&rows);
+        assert_eq!(near_ns, 5.0);
+        let far: Vec<usize> = (0..20).filter(|repetition| rows[0].was_far(*repetition, near_ns)).collect();
+        assert_eq!((far, rows[0].far(near_ns)), (vec![7], 1));
         let all_far = [row(&[27.0; 5])];
-        assert_eq!(all_far[0].far(least_line_ns(&all_far)), 0, "a machine may be so");
-        assert_eq!(row(&[]).far(least_line_ns(&[])), 0);
+        assert_eq!(all_far[0].far(near_line_ns(&all_far)), 0, "a machine may be so");
+        assert_eq!(row(&[]).far(near_line_ns(&[])), 0);
     }
 
     /// What is measured again takes the place of what it was measured for, which is kept apart.

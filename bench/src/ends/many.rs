@@ -60,7 +60,7 @@ where
         count += 1;
     }
     took_ns.sort_unstable();
-    let us = |share| summary::percentile(&took_ns, share) as f64 / 1e3;
+    let us = |share| summary::percentile(&took_ns, share).unwrap_or(0) as f64 / 1e3;
     let cpu_s = usage::cpu_s()? - cpu_before;
     Ok(Outcome { p50_us: us(0.5), p99_us: us(0.99), count, cpu_s, ..Outcome::default() })
 }

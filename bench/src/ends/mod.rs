@@ -413,7 +413,7 @@ impl Stopwatch {
         let cpu_s = (usage::cpu_s()? - self.cpu_before) / self.round_trips_ns.len() as f64;
         let mut counted = self.round_trips_ns.get(PINGS_BEFORE..).unwrap_or_default().to_vec();
         counted.sort_unstable();
-        let us = |share| summary::percentile(&counted, share) as f64 / 1e3;
+        let us = |share| summary::percentile(&counted, share).unwrap_or(0) as f64 / 1e3;
         let (p50_us, p99_us, count) = (us(0.5), us(0.99), counted.len() as u64);
         Ok(Outcome { p50_us, p99_us, count, cpu_s: cpu_s * count as f64, ..Outcome::default() })
     }

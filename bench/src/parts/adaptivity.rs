@@ -1,7 +1,7 @@
 //! What it costs that mechanisms are chosen while the program runs: the functions of a packet with mechanisms that the compiler knows
 //! against the same by way of slots, and how much of a packet of the whole engine the difference is.
 
-use super::engine::{Pair, SECURITIES};
+use super::engine::{PROFILES, Pair, Profile};
 use crate::summary::Summary;
 use crate::usage::thread_time;
 use anyhow::{Context, Result};
@@ -26,19 +26,18 @@ pub struct Adaptivity {
 
 /// Measures each of both profiles in so many turns.
 pub fn measure(turns: usize, packets: u64, progress: impl Fn(String)) -> Result<Vec<Adaptivity>> {
-    SECURITIES.iter().map(|security| profile(security, turns, packets, &progress)).collect()
+    PROFILES.iter().map(|profile| compare(profile, turns, packets, &progress)).collect()
 }
 
-fn profile(
-    &(profile, security): &(&'static str, &'static str),
+fn compare(
+    &Profile { name, property, protects }: &Profile,
     turns: usize,
     packets: u64,
     progress: impl Fn(String),
 ) -> Result<Adaptivity> {
-    let protects = !security.ends_with("unprotected");
     let mut named = stack::named(protects);
     let mut synthesised = stack::synthesised(protects).context("the library lacks a mechanism")?;
-    let mut engines = Pair::connect(&[security])?;
+    let mut engines = Pair::connect(&[property])?;
     let (mut named_ns, mut synthesised_ns, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
     let time = |carry: &mut stack::Carrier| {
         let since = thread_time();
@@ -46,7 +45,7 @@ fn profile(
         (thread_time() - since).as_nanos() as f64 / packets as f64
     };
     for turn in 1..=turns {
-        progress(format!("adaptivity, {profile}, turn {turn} of {turns}"));
+        progress(format!("adaptivity, {name}, turn {turn} of {turns}"));
         let before = time(&mut named);
         let slots = time(&mut synthesised);
         // What becomes slower or faster meanwhile meets both alike.
@@ -59,7 +58,7 @@ fn profile(
     }
     let summary = |values| Summary::of(values).context("no turns");
     Ok(Adaptivity {
-        profile,
+        profile: name,
         named_ns: summary(named_ns)?,
         synthesised_ns: summary(synthesised_ns)?,
         ratio: summary(ratios)?,

@@ -30,19 +30,30 @@ const WARM_UP_PACKETS: u64 = 20_000;
 /// Bytes of data in a full packet of 1472 bytes: what header, frame and tag leave, nearly.
 const DATA_BYTES: usize = 1440;
 
-/// Profiles that are measured, and what is asked for to have them.
-pub const SECURITIES: [(&str, &str); 2] =
-    [("default profile", "uts.security=required"), ("unprotected", "uts.security=unprotected")];
+/// A profile that is measured.
+pub struct Profile {
+    pub name: &'static str,
+    /// What is asked for to have it.
+    pub property: &'static str,
+    /// Whether packets are encrypted; else they have a checksum.
+    pub protects: bool,
+}
+
+/// All of them.
+pub const PROFILES: [Profile; 2] = [
+    Profile { name: "default profile", property: "uts.security=required", protects: true },
+    Profile { name: "unprotected", property: "uts.security=unprotected", protects: false },
+];
 
 pub fn parts() -> Result<Vec<Part>> {
     let mut parts = Vec::new();
-    for (what, security) in SECURITIES {
+    for Profile { name, property, .. } in PROFILES {
         for side in [Side::Both, Side::Sender, Side::Receiver] {
             let mut pair = None;
             let run = move |packets| {
                 let pair = match &mut pair {
                     Some(pair) => pair,
-                    none => none.insert(Pair::connect(&[security])?),
+                    none => none.insert(Pair::connect(&[property])?),
                 };
                 let [sender, receiver] = pair.carry(packets)?;
                 Ok(match side {
@@ -51,7 +62,7 @@ pub fn parts() -> Result<Vec<Part>> {
                     Side::Receiver => receiver,
                 })
             };
-            parts.push(Part::new("engine", format!("{what}, {}", side.name()), DATA_BYTES, Box::new(run)));
+            parts.push(Part::new("engine", format!("{name}, {}", side.name()), DATA_BYTES, Box::new(run)));
         }
     }
     Ok(parts)
