@@ -3,10 +3,10 @@
 #[cfg(unix)]
 use super::patience::Patience;
 use super::readiness::Readiness;
+#[cfg(target_os = "linux")]
+use super::receiving::{self, Said};
 #[cfg(unix)]
 use super::single::Single;
-#[cfg(target_os = "linux")]
-use super::single::{self, Said};
 use crate::host::Host;
 use core::task::{Context, Poll, ready};
 use quinn_udp::{EcnCodepoint, RecvMeta, Transmit, UdpSocketState};
@@ -41,7 +41,10 @@ pub(super) struct Bound {
     patience: Patience,
     #[cfg(unix)]
     single: Single,
-    is_connected: bool,
+    /// The only peer, if it has one.
+    peer: Option<SocketAddr>,
+    /// All that comes is from that one: what came before it was the only one has been read.
+    is_only_his: bool,
 }
 
 /// To which address of this host what arrives was sent.
@@ -92,10 +95,17 @@ impl Bound {
         }
         let has_many_addresses = addr.ip().is_unspecified() && peer.is_none();
         let local = if has_many_addresses { Local::Told } else { Local::Only };
-        Self::set_up(socket, local, peer.is_some(), host)
+        Self::set_up(socket, local, peer, host)
     }
 
-    fn set_up(socket: socket2::Socket, local: Local, is_connected: bool, host: Host) -> io::Result<Self> {
+    fn set_up(
+        socket: socket2::Socket,
+        local: Local,
+        peer: Option<SocketAddr>,
+        host: Host,
+    ) -> io::Result<Self> {
+        // As the kernel would say it.
+        let peer = peer.map(|peer| socket.peer_addr().ok().and_then(|addr| addr.as_socket()).unwrap_or(peer));
         let io = Readiness::new(socket, host)?;
         let state = UdpSocketState::new(io.socket())?;
         if local != Local::Told {
@@ -109,7 +119,8 @@ impl Bound {
             patience: Patience::default(),
             #[cfg(unix)]
             single: Single::default(),
-            is_connected,
+            peer,
+            is_only_his: false,
         })
     }
 
@@ -140,7 +151,7 @@ impl Bound {
         self.io.set_reuse_address(false)?;
         bound?;
         socket.connect(&remote.into())?;
-        Self::set_up(socket, is_at, true, self.io.host())
+        Self::set_up(socket, is_at, Some(remote), self.io.host())
     }
 
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
@@ -171,17 +182,18 @@ impl Bound {
         let (filled, offered) = loop {
             ready!(self.io.poll_readable(cx))?;
             let mut filled = Ok(0);
-            let offered = buffers.offered;
+            let (offered, sender) = (buffers.offered, self.sender());
             // Fewer than were offered is as much as there was. To say so here, rather than to ask once more, saves a call:
             // what arrives from now on is an event of its own.
             let all = self.io.read(|| {
-                filled = buffers.fill(offered, &self.io, &self.state);
+                filled = buffers.fill(offered, &self.io, &self.state, sender);
                 match filled {
                     Ok(filled) if filled == offered || !FILLS_ALL => Ok(()),
                     Ok(_) => Err(io::ErrorKind::WouldBlock.into()),
                     Err(ref e) => Err(e.kind().into()),
                 }
             });
+            self.on_look(&filled, offered);
             match filled {
                 Ok(0) if all.is_err() => {}
                 Ok(filled) => break (filled, offered),
@@ -222,12 +234,14 @@ impl Bound {
     }
 
     fn receive(
-        &self,
+        &mut self,
         buffers: &mut Buffers,
         offered: usize,
         each: impl FnMut(Received<'_>),
     ) -> Poll<io::Result<bool>> {
-        match buffers.fill(offered, &self.io, &self.state) {
+        let filled = buffers.fill(offered, &self.io, &self.state, self.sender());
+        self.on_look(&filled, offered);
+        match filled {
             Ok(0) => Poll::Pending,
             Ok(filled) => {
                 buffers.hand_over(filled, self.local, each);
@@ -238,6 +252,20 @@ impl Bound {
         }
     }
 
+    /// Who has sent whatever there is to read, if that is known.
+    fn sender(&self) -> Option<SocketAddr> {
+        self.peer.filter(|_| self.is_only_his)
+    }
+
+    /// Takes note of what a look has found that could have found so much. (What somebody else sent in the very moment in which the socket
+    /// got its only peer, and the kernel brings only after this, is taken for his, as if its sender had forged the address.)
+    fn on_look(&mut self, filled: &io::Result<usize>, offered: usize) {
+        self.is_only_his |= match filled {
+            Ok(filled) => FILLS_ALL && (1..offered).contains(filled),
+            Err(e) => e.kind() == io::ErrorKind::WouldBlock,
+        };
+    }
+
     /// The socket as who waits for it in the kernel knows it.
     #[cfg(unix)]
     pub fn fd(&self) -> std::os::fd::BorrowedFd<'_> {
@@ -246,7 +274,7 @@ impl Bound {
 
     /// Whether it has one peer only.
     pub fn is_connected(&self) -> bool {
-        self.is_connected
+        self.peer.is_some()
     }
 
     /// Nobody is to be woken by what arrives, until the socket is watched.
@@ -271,7 +299,7 @@ impl Bound {
     /// Sends what the kernel takes at once.
     pub fn poll_send(&mut self, cx: &mut Context<'_>, transmit: &Transmit<'_>) -> Poll<io::Result<()>> {
         #[cfg(unix)]
-        if let Some(sent) = self.single.try_send(self.io.plain(), self.is_connected, transmit)
+        if let Some(sent) = self.single.try_send(self.io.plain(), self.peer.is_some(), transmit)
             && !sent.as_ref().is_err_and(|e| e.kind() == io::ErrorKind::WouldBlock)
         {
             return Poll::Ready(sent);
@@ -299,20 +327,31 @@ impl Default for Buffers {
 }
 
 impl Buffers {
-    /// Fills so many at most with what is there; says how many.
-    fn fill(&mut self, offered: usize, io: &Readiness, state: &UdpSocketState) -> io::Result<usize> {
+    /// Fills so many at most with what is there; says how many. `sender` = who has sent all that, if that is known.
+    fn fill(
+        &mut self,
+        offered: usize,
+        io: &Readiness,
+        state: &UdpSocketState,
+        sender: Option<SocketAddr>,
+    ) -> io::Result<usize> {
         #[cfg(target_os = "linux")]
         if offered == 1 {
             let first = &mut self.memory[..BUFFER_BYTES];
-            self.metas[0] = single::receive(io.plain(), first, &mut self.said)?;
+            self.metas[0] = receiving::receive(io.plain(), first, &mut self.said, sender)?;
             return Ok(1);
         }
+        let buffers = self.memory.chunks_mut(BUFFER_BYTES).take(offered);
+        let metas = &mut self.metas[..offered];
+        #[cfg(target_os = "linux")]
+        if let Some(sender) = sender {
+            return receiving::receive_from(sender, io.plain(), buffers, metas);
+        }
         let mut slices: [IoSliceMut<'_>; BUFFERS] = core::array::from_fn(|_| IoSliceMut::new(&mut []));
-        let slices = &mut slices[..offered];
-        for (slice, buffer) in slices.iter_mut().zip(self.memory.chunks_mut(BUFFER_BYTES)) {
+        for (slice, buffer) in slices.iter_mut().zip(buffers) {
             *slice = IoSliceMut::new(buffer);
         }
-        state.recv(io.socket(), slices, &mut self.metas[..offered])
+        state.recv(io.socket(), &mut slices[..offered], metas)
     }
 
     /// The next call may fill one.
@@ -366,5 +405,56 @@ fn from_codepoint(ecn: EcnCodepoint) -> Ecn {
         EcnCodepoint::Ect0 => Ecn::Ect0,
         EcnCodepoint::Ect1 => Ecn::Ect1,
         EcnCodepoint::Ce => Ecn::Ce,
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    /// A socket, and its address.
+    fn bound() -> (socket2::Socket, SocketAddr) {
+        let any: SocketAddr = "127.0.0.1:0".parse().expect("an address");
+        let socket = open(any).expect("a socket");
+        socket.bind(&any.into()).expect("bound");
+        let addr = socket.local_addr().expect("bound").as_socket().expect("of the Internet");
+        (socket, addr)
+    }
+
+    /// It is asked who sent what came before the socket had its only peer, and nothing else.
+    #[test]
+    fn what_came_before_there_was_one_peer_is_not_taken_for_his() {
+        let [(socket, to), (stranger, stranger_addr), (peer, peer_addr)] = [(); 3].map(|()| bound());
+        let send = |from: &socket2::Socket, contents: &[u8]| {
+            assert_eq!(from.send_to(contents, &to.into()).expect("sent"), contents.len());
+        };
+        // More than one call takes at first.
+        let before = 2 * OFFERED_MIN + 1;
+        (0..before).for_each(|_| send(&stranger, b"before"));
+        socket.connect(&peer_addr.into()).expect("connected");
+        let mut bound = Bound::set_up(socket, Local::Only, Some(peer_addr), Host::Thread).expect("set up");
+        send(&peer, b"from the peer");
+        let mut senders = Vec::new();
+        let mut buffers = Buffers::default();
+        while senders.len() < before + 1 {
+            assert_eq!(bound.sender(), None);
+            let looked = bound.try_receive(&mut buffers, |received| senders.push(received.remote));
+            assert!(matches!(looked, Poll::Ready(Ok(_)) | Poll::Pending), "{looked:?}");
+        }
+        assert_eq!(senders, [vec![stranger_addr; before], vec![peer_addr]].concat());
+        while bound.sender().is_none() {
+            assert!(bound.try_receive(&mut buffers, |_| ()).is_pending());
+        }
+        assert_eq!(bound.sender(), Some(peer_addr));
+        send(&stranger, b"after");
+        send(&peer, b"from the peer");
+        let (mut contents, mut has_more) = (Vec::new(), true);
+        while contents.is_empty() || has_more {
+            let looked = bound.try_receive(&mut buffers, |received| {
+                contents.push((received.remote, received.contents.to_vec()));
+            });
+            has_more = matches!(looked, Poll::Ready(Ok(true)));
+        }
+        assert_eq!(contents, [(peer_addr, b"from the peer".to_vec())]);
     }
 }

@@ -11,6 +11,8 @@ mod napping;
 #[cfg(unix)]
 mod patience;
 mod readiness;
+#[cfg(target_os = "linux")]
+mod receiving;
 #[cfg(unix)]
 mod single;
 mod socket;

@@ -1,13 +1,8 @@
-//! Sending what the socket itself knows most of, and receiving datagrams that come alone.
+//! Sending what the socket itself knows most of.
 //!
 //! Where a datagram goes and how it is marked need not be said with each where the socket knows: that is some tenths of a microsecond of a
-//! short round trip. To be told where a batch goes the kernel looks up a route for it, which it keeps for a socket that is connected. To
-//! receive one datagram by a call that could bring many takes a few hundredths of a microsecond more than by one that brings one.
+//! short round trip. To be told where a batch goes the kernel looks up a route for it, which it keeps for a socket that is connected.
 
-#[cfg(target_os = "linux")]
-use one::send_cut;
-#[cfg(target_os = "linux")]
-pub(super) use one::{Said, receive};
 use quinn_udp::Transmit;
 use socket2::{SockAddr, Socket};
 use std::io;
@@ -76,157 +71,32 @@ fn send_cut(_: &Socket, _: &[u8], _: usize) -> Option<io::Result<()>> {
     None
 }
 
+/// Sends datagrams of so many bytes, of which the last may be shorter, to the peer that the socket is connected to. `None` = the
+/// kernel does not cut them, or not so.
 #[cfg(target_os = "linux")]
-mod one {
-    use nix::cmsg_space;
+fn send_cut(socket: &Socket, contents: &[u8], bytes: usize) -> Option<io::Result<()>> {
     use nix::errno::Errno;
-    use nix::libc::{in_pktinfo, in6_pktinfo};
-    use nix::sys::socket::{
-        ControlMessage, ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg, sendmsg,
-    };
-    use quinn_udp::{EcnCodepoint, RecvMeta};
-    use socket2::Socket;
-    use std::io::{self, IoSlice, IoSliceMut};
-    use std::net::SocketAddr;
-    use std::os::fd::AsRawFd;
+    use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
+    use std::os::fd::AsRawFd as _;
 
-    /// Where the kernel says what is known of a datagram beside its contents.
-    pub struct Said(Vec<u8>);
-
-    impl Default for Said {
-        fn default() -> Self {
-            // Mark, segments, and the address that it was sent to, as both versions of IP say it.
-            Said(cmsg_space!(u8, i32, i32, in_pktinfo, in6_pktinfo))
-        }
-    }
-
-    /// Sends datagrams of so many bytes, of which the last may be shorter, to the peer that the socket is connected to. `None` = the
-    /// kernel does not cut them, or not so.
-    pub fn send_cut(socket: &Socket, contents: &[u8], bytes: usize) -> Option<io::Result<()>> {
-        let bytes = u16::try_from(bytes).ok()?;
-        let said = [ControlMessage::UdpGsoSegments(&bytes)];
-        let said = if contents.len() > usize::from(bytes) { &said[..] } else { &[] };
-        let contents = [IoSlice::new(contents)];
-        match sendmsg::<()>(socket.as_raw_fd(), &contents, said, MsgFlags::empty(), None) {
-            Err(Errno::EINVAL | Errno::EIO | Errno::EOPNOTSUPP) => None,
-            sent => Some(sent.map(|_| ()).map_err(io::Error::from)),
-        }
-    }
-
-    /// Receives into one buffer, and says what is known of what is in it.
-    pub fn receive(socket: &Socket, buffer: &mut [u8], said: &mut Said) -> io::Result<RecvMeta> {
-        let buffers = &mut [IoSliceMut::new(buffer)];
-        let received = loop {
-            let said = Some(&mut said.0[..]);
-            match recvmsg::<SockaddrStorage>(socket.as_raw_fd(), buffers, said, MsgFlags::empty()) {
-                Err(Errno::EINTR) => {}
-                received => break received?,
-            }
-        };
-        let addr = received.address.as_ref().and_then(address);
-        let addr = addr.ok_or_else(|| io::Error::other("the kernel does not say who sent a datagram"))?;
-        let mut meta = RecvMeta::default();
-        (meta.addr, meta.len, meta.stride) = (addr, received.bytes, received.bytes);
-        for said in received.cmsgs()? {
-            match said {
-                ControlMessageOwned::Ipv4Tos(tos) => meta.ecn = EcnCodepoint::from_bits(tos),
-                ControlMessageOwned::Ipv6TClass(class) => meta.ecn = EcnCodepoint::from_bits(class as u8),
-                ControlMessageOwned::UdpGroSegments(bytes) => {
-                    meta.stride = usize::try_from(bytes).unwrap_or(meta.len);
-                }
-                ControlMessageOwned::Ipv4PacketInfo(to) => {
-                    meta.dst_ip = Some(std::net::Ipv4Addr::from(to.ipi_addr.s_addr.to_ne_bytes()).into());
-                }
-                ControlMessageOwned::Ipv6PacketInfo(to) => {
-                    meta.dst_ip = Some(std::net::Ipv6Addr::from(to.ipi6_addr.s6_addr).into());
-                }
-                _ => {}
-            }
-        }
-        Ok(meta)
-    }
-
-    fn address(name: &SockaddrStorage) -> Option<SocketAddr> {
-        let v4 = name.as_sockaddr_in().map(|v4| SocketAddr::V4((*v4).into()));
-        v4.or_else(|| name.as_sockaddr_in6().map(|v6| SocketAddr::V6((*v6).into())))
+    let bytes = u16::try_from(bytes).ok()?;
+    let said = [ControlMessage::UdpGsoSegments(&bytes)];
+    let said = if contents.len() > usize::from(bytes) { &said[..] } else { &[] };
+    let contents = [io::IoSlice::new(contents)];
+    match sendmsg::<()>(socket.as_raw_fd(), &contents, said, MsgFlags::empty(), None) {
+        Err(Errno::EINVAL | Errno::EIO | Errno::EOPNOTSUPP) => None,
+        sent => Some(sent.map(|_| ()).map_err(io::Error::from)),
     }
 }
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
-    use crate::driver::socket::{Batch, Received, Socket};
+    use crate::driver::socket::{Batch, Socket};
+    use crate::driver::testing::{Arrived, receive};
     use crate::host::Host;
     use core::task::{Context, Poll, Waker};
-    use std::net::{IpAddr, SocketAddr};
+    use std::net::SocketAddr;
     use uts_engine::Ecn;
-
-    /// What is said of what has arrived.
-    #[derive(Debug, PartialEq)]
-    struct Arrived {
-        remote: SocketAddr,
-        local: Option<IpAddr>,
-        ecn: Option<Ecn>,
-        stride: usize,
-        contents: Vec<u8>,
-    }
-
-    /// What there is, by one call; `alone` = by the one that brings one.
-    fn receive(socket: &mut Socket, alone: bool) -> Vec<Arrived> {
-        let mut arrived = Vec::new();
-        for _ in 0..10_000_000 {
-            if alone {
-                socket.expect_one();
-            }
-            let received = socket.try_receive(|received| {
-                let Received { remote, local, ecn, stride, contents } = received;
-                arrived.push(Arrived { remote, local, ecn, stride, contents: contents.to_vec() });
-            });
-            match received {
-                Poll::Pending => std::thread::yield_now(),
-                Poll::Ready(received) => {
-                    received.expect("received");
-                    break;
-                }
-            }
-        }
-        arrived
-    }
-
-    /// Joined datagrams, marks, and addresses at both ends.
-    #[test]
-    fn who_asks_for_one_is_told_what_others_are() {
-        let cx = &mut Context::from_waker(Waker::noop());
-        for (to, from) in [
-            ("127.0.0.1:0", "127.0.0.1:0"),
-            ("0.0.0.0:0", "127.0.0.1:0"),
-            ("[::1]:0", "[::1]:0"),
-            ("[::]:0", "[::1]:0"),
-            ("[::]:0", "127.0.0.1:0"),
-        ] {
-            let at = |addr: &str| addr.parse::<SocketAddr>().expect("an address");
-            let Ok(mut receiver) = Socket::bind(at(to), None, Host::Thread) else { continue };
-            let Ok(mut sender) = Socket::bind(at(from), None, Host::Thread) else { continue };
-            let from = sender.local_addr().expect("bound");
-            let remote = SocketAddr::new(from.ip(), receiver.local_addr().expect("bound").port());
-            for (ecn, bytes) in [(None, 1), (Some(Ecn::Ect0), 700), (Some(Ecn::Ce), 5_500), (None, 30_000)] {
-                let contents: Vec<u8> = (0..bytes).map(|n| n as u8).collect();
-                let batch = Batch { remote, local: None, ecn, segment_bytes: 1_000, contents: &contents };
-                let [one, many] = [true, false].map(|alone| {
-                    assert!(matches!(sender.poll_send(cx, &batch), Poll::Ready(Ok(n)) if n == bytes));
-                    let mut arrived = Vec::new();
-                    while arrived.iter().map(|a: &Arrived| a.contents.len()).sum::<usize>() < bytes {
-                        let more = receive(&mut receiver, alone);
-                        assert!(!more.is_empty(), "{to} from {from}: {arrived:?} of {bytes}");
-                        arrived.extend(more);
-                    }
-                    arrived
-                });
-                assert_eq!(one, many, "{to} from {from}, {ecn:?}");
-                assert_eq!((one[0].remote.port(), one[0].ecn), (from.port(), ecn), "{to} from {from}");
-                assert_eq!(one[0].local.is_some(), at(to).ip().is_unspecified(), "{to} from {from}");
-            }
-        }
-    }
 
     /// Whatever the one before was marked with, and whoever knows where it goes.
     #[test]

@@ -1,7 +1,9 @@
-//! A task that tests poll by hand.
+//! What tests of this folder share: a task that they poll by hand, and what has arrived at a socket.
 
 use super::Shared;
 use super::looking::Looking;
+#[cfg(target_os = "linux")]
+use super::socket::Received;
 use super::socket::{Batch, Socket};
 use super::task::Driver;
 use crate::host::Host;
@@ -9,8 +11,12 @@ use core::future::Future;
 use core::pin::Pin;
 use core::task::{Context, Poll};
 use core::time::Duration;
+#[cfg(target_os = "linux")]
+use std::net::IpAddr;
 use std::net::SocketAddr;
 use std::sync::Arc;
+#[cfg(target_os = "linux")]
+use uts_engine::Ecn;
 
 /// A task, and a peer that sends it datagrams of no connection, each of which it counts.
 pub(super) struct Strayed {
@@ -49,4 +55,38 @@ impl Strayed {
         assert!(Pin::new(&mut self.task).poll(cx).is_pending());
         self.shared.lock().parked.is_some()
     }
+}
+
+/// What is said of what has arrived.
+#[cfg(target_os = "linux")]
+#[derive(Debug, PartialEq)]
+pub(super) struct Arrived {
+    pub remote: SocketAddr,
+    pub local: Option<IpAddr>,
+    pub ecn: Option<Ecn>,
+    pub stride: usize,
+    pub contents: Vec<u8>,
+}
+
+/// What there is, by one call; `alone` = by the one that brings one.
+#[cfg(target_os = "linux")]
+pub(super) fn receive(socket: &mut Socket, alone: bool) -> Vec<Arrived> {
+    let mut arrived = Vec::new();
+    for _ in 0..10_000_000 {
+        if alone {
+            socket.expect_one();
+        }
+        let received = socket.try_receive(|received| {
+            let Received { remote, local, ecn, stride, contents } = received;
+            arrived.push(Arrived { remote, local, ecn, stride, contents: contents.to_vec() });
+        });
+        match received {
+            Poll::Pending => std::thread::yield_now(),
+            Poll::Ready(received) => {
+                received.expect("received");
+                break;
+            }
+        }
+    }
+    arrived
 }
