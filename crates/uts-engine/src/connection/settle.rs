@@ -51,6 +51,7 @@ impl Connection {
             if run.sent.eliciting {
                 outbound.delivery.on_acknowledged(now, run.bytes(), &run.last_snapshot());
             }
+            self.size.on_acknowledged(run.numbers.end - 1, run.sent.bytes as usize);
         }
         outbound.timeouts = 0;
         self.on_spurious(now, &done.spurious);
@@ -136,7 +137,8 @@ impl Connection {
         }
         self.stats.packets_lost = self.stats.packets_lost.saturating_sub(count);
         self.stats.packets_late += count;
-        for (_, sent) in packets {
+        for (number, sent) in packets {
+            self.size.on_acknowledged(*number, sent.bytes as usize);
             self.settle_tokens(now, sent);
         }
     }
@@ -256,6 +258,10 @@ impl Connection {
         }
         if let Some(loss) = loss {
             outbound.congestion.on_loss(&loss, &outbound.delivery);
+        }
+        let counted = lost.iter().filter(|(_, sent)| !sent.size_probe);
+        if self.size.on_lost(now, counted.map(|(number, sent)| (*number, sent.bytes as usize))) {
+            self.on_packet_size();
         }
         for (number, sent) in &lost {
             for token in &sent.tokens {

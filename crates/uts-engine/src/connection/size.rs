@@ -12,6 +12,9 @@ const STEP_BYTES: usize = 16;
 /// After this long, a larger size is tried again (RFC 8899 section 5.1.1: PMTU_RAISE_TIMER).
 const RAISE_AFTER: Duration = Duration::from_secs(600);
 
+/// Times in a row that packets are lost, and none as large arrives, after which these may no longer pass.
+const LOSSES_OF_BLACK_HOLE: u8 = 4;
+
 /// The search for the packet size.
 #[derive(Clone, Debug)]
 pub(crate) struct PacketSize {
@@ -26,6 +29,17 @@ pub(crate) struct PacketSize {
     /// The value of `next_at` that has come and was noticed.
     due_since: Option<Time>,
     first: bool,
+    hole: Option<Hole>,
+}
+
+/// Losses of packets as large as none that arrives: small ones may still pass, and be acknowledged, where these do not.
+#[derive(Clone, Copy, Debug)]
+struct Hole {
+    /// The first packet that was lost.
+    since: u64,
+    /// The largest lost each time; of these the smallest.
+    bytes: usize,
+    times: u8,
 }
 
 impl PacketSize {
@@ -41,6 +55,7 @@ impl PacketSize {
             next_at: now,
             due_since: None,
             first: true,
+            hole: None,
         }
     }
 
@@ -99,9 +114,31 @@ impl PacketSize {
         }
     }
 
-    /// Several time-outs in a row: perhaps full packets no longer pass (RFC 8899 section 4.3). Says whether the size has
+    /// Packets, of which this is the last, have arrived, of so many bytes each.
+    #[inline]
+    pub fn on_acknowledged(&mut self, number: u64, bytes: usize) {
+        self.hole.take_if(|hole| bytes >= hole.bytes && number > hole.since);
+    }
+
+    /// Packets, each with its bytes, were found to be lost, none of them a probe of a size. Says whether the packet size has changed:
+    /// where that happens again and again, and none as large arrives, they no longer pass (RFC 8899 section 4.3).
+    pub fn on_lost(&mut self, now: Time, lost: impl Iterator<Item = (u64, usize)>) -> bool {
+        // What still has the size of before says nothing of this one.
+        let large = lost.filter(|(_, bytes)| (self.floor + 1..=self.current).contains(bytes));
+        let first_and_largest = |(first, largest): (u64, usize), (number, bytes): (u64, usize)| {
+            (first.min(number), largest.max(bytes))
+        };
+        let Some((since, bytes)) = large.reduce(first_and_largest) else { return false };
+        let hole = self.hole.get_or_insert(Hole { since, bytes, times: 0 });
+        hole.bytes = hole.bytes.min(bytes);
+        hole.times += 1;
+        hole.times >= LOSSES_OF_BLACK_HOLE && self.on_black_hole(now)
+    }
+
+    /// Perhaps full packets no longer pass: several time-outs in a row show that, too (RFC 8899 section 4.3). Says whether the size has
     /// changed.
     pub fn on_black_hole(&mut self, now: Time) -> bool {
+        self.hole = None;
         let shrinks = self.current > self.floor;
         if shrinks {
             self.ceiling = self.current;
@@ -180,5 +217,39 @@ mod tests {
         assert!(size.probe(Time::from_millis(5)).is_none());
         assert_eq!(size.probe(Time::from_millis(1005)), Some(1336));
         assert!(!size.on_black_hole(Time::from_millis(2000)));
+    }
+    /// A search that has found 1472, and a path that then loses packets, each time one of these bytes. Between two losses something may
+    /// arrive: packet and bytes. Says after how many losses the size has changed.
+    fn losses_until_smaller(lost: &[usize], arrives: impl Fn(u64) -> Option<(u64, usize)>) -> Option<u64> {
+        let mut size = PacketSize::new(Time::ZERO, 1200, 1472);
+        size.on_probe_sent();
+        size.on_probe_acknowledged(Time::ZERO, 1472);
+        (1..=20).find(|time| {
+            let number = 10 * time;
+            let packets = lost.iter().map(|bytes| (number, *bytes));
+            let is_smaller = size.on_lost(Time::ZERO, packets);
+            assert_eq!(size.current(), if is_smaller { 1200 } else { 1472 });
+            if let Some((packet, bytes)) = arrives(number) {
+                size.on_acknowledged(packet, bytes);
+            }
+            is_smaller
+        })
+    }
+
+    #[test]
+    fn losses_of_what_is_large_while_only_smaller_arrives_are_a_black_hole() {
+        let then = |bytes| move |lost: u64| Some((lost + 1, bytes));
+        assert_eq!(losses_until_smaller(&[1472], |_| None), Some(4));
+        assert_eq!(losses_until_smaller(&[1472], then(1200)), Some(4), "small ones pass");
+        assert_eq!(losses_until_smaller(&[1300, 1472, 60], then(1471)), Some(4), "so do all but the largest");
+        assert_eq!(losses_until_smaller(&[1472], then(1472)), None, "they pass");
+        assert_eq!(losses_until_smaller(&[1300], then(1472)), None, "larger ones pass");
+        assert_eq!(
+            losses_until_smaller(&[1472], |_| Some((9, 1472))),
+            Some(4),
+            "they did, before the first was lost"
+        );
+        assert_eq!(losses_until_smaller(&[1200], |_| None), None, "the smallest must pass");
+        assert_eq!(losses_until_smaller(&[1500], |_| None), None, "larger than now says nothing");
     }
 }
