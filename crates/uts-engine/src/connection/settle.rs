@@ -51,7 +51,6 @@ impl Connection {
             if run.sent.eliciting {
                 outbound.delivery.on_acknowledged(now, run.bytes(), &run.last_snapshot());
             }
-            self.size.on_acknowledged(run.numbers.end - 1, run.sent.bytes as usize);
         }
         outbound.timeouts = 0;
         self.on_spurious(now, &done.spurious);
@@ -80,6 +79,8 @@ impl Connection {
         outbound.meter.on_acknowledged(now, packets, &sample, &outbound.rtt);
         let mut data: Option<(u32, Range<u64>)> = None;
         for run in &done.packets {
+            // Behind the look for losses: what has arrived of those that were sent after the first of them counts.
+            self.size.on_acknowledged(run.numbers.end - 1, run.sent.bytes as usize);
             if self.trace.is_on() {
                 run.numbers.clone().for_each(|number| self.trace.on_packet_acknowledged(now, number));
             }

@@ -12,8 +12,9 @@ const STEP_BYTES: usize = 16;
 /// After this long, a larger size is tried again (RFC 8899 section 5.1.1: PMTU_RAISE_TIMER).
 const RAISE_AFTER: Duration = Duration::from_secs(600);
 
-/// Times in a row that packets are lost, and none as large arrives, after which these may no longer pass.
-const LOSSES_OF_BLACK_HOLE: u8 = 4;
+/// Times in a row that packets are lost, and none as large arrives, after which these may no longer pass. Of packets of all sizes, of
+/// which one in seven is lost, the lost ones are the largest four times in a row once in 7,000 losses, and eight times once in 500 million.
+const LOSSES_OF_BLACK_HOLE: u8 = 8;
 
 /// The search for the packet size.
 #[derive(Clone, Debug)]
@@ -26,20 +27,16 @@ pub(crate) struct PacketSize {
     in_flight: bool,
     lost: u8,
     next_at: Time,
-    /// The value of `next_at` that has come and was noticed.
-    due_since: Option<Time>,
+    /// The value of `next_at` that has come and was noticed; `NEVER` = none has.
+    due_since: Time,
     first: bool,
-    hole: Option<Hole>,
-}
-
-/// Losses of packets as large as none that arrives: small ones may still pass, and be acknowledged, where these do not.
-#[derive(Clone, Copy, Debug)]
-struct Hole {
-    /// The first packet that was lost.
-    since: u64,
-    /// The largest lost each time; of these the smallest.
-    bytes: usize,
-    times: u8,
+    /// Times in a row that packets larger than must pass were lost, and none as large has arrived: small ones may still pass, and be
+    /// acknowledged, where these do not. In parts, which take less memory so.
+    hole_times: u8,
+    /// The smallest of them.
+    hole_bytes: u16,
+    /// The first of them.
+    hole_since: u64,
 }
 
 impl PacketSize {
@@ -53,9 +50,11 @@ impl PacketSize {
             in_flight: false,
             lost: 0,
             next_at: now,
-            due_since: None,
+            due_since: Time::NEVER,
             first: true,
-            hole: None,
+            hole_times: 0,
+            hole_bytes: 0,
+            hole_since: 0,
         }
     }
 
@@ -80,7 +79,7 @@ impl PacketSize {
     /// When a probe is due. Once it is, it leaves when window and rate let it: there is nothing more to wait for.
     pub fn timeout(&self) -> Option<Time> {
         let open = !self.in_flight && self.ceiling > self.current + STEP_BYTES;
-        (open && self.next_at != Time::NEVER && self.due_since != Some(self.next_at)).then_some(self.next_at)
+        (open && self.next_at != Time::NEVER && self.due_since != self.next_at).then_some(self.next_at)
     }
 
     pub fn on_probe_sent(&mut self) {
@@ -117,7 +116,9 @@ impl PacketSize {
     /// Packets, of which this is the last, have arrived, of so many bytes each.
     #[inline]
     pub fn on_acknowledged(&mut self, number: u64, bytes: usize) {
-        self.hole.take_if(|hole| bytes >= hole.bytes && number > hole.since);
+        if self.hole_times > 0 && bytes >= self.hole_bytes.into() && number > self.hole_since {
+            self.hole_times = 0;
+        }
     }
 
     /// Packets, each with its bytes, were found to be lost, none of them a probe of a size. Says whether the packet size has changed:
@@ -125,20 +126,23 @@ impl PacketSize {
     pub fn on_lost(&mut self, now: Time, lost: impl Iterator<Item = (u64, usize)>) -> bool {
         // What still has the size of before says nothing of this one.
         let large = lost.filter(|(_, bytes)| (self.floor + 1..=self.current).contains(bytes));
-        let first_and_largest = |(first, largest): (u64, usize), (number, bytes): (u64, usize)| {
-            (first.min(number), largest.max(bytes))
+        let least = |(first, least): (u64, usize), (number, bytes): (u64, usize)| {
+            (first.min(number), least.min(bytes))
         };
-        let Some((since, bytes)) = large.reduce(first_and_largest) else { return false };
-        let hole = self.hole.get_or_insert(Hole { since, bytes, times: 0 });
-        hole.bytes = hole.bytes.min(bytes);
-        hole.times += 1;
-        hole.times >= LOSSES_OF_BLACK_HOLE && self.on_black_hole(now)
+        let Some((since, bytes)) = large.reduce(least) else { return false };
+        let bytes = u16::try_from(bytes).unwrap_or(u16::MAX);
+        if self.hole_times == 0 {
+            (self.hole_since, self.hole_bytes) = (since, bytes);
+        }
+        self.hole_bytes = self.hole_bytes.min(bytes);
+        self.hole_times += 1;
+        self.hole_times >= LOSSES_OF_BLACK_HOLE && self.on_black_hole(now)
     }
 
     /// Perhaps full packets no longer pass: several time-outs in a row show that, too (RFC 8899 section 4.3). Says whether the size has
     /// changed.
     pub fn on_black_hole(&mut self, now: Time) -> bool {
-        self.hole = None;
+        self.hole_times = 0;
         let shrinks = self.current > self.floor;
         if shrinks {
             self.ceiling = self.current;
@@ -152,7 +156,7 @@ impl PacketSize {
     /// When the search rests, it begins anew after a while.
     pub fn on_timeout(&mut self, now: Time) {
         if now >= self.next_at {
-            self.due_since = Some(self.next_at);
+            self.due_since = self.next_at;
         }
         if !self.in_flight && now >= self.next_at && self.ceiling <= self.current + STEP_BYTES {
             self.ceiling = self.max + 1;
@@ -239,14 +243,14 @@ mod tests {
     #[test]
     fn losses_of_what_is_large_while_only_smaller_arrives_are_a_black_hole() {
         let then = |bytes| move |lost: u64| Some((lost + 1, bytes));
-        assert_eq!(losses_until_smaller(&[1472], |_| None), Some(4));
-        assert_eq!(losses_until_smaller(&[1472], then(1200)), Some(4), "small ones pass");
-        assert_eq!(losses_until_smaller(&[1300, 1472, 60], then(1471)), Some(4), "so do all but the largest");
+        assert_eq!(losses_until_smaller(&[1472], |_| None), Some(8));
+        assert_eq!(losses_until_smaller(&[1472], then(1200)), Some(8), "small ones pass");
+        assert_eq!(losses_until_smaller(&[1472, 60], then(1471)), Some(8), "so do all but the largest");
         assert_eq!(losses_until_smaller(&[1472], then(1472)), None, "they pass");
         assert_eq!(losses_until_smaller(&[1300], then(1472)), None, "larger ones pass");
         assert_eq!(
             losses_until_smaller(&[1472], |_| Some((9, 1472))),
-            Some(4),
+            Some(8),
             "they did, before the first was lost"
         );
         assert_eq!(losses_until_smaller(&[1200], |_| None), None, "the smallest must pass");
