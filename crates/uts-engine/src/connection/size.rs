@@ -126,10 +126,8 @@ impl PacketSize {
     pub fn on_lost(&mut self, now: Time, lost: impl Iterator<Item = (u64, usize)>) -> bool {
         // What still has the size of before says nothing of this one.
         let large = lost.filter(|(_, bytes)| (self.floor + 1..=self.current).contains(bytes));
-        let least = |(first, least): (u64, usize), (number, bytes): (u64, usize)| {
-            (first.min(number), least.min(bytes))
-        };
-        let Some((since, bytes)) = large.reduce(least) else { return false };
+        let first_and_smallest = large.reduce(|a, b| (a.0.min(b.0), a.1.min(b.1)));
+        let Some((since, bytes)) = first_and_smallest else { return false };
         let bytes = u16::try_from(bytes).unwrap_or(u16::MAX);
         if self.hole_times == 0 {
             (self.hole_since, self.hole_bytes) = (since, bytes);
@@ -222,6 +220,7 @@ mod tests {
         assert_eq!(size.probe(Time::from_millis(1005)), Some(1336));
         assert!(!size.on_black_hole(Time::from_millis(2000)));
     }
+
     /// A search that has found 1472, and a path that then loses packets, each time one of these bytes. Between two losses something may
     /// arrive: packet and bytes. Says after how many losses the size has changed.
     fn losses_until_smaller(lost: &[usize], arrives: impl Fn(u64) -> Option<(u64, usize)>) -> Option<u64> {
