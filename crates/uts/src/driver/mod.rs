@@ -10,6 +10,8 @@ mod looking;
 mod napping;
 #[cfg(unix)]
 mod patience;
+#[cfg(unix)]
+mod polling;
 mod readiness;
 #[cfg(target_os = "linux")]
 mod receiving;

@@ -63,6 +63,14 @@ mod imp {
             self.socket.set_read_timeout(Some(wait))
         }
 
+        /// For how long they do the network interface's work before they sleep.
+        pub fn set_busy_poll(&self, most: core::time::Duration) -> io::Result<()> {
+            #[cfg(target_os = "linux")]
+            return self.socket.set_busy_poll(u32::try_from(most.as_micros()).unwrap_or(u32::MAX));
+            #[cfg(not(target_os = "linux"))]
+            Err(io::ErrorKind::Unsupported.into())
+        }
+
         pub fn socket(&self) -> UdpSockRef<'_> {
             (&self.socket).into()
         }

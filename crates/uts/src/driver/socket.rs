@@ -122,6 +122,21 @@ impl Socket {
         if self.dedicated.is_some() { Ok(None) } else { self.main.wait(&mut self.buffers, most, each) }
     }
 
+    /// Has who waits in the kernel fetch what arrives from the network interface meanwhile, or not: see `polling`.
+    ///
+    /// # Errors
+    /// The system does not let us.
+    #[cfg(unix)]
+    pub fn set_fetching(&mut self, fetches: bool) -> io::Result<()> {
+        self.main.set_fetching(fetches)
+    }
+
+    /// For how long who waits fetches, in microseconds.
+    #[cfg(all(test, target_os = "linux"))]
+    pub fn busy_poll(&self) -> io::Result<u32> {
+        self.main.busy_poll()
+    }
+
     /// The next that comes comes alone, which it costs less to ask for.
     #[cfg(unix)]
     pub fn expect_one(&mut self) {

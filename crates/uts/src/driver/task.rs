@@ -3,6 +3,8 @@
 use super::lone::{Lone, Sender};
 use super::looking::Looking;
 use super::napping::Napping;
+#[cfg(unix)]
+use super::polling::Polling;
 use super::socket::{Batch, Received, Socket};
 use super::timer::Timer;
 use super::{Inner, Shared};
@@ -60,6 +62,9 @@ pub(crate) struct Driver {
     /// Turns since the task slept.
     awake: u32,
     pub(super) napping: Napping,
+    /// Asked by the thread only: a task must not wait in the kernel.
+    #[cfg(unix)]
+    pub(super) polling: Polling,
     pub(super) lone: Lone,
     /// The look before this turn has found all that had arrived.
     has_found_all: bool,
@@ -141,6 +146,8 @@ impl Driver {
             unanswered: 0,
             awake: 0,
             napping,
+            #[cfg(unix)]
+            polling: Polling::new(last_busy),
             lone: Lone::default(),
             has_found_all: false,
             has_answered: false,
@@ -341,6 +348,8 @@ impl Driver {
         let Some(TakenIn { at, bytes, lone }) = taken_in else { return };
         self.last_busy = at;
         self.napping.on_arrival(bytes);
+        #[cfg(unix)]
+        self.polling.on_arrival(bytes);
         if let Some(Sender { remote, local, .. }) = lone
             && let Err(error) = self.socket.dedicate(remote, local)
         {

@@ -350,10 +350,14 @@ impl Carried {
         let driver = &mut self.driver;
         // Who naps holds no lock meanwhile.
         let nap = driver.nap(now, &driver.shared.clone().lock());
-        if let Some(until) = nap {
-            // An interruption ends it early.
-            let _ = poll(&mut [], Some(&timespec(most.min(until.since(now)))));
-            (self.has_more, self.rests_until) = (true, None);
+        let nap = nap.map(|until| most.min(until.since(now)));
+        let fetches = driver.polling.fetches(now, driver.napping.streams()) && nap.is_some();
+        let is_set = driver.socket.set_fetching(fetches).is_ok();
+        if !is_set {
+            driver.polling.give_up();
+        }
+        if let Some(nap) = nap.filter(|_| !(fetches && is_set)) {
+            self.nap(nap);
             return Ok(true);
         }
         let mut intake = Intake::new(&driver.shared, &mut driver.lone);
@@ -367,7 +371,12 @@ impl Carried {
         let is_at_once = taken_in.as_ref().is_some_and(|taken_in| taken_in.at.since(now) < AT_ONCE);
         driver.on_taken_in(taken_in);
         match received? {
-            None => return Ok(false),
+            None => {
+                if let Some(nap) = nap {
+                    self.nap(nap);
+                }
+                return Ok(nap.is_some());
+            }
             Some(Poll::Pending) => return Ok(true),
             Some(Poll::Ready(Ok(_))) => {
                 driver.errors = 0;
@@ -379,6 +388,13 @@ impl Carried {
         self.rests_until = None;
         Ok(true)
     }
+
+    /// Sleeps for so long, whatever arrives.
+    fn nap(&mut self, lasts: Duration) {
+        // An interruption ends it early.
+        let _ = poll(&mut [], Some(&timespec(lasts)));
+        (self.has_more, self.rests_until) = (true, None);
+    }
 }
 
 #[cfg(test)]
@@ -386,7 +402,10 @@ mod tests {
     use super::*;
     use crate::blocking::{Listener, connect};
     use crate::driver::Shared;
+    #[cfg(target_os = "linux")]
     use crate::driver::napping::Napping;
+    #[cfg(target_os = "linux")]
+    use crate::driver::polling::Polling;
     use crate::host::Host;
     use crate::{ConnectOptions, FlowOptions, Identity, ServerOptions};
     use std::io::{Read, Write};
@@ -409,6 +428,35 @@ mod tests {
             let waited = carried.wait(shared.clock.now(), Duration::from_millis(50));
             assert!(waited.expect("it waits"), "{streams} {has_said}");
             assert_eq!(core::mem::take(&mut carried.has_more), streams && !has_said, "{streams} {has_said}");
+        }
+    }
+
+    /// Who fetches does so in the call that receives, while he waits for a stream only, and naps where the system does not let him fetch.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn the_thread_fetches_what_streams_in_where_that_brings_more() {
+        let any = "127.0.0.1:0".parse().expect("an address");
+        let config = uts_engine::EndpointConfig::default();
+        let bound = Shared::bind(Host::Thread, any, None, config, Duration::ZERO);
+        let (shared, driver) = bound.expect("bound");
+        let mut carried = Carried::new(driver);
+        let may = carried.driver.socket.set_fetching(true).is_ok();
+        for (fetches, streams, has_said) in [
+            (true, true, false),
+            (false, true, false),
+            (true, true, false),
+            (true, false, false),
+            (true, true, true),
+        ] {
+            carried.driver.polling = Polling::set(fetches);
+            carried.driver.napping = Napping::set(streams);
+            shared.lock().has_said = has_said;
+            let waited = carried.wait(shared.clock.now(), Duration::from_millis(50));
+            assert!(waited.expect("it waits"), "{fetches} {streams} {has_said}");
+            let is_fetching = carried.driver.socket.busy_poll().expect("said") > 0;
+            assert_eq!(is_fetching, may && fetches && streams && !has_said, "{fetches} {streams} {has_said}");
+            let naps = streams && !has_said && !is_fetching;
+            assert_eq!(core::mem::take(&mut carried.has_more), naps, "{fetches} {streams} {has_said}");
         }
     }
 
