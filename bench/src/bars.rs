@@ -71,7 +71,10 @@ pub fn judge(rows: &[Row], adaptivity: &[Adaptivity]) -> Vec<Bar> {
 }
 
 fn bulk(rows: &[Row], bars: &mut Vec<Bar>) {
-    use Transport::{Iperf3Cubic, Iperf3CubicW1m, Quinn, RawUdp, S2nQuic, TcpCubic, Uts, UtsBare, UtsCrc32c};
+    use Transport::{
+        Iperf3Cubic, Iperf3CubicW1m, Quinn, RawUdp, S2nQuic, TcpCubic, Uts, UtsBare, UtsCrc32c,
+        UtsCrc32cBlocking,
+    };
     let mut compare = |path, ours, rivals: &[Transport], figure, what: &str, wanted, at_most| {
         let theirs = Pick { work: Work::Bulk, path, cores: TWO, transports: rivals, figure };
         let reached = ratio(rows, &Pick { transports: &[ours], ..theirs }, &theirs, at_most);
@@ -82,11 +85,19 @@ fn bulk(rows: &[Row], bars: &mut Vec<Bar>) {
         compare(path, Uts, &[Quinn, S2nQuic], "gbps", what, wanted, false);
     }
     for path in ["veth-1500", "veth-1500-gro"] {
-        compare(path, UtsCrc32c, &[RawUdp], "gbps", "CRC-32C: goodput to raw UDP", 0.8, false);
-        let iperf = [Iperf3Cubic, Iperf3CubicW1m];
-        compare(path, UtsCrc32c, &iperf, "gbps", "CRC-32C: goodput to TCP, iperf3 at its best", 1.0, false);
-        // Which does nothing but write and read, 256 KiB at a time.
-        compare(path, UtsCrc32c, &[TcpCubic], "gbps", "CRC-32C: goodput to TCP, without iperf3", 1.0, false);
+        // All of these wait in the threads that use them.
+        for (ours, by) in [(UtsCrc32cBlocking, "by calls that wait"), (UtsCrc32c, "through tokio")] {
+            let rivals: [(&[Transport], &str, f64); 3] = [
+                (&[RawUdp], "raw UDP", 0.8),
+                (&[Iperf3Cubic, Iperf3CubicW1m], "TCP, iperf3 at its best", 1.0),
+                // Which does nothing but write and read, 256 KiB at a time.
+                (&[TcpCubic], "TCP, without iperf3", 1.0),
+            ];
+            for (rivals, what, wanted) in rivals {
+                let what = format!("CRC-32C: goodput to {what}, {by}");
+                compare(path, ours, rivals, "gbps", &what, wanted, false);
+            }
+        }
     }
     for path in ["veth", "veth-1500", "veth-1500-gro"] {
         let what = "no detection, no repeats: goodput to raw UDP";

@@ -35,7 +35,7 @@ const USAGE: &str = "usage: uts-bench [OPTIONS]
                        the compiler knows), factors (functions left out), passes (one pass over a packet's data
                        against passes in turn)
   --transports A,B     some of: raw-udp, tcp-cubic, iperf3-cubic, iperf3-cubic-w1m, quinn, s2n-quic, srt, enet, uts,
-                       uts-blocking, uts-crc-32c, uts-bare
+                       uts-blocking, uts-crc-32c, uts-crc-32c-blocking, uts-bare
   --paths A,B          some of: loopback, veth, veth-1500, veth-1500-gro
   --seconds S          how long bulk data and messages flow (default 0.8, quick 0.4)
   --property NAME=VALUE  ask this of UTS beside its defaults; may be repeated

@@ -62,13 +62,16 @@ pub enum Transport {
     /// UTS where both ends ask for no protection, and for CRC-32C.
     #[serde(rename = "uts-crc-32c")]
     UtsCrc32c,
+    /// The same without a runtime.
+    #[serde(rename = "uts-crc-32c-blocking")]
+    UtsCrc32cBlocking,
     /// UTS where both ends ask for no protection, no detection of errors and no retransmission.
     UtsBare,
 }
 
 impl Transport {
     /// All of them, in the order of reports.
-    pub const ALL: [Transport; 12] = [
+    pub const ALL: [Transport; 13] = [
         Transport::RawUdp,
         Transport::TcpCubic,
         Transport::Iperf3Cubic,
@@ -80,6 +83,7 @@ impl Transport {
         Transport::Uts,
         Transport::UtsBlocking,
         Transport::UtsCrc32c,
+        Transport::UtsCrc32cBlocking,
         Transport::UtsBare,
     ];
 
@@ -97,6 +101,7 @@ impl Transport {
             Transport::Uts => "uts",
             Transport::UtsBlocking => "uts-blocking",
             Transport::UtsCrc32c => "uts-crc-32c",
+            Transport::UtsCrc32cBlocking => "uts-crc-32c-blocking",
             Transport::UtsBare => "uts-bare",
         }
     }
@@ -264,7 +269,7 @@ fn serve(task: &Task, ip: IpAddr) -> Result<Outcome> {
         Transport::TcpCubic => tcp::serve(task, ip),
         Transport::Quinn => quic::serve(task, ip),
         Transport::S2nQuic => s2n::serve(task, ip),
-        Transport::UtsBlocking => blocking::serve(task, ip),
+        Transport::UtsBlocking | Transport::UtsCrc32cBlocking => blocking::serve(task, ip),
         Transport::Uts | Transport::UtsCrc32c | Transport::UtsBare => universal::serve(task, ip),
         Transport::Iperf3Cubic | Transport::Iperf3CubicW1m | Transport::Srt | Transport::Enet => {
             bail!("{} has programs of its own", task.transport.name())
@@ -278,7 +283,7 @@ fn call(task: &Task, to: SocketAddr, key: &str) -> Result<Outcome> {
         Transport::TcpCubic => tcp::call(task, to),
         Transport::Quinn => quic::call(task, to, key),
         Transport::S2nQuic => s2n::call(task, to, key),
-        Transport::UtsBlocking => blocking::call(task, to, key),
+        Transport::UtsBlocking | Transport::UtsCrc32cBlocking => blocking::call(task, to, key),
         Transport::Uts | Transport::UtsCrc32c | Transport::UtsBare => universal::call(task, to, key),
         Transport::Iperf3Cubic | Transport::Iperf3CubicW1m | Transport::Srt | Transport::Enet => {
             bail!("{} has programs of its own", task.transport.name())

@@ -41,7 +41,9 @@ const SETTLING: Duration = Duration::from_secs(3);
 fn settings(task: &Task) -> Result<ConnectionConfig> {
     let mut config = ConnectionConfig::default();
     let asked: &[&str] = match task.transport {
-        Transport::UtsCrc32c => &["uts.security=unprotected", "uts.profile.detection=crc-32c"],
+        Transport::UtsCrc32c | Transport::UtsCrc32cBlocking => {
+            &["uts.security=unprotected", "uts.profile.detection=crc-32c"]
+        }
         Transport::UtsBare => &[
             "uts.security=unprotected",
             "uts.profile.detection=none",
@@ -395,7 +397,9 @@ pub(super) fn check(task: &Task, profile: Option<uts::Profile>) -> Result<()> {
     use uts::Function::{Detection, Protection, Retransmission};
     let profile = profile.context("no profile")?;
     let expected: &[(uts::Function, &str)] = match task.transport {
-        Transport::UtsCrc32c => &[(Protection, "none"), (Detection, "crc-32c")],
+        Transport::UtsCrc32c | Transport::UtsCrc32cBlocking => {
+            &[(Protection, "none"), (Detection, "crc-32c")]
+        }
         Transport::UtsBare => &[(Protection, "none"), (Detection, "none"), (Retransmission, "none")],
         _ => &[(Protection, "aes-128-gcm")],
     };
