@@ -101,6 +101,7 @@ impl Polling {
                 }
                 let [without, with] = rates.each_mut().map(|rates| usual(rates));
                 let is_faster = with * GAIN.1 > without * GAIN.0;
+                tracing::debug!(with, without, is_faster, "whether to fetch what streams in");
                 let rests = self.rests;
                 self.rests = if is_faster { RESTS_MIN } else { (2 * rests).min(RESTS_MAX) };
                 self.settle(now, is_faster, if is_faster { FETCHES } else { rests });
