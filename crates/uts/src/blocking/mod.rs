@@ -3,7 +3,7 @@
 //! The same connections, flows and messages as elsewhere in this crate, by calls that wait, as those of [`std::net`] do. There is no task
 //! behind them: what a call hands over has left when it returns, as far as peer and path take it, and a call that waits is the one in which
 //! the kernel hands over what arrives. A short round trip thereby costs less than through a runtime. Where data streams in at some Gbit/s, who waits
-//! for it does the network interface's work meanwhile (`SO_BUSY_POLL` of Linux), but goes on with that only where comparisons show that more comes so.
+//! for it polls the network interface meanwhile (`SO_BUSY_POLL` of Linux), but goes on with that only where comparisons show that more comes so.
 //!
 //! What a thread has opened stays with it (its handles are not [`Send`]), and **lives only while the thread is in a call of this module**:
 //! in between nothing is received, acknowledged, repeated or kept alive. Any call that waits carries all connections of the thread; who has

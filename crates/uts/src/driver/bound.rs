@@ -34,9 +34,9 @@ const FILLS_ALL: bool = cfg!(any(target_os = "linux", target_os = "android"));
 /// the more the kernel coalesces the fewer buffers are filled at once.
 const CALL_BYTES: usize = 64 << 10;
 
-/// How long who waits fetches before he sleeps. At 2.6 Gbit/s as much as a batch holds takes 200 us to come, at 10 Gbit/s 50.
+/// How long who waits polls the interface before he sleeps. At 2.6 Gbit/s as much as a batch holds takes 200 us to come, at 10 Gbit/s 50.
 #[cfg(unix)]
-const FETCHES: Duration = Duration::from_micros(100);
+const BUSY_POLL: Duration = Duration::from_micros(100);
 
 /// A socket, bound to an address.
 pub(super) struct Bound {
@@ -45,9 +45,9 @@ pub(super) struct Bound {
     local: Local,
     #[cfg(unix)]
     patience: Patience,
-    /// Who waits for it has the kernel fetch from the network interface meanwhile.
+    /// Who waits for it has the kernel poll the network interface meanwhile.
     #[cfg(unix)]
-    fetches: bool,
+    polls: bool,
     #[cfg(unix)]
     single: Single,
     /// The only peer, if it has one.
@@ -127,7 +127,7 @@ impl Bound {
             #[cfg(unix)]
             patience: Patience::default(),
             #[cfg(unix)]
-            fetches: false,
+            polls: false,
             #[cfg(unix)]
             single: Single::default(),
             peer,
@@ -244,20 +244,20 @@ impl Bound {
         Ok(Some(self.receive(buffers, 1, each)))
     }
 
-    /// Has who waits in the kernel fetch what arrives from the network interface, for a while before he sleeps, or not.
+    /// Has who waits in the kernel poll the network interface, for a while before he sleeps, or not.
     ///
     /// # Errors
     /// The system does not let us.
     #[cfg(unix)]
-    pub fn set_fetching(&mut self, fetches: bool) -> io::Result<()> {
-        if fetches != self.fetches {
-            self.io.set_busy_poll(if fetches { FETCHES } else { Duration::ZERO })?;
-            self.fetches = fetches;
+    pub fn set_busy_polling(&mut self, polls: bool) -> io::Result<()> {
+        if polls != self.polls {
+            self.io.set_busy_poll(if polls { BUSY_POLL } else { Duration::ZERO })?;
+            self.polls = polls;
         }
         Ok(())
     }
 
-    /// For how long who waits fetches, in microseconds.
+    /// For how long who waits polls the interface, in microseconds.
     #[cfg(all(test, target_os = "linux"))]
     pub fn busy_poll(&self) -> io::Result<u32> {
         self.io.plain().busy_poll()

@@ -4,14 +4,14 @@
 //! tells handles what happened. Whoever waits has left a waker under the lock, so no event is missed.
 
 mod bound;
+#[cfg(unix)]
+mod busy_polling;
 mod dispatch;
 mod lone;
 mod looking;
 mod napping;
 #[cfg(unix)]
 mod patience;
-#[cfg(unix)]
-mod polling;
 mod readiness;
 #[cfg(target_os = "linux")]
 mod receiving;

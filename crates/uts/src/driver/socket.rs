@@ -122,16 +122,16 @@ impl Socket {
         if self.dedicated.is_some() { Ok(None) } else { self.main.wait(&mut self.buffers, most, each) }
     }
 
-    /// Has who waits in the kernel fetch what arrives from the network interface meanwhile, or not: see `polling`.
+    /// Has who waits in the kernel poll the network interface meanwhile, or not: see `busy_polling`.
     ///
     /// # Errors
     /// The system does not let us.
     #[cfg(unix)]
-    pub fn set_fetching(&mut self, fetches: bool) -> io::Result<()> {
-        self.main.set_fetching(fetches)
+    pub fn set_busy_polling(&mut self, polls: bool) -> io::Result<()> {
+        self.main.set_busy_polling(polls)
     }
 
-    /// For how long who waits fetches, in microseconds.
+    /// For how long who waits polls the interface, in microseconds.
     #[cfg(all(test, target_os = "linux"))]
     pub fn busy_poll(&self) -> io::Result<u32> {
         self.main.busy_poll()

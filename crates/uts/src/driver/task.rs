@@ -1,10 +1,10 @@
 //! The task of a socket: take in, do what is due, send, tell, sleep.
 
+#[cfg(unix)]
+use super::busy_polling::BusyPolling;
 use super::lone::{Lone, Sender};
 use super::looking::Looking;
 use super::napping::Napping;
-#[cfg(unix)]
-use super::polling::Polling;
 use super::socket::{Batch, Received, Socket};
 use super::timer::Timer;
 use super::{Inner, Shared};
@@ -64,7 +64,7 @@ pub(crate) struct Driver {
     pub(super) napping: Napping,
     /// Asked by the thread only: a task must not wait in the kernel.
     #[cfg(unix)]
-    pub(super) polling: Polling,
+    pub(super) busy_polling: BusyPolling,
     pub(super) lone: Lone,
     /// The look before this turn has found all that had arrived.
     has_found_all: bool,
@@ -147,7 +147,7 @@ impl Driver {
             awake: 0,
             napping,
             #[cfg(unix)]
-            polling: Polling::new(last_busy),
+            busy_polling: BusyPolling::new(last_busy),
             lone: Lone::default(),
             has_found_all: false,
             has_answered: false,
@@ -349,7 +349,7 @@ impl Driver {
         self.last_busy = at;
         self.napping.on_arrival(bytes);
         #[cfg(unix)]
-        self.polling.on_arrival(bytes);
+        self.busy_polling.on_arrival(bytes);
         if let Some(Sender { remote, local, .. }) = lone
             && let Err(error) = self.socket.dedicate(remote, local)
         {

@@ -351,12 +351,12 @@ impl Carried {
         // Who naps holds no lock meanwhile.
         let nap = driver.nap(now, &driver.shared.clone().lock());
         let nap = nap.map(|until| most.min(until.since(now)));
-        let fetches = driver.polling.fetches(now, driver.napping.streams()) && nap.is_some();
-        let is_set = driver.socket.set_fetching(fetches).is_ok();
+        let polls = driver.busy_polling.polls(now, driver.napping.streams()) && nap.is_some();
+        let is_set = driver.socket.set_busy_polling(polls).is_ok();
         if !is_set {
-            driver.polling.give_up();
+            driver.busy_polling.give_up();
         }
-        if let Some(nap) = nap.filter(|_| !(fetches && is_set)) {
+        if let Some(nap) = nap.filter(|_| !(polls && is_set)) {
             self.nap(nap);
             return Ok(true);
         }
@@ -403,9 +403,9 @@ mod tests {
     use crate::blocking::{Listener, connect};
     use crate::driver::Shared;
     #[cfg(target_os = "linux")]
-    use crate::driver::napping::Napping;
+    use crate::driver::busy_polling::BusyPolling;
     #[cfg(target_os = "linux")]
-    use crate::driver::polling::Polling;
+    use crate::driver::napping::Napping;
     use crate::host::Host;
     use crate::{ConnectOptions, FlowOptions, Identity, ServerOptions};
     use std::io::{Read, Write};
@@ -431,32 +431,32 @@ mod tests {
         }
     }
 
-    /// Who fetches does so in the call that receives, while he waits for a stream only, and naps where the system does not let him fetch.
+    /// Who polls does so in the call that receives, while he waits for a stream only, and naps where the system does not let him poll.
     #[cfg(target_os = "linux")]
     #[test]
-    fn the_thread_fetches_what_streams_in_where_that_brings_more() {
+    fn the_thread_polls_for_a_stream_where_that_brings_more() {
         let any = "127.0.0.1:0".parse().expect("an address");
         let config = uts_engine::EndpointConfig::default();
         let bound = Shared::bind(Host::Thread, any, None, config, Duration::ZERO);
         let (shared, driver) = bound.expect("bound");
         let mut carried = Carried::new(driver);
-        let may = carried.driver.socket.set_fetching(true).is_ok();
-        for (fetches, streams, has_said) in [
+        let may = carried.driver.socket.set_busy_polling(true).is_ok();
+        for (polls, streams, has_said) in [
             (true, true, false),
             (false, true, false),
             (true, true, false),
             (true, false, false),
             (true, true, true),
         ] {
-            carried.driver.polling = Polling::set(fetches);
+            carried.driver.busy_polling = BusyPolling::set(polls);
             carried.driver.napping = Napping::set(streams);
             shared.lock().has_said = has_said;
             let waited = carried.wait(shared.clock.now(), Duration::from_millis(50));
-            assert!(waited.expect("it waits"), "{fetches} {streams} {has_said}");
-            let is_fetching = carried.driver.socket.busy_poll().expect("said") > 0;
-            assert_eq!(is_fetching, may && fetches && streams && !has_said, "{fetches} {streams} {has_said}");
-            let naps = streams && !has_said && !is_fetching;
-            assert_eq!(core::mem::take(&mut carried.has_more), naps, "{fetches} {streams} {has_said}");
+            assert!(waited.expect("it waits"), "{polls} {streams} {has_said}");
+            let is_polling = carried.driver.socket.busy_poll().expect("said") > 0;
+            assert_eq!(is_polling, may && polls && streams && !has_said, "{polls} {streams} {has_said}");
+            let naps = streams && !has_said && !is_polling;
+            assert_eq!(core::mem::take(&mut carried.has_more), naps, "{polls} {streams} {has_said}");
         }
     }
 

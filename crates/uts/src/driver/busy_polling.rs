@@ -1,9 +1,9 @@
-//! Whether to fetch what arrives from the network interface.
+//! Whether to poll the network interface for what arrives.
 //!
 //! Somebody's processor takes packets from the interface, joins them and puts them into the socket's queue: the one that the interface
 //! interrupts, and between two network namespaces the sender's own, which then sends less. A thread that waits in the call that receives
-//! can have the kernel do that work there and then (`SO_BUSY_POLL` of Linux, with interfaces that join packets). It keeps its processor busy with
-//! that. So while data streams in both ways are tried in turns now and then, and it goes on only where that brings more.
+//! can have the kernel do that work there and then (busy polling: `SO_BUSY_POLL` of Linux, with interfaces that join packets). It keeps its
+//! processor busy with that. So while data streams in both ways are tried in turns now and then, and it goes on only where that brings more.
 
 use core::time::Duration;
 use uts_functions::Time;
@@ -11,17 +11,17 @@ use uts_functions::Time;
 /// How long a turn of a comparison lasts: some dozens of batches at 2.6 Gbit/s, below which nothing streams.
 const TURN: Duration = Duration::from_millis(4);
 
-/// Which turns of a comparison fetch. Neither way gains by a rate that grows steadily meanwhile, as that of a new connection does.
+/// Which turns of a comparison poll. Neither way gains by a rate that grows steadily meanwhile, as that of a new connection does.
 const TURNS: [bool; 8] = [false, true, true, false, false, true, true, false];
 
 /// Turns of either way.
 const OF_EACH: usize = TURNS.len() / 2;
 
-/// What fetching has to bring: a sixteenth more.
+/// What polling has to bring: a sixteenth more.
 const GAIN: (u64, u64) = (17, 16);
 
 /// How long it goes on before it is compared again.
-const FETCHES: Duration = Duration::from_secs(1);
+const POLLS: Duration = Duration::from_secs(1);
 
 /// How long it is not tried after a comparison that it has lost: for so long after the first, and twice as long after each other.
 const RESTS_MIN: Duration = Duration::from_millis(32);
@@ -29,7 +29,7 @@ const RESTS_MAX: Duration = Duration::from_secs(16);
 
 /// How it went of late.
 #[derive(Debug)]
-pub(super) struct Polling {
+pub(super) struct BusyPolling {
     stage: Stage,
     /// How long to rest after the next comparison that is lost.
     rests: Duration,
@@ -42,22 +42,22 @@ enum Stage {
     /// The system does not let us.
     Never,
     /// What was found holds until then.
-    Settled { fetches: bool, until: Time },
-    /// The comparison's turn, since when, and what each turn so far has brought, in bytes a second: who does not fetch, and who does.
+    Settled { polls: bool, until: Time },
+    /// The comparison's turn, since when, and what each turn so far has brought, in bytes a second: without polling, and with it.
     Comparing { turn: usize, since: Time, rates: [Vec<u64>; 2] },
 }
 
-impl Polling {
+impl BusyPolling {
     /// Nothing is known yet.
     pub fn new(now: Time) -> Self {
-        Polling { stage: Stage::Settled { fetches: false, until: now }, rests: RESTS_MIN, bytes: 0 }
+        BusyPolling { stage: Stage::Settled { polls: false, until: now }, rests: RESTS_MIN, bytes: 0 }
     }
 
     /// What was found holds for ever.
     #[cfg(all(test, target_os = "linux"))]
-    pub fn set(fetches: bool) -> Self {
-        let stage = Stage::Settled { fetches, until: Time::NEVER };
-        Polling { stage, rests: RESTS_MIN, bytes: 0 }
+    pub fn set(polls: bool) -> Self {
+        let stage = Stage::Settled { polls, until: Time::NEVER };
+        BusyPolling { stage, rests: RESTS_MIN, bytes: 0 }
     }
 
     /// Something has arrived.
@@ -70,8 +70,8 @@ impl Polling {
         self.stage = Stage::Never;
     }
 
-    /// Whether to fetch what arrives during the wait that comes now; `streams` = data streams in. To be asked before each.
-    pub fn fetches(&mut self, now: Time, streams: bool) -> bool {
+    /// Whether to poll during the wait that comes now; `streams` = data streams in. To be asked before each.
+    pub fn polls(&mut self, now: Time, streams: bool) -> bool {
         match &mut self.stage {
             Stage::Never => false,
             // The rest of a comparison would be of something else.
@@ -79,14 +79,14 @@ impl Polling {
                 self.settle(now, false, RESTS_MIN);
                 false
             }
-            Stage::Settled { fetches, until } => {
-                let fetches = *fetches;
+            Stage::Settled { polls, until } => {
+                let polls = *polls;
                 if streams && now >= *until {
                     self.stage = Stage::Comparing { turn: 0, since: now, rates: Default::default() };
                     self.bytes = 0;
                     return TURNS[0];
                 }
-                fetches && streams
+                polls && streams
             }
             Stage::Comparing { turn, since, rates } => {
                 let elapsed = now.since(*since);
@@ -96,22 +96,22 @@ impl Polling {
                 let rate = u128::from(core::mem::take(&mut self.bytes)) * 1_000_000_000 / elapsed.as_nanos();
                 rates[usize::from(TURNS[*turn])].push(u64::try_from(rate).unwrap_or(u64::MAX / 64));
                 (*turn, *since) = (*turn + 1, now);
-                if let Some(fetches) = TURNS.get(*turn) {
-                    return *fetches;
+                if let Some(polls) = TURNS.get(*turn) {
+                    return *polls;
                 }
                 let [without, with] = rates.each_mut().map(|rates| usual(rates));
                 let is_faster = with * GAIN.1 > without * GAIN.0;
-                tracing::debug!(with, without, is_faster, "whether to fetch what streams in");
+                tracing::debug!(with, without, is_faster, "whether to poll for what streams in");
                 let rests = self.rests;
                 self.rests = if is_faster { RESTS_MIN } else { (2 * rests).min(RESTS_MAX) };
-                self.settle(now, is_faster, if is_faster { FETCHES } else { rests });
+                self.settle(now, is_faster, if is_faster { POLLS } else { rests });
                 is_faster
             }
         }
     }
 
-    fn settle(&mut self, now: Time, fetches: bool, lasts: Duration) {
-        self.stage = Stage::Settled { fetches, until: now + lasts };
+    fn settle(&mut self, now: Time, polls: bool, lasts: Duration) {
+        self.stage = Stage::Settled { polls, until: now + lasts };
     }
 }
 
@@ -126,25 +126,24 @@ fn usual(rates: &mut [u64]) -> u64 {
 mod tests {
     use super::*;
 
-    /// What share of the time is spent fetching, in thousandths, where a stream brings so many bytes a millisecond by either way.
+    /// What share of the time is spent polling, in thousandths, where a stream brings so many bytes a millisecond by either way.
     fn share(lasts: Duration, rate: impl Fn(Time, bool) -> u64) -> u64 {
-        let (mut now, mut polling) = (Time::ZERO, Polling::new(Time::ZERO));
-        let (step, mut fetched, mut steps) = (Duration::from_micros(200), 0, 0);
+        let (mut now, mut polling) = (Time::ZERO, BusyPolling::new(Time::ZERO));
+        let (step, mut polled, mut steps) = (Duration::from_micros(200), 0, 0);
         while now < Time::ZERO + lasts {
-            let fetches = polling.fetches(now, true);
-            (fetched, steps) = (fetched + u64::from(fetches), steps + 1);
+            let polls = polling.polls(now, true);
+            (polled, steps) = (polled + u64::from(polls), steps + 1);
             now += step;
-            polling.on_arrival((rate(now, fetches) / 5) as usize);
+            polling.on_arrival((rate(now, polls) / 5) as usize);
         }
-        1000 * fetched / steps
+        1000 * polled / steps
     }
 
     const MINUTE: Duration = Duration::from_secs(60);
 
     #[test]
     fn it_goes_on_only_where_that_brings_more() {
-        let brings =
-            |with: u64, without: u64| share(MINUTE, |_, fetches| if fetches { with } else { without });
+        let brings = |with: u64, without: u64| share(MINUTE, |_, polls| if polls { with } else { without });
         assert!(brings(1_500_000, 1_300_000) > 970);
         assert!(brings(1_400_000, 1_300_000) > 970);
         for (with, without) in [(1_350_000, 1_300_000), (1_300_000, 1_300_000), (900_000, 1_300_000)] {
@@ -156,19 +155,17 @@ mod tests {
     #[test]
     fn trying_takes_little_from_the_start() {
         assert!(share(Duration::from_secs(1), |_, _| 1_000_000) < 90);
-        assert!(
-            share(Duration::from_secs(1), |_, fetches| if fetches { 1_200_000 } else { 1_000_000 }) > 950
-        );
+        assert!(share(Duration::from_secs(1), |_, polls| if polls { 1_200_000 } else { 1_000_000 }) > 950);
     }
 
     /// A processor that is taken away now and then takes as much from either way, but not in each comparison.
     #[test]
     fn a_stall_decides_nothing() {
-        let stalls = |now: Time, fetches: bool| {
+        let stalls = |now: Time, polls: bool| {
             let is_away = now.since(Time::ZERO).as_millis() % 29 < 2;
             if is_away {
                 0
-            } else if fetches {
+            } else if polls {
                 1_400_000
             } else {
                 1_300_000
@@ -178,7 +175,7 @@ mod tests {
         assert!(share > 900, "{share}");
     }
 
-    /// A connection that gets faster by itself does not because somebody fetches.
+    /// A connection that gets faster by itself does not because somebody polls.
     #[test]
     fn a_rate_that_grows_proves_nothing() {
         let grows = |now: Time, _| 300_000 + 20 * now.since(Time::ZERO).as_micros() as u64;
@@ -189,29 +186,29 @@ mod tests {
     #[test]
     fn it_ends_when_it_brings_nothing_any_more() {
         let half = Time::ZERO + MINUTE / 2;
-        let until_then = |now, fetches| if fetches && now < half { 1_300_000 } else { 1_000_000 };
+        let until_then = |now, polls| if polls && now < half { 1_300_000 } else { 1_000_000 };
         let share = share(MINUTE, until_then);
         assert!((480..=520).contains(&share), "{share}");
     }
 
     /// Nobody has his processor kept busy while nothing streams, or where the system does not let him.
     #[test]
-    fn who_waits_for_little_does_not_fetch() {
-        let mut polling = Polling::set(true);
+    fn who_waits_for_little_does_not_poll() {
+        let mut polling = BusyPolling::set(true);
         assert_eq!(
-            [true, false, true].map(|streams| polling.fetches(Time::ZERO, streams)),
+            [true, false, true].map(|streams| polling.polls(Time::ZERO, streams)),
             [true, false, true]
         );
         polling.give_up();
-        assert!(!polling.fetches(Time::ZERO, true));
-        let (mut now, mut polling) = (Time::ZERO, Polling::new(Time::ZERO));
+        assert!(!polling.polls(Time::ZERO, true));
+        let (mut now, mut polling) = (Time::ZERO, BusyPolling::new(Time::ZERO));
         // A stream that ends while it is tried, again and again.
         for _ in 0..1000 {
             now += TURN;
-            assert!(!polling.fetches(now, true));
+            assert!(!polling.polls(now, true));
             now += TURN;
-            polling.fetches(now, true);
-            assert!(!polling.fetches(now, false));
+            polling.polls(now, true);
+            assert!(!polling.polls(now, false));
         }
     }
 }
