@@ -401,11 +401,13 @@ impl Carried {
 mod tests {
     use super::*;
     use crate::blocking::{Listener, connect};
+    #[cfg(target_os = "linux")]
     use crate::driver::Shared;
     #[cfg(target_os = "linux")]
     use crate::driver::busy_polling::BusyPolling;
     #[cfg(target_os = "linux")]
     use crate::driver::napping::Napping;
+    #[cfg(target_os = "linux")]
     use crate::host::Host;
     use crate::{ConnectOptions, FlowOptions, Identity, ServerOptions};
     use std::io::{Read, Write};
@@ -413,15 +415,21 @@ mod tests {
 
     const ANSWERS: u32 = 30;
 
-    /// Nothing arrives here: who naps looks for it all the same when he wakes.
+    /// An endpoint that a thread carries, to which nothing is sent.
     #[cfg(target_os = "linux")]
-    #[test]
-    fn the_thread_naps_through_a_stream_and_else_waits_for_what_arrives() {
+    fn bound() -> (Arc<Shared>, Carried) {
         let any = "127.0.0.1:0".parse().expect("an address");
         let config = uts_engine::EndpointConfig::default();
         let bound = Shared::bind(Host::Thread, any, None, config, Duration::ZERO);
         let (shared, driver) = bound.expect("bound");
-        let mut carried = Carried::new(driver);
+        (shared, Carried::new(driver))
+    }
+
+    /// Nothing arrives here: who naps looks for it all the same when he wakes.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn the_thread_naps_through_a_stream_and_else_waits_for_what_arrives() {
+        let (shared, mut carried) = bound();
         for (streams, has_said) in [(false, false), (true, false), (true, true)] {
             carried.driver.napping = Napping::set(streams);
             shared.lock().has_said = has_said;
@@ -435,11 +443,7 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[test]
     fn the_thread_polls_for_a_stream_where_that_brings_more() {
-        let any = "127.0.0.1:0".parse().expect("an address");
-        let config = uts_engine::EndpointConfig::default();
-        let bound = Shared::bind(Host::Thread, any, None, config, Duration::ZERO);
-        let (shared, driver) = bound.expect("bound");
-        let mut carried = Carried::new(driver);
+        let (shared, mut carried) = bound();
         let may = carried.driver.socket.set_busy_polling(true).is_ok();
         for (polls, streams, has_said) in [
             (true, true, false),
