@@ -6,8 +6,17 @@
 use super::Detection;
 use crate::mechanism::{Mechanism, Params};
 use crate::profile::Function;
+use crc_fast::CrcParams;
+use std::sync::LazyLock;
 
 const TRAILER_BYTES: usize = 4;
+
+/// What [`folded`] asks for, where it is the faster way: crc-fast takes a part of the bytes by the processor's instruction for CRC-32C, which
+/// the first of AMD's Zen starts only once in three cycles (1468 bytes take it 190 ns by this way, 286 by theirs).
+static FOLDED: LazyLock<Option<CrcParams>> = LazyLock::new(|| starts_crc_rarely().then(folding));
+
+/// From so many bytes on: below them, to begin and to end takes more than it saves.
+const FOLDED_FROM_BYTES: usize = 256;
 
 /// See the module's page.
 #[derive(Clone, Debug)]
@@ -52,7 +61,32 @@ impl Detection for Crc32c {
 
 /// In the byte order of RFC 3720's examples: least significant byte first.
 fn checksum(bytes: &[u8]) -> [u8; TRAILER_BYTES] {
-    crc_fast::crc32_iscsi(bytes).to_le_bytes()
+    let sum = match &*FOLDED {
+        Some(params) if bytes.len() >= FOLDED_FROM_BYTES => folded(params, bytes),
+        _ => crc_fast::crc32_iscsi(bytes),
+    };
+    sum.to_le_bytes()
+}
+
+/// AMD's (SSE4a), with carry-less multiplication, but before Zen 3 brought that of wide vectors.
+#[cfg(target_arch = "x86_64")]
+fn starts_crc_rarely() -> bool {
+    use std::arch::is_x86_feature_detected as has;
+    has!("sse4a") && has!("pclmulqdq") && !has!("vpclmulqdq")
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn starts_crc_rarely() -> bool {
+    false
+}
+
+/// By carry-less multiplication alone: as of any polynomial, which this one is described as.
+fn folding() -> CrcParams {
+    CrcParams::new("CRC-32C", 32, 0x1edc_6f41, 0xffff_ffff, true, 0xffff_ffff, 0xe306_9283)
+}
+
+fn folded(params: &CrcParams, bytes: &[u8]) -> u32 {
+    crc_fast::checksum_with_params(*params, bytes) as u32
 }
 
 #[cfg(test)]
@@ -78,6 +112,23 @@ mod tests {
         read[32] = 0x28;
         read[40] = 0x02;
         assert_eq!(checksum(&read), [0x56, 0x3a, 0x96, 0xd9]);
+    }
+
+    /// Whatever a processor takes, and wherever a packet lies and ends.
+    #[test]
+    fn both_ways_find_the_same() {
+        let bytes: Vec<u8> = (0..2100_u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+        let params = folding();
+        for start in 0..32 {
+            for bytes in (start..bytes.len()).map(|end| &bytes[start..end]) {
+                assert_eq!(
+                    folded(&params, bytes),
+                    crc_fast::crc32_iscsi(bytes),
+                    "{} bytes from {start}",
+                    bytes.len()
+                );
+            }
+        }
     }
 
     #[test]
