@@ -1,5 +1,6 @@
 //! Both ends of a direction's functions, with their mechanisms by number and by name.
 
+use std::collections::VecDeque;
 use std::hint::black_box;
 use std::time::Duration;
 use uts_functions::acknowledgement::{self, Acknowledgement, Arrival, Arrivals};
@@ -16,11 +17,11 @@ const HEADER: [u8; 13] = [0x5a; 13];
 const ASSOCIATED: [u8; 16] = [0x5a; 16];
 const GAP: Duration = Duration::from_micros(1);
 
-/// Packets in flight: a round trip of 128 us.
-const FLIGHT: usize = 128;
+/// Packets of a batch, which are built, and taken in, as a run (`connection/run` of the engine).
+const RUN: u64 = 44;
 
-/// Packets that an acknowledgement names.
-const PER_ACK: u32 = 32;
+/// Batches in flight: a round trip of 132 us. Each is acknowledged by itself.
+const FLIGHT: usize = 3;
 
 /// Carries so many more packets; says the congestion window after them, in bytes.
 pub type Carrier = Box<dyn FnMut(u64) -> u64>;
@@ -41,7 +42,8 @@ struct State {
     now: Time,
     number: u64,
     delivery: Delivery,
-    flight: Vec<Snapshot>,
+    /// Of each batch, with its bytes.
+    flight: VecDeque<(Snapshot, u64)>,
     bucket: Bucket,
     rtt: RoundTrip,
     arrivals: Arrivals,
@@ -59,21 +61,38 @@ where
     R: RateControl,
     C: Congestion,
 {
-    /// A packet, from one end to the other, and now and then an acknowledgement back. Not to be unrolled into its caller, where
-    /// a compiler that sees all might do it once for all packets.
-    #[inline(never)]
-    fn carry(&mut self, s: &mut State) {
-        s.now += GAP;
-        let bytes = (HEADER.len() + DATA_BYTES + 16) as u64;
+    /// A batch, from one end to the other, and the acknowledgement of an earlier one back. As the engine does, window, rate and what is in
+    /// flight are asked and told once for the run; of its packets each is checked, sealed, opened and noted by itself.
+    fn carry(&mut self, s: &mut State, packets: u64) {
+        s.now += GAP.saturating_mul(packets as u32);
+        let packet_bytes = (HEADER.len() + DATA_BYTES + 16) as u64;
+        let bytes = packets * packet_bytes;
         let may = self.flow.send_limit(u64::MAX) > s.number
-            && s.delivery.in_flight + bytes <= self.congestion.window_bytes();
+            && s.delivery.in_flight + packet_bytes <= self.congestion.window_bytes();
         let pace = Pace {
             rate: self.congestion.pacing_rate().or(Some(Rate::from_bytes_per_sec(10_000_000_000))),
-            packet_bytes: bytes,
+            packet_bytes,
             burst_bytes: self.congestion.burst_bytes(),
             rtt_min: Duration::from_millis(20),
         };
-        black_box((may, self.rate.wait_until(&mut s.bucket, s.now, &pace)));
+        let wait = self.rate.wait_until(&mut s.bucket, s.now, &pace);
+        black_box((may, wait, self.rate.batch_bytes(&s.bucket, &pace)));
+        for _ in 0..packets {
+            self.build(s);
+            self.receive(s);
+            s.number += 1;
+        }
+        s.flight.push_back((s.delivery.on_sent(s.now, bytes), bytes));
+        self.congestion.on_sent(s.now, bytes, &s.delivery);
+        self.rate.on_sent(&mut s.bucket, s.now, bytes, &pace);
+        if s.flight.len() > FLIGHT {
+            self.acknowledge(s);
+        }
+    }
+
+    /// A packet. Not to be unrolled into its caller, where a compiler that sees all might do it once for all packets.
+    #[inline(never)]
+    fn build(&self, s: &mut State) {
         s.packet.clear();
         s.packet.extend_from_slice(&HEADER);
         s.packet.extend_from_slice(&s.data);
@@ -85,11 +104,6 @@ where
         let (plain, tag) = s.packet[HEADER.len()..].split_at_mut(DATA_BYTES + trailer);
         self.protection.seal(s.number, &ASSOCIATED, plain, tag);
         self.mask(&mut s.packet);
-        s.flight.push(s.delivery.on_sent(s.now, bytes));
-        self.congestion.on_sent(s.now, bytes, &s.delivery);
-        self.rate.on_sent(&mut s.bucket, s.now, bytes, &pace);
-        self.receive(s);
-        s.number += 1;
     }
 
     fn mask(&self, packet: &mut [u8]) {
@@ -102,6 +116,8 @@ where
         }
     }
 
+    /// The packet at the other end. As [`Stack::build`], not to be unrolled.
+    #[inline(never)]
     fn receive(&mut self, s: &mut State) {
         self.mask(&mut s.packet);
         let payload = &mut s.packet[HEADER.len()..];
@@ -114,26 +130,21 @@ where
         let arrival = Arrival { number: s.number, now: s.now, eliciting: true, polled: false, marked: false };
         self.acknowledgement.on_arrival(&mut s.arrivals, &arrival);
         s.arrivals.insert(&arrival);
-        if s.arrivals.unreported >= PER_ACK && s.flight.len() >= FLIGHT {
-            s.arrivals.on_reported();
-            self.acknowledge(s, bytes_of(body));
-        }
     }
 
-    fn acknowledge(&mut self, s: &mut State, bytes: u64) {
+    fn acknowledge(&mut self, s: &mut State) {
+        s.arrivals.on_reported();
         let prior_in_flight = s.delivery.in_flight;
-        let mut sent_at = Time::ZERO;
-        for snapshot in s.flight.drain(..PER_ACK as usize) {
-            sent_at = snapshot.sent_at;
-            s.delivery.on_acknowledged(s.now, bytes, &snapshot);
-        }
+        let Some((snapshot, bytes)) = s.flight.pop_front() else { return };
+        s.delivery.on_acknowledged(s.now, bytes, &snapshot);
+        let sent_at = snapshot.sent_at;
         let sample = s.rtt.on_sample(s.now, s.now.since(sent_at), Duration::ZERO);
         self.timing.on_sample(&mut s.rtt, sample);
         let (sample, newly) = s.delivery.sample(s.rtt.min);
         let ack = Ack {
             now: s.now,
             bytes: newly,
-            largest: s.number - FLIGHT as u64 + u64::from(PER_ACK),
+            largest: s.number - RUN * FLIGHT as u64,
             sent_at,
             rtt: Some(s.rtt.latest),
             rtt_smoothed: s.rtt.smoothed,
@@ -156,7 +167,7 @@ where
             now: Time::ZERO,
             number: 0,
             delivery: Delivery::new(Time::ZERO),
-            flight: Vec::with_capacity(2 * FLIGHT),
+            flight: VecDeque::with_capacity(2 * FLIGHT),
             bucket: Bucket::default(),
             rtt: RoundTrip::default(),
             arrivals: Arrivals::default(),
@@ -164,14 +175,11 @@ where
             packet: Vec::with_capacity(2 * DATA_BYTES),
         };
         Box::new(move |packets| {
-            (0..packets).for_each(|_| self.carry(&mut state));
+            let full = (0..packets / RUN).map(|_| RUN);
+            full.chain([packets % RUN]).filter(|run| *run > 0).for_each(|run| self.carry(&mut state, run));
             self.congestion.window_bytes()
         })
     }
-}
-
-fn bytes_of(body: usize) -> u64 {
-    (body + 16) as u64
 }
 
 fn context() -> congestion::Context {
