@@ -221,6 +221,10 @@ impl Thread {
 
 /// Waits until something may be received.
 fn wait_for_any(carried: &mut [Carried], most: Duration) {
+    for carried in &mut *carried {
+        // Only who waits in the call that receives has a use for it. Where it cannot be taken back it does no harm.
+        carried.driver.socket.set_busy_polling(false).ok();
+    }
     let ready: Vec<bool> = {
         let mut of = Vec::new();
         let mut fds = Vec::new();
@@ -462,6 +466,18 @@ mod tests {
             let naps = streams && !has_said && !is_polling;
             assert_eq!(core::mem::take(&mut carried.has_more), naps, "{polls} {streams} {has_said}");
         }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn who_waits_for_several_endpoints_polls_for_none() {
+        let (_shared, mut carried): (Vec<_>, Vec<_>) = [bound(), bound()].into_iter().unzip();
+        for carried in &mut carried {
+            carried.driver.socket.set_busy_polling(true).ok();
+        }
+        wait_for_any(&mut carried, Duration::from_millis(1));
+        let polls = |carried: &Carried| carried.driver.socket.busy_poll().expect("said");
+        assert_eq!(carried.iter().map(polls).collect::<Vec<_>>(), [0, 0]);
     }
 
     /// Gives its client back what he says, byte by byte and after a while.
