@@ -1,14 +1,16 @@
 //! UTS: by requirements, in the names of RFC 9622, or with mechanisms named by hand.
 
+mod settings;
+
+pub use settings::{Preset, UniversalSettings};
+
 use crate::clock;
 use crate::{Context, Role};
 use bytes::Bytes;
 use core::cell::{Cell, RefCell};
 use core::time::Duration;
 use futures_util::FutureExt;
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use tokio::io::AsyncReadExt;
@@ -16,20 +18,16 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{Mutex, watch};
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
-use uts::requirements::Preference;
 use uts::{
     CloseReason, ConnectOptions, Connection, ConnectionConfig, ConnectionEvent, ExchangeEvent, Fingerprint,
-    Flow, FlowError, FlowId, FlowOptions, Identity, MessageOptions, PathFacts, ReadError, RecvFlow,
-    Requirements, SendFlow, ServerOptions, Time, TraceKind, TraceRow, WriteError,
+    Flow, FlowError, FlowId, FlowOptions, Identity, MessageOptions, ReadError, RecvFlow, SendFlow,
+    ServerOptions, Time, TraceKind, TraceRow, WriteError,
 };
-use uts_engine::selector;
-use uts_traffic::human;
 use uts_traffic::measure::{PacketEvent, Sample};
 use uts_traffic::transport::{
     Capabilities, Listener, Local, ReceiveStream, Result, SendStream, Session, Status, Stream, Transport,
     TransportError,
 };
-use uts_traffic::workload::Workload;
 
 /// The first flow of a client carries its messages, and the answers to them; the others are streams.
 pub const MESSAGE_FLOW: FlowId = FlowId(0);
@@ -37,142 +35,8 @@ pub const MESSAGE_FLOW: FlowId = FlowId(0);
 /// The largest message of the mechanism `messages` unless told otherwise.
 const MESSAGE_BYTES_MAX: usize = 1 << 20;
 
-/// Keystrokes may be far apart, and long buffers silent.
-const KEEP_ALIVE: Duration = Duration::from_secs(5);
-
 /// How long an end waits for the other's part in closing.
 pub const FAREWELL_MAX: Duration = Duration::from_secs(5);
-
-/// What an application asks for, before properties that are named.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Preset {
-    /// What RFC 9622 gives as defaults.
-    Defaults,
-    /// A long transfer.
-    Bulk,
-    /// Somebody waits for each answer.
-    Interactive,
-    /// Messages that are worthless after the workload's deadline, and until then worth being sent again.
-    Timely,
-    /// Messages that are worthless after the workload's deadline, and are never sent again.
-    Media,
-    /// Reliable messages, in order.
-    Messages,
-}
-
-/// How UTS is set.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct UniversalSettings {
-    /// What is asked for; unset, what an application with such a workload would: bulk for files, interactive for
-    /// requests and keystrokes, timely for messages and video.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub requirements: Option<Preset>,
-    /// Further properties by their names, as `reliability = "prohibit"`.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub properties: BTreeMap<String, Value>,
-    /// Mechanisms by the names of their functions, as `congestion = "cubic"`: short for properties `uts.profile.*`.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub profile: BTreeMap<String, String>,
-    /// Whether mechanisms may be exchanged in mid-connection: short for the property `uts.adapt`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub adaptive: Option<bool>,
-    /// Data that may be handed over to a stream before its writer has to wait, in bytes.
-    #[serde(with = "human::bytes_option", skip_serializing_if = "Option::is_none")]
-    pub send_buffer: Option<u64>,
-    /// Most that a stream's receiver grants beyond what was read, in bytes: its window.
-    #[serde(with = "human::bytes_option", skip_serializing_if = "Option::is_none")]
-    pub window: Option<u64>,
-    /// The largest UDP payload to try, in bytes.
-    #[serde(with = "human::bytes_option", skip_serializing_if = "Option::is_none")]
-    pub packet: Option<u64>,
-}
-
-impl UniversalSettings {
-    /// The requirements of an application with such a workload.
-    ///
-    /// # Errors
-    /// A property that does not exist or has another value, with its name; properties that contradict each other.
-    pub fn requirements(&self, workload: &Workload) -> std::result::Result<Requirements, String> {
-        let lifetime = match workload {
-            Workload::Messages { deadline, .. } | Workload::Video { deadline, .. } => Some(*deadline),
-            _ => None,
-        };
-        let natural = match workload {
-            Workload::Bulk { .. } | Workload::Files { .. } => Preset::Bulk,
-            Workload::Requests { .. } | Workload::Keystrokes { .. } => Preset::Interactive,
-            Workload::Messages { .. } | Workload::Video { .. } => Preset::Timely,
-        };
-        let media = || match lifetime {
-            Some(lifetime) => Ok(Requirements::media(lifetime)),
-            None => {
-                let kind = workload.kind();
-                Err(format!("uts: requirements: timely and media need deadlines, and {kind} has none"))
-            }
-        };
-        let mut requirements = match self.requirements.unwrap_or(natural) {
-            Preset::Defaults => Requirements::default(),
-            Preset::Bulk => Requirements::bulk(),
-            Preset::Interactive => Requirements::interactive(),
-            Preset::Messages => Requirements::messages(),
-            Preset::Timely => Requirements { reliability: Preference::NoPreference, ..media()? },
-            Preset::Media => media()?,
-        };
-        let mut set = |name: &str, value: &str| {
-            requirements.set(name, value).map_err(|error| format!("uts: properties: {error}"))
-        };
-        if let Some(adaptive) = self.adaptive {
-            set("uts.adapt", if adaptive { "on" } else { "off" })?;
-        }
-        for (name, value) in &self.properties {
-            match value {
-                Value::String(text) => set(name, text)?,
-                Value::Number(number) => set(name, &number.to_string())?,
-                other => {
-                    return Err(format!("uts: properties: {name}: {other} is neither text nor a number"));
-                }
-            }
-        }
-        for (function, mechanism) in &self.profile {
-            set(&format!("uts.profile.{function}"), mechanism)?;
-        }
-        // Better said now than by the first connection.
-        let none_known = PathFacts::default();
-        match selector::explain(&requirements, &none_known, &selector::Library::local(), None) {
-            Ok(_) => Ok(requirements),
-            Err(contradiction) => Err(format!("uts: {contradiction}")),
-        }
-    }
-
-    /// The settings of a connection that carries such a workload.
-    ///
-    /// # Errors
-    /// A setting that is wrong, with its key.
-    pub fn config(&self, workload: &Workload) -> std::result::Result<ConnectionConfig, String> {
-        let mut config = ConnectionConfig {
-            requirements: self.requirements(workload)?,
-            keep_alive: KEEP_ALIVE,
-            ..ConnectionConfig::default()
-        };
-        let within = |key: &str, bytes: u64, min: u64, max: u64| match bytes {
-            bytes if (min..=max).contains(&bytes) => Ok(bytes),
-            bytes => Err(format!("uts: {key}: {bytes} bytes are not between {min} and {max}")),
-        };
-        if let Some(bytes) = self.send_buffer {
-            let bytes = within("send_buffer", bytes, 1024, 1 << 30)? as usize;
-            (config.send_buffer_bytes, config.send_buffer_bytes_max) = (bytes, bytes);
-        }
-        if let Some(bytes) = self.window {
-            config.credit_bytes_max = within("window", bytes, 1024, 1 << 30)?;
-            config.credit_bytes_initial = config.credit_bytes_initial.min(bytes);
-        }
-        if let Some(bytes) = self.packet {
-            config.packet_bytes_max = within("packet", bytes, 1200, 65_507)? as usize;
-        }
-        Ok(config)
-    }
-}
 
 /// UTS over UDP.
 pub struct Universal {
@@ -571,46 +435,5 @@ impl ReceiveStream for Receiver {
                 Err(error) => TransportError::Failed(error.to_string()),
             })
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn requirements(settings: &str, workload: &str) -> std::result::Result<String, String> {
-        let settings: UniversalSettings = serde_json::from_str(settings).expect("settings");
-        let workload: Workload = serde_json::from_str(workload).expect("a workload");
-        settings.requirements(&workload).map(|r| r.to_string())
-    }
-
-    const BULK: &str = r#"{"kind":"bulk","bytes":1}"#;
-    const VOICE: &str =
-        r#"{"kind":"messages","every":"20ms","bytes":160,"duration":"1s","deadline":"150ms"}"#;
-
-    #[test]
-    fn an_application_asks_for_what_it_needs() {
-        let bulk = requirements("{}", BULK).expect("asked");
-        assert_eq!(bulk, "connCapacityProfile=capacity-seeking");
-        let voice = requirements("{}", VOICE).expect("asked");
-        for part in ["reliability=no-preference", "preserveMsgBoundaries=require", "msgLifetime=150"] {
-            assert!(voice.contains(part), "{voice}");
-        }
-        let media = requirements(r#"{"requirements":"media"}"#, VOICE).expect("asked");
-        assert!(media.contains("reliability=avoid"), "{media}");
-        let by_hand = r#"{"requirements":"defaults","adaptive":false,"profile":{"congestion":"new-reno"},
-            "properties":{"connPriority":7}}"#;
-        let by_hand = requirements(by_hand, BULK).expect("asked");
-        for part in ["uts.adapt=off", "uts.profile.congestion=new-reno", "connPriority=7"] {
-            assert!(by_hand.contains(part), "{by_hand}");
-        }
-    }
-
-    #[test]
-    fn what_contradicts_itself_is_refused_before_it_runs() {
-        let error = requirements(r#"{"properties":{"reliability":"require"}}"#, VOICE).expect_err("refused");
-        assert!(error.contains("`reliability=require` and `msgLifetime=150 ms` contradict"), "{error}");
-        let error = requirements(r#"{"properties":{"connPriority":true}}"#, BULK).expect_err("refused");
-        assert_eq!(error, "uts: properties: connPriority: true is neither text nor a number");
     }
 }
