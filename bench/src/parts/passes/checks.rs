@@ -1,8 +1,9 @@
 //! Copy and checksum, without a cipher.
 
-use super::{DATA, DATA_BYTES, END, Slot, Work, crc_32c, place, put, put_headers, take};
+use super::{DATA, DATA_BYTES, END, Slot, Work, place, put, put_headers, take};
 use crc_fast::{CrcAlgorithm, Digest};
 use uts_functions::detection::Detection;
+use uts_functions::detection::crc_32c::Crc32c;
 use uts_functions::detection::internet_16::Internet16;
 
 pub(super) const CRC_BYTES: usize = 4;
@@ -24,7 +25,7 @@ pub(super) fn works() -> Vec<Work> {
             .way("one pass, blocks of 256 B", put_and_crc::<256>),
         Work::receiver("CRC-32C, copy", put_then_crc)
             .way("in turn", |_, from, into| {
-                let intact = crc_32c().verify(&from[..END], &from[END..][..CRC_BYTES]);
+                let intact = Crc32c.verify(&from[..END], &from[END..][..CRC_BYTES]);
                 take(from, into);
                 intact
             })
@@ -56,7 +57,7 @@ pub(super) fn works() -> Vec<Work> {
 pub(super) fn put_then_crc(_: u64, from: &mut Slot, packet: &mut Slot) -> bool {
     put(from, packet);
     let (covered, others) = packet.split_at_mut(END);
-    crc_32c().append(covered, &mut others[..CRC_BYTES]);
+    Crc32c.append(covered, &mut others[..CRC_BYTES]);
     true
 }
 
@@ -161,7 +162,7 @@ mod tests {
             let (covered, mut copy) = (&bytes[..len], vec![0; len]);
             let (mut as_sum, mut as_crc) = ([0; SUM_BYTES], [0; CRC_BYTES]);
             Internet16.append(covered, &mut as_sum);
-            crc_32c().append(covered, &mut as_crc);
+            Crc32c.append(covered, &mut as_crc);
             assert_eq!(fold(sum(covered)), as_sum, "{len} bytes");
             assert_eq!(fold(copy_and_sum(covered, &mut copy)), as_sum, "{len} bytes");
             assert_eq!(copy, covered);

@@ -4,9 +4,10 @@
 //! with a frame's header that is not where the data is: to seal both it takes what follows the first stretch as `extra_in`.
 
 use super::checks::{CRC_BYTES, crc, put_and_crc, put_then_crc, take_and_crc};
-use super::{BODY, DATA, DATA_BYTES, END, FRAME, HEADER, Slot, Work, crc_32c, put, put_headers, take};
+use super::{BODY, DATA, DATA_BYTES, END, FRAME, HEADER, Slot, Work, put, put_headers, take};
 use anyhow::{Context, Result};
 use uts_functions::detection::Detection;
+use uts_functions::detection::crc_32c::Crc32c;
 
 const TAG_BYTES: usize = 16;
 
@@ -71,8 +72,8 @@ pub(super) fn works_with_crc() -> Result<Vec<Work>> {
     }
     fn opens(key: impl InPlace) -> impl FnMut(u64, &mut Slot, &mut Slot) -> bool {
         move |number, from, into| {
-            let intact = open(&key, number, from, CRC_END)
-                && crc_32c().verify(&from[..END], &from[END..][..CRC_BYTES]);
+            let intact =
+                open(&key, number, from, CRC_END) && Crc32c.verify(&from[..END], &from[END..][..CRC_BYTES]);
             take(from, into);
             intact
         }
@@ -91,7 +92,7 @@ pub(super) fn works_with_crc() -> Result<Vec<Work>> {
             .way("in turn (ring)", move |number, from, into| {
                 put_before_frame(from, into);
                 let (covered, others) = into.split_at_mut(END);
-                crc_32c().append(covered, &mut others[..CRC_BYTES]);
+                Crc32c.append(covered, &mut others[..CRC_BYTES]);
                 seal(&ring_last, number, into, CRC_END)
             })
             .way("CRC-32C, then the others in one pass (aws-lc)", move |number, from, into| {

@@ -14,8 +14,6 @@ use anyhow::{Context, Result, ensure};
 use serde::Serialize;
 use std::hint::black_box;
 use std::time::Duration;
-use uts_functions::Params;
-use uts_functions::detection::crc_32c::Crc32c;
 
 /// Room of a packet, or of its data: as it lies in batches that fill the path's MTU.
 const SLOT_BYTES: usize = 1472;
@@ -51,11 +49,6 @@ const DATA: usize = BODY + FRAME.len();
 
 /// Where the data ends, and a checksum or the tag begins.
 const END: usize = DATA + DATA_BYTES;
-
-/// The library's own, by whichever way this processor is faster.
-fn crc_32c() -> Crc32c {
-    Crc32c::build(&Params::default(), ())
-}
 
 /// Handles the packet of this number, from its first slot into the other; `false` if it is damaged.
 type Step = Box<dyn FnMut(u64, &mut Slot, &mut Slot) -> bool>;

@@ -15,15 +15,12 @@ const TRAILER_BYTES: usize = 4;
 static FOLDING: LazyLock<CrcParams> =
     LazyLock::new(|| CrcParams::new("CRC-32C", 32, 0x1edc_6f41, 0xffff_ffff, true, 0xffff_ffff, 0xe306_9283));
 
-/// From so many bytes on: below them, to begin and to end takes more than it saves.
+/// From so many bytes on, where it is the faster way: below them, to begin and to end takes more than it saves.
 const FOLDED_FROM_BYTES: usize = 256;
 
 /// See the module's page.
 #[derive(Clone, Debug)]
-pub struct Crc32c {
-    /// Whether [`folded`] is the faster way.
-    folds: bool,
-}
+pub struct Crc32c;
 
 impl Crc32c {
     /// Its entry in the library.
@@ -44,7 +41,7 @@ impl Crc32c {
 
     /// Builds it.
     pub fn build(_: &Params, (): ()) -> Self {
-        Crc32c { folds: starts_crc_rarely() }
+        Crc32c
     }
 }
 
@@ -54,21 +51,19 @@ impl Detection for Crc32c {
     }
 
     fn append(&self, covered: &[u8], trailer: &mut [u8]) {
-        trailer.copy_from_slice(&self.checksum(covered));
+        trailer.copy_from_slice(&checksum(covered));
     }
 
     fn verify(&self, covered: &[u8], trailer: &[u8]) -> bool {
-        trailer == self.checksum(covered)
+        trailer == checksum(covered)
     }
 }
 
-impl Crc32c {
-    /// In the byte order of RFC 3720's examples: least significant byte first.
-    fn checksum(&self, bytes: &[u8]) -> [u8; TRAILER_BYTES] {
-        let folds = self.folds && bytes.len() >= FOLDED_FROM_BYTES;
-        let sum = if folds { folded(bytes) } else { crc_fast::crc32_iscsi(bytes) };
-        sum.to_le_bytes()
-    }
+/// In the byte order of RFC 3720's examples: least significant byte first.
+fn checksum(bytes: &[u8]) -> [u8; TRAILER_BYTES] {
+    let folds = bytes.len() >= FOLDED_FROM_BYTES && starts_crc_rarely();
+    let sum = if folds { folded(bytes) } else { crc_fast::crc32_iscsi(bytes) };
+    sum.to_le_bytes()
 }
 
 /// Whether the processor's instruction for CRC-32C, through which crc-fast sends a part of the bytes, starts only once in three cycles, as the
@@ -93,10 +88,6 @@ fn folded(bytes: &[u8]) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn checksum(bytes: &[u8]) -> [u8; TRAILER_BYTES] {
-        Crc32c::build(&Params::default(), ()).checksum(bytes)
-    }
 
     #[test]
     fn the_examples_of_rfc_3720() {
