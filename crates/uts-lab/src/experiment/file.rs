@@ -129,7 +129,7 @@ pub struct PathSpec {
     pub forward: String,
     /// Back.
     pub backward: String,
-    /// Changes, in the text form of [`Schedule`].
+    /// Changes, in the text form of [`uts_path::Schedule`].
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub schedule: String,
     /// Where the files of traces are: beside the experiment file.
