@@ -28,6 +28,9 @@ bench-test: setup ## Test the program that measures: what it takes for undisturb
 instructions: setup ## Count instructions per packet of the hot path under valgrind; fails if they have grown
 	@scripts/instructions
 
+# What the system has of their libraries: with one that was installed since, or is gone, cargo looks again.
+rivals rivals-test: export RIVAL_LIBRARIES = $(shell scripts/rivals)
+
 rivals: setup ## Build what UTS is compared with in experiments (quinn, s2n-quic, SRT, ENet): rivals/README.md
 	@scripts/rivals
 	cargo build --release --locked --manifest-path rivals/Cargo.toml --target-dir rivals/target

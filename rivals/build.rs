@@ -9,6 +9,8 @@ const PACKAGES: [&str; 2] = ["quinn", "s2n-quic"];
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed=Cargo.lock");
+    // Nothing else tells cargo that a library was installed; the Makefile says here what there is.
+    println!("cargo::rerun-if-env-changed=RIVAL_LIBRARIES");
     for package in PACKAGES {
         let name = package.to_uppercase().replace('-', "_");
         println!("cargo::rustc-env=RIVAL_{name}_VERSION={}", locked_version(package));
