@@ -12,6 +12,7 @@ mod ends;
 mod host;
 mod iperf;
 mod parts;
+mod picture;
 mod report;
 mod rival;
 mod summary;
@@ -19,7 +20,7 @@ mod usage;
 mod works;
 mod world;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use ends::{Transport, Work};
 use report::Report;
 use std::path::PathBuf;
@@ -28,6 +29,7 @@ use works::Plan;
 use world::{Place, World};
 
 const USAGE: &str = "usage: uts-bench [OPTIONS]
+       uts-bench picture JSON SVG    draws a run that was made before
   --quick              less of everything, for a first look
   --repetitions N      how often everything is done (default 5, quick 3)
   --only A,B           some of: bulk, ping, spin, messages, single-messages, handshakes, idle, shared (works of
@@ -39,7 +41,7 @@ const USAGE: &str = "usage: uts-bench [OPTIONS]
   --paths A,B          some of: loopback, veth, veth-1500, veth-1500-gro
   --seconds S          how long bulk data and messages flow (default 0.8, quick 0.4)
   --property NAME=VALUE  ask this of UTS beside its defaults; may be repeated
-  --out FILE           where the figures go as JSON (default out/bench.json)";
+  --out FILE           where the figures go as JSON (default out/bench.json), and beside it as a picture (.svg)";
 
 /// What can be measured without transports.
 const OTHERS: [&str; 4] = ["parts", "adaptivity", "factors", "passes"];
@@ -68,6 +70,10 @@ fn main() -> ExitCode {
     let result = match arguments.first().map(String::as_str) {
         Some("end") => ends::run(&arguments[1..]).map(|()| 0),
         Some("hold") => world::hold().map(|()| 0),
+        Some("picture") => match &arguments[1..] {
+            [json, svg] => picture::redraw(json.as_ref(), svg.as_ref()).map(|()| 0),
+            _ => Err(anyhow!("picture needs the file of a run and that of its picture\n{USAGE}")),
+        },
         Some("--help" | "-h") => {
             println!("{USAGE}");
             Ok(0)
@@ -121,7 +127,14 @@ fn parse(arguments: &[String]) -> Result<Options> {
                 options.transports = value()?.split(',').map(Transport::from_name).collect::<Result<_>>()?;
             }
             "--property" => options.properties.push(value()?.clone()),
-            "--out" => options.out = value()?.into(),
+            "--out" => {
+                options.out = value()?.into();
+                if options.out.extension().is_some_and(|is| is == "svg") {
+                    bail!(
+                        "--out is for the figures as JSON; the picture goes beside it, with .svg for its ending"
+                    );
+                }
+            }
             other => bail!("no option `{other}`\n{USAGE}"),
         }
     }
@@ -210,6 +223,11 @@ fn measure(options: &Options) -> Result<i32> {
     print!("{}", report.text());
     report.save(&options.out)?;
     println!("\nJSON: {}", options.out.display());
+    if !report.rows.is_empty() {
+        let svg = options.out.with_extension("svg");
+        picture::redraw(&options.out, &svg)?;
+        println!("picture: {}", svg.display());
+    }
     let failed = report.rows.iter().any(|row| !row.failures.is_empty());
     Ok(i32::from(failed))
 }

@@ -1,0 +1,288 @@
+//! The main figures of a run as a picture: bars of medians, each with a line from the smallest repetition to the largest.
+
+use crate::summary::Summary;
+use anyhow::{Context, Result};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::Path;
+
+const WIDTH: f64 = 780.0;
+const LEFT: f64 = 178.0;
+/// For the figure behind the longest bar.
+const RIGHT: f64 = 52.0;
+const BAR: f64 = 13.0;
+const STEP: f64 = 18.0;
+
+/// What is read of a run's JSON.
+#[derive(Deserialize)]
+struct Run {
+    host: Host,
+    plan: Plan,
+    rows: Vec<Row>,
+}
+
+#[derive(Deserialize)]
+struct Host {
+    processor: String,
+    kernel: String,
+}
+
+#[derive(Deserialize)]
+struct Plan {
+    repetitions: usize,
+}
+
+#[derive(Deserialize)]
+struct Row {
+    work: String,
+    path: String,
+    cores: String,
+    transport: String,
+    figures: BTreeMap<String, Vec<Option<f64>>>,
+}
+
+/// Figures that share a scale.
+struct Panel {
+    title: &'static str,
+    /// A figure in the JSON, and what it is multiplied by to be shown.
+    figure: (&'static str, f64),
+    groups: &'static [Group],
+    transports: &'static [Shown],
+}
+
+/// A work somewhere: its title, its name, path and cores.
+type Group = (&'static str, &'static str, &'static str, &'static str);
+
+/// A bar: its label, and the names of transports of which the first that was measured is shown.
+type Shown = (&'static str, &'static [&'static str]);
+
+const TWO: &str = "two cores";
+/// Shown only where there are no veth pairs.
+const LOOPBACK: &str = "loopback";
+/// The only path on which a work is measured.
+const ANY: &str = "";
+const BULK: [Group; 4] = [
+    ("loopback", "bulk", LOOPBACK, TWO),
+    ("veth pair as it comes", "bulk", "veth", TWO),
+    ("packets of 1500 bytes", "bulk", "veth-1500", TWO),
+    ("the same, joined on receipt", "bulk", "veth-1500-gro", TWO),
+];
+const ROUND_TRIPS: [Group; 2] =
+    [("a core for each end", "ping", ANY, TWO), ("one core for both", "ping", ANY, "one core")];
+const UTS: Shown = ("UTS", &["uts"]);
+const QUINN: Shown = ("quinn", &["quinn"]);
+const S2N: Shown = ("s2n-quic", &["s2n-quic"]);
+const TCP: Shown = ("TCP CUBIC", &["tcp-cubic"]);
+const RAW: Shown = ("raw UDP", &["raw-udp"]);
+
+const PANELS: [Panel; 5] = [
+    Panel {
+        title: "Bulk data, encrypted: Gbit/s",
+        figure: ("gbps", 1.0),
+        groups: &BULK,
+        transports: &[UTS, S2N, QUINN],
+    },
+    Panel {
+        title: "Bulk data, not encrypted: Gbit/s",
+        figure: ("gbps", 1.0),
+        groups: &BULK,
+        transports: &[
+            ("UTS with CRC-32C", &["uts-crc-32c-blocking", "uts-crc-32c"]),
+            TCP,
+            RAW,
+            ("ENet", &["enet"]),
+            ("SRT", &["srt"]),
+        ],
+    },
+    Panel {
+        title: "Round trip of one byte, median, microseconds (less is better)",
+        figure: ("p50_us", 1.0),
+        groups: &ROUND_TRIPS,
+        transports: &[
+            ("UTS, calls that wait", &["uts-blocking"]),
+            ("UTS on tokio", &["uts"]),
+            TCP,
+            RAW,
+            QUINN,
+            S2N,
+        ],
+    },
+    Panel {
+        title: "Messages of 100 bytes, unreliable, encrypted: millions a second",
+        figure: ("per_s", 1e-6),
+        groups: &[("as many as go through", "messages", ANY, TWO)],
+        transports: &[UTS, QUINN],
+    },
+    Panel {
+        title: "Handshake, median, microseconds (less is better)",
+        figure: ("p50_us", 1.0),
+        groups: &[("one after the other", "handshakes", ANY, TWO)],
+        transports: &[UTS, QUINN],
+    },
+];
+
+/// Draws the run whose JSON this is, as SVG.
+///
+/// # Errors
+/// If it is not the JSON of a run.
+pub fn draw(json: &str) -> Result<String> {
+    let run: Run = serde_json::from_str(json).context("it is not what uts-bench writes")?;
+    let mut body = String::new();
+    let mut top = 24.0;
+    text(&mut body, (14.0, top), "font-size=\"15\" font-weight=\"bold\"", "UTS beside what it competes with");
+    top += 18.0;
+    let Host { processor, kernel } = &run.host;
+    let repetitions = run.plan.repetitions;
+    let about = format!(
+        "{processor}, Linux {kernel}; median of {repetitions} repetitions, lines from the smallest to the largest"
+    );
+    text(&mut body, (14.0, top), "fill=\"#666\"", &about);
+    PANELS.iter().for_each(|panel| panel.draw(&run.rows, &mut body, &mut top));
+    let height = top + 14.0;
+    Ok(format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height:.0}\" width=\"{WIDTH}\" height=\"{height:.0}\" \
+         role=\"img\" font-family=\"Helvetica, Arial, sans-serif\" font-size=\"12\" fill=\"#222\">\n\
+         <rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n{body}</svg>\n"
+    ))
+}
+
+/// Draws the run in a file into another.
+///
+/// # Errors
+/// If the first cannot be read as a run, or the second not be written.
+pub fn redraw(json: &Path, svg: &Path) -> Result<()> {
+    let read = std::fs::read_to_string(json).with_context(|| format!("reading {}", json.display()))?;
+    let picture = draw(&read).with_context(|| format!("drawing {}", json.display()))?;
+    std::fs::write(svg, picture).with_context(|| format!("writing {}", svg.display()))
+}
+
+impl Panel {
+    /// Draws it below `top`, if any of it was measured.
+    fn draw(&self, rows: &[Row], body: &mut String, top: &mut f64) {
+        let (figure, times) = self.figure;
+        let found = |group: &Group, shown: &Shown| {
+            let of = |name: &&str| rows.iter().find(|row| row.is(group, name))?.summary(figure);
+            shown.1.iter().find_map(of)
+        };
+        let is_hidden = |&(_, work, path, _): &Group| {
+            path == LOOPBACK && rows.iter().any(|r| r.work == work && r.path != path)
+        };
+        let groups = || self.groups.iter().filter(|group| !is_hidden(group));
+        let bars =
+            |group| self.transports.iter().filter_map(move |shown| Some((shown.0, found(group, shown)?)));
+        let longest = groups().flat_map(bars).map(|(_, found)| found.max).fold(0.0, f64::max);
+        if longest <= 0.0 {
+            return;
+        }
+        *top += 32.0;
+        text(body, (14.0, *top), "font-size=\"13\" font-weight=\"bold\"", self.title);
+        let place = |value: f64| LEFT + value / longest * (WIDTH - LEFT - RIGHT);
+        for group in groups() {
+            let mut bars = bars(group).peekable();
+            if bars.peek().is_some() {
+                *top += 19.0;
+                text(body, (14.0, *top), "fill=\"#666\" font-style=\"italic\"", group.0);
+                *top += 8.0;
+            }
+            for (label, Summary { median, min, max, .. }) in bars {
+                let colour = if label.starts_with("UTS") { "#0b62b8" } else { "#9aa3ad" };
+                let (middle, end) = (*top + BAR / 2.0, place(median));
+                let _ = writeln!(
+                    body,
+                    "<rect x=\"{LEFT}\" y=\"{top:.1}\" width=\"{:.1}\" height=\"{BAR}\" fill=\"{colour}\"/>\
+                     <path d=\"M{:.1} {middle:.1}H{:.1}\" stroke=\"#222\"/>",
+                    end - LEFT,
+                    place(min),
+                    place(max)
+                );
+                text(body, (LEFT - 6.0, middle + 4.0), "text-anchor=\"end\"", label);
+                let shown = median * times;
+                let digits = if shown < 100.0 { 1 } else { 0 };
+                text(body, (place(max).max(end) + 5.0, middle + 4.0), "", &format!("{shown:.digits$}"));
+                *top += STEP;
+            }
+        }
+    }
+}
+
+impl Row {
+    fn is(&self, &(_, work, path, cores): &Group, transport: &str) -> bool {
+        self.work == work
+            && [ANY, self.path.as_str()].contains(&path)
+            && self.cores == cores
+            && self.transport == transport
+    }
+
+    fn summary(&self, figure: &str) -> Option<Summary> {
+        Summary::of(self.figures.get(figure)?.iter().flatten().copied())
+    }
+}
+
+fn text(body: &mut String, (x, y): (f64, f64), look: &str, text: &str) {
+    let text = text.replace('&', "&amp;").replace('<', "&lt;");
+    let _ = writeln!(body, "<text x=\"{x:.1}\" y=\"{y:.1}\" {look}>{text}</text>");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn run(rows: &serde_json::Value) -> String {
+        let host = json!({"processor": "A <B> & C", "kernel": "6"});
+        json!({"host": host, "plan": {"repetitions": 3}, "rows": rows}).to_string()
+    }
+
+    fn row(transport: &str, gbps: [Option<f64>; 3]) -> serde_json::Value {
+        let figures = json!({"gbps": gbps});
+        json!({"work": "bulk", "path": "veth", "cores": "two cores", "transport": transport, "figures": figures})
+    }
+
+    fn widths(svg: &str) -> Vec<f64> {
+        svg.lines()
+            .filter_map(|line| line.strip_prefix("<rect x=")?.split('"').nth(5)?.parse().ok())
+            .collect()
+    }
+
+    #[test]
+    fn bars_are_as_long_as_medians() {
+        let rows = json!([
+            row("quinn", [Some(4.0), Some(5.0), None]),
+            row("uts", [Some(20.0), Some(9.0), Some(18.0)])
+        ]);
+        let svg = draw(&run(&rows)).expect("drawn");
+        let widths = widths(&svg);
+        let [uts, quinn] = widths[..] else { panic!("{svg}") };
+        assert!((uts / quinn - 18.0 / 4.5).abs() < 0.01, "{uts} to {quinn}");
+        // The largest repetition is at the end of the scale.
+        assert!((uts - 18.0 / 20.0 * (WIDTH - LEFT - RIGHT)).abs() < 0.1, "{uts}");
+        assert!(svg.contains(">18.0<") && svg.contains(">4.5<"), "{svg}");
+    }
+
+    #[test]
+    fn what_was_not_measured_is_not_drawn() {
+        let svg = draw(&run(&json!([row("uts", [Some(1.0), None, None]), row("quinn", [None; 3])])))
+            .expect("drawn");
+        assert_eq!(widths(&svg).len(), 1, "{svg}");
+        assert!(!svg.contains(">loopback<"), "{svg}");
+        assert!(svg.contains("Bulk data, encrypted") && !svg.contains("not encrypted"), "{svg}");
+        assert!(draw(&run(&json!([]))).is_ok());
+    }
+
+    #[test]
+    fn text_is_escaped() {
+        let svg = draw(&run(&json!([]))).expect("drawn");
+        assert!(svg.contains("A &lt;B> &amp; C"), "{svg}");
+    }
+
+    #[test]
+    fn what_is_no_run_is_told() {
+        for text in ["", "{}", "[1]", "{\"host\": 3}"] {
+            let error = draw(text).expect_err("no run");
+            assert!(format!("{error:#}").starts_with("it is not what uts-bench writes"), "{error:#}");
+        }
+        let error = redraw(Path::new("/no/such/file"), Path::new("/dev/null")).expect_err("no file");
+        assert!(format!("{error:#}").contains("/no/such/file"), "{error:#}");
+    }
+}
