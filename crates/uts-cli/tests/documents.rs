@@ -1,0 +1,92 @@
+//! Links between the project's documents lead somewhere: to a file, or to a heading of one.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+/// Where documents are, beside those at the root.
+const FOLDERS: [&str; 4] = ["docs", "spec", "rivals", "experiments"];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// All documents in a folder, and in those within it if `deep`.
+fn documents(folder: &Path, deep: bool, found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display())) {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() && deep && path.file_name().is_some_and(|name| name != "target") {
+            documents(&path, true, found);
+        } else if path.extension().is_some_and(|is| is == "md") {
+            found.push(path);
+        }
+    }
+}
+
+/// What links of a text point to; other sites are left out.
+fn links(text: &str) -> impl Iterator<Item = &str> {
+    text.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(to, _)| to).filter(|to| {
+        let is_code = to.contains(char::is_whitespace) || to.is_empty();
+        !is_code && !to.contains("://")
+    })
+}
+
+/// The names by which headings of a text are linked to: small letters, hyphens for spaces, no other signs.
+fn anchors(text: &str) -> BTreeSet<String> {
+    let mut is_code = false;
+    let mut found = BTreeSet::new();
+    for line in text.lines() {
+        is_code ^= line.starts_with("```");
+        let Some((marks, title)) = line.split_once(' ').filter(|_| !is_code) else { continue };
+        if !marks.is_empty() && marks.bytes().all(|mark| mark == b'#') {
+            let kept = title.chars().filter(|c| c.is_alphanumeric() || [' ', '-', '_'].contains(c));
+            found.insert(kept.flat_map(char::to_lowercase).map(|c| if c == ' ' { '-' } else { c }).collect());
+        }
+    }
+    found
+}
+
+/// What is wrong with the links of a document.
+fn broken(document: &Path, text: &str) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for link in links(text) {
+        let (path, anchor) = link.split_once('#').map_or((link, None), |(path, anchor)| (path, Some(anchor)));
+        let to = if path.is_empty() { document.to_owned() } else { document.with_file_name("").join(path) };
+        if !to.exists() {
+            wrong.push(format!("{}: no file {path}", document.display()));
+        } else if let Some(anchor) = anchor {
+            let there = std::fs::read_to_string(&to).map(|text| anchors(&text)).unwrap_or_default();
+            if !there.contains(anchor) {
+                wrong.push(format!("{}: {path} has no heading `{anchor}`", document.display()));
+            }
+        }
+    }
+    wrong
+}
+
+#[test]
+fn links_between_documents_lead_somewhere() {
+    let mut found = Vec::new();
+    documents(&root(), false, &mut found);
+    FOLDERS.iter().for_each(|folder| documents(&root().join(folder), true, &mut found));
+    let (mut wrong, mut seen) = (Vec::new(), 0);
+    for document in &found {
+        let text = std::fs::read_to_string(document).expect("a document");
+        seen += links(&text).count();
+        wrong.extend(broken(document, &text));
+    }
+    assert!(seen > 30, "only {seen} links in {} documents", found.len());
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn a_broken_link_is_found() {
+    let document = root().join("README.md");
+    let told = |text| broken(&document, text).join("; ");
+    assert_eq!(told("[a](spec/README.md) [b](https://example.org/x#y) `x[0](1 + 2)` [c](#See-it)\n"), {
+        format!("{}:  has no heading `See-it`", document.display())
+    });
+    assert_eq!(told("# See it, all\n[a](README.md#see-it)"), "");
+    assert!(told("[a](docs/nowhere.md)").ends_with("no file docs/nowhere.md"));
+    assert!(anchors("# See *it*, all\n```\n# no\n```\n").contains("see-it-all"));
+    assert_eq!(anchors("```\n# no\n```\n#no\n").len(), 0);
+}
