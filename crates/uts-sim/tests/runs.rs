@@ -245,6 +245,38 @@ fn packets_are_whole_blocks_of_the_cipher_only_where_processors_are_the_limit() 
     assert!(fast > 1472 - 16 && (fast - (1 + 4 + 2 + 16)).is_multiple_of(16), "{fast}");
 }
 
+/// How long full packets of a connection that sends little are while another one has so much to send.
+fn full_packet_bytes_beside(other: u64) -> usize {
+    let (mut pair, first) = connected_over(Duration::from_millis(10), &[]);
+    let second = pair.connect(ConnectionConfig::default()).expect("connected");
+    let [of_first, of_second] = [first, second].map(|connection| pair.open_flow(connection).expect("a flow"));
+    // It knows how large packets may be.
+    pair.kept = Some(Vec::new());
+    pair.carry(second, of_second, 200_000).expect("carried");
+    pair.pass(pair.now + Duration::from_secs(1)).expect("all read");
+    let cid = |packet: &Vec<u8>| packet.get(1..5).map(<[u8]>::to_vec);
+    let own = pair.kept.take().expect("kept").last().and_then(cid);
+    pair.carry(first, of_first, other).expect("carried");
+    pair.kept = Some(Vec::new());
+    let now = pair.now;
+    let open = pair.client.connection(second).expect("open");
+    open.write(now, of_second, Bytes::from(vec![7; 20_000])).expect("room");
+    let before = open.stats().packets_sent;
+    while pair.client.peek(second).expect("open").stats().packets_sent < before + 10 {
+        pair.turn().expect("sent");
+    }
+    let kept = pair.kept.take().expect("kept");
+    kept.iter().filter(|packet| cid(packet) == own).map(Vec::len).max().expect("packets")
+}
+
+#[test]
+fn packets_are_whole_blocks_where_all_connections_together_bring_much() {
+    assert_eq!(full_packet_bytes_beside(0), 1472);
+    // First byte, connection id, number, tag.
+    let fast = full_packet_bytes_beside(150_000_000);
+    assert!(fast > 1472 - 16 && (fast - (1 + 4 + 1 + 16)).is_multiple_of(16), "{fast}");
+}
+
 /// How long the packets of a few messages are, each in its own, after which nothing else is sent for a while.
 fn small_packets(delay: Duration, is_traced: bool, sizes: &[usize]) -> Vec<usize> {
     let asked = [SEPARATE, "preserveMsgBoundaries=require"];

@@ -60,6 +60,7 @@ use handshake::Handshake;
 use inbound::Inbound;
 use machines::Exchanges;
 use outbound::Outbound;
+pub(crate) use outbound::PROCESSORS_LIMIT;
 use rustls::pki_types::CertificateDer;
 use secrets::SecretChain;
 use size::PacketSize;

@@ -3,7 +3,7 @@
 use super::flows::Token;
 use super::meter::Meter;
 use super::secrets::SecretChain;
-use crate::endpoint::Leave;
+use crate::endpoint::{Leave, Turn};
 use crate::synthesis::SendStack;
 use core::time::Duration;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ const PACE_GAIN: f64 = 1.25;
 const PACE_GAIN_SLOW_START: f64 = 2.0;
 
 /// From this rate on, what a packet costs the processor counts for more than how full it is.
-const FAST: Rate = Rate::from_bits_per_sec(4_000_000_000);
+pub(crate) const PROCESSORS_LIMIT: Rate = Rate::from_bits_per_sec(4_000_000_000);
 
 pub(crate) struct Outbound {
     /// Epochs in use; the last of a group is current, older ones only wait for their redundancy to leave.
@@ -214,13 +214,12 @@ impl Outbound {
         self.probes_due = PROBES_PER_TIMEOUT;
     }
 
-    /// Whether a window in each round trip is so much that processors, not lines, are what limits it.
+    /// Whether a window in each round trip, or what all connections to the peer bring, is so much that processors, not lines, are what
+    /// limits it.
     pub fn is_fast(&self) -> bool {
         let window = self.congestion.window_bytes();
-        window != u64::MAX
-            && self.rtt.samples > 0
-            && !self.rtt.smoothed.is_zero()
-            && Rate::from_delivery(window, self.rtt.smoothed) >= FAST
+        let is_known = window != u64::MAX && self.rtt.samples > 0 && !self.rtt.smoothed.is_zero();
+        self.leave.is_fast || (is_known && Rate::from_delivery(window, self.rtt.smoothed) >= PROCESSORS_LIMIT)
     }
 
     /// The number of a packet that is about to be sent, as its header says it.
@@ -289,13 +288,13 @@ impl Outbound {
     /// when pacing holds it back.
     pub fn admits(&mut self, now: Time, bytes: u64, packet_bytes: u64) -> bool {
         self.paced_until = None;
-        let Leave { must_wait, is_called } = self.leave;
+        let must_wait = self.leave.turn == Turn::Waits;
         if self.delivery.in_flight.saturating_add(bytes) > self.congestion.window_bytes() {
             return false;
         }
         // Where the rate only spreads a window over a round trip, the turns of the endpoint's connections do that.
         let is_spread = self.is_spread();
-        if !(is_spread && (must_wait || is_called)) {
+        if !is_spread || self.leave.turn == Turn::Free {
             let pace = self.pace_of_batch(packet_bytes);
             self.paced_until = self.rate.wait_until(&mut self.bucket, now, &pace);
         }
@@ -315,7 +314,7 @@ impl Outbound {
             return 0;
         }
         let window = self.congestion.window_bytes().saturating_sub(self.delivery.in_flight);
-        let batch = if self.is_spread() && self.leave.is_called {
+        let batch = if self.is_spread() && self.leave.turn == Turn::Called {
             u64::MAX
         } else {
             let pace = self.pace_of_batch(packet_bytes);

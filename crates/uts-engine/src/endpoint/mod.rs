@@ -12,7 +12,7 @@ mod routing;
 mod strangers;
 mod table;
 
-pub(crate) use peers::Leave;
+pub(crate) use peers::{Leave, Turn};
 pub(crate) use strangers::is_same;
 
 use crate::config::{ConnectionConfig, EndpointConfig};

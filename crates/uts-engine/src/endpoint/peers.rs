@@ -9,6 +9,7 @@
 //! A connection that is the only one is held to that where the peer is near: there what waits waits in that buffer, which
 //! slow start would overflow by thousands of packets. Elsewhere the round trip may have become longer.
 
+use crate::connection::PROCESSORS_LIMIT;
 use crate::event::ConnectionHandle;
 use core::time::Duration;
 use slab::Slab;
@@ -56,13 +57,24 @@ impl Share {
     }
 }
 
+/// How a connection stands among those that share its peer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// There is room for all.
+    #[default]
+    Free,
+    /// What is not urgent waits for its turn.
+    Waits,
+    /// Its turn has come: it has waited longer than pacing would have it.
+    Called,
+}
+
 /// What a connection may do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Leave {
-    /// What is not urgent waits for its turn.
-    pub must_wait: bool,
-    /// Its turn has come: it has waited longer than pacing would have it.
-    pub is_called: bool,
+    pub turn: Turn,
+    /// Together with others it brings so much to the peer that processors, not lines, are what limits it.
+    pub is_fast: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -153,10 +165,14 @@ impl Peers {
         let Some(peer) = self.list.get(share.peer as usize).filter(is_bounded) else {
             return Leave::default();
         };
-        let is_called = share.batches() > 0;
         let others_wait = !peer.held.is_empty() || !peer.fresh.is_empty();
         let is_full = others_wait || peer.in_flight >= peer.limit;
-        Leave { must_wait: is_full && !is_called, is_called }
+        let turn = match share.batches() {
+            0 if is_full => Turn::Waits,
+            0 => Turn::Free,
+            _ => Turn::Called,
+        };
+        Leave { turn, is_fast: peer.rate() >= PROCESSORS_LIMIT }
     }
 
     /// A connection was asked what it sends. `has_waited` = it would have sent more, `may_have_more` = it is asked again.
@@ -241,9 +257,14 @@ impl Peer {
         }
     }
 
+    /// What all connections to it bring together.
+    fn rate(&self) -> Rate {
+        self.rates[0].max(self.rates[1])
+    }
+
     /// What each of those that wait may send in its turn.
     fn batches_per_turn(&self) -> u32 {
-        let (waiting, rate) = (self.held.len(), self.rates[0].max(self.rates[1]));
+        let (waiting, rate) = (self.held.len(), self.rate());
         if waiting <= MANY || rate < FAST {
             return 1;
         }
@@ -271,8 +292,7 @@ impl Peer {
             self.rates = [self.rates[1], rate];
             (self.round_start, self.round_bytes) = (now, 0);
         }
-        let rate = self.rates[0].max(self.rates[1]);
-        self.limit = self.limit_at(rate, smoothed, waiting_max);
+        self.limit = self.limit_at(self.rate(), smoothed, waiting_max);
     }
 
     /// What the path itself holds at `rate`, and `waiting_max` besides.
@@ -337,18 +357,18 @@ mod tests {
         let (mut peers, mut shares) = peers(2);
         let (share, mut now) = (&mut shares[0].1, Time::ZERO);
         pass(&mut peers, &mut now, share, 100 << 20, &[100; 20]);
-        assert_eq!(peers.leave_of(share), Leave::default(), "a long path without a queue");
+        assert!(peers.leave_of(share).turn != Turn::Waits, "a long path without a queue");
         // 100 MiB in 104 ms: 4 wait where 1 may.
         pass(&mut peers, &mut now, share, 100 << 20, &[104; 50]);
-        assert!(peers.leave_of(share).must_wait);
+        assert!(peers.leave_of(share).turn == Turn::Waits);
         peers.on_news(now, share, 96 << 20, None);
-        assert!(!peers.leave_of(share).must_wait, "the path itself holds 96");
+        assert!(peers.leave_of(share).turn != Turn::Waits, "the path itself holds 96");
         peers.on_news(now, share, 100 << 20, None);
-        assert!(peers.leave_of(share).must_wait);
+        assert!(peers.leave_of(share).turn == Turn::Waits);
         // Alone, a connection is its congestion control's business.
         let (_, other) = &mut shares[1];
         peers.leave(other);
-        assert!(!peers.leave_of(&shares[0].1).must_wait);
+        assert!(peers.leave_of(&shares[0].1).turn != Turn::Waits);
     }
 
     /// A peer that is near has nothing but a buffer for what waits; a path that is no longer short may hold it.
@@ -359,7 +379,7 @@ mod tests {
             let (share, mut now) = (&mut shares[0].1, Time::ZERO);
             let rtts = [rtt_us, 10_000, 10_000].map(Duration::from_micros);
             pass_in(&mut peers, &mut now, share, 2 << 20, &rtts);
-            assert_eq!(peers.leave_of(share).must_wait, is_held, "{rtt_us} us");
+            assert_eq!(peers.leave_of(share).turn == Turn::Waits, is_held, "{rtt_us} us");
         }
     }
 
@@ -392,7 +412,7 @@ mod tests {
         let (handle, share) = &mut shares[0];
         peers.on_polled(*handle, share, full, false, true);
         for one in &mut shares[1..4] {
-            assert!(peers.leave_of(&one.1).must_wait);
+            assert!(peers.leave_of(&one.1).turn == Turn::Waits);
             hold(&mut peers, one, LITTLE_BYTES);
         }
         assert_eq!(peers.next_turn(&shares[0].1), None);
@@ -403,10 +423,10 @@ mod tests {
             peers.call(&mut shares[n as usize].1);
         }
         assert_eq!(peers.next_turn(&shares[0].1), None);
-        assert!(!peers.leave_of(&shares[1].1).must_wait);
-        assert!(peers.leave_of(&shares[4].1).must_wait, "who comes later waits behind the third");
+        assert!(peers.leave_of(&shares[1].1).turn != Turn::Waits);
+        assert!(peers.leave_of(&shares[4].1).turn == Turn::Waits, "who comes later waits behind the third");
         peers.on_polled(ConnectionHandle(1), &mut shares[1].1, BATCH_BYTES, true, true);
-        assert!(peers.leave_of(&shares[1].1).must_wait, "one turn is one batch");
+        assert!(peers.leave_of(&shares[1].1).turn == Turn::Waits, "one turn is one batch");
         for (_, share) in &mut shares {
             peers.leave(share);
         }
@@ -448,15 +468,28 @@ mod tests {
         peers.list.iter_mut().for_each(|(_, peer)| peer.fresh.clear());
         assert_eq!([(); 3].map(|()| peers.next_turn(&shares[0].1).map(|h| h.0)), [3, 4, 5].map(Some));
         let mut late = peers.join(SocketAddr::from(([10, 0, 0, 1], 1)));
-        assert!(peers.leave_of(&late).must_wait);
+        assert!(peers.leave_of(&late).turn == Turn::Waits);
         peers.on_polled(ConnectionHandle(999), &mut late, 0, true, true);
         peers.list.iter_mut().for_each(|(_, peer)| peer.held.clear());
-        assert!(peers.leave_of(&late).must_wait, "it waits itself");
+        assert!(peers.leave_of(&late).turn == Turn::Waits, "it waits itself");
         assert_eq!(peers.next_turn(&late), Some(ConnectionHandle(999)));
         assert_eq!(peers.next_turn(&late), None);
     }
 
     /// Where many wait, each has a longer turn if the way is fast; one that has nothing more to send ends it.
+    #[test]
+    fn processors_are_the_limit_by_what_all_bring_together() {
+        let (mut peers, mut shares) = peers(2);
+        let mut now = Time::ZERO;
+        let a_millisecond_of = |part| PROCESSORS_LIMIT.bytes_in(Duration::from_millis(1)) / 10 * part;
+        for (tenths, is_fast) in [(9, false), (11, true), (9, false)] {
+            pass(&mut peers, &mut now, &mut shares[0].1, a_millisecond_of(tenths), &[1]);
+            pass(&mut peers, &mut now, &mut shares[0].1, 0, &[1]);
+            let leaves = [0, 1].map(|n| peers.leave_of(&shares[n].1).is_fast);
+            assert_eq!(leaves, [is_fast; 2], "{tenths} tenths");
+        }
+    }
+
     #[test]
     fn the_turn_of_one_of_many_is_several_batches() {
         let (mut peers, mut shares) = peers(2 * MANY as u64);
@@ -478,7 +511,7 @@ mod tests {
         }
         assert_eq!([2, 3, 4, 5].map(|n| shares[n].1.batches()), [1, 4, 4, 4]);
         for n in 1..=BATCHES_OF_MANY {
-            assert!(!peers.leave_of(&shares[3].1).must_wait, "batch {n}");
+            assert!(peers.leave_of(&shares[3].1).turn != Turn::Waits, "batch {n}");
             peers.on_polled(
                 ConnectionHandle(3),
                 &mut shares[3].1,
@@ -487,7 +520,7 @@ mod tests {
                 true,
             );
         }
-        assert!(peers.leave_of(&shares[3].1).must_wait, "it has had its turn");
+        assert!(peers.leave_of(&shares[3].1).turn == Turn::Waits, "it has had its turn");
         // The next have little to say, of which one is asked twice, and the first two are gone: nothing is promised to anybody then.
         peers.on_polled(ConnectionHandle(4), &mut shares[4].1, 1000, false, true);
         peers.on_polled(ConnectionHandle(4), &mut shares[4].1, 1000, false, true);
