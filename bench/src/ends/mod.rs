@@ -334,15 +334,22 @@ impl Meter {
         Meter { warm_up: task.warm_up(), started: None, counted_from: None, bytes: 0, calls: 0 }
     }
 
+    /// Mostly no more than two additions, so that what is measured is not the measuring.
+    #[inline]
     fn add(&mut self, bytes: usize) -> Result<()> {
         self.bytes += bytes as u64;
         self.calls += 1;
+        if self.counted_from.is_some() { Ok(()) } else { self.begin() }
+    }
+
+    #[cold]
+    fn begin(&mut self) -> Result<()> {
         let Some((started, _)) = self.started else {
             self.started = Some((Instant::now(), usage::cpu_s()?));
             return Ok(());
         };
         // The clock is read seldom, so that it does not weigh on those who deliver packet by packet.
-        if self.counted_from.is_none() && self.calls.is_multiple_of(16) {
+        if self.calls.is_multiple_of(16) {
             let now = Instant::now();
             if now - started >= self.warm_up {
                 self.counted_from = Some((now, self.bytes));
