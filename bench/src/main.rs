@@ -31,7 +31,7 @@ use world::{Place, World};
 const USAGE: &str = "usage: uts-bench [OPTIONS]
        uts-bench picture JSON SVG    draws a run that was made before
   --quick              less of everything, for a first look
-  --repetitions N      how often everything is done (default 5, quick 3)
+  --repetitions N      how often everything is done (default 5, quick 2)
   --only A,B           some of: bulk, ping, spin, messages, single-messages, handshakes, idle, shared (works of
                        transports), parts (of UTS by themselves), adaptivity (mechanisms in slots against those that
                        the compiler knows), factors (functions left out), passes (one pass over a packet's data

@@ -8,6 +8,8 @@
 //!
 //! A connection that is the only one is held to that where the peer is near: there what waits waits in that buffer, which
 //! slow start would overflow by thousands of packets. Elsewhere the round trip may have become longer.
+//!
+//! What all bring together also tells whether lines or processors are the limit, which none of many knows by itself.
 
 use crate::connection::PROCESSORS_LIMIT;
 use crate::event::ConnectionHandle;
