@@ -51,7 +51,7 @@ exchange() {
     say '{"event":"exchange","t":T,"step":"brought","epoch":'$1',"line":"12 % more"}'
 }
 say '{"event":"start","t":T}'
-send 10
+if [ "$MODE" = early-exchange ]; then send 5; exchange 1; sleep 0.3; send 5; else send 10; fi
 say '{"event":"progress","t":T,"bytes":10000,"total":30000,"rate_bps":1e6,"rtt_ms":40.5,"loss":0.05,"profile":"congestion=cubic"}'
 case "$MODE" in
     client-dies) say '{"event":"error","message":"the disk is full"}'; echo "cannot go on" >&2; exit 1 ;;
@@ -60,7 +60,7 @@ case "$MODE" in
     says-nothing) exit 0 ;;
 esac
 send 4; sleep 0.3
-exchange 1
+[ "$MODE" = early-exchange ] || exchange 1
 send 12; sleep 0.3
 [ "$MODE" = one-exchange ] || exchange 2
 send 8
@@ -178,6 +178,18 @@ fn a_change_without_an_exchange_fails_and_is_named() {
     );
     assert!(!stderr.contains("ge:0.05"), "{stderr}");
     assert!(stage.out().join("report.html").is_file(), "the report helps to find out why");
+}
+
+#[test]
+fn a_change_for_which_an_exchange_had_prepared_needs_none() {
+    let stage = Stage::new();
+    let (code, stdout, stderr) = stage.run("early-exchange", &["--no-comparison"]);
+    assert_eq!(code, Some(0), "{stdout}{stderr}");
+    let line =
+        stdout.lines().find(|line| line.ends_with("needed no exchange: one before it had prepared for it."));
+    assert!(line.is_some_and(|line| line.contains("`loss=ge:0.05,4` at ")), "{stdout}");
+    let report = fs::read_to_string(stage.out().join("report.html")).unwrap();
+    assert!(report.contains("one before it had prepared for it"), "the report says so, too");
 }
 
 #[test]

@@ -280,10 +280,22 @@ impl Run {
     /// that came into force.
     pub fn unanswered_changes(&self) -> Vec<&PathChange> {
         let ends = self.changes.iter().skip(1).map(|c| c.t_s).chain([f64::INFINITY]);
-        let answered =
-            |from: f64, to: f64| self.agreed().any(|e| e.governs_data() && e.t_s >= from && e.t_s < to);
         let phases = self.changes.iter().zip(ends);
-        phases.filter(|(change, end)| !answered(change.t_s, *end)).map(|(change, _)| change).collect()
+        let answered = |(change, end): &(&PathChange, f64)| self.exchanged_within(change.t_s, *end);
+        phases.filter(|phase| !answered(phase)).map(|(change, _)| change).collect()
+    }
+
+    /// The path's first change, if no exchange answered it, but others did answer theirs, and an exchange came into force before it: what
+    /// slow start lost may have led to the profile that the change asks for.
+    pub fn anticipated_change(&self) -> Option<&PathChange> {
+        let first = self.changes.first()?;
+        let unanswered = self.unanswered_changes();
+        let is_the_only = unanswered == [first] && self.changes.len() > 1;
+        (is_the_only && self.exchanged_within(0.0, first.t_s)).then_some(first)
+    }
+
+    fn exchanged_within(&self, from: f64, to: f64) -> bool {
+        self.agreed().any(|e| e.governs_data() && e.t_s >= from && e.t_s < to)
     }
 }
 
@@ -318,6 +330,27 @@ mod tests {
         assert_eq!(unanswered(&run), [1.0]);
         run.exchanges.push(exchange(1.6, Outcome::Agreed));
         assert!(unanswered(&run).is_empty());
+    }
+
+    #[test]
+    fn an_exchange_before_the_first_change_may_have_anticipated_it() {
+        let mut run = Run { changes: vec![change(1.0), change(2.0)], ..Run::default() };
+        run.exchanges = vec![exchange(0.9, Outcome::Agreed)];
+        assert_eq!(run.anticipated_change(), None, "nor was the second answered");
+        run.exchanges = vec![exchange(2.5, Outcome::Agreed)];
+        assert_eq!(run.anticipated_change(), None, "nothing came before it");
+        run.exchanges.push(exchange(0.9, Outcome::Failed));
+        assert_eq!(run.anticipated_change(), None, "it came to nothing");
+        run.exchanges.push(exchange(0.9, Outcome::Agreed));
+        assert_eq!(run.anticipated_change().map(|c| c.t_s), Some(1.0));
+        run.exchanges.push(exchange(1.5, Outcome::Agreed));
+        assert_eq!(run.anticipated_change(), None, "it was answered");
+        let alone = Run {
+            changes: vec![change(1.0)],
+            exchanges: vec![exchange(0.9, Outcome::Agreed)],
+            ..Run::default()
+        };
+        assert_eq!(alone.anticipated_change(), None, "nothing was answered");
     }
 
     #[test]

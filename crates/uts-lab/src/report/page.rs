@@ -94,9 +94,11 @@ fn warnings(record: &Record) -> String {
             warnings.push(format!("In the {} run, the hash of what arrived differs.", run.name));
         }
     }
+    let anticipated = record.runs.first().and_then(Run::anticipated_change);
     for change in record.runs.first().map(Run::unanswered_changes).unwrap_or_default() {
+        let why = if anticipated == Some(change) { ": one before it had prepared for it" } else { "" };
         warnings.push(format!(
-            "No exchange answered the change at {:.1} s ({}: {}).",
+            "No exchange answered the change at {:.1} s ({}: {}){why}.",
             change.t_s, change.target, change.change
         ));
     }
