@@ -3,7 +3,7 @@
 use crate::ends::{Transport, Work};
 use crate::parts::Adaptivity;
 use crate::summary::Summary;
-use crate::works::Row;
+use crate::works::{ONE_CORE, Row, TWO_CORES};
 use serde::Serialize;
 
 /// A figure of rows: their work, path, cores, transports of which the best counts, and name.
@@ -49,9 +49,6 @@ impl Bar {
     }
 }
 
-const TWO: &str = "two cores";
-const ONE: &str = "one core";
-
 /// All bars that a run of these works can speak about.
 pub fn judge(rows: &[Row], adaptivity: &[Adaptivity]) -> Vec<Bar> {
     let mut bars = Vec::new();
@@ -76,7 +73,7 @@ fn bulk(rows: &[Row], bars: &mut Vec<Bar>) {
         UtsCrc32cBlocking,
     };
     let mut compare = |path, ours, rivals: &[Transport], figure, what: &str, wanted, at_most| {
-        let theirs = Pick { work: Work::Bulk, path, cores: TWO, transports: rivals, figure };
+        let theirs = Pick { work: Work::Bulk, path, cores: TWO_CORES, transports: rivals, figure };
         let reached = ratio(rows, &Pick { transports: &[ours], ..theirs }, &theirs, at_most);
         bars.push(Bar { work: format!("bulk, {path}"), what: what.to_owned(), reached, wanted, at_most });
     };
@@ -122,25 +119,25 @@ fn waiting(rows: &[Row], bars: &mut Vec<Bar>) {
             let theirs = Pick { work, path, cores, transports: &[RawUdp], figure: "p50_us" };
             add(Pick { transports: ours, ..theirs }, theirs, &format!("{what}, {by}"), wanted, true);
         };
-        compare(Work::Ping, TWO, "p50 to raw UDP, two cores", 1.25);
-        compare(Work::Ping, ONE, "p50 to raw UDP, one core", 2.0);
-        compare(Work::Spin, TWO, "p50 to spinning raw UDP", 2.0);
+        compare(Work::Ping, TWO_CORES, "p50 to raw UDP, two cores", 1.25);
+        compare(Work::Ping, ONE_CORE, "p50 to raw UDP, one core", 2.0);
+        compare(Work::Spin, TWO_CORES, "p50 to spinning raw UDP", 2.0);
     }
     let mut compare = |work, cores, rival: (Work, Transport), figure, what: &str, wanted, at_most| {
         let ours = Pick { work, path, cores, transports: &[Uts], figure };
         add(ours, Pick { work: rival.0, transports: &[rival.1], ..ours }, what, wanted, at_most);
     };
     let datagrams = (Work::Messages, Quinn);
-    compare(Work::Messages, TWO, datagrams, "per_s", "messages to quinn's datagrams", 3.0, false);
+    compare(Work::Messages, TWO_CORES, datagrams, "per_s", "messages to quinn's datagrams", 3.0, false);
     // quinn puts several into a packet unless each is let go before the next.
     let what = "a packet each: messages to quinn's datagrams, which share packets";
-    compare(Work::SingleMessages, TWO, datagrams, "per_s", what, 3.0, false);
+    compare(Work::SingleMessages, TWO_CORES, datagrams, "per_s", what, 3.0, false);
     let what = "a packet each: messages to quinn's datagrams, a packet each";
-    compare(Work::SingleMessages, TWO, (Work::SingleMessages, Quinn), "per_s", what, 3.0, false);
+    compare(Work::SingleMessages, TWO_CORES, (Work::SingleMessages, Quinn), "per_s", what, 3.0, false);
     let shakes = (Work::Handshakes, Quinn);
-    compare(Work::Handshakes, TWO, shakes, "p50_us", "time to quinn's", 0.8, true);
+    compare(Work::Handshakes, TWO_CORES, shakes, "p50_us", "time to quinn's", 0.8, true);
     let what = "accepted per second and core to quinn's";
-    compare(Work::Handshakes, TWO, shakes, "per_core_s", what, 1.5, false);
+    compare(Work::Handshakes, TWO_CORES, shakes, "per_core_s", what, 1.5, false);
 }
 
 fn connections(rows: &[Row], bars: &mut Vec<Bar>) {

@@ -221,11 +221,11 @@ fn measure(options: &Options) -> Result<i32> {
     let host = host::Host::here();
     let report = Report { host, load, plan, skipped, rows, parts, adaptivity, factors, passes, bars };
     print!("{}", report.text());
-    report.save(&options.out)?;
+    let json = report.save(&options.out)?;
     println!("\nJSON: {}", options.out.display());
     if !report.rows.is_empty() {
         let svg = options.out.with_extension("svg");
-        picture::redraw(&options.out, &svg)?;
+        picture::save(&picture::draw(&json)?, &svg)?;
         println!("picture: {}", svg.display());
     }
     let failed = report.rows.iter().any(|row| !row.failures.is_empty());

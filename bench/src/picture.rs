@@ -1,6 +1,9 @@
 //! The main figures of a run as a picture: bars of medians, each with a line from the smallest repetition to the largest.
 
+use crate::ends::{Transport, Work};
 use crate::summary::Summary;
+use crate::works::{ONE_CORE, TWO_CORES};
+use crate::world::Place;
 use anyhow::{Context, Result};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -51,57 +54,68 @@ struct Panel {
     transports: &'static [Shown],
 }
 
-/// A work somewhere: its title, its name, path and cores.
-type Group = (&'static str, &'static str, &'static str, &'static str);
+/// A work somewhere.
+struct Group {
+    title: &'static str,
+    work: Work,
+    /// `None` = the only path on which the work is measured.
+    place: Option<Place>,
+    cores: &'static str,
+}
 
-/// A bar: its label, and the names of transports of which the first that was measured is shown.
-type Shown = (&'static str, &'static [&'static str]);
+/// A bar: its label, and the transports of which the first that was measured is shown.
+type Shown = (&'static str, &'static [Transport]);
 
-const TWO: &str = "two cores";
-/// Shown only where there are no veth pairs.
-const LOOPBACK: &str = "loopback";
-/// The only path on which a work is measured.
-const ANY: &str = "";
-const BULK: [Group; 4] = [
-    ("loopback", "bulk", LOOPBACK, TWO),
-    ("veth pair as it comes", "bulk", "veth", TWO),
-    ("packets of 1500 bytes", "bulk", "veth-1500", TWO),
-    ("the same, joined on receipt", "bulk", "veth-1500-gro", TWO),
+const fn bulk(title: &'static str, place: Place) -> Group {
+    Group { title, work: Work::Bulk, place: Some(place), cores: TWO_CORES }
+}
+
+const fn anywhere(title: &'static str, work: Work, cores: &'static str) -> Group {
+    Group { title, work, place: None, cores }
+}
+
+const BULK: &[Group] = &[
+    // Shown only where there are no veth pairs.
+    bulk("loopback", Place::Loopback),
+    bulk("veth pair as it comes", Place::Veth),
+    bulk("packets of 1500 bytes", Place::Segments),
+    bulk("the same, joined on receipt", Place::SegmentsGro),
 ];
-const ROUND_TRIPS: [Group; 2] =
-    [("a core for each end", "ping", ANY, TWO), ("one core for both", "ping", ANY, "one core")];
-const UTS: Shown = ("UTS", &["uts"]);
-const QUINN: Shown = ("quinn", &["quinn"]);
-const S2N: Shown = ("s2n-quic", &["s2n-quic"]);
-const TCP: Shown = ("TCP CUBIC", &["tcp-cubic"]);
-const RAW: Shown = ("raw UDP", &["raw-udp"]);
+const UTS: Shown = ("UTS", &[Transport::Uts]);
+const QUINN: Shown = ("quinn", &[Transport::Quinn]);
+const S2N: Shown = ("s2n-quic", &[Transport::S2nQuic]);
+const TCP: Shown = ("TCP CUBIC", &[Transport::TcpCubic]);
+const RAW: Shown = ("raw UDP", &[Transport::RawUdp]);
 
 const PANELS: [Panel; 5] = [
     Panel {
         title: "Bulk data, encrypted: Gbit/s",
         figure: ("gbps", 1.0),
-        groups: &BULK,
+        groups: BULK,
         transports: &[UTS, S2N, QUINN],
     },
     Panel {
         title: "Bulk data, not encrypted: Gbit/s",
         figure: ("gbps", 1.0),
-        groups: &BULK,
+        groups: BULK,
         transports: &[
-            ("UTS with CRC-32C", &["uts-crc-32c-blocking", "uts-crc-32c"]),
+            ("UTS with CRC-32C", &[Transport::UtsCrc32cBlocking, Transport::UtsCrc32c]),
             TCP,
             RAW,
-            ("ENet", &["enet"]),
-            ("SRT", &["srt"]),
+            ("ENet", &[Transport::Enet]),
+            ("SRT", &[Transport::Srt]),
         ],
     },
     Panel {
         title: "Round trip of one byte, median, microseconds (less is better)",
         figure: ("p50_us", 1.0),
-        groups: &ROUND_TRIPS,
+        groups: &[
+            anywhere("a core for each end", Work::Ping, TWO_CORES),
+            anywhere("one core for both", Work::Ping, ONE_CORE),
+        ],
         transports: &[
-            ("UTS, calls that wait", &["uts-blocking"]),
-            ("UTS on tokio", &["uts"]),
+            ("UTS, calls that wait", &[Transport::UtsBlocking]),
+            ("UTS on tokio", &[Transport::Uts]),
             TCP,
             RAW,
             QUINN,
@@ -111,13 +125,13 @@ const PANELS: [Panel; 5] = [
     Panel {
         title: "Messages of 100 bytes, unreliable, encrypted: millions a second",
         figure: ("per_s", 1e-6),
-        groups: &[("as many as go through", "messages", ANY, TWO)],
+        groups: &[anywhere("as many as go through", Work::Messages, TWO_CORES)],
         transports: &[UTS, QUINN],
     },
     Panel {
         title: "Handshake, median, microseconds (less is better)",
         figure: ("p50_us", 1.0),
-        groups: &[("one after the other", "handshakes", ANY, TWO)],
+        groups: &[anywhere("one after the other", Work::Handshakes, TWO_CORES)],
         transports: &[UTS, QUINN],
     },
 ];
@@ -154,68 +168,82 @@ pub fn draw(json: &str) -> Result<String> {
 pub fn redraw(json: &Path, svg: &Path) -> Result<()> {
     let read = std::fs::read_to_string(json).with_context(|| format!("reading {}", json.display()))?;
     let picture = draw(&read).with_context(|| format!("drawing {}", json.display()))?;
+    save(&picture, svg)
+}
+
+/// Writes a picture into a file.
+///
+/// # Errors
+/// If it cannot be written.
+pub fn save(picture: &str, svg: &Path) -> Result<()> {
     std::fs::write(svg, picture).with_context(|| format!("writing {}", svg.display()))
 }
 
 impl Panel {
     /// Draws it below `top`, if any of it was measured.
     fn draw(&self, rows: &[Row], body: &mut String, top: &mut f64) {
-        let (figure, times) = self.figure;
-        let found = |group: &Group, shown: &Shown| {
-            let of = |name: &&str| rows.iter().find(|row| row.is(group, name))?.summary(figure);
-            shown.1.iter().find_map(of)
-        };
-        let is_hidden = |&(_, work, path, _): &Group| {
-            path == LOOPBACK && rows.iter().any(|r| r.work == work && r.path != path)
-        };
-        let groups = || self.groups.iter().filter(|group| !is_hidden(group));
-        let bars =
-            |group| self.transports.iter().filter_map(move |shown| Some((shown.0, found(group, shown)?)));
-        let longest = groups().flat_map(bars).map(|(_, found)| found.max).fold(0.0, f64::max);
+        let groups: Vec<_> = self.groups.iter().map(|group| (group.title, self.bars(group, rows))).collect();
+        let longest =
+            groups.iter().flat_map(|(_, bars)| bars).map(|(_, found)| found.max).fold(0.0, f64::max);
         if longest <= 0.0 {
             return;
         }
         *top += 32.0;
         text(body, (14.0, *top), "font-size=\"13\" font-weight=\"bold\"", self.title);
-        let place = |value: f64| LEFT + value / longest * (WIDTH - LEFT - RIGHT);
-        for group in groups() {
-            let mut bars = bars(group).peekable();
-            if bars.peek().is_some() {
-                *top += 19.0;
-                text(body, (14.0, *top), "fill=\"#666\" font-style=\"italic\"", group.0);
-                *top += 8.0;
-            }
-            for (label, Summary { median, min, max, .. }) in bars {
-                let colour = if label.starts_with("UTS") { "#0b62b8" } else { "#9aa3ad" };
-                let (middle, end) = (*top + BAR / 2.0, place(median));
-                let _ = writeln!(
-                    body,
-                    "<rect x=\"{LEFT}\" y=\"{top:.1}\" width=\"{:.1}\" height=\"{BAR}\" fill=\"{colour}\"/>\
-                     <path d=\"M{:.1} {middle:.1}H{:.1}\" stroke=\"#222\"/>",
-                    end - LEFT,
-                    place(min),
-                    place(max)
-                );
-                text(body, (LEFT - 6.0, middle + 4.0), "text-anchor=\"end\"", label);
-                let shown = median * times;
-                let digits = if shown < 100.0 { 1 } else { 0 };
-                text(body, (place(max).max(end) + 5.0, middle + 4.0), "", &format!("{shown:.digits$}"));
+        for (title, bars) in groups.iter().filter(|(_, bars)| !bars.is_empty()) {
+            *top += 19.0;
+            text(body, (14.0, *top), "fill=\"#666\" font-style=\"italic\"", title);
+            *top += 8.0;
+            for (label, found) in bars {
+                bar(body, *top, label, found, longest, self.figure.1);
                 *top += STEP;
             }
         }
     }
+
+    /// What is shown of a group: labels, and what was measured.
+    fn bars(&self, group: &Group, rows: &[Row]) -> Vec<(&'static str, Summary)> {
+        let is_elsewhere = |row: &Row| row.work == group.work.name() && row.path != Place::Loopback.name();
+        if group.place == Some(Place::Loopback) && rows.iter().any(is_elsewhere) {
+            return Vec::new();
+        }
+        let of =
+            |transport: &Transport| rows.iter().find(|row| row.is(group, *transport))?.summary(self.figure.0);
+        let shown = |(label, of_these): &Shown| Some((*label, of_these.iter().find_map(of)?));
+        self.transports.iter().filter_map(shown).collect()
+    }
+}
+
+/// Draws a bar, where `longest` reaches to the end of the scale; its figure is shown `times` as large.
+fn bar(body: &mut String, top: f64, label: &str, found: &Summary, longest: f64, times: f64) {
+    let place = |value: f64| LEFT + value / longest * (WIDTH - LEFT - RIGHT);
+    let Summary { median, min, max, .. } = *found;
+    let (middle, end) = (top + BAR / 2.0, place(median));
+    let colour = if label.starts_with("UTS") { "#0b62b8" } else { "#9aa3ad" };
+    let _ = writeln!(
+        body,
+        "<rect x=\"{LEFT}\" y=\"{top:.1}\" width=\"{:.1}\" height=\"{BAR}\" fill=\"{colour}\"/>\
+         <path d=\"M{:.1} {middle:.1}H{:.1}\" stroke=\"#222\"/>",
+        end - LEFT,
+        place(min),
+        place(max)
+    );
+    text(body, (LEFT - 6.0, middle + 4.0), "text-anchor=\"end\"", label);
+    let shown = median * times;
+    let digits = if shown < 100.0 { 1 } else { 0 };
+    text(body, (place(max) + 5.0, middle + 4.0), "", &format!("{shown:.digits$}"));
 }
 
 impl Row {
-    fn is(&self, &(_, work, path, cores): &Group, transport: &str) -> bool {
-        self.work == work
-            && [ANY, self.path.as_str()].contains(&path)
-            && self.cores == cores
-            && self.transport == transport
+    fn is(&self, group: &Group, transport: Transport) -> bool {
+        self.work == group.work.name()
+            && group.place.is_none_or(|place| self.path == place.name())
+            && self.cores == group.cores
+            && self.transport == transport.name()
     }
 
     fn summary(&self, figure: &str) -> Option<Summary> {
-        Summary::of(self.figures.get(figure)?.iter().flatten().copied())
+        Summary::of_repetitions(self.figures.get(figure)?)
     }
 }
 

@@ -238,13 +238,14 @@ impl Report {
         format!("\nPer packet of {} B, one core, no sockets\n{}", crate::parts::DATA_BYTES, table(&lines))
     }
 
-    /// Writes the JSON.
-    pub fn save(&self, file: &Path) -> Result<()> {
+    /// Writes the JSON; gives it.
+    pub fn save(&self, file: &Path) -> Result<String> {
         if let Some(folder) = file.parent() {
             std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
         }
-        std::fs::write(file, serde_json::to_string_pretty(self)? + "\n")
-            .with_context(|| format!("cannot write {}", file.display()))
+        let json = serde_json::to_string_pretty(self)? + "\n";
+        std::fs::write(file, &json).with_context(|| format!("cannot write {}", file.display()))?;
+        Ok(json)
     }
 }
 

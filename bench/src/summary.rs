@@ -24,6 +24,11 @@ impl Summary {
         let median = (values[(values.len() - 1) / 2] + values[values.len() / 2]) / 2.0;
         Some(Summary { median, min, max, repetitions: values.len() })
     }
+
+    /// Of what repetitions gave, those left out that failed; `None` if all did.
+    pub fn of_repetitions(values: &[Option<f64>]) -> Option<Self> {
+        Self::of(values.iter().flatten().copied())
+    }
 }
 
 /// The value below which `share` (0..=1) of the values lie; `values` must be in ascending order. `None` without any.

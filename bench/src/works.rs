@@ -66,6 +66,11 @@ pub struct Case {
     pub connections: usize,
 }
 
+/// A core for each end.
+pub const TWO_CORES: &str = "two cores";
+/// One for both.
+pub const ONE_CORE: &str = "one core";
+
 /// Everything that repetitions found of one case.
 #[derive(Debug, Serialize)]
 pub struct Row {
@@ -73,7 +78,7 @@ pub struct Row {
     pub work: &'static str,
     /// The path.
     pub path: &'static str,
-    /// Where the ends run: `two cores` or `one core`.
+    /// Where the ends run: [`TWO_CORES`] or [`ONE_CORE`].
     pub cores: &'static str,
     /// The transport.
     pub transport: &'static str,
@@ -92,7 +97,7 @@ pub struct Row {
 impl Row {
     /// What repetitions gave.
     pub fn summary(&self, figure: &str) -> Option<Summary> {
-        Summary::of(self.figures.get(figure)?.iter().flatten().copied())
+        Summary::of_repetitions(self.figures.get(figure)?)
     }
 }
 
@@ -254,7 +259,7 @@ impl Case {
         Row {
             work: self.work.name(),
             path: self.place.name(),
-            cores: if self.same_core { "one core" } else { "two cores" },
+            cores: if self.same_core { ONE_CORE } else { TWO_CORES },
             transport: self.transport.name(),
             connections: self.connections,
             figures: BTreeMap::new(),
