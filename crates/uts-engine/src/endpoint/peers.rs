@@ -359,18 +359,18 @@ mod tests {
         let (mut peers, mut shares) = peers(2);
         let (share, mut now) = (&mut shares[0].1, Time::ZERO);
         pass(&mut peers, &mut now, share, 100 << 20, &[100; 20]);
-        assert!(peers.leave_of(share).turn != Turn::Waits, "a long path without a queue");
+        assert_eq!(peers.leave_of(share).turn, Turn::Free, "a long path without a queue");
         // 100 MiB in 104 ms: 4 wait where 1 may.
         pass(&mut peers, &mut now, share, 100 << 20, &[104; 50]);
-        assert!(peers.leave_of(share).turn == Turn::Waits);
+        assert_eq!(peers.leave_of(share).turn, Turn::Waits);
         peers.on_news(now, share, 96 << 20, None);
-        assert!(peers.leave_of(share).turn != Turn::Waits, "the path itself holds 96");
+        assert_ne!(peers.leave_of(share).turn, Turn::Waits, "the path itself holds 96");
         peers.on_news(now, share, 100 << 20, None);
-        assert!(peers.leave_of(share).turn == Turn::Waits);
+        assert_eq!(peers.leave_of(share).turn, Turn::Waits);
         // Alone, a connection is its congestion control's business.
         let (_, other) = &mut shares[1];
         peers.leave(other);
-        assert!(peers.leave_of(&shares[0].1).turn != Turn::Waits);
+        assert_ne!(peers.leave_of(&shares[0].1).turn, Turn::Waits);
     }
 
     /// A peer that is near has nothing but a buffer for what waits; a path that is no longer short may hold it.
@@ -414,7 +414,7 @@ mod tests {
         let (handle, share) = &mut shares[0];
         peers.on_polled(*handle, share, full, false, true);
         for one in &mut shares[1..4] {
-            assert!(peers.leave_of(&one.1).turn == Turn::Waits);
+            assert_eq!(peers.leave_of(&one.1).turn, Turn::Waits);
             hold(&mut peers, one, LITTLE_BYTES);
         }
         assert_eq!(peers.next_turn(&shares[0].1), None);
@@ -425,10 +425,10 @@ mod tests {
             peers.call(&mut shares[n as usize].1);
         }
         assert_eq!(peers.next_turn(&shares[0].1), None);
-        assert!(peers.leave_of(&shares[1].1).turn != Turn::Waits);
-        assert!(peers.leave_of(&shares[4].1).turn == Turn::Waits, "who comes later waits behind the third");
+        assert_ne!(peers.leave_of(&shares[1].1).turn, Turn::Waits);
+        assert_eq!(peers.leave_of(&shares[4].1).turn, Turn::Waits, "who comes later waits behind the third");
         peers.on_polled(ConnectionHandle(1), &mut shares[1].1, BATCH_BYTES, true, true);
-        assert!(peers.leave_of(&shares[1].1).turn == Turn::Waits, "one turn is one batch");
+        assert_eq!(peers.leave_of(&shares[1].1).turn, Turn::Waits, "one turn is one batch");
         for (_, share) in &mut shares {
             peers.leave(share);
         }
@@ -470,15 +470,14 @@ mod tests {
         peers.list.iter_mut().for_each(|(_, peer)| peer.fresh.clear());
         assert_eq!([(); 3].map(|()| peers.next_turn(&shares[0].1).map(|h| h.0)), [3, 4, 5].map(Some));
         let mut late = peers.join(SocketAddr::from(([10, 0, 0, 1], 1)));
-        assert!(peers.leave_of(&late).turn == Turn::Waits);
+        assert_eq!(peers.leave_of(&late).turn, Turn::Waits);
         peers.on_polled(ConnectionHandle(999), &mut late, 0, true, true);
         peers.list.iter_mut().for_each(|(_, peer)| peer.held.clear());
-        assert!(peers.leave_of(&late).turn == Turn::Waits, "it waits itself");
+        assert_eq!(peers.leave_of(&late).turn, Turn::Waits, "it waits itself");
         assert_eq!(peers.next_turn(&late), Some(ConnectionHandle(999)));
         assert_eq!(peers.next_turn(&late), None);
     }
 
-    /// Where many wait, each has a longer turn if the way is fast; one that has nothing more to send ends it.
     #[test]
     fn processors_are_the_limit_by_what_all_bring_together() {
         let (mut peers, mut shares) = peers(2);
@@ -492,6 +491,7 @@ mod tests {
         }
     }
 
+    /// Where many wait, each has a longer turn if the way is fast; one that has nothing more to send ends it.
     #[test]
     fn the_turn_of_one_of_many_is_several_batches() {
         let (mut peers, mut shares) = peers(2 * MANY as u64);
@@ -513,7 +513,7 @@ mod tests {
         }
         assert_eq!([2, 3, 4, 5].map(|n| shares[n].1.batches()), [1, 4, 4, 4]);
         for n in 1..=BATCHES_OF_MANY {
-            assert!(peers.leave_of(&shares[3].1).turn != Turn::Waits, "batch {n}");
+            assert_ne!(peers.leave_of(&shares[3].1).turn, Turn::Waits, "batch {n}");
             peers.on_polled(
                 ConnectionHandle(3),
                 &mut shares[3].1,
@@ -522,7 +522,7 @@ mod tests {
                 true,
             );
         }
-        assert!(peers.leave_of(&shares[3].1).turn == Turn::Waits, "it has had its turn");
+        assert_eq!(peers.leave_of(&shares[3].1).turn, Turn::Waits, "it has had its turn");
         // The next have little to say, of which one is asked twice, and the first two are gone: nothing is promised to anybody then.
         peers.on_polled(ConnectionHandle(4), &mut shares[4].1, 1000, false, true);
         peers.on_polled(ConnectionHandle(4), &mut shares[4].1, 1000, false, true);
