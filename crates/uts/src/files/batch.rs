@@ -1,11 +1,9 @@
 //! A flow as the client uses it: requests are written ahead of the answers.
 
-use super::Flows;
 use super::error::FileError;
 use super::message::{MAGIC, Reply, Request, VERSION, read_frame, write_frame};
+use super::{FLOW_BUFFER_BYTES, Flows};
 use tokio::io::{AsyncWriteExt, BufReader, BufWriter};
-
-const BUFFER_BYTES: usize = 64 * 1024;
 
 /// Work that can share a round trip with other such work.
 pub(super) trait Batch {
@@ -26,10 +24,10 @@ pub(super) struct Conversation<F: Flows> {
 impl<F: Flows> Conversation<F> {
     pub(super) async fn open(flows: &F) -> Result<Self, FileError> {
         let (send, recv) = flows.open().await?;
-        let mut send = BufWriter::with_capacity(BUFFER_BYTES, send);
+        let mut send = BufWriter::with_capacity(FLOW_BUFFER_BYTES, send);
         send.write_all(MAGIC).await?;
         send.write_u8(VERSION).await?;
-        Ok(Conversation { send, recv: BufReader::with_capacity(BUFFER_BYTES, recv) })
+        Ok(Conversation { send, recv: BufReader::with_capacity(FLOW_BUFFER_BYTES, recv) })
     }
 
     /// Asks one thing and waits for the answer.

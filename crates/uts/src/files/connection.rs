@@ -1,8 +1,15 @@
 //! A UTS connection as the carrier of files.
 
-use super::Flows;
+use super::{Flows, WriteShared};
 use crate::{CloseReason, Connection, FlowOptions, RecvFlow, SendFlow};
+use bytes::Bytes;
 use std::io;
+
+impl WriteShared for SendFlow {
+    async fn write_shared(&mut self, data: Bytes) -> io::Result<()> {
+        Ok(self.write_bytes(data).await?)
+    }
+}
 
 impl Flows for Connection {
     type Send = SendFlow;

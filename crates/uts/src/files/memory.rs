@@ -1,6 +1,6 @@
 //! Flows inside one process, for tests of services and of what uses them.
 
-use super::Flows;
+use super::{Flows, WriteShared};
 use std::io;
 use tokio::io::{DuplexStream, ReadHalf, WriteHalf, duplex, split};
 use tokio::sync::{Mutex, mpsc};
@@ -20,6 +20,8 @@ pub fn pair(buffer_bytes: usize) -> (MemoryFlows, MemoryFlows) {
     let end = |opened, offered| MemoryFlows { opened, offered: Mutex::new(offered), buffer_bytes };
     (end(to_b, from_b), end(to_a, from_a))
 }
+
+impl WriteShared for WriteHalf<DuplexStream> {}
 
 impl Flows for MemoryFlows {
     type Send = WriteHalf<DuplexStream>;

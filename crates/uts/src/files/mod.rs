@@ -12,6 +12,7 @@
 //! Names from the peer are never trusted: see [`path`] and [`tree`].
 
 mod batch;
+mod blocks;
 mod claim;
 mod client;
 mod connection;
@@ -30,10 +31,11 @@ mod tree;
 #[cfg(test)]
 mod tests;
 
+use bytes::Bytes;
 use std::future::Future;
 use std::io;
 use std::sync::Arc;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 
 pub use client::{CopyOptions, Report};
 pub use error::{Fault, FaultKind, FileError};
@@ -43,10 +45,24 @@ pub use path::RelPath;
 pub use put::put;
 pub use server::{ServeOptions, Service};
 
+/// What is gathered before it is handed to a flow, and read from it at once.
+const FLOW_BUFFER_BYTES: usize = 64 * 1024;
+
+/// What bytes are written to.
+pub trait WriteShared: AsyncWrite + Unpin + Send {
+    /// Writes all of `data`. Who can hold on to shared memory need not copy it, as this does.
+    ///
+    /// # Errors
+    /// As those of `write_all`.
+    fn write_shared(&mut self, data: Bytes) -> impl Future<Output = io::Result<()>> + Send {
+        async move { self.write_all(&data).await }
+    }
+}
+
 /// A connection that carries reliable byte flows in both directions.
 pub trait Flows: Send + Sync + 'static {
     /// The half of a flow that is written. `shutdown` ends it in order; dropping it before that resets it.
-    type Send: AsyncWrite + Unpin + Send + 'static;
+    type Send: WriteShared + 'static;
     /// The half of a flow that is read. End of file is the peer's orderly end; a reset is an error.
     type Recv: AsyncRead + Unpin + Send + 'static;
 

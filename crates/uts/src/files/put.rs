@@ -1,6 +1,5 @@
 //! Copying to the server.
 
-use super::Flows;
 use super::batch::{Batch, Conversation, next_reply};
 use super::client::{CopyOptions, Queue, Report, blocking, local, stat, unexpected, work};
 use super::error::{Fault, FaultKind, FileError};
@@ -10,6 +9,7 @@ use super::part::hash_prefix;
 use super::path::RelPath;
 use super::stream::{Content, send_content};
 use super::tree::{Source, Tree};
+use super::{Flows, WriteShared};
 use blake3::Hasher;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -337,7 +337,7 @@ async fn send_batch<F: Flows>(
     tokio::try_join!(sending, hearing).map(|_| ())
 }
 
-async fn send_one<W: tokio::io::AsyncWrite + Unpin>(
+async fn send_one<W: WriteShared>(
     send: &mut W,
     i: usize,
     item: &Item,

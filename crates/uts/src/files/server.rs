@@ -1,6 +1,5 @@
 //! The server: one request after another on each flow, many flows at once.
 
-use super::Flows;
 use super::claim::Claims;
 use super::client::blocking;
 use super::error::{Fault, FaultKind, FileError};
@@ -10,16 +9,16 @@ use super::part::{Have, Part, Prefix, copy_of, end_copy, hash_prefix, make_direc
 use super::path::RelPath;
 use super::stream::{Content, Drain, Received, Sent, drain, receive_content, send_content};
 use super::tree::{Source, Tree};
+use super::{FLOW_BUFFER_BYTES, Flows, WriteShared};
 use blake3::Hasher;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader, BufWriter};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader, BufWriter};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 
-const BUFFER_BYTES: usize = 64 * 1024;
 /// Flows of one connection that are served at once; more wait. A bound on open files and blocks in memory.
 const FLOWS_MAX: usize = 64;
 /// Offers on one flow that are remembered until their content comes.
@@ -79,12 +78,12 @@ impl Service {
     /// When the flow fails or the client breaks the protocol; it was told, if that was possible.
     pub async fn serve_flow<S, R>(&self, send: S, recv: R, progress: Arc<dyn Progress>) -> io::Result<()>
     where
-        S: AsyncWrite + Unpin + Send,
+        S: WriteShared,
         R: AsyncRead + Unpin + Send,
     {
         let mut flow = Flow {
-            send: BufWriter::with_capacity(BUFFER_BYTES, send),
-            recv: BufReader::with_capacity(BUFFER_BYTES, recv),
+            send: BufWriter::with_capacity(FLOW_BUFFER_BYTES, send),
+            recv: BufReader::with_capacity(FLOW_BUFFER_BYTES, recv),
             offers: BTreeMap::new(),
             progress,
         };
@@ -101,7 +100,7 @@ impl Service {
 
     async fn converse<S, R>(&self, flow: &mut Flow<S, R>) -> io::Result<()>
     where
-        S: AsyncWrite + Unpin + Send,
+        S: WriteShared,
         R: AsyncRead + Unpin + Send,
     {
         let mut magic = [0; 9];
@@ -128,7 +127,7 @@ impl Service {
 
     async fn answer<S, R>(&self, flow: &mut Flow<S, R>, request: Request) -> io::Result<()>
     where
-        S: AsyncWrite + Unpin + Send,
+        S: WriteShared,
         R: AsyncRead + Unpin + Send,
     {
         let tree = self.tree.clone();
@@ -173,7 +172,7 @@ impl Service {
 
     async fn receive_file<S, R>(&self, flow: &mut Flow<S, R>, entry: Entry, from: u64) -> io::Result<()>
     where
-        S: AsyncWrite + Unpin + Send,
+        S: WriteShared,
         R: AsyncRead + Unpin + Send,
     {
         let part = match self.open_part(flow, &entry, from).await {
@@ -240,7 +239,7 @@ struct Flow<S, R> {
     progress: Arc<dyn Progress>,
 }
 
-impl<S: AsyncWrite + Unpin + Send, R: AsyncRead + Unpin + Send> Flow<S, R> {
+impl<S: WriteShared, R: AsyncRead + Unpin + Send> Flow<S, R> {
     async fn reply(&mut self, reply: &Reply) -> io::Result<()> {
         write_frame(&mut self.send, reply).await
     }

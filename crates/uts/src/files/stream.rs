@@ -4,11 +4,14 @@
 //!
 //! Disk and hash work on a thread of their own, a few blocks ahead of or behind the flow.
 
+use super::WriteShared;
+use super::blocks::Lent;
 use super::error::{Fault, FaultKind};
 use super::message::{Entry, Hash, invalid, read_frame, write_frame};
 use super::part::Part;
 use super::tree::entry_of_file;
 use blake3::Hasher;
+use bytes::Bytes;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::time::Duration;
@@ -20,6 +23,8 @@ use tokio::time::{Instant, timeout_at};
 pub(super) const BLOCK_BYTES: usize = 256 * 1024;
 /// The longest chunk that is accepted.
 pub(super) const CHUNK_BYTES_MAX: usize = 1024 * 1024;
+/// What a chunk's length takes before it.
+const LENGTH_BYTES: usize = size_of::<u32>();
 /// In place of the length of a chunk: the sender gives up.
 const ABORT: u32 = u32::MAX;
 /// Blocks between the flow and the disk.
@@ -62,14 +67,21 @@ pub(super) enum Received {
     Aborted(Fault),
 }
 
-enum Block {
-    Data(Vec<u8>),
+/// What goes to a flow: a chunk with its length before it.
+enum Outgoing {
+    Chunk(Bytes),
     End(Hash),
     Failed(Fault),
 }
 
+/// What goes to the disk.
+enum Incoming {
+    Data(Vec<u8>),
+    End(Hash),
+}
+
 /// Sends content. `observe` is told how many bytes went each time; `stop` is asked before each chunk.
-pub(super) async fn send_content<W: AsyncWrite + Unpin>(
+pub(super) async fn send_content<W: WriteShared>(
     flow: &mut W,
     content: Content,
     observe: &mut (dyn FnMut(u64) + Send),
@@ -83,18 +95,17 @@ pub(super) async fn send_content<W: AsyncWrite + Unpin>(
             return Ok(Sent::Stopped);
         }
         match block {
-            Block::Data(data) => {
-                let length = u32::try_from(data.len()).map_err(io::Error::other)?;
-                flow.write_all(&length.to_be_bytes()).await?;
-                flow.write_all(&data).await?;
-                observe(u64::from(length));
+            Outgoing::Chunk(chunk) => {
+                let bytes = chunk.len().saturating_sub(LENGTH_BYTES);
+                flow.write_shared(chunk).await?;
+                observe(bytes as u64);
             }
-            Block::End(hash) => {
+            Outgoing::End(hash) => {
                 flow.write_all(&0u32.to_be_bytes()).await?;
                 flow.write_all(&hash).await?;
                 return Ok(Sent::Whole(hash));
             }
-            Block::Failed(fault) => {
+            Outgoing::Failed(fault) => {
                 abort(flow, &fault).await?;
                 return Ok(Sent::Failed(fault));
             }
@@ -113,34 +124,37 @@ pub(super) async fn abort<W: AsyncWrite + Unpin>(flow: &mut W, fault: &Fault) ->
     write_frame(flow, fault).await
 }
 
-fn read_blocks(content: Content, blocks: &mpsc::Sender<Block>) {
+fn read_blocks(content: Content, blocks: &mpsc::Sender<Outgoing>) {
     let path = content.entry.path.clone();
     let last = match read_all(content, blocks) {
-        Ok(Some(hash)) => Block::End(hash),
+        Ok(Some(hash)) => Outgoing::End(hash),
         Ok(None) => return,
-        Err(fault) => Block::Failed(Fault { path, ..fault }),
+        Err(fault) => Outgoing::Failed(Fault { path, ..fault }),
     };
     // Fails only if nobody waits for it.
     let _ = blocks.blocking_send(last);
 }
 
 /// `None` if nobody takes the blocks any more.
-fn read_all(content: Content, blocks: &mpsc::Sender<Block>) -> Result<Option<Hash>, Fault> {
+fn read_all(content: Content, blocks: &mpsc::Sender<Outgoing>) -> Result<Option<Hash>, Fault> {
     let Content { mut file, entry, from, mut hasher } = content;
     let fault = |e: io::Error| Fault::io(&entry.path, &e);
     let changed = || Fault::new(FaultKind::Changed, &entry.path, "changed while it was read");
     file.seek(SeekFrom::Start(from)).map_err(fault)?;
     let mut left = entry.size.saturating_sub(from);
+    let mut lent = Lent::default();
     while left > 0 {
         let want = usize::try_from(left).map_or(BLOCK_BYTES, |left| left.min(BLOCK_BYTES));
-        let mut block = vec![0; want];
-        file.read_exact(&mut block).map_err(|e| match e.kind() {
+        let mut chunk = lent.take(LENGTH_BYTES + want);
+        let (length, block) = chunk.split_at_mut(LENGTH_BYTES);
+        length.copy_from_slice(&(want as u32).to_be_bytes());
+        file.read_exact(block).map_err(|e| match e.kind() {
             io::ErrorKind::UnexpectedEof => changed(),
             _ => fault(e),
         })?;
-        hasher.update(&block);
+        hasher.update(block);
         left -= want as u64;
-        if blocks.blocking_send(Block::Data(block)).is_err() {
+        if blocks.blocking_send(Outgoing::Chunk(lent.lend(chunk))).is_err() {
             return Ok(None);
         }
     }
@@ -159,8 +173,9 @@ pub(super) async fn receive_content<R: AsyncRead + Unpin>(
     superseded: Option<watch::Receiver<bool>>,
 ) -> io::Result<Received> {
     let (blocks, queue) = mpsc::channel(BLOCKS_AHEAD);
-    let writer = tokio::task::spawn_blocking(move || write_blocks(part, queue));
-    let transfer = forward(flow, &blocks, observe);
+    let (empty, emptied) = mpsc::channel(BLOCKS_AHEAD);
+    let writer = tokio::task::spawn_blocking(move || write_blocks(part, queue, &empty));
+    let transfer = forward(flow, &blocks, emptied, observe);
     let outcome = tokio::select! {
         outcome = transfer => outcome,
         () = until(superseded) => Ok(Ending::Superseded),
@@ -198,7 +213,8 @@ async fn until(superseded: Option<watch::Receiver<bool>>) {
 
 async fn forward<R: AsyncRead + Unpin>(
     flow: &mut R,
-    blocks: &mpsc::Sender<Block>,
+    blocks: &mpsc::Sender<Incoming>,
+    mut emptied: mpsc::Receiver<Vec<u8>>,
     observe: &mut (dyn FnMut(u64) + Send),
 ) -> io::Result<Ending> {
     loop {
@@ -207,18 +223,19 @@ async fn forward<R: AsyncRead + Unpin>(
                 let mut hash = Hash::default();
                 flow.read_exact(&mut hash).await?;
                 // If the writer is gone, its fault says why.
-                let _ = blocks.send(Block::End(hash)).await;
+                let _ = blocks.send(Incoming::End(hash)).await;
                 return Ok(Ending::Whole);
             }
             ABORT => return read_fault(flow).await.map(Ending::Aborted),
             length => {
                 let mut left = chunk_length(length)?;
                 while left > 0 {
-                    let mut block = vec![0; left.min(BLOCK_BYTES)];
+                    let mut block = emptied.try_recv().unwrap_or_default();
+                    block.resize(left.min(BLOCK_BYTES), 0);
                     let (n, ended) = read_block(flow, &mut block).await;
                     block.truncate(n);
                     left -= n;
-                    if n > 0 && blocks.send(Block::Data(block)).await.is_err() {
+                    if n > 0 && blocks.send(Incoming::Data(block)).await.is_err() {
                         return Ok(Ending::WriterGone(Drain::InChunk(left)));
                     }
                     observe(n as u64);
@@ -252,12 +269,19 @@ async fn read_block<R: AsyncRead + Unpin>(flow: &mut R, block: &mut [u8]) -> (us
 }
 
 /// `None` if the sender ended without an end.
-fn write_blocks(mut part: Part, mut queue: mpsc::Receiver<Block>) -> Result<Option<Hash>, Fault> {
+fn write_blocks(
+    mut part: Part,
+    mut queue: mpsc::Receiver<Incoming>,
+    empty: &mpsc::Sender<Vec<u8>>,
+) -> Result<Option<Hash>, Fault> {
     while let Some(block) = queue.blocking_recv() {
         match block {
-            Block::Data(data) => part.write(&data)?,
-            Block::End(theirs) => return part.finish(&theirs).map(Some),
-            Block::Failed(_) => break,
+            Incoming::Data(block) => {
+                part.write(&block)?;
+                // To be used again, if there is room.
+                let _ = empty.try_send(block);
+            }
+            Incoming::End(theirs) => return part.finish(&theirs).map(Some),
         }
     }
     Ok(None)

@@ -1,7 +1,7 @@
 //! Flows that fail for good after so many bytes in both directions together.
 
-use super::super::Flows;
 use super::super::memory::MemoryFlows;
+use super::super::{Flows, WriteShared};
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -67,6 +67,8 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Cut<T> {
         Pin::new(&mut self.inner).poll_shutdown(cx)
     }
 }
+
+impl<T: AsyncWrite + Unpin + Send> WriteShared for Cut<T> {}
 
 impl Flows for CutFlows {
     type Send = Cut<<MemoryFlows as Flows>::Send>;
