@@ -46,7 +46,7 @@ impl<W: WriteShared> WriteShared for BufWriter<W> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use core::pin::Pin;
     use core::task::{Context, Poll};
@@ -70,8 +70,8 @@ mod tests {
     }
 
     /// Notes what it is given, and whether that was copied.
-    #[derive(Default)]
-    struct Notes(Vec<(bool, Vec<u8>)>);
+    #[derive(Debug, Default)]
+    pub(in super::super) struct Notes(pub(in super::super) Vec<(bool, Vec<u8>)>);
 
     impl AsyncWrite for Notes {
         fn poll_write(mut self: Pin<&mut Self>, _: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {

@@ -162,6 +162,12 @@ fn read_all(content: Content, blocks: &mpsc::Sender<Outgoing>) -> Result<Option<
     if (now.size, now.mtime) != (entry.size, entry.mtime) {
         return Err(changed());
     }
+    // Files of /proc have a size of 0 and content.
+    if file.read(&mut [0]).map_err(fault)? > 0 {
+        let why =
+            format!("has more content than its size of {} bytes; copy it to a plain file first", entry.size);
+        return Err(Fault::new(FaultKind::Special, &entry.path, why));
+    }
     Ok(Some(hasher.finalize().into()))
 }
 
@@ -326,4 +332,64 @@ fn chunk_length(length: u32) -> io::Result<usize> {
 
 async fn read_fault<R: AsyncRead + Unpin>(flow: &mut R) -> io::Result<Fault> {
     read_frame(flow).await?.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::blocks::tests::Notes;
+    use super::super::path::RelPath;
+    use super::super::tree::{Source, Tree};
+    use super::*;
+
+    fn directory() -> (tempfile::TempDir, Tree) {
+        let dir = tempfile::tempdir().unwrap();
+        let tree = Tree::open(dir.path()).unwrap();
+        (dir, tree)
+    }
+
+    #[tokio::test]
+    async fn content_is_handed_over_without_a_copy() {
+        let (dir, _) = directory();
+        let data: Vec<u8> = (0..3 * BLOCK_BYTES + 5).map(|i| (i % 251) as u8).collect();
+        std::fs::write(dir.path().join("f"), &data).unwrap();
+        let (file, entry) = Source::Ambient(dir.path().join("f")).open().unwrap();
+        let mut flow = Notes::default();
+        let content = Content { file, entry, from: 0, hasher: Hasher::new() };
+        let sent = send_content(&mut flow, content, &mut |_| {}, &|| false).await.unwrap();
+        assert_eq!(sent, Sent::Whole(blake3::hash(&data).into()));
+        let chunks = data.chunks(BLOCK_BYTES).map(|block| {
+            let length = (block.len() as u32).to_be_bytes();
+            (false, [&length[..], block].concat())
+        });
+        let end = [(true, vec![0; LENGTH_BYTES]), (true, blake3::hash(&data).as_bytes().to_vec())];
+        assert_eq!(flow.0, chunks.chain(end).collect::<Vec<_>>());
+    }
+
+    #[tokio::test]
+    async fn what_was_written_to_the_disk_is_filled_again() {
+        let (_dir, tree) = directory();
+        let data = vec![1; 2 * BLOCK_BYTES];
+        let entry = Entry { size: data.len() as u64, ..tree.stat(&RelPath::ROOT).unwrap().unwrap() };
+        let part = Part::open(&tree, &RelPath::parse(b"g").unwrap(), &entry, None, None).unwrap();
+        let (blocks, queue) = mpsc::channel(BLOCKS_AHEAD);
+        let (empty, mut emptied) = mpsc::channel(BLOCKS_AHEAD);
+        let first = vec![2; BLOCK_BYTES];
+        let place = first.as_ptr();
+        blocks.try_send(Incoming::Data(first)).unwrap();
+        drop(blocks);
+        let written = tokio::task::spawn_blocking(move || write_blocks(part, queue, &empty));
+        assert!(written.await.unwrap().unwrap().is_none());
+        let block = emptied.try_recv().unwrap();
+        assert_eq!(block.as_ptr(), place);
+
+        let (empty, emptied) = mpsc::channel(BLOCKS_AHEAD);
+        let (blocks, mut queue) = mpsc::channel(BLOCKS_AHEAD);
+        empty.try_send(block).unwrap();
+        let length = (data.len() as u32).to_be_bytes();
+        let flow = [&length[..], &data, &[0; LENGTH_BYTES], &[3; 32]].concat();
+        let ending = forward(&mut &flow[..], &blocks, emptied, &mut |_| {}).await.unwrap();
+        assert!(matches!(ending, Ending::Whole));
+        let Incoming::Data(block) = queue.try_recv().unwrap() else { panic!("no content") };
+        assert_eq!((block.as_ptr(), &block[..]), (place, &data[..BLOCK_BYTES]));
+    }
 }

@@ -179,6 +179,17 @@ async fn errors_name_path_and_cause() {
     assert!(RelPath::from_user(long.as_bytes()).unwrap_err().to_string().ends_with("name too long"));
 }
 
+/// Taken by its size, it would come over empty, and both ends would agree.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_file_that_does_not_tell_its_size_is_refused() {
+    let rig = Rig::new();
+    let report = rig.put(&["/proc/self/status"], "status").await.unwrap();
+    let text = "/proc/self/status: has more content than its size of 0 bytes; copy it to a plain file first";
+    assert_eq!(report.failures[0].1.to_string(), text);
+    assert!(!rig.remote.join("status").exists());
+}
+
 #[tokio::test]
 async fn a_full_disk_is_named_and_the_part_kept() {
     // Every write there fails as on a full disk.
