@@ -15,7 +15,7 @@ use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use uts::{
     ClientAuth, ConnectionConfig, Identity, KnownHosts, NewHost, NewHostKey, Requirements, ServerOptions,
-    Trust,
+    Trust, TrustError,
 };
 
 /// Hashing the prefix of a big file keeps both ends silent for longer than the idle time-out.
@@ -42,7 +42,7 @@ impl Transport for Udp {
         wanted.connection = config(&options.properties)?;
         wanted.connection.keep_alive = KEEP_ALIVE;
         wanted.server_name = options.server_name.clone();
-        let connection = uts::connect(&host.to_string(), wanted).await.map_err(|e| e.to_string())?;
+        let connection = uts::connect(&host.to_string(), wanted).await.map_err(not_connected)?;
         Ok(UdpLink::new(connection))
     }
 
@@ -104,6 +104,16 @@ fn load_key(file: Option<&Path>) -> Result<(PathBuf, Identity, bool), String> {
 }
 
 /// What copies of files ask unless told otherwise, and then what is asked.
+/// What went wrong, and what the user can do about it.
+fn not_connected(error: uts::ConnectError) -> String {
+    match error {
+        uts::ConnectError::Untrusted(TrustError::NewHost { found, .. }) => format!(
+            "{error}. If the server prints that key as well, accept it by --pin {found}, or at a terminal, where this asks"
+        ),
+        error => error.to_string(),
+    }
+}
+
 fn requirements(properties: &[(String, String)]) -> Result<Requirements, String> {
     let mut requirements = Requirements::bulk();
     for (name, value) in properties {

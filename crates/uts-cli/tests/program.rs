@@ -167,7 +167,7 @@ fn hosts_are_known_by_their_keys() {
     let server = place.serve(&[]);
     // Nobody can be asked.
     let ended = place.run(&["cp", &file, &server.url("a")]);
-    ended.failed(1, &["not a known host", &server.fingerprint]);
+    ended.failed(1, &["not a known host", &format!("--pin {}", server.fingerprint)]);
     place.write("known", format!("{} {}\n", server.address, server.fingerprint).as_bytes());
     place.run(&["cp", "--known-hosts", "known", &file, &server.url("a")]).ok();
     let other = place.run(&["keygen", "other"]).ok().out.remove(0);
