@@ -723,6 +723,19 @@ fn lists_show_experiments_and_results() {
     assert!(!bench.path("lab-out").exists(), "a broken file leaves nothing");
 }
 
+/// `uts lab run … 2>&1 | head`
+#[test]
+fn an_experiment_that_nobody_watches_to_its_end_is_run_whole() {
+    let bench = Bench::new(&VOICE.replace("relay", "sim"));
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut run = bench.lab(&["run", "e.toml", "--out", "out"]);
+    let status = run.stdout(writer.try_clone().unwrap()).stderr(writer).status().unwrap();
+    assert!(status.success(), "{status}");
+    assert_eq!(bench.runs().len(), 6);
+    assert!(bench.runs().values().all(|run| run["status"] == "ok"));
+}
+
 /// `uts lab list | head`
 #[test]
 fn a_list_that_nobody_reads_to_its_end_is_no_failure() {

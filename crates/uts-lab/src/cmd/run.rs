@@ -1,11 +1,13 @@
 //! `uts-lab run`.
 
+use super::print_line;
 use crate::experiment::file::{Experiment, WorldKind};
 use crate::experiment::runner::{self, Only, RunConfig, Summary};
 use crate::program::Called;
 use crate::worlds::ends::Programs;
 use anyhow::{Context, Result};
 use clap::Args;
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -100,7 +102,8 @@ fn stop_at_signals() -> Result<Arc<AtomicBool>> {
 fn tell(summary: &Summary, arguments: &Arguments, config: &RunConfig, called: Called) {
     let say = |line: String| {
         if !arguments.quiet {
-            println!("{line}");
+            // Who does not read it finds it in the directory.
+            let _ = print_line(&line);
         }
     };
     for (why, count) in &summary.skipped {
@@ -120,7 +123,7 @@ fn tell(summary: &Summary, arguments: &Arguments, config: &RunConfig, called: Ca
         .collect();
     say(format!("{}: {}", config.out.display(), counts.join(", ")));
     if summary.interrupted {
-        eprintln!("{}: interrupted; the same command continues", called.name);
+        let _ = writeln!(std::io::stderr(), "{}: interrupted; the same command continues", called.name);
     } else {
         say(format!("report: {} report {}", called.name, config.out.display()));
     }

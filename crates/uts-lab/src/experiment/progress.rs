@@ -3,7 +3,7 @@
 use super::case::Case;
 use super::outcome::{RunFile, RunStatus};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
 /// What an experiment shows of itself.
@@ -81,9 +81,11 @@ impl Progress {
 
     /// A line that is always shown.
     pub fn tell(&self, line: &str) {
+        // Nobody may read any more: the experiment goes on nevertheless.
+        let write = || drop(writeln!(std::io::stderr(), "{line}"));
         match &self.bars {
-            Some(bars) => bars.all.suspend(|| eprintln!("{line}")),
-            None => eprintln!("{line}"),
+            Some(bars) => bars.all.suspend(write),
+            None => write(),
         }
     }
 }
