@@ -130,8 +130,12 @@ pub fn unmask(packet: &mut [u8], pn_offset: usize, mask: &[u8; 5]) -> Result<Tru
     let end = pn_offset.saturating_add(len);
     let error = short(pn_offset, len as u64, left.saturating_sub(pn_offset));
     let number = packet.get_mut(pn_offset..end).ok_or(error)?;
-    mask_number(number, mask);
-    TruncatedNumber::read(&mut Reader::at(number, pn_offset), len)
+    // Put together on the way: a processor waits for bytes that were just written one by one and are read as a word.
+    let value = number.iter_mut().zip(&mask[1..]).fold(0, |value, (byte, mask)| {
+        *byte ^= mask;
+        value << 8 | u64::from(*byte)
+    });
+    Ok(TruncatedNumber::with_len(value, len as u8))
 }
 
 /// A datagram that ends a connection whose keys the sender has lost: to anyone but the receiver it looks like an

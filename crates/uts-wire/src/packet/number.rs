@@ -1,7 +1,6 @@
 //! Truncated packet numbers (RFC 9000, section 17.1 and appendix A).
 
-use crate::error::WireError;
-use crate::varint::{Reader, VARINT_MAX};
+use crate::varint::VARINT_MAX;
 
 /// The low 1 to 4 bytes of a packet number. [P-5]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,13 +71,6 @@ impl TruncatedNumber {
     /// What of `full` these bytes do not say: all above them.
     pub const fn left_out_of(self, full: u64) -> u64 {
         full >> (8 * self.len as u32)
-    }
-
-    /// Reads the number from unmasked bytes.
-    pub(crate) fn read(r: &mut Reader<'_>, len: usize) -> Result<Self, WireError> {
-        let bytes = r.bytes(len as u64, "packet number")?;
-        let value = bytes.iter().fold(0u64, |value, byte| (value << 8) | u64::from(*byte));
-        Ok(Self::with_len(value, bytes.len().min(4) as u8))
     }
 
     #[inline]
