@@ -5,10 +5,12 @@ use crate::time::Time;
 use bytes::Bytes;
 use core::ops::Range;
 use expiry::Expiries;
+pub use plain::UnsentBytes;
 use std::collections::VecDeque;
 pub use unsent::{Place, Together, Unsent, UnsentMessages};
 
 mod expiry;
+mod plain;
 mod unsent;
 
 /// What the application handed over at once: a stretch of bytes, or messages of one length, each with the marker that ends it.

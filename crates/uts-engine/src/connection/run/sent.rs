@@ -115,27 +115,19 @@ struct Appended {
 impl Run<'_> {
     /// Appends up to `most` packets of bytes.
     fn append_bytes(&self, buffer: &mut SendBuffer, most: u64, out: &mut Vec<u8>) -> Option<Appended> {
-        let mut appended = None::<Appended>;
-        loop {
-            let packets = appended.as_ref().map_or(0, |a| a.packets);
-            let position = buffer.sent();
-            // What was given up unsent is passed over.
-            let follows = |a: &Appended| position == a.first.start + a.packets * a.data_bytes;
-            if packets == most || !appended.as_ref().is_none_or(follows) {
-                return appended;
-            }
-            let data_bytes = appended.as_ref().map(|a| a.data_bytes as usize);
-            let mut data = None;
-            self.append_one(packets, Some(position), None, DataFlags::default(), out, |room, out| {
+        let mut bytes = buffer.unsent_bytes(self.limit)?;
+        let (start, mut data_bytes, mut packets) = (bytes.position(), None, 0);
+        let flags = DataFlags::default();
+        while packets < most
+            && self.append_one(packets, Some(bytes.position()), None, flags, out, |room, out| {
                 // Headers have another length from some numbers and positions on.
-                let fits = room > 0 && data_bytes.is_none_or(|bytes| bytes == room);
-                data = fits.then(|| buffer.next_bytes(room, self.limit, out)).flatten();
-                data.is_some()
-            });
-            let Some(first) = data else { return appended };
-            let data_bytes = first.end - first.start;
-            appended.get_or_insert(Appended { first, data_bytes, packets: 0 }).packets += 1;
+                room > 0 && *data_bytes.get_or_insert(room) == room && bytes.append(room, out)
+            })
+        {
+            packets += 1;
         }
+        let data_bytes = data_bytes? as u64;
+        (packets > 0).then_some(Appended { first: start..start + data_bytes, data_bytes, packets })
     }
 
     /// Appends up to `most` packets of a message each, which fills it.

@@ -22,31 +22,59 @@ fn bytes_run_over_writes_and_end_with_fin() {
     assert!(b.is_complete() && b.held_bytes() == 0);
 }
 
+/// The bytes that go by themselves, `len` in each packet.
+fn plain(b: &mut SendBuffer, len: usize, limit: u64) -> Vec<String> {
+    let (mut packets, mut out) = (Vec::new(), b"before ".to_vec());
+    let Some(mut bytes) = b.unsent_bytes(limit) else { return packets };
+    loop {
+        let (start, at) = (bytes.position(), out.len());
+        if !bytes.append(len, &mut out) {
+            assert_eq!((bytes.position(), out.len()), (start, at), "nothing is half taken");
+            return packets;
+        }
+        packets.push(format!("{start} {}", String::from_utf8_lossy(&out[at..])));
+    }
+}
+
 #[test]
 fn bytes_go_by_themselves_until_something_else_is_due() {
     let mut b = SendBuffer::default();
-    let mut out = b"before ".to_vec();
     for text in ["abc", "defg", "hi"] {
         b.write(Bytes::from_static(text.as_bytes()));
     }
-    assert_eq!(b.next_bytes(5, 100, &mut out), Some(0..5));
     // What lies beyond the limit, and the last that may be sent, is for the general way.
-    assert_eq!((b.next_bytes(3, 7, &mut out), b.next_bytes(4, 100, &mut out)), (None, None));
+    assert_eq!(plain(&mut b, 2, 5), ["0 ab", "2 cd"]);
+    assert_eq!(plain(&mut b, 1, 100), ["4 e", "5 f", "6 g", "7 h"]);
+    assert_eq!(plain(&mut b, 0, 8), [""; 0]);
     // So is what is to be repeated, and what comes behind it meanwhile.
+    b.write(Bytes::from_static(b"jkl"));
     b.repeat(0..2);
-    assert_eq!(b.next_bytes(1, 100, &mut out), None);
+    assert_eq!(plain(&mut b, 1, 100), [""; 0]);
     assert_eq!(b.next_chunk(9, 100).map(|c| c.range), Some(0..2));
-    assert_eq!(b.next_bytes(1, 100, &mut out), Some(5..6));
+    assert_eq!(plain(&mut b, 2, 100), ["8 ij"]);
     // Bytes of a message are none of a file.
     b.write_message(Bytes::from_static(b"message"), None);
-    assert_eq!((b.next_bytes(4, 100, &mut out), b.next_bytes(3, 100, &mut out)), (None, Some(6..9)));
-    assert_eq!(b.next_bytes(2, 100, &mut out), None);
-    assert_eq!(out, b"before abcdefghi");
+    assert_eq!(plain(&mut b, 3, 100), [""; 0]);
+    assert_eq!(plain(&mut b, 2, 100), ["10 kl"]);
+    assert_eq!(plain(&mut b, 2, 100), [""; 0]);
     // The end of a flow travels with its last byte.
     let mut b = SendBuffer::default();
     b.write(Bytes::from_static(b"abc"));
     b.finish();
-    assert_eq!((b.next_bytes(3, 100, &mut out), b.next_chunk(3, 100).map(|c| c.fin)), (None, Some(true)));
+    assert_eq!(plain(&mut b, 3, 100), [""; 0]);
+    assert_eq!(b.next_chunk(3, 100).map(|c| c.fin), Some(true));
+}
+
+#[test]
+fn bytes_that_were_given_up_unsent_do_not_go_by_themselves() {
+    let mut b = SendBuffer::default();
+    for text in ["abc", "def", "ghi"] {
+        b.write(Bytes::from_static(text.as_bytes()));
+    }
+    b.abandon(4..6);
+    assert_eq!(plain(&mut b, 1, 100), ["0 a", "1 b", "2 c"]);
+    // That is for the general way.
+    assert_eq!(b.next_chunk(9, 100).map(|c| c.range.start), Some(3));
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! What is sent for the first time, one behind the other: bytes that fill packets, and whole messages. What holds for all of them
-//! is asked once, and none is looked for.
+//! Whole messages that are sent for the first time, one behind the other. What holds for all of them is asked once, and none is
+//! looked for.
 
 use super::{Piece, Segment, SendBuffer};
 use crate::range::RangeSet;
@@ -144,32 +144,6 @@ pub struct Place<'a> {
 }
 
 impl SendBuffer {
-    /// Appends the next `len` bytes to `out`, if there is nothing else to be sent before them, between them or with them: no
-    /// repeat, no message, no end of the flow, and more to follow below `limit`. Gives their positions.
-    #[inline]
-    pub fn next_bytes(&mut self, len: usize, limit: u64, out: &mut Vec<u8>) -> Option<Range<u64>> {
-        let range = self.sent..self.sent.checked_add(len as u64)?;
-        if !self.repeat.is_empty() || range.end >= self.fin.unwrap_or(self.written).min(limit) {
-            return None;
-        }
-        self.cursor = self.index_of(range.start);
-        let (before, mut index, mut at) = (out.len(), self.cursor, range.start);
-        while at < range.end {
-            let Some(segment) = self.segments.get(index).filter(|s| !s.is_message()) else {
-                out.truncate(before);
-                return None;
-            };
-            let end = segment.end().min(range.end);
-            out.extend_from_slice(
-                &segment.data[(at - segment.start) as usize..(end - segment.start) as usize],
-            );
-            (at, index) = (end, index + 1);
-        }
-        // What was given up unsent is passed over.
-        self.sent = self.done.run_end(range.end);
-        Some(range)
-    }
-
     /// Whether [`SendBuffer::unsent_messages`] is worth asking: where bytes are sent this is all there is to do.
     #[inline]
     pub fn may_have_messages(&self) -> bool {
