@@ -103,7 +103,6 @@ fn load_key(file: Option<&Path>) -> Result<(PathBuf, Identity, bool), String> {
     Ok((file, identity, new))
 }
 
-/// What copies of files ask unless told otherwise, and then what is asked.
 /// What went wrong, and what the user can do about it.
 fn not_connected(error: uts::ConnectError) -> String {
     match error {
@@ -114,6 +113,7 @@ fn not_connected(error: uts::ConnectError) -> String {
     }
 }
 
+/// What copies of files ask unless told otherwise, and then what is asked.
 fn requirements(properties: &[(String, String)]) -> Result<Requirements, String> {
     let mut requirements = Requirements::bulk();
     for (name, value) in properties {
