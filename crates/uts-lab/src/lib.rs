@@ -28,6 +28,7 @@ pub mod demo;
 pub mod doctor;
 pub mod experiment;
 pub mod lateness;
+mod lines;
 pub mod program;
 pub mod relay;
 pub mod report;

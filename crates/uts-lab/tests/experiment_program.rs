@@ -729,11 +729,15 @@ fn an_experiment_that_nobody_watches_to_its_end_is_run_whole() {
     let bench = Bench::new(&VOICE.replace("relay", "sim"));
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
-    let mut run = bench.lab(&["run", "e.toml", "--out", "out"]);
-    let status = run.stdout(writer.try_clone().unwrap()).stderr(writer).status().unwrap();
-    assert!(status.success(), "{status}");
+    for arguments in [&["run", "e.toml", "--out", "out"][..], &["report", "out"]] {
+        let mut lab = bench.lab(arguments);
+        let lab = lab.stdout(writer.try_clone().unwrap()).stderr(writer.try_clone().unwrap());
+        let status = lab.status().unwrap();
+        assert!(status.success(), "{arguments:?}: {status}");
+    }
     assert_eq!(bench.runs().len(), 6);
     assert!(bench.runs().values().all(|run| run["status"] == "ok"));
+    assert!(bench.path("out/report.html").is_file());
 }
 
 /// `uts lab list | head`

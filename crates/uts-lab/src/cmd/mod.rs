@@ -11,14 +11,4 @@ pub mod router;
 pub mod run;
 pub mod set;
 
-use anyhow::{Context, Result};
-use std::io::{self, Write};
-
-/// Writes a line at once, so that a reader at the other end of a pipe sees it.
-///
-/// # Errors
-/// Nobody reads any more, or the line cannot be written.
-fn print_line(line: &str) -> Result<()> {
-    let mut out = io::stdout().lock();
-    writeln!(out, "{line}").and_then(|()| out.flush()).context("cannot write to standard output")
-}
+use crate::lines::{print_line, tell_line};

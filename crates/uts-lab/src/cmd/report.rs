@@ -1,5 +1,6 @@
 //! `uts-lab report`.
 
+use super::{print_line, tell_line};
 use anyhow::{Result, bail};
 use clap::Args;
 use std::path::PathBuf;
@@ -22,7 +23,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
     let page = if experiment::is_experiment(dir) {
         let written = experiment::write(dir)?;
         for problem in &written.problems {
-            eprintln!("uts-lab: {problem}");
+            tell_line(format_args!("uts-lab: {problem}"));
         }
         written.page
     } else if dir.join(report::DATA_FILE).exists() {
@@ -34,6 +35,5 @@ pub fn run(arguments: Arguments) -> Result<()> {
             report::DATA_FILE
         );
     };
-    println!("Report: {}", page.display());
-    Ok(())
+    print_line(&format!("Report: {}", page.display()))
 }

@@ -1,7 +1,7 @@
 //! `uts-lab router`.
 
 use super::path_options::{PathOptions, table};
-use super::print_line;
+use super::{print_line, tell_line};
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
@@ -88,7 +88,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         Command::Run(arguments) => run_program(*arguments),
         Command::Doctor { json } => print_checks(&doctor(), json),
         Command::Bench { seconds } => {
-            println!("{}", bench::run(seconds)?);
+            print_line(&bench::run(seconds)?.to_string())?;
             Ok(ExitCode::SUCCESS)
         }
         Command::Supervise { inner } => Ok(supervise(if inner { Stage::Inner } else { Stage::Outer })),
@@ -132,7 +132,7 @@ fn run_program(arguments: RunArguments) -> Result<ExitCode> {
     Ok(match exit.status.code().and_then(|code| u8::try_from(code).ok()) {
         Some(code) => ExitCode::from(code),
         None => {
-            eprintln!("uts-lab: {program}: {}", exit.status);
+            tell_line(format_args!("uts-lab: {program}: {}", exit.status));
             ExitCode::FAILURE
         }
     })
@@ -141,15 +141,15 @@ fn run_program(arguments: RunArguments) -> Result<ExitCode> {
 /// How it was goes to standard error: the output is the program's.
 fn print_ending(ending: &Ending, as_json: bool) -> Result<()> {
     if as_json {
-        eprintln!("{}", serde_json::to_string(ending)?);
+        tell_line(serde_json::to_string(ending)?);
         return Ok(());
     }
     for path in &ending.paths {
-        eprintln!("{}", table(&path.forward, &path.backward));
+        tell_line(table(&path.forward, &path.backward));
     }
     let fidelity = &ending.fidelity;
     let late = fidelity.lateness;
-    eprintln!(
+    tell_line(format_args!(
         "{:.1} s, {} packets; late p50 {:.1} us, p90 {:.1} us, p99 {:.1} us, max {:.0} us; processor {:.2} s",
         fidelity.elapsed_s,
         fidelity.packets,
@@ -158,8 +158,8 @@ fn print_ending(ending: &Ending, as_json: bool) -> Result<()> {
         late.p99_us,
         late.max_us,
         fidelity.cpu_s,
-    );
-    fidelity.why.iter().for_each(|why| eprintln!("not valid: {why}"));
+    ));
+    fidelity.why.iter().for_each(|why| tell_line(format_args!("not valid: {why}")));
     Ok(())
 }
 

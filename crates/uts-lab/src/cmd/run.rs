@@ -1,13 +1,12 @@
 //! `uts-lab run`.
 
-use super::print_line;
+use super::{print_line, tell_line};
 use crate::experiment::file::{Experiment, WorldKind};
 use crate::experiment::runner::{self, Only, RunConfig, Summary};
 use crate::program::Called;
 use crate::worlds::ends::Programs;
 use anyhow::{Context, Result};
 use clap::Args;
-use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -123,7 +122,7 @@ fn tell(summary: &Summary, arguments: &Arguments, config: &RunConfig, called: Ca
         .collect();
     say(format!("{}: {}", config.out.display(), counts.join(", ")));
     if summary.interrupted {
-        let _ = writeln!(std::io::stderr(), "{}: interrupted; the same command continues", called.name);
+        tell_line(format_args!("{}: interrupted; the same command continues", called.name));
     } else {
         say(format!("report: {} report {}", called.name, config.out.display()));
     }

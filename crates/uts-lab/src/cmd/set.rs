@@ -1,5 +1,6 @@
 //! `uts-lab set`.
 
+use super::print_line;
 use crate::control::{Request, ask};
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
@@ -56,6 +57,5 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         };
         Request::Set { path: arguments.path.clone(), target, change }
     };
-    println!("{}", ask(arguments.process, &request)?);
-    Ok(())
+    print_line(&ask(arguments.process, &request)?)
 }

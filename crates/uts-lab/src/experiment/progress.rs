@@ -2,8 +2,9 @@
 
 use super::case::Case;
 use super::outcome::{RunFile, RunStatus};
+use crate::lines::tell_line;
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::time::Duration;
 
 /// What an experiment shows of itself.
@@ -81,11 +82,9 @@ impl Progress {
 
     /// A line that is always shown.
     pub fn tell(&self, line: &str) {
-        // Nobody may read any more: the experiment goes on nevertheless.
-        let write = || drop(writeln!(std::io::stderr(), "{line}"));
         match &self.bars {
-            Some(bars) => bars.all.suspend(write),
-            None => write(),
+            Some(bars) => bars.all.suspend(|| tell_line(line)),
+            None => tell_line(line),
         }
     }
 }
