@@ -30,6 +30,10 @@ const PROBES_PER_TIMEOUT: u8 = 2;
 const PACE_GAIN: f64 = 1.25;
 const PACE_GAIN_SLOW_START: f64 = 2.0;
 
+/// Bytes in flight at the most, whatever congestion control and the peer say: a second at 2 Gbit/s. What is in flight takes
+/// memory here, and what a peer claims to have received is bounded by it.
+pub(crate) const IN_FLIGHT_MAX_BYTES: u64 = 256 << 20;
+
 /// From this rate on, what a packet costs the processor counts for more than how full it is.
 pub(crate) const PROCESSORS_LIMIT: Rate = Rate::from_bits_per_sec(4_000_000_000);
 
@@ -58,6 +62,8 @@ pub(crate) struct Outbound {
     /// The application's upper bound on the rate.
     pub rate_max: Option<Rate>,
     pub ce_seen: u64,
+    /// Not before this instant are new keys asked for.
+    pub renew_after: Time,
     /// What the endpoint's other connections leave of the way to the peer.
     leave: Leave,
     /// Whether something has waited for them.
@@ -77,9 +83,9 @@ impl Outbound {
         let context =
             congestion::Context { now, packet_bytes, summary: Summary::initial(packet_bytes), seed };
         Some(Outbound {
-            stacks: vec![SendStack::new(0, 0, profile, &secret)?],
+            stacks: vec![SendStack::new(now, 0, 0, profile, &secret)?],
             secrets,
-            ledger: Ledger::default(),
+            ledger: Ledger::leaving_out(seed),
             delivery: Delivery::new(now),
             congestion: congestion::Slot::build(profile.get(Function::Congestion), &context)?,
             rate: rate::Slot::build(profile.get(Function::Rate), ())?,
@@ -95,6 +101,7 @@ impl Outbound {
             unpolled: 0,
             rate_max: None,
             ce_seen: 0,
+            renew_after: now,
             leave: Leave::default(),
             has_waited: false,
         })
@@ -121,8 +128,8 @@ impl Outbound {
         packet_bytes: u64,
     ) -> bool {
         let shared = Arc::new(*profile);
-        let Some(stack) = self.secrets.of(epoch).and_then(|s| SendStack::new(epoch, group, &shared, &s))
-        else {
+        let secret = self.secrets.of(epoch);
+        let Some(stack) = secret.and_then(|s| SendStack::new(now, epoch, group, &shared, &s)) else {
             return false;
         };
         let old = self.stack(group).map_or_else(Profile::bare, |s| *s.profile);
@@ -289,7 +296,7 @@ impl Outbound {
     pub fn admits(&mut self, now: Time, bytes: u64, packet_bytes: u64) -> bool {
         self.paced_until = None;
         let must_wait = self.leave.turn == Turn::Waits;
-        if self.delivery.in_flight.saturating_add(bytes) > self.congestion.window_bytes() {
+        if self.delivery.in_flight.saturating_add(bytes) > self.window_bytes() {
             return false;
         }
         // Where the rate only spreads a window over a round trip, the turns of the endpoint's connections do that.
@@ -313,7 +320,7 @@ impl Outbound {
         if !self.admits(now, packet_bytes, packet_bytes) {
             return 0;
         }
-        let window = self.congestion.window_bytes().saturating_sub(self.delivery.in_flight);
+        let window = self.window_bytes().saturating_sub(self.delivery.in_flight);
         let batch = if self.is_spread() && self.leave.turn == Turn::Called {
             u64::MAX
         } else {
@@ -321,6 +328,11 @@ impl Outbound {
             self.rate.batch_bytes(&self.bucket, &pace)
         };
         1 + window.min(batch).saturating_sub(packet_bytes) / bytes
+    }
+
+    /// Bytes that may be in flight.
+    pub fn window_bytes(&self) -> u64 {
+        self.congestion.window_bytes().min(IN_FLIGHT_MAX_BYTES)
     }
 
     /// Whether the rate only spreads a window over a round trip.
