@@ -19,11 +19,21 @@ use uts_wire::packet::{AdaptiveHeader, AdaptiveMark, TruncatedNumber};
 /// Back-off of the probe timer ends here: 2^10 times the time-out.
 const BACKOFF_MAX: u32 = 10;
 
-/// Backing off ends here too, so that a path that has come back is noticed (RFC 6298 section 2.5 allows 60 s and more).
+/// Backing off ends here at first, so that a path that has come back is noticed soon. It is safe: a probe of an outage is
+/// one small packet, and one packet in a round trip is less than the smallest window (RFC 8085 section 3.1.1).
+const PROBE_WAIT: Duration = Duration::from_secs(1);
+
+/// After each so many time-outs in a row the wait doubles, up to [`PROBE_WAIT_MAX`].
+const TIMEOUTS_PER_DOUBLING: u32 = 64;
+
+/// The longest wait (RFC 6298 section 2.5 allows 60 s and more).
 const PROBE_WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// Probes sent per time-out (RFC 9002 section 6.2.4).
 const PROBES_PER_TIMEOUT: u8 = 2;
+
+/// After so many time-outs in a row the path is out: a probe carries no data, and goes alone.
+const TIMEOUTS_OF_OUTAGE: u32 = 3;
 
 /// Pacing of mechanisms that have a window only: a little faster than a window per round trip, so that pacing is never
 /// the brake (RFC 9002 section 7.7), and twice as fast while the window doubles each round.
@@ -209,16 +219,18 @@ impl Outbound {
         if self.ledger.eliciting() == 0 {
             return None;
         }
-        let backoff = 1u32 << self.timeouts.min(BACKOFF_MAX);
-        let once = self.probe_timeout();
-        let wait = once.saturating_mul(backoff).min(once.max(PROBE_WAIT_MAX));
-        Some(self.ledger.last_eliciting_at() + wait)
+        Some(self.ledger.last_eliciting_at() + probe_wait(self.probe_timeout(), self.timeouts))
     }
 
     /// Notes a probe time-out.
     pub fn on_probe_timeout(&mut self) {
         self.timeouts += 1;
-        self.probes_due = PROBES_PER_TIMEOUT;
+        self.probes_due = if self.is_out() { 1 } else { PROBES_PER_TIMEOUT };
+    }
+
+    /// Whether nothing has come through for so long that the path counts as out.
+    pub fn is_out(&self) -> bool {
+        self.timeouts > TIMEOUTS_OF_OUTAGE
     }
 
     /// Whether a window in each round trip, or what all connections to the peer bring, is so much that processors, not lines, are what
@@ -351,5 +363,28 @@ impl Outbound {
     /// What is known of the path.
     pub fn facts(&self, packet_bytes: u64) -> PathFacts {
         self.meter.facts(&self.rtt, packet_bytes)
+    }
+}
+
+/// How long to wait for an acknowledgement after so many time-outs in a row, where `once` is the first wait (timing.md R-10).
+fn probe_wait(once: Duration, timeouts: u32) -> Duration {
+    let doubled = once.saturating_mul(1 << timeouts.min(BACKOFF_MAX));
+    let doublings = (timeouts / TIMEOUTS_PER_DOUBLING).min(BACKOFF_MAX);
+    let most = PROBE_WAIT.saturating_mul(1 << doublings).min(PROBE_WAIT_MAX);
+    doubled.min(once.max(most))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn probes_back_off_to_a_second_and_later_to_a_minute() {
+        let ms = Duration::from_millis;
+        let waits: Vec<_> = (0..6).map(|timeouts| probe_wait(ms(100), timeouts)).collect();
+        assert_eq!(waits, [100, 200, 400, 800, 1000, 1000].map(ms));
+        assert_eq!([63, 64, 128, 10_000].map(|n| probe_wait(ms(100), n).as_secs()), [1, 2, 4, 60]);
+        // A path that takes longer is given its time.
+        assert_eq!([0, 5, 100].map(|n| probe_wait(ms(3000), n)), [ms(3000); 3]);
     }
 }

@@ -268,6 +268,7 @@ impl Connection {
                 self.size.on_probe_sent();
                 return;
             }
+            Reason::Probe if self.outbound.as_ref().is_some_and(Outbound::is_out) => {}
             _ => self.write_data(draft, out),
         }
         if (draft.reason == Reason::Probe || self.ping_wanted) && !draft.eliciting {

@@ -341,7 +341,9 @@ impl Connection {
         self.stats.timeouts += 1;
         let black_hole = outbound.timeouts == TIMEOUTS_OF_BLACK_HOLE;
         // The probe repeats the oldest data, which most likely is what the peer waits for (RFC 9002 section 6.2.4).
-        let oldest = outbound.ledger.oldest_eliciting().map(|sent| sent.tokens);
+        // One of an outage carries none: what it brings back is the acknowledgement.
+        let oldest =
+            outbound.ledger.oldest_eliciting().filter(|_| !outbound.is_out()).map(|sent| sent.tokens);
         for token in oldest.into_iter().flatten() {
             match token {
                 Token::Data { flow, range } if self.repeats(flow) => {
