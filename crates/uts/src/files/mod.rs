@@ -19,6 +19,7 @@ mod connection;
 mod error;
 mod get;
 mod journal;
+mod links;
 pub mod memory;
 pub mod message;
 mod part;

@@ -2,13 +2,13 @@
 //! cap-std): neither `..` nor a symbolic link, however it came to be there, leads outside.
 
 use super::error::{Fault, FaultKind};
+use super::links;
 use super::message::{Entry, Kind, Mtime};
-use super::path::{RelPath, is_reserved, link_stays_inside};
+use super::path::{RelPath, is_reserved};
 use cap_fs_ext::{DirExt, FollowSymlinks, OpenOptionsFollowExt};
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, MetadataExt as _, OpenOptions, OpenOptionsExt};
 use rustix::fs::OFlags;
-use std::ffi::OsStr;
 use std::fs::{File, FileTimes, Permissions};
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
@@ -157,21 +157,9 @@ impl Tree {
         Ok(())
     }
 
-    /// Makes a symbolic link in place of any link or file of that name.
+    /// Makes a symbolic link in place of any link or file of that name; see [`links`].
     pub(super) fn make_link(&self, path: &RelPath, target: &[u8], top: &RelPath) -> Result<(), Fault> {
-        if !link_stays_inside(path, target, top) {
-            return Err(Fault::new(
-                FaultKind::Unsafe,
-                path.as_bytes(),
-                "the link leads out of what is copied",
-            ));
-        }
-        let fault = |e: io::Error| Fault::io(path.as_bytes(), &e);
-        let target = OsStr::from_bytes(target);
-        let part = path.part();
-        self.remove(&part)?;
-        DirExt::symlink(&*self.root, target, part.as_path()).map_err(fault)?;
-        self.root.rename(part.as_path(), &self.root, path.as_path()).map_err(fault)
+        links::make(&self.root, path, target, top)
     }
 
     /// Opens the file that a copy is received into, making it if need be.

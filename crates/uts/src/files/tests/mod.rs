@@ -3,6 +3,7 @@
 mod cut;
 mod hostile;
 mod interrupted;
+mod links;
 mod whole;
 
 use super::memory::{MemoryFlows, pair};
