@@ -122,7 +122,7 @@ fn finish(
     telemetry: crate::link::Telemetry,
     ui: &dyn Ui,
 ) -> Result<(), Failure> {
-    let failures = report.failures.len() as u64;
+    let failures = report.failed;
     let done = Done {
         files: report.files_copied,
         files_already_there: report.files_already_there,

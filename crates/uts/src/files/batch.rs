@@ -37,8 +37,12 @@ impl<F: Flows> Conversation<F> {
         next_reply(&mut self.recv).await
     }
 
-    /// Asks many things at once; the answers are in the same order.
-    pub(super) async fn ask_all(&mut self, requests: &[Request]) -> Result<Vec<Reply>, FileError> {
+    /// Asks many things at once; `answered` is told the answer to each, in their order.
+    pub(super) async fn ask_all(
+        &mut self,
+        requests: &[Request],
+        mut answered: impl FnMut(usize, Reply),
+    ) -> Result<(), FileError> {
         let Conversation { send, recv } = self;
         let asking = async {
             for request in requests {
@@ -48,14 +52,12 @@ impl<F: Flows> Conversation<F> {
             Ok::<_, FileError>(())
         };
         let hearing = async {
-            let mut replies = Vec::with_capacity(requests.len());
-            while replies.len() < requests.len() {
-                replies.push(next_reply(recv).await?);
+            for i in 0..requests.len() {
+                answered(i, next_reply(recv).await?);
             }
-            Ok::<_, FileError>(replies)
+            Ok::<_, FileError>(())
         };
-        let ((), replies) = tokio::try_join!(asking, hearing)?;
-        Ok(replies)
+        tokio::try_join!(asking, hearing).map(|_| ())
     }
 
     /// Ends the flow in order.

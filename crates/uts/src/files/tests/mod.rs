@@ -1,6 +1,7 @@
 //! Copies between two directories over flows in memory.
 
 mod cut;
+mod exhausting;
 mod hostile;
 mod interrupted;
 mod links;
