@@ -107,6 +107,7 @@ async fn perform<L: Link>(
     let options = CopyOptions {
         recursive: args.recursive,
         links: args.links,
+        preserve_mode: args.preserve_mode,
         progress: meter,
         ..CopyOptions::default()
     };

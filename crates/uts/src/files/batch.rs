@@ -1,5 +1,6 @@
 //! A flow as the client uses it: requests are written ahead of the answers.
 
+use super::client::unexpected;
 use super::error::FileError;
 use super::message::{MAGIC, Reply, Request, VERSION, read_frame, write_frame};
 use super::{FLOW_BUFFER_BYTES, Flows};
@@ -28,6 +29,18 @@ impl<F: Flows> Conversation<F> {
         send.write_all(MAGIC).await?;
         send.write_u8(VERSION).await?;
         Ok(Conversation { send, recv: BufReader::with_capacity(FLOW_BUFFER_BYTES, recv) })
+    }
+
+    /// A flow on which the server sets modes as it is told.
+    pub(super) async fn open_to_put(flows: &F, preserve_mode: bool) -> Result<Self, FileError> {
+        let mut flow = Conversation::open(flows).await?;
+        if preserve_mode {
+            match flow.ask(&Request::PreserveModes).await? {
+                Reply::Done => {}
+                other => return Err(unexpected(other)),
+            }
+        }
+        Ok(flow)
     }
 
     /// Asks one thing and waits for the answer.

@@ -25,6 +25,8 @@ pub struct CopyOptions {
     /// Symbolic links in directories are copied if they lead to within the copy; otherwise they are left out with a
     /// warning.
     pub links: bool,
+    /// Modes are set as those of the sources, whatever the umask; a server takes part in this if it lets its clients.
+    pub preserve_mode: bool,
     /// Flows at work at once, at least 1.
     pub flows: usize,
     /// What may be held of what a server lists, in bytes; a server that lists more breaks the copy off.
@@ -38,6 +40,7 @@ impl Default for CopyOptions {
         CopyOptions {
             recursive: false,
             links: false,
+            preserve_mode: false,
             flows: 16,
             listing_bytes_max: LISTING_BYTES_MAX,
             progress: Arc::new(super::NoProgress),

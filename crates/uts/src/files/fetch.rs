@@ -6,7 +6,8 @@ use super::client::{Queue, blocking, local, unexpected};
 use super::error::{Fault, FaultKind, FileError};
 use super::journal::{FileOutcome, Journal};
 use super::message::{Entry, Hash, Reply, Request, write_frame};
-use super::part::{Have, Part, Prefix};
+use super::modes::Modes;
+use super::part::{Have, Part, Prefix, Terms};
 use super::path::RelPath;
 use super::stream::{Received, receive_content};
 use super::tree::Tree;
@@ -36,6 +37,7 @@ pub(super) async fn fetch_files<F: Flows>(
     flows: Arc<F>,
     queue: Arc<Queue<Item>>,
     journal: Journal,
+    modes: Modes,
 ) -> Result<(), FileError> {
     let mut flow = None;
     loop {
@@ -47,7 +49,7 @@ pub(super) async fn fetch_files<F: Flows>(
             Some(conversation) => conversation,
             None => Conversation::open(&*flows).await?,
         };
-        let untried = fetch_batch(&mut conversation, batch, &journal).await?;
+        let untried = fetch_batch(&mut conversation, batch, &journal, modes).await?;
         if untried.is_empty() {
             flow = Some(conversation);
         } else {
@@ -66,11 +68,11 @@ async fn fetch_batch<F: Flows>(
     flow: &mut Conversation<F>,
     batch: Vec<Item>,
     journal: &Journal,
+    modes: Modes,
 ) -> Result<Vec<Item>, FileError> {
     let mut asked = Vec::with_capacity(batch.len());
     for item in batch {
-        let (tree, target, entry) = (item.tree.clone(), item.target.clone(), item.entry.clone());
-        match blocking(move || Have::find(&tree, &target, &entry)).await {
+        match Have::find(&item.tree, &item.target, &item.entry, None, None).await {
             Ok(have) => asked.push((item, have)),
             Err(fault) => fail(journal, &item, FileError::Local(fault)),
         }
@@ -89,7 +91,7 @@ async fn fetch_batch<F: Flows>(
     let mut asked = VecDeque::from(asked);
     let hearing = async {
         while let Some((item, have)) = asked.pop_front() {
-            if !fetch_one(recv, &item, have, journal).await? {
+            if !fetch_one(recv, &item, have, journal, modes).await? {
                 break;
             }
         }
@@ -99,7 +101,13 @@ async fn fetch_batch<F: Flows>(
 }
 
 /// Receives one file; false if the flow is of no more use.
-async fn fetch_one<R>(flow: &mut R, item: &Item, have: Have, journal: &Journal) -> Result<bool, FileError>
+async fn fetch_one<R>(
+    flow: &mut R,
+    item: &Item,
+    have: Have,
+    journal: &Journal,
+    modes: Modes,
+) -> Result<bool, FileError>
 where
     R: tokio::io::AsyncRead + Unpin,
 {
@@ -126,8 +134,8 @@ where
     };
     let unchanged = entry.mtime == item.entry.mtime;
     if have.complete && unchanged && (prefix.is_some() || entry.size == 0) {
-        let same_mode = have.mode & 0o777 == entry.mode & 0o777;
-        confirm(flow, item, &entry, prefix, same_mode, journal).await?;
+        let modes = (have.mode & 0o777 != modes.file(entry.mode)).then_some(modes);
+        confirm(flow, item, &entry, prefix, modes, journal).await?;
         return Ok(true);
     }
     // A whole file of that size and time that is not the same is no part to go on from.
@@ -137,7 +145,8 @@ where
         return Ok(false);
     }
     let (tree, target, opened) = (item.tree.clone(), item.target.clone(), entry.clone());
-    let part = match blocking(move || Part::open(&tree, &target, &opened, prefix, None)).await {
+    let part = match blocking(move || Part::open(&tree, &target, &opened, prefix, Terms::client(modes))).await
+    {
         Ok(part) => part,
         Err(fault) => {
             fail(journal, item, FileError::Local(Fault { path: item.name.clone(), ..fault }));
@@ -158,13 +167,13 @@ where
     Ok(usable)
 }
 
-/// The server agrees that the file is here in full: nothing follows but its hash.
+/// The server agrees that the file is here in full: nothing follows but its hash. Its mode is set if `modes` say how.
 async fn confirm<R>(
     flow: &mut R,
     item: &Item,
     entry: &Entry,
     prefix: Option<Prefix>,
-    same_mode: bool,
+    modes: Option<Modes>,
     journal: &Journal,
 ) -> Result<(), FileError>
 where
@@ -178,14 +187,14 @@ where
     flow.read_exact(&mut hash).await?;
     let outcome = if hash != ours {
         FileOutcome::Failed(local(FaultKind::Corrupt, &item.name, "the hashes of both ends differ"))
-    } else if same_mode {
-        FileOutcome::AlreadyThere(hash)
-    } else {
+    } else if let Some(modes) = modes {
         let (tree, target, entry) = (item.tree.clone(), item.target.clone(), entry.clone());
-        match blocking(move || tree.set_attributes(&target, &entry)).await {
+        match blocking(move || tree.set_attributes(&target, &entry, modes)).await {
             Ok(()) => FileOutcome::AlreadyThere(hash),
             Err(fault) => FileOutcome::Failed(FileError::Local(fault)),
         }
+    } else {
+        FileOutcome::AlreadyThere(hash)
     };
     journal.ended(&item.name, entry.size, outcome);
     Ok(())

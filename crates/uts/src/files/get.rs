@@ -7,6 +7,7 @@ use super::error::{Fault, FaultKind, FileError};
 use super::fetch::{Item, fetch_files};
 use super::journal::Journal;
 use super::message::{Entry, Kind, Reply, Request};
+use super::modes::Modes;
 use super::part::{copy_of, end_copy, make_directory};
 use super::path::RelPath;
 use super::tree::Tree;
@@ -66,10 +67,12 @@ pub async fn get<F: Flows>(
     }
     let flow = Conversation::open(&*flows).await?;
     let queue = Arc::new(Queue::new(options.flows));
+    let modes = Modes::new(options.preserve_mode);
     let mut listing =
         Listing { flow, place: &place, options, journal: &journal, queue: &queue, plan: Plan::default() };
-    let fetching =
-        work(options.flows, options, &journal, || fetch_files(flows.clone(), queue.clone(), journal.clone()));
+    let fetching = work(options.flows, options, &journal, || {
+        fetch_files(flows.clone(), queue.clone(), journal.clone(), modes)
+    });
     let listed = listing.run_beside(sources, fetching).await;
     let Listing { flow, plan, .. } = listing;
     match listed {
@@ -84,7 +87,7 @@ pub async fn get<F: Flows>(
     }
     let journal2 = journal.clone();
     let finish = move || {
-        finish_directories(&place.tree, plan, &journal2);
+        finish_directories(&place.tree, plan, modes, &journal2);
         Ok(())
     };
     blocking(finish).await.map_err(FileError::Local)?;
@@ -298,7 +301,7 @@ fn place(entry: &Entry, source: &RelPath, target: &RelPath) -> Result<(RelPath, 
     Ok((from, to))
 }
 
-fn finish_directories(tree: &Tree, plan: Plan, journal: &Journal) {
+fn finish_directories(tree: &Tree, plan: Plan, modes: Modes, journal: &Journal) {
     let Plan { directories, links, top, .. } = plan;
     for (path, entry, top) in links {
         let Kind::Link(target) = &entry.kind else { continue };
@@ -310,7 +313,7 @@ fn finish_directories(tree: &Tree, plan: Plan, journal: &Journal) {
     let complete = !journal.has_failures();
     // The deepest first: a directory that may not be entered is closed after those in it.
     for (path, entry) in directories.into_iter().rev() {
-        let done = tree.set_attributes(&path, &entry).and_then(|()| match &top {
+        let done = tree.set_attributes(&path, &entry, modes).and_then(|()| match &top {
             Some((top, _)) if complete && *top == path => end_copy(tree, &path),
             _ => Ok(()),
         });

@@ -3,14 +3,13 @@
 use super::batch::{Batch, Conversation, next_reply};
 use super::client::{CopyOptions, Queue, Report, blocking, local, stat, unexpected, work};
 use super::error::{Fault, FaultKind, FileError};
+use super::hashing::content_after;
 use super::journal::{FileOutcome, Journal};
 use super::message::{Entry, Hash, Held, Kind, Reply, Request, write_frame};
-use super::part::hash_prefix;
 use super::path::RelPath;
 use super::stream::{Content, Sent, send_content};
 use super::tree::{Source, Tree};
 use super::{Flows, WriteShared};
-use blake3::Hasher;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -57,15 +56,17 @@ pub async fn put<F: Flows>(
     options: &CopyOptions,
 ) -> Result<Report, FileError> {
     let journal = Journal::new(options.progress.clone());
-    let mut flow = Conversation::open(&*flows).await?;
+    let mut flow = Conversation::open_to_put(&*flows, options.preserve_mode).await?;
     let plan = plan(&mut flow, sources, destination, options, &journal).await?;
     let bytes = plan.files.iter().fold(0u64, |sum, item| sum.saturating_add(item.entry.size));
     journal.planned(plan.files.len() as u64, bytes);
 
     make_directories(&mut flow, &plan, &journal).await?;
     let count = plan.files.len();
+    let preserve = options.preserve_mode;
     let queue = Arc::new(Queue::of(plan.files, options.flows));
-    work(count, options, &journal, || send_files(flows.clone(), queue.clone(), journal.clone())).await;
+    work(count, options, &journal, || send_files(flows.clone(), queue.clone(), journal.clone(), preserve))
+        .await;
     let finished =
         finish_directories(&mut flow, &plan.directories, &plan.links, plan.top.as_ref(), &journal).await;
     if let Err(error) = finished {
@@ -105,7 +106,13 @@ async fn plan<F: Flows>(
         };
         let fresh = !into || resumed;
         match scan(source.clone(), target.clone(), options.clone(), journal.clone()).await {
-            Ok(scanned) => {
+            Ok(mut scanned) => {
+                // A directory that the user named keeps its mode, unless this is to make it such as the source.
+                if let (true, None, false, Some(top)) =
+                    (into && !resumed, &name, options.preserve_mode, scanned.directories.first_mut())
+                {
+                    top.mode = 0o777;
+                }
                 if fresh && !scanned.directories.is_empty() {
                     plan.top = Some((target, name.unwrap_or_default()));
                 }
@@ -265,6 +272,7 @@ async fn send_files<F: Flows>(
     flows: Arc<F>,
     queue: Arc<Queue<Item>>,
     journal: Journal,
+    preserve_mode: bool,
 ) -> Result<(), FileError> {
     let mut flow = None;
     loop {
@@ -274,7 +282,7 @@ async fn send_files<F: Flows>(
         }
         let mut conversation = match flow.take() {
             Some(conversation) => conversation,
-            None => Conversation::open(&*flows).await?,
+            None => Conversation::open_to_put(&*flows, preserve_mode).await?,
         };
         send_batch(&mut conversation, &batch, &journal).await?;
         flow = Some(conversation);
@@ -408,18 +416,8 @@ async fn send_one<W: WriteShared>(
 /// Opens the file; after what the server holds, if that is a prefix of it.
 async fn open_after(item: &Item, held: Option<Held>) -> Result<Content, Fault> {
     let (source, name) = (item.source.clone(), item.name.clone());
-    blocking(move || {
-        let (mut file, entry) = source.open().map_err(|fault| Fault { path: name.clone(), ..fault })?;
-        // What goes wrong while it is sent is told by this name.
-        let entry = Entry { path: name.clone(), ..entry };
-        if let Some(held) = held.filter(|held| held.bytes <= entry.size) {
-            let mut hasher = Hasher::new();
-            let bytes = hash_prefix(&mut file, held.bytes, &mut hasher).map_err(|e| Fault::io(&name, &e))?;
-            if bytes == held.bytes && *hasher.finalize().as_bytes() == held.hash {
-                return Ok(Content { file, entry, from: bytes, hasher });
-            }
-        }
-        Ok(Content { file, entry, from: 0, hasher: Hasher::new() })
-    })
-    .await
+    // What goes wrong while it is sent is told by this name.
+    let named = |fault| Fault { path: item.name.clone(), ..fault };
+    let (file, entry) = blocking(move || source.open()).await.map_err(named)?;
+    content_after(file, Entry { path: name, ..entry }, held, None).await.map_err(named)
 }
