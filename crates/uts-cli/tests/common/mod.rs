@@ -1,4 +1,5 @@
 //! The program as a user has it: processes with a home of their own, whose every wait is bounded.
+#![allow(dead_code, reason = "each test file uses its part")]
 
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};

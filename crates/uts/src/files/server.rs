@@ -24,6 +24,8 @@ use tokio::time::timeout;
 
 /// Flows of one connection that are served at once; more wait. A bound on open files and blocks in memory.
 const FLOWS_MAX: usize = 64;
+/// Flows of one connection that wait for that; more are reset.
+const FLOWS_WAITING_MAX: usize = 1024;
 /// Offers on one flow that are remembered until their content comes.
 const OFFERS_MAX: usize = 256;
 /// Entries of a listing that are read ahead of the flow.
@@ -83,12 +85,17 @@ impl Service {
         let mut running = JoinSet::new();
         while let Some((send, recv)) = flows.accept().await? {
             while running.try_join_next().is_some() {}
-            let permit = room.clone().acquire_owned().await.map_err(io::Error::other)?;
+            if running.len() >= FLOWS_MAX + FLOWS_WAITING_MAX {
+                // Dropped, it is reset.
+                continue;
+            }
             let (service, session, progress) = (self.clone(), session.clone(), progress.clone());
+            let room = room.clone();
             running.spawn(async move {
+                // It waits here, not before it is accepted: the end of the connection shows only there.
+                let _permit = room.acquire_owned().await.map_err(io::Error::other)?;
                 // A flow that fails concerns only the client, and it knows.
-                let _ = service.serve_flow(send, recv, session, progress).await;
-                drop(permit);
+                service.serve_flow(send, recv, session, progress).await
             });
         }
         // Flows end with the connection. One that hashes does not find out, and ends with this.

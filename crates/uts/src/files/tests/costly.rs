@@ -36,9 +36,16 @@ async fn nothing_is_hashed_for_a_client_that_is_gone() {
     let rig = Rig::new();
     huge(&rig.remote.join("huge"));
     let (flows, server) = rig.connect();
-    let flow = ask_to_hash(&flows, "huge").await;
+    // More than are served at once, and each with something more to say, behind which its end is not seen.
+    let mut asking = Vec::new();
+    for _ in 0..70 {
+        let mut flow = ask_to_hash(&flows, "huge").await;
+        write_frame(&mut flow.send, &Request::Stat { path: Vec::new() }).await.unwrap();
+        flow.send.flush().await.unwrap();
+        asking.push(flow);
+    }
     until_it_hashes(&rig).await;
-    drop((flow, flows));
+    drop((asking, flows));
     timeout(PATIENCE, server).await.expect("it goes on").unwrap().unwrap();
     // A slice may be under way still.
     timeout(PATIENCE, async {
