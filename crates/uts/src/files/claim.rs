@@ -1,5 +1,6 @@
-//! Who receives a file now. The newest claim of a client wins: one that was killed leaves behind a copy that waits for a
-//! dead connection, and its successor must not have to wait for that to time out. Another client does not get in.
+//! Who receives a file now. The newest claim of a client wins: one that was killed leaves behind a
+//! copy that waits for a dead connection, and its successor must not have to wait for that to time
+//! out. Another client does not get in.
 
 use super::error::{Fault, FaultKind};
 use super::path::RelPath;

@@ -1,4 +1,5 @@
-//! What both directions of a copy share: options, the report, and the work of several flows at once.
+//! What both directions of a copy share: options, the report, and the work of several flows at
+//! once.
 
 use super::Flows;
 use super::batch::{Batch, Conversation};
@@ -12,7 +13,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
-/// What a client holds of a listing at most, in bytes, unless told otherwise: two million files with names of 60 bytes.
+/// What a client holds of a listing at most, in bytes, unless told otherwise: two million files
+/// with names of 60 bytes.
 pub const LISTING_BYTES_MAX: u64 = 512 * 1024 * 1024;
 /// Files that are listed ahead of those that are copied.
 const QUEUED_MAX: usize = 4096;
@@ -22,14 +24,16 @@ const QUEUED_MAX: usize = 4096;
 pub struct CopyOptions {
     /// Directories with everything in them.
     pub recursive: bool,
-    /// Symbolic links in directories are copied if they lead to within the copy; otherwise they are left out with a
-    /// warning.
+    /// Symbolic links in directories are copied if they lead to within the copy; otherwise they are
+    /// left out with a warning.
     pub links: bool,
-    /// Modes are set as those of the sources, whatever the umask; a server takes part in this if it lets its clients.
+    /// Modes are set as those of the sources, whatever the umask; a server takes part in this if it
+    /// lets its clients.
     pub preserve_mode: bool,
     /// Flows at work at once, at least 1.
     pub flows: usize,
-    /// What may be held of what a server lists, in bytes; a server that lists more breaks the copy off.
+    /// What may be held of what a server lists, in bytes; a server that lists more breaks the copy
+    /// off.
     pub listing_bytes_max: u64,
     /// Who wants to know how it goes.
     pub progress: Arc<dyn Progress>,
@@ -83,7 +87,8 @@ impl Report {
         self.failed == 0 && self.broken.is_none()
     }
 
-    /// One hash for all: of a single file its own, of several that of the lines `HASH  NAME\n`, as `b3sum` writes them.
+    /// One hash for all: of a single file its own, of several that of the lines `HASH  NAME\n`, as
+    /// `b3sum` writes them.
     pub fn hash(&self) -> Option<String> {
         match &self.hashes[..] {
             [] => None,
@@ -156,8 +161,8 @@ impl<T: Batch> Queue<T> {
         self.close();
     }
 
-    /// The next items that share a round trip: one big file, or many small ones, but no more than leave work for others.
-    /// Waits for them; none if no more come.
+    /// The next items that share a round trip: one big file, or many small ones, but no more than
+    /// leave work for others. Waits for them; none if no more come.
     pub(super) async fn take(&self) -> Vec<T> {
         loop {
             {
@@ -209,8 +214,8 @@ impl<T: Batch> State<T> {
     }
 }
 
-/// Lets a worker for each of `items`, up to `options.flows`, run until it has ended; the first error that stops one is that
-/// of the copy.
+/// Lets a worker for each of `items`, up to `options.flows`, run until it has ended; the first
+/// error that stops one is that of the copy.
 pub(super) async fn work<W, Fut>(items: usize, options: &CopyOptions, journal: &Journal, worker: W)
 where
     W: Fn() -> Fut,

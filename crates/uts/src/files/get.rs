@@ -1,4 +1,5 @@
-//! Copying from the server. The server is not trusted: its names are checked as a server checks those of its clients.
+//! Copying from the server. The server is not trusted: its names are checked as a server checks
+//! those of its clients.
 
 use super::Flows;
 use super::batch::{Conversation, next_reply};
@@ -38,12 +39,13 @@ struct Plan {
     bytes: u64,
 }
 
-/// What an entry of a listing takes here, besides its text: as a file its name and hash in the report, as a directory or
-/// link what is to be set of it at the end.
+/// What an entry of a listing takes here, besides its text: as a file its name and hash in the
+/// report, as a directory or link what is to be set of it at the end.
 const ENTRY_BYTES: u64 = 200;
 
-/// Copies files, and with [`CopyOptions::recursive`] directories, from the server to the local `destination`: into it,
-/// if it is a directory, or to that name. Files are fetched while the server lists more.
+/// Copies files, and with [`CopyOptions::recursive`] directories, from the server to the local
+/// `destination`: into it, if it is a directory, or to that name. Files are fetched while the
+/// server lists more.
 ///
 /// Dropping the future cancels the copy; parts stay here, and the same copy goes on from them.
 ///
@@ -94,8 +96,8 @@ pub async fn get<F: Flows>(
     Ok(journal.into_report())
 }
 
-/// Where to copy to. A directory is copied into, unless it is the unfinished copy of the source of the name `resumed`:
-/// that goes on in its place.
+/// Where to copy to. A directory is copied into, unless it is the unfinished copy of the source of
+/// the name `resumed`: that goes on in its place.
 fn locate(destination: &Path, resumed: Option<&[u8]>) -> Result<Place, FileError> {
     let bytes = destination.as_os_str().as_bytes();
     let with_slash = |path: &[u8]| match path {
@@ -141,7 +143,8 @@ struct Listing<'a, F: Flows> {
 }
 
 impl<F: Flows> Listing<'_, F> {
-    /// Lists while files are fetched, and waits for these. Without any flow left that fetches, listing ends too.
+    /// Lists while files are fetched, and waits for these. Without any flow left that fetches,
+    /// listing ends too.
     async fn run_beside(
         &mut self,
         sources: &[RelPath],

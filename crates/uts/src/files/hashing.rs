@@ -1,7 +1,9 @@
-//! Hashing what is on the disk already: the costliest thing that a peer can ask for, with a few hundred bytes.
+//! Hashing what is on the disk already: the costliest thing that a peer can ask for, with a few
+//! hundred bytes.
 //!
-//! It is done a slice at a time. When nobody waits for it any more, no further slice begins; and for each slice a client
-//! waits for its turn, so that one with many large files keeps the others waiting for no longer than a slice takes.
+//! It is done a slice at a time. When nobody waits for it any more, no further slice begins; and
+//! for each slice a client waits for its turn, so that one with many large files keeps the others
+//! waiting for no longer than a slice takes.
 
 use super::client::blocking;
 use super::error::Fault;
@@ -13,7 +15,8 @@ use std::io::{self, Read};
 use std::sync::Arc;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-/// What is hashed in one go: within a second even from a slow disk, and long enough to be worth a change of threads.
+/// What is hashed in one go: within a second even from a slow disk, and long enough to be worth a
+/// change of threads.
 const SLICE_BYTES: u64 = 8 * 1024 * 1024;
 /// Slices that one client has hashed at once.
 const OF_CLIENT_MAX: usize = 2;
@@ -51,15 +54,17 @@ impl AllTurns {
 }
 
 impl Turns {
-    /// Waits for a turn, first among the client's own. Those who wait have their turns in the order of their coming.
+    /// Waits for a turn, first among the client's own. Those who wait have their turns in the order
+    /// of their coming.
     async fn next(&self) -> io::Result<(SemaphorePermit<'_>, SemaphorePermit<'_>)> {
         let own = self.client.acquire().await.map_err(io::Error::other)?;
         Ok((own, self.all.acquire().await.map_err(io::Error::other)?))
     }
 }
 
-/// Hashes the first `bytes` of a file, from its present position; returns how many there were. `turns` are those of the
-/// client on whose behalf it is done; without any, it is done for the user of this program.
+/// Hashes the first `bytes` of a file, from its present position; returns how many there were.
+/// `turns` are those of the client on whose behalf it is done; without any, it is done for the user
+/// of this program.
 pub(super) async fn hash_prefix(
     mut file: File,
     bytes: u64,

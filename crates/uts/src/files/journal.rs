@@ -38,7 +38,8 @@ pub trait Progress: Send + Sync + 'static {
     fn warned(&self, fault: &Fault) {
         let _ = fault;
     }
-    /// At the end, if there were more failures and warnings than are told one by one: how many more.
+    /// At the end, if there were more failures and warnings than are told one by one: how many
+    /// more.
     fn untold(&self, failures: u64, warnings: u64) {
         let _ = (failures, warnings);
     }
@@ -50,7 +51,8 @@ pub struct NoProgress;
 
 impl Progress for NoProgress {}
 
-/// Failures, and warnings, that are told and kept one by one. A peer could name any number; the rest is counted.
+/// Failures, and warnings, that are told and kept one by one. A peer could name any number; the
+/// rest is counted.
 pub const TOLD_MAX: usize = 1000;
 
 /// Collects the report of a copy and passes on its progress.

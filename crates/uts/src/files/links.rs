@@ -1,12 +1,13 @@
 //! Symbolic links of a copy lead to nothing outside it, whatever else is copied before or after.
 //!
-//! The rule: the target of a link first goes up, by no more names than its directory is beneath the top of the copy, and
-//! then only down. The kernel that resolves such a link is inside the top after each step: going up it is, for the
-//! directories that it passes are real ones; going down it comes to a file or directory inside, to nothing, or to a
-//! link, for which the same holds. So links that keep the rule lead nowhere else together, in any order of their making.
+//! The rule: the target of a link first goes up, by no more names than its directory is beneath the
+//! top of the copy, and then only down. The kernel that resolves such a link is inside the top
+//! after each step: going up it is, for the directories that it passes are real ones; going down it
+//! comes to a file or directory inside, to nothing, or to a link, for which the same holds. So
+//! links that keep the rule lead nowhere else together, in any order of their making.
 //!
-//! A link that somebody else made need not keep the rule. A new link is therefore followed when it is made, and refused
-//! if a link on its way breaks the rule.
+//! A link that somebody else made need not keep the rule. A new link is therefore followed when it
+//! is made, and refused if a link on its way breaks the rule.
 
 use super::error::{Fault, FaultKind};
 use super::path::{PATH_BYTES_MAX, RelPath};
@@ -20,7 +21,8 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 /// Links on the way that are followed: as many as Linux does (MAXSYMLINKS).
 const FOLLOWED_MAX: usize = 40;
 
-/// Makes a symbolic link to `target` at `path` beneath `root`, in place of any link or file of that name.
+/// Makes a symbolic link to `target` at `path` beneath `root`, in place of any link or file of that
+/// name.
 ///
 /// # Errors
 /// [`FaultKind::Unsafe`] if it leads out of `top`, or could: see the rule above. Else what the operating system says.
@@ -66,7 +68,8 @@ impl Target {
         for name in bytes.split(|&byte| byte == b'/') {
             match name {
                 b"" | b"." => {}
-                // What the name before it is may change: it could be, or become, a link to anywhere.
+                // What the name before it is may change: it could be, or become, a link to
+                // anywhere.
                 b".." if !target.down.is_empty() => return Err("the link has a `..` behind a name"),
                 b".." => target.up += 1,
                 name => target.down.push(name.to_vec()),
@@ -149,7 +152,8 @@ impl Place {
                 ))?;
                 self.leave(next.up)?;
                 next.down.into_iter().rev().for_each(|name| down.push_front(name));
-                // Names may be many where links have long targets: no more than the kernel would take.
+                // Names may be many where links have long targets: no more than the kernel would
+                // take.
                 if down.iter().map(|name| name.len() + 1).sum::<usize>() > PATH_BYTES_MAX {
                     return Err(Refused::Leads("the way of the link is too long"));
                 }

@@ -1,4 +1,5 @@
-//! Which permission bits a copy gets. The source's are the peer's word; what the receiver's user wants is in the umask.
+//! Which permission bits a copy gets. The source's are the peer's word; what the receiver's user
+//! wants is in the umask.
 
 use std::sync::OnceLock;
 
@@ -28,8 +29,9 @@ impl Modes {
         }
     }
 
-    /// Of a directory that has the mode `now`: a new one has what the umask left it. One that was there before is never
-    /// opened to more users than it was, and the root of a tree, which somebody named, stays as it is.
+    /// Of a directory that has the mode `now`: a new one has what the umask left it. One that was
+    /// there before is never opened to more users than it was, and the root of a tree, which
+    /// somebody named, stays as it is.
     pub(super) fn directory(self, source: u32, now: u32, is_root: bool) -> u32 {
         let special = now & 0o7000;
         match self {
@@ -53,7 +55,8 @@ fn told() -> Option<u32> {
     u32::from_str_radix(line.trim(), 8).ok()
 }
 
-/// As it is where nobody tells it: it can only be set. What another thread makes in between is for its owner alone.
+/// As it is where nobody tells it: it can only be set. What another thread makes in between is for
+/// its owner alone.
 fn probed() -> u32 {
     use rustix::fs::Mode;
     use rustix::process::umask;

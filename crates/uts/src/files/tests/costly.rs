@@ -36,7 +36,8 @@ async fn nothing_is_hashed_for_a_client_that_is_gone() {
     let rig = Rig::new();
     huge(&rig.remote.join("huge"));
     let (flows, server) = rig.connect();
-    // More than are served at once, and each with something more to say, behind which its end is not seen.
+    // More than are served at once, and each with something more to say, behind which its end is
+    // not seen.
     let mut asking = Vec::new();
     for _ in 0..70 {
         let mut flow = ask_to_hash(&flows, "huge").await;

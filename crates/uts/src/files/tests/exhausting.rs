@@ -190,7 +190,8 @@ async fn listing_ends_where_nothing_can_be_fetched() {
     serving.await.unwrap();
 }
 
-/// A server that has stored something else says so by the hash, or lies: the copy does not call it a success.
+/// A server that has stored something else says so by the hash, or lies: the copy does not call it
+/// a success.
 #[tokio::test]
 async fn a_server_cannot_say_that_it_stored_what_was_not_sent() {
     let rig = Rig::new();

@@ -14,7 +14,8 @@ fn link(root: &Path, at: &str, target: &str) {
     symlink(target, at).unwrap();
 }
 
-/// All links beneath `top`, judged by resolving each as the kernel does, on through names that are not there.
+/// All links beneath `top`, judged by resolving each as the kernel does, on through names that are
+/// not there.
 #[track_caller]
 fn assert_no_link_leads_out(top: &Path, context: &str) {
     let top = top.canonicalize().unwrap();
@@ -81,8 +82,8 @@ async fn a_link_through_a_link_does_not_lead_out() {
     assert_no_link_leads_out(&rig.local.join("back"), "get");
 }
 
-/// The first copy leaves a link; in the next its name is a directory, with a link in it that goes up as far as the name
-/// is long, though not as the link is.
+/// The first copy leaves a link; in the next its name is a directory, with a link in it that goes
+/// up as far as the name is long, though not as the link is.
 #[tokio::test]
 async fn a_link_placed_through_an_older_link_does_not_lead_out() {
     let rig = Rig::new();

@@ -67,7 +67,8 @@ async fn a_part_by_one_key_is_not_gone_on_from_by_another() {
     assert_eq!(fs::read_dir(&rig.remote).unwrap().count(), 1);
 }
 
-/// Made before the copy began, by somebody else: it is put out of the way, and nothing comes to be in it.
+/// Made before the copy began, by somebody else: it is put out of the way, and nothing comes to be
+/// in it.
 #[tokio::test]
 async fn a_file_made_beforehand_does_not_receive_what_comes() {
     let rig = Rig::new();
@@ -108,7 +109,8 @@ async fn modes_are_preserved_where_both_ends_want_it() {
     assert_eq!((mode(rig.local.join("back")), mode(rig.local.join("back/f"))), (0o777, 0o777));
 }
 
-/// A directory that the user has, and names, is not opened to others, or closed to him, on a peer's word.
+/// A directory that the user has, and names, is not opened to others, or closed to him, on a peer's
+/// word.
 #[tokio::test]
 async fn directories_that_are_there_are_not_opened_by_a_copy() {
     let rig = Rig::new();
