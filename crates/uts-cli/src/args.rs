@@ -68,6 +68,9 @@ pub struct ServeArgs {
     /// Take no files
     #[arg(long)]
     pub read_only: bool,
+    /// Let clients have modes set as they say (uts cp --preserve-mode), rather than by this umask
+    #[arg(long)]
+    pub preserve_mode: bool,
     /// Let in only clients whose keys are in FILE, one fingerprint a line
     #[arg(long, value_name = "FILE")]
     pub authorized_keys: Option<PathBuf>,
@@ -112,6 +115,9 @@ pub struct CpArgs {
     /// Copy symbolic links that lead to within the copy, rather than leave them out
     #[arg(long)]
     pub links: bool,
+    /// Set modes as those of the sources, whatever the umask; to a server, if it lets clients
+    #[arg(short, long)]
+    pub preserve_mode: bool,
     /// Accept only a server with this key (SHA256:…)
     #[arg(long, value_name = "FINGERPRINT")]
     pub pin: Option<String>,

@@ -15,7 +15,11 @@ use args::{Args, Command};
 use clap::Parser;
 use cmd::Failure;
 use std::process::ExitCode;
+use std::time::Duration;
 use uts_lab::program::{self, Called};
+
+/// How long the end of the program waits for what still writes to a disk.
+const BLOCKED_MAX: Duration = Duration::from_millis(500);
 
 fn main() -> ExitCode {
     let args = Args::parse();
@@ -41,6 +45,8 @@ fn main() -> ExitCode {
             Command::Lab { .. } | Command::Router(_) => Ok(()),
         }
     });
+    // Not for ever: what blocks a thread, as a disk that does not answer, keeps nobody from ending.
+    runtime.shutdown_timeout(BLOCKED_MAX);
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => report(&failure),

@@ -107,6 +107,7 @@ async fn perform<L: Link>(
     let options = CopyOptions {
         recursive: args.recursive,
         links: args.links,
+        preserve_mode: args.preserve_mode,
         progress: meter,
         ..CopyOptions::default()
     };
@@ -122,7 +123,7 @@ fn finish(
     telemetry: crate::link::Telemetry,
     ui: &dyn Ui,
 ) -> Result<(), Failure> {
-    let failures = report.failures.len() as u64;
+    let failures = report.failed;
     let done = Done {
         files: report.files_copied,
         files_already_there: report.files_already_there,

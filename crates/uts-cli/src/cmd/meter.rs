@@ -143,4 +143,13 @@ impl<L: Link> Progress for Meter<L> {
     fn warned(&self, fault: &Fault) {
         self.ui.warning(&fault.to_string());
     }
+
+    fn untold(&self, failures: u64, warnings: u64) {
+        if warnings > 0 {
+            self.ui.warning(&format!("{warnings} more, which are not told one by one"));
+        }
+        if failures > 0 {
+            self.ui.error(&format!("{failures} more failures, which are not told one by one"));
+        }
+    }
 }

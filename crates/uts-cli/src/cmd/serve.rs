@@ -13,10 +13,10 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
-use uts::files::{ServeOptions, Service};
+use uts::files::{Client, ServeOptions, Service};
 
-/// How long a server that ends takes leave of its clients.
-const GOODBYE_MAX: Duration = Duration::from_secs(2);
+/// How long a server that ends takes leave of its clients. With what is left of the rest, it ends within two seconds.
+const GOODBYE_MAX: Duration = Duration::from_secs(1);
 
 /// Runs `uts serve` until it is interrupted.
 ///
@@ -40,7 +40,10 @@ pub(crate) async fn serve<T: Transport>(
     ui: Arc<dyn Ui>,
     interrupt: impl Future<Output = ()>,
 ) -> Result<(), Failure> {
-    let service = Service::open(&args.dir, ServeOptions { read_only: args.read_only });
+    let service = Service::open(
+        &args.dir,
+        ServeOptions { read_only: args.read_only, preserve_mode: args.preserve_mode },
+    );
     let service = service.map_err(|error| Failure::Failed(format!("--dir {error}")))?;
     let mut listener = transport.listen(&listen_options(args)?).await.map_err(Failure::Failed)?;
     ui.start(&Start {
@@ -85,8 +88,9 @@ async fn serve_client<L: Link>(
     let meter = Meter::new(link.clone(), ui.clone(), Some(address.clone()));
     let telling = meter.run();
     let flows = link.flows();
+    let client = Client { key: fingerprint, address: host(&address).to_owned() };
     let served = tokio::select! {
-        served = service.serve(&*flows, meter.clone()) => Some(served),
+        served = service.serve(&*flows, client, meter.clone()) => Some(served),
         _ = stopping.wait_for(|&stop| stop) => None,
     };
     telling.abort();
@@ -95,6 +99,11 @@ async fn serve_client<L: Link>(
     let why = served.err().map_or_else(String::new, |error| error.to_string());
     ui.connection("gone", &address, &why);
     link.close(0, "done").await;
+}
+
+/// An address without its port.
+fn host(address: &str) -> &str {
+    address.rsplit_once(':').map_or(address, |(host, _)| host)
 }
 
 fn listen_options(args: &ServeArgs) -> Result<ListenOptions, Failure> {

@@ -1,4 +1,5 @@
 //! The program as a user has it: processes with a home of their own, whose every wait is bounded.
+#![allow(dead_code, reason = "each test file uses its part")]
 
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
@@ -44,11 +45,25 @@ impl Place {
         self.start_as("home", args)
     }
 
+    /// The program under another umask.
+    pub fn start_under(&self, umask: &str, home: &str, args: &[&str]) -> Running {
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", &format!("umask {umask}; exec \"$@\""), "sh", env!("CARGO_BIN_EXE_uts")]);
+        command.args(args);
+        Self::begin(self.here(command, home))
+    }
+
     /// The program, to be started in this place.
     fn command(&self, home: &str, args: &[&str]) -> Command {
-        let home = self.path(home);
         let mut command = Command::new(env!("CARGO_BIN_EXE_uts"));
-        command.args(args).current_dir(self.0.path()).env_clear();
+        command.args(args);
+        self.here(command, home)
+    }
+
+    /// The command, to be started in this place and to know nothing else.
+    fn here(&self, mut command: Command, home: &str) -> Command {
+        let home = self.path(home);
+        command.current_dir(self.0.path()).env_clear();
         command.env("HOME", &home).env("XDG_CONFIG_HOME", home.join("config"));
         command
     }
@@ -99,13 +114,12 @@ impl Place {
 
     /// Starts the program as a user whose home is `home`.
     pub fn start_as(&self, home: &str, args: &[&str]) -> Running {
-        let mut child = self
-            .command(home, args)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the program starts");
+        Self::begin(self.command(home, args))
+    }
+
+    fn begin(mut command: Command) -> Running {
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("the program starts");
         let (sender, lines) = channel();
         let stdout = BufReader::new(child.stdout.take().expect("piped"));
         spawn(move || stdout.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
@@ -131,7 +145,17 @@ impl Place {
     pub fn serve_at(&self, address: &str, options: &[&str]) -> Server {
         let mut args = vec!["serve", "--dir", "srv", "--json", "--listen", address];
         args.extend(options);
-        let mut running = self.start_as("server-home", &args);
+        Self::served(self.start_as("server-home", &args))
+    }
+
+    /// Serves `srv` under another umask.
+    pub fn serve_under(&self, umask: &str, options: &[&str]) -> Server {
+        let mut args = vec!["serve", "--dir", "srv", "--json", "--listen", "127.0.0.1:0"];
+        args.extend(options);
+        Self::served(self.start_under(umask, "server-home", &args))
+    }
+
+    fn served(mut running: Running) -> Server {
         let start = running.event("start");
         let text = |name: &str| start[name].as_str().expect("a text").to_owned();
         Server { address: text("address"), fingerprint: text("fingerprint"), running }

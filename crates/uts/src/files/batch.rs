@@ -1,5 +1,6 @@
 //! A flow as the client uses it: requests are written ahead of the answers.
 
+use super::client::unexpected;
 use super::error::FileError;
 use super::message::{MAGIC, Reply, Request, VERSION, read_frame, write_frame};
 use super::{FLOW_BUFFER_BYTES, Flows};
@@ -30,6 +31,18 @@ impl<F: Flows> Conversation<F> {
         Ok(Conversation { send, recv: BufReader::with_capacity(FLOW_BUFFER_BYTES, recv) })
     }
 
+    /// A flow on which the server sets modes as it is told.
+    pub(super) async fn open_to_put(flows: &F, preserve_mode: bool) -> Result<Self, FileError> {
+        let mut flow = Conversation::open(flows).await?;
+        if preserve_mode {
+            match flow.ask(&Request::PreserveModes).await? {
+                Reply::Done => {}
+                other => return Err(unexpected(other)),
+            }
+        }
+        Ok(flow)
+    }
+
     /// Asks one thing and waits for the answer.
     pub(super) async fn ask(&mut self, request: &Request) -> Result<Reply, FileError> {
         write_frame(&mut self.send, request).await?;
@@ -37,8 +50,12 @@ impl<F: Flows> Conversation<F> {
         next_reply(&mut self.recv).await
     }
 
-    /// Asks many things at once; the answers are in the same order.
-    pub(super) async fn ask_all(&mut self, requests: &[Request]) -> Result<Vec<Reply>, FileError> {
+    /// Asks many things at once; `answered` is told the answer to each, in their order.
+    pub(super) async fn ask_all(
+        &mut self,
+        requests: &[Request],
+        mut answered: impl FnMut(usize, Reply),
+    ) -> Result<(), FileError> {
         let Conversation { send, recv } = self;
         let asking = async {
             for request in requests {
@@ -48,14 +65,12 @@ impl<F: Flows> Conversation<F> {
             Ok::<_, FileError>(())
         };
         let hearing = async {
-            let mut replies = Vec::with_capacity(requests.len());
-            while replies.len() < requests.len() {
-                replies.push(next_reply(recv).await?);
+            for i in 0..requests.len() {
+                answered(i, next_reply(recv).await?);
             }
-            Ok::<_, FileError>(replies)
+            Ok::<_, FileError>(())
         };
-        let ((), replies) = tokio::try_join!(asking, hearing)?;
-        Ok(replies)
+        tokio::try_join!(asking, hearing).map(|_| ())
     }
 
     /// Ends the flow in order.

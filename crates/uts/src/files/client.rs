@@ -1,4 +1,5 @@
-//! What both directions of a copy share: options, the report, and the work of several flows at once.
+//! What both directions of a copy share: options, the report, and the work of several flows at
+//! once.
 
 use super::Flows;
 use super::batch::{Batch, Conversation};
@@ -8,29 +9,46 @@ use super::message::{Hash, Reply, Request};
 use super::path::{RelPath, show};
 use std::collections::VecDeque;
 use std::future::Future;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
-/// Most entries of a listing that a client takes, so that a server cannot fill its memory.
-pub(super) const ENTRIES_MAX: usize = 4_000_000;
+/// What a client holds of a listing at most, in bytes, unless told otherwise: two million files
+/// with names of 60 bytes.
+pub const LISTING_BYTES_MAX: u64 = 512 * 1024 * 1024;
+/// Files that are listed ahead of those that are copied.
+const QUEUED_MAX: usize = 4096;
 
 /// How to copy.
 #[derive(Clone)]
 pub struct CopyOptions {
     /// Directories with everything in them.
     pub recursive: bool,
-    /// Symbolic links in directories are copied if they lead to within the copy; otherwise they are left out with a
-    /// warning.
+    /// Symbolic links in directories are copied if they lead to within the copy; otherwise they are
+    /// left out with a warning.
     pub links: bool,
+    /// Modes are set as those of the sources, whatever the umask; a server takes part in this if it
+    /// lets its clients.
+    pub preserve_mode: bool,
     /// Flows at work at once, at least 1.
     pub flows: usize,
+    /// What may be held of what a server lists, in bytes; a server that lists more breaks the copy
+    /// off.
+    pub listing_bytes_max: u64,
     /// Who wants to know how it goes.
     pub progress: Arc<dyn Progress>,
 }
 
 impl Default for CopyOptions {
     fn default() -> Self {
-        CopyOptions { recursive: false, links: false, flows: 16, progress: Arc::new(super::NoProgress) }
+        CopyOptions {
+            recursive: false,
+            links: false,
+            preserve_mode: false,
+            flows: 16,
+            listing_bytes_max: LISTING_BYTES_MAX,
+            progress: Arc::new(super::NoProgress),
+        }
     }
 }
 
@@ -51,9 +69,13 @@ pub struct Report {
     pub bytes_carried: u64,
     /// Names and hashes of all files now in place, by name.
     pub hashes: Vec<(Vec<u8>, Hash)>,
-    /// What was not copied, and why.
+    /// How many things were not copied.
+    pub failed: u64,
+    /// What was not copied, and why: the first [`TOLD_MAX`](super::TOLD_MAX).
     pub failures: Vec<(Vec<u8>, FileError)>,
-    /// What was left out.
+    /// How many things were left out.
+    pub warned: u64,
+    /// What was left out: the first [`TOLD_MAX`](super::TOLD_MAX).
     pub warnings: Vec<Fault>,
     /// Why the copy ended before everything was tried.
     pub broken: Option<FileError>,
@@ -62,10 +84,11 @@ pub struct Report {
 impl Report {
     /// Whether everything is in place.
     pub fn is_complete(&self) -> bool {
-        self.failures.is_empty() && self.broken.is_none()
+        self.failed == 0 && self.broken.is_none()
     }
 
-    /// One hash for all: of a single file its own, of several that of the lines `HASH  NAME\n`, as `b3sum` writes them.
+    /// One hash for all: of a single file its own, of several that of the lines `HASH  NAME\n`, as
+    /// `b3sum` writes them.
     pub fn hash(&self) -> Option<String> {
         match &self.hashes[..] {
             [] => None,
@@ -83,39 +106,116 @@ impl Report {
     }
 }
 
-/// What is still to be copied, for all flows.
-pub(super) struct Queue<T>(Mutex<VecDeque<T>>, usize);
+/// What is still to be copied, for all flows. Whoever fills it waits while it is full.
+pub(super) struct Queue<T> {
+    state: Mutex<State<T>>,
+    flows: usize,
+    more: Notify,
+    room: Notify,
+}
+
+struct State<T> {
+    items: VecDeque<T>,
+    is_closed: bool,
+}
 
 impl<T: Batch> Queue<T> {
-    pub(super) fn new(items: Vec<T>, flows: usize) -> Self {
-        Queue(Mutex::new(items.into()), flows)
+    /// An empty queue, to be filled while it is worked on.
+    pub(super) fn new(flows: usize) -> Self {
+        let state = Mutex::new(State { items: VecDeque::new(), is_closed: false });
+        Queue { state, flows: flows.max(1), more: Notify::new(), room: Notify::new() }
     }
 
-    /// The next items that share a round trip: one big file, or many small ones, but no more than leave work for others.
-    pub(super) fn take(&self) -> Vec<T> {
-        let mut queue = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let share = (queue.len() / self.1.max(1)).clamp(1, T::ITEMS_MAX);
+    /// A queue to which nothing is added.
+    pub(super) fn of(items: Vec<T>, flows: usize) -> Self {
+        let queue = Queue::new(flows);
+        *queue.lock() = State { items: items.into(), is_closed: true };
+        queue
+    }
+
+    /// Adds an item as soon as there is room.
+    pub(super) async fn push(&self, item: T) {
+        loop {
+            {
+                let mut state = self.lock();
+                if state.items.len() < QUEUED_MAX {
+                    state.items.push_back(item);
+                    drop(state);
+                    return self.more.notify_one();
+                }
+            }
+            self.room.notified().await;
+        }
+    }
+
+    /// No more comes.
+    pub(super) fn close(&self) {
+        self.lock().is_closed = true;
+        // One wakes the next.
+        self.more.notify_one();
+    }
+
+    /// No more comes, and what there is shall not be copied.
+    pub(super) fn abandon(&self) {
+        self.lock().items.clear();
+        self.close();
+    }
+
+    /// The next items that share a round trip: one big file, or many small ones, but no more than
+    /// leave work for others. Waits for them; none if no more come.
+    pub(super) async fn take(&self) -> Vec<T> {
+        loop {
+            {
+                let mut state = self.lock();
+                let batch = state.batch(self.flows);
+                let others_have_work = !state.items.is_empty() || state.is_closed;
+                let is_over = state.is_closed;
+                drop(state);
+                if others_have_work {
+                    self.more.notify_one();
+                }
+                if !batch.is_empty() {
+                    self.room.notify_one();
+                    return batch;
+                }
+                if is_over {
+                    return batch;
+                }
+            }
+            self.more.notified().await;
+        }
+    }
+
+    pub(super) fn give_back(&self, items: Vec<T>) {
+        let mut state = self.lock();
+        for item in items.into_iter().rev() {
+            state.items.push_front(item);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<T>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T: Batch> State<T> {
+    fn batch(&mut self, flows: usize) -> Vec<T> {
+        let share = (self.items.len() / flows).clamp(1, T::ITEMS_MAX);
         let mut bytes = 0u64;
         let mut batch = Vec::new();
-        while let Some(item) = queue.front() {
+        while let Some(item) = self.items.front() {
             bytes = bytes.saturating_add(item.bytes());
             if !batch.is_empty() && (batch.len() >= share || bytes > T::BYTES_MAX) {
                 break;
             }
-            batch.extend(queue.pop_front());
+            batch.extend(self.items.pop_front());
         }
         batch
     }
-
-    pub(super) fn give_back(&self, items: Vec<T>) {
-        let mut queue = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        for item in items.into_iter().rev() {
-            queue.push_front(item);
-        }
-    }
 }
 
-/// Lets up to `options.flows` workers run until each has ended; the first error that stops one is that of the copy.
+/// Lets a worker for each of `items`, up to `options.flows`, run until it has ended; the first
+/// error that stops one is that of the copy.
 pub(super) async fn work<W, Fut>(items: usize, options: &CopyOptions, journal: &Journal, worker: W)
 where
     W: Fn() -> Fut,

@@ -1,6 +1,6 @@
 //! What can go wrong with one file, in a form that travels, and what can go wrong with a copy.
 
-use super::path::show;
+use super::path::{PATH_BYTES_MAX, show};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::io;
@@ -42,8 +42,13 @@ pub enum FaultKind {
     Io,
 }
 
-/// What went wrong with one file.
+/// The longest cause that is kept of a peer's, in bytes: some lines of text. A frame would take sixty times as much, and a
+/// copy may keep a thousand.
+pub const WHY_BYTES_MAX: usize = 1024;
+
+/// What went wrong with one file. One that a peer sent is cut to [`WHY_BYTES_MAX`] and [`PATH_BYTES_MAX`] when it is read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "SentFault")]
 pub struct Fault {
     /// The kind, for programs.
     pub kind: FaultKind,
@@ -51,6 +56,25 @@ pub struct Fault {
     pub path: Vec<u8>,
     /// The cause, for people.
     pub why: String,
+}
+
+/// As it came, of any length that a frame takes.
+#[derive(Deserialize)]
+struct SentFault {
+    kind: FaultKind,
+    path: Vec<u8>,
+    why: String,
+}
+
+impl From<SentFault> for Fault {
+    fn from(sent: SentFault) -> Self {
+        let SentFault { kind, mut path, mut why } = sent;
+        path.truncate(PATH_BYTES_MAX);
+        path.shrink_to_fit();
+        why.truncate(why.floor_char_boundary(WHY_BYTES_MAX));
+        why.shrink_to_fit();
+        Fault { kind, path, why }
+    }
 }
 
 impl Fault {

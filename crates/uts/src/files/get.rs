@@ -1,37 +1,21 @@
-//! Copying from the server. The server is not trusted: its names are checked as a server checks those of its clients.
+//! Copying from the server. The server is not trusted: its names are checked as a server checks
+//! those of its clients.
 
 use super::Flows;
-use super::batch::{Batch, Conversation, next_reply};
-use super::client::{CopyOptions, ENTRIES_MAX, Queue, Report, blocking, local, stat, unexpected, work};
+use super::batch::{Conversation, next_reply};
+use super::client::{CopyOptions, Queue, Report, blocking, local, stat, unexpected, work};
 use super::error::{Fault, FaultKind, FileError};
-use super::journal::{FileOutcome, Journal};
-use super::message::{Entry, Hash, Kind, Reply, Request, write_frame};
-use super::part::{Have, Part, Prefix, copy_of, end_copy, make_directory};
+use super::fetch::{Item, fetch_files};
+use super::journal::Journal;
+use super::message::{Entry, Kind, Reply, Request};
+use super::modes::Modes;
+use super::part::{copy_of, end_copy, make_directory};
 use super::path::RelPath;
-use super::stream::{Received, receive_content};
 use super::tree::Tree;
-use std::collections::VecDeque;
+use std::future::Future;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-
-/// A file to be fetched.
-struct Item {
-    /// At the server.
-    source: RelPath,
-    tree: Tree,
-    target: RelPath,
-    /// What the user will call it.
-    name: Vec<u8>,
-    entry: Entry,
-}
-
-impl Batch for Item {
-    fn bytes(&self) -> u64 {
-        self.entry.size
-    }
-}
 
 /// The local directory that is copied into.
 struct Place {
@@ -43,16 +27,25 @@ struct Place {
     into: bool,
 }
 
+/// What is to be done when all files are here, and what has been listed so far.
 #[derive(Default)]
 struct Plan {
     directories: Vec<(RelPath, Entry)>,
     links: Vec<(RelPath, Entry, RelPath)>,
-    files: Vec<Item>,
     top: Option<(RelPath, Vec<u8>)>,
+    /// What is held of the listing, in bytes.
+    held_bytes: u64,
+    files: u64,
+    bytes: u64,
 }
 
-/// Copies files, and with [`CopyOptions::recursive`] directories, from the server to the local `destination`: into it,
-/// if it is a directory, or to that name.
+/// What an entry of a listing takes here, besides its text: as a file its name and hash in the
+/// report, as a directory or link what is to be set of it at the end.
+const ENTRY_BYTES: u64 = 200;
+
+/// Copies files, and with [`CopyOptions::recursive`] directories, from the server to the local
+/// `destination`: into it, if it is a directory, or to that name. Files are fetched while the
+/// server lists more.
 ///
 /// Dropping the future cancels the copy; parts stay here, and the same copy goes on from them.
 ///
@@ -74,38 +67,37 @@ pub async fn get<F: Flows>(
         let why = "several sources need an existing directory to go into";
         return Err(local(FaultKind::NotDirectory, destination.as_os_str().as_bytes(), why));
     }
-    let mut flow = Conversation::open(&*flows).await?;
-    let mut plan = Plan::default();
-    for source in sources {
-        match plan_source(&mut flow, source, &place, options, &journal, &mut plan).await {
-            Err(error) if error.is_fatal() => return Err(error),
-            Err(error) => journal.failed(source.as_bytes(), error),
-            Ok(()) => {}
+    let flow = Conversation::open(&*flows).await?;
+    let queue = Arc::new(Queue::new(options.flows));
+    let modes = Modes::new(options.preserve_mode);
+    let mut listing =
+        Listing { flow, place: &place, options, journal: &journal, queue: &queue, plan: Plan::default() };
+    let fetching = work(options.flows, options, &journal, || {
+        fetch_files(flows.clone(), queue.clone(), journal.clone(), modes)
+    });
+    let listed = listing.run_beside(sources, fetching).await;
+    let Listing { flow, plan, .. } = listing;
+    match listed {
+        Ok(()) => {
+            // Everything has been answered: a failure to say goodbye changes nothing.
+            let _ = flow.end().await;
         }
+        Err(error) if journal.is_empty() => return Err(error),
+        Err(error) => journal.update(|report| {
+            report.broken.get_or_insert(error);
+        }),
     }
-    // Everything has been answered: a failure to say goodbye changes nothing.
-    let _ = flow.end().await;
-    let bytes = plan.files.iter().fold(0u64, |sum, item| sum.saturating_add(item.entry.size));
-    journal.planned(plan.files.len() as u64, bytes);
-
-    let Plan { directories, links, files, top } = plan;
-    let (tree, journal2, top2) = (place.tree.clone(), journal.clone(), top.clone());
-    let directories = blocking(move || Ok(make_directories(&tree, directories, top2.as_ref(), &journal2)));
-    let directories = directories.await.map_err(FileError::Local)?;
-    let count = files.len();
-    let queue = Arc::new(Queue::new(files, options.flows));
-    work(count, options, &journal, || fetch_files(flows.clone(), queue.clone(), journal.clone())).await;
     let journal2 = journal.clone();
     let finish = move || {
-        finish_directories(&place.tree, directories, links, top.as_ref(), &journal2);
+        finish_directories(&place.tree, plan, modes, &journal2);
         Ok(())
     };
     blocking(finish).await.map_err(FileError::Local)?;
     Ok(journal.into_report())
 }
 
-/// Where to copy to. A directory is copied into, unless it is the unfinished copy of the source of the name `resumed`:
-/// that goes on in its place.
+/// Where to copy to. A directory is copied into, unless it is the unfinished copy of the source of
+/// the name `resumed`: that goes on in its place.
 fn locate(destination: &Path, resumed: Option<&[u8]>) -> Result<Place, FileError> {
     let bytes = destination.as_os_str().as_bytes();
     let with_slash = |path: &[u8]| match path {
@@ -140,162 +132,180 @@ fn locate(destination: &Path, resumed: Option<&[u8]>) -> Result<Place, FileError
     }
 }
 
-async fn plan_source<F: Flows>(
-    flow: &mut Conversation<F>,
-    source: &RelPath,
-    place: &Place,
-    options: &CopyOptions,
-    journal: &Journal,
-    plan: &mut Plan,
-) -> Result<(), FileError> {
-    let (entry, _) = stat(flow, source).await?;
-    let missing =
-        || FileError::Peer(Fault::new(FaultKind::NotFound, source.as_bytes(), "no such file or directory"));
-    let entry = entry.ok_or_else(missing)?;
-    let target = match source.name() {
-        Some(name) if place.into => place.target.join(name).map_err(FileError::Local)?,
-        _ => place.target.clone(),
-    };
-    match entry.kind {
-        Kind::File => {
-            plan.add_file(place, source.clone(), target, entry);
-            Ok(())
-        }
-        Kind::Directory if options.recursive => {
-            if !place.into {
-                plan.top = Some((target.clone(), source.name().unwrap_or_default().to_vec()));
-            }
-            plan.directories.push((target.clone(), entry));
-            list(flow, source, &target, place, options, journal, plan).await
-        }
-        Kind::Directory => Err(FileError::Peer(Fault::new(
-            FaultKind::IsDirectory,
-            source.as_bytes(),
-            "is a directory; copy it with -r",
-        ))),
-        Kind::Link(_) | Kind::Special => {
-            Err(FileError::Peer(Fault::new(FaultKind::Special, source.as_bytes(), "is not a regular file")))
-        }
-    }
+/// The server lists; what it lists is queued, or kept for the end.
+struct Listing<'a, F: Flows> {
+    flow: Conversation<F>,
+    place: &'a Place,
+    options: &'a CopyOptions,
+    journal: &'a Journal,
+    queue: &'a Queue<Item>,
+    plan: Plan,
 }
 
-async fn list<F: Flows>(
-    flow: &mut Conversation<F>,
-    source: &RelPath,
-    target: &RelPath,
-    place: &Place,
-    options: &CopyOptions,
-    journal: &Journal,
-    plan: &mut Plan,
-) -> Result<(), FileError> {
-    let mut reply = flow.ask(&Request::List { path: source.as_bytes().to_vec(), recursive: true }).await?;
-    let mut count = 0usize;
-    loop {
-        match reply {
-            Reply::Done => return Ok(()),
-            Reply::Found(found) => {
-                count += 1;
-                if count > ENTRIES_MAX {
-                    return Err(FileError::Protocol(format!("a listing of more than {ENTRIES_MAX} entries")));
+impl<F: Flows> Listing<'_, F> {
+    /// Lists while files are fetched, and waits for these. Without any flow left that fetches,
+    /// listing ends too.
+    async fn run_beside(
+        &mut self,
+        sources: &[RelPath],
+        fetching: impl Future<Output = ()>,
+    ) -> Result<(), FileError> {
+        let queue = self.queue;
+        tokio::pin!(fetching);
+        let listed = tokio::select! {
+            listed = self.run(sources) => listed,
+            () = &mut fetching => return Ok(()),
+        };
+        match &listed {
+            Ok(()) => queue.close(),
+            Err(_) => queue.abandon(),
+        }
+        fetching.await;
+        listed
+    }
+
+    async fn run(&mut self, sources: &[RelPath]) -> Result<(), FileError> {
+        for source in sources {
+            match self.source(source).await {
+                Err(error) if error.is_fatal() => return Err(error),
+                Err(error) => self.journal.failed(source.as_bytes(), error),
+                Ok(()) => {}
+            }
+        }
+        self.journal.planned(self.plan.files, self.plan.bytes);
+        Ok(())
+    }
+
+    async fn source(&mut self, source: &RelPath) -> Result<(), FileError> {
+        let fault = |kind, why: &str| FileError::Peer(Fault::new(kind, source.as_bytes(), why));
+        let (entry, _) = stat(&mut self.flow, source).await?;
+        let entry = entry.ok_or_else(|| fault(FaultKind::NotFound, "no such file or directory"))?;
+        let target = match source.name() {
+            Some(name) if self.place.into => self.place.target.join(name).map_err(FileError::Local)?,
+            _ => self.place.target.clone(),
+        };
+        match entry.kind {
+            Kind::File => self.add_file(source.clone(), target, entry).await,
+            Kind::Directory if self.options.recursive => {
+                if !self.place.into {
+                    self.plan.top = Some((target.clone(), source.name().unwrap_or_default().to_vec()));
                 }
-                add_found(found, source, target, place, options, journal, plan);
+                self.add_directory(target.clone(), entry).await?;
+                self.list(source, &target).await
             }
-            other => return Err(unexpected(other)),
+            Kind::Directory => Err(fault(FaultKind::IsDirectory, "is a directory; copy it with -r")),
+            Kind::Link(_) | Kind::Special => Err(fault(FaultKind::Special, "is not a regular file")),
         }
-        reply = next_reply(&mut flow.recv).await?;
     }
-}
 
-fn add_found(
-    found: Result<Entry, Fault>,
-    source: &RelPath,
-    target: &RelPath,
-    place: &Place,
-    options: &CopyOptions,
-    journal: &Journal,
-    plan: &mut Plan,
-) {
-    let placed = found.map_err(FileError::Peer).and_then(|entry| {
-        let inside = RelPath::parse(&entry.path).map_err(|fault| {
-            FileError::Local(Fault {
-                why: format!("a name from the peer is refused: {}", fault.why),
-                ..fault
-            })
-        })?;
-        if inside.is_root() {
-            return Err(FileError::Protocol("an entry without a name".into()));
+    async fn list(&mut self, source: &RelPath, target: &RelPath) -> Result<(), FileError> {
+        let request = Request::List { path: source.as_bytes().to_vec(), recursive: true };
+        let mut reply = self.flow.ask(&request).await?;
+        loop {
+            match reply {
+                Reply::Done => return Ok(()),
+                Reply::Found(found) => self.add_found(found, source, target).await?,
+                other => return Err(unexpected(other)),
+            }
+            reply = next_reply(&mut self.flow.recv).await?;
         }
-        let from = source.join_path(&inside).map_err(FileError::Local)?;
-        let to = target.join_path(&inside).map_err(FileError::Local)?;
-        Ok((from, to, entry))
-    });
-    match placed {
-        Err(error) => {
-            let name = error.fault().map(|fault| fault.path.clone()).unwrap_or_default();
-            journal.failed(&[source.as_bytes(), b"/", &name].concat(), error);
-        }
-        Ok((from, to, entry)) => match &entry.kind {
-            Kind::Directory => plan.directories.push((to, entry)),
-            Kind::File => plan.add_file(place, from, to, entry),
-            Kind::Link(_) if options.links => plan.links.push((to, entry, target.clone())),
+    }
+
+    /// Errors are those that end the copy.
+    async fn add_found(
+        &mut self,
+        found: Result<Entry, Fault>,
+        source: &RelPath,
+        target: &RelPath,
+    ) -> Result<(), FileError> {
+        let placed =
+            found.map_err(FileError::Peer).and_then(|entry| Ok((place(&entry, source, target)?, entry)));
+        let ((from, to), entry) = match placed {
+            Ok(placed) => placed,
+            Err(error) => {
+                self.hold(0)?;
+                let name = error.fault().map(|fault| fault.path.clone()).unwrap_or_default();
+                self.journal.failed(&[source.as_bytes(), b"/", &name].concat(), error);
+                return Ok(());
+            }
+        };
+        let left_out = |why| Fault::new(FaultKind::Special, from.as_bytes(), why);
+        match &entry.kind {
+            Kind::File => self.add_file(from, to, entry).await,
+            Kind::Directory => self.add_directory(to, entry).await,
+            Kind::Link(target_text) if self.options.links => {
+                self.hold(to.as_bytes().len() + target_text.len() + target.as_bytes().len())?;
+                let entry = Entry { path: Vec::new(), ..entry };
+                self.plan.links.push((to, entry, target.clone()));
+                Ok(())
+            }
             Kind::Link(_) => {
-                journal.warned(Fault::new(
-                    FaultKind::Special,
-                    from.as_bytes(),
-                    "symbolic link left out (see --links)",
-                ));
+                self.hold(0)?;
+                self.journal.warned(left_out("symbolic link left out (see --links)"));
+                Ok(())
             }
             Kind::Special => {
-                journal.warned(Fault::new(
-                    FaultKind::Special,
-                    from.as_bytes(),
-                    "neither file nor directory, left out",
-                ));
+                self.hold(0)?;
+                self.journal.warned(left_out("neither file nor directory, left out"));
+                Ok(())
             }
-        },
+        }
     }
-}
 
-impl Plan {
-    fn add_file(&mut self, place: &Place, source: RelPath, target: RelPath, entry: Entry) {
-        let name = [&place.prefix[..], target.as_bytes()].concat();
-        self.files.push(Item { source, tree: place.tree.clone(), target, name, entry });
+    async fn add_file(&mut self, source: RelPath, target: RelPath, entry: Entry) -> Result<(), FileError> {
+        let name = [&self.place.prefix[..], target.as_bytes()].concat();
+        self.hold(name.len())?;
+        self.plan.files += 1;
+        self.plan.bytes = self.plan.bytes.saturating_add(entry.size);
+        // Not with each file: everybody who wants to know has a line or an event of it.
+        if self.plan.files.is_power_of_two() {
+            self.journal.planned(self.plan.files, self.plan.bytes);
+        }
+        self.queue.push(Item { source, tree: self.place.tree.clone(), target, name, entry }).await;
+        Ok(())
     }
-}
 
-/// Makes directories; returns those that are there now.
-fn make_directories(
-    tree: &Tree,
-    directories: Vec<(RelPath, Entry)>,
-    top: Option<&(RelPath, Vec<u8>)>,
-    journal: &Journal,
-) -> Vec<(RelPath, Entry)> {
-    let make = |path: &RelPath| {
-        let copy_of = top.filter(|(top, _)| top == path).map(|(_, name)| &name[..]);
-        make_directory(tree, path, copy_of)
-    };
-    directories
-        .into_iter()
-        .filter(|(path, _)| match make(path) {
+    /// Makes a directory at once, so that files can be fetched into it.
+    async fn add_directory(&mut self, target: RelPath, entry: Entry) -> Result<(), FileError> {
+        self.hold(target.as_bytes().len())?;
+        let copy_of = self.plan.top.as_ref().filter(|(top, _)| *top == target).map(|(_, name)| name.clone());
+        let (tree, path) = (self.place.tree.clone(), target.clone());
+        match blocking(move || make_directory(&tree, &path, copy_of.as_deref())).await {
             Ok(()) => {
-                journal.update(|report| report.directories += 1);
-                true
+                self.journal.update(|report| report.directories += 1);
+                self.plan.directories.push((target, Entry { path: Vec::new(), ..entry }));
             }
-            Err(fault) => {
-                journal.failed(path.as_bytes(), FileError::Local(fault));
-                false
-            }
-        })
-        .collect()
+            Err(fault) => self.journal.failed(target.as_bytes(), FileError::Local(fault)),
+        }
+        Ok(())
+    }
+
+    /// Counts an entry with so many bytes of text against what the server may list.
+    fn hold(&mut self, text_bytes: usize) -> Result<(), FileError> {
+        let max = self.options.listing_bytes_max;
+        self.plan.held_bytes = self.plan.held_bytes.saturating_add(ENTRY_BYTES + text_bytes as u64);
+        if self.plan.held_bytes > max {
+            return Err(FileError::Protocol(format!("a listing that takes more than {max} bytes")));
+        }
+        Ok(())
+    }
 }
 
-fn finish_directories(
-    tree: &Tree,
-    directories: Vec<(RelPath, Entry)>,
-    links: Vec<(RelPath, Entry, RelPath)>,
-    top: Option<&(RelPath, Vec<u8>)>,
-    journal: &Journal,
-) {
+/// Where an entry comes from and goes to. Its path is the server's word.
+fn place(entry: &Entry, source: &RelPath, target: &RelPath) -> Result<(RelPath, RelPath), FileError> {
+    let inside = RelPath::parse(&entry.path).map_err(|fault| {
+        FileError::Local(Fault { why: format!("a name from the peer is refused: {}", fault.why), ..fault })
+    })?;
+    if inside.is_root() {
+        return Err(FileError::Protocol("an entry without a name".into()));
+    }
+    let from = source.join_path(&inside).map_err(FileError::Local)?;
+    let to = target.join_path(&inside).map_err(FileError::Local)?;
+    Ok((from, to))
+}
+
+fn finish_directories(tree: &Tree, plan: Plan, modes: Modes, journal: &Journal) {
+    let Plan { directories, links, top, .. } = plan;
     for (path, entry, top) in links {
         let Kind::Link(target) = &entry.kind else { continue };
         match tree.make_link(&path, target, &top) {
@@ -306,7 +316,7 @@ fn finish_directories(
     let complete = !journal.has_failures();
     // The deepest first: a directory that may not be entered is closed after those in it.
     for (path, entry) in directories.into_iter().rev() {
-        let done = tree.set_attributes(&path, &entry).and_then(|()| match top {
+        let done = tree.set_attributes(&path, &entry, modes).and_then(|()| match &top {
             Some((top, _)) if complete && *top == path => end_copy(tree, &path),
             _ => Ok(()),
         });
@@ -314,159 +324,4 @@ fn finish_directories(
             journal.failed(path.as_bytes(), FileError::Local(fault));
         }
     }
-}
-
-async fn fetch_files<F: Flows>(
-    flows: Arc<F>,
-    queue: Arc<Queue<Item>>,
-    journal: Journal,
-) -> Result<(), FileError> {
-    let mut flow = None;
-    loop {
-        let batch = queue.take();
-        if batch.is_empty() {
-            break;
-        }
-        let mut conversation = match flow.take() {
-            Some(conversation) => conversation,
-            None => Conversation::open(&*flows).await?,
-        };
-        let untried = fetch_batch(&mut conversation, batch, &journal).await?;
-        if untried.is_empty() {
-            flow = Some(conversation);
-        } else {
-            // Something failed here while the server still sends it: that flow is dropped.
-            queue.give_back(untried);
-        }
-    }
-    if let Some(flow) = flow {
-        let _ = flow.end().await;
-    }
-    Ok(())
-}
-
-/// Fetches files one after another on one flow. Returns those that were not tried because the flow has become useless.
-async fn fetch_batch<F: Flows>(
-    flow: &mut Conversation<F>,
-    batch: Vec<Item>,
-    journal: &Journal,
-) -> Result<Vec<Item>, FileError> {
-    let mut asked = Vec::with_capacity(batch.len());
-    for item in batch {
-        let (tree, target, entry) = (item.tree.clone(), item.target.clone(), item.entry.clone());
-        match blocking(move || Have::find(&tree, &target, &entry)).await {
-            Ok(have) => asked.push((item, have)),
-            Err(fault) => fail(journal, &item, FileError::Local(fault)),
-        }
-    }
-    let requests: Vec<Request> = asked
-        .iter()
-        .map(|(item, have)| Request::Get { path: item.source.as_bytes().to_vec(), held: have.held() })
-        .collect();
-    let Conversation { send, recv } = flow;
-    let asking = async move {
-        for request in &requests {
-            write_frame(send, request).await?;
-        }
-        Ok::<_, FileError>(send.flush().await?)
-    };
-    let mut asked = VecDeque::from(asked);
-    let hearing = async {
-        while let Some((item, have)) = asked.pop_front() {
-            if !fetch_one(recv, &item, have, journal).await? {
-                break;
-            }
-        }
-        Ok::<_, FileError>(asked.into_iter().map(|(item, _)| item).collect())
-    };
-    tokio::try_join!(asking, hearing).map(|((), untried)| untried)
-}
-
-/// Receives one file; false if the flow is of no more use.
-async fn fetch_one<R>(flow: &mut R, item: &Item, have: Have, journal: &Journal) -> Result<bool, FileError>
-where
-    R: tokio::io::AsyncRead + Unpin,
-{
-    let (entry, from) = match next_reply(flow).await? {
-        Reply::Sending { entry, from } => (entry, from),
-        reply => {
-            fail(journal, item, unexpected(reply));
-            return Ok(true);
-        }
-    };
-    journal.began(&item.name, entry.size, from);
-    let prefix = match (have.prefix, from) {
-        (_, 0) => None,
-        (Some(prefix), from) if prefix.held.bytes == from => Some(prefix),
-        _ => return Err(FileError::Protocol("content that begins where nothing was asked for".into())),
-    };
-    let unchanged = (entry.size, entry.mtime) == (item.entry.size, item.entry.mtime);
-    if have.complete && unchanged && (prefix.is_some() || entry.size == 0) {
-        let same_mode = have.mode & 0o777 == entry.mode & 0o777;
-        confirm(flow, item, &entry, prefix, same_mode, journal).await?;
-        return Ok(true);
-    }
-    // A whole file of that size and time that is not the same is no part to go on from.
-    let prefix = prefix.filter(|_| !have.complete);
-    if prefix.is_none() && from > 0 {
-        fail(journal, item, local(FaultKind::Changed, &item.name, "changed while it was copied; copy again"));
-        return Ok(false);
-    }
-    let (tree, target, opened) = (item.tree.clone(), item.target.clone(), entry.clone());
-    let part = match blocking(move || Part::open(&tree, &target, &opened, prefix, None)).await {
-        Ok(part) => part,
-        Err(fault) => {
-            fail(journal, item, FileError::Local(Fault { path: item.name.clone(), ..fault }));
-            return Ok(false);
-        }
-    };
-    let mut observe = |bytes| journal.moved(&item.name, bytes);
-    let (outcome, usable) = match receive_content(flow, part, &mut observe, None).await? {
-        Received::Stored(hash) => (FileOutcome::Copied(hash), true),
-        Received::Aborted(fault) => (FileOutcome::Failed(FileError::Peer(fault)), true),
-        Received::Failed(fault, at) => {
-            let fault = Fault { path: item.name.clone(), ..fault };
-            (FileOutcome::Failed(FileError::Local(fault)), at.is_none())
-        }
-        Received::Superseded(fault) => (FileOutcome::Failed(FileError::Local(fault)), false),
-    };
-    journal.ended(&item.name, entry.size, outcome);
-    Ok(usable)
-}
-
-/// The server agrees that the file is here in full: nothing follows but its hash.
-async fn confirm<R>(
-    flow: &mut R,
-    item: &Item,
-    entry: &Entry,
-    prefix: Option<Prefix>,
-    same_mode: bool,
-    journal: &Journal,
-) -> Result<(), FileError>
-where
-    R: tokio::io::AsyncRead + Unpin,
-{
-    let ours = prefix.map_or_else(|| *blake3::hash(b"").as_bytes(), |prefix| prefix.held.hash);
-    let mut hash = Hash::default();
-    if flow.read_u32().await? != 0 {
-        return Err(FileError::Protocol("content after the end of a file".into()));
-    }
-    flow.read_exact(&mut hash).await?;
-    let outcome = if hash != ours {
-        FileOutcome::Failed(local(FaultKind::Corrupt, &item.name, "the hashes of both ends differ"))
-    } else if same_mode {
-        FileOutcome::AlreadyThere(hash)
-    } else {
-        let (tree, target, entry) = (item.tree.clone(), item.target.clone(), entry.clone());
-        match blocking(move || tree.set_attributes(&target, &entry)).await {
-            Ok(()) => FileOutcome::AlreadyThere(hash),
-            Err(fault) => FileOutcome::Failed(FileError::Local(fault)),
-        }
-    };
-    journal.ended(&item.name, entry.size, outcome);
-    Ok(())
-}
-
-fn fail(journal: &Journal, item: &Item, error: FileError) {
-    journal.ended(&item.name, item.entry.size, FileOutcome::Failed(error));
 }

@@ -38,6 +38,11 @@ pub trait Progress: Send + Sync + 'static {
     fn warned(&self, fault: &Fault) {
         let _ = fault;
     }
+    /// At the end, if there were more failures and warnings than are told one by one: how many
+    /// more.
+    fn untold(&self, failures: u64, warnings: u64) {
+        let _ = (failures, warnings);
+    }
 }
 
 /// Nobody wants to know.
@@ -45,6 +50,10 @@ pub trait Progress: Send + Sync + 'static {
 pub struct NoProgress;
 
 impl Progress for NoProgress {}
+
+/// Failures, and warnings, that are told and kept one by one. A peer could name any number; the
+/// rest is counted.
+pub const TOLD_MAX: usize = 1000;
 
 /// Collects the report of a copy and passes on its progress.
 #[derive(Clone)]
@@ -72,20 +81,29 @@ impl Journal {
     }
 
     pub(super) fn ended(&self, name: &[u8], size: u64, outcome: FileOutcome) {
-        self.progress.ended(name, size, &outcome);
         let mut report = self.lock();
-        match outcome {
-            FileOutcome::Copied(hash) => {
-                report.files_copied += 1;
+        let is_told = match &outcome {
+            FileOutcome::Copied(hash) | FileOutcome::AlreadyThere(hash) => {
+                match outcome {
+                    FileOutcome::Copied(_) => report.files_copied += 1,
+                    _ => report.files_already_there += 1,
+                }
                 report.bytes = report.bytes.saturating_add(size);
-                report.hashes.push((name.to_vec(), hash));
+                report.hashes.push((name.to_vec(), *hash));
+                true
             }
-            FileOutcome::AlreadyThere(hash) => {
-                report.files_already_there += 1;
-                report.bytes = report.bytes.saturating_add(size);
-                report.hashes.push((name.to_vec(), hash));
+            FileOutcome::Failed(error) => {
+                report.failed += 1;
+                let is_kept = report.failures.len() < TOLD_MAX;
+                if is_kept {
+                    report.failures.push((name.to_vec(), error.clone()));
+                }
+                is_kept
             }
-            FileOutcome::Failed(error) => report.failures.push((name.to_vec(), error)),
+        };
+        drop(report);
+        if is_told {
+            self.progress.ended(name, size, &outcome);
         }
     }
 
@@ -95,8 +113,13 @@ impl Journal {
     }
 
     pub(super) fn warned(&self, fault: Fault) {
-        self.progress.warned(&fault);
-        self.lock().warnings.push(fault);
+        let mut report = self.lock();
+        report.warned += 1;
+        if report.warnings.len() < TOLD_MAX {
+            report.warnings.push(fault.clone());
+            drop(report);
+            self.progress.warned(&fault);
+        }
     }
 
     pub(super) fn update(&self, change: impl FnOnce(&mut Report)) {
@@ -105,12 +128,22 @@ impl Journal {
 
     pub(super) fn has_failures(&self) -> bool {
         let report = self.lock();
-        !report.failures.is_empty() || report.broken.is_some()
+        !report.is_complete()
+    }
+
+    /// Whether nothing has been done or has failed so far.
+    pub(super) fn is_empty(&self) -> bool {
+        *self.lock() == Report::default()
     }
 
     pub(super) fn into_report(self) -> Report {
         let mut report = std::mem::take(&mut *self.lock());
         report.hashes.sort_unstable();
+        let failures = report.failed - report.failures.len() as u64;
+        let warnings = report.warned - report.warnings.len() as u64;
+        if failures + warnings > 0 {
+            self.progress.untold(failures, warnings);
+        }
         report
     }
 

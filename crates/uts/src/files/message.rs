@@ -54,7 +54,8 @@ pub struct Entry {
     pub size: u64,
     /// Time of the last change of content.
     pub mtime: Mtime,
-    /// Permission bits; only 0o777 of them are ever set by a receiver.
+    /// Permission bits; only 0o777 of them are ever set by a receiver, and unless it was asked to preserve them, without
+    /// those of its umask.
     pub mode: u32,
 }
 
@@ -119,6 +120,9 @@ pub enum Request {
         /// The directory that it must not lead out of.
         top: Vec<u8>,
     },
+    /// From now on this flow, set modes as they are said, whatever the umask. Answer: [`Reply::Done`], or a fault if the
+    /// server does not let its clients.
+    PreserveModes,
 }
 
 /// What a server answers. Any request may be answered by [`Reply::Fault`] instead.
@@ -150,7 +154,7 @@ pub enum Reply {
         held: Option<Held>,
         /// Under the final name, with the same size and time.
         complete: bool,
-        /// Then: its permission bits.
+        /// Then: its permission bits, or those of the offer if it has what the server would set for them.
         mode: u32,
     },
     /// The sender gave up a file, for this reason of its own. The part is kept.
@@ -256,6 +260,7 @@ mod tests {
                 .prop_map(|(entry, copy_of)| Request::MakeDirectory { entry, copy_of }),
             (entry(), any::<bool>()).prop_map(|(entry, complete)| Request::Attributes { entry, complete }),
             (entry(), bytes()).prop_map(|(entry, top)| Request::MakeLink { entry, top }),
+            Just(Request::PreserveModes),
         ]
     }
 

@@ -1,16 +1,18 @@
 //! A file while it is received: `.NAME.uts-part`, and `.NAME.uts-id` that names the source it is a part of.
 
 use super::claim::Claim;
+use super::client::blocking;
 use super::error::{Fault, FaultKind};
+use super::hashing::{Turns, hash_prefix};
 use super::message::{Entry, Hash, Held, Kind, Mtime};
+use super::modes::Modes;
 use super::path::RelPath;
-use super::stream::BLOCK_BYTES;
-use super::tree::{Tree, set_attributes};
+use super::tree::{Tree, is_own, set_attributes};
 use blake3::Hasher;
 use cap_fs_ext::FollowSymlinks;
 use serde::{Deserialize, Serialize};
 use std::fs::{File, TryLockError};
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, Seek, SeekFrom, Write};
 use std::os::unix::fs::MetadataExt;
 use std::thread::JoinHandle;
 use tokio::sync::watch;
@@ -22,10 +24,33 @@ const WRITE_BEHIND_BYTES: u64 = 32 * 1024 * 1024;
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Note {
-    /// The source of a part.
-    Part { size: u64, mtime: Mtime },
+    /// The source of a part, and the key of the client that sends it, at a server that knows it.
+    Part {
+        size: u64,
+        mtime: Mtime,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<String>,
+    },
     /// The name of the source of a directory.
     Directory { copy_of: Vec<u8> },
+}
+
+/// On what terms a file is received.
+#[derive(Debug)]
+pub(super) struct Terms {
+    /// What modes are set.
+    pub(super) modes: Modes,
+    /// The key of the client that sends it, if this is a server that knows it.
+    pub(super) by: Option<String>,
+    /// The right to receive it, at a server.
+    pub(super) claim: Option<Claim>,
+}
+
+impl Terms {
+    /// Those of a client, which asked for the file itself.
+    pub(super) fn client(modes: Modes) -> Terms {
+        Terms { modes, by: None, claim: None }
+    }
 }
 
 /// A file under its temporary name, locked.
@@ -34,6 +59,7 @@ pub(super) struct Part {
     tree: Tree,
     target: RelPath,
     entry: Entry,
+    modes: Modes,
     file: File,
     hasher: Hasher,
     written: u64,
@@ -98,39 +124,32 @@ struct Stamp {
 }
 
 impl Have {
-    /// Looks for `entry` at `target`: under its final name, or a part of it.
-    pub(super) fn find(tree: &Tree, target: &RelPath, entry: &Entry) -> Result<Have, Fault> {
-        if let Some(old) = tree.stat_link(target)? {
-            if old.kind == Kind::Directory {
-                return Err(Fault::new(FaultKind::IsDirectory, target.as_bytes(), "is a directory"));
+    /// Looks for `entry` at `target`: under its final name, or a part of it that comes from the client with the key `by`.
+    pub(super) async fn find(
+        tree: &Tree,
+        target: &RelPath,
+        entry: &Entry,
+        by: Option<String>,
+        turns: Option<&Turns>,
+    ) -> Result<Have, Fault> {
+        let asked = (tree.clone(), target.clone(), entry.clone());
+        let whole = blocking(move || find_whole(&asked.0, &asked.1, &asked.2));
+        if let Some((file, mode)) = whole.await? {
+            let prefix = Prefix::read(file, target, turns).await?;
+            if prefix.held.bytes == entry.size {
+                // What a kill between renaming and tidying up may have left.
+                tree.remove(&target.id())?;
+                return Ok(Have { prefix: Some(prefix), complete: true, mode });
             }
-            if (&old.kind, old.size, old.mtime) == (&Kind::File, entry.size, entry.mtime)
-                && let Ok((file, _)) = tree.open_file(target, FollowSymlinks::No)
-            {
-                let prefix = Prefix::read(file, target)?;
-                if prefix.held.bytes == entry.size {
-                    // What a kill between renaming and tidying up may have left.
-                    tree.remove(&target.id())?;
-                    return Ok(Have { prefix: Some(prefix), complete: true, mode: old.mode });
-                }
+        }
+        let asked = (tree.clone(), target.clone(), entry.clone());
+        let part = blocking(move || find_part(&asked.0, &asked.1, &asked.2, by));
+        match part.await? {
+            Some(file) => {
+                Ok(Have { prefix: Some(Prefix::read(file, target, turns).await?), ..Have::default() })
             }
+            None => Ok(Have::default()),
         }
-        let expected = Note::Part { size: entry.size, mtime: entry.mtime };
-        if read_note(tree, target).as_ref() != Some(&expected) {
-            return Ok(Have::default());
-        }
-        let Ok((file, _)) = tree.open_file(&target.part(), FollowSymlinks::No) else {
-            return Ok(Have::default());
-        };
-        // Before its length is read: of a copy that was cut off, the last blocks may still be written.
-        if matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)) {
-            return Err(busy(target));
-        }
-        let bytes = file.metadata().map_err(|e| Fault::io(target.as_bytes(), &e))?.len();
-        if !(1..=entry.size).contains(&bytes) {
-            return Ok(Have::default());
-        }
-        Ok(Have { prefix: Some(Prefix::read(file, target)?), ..Have::default() })
     }
 
     /// As it is told to the peer.
@@ -139,12 +158,45 @@ impl Have {
     }
 }
 
+/// The file under the final name, if it may be the same, and its mode.
+fn find_whole(tree: &Tree, target: &RelPath, entry: &Entry) -> Result<Option<(File, u32)>, Fault> {
+    let Some(old) = tree.stat_link(target)? else { return Ok(None) };
+    if old.kind == Kind::Directory {
+        return Err(Fault::new(FaultKind::IsDirectory, target.as_bytes(), "is a directory"));
+    }
+    if (&old.kind, old.size, old.mtime) != (&Kind::File, entry.size, entry.mtime) {
+        return Ok(None);
+    }
+    Ok(tree.open_file(target, FollowSymlinks::No).ok().map(|(file, _)| (file, old.mode)))
+}
+
+/// The part of it, if there is one to go on from.
+fn find_part(
+    tree: &Tree,
+    target: &RelPath,
+    entry: &Entry,
+    by: Option<String>,
+) -> Result<Option<File>, Fault> {
+    let expected = Note::Part { size: entry.size, mtime: entry.mtime, by };
+    if read_note(tree, target).as_ref() != Some(&expected) {
+        return Ok(None);
+    }
+    let Ok((file, _)) = tree.open_file(&target.part(), FollowSymlinks::No) else { return Ok(None) };
+    if !is_own(&file) {
+        return Ok(None);
+    }
+    // Before its length is read: of a copy that was cut off, the last blocks may still be written.
+    if matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)) {
+        return Err(busy(target));
+    }
+    let bytes = file.metadata().map_err(|e| Fault::io(target.as_bytes(), &e))?.len();
+    Ok((1..=entry.size).contains(&bytes).then_some(file))
+}
+
 impl Prefix {
-    fn read(mut file: File, path: &RelPath) -> Result<Prefix, Fault> {
+    async fn read(file: File, path: &RelPath, turns: Option<&Turns>) -> Result<Prefix, Fault> {
         let stamp = Stamp::of(&file, path)?;
-        let mut hasher = Hasher::new();
-        let bytes =
-            hash_prefix(&mut file, stamp.bytes, &mut hasher).map_err(|e| Fault::io(path.as_bytes(), &e))?;
+        let (_file, hasher, bytes) = hash_prefix(file, stamp.bytes, path.as_bytes(), turns).await?;
         Ok(Prefix { held: Held { bytes, hash: hasher.finalize().into() }, hasher, stamp })
     }
 }
@@ -165,8 +217,9 @@ impl Part {
         target: &RelPath,
         entry: &Entry,
         prefix: Option<Prefix>,
-        claim: Option<Claim>,
+        terms: Terms,
     ) -> Result<Part, Fault> {
+        let Terms { modes, by, claim } = terms;
         let fault = |e: std::io::Error| Fault::io(target.as_bytes(), &e);
         if target.is_root() {
             return Err(Fault::new(FaultKind::IsDirectory, b"/", "is a directory"));
@@ -186,6 +239,10 @@ impl Part {
             // A file system without locks: the claim still keeps copies of one server apart.
             Err(TryLockError::Error(_)) => {}
         }
+        // Whoever had the lock until now has given the file its final name.
+        if !tree.is_at(&file, &target.part()) {
+            return Err(busy(target));
+        }
         let (hasher, written) = match prefix {
             Some(prefix) => {
                 if Stamp::of(&file, target)? != prefix.stamp {
@@ -204,11 +261,12 @@ impl Part {
                 (Hasher::new(), 0)
             }
         };
-        write_note(tree, target, &Note::Part { size: entry.size, mtime: entry.mtime })?;
+        write_note(tree, target, &Note::Part { size: entry.size, mtime: entry.mtime, by })?;
         Ok(Part {
             tree: tree.clone(),
             target: target.clone(),
             entry: entry.clone(),
+            modes,
             file,
             hasher,
             written,
@@ -250,27 +308,11 @@ impl Part {
             };
             return Err(Fault::new(FaultKind::Corrupt, path, why));
         }
-        set_attributes(&self.file, &self.target, &self.entry)?;
+        set_attributes(&self.file, &self.target, &self.entry, self.modes)?;
         self.write_behind.wait().and_then(|()| self.file.sync_all()).map_err(|e| Fault::io(path, &e))?;
         self.tree.rename(&self.target.part(), &self.target)?;
         self.tree.remove(&self.target.id())?;
         Ok(ours)
-    }
-}
-
-/// Hashes the first `bytes` of a file, from its present position; returns how many there were.
-pub(super) fn hash_prefix(file: &mut File, bytes: u64, hasher: &mut Hasher) -> std::io::Result<u64> {
-    let mut block = vec![0; BLOCK_BYTES];
-    let mut done = 0;
-    let mut source = file.take(bytes);
-    loop {
-        match source.read(&mut block)? {
-            0 => return Ok(done),
-            n => {
-                hasher.update(block.get(..n).unwrap_or_default());
-                done += n as u64;
-            }
-        }
     }
 }
 

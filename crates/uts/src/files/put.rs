@@ -3,18 +3,17 @@
 use super::batch::{Batch, Conversation, next_reply};
 use super::client::{CopyOptions, Queue, Report, blocking, local, stat, unexpected, work};
 use super::error::{Fault, FaultKind, FileError};
+use super::hashing::content_after;
 use super::journal::{FileOutcome, Journal};
 use super::message::{Entry, Hash, Held, Kind, Reply, Request, write_frame};
-use super::part::hash_prefix;
 use super::path::RelPath;
-use super::stream::{Content, send_content};
+use super::stream::{Content, Sent, send_content};
 use super::tree::{Source, Tree};
 use super::{Flows, WriteShared};
-use blake3::Hasher;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::mpsc;
 
@@ -57,15 +56,17 @@ pub async fn put<F: Flows>(
     options: &CopyOptions,
 ) -> Result<Report, FileError> {
     let journal = Journal::new(options.progress.clone());
-    let mut flow = Conversation::open(&*flows).await?;
+    let mut flow = Conversation::open_to_put(&*flows, options.preserve_mode).await?;
     let plan = plan(&mut flow, sources, destination, options, &journal).await?;
     let bytes = plan.files.iter().fold(0u64, |sum, item| sum.saturating_add(item.entry.size));
     journal.planned(plan.files.len() as u64, bytes);
 
     make_directories(&mut flow, &plan, &journal).await?;
     let count = plan.files.len();
-    let queue = Arc::new(Queue::new(plan.files, options.flows));
-    work(count, options, &journal, || send_files(flows.clone(), queue.clone(), journal.clone())).await;
+    let preserve = options.preserve_mode;
+    let queue = Arc::new(Queue::of(plan.files, options.flows));
+    work(count, options, &journal, || send_files(flows.clone(), queue.clone(), journal.clone(), preserve))
+        .await;
     let finished =
         finish_directories(&mut flow, &plan.directories, &plan.links, plan.top.as_ref(), &journal).await;
     if let Err(error) = finished {
@@ -105,7 +106,13 @@ async fn plan<F: Flows>(
         };
         let fresh = !into || resumed;
         match scan(source.clone(), target.clone(), options.clone(), journal.clone()).await {
-            Ok(scanned) => {
+            Ok(mut scanned) => {
+                // A directory that the user named keeps its mode, unless this is to make it such as the source.
+                if let (true, None, false, Some(top)) =
+                    (into && !resumed, &name, options.preserve_mode, scanned.directories.first_mut())
+                {
+                    top.mode = 0o777;
+                }
                 if fresh && !scanned.directories.is_empty() {
                     plan.top = Some((target, name.unwrap_or_default()));
                 }
@@ -220,13 +227,12 @@ async fn make_directories<F: Flows>(
             Request::MakeDirectory { entry: entry.clone(), copy_of: copy_of.map(|(_, name)| name.clone()) }
         })
         .collect();
-    for (entry, reply) in plan.directories.iter().zip(flow.ask_all(&requests).await?) {
-        match reply {
-            Reply::Done => journal.update(|report| report.directories += 1),
-            reply => journal.failed(&entry.path, unexpected(reply)),
-        }
-    }
-    Ok(())
+    let answered = |i: usize, reply| match (reply, plan.directories.get(i)) {
+        (Reply::Done, _) => journal.update(|report| report.directories += 1),
+        (reply, Some(entry)) => journal.failed(&entry.path, unexpected(reply)),
+        (_, None) => {}
+    };
+    flow.ask_all(&requests, answered).await
 }
 
 /// Links, and the modes and times of directories: last, for what is made in a directory changes its time.
@@ -242,12 +248,12 @@ async fn finish_directories<F: Flows>(
         top: top.as_bytes().to_vec(),
     };
     let requests: Vec<Request> = links.iter().map(link).collect();
-    for ((entry, _), reply) in links.iter().zip(flow.ask_all(&requests).await?) {
-        match reply {
-            Reply::Done => journal.update(|report| report.links += 1),
-            reply => journal.failed(&entry.path, unexpected(reply)),
-        }
-    }
+    let answered = |i: usize, reply| match (reply, links.get(i)) {
+        (Reply::Done, _) => journal.update(|report| report.links += 1),
+        (reply, Some((entry, _))) => journal.failed(&entry.path, unexpected(reply)),
+        (_, None) => {}
+    };
+    flow.ask_all(&requests, answered).await?;
     let complete = !journal.has_failures();
     let attributes = |entry: &Entry| Request::Attributes {
         entry: entry.clone(),
@@ -255,28 +261,28 @@ async fn finish_directories<F: Flows>(
     };
     // The deepest first: a directory that may not be entered is closed after those in it.
     let requests: Vec<Request> = directories.iter().rev().map(attributes).collect();
-    for (entry, reply) in directories.iter().rev().zip(flow.ask_all(&requests).await?) {
-        if !matches!(reply, Reply::Done) {
-            journal.failed(&entry.path, unexpected(reply));
-        }
-    }
-    Ok(())
+    let answered = |i: usize, reply| match (reply, directories.iter().rev().nth(i)) {
+        (Reply::Done, _) | (_, None) => {}
+        (reply, Some(entry)) => journal.failed(&entry.path, unexpected(reply)),
+    };
+    flow.ask_all(&requests, answered).await
 }
 
 async fn send_files<F: Flows>(
     flows: Arc<F>,
     queue: Arc<Queue<Item>>,
     journal: Journal,
+    preserve_mode: bool,
 ) -> Result<(), FileError> {
     let mut flow = None;
     loop {
-        let batch = queue.take();
+        let batch = queue.take().await;
         if batch.is_empty() {
             break;
         }
         let mut conversation = match flow.take() {
             Some(conversation) => conversation,
-            None => Conversation::open(&*flows).await?,
+            None => Conversation::open_to_put(&*flows, preserve_mode).await?,
         };
         send_batch(&mut conversation, &batch, &journal).await?;
         flow = Some(conversation);
@@ -300,14 +306,21 @@ async fn send_batch<F: Flows>(
     journal: &Journal,
 ) -> Result<(), FileError> {
     let offers: Vec<Request> = batch.iter().map(|item| Request::Offer(item.entry.clone())).collect();
-    let replies = flow.ask_all(&offers).await?;
+    let mut replies = Vec::with_capacity(offers.len());
+    flow.ask_all(&offers, |_, reply| replies.push(reply)).await?;
     let Conversation { send, recv } = flow;
     let (awaited, mut answers) = mpsc::unbounded_channel();
     let failed = AtomicUsize::new(usize::MAX);
     let failed = &failed;
+    let sent: Vec<OnceLock<Sent>> = batch.iter().map(|_| OnceLock::new()).collect();
+    let sent = &sent;
     let sending = async move {
         for (i, (item, reply)) in batch.iter().zip(replies).enumerate() {
-            send_one(send, i, item, reply, journal, &awaited, failed).await?;
+            let ended = send_one(send, i, item, reply, journal, &awaited, failed).await?;
+            if let (Some(ended), Some(sent)) = (ended, sent.get(i)) {
+                // Only this sets it, once.
+                let _ = sent.set(ended);
+            }
         }
         send.flush().await?;
         Ok::<_, FileError>(())
@@ -315,14 +328,13 @@ async fn send_batch<F: Flows>(
     let hearing = async {
         while let Some(next) = answers.recv().await {
             let (i, outcome) = match next {
-                Awaited::File(i) => match next_reply(recv).await? {
-                    Reply::Stored { hash } => (i, FileOutcome::Copied(hash)),
-                    Reply::GivenUp(fault) => (i, FileOutcome::Failed(FileError::Local(fault))),
-                    reply => {
+                Awaited::File(i) => {
+                    let outcome = stored(next_reply(recv).await?, sent.get(i).and_then(OnceLock::get));
+                    outcome.map(|outcome| (i, outcome)).unwrap_or_else(|error| {
                         failed.store(i, Ordering::Relaxed);
-                        (i, FileOutcome::Failed(unexpected(reply)))
-                    }
-                },
+                        (i, FileOutcome::Failed(error))
+                    })
+                }
                 Awaited::Attributes(i, hash) => match next_reply(recv).await? {
                     Reply::Done => (i, FileOutcome::AlreadyThere(hash)),
                     reply => (i, FileOutcome::Failed(unexpected(reply))),
@@ -337,6 +349,24 @@ async fn send_batch<F: Flows>(
     tokio::try_join!(sending, hearing).map(|_| ())
 }
 
+/// How a file ended of which this end knows how sending it ended; the error is one of the server's.
+fn stored(reply: Reply, sent: Option<&Sent>) -> Result<FileOutcome, FileError> {
+    match (reply, sent) {
+        (Reply::Stored { hash }, Some(Sent::Whole(ours))) if hash == *ours => Ok(FileOutcome::Copied(hash)),
+        (Reply::Stored { .. }, _) => {
+            let why = "the server says that it has stored what was not sent";
+            Ok(FileOutcome::Failed(local(FaultKind::Corrupt, b"", why)))
+        }
+        // It was told so, and says it again.
+        (Reply::GivenUp(_), Some(Sent::Failed(fault))) => {
+            Ok(FileOutcome::Failed(FileError::Local(fault.clone())))
+        }
+        (Reply::GivenUp(fault), _) => Ok(FileOutcome::Failed(FileError::Peer(fault))),
+        (reply, _) => Err(unexpected(reply)),
+    }
+}
+
+/// How sending ended, if there was anything to send.
 async fn send_one<W: WriteShared>(
     send: &mut W,
     i: usize,
@@ -345,21 +375,21 @@ async fn send_one<W: WriteShared>(
     journal: &Journal,
     awaited: &mpsc::UnboundedSender<Awaited>,
     failed: &AtomicUsize,
-) -> Result<(), FileError> {
+) -> Result<Option<Sent>, FileError> {
     let size = item.entry.size;
     let end = |outcome| journal.ended(&item.name, size, outcome);
     let (held, complete, mode) = match reply {
         Reply::Have { held, complete, mode } => (held, complete, mode),
         reply => {
             end(FileOutcome::Failed(unexpected(reply)));
-            return Ok(());
+            return Ok(None);
         }
     };
     let content = match open_after(item, held).await {
         Ok(content) => content,
         Err(fault) => {
             end(FileOutcome::Failed(FileError::Local(fault)));
-            return Ok(());
+            return Ok(None);
         }
     };
     journal.began(&item.name, size, content.from);
@@ -367,38 +397,27 @@ async fn send_one<W: WriteShared>(
         let hash = content.hasher.finalize().into();
         if mode & 0o777 == content.entry.mode & 0o777 {
             end(FileOutcome::AlreadyThere(hash));
-            return Ok(());
+            return Ok(None);
         }
         let entry = Entry { path: item.entry.path.clone(), ..content.entry };
         write_frame(send, &Request::Attributes { entry, complete: false }).await?;
         // Fails only if the hearing side has ended, whose error is the one to report.
         let _ = awaited.send(Awaited::Attributes(i, hash));
-        return Ok(());
+        return Ok(None);
     }
     let entry = Entry { path: item.entry.path.clone(), ..content.entry.clone() };
     write_frame(send, &Request::Put { entry, from: content.from }).await?;
     let _ = awaited.send(Awaited::File(i));
     let mut observe = |bytes| journal.moved(&item.name, bytes);
     // If the source fails, the server is told and answers with what it was told.
-    send_content(send, content, &mut observe, &|| failed.load(Ordering::Relaxed) == i).await?;
-    Ok(())
+    Ok(Some(send_content(send, content, &mut observe, &|| failed.load(Ordering::Relaxed) == i).await?))
 }
 
 /// Opens the file; after what the server holds, if that is a prefix of it.
 async fn open_after(item: &Item, held: Option<Held>) -> Result<Content, Fault> {
     let (source, name) = (item.source.clone(), item.name.clone());
-    blocking(move || {
-        let (mut file, entry) = source.open().map_err(|fault| Fault { path: name.clone(), ..fault })?;
-        // What goes wrong while it is sent is told by this name.
-        let entry = Entry { path: name.clone(), ..entry };
-        if let Some(held) = held.filter(|held| held.bytes <= entry.size) {
-            let mut hasher = Hasher::new();
-            let bytes = hash_prefix(&mut file, held.bytes, &mut hasher).map_err(|e| Fault::io(&name, &e))?;
-            if bytes == held.bytes && *hasher.finalize().as_bytes() == held.hash {
-                return Ok(Content { file, entry, from: bytes, hasher });
-            }
-        }
-        Ok(Content { file, entry, from: 0, hasher: Hasher::new() })
-    })
-    .await
+    // What goes wrong while it is sent is told by this name.
+    let named = |fault| Fault { path: item.name.clone(), ..fault };
+    let (file, entry) = blocking(move || source.open()).await.map_err(named)?;
+    content_after(file, Entry { path: name, ..entry }, held, None).await.map_err(named)
 }

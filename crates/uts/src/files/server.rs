@@ -1,36 +1,46 @@
 //! The server: one request after another on each flow, many flows at once.
 
-use super::claim::Claims;
+use super::claim::{Claims, Client};
 use super::client::blocking;
 use super::error::{Fault, FaultKind, FileError};
+use super::hashing::{AllTurns, Turns, content_after};
 use super::journal::{FileOutcome, Progress};
 use super::message::{Entry, Held, Kind, MAGIC, Reply, Request, VERSION, invalid, read_frame, write_frame};
-use super::part::{Have, Part, Prefix, copy_of, end_copy, hash_prefix, make_directory};
+use super::modes::Modes;
+use super::part::{Have, Part, Prefix, Terms, copy_of, end_copy, make_directory};
 use super::path::RelPath;
-use super::stream::{Content, Drain, Received, Sent, drain, receive_content, send_content};
+use super::stream::{Drain, Received, Sent, drain, receive_content, send_content};
 use super::tree::{Source, Tree};
 use super::{FLOW_BUFFER_BYTES, Flows, WriteShared};
-use blake3::Hasher;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader, BufWriter};
+use std::time::Duration;
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader, BufWriter};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 
 /// Flows of one connection that are served at once; more wait. A bound on open files and blocks in memory.
 const FLOWS_MAX: usize = 64;
+/// Flows of one connection that wait for that; more are reset.
+const FLOWS_WAITING_MAX: usize = 1024;
 /// Offers on one flow that are remembered until their content comes.
 const OFFERS_MAX: usize = 256;
 /// Entries of a listing that are read ahead of the flow.
 const ENTRIES_AHEAD: usize = 256;
+
+/// How long the flows of a connection may take to end once it has.
+const FLOWS_END_MAX: Duration = Duration::from_millis(500);
 
 /// How to serve.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ServeOptions {
     /// Nothing is written.
     pub read_only: bool,
+    /// Clients may have modes set as they say, whatever the umask.
+    pub preserve_mode: bool,
 }
 
 /// A directory that is served. Clones share it.
@@ -39,6 +49,14 @@ pub struct Service {
     tree: Tree,
     options: ServeOptions,
     claims: Claims,
+    turns: AllTurns,
+}
+
+/// What all flows of a connection share.
+#[derive(Debug)]
+pub(super) struct Session {
+    client: Client,
+    turns: Turns,
 }
 
 impl Service {
@@ -48,35 +66,64 @@ impl Service {
     /// When it cannot be opened.
     pub fn open(root: &Path, options: ServeOptions) -> Result<Self, FileError> {
         let tree = Tree::open(root).map_err(FileError::Local)?;
-        Ok(Service { tree, options, claims: Claims::default() })
+        Ok(Service { tree, options, claims: Claims::default(), turns: AllTurns::default() })
     }
 
-    /// Serves one connection until it ends, and tells `progress` of the files that come and go. Dropping the future ends all of its copies; parts stay.
+    /// Serves one connection until it ends, that of `client`, and tells `progress` of the files that come and go. Dropping
+    /// the future ends all of its copies; parts stay.
     ///
     /// # Errors
     /// When the connection fails. What happens on single flows is told to the client only.
-    pub async fn serve<F: Flows>(&self, flows: &F, progress: Arc<dyn Progress>) -> io::Result<()> {
+    pub async fn serve<F: Flows>(
+        &self,
+        flows: &F,
+        client: Client,
+        progress: Arc<dyn Progress>,
+    ) -> io::Result<()> {
+        let session = Arc::new(self.session(client));
         let room = Arc::new(Semaphore::new(FLOWS_MAX));
         let mut running = JoinSet::new();
         while let Some((send, recv)) = flows.accept().await? {
             while running.try_join_next().is_some() {}
-            let permit = room.clone().acquire_owned().await.map_err(io::Error::other)?;
-            let (service, progress) = (self.clone(), progress.clone());
+            if running.len() >= FLOWS_MAX + FLOWS_WAITING_MAX {
+                // Dropped, it is reset.
+                continue;
+            }
+            let (service, session, progress) = (self.clone(), session.clone(), progress.clone());
+            let room = room.clone();
             running.spawn(async move {
+                // It waits here, not before it is accepted: the end of the connection shows only there.
+                let _permit = room.acquire_owned().await.map_err(io::Error::other)?;
                 // A flow that fails concerns only the client, and it knows.
-                let _ = service.serve_flow(send, recv, progress).await;
-                drop(permit);
+                service.serve_flow(send, recv, session, progress).await
             });
         }
-        while running.join_next().await.is_some() {}
+        // Flows end with the connection. One that hashes does not find out, and ends with this.
+        let ends = async { while running.join_next().await.is_some() {} };
+        let _ = timeout(FLOWS_END_MAX, ends).await;
         Ok(())
+    }
+
+    #[cfg(test)]
+    pub(super) fn turns_are_free(&self) -> bool {
+        self.turns.are_free()
+    }
+
+    pub(super) fn session(&self, client: Client) -> Session {
+        Session { client, turns: self.turns.client() }
     }
 
     /// Serves one flow until the client ends it.
     ///
     /// # Errors
     /// When the flow fails or the client breaks the protocol; it was told, if that was possible.
-    pub async fn serve_flow<S, R>(&self, send: S, recv: R, progress: Arc<dyn Progress>) -> io::Result<()>
+    pub(super) async fn serve_flow<S, R>(
+        &self,
+        send: S,
+        recv: R,
+        session: Arc<Session>,
+        progress: Arc<dyn Progress>,
+    ) -> io::Result<()>
     where
         S: WriteShared,
         R: AsyncRead + Unpin + Send,
@@ -85,6 +132,8 @@ impl Service {
             send: BufWriter::with_capacity(FLOW_BUFFER_BYTES, send),
             recv: BufReader::with_capacity(FLOW_BUFFER_BYTES, recv),
             offers: BTreeMap::new(),
+            modes: Modes::new(false),
+            session,
             progress,
         };
         let served = self.converse(&mut flow).await;
@@ -136,9 +185,22 @@ impl Service {
             Request::List { path, recursive } => return flow.list(tree, path, recursive).await,
             Request::Get { path, held } => return flow.send_file(tree, path, held).await,
             Request::Put { entry, from } => return self.receive_file(flow, entry, from).await,
-            Request::Offer(entry) => self.offer(flow, entry).await,
+            Request::Offer(entry) => {
+                let offered = tokio::select! {
+                    offered = self.offer(flow.modes, &flow.session, entry) => offered,
+                    error = failure(&mut flow.recv) => return Err(error),
+                };
+                offered.map(|(target, have, reply)| {
+                    flow.remember(target, have);
+                    reply
+                })
+            }
+            Request::PreserveModes => self.preserve_modes(flow),
             change => match self.writable() {
-                Ok(()) => blocking(move || apply(&tree, change)).await,
+                Ok(()) => {
+                    let modes = flow.modes;
+                    blocking(move || apply(&tree, change, modes)).await
+                }
                 Err(fault) => Err(fault),
             },
         };
@@ -152,22 +214,32 @@ impl Service {
         Ok(())
     }
 
-    async fn offer<S, R>(&self, flow: &mut Flow<S, R>, entry: Entry) -> Result<Reply, Fault> {
+    fn preserve_modes<S, R>(&self, flow: &mut Flow<S, R>) -> Result<Reply, Fault> {
+        if !self.options.preserve_mode {
+            let why = "this server sets modes by its umask (it can let clients by --preserve-mode)";
+            return Err(Fault::new(FaultKind::Permission, b"", why));
+        }
+        flow.modes = Modes::Preserve;
+        Ok(Reply::Done)
+    }
+
+    async fn offer(
+        &self,
+        modes: Modes,
+        session: &Session,
+        entry: Entry,
+    ) -> Result<(RelPath, Have, Reply), Fault> {
         self.writable()?;
         let target = file_target(&entry)?;
         // Whoever else receives it stops first: what is hashed now must stay as it is.
-        let claim = self.claims.take(&target).await;
-        let (tree, at) = (self.tree.clone(), target.clone());
-        let have = blocking(move || Have::find(&tree, &at, &entry)).await?;
+        let claim = self.claims.take(&target, &session.client).await?;
+        let by = session.client.key.clone();
+        let have = Have::find(&self.tree, &target, &entry, by, Some(&session.turns)).await?;
         drop(claim);
-        let reply = Reply::Have { held: have.held(), complete: have.complete, mode: have.mode };
-        if let Some(prefix) = have.prefix.filter(|_| !have.complete) {
-            if flow.offers.len() >= OFFERS_MAX {
-                flow.offers.clear();
-            }
-            flow.offers.insert(target, prefix);
-        }
-        Ok(reply)
+        let is_set = have.complete && have.mode & 0o777 == modes.file(entry.mode);
+        let mode = if is_set { entry.mode } else { have.mode };
+        let reply = Reply::Have { held: have.held(), complete: have.complete, mode };
+        Ok((target, have, reply))
     }
 
     async fn receive_file<S, R>(&self, flow: &mut Flow<S, R>, entry: Entry, from: u64) -> io::Result<()>
@@ -224,9 +296,11 @@ impl Service {
                 return Err(Fault::new(FaultKind::Protocol, target.as_bytes(), why));
             }
         };
-        let claim = self.claims.take(&target).await;
+        let client = &flow.session.client;
+        let claim = Some(self.claims.take(&target, client).await?);
+        let terms = Terms { modes: flow.modes, by: client.key.clone(), claim };
         let (tree, entry) = (self.tree.clone(), entry.clone());
-        blocking(move || Part::open(&tree, &target, &entry, prefix, Some(claim))).await
+        blocking(move || Part::open(&tree, &target, &entry, prefix, terms)).await
     }
 }
 
@@ -236,10 +310,32 @@ struct Flow<S, R> {
     recv: BufReader<R>,
     /// Parts that were offered to the client to go on from.
     offers: BTreeMap<RelPath, Prefix>,
+    modes: Modes,
+    session: Arc<Session>,
     progress: Arc<dyn Progress>,
 }
 
+/// Waits until the flow fails, while nothing else is read from it. What has come already hides that until it is read.
+async fn failure<R: AsyncRead + Unpin>(recv: &mut BufReader<R>) -> io::Error {
+    if recv.buffer().is_empty()
+        && let Err(error) = recv.fill_buf().await
+    {
+        return error;
+    }
+    std::future::pending().await
+}
+
 impl<S: WriteShared, R: AsyncRead + Unpin + Send> Flow<S, R> {
+    /// Keeps the part that was offered, until its content comes.
+    fn remember(&mut self, target: RelPath, have: Have) {
+        if let Some(prefix) = have.prefix.filter(|_| !have.complete) {
+            if self.offers.len() >= OFFERS_MAX {
+                self.offers.clear();
+            }
+            self.offers.insert(target, prefix);
+        }
+    }
+
     async fn reply(&mut self, reply: &Reply) -> io::Result<()> {
         write_frame(&mut self.send, reply).await
     }
@@ -266,20 +362,17 @@ impl<S: WriteShared, R: AsyncRead + Unpin + Send> Flow<S, R> {
     }
 
     async fn send_file(&mut self, tree: Tree, path: Vec<u8>, held: Option<Held>) -> io::Result<()> {
-        let content = blocking(move || {
-            let path = RelPath::parse(&path)?;
-            let (mut file, entry) = Source::Inside(tree, path.clone()).open()?;
-            if let Some(held) = held.filter(|held| held.bytes <= entry.size) {
-                let mut hasher = Hasher::new();
-                let bytes = hash_prefix(&mut file, held.bytes, &mut hasher)
-                    .map_err(|e| Fault::io(path.as_bytes(), &e))?;
-                if bytes == held.bytes && *hasher.finalize().as_bytes() == held.hash {
-                    return Ok(Content { file, entry, from: bytes, hasher });
-                }
-            }
-            Ok(Content { file, entry, from: 0, hasher: Hasher::new() })
-        });
-        match content.await {
+        let turns = &self.session.turns;
+        let content = async move {
+            let opened = blocking(move || Source::Inside(tree, RelPath::parse(&path)?).open());
+            let (file, entry) = opened.await?;
+            content_after(file, entry, held, Some(turns)).await
+        };
+        let content = tokio::select! {
+            content = content => content,
+            error = failure(&mut self.recv) => return Err(error),
+        };
+        match content {
             Err(fault) => self.reply(&Reply::Fault(fault)).await,
             Ok(content) => {
                 let entry = content.entry.clone();
@@ -315,7 +408,7 @@ fn status(tree: &Tree, path: &RelPath) -> Result<Reply, Fault> {
 }
 
 /// Carries out a change that is not a file's content.
-fn apply(tree: &Tree, change: Request) -> Result<Reply, Fault> {
+fn apply(tree: &Tree, change: Request, modes: Modes) -> Result<Reply, Fault> {
     match change {
         Request::MakeDirectory { entry, copy_of } => {
             let path = RelPath::parse(&entry.path)?;
@@ -323,7 +416,7 @@ fn apply(tree: &Tree, change: Request) -> Result<Reply, Fault> {
         }
         Request::Attributes { entry, complete } => {
             let path = RelPath::parse(&entry.path)?;
-            tree.set_attributes(&path, &entry)?;
+            tree.set_attributes(&path, &entry, modes)?;
             if complete && !path.is_root() {
                 end_copy(tree, &path)?;
             }
@@ -339,6 +432,7 @@ fn apply(tree: &Tree, change: Request) -> Result<Reply, Fault> {
         | Request::List { .. }
         | Request::Get { .. }
         | Request::Offer(_)
+        | Request::PreserveModes
         | Request::Put { .. } => {
             return Err(Fault::new(FaultKind::Protocol, b"", "not a change"));
         }

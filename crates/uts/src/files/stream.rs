@@ -337,6 +337,8 @@ async fn read_fault<R: AsyncRead + Unpin>(flow: &mut R) -> io::Result<Fault> {
 #[cfg(test)]
 mod tests {
     use super::super::blocks::tests::Notes;
+    use super::super::modes::Modes;
+    use super::super::part::Terms;
     use super::super::path::RelPath;
     use super::super::tree::{Source, Tree};
     use super::*;
@@ -370,7 +372,9 @@ mod tests {
         let (_dir, tree) = directory();
         let data = vec![1; 2 * BLOCK_BYTES];
         let entry = Entry { size: data.len() as u64, ..tree.stat(&RelPath::ROOT).unwrap().unwrap() };
-        let part = Part::open(&tree, &RelPath::parse(b"g").unwrap(), &entry, None, None).unwrap();
+        let part =
+            Part::open(&tree, &RelPath::parse(b"g").unwrap(), &entry, None, Terms::client(Modes::Preserve))
+                .unwrap();
         let (blocks, queue) = mpsc::channel(BLOCKS_AHEAD);
         let (empty, mut emptied) = mpsc::channel(BLOCKS_AHEAD);
         let first = vec![2; BLOCK_BYTES];

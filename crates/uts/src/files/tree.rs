@@ -2,13 +2,14 @@
 //! cap-std): neither `..` nor a symbolic link, however it came to be there, leads outside.
 
 use super::error::{Fault, FaultKind};
+use super::links;
 use super::message::{Entry, Kind, Mtime};
-use super::path::{RelPath, is_reserved, link_stays_inside};
+use super::modes::Modes;
+use super::path::{RelPath, is_reserved};
 use cap_fs_ext::{DirExt, FollowSymlinks, OpenOptionsFollowExt};
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, MetadataExt as _, OpenOptions, OpenOptionsExt};
 use rustix::fs::OFlags;
-use std::ffi::OsStr;
 use std::fs::{File, FileTimes, Permissions};
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
@@ -17,10 +18,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-/// Permission bits that a receiver sets: never set-user-id and the like on the word of a peer.
-pub(super) const MODE_MASK: u32 = 0o777;
 /// The longest note about an unfinished copy, in bytes.
 const NOTE_BYTES_MAX: u64 = 64 * 1024;
+/// How often a new part is tried to be made where somebody else makes a file of that name again and again.
+const TRIES_MAX: usize = 4;
 
 /// A directory and everything beneath it.
 #[derive(Clone, Debug)]
@@ -132,7 +133,7 @@ impl Tree {
                     ));
                 }
                 if old.mode() & 0o700 != 0o700 {
-                    let mode = Permissions::from_mode((old.mode() & MODE_MASK) | 0o700);
+                    let mode = Permissions::from_mode((old.mode() & 0o7777) | 0o700);
                     let mode = cap_std::fs::Permissions::from_std(mode);
                     self.root.set_permissions(path.as_path(), mode).map_err(fault)?;
                 }
@@ -143,50 +144,57 @@ impl Tree {
     }
 
     /// Sets mode and time of a file or directory, and makes the names in a directory durable.
-    pub(super) fn set_attributes(&self, path: &RelPath, entry: &Entry) -> Result<(), Fault> {
+    pub(super) fn set_attributes(&self, path: &RelPath, entry: &Entry, modes: Modes) -> Result<(), Fault> {
         let fault = |e: io::Error| Fault::io(path.as_bytes(), &e);
         let is_directory = entry.kind == Kind::Directory;
         let follow = if is_directory { FollowSymlinks::Yes } else { FollowSymlinks::No };
         let mut options = OpenOptions::new();
         options.read(true).follow(follow).custom_flags(non_blocking());
         let file = self.root.open_with(path.as_path(), &options).map_err(fault)?.into_std();
-        set_attributes(&file, path, entry)?;
+        set_attributes(&file, path, entry, modes)?;
         if is_directory {
             file.sync_all().map_err(fault)?;
         }
         Ok(())
     }
 
-    /// Makes a symbolic link in place of any link or file of that name.
+    /// Makes a symbolic link in place of any link or file of that name; see [`links`].
     pub(super) fn make_link(&self, path: &RelPath, target: &[u8], top: &RelPath) -> Result<(), Fault> {
-        if !link_stays_inside(path, target, top) {
-            return Err(Fault::new(
-                FaultKind::Unsafe,
-                path.as_bytes(),
-                "the link leads out of what is copied",
-            ));
-        }
-        let fault = |e: io::Error| Fault::io(path.as_bytes(), &e);
-        let target = OsStr::from_bytes(target);
-        let part = path.part();
-        self.remove(&part)?;
-        DirExt::symlink(&*self.root, target, part.as_path()).map_err(fault)?;
-        self.root.rename(part.as_path(), &self.root, path.as_path()).map_err(fault)
+        links::make(&self.root, path, target, top)
     }
 
-    /// Opens the file that a copy is received into, making it if need be.
+    /// Opens the file that a copy is received into: the one of an earlier copy, or a new one. Whatever else is found under
+    /// its name is put out of the way, for somebody else may have made it beforehand, to read or to change what comes, or
+    /// as a link to a file that would be overwritten.
     pub(super) fn open_part(&self, part: &RelPath) -> Result<File, Fault> {
+        let fault = |e: io::Error| Fault::io(part.as_bytes(), &e);
         let mut options = OpenOptions::new();
-        options
-            .read(true)
-            .write(true)
-            .create(true)
-            .mode(0o600)
-            .follow(FollowSymlinks::No)
-            .custom_flags(non_blocking());
-        let file =
-            self.root.open_with(part.as_path(), &options).map_err(|e| Fault::io(part.as_bytes(), &e))?;
-        regular(file.into_std(), part.as_bytes()).map(|(file, _)| file)
+        options.read(true).write(true).follow(FollowSymlinks::No).custom_flags(non_blocking());
+        let mut new = options.clone();
+        new.create_new(true).mode(0o600);
+        for _ in 0..TRIES_MAX {
+            if let Ok(old) = self.root.open_with(part.as_path(), &options) {
+                let old = old.into_std();
+                if is_own(&old) {
+                    return Ok(old);
+                }
+            }
+            self.remove(part)?;
+            match self.root.open_with(part.as_path(), &new) {
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+                made => return made.map(cap_std::fs::File::into_std).map_err(fault),
+            }
+        }
+        Err(Fault::new(FaultKind::Busy, part.as_bytes(), "somebody else makes files of this name"))
+    }
+
+    /// Whether the open file is the one at `path`.
+    pub(super) fn is_at(&self, file: &File, path: &RelPath) -> bool {
+        let there = self.root.symlink_metadata(path.as_path());
+        match (file.metadata(), there) {
+            (Ok(open), Ok(there)) => (open.dev(), open.ino()) == (there.dev(), there.ino()),
+            _ => false,
+        }
     }
 
     pub(super) fn rename(&self, from: &RelPath, to: &RelPath) -> Result<(), Fault> {
@@ -210,7 +218,7 @@ impl Tree {
 
     /// The note of an unfinished copy, if there is a readable one.
     pub(super) fn read_note(&self, path: &RelPath) -> Option<Vec<u8>> {
-        let (file, _) = self.open_file(path, FollowSymlinks::No).ok()?;
+        let (file, _) = self.open_file(path, FollowSymlinks::No).ok().filter(|(file, _)| is_own(file))?;
         let mut note = Vec::new();
         file.take(NOTE_BYTES_MAX).read_to_end(&mut note).ok()?;
         Some(note)
@@ -218,12 +226,28 @@ impl Tree {
 }
 
 /// Sets mode and time of an open file or directory.
-pub(super) fn set_attributes(file: &File, path: &RelPath, entry: &Entry) -> Result<(), Fault> {
+pub(super) fn set_attributes(file: &File, path: &RelPath, entry: &Entry, modes: Modes) -> Result<(), Fault> {
     let fault = |e: io::Error| Fault::io(path.as_bytes(), &e);
     let time = system_time(entry.mtime)
         .ok_or_else(|| Fault::new(FaultKind::Io, path.as_bytes(), "its time of change is out of range"))?;
-    file.set_permissions(Permissions::from_mode(entry.mode & MODE_MASK)).map_err(fault)?;
+    // What it is, not what the peer says.
+    let now = file.metadata().map_err(fault)?;
+    let mode = if now.is_dir() {
+        modes.directory(entry.mode, now.mode(), path.is_root())
+    } else {
+        modes.file(entry.mode)
+    };
+    file.set_permissions(Permissions::from_mode(mode)).map_err(fault)?;
     file.set_times(FileTimes::new().set_modified(time)).map_err(fault)
+}
+
+/// Whether a file is one that this program has made for itself, as far as can be told: this user's, under one name only, and
+/// nobody else may write to it.
+pub(super) fn is_own(file: &File) -> bool {
+    file.metadata().is_ok_and(|m| {
+        let is_ours = m.uid() == rustix::process::geteuid().as_raw();
+        m.is_file() && is_ours && m.nlink() == 1 && m.mode() & 0o022 == 0
+    })
 }
 
 /// What an open file is.
@@ -344,7 +368,50 @@ mod tests {
         assert!(tree.list(&rel("updir"), true, &mut |_| true).is_err());
         assert!(!dir.path().join("new").exists());
         assert!(tree.open_file(&rel("fine"), FollowSymlinks::Yes).is_ok());
-        assert_eq!(tree.open_part(&rel("fine")).unwrap_err().kind, FaultKind::Unsafe);
+    }
+
+    /// Made beforehand by somebody else, who would read or change what comes, or have another file overwritten.
+    #[test]
+    fn no_part_is_reused_that_was_not_made_for_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let (part, victim) = (dir.path().join("part"), dir.path().join("victim"));
+        let tree = Tree::open(dir.path()).unwrap();
+        let fifo = |at: &Path| {
+            rustix::fs::mknodat(rustix::fs::CWD, at, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+        };
+        let private = || std::fs::set_permissions(&victim, Permissions::from_mode(0o600)).unwrap();
+        let traps: [(&str, &dyn Fn()); 5] = [
+            ("a symbolic link", &|| symlink("victim", &part).unwrap()),
+            ("a dangling link", &|| symlink("nowhere", &part).unwrap()),
+            ("another name of a file", &|| std::fs::hard_link(&victim, &part).unwrap()),
+            ("a pipe", &|| fifo(&part)),
+            ("a file that others may write to", &|| {
+                std::fs::write(&part, "bait").unwrap();
+                std::fs::set_permissions(&part, Permissions::from_mode(0o666)).unwrap();
+            }),
+        ];
+        for (what, set) in traps {
+            std::fs::write(&victim, "precious").unwrap();
+            private();
+            set();
+            assert!(tree.read_note(&rel("part")).is_none(), "{what}");
+            let trap = what.contains("others").then(|| std::fs::File::open(&part).unwrap());
+            let file = tree.open_part(&rel("part")).unwrap();
+            let m = file.metadata().unwrap();
+            assert_eq!((m.len(), m.mode() & 0o7777, m.nlink()), (0, 0o600, 1), "{what}");
+            io::Write::write_all(&mut &file, b"content").unwrap();
+            assert!(tree.is_at(&file, &rel("part")));
+            assert_eq!(std::fs::read(&victim).unwrap(), b"precious", "{what}");
+            assert!(!dir.path().join("nowhere").exists());
+            if let Some(trap) = trap {
+                assert_eq!(io::read_to_string(trap).unwrap(), "bait");
+            }
+            // Its own it takes again, with what is in it.
+            assert_eq!(tree.open_part(&rel("part")).unwrap().metadata().unwrap().len(), 7);
+            std::fs::remove_file(&part).unwrap();
+        }
+        std::fs::create_dir(&part).unwrap();
+        assert!(tree.open_part(&rel("part")).is_err());
     }
 
     #[test]

@@ -20,6 +20,21 @@ impl CutFlows {
     }
 }
 
+impl CutFlows {
+    /// All flows fail as soon as something is done with them.
+    pub(super) fn cut(&self) {
+        self.left.store(0, Ordering::SeqCst);
+    }
+
+    /// A flow that the other end opened.
+    pub(super) async fn take(
+        &self,
+    ) -> (Cut<<MemoryFlows as Flows>::Send>, Cut<<MemoryFlows as Flows>::Recv>) {
+        let (send, recv) = self.inner.accept().await.unwrap().unwrap();
+        (Cut { inner: send, left: self.left.clone() }, Cut { inner: recv, left: self.left.clone() })
+    }
+}
+
 pub(super) struct Cut<T> {
     inner: T,
     left: Arc<AtomicUsize>,

@@ -13,7 +13,9 @@ async fn answers(rig: &Rig, bytes: Vec<u8>) -> Vec<Reply> {
     let (ours, theirs) = duplex(1 << 20);
     let (recv, send) = split(theirs);
     let service = rig.service.clone();
-    let server = tokio::spawn(async move { service.serve_flow(send, recv, Arc::new(NoProgress)).await });
+    let session = Arc::new(service.session(somebody()));
+    let server =
+        tokio::spawn(async move { service.serve_flow(send, recv, session, Arc::new(NoProgress)).await });
     let (mut recv, mut send) = split(ours);
     let asking = async move {
         let _ = send.write_all(&bytes).await;

@@ -1,8 +1,12 @@
 //! Copies between two directories over flows in memory.
 
+mod costly;
 mod cut;
+mod exhausting;
 mod hostile;
 mod interrupted;
+mod links;
+mod owners;
 mod whole;
 
 use super::memory::{MemoryFlows, pair};
@@ -38,9 +42,13 @@ impl Rig {
 
     /// A connection to the server, and the task that serves it.
     fn connect(&self) -> (MemoryFlows, tokio::task::JoinHandle<io::Result<()>>) {
+        self.connect_as(somebody())
+    }
+
+    fn connect_as(&self, client: Client) -> (MemoryFlows, tokio::task::JoinHandle<io::Result<()>>) {
         let (ours, theirs) = pair(100_000);
         let service = self.service.clone();
-        (ours, tokio::spawn(async move { service.serve(&theirs, Arc::new(NoProgress)).await }))
+        (ours, tokio::spawn(async move { service.serve(&theirs, client, Arc::new(NoProgress)).await }))
     }
 
     async fn put(&self, sources: &[&str], to: &str) -> Result<Report, FileError> {
@@ -66,6 +74,10 @@ impl Rig {
         server.await.unwrap().unwrap();
         report
     }
+}
+
+fn somebody() -> Client {
+    Client { key: None, address: "::1".into() }
 }
 
 fn recursive() -> CopyOptions {

@@ -158,7 +158,7 @@ async fn links_are_left_out_unless_asked_for() {
 
 #[tokio::test]
 async fn errors_name_path_and_cause() {
-    let rig = Rig::with(ServeOptions { read_only: true });
+    let rig = Rig::with(ServeOptions { read_only: true, ..ServeOptions::default() });
     fs::write(rig.local.join("f"), "x").unwrap();
     fs::create_dir(rig.remote.join("d")).unwrap();
     let put = rig.put(&["f"], "f").await.unwrap();
