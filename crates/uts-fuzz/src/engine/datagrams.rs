@@ -5,7 +5,7 @@ use crate::some_bytes;
 use arbitrary::Unstructured;
 use bytes::Bytes;
 use core::time::Duration;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use uts_engine::{
     CloseReason, ConnectionConfig, ConnectionHandle, Direction, Ecn, Endpoint, EndpointConfig, Event, FlowId,
     FlowOptions, MessageOptions, Read,
@@ -57,6 +57,8 @@ struct World {
     is_protected: bool,
     /// Positions that each end has written of each flow.
     written: [BTreeMap<FlowId, u64>; 2],
+    /// Flows on which each end has sent messages: their ends take positions, and their bytes are others.
+    messages: [BTreeSet<FlowId>; 2],
     /// Bytes from and to the stranger's address, at each end.
     stranger: [(usize, usize); 2],
 }
@@ -98,6 +100,7 @@ impl World {
             has_closed: false,
             is_protected,
             written: Default::default(),
+            messages: Default::default(),
             stranger: Default::default(),
         }
     }
@@ -158,9 +161,10 @@ impl World {
         let Some(connection) = self.ends[end].connection(handle) else { return };
         let is_judged = !self.lied.contains(&true) && self.is_protected && self.handles[end] == Some(handle);
         let written = self.written[1 - end].get(&flow).copied().unwrap_or(0);
+        let has_messages = self.messages[1 - end].contains(&flow);
         while let Ok(read) = connection.read(now, flow, 1 << 16) {
             match read {
-                Read::Bytes(start, bytes) if is_judged => {
+                Read::Bytes(start, bytes) if is_judged && !has_messages => {
                     assert!(
                         start + bytes.len() as u64 <= written,
                         "more is read of {flow:?} than was written"
@@ -168,7 +172,7 @@ impl World {
                     let is_so = |(i, byte): (u64, &u8)| *byte == pattern(flow, start + i);
                     assert!((0u64..).zip(&bytes).all(is_so), "{flow:?} is read as it was not written");
                 }
-                Read::Message(message) if is_judged => {
+                Read::Message(message) if is_judged && written == 0 => {
                     let first = message.first().copied().unwrap_or(0);
                     assert!(message.iter().all(|byte| *byte == first), "{flow:?}: a message of two");
                 }
@@ -314,6 +318,7 @@ impl World {
         let choice = any_choice(u)?;
         let direction = if u.arbitrary()? { Direction::Out } else { Direction::In };
         let start = self.written[end].get(&flow).copied().unwrap_or(0);
+        let mut has_sent = false;
         let taken = self.with(end, |connection| {
             match kind {
                 0 => drop(connection.open_flow(FlowOptions::default())),
@@ -323,13 +328,7 @@ impl World {
                 }
                 4 => {
                     let message = Bytes::from(vec![len as u8; usize::from(len) / 16]);
-                    // Where there are no messages, it would be bytes between those of the pattern.
-                    if connection
-                        .profile(Direction::Out)
-                        .is_some_and(|p| p.name(Function::Segmentation) == "messages")
-                    {
-                        let _ = connection.send_message(now, flow, message, MessageOptions::default());
-                    }
+                    has_sent = connection.send_message(now, flow, message, MessageOptions::default()).is_ok();
                 }
                 5 => connection.finish(flow),
                 6 if len.is_multiple_of(2) => connection.reset(flow, u64::from(len)),
@@ -343,6 +342,9 @@ impl World {
             }
             0
         });
+        if has_sent {
+            self.messages[end].insert(flow);
+        }
         *self.written[end].entry(flow).or_default() += taken.unwrap_or(0) as u64;
         self.drain(end);
         Ok(())
