@@ -2,7 +2,8 @@
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -78,11 +79,28 @@ impl Rig {
         self.check();
     }
 
-    /// Nothing beside the directory has changed.
+    /// Nothing beside the directory has changed, and no link in it leads out.
     fn check(&self) {
+        check_links(&self.inside, &self.inside.canonicalize().expect("there"));
         assert_eq!(list(self.dir.path()), ["inside", "outside"]);
         assert_eq!(list(&self.dir.path().join("outside")), ["secret"]);
         assert_eq!(fs::read(self.dir.path().join("outside/secret")).expect("there"), b"x");
+    }
+}
+
+/// As the system follows them, links lead to what is beneath `top`, or nowhere.
+fn check_links(dir: &Path, top: &Path) {
+    // Whatever mode the peer has given it.
+    fs::set_permissions(dir, Permissions::from_mode(0o755)).expect("ours");
+    for entry in fs::read_dir(dir).expect("listed").map(|entry| entry.expect("an entry").path()) {
+        let kind = fs::symlink_metadata(&entry).expect("there").file_type();
+        if kind.is_symlink()
+            && let Ok(place) = entry.canonicalize()
+        {
+            assert!(place.starts_with(top), "{} leads to {}", entry.display(), place.display());
+        } else if kind.is_dir() {
+            check_links(&entry, top);
+        }
     }
 }
 
