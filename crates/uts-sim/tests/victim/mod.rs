@@ -17,8 +17,11 @@ pub const CLIENT: u8 = 0;
 /// More than a batch of datagrams takes: the buffer does not grow while it is counted.
 const BUFFER_BYTES: usize = 1 << 18;
 
-/// The counter is the process's: tests take turns.
-static TURN: Mutex<()> = Mutex::new(());
+/// The counter is the process's: tests take turns, from their first line on.
+pub fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// The attack's address number `host`.
 pub fn address(host: u8, port: u16) -> SocketAddr {
@@ -38,13 +41,11 @@ pub struct Victim {
     /// Bytes that it has sent.
     pub sent: usize,
     buffer: Vec<u8>,
-    _turn: MutexGuard<'static, ()>,
 }
 
 impl Victim {
     /// A server with these settings.
     pub fn new(identities: &Identities, config: EndpointConfig) -> Self {
-        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let config = EndpointConfig { server: Some(identities.server.clone()), ..config };
         Victim {
             endpoint: Endpoint::new(config, [9; 32]),
@@ -53,7 +54,6 @@ impl Victim {
             peak: 0,
             sent: 0,
             buffer: Vec::with_capacity(BUFFER_BYTES),
-            _turn: turn,
         }
     }
 
@@ -97,10 +97,12 @@ impl Victim {
     }
 }
 
-/// One who has the keys of a connection to the victim, says anything, and hears nothing.
+/// One who has the keys of a connection to the victim, says anything, and hears what it likes.
 pub struct Liar {
     client: Endpoint,
     handle: ConnectionHandle,
+    /// Datagrams of the victim so far, of which some were heard.
+    offered: usize,
     /// The victim.
     pub victim: Victim,
     /// What it held once the connection was open.
@@ -132,7 +134,7 @@ impl Liar {
         assert!(victim.endpoint.accept().is_some(), "the server has it as well");
         let before = victim.held;
         victim.peak = before;
-        Liar { client, handle, victim, before }
+        Liar { client, handle, offered: 0, victim, before }
     }
 
     /// A packet of these frames, which the victim hears.
@@ -141,6 +143,23 @@ impl Liar {
         if let Some(packet) = connection.packet_of(self.victim.now, frames) {
             connection.trace().take().for_each(drop);
             self.victim.hear(address(CLIENT, 4433), &packet);
+        }
+    }
+
+    /// Lets the victim send, and its client hear every `every`th datagram and acknowledge it.
+    pub fn hear_some(&mut self, every: usize) {
+        let to = address(SERVER, 4433);
+        for (_, mut datagram) in self.victim.speak() {
+            self.offered += 1;
+            if !self.offered.is_multiple_of(every) {
+                continue;
+            }
+            self.client.handle_datagram(self.victim.now, to, None, &mut datagram);
+        }
+        let mut out = Vec::new();
+        self.client.handle_timeout(self.victim.now);
+        while let Some(sent) = self.client.poll_transmit(self.victim.now, &mut out) {
+            out.chunks(sent.segment_bytes).for_each(|d| self.victim.hear(address(CLIENT, 4433), d));
         }
     }
 
