@@ -5,7 +5,7 @@
 # A fresh rustup is found also before the shell has been restarted.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: help setup demo test bench bench-test instructions rivals rivals-test check doc deny doctor clean
+.PHONY: help setup demo test bench bench-test instructions rivals rivals-test check doc deny doctor fuzz clean
 .DEFAULT_GOAL := help
 
 help: ## List these targets
@@ -51,12 +51,15 @@ doc: setup ## Build the documentation of all crates, inner parts included, into 
 deny: setup ## Check licences and sources of all dependencies (and with cargo-deny installed, their versions)
 	@scripts/deny
 
+fuzz: setup ## Fuzz every decoder, the handshake and sequences of datagrams in turn (TARGET=name, SECONDS=60 for each): fuzz/README.md
+	@scripts/fuzz $(or $(TARGET),all) $(or $(SECONDS),60)
+
 doctor: setup ## Say which optional tools are here, and what each is for
 	@scripts/doctor
 
 clean: ## Remove what was built, and what the demonstration wrote
 	cargo clean
-	rm -rf demo-out bench/target bench/out rivals/target
+	rm -rf demo-out bench/target bench/out fuzz/target fuzz/found rivals/target
 
 setup:
 	@scripts/setup

@@ -260,6 +260,52 @@ mod tests {
         assert_eq!(set.run_end(8), 8);
     }
 
+    /// Integers of which every set is tried.
+    const UNIVERSE: u64 = 9;
+
+    fn of_bits(bits: u64) -> RangeSet {
+        let mut set = RangeSet::new();
+        (0..UNIVERSE).filter(|value| bits >> value & 1 == 1).for_each(|value| {
+            set.insert_one(value);
+        });
+        set
+    }
+
+    /// Every operation from every set: as a set has one form only, whatever leads to it, so any sequence of operations is right.
+    #[test]
+    fn every_operation_does_what_it_says_to_every_small_set() {
+        let mask = |range: &Range<u64>| (1u64 << range.end) - (1 << range.start);
+        for bits in 0..1u64 << UNIVERSE {
+            let set = of_bits(bits);
+            assert_eq!(set.count(), u64::from(bits.count_ones()));
+            for start in 0..=UNIVERSE {
+                for end in start..=UNIVERSE {
+                    let (range, m) = (start..end, mask(&(start..end)));
+                    let mut with = set.clone();
+                    assert_eq!(with.insert(range.clone()), u64::from((m & !bits).count_ones()));
+                    assert_eq!(with, of_bits(bits | m), "{bits:b} with {range:?}");
+                    let mut without = set.clone();
+                    assert_eq!(without.remove(range.clone()), u64::from((m & bits).count_ones()));
+                    assert_eq!(without, of_bits(bits & !m), "{bits:b} without {range:?}");
+                    assert_eq!(set.contains_range(&range), bits & m == m);
+                    assert_eq!(set.intersects(&range), bits & m != 0);
+                    let gaps = set.gaps(range.clone()).fold(0, |all, gap| all | mask(&gap));
+                    assert_eq!(gaps, m & !bits, "{bits:b} in {range:?}");
+                }
+                let mut above = set.clone();
+                above.remove_below(start);
+                assert_eq!(above, of_bits(bits >> start << start));
+                assert_eq!(set.contains(start), bits >> start & 1 == 1);
+                assert_eq!(set.run_end(start), start + u64::from((bits >> start).trailing_ones()));
+            }
+            for keep in 0..=set.len() {
+                let mut trimmed = set.clone();
+                trimmed.trim_front(keep);
+                assert_eq!(ranges(&trimmed), ranges(&set)[set.len() - keep..]);
+            }
+        }
+    }
+
     proptest! {
         /// Every operation does what it does to a plain set of integers.
         #[test]

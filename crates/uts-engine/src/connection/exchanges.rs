@@ -180,6 +180,10 @@ impl Connection {
             self.on_exchange_event(now, direction, event);
         }
         while let Some(message) = self.exchanges.machine(direction).and_then(Machine::poll_message) {
+            // a peer that asks without end and acknowledges nothing has no answers pile up. The oldest counts as lost.
+            if self.exchanges.pending.len() >= super::CONTROL_MAX {
+                self.exchanges.pending.pop_front();
+            }
             self.exchanges.pending.push_back((direction, to_frame(direction, message)));
         }
     }

@@ -139,4 +139,6 @@ fn prefix(payload: &[u8]) -> [u8; SYMBOL_PREFIX_BYTES] {
 }
 
 #[cfg(test)]
+mod testing;
+#[cfg(test)]
 mod tests;

@@ -141,6 +141,87 @@ const CODE_NS_PER_BYTE: f64 = 0.15;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fec::testing;
+
+    /// Sources and parities of the largest block of which every pattern is tried.
+    const SOURCES: usize = 6;
+    const PARITIES: usize = 4;
+
+    /// The symbols of a block: of payloads of several lengths, filled up with zeros.
+    fn symbols(payloads: &[Vec<u8>]) -> Vec<Vec<u8>> {
+        let longest = payloads.iter().map(|payload| SYMBOL_PREFIX_BYTES + payload.len()).max().unwrap_or(0);
+        let symbol = |payload: &Vec<u8>| [&prefix(payload)[..], payload].concat();
+        payloads
+            .iter()
+            .map(symbol)
+            .map(|mut symbol| {
+                symbol.resize(longest, 0);
+                symbol
+            })
+            .collect()
+    }
+
+    /// Every way to lose sources, and to repair them from parities: what comes of it are the solutions of plain equations, and what
+    /// was sent.
+    #[test]
+    fn every_pattern_of_loss_is_repaired_as_plain_equations_say() {
+        let scheme = ReedSolomon { shape: shape(&ReedSolomon::INFO.choice().params) };
+        let payloads: Vec<Vec<u8>> =
+            (0..SOURCES).map(|i| (0..3 + i % 3).map(|j| (i * 37 + j * 11) as u8).collect()).collect();
+        let symbols = symbols(&payloads);
+        let mut parities = vec![vec![0; symbols[0].len()]; PARITIES];
+        for (index, symbol) in symbols.iter().enumerate() {
+            scheme.accumulate(index, 0, symbol, &mut parities);
+        }
+        let mut patterns = 0;
+        for lost in 1..1u32 << SOURCES {
+            for there in 0..1u32 << PARITIES {
+                let missing: Vec<usize> = (0..SOURCES).filter(|i| lost >> i & 1 == 1).collect();
+                let used: Vec<u8> = (0..PARITIES as u8).filter(|p| there >> p & 1 == 1).collect();
+                let sources: Vec<Option<&[u8]>> = payloads
+                    .iter()
+                    .enumerate()
+                    .map(|(i, p)| (lost >> i & 1 == 0).then_some(&p[..]))
+                    .collect();
+                let arrived: Vec<(u8, &[u8])> =
+                    used.iter().map(|p| (*p, &parities[usize::from(*p)][..])).collect();
+                let repaired = scheme.reconstruct(&sources, &arrived);
+                if missing.len() > used.len() {
+                    assert_eq!(repaired, None, "{lost:b} {there:b}");
+                    continue;
+                }
+                let rows = used.iter().map(|parity| {
+                    let mut share = parities[usize::from(*parity)].clone();
+                    for (source, symbol) in symbols.iter().enumerate().filter(|(i, _)| lost >> i & 1 == 0) {
+                        let factor = testing::coefficient(*parity, source as u8);
+                        share
+                            .iter_mut()
+                            .zip(symbol)
+                            .for_each(|(s, byte)| *s ^= testing::product(factor, *byte));
+                    }
+                    (
+                        missing.iter().map(|source| testing::coefficient(*parity, *source as u8)).collect(),
+                        share,
+                    )
+                });
+                let solved = testing::solve(rows.collect());
+                assert_eq!(repaired, solved, "{lost:b} {there:b}");
+                let sent: Vec<Vec<u8>> = missing.iter().map(|i| symbols[*i].clone()).collect();
+                assert_eq!(repaired, Some(sent), "{lost:b} {there:b}");
+                patterns += 1;
+            }
+        }
+        assert!(patterns > 300, "{patterns}");
+    }
+
+    #[test]
+    fn coefficients_are_those_of_the_specification() {
+        for parity in 0..PARITIES_MAX as u8 {
+            for source in 0..DATA_MAX as u8 {
+                assert_eq!(coefficient(parity, usize::from(source)), testing::coefficient(parity, source));
+            }
+        }
+    }
 
     /// The matrix is part of the wire format.
     #[test]

@@ -31,7 +31,8 @@ const REORDER_PACKETS_MAX: u64 = 256;
 /// Lost packets that are remembered, in case they arrive after all.
 const LOST_MAX: usize = 1024;
 
-/// Packets at the front that are remembered although they do not ask for an acknowledgement.
+/// Packets that are remembered although they do not ask for an acknowledgement: so many at the front, and twice as many behind others,
+/// since a peer that acknowledges nothing would have reports pile up behind what it was asked for.
 const UNASKED_MAX: u64 = 256;
 
 /// What an entry's packet carried; the engine says what a token is.
@@ -57,8 +58,11 @@ pub struct Sent<T> {
 /// The state of the function: packets in flight, and those lost of late.
 #[derive(Clone, Debug)]
 pub struct Ledger<T> {
-    /// In the order of their numbers, without gaps but for numbers that were left out.
+    /// In the order of their numbers, without those that were left out; those that do not ask for an acknowledgement may be missing.
     entries: VecDeque<Entry<T>>,
+    /// Packets of the last kind that were entered since older ones were looked through, and the number of the next at that time.
+    unasked: u64,
+    looked_through: u64,
     /// The number of the next packet.
     next: u64,
     acked: RangeSet,
@@ -78,6 +82,8 @@ impl<T> Default for Ledger<T> {
     fn default() -> Self {
         Ledger {
             entries: VecDeque::new(),
+            unasked: 0,
+            looked_through: 0,
             next: 0,
             acked: RangeSet::new(),
             largest_acked: None,
@@ -154,6 +160,8 @@ impl<T: Carried> Ledger<T> {
         if sent.eliciting {
             self.eliciting += packets;
             self.last_eliciting_at = sent.snapshot.sent_at;
+        } else {
+            self.unasked += packets;
         }
         let end = self.next + packets;
         let mut rest = Some(sent);
@@ -169,6 +177,11 @@ impl<T: Carried> Ledger<T> {
             && self.entries.front().is_some_and(|entry| entry.open == 0 || !entry.sent.eliciting)
         {
             self.entries.pop_front();
+        }
+        if self.unasked > UNASKED_MAX {
+            let before = core::mem::replace(&mut self.looked_through, self.next);
+            self.entries.retain(|entry| entry.sent.eliciting || entry.first >= before);
+            self.unasked = 0;
         }
     }
 

@@ -64,7 +64,8 @@ fn packets_that_nobody_acknowledges_are_not_kept_for_ever() {
     let mut l = ledger(1);
     let quiet = |at_ms| Sent { eliciting: false, ..sent(at_ms) };
     (0..10_000).for_each(|n| l.record(quiet(n)));
-    assert_eq!(l.entries.len(), 10_001, "the first is waited for");
+    assert!(l.entries.len() as u64 <= 2 * UNASKED_MAX + 2, "{} entries", l.entries.len());
+    assert_eq!(l.oldest_eliciting().map(|sent| sent.bytes), Some(100), "the first is waited for");
     let done = l.on_ack(once(0..1), Time::from_millis(1)).expect("sent");
     assert_eq!(settled(&done), [0]);
     (0..10_000).for_each(|n| l.record(quiet(n)));
@@ -192,4 +193,26 @@ fn a_batch_shares_an_entry() {
     let (_, last) = batch.clone().split().last().expect("packets");
     assert_eq!((batch.bytes(), last.tokens[0]), (6400, 64));
     assert_eq!(batch.last_snapshot(), last.snapshot);
+}
+
+/// A peer that answers nothing, and sends what has to be reported.
+#[test]
+fn reports_behind_an_unanswered_packet_do_not_pile_up() {
+    let mut l = ledger(2);
+    for n in 0..20_000 {
+        l.record(Sent { eliciting: n % 5_000 == 0, ..sent(n) });
+        assert!(l.entries.len() as u64 <= 6 + 2 * UNASKED_MAX + 1, "{} entries after {n}", l.entries.len());
+    }
+    assert!(l.heap_bytes() < 256 << 10, "{} bytes", l.heap_bytes());
+    // Those of late are known still, and what asked for an answer in any case.
+    let done = l.on_ack(once(1..20_002), Time::from_millis(20_100)).expect("sent");
+    let settled = settled(&done);
+    assert!(
+        [1, 2, 5_002, 10_002, 15_002, 20_001].iter().all(|number| settled.contains(number)),
+        "{settled:?}"
+    );
+    assert!(settled.len() as u64 > UNASKED_MAX);
+    assert_eq!((l.eliciting(), l.oldest_eliciting().is_some()), (1, true));
+    l.on_ack(once(0..1), Time::from_millis(20_200)).expect("sent");
+    assert_eq!((l.eliciting(), l.entries.len()), (0, 0));
 }

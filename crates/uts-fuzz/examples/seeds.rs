@@ -1,0 +1,212 @@
+//! Writes what fuzzing starts from into `fuzz/corpus`: the vectors of the specification, texts of the documentation's kind, messages
+//! of real copies, and for what reads steps out of bytes, bytes from a seed. Files that are there stay, or become the same again.
+
+use rand::{RngCore as _, SeedableRng as _};
+use rand_chacha::ChaCha8Rng;
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::path::{Path, PathBuf};
+use uts::files::message::{Entry, Held, Kind, Mtime, Reply, Request};
+use uts::files::{Fault, FaultKind};
+use uts::{Fingerprint, Identity};
+
+/// Seeds of each target that reads steps.
+const STEPS: [usize; 4] = [40, 150, 400, 1000];
+
+#[derive(Deserialize)]
+struct Vectors {
+    vector: Vec<Vector>,
+}
+
+#[derive(Deserialize)]
+struct Vector {
+    name: String,
+    parser: String,
+    hex: String,
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn write(target: &str, name: &str, contents: &[u8]) {
+    let folder = root().join("fuzz/corpus").join(target);
+    fs::create_dir_all(&folder).expect("a folder");
+    fs::write(folder.join(name), contents).expect("written");
+}
+
+fn unhex(text: &str) -> Vec<u8> {
+    let digits: Vec<u8> = text.chars().filter_map(|c| c.to_digit(16)).map(|digit| digit as u8).collect();
+    digits.chunks(2).map(|pair| pair.iter().fold(0, |byte, digit| byte << 4 | digit)).collect()
+}
+
+fn vectors() {
+    for entry in fs::read_dir(root().join("spec/vectors")).expect("listed") {
+        let text = fs::read_to_string(entry.expect("an entry").path()).expect("read");
+        for Vector { name, parser, hex } in toml::from_str::<Vectors>(&text).expect("vectors").vector {
+            let target = match parser.as_str() {
+                "packet" | "adaptive" | "reset" => "header",
+                "body" => "chain",
+                other => other,
+            };
+            write(target, &name, &unhex(&hex));
+        }
+    }
+}
+
+fn entry(path: &[u8], kind: Kind) -> Entry {
+    let mtime = Mtime { seconds: 1_700_000_000, nanoseconds: 5 };
+    Entry { path: path.to_vec(), kind, size: 4, mtime, mode: 0o644 }
+}
+
+fn requests() -> Vec<(&'static str, Request)> {
+    let (file, folder) = (entry(b"new", Kind::File), entry(b"d/new", Kind::Directory));
+    let link = |to: &[u8]| entry(b"d/link", Kind::Link(to.to_vec()));
+    let held = Held { bytes: 2, hash: [7; 32] };
+    vec![
+        ("stat", Request::Stat { path: b"f".to_vec() }),
+        ("list", Request::List { path: Vec::new(), recursive: true }),
+        ("get", Request::Get { path: b"f".to_vec(), held: None }),
+        ("get-held", Request::Get { path: b"f".to_vec(), held: Some(held) }),
+        ("offer", Request::Offer(file.clone())),
+        ("put", Request::Put { entry: file, from: 0 }),
+        ("make-directory", Request::MakeDirectory { entry: folder.clone(), copy_of: Some(b"t".to_vec()) }),
+        ("attributes", Request::Attributes { entry: folder, complete: true }),
+        ("link", Request::MakeLink { entry: link(b"../f"), top: Vec::new() }),
+        ("link-out", Request::MakeLink { entry: link(b"../../outside/secret"), top: b"d".to_vec() }),
+    ]
+}
+
+fn replies() -> Vec<(&'static str, Reply)> {
+    let file = entry(b"g", Kind::File);
+    let fault = || Fault::new(FaultKind::NotFound, b"t", "no such file or directory");
+    vec![
+        ("fault", Reply::Fault(fault())),
+        ("done", Reply::Done),
+        ("status", Reply::Status { entry: Some(entry(b"t", Kind::Directory)), copy_of: None }),
+        ("found", Reply::Found(Ok(file.clone()))),
+        ("found-fault", Reply::Found(Err(fault()))),
+        ("found-link", Reply::Found(Ok(entry(b"l", Kind::Link(b"g".to_vec()))))),
+        ("sending", Reply::Sending { entry: file, from: 0 }),
+        ("have", Reply::Have { held: None, complete: false, mode: 0o644 }),
+        ("given-up", Reply::GivenUp(fault())),
+        ("stored", Reply::Stored { hash: [9; 32] }),
+    ]
+}
+
+/// A piece of a script: see `uts_fuzz`'s target `serve`.
+fn piece(kind: u8, bytes: &[u8]) -> Vec<u8> {
+    [&[kind][..], &(bytes.len() as u16).to_be_bytes(), bytes].concat()
+}
+
+fn framed(value: &impl Serialize) -> Vec<u8> {
+    piece(b'f', &postcard::to_stdvec(value).expect("encoded"))
+}
+
+/// Four bytes of content, its end, and a hash.
+fn content() -> Vec<u8> {
+    // BLAKE3 of "four" is known to neither end of a script: the copy is refused at its end.
+    piece(b'r', &[&[0, 0, 0, 4][..], b"four", &[0; 4], &[7; 32]].concat())
+}
+
+fn files() {
+    let (mut asked, mut answered) = (Vec::new(), Vec::new());
+    for (name, request) in requests() {
+        write("messages", name, &postcard::to_stdvec(&request).expect("encoded"));
+        let mut script = framed(&request);
+        if matches!(request, Request::Put { .. }) {
+            script.extend(content());
+        }
+        write("serve", name, &script);
+        asked.extend(script);
+    }
+    write("serve", "all", &asked);
+    for (name, reply) in replies() {
+        write("messages", name, &postcard::to_stdvec(&reply).expect("encoded"));
+        answered.extend(framed(&reply));
+    }
+    write("fetch", "all", &answered);
+    let of =
+        |name: &str| replies().into_iter().find(|(known, _)| *known == name).map(|(_, reply)| framed(&reply));
+    let script = |names: &[&str]| names.iter().filter_map(|name| of(name)).flatten().collect::<Vec<_>>();
+    write("fetch", "directory", &script(&["status", "found", "found-link", "found-fault", "done"]));
+    let with_content =
+        [script(&["status", "found", "done"]), b"|".to_vec(), script(&["sending"]), content()].concat();
+    write("fetch", "content", &with_content);
+    write("notes", "part", br#"{"part":{"size":10,"mtime":{"seconds":7,"nanoseconds":5}}}"#);
+    write("notes", "part-of-another", br#"{"part":{"size":9,"mtime":{"seconds":7,"nanoseconds":5}}}"#);
+    write("notes", "directory", br#"{"directory":{"copy_of":[116]}}"#);
+    for (name, path) in [
+        ("plain", "a/b"),
+        ("up", "../a"),
+        ("absolute", "/etc/passwd"),
+        ("dots", "./a//b"),
+        ("part", ".a.uts-part"),
+    ] {
+        write("names", name, path.as_bytes());
+    }
+}
+
+fn disk() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().join("id.pem");
+    Identity::load_or_create(&path).expect("a key");
+    if !root().join("fuzz/corpus/identity/key").exists() {
+        write("identity", "key", &fs::read(&path).expect("read"));
+    }
+    let key = Fingerprint::of_spki(b"a");
+    write(
+        "known_hosts",
+        "two",
+        format!("# mine\nexample.org:4433 {key}  # home\n\n[::1]:4433 {key}").as_bytes(),
+    );
+    write("authorized_keys", "two", format!("# staff\n{key}  Ada Lovelace\n\n  {key}\n").as_bytes());
+}
+
+fn texts() {
+    for (name, text) in [
+        ("defaults", "reliability=require\npreserveOrder=require"),
+        ("media", "reliability=prohibit\nmsgLifetime=100ms\nuts.maxDelay=0.15 s\nuts.degradation=order,rate"),
+        ("rates", "minSendRate=2.5Mbit/s\nmaxSendRate=unlimited\nconnTimeout=1 min\nconnPriority=7"),
+        (
+            "pins",
+            "uts.profile.congestion=bbr\nuts.profile.fec=reed-solomon(data=10,parities=3)\nuts.security=unprotected",
+        ),
+    ] {
+        write("properties", name, text.as_bytes());
+    }
+    for (name, text) in [
+        ("link", "rate=50mbit delay=20ms buffer=64p loss=ge:0.05,4 jitter=3ms reorder=0.01,5ms"),
+        ("queue", "queue=red:5p,15p,0.1,0.002,gentle rate=2mbit ecn=5p mtu=1500 framing=ethernet"),
+        ("codel", "queue=codel:5ms,100ms,noecn corrupt=0.001,3 duplicate=0.01 down"),
+        ("schedule", "at=10s fwd loss=ge:0.05,4; at=21MB both loss=0 rate=20mbit; at=1500ms bwd down"),
+        ("trace", "0\n1\n1\n5\n"),
+        ("cellular", "rate=cellular:12mbit,7"),
+    ] {
+        write("path", name, text.as_bytes());
+    }
+    for entry in fs::read_dir(root().join("experiments")).expect("listed") {
+        let path = entry.expect("an entry").path();
+        let Some(name) = path.file_stem().and_then(|stem| stem.to_str()) else { continue };
+        write("experiment", name, &fs::read(&path).expect("read"));
+    }
+    for (name, text) in
+        [("small", "small "), ("even", "even even even even even even even even even even even even ")]
+    {
+        write("presentation", name, &[&[0xff, 0xff, 0][..], text.as_bytes()].concat());
+    }
+}
+
+fn main() {
+    vectors();
+    files();
+    disk();
+    texts();
+    for target in ["repairs", "exchange", "handshake", "datagrams"] {
+        for (seed, bytes) in (0u64..).zip(STEPS.iter().cycle().take(12)) {
+            let mut steps = vec![0; *bytes];
+            ChaCha8Rng::seed_from_u64(seed).fill_bytes(&mut steps);
+            write(target, &format!("seed-{seed}"), &steps);
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! What an address that nobody has proved gets: every short sequence of what may come from it, and of time.
+
+use core::time::Duration;
+use std::net::SocketAddr;
+use uts_engine::{ConnectionConfig, Endpoint, EndpointConfig};
+use uts_functions::Time;
+use uts_sim::identity::Identities;
+
+/// Steps of a sequence.
+const STEPS: u32 = 4;
+
+/// What is made of a client's first datagram, which is sent again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Whole,
+    /// Its first half: too short for an answer.
+    Half,
+    /// With a bit changed behind its header, where a tag finds it.
+    Changed,
+    /// With bytes behind it, which belong to no packet.
+    Longer,
+    /// Of another connection from the same address.
+    Other,
+    /// Until something is due, and that.
+    Due,
+}
+
+const ALL: [Step; 6] = [Step::Whole, Step::Half, Step::Changed, Step::Longer, Step::Other, Step::Due];
+
+fn address(host: u8) -> SocketAddr {
+    SocketAddr::from(([10, 0, 0, host], 4433))
+}
+
+fn first_datagram(identities: &Identities, seed: u8) -> Vec<u8> {
+    let mut client = Endpoint::new(EndpointConfig::default(), [seed; 32]);
+    identities.connect(&mut client, Time::ZERO, address(1), ConnectionConfig::default()).expect("it begins");
+    let mut out = Vec::new();
+    let sent = client.poll_transmit(Time::ZERO, &mut out).expect("a first packet");
+    out.truncate(sent.segment_bytes);
+    out
+}
+
+/// Bytes that came and that went, step by step.
+struct Account {
+    server: Endpoint,
+    now: Time,
+    heard: usize,
+    said: usize,
+}
+
+impl Account {
+    fn hear(&mut self, mut datagram: Vec<u8>) {
+        self.heard += datagram.len();
+        self.server.handle_datagram(self.now, address(0), None, &mut datagram);
+    }
+
+    fn pass(&mut self) {
+        if let Some(due) = self.server.poll_timeout() {
+            self.now = self.now.max(due);
+            self.server.handle_timeout(self.now);
+        }
+    }
+
+    /// RFC 9000 section 8.1: three times what came, and it stops.
+    fn settle(&mut self, steps: &[Step]) {
+        let mut out = Vec::new();
+        while self.server.poll_transmit(self.now, &mut out).is_some() {
+            self.said += out.len();
+            assert!(self.said <= 3 * self.heard, "{steps:?}: {} bytes for {}", self.said, self.heard);
+        }
+        while self.server.poll_event().is_some() {}
+    }
+}
+
+#[test]
+fn an_address_that_is_not_proved_gets_three_times_what_came_from_it() {
+    let identities = Identities::new().expect("keys");
+    let (first, other) = (first_datagram(&identities, 1), first_datagram(&identities, 2));
+    for handshakes_before_retry in [256, 0] {
+        let mut most = 0.0_f64;
+        for sequence in 0..ALL.len().pow(STEPS) {
+            let steps: Vec<Step> =
+                (0..STEPS).map(|place| ALL[sequence / ALL.len().pow(place) % ALL.len()]).collect();
+            let server = Some(identities.server.clone());
+            let config = EndpointConfig { server, handshakes_before_retry, ..EndpointConfig::default() };
+            let server = Endpoint::new(config, [3; 32]);
+            let mut account = Account { server, now: Time::from_millis(1), heard: 0, said: 0 };
+            for step in &steps {
+                match step {
+                    Step::Whole => account.hear(first.clone()),
+                    Step::Half => account.hear(first[..first.len() / 2].to_vec()),
+                    Step::Changed => {
+                        let mut changed = first.clone();
+                        changed[100] ^= 1;
+                        account.hear(changed);
+                    }
+                    Step::Longer => account.hear([&first[..], &[0; 272]].concat()),
+                    Step::Other => account.hear(other.clone()),
+                    Step::Due => account.pass(),
+                }
+                account.settle(&steps);
+            }
+            // Nothing more comes; all that is repeated is within the same bound.
+            for _ in 0..100 {
+                account.pass();
+                account.settle(&steps);
+                account.now += Duration::from_millis(1);
+            }
+            if account.heard > 0 {
+                most = most.max(account.said as f64 / account.heard as f64);
+            }
+            assert!(account.server.is_empty(), "{steps:?}: a handshake is kept");
+        }
+        println!("retry from {handshakes_before_retry}: at most {most:.2} times");
+        // It does answer.
+        assert!(most > if handshakes_before_retry == 0 { 0.01 } else { 1.0 }, "{most}");
+    }
+}
