@@ -43,7 +43,11 @@ impl Connection {
         }
         let is_done = handshake.is_done();
         if let Some((code, reason)) = brought.closed {
-            let reason = if code >= 0x100 { tls_refusal(code - 0x100, &reason) } else { reason };
+            let mut reason = if code >= 0x100 { tls_refusal(code - 0x100, &reason) } else { reason };
+            if !is_done {
+                // Anybody on the way can have made this packet: people are not to take it for the peer's word.
+                reason.push_str(" (said before it had shown who it is)");
+            }
             self.drain(now, CloseReason::Refused(reason));
             return;
         }
