@@ -3,6 +3,7 @@
 use super::exchanges::{from_wire, to_wire};
 use super::handshake::Place;
 use super::*;
+use zeroize::Zeroizing;
 
 impl Connection {
     pub(super) fn handle_establishment(
@@ -111,9 +112,9 @@ impl Connection {
         for profile in [&mine, &theirs] {
             check_first(profile).map_err(|why| CloseReason::Protocol(format!("its first profile: {why}")))?;
         }
-        let mut exporter = [0; 32];
+        let mut exporter = Zeroizing::new([0; Secret::BYTES]);
         let tls = &handshake.tls;
-        tls.export_keying_material(&mut exporter, b"EXPORTER-uts", None)
+        tls.export_keying_material(&mut exporter[..], b"EXPORTER-uts", None)
             .map_err(|error| CloseReason::Tls(error.to_string()))?;
         let (out, inward) = match self.side {
             Side::Client => (protection::Direction::ClientToServer, protection::Direction::ServerToClient),
