@@ -10,12 +10,14 @@
 //! * [`requirements`], [`selector`]: what the application asks, and the profile that follows;
 //! * [`synthesis`]: from a profile to the stack that runs;
 //! * [`connection`]: the two ways, [`connection::outgoing`] and [`connection::incoming`], and what they share;
+//! * `consent`: what an end agrees to when its peer asks;
 //! * [`exchange`]: how two ends agree on another profile; [`policy`]: when to want one;
 //! * [`endpoint`]: many connections behind one address.
 #![forbid(unsafe_code)]
 
 pub mod config;
 pub mod connection;
+pub(crate) mod consent;
 pub mod endpoint;
 pub mod event;
 pub mod exchange;

@@ -42,6 +42,39 @@ impl Unit {
     }
 }
 
+/// Which end must have named a mechanism before its peer may have it used (selection.md S-37).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Consent {
+    /// None: a peer may ask for it.
+    NotNeeded,
+    /// The end that sends the data: it answers for what the network has to carry.
+    OfSender,
+    /// Both ends.
+    OfBoth,
+}
+
+/// On which side of its default a parameter asks for more than the sender owes the network (selection.md S-38).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bold {
+    /// On none.
+    Neither,
+    /// Larger values.
+    Above,
+    /// Smaller values.
+    Below,
+}
+
+impl Bold {
+    /// Whether a value goes beyond a bound.
+    pub const fn exceeds(self, value: u32, bound: u32) -> bool {
+        match self {
+            Bold::Neither => false,
+            Bold::Above => value > bound,
+            Bold::Below => value < bound,
+        }
+    }
+}
+
 /// One parameter of a mechanism.
 #[derive(Clone, Copy, Debug)]
 pub struct Param {
@@ -55,6 +88,8 @@ pub struct Param {
     pub min: u32,
     /// Largest allowed value.
     pub max: u32,
+    /// Which values the sender must have named itself.
+    pub bold: Bold,
     /// What it does, in one line.
     pub what: &'static str,
 }
@@ -129,6 +164,8 @@ pub struct Mechanism {
     pub what: &'static str,
     /// Whether every endpoint has it.
     pub mandatory: bool,
+    /// Who must have named it before a peer may ask for it.
+    pub consent: Consent,
     /// Its parameters.
     pub params: &'static [Param],
     /// What the rest of a profile must have for it to work.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use uts_functions::mechanism::{Choice, Unit};
+use uts_functions::mechanism::{Bold, Choice, Consent, Unit};
 use uts_functions::{
     Function, Mechanism, PathFacts, Prediction, Rate, acknowledgement, congestion, detection, establishment,
     fec, flow, library, presentation, protection, rate, retransmission, segmentation, sequencing, timing,
@@ -31,6 +31,7 @@ struct SpecMechanism {
     name: String,
     number: u8,
     mandatory: bool,
+    consent: Option<String>,
     #[serde(default)]
     params: Vec<SpecParam>,
 }
@@ -43,6 +44,7 @@ struct SpecParam {
     default: u32,
     min: u32,
     max: u32,
+    bold: Option<String>,
 }
 
 fn spec_dir() -> PathBuf {
@@ -78,11 +80,21 @@ fn in_words(m: &Mechanism) -> SpecMechanism {
         default: p.default,
         min: p.min,
         max: p.max,
+        bold: match p.bold {
+            Bold::Neither => None,
+            Bold::Above => Some("above".to_owned()),
+            Bold::Below => Some("below".to_owned()),
+        },
     });
     SpecMechanism {
         name: m.name.to_owned(),
         number: m.number,
         mandatory: m.mandatory,
+        consent: match m.consent {
+            Consent::NotNeeded => None,
+            Consent::OfSender => Some("sender".to_owned()),
+            Consent::OfBoth => Some("both".to_owned()),
+        },
         params: params.collect(),
     }
 }
@@ -97,6 +109,9 @@ fn compare(at: &str, spec: &SpecMechanism, have: &SpecMechanism, found: &mut Vec
             "{at}: specified mandatory = {}, in the library {}",
             spec.mandatory, have.mandatory
         ));
+    }
+    if spec.consent != have.consent {
+        found.push(format!("{at}: specified consent {:?}, in the library {:?}", spec.consent, have.consent));
     }
     for i in 0..spec.params.len().max(have.params.len()) {
         let (spec, have) = (spec.params.get(i), have.params.get(i));

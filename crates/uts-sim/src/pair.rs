@@ -111,6 +111,14 @@ impl Pair {
     /// # Errors
     /// [`PairError::Identity`] if no keys can be made.
     pub fn new(accept: ConnectionConfig, delay: Duration) -> Result<Self, PairError> {
+        Self::seeded(accept, delay, 1)
+    }
+
+    /// The same, with random choices that follow from `seed`.
+    ///
+    /// # Errors
+    /// [`PairError::Identity`] if no keys can be made.
+    pub fn seeded(accept: ConnectionConfig, delay: Duration, seed: u8) -> Result<Self, PairError> {
         let identities = Identities::new()?;
         let server = EndpointConfig {
             server: Some(identities.server.clone()),
@@ -119,8 +127,8 @@ impl Pair {
             ..EndpointConfig::default()
         };
         Ok(Pair {
-            client: Endpoint::new(EndpointConfig::default(), [1; 32]),
-            server: Endpoint::new(server, [2; 32]),
+            client: Endpoint::new(EndpointConfig::default(), [seed; 32]),
+            server: Endpoint::new(server, [seed.wrapping_add(1); 32]),
             now: Time::ZERO,
             loses_every: None,
             one_by_one: false,

@@ -26,7 +26,7 @@ struct Transfer {
 
 fn config(security: &str) -> ConnectionConfig {
     let mut config = ConnectionConfig::default();
-    for property in [security, "preserveMsgBoundaries=require", "uts.adapt=off"] {
+    for property in [security, "preserveMsgBoundaries=require", "uts.adapt=off", "uts.consent=all"] {
         config.requirements.assign(property).expect("a valid property");
     }
     config

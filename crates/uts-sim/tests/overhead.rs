@@ -23,7 +23,7 @@ struct Pair {
 impl Pair {
     fn new(cid_bytes: usize, security: &str) -> Self {
         let mut config = ConnectionConfig::default();
-        for property in [security, "preserveMsgBoundaries=require", "uts.adapt=off"] {
+        for property in [security, "preserveMsgBoundaries=require", "uts.adapt=off", "uts.consent=all"] {
             config.requirements.assign(property).expect("a valid property");
         }
         let endpoint = || EndpointConfig { cid_bytes, accept: config.clone(), ..EndpointConfig::default() };

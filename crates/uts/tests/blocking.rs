@@ -15,8 +15,8 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use uts::blocking::{Connection, Flow, Listener, carry, connect};
 use uts::{
-    Chunk, CloseReason, ConnectError, ConnectOptions, ConnectionConfig, Direction, FlowOptions, Function,
-    Identity, MessageBatch, MessageOptions, ServerOptions,
+    Chunk, CloseReason, ConnectError, ConnectOptions, ConnectionConfig, ConnectionEvent, Direction,
+    FlowOptions, Function, Identity, MessageBatch, MessageOptions, ServerOptions,
 };
 
 /// A test that has not ended by then hangs.
@@ -321,6 +321,26 @@ fn connections_of_a_thread_are_all_carried() {
 }
 
 /// Timers go off in who waits: what is not answered is said again.
+#[test]
+fn events_end_with_the_connection() {
+    let (server, at, options) = serve(
+        |_| (),
+        |listener| {
+            let connection = listener.accept().expect("a client");
+            let mut events = connection.events();
+            connection.close(7, "enough");
+            core::iter::from_fn(|| events.next()).last()
+        },
+    );
+    let client = connect(&at, options).expect("connected");
+    let mut events = client.events();
+    // The handle stays alive meanwhile.
+    let here = core::iter::from_fn(|| events.next()).last();
+    for last in [here, join(server)] {
+        assert!(matches!(last, Some(ConnectionEvent::Closed(_))), "{last:?}");
+    }
+}
+
 #[test]
 fn who_is_not_answered_says_it_again_and_gives_up() {
     let silent = UdpSocket::bind(SocketAddr::from(ANY)).expect("bound");

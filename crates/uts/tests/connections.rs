@@ -389,6 +389,28 @@ async fn a_profile_is_exchanged_and_both_ends_are_told() {
 }
 
 #[tokio::test]
+async fn events_end_with_the_connection_at_both_ends() {
+    let (_listener, client, server) = pair().await;
+    let (mut here, mut there) = (client.events(), server.events());
+    client.close(7, "enough").await;
+    for events in [&mut here, &mut there] {
+        within(async {
+            let mut last = None;
+            // The handles stay alive meanwhile.
+            while let Some(event) = events.next().await {
+                last = Some(event);
+            }
+            assert!(matches!(last, Some(ConnectionEvent::Closed(_))), "{last:?}");
+        })
+        .await;
+    }
+    // Who asks afterwards is told of the end, and that it is the end.
+    let mut late = server.events();
+    assert!(matches!(within(late.next()).await, Some(ConnectionEvent::Closed(_))));
+    assert_eq!(within(late.next()).await, None);
+}
+
+#[tokio::test]
 async fn properties_are_set_by_name_or_refused_by_name() {
     let (_listener, client, _server) = pair().await;
     client.set_property("connCapacityProfile", "capacity-seeking").expect("known");

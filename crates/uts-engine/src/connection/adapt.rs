@@ -1,6 +1,7 @@
 //! Adaptation: the policy watches the path, and asks for exchanges of what this end sends.
 
-use super::exchanges::{Reasons, Refusal};
+use super::exchanges::Reasons;
+use super::refusal::Refusal;
 use super::{Connection, Side};
 use crate::event::{Direction, Event, ExchangeEvent};
 use crate::policy::{Aim, Observation, Policy, Turn, Turns};
@@ -85,7 +86,7 @@ impl Adaptation {
 
 impl Connection {
     /// The connection is established: the policy begins, with the profile that the selector would choose knowing the peer.
-    pub(super) fn begin_adaptation(&mut self, now: Time) {
+    pub(super) fn begin_adaptation(&mut self, now: Time, is_corrected: bool) {
         let local = self.config.library();
         let Some(peer) = self.peer_library else { return };
         let facts = PathFacts::default();
@@ -106,6 +107,12 @@ impl Connection {
             let seen = "what the application requires".to_owned();
             let reasons = Reasons { seen, expects: "the profile that the selector chose".into() };
             let _ = self.request_exchange(now, Direction::Out, 0, home, reasons);
+        } else if is_corrected {
+            // S-40: the client is told.
+            let in_use = self.profile_of(Direction::Out, 0);
+            let seen = "the client proposed what this end's requirements do not allow".to_owned();
+            let reasons = Reasons { seen, expects: "what this end does already".into() };
+            let _ = self.request_exchange(now, Direction::Out, 0, in_use, reasons);
         }
     }
 

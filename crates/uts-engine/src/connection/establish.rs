@@ -3,6 +3,7 @@
 use super::exchanges::{from_wire, to_wire};
 use super::handshake::Place;
 use super::*;
+use crate::consent::Answering;
 use zeroize::Zeroizing;
 
 impl Connection {
@@ -64,7 +65,7 @@ impl Connection {
     /// The handshake is done: both ends are authenticated, keys and libraries are known.
     pub(super) fn establish(&mut self, now: Time) {
         match self.try_establish(now) {
-            Ok(()) => {
+            Ok(is_corrected) => {
                 self.phase = Phase::Open;
                 self.events.push_back(Event::Connected);
                 if self.side == Side::Server {
@@ -78,7 +79,7 @@ impl Connection {
                 } else if let Some(handshake) = &mut self.handshake {
                     handshake.discard(Level::Initial);
                 }
-                self.begin_adaptation(now);
+                self.begin_adaptation(now, is_corrected);
                 self.handle_early(now);
             }
             Err(reason) => {
@@ -90,7 +91,8 @@ impl Connection {
         }
     }
 
-    pub(super) fn try_establish(&mut self, now: Time) -> Result<(), CloseReason> {
+    /// Says whether this end sends otherwise than the client proposed (S-40).
+    pub(super) fn try_establish(&mut self, now: Time) -> Result<bool, CloseReason> {
         let protocol = |what: &str| CloseReason::Protocol(what.to_owned());
         let handshake = self.handshake.as_ref().ok_or_else(|| protocol("it is established already"))?;
         let bytes = handshake.tls.quic_transport_parameters();
@@ -109,9 +111,23 @@ impl Connection {
                 (read(&hello.profile_in)?, read(&hello.profile_out)?)
             }
         };
+        let first = |why: String| CloseReason::Protocol(format!("its first profile: {why}"));
         for profile in [&mine, &theirs] {
-            check_first(profile).map_err(|why| CloseReason::Protocol(format!("its first profile: {why}")))?;
+            check_first(profile).map_err(first)?;
         }
+        let asked = mine;
+        let mine = match self.side {
+            Side::Client => mine,
+            Side::Server => {
+                let terms = &self.config.requirements;
+                if let Some(f) = Answering::new(terms, Direction::In).objects_to_first(&theirs) {
+                    return Err(first(unnamed(&theirs, f)));
+                }
+                let sending = Answering::new(terms, Direction::Out);
+                sending.corrected(&mine).map_err(|f| first(unnamed(&mine, f)))?
+            }
+        };
+        let is_corrected = mine != asked;
         let mut exporter = Zeroizing::new([0; Secret::BYTES]);
         let tls = &handshake.tls;
         tls.export_keying_material(&mut exporter[..], b"EXPORTER-uts", None)
@@ -158,7 +174,7 @@ impl Connection {
         self.peer_certificates = peer_certificates;
         self.proposal = None;
         (self.outbound, self.inbound) = (Some(outbound), Some(inbound));
-        Ok(())
+        Ok(is_corrected)
     }
 
     /// The ids in the greeting are authentic; they must be those of the packets (RFC 9000 section 7.3).
@@ -212,6 +228,12 @@ fn check_first(profile: &Profile) -> Result<(), String> {
         Some(f) => Err(format!("{}/{} is not mandatory; ask for it by exchange", f.name(), profile.name(*f))),
         None => Ok(()),
     }
+}
+
+/// Why a first profile is refused that this end would have had to name (selection.md S-37).
+fn unnamed(profile: &Profile, function: Function) -> String {
+    let asked = format!("{}/{}", function.name(), profile.describe(function));
+    format!("{asked} has to be named by the end that accepts it (uts.consent)")
 }
 
 /// A TLS alert of the peer, in words (RFC 8446 section 6.2).

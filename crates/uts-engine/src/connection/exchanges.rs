@@ -1,67 +1,19 @@
 //! Exchanges: between the pure machines ([`super::machines`]), the frames that carry their messages, and the stacks that they put
 //! to use.
 
+use super::refusal::{Refusal, RefusalReason, Terms, lacks};
 use super::{CloseReason, Connection, Event, Outbound};
+use crate::consent::Answering;
 use crate::event::{Direction, ExchangeEvent, FlowId};
 use crate::exchange::{self, Busy, GROUPS_MAX, Machine, Message};
-use crate::selector::Library;
-use crate::synthesis::{ReceiveStack, SendStack};
+use crate::synthesis::ReceiveStack;
+use std::borrow::Cow;
 use std::sync::Arc;
 use uts_functions::mechanism::Params;
 use uts_functions::profile::ProfileError;
 use uts_functions::{Choice, Function, Profile, Time};
 use uts_wire::frame::{self, Frame};
 use uts_wire::{WireChoice, WireProfile};
-
-/// Why a profile is refused, with what there is instead.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Refusal {
-    /// The function whose mechanism cannot be had.
-    pub function: Function,
-    /// Why.
-    pub reason: RefusalReason,
-    /// What there is instead.
-    pub alternative: Option<Choice>,
-}
-
-/// Reasons of a refusal, by their number on the wire (spec X: reasons).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum RefusalReason {
-    /// The mechanism is not in the library.
-    Unknown = 1,
-    /// A parameter is out of range.
-    Parameter = 2,
-    /// It does not go together with the rest of the profile.
-    Combination = 3,
-    /// Packets without protection are not accepted.
-    Unprotected = 4,
-    /// Another reason.
-    Other = 0,
-}
-
-impl RefusalReason {
-    fn from_number(number: u8) -> Self {
-        match number {
-            1 => RefusalReason::Unknown,
-            2 => RefusalReason::Parameter,
-            3 => RefusalReason::Combination,
-            4 => RefusalReason::Unprotected,
-            _ => RefusalReason::Other,
-        }
-    }
-
-    /// In words.
-    pub fn words(self) -> &'static str {
-        match self {
-            RefusalReason::Unknown => "the peer does not have that mechanism",
-            RefusalReason::Parameter => "a parameter is out of the range that the peer accepts",
-            RefusalReason::Combination => "it does not go together with the rest of the profile",
-            RefusalReason::Unprotected => "the peer does not accept packets without protection",
-            RefusalReason::Other => "the peer gave no reason",
-        }
-    }
-}
 
 /// Why an exchange could not be asked for.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -203,9 +155,20 @@ impl Connection {
             _ => return Ok(()),
         };
         let direction = own_direction(seen_by_peer);
-        let unprotected = self.may_go_unprotected();
-        let library = self.config.library();
-        self.machine_of(direction).handle(now, message, |_, profile| accept(profile, unprotected, &library));
+        let config = Arc::clone(&self.config);
+        let requirements = match &message {
+            Message::Request { group, .. } if direction == Direction::Out => {
+                Cow::Owned(self.requirements_of(*group).clone())
+            }
+            _ => Cow::Borrowed(&config.requirements),
+        };
+        let terms = Terms {
+            library: config.library(),
+            may_go_unprotected: self.may_go_unprotected(),
+            protection: *self.profile_of(direction, 0).get(Function::Protection),
+            answering: Answering::new(&requirements, direction),
+        };
+        self.machine_of(direction).handle(now, message, |group, profile| terms.accept(profile, group));
         self.drain_exchange(now, direction);
         Ok(())
     }
@@ -403,24 +366,6 @@ impl Connection {
             }
         }
     }
-
-    /// The cipher of the epoch in use nears its limit: the same profile under a new epoch brings new keys
-    /// (RFC 9001 section 6.6).
-    pub(super) fn renew_keys_if_due(&mut self, now: Time) {
-        use uts_functions::protection::Protection;
-        let Some(outbound) = &self.outbound else { return };
-        let is_due = |s: &&SendStack| s.protection.as_ref().is_some_and(|p| s.packets >= p.packets_max() / 2);
-        let in_use = |s: &&SendStack| outbound.stack(s.group).is_some_and(|newest| newest.epoch == s.epoch);
-        let Some(stack) = outbound.stacks.iter().filter(in_use).find(is_due) else { return };
-        if !self.exchanges.is_idle(Direction::Out) {
-            return;
-        }
-        let (group, profile) = (stack.group, *stack.profile);
-        let seen = format!("{} packets under one key", stack.packets);
-        let reasons = Reasons { seen, expects: "new keys, the same profile".into() };
-        // If it is busy or refused now, the next packet asks again.
-        let _ = self.request_exchange(now, Direction::Out, group, profile, reasons);
-    }
 }
 
 /// Why this end asks for an exchange, for people.
@@ -434,41 +379,6 @@ pub(super) struct Reasons {
 pub fn changes(old: &Profile, new: &Profile) -> String {
     let changes = old.changes_to(new);
     if changes.is_empty() { "nothing but the keys".into() } else { changes }
-}
-
-/// Whether this end takes part in a profile that the peer asks for.
-fn accept(profile: &Profile, unprotected: bool, library: &Library) -> Result<(), Refusal> {
-    if let Err(error) = profile.check() {
-        let (function, reason) = match &error {
-            ProfileError::UnknownMechanism { function, .. } | ProfileError::UnknownName { function, .. } => {
-                (*function, RefusalReason::Unknown)
-            }
-            ProfileError::Param { function, .. } => (*function, RefusalReason::Parameter),
-            ProfileError::Needs { function, .. } => (*function, RefusalReason::Combination),
-        };
-        return Err(Refusal { function, reason, alternative: best_of(library, function) });
-    }
-    if profile.name(Function::Protection) == "none" && !unprotected {
-        let function = Function::Protection;
-        let alternative = uts_functions::library::find(function, 1).map(|m| m.choice());
-        return Err(Refusal { function, reason: RefusalReason::Unprotected, alternative });
-    }
-    if let Some(function) = lacks(library, profile) {
-        let alternative = best_of(library, function);
-        return Err(Refusal { function, reason: RefusalReason::Unknown, alternative });
-    }
-    Ok(())
-}
-
-/// The first function of a profile whose mechanism a library lacks.
-pub(super) fn lacks(library: &Library, profile: &Profile) -> Option<Function> {
-    Function::ALL.iter().copied().find(|f| !library.has(*f, profile.get(*f).number))
-}
-
-/// A mechanism to offer instead of one that cannot be had: the mandatory one of the highest number.
-fn best_of(library: &Library, function: Function) -> Option<Choice> {
-    let list = uts_functions::library::of(function).iter().rev();
-    list.copied().find(|m| m.mandatory && library.has(function, m.number)).map(|m| m.choice())
 }
 
 /// A profile as it came. Functions that it leaves out are performed by mechanism 0.
@@ -539,40 +449,6 @@ mod tests {
 
     fn profile() -> Profile {
         Profile::bare().with_named(Function::Protection, "aes-128-gcm").expect("it exists")
-    }
-
-    #[test]
-    fn what_this_end_lacks_is_refused_with_what_it_has_instead() {
-        let library = Library::local();
-        assert_eq!(accept(&profile(), false, &library), Ok(()));
-        let unknown = profile().with(Function::Congestion, Choice { number: 200, params: Params::default() });
-        let refusal = accept(&unknown, false, &library).expect_err("no such mechanism");
-        assert_eq!((refusal.function, refusal.reason), (Function::Congestion, RefusalReason::Unknown));
-        let alternative = refusal.alternative.expect("something else");
-        assert!(library.has(Function::Congestion, alternative.number));
-        let mut excessive = *profile().get(Function::Acknowledgement);
-        excessive.number = 1;
-        excessive.params.0[0] = u32::MAX;
-        let refusal = accept(&profile().with(Function::Acknowledgement, excessive), false, &library);
-        assert_eq!(refusal.map_err(|r| r.reason), Err(RefusalReason::Parameter));
-    }
-
-    #[test]
-    fn packets_without_protection_need_both_ends() {
-        let bare = Profile::bare();
-        let refusal = accept(&bare, false, &Library::local()).expect_err("not asked for here");
-        assert_eq!((refusal.function, refusal.reason), (Function::Protection, RefusalReason::Unprotected));
-        assert!(refusal.alternative.is_some());
-        assert_eq!(accept(&bare, true, &Library::local()), Ok(()));
-    }
-
-    #[test]
-    fn what_was_withdrawn_is_refused() {
-        let mut library = Library::local();
-        library.remove(Function::Fec, 2);
-        let coded = profile().with_named(Function::Fec, "reed-solomon").expect("it exists");
-        let refusal = accept(&coded, false, &library).expect_err("withdrawn");
-        assert_eq!((refusal.function, refusal.reason), (Function::Fec, RefusalReason::Unknown));
     }
 
     #[test]

@@ -5,7 +5,8 @@
 //! congestion, protection) is group 0's. Groups do not adapt: their profile is chosen for the path as it is when
 //! they come to be.
 
-use super::exchanges::{ExchangeError, Reasons, Refusal};
+use super::exchanges::{ExchangeError, Reasons};
+use super::refusal::Refusal;
 use super::{Connection, Event, FlowError};
 use crate::event::{Direction, FlowId};
 use crate::exchange::GROUPS_MAX;

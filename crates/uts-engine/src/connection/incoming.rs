@@ -268,7 +268,7 @@ impl Connection {
                 let delay = Duration::from_micros(ack.delay_us);
                 self.on_report(now, Report { ranges: &mut ack.ranges.iter(), delay, ce })?;
             }
-            Frame::Repaired(ranges) => self.on_repaired(now, ranges.iter()),
+            Frame::Repaired(ranges) => self.on_repaired(now, ranges.iter())?,
             Frame::Credit(credit) => self.on_credit(*credit)?,
             Frame::FlowLimit(limit) => {
                 if limit.max_flows > self.flows.opened_max {

@@ -1,6 +1,6 @@
 //! The machines of both directions, and what they have to say.
 
-use super::exchanges::Refusal;
+use super::refusal::Refusal;
 use crate::event::Direction;
 use crate::exchange::{self, Machine};
 use std::collections::VecDeque;

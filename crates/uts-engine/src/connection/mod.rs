@@ -22,12 +22,14 @@ mod handshake;
 mod inbound;
 pub mod incoming;
 mod inspect;
+pub(crate) mod keys;
 mod machines;
 mod memory;
 mod messages;
 mod meter;
 mod outbound;
 pub mod outgoing;
+mod refusal;
 mod rest;
 mod run;
 mod secrets;
@@ -40,10 +42,11 @@ pub(crate) use establish::hello;
 
 pub use application::{FlowError, FlowOptions, MessageOptions, Read, ReadError, WriteError};
 pub use batch::{IntoBatch, MessageBatch, ReadSink, UnevenMessages};
-pub use exchanges::{ExchangeError, Refusal, RefusalReason, changes};
+pub use exchanges::{ExchangeError, changes};
 pub use flows::Side;
 pub(crate) use handshake::{CLIENT_DATAGRAM_BYTES, Place, is_authentic, refusal};
 pub use incoming::Ecn;
+pub use refusal::{Refusal, RefusalReason};
 pub use trace::{FrameKinds, Trace, TraceKind, TraceRow};
 
 use crate::config::ConnectionConfig;
@@ -490,6 +493,9 @@ impl Connection {
 
     /// Fills `out` with datagrams of one size; says the size.
     pub(crate) fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> Option<usize> {
+        if self.phase == Phase::Open {
+            self.end_if_keys_are_spent();
+        }
         match self.phase {
             Phase::Over | Phase::Draining { .. } => return None,
             Phase::Closing { due: false, .. } => return None,

@@ -19,16 +19,30 @@ use uts_wire::packet::{AdaptiveHeader, AdaptiveMark, TruncatedNumber};
 /// Back-off of the probe timer ends here: 2^10 times the time-out.
 const BACKOFF_MAX: u32 = 10;
 
-/// Backing off ends here too, so that a path that has come back is noticed (RFC 6298 section 2.5 allows 60 s and more).
+/// Backing off ends here at first, so that a path that has come back is noticed soon. It is safe: a probe of an outage is
+/// one small packet, and one packet in a round trip is less than the smallest window (RFC 8085 section 3.1.1).
+const PROBE_WAIT: Duration = Duration::from_secs(1);
+
+/// After each so many time-outs in a row the wait doubles, up to [`PROBE_WAIT_MAX`].
+const TIMEOUTS_PER_DOUBLING: u32 = 64;
+
+/// The longest wait (RFC 6298 section 2.5 allows 60 s and more).
 const PROBE_WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// Probes sent per time-out (RFC 9002 section 6.2.4).
 const PROBES_PER_TIMEOUT: u8 = 2;
 
+/// After so many time-outs in a row the path is out: a probe carries no data, and goes alone.
+const TIMEOUTS_OF_OUTAGE: u32 = 3;
+
 /// Pacing of mechanisms that have a window only: a little faster than a window per round trip, so that pacing is never
 /// the brake (RFC 9002 section 7.7), and twice as fast while the window doubles each round.
 const PACE_GAIN: f64 = 1.25;
 const PACE_GAIN_SLOW_START: f64 = 2.0;
+
+/// Bytes in flight at the most, whatever congestion control and the peer say: a second at 2 Gbit/s. What is in flight takes
+/// memory here, and what a peer claims to have received is bounded by it.
+pub(crate) const IN_FLIGHT_MAX_BYTES: u64 = 256 << 20;
 
 /// From this rate on, what a packet costs the processor counts for more than how full it is.
 pub(crate) const PROCESSORS_LIMIT: Rate = Rate::from_bits_per_sec(4_000_000_000);
@@ -58,6 +72,8 @@ pub(crate) struct Outbound {
     /// The application's upper bound on the rate.
     pub rate_max: Option<Rate>,
     pub ce_seen: u64,
+    /// Not before this instant are new keys asked for.
+    pub renew_after: Time,
     /// What the endpoint's other connections leave of the way to the peer.
     leave: Leave,
     /// Whether something has waited for them.
@@ -77,9 +93,9 @@ impl Outbound {
         let context =
             congestion::Context { now, packet_bytes, summary: Summary::initial(packet_bytes), seed };
         Some(Outbound {
-            stacks: vec![SendStack::new(0, 0, profile, &secret)?],
+            stacks: vec![SendStack::new(now, 0, 0, profile, &secret)?],
             secrets,
-            ledger: Ledger::default(),
+            ledger: Ledger::leaving_out(seed),
             delivery: Delivery::new(now),
             congestion: congestion::Slot::build(profile.get(Function::Congestion), &context)?,
             rate: rate::Slot::build(profile.get(Function::Rate), ())?,
@@ -95,6 +111,7 @@ impl Outbound {
             unpolled: 0,
             rate_max: None,
             ce_seen: 0,
+            renew_after: now,
             leave: Leave::default(),
             has_waited: false,
         })
@@ -121,8 +138,8 @@ impl Outbound {
         packet_bytes: u64,
     ) -> bool {
         let shared = Arc::new(*profile);
-        let Some(stack) = self.secrets.of(epoch).and_then(|s| SendStack::new(epoch, group, &shared, &s))
-        else {
+        let secret = self.secrets.of(epoch);
+        let Some(stack) = secret.and_then(|s| SendStack::new(now, epoch, group, &shared, &s)) else {
             return false;
         };
         let old = self.stack(group).map_or_else(Profile::bare, |s| *s.profile);
@@ -202,16 +219,18 @@ impl Outbound {
         if self.ledger.eliciting() == 0 {
             return None;
         }
-        let backoff = 1u32 << self.timeouts.min(BACKOFF_MAX);
-        let once = self.probe_timeout();
-        let wait = once.saturating_mul(backoff).min(once.max(PROBE_WAIT_MAX));
-        Some(self.ledger.last_eliciting_at() + wait)
+        Some(self.ledger.last_eliciting_at() + probe_wait(self.probe_timeout(), self.timeouts))
     }
 
     /// Notes a probe time-out.
     pub fn on_probe_timeout(&mut self) {
         self.timeouts += 1;
-        self.probes_due = PROBES_PER_TIMEOUT;
+        self.probes_due = if self.is_out() { 1 } else { PROBES_PER_TIMEOUT };
+    }
+
+    /// Whether nothing has come through for so long that the path counts as out.
+    pub fn is_out(&self) -> bool {
+        self.timeouts > TIMEOUTS_OF_OUTAGE
     }
 
     /// Whether a window in each round trip, or what all connections to the peer bring, is so much that processors, not lines, are what
@@ -289,7 +308,7 @@ impl Outbound {
     pub fn admits(&mut self, now: Time, bytes: u64, packet_bytes: u64) -> bool {
         self.paced_until = None;
         let must_wait = self.leave.turn == Turn::Waits;
-        if self.delivery.in_flight.saturating_add(bytes) > self.congestion.window_bytes() {
+        if self.delivery.in_flight.saturating_add(bytes) > self.window_bytes() {
             return false;
         }
         // Where the rate only spreads a window over a round trip, the turns of the endpoint's connections do that.
@@ -313,7 +332,7 @@ impl Outbound {
         if !self.admits(now, packet_bytes, packet_bytes) {
             return 0;
         }
-        let window = self.congestion.window_bytes().saturating_sub(self.delivery.in_flight);
+        let window = self.window_bytes().saturating_sub(self.delivery.in_flight);
         let batch = if self.is_spread() && self.leave.turn == Turn::Called {
             u64::MAX
         } else {
@@ -321,6 +340,11 @@ impl Outbound {
             self.rate.batch_bytes(&self.bucket, &pace)
         };
         1 + window.min(batch).saturating_sub(packet_bytes) / bytes
+    }
+
+    /// Bytes that may be in flight.
+    pub fn window_bytes(&self) -> u64 {
+        self.congestion.window_bytes().min(IN_FLIGHT_MAX_BYTES)
     }
 
     /// Whether the rate only spreads a window over a round trip.
@@ -339,5 +363,28 @@ impl Outbound {
     /// What is known of the path.
     pub fn facts(&self, packet_bytes: u64) -> PathFacts {
         self.meter.facts(&self.rtt, packet_bytes)
+    }
+}
+
+/// How long to wait for an acknowledgement after so many time-outs in a row, where `once` is the first wait (timing.md R-10).
+fn probe_wait(once: Duration, timeouts: u32) -> Duration {
+    let doubled = once.saturating_mul(1 << timeouts.min(BACKOFF_MAX));
+    let doublings = (timeouts / TIMEOUTS_PER_DOUBLING).min(BACKOFF_MAX);
+    let most = PROBE_WAIT.saturating_mul(1 << doublings).min(PROBE_WAIT_MAX);
+    doubled.min(once.max(most))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn probes_back_off_to_a_second_and_later_to_a_minute() {
+        let ms = Duration::from_millis;
+        let waits: Vec<_> = (0..6).map(|timeouts| probe_wait(ms(100), timeouts)).collect();
+        assert_eq!(waits, [100, 200, 400, 800, 1000, 1000].map(ms));
+        assert_eq!([63, 64, 128, 10_000].map(|n| probe_wait(ms(100), n).as_secs()), [1, 2, 4, 60]);
+        // A path that takes longer is given its time.
+        assert_eq!([0, 5, 100].map(|n| probe_wait(ms(3000), n)), [ms(3000); 3]);
     }
 }

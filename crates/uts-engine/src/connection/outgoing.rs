@@ -11,7 +11,7 @@ use super::{Connection, Outbound, Phase};
 use crate::synthesis::SendStack;
 use uts_functions::Time;
 use uts_functions::acknowledgement::{Acknowledgement, Arrivals};
-use uts_functions::congestion::{Congestion, Snapshot};
+use uts_functions::congestion::Snapshot;
 use uts_functions::detection::{self, Detection};
 use uts_functions::protection::{self, Protection};
 use uts_functions::retransmission::ledger::Sent;
@@ -136,7 +136,7 @@ impl Connection {
         }
         // A probe that is due goes first: who always has data to send would never come to it, and stay with small packets.
         let may_probe = |outbound: &Outbound, bytes: usize| {
-            outbound.delivery.in_flight.saturating_add(bytes as u64) <= outbound.congestion.window_bytes()
+            outbound.delivery.in_flight.saturating_add(bytes as u64) <= outbound.window_bytes()
         };
         if wants {
             if outbound.admits(now, packet_bytes, packet_bytes) {
@@ -145,7 +145,7 @@ impl Connection {
             }
         } else {
             outbound.paced_until = None;
-            if outbound.delivery.in_flight < outbound.congestion.window_bytes() {
+            if outbound.delivery.in_flight < outbound.window_bytes() {
                 outbound.delivery.set_app_limited();
             }
             if let Some(bytes) = probe_size.filter(|bytes| may_probe(outbound, *bytes)) {
@@ -181,6 +181,7 @@ impl Connection {
     /// Builds one packet, if there is anything to put in.
     fn build(&mut self, now: Time, reason: Reason, room: Room, out: &mut Vec<u8>) -> Option<Built> {
         let index = self.choose_stack()?;
+        self.outbound_mut(|o| o.ledger.leave_out_if_due());
         let outbound = self.outbound.as_ref()?;
         let stack = outbound.stacks.get(index)?;
         let protection = stack.protection.as_ref()?;
@@ -267,6 +268,7 @@ impl Connection {
                 self.size.on_probe_sent();
                 return;
             }
+            Reason::Probe if self.outbound.as_ref().is_some_and(Outbound::is_out) => {}
             _ => self.write_data(draft, out),
         }
         if (draft.reason == Reason::Probe || self.ping_wanted) && !draft.eliciting {
@@ -417,8 +419,7 @@ impl Connection {
         outbound.unpolled += 1;
         let Some(stack) = outbound.stacks.get(draft.stack) else { return };
         let polled = draft.reason == Reason::Probe && stack.acknowledgement.poll(u32::MAX, true);
-        let full =
-            outbound.delivery.in_flight + 2 * self.size.current() as u64 > outbound.congestion.window_bytes();
+        let full = outbound.delivery.in_flight + 2 * self.size.current() as u64 > outbound.window_bytes();
         if (polled || stack.acknowledgement.poll(outbound.unpolled, !more || full)) && out.len() < draft.end {
             Frame::Poll.emit(out);
             outbound.unpolled = 0;
@@ -447,7 +448,7 @@ impl Connection {
             fec.on_source(now, number, &out[frames_start..]);
         }
         seal(stack, protection, (number, &self.peer_cid), draft.mark, out);
-        stack.packets += 1;
+        stack.keys.add(1, (out.len() - draft.mark.start) as u64);
     }
 
     pub(super) fn record(&mut self, now: Time, draft: Draft, bytes: usize) {

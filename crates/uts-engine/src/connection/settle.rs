@@ -8,7 +8,7 @@ use core::time::Duration;
 use uts_functions::Time;
 use uts_functions::congestion::{Ack, Congestion, Loss};
 use uts_functions::flow::FlowControl as _;
-use uts_functions::retransmission::ledger::Sent;
+use uts_functions::retransmission::ledger::{Ledger, Sent};
 use uts_functions::retransmission::{LostData, Response, Retransmission};
 use uts_functions::timing::Timing;
 
@@ -36,8 +36,10 @@ impl Connection {
             return Ok(());
         };
         let (largest, sent_at) = (newest.numbers.end - 1, newest.sent.snapshot.sent_at);
-        // All packets are marked: a report without counts shows that the path takes the marks off.
-        self.ecn_passes &= report.ce.is_some();
+        // All packets are marked: a report without counts shows that the path takes the marks off. One that counts more marks
+        // than there were packets is of no use (RFC 9000 section 13.4.2.1).
+        let ce = report.ce.filter(|ce| *ce <= next_packet);
+        self.ecn_passes &= ce.is_some();
         // Each transmission has its own number, so that every sample is unambiguous (design section 2, principle 4).
         let rtt = (newest.sent.eliciting && Some(largest) == outbound.ledger.largest_acked()).then(|| {
             let delay = report.delay.min(outbound.stack(0).map_or(Duration::ZERO, delay_max));
@@ -57,7 +59,7 @@ impl Connection {
         self.find_losses(now);
         let Some(outbound) = &mut self.outbound else { return Ok(()) };
         let (sample, bytes) = outbound.delivery.sample(outbound.rtt.min);
-        let ce = report.ce.unwrap_or(outbound.ce_seen);
+        let ce = ce.unwrap_or(outbound.ce_seen);
         let ecn_marked = ce.saturating_sub(outbound.ce_seen);
         outbound.ce_seen = outbound.ce_seen.max(ce);
         let ack = Ack {
@@ -112,15 +114,22 @@ impl Connection {
     }
 
     /// The peer recovered packets from redundancy: their data has arrived, though the packets are lost to the path.
-    pub(super) fn on_repaired(&mut self, now: Time, ranges: impl Iterator<Item = Range<u64>>) {
-        let Some(outbound) = &mut self.outbound else { return };
-        let repaired = outbound.ledger.on_repaired(ranges);
+    pub(super) fn on_repaired(
+        &mut self,
+        now: Time,
+        ranges: impl Iterator<Item = Range<u64>>,
+    ) -> Result<(), CloseReason> {
+        let Some(outbound) = &mut self.outbound else { return Ok(()) };
+        let Some(repaired) = outbound.ledger.on_repaired(ranges) else {
+            return Err(CloseReason::Protocol("it repaired a packet that was never sent".into()));
+        };
         self.stats.packets_repaired += repaired.len() as u64;
         for tokens in repaired {
             for token in tokens {
                 self.settle_token(now, &token);
             }
         }
+        Ok(())
     }
 
     /// Packets that were taken for lost have arrived after all.
@@ -235,7 +244,8 @@ impl Connection {
             return;
         }
         let next_packet = outbound.ledger.next_number();
-        let persistent = is_persistent(&lost, outbound.probe_timeout() * 3) && outbound.rtt.samples > 0;
+        let period = outbound.probe_timeout() * 3;
+        let persistent = is_persistent(&lost, &outbound.ledger, period) && outbound.rtt.samples > 0;
         let mut loss: Option<Loss> = None;
         for (number, sent) in lost.iter().filter(|(_, sent)| sent.eliciting) {
             outbound.delivery.on_lost(sent.bytes);
@@ -331,7 +341,9 @@ impl Connection {
         self.stats.timeouts += 1;
         let black_hole = outbound.timeouts == TIMEOUTS_OF_BLACK_HOLE;
         // The probe repeats the oldest data, which most likely is what the peer waits for (RFC 9002 section 6.2.4).
-        let oldest = outbound.ledger.oldest_eliciting().map(|sent| sent.tokens);
+        // One of an outage carries none: what it brings back is the acknowledgement.
+        let oldest =
+            outbound.ledger.oldest_eliciting().filter(|_| !outbound.is_out()).map(|sent| sent.tokens);
         for token in oldest.into_iter().flatten() {
             match token {
                 Token::Data { flow, range } if self.repeats(flow) => {
@@ -371,11 +383,11 @@ fn delay_max(stack: &crate::synthesis::SendStack) -> Duration {
 }
 
 /// Whether everything sent over `period` was lost: then nothing that was learnt of the path holds (RFC 9002 section 7.6).
-fn is_persistent(lost: &[(u64, Sent<Token>)], period: Duration) -> bool {
+fn is_persistent(lost: &[(u64, Sent<Token>)], ledger: &Ledger<Token>, period: Duration) -> bool {
     let mut start: Option<(u64, Time)> = None;
     for (number, sent) in lost {
         start = match start {
-            Some((last, since)) if last + 1 == *number => {
+            Some((last, since)) if ledger.are_neighbours(last, *number) => {
                 if sent.snapshot.sent_at.since(since) > period {
                     return true;
                 }

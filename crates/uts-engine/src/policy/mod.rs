@@ -59,6 +59,8 @@ pub struct Policy {
     trial: Option<Box<Trial>>,
     requirements_changed: bool,
     last_exchange: Option<Time>,
+    /// Another profile than home was put to use last.
+    is_away: bool,
     home_good_since: Option<Time>,
     better_since: Option<Time>,
     returned_at: Option<Time>,
@@ -104,6 +106,7 @@ impl Policy {
             trial: None,
             requirements_changed: false,
             last_exchange: None,
+            is_away: false,
             home_good_since: None,
             better_since: None,
             returned_at: None,
@@ -227,7 +230,8 @@ impl Policy {
     pub fn on_exchanged(&mut self, now: Time, profile: &Profile) {
         self.last_exchange = Some(now);
         self.recent.push_back(now);
-        let was_home = self.seen.as_ref().is_none_or(|s| s.profile == self.home);
+        // What was seen last may be under the new profile already.
+        let was_home = !core::mem::replace(&mut self.is_away, *profile != self.home);
         if *profile == self.home {
             self.returned_at = Some(now);
         } else if was_home {

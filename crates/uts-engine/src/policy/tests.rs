@@ -342,6 +342,27 @@ fn a_flapping_path_does_not_make_the_policy_flap() {
 /// Seeds of the random walk; a failing one is printed.
 const SEEDS: u64 = 40;
 
+/// A connection shows what it sees before it tells of the exchange: the path is then seen under the new profile already.
+#[test]
+fn each_return_that_does_not_last_makes_home_wait_longer() {
+    let mut world = World::of(Requirements::bulk());
+    let home = world.profile;
+    let away = home.with_named(Function::Congestion, "bbr").expect("in the library");
+    let mut factors = Vec::new();
+    for second in 0..5 {
+        for (profile, ms) in [(away, 0), (home, 500)] {
+            let now = Time::from_millis(1000 * second + ms);
+            let (facts, delivered_bytes) = (&world.facts, 0);
+            world
+                .policy
+                .observe(now, &Observation { facts, profile: &profile, delivered_bytes, offered: None });
+            world.policy.on_exchanged(now, &profile);
+        }
+        factors.push(world.policy.quiet_factor);
+    }
+    assert_eq!(factors, [1, 2, 4, 8, 16]);
+}
+
 fn random_requirements(rng: &mut ChaCha8Rng) -> Requirements {
     let mut r = match rng.random_range(0..4) {
         0 => Requirements::bulk(),

@@ -5,6 +5,7 @@
 //! change leads to another profile, which is exchanged in mid-connection. Fixed after establishment are only those that
 //! no exchange can alter: see [`Property::fixed`].
 
+mod consent;
 mod pin;
 mod property;
 mod value;
@@ -13,6 +14,7 @@ use core::fmt;
 use core::time::Duration;
 use uts_functions::{Function, Rate};
 
+pub use consent::Consents;
 pub use pin::{PREFIX, Pin};
 pub use property::{Effect, PROPERTIES, Property};
 pub use value::{CapacityProfile, Direction, Preference, Quality, Scheduler, Security};
@@ -80,6 +82,8 @@ pub struct Requirements {
     pub security: Security,
     /// `uts.adapt`: whether mechanisms may be exchanged when the path changes.
     pub adapt: bool,
+    /// `uts.consent`: mechanisms that a peer may ask for although this end would not choose them.
+    pub consents: Consents,
     /// `uts.profile.FUNCTION`, at most one per function, in the order of functions.
     pub pins: Vec<Pin>,
 }
@@ -116,6 +120,7 @@ impl Default for Requirements {
             degradation: Vec::new(),
             security: Security::Required,
             adapt: true,
+            consents: Consents::default(),
             pins: Vec::new(),
         }
     }

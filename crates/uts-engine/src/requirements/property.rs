@@ -321,6 +321,14 @@ pub static PROPERTIES: &[Property] = &[
         |r, v| value::switch(v).map(|on| r.adapt = on),
         |r| (if r.adapt { "on" } else { "off" }).to_owned(),
     ),
+    property(
+        "uts.consent",
+        "`none`, `all`, or a list of function/mechanism, separated by commas",
+        Effect::Connection,
+        "mechanisms that the peer may ask for, though this end would not choose them",
+        |r, v| super::Consents::parse(v).map(|consents| r.consents = consents),
+        |r| r.consents.to_string(),
+    ),
 ];
 
 /// Properties of RFC 9622 that cannot be set from text, and why.

@@ -4,10 +4,11 @@
 //! What the connection shares (congestion, rate, timing) is not in a stack: the connection has one slot of each, which an
 //! exchange replaces, handing over what the old one knew.
 
+use crate::connection::keys::KeyUse;
 use std::sync::Arc;
 use uts_functions::protection::Secret;
 use uts_functions::{
-    Function, Profile, acknowledgement, detection, fec, flow, presentation, protection, retransmission,
+    Function, Profile, Time, acknowledgement, detection, fec, flow, presentation, protection, retransmission,
     segmentation, sequencing,
 };
 use uts_wire::frame::{Data, DataFlags};
@@ -28,8 +29,8 @@ pub(crate) struct SendStack {
     pub segmentation: segmentation::Slot,
     pub presentation: presentation::Slot,
     pub layout: DataLayout,
-    /// Packets built under it, against the cipher's limit.
-    pub packets: u64,
+    /// What was sealed with its keys, against the cipher's limit.
+    pub keys: KeyUse,
 }
 
 /// The run-time protocol of one epoch at the receiver of data.
@@ -87,7 +88,7 @@ impl DataLayout {
 
 impl SendStack {
     /// Builds the stack; `None` if this library lacks a mechanism of the profile.
-    pub fn new(epoch: u32, group: u8, profile: &Arc<Profile>, secret: &Secret) -> Option<Self> {
+    pub fn new(now: Time, epoch: u32, group: u8, profile: &Arc<Profile>, secret: &Secret) -> Option<Self> {
         let fec = fec::Slot::build(profile.get(Function::Fec), ())?;
         Some(SendStack {
             epoch,
@@ -102,7 +103,7 @@ impl SendStack {
             segmentation: segmentation::Slot::build(profile.get(Function::Segmentation), ())?,
             presentation: presentation::Slot::build(profile.get(Function::Presentation), ())?,
             layout: DataLayout::of(profile),
-            packets: 0,
+            keys: KeyUse::new(now),
         })
     }
 }

@@ -2,7 +2,7 @@
 //! section 13.2).
 
 use super::{Acknowledgement, Arrival, Arrivals, REPORT_NS};
-use crate::mechanism::{Mechanism, Param, Params, Unit, millis};
+use crate::mechanism::{Bold, Consent, Mechanism, Param, Params, Unit, millis};
 use crate::profile::Function;
 use core::time::Duration;
 
@@ -21,6 +21,7 @@ impl Delayed {
         name: "delayed",
         what: "one report for several packets, or after a delay; gaps and marks at once",
         mandatory: true,
+        consent: Consent::NotNeeded,
         params: &[
             Param {
                 name: "packets",
@@ -28,6 +29,7 @@ impl Delayed {
                 default: 2,
                 min: 1,
                 max: 256,
+                bold: Bold::Above,
                 what: "how many packets one report covers",
             },
             Param {
@@ -36,6 +38,7 @@ impl Delayed {
                 default: 25,
                 min: 1,
                 max: 1000,
+                bold: Bold::Above,
                 what: "how long a packet waits for its report at most",
             },
         ],

@@ -1,7 +1,7 @@
 //! Every packet that asks for it is reported at once: the earliest news, at one report per packet.
 
 use super::{Acknowledgement, Arrival, Arrivals, REPORT_NS};
-use crate::mechanism::{Mechanism, Params};
+use crate::mechanism::{Consent, Mechanism, Params};
 use crate::profile::Function;
 use core::time::Duration;
 
@@ -17,6 +17,7 @@ impl PerPacket {
         name: "per-packet",
         what: "every packet is reported at once",
         mandatory: true,
+        consent: Consent::NotNeeded,
         params: &[],
         needs: &[],
         predict: |_, _, p| p.cpu_ns += REPORT_NS,

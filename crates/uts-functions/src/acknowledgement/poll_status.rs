@@ -2,7 +2,7 @@
 //! acknowledgement).
 
 use super::{Acknowledgement, Arrival, Arrivals, REPORT_NS};
-use crate::mechanism::{Mechanism, Param, Params, Unit};
+use crate::mechanism::{Bold, Consent, Mechanism, Param, Params, Unit};
 use crate::profile::Function;
 use core::time::Duration;
 
@@ -20,12 +20,14 @@ impl PollStatus {
         name: "poll-status",
         what: "the receiver reports when the sender polls",
         mandatory: true,
+        consent: Consent::NotNeeded,
         params: &[Param {
             name: "every",
             unit: Unit::Packets,
             default: 32,
             min: 1,
             max: 1024,
+            bold: Bold::Above,
             what: "how many packets the sender sends from poll to poll",
         }],
         needs: &[],

@@ -5,7 +5,7 @@ use super::hystart::{Advice, CSS_GROWTH_DIVISOR, HyStart};
 use super::learnt::Learnt;
 use super::window::{MIN_PACKETS, Recovery, Usage, WINDOW_MAX_BYTES, start};
 use super::{Ack, Congestion, Context, Delivery, Loss, Summary, response};
-use crate::mechanism::{Mechanism, Params};
+use crate::mechanism::{Consent, Mechanism, Params};
 use crate::profile::Function;
 use crate::time::{Rate, Time};
 use core::time::Duration;
@@ -64,6 +64,7 @@ impl Cubic {
         name: "cubic",
         what: "window as a cubic function of time, HyStart++ slow start",
         mandatory: true,
+        consent: Consent::NotNeeded,
         params: &[],
         needs: &[],
         predict: |_, facts, prediction| {

@@ -4,7 +4,7 @@
 use super::learnt::Learnt;
 use super::window::{MIN_PACKETS, Recovery, Usage, WINDOW_MAX_BYTES, start};
 use super::{Ack, Congestion, Context, Delivery, Loss, Summary, response};
-use crate::mechanism::{Mechanism, Params};
+use crate::mechanism::{Consent, Mechanism, Params};
 use crate::profile::Function;
 use crate::time::{Rate, Time};
 
@@ -31,6 +31,7 @@ impl NewReno {
         name: "new-reno",
         what: "slow start, additive increase, half the window after a loss",
         mandatory: true,
+        consent: Consent::NotNeeded,
         params: &[],
         needs: &[],
         predict: |_, facts, prediction| {

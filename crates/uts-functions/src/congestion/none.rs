@@ -3,7 +3,7 @@
 use super::learnt::Learnt;
 use super::window::MIN_PACKETS;
 use super::{Ack, Congestion, Context, Delivery, Loss, Summary};
-use crate::mechanism::{Mechanism, Params};
+use crate::mechanism::{Consent, Mechanism, Params};
 use crate::profile::Function;
 use crate::time::{Rate, Time};
 
@@ -22,6 +22,7 @@ impl None {
         name: "none",
         what: "no congestion control; only for links that belong to one sender",
         mandatory: true,
+        consent: Consent::OfSender,
         params: &[],
         needs: &[],
         predict: |_, facts, prediction| {

@@ -4,7 +4,7 @@
 //! 2^32 of the others passes.
 
 use super::Detection;
-use crate::mechanism::{Mechanism, Params};
+use crate::mechanism::{Consent, Mechanism, Params};
 use crate::profile::Function;
 use crc_fast::CrcParams;
 use std::sync::LazyLock;
@@ -30,6 +30,7 @@ impl Crc32c {
         name: "crc-32c",
         what: "the 32-bit cyclic redundancy check of Castagnoli (RFC 3720)",
         mandatory: true,
+        consent: Consent::NotNeeded,
         params: &[],
         needs: &[],
         predict: |_, facts, prediction| {

@@ -4,7 +4,7 @@
 //! that have changed places, nor a word of zeros that became a word of ones.
 
 use super::Detection;
-use crate::mechanism::{Mechanism, Params};
+use crate::mechanism::{Consent, Mechanism, Params};
 use crate::profile::Function;
 
 const TRAILER_BYTES: usize = 2;
@@ -21,6 +21,7 @@ impl Internet16 {
         name: "internet-16",
         what: "the 16-bit Internet checksum (RFC 1071)",
         mandatory: true,
+        consent: Consent::NotNeeded,
         params: &[],
         needs: &[],
         predict: |_, facts, prediction| {

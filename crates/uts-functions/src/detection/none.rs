@@ -2,7 +2,7 @@
 //! none.
 
 use super::Detection;
-use crate::mechanism::{Mechanism, Params};
+use crate::mechanism::{Consent, Mechanism, Params};
 use crate::profile::Function;
 
 /// See the module's page.
@@ -17,6 +17,7 @@ impl None {
         name: "none",
         what: "no check of its own; UDP's checksum or protection's tag has to do",
         mandatory: true,
+        consent: Consent::NotNeeded,
         params: &[],
         needs: &[],
         predict: |_, _, _| {},

@@ -2,7 +2,7 @@
 //! doubling time-outs until answered (RFC 9002 sections 6.2.1 and 6.2.2).
 
 use super::Establishment;
-use crate::mechanism::{Mechanism, Param, Params, Unit, millis};
+use crate::mechanism::{Bold, Consent, Mechanism, Param, Params, Unit, millis};
 use crate::profile::Function;
 use crate::timing::INITIAL_RTT;
 use core::time::Duration;
@@ -21,12 +21,14 @@ impl ThreeWay {
         name: "three-way",
         what: "client's flight, server's answer, client's confirmation, each repeated until answered",
         mandatory: true,
+        consent: Consent::NotNeeded,
         params: &[Param {
             name: "patience",
             unit: Unit::Millis,
             default: 10_000,
             min: 1_000,
             max: 120_000,
+            bold: Bold::Neither,
             what: "how long to try before giving up",
         }],
         needs: &[],

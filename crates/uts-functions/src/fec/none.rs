@@ -1,7 +1,7 @@
 //! No redundancy: what is lost is repeated, or missed.
 
 use super::{Fec, Shape};
-use crate::mechanism::{Mechanism, Params};
+use crate::mechanism::{Consent, Mechanism, Params};
 use crate::profile::Function;
 use core::time::Duration;
 
@@ -17,6 +17,7 @@ impl None {
         name: "none",
         what: "no redundancy",
         mandatory: true,
+        consent: Consent::NotNeeded,
         params: &[],
         needs: &[],
         predict: |_, _, _| {},

@@ -7,7 +7,7 @@
 //! short blocks in turns do what long ones would, for a fraction of the arithmetic.
 
 use super::{DATA_MAX, Fec, PARITIES_MAX, SYMBOL_PREFIX_BYTES, Shape, gf256, predict, prefix};
-use crate::mechanism::{Mechanism, Param, Params, Unit, millis};
+use crate::mechanism::{Bold, Consent, Mechanism, Param, Params, Unit, millis};
 use crate::profile::Function;
 use smallvec::SmallVec;
 
@@ -25,6 +25,7 @@ impl ReedSolomon {
         name: "reed-solomon",
         what: "several parities per block, each of which repairs any one loss",
         mandatory: true,
+        consent: Consent::NotNeeded,
         params: &[
             Param {
                 name: "data",
@@ -32,6 +33,7 @@ impl ReedSolomon {
                 default: 20,
                 min: 2,
                 max: DATA_MAX as u32,
+                bold: Bold::Neither,
                 what: "sources of a block",
             },
             Param {
@@ -40,6 +42,7 @@ impl ReedSolomon {
                 default: 5,
                 min: 1,
                 max: PARITIES_MAX as u32,
+                bold: Bold::Neither,
                 what: "parities of a block",
             },
             Param {
@@ -48,6 +51,7 @@ impl ReedSolomon {
                 default: 10,
                 min: 0,
                 max: 1000,
+                bold: Bold::Neither,
                 what: "how long an unfinished block may wait for its parities",
             },
             Param {
@@ -56,6 +60,7 @@ impl ReedSolomon {
                 default: 4,
                 min: 1,
                 max: INTERLEAVE_MAX,
+                bold: Bold::Neither,
                 what: "blocks that are filled in turns",
             },
         ],

@@ -4,7 +4,7 @@
 //! of them one packet.
 
 use super::{Fec, Shape, predict, prefix};
-use crate::mechanism::{Mechanism, Param, Params, Unit, millis};
+use crate::mechanism::{Bold, Consent, Mechanism, Param, Params, Unit, millis};
 use crate::profile::Function;
 
 /// See the module's page.
@@ -21,6 +21,7 @@ impl Xor {
         name: "xor",
         what: "one parity per block, the exclusive-or of its sources; blocks interleaved",
         mandatory: true,
+        consent: Consent::NotNeeded,
         params: &[
             Param {
                 name: "data",
@@ -28,6 +29,7 @@ impl Xor {
                 default: 8,
                 min: 2,
                 max: 64,
+                bold: Bold::Neither,
                 what: "sources of a block",
             },
             Param {
@@ -36,6 +38,7 @@ impl Xor {
                 default: 4,
                 min: 1,
                 max: 16,
+                bold: Bold::Neither,
                 what: "blocks that are filled in turns",
             },
             Param {
@@ -44,6 +47,7 @@ impl Xor {
                 default: 10,
                 min: 0,
                 max: 1000,
+                bold: Bold::Neither,
                 what: "how long an unfinished block may wait for its parity",
             },
         ],

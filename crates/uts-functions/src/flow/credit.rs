@@ -2,7 +2,7 @@
 //! grows while it is the brake (automatic tuning; RFC 9000 section 4.2).
 
 use super::{FlowControl, Grant};
-use crate::mechanism::{Mechanism, Param, Params, Unit};
+use crate::mechanism::{Bold, Consent, Mechanism, Param, Params, Unit};
 use crate::profile::Function;
 use crate::time::Time;
 use core::time::Duration;
@@ -28,12 +28,14 @@ impl Credit {
         name: "credit",
         what: "the receiver grants a window ahead of what was consumed, and enlarges it while it is the brake",
         mandatory: true,
+        consent: Consent::NotNeeded,
         params: &[Param {
             name: "window",
             unit: Unit::Kibibytes,
             default: 1024,
             min: 16,
             max: 65_536,
+            bold: Bold::Neither,
             what: "the window to begin with",
         }],
         needs: &[],

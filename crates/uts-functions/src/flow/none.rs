@@ -1,7 +1,7 @@
 //! No flow control: the receiver takes whatever comes, or drops what it cannot hold.
 
 use super::{FlowControl, Grant};
-use crate::mechanism::{Mechanism, Params};
+use crate::mechanism::{Consent, Mechanism, Params};
 use crate::profile::Function;
 use crate::time::Time;
 use core::time::Duration;
@@ -18,6 +18,7 @@ impl None {
         name: "none",
         what: "the receiver takes what comes",
         mandatory: true,
+        consent: Consent::OfBoth,
         params: &[],
         needs: &[],
         predict: |_, _, _| {},

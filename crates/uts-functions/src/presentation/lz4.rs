@@ -3,7 +3,7 @@
 //! Form: a byte 0 and the message; or a byte 1, the message's length as a big-endian `u32`, and an LZ4 block.
 
 use super::{Error, Presentation};
-use crate::mechanism::{Mechanism, Need, Param, Params, Unit};
+use crate::mechanism::{Bold, Consent, Mechanism, Need, Param, Params, Unit};
 use crate::profile::Function;
 use std::borrow::Cow;
 
@@ -30,12 +30,14 @@ impl Lz4 {
         name: "lz4",
         what: "messages are compressed where that makes them smaller",
         mandatory: false,
+        consent: Consent::NotNeeded,
         params: &[Param {
             name: "threshold",
             unit: Unit::Bytes,
             default: 64,
             min: 0,
             max: 65_536,
+            bold: Bold::Neither,
             what: "messages smaller than this are left alone",
         }],
         needs: &[Need::Exactly(Function::Segmentation, 1)],

@@ -1,7 +1,7 @@
 //! No presentation: messages travel as they are.
 
 use super::{Error, Presentation};
-use crate::mechanism::{Mechanism, Params};
+use crate::mechanism::{Consent, Mechanism, Params};
 use crate::profile::Function;
 use std::borrow::Cow;
 
@@ -17,6 +17,7 @@ impl None {
         name: "none",
         what: "messages travel as they are",
         mandatory: true,
+        consent: Consent::NotNeeded,
         params: &[],
         needs: &[],
         predict: |_, _, _| {},

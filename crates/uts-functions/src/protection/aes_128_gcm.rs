@@ -5,7 +5,7 @@
 use super::aead::{Keys, TAG_BYTES};
 use super::crypto::{aead, quic};
 use super::{Forged, MASK_BYTES, Protection, SAMPLE_BYTES, Secret};
-use crate::mechanism::{Mechanism, Params};
+use crate::mechanism::{Consent, Mechanism, Params};
 use crate::profile::Function;
 
 /// What is left behind whole blocks goes a way of its own: 32 ns to seal and 17 to open, where 1440 bytes take 225.
@@ -23,6 +23,7 @@ impl Aes128Gcm {
         name: "aes-128-gcm",
         what: "AES-128 in Galois/counter mode, headers masked",
         mandatory: true,
+        consent: Consent::NotNeeded,
         params: &[],
         needs: &[],
         predict: |_, facts, prediction| {

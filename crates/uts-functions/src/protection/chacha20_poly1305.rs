@@ -5,7 +5,7 @@
 use super::aead::{Keys, TAG_BYTES};
 use super::crypto::{aead, quic};
 use super::{Forged, MASK_BYTES, Protection, SAMPLE_BYTES, Secret};
-use crate::mechanism::{Mechanism, Params};
+use crate::mechanism::{Consent, Mechanism, Params};
 use crate::profile::Function;
 
 /// See the module's page.
@@ -20,6 +20,7 @@ impl Chacha20Poly1305 {
         name: "chacha20-poly1305",
         what: "ChaCha20 with Poly1305, headers masked",
         mandatory: true,
+        consent: Consent::NotNeeded,
         params: &[],
         needs: &[],
         predict: |_, facts, prediction| {

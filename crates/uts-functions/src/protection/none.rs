@@ -1,7 +1,7 @@
 //! No protection: anyone on the path can read and forge. Only where both ends asked for it by name.
 
 use super::{Forged, MASK_BYTES, Protection, SAMPLE_BYTES, Secret};
-use crate::mechanism::{Mechanism, Params};
+use crate::mechanism::{Consent, Mechanism, Params};
 use crate::profile::Function;
 
 /// See the module's page.
@@ -16,6 +16,7 @@ impl None {
         name: "none",
         what: "packets in clear; only where both ends asked for it by name",
         mandatory: false,
+        consent: Consent::OfBoth,
         params: &[],
         needs: &[],
         predict: |_, _, _| {},

@@ -1,7 +1,7 @@
 //! No rate control: packets leave as soon as they may.
 
 use super::{Bucket, Pace, RateControl};
-use crate::mechanism::{Mechanism, Params};
+use crate::mechanism::{Consent, Mechanism, Params};
 use crate::profile::Function;
 use crate::time::Time;
 
@@ -17,6 +17,7 @@ impl None {
         name: "none",
         what: "packets leave as soon as the window allows",
         mandatory: true,
+        consent: Consent::OfSender,
         params: &[],
         needs: &[],
         // Windows leave in bursts: about half a window may meet the queue of the slowest link at once.

@@ -4,7 +4,7 @@
 //! that wakes late gets what it missed on top of the burst, up to [`LATE_MAX`]; a sender that was idle does not.
 
 use super::{Bucket, Pace, RateControl};
-use crate::mechanism::{Mechanism, Param, Params, Unit};
+use crate::mechanism::{Bold, Consent, Mechanism, Param, Params, Unit};
 use crate::profile::Function;
 use crate::time::{Rate, Time};
 use core::time::Duration;
@@ -37,12 +37,14 @@ impl PacingBucket {
         name: "pacing-bucket",
         what: "a token bucket spaces packets at the rate of congestion control",
         mandatory: true,
+        consent: Consent::NotNeeded,
         params: &[Param {
             name: "burst",
             unit: Unit::Packets,
             default: 10,
             min: 1,
             max: 64,
+            bold: Bold::Above,
             what: "how many packets may leave back to back",
         }],
         needs: &[],

@@ -1,7 +1,7 @@
 //! Go-back-N: everything from the loss on is sent again, so that the receiver gets it in order without a buffer.
 
 use super::{LostData, Response, Retransmission};
-use crate::mechanism::{Mechanism, Params};
+use crate::mechanism::{Consent, Mechanism, Params};
 use crate::profile::Function;
 
 /// See the module's page.
@@ -27,6 +27,7 @@ impl GoBackN {
         name: "go-back-n",
         what: "everything from the loss on is sent again",
         mandatory: true,
+        consent: Consent::NotNeeded,
         params: &[],
         needs: &[],
         predict: |_, facts, p| {

@@ -1,7 +1,7 @@
 //! No retransmission: what is lost is given up, and the receiver told not to wait for it.
 
 use super::{LostData, Response, Retransmission};
-use crate::mechanism::{Mechanism, Params};
+use crate::mechanism::{Consent, Mechanism, Params};
 use crate::profile::Function;
 
 /// See the module's page.
@@ -16,6 +16,7 @@ impl None {
         name: "none",
         what: "what is lost is given up",
         mandatory: true,
+        consent: Consent::NotNeeded,
         params: &[],
         needs: &[],
         predict: |_, _, _| {},

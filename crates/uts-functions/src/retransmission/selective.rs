@@ -1,7 +1,7 @@
 //! Selective repeat: what was lost is sent again, and nothing else.
 
 use super::{LostData, Response, Retransmission};
-use crate::mechanism::{Mechanism, Params};
+use crate::mechanism::{Consent, Mechanism, Params};
 use crate::profile::Function;
 
 /// See the module's page.
@@ -16,6 +16,7 @@ impl Selective {
         name: "selective",
         what: "what was lost is sent again, and nothing else",
         mandatory: true,
+        consent: Consent::NotNeeded,
         params: &[],
         needs: &[],
         predict: |_, facts, p| {

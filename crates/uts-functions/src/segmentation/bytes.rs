@@ -1,7 +1,7 @@
 //! Bytes: a flow is one run of bytes; where writes began and ended is not kept.
 
 use super::Segmentation;
-use crate::mechanism::{Mechanism, Params};
+use crate::mechanism::{Consent, Mechanism, Params};
 use crate::profile::Function;
 
 /// See the module's page.
@@ -16,6 +16,7 @@ impl Bytes {
         name: "bytes",
         what: "a flow is one run of bytes",
         mandatory: true,
+        consent: Consent::NotNeeded,
         params: &[],
         needs: &[],
         // Frame type, flow, offset of up to 8 bytes.

@@ -1,7 +1,7 @@
 //! Messages: what was sent as one message is received as one message.
 
 use super::Segmentation;
-use crate::mechanism::{Mechanism, Param, Params, Unit};
+use crate::mechanism::{Bold, Consent, Mechanism, Param, Params, Unit};
 use crate::profile::Function;
 
 /// See the module's page.
@@ -18,12 +18,14 @@ impl Messages {
         name: "messages",
         what: "what was sent as one message is received as one message",
         mandatory: true,
+        consent: Consent::NotNeeded,
         params: &[Param {
             name: "max",
             unit: Unit::Kibibytes,
             default: 1024,
             min: 16,
             max: 16_384,
+            bold: Bold::Neither,
             what: "largest message",
         }],
         needs: &[],

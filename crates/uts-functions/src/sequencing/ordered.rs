@@ -2,7 +2,7 @@
 
 use super::Sequencing;
 use super::reassembly::{Delivery, Reassembly};
-use crate::mechanism::{Mechanism, Params};
+use crate::mechanism::{Consent, Mechanism, Params};
 use crate::profile::Function;
 
 /// See the module's page.
@@ -17,6 +17,7 @@ impl Ordered {
         name: "ordered",
         what: "data is handed over in the order in which it was sent",
         mandatory: true,
+        consent: Consent::NotNeeded,
         params: &[],
         needs: &[],
         // What arrives behind a loss waits for its repair: head-of-line blocking for about one recovery.

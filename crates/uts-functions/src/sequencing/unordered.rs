@@ -2,7 +2,7 @@
 
 use super::Sequencing;
 use super::reassembly::{Delivery, Reassembly};
-use crate::mechanism::{Mechanism, Params};
+use crate::mechanism::{Consent, Mechanism, Params};
 use crate::profile::Function;
 
 /// See the module's page.
@@ -17,6 +17,7 @@ impl Unordered {
         name: "unordered",
         what: "each message is handed over as soon as it is whole",
         mandatory: true,
+        consent: Consent::NotNeeded,
         params: &[],
         needs: &[],
         predict: |_, _, _| {},

@@ -1,7 +1,7 @@
 //! A fixed time-out: for paths whose round trip is known beforehand, and for comparison.
 
 use super::{GRANULARITY, RoundTrip, Timing};
-use crate::mechanism::{Mechanism, Param, Params, Unit, millis};
+use crate::mechanism::{Bold, Consent, Mechanism, Param, Params, Unit, millis};
 use crate::profile::Function;
 use core::time::Duration;
 
@@ -19,12 +19,14 @@ impl Fixed {
         name: "fixed",
         what: "a time-out that does not follow the path",
         mandatory: true,
+        consent: Consent::OfSender,
         params: &[Param {
             name: "timeout",
             unit: Unit::Millis,
             default: 1000,
             min: 1,
             max: 60_000,
+            bold: Bold::Below,
             what: "how long to wait for an acknowledgement",
         }],
         needs: &[],

@@ -3,7 +3,7 @@
 //! transmission, repeats are measured too and there is no Karn's rule.
 
 use super::{GRANULARITY, RoundTrip, Timing};
-use crate::mechanism::{Mechanism, Params};
+use crate::mechanism::{Consent, Mechanism, Params};
 use crate::profile::Function;
 use core::time::Duration;
 
@@ -19,6 +19,7 @@ impl Jacobson {
         name: "jacobson",
         what: "time-outs from the smoothed round trip and its deviation",
         mandatory: true,
+        consent: Consent::NotNeeded,
         params: &[],
         needs: &[],
         predict: |_, _, p| p.cpu_ns += 5.0,

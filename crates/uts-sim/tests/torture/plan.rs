@@ -129,6 +129,8 @@ fn config(r: &mut ChaCha8Rng, class: &Class) -> ConnectionConfig {
     };
     let mut assign = |text: &str| config.requirements.assign(text).expect("a valid property");
     assign(if r.random_bool(0.3) { "uts.adapt=on" } else { "uts.adapt=off" });
+    // Every profile is to be tried, also those that an end would refuse its peer.
+    assign("uts.consent=all");
     if class.unprotected {
         assign("uts.security=unprotected");
     }

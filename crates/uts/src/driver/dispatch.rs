@@ -93,10 +93,13 @@ impl ConnectionState {
         for event in packet_size.into_iter().chain(backlog.into_iter().map(|event| *event)) {
             let _ = sender.send(event);
         }
-        if let (Some(reason), true) = (&self.closed, !self.subscribers.is_empty()) {
-            let _ = sender.send(ConnectionEvent::Closed(CloseReason::clone(reason)));
+        match &self.closed {
+            // Nothing follows: the sender goes, so that the stream ends.
+            Some(reason) => {
+                let _ = sender.send(ConnectionEvent::Closed(CloseReason::clone(reason)));
+            }
+            None => self.subscribers.push(sender),
         }
-        self.subscribers.push(sender);
         receiver
     }
 
@@ -133,7 +136,10 @@ impl ConnectionState {
             woken.extend(flow.reader.take());
             woken.extend(flow.writer.take());
         }
-        self.publish(ConnectionEvent::Closed(reason));
+        // Who asks later is told of the end by `subscribe`.
+        for subscriber in self.subscribers.drain(..) {
+            let _ = subscriber.send(ConnectionEvent::Closed(reason.clone()));
+        }
         self.tell(|waiters| &waiters.state);
         self.tell(|waiters| &waiters.accept);
         self.tell(|waiters| &waiters.open);
@@ -263,6 +269,7 @@ impl Inner {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tokio::sync::mpsc::error::TryRecvError;
 
     /// Connections that nobody waits for hold nothing to wait by; who waits is told.
     #[tokio::test]
@@ -296,6 +303,22 @@ mod tests {
         let mut events = state.subscribe();
         assert_eq!(events.try_recv(), Ok(ConnectionEvent::PacketSize(1472)));
         assert_eq!(events.try_recv(), Ok(ConnectionEvent::Closed(reason)));
-        assert!(events.try_recv().is_err());
+        assert_eq!(events.try_recv(), Err(TryRecvError::Disconnected));
+    }
+
+    /// The stream ends with the connection, whether it was asked for before or afterwards, and however often.
+    #[test]
+    fn nothing_follows_the_end() {
+        let mut state = ConnectionState::default();
+        let reason = CloseReason::Local { code: 0, reason: String::new() };
+        let mut before = [state.subscribe(), state.subscribe()];
+        state.on_event(Event::Closed(reason.clone()), &mut Vec::new());
+        // A second end is none.
+        state.on_event(Event::Closed(CloseReason::Reset), &mut Vec::new());
+        let mut after = [state.subscribe(), state.subscribe()];
+        for events in before.iter_mut().chain(&mut after) {
+            assert_eq!(events.try_recv(), Ok(ConnectionEvent::Closed(reason.clone())));
+            assert_eq!(events.try_recv(), Err(TryRecvError::Disconnected));
+        }
     }
 }

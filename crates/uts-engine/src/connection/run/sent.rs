@@ -33,7 +33,8 @@ impl Connection {
         let together = self.flows.peer_reads_messages;
         let Some(send) = self.flows.get_mut(flow).map(|flow| &mut flow.send) else { return 0 };
         let packet_bytes = self.size.current() as u64;
-        let most = outbound.admitted(now, bytes as u64, packet_bytes).min(most as u64);
+        let in_row = outbound.ledger.numbers_in_row();
+        let most = outbound.admitted(now, bytes as u64, packet_bytes).min(most as u64).min(in_row);
         let limit = outbound.stacks[0].flow.send_limit(send.limit);
         let run = Run { outbound, flow, limit, like, together, peer_cid: self.peer_cid };
         let appended = match like.messages {
@@ -48,7 +49,7 @@ impl Connection {
         let (bytes, epoch) = (bytes as u64, outbound.stacks[0].epoch);
         let sent = Sent { bytes, epoch, eliciting: true, size_probe: false, tokens, snapshot };
         outbound.ledger.record_run(sent, packets);
-        outbound.stacks[0].packets += packets;
+        outbound.stacks[0].keys.add(packets, packets * bytes);
         outbound.unpolled = outbound.unpolled.saturating_add(u32::try_from(packets).unwrap_or(u32::MAX));
         self.flows.update_order(flow, |_| limit);
         self.last_eliciting_at = now;

@@ -12,7 +12,7 @@ use super::learnt::bdp_bytes;
 use super::window::{WINDOW_MAX_BYTES, start};
 use super::{Ack, Congestion, Context, Delivery, Loss, Summary};
 use crate::facts::PathFacts;
-use crate::mechanism::{Mechanism, Param, Params, Prediction, Unit};
+use crate::mechanism::{Bold, Consent, Mechanism, Param, Params, Prediction, Unit};
 use crate::profile::Function;
 use crate::time::{Rate, Time};
 use core::time::Duration;
@@ -91,12 +91,14 @@ impl Bbr {
         name: "bbr",
         what: "rate and window from a model of the path, losses below a threshold ignored",
         mandatory: true,
+        consent: Consent::NotNeeded,
         params: &[Param {
             name: "loss-threshold",
             unit: Unit::PerMille,
             default: THRESHOLD_DEFAULT,
             min: 1,
             max: 500,
+            bold: Bold::Above,
             what: "loss per round trip above which too much is in flight; raise it where losses are not congestion",
         }],
         needs: &[],

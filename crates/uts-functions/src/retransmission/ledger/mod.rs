@@ -8,6 +8,7 @@
 //! packets in flight take little memory, and acknowledging them little time.
 
 mod entry;
+mod skips;
 
 use crate::congestion::Snapshot;
 use crate::range::RangeSet;
@@ -15,6 +16,7 @@ use crate::time::Time;
 use core::ops::Range;
 use core::time::Duration;
 use entry::Entry;
+use skips::Skips;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 
@@ -55,7 +57,7 @@ pub struct Sent<T> {
 /// The state of the function: packets in flight, and those lost of late.
 #[derive(Clone, Debug)]
 pub struct Ledger<T> {
-    /// Without gaps between their numbers.
+    /// In the order of their numbers, without gaps but for numbers that were left out.
     entries: VecDeque<Entry<T>>,
     /// The number of the next packet.
     next: u64,
@@ -67,6 +69,7 @@ pub struct Ledger<T> {
     lost: VecDeque<(u64, Sent<T>)>,
     reorder_packets: u64,
     reorder_extra: Duration,
+    skips: Skips,
     /// Room for what the next acknowledgement settles.
     room: Vec<Run<T>>,
 }
@@ -83,6 +86,7 @@ impl<T> Default for Ledger<T> {
             lost: VecDeque::new(),
             reorder_packets: REORDER_PACKETS,
             reorder_extra: Duration::ZERO,
+            skips: Skips::none(),
             room: Vec::new(),
         }
     }
@@ -98,6 +102,21 @@ pub struct Acknowledged<T> {
 }
 
 impl<T: Carried> Ledger<T> {
+    /// A ledger that leaves numbers out, which follow from `seed`: a secret of this end.
+    pub fn leaving_out(seed: u64) -> Self {
+        Ledger { skips: Skips::new(seed), ..Ledger::default() }
+    }
+
+    /// Leaves the next number out if it is time to.
+    pub fn leave_out_if_due(&mut self) {
+        self.next += u64::from(self.skips.takes(self.next));
+    }
+
+    /// How many packets may take the next numbers in a row, before one is left out.
+    pub fn numbers_in_row(&self) -> u64 {
+        self.skips.before_next(self.next)
+    }
+
     /// The number of the next packet.
     pub fn next_number(&self) -> u64 {
         self.next
@@ -154,12 +173,12 @@ impl<T: Carried> Ledger<T> {
     }
 
     /// Takes in an acknowledgement of these packet numbers (descending or ascending ranges). `None` if it names a
-    /// packet that was never sent: the peer is lying.
+    /// number that was never sent, or was left out: the peer is lying.
     pub fn on_ack(&mut self, ranges: impl Iterator<Item = Range<u64>>, now: Time) -> Option<Acknowledged<T>> {
         let mut done = Acknowledged { packets: core::mem::take(&mut self.room), spurious: Vec::new() };
         let base = self.base();
         for range in ranges {
-            if range.end > self.next {
+            if range.is_empty() || self.is_unsent(&range) {
                 return None;
             }
             self.largest_acked = self.largest_acked.max(Some(range.end - 1));
@@ -173,6 +192,11 @@ impl<T: Carried> Ledger<T> {
         }
         self.settle();
         Some(done)
+    }
+
+    /// Whether a range holds a number that no packet had.
+    fn is_unsent(&self, range: &Range<u64>) -> bool {
+        range.end > self.next || self.skips.meets(range)
     }
 
     /// What an acknowledgement settled has been dealt with: its memory serves the next.
@@ -240,12 +264,16 @@ impl<T: Carried> Ledger<T> {
     }
 
     /// The peer recovered these packets from redundancy: what they carried needs no repetition. The packets themselves
-    /// stay, to be found lost, for so they are as far as the path is concerned. Gives what they carried.
-    pub fn on_repaired(&mut self, ranges: impl Iterator<Item = Range<u64>>) -> Vec<Tokens<T>> {
-        let (base, next) = (self.base(), self.next);
+    /// stay, to be found lost, for so they are as far as the path is concerned. Gives what they carried; `None` if one was
+    /// never sent.
+    pub fn on_repaired(&mut self, ranges: impl Iterator<Item = Range<u64>>) -> Option<Vec<Tokens<T>>> {
+        let base = self.base();
         let mut carried = Vec::new();
         for range in ranges {
-            for (entry, places) in self.entries_of(range.start.max(base)..range.end.min(next)) {
+            if range.is_empty() || self.is_unsent(&range) {
+                return None;
+            }
+            for (entry, places) in self.entries_of(range.start.max(base)..range.end.max(base)) {
                 carried.extend(entry.take_tokens(places));
             }
             // Declared lost already: the repeat may still be on its way out.
@@ -256,7 +284,13 @@ impl<T: Carried> Ledger<T> {
                 }
             }
         }
-        carried
+        Some(carried)
+    }
+
+    /// Whether two packets that were sent have no other between them.
+    pub fn are_neighbours(&self, earlier: u64, later: u64) -> bool {
+        let between = earlier.saturating_add(1)..later;
+        between.is_empty() || (between.end - between.start == 1 && self.skips.meets(&between))
     }
 
     /// Takes out what is lost at `now`; `loss_delay` is the time threshold of the timing mechanism, and waiting for

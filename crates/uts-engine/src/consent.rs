@@ -1,0 +1,219 @@
+//! Consent: what an end agrees to when its peer asks for a profile (selection.md S-37 to S-40).
+//!
+//! The sender answers for what it puts on the network: congestion control, pacing, time-outs, and how seldom it lets itself
+//! be told of losses. The receiver answers for its memory. So a peer gets by asking what is no bolder than the defaults, and
+//! all else only where the end that answers for it has named it: by its requirements, by a pin, or by `uts.consent`.
+
+use crate::event::Direction;
+use crate::requirements::Requirements;
+use crate::selector::{self, Library, rules};
+use std::cell::OnceCell;
+use uts_functions::mechanism::Consent;
+use uts_functions::{Choice, Function, PathFacts, Profile, library};
+
+/// Functions that a sender performs by itself: the receiver cannot tell which mechanism does it.
+const SENDERS_OWN: [Function; 3] = [Function::Timing, Function::Rate, Function::Congestion];
+
+/// What one end agrees to, in one direction.
+pub(crate) struct Answering<'a> {
+    requirements: &'a Requirements,
+    direction: Direction,
+    /// The profile that this end would choose, once it was asked for.
+    own: OnceCell<Profile>,
+}
+
+impl<'a> Answering<'a> {
+    /// For an end with these requirements; `direction` as that end sees it.
+    pub fn new(requirements: &'a Requirements, direction: Direction) -> Self {
+        Answering { requirements, direction, own: OnceCell::new() }
+    }
+
+    /// What this end would choose itself for a function, knowing nothing of path and peer.
+    pub fn own(&self, function: Function) -> Choice {
+        let own = self.own.get_or_init(|| {
+            let local = Library::offered(self.requirements);
+            let selection = selector::select(self.requirements, &PathFacts::default(), &local, None);
+            selection.map_or_else(|_| Profile::bare(), |selection| selection.profile)
+        });
+        *own.get(function)
+    }
+
+    /// The first function of the first profile that this end does not agree to. What the application needs beyond
+    /// that is asked for by exchange.
+    pub fn objects_to_first(&self, asked: &Profile) -> Option<Function> {
+        Function::ALL.iter().copied().find(|f| self.must_be_named(asked, *f))
+    }
+
+    /// The first function of a profile for a group that this end does not agree to. What the direction shares is
+    /// looked at for group 0 only.
+    pub fn objects_to(&self, asked: &Profile, group: u8) -> Option<Function> {
+        let looked_at = |f: &Function| group == 0 || !f.is_shared();
+        Function::ALL.iter().copied().filter(looked_at).find(|f| {
+            let number = asked.get(*f).number;
+            // S-39: what the receiver gets of the data is the sender's choice, who must be able to keep to its own word.
+            let is_ruled_out =
+                self.direction == Direction::Out && !rules::allows(self.requirements, *f, number);
+            (is_ruled_out && !self.requirements.consents.has(*f, number)) || self.must_be_named(asked, *f)
+        })
+    }
+
+    /// The profile with what this end does by itself as this end would choose it (S-40). `Err` names a function to
+    /// which it objects, and which the other end would have to perform as well.
+    pub fn corrected(&self, asked: &Profile) -> Result<Profile, Function> {
+        let mut profile = *asked;
+        while let Some(function) = self.objects_to_first(&profile) {
+            let own = self.own(function);
+            if !SENDERS_OWN.contains(&function) || profile.get(function) == &own {
+                return Err(function);
+            }
+            profile.set(function, own);
+        }
+        Ok(profile)
+    }
+
+    /// S-37, S-38: whether a function is asked to be performed in a way that this end would have had to name.
+    fn must_be_named(&self, asked: &Profile, function: Function) -> bool {
+        let choice = asked.get(function);
+        // Packets without protection have a consent of their own, which both ends say in the handshake (S-9).
+        if function == Function::Protection || self.requirements.consents.has(function, choice.number) {
+            return false;
+        }
+        let Some(mechanism) = library::find(function, choice.number) else { return false };
+        let sends = self.direction == Direction::Out;
+        let needs_name = match mechanism.consent {
+            Consent::NotNeeded => false,
+            Consent::OfSender => sends,
+            Consent::OfBoth => true,
+        };
+        if needs_name && self.own(function).number != choice.number {
+            return true;
+        }
+        sends
+            && mechanism.params.iter().enumerate().any(|(place, param)| {
+                let value = choice.params.get(place);
+                let bound = || {
+                    let own = self.own(function);
+                    let own = (own.number == choice.number).then(|| own.params.get(place));
+                    own.filter(|own| param.bold.exceeds(*own, param.default)).unwrap_or(param.default)
+                };
+                param.bold.exceeds(value, param.default) && param.bold.exceeds(value, bound())
+            })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(settings: &[(&str, &str)]) -> Profile {
+        let mut r = Requirements::default();
+        for (function, choice) in settings {
+            r.set(&format!("uts.profile.{function}"), choice).expect("it exists");
+        }
+        let mut profile = Profile::bare();
+        for function in Function::ALL {
+            profile.set(*function, Answering::new(&Requirements::default(), Direction::Out).own(*function));
+        }
+        for pin in &r.pins {
+            profile.set(pin.function, pin.choice);
+        }
+        profile
+    }
+
+    fn with(settings: &[(&str, &str)]) -> Requirements {
+        let mut r = Requirements::default();
+        settings.iter().for_each(|(name, value)| r.set(name, value).expect("it is offered"));
+        r
+    }
+
+    /// What is asked, whether a sender and whether a receiver with the defaults agrees, and how the sender names it.
+    type Row = ((&'static str, &'static str), bool, bool, &'static [(&'static str, &'static str)]);
+
+    #[test]
+    fn what_is_owed_to_others_has_to_be_named_by_who_owes_it() {
+        const AVOID: &[(&str, &str)] = &[("congestionControl", "avoid")];
+        let rows: [Row; 13] = [
+            (("congestion", "none"), false, true, AVOID),
+            (("congestion", "bbr"), true, true, &[]),
+            (
+                ("congestion", "bbr(loss-threshold=300)"),
+                false,
+                true,
+                &[("uts.profile.congestion", "bbr(loss-threshold=300)")],
+            ),
+            (("congestion", "bbr(loss-threshold=5)"), true, true, &[]),
+            (("rate", "none"), false, true, AVOID),
+            (
+                ("rate", "pacing-bucket(burst=64)"),
+                false,
+                true,
+                &[("uts.profile.rate", "pacing-bucket(burst=64)")],
+            ),
+            (("timing", "fixed"), false, true, &[("uts.profile.timing", "fixed")]),
+            (("timing", "fixed(timeout=1)"), false, true, &[("uts.profile.timing", "fixed(timeout=1)")]),
+            (
+                ("acknowledgement", "delayed(packets=256)"),
+                false,
+                true,
+                &[("uts.profile.acknowledgement", "delayed(packets=256)")],
+            ),
+            (
+                ("acknowledgement", "delayed(delay=1000)"),
+                false,
+                true,
+                &[("uts.profile.acknowledgement", "delayed(delay=1000)")],
+            ),
+            (("acknowledgement", "poll-status(every=1024)"), false, true, &[("uts.consent", "all")]),
+            (("flow", "none"), false, false, &[("uts.profile.flow", "none")]),
+            (("fec", "reed-solomon"), true, true, &[]),
+        ];
+        for (choice, sender, receiver, named) in rows {
+            let profile = asked(&[choice]);
+            let default = Requirements::default();
+            for (direction, agrees) in [(Direction::Out, sender), (Direction::In, receiver)] {
+                let answering = Answering::new(&default, direction);
+                assert_eq!(
+                    answering.objects_to_first(&profile).is_none(),
+                    agrees,
+                    "{choice:?} {direction:?}"
+                );
+                assert_eq!(answering.objects_to(&profile, 0).is_none(), agrees, "{choice:?} {direction:?}");
+            }
+            let named = with(named);
+            assert_eq!(Answering::new(&named, Direction::Out).objects_to(&profile, 0), None, "{choice:?}");
+        }
+        // A fixed time-out that was named is no leave for a shorter one.
+        let named = with(&[("uts.profile.timing", "fixed(timeout=100)")]);
+        let shorter = asked(&[("timing", "fixed(timeout=99)")]);
+        assert_eq!(Answering::new(&named, Direction::Out).objects_to(&shorter, 0), Some(Function::Timing));
+    }
+
+    #[test]
+    fn a_sender_keeps_to_its_own_requirements_and_a_receiver_takes_what_comes() {
+        let profile = asked(&[("retransmission", "none")]);
+        let default = Requirements::default();
+        let sender = Answering::new(&default, Direction::Out);
+        assert_eq!(sender.objects_to(&profile, 0), Some(Function::Retransmission));
+        assert_eq!(Answering::new(&default, Direction::In).objects_to(&profile, 0), None);
+        let consenting = with(&[("uts.consent", "retransmission/none")]);
+        assert_eq!(Answering::new(&consenting, Direction::Out).objects_to(&profile, 0), None);
+    }
+
+    #[test]
+    fn a_first_profile_is_corrected_in_what_the_sender_does_by_itself() {
+        let default = Requirements::default();
+        let sender = Answering::new(&default, Direction::Out);
+        let bold = asked(&[("congestion", "none"), ("rate", "none"), ("timing", "fixed(timeout=1)")]);
+        let corrected = sender.corrected(&bold).expect("all three are the sender's own");
+        assert_eq!(corrected, asked(&[]));
+        assert_eq!(sender.corrected(&asked(&[("flow", "none")])), Err(Function::Flow));
+    }
+
+    #[test]
+    fn of_other_groups_only_what_is_their_own_is_looked_at() {
+        let default = Requirements::default();
+        let sender = Answering::new(&default, Direction::Out);
+        assert_eq!(sender.objects_to(&asked(&[("congestion", "none")]), 1), None);
+        assert_eq!(sender.objects_to(&asked(&[("flow", "none")]), 1), Some(Function::Flow));
+    }
+}
