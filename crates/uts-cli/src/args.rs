@@ -10,7 +10,7 @@ use std::path::PathBuf;
     version,
     about = "Copies files over UTS, the transport that is refitted in flight, and measures it beside others",
     after_help = "Examples:
-  uts serve --dir /srv/files                    serve a directory; prints the key's fingerprint
+  uts serve --dir /srv/files                    let anyone read a directory; prints the key's fingerprint
   uts cp big.iso uts://host/incoming/           send a file
   uts cp -r uts://host/photos .                 fetch a directory
   uts explain --property reliability=prefer     what profile these properties lead to, and why
@@ -52,21 +52,25 @@ pub enum Command {
 #[derive(Clone, Debug, ClapArgs)]
 #[command(after_help = "Examples:
   uts serve --dir /srv/files
-  uts serve --dir . --listen 127.0.0.1:0 --read-only
-  uts serve --dir /srv/files --authorized-keys /etc/uts/authorized_keys
+  uts serve --dir . --listen 127.0.0.1:0
+  uts serve --dir /srv/files --writable --authorized-keys /etc/uts/authorized_keys
+  uts serve --dir /tmp/inbox --writable --anyone
   uts serve --dir /srv/files --cert chain.pem --cert-key key.pem
 
 Nothing outside the directory is ever read or written. Ctrl-C ends the server; copies under way
 can be continued.")]
 pub struct ServeArgs {
-    /// Directory to serve; files are taken into it as well unless --read-only
+    /// Directory to serve; files are taken into it as well with --writable
     #[arg(long, value_name = "DIR")]
     pub dir: PathBuf,
     /// Address and UDP port to listen on; port 0 takes a free one and prints it [default: [::]:4433, else 0.0.0.0:4433]
     #[arg(long, value_name = "ADDR:PORT")]
     pub listen: Option<std::net::SocketAddr>,
-    /// Take no files
+    /// Take files as well, and replace those of the same name; needs --authorized-keys or --anyone
     #[arg(long)]
+    pub writable: bool,
+    /// Take no files, which is the default
+    #[arg(long, conflicts_with = "writable")]
     pub read_only: bool,
     /// Let clients have modes set as they say (uts cp --preserve-mode), rather than by this umask
     #[arg(long)]
@@ -74,6 +78,18 @@ pub struct ServeArgs {
     /// Let in only clients whose keys are in FILE, one fingerprint a line
     #[arg(long, value_name = "FILE")]
     pub authorized_keys: Option<PathBuf>,
+    /// Let in whoever comes, which is the default for reading; with --writable it has to be said
+    #[arg(long, conflicts_with = "authorized_keys")]
+    pub anyone: bool,
+    /// Most connections at once
+    #[arg(long, value_name = "COUNT", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..))]
+    pub max_connections: u32,
+    /// Most connections at once from one address (of IPv6: from one /64 network)
+    #[arg(long, value_name = "COUNT", default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..))]
+    pub max_per_address: u32,
+    /// Most connections at once of one client's key, with --authorized-keys
+    #[arg(long, value_name = "COUNT", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..))]
+    pub max_per_key: u32,
     /// Key of this server, made at first use [default: the user's key, as of uts keygen]
     #[arg(long, value_name = "FILE", conflicts_with = "cert")]
     pub key: Option<PathBuf>,

@@ -58,6 +58,12 @@ pub struct ListenOptions {
     pub identity: ServerIdentity,
     /// If given, only clients with these keys are let in.
     pub authorized_keys: Option<PathBuf>,
+    /// Most connections at once, in all.
+    pub connections_max: usize,
+    /// Most connections at once from one address.
+    pub connections_per_address_max: usize,
+    /// Most connections at once of one client's key.
+    pub connections_per_key_max: usize,
     /// What is asked of the transport for what the server sends.
     pub properties: Vec<(String, String)>,
 }

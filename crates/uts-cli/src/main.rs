@@ -16,6 +16,7 @@ use clap::Parser;
 use cmd::Failure;
 use std::process::ExitCode;
 use std::time::Duration;
+use ui::lines;
 use uts_lab::program::{self, Called};
 
 /// How long the end of the program waits for what still writes to a disk.
@@ -54,12 +55,16 @@ fn main() -> ExitCode {
 }
 
 fn lab(command: program::Command, called: Called) -> ExitCode {
-    program::run(command, called).unwrap_or_else(|error| report(&Failure::Failed(format!("{error:#}"))))
+    program::run(command, called).unwrap_or_else(|error| {
+        // The laboratory's errors quote files and programs, on lines of their own.
+        lines::tell_lines(&format!("uts: {error:#}"));
+        ExitCode::FAILURE
+    })
 }
 
 fn report(failure: &Failure) -> ExitCode {
     if let Some(line) = failure.line() {
-        eprintln!("uts: {line}");
+        lines::tell(format_args!("uts: {line}"));
     }
     ExitCode::from(failure.status())
 }

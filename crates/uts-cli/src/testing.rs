@@ -175,8 +175,8 @@ impl Run {
     async fn new() -> Run {
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir(dir.path().join("served")).unwrap();
-        let line = ["uts", "serve", "--json", "--dir", dir.path().join("served").to_str().unwrap()]
-            .map(str::to_owned);
+        let line = ["uts", "serve", "--json", "--writable", "--anyone", "--dir"].map(str::to_owned);
+        let line = line.into_iter().chain([dir.path().join("served").to_str().unwrap().to_owned()]);
         let Command::Serve(args) = Args::try_parse_from(line).unwrap().command else { panic!("not serve") };
         let args: ServeArgs = args;
         let transport = Arc::new(Memory::default());
@@ -319,4 +319,71 @@ async fn an_interrupted_copy_says_how_to_go_on_and_does() {
     assert!(named(&events, "done")[0]["bytes_carried"].as_u64().unwrap() < 3_600_000);
     assert_eq!(std::fs::read(run.path("f")).unwrap(), data);
     run.end().await;
+}
+
+/// What a test peer says, in every place in which the program shows such.
+fn say_everywhere(ui: &dyn crate::ui::Ui, said: &str) {
+    use crate::ui::{Done, Sample, Served, Start};
+    use uts::files::{Fault, FaultKind, FileError, FileOutcome};
+    let text = || said.to_owned();
+    let telemetry = Telemetry { profile: text(), ..Telemetry::default() };
+    let served = Served { clients: text(), ..Served::default() };
+    for served in [None, Some(served)] {
+        let (address, fingerprint, subject) = (text(), text(), text());
+        ui.start(&Start { command: "cp", address, fingerprint, subject, served });
+    }
+    ui.connection("gone", said, said);
+    for peer in [None, Some(said)] {
+        ui.sample(peer, &Sample { telemetry: telemetry.clone(), ..Sample::default() });
+        for step in ["requested", "completed", "granted", "brought", "refused"] {
+            let (seen, changes, expects) = (text(), text(), text());
+            let step = ExchangeStep { step, seen, changes, expects, ..ExchangeStep::default() };
+            ui.exchange(peer, &ExchangeStep { line: text(), profile: text(), ..step });
+        }
+        let why = FileError::Peer(Fault::new(FaultKind::Io, said.as_bytes(), said));
+        for outcome in [FileOutcome::Failed(why), FileOutcome::Failed(FileError::Protocol(text()))] {
+            ui.file(peer, said, 1, &outcome, &telemetry);
+        }
+        ui.file(peer, said, 1, &FileOutcome::Copied([7; 32]), &telemetry);
+    }
+    ui.warning(said);
+    ui.error(said);
+    ui.done(&Done { hash: Some(text()), telemetry, ..Done::default() });
+}
+
+fn lines_written(written: &Written) -> usize {
+    let text = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
+    assert!(text.chars().all(|c| c == '\n' || uts::printable::is_plain(c)), "{text:?}");
+    assert!(text.lines().all(|line| line.chars().count() < 1_000_000), "a line without an end");
+    text.lines().count()
+}
+
+/// Nothing that a peer says reaches a terminal as it is: no control character, no line of its own, no end of text.
+#[test]
+fn no_text_of_a_peer_steers_a_terminal() {
+    use crate::ui::plain::Plain;
+    use proptest::prelude::*;
+    use proptest::test_runner::{Config, TestRunner};
+    let tell = |said: &str| {
+        let (json, lines, results) = (Written::default(), Written::default(), Written::default());
+        say_everywhere(&Json::new(json.clone()), said);
+        say_everywhere(&Plain::new(lines.clone(), results.clone(), false), said);
+        assert!(json.events().len() > 10);
+        (lines_written(&json), lines_written(&lines), lines_written(&results))
+    };
+    let plain = tell("a word");
+    for said in ["\u{1b}]0;title\u{7}", "a\nuts: connected as admin\r", "\u{9b}2J\u{202e}\u{2028}\u{7f}\0"] {
+        assert_eq!(tell(said), plain, "{said:?} makes lines of its own");
+    }
+    assert_eq!(tell(&"x\n".repeat(1_000_000)), plain);
+    let characters = prop_oneof![any::<char>(), proptest::char::range('\0', '\u{9f}'), Just('\u{202e}')];
+    let texts =
+        proptest::collection::vec(characters, 0..60).prop_map(|all| all.into_iter().collect::<String>());
+    let mut runner = TestRunner::new(Config { failure_persistence: None, ..Config::with_cases(200) });
+    runner
+        .run(&texts, |said| {
+            prop_assert_eq!(tell(&said), plain);
+            Ok(())
+        })
+        .unwrap();
 }

@@ -5,9 +5,10 @@ mod link;
 
 use crate::link::{ConnectOptions, ListenOptions, Listener, ServerIdentity, ServerTrust, Transport};
 use crate::target::Host;
+use crate::ui::lines;
 use crate::units::PathGiven;
 use link::UdpLink;
-use std::io::{BufRead, Write};
+use std::io::BufRead;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -60,6 +61,9 @@ impl Transport for Udp {
             let _ = told.send(format!("{key}: {}", client.why));
         });
         wanted.connection = config(&options.properties)?;
+        wanted.connections_max = options.connections_max;
+        wanted.connections_per_address_max = options.connections_per_address_max;
+        wanted.connections_per_key_max = options.connections_per_key_max;
         if let Some(file) = &options.authorized_keys {
             wanted.client_auth = ClientAuth::AuthorizedKeys(file.clone());
         }
@@ -143,10 +147,10 @@ fn trust(options: &ConnectOptions) -> Result<Trust, String> {
 
 /// Asks the user about a server that was never met before.
 fn ask(host: &NewHostKey) -> bool {
-    eprintln!("{} was never met before. Its key is {}", host.host, host.fingerprint);
-    eprint!("Is that the right one? It will be kept in {} (yes/no) ", host.file.display());
+    lines::tell(format_args!("{} was never met before. Its key is {}", host.host, host.fingerprint));
+    let question = format!("Is that the right one? It will be kept in {} (yes/no)", host.file.display());
     let mut answer = String::new();
-    let heard = std::io::stderr().flush().and_then(|()| std::io::stdin().lock().read_line(&mut answer));
+    let heard = lines::ask(question).and_then(|()| std::io::stdin().lock().read_line(&mut answer));
     heard.is_ok() && matches!(answer.trim(), "yes" | "y")
 }
 

@@ -26,6 +26,8 @@ use uts_traffic::run::{self as traffic, Outcome, RunOptions};
 use uts_traffic::transport::{Session, Transport};
 use uts_traffic::workload::{Workload, can_carry};
 
+/// The longest line of an error, in characters.
+const ERROR_CHARS_MAX: usize = 5_000;
 /// How long a session may take to close once the workload is done.
 const CLOSE_MAX: Duration = Duration::from_secs(10);
 
@@ -88,7 +90,9 @@ pub fn main(provide: &Provide<'_>) -> ExitCode {
     match run(provide, &Program::parse().arguments) {
         Ok(_) => ExitCode::SUCCESS,
         Err(e) => {
-            eprintln!("error: {e:#}");
+            // What the peer has said may stand in it.
+            let line = uts::printable::lines(&format!("error: {e:#}"), ERROR_CHARS_MAX);
+            let _ = writeln!(std::io::stderr(), "{line}");
             ExitCode::FAILURE
         }
     }

@@ -24,6 +24,9 @@ pub struct EndpointConfig {
     pub accept: ConnectionConfig,
     /// Most connections at once, so that memory is bounded.
     pub connections_max: usize,
+    /// Most connections at once that clients at one address (of IPv6: in one /64 network) have begun, so that no host takes all
+    /// that there are; `usize::MAX` = any number. Behind one address there may be many clients.
+    pub connections_per_address_max: usize,
     /// With more than this many handshakes under way, clients must first show that they are at their address (retry).
     /// 0 = always.
     pub handshakes_before_retry: usize,
@@ -41,6 +44,7 @@ impl Default for EndpointConfig {
             server: None,
             accept: ConnectionConfig::default(),
             connections_max: 1 << 17,
+            connections_per_address_max: usize::MAX,
             handshakes_before_retry: 256,
             waiting_bytes_max: 2 << 20,
             secret: [0; 32],

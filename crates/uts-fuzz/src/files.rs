@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex, split};
 use tokio::runtime::Runtime;
 use uts::files::message::{self, Entry, Held, Kind, MAGIC, Mtime, Reply, Request, VERSION};
-use uts::files::{self, CopyOptions, Flows as _, NoProgress, RelPath, ServeOptions, Service, memory};
+use uts::files::{self, Client, CopyOptions, Flows as _, NoProgress, RelPath, ServeOptions, Service, memory};
 
 /// What a flow holds before its writer has to wait: more than any script.
 const BUFFER_BYTES: usize = 1 << 20;
@@ -143,7 +143,8 @@ async fn say(service: &Service, script: &[u8]) -> Vec<u8> {
     let (ours, theirs) = duplex(BUFFER_BYTES);
     let (recv, send) = split(theirs);
     let (mut hear, mut tell) = split(ours);
-    let serving = service.serve_flow(send, recv, Arc::new(NoProgress));
+    let client = Client { key: None, address: "192.0.2.1".to_owned() };
+    let serving = service.serve_flow(client, send, recv, Arc::new(NoProgress));
     let asking = async {
         let _ = tell.write_all(&[&MAGIC[..], &[VERSION], script].concat()).await;
         let _ = tell.shutdown().await;

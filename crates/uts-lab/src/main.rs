@@ -17,7 +17,7 @@ struct Arguments {
 fn main() -> ExitCode {
     let called = Called { name: "uts-lab", prefix: &[] };
     program::run(Arguments::parse().command, called).unwrap_or_else(|e| {
-        eprintln!("uts-lab: {e:#}");
+        program::tell(&format!("uts-lab: {e:#}"));
         ExitCode::FAILURE
     })
 }

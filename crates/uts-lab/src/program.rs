@@ -40,6 +40,11 @@ pub struct Called {
     pub prefix: &'static [&'static str],
 }
 
+/// Writes text for people, of several lines perhaps, to standard error.
+pub fn tell(text: &str) {
+    crate::lines::tell_line(text);
+}
+
 /// Runs a command.
 ///
 /// # Errors

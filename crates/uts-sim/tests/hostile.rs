@@ -379,6 +379,36 @@ fn only_the_right_token_resets() {
     assert_eq!(pair.events[CLIENT].last(), Some(&Event::Closed(CloseReason::Reset)));
 }
 
+/// An address has so many connections and no more. Who sends in its name keeps nobody out.
+#[test]
+fn an_address_has_its_part_and_no_more() {
+    let config = EndpointConfig { connections_per_address_max: 2, ..EndpointConfig::default() };
+    let mut pair = Pair::new(config);
+    pair.settle(200);
+    pair.connect();
+    pair.settle(400);
+    assert_eq!(pair.ends[SERVER].len(), 2);
+    for _ in 0..2 {
+        pair.connect();
+        pair.settle(400);
+        let last = pair.events[CLIENT].last();
+        let Some(Event::Closed(reason)) = last else { panic!("{:?}", pair.events[CLIENT]) };
+        assert!(
+            reason.to_string().contains("this address has as many connections to it as it may"),
+            "{reason}"
+        );
+        assert_eq!(pair.ends[SERVER].len(), 2);
+    }
+    // A place that becomes free is taken again.
+    let (now, first) = (pair.now, pair.client);
+    pair.ends[CLIENT].connection(first).expect("it is there").close(now, 0, "");
+    pair.settle(2000);
+    assert_eq!(pair.ends[SERVER].len(), 1);
+    pair.client = pair.connect();
+    pair.settle(400);
+    pair.works();
+}
+
 #[test]
 fn a_full_endpoint_says_so() {
     let mut pair = Pair::new(EndpointConfig { connections_max: 1, ..EndpointConfig::default() });
@@ -386,7 +416,9 @@ fn a_full_endpoint_says_so() {
     pair.connect();
     pair.settle(400);
     let Some(Event::Closed(reason)) = pair.events[CLIENT].last() else { panic!("{:?}", pair.events[CLIENT]) };
-    assert_eq!(reason.to_string(), "refused by the peer: it has as many connections as it may");
+    let told = reason.to_string();
+    assert!(told.starts_with("refused by the peer: it has as many connections as it may"), "{told}");
+    assert!(told.ends_with("(said before it had shown who it is)"), "{told}");
     assert_eq!(pair.ends[SERVER].len(), 1);
     pair.works();
 }

@@ -39,7 +39,8 @@ async fn echo(connection: Connection) {
             }
         });
     }
-    eprintln!("{}", connection.closed().await);
+    // The peer's words, perhaps: they are shown, and do not steer the terminal.
+    eprintln!("{}", uts::printable::line(&connection.closed().await.to_string(), 1000));
 }
 
 async fn send(target: &str, fingerprint: &str, text: &str) -> Result<(), Box<dyn Error>> {
@@ -49,7 +50,7 @@ async fn send(target: &str, fingerprint: &str, text: &str) -> Result<(), Box<dyn
     send.shutdown().await?;
     let mut echo = String::new();
     recv.read_to_string(&mut echo).await?;
-    println!("{echo}");
+    println!("{}", uts::printable::lines(&echo, 1000));
     connection.close(0, "").await;
     Ok(())
 }

@@ -3,9 +3,15 @@
 use crate::fingerprint::Fingerprint;
 use crate::known_hosts::read_text;
 use std::collections::BTreeMap;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+/// A file that was changed less than this before it was read may change again without looking other: times of files are as
+/// coarse as two seconds (FAT).
+const UNSETTLED: Duration = Duration::from_secs(3);
 
 /// The keys of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -42,7 +48,12 @@ impl AuthorizedKeys {
     /// # Errors
     /// If it cannot be read or understood.
     pub fn load(path: &Path) -> Result<Self, AuthorizedKeysError> {
-        let text = File::open(path)
+        let file = File::open(path);
+        Self::read(path, file)
+    }
+
+    fn read(path: &Path, file: io::Result<File>) -> Result<Self, AuthorizedKeysError> {
+        let text = file
             .and_then(|mut file| read_text(&mut file))
             .map_err(|source| AuthorizedKeysError::Read { path: path.to_owned(), source })?;
         let mut keys = BTreeMap::new();
@@ -62,6 +73,16 @@ impl AuthorizedKeys {
         Ok(AuthorizedKeys { keys })
     }
 
+    /// How many keys there are.
+    pub fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+
     /// Whether a key is among them.
     pub fn contains(&self, fingerprint: &Fingerprint) -> bool {
         self.keys.contains_key(fingerprint)
@@ -73,9 +94,141 @@ impl AuthorizedKeys {
     }
 }
 
+/// A file of keys that is read again when it has changed, and only then: a client costs a look at its times.
+#[derive(Debug)]
+pub(crate) struct Watched {
+    path: PathBuf,
+    held: Mutex<Held>,
+}
+
+/// What was read, and of which state of the file; `None` = to be read again in any case.
+#[derive(Debug)]
+struct Held {
+    of: Option<Stamp>,
+    /// What is wrong is held as well: a damaged file is not read for each client either.
+    keys: Result<Arc<AuthorizedKeys>, String>,
+    #[cfg(test)]
+    reads: u32,
+}
+
+/// What changes when a file does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Stamp {
+    bytes: u64,
+    modified: Option<SystemTime>,
+    /// Device, inode, and when anything of it changed: seconds and nanoseconds.
+    #[cfg(unix)]
+    inode: (u64, u64, i64, i64),
+}
+
+impl Stamp {
+    fn of(metadata: &Metadata) -> Self {
+        #[cfg(unix)]
+        use std::os::unix::fs::MetadataExt;
+        Stamp {
+            bytes: metadata.len(),
+            modified: metadata.modified().ok(),
+            #[cfg(unix)]
+            inode: (metadata.dev(), metadata.ino(), metadata.ctime(), metadata.ctime_nsec()),
+        }
+    }
+
+    /// When the file last changed, as far as is known.
+    fn changed_at(&self) -> Option<SystemTime> {
+        #[cfg(unix)]
+        {
+            let (_, _, seconds, nanos) = self.inode;
+            let since = Duration::new(u64::try_from(seconds).ok()?, u32::try_from(nanos).ok()?);
+            SystemTime::UNIX_EPOCH.checked_add(since)
+        }
+        #[cfg(not(unix))]
+        self.modified
+    }
+}
+
+impl Watched {
+    /// Nothing is read yet.
+    pub fn new(path: PathBuf) -> Self {
+        let keys = Err(String::new());
+        let held = Held {
+            of: None,
+            keys,
+            #[cfg(test)]
+            reads: 0,
+        };
+        Watched { path, held: Mutex::new(held) }
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The keys that the file has now.
+    ///
+    /// # Errors
+    /// What is wrong with it, in words.
+    pub fn keys(&self) -> Result<Arc<AuthorizedKeys>, String> {
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = std::fs::metadata(&self.path).ok().map(|metadata| Stamp::of(&metadata));
+        if now.is_some() && now == held.of {
+            return held.keys.clone();
+        }
+        self.read(&mut held);
+        held.keys.clone()
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "the times of files are of the system's clock")]
+    fn read(&self, held: &mut Held) {
+        let file = File::open(&self.path);
+        // Looked at before it is read: what changes meanwhile is seen next time.
+        let stamp = file.as_ref().ok().and_then(|file| file.metadata().ok()).map(|m| Stamp::of(&m));
+        let read_at = SystemTime::now();
+        held.keys = AuthorizedKeys::read(&self.path, file).map(Arc::new).map_err(|e| e.to_string());
+        held.of = stamp.filter(|stamp| {
+            let age = stamp.changed_at().and_then(|changed| read_at.duration_since(changed).ok());
+            age.is_some_and(|age| age >= UNSETTLED)
+        });
+        #[cfg(test)]
+        {
+            held.reads += 1;
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Many clients cost one reading, and a change is seen by the next client.
+    #[test]
+    fn a_file_is_read_again_when_it_has_changed() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let path = dir.path().join("keys");
+        let (a, b) = (Fingerprint::of_spki(b"a"), Fingerprint::of_spki(b"b"));
+        std::fs::write(&path, format!("{a}\n")).expect("written");
+        let watched = Watched::new(path.clone());
+        let reads = || watched.held.lock().expect("held").reads;
+        let has = |key| watched.keys().expect("read").contains(&key);
+        assert!(has(a) && has(a));
+        assert_eq!(reads(), 2, "what has just changed may change unseen");
+        // As if the file had been there for long.
+        let settle = || {
+            let stamp = Stamp::of(&std::fs::metadata(&path).expect("there"));
+            watched.held.lock().expect("held").of = Some(stamp);
+        };
+        settle();
+        assert!((0..100).all(|_| has(a) && !has(b)));
+        assert_eq!(reads(), 2);
+        std::fs::write(dir.path().join("new"), format!("{b}\n")).expect("written");
+        std::fs::rename(dir.path().join("new"), &path).expect("replaced");
+        assert!(has(b) && !has(a), "of the same length, and another file");
+        settle();
+        std::fs::write(&path, "nonsense").expect("written");
+        assert!(watched.keys().expect_err("damaged").contains("line 1"));
+        settle();
+        std::fs::remove_file(&path).expect("removed");
+        assert!(watched.keys().expect_err("gone").contains("cannot read"));
+    }
 
     #[test]
     fn keys_with_their_names() {

@@ -240,10 +240,7 @@ impl Connection {
     /// The key that the peer has shown to have; `None` for a client that was not asked for one.
     pub fn peer_fingerprint(&self) -> Option<Fingerprint> {
         if self.0.peer.get().is_none() {
-            let first = |c: &uts_engine::Connection| {
-                c.peer_certificates()?.first().and_then(|c| Fingerprint::of_certificate(c).ok())
-            };
-            let _ = self.0.peer.set(self.inspect(first)??);
+            let _ = self.0.peer.set(self.inspect(peer_key)??);
         }
         self.0.peer.get().copied()
     }
@@ -299,6 +296,11 @@ impl fmt::Debug for Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Connection({} of {})", self.0.handle.0, self.local_addr())
     }
+}
+
+/// The key that the peer has shown to have.
+pub(crate) fn peer_key(connection: &uts_engine::Connection) -> Option<Fingerprint> {
+    connection.peer_certificates()?.first().and_then(|first| Fingerprint::of_certificate(first).ok())
 }
 
 /// Names this end's key where that is what the peer objects to.

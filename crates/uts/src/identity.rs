@@ -8,6 +8,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use zeroize::{Zeroize, Zeroizing};
 
 /// The name in the certificate of a key that nobody certified; peers look at the key alone.
 const SELF_SIGNED_NAME: &str = "uts";
@@ -118,7 +119,8 @@ impl Identity {
         }
         let pair =
             KeyPair::generate_for(&PKCS_ED25519).map_err(|e| IdentityError::Unusable(e.to_string()))?;
-        let was_made = create_private(path, pair.serialize_pem().as_bytes())
+        let pem = Zeroizing::new(pair.serialize_pem());
+        let was_made = create_private(path, pem.as_bytes())
             .map_err(|source| IdentityError::Create { path: path.to_owned(), source })?;
         // If somebody else was faster, theirs counts.
         Ok((Self::load(path)?, was_made))
@@ -174,6 +176,12 @@ impl Identity {
     }
 }
 
+impl Drop for Identity {
+    fn drop(&mut self) {
+        self.key.zeroize();
+    }
+}
+
 impl Clone for Identity {
     fn clone(&self) -> Self {
         Identity {
@@ -212,6 +220,7 @@ pub(crate) fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'stati
 
 fn read_key(path: &Path) -> Result<PrivateKeyDer<'static>, IdentityError> {
     let pem = std::fs::read(path).map_err(|source| IdentityError::Read { path: path.to_owned(), source })?;
+    let pem = Zeroizing::new(pem);
     PrivateKeyDer::from_pem_slice(&pem).map_err(|e| IdentityError::Corrupt {
         path: path.to_owned(),
         why: format!("it holds no private key: {e}"),

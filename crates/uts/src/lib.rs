@@ -57,6 +57,7 @@ mod host;
 mod identity;
 mod known_hosts;
 mod listener;
+pub mod printable;
 mod tls;
 mod trace;
 mod trust;

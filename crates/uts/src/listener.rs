@@ -2,7 +2,7 @@
 
 use crate::AuthorizedKeys;
 use crate::connection::Connection;
-use crate::driver::Shared;
+use crate::driver::{PerKey, Shared};
 use crate::fingerprint::Fingerprint;
 use crate::host::Host;
 use crate::identity::Identity;
@@ -27,6 +27,11 @@ pub struct ServerOptions {
     pub connection: ConnectionConfig,
     /// Most connections at once.
     pub connections_max: usize,
+    /// Most connections at once from one address (of IPv6: from one /64 network); `usize::MAX` = any number. Many clients may be
+    /// behind one address.
+    pub connections_per_address_max: usize,
+    /// Most connections at once of one client's key; `usize::MAX` = any number. Of effect where clients are asked for keys.
+    pub connections_per_key_max: usize,
     /// With more than this many handshakes under way, clients must first show that they are at their address.
     pub handshakes_before_retry: usize,
     /// How long to look for what arrives before sleeping: see [`ConnectOptions::spin`](crate::ConnectOptions::spin).
@@ -43,6 +48,8 @@ impl ServerOptions {
             client_auth: ClientAuth::None,
             connection: ConnectionConfig::default(),
             connections_max: defaults.connections_max,
+            connections_per_address_max: defaults.connections_per_address_max,
+            connections_per_key_max: usize::MAX,
             handshakes_before_retry: defaults.handshakes_before_retry,
             spin: Duration::ZERO,
             on_refused: None,
@@ -56,7 +63,7 @@ impl ServerOptions {
         self
     }
 
-    /// Wants to be told of clients whose keys were refused. The call must not block: the endpoint waits for it.
+    /// Wants to be told of clients whose keys were refused, or that have too many connections. The call must not block: the endpoint waits for it.
     #[must_use]
     pub fn on_refused(mut self, told: impl Fn(&RefusedClient) + Send + Sync + 'static) -> Self {
         self.on_refused = Some(Arc::new(told));
@@ -114,18 +121,21 @@ impl Listener {
             // A wrong name is better heard of now than by the first client.
             AuthorizedKeys::load(file).map_err(ClientAuthError::from)?;
         }
-        let tls = tls::server(&options.identity, &options.client_auth, options.on_refused)
+        let tls = tls::server(&options.identity, &options.client_auth, options.on_refused.clone())
             .map_err(|e: TlsError| ListenError::Tls(e.to_string()))?;
         let bind = |source| ListenError::Bind { addr, source };
         let config = EndpointConfig {
             server: Some(tls),
             accept: options.connection.clone(),
             connections_max: options.connections_max,
+            connections_per_address_max: options.connections_per_address_max,
             handshakes_before_retry: options.handshakes_before_retry,
             secret: options.identity.endpoint_secret(),
             ..EndpointConfig::default()
         };
         let shared = Shared::start(host, addr, None, config, options.spin).map_err(bind)?;
+        let per_key = PerKey::new(options.connections_per_key_max, options.on_refused);
+        shared.act(|inner, _| inner.per_key = per_key);
         let requirements = Arc::new(options.connection.requirements);
         Ok(Listener { shared, requirements, fingerprint: options.identity.fingerprint() })
     }

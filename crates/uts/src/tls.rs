@@ -1,6 +1,6 @@
 //! TLS 1.3 as UTS uses it: keys that are known by fingerprint, or certificates; nothing resumed, nothing sent early.
 
-use crate::authorized_keys::AuthorizedKeys;
+use crate::authorized_keys::Watched;
 use crate::curve25519::{Keys, X25519};
 use crate::fingerprint::Fingerprint;
 use crate::identity::{Identity, IdentityError, read_certificates};
@@ -16,7 +16,7 @@ use rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, Error, OtherError,
     RootCertStore, ServerConfig, SignatureScheme,
 };
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, LazyLock, OnceLock};
 use uts_engine::config::ALPN;
 
@@ -76,7 +76,7 @@ pub(crate) fn server(
     let builder = match auth {
         ClientAuth::None => builder.with_no_client_auth(),
         ClientAuth::AuthorizedKeys(file) => builder.with_client_cert_verifier(Arc::new(ClientKey {
-            file: file.clone(),
+            keys: Watched::new(file.clone()),
             on_refused,
             provider,
         })),
@@ -141,8 +141,9 @@ fn denied(fingerprint: Fingerprint) -> Error {
     Error::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(KeyRefused(fingerprint)))))
 }
 
+/// Signatures over the handshake, and what is decided of their maker once one is found to be right.
 macro_rules! verify_signatures {
-    () => {
+    ($decide:expr) => {
         fn verify_tls12_signature(
             &self,
             message: &[u8],
@@ -150,7 +151,9 @@ macro_rules! verify_signatures {
             signature: &DigitallySignedStruct,
         ) -> Result<HandshakeSignatureValid, Error> {
             let algorithms = &self.provider.signature_verification_algorithms;
-            verify_tls12_signature(message, certificate, signature, algorithms)
+            let valid = verify_tls12_signature(message, certificate, signature, algorithms)?;
+            $decide(self, certificate)?;
+            Ok(valid)
         }
 
         fn verify_tls13_signature(
@@ -160,7 +163,9 @@ macro_rules! verify_signatures {
             signature: &DigitallySignedStruct,
         ) -> Result<HandshakeSignatureValid, Error> {
             let algorithms = &self.provider.signature_verification_algorithms;
-            verify_tls13_signature(message, certificate, signature, algorithms)
+            let valid = verify_tls13_signature(message, certificate, signature, algorithms)?;
+            $decide(self, certificate)?;
+            Ok(valid)
         }
 
         fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
@@ -200,30 +205,43 @@ impl ServerCertVerifier for ServerKey {
         Err(denied(found))
     }
 
-    verify_signatures!();
+    // What its key must be was looked at with the certificate.
+    verify_signatures!(|_: &Self, _: &CertificateDer<'_>| Ok::<(), Error>(()));
 }
 
-/// A client is let in if its key is in a file.
+/// A client is let in if its key is in a file. Whether it is, is looked up once the client has shown that it has that key: who
+/// has not makes this end neither read files nor tell of keys that others have.
 struct ClientKey {
-    file: PathBuf,
+    keys: Watched,
     on_refused: Option<OnRefused>,
     provider: Arc<CryptoProvider>,
 }
 
 impl fmt::Debug for ClientKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ClientKey").field("file", &self.file).finish_non_exhaustive()
+        f.debug_struct("ClientKey").field("file", &self.keys.path()).finish_non_exhaustive()
     }
 }
 
 impl ClientKey {
     fn check(&self, fingerprint: Fingerprint) -> Result<(), String> {
         // If the file is damaged nobody is let in: an entry that was taken out must not come back.
-        let keys = AuthorizedKeys::load(&self.file).map_err(|e| e.to_string())?;
-        if keys.contains(&fingerprint) {
+        if self.keys.keys()?.contains(&fingerprint) {
             return Ok(());
         }
-        Err(format!("the key {fingerprint} is not in {}", self.file.display()))
+        Err(format!("the key {fingerprint} is not in {}", self.keys.path().display()))
+    }
+
+    /// Lets the owner of a key in, or not.
+    fn decide(&self, certificate: &CertificateDer<'_>) -> Result<(), Error> {
+        let fingerprint = Fingerprint::of_certificate(certificate)?;
+        self.check(fingerprint).map_err(|why| {
+            tracing::warn!(%fingerprint, why, "client refused");
+            if let Some(on_refused) = &self.on_refused {
+                on_refused(&RefusedClient { fingerprint: Some(fingerprint), why });
+            }
+            denied(fingerprint)
+        })
     }
 }
 
@@ -238,16 +256,51 @@ impl ClientCertVerifier for ClientKey {
         _: &[CertificateDer<'_>],
         _: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
-        let fingerprint = Fingerprint::of_certificate(certificate)?;
-        self.check(fingerprint).map_err(|why| {
-            tracing::warn!(%fingerprint, why, "client refused");
-            if let Some(on_refused) = &self.on_refused {
-                on_refused(&RefusedClient { fingerprint: Some(fingerprint), why });
-            }
-            denied(fingerprint)
-        })?;
+        // Decided when the signature has shown whose it is.
+        Fingerprint::of_certificate(certificate)?;
         Ok(ClientCertVerified::assertion())
     }
 
-    verify_signatures!();
+    verify_signatures!(Self::decide);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustls::internal::msgs::codec::Codec;
+    use std::sync::Mutex;
+
+    /// Who shows a certificate without having its key is refused for that, and the file of keys is not asked.
+    #[test]
+    fn a_key_is_looked_up_once_its_owner_has_signed() {
+        let refused = Arc::new(Mutex::new(Vec::new()));
+        let told = refused.clone();
+        let stranger = Identity::generate().expect("a key");
+        let verifier = ClientKey {
+            keys: Watched::new("/nowhere/authorized_keys".into()),
+            on_refused: Some(Arc::new(move |client| told.lock().expect("no panic").push(client.clone()))),
+            provider: provider(),
+        };
+        let certificate = &stranger.certificates()[0];
+        verifier.verify_client_cert(certificate, &[], UnixTime::now()).expect("not decided yet");
+        let message = b"the handshake";
+        let signer = crate::curve25519::load_private_key(&stranger.key()).expect("a key");
+        let scheme = SignatureScheme::ED25519;
+        let signature = signer.choose_scheme(&[scheme]).expect("Ed25519").sign(message).expect("signed");
+        let mut forged = signature.clone();
+        forged[0] ^= 1;
+        let verify = |signature: &[u8]| {
+            let mut bytes = u16::from(scheme).to_be_bytes().to_vec();
+            bytes.extend((signature.len() as u16).to_be_bytes());
+            bytes.extend(signature);
+            let signed = DigitallySignedStruct::read_bytes(&bytes).expect("well formed");
+            verifier.verify_tls13_signature(message, certificate, &signed).expect_err("refused")
+        };
+        assert_eq!(verify(&forged), Error::InvalidCertificate(CertificateError::BadSignature));
+        assert!(refused.lock().expect("no panic").is_empty(), "it is told of nobody who has not signed");
+        assert!(matches!(verify(&signature), Error::InvalidCertificate(CertificateError::Other(_))));
+        let refused = refused.lock().expect("no panic");
+        assert_eq!(refused.len(), 1);
+        assert!(refused[0].why.contains("cannot read"), "{}", refused[0].why);
+    }
 }

@@ -72,14 +72,14 @@ pub enum ClientAuth {
     /// All; they are not asked who they are.
     #[default]
     None,
-    /// Those whose keys are in this file (see [`crate::AuthorizedKeys`]), which is read again for each client.
+    /// Those whose keys are in this file (see [`crate::AuthorizedKeys`]), which is read again when it has changed.
     AuthorizedKeys(PathBuf),
 }
 
 /// A client that a server did not let in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RefusedClient {
-    /// The key that it claimed to have.
+    /// The key that it has shown to have.
     pub fingerprint: Option<Fingerprint>,
     /// Why it was refused, in words.
     pub why: String,

@@ -48,7 +48,7 @@ pub(crate) async fn copy<T: Transport>(
     }
     let (address, fingerprint) = link.peer();
     let fingerprint = fingerprint.unwrap_or_default();
-    ui.start(&Start { command: "cp", address, fingerprint, subject: describe(&job) });
+    ui.start(&Start { command: "cp", address, fingerprint, subject: describe(&job), served: None });
 
     let clock = Clock::start();
     let meter = Meter::new(link.clone(), ui.clone(), None);

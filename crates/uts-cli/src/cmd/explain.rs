@@ -3,6 +3,7 @@
 use super::{Failure, properties};
 use crate::args::ExplainArgs;
 use crate::link::Transport;
+use crate::ui::lines;
 use crate::units::PathGiven;
 
 /// Runs `uts explain`.
@@ -13,6 +14,6 @@ pub fn run<T: Transport>(transport: &T, args: &ExplainArgs) -> Result<(), Failur
     let properties = properties(&args.wanted)?;
     let path = PathGiven::parse(&args.path).map_err(Failure::Usage)?;
     let text = transport.explain(&properties, &path, args.json).map_err(Failure::Failed)?;
-    println!("{}", text.trim_end());
+    lines::print(&text);
     Ok(())
 }

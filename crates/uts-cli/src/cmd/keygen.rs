@@ -3,6 +3,7 @@
 use super::Failure;
 use crate::args::{FingerprintArgs, KeygenArgs};
 use crate::link::Transport;
+use crate::ui::lines;
 
 /// Makes a key unless there is one, and prints its fingerprint.
 ///
@@ -11,8 +12,8 @@ use crate::link::Transport;
 pub fn keygen<T: Transport>(transport: &T, args: &KeygenArgs) -> Result<(), Failure> {
     let (file, fingerprint, new) = transport.keygen(args.file.as_deref()).map_err(Failure::Failed)?;
     let what = if new { "new key" } else { "there is a key already" };
-    eprintln!("{what}: {}", file.display());
-    println!("{fingerprint}");
+    lines::tell(format_args!("{what}: {}", file.display()));
+    lines::print(&fingerprint);
     Ok(())
 }
 
@@ -21,6 +22,6 @@ pub fn keygen<T: Transport>(transport: &T, args: &KeygenArgs) -> Result<(), Fail
 /// # Errors
 /// [`Failure::Failed`] when it cannot be read.
 pub fn fingerprint<T: Transport>(transport: &T, args: &FingerprintArgs) -> Result<(), Failure> {
-    println!("{}", transport.fingerprint(args.file.as_deref()).map_err(Failure::Failed)?);
+    lines::print(&transport.fingerprint(args.file.as_deref()).map_err(Failure::Failed)?);
     Ok(())
 }

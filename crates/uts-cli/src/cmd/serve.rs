@@ -1,13 +1,15 @@
 //! `uts serve`.
 
+mod inventory;
+
 use super::meter::Meter;
 use super::{Failure, interrupted, properties};
 use crate::args::ServeArgs;
 use crate::link::{Link, ListenOptions, Listener, ServerIdentity, Transport};
 use crate::target::PORT;
-use crate::ui::{self, Start, Ui};
+use crate::ui::{self, Served, Start, Ui};
 use std::future::Future;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -40,10 +42,12 @@ pub(crate) async fn serve<T: Transport>(
     ui: Arc<dyn Ui>,
     interrupt: impl Future<Output = ()>,
 ) -> Result<(), Failure> {
-    let service = Service::open(
-        &args.dir,
-        ServeOptions { read_only: args.read_only, preserve_mode: args.preserve_mode },
-    );
+    if args.writable && !args.anyone && args.authorized_keys.is_none() {
+        let why = "--writable: say who may write, by --authorized-keys FILE or --anyone";
+        return Err(Failure::Usage(why.into()));
+    }
+    let options = ServeOptions { read_only: !args.writable, preserve_mode: args.preserve_mode };
+    let service = Service::open(&args.dir, options);
     let service = service.map_err(|error| Failure::Failed(format!("--dir {error}")))?;
     let mut listener = transport.listen(&listen_options(args)?).await.map_err(Failure::Failed)?;
     ui.start(&Start {
@@ -51,6 +55,7 @@ pub(crate) async fn serve<T: Transport>(
         address: listener.local_addr().to_string(),
         fingerprint: listener.fingerprint(),
         subject: args.dir.display().to_string(),
+        served: Some(served(args, listener.local_addr()).await?),
     });
     tokio::pin!(interrupt);
     let (stop, stopping) = watch::channel(false);
@@ -106,6 +111,37 @@ fn host(address: &str) -> &str {
     address.rsplit_once(':').map_or(address, |(host, _)| host)
 }
 
+/// What is given whom, as is said at first.
+async fn served(args: &ServeArgs, listening_at: SocketAddr) -> Result<Served, Failure> {
+    let dir = args.dir.clone();
+    let counted = tokio::task::spawn_blocking(move || inventory::count(&dir)).await;
+    let found = counted.map_err(|error| Failure::Failed(error.to_string()))?;
+    let clients = match &args.authorized_keys {
+        Some(file) => {
+            let keys = uts::AuthorizedKeys::load(file).map_err(|error| Failure::Failed(error.to_string()))?;
+            let keys = if keys.len() == 1 { "1 key".to_owned() } else { format!("{} keys", keys.len()) };
+            format!("the {keys} in {}", file.display())
+        }
+        None => "anyone".to_owned(),
+    };
+    Ok(Served {
+        is_writable: args.writable,
+        clients,
+        reach: reach(listening_at.ip()),
+        files: found.files,
+        has_more: found.has_more,
+    })
+}
+
+/// From where an address can be reached.
+fn reach(address: IpAddr) -> &'static str {
+    match address.to_canonical() {
+        address if address.is_unspecified() => "on all networks of this host",
+        address if address.is_loopback() => "from this host only",
+        _ => "on the network of this address",
+    }
+}
+
 fn listen_options(args: &ServeArgs) -> Result<ListenOptions, Failure> {
     let addresses = match args.listen {
         Some(address) => vec![address],
@@ -122,6 +158,9 @@ fn listen_options(args: &ServeArgs) -> Result<ListenOptions, Failure> {
         addresses,
         identity,
         authorized_keys: args.authorized_keys.clone(),
+        connections_max: args.max_connections as usize,
+        connections_per_address_max: args.max_per_address as usize,
+        connections_per_key_max: args.max_per_key as usize,
         properties: properties(&args.wanted)?,
     })
 }

@@ -1,6 +1,7 @@
 //! A connection over UDP, as the program sees it.
 
 use crate::link::{ExchangeStep, Link, LinkEvent, Telemetry};
+use crate::ui::lines;
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -65,7 +66,7 @@ impl UdpLink {
             writeln!(open.out, "{t_s:.6},{kind},{},{},{flow},{position}", row.number, row.bytes)
         });
         if let Err(error) = written.and_then(|()| open.out.flush()) {
-            eprintln!("uts: --trace: {error}");
+            lines::tell(format_args!("uts: --trace: {error}"));
             *trace = None;
             return false;
         }

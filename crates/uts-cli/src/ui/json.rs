@@ -1,6 +1,6 @@
 //! One JSON object a line, for programs. The schema is in docs/uts.md.
 
-use super::{Clock, Done, Sample, Start, Ui, hex, outcome_name};
+use super::{Clock, Done, Sample, Start, Ui, hex, lines, outcome_name};
 use crate::link::{ExchangeStep, Telemetry};
 use serde_json::{Map, Value, json};
 use std::io::Write;
@@ -30,8 +30,7 @@ impl<W: Write + Send + 'static> Json<W> {
             object.extend(fields);
         }
         let mut out = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // Nobody reads any more: the copy goes on nevertheless.
-        let _ = writeln!(out, "{}", Value::Object(object)).and_then(|()| out.flush());
+        lines::write_json(&mut *out, Value::Object(object));
     }
 }
 
@@ -56,14 +55,21 @@ fn with_telemetry(mut fields: Value, telemetry: &Telemetry) -> Value {
 
 impl<W: Write + Send + 'static> Ui for Json<W> {
     fn start(&self, start: &Start) {
-        let Start { command, address, fingerprint, subject } = start;
-        let fields =
+        let Start { command, address, fingerprint, subject, served } = start;
+        let mut fields =
             json!({"command": command, "address": address, "fingerprint": fingerprint, "subject": subject});
+        if let (Value::Object(object), Some(served)) = (&mut fields, served) {
+            object.insert("access".into(), json!(served.access()));
+            object.insert("clients".into(), json!(served.clients));
+            object.insert("reach".into(), json!(served.reach));
+            object.insert("files".into(), json!(served.files));
+            object.insert("more_files".into(), json!(served.has_more));
+        }
         self.emit("start", None, fields);
     }
 
     fn connection(&self, step: &str, peer: &str, line: &str) {
-        self.emit("connection", Some(peer), json!({"step": step, "line": line}));
+        self.emit("connection", Some(peer), json!({"step": step, "line": lines::line(line)}));
     }
 
     fn sample(&self, peer: Option<&str>, sample: &Sample) {
@@ -75,7 +81,7 @@ impl<W: Write + Send + 'static> Ui for Json<W> {
     fn exchange(&self, peer: Option<&str>, x: &ExchangeStep) {
         let mut fields = json!({
             "step": x.step, "direction": x.direction, "group": x.group, "epoch": x.epoch, "seen": x.seen, "changes": x.changes,
-            "expects": x.expects, "line": if x.line.is_empty() { x.describe() } else { x.line.clone() },
+            "expects": x.expects, "line": lines::line(if x.line.is_empty() { x.describe() } else { x.line.clone() }),
         });
         if let Value::Object(object) = &mut fields {
             if let Some(ms) = x.took_ms {
@@ -96,7 +102,7 @@ impl<W: Write + Send + 'static> Ui for Json<W> {
                     object.insert("hash".into(), json!(hex(hash)));
                 }
                 FileOutcome::Failed(error) => {
-                    object.insert("error".into(), json!(error.to_string()));
+                    object.insert("error".into(), json!(lines::line(error.to_string())));
                 }
             }
         }
@@ -104,11 +110,11 @@ impl<W: Write + Send + 'static> Ui for Json<W> {
     }
 
     fn warning(&self, line: &str) {
-        self.emit("warning", None, json!({"message": line}));
+        self.emit("warning", None, json!({"message": lines::line(line)}));
     }
 
     fn error(&self, line: &str) {
-        self.emit("error", None, json!({"message": line}));
+        self.emit("error", None, json!({"message": lines::line(line)}));
     }
 
     fn done(&self, done: &Done) {

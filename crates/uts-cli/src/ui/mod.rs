@@ -1,6 +1,7 @@
 //! What the user gets to see: progress on a terminal, lines elsewhere, or JSON for programs.
 
 pub mod json;
+pub mod lines;
 pub mod plain;
 pub mod progress;
 pub mod summary;
@@ -22,6 +23,37 @@ pub struct Start {
     pub fingerprint: String,
     /// What is served or copied, in words.
     pub subject: String,
+    /// What a server gives whom.
+    pub served: Option<Served>,
+}
+
+/// What a server gives whom.
+#[derive(Clone, Debug, Default)]
+pub struct Served {
+    /// Files are taken as well.
+    pub is_writable: bool,
+    /// Who is let in, in words.
+    pub clients: String,
+    /// From where it can be reached, in words.
+    pub reach: &'static str,
+    /// Files that there are, or some of them.
+    pub files: u64,
+    /// There are more than `files`.
+    pub has_more: bool,
+}
+
+impl Served {
+    /// What may be done, in a word.
+    pub fn access(&self) -> &'static str {
+        if self.is_writable { "writable" } else { "read-only" }
+    }
+
+    /// How many files, in words.
+    pub fn count(&self) -> String {
+        let more = if self.has_more { "more than " } else { "" };
+        let files = if self.files == 1 && !self.has_more { "file" } else { "files" };
+        format!("{more}{} {files}", self.files)
+    }
 }
 
 /// How far a copy is.

@@ -1,6 +1,6 @@
 //! Lines for logs: where standard error is no terminal, and for servers.
 
-use super::{Done, Sample, Start, Ui, outcome_name, summary};
+use super::{Done, Sample, Start, Ui, lines, outcome_name, summary};
 use crate::link::{ExchangeStep, Telemetry};
 use crate::units;
 use std::io::Write;
@@ -30,8 +30,7 @@ impl<W: Write + Send + 'static, O: Write + Send + 'static> Plain<W, O> {
     }
 
     fn always(&self, line: &str) {
-        // Nobody reads any more: the copy goes on nevertheless.
-        let _ = writeln!(self.lines.lock().unwrap_or_else(PoisonError::into_inner), "{line}");
+        lines::write_line(&mut *self.lines.lock().unwrap_or_else(PoisonError::into_inner), line);
     }
 }
 
@@ -57,9 +56,18 @@ pub fn of_peer(peer: Option<&str>, line: &str) -> String {
 
 /// How a server or copy began, for people.
 pub fn greeting(start: &Start) -> String {
-    match start.command {
-        "serve" => format!("serving {} at {}, key {}", start.subject, start.address, start.fingerprint),
-        _ => format!("connected to {}, key {}", start.address, start.fingerprint),
+    match &start.served {
+        Some(served) => format!(
+            "serving {} ({}), {}, to {}, at {} ({}), key {}",
+            start.subject,
+            served.count(),
+            served.access(),
+            served.clients,
+            start.address,
+            served.reach,
+            start.fingerprint
+        ),
+        None => format!("connected to {}, key {}", start.address, start.fingerprint),
     }
 }
 
@@ -101,8 +109,8 @@ impl<W: Write + Send + 'static, O: Write + Send + 'static> Ui for Plain<W, O> {
 
     fn done(&self, done: &Done) {
         if !self.quiet {
-            let table = summary::table(done);
-            let _ = write!(self.results.lock().unwrap_or_else(PoisonError::into_inner), "{table}");
+            let mut results = self.results.lock().unwrap_or_else(PoisonError::into_inner);
+            lines::write_lines(&mut *results, &summary::table(done));
         }
     }
 

@@ -1,7 +1,7 @@
 //! A bar on a terminal, and lines above it.
 
 use super::plain::{figures, greeting, of_peer};
-use super::{Done, Sample, Start, Ui, summary};
+use super::{Done, Sample, Start, Ui, lines, summary};
 use crate::link::{ExchangeStep, Telemetry};
 use crate::units;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
@@ -31,7 +31,7 @@ impl Terminal {
 
     fn say(&self, line: &str) {
         // A terminal that has gone away: the copy goes on nevertheless.
-        let _ = self.bars.println(line);
+        let _ = self.bars.println(lines::line(line));
     }
 
     fn bar(&self) -> &ProgressBar {
@@ -69,7 +69,7 @@ impl Ui for Terminal {
         } else {
             String::new()
         };
-        bar.set_message(format!(
+        bar.set_message(lines::line(format!(
             "{files}{} of {}  {}  RTT {:.1} ms  loss {:.2} %  [{}]",
             units::bytes(sample.bytes),
             units::bytes(sample.total),
@@ -77,7 +77,7 @@ impl Ui for Terminal {
             t.rtt_ms,
             t.loss * 100.0,
             t.profile
-        ));
+        )));
     }
 
     fn exchange(&self, peer: Option<&str>, step: &ExchangeStep) {
@@ -100,14 +100,14 @@ impl Ui for Terminal {
     }
 
     fn error(&self, line: &str) {
-        self.bars.suspend(|| eprintln!("uts: {line}"));
+        self.bars.suspend(|| lines::tell(format_args!("uts: {line}")));
     }
 
     fn done(&self, done: &Done) {
         if let Some(bar) = self.bar.get() {
             bar.finish_and_clear();
         }
-        print!("{}", summary::table(done));
+        lines::print(&summary::table(done));
     }
 
     fn period(&self) -> Option<Duration> {

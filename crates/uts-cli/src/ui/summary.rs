@@ -1,6 +1,6 @@
 //! The table at the end of a copy.
 
-use super::Done;
+use super::{Done, lines};
 use crate::units;
 
 /// The table, a line each.
@@ -31,7 +31,7 @@ pub fn table(done: &Done) -> String {
                 .map_or_else(|| "-".into(), |hash| format!("BLAKE3 {hash}, the same at both ends")),
         ),
     ];
-    rows.iter().map(|(name, value)| format!("{name:<13} {value}\n")).collect()
+    rows.iter().map(|(name, value)| format!("{name:<13} {}\n", lines::line(value.as_str()))).collect()
 }
 
 #[cfg(test)]

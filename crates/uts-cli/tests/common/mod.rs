@@ -1,5 +1,6 @@
 //! The program as a user has it: processes with a home of their own, whose every wait is bounded.
 #![allow(dead_code, reason = "each test file uses its part")]
+#![allow(dead_code, reason = "each file of tests uses its part")]
 
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
@@ -137,13 +138,36 @@ impl Place {
         self.start(args).wait()
     }
 
-    /// Serves `srv`.
+    /// The same as a user whose home is `home`.
+    pub fn run_as(&self, home: &str, args: &[&str]) -> Ended {
+        self.start_as(home, args).wait()
+    }
+
+    /// The UDP port at which a program listens, once it does, as the system says.
+    pub fn listening_port(&self, running: &Running) -> u16 {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Some(port) = running.udp_port() {
+                return port;
+            }
+            assert!(Instant::now() < deadline, "it does not listen");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Serves `srv`, for anyone to read and to write unless `options` say otherwise.
     pub fn serve(&self, options: &[&str]) -> Server {
         self.serve_at("127.0.0.1:0", options)
     }
 
     pub fn serve_at(&self, address: &str, options: &[&str]) -> Server {
         let mut args = vec!["serve", "--dir", "srv", "--json", "--listen", address];
+        if !options.iter().any(|option| ["--read-only", "--writable", "--anyone"].contains(option)) {
+            args.push("--writable");
+            if !options.contains(&"--authorized-keys") {
+                args.push("--anyone");
+            }
+        }
         args.extend(options);
         Self::served(self.start_as("server-home", &args))
     }
@@ -227,6 +251,24 @@ impl Running {
                 }
             }
         }
+    }
+
+    /// The port of its first UDP socket (proc(5)).
+    fn udp_port(&self) -> Option<u16> {
+        let fds = fs::read_dir(format!("/proc/{}/fd", self.child.id())).ok()?;
+        let own: Vec<String> = fds
+            .filter_map(|fd| Some(fs::read_link(fd.ok()?.path()).ok()?.display().to_string()))
+            .filter_map(|to| Some(to.strip_prefix("socket:[")?.strip_suffix(']')?.to_owned()))
+            .collect();
+        let tables =
+            ["/proc/net/udp", "/proc/net/udp6"].map(|table| fs::read_to_string(table).unwrap_or_default());
+        let mut rows = tables.iter().flat_map(|table| table.lines().skip(1));
+        rows.find_map(|row| {
+            let columns: Vec<&str> = row.split_whitespace().collect();
+            let is_own = own.iter().any(|inode| columns.get(9) == Some(&inode.as_str()));
+            let port = columns.get(1)?.rsplit_once(':')?.1;
+            is_own.then(|| u16::from_str_radix(port, 16).ok()).flatten()
+        })
     }
 
     /// A signal to this process alone.

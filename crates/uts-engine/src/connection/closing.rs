@@ -8,6 +8,9 @@ use uts_wire::frame::Frame;
 /// What a packet that closes the connection acknowledges at most: it is to fit wherever a first packet has.
 const LAST_REPORT_BYTES_MAX: usize = 512;
 
+/// The code with which not the application closes a connection, but the transport (packets.md).
+const REFUSED: u64 = u32::MAX as u64;
+
 impl Connection {
     /// A packet for a connection that this end has closed: the peer has perhaps not heard.
     pub(super) fn repeat_close(&mut self) {
@@ -36,7 +39,7 @@ impl Connection {
         }
         let (code, reason) = match self.close_reason() {
             Some(CloseReason::Local { code, reason }) => (*code, reason.clone()),
-            Some(other) => (u64::from(u32::MAX), other.to_string()),
+            Some(other) => (REFUSED, other.to_string()),
             None => (0, String::new()),
         };
         self.write_close_packet(now, code, &reason, out)
@@ -92,6 +95,12 @@ impl Connection {
         }
     }
 
+    /// Closes a connection that this end does not take, for this reason. The peer, who has shown its address and its key,
+    /// hears it as [`CloseReason::Refused`].
+    pub fn refuse(&mut self, now: Time, why: &str) {
+        self.close(now, REFUSED, why);
+    }
+
     /// The peer broke the protocol.
     pub(super) fn fail(&mut self, reason: CloseReason) {
         let now = self.last_heard_at;
@@ -109,7 +118,7 @@ impl Connection {
     }
 
     pub(super) fn on_peer_close(&mut self, now: Time, code: u64, reason: &str) {
-        let reason = if code == u64::from(u32::MAX) {
+        let reason = if code == REFUSED {
             CloseReason::Refused(reason.to_owned())
         } else {
             CloseReason::Peer { code, reason: reason.to_owned() }

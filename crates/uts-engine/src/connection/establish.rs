@@ -4,6 +4,7 @@ use super::exchanges::{from_wire, to_wire};
 use super::handshake::Place;
 use super::*;
 use crate::consent::Answering;
+use zeroize::Zeroizing;
 
 impl Connection {
     pub(super) fn handle_establishment(
@@ -44,7 +45,11 @@ impl Connection {
         }
         let is_done = handshake.is_done();
         if let Some((code, reason)) = brought.closed {
-            let reason = if code >= 0x100 { tls_refusal(code - 0x100, &reason) } else { reason };
+            let mut reason = if code >= 0x100 { tls_refusal(code - 0x100, &reason) } else { reason };
+            if !is_done {
+                // Anybody on the way can have made this packet: people are not to take it for the peer's word.
+                reason.push_str(" (said before it had shown who it is)");
+            }
             self.drain(now, CloseReason::Refused(reason));
             return;
         }
@@ -123,9 +128,9 @@ impl Connection {
             }
         };
         let is_corrected = mine != asked;
-        let mut exporter = [0; 32];
+        let mut exporter = Zeroizing::new([0; Secret::BYTES]);
         let tls = &handshake.tls;
-        tls.export_keying_material(&mut exporter, b"EXPORTER-uts", None)
+        tls.export_keying_material(&mut exporter[..], b"EXPORTER-uts", None)
             .map_err(|error| CloseReason::Tls(error.to_string()))?;
         let (out, inward) = match self.side {
             Side::Client => (protection::Direction::ClientToServer, protection::Direction::ServerToClient),

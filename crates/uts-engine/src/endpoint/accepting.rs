@@ -1,5 +1,6 @@
 //! Connections that others begin: from a client's first packet to the connection that is accepted.
 
+use super::crowd::Admission;
 use super::{ANSWERS_MAX, Endpoint, FIRST_CID_BYTES};
 use crate::config::PACKET_BYTES_MIN;
 use crate::connection::{self, Birth, Connection, Place, Side};
@@ -11,6 +12,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use uts_functions::Time;
 use uts_wire::packet::establishment::EstablishmentHeader;
+
+/// What a client is told whose address has as many connections as it may.
+pub(super) const TOO_MANY_OF_ADDRESS: &str = "this address has as many connections to it as it may";
 
 impl Endpoint {
     /// The next connection whose handshake a client has finished.
@@ -44,12 +48,16 @@ impl Endpoint {
         if !connection::is_authentic(&keys, datagram, place) {
             return None;
         }
-        if self.refusing || self.connections.len() >= self.config.connections_max {
-            let why = if self.refusing {
-                "it takes no new connections"
-            } else {
-                "it has as many connections as it may"
-            };
+        let proof = self.tokens.as_ref().and_then(|t| t.check(now, remote, header.token));
+        let admission = self.crowd.admits(remote.ip(), proof.is_some());
+        let refusal = if self.refusing {
+            Some("it takes no new connections")
+        } else if self.connections.len() >= self.config.connections_max {
+            Some("it has as many connections as it may")
+        } else {
+            (admission == Admission::Refused).then_some(TOO_MANY_OF_ADDRESS)
+        };
+        if let Some(why) = refusal {
             let ids = (header.scid, header.dcid);
             if self.answers.len() < ANSWERS_MAX
                 && let Some(answer) = connection::refusal(&keys, ids, why)
@@ -58,8 +66,8 @@ impl Endpoint {
             }
             return None;
         }
-        let proof = self.tokens.as_ref().and_then(|t| t.check(now, remote, header.token));
-        if proof.is_none() && self.handshakes >= self.config.handshakes_before_retry {
+        let is_busy = self.handshakes >= self.config.handshakes_before_retry;
+        if proof.is_none() && (is_busy || admission == Admission::OnProof) {
             self.answer_with_retry(now, remote, header);
             return None;
         }
@@ -97,6 +105,9 @@ impl Endpoint {
         debug_assert_eq!(*connection.first_cid(), header.dcid);
         self.strangers -= 1;
         let handle = self.insert(connection);
+        if let Some(entry) = self.connections.get_mut(handle) {
+            entry.counted = self.crowd.join(remote.ip(), proof.is_some());
+        }
         self.by_first.insert((remote, header.dcid), handle);
         Some(handle)
     }

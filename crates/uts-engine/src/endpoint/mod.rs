@@ -3,10 +3,12 @@
 //! Whatever an unauthenticated datagram says, it changes nothing: it is matched, checked, and at most answered with less
 //! than three times its size.
 //!
-//! * what comes in: [`routing`]; connections that others begin: [`accepting`]; what belongs to no connection: [`strangers`];
+//! * what comes in: [`routing`]; connections that others begin: [`accepting`], how many of one address: [`crowd`]; what
+//!   belongs to no connection: [`strangers`];
 //! * what goes out, and what is due: here; whose turn it is on the way to one address: [`peers`].
 
 mod accepting;
+mod crowd;
 mod peers;
 mod routing;
 mod strangers;
@@ -21,6 +23,7 @@ use crate::event::{ConnectionHandle, Event};
 use crate::policy::Turns;
 use crate::selector::{self, Contradiction};
 use crate::token::TokenKeys;
+use crowd::Crowd;
 use peers::Peers;
 use rand::{RngCore, SeedableRng};
 use rand_chacha::ChaCha20Rng;
@@ -113,6 +116,8 @@ pub struct Endpoint {
     /// Connections that may have something to tell, in turn.
     telling: VecDeque<ConnectionHandle>,
     accepted: VecDeque<ConnectionHandle>,
+    /// How many connections each address has begun.
+    crowd: Crowd,
     /// What the last peer to show any has shown.
     certificates: Option<Weak<[CertificateDer<'static>]>>,
     /// What they have in flight, by peer.
@@ -139,6 +144,7 @@ impl Endpoint {
         let mut rng = ChaCha20Rng::from_seed(seed);
         let salt = rng.next_u64();
         let peers = Peers::new(config.waiting_bytes_max);
+        let crowd = Crowd::new(config.connections_per_address_max);
         Endpoint {
             tokens: TokenKeys::new(&config.secret, salt),
             accept_profile: Arc::new(first_profile(&config.accept)),
@@ -157,6 +163,7 @@ impl Endpoint {
             ready: VecDeque::new(),
             telling: VecDeque::new(),
             accepted: VecDeque::new(),
+            crowd,
             certificates: None,
             peers,
             turns: Turns::default(),
@@ -476,6 +483,7 @@ impl Endpoint {
         self.peers.on_news(Time::ZERO, &mut entry.share, 0, None);
         if !is_kept {
             self.peers.leave(&mut entry.share);
+            self.crowd.leave(remote.ip(), &mut entry.counted);
             self.connections.remove(handle);
             self.accepted.retain(|h| *h != handle);
         }

@@ -70,7 +70,7 @@ impl Endpoint {
             self.taken_in(now);
         }
         let handle = handle?;
-        let Entry { connection, .. } = self.connections.get_mut(handle)?;
+        let Entry { connection, counted, .. } = self.connections.get_mut(handle)?;
         // The peer's address is the one that the handshake proved.
         if connection.remote() != remote {
             self.strangers += 1;
@@ -88,6 +88,9 @@ impl Endpoint {
             self.by_reset.extend(connection.peer_reset_token().map(|token| ((remote, *token), handle)));
             if connection.side() == Side::Server {
                 self.handshakes = self.handshakes.saturating_sub(1);
+                if connection.is_open() && !self.crowd.prove(remote.ip(), counted) {
+                    connection.refuse(now, super::accepting::TOO_MANY_OF_ADDRESS);
+                }
                 self.accepted.extend(connection.is_open().then_some(handle));
             }
         }

@@ -2,6 +2,7 @@
 //!
 //! A handle holds a place in the table and a serial number, so that it is never reused while the endpoint lives.
 
+use super::crowd::Counted;
 use super::peers::Share;
 use crate::connection::Connection;
 use crate::event::ConnectionHandle;
@@ -35,6 +36,8 @@ pub(super) struct Entry {
     pub is_stale: bool,
     /// Nobody reads it any more.
     pub is_released: bool,
+    /// How it counts against its address.
+    pub counted: Counted,
     serial: u32,
 }
 
@@ -78,6 +81,7 @@ impl Table {
             is_telling: false,
             is_stale: false,
             is_released: false,
+            counted: Counted::Not,
             serial,
         }));
         handle(serial, place)

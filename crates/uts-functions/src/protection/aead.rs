@@ -3,6 +3,7 @@
 use super::crypto::{aead, quic};
 use super::{Forged, MASK_BYTES, SAMPLE_BYTES, Secret};
 use core::fmt;
+use zeroize::Zeroizing;
 
 /// Bytes of the tag of every AEAD here.
 pub(super) const TAG_BYTES: usize = 16;
@@ -28,20 +29,18 @@ impl Keys {
         algorithm: &'static aead::Algorithm,
         header: &'static quic::Algorithm,
     ) -> Self {
-        let mut bytes = [0; Secret::BYTES];
+        let mut bytes = Zeroizing::new([0; Secret::BYTES]);
         let key = &mut bytes[..algorithm.key_len()];
         secret.expand_label("uts key", key);
         let packet = aead::UnboundKey::new(algorithm, key).map(aead::LessSafeKey::new);
         let key = &mut bytes[..header.key_len()];
         secret.expand_label("uts hp", key);
         let header = quic::HeaderProtectionKey::new(header, key);
-        let mut iv = [0; aead::NONCE_LEN];
-        secret.expand_label("uts iv", &mut iv);
-        bytes.fill(0);
-        core::hint::black_box(&bytes);
+        let mut iv = Zeroizing::new([0; aead::NONCE_LEN]);
+        secret.expand_label("uts iv", &mut iv[..]);
         match (packet, header) {
             (Ok(packet), Ok(header)) => {
-                let [a, b, c, d, e, f, g, h, back @ ..] = iv;
+                let [a, b, c, d, e, f, g, h, back @ ..] = *iv;
                 let iv = (u64::from_be_bytes([a, b, c, d, e, f, g, h]), u32::from_be_bytes(back));
                 Keys { packet, iv, header }
             }

@@ -7,6 +7,7 @@
 use crate::registry;
 use core::fmt;
 use enum_dispatch::enum_dispatch;
+use zeroize::Zeroize;
 
 mod aead;
 pub mod aes_128_gcm;
@@ -143,9 +144,7 @@ impl Secret {
 
 impl Drop for Secret {
     fn drop(&mut self) {
-        self.0.fill(0);
-        // Keeps the compiler from leaving out a write that nobody reads.
-        core::hint::black_box(&self.0);
+        self.0.zeroize();
     }
 }
 

@@ -2,15 +2,19 @@
 
 use super::event::Told;
 use super::plan::Plan;
+use crate::lines::print_line;
 use crate::report::model::{Exchange, FileFacts};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::cell::Cell;
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 
 /// Without a terminal there is no bar; then a line this often, in seconds.
 const LINE_INTERVAL_S: f64 = 5.0;
 /// Functions whose mechanisms are named beside the bar, as they make the difference on a path.
 const FUNCTIONS_SHOWN: [&str; 3] = ["congestion", "fec", "retransmission"];
+
+/// The longest text beside the bar, in characters.
+const STATUS_CHARS_MAX: usize = 1_000;
 
 #[derive(Debug)]
 pub(super) struct Display {
@@ -31,11 +35,8 @@ impl Display {
 
     /// Writes a line past the bar.
     pub(super) fn line(&self, line: &str) {
-        self.bar.suspend(|| {
-            let mut out = std::io::stdout().lock();
-            // Who reads no longer need not be told; the copy goes on and the report is written.
-            let _ = writeln!(out, "{line}").and_then(|()| out.flush());
-        });
+        // Who reads no longer need not be told; the copy goes on and the report is written.
+        self.bar.suspend(|| drop(print_line(line)));
     }
 
     pub(super) fn introduce(&self, file: &FileFacts, plan: &Plan, seed: u64) {
@@ -56,7 +57,7 @@ impl Display {
     pub(super) fn progress(&self, t_s: f64, told: &Told) {
         let status = status(told);
         self.bar.set_position(told.bytes.unwrap_or_else(|| self.bar.position()));
-        self.bar.set_message(status.clone());
+        self.bar.set_message(uts::printable::line(&status, STATUS_CHARS_MAX));
         if !self.has_bar && t_s >= self.next_line_s.get() {
             self.next_line_s.set(t_s + LINE_INTERVAL_S);
             let megabytes = told.bytes.unwrap_or_default() as f64 / 1e6;

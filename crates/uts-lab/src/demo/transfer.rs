@@ -100,7 +100,9 @@ impl Transfer<'_> {
 
     fn start_server(&self, places: &Places, messages: Sender<Message>) -> Result<Child> {
         let served = places.served.to_string_lossy().into_owned();
-        let arguments = ["serve", "--dir", &served, "--listen", "127.0.0.1:0", "--json"].map(str::to_owned);
+        let arguments =
+            ["serve", "--dir", &served, "--writable", "--anyone", "--listen", "127.0.0.1:0", "--json"];
+        let arguments = arguments.map(str::to_owned);
         Child::start(End::Server, self.uts, &arguments, &places.dir.join("server-home"), messages)
     }
 

@@ -55,7 +55,9 @@ pub(super) fn escape(text: &str) -> String {
             '>' => escaped.push_str("&gt;"),
             '"' => escaped.push_str("&quot;"),
             '\'' => escaped.push_str("&#39;"),
-            c => escaped.push(c),
+            // As on a terminal: what a peer has said is not to turn the text around it.
+            c if c == '\n' || uts::printable::is_plain(c) => escaped.push(c),
+            c => escaped.extend(c.escape_default()),
         }
     }
     escaped

@@ -222,7 +222,7 @@ fn finish(sender: Sender, file: &FileFacts, adapt: bool) -> Run {
         sha256: file.sha256.clone(),
     };
     run.commands = vec![
-        "uts serve --dir /tmp/uts-demo/served --listen 127.0.0.1:0 --json".into(),
+        "uts serve --dir /tmp/uts-demo/served --writable --anyone --listen 127.0.0.1:0 --json".into(),
         "uts cp --json --pin SHA256:sample --trace trace.csv demo.bin uts://127.0.0.1:40000/demo.bin".into(),
     ];
     run.profiles.push(ProfileUse { t_s: 0.0, profile: "congestion=cubic retransmission=selective".into() });

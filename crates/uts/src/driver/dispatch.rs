@@ -1,6 +1,7 @@
 //! From the engine's events to whoever waits for them.
 
 use super::{Inner, Shared, gone};
+use crate::connection::peer_key;
 use core::num::NonZeroUsize;
 use core::task::Waker;
 use std::collections::{BTreeMap, VecDeque};
@@ -187,10 +188,13 @@ impl Inner {
     pub(super) fn dispatch(&mut self, shared: &Shared, woken: &mut Vec<Waker>) {
         let mut has_new = false;
         while let Some(handle) = self.engine.accept() {
-            has_new |= self.admit(handle);
+            has_new |= self.admit(shared, handle);
         }
         while let Some((handle, event)) = self.engine.poll_event() {
             let is_end = matches!(event, Event::Closed(_));
+            if is_end {
+                self.per_key.leave(handle);
+            }
             self.has_heard |= matches!(event, Event::Readable(_));
             if !self.connections.contains_key(&handle) {
                 // A client's connection becomes known with its first event, unless it is over already.
@@ -216,8 +220,17 @@ impl Inner {
     }
 
     /// A client's handshake is done. Its connection is nobody's until it is accepted.
-    fn admit(&mut self, handle: ConnectionHandle) -> bool {
+    fn admit(&mut self, shared: &Shared, handle: ConnectionHandle) -> bool {
         if self.is_listening {
+            let key = self.per_key.counts().then(|| peer_key(self.engine.peek(handle)?)).flatten();
+            if let Some(Err(why)) = key.map(|key| self.per_key.join(handle, key)) {
+                if let Some(connection) = self.engine.connection(handle) {
+                    connection.refuse(shared.clock.now(), &why);
+                }
+                self.engine.release(handle);
+                self.changed();
+                return false;
+            }
             self.connections.entry(handle).or_default();
             self.accepted.push_back(handle);
         } else {

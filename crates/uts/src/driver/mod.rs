@@ -12,6 +12,7 @@ mod looking;
 mod napping;
 #[cfg(unix)]
 mod patience;
+mod per_key;
 mod readiness;
 #[cfg(target_os = "linux")]
 mod receiving;
@@ -45,6 +46,7 @@ use uts_functions::Time;
 
 pub use dispatch::ConnectionEvent;
 pub(crate) use dispatch::{ConnectionNotify, FlowState};
+pub(crate) use per_key::PerKey;
 pub(crate) use task::Driver;
 
 /// An endpoint and its socket.
@@ -71,6 +73,8 @@ pub(crate) struct Inner {
     /// Connections that wait to be accepted.
     pub accepted: VecDeque<ConnectionHandle>,
     pub is_listening: bool,
+    /// Connections by their clients' keys.
+    pub per_key: PerKey,
     /// Handles of any kind; without them, and without connections, the task ends.
     pub users: usize,
     /// Settings of the last connection that was begun here: those of the next are mostly the same.
@@ -223,6 +227,7 @@ impl Shared {
             flushed: Notify::new(),
             inner: Mutex::new(Inner {
                 is_listening: config.server.is_some(),
+                per_key: PerKey::default(),
                 engine: Endpoint::new(config, random_bytes()?),
                 connections: BTreeMap::new(),
                 accepted: VecDeque::new(),

@@ -95,7 +95,7 @@ impl Service {
                 // It waits here, not before it is accepted: the end of the connection shows only there.
                 let _permit = room.acquire_owned().await.map_err(io::Error::other)?;
                 // A flow that fails concerns only the client, and it knows.
-                service.serve_flow(send, recv, session, progress).await
+                service.serve_in(send, recv, session, progress).await
             });
         }
         // Flows end with the connection. One that hashes does not find out, and ends with this.
@@ -113,11 +113,26 @@ impl Service {
         Session { client, turns: self.turns.client() }
     }
 
-    /// Serves one flow until the client ends it.
+    /// Serves one flow of a client until the client ends it.
     ///
     /// # Errors
     /// When the flow fails or the client breaks the protocol; it was told, if that was possible.
-    pub(super) async fn serve_flow<S, R>(
+    pub async fn serve_flow<S, R>(
+        &self,
+        client: Client,
+        send: S,
+        recv: R,
+        progress: Arc<dyn Progress>,
+    ) -> io::Result<()>
+    where
+        S: WriteShared,
+        R: AsyncRead + Unpin + Send,
+    {
+        self.serve_in(send, recv, Arc::new(self.session(client)), progress).await
+    }
+
+    /// The same, within a session: what its flows share.
+    pub(super) async fn serve_in<S, R>(
         &self,
         send: S,
         recv: R,

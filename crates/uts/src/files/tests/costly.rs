@@ -70,7 +70,7 @@ async fn nothing_is_hashed_for_a_flow_that_is_gone() {
     let serving = tokio::spawn(async move {
         let (send, recv) = flows.take().await;
         let session = Arc::new(service.session(somebody()));
-        service.serve_flow(send, recv, session, Arc::new(NoProgress)).await
+        service.serve_in(send, recv, session, Arc::new(NoProgress)).await
     });
     let flow = ask_to_hash(&ours, "huge").await;
     until_it_hashes(&rig).await;

@@ -15,7 +15,7 @@ async fn answers(rig: &Rig, bytes: Vec<u8>) -> Vec<Reply> {
     let service = rig.service.clone();
     let session = Arc::new(service.session(somebody()));
     let server =
-        tokio::spawn(async move { service.serve_flow(send, recv, session, Arc::new(NoProgress)).await });
+        tokio::spawn(async move { service.serve_in(send, recv, session, Arc::new(NoProgress)).await });
     let (mut recv, mut send) = split(ours);
     let asking = async move {
         let _ = send.write_all(&bytes).await;
