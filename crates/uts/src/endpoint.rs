@@ -13,7 +13,7 @@ use rustls::pki_types::ServerName;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
-use uts_engine::{CloseReason, ConnectionConfig, EndpointConfig};
+use uts_engine::{CLIENT_CID_BYTES, CloseReason, ConnectionConfig, EndpointConfig};
 
 /// Once the kernel has said that nobody listens at the server's port, it may still answer within this time: what the
 /// kernel says is not authenticated, and a server may be starting.
@@ -159,7 +159,11 @@ impl Endpoint {
     /// # Errors
     /// If the address cannot be used, or outside of a tokio runtime.
     pub fn client_spinning(addr: SocketAddr, spin: Duration) -> io::Result<Self> {
-        let config = EndpointConfig { secret: random_bytes()?, ..EndpointConfig::default() };
+        let config = EndpointConfig {
+            cid_bytes: CLIENT_CID_BYTES,
+            secret: random_bytes()?,
+            ..EndpointConfig::default()
+        };
         Ok(Endpoint { shared: Shared::start(Host::Runtime, addr, None, config, spin)? })
     }
 

@@ -70,9 +70,9 @@ impl Endpoint {
             Some(Proof::Retry { .. }) => return None,
             _ => (header.dcid, None),
         };
-        let local_cid = self.new_cid()?;
+        let local_cid = self.new_cid(remote)?;
         let config = Arc::clone(&self.accept);
-        let reset_token = self.tokens.as_ref().map(|t| t.reset_token(&local_cid));
+        let reset_token = self.ids.reset_token(&local_cid, remote);
         let ids = (Some(original_dcid), retry_scid);
         let params = connection::hello(&config, local_cid, ids, reset_token, None);
         let tls = quic::ServerConnection::new(server, quic::Version::V1, params).ok()?;

@@ -7,6 +7,8 @@
 //! * what goes out, and what is due: here; whose turn it is on the way to one address: [`peers`].
 
 mod accepting;
+mod ids;
+mod limits;
 mod peers;
 mod routing;
 mod strangers;
@@ -21,6 +23,8 @@ use crate::event::{ConnectionHandle, Event};
 use crate::policy::Turns;
 use crate::selector::{self, Contradiction};
 use crate::token::TokenKeys;
+use ids::OwnIds;
+use limits::ResetLimit;
 use peers::Peers;
 use rand::{RngCore, SeedableRng};
 use rand_chacha::ChaCha20Rng;
@@ -93,6 +97,8 @@ pub struct Endpoint {
     proposed: Option<(Arc<ConnectionConfig>, Arc<Profile>)>,
     rng: ChaCha20Rng,
     tokens: Option<TokenKeys>,
+    ids: OwnIds,
+    reset_limit: ResetLimit,
     connections: Table,
     by_cid: ByOwnId,
     /// Connections without an id of their own, and handshakes by the client's first id.
@@ -141,6 +147,8 @@ impl Endpoint {
         let peers = Peers::new(config.waiting_bytes_max);
         Endpoint {
             tokens: TokenKeys::new(&config.secret, salt),
+            ids: OwnIds::new(&config.secret, config.cid_bytes),
+            reset_limit: ResetLimit::new(rng.next_u64()),
             accept_profile: Arc::new(first_profile(&config.accept)),
             proposed: None,
             accept: Arc::new(config.accept.clone()),
@@ -195,7 +203,7 @@ impl Endpoint {
                 proposal
             }
         };
-        let local_cid = self.new_cid().ok_or(ConnectError::TooMany(self.connections.len()))?;
+        let local_cid = self.new_cid(remote).ok_or(ConnectError::TooMany(self.connections.len()))?;
         let original_dcid = self.random_cid(FIRST_CID_BYTES);
         let params = connection::hello(&config, local_cid, (None, None), None, Some(&proposal));
         let tls = quic::ClientConnection::new(tls, quic::Version::V1, server_name, params)?;
@@ -242,10 +250,10 @@ impl Endpoint {
     }
 
     /// An id that no connection has; `None` if they are (nearly) used up.
-    fn new_cid(&mut self) -> Option<ConnectionId> {
+    fn new_cid(&mut self, remote: SocketAddr) -> Option<ConnectionId> {
         // Ids so short that they are used up: longer ones could not be told apart from them.
         for _ in 0..CID_TRIES {
-            let id = self.random_cid(self.config.cid_bytes);
+            let id = self.ids.draw(&mut self.rng, remote);
             if id.is_empty() || !self.by_cid.contains_key(&id) {
                 return Some(id);
             }
