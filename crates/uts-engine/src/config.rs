@@ -35,6 +35,9 @@ pub struct EndpointConfig {
     /// With more than this many handshakes under way, clients must first show that they are at their address (retry).
     /// 0 = always.
     pub handshakes_before_retry: usize,
+    /// Memory that handshakes under way may take together, in bytes; one that another begins takes 24 KiB and what
+    /// its peer makes this end store. What would take more is dropped, as if it had been lost.
+    pub handshake_bytes_max: usize,
     /// Bytes that connections to one address may have waiting on the way together, if there are several or it is near (round
     /// trips of 0.5 ms at most): what the socket behind it is likely to hold. What is on its way because the path is long does not count.
     pub waiting_bytes_max: u64,
@@ -51,6 +54,7 @@ impl Default for EndpointConfig {
             accept: ConnectionConfig::default(),
             connections_max: 1 << 17,
             handshakes_before_retry: 256,
+            handshake_bytes_max: 128 << 20,
             waiting_bytes_max: 2 << 20,
             secret: [0; 32],
         }

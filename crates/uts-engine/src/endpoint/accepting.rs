@@ -70,6 +70,8 @@ impl Endpoint {
             Some(Proof::Retry { .. }) => return None,
             _ => (header.dcid, None),
         };
+        // Without room it is as if the packet had been lost: the client repeats it.
+        let ration = self.handshake_memory.ration()?;
         let local_cid = self.new_cid(remote)?;
         let config = Arc::clone(&self.accept);
         let reset_token = self.ids.reset_token(&local_cid, remote);
@@ -92,6 +94,7 @@ impl Endpoint {
             new_token,
             seed: self.rng.next_u64(),
             spares: self.spares.clone(),
+            ration,
         };
         let connection = Connection::new(now, birth)?;
         debug_assert_eq!(*connection.first_cid(), header.dcid);

@@ -18,7 +18,7 @@ pub(crate) use peers::{Leave, Turn};
 pub(crate) use strangers::is_same;
 
 use crate::config::{ConnectionConfig, EndpointConfig};
-use crate::connection::{self, Birth, Connection, Ecn, Side, Trace};
+use crate::connection::{self, Birth, Connection, Ecn, HandshakeMemory, Side, Trace};
 use crate::event::{ConnectionHandle, Event};
 use crate::policy::Turns;
 use crate::selector::{self, Contradiction};
@@ -133,6 +133,7 @@ pub struct Endpoint {
     /// The address of this host to which the datagram came that is being taken in.
     arrived_at: Option<IpAddr>,
     handshakes: usize,
+    handshake_memory: HandshakeMemory,
     refusing: bool,
     initial: Option<quic::Suite>,
     /// Datagrams that belonged to nothing, or that could not be read.
@@ -145,6 +146,7 @@ impl Endpoint {
         let mut rng = ChaCha20Rng::from_seed(seed);
         let salt = rng.next_u64();
         let peers = Peers::new(config.waiting_bytes_max);
+        let handshake_memory = HandshakeMemory::new(config.handshake_bytes_max);
         Endpoint {
             tokens: TokenKeys::new(&config.secret, salt),
             ids: OwnIds::new(&config.secret, config.cid_bytes),
@@ -173,6 +175,7 @@ impl Endpoint {
             taking: None,
             arrived_at: None,
             handshakes: 0,
+            handshake_memory,
             refusing: false,
             initial: initial_suite(),
             strangers: 0,
@@ -224,6 +227,7 @@ impl Endpoint {
             new_token: Vec::new(),
             seed: self.rng.next_u64(),
             spares: self.spares.clone(),
+            ration: self.handshake_memory.own_ration(),
         };
         let connection = Connection::new(now, birth).ok_or(ConnectError::NoInitialSuite)?;
         Ok(self.insert(connection))
