@@ -5,7 +5,7 @@ mod joined;
 use joined::{CLIENT, Pair, SERVER, address};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use uts_engine::{CloseReason, Direction, EndpointConfig, Event};
+use uts_engine::{CloseReason, Direction, Endpoint, EndpointConfig, Event};
 use uts_functions::Function;
 
 /// Bad datagrams made out of good ones.
@@ -201,10 +201,42 @@ fn another_version_is_refused_naming_both() {
     pair.inject(CLIENT, address(1), &forged);
     assert!(pair.events[CLIENT].is_empty(), "an answer to nothing we sent");
     pair.inject(CLIENT, address(1), &refusal);
-    let Some(Event::Closed(reason @ CloseReason::Version { .. })) = pair.events[CLIENT].last() else {
+    assert!(pair.events[CLIENT].is_empty(), "it is a hint: {:?}", pair.events[CLIENT]);
+    // Nobody says anything else.
+    pair.ends[SERVER].refuse_new();
+    while pair.events[CLIENT].is_empty() {
+        pair.now = pair.ends[CLIENT].poll_timeout().expect("it waits for something");
+        let now = pair.now;
+        pair.ends[CLIENT].handle_timeout(now);
+        pair.drain(CLIENT);
+    }
+    let Some(Event::Closed(CloseReason::Unconfirmed { said, .. })) = pair.events[CLIENT].last() else {
         panic!("{:?}", pair.events[CLIENT])
     };
-    assert_eq!(reason.to_string(), "the peer speaks version UTS 9, this end speaks version UTS 2");
+    assert_eq!(said.to_string(), "the peer speaks version UTS 9, this end speaks version UTS 2");
+}
+
+/// Who sees a first packet can answer it before the server does.
+#[test]
+fn a_forged_refusal_does_not_end_a_handshake() {
+    let mut pair = Pair::new(EndpointConfig::default());
+    let first = pair.drain(CLIENT);
+    let (_, datagram) = &first[0];
+    // The refusal of an endpoint that takes nobody is what anybody could make.
+    let server = Some(pair.identities.server.clone());
+    let mut forger = Endpoint::new(EndpointConfig { server, ..EndpointConfig::default() }, [9; 32]);
+    forger.refuse_new();
+    forger.handle_datagram(pair.now, address(0), None, &mut datagram.clone());
+    let mut refusal = Vec::new();
+    forger.poll_transmit(pair.now, &mut refusal).expect("a refusal");
+    pair.inject(CLIENT, address(1), &refusal);
+    assert!(pair.events[CLIENT].is_empty(), "{:?}", pair.events[CLIENT]);
+    pair.inject(SERVER, address(0), &[0; 20]);
+    for (_, datagram) in &first {
+        pair.ends[SERVER].handle_datagram(pair.now, address(0), None, &mut datagram.clone());
+    }
+    pair.settle(200);
+    pair.works();
 }
 
 #[test]
@@ -212,9 +244,15 @@ fn a_full_endpoint_says_so() {
     let mut pair = Pair::new(EndpointConfig { connections_max: 1, ..EndpointConfig::default() });
     pair.settle(200);
     pair.connect();
-    pair.settle(400);
+    pair.settle(9_000);
+    assert_eq!(pair.events[CLIENT].last(), Some(&Event::Connected), "a refusal is a hint");
+    pair.settle(11_000);
     let Some(Event::Closed(reason)) = pair.events[CLIENT].last() else { panic!("{:?}", pair.events[CLIENT]) };
-    assert_eq!(reason.to_string(), "refused by the peer: it has as many connections as it may");
+    assert_eq!(
+        reason.to_string(),
+        "no answer to the handshake within 10s; what came instead is not authenticated: \
+         refused by the peer: it has as many connections as it may"
+    );
     assert_eq!(pair.ends[SERVER].len(), 1);
     pair.works();
 }

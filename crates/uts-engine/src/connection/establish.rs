@@ -26,6 +26,10 @@ impl Connection {
             self.stats.dropped_forged += 1;
             return;
         }
+        if let (Level::Initial, Some((code, reason))) = (place.level, &brought.closed) {
+            handshake.hint.get_or_insert_with(|| refusal_of(*code, reason));
+            return;
+        }
         if brought.repeated {
             self.stats.dropped_duplicate += 1;
             return;
@@ -43,8 +47,7 @@ impl Connection {
         }
         let is_done = handshake.is_done();
         if let Some((code, reason)) = brought.closed {
-            let reason = if code >= 0x100 { tls_refusal(code - 0x100, &reason) } else { reason };
-            self.drain(now, CloseReason::Refused(reason));
+            self.drain(now, refusal_of(code, &reason));
             return;
         }
         if let Some(error) = brought.tls_error {
@@ -191,10 +194,11 @@ impl Connection {
     }
 
     /// The server speaks other versions.
-    pub(crate) fn on_version_refusal(&mut self, now: Time, ours: String, theirs: String) {
-        let is_unheard = self.handshake.as_ref().is_some_and(|h| !h.heard);
-        if self.side == Side::Client && self.phase == Phase::Handshake && is_unheard {
-            self.drain(now, CloseReason::Version { ours, theirs });
+    pub(crate) fn on_version_refusal(&mut self, ours: String, theirs: String) {
+        let is_asking = self.side == Side::Client && self.phase == Phase::Handshake;
+        if let Some(handshake) = self.handshake.as_mut().filter(|h| is_asking && !h.heard) {
+            // P-10, establishment.md R-6
+            handshake.hint.get_or_insert(CloseReason::Version { ours, theirs });
         }
     }
 }
@@ -207,6 +211,14 @@ fn check_first(profile: &Profile) -> Result<(), String> {
         Some(f) => Err(format!("{}/{} is not mandatory; ask for it by exchange", f.name(), profile.name(*f))),
         None => Ok(()),
     }
+}
+
+/// Why the peer ends the handshake, by the code and the words that it gives.
+fn refusal_of(code: u16, said: &str) -> CloseReason {
+    CloseReason::Refused(match code.checked_sub(0x100) {
+        Some(alert) => tls_refusal(alert, said),
+        None => said.to_owned(),
+    })
 }
 
 /// A TLS alert of the peer, in words (RFC 8446 section 6.2).

@@ -6,6 +6,7 @@
 
 use super::flows::Side;
 use super::handshake_memory::{CryptoStream, Ration};
+use crate::event::CloseReason;
 use bytes::Bytes;
 use core::ops::Range;
 use core::time::Duration;
@@ -79,6 +80,8 @@ pub(crate) struct Handshake {
     pub ration: Ration,
     /// Round trip of the latest establishment packet that was acknowledged.
     pub rtt_sample: Option<Duration>,
+    /// What someone has said whom nobody vouches for: told if nothing better comes. (establishment.md R-6)
+    pub hint: Option<CloseReason>,
     /// Close of the handshake to be said: code and reason.
     pub close: Option<(u16, String)>,
 }
@@ -119,6 +122,7 @@ impl Handshake {
             ping_due: false,
             ration,
             rtt_sample: None,
+            hint: None,
             close: None,
         };
         handshake.pump();
@@ -189,6 +193,14 @@ impl Handshake {
         let Some((number, body)) = open(&level.keys, packet, parsed) else { return brought };
         let Ok(body) = parse_body(body) else { return brought };
         brought.authentic = true;
+        // Anybody who has seen a first packet has the keys of this level: a farewell under them changes nothing, not even
+        // which packets have been here. (establishment.md R-6)
+        if parsed.level == Level::Initial
+            && let Some(closed) = body.chain.headers().iter().find_map(farewell)
+        {
+            brought.closed = Some(closed);
+            return brought;
+        }
         brought.proves_address = parsed.level == Level::Handshake;
         self.heard = true;
         let is_new = level.received.insert_one(u64::from(number));
@@ -210,7 +222,7 @@ impl Handshake {
                 self.on_crypto(level, *crypto_offset, crypto, brought);
             }
             FunctionHeader::Acknowledgement { ranges, .. } => self.on_ack(now, level, ranges),
-            FunctionHeader::Close { code, reason } => brought.closed = Some((*code, (*reason).to_owned())),
+            FunctionHeader::Close { .. } => brought.closed = farewell(header),
             FunctionHeader::Ping | FunctionHeader::Unknown { .. } => {}
         }
     }
@@ -376,6 +388,14 @@ impl Handshake {
             state.to_send.remove(carried.clone());
             state.sent.insert(number, (now, carried));
         }
+    }
+}
+
+/// Code and reason of a header that ends the handshake.
+fn farewell(header: &FunctionHeader<'_>) -> Option<(u16, String)> {
+    match header {
+        FunctionHeader::Close { code, reason } => Some((*code, (*reason).to_owned())),
+        _ => None,
     }
 }
 

@@ -98,14 +98,14 @@ impl Endpoint {
         self.touch(handle);
     }
 
-    pub(super) fn on_version_refusal(&mut self, now: Time, remote: SocketAddr, refusal: &VersionRefusal<'_>) {
+    pub(super) fn on_version_refusal(&mut self, remote: SocketAddr, refusal: &VersionRefusal<'_>) {
         let Some(handle) = self.client_of(remote, refusal.dcid) else { return };
         let Some(Entry { connection, .. }) = self.connections.get_mut(handle) else { return };
         // Only someone who saw the client's packet knows both ids.
         let is_answer = connection.peer_cid().as_slice() == refusal.scid;
         if is_answer && !refusal.versions.contains(&VERSION) {
             let theirs: Vec<String> = refusal.versions.iter().map(|v| version_name(*v)).collect();
-            connection.on_version_refusal(now, version_name(VERSION), theirs.join(", "));
+            connection.on_version_refusal(version_name(VERSION), theirs.join(", "));
         }
         self.touch(handle);
     }
