@@ -12,11 +12,19 @@ pub const ALPN: &[u8] = b"uts/1";
 /// The largest UDP payload that every path must carry (RFC 9000 section 14).
 pub const PACKET_BYTES_MIN: usize = 1200;
 
+/// Ids of an endpoint that others connect to: half of it is drawn at random, half proves that it is its own (P-53).
+pub const SERVER_CID_BYTES: usize = 8;
+
+/// Ids of an endpoint that only begins connections: it is to tell its own apart, and nobody asks it for resets.
+pub const CLIENT_CID_BYTES: usize = 4;
+
 /// Settings of an endpoint.
 #[derive(Clone, Debug)]
 pub struct EndpointConfig {
-    /// Length of the connection ids that this endpoint gives itself, 0..=20 bytes. An endpoint that has one connection
-    /// per socket needs none; a server with few connections on a slow line is served by one.
+    /// Length of the connection ids that this endpoint gives itself, 0..=20 bytes. A server that is to tell its clients that
+    /// it was restarted needs 8 at least. An endpoint that only begins connections does with
+    /// [`CLIENT_CID_BYTES`], one that has one connection per socket with none, a server with few connections on a slow
+    /// line with one.
     pub cid_bytes: usize,
     /// TLS settings for connections that are accepted; `None` = none are.
     pub server: Option<Arc<rustls::ServerConfig>>,
@@ -30,22 +38,27 @@ pub struct EndpointConfig {
     /// With more than this many handshakes under way, clients must first show that they are at their address (retry).
     /// 0 = always.
     pub handshakes_before_retry: usize,
+    /// Memory that handshakes under way may take together, in bytes; one that another begins takes 24 KiB and what
+    /// its peer makes this end store. What would take more is dropped, as if it had been lost.
+    pub handshake_bytes_max: usize,
     /// Bytes that connections to one address may have waiting on the way together, if there are several or it is near (round
     /// trips of 0.5 ms at most): what the socket behind it is likely to hold. What is on its way because the path is long does not count.
     pub waiting_bytes_max: u64,
-    /// Key of stateless resets and tokens; a server that keeps it over restarts can end its old connections.
+    /// Key of ids and stateless resets, of this endpoint alone: others that share it reset its connections. A server that
+    /// keeps it over restarts can end its old connections.
     pub secret: [u8; 32],
 }
 
 impl Default for EndpointConfig {
     fn default() -> Self {
         EndpointConfig {
-            cid_bytes: 4,
+            cid_bytes: SERVER_CID_BYTES,
             server: None,
             accept: ConnectionConfig::default(),
             connections_max: 1 << 17,
             connections_per_address_max: usize::MAX,
             handshakes_before_retry: 256,
+            handshake_bytes_max: 128 << 20,
             waiting_bytes_max: 2 << 20,
             secret: [0; 32],
         }

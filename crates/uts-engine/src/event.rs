@@ -145,6 +145,14 @@ pub enum CloseReason {
     /// The handshake did not finish in time.
     #[error("no answer to the handshake within {0:?}")]
     HandshakeTimeout(Duration),
+    /// The handshake did not finish in time, and what came instead can be from anybody who sees the path.
+    #[error("no answer to the handshake within {after:?}; what came instead is not authenticated: {said}")]
+    Unconfirmed {
+        /// How long this end waited.
+        after: Duration,
+        /// What it was told first.
+        said: Box<CloseReason>,
+    },
     /// TLS failed: identity not accepted, no common cipher …
     #[error("{0}")]
     Tls(String),

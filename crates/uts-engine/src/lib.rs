@@ -27,7 +27,7 @@ pub mod selector;
 pub(crate) mod synthesis;
 mod token;
 
-pub use config::{ALPN, ConnectionConfig, EndpointConfig};
+pub use config::{ALPN, CLIENT_CID_BYTES, ConnectionConfig, EndpointConfig, SERVER_CID_BYTES};
 pub use connection::{
     Connection, Ecn, ExchangeError, FlowError, FlowOptions, FrameKinds, IntoBatch, MessageBatch,
     MessageOptions, Read, ReadError, ReadSink, Side, Stats, Trace, TraceKind, TraceRow, UnevenMessages,

@@ -1,4 +1,4 @@
-//! Tokens: what proves that a client is at its address, and what ends a connection that was forgotten.
+//! Tokens: what proves that a client is at its address.
 
 use core::time::Duration;
 use ring::{aead, hkdf, hmac};
@@ -24,7 +24,6 @@ pub(crate) enum Proof {
 /// The keys of an endpoint's tokens.
 pub(crate) struct TokenKeys {
     seal: aead::LessSafeKey,
-    reset: hmac::Key,
     counter: u64,
 }
 
@@ -36,7 +35,8 @@ impl hkdf::KeyType for KeyBytes {
     }
 }
 
-fn derive(secret: &[u8; 32], label: &[u8]) -> [u8; 32] {
+/// A key that follows from the endpoint's secret; `label` keeps keys of different use apart.
+pub(crate) fn derive(secret: &[u8; 32], label: &[u8]) -> [u8; 32] {
     let mut out = [0; 32];
     let prk = hkdf::Salt::new(hkdf::HKDF_SHA256, b"uts tokens").extract(secret);
     // 32 bytes are always within what HKDF can give.
@@ -50,16 +50,7 @@ impl TokenKeys {
     /// Keys that follow from the endpoint's secret; `salt` keeps the nonces of restarts apart.
     pub fn new(secret: &[u8; 32], salt: u64) -> Option<Self> {
         let key = aead::UnboundKey::new(&aead::CHACHA20_POLY1305, &derive(secret, b"address")).ok()?;
-        let reset = hmac::Key::new(hmac::HMAC_SHA256, &derive(secret, b"reset"));
-        Some(TokenKeys { seal: aead::LessSafeKey::new(key), reset, counter: salt })
-    }
-
-    /// The token that ends a connection of this id.
-    pub fn reset_token(&self, cid: &ConnectionId) -> [u8; 16] {
-        let tag = hmac::sign(&self.reset, cid.as_slice());
-        let mut token = [0; 16];
-        token.copy_from_slice(&tag.as_ref()[..16]);
-        token
+        Some(TokenKeys { seal: aead::LessSafeKey::new(key), counter: salt })
     }
 
     fn seal(&mut self, remote: SocketAddr, plain: &[u8]) -> Vec<u8> {

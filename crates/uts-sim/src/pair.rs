@@ -8,8 +8,8 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use uts_engine::{
-    CloseReason, ConnectError, ConnectionConfig, ConnectionHandle, Ecn, Endpoint, EndpointConfig, Event,
-    FlowId, FlowOptions, IntoBatch, MessageBatch, MessageOptions, Read, WriteError,
+    CLIENT_CID_BYTES, CloseReason, ConnectError, ConnectionConfig, ConnectionHandle, Ecn, Endpoint,
+    EndpointConfig, Event, FlowId, FlowOptions, IntoBatch, MessageBatch, MessageOptions, Read, WriteError,
 };
 use uts_functions::Time;
 
@@ -126,8 +126,9 @@ impl Pair {
             handshakes_before_retry: usize::MAX,
             ..EndpointConfig::default()
         };
+        let client = EndpointConfig { cid_bytes: CLIENT_CID_BYTES, ..EndpointConfig::default() };
         Ok(Pair {
-            client: Endpoint::new(EndpointConfig::default(), [seed; 32]),
+            client: Endpoint::new(client, [seed; 32]),
             server: Endpoint::new(server, [seed.wrapping_add(1); 32]),
             now: Time::ZERO,
             loses_every: None,

@@ -9,7 +9,8 @@ use core::time::Duration;
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use uts_engine::{
-    ConnectError, Connection, ConnectionConfig, ConnectionHandle, Endpoint, EndpointConfig, Event,
+    CLIENT_CID_BYTES, ConnectError, Connection, ConnectionConfig, ConnectionHandle, Endpoint, EndpointConfig,
+    Event,
 };
 use uts_functions::Time;
 use uts_path::{Direction, PathConfig, SpecError};
@@ -41,7 +42,7 @@ impl Default for WorldConfig {
             path: PathConfig::default(),
             clients: 1,
             server: EndpointConfig::default(),
-            client: EndpointConfig { cid_bytes: 4, ..EndpointConfig::default() },
+            client: EndpointConfig { cid_bytes: CLIENT_CID_BYTES, ..EndpointConfig::default() },
             seed: 0,
         }
     }

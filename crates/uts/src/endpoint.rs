@@ -13,7 +13,7 @@ use rustls::pki_types::ServerName;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
-use uts_engine::{CloseReason, ConnectionConfig, EndpointConfig};
+use uts_engine::{CLIENT_CID_BYTES, CloseReason, ConnectionConfig, EndpointConfig};
 
 /// Once the kernel has said that nobody listens at the server's port, it may still answer within this time: what the
 /// kernel says is not authenticated, and a server may be starting.
@@ -106,6 +106,16 @@ pub enum ConnectError {
         /// How long the client waited.
         after: Duration,
     },
+    /// No answer but one that anybody could have sent who sees the path: that it refuses connections, or speaks other versions.
+    #[error("no answer from {addr} within {after:?}; what came instead is not authenticated: {said}")]
+    Unconfirmed {
+        /// Where to.
+        addr: SocketAddr,
+        /// How long the client waited.
+        after: Duration,
+        /// What came instead.
+        said: Box<CloseReason>,
+    },
     /// The server is not the one that was meant.
     #[error(transparent)]
     Untrusted(#[from] TrustError),
@@ -114,14 +124,6 @@ pub enum ConnectError {
     KeyRefused {
         /// Its words, and this end's key.
         why: String,
-    },
-    /// The server speaks other versions.
-    #[error("the server speaks version {theirs}, this end speaks version {ours}")]
-    Version {
-        /// What this end speaks.
-        ours: String,
-        /// What the server speaks.
-        theirs: String,
     },
     /// The requirements contradict each other, or TLS cannot be set up.
     #[error("{0}")]
@@ -159,7 +161,11 @@ impl Endpoint {
     /// # Errors
     /// If the address cannot be used, or outside of a tokio runtime.
     pub fn client_spinning(addr: SocketAddr, spin: Duration) -> io::Result<Self> {
-        let config = EndpointConfig { secret: random_bytes()?, ..EndpointConfig::default() };
+        let config = EndpointConfig {
+            cid_bytes: CLIENT_CID_BYTES,
+            secret: random_bytes()?,
+            ..EndpointConfig::default()
+        };
         Ok(Endpoint { shared: Shared::start(Host::Runtime, addr, None, config, spin)? })
     }
 
@@ -219,6 +225,7 @@ pub(crate) async fn connect_from(
                     error,
                     ConnectError::Unreachable { .. }
                         | ConnectError::NoAnswer { .. }
+                        | ConnectError::Unconfirmed { .. }
                         | ConnectError::Socket { .. }
                 );
                 if !next_may_answer {
@@ -381,7 +388,7 @@ impl Target<'_> {
     fn explain(&self, addr: SocketAddr, reason: CloseReason, own: Option<Fingerprint>) -> ConnectError {
         match explain(reason, own) {
             CloseReason::HandshakeTimeout(after) => ConnectError::NoAnswer { addr, after },
-            CloseReason::Version { ours, theirs } => ConnectError::Version { ours, theirs },
+            CloseReason::Unconfirmed { after, said } => ConnectError::Unconfirmed { addr, after, said },
             CloseReason::Tls(why) if matches!(self.options.trust, Trust::Roots(_)) => {
                 TrustError::Certificate { host: self.host.clone(), why }.into()
             }

@@ -65,8 +65,8 @@ pub enum IdentityError {
 }
 
 impl Identity {
-    /// What the tokens and resets of this server's endpoints follow from: the same after a restart, so that a restarted
-    /// server can end the connections that it has forgotten.
+    /// What the ids and resets of this server's endpoints follow from, together with where they are: the same after a
+    /// restart, so that a restarted server can end the connections that it has forgotten.
     pub(crate) fn endpoint_secret(&self) -> [u8; 32] {
         let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, self.key.secret_der());
         let mut secret = [0; 32];

@@ -55,6 +55,7 @@ mod fingerprint;
 mod flow;
 mod host;
 mod identity;
+mod instance;
 mod known_hosts;
 mod listener;
 pub mod printable;

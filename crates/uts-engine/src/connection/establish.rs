@@ -28,6 +28,10 @@ impl Connection {
             self.stats.dropped_forged += 1;
             return;
         }
+        if let (Level::Initial, Some((code, reason))) = (place.level, &brought.closed) {
+            handshake.hint.get_or_insert_with(|| refusal_of(*code, reason));
+            return;
+        }
         if brought.repeated {
             self.stats.dropped_duplicate += 1;
             return;
@@ -45,12 +49,12 @@ impl Connection {
         }
         let is_done = handshake.is_done();
         if let Some((code, reason)) = brought.closed {
-            let mut reason = if code >= 0x100 { tls_refusal(code - 0x100, &reason) } else { reason };
-            if !is_done {
-                // Anybody on the way can have made this packet: people are not to take it for the peer's word.
-                reason.push_str(" (said before it had shown who it is)");
-            }
-            self.drain(now, CloseReason::Refused(reason));
+            let reason = match refusal_of(code, &reason) {
+                // Whoever answered the first packet can have made this one: people are not to take it for the peer's word.
+                CloseReason::Refused(said) if !is_done => CloseReason::Refused(unproved(said)),
+                reason => reason,
+            };
+            self.drain(now, reason);
             return;
         }
         if let Some(error) = brought.tls_error {
@@ -212,10 +216,11 @@ impl Connection {
     }
 
     /// The server speaks other versions.
-    pub(crate) fn on_version_refusal(&mut self, now: Time, ours: String, theirs: String) {
-        let is_unheard = self.handshake.as_ref().is_some_and(|h| !h.heard);
-        if self.side == Side::Client && self.phase == Phase::Handshake && is_unheard {
-            self.drain(now, CloseReason::Version { ours, theirs });
+    pub(crate) fn on_version_refusal(&mut self, ours: String, theirs: String) {
+        let is_asking = self.side == Side::Client && self.phase == Phase::Handshake;
+        if let Some(handshake) = self.handshake.as_mut().filter(|h| is_asking && !h.heard) {
+            // P-10, establishment.md R-6
+            handshake.hint.get_or_insert(CloseReason::Version { ours, theirs });
         }
     }
 }
@@ -234,6 +239,19 @@ fn check_first(profile: &Profile) -> Result<(), String> {
 fn unnamed(profile: &Profile, function: Function) -> String {
     let asked = format!("{}/{}", function.name(), profile.describe(function));
     format!("{asked} has to be named by the end that accepts it (uts.consent)")
+}
+
+/// Why the peer ends the handshake, by the code and the words that it gives.
+fn refusal_of(code: u16, said: &str) -> CloseReason {
+    CloseReason::Refused(match code.checked_sub(0x100) {
+        Some(alert) => tls_refusal(alert, said),
+        None => said.to_owned(),
+    })
+}
+
+/// What was said before its speaker had shown who it is.
+fn unproved(said: String) -> String {
+    said + " (said before it had shown who it is)"
 }
 
 /// A TLS alert of the peer, in words (RFC 8446 section 6.2).

@@ -5,6 +5,8 @@
 //! every endpoint has: it needs no answer. Everything else is a matter of exchange.
 
 use super::flows::Side;
+use super::handshake_memory::{CryptoStream, Ration};
+use crate::event::CloseReason;
 use bytes::Bytes;
 use core::ops::Range;
 use core::time::Duration;
@@ -16,9 +18,6 @@ use uts_wire::ConnectionId;
 use uts_wire::packet::chain::{EstablishmentBody, FunctionHeader, HeaderChain, parse_body};
 use uts_wire::packet::establishment::{EstablishmentHeader, EstablishmentPacket, Level, unmask_number};
 use uts_wire::packet::{sample, sample_padding};
-
-/// Handshake bytes that may wait for earlier ones, for each level: a bound on what an unauthenticated peer can store.
-const CRYPTO_BYTES_MAX: u32 = 64 * 1024;
 
 /// A client's first packets fill this much, so that a server may answer with three times as much (RFC 9000 section 14.1).
 pub(crate) const CLIENT_DATAGRAM_BYTES: usize = 1200;
@@ -44,12 +43,11 @@ struct LevelState {
     sent: BTreeMap<u32, (Time, Range<u64>)>,
     received: RangeSet,
     ack_due: bool,
-    incoming: BTreeMap<u32, Vec<u8>>,
-    read_to: u32,
+    incoming: CryptoStream,
 }
 
 impl LevelState {
-    fn new(keys: Keys) -> Self {
+    fn new(level: Level, keys: Keys) -> Self {
         LevelState {
             keys,
             next_number: 0,
@@ -58,24 +56,8 @@ impl LevelState {
             sent: BTreeMap::new(),
             received: RangeSet::new(),
             ack_due: false,
-            incoming: BTreeMap::new(),
-            read_to: 0,
+            incoming: CryptoStream::new(level),
         }
-    }
-
-    /// Takes out the handshake bytes that follow on what was read.
-    fn pop_incoming(&mut self) -> Option<Vec<u8>> {
-        let (start, _) = self.incoming.first_key_value()?;
-        if *start > self.read_to {
-            return None;
-        }
-        let (start, data) = self.incoming.pop_first()?;
-        let known = (self.read_to - start) as usize;
-        if known >= data.len() {
-            return Some(Vec::new());
-        }
-        self.read_to = start + data.len() as u32;
-        Some(data[known..].to_vec())
     }
 }
 
@@ -94,8 +76,12 @@ pub(crate) struct Handshake {
     /// Something authentic arrived, so that a version refusal or retry is too late.
     pub heard: bool,
     ping_due: bool,
+    /// Memory for what the peer makes this end store.
+    pub ration: Ration,
     /// Round trip of the latest establishment packet that was acknowledged.
     pub rtt_sample: Option<Duration>,
+    /// What someone has said whom nobody vouches for: told if nothing better comes. (establishment.md R-6)
+    pub hint: Option<CloseReason>,
     /// Close of the handshake to be said: code and reason.
     pub close: Option<(u16, String)>,
 }
@@ -120,11 +106,12 @@ impl Handshake {
         tls: quic::Connection,
         initial: Keys,
         mechanism: establishment::Slot,
+        ration: Ration,
     ) -> Self {
         let mut handshake = Handshake {
             tls,
             side,
-            levels: [Some(LevelState::new(initial)), None],
+            levels: [Some(LevelState::new(Level::Initial, initial)), None],
             writing: Level::Initial,
             token: Bytes::new(),
             mechanism,
@@ -133,7 +120,9 @@ impl Handshake {
             started: now,
             heard: false,
             ping_due: false,
+            ration,
             rtt_sample: None,
+            hint: None,
             close: None,
         };
         handshake.pump();
@@ -186,7 +175,7 @@ impl Handshake {
             }
             match change {
                 Some(KeyChange::Handshake { keys }) => {
-                    self.levels[1] = Some(LevelState::new(keys));
+                    self.levels[1] = Some(LevelState::new(Level::Handshake, keys));
                     self.writing = Level::Handshake;
                 }
                 // Adaptive packets have keys of their own, from the exporter.
@@ -204,6 +193,14 @@ impl Handshake {
         let Some((number, body)) = open(&level.keys, packet, parsed) else { return brought };
         let Ok(body) = parse_body(body) else { return brought };
         brought.authentic = true;
+        // Anybody who has seen a first packet has the keys of this level: a farewell under them changes nothing, not even
+        // which packets have been here. (establishment.md R-6)
+        if parsed.level == Level::Initial
+            && let Some(closed) = body.chain.headers().iter().find_map(farewell)
+        {
+            brought.closed = Some(closed);
+            return brought;
+        }
         brought.proves_address = parsed.level == Level::Handshake;
         self.heard = true;
         let is_new = level.received.insert_one(u64::from(number));
@@ -225,25 +222,15 @@ impl Handshake {
                 self.on_crypto(level, *crypto_offset, crypto, brought);
             }
             FunctionHeader::Acknowledgement { ranges, .. } => self.on_ack(now, level, ranges),
-            FunctionHeader::Close { code, reason } => brought.closed = Some((*code, (*reason).to_owned())),
+            FunctionHeader::Close { .. } => brought.closed = farewell(header),
             FunctionHeader::Ping | FunctionHeader::Unknown { .. } => {}
         }
     }
 
     fn on_crypto(&mut self, level: Level, offset: u32, crypto: &[u8], brought: &mut Brought) {
-        let Some(state) = self.level(level) else { return };
-        let end = u64::from(offset) + crypto.len() as u64;
-        if end > u64::from(CRYPTO_BYTES_MAX) || end <= u64::from(state.read_to) {
-            return;
-        }
-        let known = state.incoming.get(&offset).map_or(0, Vec::len);
-        if known < crypto.len() {
-            state.incoming.insert(offset, crypto.to_vec());
-        }
-        while let Some(data) = self.level(level).and_then(LevelState::pop_incoming) {
-            if data.is_empty() {
-                continue;
-            }
+        let Some(state) = self.levels[level as usize].as_mut() else { return };
+        state.incoming.insert(offset, crypto, &mut self.ration);
+        while let Some(data) = self.level(level).and_then(|state| state.incoming.read()) {
             if let Err(error) = self.tls.read_hs(&data) {
                 // An alert tells the peer; its number is RFC 8446's.
                 let alert = self.tls.alert().map_or(0x28, u8::from);
@@ -401,6 +388,14 @@ impl Handshake {
             state.to_send.remove(carried.clone());
             state.sent.insert(number, (now, carried));
         }
+    }
+}
+
+/// Code and reason of a header that ends the handshake.
+fn farewell(header: &FunctionHeader<'_>) -> Option<(u16, String)> {
+    match header {
+        FunctionHeader::Close { code, reason } => Some((*code, (*reason).to_owned())),
+        _ => None,
     }
 }
 

@@ -19,6 +19,7 @@ mod flows;
 mod groups;
 mod halves;
 mod handshake;
+mod handshake_memory;
 mod inbound;
 pub mod incoming;
 mod inspect;
@@ -45,6 +46,7 @@ pub use batch::{IntoBatch, MessageBatch, ReadSink, UnevenMessages};
 pub use exchanges::{ExchangeError, changes};
 pub use flows::Side;
 pub(crate) use handshake::{CLIENT_DATAGRAM_BYTES, Place, is_authentic, refusal};
+pub(crate) use handshake_memory::{HandshakeMemory, Ration};
 pub use incoming::Ecn;
 pub use refusal::{Refusal, RefusalReason};
 pub use trace::{FrameKinds, Trace, TraceKind, TraceRow};
@@ -217,6 +219,7 @@ pub(crate) struct Birth {
     pub new_token: Vec<u8>,
     pub seed: u64,
     pub spares: Spares,
+    pub ration: Ration,
 }
 
 impl Connection {
@@ -229,7 +232,14 @@ impl Connection {
             PacketSize::new(now, config.packet_bytes_initial.max(crate::config::PACKET_BYTES_MIN), max);
         Some(Connection {
             side: birth.side,
-            handshake: Some(Box::new(Handshake::new(now, birth.side, birth.tls, birth.initial, mechanism))),
+            handshake: Some(Box::new(Handshake::new(
+                now,
+                birth.side,
+                birth.tls,
+                birth.initial,
+                mechanism,
+                birth.ration,
+            ))),
             peer_certificates: None,
             early: Vec::new(),
             idle_timeout: config.idle_timeout,
@@ -458,7 +468,8 @@ impl Connection {
     /// window right behind its confirmation.
     fn keep_early(&mut self, ecn: Option<Ecn>, packet: &[u8]) {
         let kept: usize = self.early.iter().map(|(_, packet)| packet.len()).sum();
-        if kept + packet.len() <= EARLY_BYTES_MAX && self.early.len() < EARLY_PACKETS_MAX {
+        let fits = kept + packet.len() <= EARLY_BYTES_MAX && self.early.len() < EARLY_PACKETS_MAX;
+        if fits && self.handshake.as_mut().is_some_and(|h| h.ration.take(packet.len())) {
             self.early.push((ecn, packet.to_vec()));
         }
     }

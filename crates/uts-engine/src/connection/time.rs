@@ -72,7 +72,13 @@ impl Connection {
             Phase::Handshake
                 if self.handshake.as_ref().is_some_and(|h| now >= h.started + self.handshake_patience()) =>
             {
-                self.drain(now, CloseReason::HandshakeTimeout(self.handshake_patience()));
+                let after = self.handshake_patience();
+                let said = self.handshake.as_mut().and_then(|h| h.hint.take());
+                let reason = match said {
+                    Some(said) => CloseReason::Unconfirmed { after, said: Box::new(said) },
+                    None => CloseReason::HandshakeTimeout(after),
+                };
+                self.drain(now, reason);
                 return;
             }
             Phase::Handshake | Phase::Open => {}

@@ -78,9 +78,11 @@ impl Endpoint {
             Some(Proof::Retry { .. }) => return None,
             _ => (header.dcid, None),
         };
-        let local_cid = self.new_cid()?;
+        // Without room it is as if the packet had been lost: the client repeats it.
+        let ration = self.handshake_memory.ration()?;
+        let local_cid = self.new_cid(remote)?;
         let config = Arc::clone(&self.accept);
-        let reset_token = self.tokens.as_ref().map(|t| t.reset_token(&local_cid));
+        let reset_token = self.ids.reset_token(&local_cid, remote);
         let ids = (Some(original_dcid), retry_scid);
         let params = connection::hello(&config, local_cid, ids, reset_token, None);
         let tls = quic::ServerConnection::new(server, quic::Version::V1, params).ok()?;
@@ -100,6 +102,7 @@ impl Endpoint {
             new_token,
             seed: self.rng.next_u64(),
             spares: self.spares.clone(),
+            ration,
         };
         let connection = Connection::new(now, birth)?;
         debug_assert_eq!(*connection.first_cid(), header.dcid);

@@ -9,6 +9,8 @@
 
 mod accepting;
 mod crowd;
+mod ids;
+mod limits;
 mod peers;
 mod routing;
 mod strangers;
@@ -18,12 +20,14 @@ pub(crate) use peers::{Leave, Turn};
 pub(crate) use strangers::is_same;
 
 use crate::config::{ConnectionConfig, EndpointConfig};
-use crate::connection::{self, Birth, Connection, Ecn, Side, Trace};
+use crate::connection::{self, Birth, Connection, Ecn, HandshakeMemory, Side, Trace};
 use crate::event::{ConnectionHandle, Event};
 use crate::policy::Turns;
 use crate::selector::{self, Contradiction};
 use crate::token::TokenKeys;
 use crowd::Crowd;
+use ids::OwnIds;
+use limits::ResetLimit;
 use peers::Peers;
 use rand::{RngCore, SeedableRng};
 use rand_chacha::ChaCha20Rng;
@@ -96,6 +100,8 @@ pub struct Endpoint {
     proposed: Option<(Arc<ConnectionConfig>, Arc<Profile>)>,
     rng: ChaCha20Rng,
     tokens: Option<TokenKeys>,
+    ids: OwnIds,
+    reset_limit: ResetLimit,
     connections: Table,
     by_cid: ByOwnId,
     /// Connections without an id of their own, and handshakes by the client's first id.
@@ -132,6 +138,7 @@ pub struct Endpoint {
     /// The address of this host to which the datagram came that is being taken in.
     arrived_at: Option<IpAddr>,
     handshakes: usize,
+    handshake_memory: HandshakeMemory,
     refusing: bool,
     initial: Option<quic::Suite>,
     /// Datagrams that belonged to nothing, or that could not be read.
@@ -145,8 +152,11 @@ impl Endpoint {
         let salt = rng.next_u64();
         let peers = Peers::new(config.waiting_bytes_max);
         let crowd = Crowd::new(config.connections_per_address_max);
+        let handshake_memory = HandshakeMemory::new(config.handshake_bytes_max);
         Endpoint {
             tokens: TokenKeys::new(&config.secret, salt),
+            ids: OwnIds::new(&config.secret, config.cid_bytes),
+            reset_limit: ResetLimit::new(rng.next_u64()),
             accept_profile: Arc::new(first_profile(&config.accept)),
             proposed: None,
             accept: Arc::new(config.accept.clone()),
@@ -172,6 +182,7 @@ impl Endpoint {
             taking: None,
             arrived_at: None,
             handshakes: 0,
+            handshake_memory,
             refusing: false,
             initial: initial_suite(),
             strangers: 0,
@@ -202,7 +213,7 @@ impl Endpoint {
                 proposal
             }
         };
-        let local_cid = self.new_cid().ok_or(ConnectError::TooMany(self.connections.len()))?;
+        let local_cid = self.new_cid(remote).ok_or(ConnectError::TooMany(self.connections.len()))?;
         let original_dcid = self.random_cid(FIRST_CID_BYTES);
         let params = connection::hello(&config, local_cid, (None, None), None, Some(&proposal));
         let tls = quic::ClientConnection::new(tls, quic::Version::V1, server_name, params)?;
@@ -223,6 +234,7 @@ impl Endpoint {
             new_token: Vec::new(),
             seed: self.rng.next_u64(),
             spares: self.spares.clone(),
+            ration: self.handshake_memory.own_ration(),
         };
         let connection = Connection::new(now, birth).ok_or(ConnectError::NoInitialSuite)?;
         Ok(self.insert(connection))
@@ -249,10 +261,10 @@ impl Endpoint {
     }
 
     /// An id that no connection has; `None` if they are (nearly) used up.
-    fn new_cid(&mut self) -> Option<ConnectionId> {
+    fn new_cid(&mut self, remote: SocketAddr) -> Option<ConnectionId> {
         // Ids so short that they are used up: longer ones could not be told apart from them.
         for _ in 0..CID_TRIES {
-            let id = self.random_cid(self.config.cid_bytes);
+            let id = self.ids.draw(&mut self.rng, remote);
             if id.is_empty() || !self.by_cid.contains_key(&id) {
                 return Some(id);
             }

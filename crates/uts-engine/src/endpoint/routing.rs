@@ -173,7 +173,7 @@ impl Endpoint {
                 None
             }
             Ok(LongPacket::VersionRefusal(refusal)) => {
-                self.on_version_refusal(now, remote, &refusal);
+                self.on_version_refusal(remote, &refusal);
                 None
             }
             Ok(LongPacket::OtherVersion(other)) => {

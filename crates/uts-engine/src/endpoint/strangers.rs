@@ -14,6 +14,9 @@ use uts_wire::packet::adaptive::{MIN_RESET_BYTES, RESET_TOKEN_BYTES};
 use uts_wire::packet::establishment::{EstablishmentHeader, OtherVersion, Retry, VersionRefusal};
 use uts_wire::{ConnectionId, VERSION};
 
+/// A reset looks like a small packet, and is no longer than one.
+const RESET_BYTES_MAX: usize = 43;
+
 impl Endpoint {
     /// Answers the datagram that is being taken in.
     pub(super) fn answer(&mut self, remote: SocketAddr, bytes: Vec<u8>) {
@@ -29,7 +32,7 @@ impl Endpoint {
                 return;
             }
         }
-        self.answer_with_reset(remote, datagram);
+        self.answer_with_reset(now, remote, datagram);
     }
 
     pub(super) fn reset_by_peer(&mut self, now: Time, handle: ConnectionHandle) {
@@ -39,18 +42,21 @@ impl Endpoint {
         self.touch(handle);
     }
 
-    /// Tells the peer of a forgotten connection that it is forgotten. Shorter than what it answers, so that two endpoints
-    /// never keep answering each other (RFC 9000 section 10.3.3).
-    pub(super) fn answer_with_reset(&mut self, remote: SocketAddr, datagram: &[u8]) {
+    /// Tells the peer of a forgotten connection that it is forgotten, if this endpoint gave that peer the id. Shorter than
+    /// what it answers, so that two endpoints never keep answering each other (RFC 9000 section 10.3.3).
+    pub(super) fn answer_with_reset(&mut self, now: Time, remote: SocketAddr, datagram: &[u8]) {
         let Some(id) = datagram.get(1..1 + self.config.cid_bytes).and_then(ConnectionId::new) else { return };
         if self.config.server.is_none()
             || datagram.len() <= MIN_RESET_BYTES + 1
             || self.answers.len() >= ANSWERS_MAX
+            || !self.reset_limit.allows(now, remote)
         {
             return;
         }
-        let Some(token) = self.tokens.as_ref().map(|t| t.reset_token(&id)) else { return };
-        let len = (datagram.len() - 1).min(43);
+        // P-54
+        let Some(token) = self.ids.reset_token(&id, remote) else { return };
+        self.reset_limit.note(remote);
+        let len = (datagram.len() - 1).min(RESET_BYTES_MAX);
         let mut answer = vec![0; len - RESET_TOKEN_BYTES];
         self.rng.fill_bytes(&mut answer);
         if let Some(first) = answer.first_mut() {
@@ -92,14 +98,14 @@ impl Endpoint {
         self.touch(handle);
     }
 
-    pub(super) fn on_version_refusal(&mut self, now: Time, remote: SocketAddr, refusal: &VersionRefusal<'_>) {
+    pub(super) fn on_version_refusal(&mut self, remote: SocketAddr, refusal: &VersionRefusal<'_>) {
         let Some(handle) = self.client_of(remote, refusal.dcid) else { return };
         let Some(Entry { connection, .. }) = self.connections.get_mut(handle) else { return };
         // Only someone who saw the client's packet knows both ids.
         let is_answer = connection.peer_cid().as_slice() == refusal.scid;
         if is_answer && !refusal.versions.contains(&VERSION) {
             let theirs: Vec<String> = refusal.versions.iter().map(|v| version_name(*v)).collect();
-            connection.on_version_refusal(now, version_name(VERSION), theirs.join(", "));
+            connection.on_version_refusal(version_name(VERSION), theirs.join(", "));
         }
         self.touch(handle);
     }

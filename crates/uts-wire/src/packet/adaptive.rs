@@ -139,7 +139,7 @@ pub fn unmask(packet: &mut [u8], pn_offset: usize, mask: &[u8; 5]) -> Result<Tru
 }
 
 /// A datagram that ends a connection whose keys the sender has lost: to anyone but the receiver it looks like an
-/// adaptive packet. [P-18]
+/// adaptive packet. Only for an id that its sender gave to that receiver. [P-18, P-53, P-54]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StatelessReset<'a> {
     /// Random bytes, at least 5; the highest bit is cleared on the way out.

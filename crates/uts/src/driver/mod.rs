@@ -213,12 +213,14 @@ impl Shared {
         host: Host,
         addr: SocketAddr,
         peer: Option<SocketAddr>,
-        config: EndpointConfig,
+        mut config: EndpointConfig,
         spin: Duration,
     ) -> io::Result<(Arc<Self>, Driver)> {
         let socket = Socket::bind(addr, peer, host)?;
+        let local_addr = socket.local_addr()?;
+        config.secret = crate::instance::secret(&config.secret, local_addr);
         let shared = Arc::new(Shared {
-            local_addr: socket.local_addr()?,
+            local_addr,
             segments_max: socket.segments_max(),
             clock: host.clock(),
             host,
