@@ -9,19 +9,17 @@ use uts_wire::ConnectionId;
 /// A retry token is good for this long: a handshake round trip and patience.
 const RETRY_LIFETIME: Duration = Duration::from_secs(15);
 
-/// A token from an earlier connection is good for this long.
-const RETURN_LIFETIME: Duration = Duration::from_secs(24 * 3600);
-
-/// What a valid token says.
+/// What a valid token says: the client answered a retry.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Proof {
-    /// The client answered a retry: the ids of its first packet and of the retry.
-    Retry { original_dcid: ConnectionId, retry_scid: ConnectionId },
-    /// The client was here before.
-    Return,
+pub(crate) struct Proof {
+    /// The id to which its first packet went.
+    pub original_dcid: ConnectionId,
+    /// The id that the retry gave.
+    pub retry_scid: ConnectionId,
 }
 
-/// The keys of an endpoint's tokens.
+/// The key of an endpoint's tokens. It is of this start of the endpoint, as the clock is by which tokens grow old: after a
+/// restart no older token is good.
 pub(crate) struct TokenKeys {
     seal: aead::LessSafeKey,
     counter: u64,
@@ -47,10 +45,10 @@ pub(crate) fn derive(secret: &[u8; 32], label: &[u8]) -> [u8; 32] {
 }
 
 impl TokenKeys {
-    /// Keys that follow from the endpoint's secret; `salt` keeps the nonces of restarts apart.
-    pub fn new(secret: &[u8; 32], salt: u64) -> Option<Self> {
-        let key = aead::UnboundKey::new(&aead::CHACHA20_POLY1305, &derive(secret, b"address")).ok()?;
-        Some(TokenKeys { seal: aead::LessSafeKey::new(key), counter: salt })
+    /// A key that nobody else has, and that no other start of the endpoint had.
+    pub fn new(random: &[u8; 32]) -> Option<Self> {
+        let key = aead::UnboundKey::new(&aead::CHACHA20_POLY1305, random).ok()?;
+        Some(TokenKeys { seal: aead::LessSafeKey::new(key), counter: 0 })
     }
 
     fn seal(&mut self, remote: SocketAddr, plain: &[u8]) -> Vec<u8> {
@@ -74,19 +72,11 @@ impl TokenKeys {
         dcid: &ConnectionId,
         scid: &ConnectionId,
     ) -> Vec<u8> {
-        let mut plain = vec![0];
-        plain.extend_from_slice(&now.as_nanos().to_be_bytes());
+        let mut plain = now.as_nanos().to_be_bytes().to_vec();
         for id in [dcid, scid] {
             plain.push(id.len() as u8);
             plain.extend_from_slice(id.as_slice());
         }
-        self.seal(remote, &plain)
-    }
-
-    /// A token for a client's next connection.
-    pub fn give(&mut self, now: Time, remote: SocketAddr) -> Vec<u8> {
-        let mut plain = vec![1];
-        plain.extend_from_slice(&now.as_nanos().to_be_bytes());
         self.seal(remote, &plain)
     }
 
@@ -96,31 +86,28 @@ impl TokenKeys {
         let mut body = body.to_vec();
         let nonce = aead::Nonce::assume_unique_for_key(*nonce);
         let plain = self.seal.open_in_place(nonce, aead::Aad::from(address(remote)), &mut body).ok()?;
-        let (kind, rest) = plain.split_first()?;
-        let (at, mut rest) = rest.split_first_chunk::<8>()?;
-        let age = now.since(Time::from_nanos(u64::from_be_bytes(*at)));
-        match kind {
-            0 if age <= RETRY_LIFETIME => {
-                let mut id = || {
-                    let (len, tail) = rest.split_first()?;
-                    let (id, tail) = tail.split_at_checked(usize::from(*len))?;
-                    rest = tail;
-                    ConnectionId::new(id)
-                };
-                Some(Proof::Retry { original_dcid: id()?, retry_scid: id()? })
-            }
-            1 if age <= RETURN_LIFETIME => Some(Proof::Return),
-            _ => None,
+        let (at, mut rest) = plain.split_first_chunk::<8>()?;
+        if now.since(Time::from_nanos(u64::from_be_bytes(*at))) > RETRY_LIFETIME {
+            return None;
         }
+        let mut id = || {
+            let (len, tail) = rest.split_first()?;
+            let (id, tail) = tail.split_at_checked(usize::from(*len))?;
+            rest = tail;
+            ConnectionId::new(id)
+        };
+        Some(Proof { original_dcid: id()?, retry_scid: id()? })
     }
 }
 
-/// The address that a token is bound to. The port may change from one connection to the next, so only the IP counts.
+/// The address that a token is bound to, port included: its client comes back at once (RFC 9000 section 8.1.4).
 fn address(remote: SocketAddr) -> Vec<u8> {
-    match remote.ip() {
+    let mut bytes = match remote.ip() {
         IpAddr::V4(ip) => ip.octets().to_vec(),
         IpAddr::V6(ip) => ip.octets().to_vec(),
-    }
+    };
+    bytes.extend_from_slice(&remote.port().to_be_bytes());
+    bytes
 }
 
 /// The integrity field of a retry: a keyed sum over the client's first id and the packet, so that it can only be made by
@@ -142,23 +129,25 @@ mod tests {
 
     #[test]
     fn a_token_is_good_for_its_address_and_its_time() {
-        let mut keys = TokenKeys::new(&[7; 32], 0).expect("valid key");
+        let mut keys = TokenKeys::new(&[7; 32]).expect("valid key");
         let here: SocketAddr = "192.0.2.1:1000".parse().expect("an address");
         let there: SocketAddr = "192.0.2.2:1000".parse().expect("an address");
+        let beside: SocketAddr = "192.0.2.1:1001".parse().expect("an address");
         let (dcid, scid) =
             (ConnectionId::new(&[1; 8]).expect("short"), ConnectionId::new(&[2; 5]).expect("short"));
         let now = Time::from_millis(1000);
         let token = keys.retry(now, here, &dcid, &scid);
-        let proof = Proof::Retry { original_dcid: dcid, retry_scid: scid };
+        let proof = Proof { original_dcid: dcid, retry_scid: scid };
         assert_eq!(keys.check(now, here, &token), Some(proof));
         assert_eq!(keys.check(now, there, &token), None);
+        assert_eq!(keys.check(now, beside, &token), None);
+        let restarted = TokenKeys::new(&[8; 32]).expect("valid key");
+        assert_eq!(restarted.check(now, here, &token), None, "of another start");
         assert_eq!(keys.check(now + RETRY_LIFETIME * 2, here, &token), None);
         for index in 0..token.len() {
             let mut forged = token.clone();
             forged[index] ^= 1;
             assert_eq!(keys.check(now, here, &forged), None, "byte {index}");
         }
-        let token = keys.give(now, here);
-        assert_eq!(keys.check(now + RETRY_LIFETIME * 2, here, &token), Some(Proof::Return));
     }
 }

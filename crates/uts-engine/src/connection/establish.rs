@@ -77,9 +77,6 @@ impl Connection {
                     self.confirmed = true;
                     self.handshake = None;
                     self.ping_wanted = true;
-                    if !self.new_token.is_empty() {
-                        self.control.push_back(Token::Address);
-                    }
                 } else if let Some(handshake) = &mut self.handshake {
                     handshake.discard(Level::Initial);
                 }

@@ -390,8 +390,6 @@ pub(crate) enum Token {
     Ack(u64),
     /// A probe for a larger packet size.
     SizeProbe(usize),
-    /// A token for the next connection from this address.
-    Address,
     PathResponse(u64),
     /// A message of an exchange of this direction's profile.
     Exchange(Direction),

@@ -286,7 +286,6 @@ impl Connection {
                 self.on_exchange_frame(now, frame)?;
             }
             Frame::Close(close) => self.on_peer_close(now, close.code, close.reason),
-            Frame::NewToken(token) => self.token_received = Some(Bytes::copy_from_slice(token.token)),
             Frame::PathChallenge(number) => {
                 if self.control.len() < super::CONTROL_MAX {
                     self.control.push_back(super::flows::Token::PathResponse(*number));

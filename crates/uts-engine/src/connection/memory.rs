@@ -25,9 +25,7 @@ impl Connection {
         let is_own = |certificates: &&Arc<[_]>| Arc::strong_count(certificates) == 1;
         let certificates = self.peer_certificates.iter().filter(is_own).flat_map(|all| all.iter());
         let waiting = self.events.capacity() * size_of::<Event>()
-            + self.early.iter().map(|(_, packet)| packet.capacity()).sum::<usize>()
-            + self.new_token.capacity()
-            + self.token_received.as_ref().map_or(0, |token| token.len());
+            + self.early.iter().map(|(_, packet)| packet.capacity()).sum::<usize>();
         [
             ("connection", size_of::<Connection>()),
             ("handshake", self.handshake.as_ref().map_or(0, |_| size_of::<Handshake>())),

@@ -177,8 +177,6 @@ pub struct Connection {
     trace: Trace,
     /// Control of the connection that waits to be sent.
     control: VecDeque<Token>,
-    new_token: Vec<u8>,
-    token_received: Option<Bytes>,
     repairs_seen: Vec<fec::Repair>,
     peer_library: Option<Library>,
     peer_allows_unprotected: bool,
@@ -216,7 +214,6 @@ pub(crate) struct Birth {
     pub tls: rustls::quic::Connection,
     pub initial: rustls::quic::Keys,
     pub proposal: Arc<Profile>,
-    pub new_token: Vec<u8>,
     pub seed: u64,
     pub spares: Spares,
     pub ration: Ration,
@@ -265,8 +262,6 @@ impl Connection {
             stats: Stats::default(),
             trace: Trace::default(),
             control: VecDeque::new(),
-            new_token: birth.new_token,
-            token_received: None,
             repairs_seen: Vec::new(),
             peer_library: None,
             peer_allows_unprotected: false,
@@ -354,11 +349,6 @@ impl Connection {
     /// The last round trip, less the peer's delay; `None` = none was measured.
     pub(crate) fn latest_round_trip(&self) -> Option<Duration> {
         self.outbound.as_ref().filter(|o| o.rtt.samples > 0).map(|o| o.rtt.latest)
-    }
-
-    /// A token that spares a later connection to the same server the proof of address.
-    pub fn token(&self) -> Option<&Bytes> {
-        self.token_received.as_ref()
     }
 
     /// What packets did, if tracing was asked for.

@@ -319,11 +319,10 @@ impl Connection {
         }
     }
 
-    /// Control of the connection: tokens, answers to path challenges.
+    /// Control of the connection: answers to path challenges.
     fn write_control(&mut self, draft: &mut Draft, out: &mut Vec<u8>) {
         while let Some(token) = self.control.front().cloned() {
             let frame = match &token {
-                Token::Address => Frame::NewToken(frame::NewToken { token: &self.new_token }),
                 Token::PathResponse(number) => Frame::PathResponse(*number),
                 _ => Frame::Ping,
             };

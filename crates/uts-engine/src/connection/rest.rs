@@ -76,8 +76,6 @@ impl Connection {
             self.home = Some(in_use.map_or_else(|| Arc::new(*home), Arc::clone));
             self.adaptation = None;
         }
-        // The peer has it, for nothing waits or is under way.
-        self.new_token = Vec::new();
         self.flows.shrink();
         self.exchanges.pending.shrink_to_fit();
         self.events.shrink_to_fit();

@@ -199,7 +199,7 @@ impl Connection {
                     self.on_packet_size();
                 }
             }
-            Token::Flow(_) | Token::Address | Token::PathResponse(_) | Token::Exchange(_) => {}
+            Token::Flow(_) | Token::PathResponse(_) | Token::Exchange(_) => {}
         }
     }
 
@@ -295,7 +295,7 @@ impl Connection {
                 self.flows.control.insert(control.clone());
             }
             Token::SizeProbe(bytes) => self.size.on_probe_lost(now, *bytes),
-            Token::Address | Token::PathResponse(_) => self.control.push_back(token.clone()),
+            Token::PathResponse(_) => self.control.push_back(token.clone()),
             Token::Exchange(direction) => self.on_exchange_lost(now, *direction),
             Token::Ack(_) => {}
         }

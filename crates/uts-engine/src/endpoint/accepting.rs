@@ -72,11 +72,11 @@ impl Endpoint {
             return None;
         }
         let (original_dcid, retry_scid) = match &proof {
-            Some(Proof::Retry { original_dcid, retry_scid }) if *retry_scid == header.dcid => {
+            Some(Proof { original_dcid, retry_scid }) if *retry_scid == header.dcid => {
                 (*original_dcid, Some(*retry_scid))
             }
-            Some(Proof::Retry { .. }) => return None,
-            _ => (header.dcid, None),
+            Some(_) => return None,
+            None => (header.dcid, None),
         };
         // Without room it is as if the packet had been lost: the client repeats it.
         let ration = self.handshake_memory.ration()?;
@@ -86,7 +86,6 @@ impl Endpoint {
         let ids = (Some(original_dcid), retry_scid);
         let params = connection::hello(&config, local_cid, ids, reset_token, None);
         let tls = quic::ServerConnection::new(server, quic::Version::V1, params).ok()?;
-        let new_token = self.tokens.as_mut().map(|t| t.give(now, remote)).unwrap_or_default();
         let birth = Birth {
             side: Side::Server,
             config,
@@ -99,7 +98,6 @@ impl Endpoint {
             tls: quic::Connection::Server(tls),
             initial: keys,
             proposal: Arc::clone(&self.accept_profile),
-            new_token,
             seed: self.rng.next_u64(),
             spares: self.spares.clone(),
             ration,

@@ -149,12 +149,13 @@ impl Endpoint {
     /// An endpoint whose random choices (connection ids, tokens, the spread of probes) follow from `seed`.
     pub fn new(config: EndpointConfig, seed: [u8; 32]) -> Self {
         let mut rng = ChaCha20Rng::from_seed(seed);
-        let salt = rng.next_u64();
+        let mut token_key = [0; 32];
+        rng.fill_bytes(&mut token_key);
         let peers = Peers::new(config.waiting_bytes_max);
         let crowd = Crowd::new(config.connections_per_address_max);
         let handshake_memory = HandshakeMemory::new(config.handshake_bytes_max);
         Endpoint {
-            tokens: TokenKeys::new(&config.secret, salt),
+            tokens: TokenKeys::new(&token_key),
             ids: OwnIds::new(&config.secret, config.cid_bytes),
             reset_limit: ResetLimit::new(rng.next_u64()),
             accept_profile: Arc::new(first_profile(&config.accept)),
@@ -231,7 +232,6 @@ impl Endpoint {
             tls: quic::Connection::Client(tls),
             initial,
             proposal,
-            new_token: Vec::new(),
             seed: self.rng.next_u64(),
             spares: self.spares.clone(),
             ration: self.handshake_memory.own_ration(),

@@ -1,7 +1,7 @@
 //! Frames about the connection as a whole.
 
 use super::kind;
-use crate::error::{Problem, WireError};
+use crate::error::WireError;
 use crate::varint::{Reader, Sink, clip, emitters};
 
 /// The longest reason in a close, in bytes. [P-27]
@@ -19,13 +19,6 @@ pub struct Close<'a> {
     pub reason: &'a str,
 }
 
-/// A token that a client may show when it connects again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NewToken<'a> {
-    /// 1 to [`MAX_TOKEN_BYTES`] bytes that only the server understands.
-    pub token: &'a [u8],
-}
-
 impl<'a> Close<'a> {
     pub(crate) fn read(r: &mut Reader<'a>) -> Result<Self, WireError> {
         Ok(Close { code: r.varint("close code")?, reason: r.text(MAX_REASON_BYTES, "close reason")? })
@@ -38,21 +31,4 @@ impl<'a> Close<'a> {
     }
 }
 
-impl<'a> NewToken<'a> {
-    pub(crate) fn read(r: &mut Reader<'a>) -> Result<Self, WireError> {
-        let at = r.offset();
-        let token = r.prefixed(MAX_TOKEN_BYTES, "token")?;
-        if token.is_empty() {
-            return Err(WireError::new("token", at, Problem::Missing)); // P-28
-        }
-        Ok(NewToken { token })
-    }
-
-    pub(crate) fn write<S: Sink>(&self, out: &mut S) {
-        debug_assert!(!self.token.is_empty() && self.token.len() <= MAX_TOKEN_BYTES);
-        out.put_u8(kind::NEW_TOKEN);
-        out.put_prefixed(self.token);
-    }
-}
-
-emitters!(Close<'_>, NewToken<'_>);
+emitters!(Close<'_>);

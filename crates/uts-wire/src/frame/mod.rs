@@ -10,7 +10,7 @@ pub mod repair;
 pub mod row;
 
 pub use ack::{Ack, AckRanges, EcnCounts, MAX_ACK_RANGES, emit_ack, emit_repaired};
-pub use control::{Close, MAX_REASON_BYTES, MAX_TOKEN_BYTES, NewToken};
+pub use control::{Close, MAX_REASON_BYTES, MAX_TOKEN_BYTES};
 pub use data::{Data, DataFlags, data_header_len, emit_data_header};
 pub use exchange::{AckPf, ConfirmPf, Direction, MAX_GROUPS, NakPf, RequestPf, StalePf};
 pub use flow::{Credit, FlowLimit, ResetFlow, Skip, StopFlow};
@@ -40,7 +40,6 @@ pub mod kind {
     pub const CONFIRM_PF: u8 = 0x0d;
     pub const POLL: u8 = 0x0e;
     pub const CLOSE: u8 = 0x0f;
-    pub const NEW_TOKEN: u8 = 0x10;
     pub const PATH_CHALLENGE: u8 = 0x11;
     pub const PATH_RESPONSE: u8 = 0x12;
     pub const REPAIR: u8 = 0x13;
@@ -92,8 +91,6 @@ pub enum Frame<'a> {
     Poll,
     /// Ends the connection.
     Close(Close<'a>),
-    /// A token for the client's next connection.
-    NewToken(NewToken<'a>),
     /// To be answered with the same number, to prove that the path works in both directions.
     PathChallenge(u64),
     /// The answer.
@@ -135,7 +132,6 @@ impl<'a> Frame<'a> {
             kind::STALE_PF => Frame::StalePf(StalePf::read(r)?),
             kind::POLL => Frame::Poll,
             kind::CLOSE => Frame::Close(Close::read(r)?),
-            kind::NEW_TOKEN => Frame::NewToken(NewToken::read(r)?),
             kind::PATH_CHALLENGE => Frame::PathChallenge(r.u64("path challenge")?),
             kind::PATH_RESPONSE => Frame::PathResponse(r.u64("path response")?),
             kind::REPAIR => Frame::Repair(Repair::read(r)?),
@@ -166,7 +162,6 @@ impl<'a> Frame<'a> {
             Frame::StalePf(_) => kind::STALE_PF,
             Frame::Poll => kind::POLL,
             Frame::Close(_) => kind::CLOSE,
-            Frame::NewToken(_) => kind::NEW_TOKEN,
             Frame::PathChallenge(_) => kind::PATH_CHALLENGE,
             Frame::PathResponse(_) => kind::PATH_RESPONSE,
             Frame::Repair(_) => kind::REPAIR,
@@ -197,7 +192,6 @@ impl<'a> Frame<'a> {
             Frame::StalePf(frame) => frame.write(out),
             Frame::Poll => out.put_u8(kind::POLL),
             Frame::Close(frame) => frame.write(out),
-            Frame::NewToken(frame) => frame.write(out),
             Frame::PathChallenge(number) => {
                 out.put_u8(kind::PATH_CHALLENGE);
                 out.put(&number.to_be_bytes());

@@ -209,7 +209,6 @@ fn control_frame() -> impl Strategy<Value = Frame<'static>> {
         any::<u64>().prop_map(Frame::PathChallenge),
         any::<u64>().prop_map(Frame::PathResponse),
         (position(), text(MAX_REASON_BYTES)).prop_map(|(code, reason)| Frame::Close(Close { code, reason })),
-        bytes(1..MAX_TOKEN_BYTES + 1).prop_map(|token| Frame::NewToken(NewToken { token })),
     ]
 }
 
