@@ -54,6 +54,8 @@ struct World {
     /// Whether an end has said what the protocol forbids, by a packet that it did not make itself.
     lied: [bool; 2],
     has_closed: bool,
+    /// Whether an end has given a connection up for want of an answer.
+    timed_out: [bool; 2],
     is_protected: bool,
     /// Positions that each end has written of each flow.
     written: [BTreeMap<FlowId, u64>; 2],
@@ -98,6 +100,7 @@ impl World {
             past: VecDeque::new(),
             lied: [false; 2],
             has_closed: false,
+            timed_out: [false; 2],
             is_protected,
             written: Default::default(),
             messages: Default::default(),
@@ -149,8 +152,11 @@ impl World {
     }
 
     /// Of datagrams that are lost, late, repeated, changed or made up a connection does not end, but for a time-out.
-    fn judge(&self, end: usize, reason: &CloseReason) {
-        let by_time = matches!(reason, CloseReason::IdleTimeout(_) | CloseReason::HandshakeTimeout(_));
+    fn judge(&mut self, end: usize, reason: &CloseReason) {
+        let by_time = matches!(reason, CloseReason::IdleTimeout(_) | CloseReason::HandshakeTimeout(_))
+            // The other end has given it up, and says so when it hears of it again.
+            || (*reason == CloseReason::Reset && self.timed_out[1 - end]);
+        self.timed_out[end] |= by_time;
         let by_peer = self.has_closed || self.lied.contains(&true) || !self.is_protected;
         assert!(by_time || by_peer, "end {end}: {reason}");
     }
