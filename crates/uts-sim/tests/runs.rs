@@ -225,6 +225,9 @@ fn in_full_swing(delay: Duration, properties: &[&str]) -> (Pair, ConnectionHandl
     (pair, connection, flow)
 }
 
+/// Bytes of the ids that a server gives, which stand in the packets to it.
+const CID_BYTES: usize = 8;
+
 /// How long the full packets of a transfer are, the last of 4 MB, over so long a path.
 fn full_packet_bytes(delay: Duration) -> usize {
     let (mut pair, connection, flow) = in_full_swing(delay, &[]);
@@ -242,7 +245,7 @@ fn packets_are_whole_blocks_of_the_cipher_only_where_processors_are_the_limit() 
     assert_eq!(full_packet_bytes(Duration::from_millis(20)), 1472);
     // First byte, connection id, number of two bytes, tag.
     let fast = full_packet_bytes(Duration::from_micros(50));
-    assert!(fast > 1472 - 16 && (fast - (1 + 4 + 2 + 16)).is_multiple_of(16), "{fast}");
+    assert!(fast > 1472 - 16 && (fast - (1 + CID_BYTES + 2 + 16)).is_multiple_of(16), "{fast}");
 }
 
 /// How long full packets of a connection that sends little are while another one has so much to send.
@@ -254,7 +257,7 @@ fn full_packet_bytes_beside(other: u64) -> usize {
     pair.kept = Some(Vec::new());
     pair.carry(second, of_second, 200_000).expect("carried");
     pair.pass(pair.now + Duration::from_secs(1)).expect("all read");
-    let cid = |packet: &Vec<u8>| packet.get(1..5).map(<[u8]>::to_vec);
+    let cid = |packet: &Vec<u8>| packet.get(1..1 + CID_BYTES).map(<[u8]>::to_vec);
     let own = pair.kept.take().expect("kept").last().and_then(cid);
     pair.carry(first, of_first, other).expect("carried");
     pair.kept = Some(Vec::new());
@@ -274,7 +277,7 @@ fn packets_are_whole_blocks_where_all_connections_together_bring_much() {
     assert_eq!(full_packet_bytes_beside(0), 1472);
     // First byte, connection id, number, tag.
     let fast = full_packet_bytes_beside(150_000_000);
-    assert!(fast > 1472 - 16 && (fast - (1 + 4 + 1 + 16)).is_multiple_of(16), "{fast}");
+    assert!(fast > 1472 - 16 && (fast - (1 + CID_BYTES + 1 + 16)).is_multiple_of(16), "{fast}");
 }
 
 /// How long the packets of a few messages are, each in its own, after which nothing else is sent for a while.
@@ -305,7 +308,7 @@ fn small_packets_are_padded_to_whole_blocks_only_where_processors_are_the_limit(
     assert_eq!([slow.len(), fast.len()], [sizes.len(); 2]);
     for ((size, slow), fast) in sizes.iter().zip(slow).zip(&fast) {
         // First byte, connection id, number, tag; where hardly anything is on the way a number takes one byte.
-        let around = 1 + 4 + 1 + 16;
+        let around = 1 + CID_BYTES + 1 + 16;
         // Type, flow, position.
         assert!((2..=2 + 4).contains(&(slow - around - size)), "{slow} bytes for {size}");
         assert!((fast - around).is_multiple_of(16), "{fast} bytes for {size}");
