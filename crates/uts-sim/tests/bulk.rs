@@ -52,7 +52,8 @@ fn a_clean_path_is_filled() {
 #[test]
 fn random_loss_does_not_slow_a_transfer_down() {
     assert!(share(&format!("{PATH} loss=0.001"), 100.0, 150, &[]) > 0.92);
-    assert!(share(&format!("{PATH} loss=0.01"), 100.0, 150, &[]) > 0.915);
+    // The server's ids of 8 bytes take 0.3 % more than those of 4 did, under which 0.915 was held.
+    assert!(share(&format!("{PATH} loss=0.01"), 100.0, 150, &[]) > 0.912);
 }
 
 #[test]

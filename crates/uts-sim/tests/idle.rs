@@ -81,7 +81,7 @@ fn bytes_each(count: usize, is_used: bool) -> usize {
 fn a_connection_at_rest_takes_four_kilobytes_at_most() {
     let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     for is_used in [false, true] {
-        let each = bytes_each(200, is_used);
+        let each = bytes_each(800, is_used);
         println!("used: {is_used}: {each} bytes at both ends, {} each", each / 2);
         assert!(each <= 2 * BYTES_MAX, "{each} bytes at two ends");
     }

@@ -174,7 +174,8 @@ impl Place {
 
     /// Serves `srv` under another umask.
     pub fn serve_under(&self, umask: &str, options: &[&str]) -> Server {
-        let mut args = vec!["serve", "--dir", "srv", "--json", "--listen", "127.0.0.1:0"];
+        let mut args =
+            vec!["serve", "--dir", "srv", "--json", "--listen", "127.0.0.1:0", "--writable", "--anyone"];
         args.extend(options);
         Self::served(self.start_under(umask, "server-home", &args))
     }
