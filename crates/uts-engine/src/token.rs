@@ -1,7 +1,7 @@
 //! Tokens: what proves that a client is at its address.
 
 use core::time::Duration;
-use ring::{aead, hkdf, hmac};
+use ring::{aead, hmac};
 use std::net::{IpAddr, SocketAddr};
 use uts_functions::Time;
 use uts_wire::ConnectionId;
@@ -23,25 +23,6 @@ pub(crate) struct Proof {
 pub(crate) struct TokenKeys {
     seal: aead::LessSafeKey,
     counter: u64,
-}
-
-struct KeyBytes;
-
-impl hkdf::KeyType for KeyBytes {
-    fn len(&self) -> usize {
-        32
-    }
-}
-
-/// A key that follows from the endpoint's secret; `label` keeps keys of different use apart.
-pub(crate) fn derive(secret: &[u8; 32], label: &[u8]) -> [u8; 32] {
-    let mut out = [0; 32];
-    let prk = hkdf::Salt::new(hkdf::HKDF_SHA256, b"uts tokens").extract(secret);
-    // 32 bytes are always within what HKDF can give.
-    if let Ok(okm) = prk.expand(&[label], KeyBytes) {
-        let _ = okm.fill(&mut out);
-    }
-    out
 }
 
 impl TokenKeys {

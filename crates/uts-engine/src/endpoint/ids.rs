@@ -3,9 +3,8 @@
 //! An id carries a check under the endpoint's key, over its random part and the peer's address. So an endpoint that has
 //! forgotten everything still knows its own ids, and to whom it gave each: for no other does it ever say a word.
 
-use crate::token::derive;
 use rand::RngCore;
-use ring::hmac;
+use ring::{hkdf, hmac};
 use std::net::{IpAddr, SocketAddr};
 use uts_wire::ConnectionId;
 use uts_wire::packet::adaptive::RESET_TOKEN_BYTES;
@@ -67,6 +66,25 @@ impl OwnIds {
         tag.copy_from_slice(context.sign().as_ref());
         tag
     }
+}
+
+struct KeyBytes;
+
+impl hkdf::KeyType for KeyBytes {
+    fn len(&self) -> usize {
+        32
+    }
+}
+
+/// A key that follows from the endpoint's secret; `label` keeps keys of different use apart.
+fn derive(secret: &[u8; 32], label: &[u8]) -> [u8; 32] {
+    let mut out = [0; 32];
+    let prk = hkdf::Salt::new(hkdf::HKDF_SHA256, b"uts tokens").extract(secret);
+    // 32 bytes are always within what HKDF can give.
+    if let Ok(okm) = prk.expand(&[label], KeyBytes) {
+        let _ = okm.fill(&mut out);
+    }
+    out
 }
 
 #[cfg(test)]
