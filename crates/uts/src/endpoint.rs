@@ -13,11 +13,14 @@ use rustls::pki_types::ServerName;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
-use uts_engine::{CLIENT_CID_BYTES, CloseReason, ConnectionConfig, EndpointConfig};
+use uts_engine::{CLIENT_CID_BYTES, CloseReason, ConnectionConfig, EndpointConfig, Tried};
 
 /// Once the kernel has said that nobody listens at the server's port, it may still answer within this time: what the
 /// kernel says is not authenticated, and a server may be starting.
 const UNREACHABLE_PATIENCE: Duration = Duration::from_millis(300);
+
+/// What C libraries call `EAI_AGAIN`, in small letters: glibc and others, musl. The standard library hands on no more.
+const TEMPORARY: [&str; 2] = ["temporary failure", "try again"];
 
 /// How to connect.
 #[derive(Clone, Debug)]
@@ -81,6 +84,8 @@ pub enum ConnectError {
         host: String,
         /// What the resolver says.
         why: String,
+        /// The resolver could not be asked at present, so that nothing is known of the name.
+        is_temporary: bool,
     },
     /// No socket.
     #[error("no socket to reach {addr}: {source}")]
@@ -99,20 +104,28 @@ pub enum ConnectError {
         addr: SocketAddr,
     },
     /// No answer at all.
-    #[error("no answer from {addr} within {after:?}")]
+    #[error(
+        "no answer from {addr} within {after:?} ({tried}); uts.profile.establishment=three-way(patience=MS) waits longer"
+    )]
     NoAnswer {
         /// Where to.
         addr: SocketAddr,
         /// How long the client waited.
         after: Duration,
+        /// What it sent, and what came back.
+        tried: Tried,
     },
     /// No answer but one that anybody could have sent who sees the path: that it refuses connections, or speaks other versions.
-    #[error("no answer from {addr} within {after:?}; what came instead is not authenticated: {said}")]
+    #[error(
+        "no answer from {addr} within {after:?} ({tried}); what came instead is not authenticated: {said}"
+    )]
     Unconfirmed {
         /// Where to.
         addr: SocketAddr,
         /// How long the client waited.
         after: Duration,
+        /// What it sent, and what came back.
+        tried: Tried,
         /// What came instead.
         said: Box<CloseReason>,
     },
@@ -131,6 +144,25 @@ pub enum ConnectError {
     /// The connection ended before it was established.
     #[error("{0}")]
     Closed(CloseReason),
+}
+
+impl ConnectError {
+    /// Whether the same may succeed if it is tried again: the path, or a server that is away or busy, was in the way. False where the
+    /// address is wrong, the server is not the one that was meant, or does not accept this end.
+    pub fn is_worth_retrying(&self) -> bool {
+        match self {
+            ConnectError::Socket { .. }
+            | ConnectError::Unreachable { .. }
+            | ConnectError::NoAnswer { .. } => true,
+            ConnectError::NoSuchHost { is_temporary, .. } => *is_temporary,
+            ConnectError::Unconfirmed { said, .. } => !matches!(**said, CloseReason::Version { .. }),
+            ConnectError::Closed(reason) => reason.is_worth_retrying(),
+            ConnectError::Address { .. }
+            | ConnectError::Untrusted(_)
+            | ConnectError::KeyRefused { .. }
+            | ConnectError::Setup(_) => false,
+        }
+    }
 }
 
 /// Opens a connection to `target` (`host:port`, `[v6]:port`), from a socket of its own. The addresses of a host are tried
@@ -236,7 +268,7 @@ pub(crate) async fn connect_from(
         }
     }
     let why = "it has no address of a family that this endpoint uses".to_owned();
-    Err(last.unwrap_or(ConnectError::NoSuchHost { host: host.to_owned(), why }))
+    Err(last.unwrap_or(ConnectError::NoSuchHost { host: host.to_owned(), why, is_temporary: false }))
 }
 
 /// Takes `host:port` or `[v6]:port` apart.
@@ -261,8 +293,13 @@ async fn resolve(
     port: u16,
     from: Option<&Arc<Shared>>,
 ) -> Result<Vec<SocketAddr>, ConnectError> {
-    let failed = |why: String| ConnectError::NoSuchHost { host: host.to_owned(), why };
-    let found = carrier.resolve(host, port).await.map_err(|e| failed(e.to_string()))?;
+    let failed = |error: io::Error| {
+        let why = error.to_string();
+        let words = why.to_lowercase();
+        let is_temporary = TEMPORARY.iter().any(|temporary| words.contains(temporary));
+        ConnectError::NoSuchHost { host: host.to_owned(), why, is_temporary }
+    };
+    let found = carrier.resolve(host, port).await.map_err(failed)?;
     let mut addrs: Vec<SocketAddr> = Vec::new();
     for addr in found {
         let fits = from.is_none_or(|shared| shared.local_addr.is_ipv4() == addr.is_ipv4());
@@ -387,8 +424,10 @@ impl Target<'_> {
 
     fn explain(&self, addr: SocketAddr, reason: CloseReason, own: Option<Fingerprint>) -> ConnectError {
         match explain(reason, own) {
-            CloseReason::HandshakeTimeout(after) => ConnectError::NoAnswer { addr, after },
-            CloseReason::Unconfirmed { after, said } => ConnectError::Unconfirmed { addr, after, said },
+            CloseReason::HandshakeTimeout { after, tried } => ConnectError::NoAnswer { addr, after, tried },
+            CloseReason::Unconfirmed { after, tried, said } => {
+                ConnectError::Unconfirmed { addr, after, tried, said }
+            }
             CloseReason::Tls(why) if matches!(self.options.trust, Trust::Roots(_)) => {
                 TrustError::Certificate { host: self.host.clone(), why }.into()
             }
@@ -440,6 +479,34 @@ async fn established(connection: &Connection) -> Result<(), Option<CloseReason>>
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_was_not_reached_is_worth_another_try() {
+        let addr = SocketAddr::from(([127, 0, 0, 1], 1));
+        let host = |is_temporary| ConnectError::NoSuchHost {
+            host: "example.org".into(),
+            why: "who knows".into(),
+            is_temporary,
+        };
+        let after = Duration::from_secs(10);
+        for error in [
+            ConnectError::Unreachable { addr },
+            ConnectError::NoAnswer { addr, after, tried: Tried::default() },
+            ConnectError::Closed(CloseReason::Reset),
+            host(true),
+        ] {
+            assert!(error.is_worth_retrying(), "{error}");
+        }
+        let declined = CloseReason::Peer { code: 0, reason: String::new() };
+        for error in [
+            host(false),
+            ConnectError::KeyRefused { why: String::new() },
+            ConnectError::Setup("a contradiction".into()),
+            ConnectError::Closed(declined),
+        ] {
+            assert!(!error.is_worth_retrying(), "{error}");
+        }
+    }
 
     #[test]
     fn addresses_are_taken_apart() {

@@ -194,6 +194,9 @@ impl Connection {
     /// An authentic adaptive packet arrived.
     pub(super) fn on_authentic(&mut self, now: Time) {
         self.last_heard_at = now;
+        if self.liveness.is_doubted() {
+            self.on_heard_again(now);
+        }
         if !self.confirmed {
             self.confirmed = true;
             self.handshake = None;

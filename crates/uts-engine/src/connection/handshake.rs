@@ -84,6 +84,8 @@ pub(crate) struct Handshake {
     pub hint: Option<CloseReason>,
     /// Close of the handshake to be said: code and reason.
     pub close: Option<(u16, String)>,
+    /// Bytes of the smallest and of the largest datagram so far.
+    pub sent_bytes: (usize, usize),
 }
 
 /// What an establishment packet brought.
@@ -124,6 +126,7 @@ impl Handshake {
             rtt_sample: None,
             hint: None,
             close: None,
+            sent_bytes: (0, 0),
         };
         handshake.pump();
         handshake
@@ -321,8 +324,11 @@ impl Handshake {
             }
         }
         self.ping_due = false;
-        if out.len() > start && self.timer.is_none() {
-            self.timer = Some(now + self.timeout());
+        if out.len() > start {
+            let (smallest, largest) = self.sent_bytes;
+            let bytes = out.len() - start;
+            self.sent_bytes = (if smallest == 0 { bytes } else { smallest.min(bytes) }, largest.max(bytes));
+            self.timer = self.timer.or(Some(now + self.timeout()));
         }
     }
 

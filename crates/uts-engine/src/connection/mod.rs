@@ -4,7 +4,7 @@
 //! * the way out: [`outgoing`]; the way in: [`incoming`]; what becomes of packets: [`settle`];
 //! * [`handshake`], [`establish`]: establishment; [`closing`]: the end; [`exchanges`]: from one profile to the next; [`adapt`]: when
 //!   the policy wants one; [`groups`]: when flows have requirements of their own;
-//! * [`application`]: what the application does; [`mod@time`]: when something is due.
+//! * [`application`]: what the application does; [`mod@time`]: when something is due; [`liveness`]: whether the peer is still there.
 
 mod adapt;
 mod application;
@@ -24,6 +24,7 @@ mod inbound;
 pub mod incoming;
 mod inspect;
 pub(crate) mod keys;
+mod liveness;
 mod machines;
 mod memory;
 mod messages;
@@ -63,6 +64,7 @@ use flows::{Flows, Token};
 use groups::Groups;
 use handshake::Handshake;
 use inbound::Inbound;
+use liveness::Liveness;
 use machines::Exchanges;
 use outbound::Outbound;
 pub(crate) use outbound::PROCESSORS_LIMIT;
@@ -185,6 +187,7 @@ pub struct Connection {
     last_heard_at: Time,
     last_eliciting_at: Time,
     last_write_at: Time,
+    liveness: Liveness,
     /// Bytes that the application has handed over.
     bytes_written: u64,
     /// When to look whether the connection may rest; `None` while it does.
@@ -269,6 +272,7 @@ impl Connection {
             last_heard_at: now,
             last_eliciting_at: now,
             last_write_at: now,
+            liveness: Liveness::new(now),
             bytes_written: 0,
             rest_at: Self::first_rest(now),
             address_proved: birth.address_proved || birth.side == Side::Client,
