@@ -5,8 +5,11 @@ use super::outgoing::emit_report;
 use super::*;
 use uts_wire::frame::Frame;
 
-/// What a packet that closes the connection acknowledges at most: it is to fit wherever a first packet has.
+/// What a packet that closes the connection acknowledges at most.
 const LAST_REPORT_BYTES_MAX: usize = 512;
+
+/// What else is in such a packet, beside the words: header, tag, and the frame's own fields.
+const CLOSE_AROUND_BYTES: usize = 64;
 
 /// The code with which not the application closes a connection, but the transport (packets.md).
 const REFUSED: u64 = u32::MAX as u64;
@@ -29,12 +32,9 @@ impl Connection {
     }
 
     pub(super) fn write_close(&mut self, now: Time, out: &mut Vec<u8>) -> Option<usize> {
-        let room = self.amplification_room().min(CLIENT_DATAGRAM_BYTES);
-        if let Some(handshake) = &mut self.handshake
-            && (self.outbound.is_none() || !handshake.is_done())
-        {
-            let before = out.len();
-            handshake.poll_transmit(now, (self.peer_cid, self.local_cid), room, out);
+        let before = out.len();
+        if self.handshake.as_ref().is_some_and(|h| self.outbound.is_none() || !h.is_done()) {
+            self.write_handshake(now, out);
             return (out.len() > before).then(|| self.count_sent(out.len() - before));
         }
         let (code, reason) = match self.close_reason() {
@@ -50,7 +50,8 @@ impl Connection {
         let mut frames = Vec::new();
         // The peer, who hears nothing more, is not to be in doubt about what has arrived.
         if let Some(inbound) = &mut self.inbound {
-            emit_report(&mut inbound.arrivals, now, LAST_REPORT_BYTES_MAX, &mut frames);
+            let room = self.size.current().saturating_sub(reason.len() + CLOSE_AROUND_BYTES);
+            emit_report(&mut inbound.arrivals, now, room.min(LAST_REPORT_BYTES_MAX), &mut frames);
         }
         Frame::Close(frame::Close { code, reason }).emit(&mut frames);
         self.write_alone(now, &frames, out)

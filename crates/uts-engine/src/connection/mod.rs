@@ -46,13 +46,13 @@ pub use application::{FlowError, FlowOptions, MessageOptions, Read, ReadError, W
 pub use batch::{IntoBatch, MessageBatch, ReadSink, UnevenMessages};
 pub use exchanges::{ExchangeError, changes};
 pub use flows::Side;
-pub(crate) use handshake::{CLIENT_DATAGRAM_BYTES, Place, is_authentic, refusal};
+pub(crate) use handshake::{Place, is_authentic, refusal};
 pub(crate) use handshake_memory::{HandshakeMemory, Ration};
 pub use incoming::Ecn;
 pub use refusal::{Refusal, RefusalReason};
 pub use trace::{FrameKinds, Trace, TraceKind, TraceRow};
 
-use crate::config::ConnectionConfig;
+use crate::config::{ConnectionConfig, PACKET_BYTES_BASE, PACKET_BYTES_MIN};
 use crate::endpoint::Leave;
 use crate::event::{CloseReason, Direction, Event};
 use crate::policy::Turns;
@@ -214,6 +214,8 @@ pub(crate) struct Birth {
     pub original_dcid: ConnectionId,
     pub retry_scid: Option<ConnectionId>,
     pub address_proved: bool,
+    /// Bytes of the first datagram that is to be answered; `None` = it is this end that begins.
+    pub first_bytes: Option<usize>,
     pub tls: rustls::quic::Connection,
     pub initial: rustls::quic::Keys,
     pub proposal: Arc<Profile>,
@@ -228,8 +230,10 @@ impl Connection {
         let config = birth.config;
         let flows = Flows::new(birth.side, config.clone(), birth.spares);
         let max = config.packet_bytes_max.min(usize::from(u16::MAX));
-        let size =
-            PacketSize::new(now, config.packet_bytes_initial.max(crate::config::PACKET_BYTES_MIN), max);
+        let initial = config.packet_bytes_initial.max(PACKET_BYTES_MIN);
+        let size = PacketSize::new(now, initial, max);
+        // establishment.md
+        let datagram_bytes = birth.first_bytes.map_or(initial, |first| first.clamp(PACKET_BYTES_MIN, initial));
         Some(Connection {
             side: birth.side,
             handshake: Some(Box::new(Handshake::new(
@@ -239,6 +243,7 @@ impl Connection {
                 birth.initial,
                 mechanism,
                 birth.ration,
+                datagram_bytes.min(PACKET_BYTES_BASE),
             ))),
             peer_certificates: None,
             early: Vec::new(),
@@ -424,6 +429,7 @@ impl Connection {
     pub(crate) fn handle_datagram(&mut self, now: Time, ecn: Option<Ecn>, mut datagram: &mut [u8]) {
         self.stats.bytes_received += datagram.len() as u64;
         self.bytes_from_address += datagram.len() as u64;
+        let datagram_bytes = datagram.len();
         while let Some(first) = datagram.first() {
             if !uts_wire::packet::is_long(*first) {
                 self.handle_short(now, ecn, datagram);
@@ -436,7 +442,7 @@ impl Connection {
                 break;
             };
             let (place, scid) = (Place::of(&packet), packet.header.scid);
-            self.handle_establishment(now, datagram, &place, scid);
+            self.handle_establishment(now, datagram, datagram_bytes, &place, scid);
             datagram = &mut datagram[place.end..];
         }
     }
@@ -511,15 +517,10 @@ impl Connection {
             Phase::Handshake | Phase::Open => {}
         }
         if self.handshake.as_ref().is_some_and(|h| h.is_active() && h.wants_to_send()) {
-            let room = self.amplification_room().min(CLIENT_DATAGRAM_BYTES);
-            if room >= CLIENT_DATAGRAM_BYTES
-                && let Some(handshake) = &mut self.handshake
-            {
-                let before = out.len();
-                handshake.poll_transmit(now, (self.peer_cid, self.local_cid), room, out);
-                if out.len() > before {
-                    return Some(self.count_sent(out.len() - before));
-                }
+            let before = out.len();
+            self.write_handshake(now, out);
+            if out.len() > before {
+                return Some(self.count_sent(out.len() - before));
             }
         }
         if self.phase != Phase::Open {
@@ -530,6 +531,14 @@ impl Connection {
         let segment = self.poll_adaptive(now, out)?;
         self.bytes_to_address += (out.len() - before) as u64;
         Some(segment)
+    }
+
+    /// Builds a datagram of the handshake, if it has something to say and a whole one may be sent.
+    fn write_handshake(&mut self, now: Time, out: &mut Vec<u8>) {
+        let room = self.amplification_room();
+        if let Some(handshake) = self.handshake.as_mut().filter(|h| room >= h.datagram_bytes) {
+            handshake.poll_transmit(now, (self.peer_cid, self.local_cid), out);
+        }
     }
 
     fn count_sent(&mut self, bytes: usize) -> usize {

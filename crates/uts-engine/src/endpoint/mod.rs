@@ -229,6 +229,7 @@ impl Endpoint {
             original_dcid,
             retry_scid: None,
             address_proved: true,
+            first_bytes: None,
             tls: quic::Connection::Client(tls),
             initial,
             proposal,
