@@ -156,9 +156,7 @@ pub enum CloseReason {
         tried: Tried,
     },
     /// The handshake did not finish in time, and what came instead can be from anybody who sees the path.
-    #[error(
-        "no answer to the handshake within {after:?} ({tried}); what came instead is not authenticated: {said}"
-    )]
+    #[error("no answer to the handshake within {after:?}; what came instead is not authenticated: {said}")]
     Unconfirmed {
         /// How long this end waited.
         after: Duration,

@@ -116,9 +116,7 @@ pub enum ConnectError {
         tried: Tried,
     },
     /// No answer but one that anybody could have sent who sees the path: that it refuses connections, or speaks other versions.
-    #[error(
-        "no answer from {addr} within {after:?} ({tried}); what came instead is not authenticated: {said}"
-    )]
+    #[error("no answer from {addr} within {after:?}; what came instead is not authenticated: {said}")]
     Unconfirmed {
         /// Where to.
         addr: SocketAddr,

@@ -233,7 +233,8 @@ impl Connection {
         let initial = config.packet_bytes_initial.max(PACKET_BYTES_MIN);
         let size = PacketSize::new(now, initial, max);
         // establishment.md
-        let datagram_bytes = birth.first_bytes.map_or(initial, |first| first.clamp(PACKET_BYTES_MIN, initial));
+        let datagram_bytes =
+            birth.first_bytes.map_or(initial, |first| first.clamp(PACKET_BYTES_MIN, initial));
         Some(Connection {
             side: birth.side,
             handshake: Some(Box::new(Handshake::new(
