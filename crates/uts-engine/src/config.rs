@@ -78,7 +78,8 @@ pub struct ConnectionConfig {
     pub idle_timeout: Duration,
     /// An otherwise idle connection sends something this often; zero = never.
     pub keep_alive: Duration,
-    /// How long a handshake may take.
+    /// The most that a handshake may take, whatever the first profile's patience says: 10 s as long as nothing is heard of the peer, 60 s once
+    /// it has answered, unless `uts.profile.establishment=three-way(patience=MS)` says otherwise (1 s to 120 s, and six times that).
     pub handshake_timeout: Duration,
     /// Flows that the peer may have open at once.
     pub flows_max: u32,
@@ -132,7 +133,7 @@ impl Default for ConnectionConfig {
             requirements: Requirements::default(),
             idle_timeout: Duration::from_secs(30),
             keep_alive: Duration::ZERO,
-            handshake_timeout: Duration::from_secs(10),
+            handshake_timeout: Duration::from_secs(720),
             flows_max: 100,
             credit_bytes_initial: 1024 * 1024,
             credit_bytes_max: 32 * 1024 * 1024,

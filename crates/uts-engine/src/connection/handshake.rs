@@ -13,7 +13,7 @@ use core::ops::Range;
 use core::time::Duration;
 use rustls::quic::{self, KeyChange, Keys};
 use std::collections::BTreeMap;
-use uts_functions::establishment::{self, Establishment};
+use uts_functions::establishment::{self, Establishment, Heard};
 use uts_functions::{RangeSet, Time};
 use uts_wire::ConnectionId;
 use uts_wire::packet::chain::{EstablishmentBody, FunctionHeader, HeaderChain, parse_body};
@@ -290,7 +290,7 @@ impl Handshake {
     }
 
     /// All that was sent and not acknowledged is to be sent again; says whether there is any.
-    fn repeat(&mut self) -> bool {
+    pub fn repeat(&mut self) -> bool {
         let mut repeats = false;
         for level in self.levels.iter_mut().flatten() {
             // When it was sent is kept: it may still be acknowledged, and on a slow line that is the only measured round trip.
@@ -317,12 +317,13 @@ impl Handshake {
         let unmeasured = self.mechanism.timeout(self.tries);
         self.rtt_sample.map_or(unmeasured, |rtt| {
             let first = (3 * rtt).max(TIMEOUT_MIN);
-            first.saturating_mul(1_u32.checked_shl(self.tries).unwrap_or(u32::MAX)).min(unmeasured)
+            let most = unmeasured.max(rtt * 3 / 2);
+            first.saturating_mul(1_u32.checked_shl(self.tries).unwrap_or(u32::MAX)).min(most)
         })
     }
 
-    pub fn give_up_after(&self) -> Duration {
-        self.mechanism.give_up_after()
+    pub fn give_up_after(&self, heard: Heard) -> Duration {
+        self.mechanism.give_up_after(heard)
     }
 
     /// Whether there is anything to send.

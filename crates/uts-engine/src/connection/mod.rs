@@ -401,6 +401,11 @@ impl Connection {
         !is_own && self.flows.has_unread()
     }
 
+    /// Whether it was established, and the peer has closed it.
+    pub(crate) fn was_closed_by_peer(&self) -> bool {
+        self.outbound.is_some() && matches!(self.close_reason(), Some(CloseReason::Peer { .. }))
+    }
+
     pub(crate) fn is_handshaking(&self) -> bool {
         self.phase == Phase::Handshake
     }

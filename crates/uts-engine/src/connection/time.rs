@@ -6,6 +6,7 @@ use crate::event::{CloseReason, Tried};
 use crate::policy::Turns;
 use core::time::Duration;
 use uts_functions::Time;
+use uts_functions::establishment::Heard;
 
 impl Connection {
     /// When something is due next.
@@ -45,7 +46,13 @@ impl Connection {
     }
 
     fn handshake_patience(&self) -> Duration {
-        let own = self.handshake.as_ref().map_or(Duration::MAX, |h| h.give_up_after());
+        // establishment.md R-3
+        let heard = match &self.handshake {
+            Some(handshake) if !handshake.heard => Heard::Nothing,
+            _ if self.address_proved => Heard::Answer,
+            _ => Heard::Claim,
+        };
+        let own = self.handshake.as_ref().map_or(Duration::MAX, |h| h.give_up_after(heard));
         self.config.handshake_timeout.min(own)
     }
 
