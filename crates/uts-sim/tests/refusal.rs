@@ -17,7 +17,7 @@ fn refused(changes: &[(u64, &str)]) -> [Option<(Time, CloseReason)>; 2] {
     let mut world = World::new(config, identities).expect("a valid world");
     world.connect(1, ConnectionConfig::default()).expect("begun");
     let mut ends = [None, None];
-    let whole = (30_000, None);
+    let whole = (40_000, None);
     for (until_ms, change) in changes.iter().map(|(at, change)| (*at, Some(*change))).chain([whole]) {
         while let Some(happening) = world.next(Time::from_millis(until_ms)) {
             if let Event::Closed(reason) = happening.event {

@@ -42,6 +42,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod attempts;
 mod authorized_keys;
 #[cfg(unix)]
 pub mod blocking;

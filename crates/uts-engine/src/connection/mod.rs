@@ -401,6 +401,11 @@ impl Connection {
         !is_own && self.flows.has_unread()
     }
 
+    /// Whether anything of the peer has arrived that is authentic, or that at least somebody sent who sees the path.
+    pub fn has_heard_peer(&self) -> bool {
+        self.handshake.as_ref().is_none_or(|handshake| handshake.heard)
+    }
+
     /// Whether it was established, and the peer has closed it.
     pub(crate) fn was_closed_by_peer(&self) -> bool {
         self.outbound.is_some() && matches!(self.close_reason(), Some(CloseReason::Peer { .. }))
