@@ -34,4 +34,4 @@ pub use connection::{
     WriteError,
 };
 pub use endpoint::{ConnectError, Endpoint, Transmit};
-pub use event::{CloseReason, ConnectionHandle, Direction, Event, ExchangeEvent, FlowId};
+pub use event::{CloseReason, ConnectionHandle, Direction, Event, ExchangeEvent, FlowId, Tried};

@@ -111,7 +111,9 @@ impl Link for UdpLink {
                 let event = match event {
                     ConnectionEvent::Exchange(event) => LinkEvent::Exchange(step(*event)),
                     ConnectionEvent::Closed(reason) => LinkEvent::Closed(reason.to_string()),
-                    ConnectionEvent::PacketSize(_) => continue,
+                    ConnectionEvent::PacketSize(_)
+                    | ConnectionEvent::Silent(_)
+                    | ConnectionEvent::Heard(_) => continue,
                 };
                 if sender.send(event).is_err() {
                     return;

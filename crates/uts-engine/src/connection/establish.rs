@@ -11,6 +11,7 @@ impl Connection {
         &mut self,
         now: Time,
         datagram: &mut [u8],
+        datagram_bytes: usize,
         place: &Place,
         scid: ConnectionId,
     ) {
@@ -27,6 +28,9 @@ impl Connection {
         if !brought.authentic {
             self.stats.dropped_forged += 1;
             return;
+        }
+        if place.level == Level::Initial && self.side == Side::Server {
+            handshake.follow(datagram_bytes);
         }
         if let (Level::Initial, Some((code, reason))) = (place.level, &brought.closed) {
             handshake.hint.get_or_insert_with(|| refusal_of(*code, reason));
@@ -141,7 +145,7 @@ impl Connection {
         // Most connections of an endpoint have one and the same.
         let shared = |p: Profile| if p == **proposal { Arc::clone(proposal) } else { Arc::new(p) };
         let (mine, theirs) = (shared(mine), shared(theirs));
-        let packet_bytes = self.size.current() as u64;
+        let packet_bytes = self.size.current().min(handshake.datagram_bytes) as u64;
         let lacking = || protocol("a first profile that this library lacks");
         let mut outbound =
             Outbound::new(now, &mine, chain(out), packet_bytes, self.seed).ok_or_else(lacking)?;
@@ -168,7 +172,10 @@ impl Connection {
             _ => self.idle_timeout.min(peer_idle),
         };
         let max = self.config.packet_bytes_max.min(usize::from(hello.limits.max_udp_payload_bytes));
-        self.size = PacketSize::new(now, self.size.current().min(max), max);
+        // What the handshake came to pass with has been proved, or at least nothing speaks against it.
+        let proved = handshake.datagram_bytes.min(PACKET_BYTES_BASE);
+        let initial = if proved < PACKET_BYTES_BASE { proved } else { self.size.current() };
+        self.size = PacketSize::new(now, initial.min(max), max);
         self.peer_library = Some(Library::from_pairs(hello.mechanisms.iter().copied()));
         self.peer_allows_unprotected = hello.allows_unprotected;
         self.peer_reset_token = hello.reset_token.filter(|_| self.side == Side::Client);
@@ -194,6 +201,9 @@ impl Connection {
     /// An authentic adaptive packet arrived.
     pub(super) fn on_authentic(&mut self, now: Time) {
         self.last_heard_at = now;
+        if self.liveness.is_doubted() {
+            self.on_heard_again(now);
+        }
         if !self.confirmed {
             self.confirmed = true;
             self.handshake = None;

@@ -154,6 +154,7 @@ impl Flows {
                 group: 0,
                 is_placed: false,
                 reader_told: false,
+                reader_waits: false,
                 free_limit: 0,
                 reset: None,
                 stop: None,

@@ -49,6 +49,8 @@ pub(crate) struct ReceiveHalf {
     pub is_placed: bool,
     /// The application has been told that there is something to read and has not read everything since.
     pub reader_told: bool,
+    /// The application has tried to read, and there was nothing.
+    pub reader_waits: bool,
     /// Data that was sent while nothing had to be granted may still arrive below this position.
     pub free_limit: u64,
     pub reset: Option<u64>,
@@ -98,6 +100,11 @@ impl ReceiveHalf {
         if !core::mem::replace(&mut self.reader_told, true) {
             events.push_back(Event::Readable(FlowId(id)));
         }
+    }
+
+    /// Whether the application waits for data that may still come.
+    pub fn is_awaited(&self) -> bool {
+        self.reader_waits && !self.reader_told && !self.is_done
     }
 
     /// Whether the sender needs no credit.

@@ -478,6 +478,7 @@ impl Connection {
         outbound.ledger.record(Sent { bytes, epoch, eliciting, size_probe, tokens, snapshot });
         if draft.eliciting {
             self.last_eliciting_at = now;
+            self.liveness.on_asked(now, self.last_heard_at);
             self.ping_wanted = false;
         }
         self.stats.packets_sent += 1;
