@@ -124,7 +124,7 @@ pub enum ExchangeEvent {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CloseReason {
     /// This end closed it.
-    #[error("closed here: {reason} (code {code})")]
+    #[error("closed here{}", said(reason, *code))]
     Local {
         /// The application's code.
         code: u64,
@@ -132,7 +132,7 @@ pub enum CloseReason {
         reason: String,
     },
     /// The peer's application closed it.
-    #[error("closed by the peer: {reason} (code {code})")]
+    #[error("closed by the peer{}", said(reason, *code))]
     Peer {
         /// The application's code.
         code: u64,
@@ -140,13 +140,13 @@ pub enum CloseReason {
         reason: String,
     },
     /// Nothing was heard from the peer for the idle time-out.
-    #[error("nothing heard from the peer for {0:?}")]
+    #[error("nothing heard from the peer for {}", seconds(.0))]
     IdleTimeout(Duration),
     /// The handshake did not finish in time.
-    #[error("no answer to the handshake within {0:?}")]
+    #[error("no answer to the handshake within {}", seconds(.0))]
     HandshakeTimeout(Duration),
     /// The handshake did not finish in time, and what came instead can be from anybody who sees the path.
-    #[error("no answer to the handshake within {after:?}; what came instead is not authenticated: {said}")]
+    #[error("no answer to the handshake within {}; what came instead is not authenticated: {said}", seconds(.after))]
     Unconfirmed {
         /// How long this end waited.
         after: Duration,
@@ -173,4 +173,39 @@ pub enum CloseReason {
     /// The peer refuses new connections at present, or this one.
     #[error("refused by the peer: {0}")]
     Refused(String),
+}
+
+/// What an application says as it closes, behind what was closed: its words, and its code unless that is 0.
+fn said(reason: &str, code: u64) -> String {
+    let words = if reason.is_empty() { String::new() } else { format!(": {reason}") };
+    format!("{words}{}", code_shown(code))
+}
+
+/// An application's code behind other words; nothing for 0, which is that of an end in order.
+pub fn code_shown(code: u64) -> String {
+    if code == 0 { String::new() } else { format!(" (code {code})") }
+}
+
+/// A span of time for people: `10 s`, `0.3 s`.
+pub fn seconds(span: &Duration) -> String {
+    // To the millisecond, without zeros at the end.
+    format!("{} s", (span.as_secs_f64() * 1e3).round() / 1e3)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ends_are_told_without_codes_that_say_nothing() {
+        let peer = |code, reason: &str| CloseReason::Peer { code, reason: reason.to_owned() }.to_string();
+        assert_eq!(peer(0, "done"), "closed by the peer: done");
+        assert_eq!(peer(0, ""), "closed by the peer");
+        assert_eq!(peer(7, "quota"), "closed by the peer: quota (code 7)");
+        assert_eq!(CloseReason::Local { code: 7, reason: String::new() }.to_string(), "closed here (code 7)");
+        let idle = CloseReason::IdleTimeout(Duration::from_millis(30_000)).to_string();
+        assert_eq!(idle, "nothing heard from the peer for 30 s");
+        let short = CloseReason::HandshakeTimeout(Duration::from_nanos(300_000_001)).to_string();
+        assert_eq!(short, "no answer to the handshake within 0.3 s");
+    }
 }

@@ -13,7 +13,9 @@ use rustls::pki_types::ServerName;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
-use uts_engine::{CLIENT_CID_BYTES, CloseReason, ConnectionConfig, EndpointConfig};
+use uts_engine::{
+    CERTIFICATE_WORDS, CLIENT_CID_BYTES, CloseReason, ConnectionConfig, EndpointConfig, seconds,
+};
 
 /// Once the kernel has said that nobody listens at the server's port, it may still answer within this time: what the
 /// kernel says is not authenticated, and a server may be starting.
@@ -99,7 +101,7 @@ pub enum ConnectError {
         addr: SocketAddr,
     },
     /// No answer at all.
-    #[error("no answer from {addr} within {after:?}")]
+    #[error("no answer from {addr} within {}", seconds(.after))]
     NoAnswer {
         /// Where to.
         addr: SocketAddr,
@@ -107,7 +109,7 @@ pub enum ConnectError {
         after: Duration,
     },
     /// No answer but one that anybody could have sent who sees the path: that it refuses connections, or speaks other versions.
-    #[error("no answer from {addr} within {after:?}; what came instead is not authenticated: {said}")]
+    #[error("no answer from {addr} within {}; what came instead is not authenticated: {said}", seconds(.after))]
     Unconfirmed {
         /// Where to.
         addr: SocketAddr,
@@ -390,6 +392,7 @@ impl Target<'_> {
             CloseReason::HandshakeTimeout(after) => ConnectError::NoAnswer { addr, after },
             CloseReason::Unconfirmed { after, said } => ConnectError::Unconfirmed { addr, after, said },
             CloseReason::Tls(why) if matches!(self.options.trust, Trust::Roots(_)) => {
+                let why = why.strip_prefix(CERTIFICATE_WORDS).unwrap_or(&why).to_owned();
                 TrustError::Certificate { host: self.host.clone(), why }.into()
             }
             CloseReason::Refused(why) if objects_to_key(&why) => ConnectError::KeyRefused { why },

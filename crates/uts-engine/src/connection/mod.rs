@@ -38,6 +38,7 @@ mod settle;
 mod size;
 mod time;
 mod trace;
+pub(crate) mod words;
 
 pub(crate) use establish::hello;
 
