@@ -123,7 +123,8 @@ under its name only when it is whole and the hashes of both ends agree."
 )]
 pub struct CpArgs {
     /// Sources, then the destination
-    #[arg(value_name = "PATH", required = true, num_args = 2..)]
+    // How many are needed, the job says: it knows their names.
+    #[arg(value_name = "PATH", num_args = 0..)]
     pub paths: Vec<std::ffi::OsString>,
     /// Copy directories with everything in them
     #[arg(short, long)]

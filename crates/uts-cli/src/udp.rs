@@ -43,7 +43,8 @@ impl Transport for Udp {
         wanted.connection = config(&options.properties)?;
         wanted.connection.keep_alive = KEEP_ALIVE;
         wanted.server_name = options.server_name.clone();
-        let connection = uts::connect(&host.to_string(), wanted).await.map_err(not_connected)?;
+        let connection = uts::connect(&host.to_string(), wanted).await;
+        let connection = connection.map_err(|error| not_connected(host, error))?;
         Ok(UdpLink::new(connection))
     }
 
@@ -108,8 +109,12 @@ fn load_key(file: Option<&Path>) -> Result<(PathBuf, Identity, bool), String> {
 }
 
 /// What went wrong, and what the user can do about it.
-fn not_connected(error: uts::ConnectError) -> String {
+fn not_connected(host: &Host, error: uts::ConnectError) -> String {
     match error {
+        // The others name the server, or the address, that they are about.
+        uts::ConnectError::KeyRefused { .. } | uts::ConnectError::Closed(_) | uts::ConnectError::Setup(_) => {
+            format!("{host}: {error}")
+        }
         uts::ConnectError::Untrusted(TrustError::NewHost { found, .. }) => format!(
             "{error}. If the server prints that key as well, accept it by --pin {found}, or at a terminal, where this asks"
         ),

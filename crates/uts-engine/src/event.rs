@@ -129,7 +129,7 @@ pub enum ExchangeEvent {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CloseReason {
     /// This end closed it.
-    #[error("closed here: {reason} (code {code})")]
+    #[error("closed here{}", said(reason, *code))]
     Local {
         /// The application's code.
         code: u64,
@@ -137,7 +137,7 @@ pub enum CloseReason {
         reason: String,
     },
     /// The peer's application closed it.
-    #[error("closed by the peer: {reason} (code {code})")]
+    #[error("closed by the peer{}", said(reason, *code))]
     Peer {
         /// The application's code.
         code: u64,
@@ -145,10 +145,10 @@ pub enum CloseReason {
         reason: String,
     },
     /// Nothing was heard from the peer for the idle time-out.
-    #[error("nothing heard from the peer for {0:?}")]
+    #[error("nothing heard from the peer for {}", seconds(.0))]
     IdleTimeout(Duration),
     /// The handshake did not finish in time.
-    #[error("{} within {after:?} ({tried})", if tried.heard == 0 { "no answer to the handshake" } else { "no end of the handshake" })]
+    #[error("{} within {} ({tried})", if tried.heard == 0 { "no answer to the handshake" } else { "no end of the handshake" }, seconds(.after))]
     HandshakeTimeout {
         /// How long this end waited.
         after: Duration,
@@ -156,7 +156,7 @@ pub enum CloseReason {
         tried: Tried,
     },
     /// The handshake did not finish in time, and what came instead can be from anybody who sees the path.
-    #[error("no answer to the handshake within {after:?}; what came instead is not authenticated: {said}")]
+    #[error("no answer to the handshake within {}; what came instead is not authenticated: {said}", seconds(.after))]
     Unconfirmed {
         /// How long this end waited.
         after: Duration,
@@ -229,6 +229,23 @@ impl core::fmt::Display for Tried {
     }
 }
 
+/// What an application says as it closes, behind what was closed: its words, and its code unless that is 0.
+fn said(reason: &str, code: u64) -> String {
+    let words = if reason.is_empty() { String::new() } else { format!(": {reason}") };
+    format!("{words}{}", code_shown(code))
+}
+
+/// An application's code behind other words; nothing for 0, which is that of an end in order.
+pub fn code_shown(code: u64) -> String {
+    if code == 0 { String::new() } else { format!(" (code {code})") }
+}
+
+/// A span of time for people: `10 s`, `0.3 s`.
+pub fn seconds(span: &Duration) -> String {
+    // To the millisecond, without zeros at the end.
+    format!("{} s", (span.as_secs_f64() * 1e3).round() / 1e3)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -266,13 +283,25 @@ mod tests {
         let reason = CloseReason::HandshakeTimeout { after: Duration::from_secs(10), tried };
         assert_eq!(
             reason.to_string(),
-            "no answer to the handshake within 10s (6 packets sent, of 548 to 1200 bytes, 0 received)"
+            "no answer to the handshake within 10 s (6 packets sent, of 548 to 1200 bytes, 0 received)"
         );
         let tried = Tried { datagrams: 1, bytes: (1200, 1200), heard: 2 };
         let reason = CloseReason::HandshakeTimeout { after: Duration::from_secs(60), tried };
         assert_eq!(
             reason.to_string(),
-            "no end of the handshake within 60s (1 packet sent, of 1200 bytes, 2 received)"
+            "no end of the handshake within 60 s (1 packet sent, of 1200 bytes, 2 received)"
         );
+    }
+
+    #[test]
+    fn ends_are_told_without_codes_that_say_nothing() {
+        let peer = |code, reason: &str| CloseReason::Peer { code, reason: reason.to_owned() }.to_string();
+        assert_eq!(peer(0, "done"), "closed by the peer: done");
+        assert_eq!(peer(0, ""), "closed by the peer");
+        assert_eq!(peer(7, "quota"), "closed by the peer: quota (code 7)");
+        assert_eq!(CloseReason::Local { code: 7, reason: String::new() }.to_string(), "closed here (code 7)");
+        let idle = CloseReason::IdleTimeout(Duration::from_millis(30_000)).to_string();
+        assert_eq!(idle, "nothing heard from the peer for 30 s");
+        assert_eq!(seconds(&Duration::from_nanos(300_000_001)), "0.3 s");
     }
 }

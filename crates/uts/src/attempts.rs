@@ -16,7 +16,7 @@ use rustls::pki_types::ServerName;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
-use uts_engine::{CloseReason, EndpointConfig};
+use uts_engine::{CERTIFICATE_WORDS, CloseReason, EndpointConfig};
 
 /// Once the kernel has said that nobody listens at the server's port, it may still answer within this time: what the
 /// kernel says is not authenticated, and a server may be starting.
@@ -240,6 +240,7 @@ impl Target<'_> {
                 ConnectError::Unconfirmed { addr, after, tried, said }
             }
             CloseReason::Tls(why) if matches!(self.options.trust, Trust::Roots(_)) => {
+                let why = why.strip_prefix(CERTIFICATE_WORDS).unwrap_or(&why).to_owned();
                 TrustError::Certificate { host: self.host.clone(), why }.into()
             }
             CloseReason::Refused(why) if objects_to_key(&why) => ConnectError::KeyRefused { why },

@@ -315,8 +315,8 @@ pub(crate) fn peer_key(connection: &uts_engine::Connection) -> Option<Fingerprin
 pub(crate) fn explain(reason: CloseReason, own: Option<Fingerprint>) -> CloseReason {
     match reason {
         CloseReason::Refused(why) if objects_to_key(&why) => {
-            let own = own.map_or_else(|| "none was shown".to_owned(), |own| format!("it is {own}"));
-            CloseReason::Refused(format!("{why}; this end's key: {own}"))
+            let own = own.map_or_else(|| "this end has shown none".to_owned(), |own| format!("it is {own}"));
+            CloseReason::Refused(format!("{why}; {own}"))
         }
         other => other,
     }

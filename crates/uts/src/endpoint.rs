@@ -12,7 +12,7 @@ use rustls::pki_types::ServerName;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use uts_engine::{CLIENT_CID_BYTES, CloseReason, ConnectionConfig, EndpointConfig, Tried};
+use uts_engine::{CLIENT_CID_BYTES, CloseReason, ConnectionConfig, EndpointConfig, Tried, seconds};
 
 /// What C libraries call `EAI_AGAIN`, in small letters: glibc and others, musl. The standard library hands on no more.
 const TEMPORARY: [&str; 2] = ["temporary failure", "try again"];
@@ -100,7 +100,7 @@ pub enum ConnectError {
     },
     /// No answer at all.
     #[error(
-        "no answer from {addr} within {after:?} ({tried}); uts.profile.establishment=three-way(patience=MS) waits longer"
+        "no answer from {addr} within {} ({tried}); uts.profile.establishment=three-way(patience=MS) waits longer", seconds(.after)
     )]
     NoAnswer {
         /// Where to.
@@ -111,7 +111,7 @@ pub enum ConnectError {
         tried: Tried,
     },
     /// No answer but one that anybody could have sent who sees the path: that it refuses connections, or speaks other versions.
-    #[error("no answer from {addr} within {after:?}; what came instead is not authenticated: {said}")]
+    #[error("no answer from {addr} within {}; what came instead is not authenticated: {said}", seconds(.after))]
     Unconfirmed {
         /// Where to.
         addr: SocketAddr,

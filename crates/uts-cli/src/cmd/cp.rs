@@ -21,10 +21,8 @@ pub const INTERRUPTED: &str = "interrupted; run the same command again to contin
 pub async fn run<T: Transport>(transport: &T, args: &CpArgs) -> Result<(), Failure> {
     let ui = ui::choose(args.json, args.quiet);
     let result = copy(transport, args, ui.clone(), interrupted()).await;
-    if let (true, Err(failure)) = (args.json, &result)
-        && let Some(line) = failure.line()
-    {
-        ui.error(line);
+    if let Some(line) = result.as_ref().err().and_then(Failure::line) {
+        ui.failed(line);
     }
     result
 }
@@ -46,6 +44,7 @@ pub(crate) async fn copy<T: Transport>(
     if let Some(file) = &args.trace {
         link.trace(file).map_err(|why| Failure::Failed(format!("--trace {}: {why}", file.display())))?;
     }
+    let host = job.host().to_string();
     let (address, fingerprint) = link.peer();
     let fingerprint = fingerprint.unwrap_or_default();
     ui.start(&Start { command: "cp", address, fingerprint, subject: describe(&job), served: None });
@@ -67,13 +66,18 @@ pub(crate) async fn copy<T: Transport>(
         Ok(report) => report,
         Err(error) => {
             link.close(2, "the copy failed").await;
-            return Err(Failure::Failed(error.to_string()));
+            return Err(Failure::Failed(named(&host, &error)));
         }
     };
     meter.sample();
     let telemetry = meter.telemetry();
     link.close(0, "done").await;
-    finish(&report, seconds, telemetry, &*ui)
+    finish(&host, &report, seconds, telemetry, &*ui)
+}
+
+/// An error with the server that it is about; those of files name the file.
+fn named(host: &str, error: &FileError) -> String {
+    if error.fault().is_some() { error.to_string() } else { format!("{host}: {error}") }
 }
 
 fn connect_options(args: &CpArgs) -> Result<ConnectOptions, Failure> {
@@ -118,6 +122,7 @@ async fn perform<L: Link>(
 }
 
 fn finish(
+    host: &str,
     report: &Report,
     seconds: f64,
     telemetry: crate::link::Telemetry,
@@ -135,7 +140,10 @@ fn finish(
         telemetry,
     };
     match &report.broken {
-        Some(error) => Err(Failure::Failed(format!("{error}; run the same command again to continue"))),
+        Some(error) => {
+            let why = named(host, error);
+            Err(Failure::Failed(format!("{why}; run the same command again to continue")))
+        }
         None => {
             ui.done(&done);
             if failures > 0 { Err(Failure::Told) } else { Ok(()) }

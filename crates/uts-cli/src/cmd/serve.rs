@@ -27,10 +27,8 @@ const GOODBYE_MAX: Duration = Duration::from_secs(1);
 pub async fn run<T: Transport>(transport: &T, args: &ServeArgs) -> Result<(), Failure> {
     let ui = ui::choose(args.json, false);
     let result = serve(transport, args, ui.clone(), interrupted()).await;
-    if let (true, Err(failure)) = (args.json, &result)
-        && let Some(line) = failure.line()
-    {
-        ui.error(line);
+    if let Some(line) = result.as_ref().err().and_then(Failure::line) {
+        ui.failed(line);
     }
     result
 }

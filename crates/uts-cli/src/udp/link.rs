@@ -5,12 +5,13 @@ use crate::ui::lines;
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::Instant;
 use uts::{Connection, ConnectionEvent, Direction, ExchangeEvent, Function, Profile, Time, TraceKind};
+use uts_end::output;
 
 /// What a rate is the mean over.
 const RATE_WINDOW: Duration = Duration::from_secs(1);
@@ -28,6 +29,7 @@ pub struct UdpLink {
 
 /// A file that packets are recorded in.
 struct Trace {
+    file: PathBuf,
     out: BufWriter<File>,
     start: Time,
 }
@@ -66,7 +68,9 @@ impl UdpLink {
             writeln!(open.out, "{t_s:.6},{kind},{},{},{flow},{position}", row.number, row.bytes)
         });
         if let Err(error) = written.and_then(|()| open.out.flush()) {
-            lines::tell(format_args!("uts: --trace: {error}"));
+            let why = output::words(&error);
+            lines::fail(format_args!("--trace {}: {why}; the copy goes on without it", open.file.display()));
+            output::lose();
             *trace = None;
             return false;
         }
@@ -135,9 +139,10 @@ impl Link for UdpLink {
             writeln!(out, "t_s,kind,number,bytes,flow,position")?;
             Ok(out)
         };
-        let out = create().map_err(|e| e.to_string())?;
+        let out = create().map_err(|error| output::words(&error))?;
         let start = self.connection.start_trace();
-        *self.trace.lock().unwrap_or_else(PoisonError::into_inner) = Some(Trace { out, start });
+        *self.trace.lock().unwrap_or_else(PoisonError::into_inner) =
+            Some(Trace { file: file.to_owned(), out, start });
         let link = self.clone();
         tokio::spawn(async move {
             while link.write_trace() {

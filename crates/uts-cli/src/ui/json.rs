@@ -19,7 +19,8 @@ impl<W: Write + Send + 'static> Json<W> {
         Json(Mutex::new(out), Clock::start())
     }
 
-    fn emit(&self, event: &str, peer: Option<&str>, fields: Value) {
+    /// Says whether it was written.
+    fn emit(&self, event: &str, peer: Option<&str>, fields: Value) -> bool {
         let mut object = Map::new();
         object.insert("event".into(), event.into());
         object.insert("t".into(), json!(round(self.1.seconds(), 6)));
@@ -30,7 +31,7 @@ impl<W: Write + Send + 'static> Json<W> {
             object.extend(fields);
         }
         let mut out = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        lines::write_json(&mut *out, Value::Object(object));
+        lines::write_json(&mut *out, Value::Object(object))
     }
 }
 
@@ -110,10 +111,19 @@ impl<W: Write + Send + 'static> Ui for Json<W> {
     }
 
     fn warning(&self, line: &str) {
-        self.emit("warning", None, json!({"message": lines::line(line)}));
+        if !self.emit("warning", None, json!({"message": lines::line(line)})) {
+            lines::fail(format_args!("warning: {line}"));
+        }
     }
 
     fn error(&self, line: &str) {
+        if !self.emit("error", None, json!({"message": lines::line(line)})) {
+            // Whoever reads events no more may read this.
+            lines::fail(line);
+        }
+    }
+
+    fn failed(&self, line: &str) {
         self.emit("error", None, json!({"message": lines::line(line)}));
     }
 

@@ -11,6 +11,7 @@ use std::io::IsTerminal;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use uts::files::FileOutcome;
+use uts_end::output::Output;
 
 /// How a run began.
 #[derive(Clone, Debug, Default)]
@@ -115,6 +116,8 @@ pub trait Ui: Send + Sync + 'static {
     fn warning(&self, line: &str);
     /// Something failed.
     fn error(&self, line: &str);
+    /// All of it failed, which standard error is told besides.
+    fn failed(&self, _line: &str) {}
     /// A copy ended.
     fn done(&self, done: &Done);
     /// How often [`Ui::sample`] is wanted; `None` = never.
@@ -124,13 +127,13 @@ pub trait Ui: Send + Sync + 'static {
 /// The one that options and standard error call for.
 pub fn choose(json: bool, quiet: bool) -> Arc<dyn Ui> {
     if json {
-        Arc::new(json::Json::new(std::io::stdout()))
+        Arc::new(json::Json::new(Output::Out))
     } else if quiet {
-        Arc::new(plain::Plain::new(std::io::stderr(), std::io::stdout(), true))
+        Arc::new(plain::Plain::new(Output::Err, Output::Out, true))
     } else if std::io::stderr().is_terminal() {
         Arc::new(progress::Terminal::new())
     } else {
-        Arc::new(plain::Plain::new(std::io::stderr(), std::io::stdout(), false))
+        Arc::new(plain::Plain::new(Output::Err, Output::Out, false))
     }
 }
 

@@ -100,7 +100,7 @@ impl Ui for Terminal {
     }
 
     fn error(&self, line: &str) {
-        self.bars.suspend(|| lines::tell(format_args!("uts: {line}")));
+        self.bars.suspend(|| lines::fail(line));
     }
 
     fn done(&self, done: &Done) {

@@ -3,7 +3,7 @@
 use super::batch::{MessageBatch, Queue, ReadSink, Terms};
 use super::flows::{DEFAULT_PRIORITY, FlowControl};
 use super::{CloseReason, Connection};
-use crate::event::{Direction, FlowId};
+use crate::event::{Direction, FlowId, code_shown};
 use crate::requirements::Requirements;
 use crate::selector::Contradiction;
 use bytes::Bytes;
@@ -101,7 +101,7 @@ pub enum WriteError {
     #[error("the flow takes no more at present")]
     Blocked,
     /// The peer wants no more data.
-    #[error("the peer wants no more of this flow (code {0})")]
+    #[error("the peer wants no more of this flow{}", code_shown(*.0))]
     Stopped(u64),
     /// What the flow requires could not be agreed with the peer.
     #[error("the flow cannot have what it requires: {0}")]
@@ -132,7 +132,7 @@ pub enum ReadError {
     #[error("nothing has arrived")]
     Blocked,
     /// The peer gave the flow up.
-    #[error("the peer reset the flow (code {0})")]
+    #[error("the peer reset the flow{}", code_shown(*.0))]
     Reset(u64),
     /// No such flow, or its end was read already.
     #[error("no such flow")]

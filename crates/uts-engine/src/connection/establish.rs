@@ -136,7 +136,7 @@ impl Connection {
         let mut exporter = Zeroizing::new([0; Secret::BYTES]);
         let tls = &handshake.tls;
         tls.export_keying_material(&mut exporter[..], b"EXPORTER-uts", None)
-            .map_err(|error| CloseReason::Tls(error.to_string()))?;
+            .map_err(|error| CloseReason::Tls(words::of_tls(&error)))?;
         let (out, inward) = match self.side {
             Side::Client => (protection::Direction::ClientToServer, protection::Direction::ServerToClient),
             Side::Server => (protection::Direction::ServerToClient, protection::Direction::ClientToServer),

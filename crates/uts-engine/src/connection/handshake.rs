@@ -6,6 +6,7 @@
 
 use super::flows::Side;
 use super::handshake_memory::{CryptoStream, Ration};
+use super::words;
 use crate::config::PACKET_BYTES_MIN;
 use crate::event::CloseReason;
 use bytes::Bytes;
@@ -243,8 +244,9 @@ impl Handshake {
             if let Err(error) = self.tls.read_hs(&data) {
                 // An alert tells the peer; its number is RFC 8446's.
                 let alert = self.tls.alert().map_or(0x28, u8::from);
-                self.close = Some((0x100 + u16::from(alert), error.to_string()));
-                brought.tls_error = Some(error.to_string());
+                let words = words::of_tls(&error);
+                self.close = Some((0x100 + u16::from(alert), words.clone()));
+                brought.tls_error = Some(words);
                 return;
             }
             self.pump();

@@ -39,6 +39,7 @@ mod settle;
 mod size;
 mod time;
 mod trace;
+pub(crate) mod words;
 
 pub(crate) use establish::hello;
 

@@ -1,13 +1,13 @@
 //! Why a flow takes or gives nothing more, and what that is as an error of input and output.
 
 use std::io;
-use uts_engine::CloseReason;
+use uts_engine::{CloseReason, code_shown};
 
 /// Why nothing can be written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WriteError {
     /// The peer wants no more of this flow.
-    #[error("the peer wants no more of this flow (code {0})")]
+    #[error("the peer wants no more of this flow{}", code_shown(*.0))]
     Stopped(u64),
     /// What the flow requires could not be agreed with the peer.
     #[error("the flow cannot have what it requires: {0}")]
@@ -32,7 +32,7 @@ pub enum WriteError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReadError {
     /// The peer gave the flow up.
-    #[error("the peer reset the flow (code {0})")]
+    #[error("the peer reset the flow{}", code_shown(*.0))]
     Reset(u64),
     /// The flow's end was read, or it was stopped.
     #[error("the flow has ended")]
