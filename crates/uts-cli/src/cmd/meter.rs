@@ -2,6 +2,7 @@
 
 use crate::link::{Link, LinkEvent, Telemetry};
 use crate::ui::{Sample, Ui};
+use crate::units;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use tokio::task::JoinHandle;
@@ -96,6 +97,14 @@ impl<L: Link> Meter<L> {
                             }
                             meter.ui.exchange(meter.peer.as_deref(), &step);
                         }
+                        Some(LinkEvent::Silent(silent)) => {
+                            let line = format!("no answer for {}; asking", units::seconds(silent.as_secs_f64()));
+                            meter.ui.notice(meter.peer.as_deref(), "silent", &line);
+                        }
+                        Some(LinkEvent::Heard(silent)) => {
+                            let line = format!("answers again after {}", units::seconds(silent.as_secs_f64()));
+                            meter.ui.notice(meter.peer.as_deref(), "heard", &line);
+                        }
                         Some(LinkEvent::Closed(_)) | None => return,
                     },
                     _ = tick => {
@@ -138,6 +147,14 @@ impl<L: Link> Progress for Meter<L> {
         if let (FileOutcome::Failed(error), None) = (outcome, &self.peer) {
             self.ui.error(&error.to_string());
         }
+    }
+
+    fn again(&self, _: &[u8], _: u64) {
+        self.files.fetch_add(1, Relaxed);
+    }
+
+    fn waits(&self, fault: &Fault) {
+        self.ui.notice(self.peer.as_deref(), "waiting", &format!("{fault}; waiting for it"));
     }
 
     fn warned(&self, fault: &Fault) {
