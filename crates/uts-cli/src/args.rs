@@ -32,6 +32,8 @@ pub enum Command {
     Serve(ServeArgs),
     /// Copy files and directories to or from a server
     Cp(CpArgs),
+    /// List copies that were not finished, on this machine, and remove what is left of them
+    Parts(PartsArgs),
     /// Say which profile given properties lead to, and what forced each choice
     Explain(ExplainArgs),
     /// Make a key, unless there is one, and print its fingerprint
@@ -180,6 +182,29 @@ pub struct CpArgs {
     /// Write each packet sent, repeated and acknowledged to FILE (CSV)
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
+}
+
+/// Options of `uts parts`.
+#[derive(Clone, Debug, ClapArgs)]
+#[command(after_help = "Examples:
+  uts parts
+  uts parts --older-than 7d --remove /srv/files
+
+A copy that was interrupted leaves what has arrived beside the final name, to go on from. What is
+told is what this program knows to be its own; other files of such names are nobody's business.")]
+pub struct PartsArgs {
+    /// Where to look, with everything beneath
+    #[arg(value_name = "DIR", default_value = ".")]
+    pub dir: PathBuf,
+    /// Remove them, unless a copy is under way; they cannot be gone on from after that
+    #[arg(long)]
+    pub remove: bool,
+    /// Only those to which nothing has come for this long, as 36h or 7d
+    #[arg(long, value_name = "TIME", value_parser = crate::units::lasting)]
+    pub older_than: Option<Duration>,
+    /// Print one JSON object a line
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Properties, in `serve`, `cp` and `explain`.

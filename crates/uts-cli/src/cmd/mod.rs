@@ -4,6 +4,7 @@ pub mod cp;
 pub mod explain;
 pub mod keygen;
 mod meter;
+pub mod parts;
 pub mod serve;
 
 use crate::args::WantedArgs;

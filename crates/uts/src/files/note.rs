@@ -66,6 +66,13 @@ pub(super) enum Found<T> {
     Foreign,
 }
 
+impl<T> Found<T> {
+    /// Whether nothing has that name.
+    pub(super) fn is_nothing(&self) -> bool {
+        matches!(self, Found::Nothing)
+    }
+}
+
 /// The note of the copy that becomes `target`.
 pub(super) fn find(tree: &Tree, target: &RelPath) -> Found<Note> {
     let file = match open_own(tree, &target.id()) {

@@ -137,7 +137,9 @@ impl Have {
                 && attributes.mtime == wanted.mtime
             {
                 // What a kill between renaming and tidying up may have left.
-                note::remove(&tree, &asked)?;
+                if note::find_part(&tree, &asked).is_nothing() {
+                    note::remove(&tree, &asked)?;
+                }
                 return Ok(whole.map(|(file, attributes)| (file, Some(attributes))));
             }
             let part = find_part(&tree, &asked, &wanted, by)?.map(|part| (part, None));
@@ -358,6 +360,10 @@ pub(super) fn copy_of(tree: &Tree, path: &RelPath) -> Option<Vec<u8>> {
 pub(super) fn make_directory(tree: &Tree, path: &RelPath, source: Option<&[u8]>) -> Result<(), Fault> {
     let noted = match source {
         Some(source) if !path.is_root() && tree.stat_link(path)?.is_none() => {
+            // It was a file when its copy was broken off.
+            if let Found::Ours(_) = note::find_part(tree, path) {
+                tree.remove(&path.part())?;
+            }
             note::write(tree, path, Note::Directory { copy_of: source.to_vec() })?;
             true
         }
@@ -370,9 +376,12 @@ pub(super) fn make_directory(tree: &Tree, path: &RelPath, source: Option<&[u8]>)
     made.map(|_| ())
 }
 
-/// Notes that the copy is complete.
+/// Notes that the copy of a directory is complete.
 pub(super) fn end_copy(tree: &Tree, path: &RelPath) -> Result<(), Fault> {
-    note::remove(tree, path)
+    match note::read(tree, path) {
+        Some(Note::Directory { .. }) => note::remove(tree, path),
+        _ => Ok(()),
+    }
 }
 
 #[cfg(test)]

@@ -165,3 +165,40 @@ async fn what_was_left_behind_is_found_and_removed() {
     assert_eq!(fs::read_dir(root.join("a")).unwrap().count(), laid.len() + 2);
     assert_eq!(fs::read_dir(root.join("a/b")).unwrap().count(), 0);
 }
+
+/// Whatever happens under a name while a copy to it is unfinished, its part never loses the note by which it is known.
+#[tokio::test]
+async fn a_part_is_known_whatever_else_was_done() {
+    use message::{Entry, Request};
+    let rig = Rig::new();
+    fs::write(rig.local.join("f"), content(1, 1000)).unwrap();
+    assert_complete(&rig.put(&["f"], "f").await.unwrap());
+    let tree = tree::Tree::open(&rig.remote).unwrap();
+    let entry = |size| Entry { size, ..tree.stat(&rel("f")).unwrap().unwrap() };
+    let cut = |name: &str, size| {
+        let terms = part::Terms::client(modes::Modes::Preserve);
+        let mut part = part::Part::open(&tree, &rel(name), &entry(size), None, terms).unwrap();
+        sink::Sink::write(&mut part, b"some").unwrap();
+    };
+    // Of a newer source; then it is the old one again, which is there already.
+    cut("f", 500);
+    assert_eq!(rig.put(&["f"], "f").await.unwrap().files_already_there, 1);
+    // Of a file; then a directory has its name.
+    cut("d", 500);
+    fs::create_dir(rig.local.join("d")).unwrap();
+    fs::write(rig.local.join("d/x"), "x").unwrap();
+    assert_complete(&rig.put(&["d"], "d").await.unwrap());
+    // A client that says that a directory is complete where there is none.
+    cut("f", 500);
+    let (flows, server) = rig.connect();
+    let mut flow = batch::Conversation::open(&flows).await.unwrap();
+    flow.ask(&Request::Attributes { entry: entry(1000), complete: true }).await.unwrap();
+    drop((flow, flows));
+    server.await.unwrap().unwrap();
+    let mut found = Vec::new();
+    unfinished(&rig.remote, &mut |one| found.push(one.unwrap())).unwrap();
+    let names: Vec<_> = found.iter().map(|one| path::show(one.path.as_bytes())).collect();
+    assert_eq!(names, ["f"]);
+    fs::write(rig.local.join("f"), content(2, 2000)).unwrap();
+    assert_complete(&rig.put(&["f"], "f").await.unwrap());
+}
