@@ -117,6 +117,11 @@ impl ConnectionConfig {
         self.library_for(&self.requirements)
     }
 
+    /// Credit of a flow when it is opened.
+    pub(crate) fn first_credit(&self) -> u64 {
+        crate::connection::first_credit(self.credit_bytes_initial, self.requirements.max_recv_rate)
+    }
+
     /// The same, with other requirements.
     pub(crate) fn library_for(&self, requirements: &Requirements) -> Library {
         let mut offered = Library::offered(requirements);

@@ -46,6 +46,9 @@ pub enum Event {
     Silent(Duration),
     /// After [`Event::Silent`] the peer was heard again; it had been silent for so long.
     Heard(Duration),
+    /// What this property asks cannot be had of the profile in use: `maxRecvRate`, where the peer sends without flow control
+    /// (flow/none), so that nothing can hold it back. Told once.
+    NoEffect(&'static str),
     /// The connection has ended; nothing follows.
     Closed(CloseReason),
 }

@@ -113,7 +113,8 @@ impl Link for UdpLink {
                     ConnectionEvent::Closed(reason) => LinkEvent::Closed(reason.to_string()),
                     ConnectionEvent::PacketSize(_)
                     | ConnectionEvent::Silent(_)
-                    | ConnectionEvent::Heard(_) => continue,
+                    | ConnectionEvent::Heard(_)
+                    | ConnectionEvent::NoEffect(_) => continue,
                 };
                 if sender.send(event).is_err() {
                     return;

@@ -31,6 +31,7 @@ mod messages;
 mod meter;
 mod outbound;
 pub mod outgoing;
+mod receive_rate;
 mod refusal;
 mod rest;
 mod run;
@@ -41,6 +42,7 @@ mod time;
 mod trace;
 
 pub(crate) use establish::hello;
+pub(crate) use receive_rate::first_credit;
 
 pub use application::{FlowError, FlowOptions, MessageOptions, Read, ReadError, WriteError};
 pub use batch::{IntoBatch, MessageBatch, ReadSink, UnevenMessages};
@@ -183,6 +185,8 @@ pub struct Connection {
     peer_library: Option<Library>,
     peer_allows_unprotected: bool,
     peer_reset_token: Option<[u8; 16]>,
+    /// Where what is received is to keep a rate.
+    receive_rate: Option<Box<receive_rate::ReceiveRate>>,
     idle_timeout: Duration,
     last_heard_at: Time,
     last_eliciting_at: Time,
@@ -275,6 +279,7 @@ impl Connection {
             peer_library: None,
             peer_allows_unprotected: false,
             peer_reset_token: None,
+            receive_rate: None,
             last_heard_at: now,
             last_eliciting_at: now,
             last_write_at: now,
@@ -538,6 +543,7 @@ impl Connection {
             return None;
         }
         self.pursue_groups(now);
+        self.hold_limit(now);
         let before = out.len();
         let segment = self.poll_adaptive(now, out)?;
         self.bytes_to_address += (out.len() - before) as u64;

@@ -24,6 +24,7 @@ impl Connection {
             add(self.idle_at());
             add(self.keep_alive_at());
             add(self.liveness_timeout());
+            add(self.receive_rate_timeout());
         }
         if let (Some(outbound), Some(inbound)) = (&self.outbound, &self.inbound) {
             add(outbound.loss_timeout());
@@ -113,6 +114,7 @@ impl Connection {
         }
         self.ping_wanted |= self.keep_alive_at().is_some_and(|at| at <= now);
         self.on_liveness_timeout(now);
+        self.on_receive_rate_timeout(now);
         if self.outbound.as_ref().and_then(Outbound::loss_timeout).is_some_and(|at| at <= now) {
             self.on_loss_timeout(now);
         }
