@@ -1,4 +1,5 @@
-//! `maxSendRate` and `maxRecvRate` are kept, in either direction, whatever else is asked (rate.md R-9, flow.md ).
+//! `maxSendRate` and `maxRecvRate` are kept, in either direction, whatever else is asked
+//! (rate.md R-9, flow.md ).
 
 use core::time::Duration;
 use uts_engine::{ConnectionConfig, ConnectionHandle, EndpointConfig, Event, FlowId, FlowOptions, Read};

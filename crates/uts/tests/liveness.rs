@@ -7,8 +7,8 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use uts::{ConnectOptions, ConnectionEvent, FlowOptions, ServerOptions, connect};
 
-/// A server that reads, and when it is told to goes away with its runtime and its socket, so that the system answers for it that
-/// nobody listens there.
+/// A server that reads, and when it is told to goes away with its runtime and its socket, so that
+/// the system answers for it that nobody listens there.
 fn mortal() -> (String, uts::Fingerprint, impl FnOnce()) {
     let (sender, receiver) = std::sync::mpsc::channel();
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();

@@ -173,7 +173,8 @@ impl Connection {
             _ => self.idle_timeout.min(peer_idle),
         };
         let max = self.config.packet_bytes_max.min(usize::from(hello.limits.max_udp_payload_bytes));
-        // What the handshake came to pass with has been proved, or at least nothing speaks against it.
+        // What the handshake came to pass with has been proved, or at least nothing speaks against
+        // it.
         let proved = handshake.datagram_bytes.min(PACKET_BYTES_BASE);
         let initial = if proved < PACKET_BYTES_BASE { proved } else { self.size.current() };
         self.size = PacketSize::new(now, initial.min(max), max);

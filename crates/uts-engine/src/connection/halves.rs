@@ -42,7 +42,8 @@ pub(crate) struct SendHalf {
 pub(crate) struct ReceiveHalf {
     pub data: Reassembly,
     pub grant: Grant,
-    /// Where credit is given at a rate, how much of the grant the peer has been told of; `u64::MAX` = all.
+    /// Where credit is given at a rate, how much of the grant the peer has been told of; `u64::MAX`
+    /// = all.
     pub told_limit: u64,
     /// The flow-control mechanism in charge of the grant.
     pub flow: flow::Slot,

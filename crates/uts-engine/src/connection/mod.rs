@@ -4,7 +4,8 @@
 //! * the way out: [`outgoing`]; the way in: [`incoming`]; what becomes of packets: [`settle`];
 //! * [`handshake`], [`establish`]: establishment; [`closing`]: the end; [`exchanges`]: from one profile to the next; [`adapt`]: when
 //!   the policy wants one; [`groups`]: when flows have requirements of their own;
-//! * [`application`]: what the application does; [`mod@time`]: when something is due; [`liveness`]: whether the peer is still there.
+//! * [`application`]: what the application does; [`mod@time`]: when something is due;
+//!   [`liveness`]: whether the peer is still there.
 
 mod adapt;
 mod application;
@@ -406,7 +407,8 @@ impl Connection {
         !is_own && self.flows.has_unread()
     }
 
-    /// Whether anything of the peer has arrived that is authentic, or that at least somebody sent who sees the path.
+    /// Whether anything of the peer has arrived that is authentic, or that at least somebody sent
+    /// who sees the path.
     pub fn has_heard_peer(&self) -> bool {
         self.handshake.as_ref().is_none_or(|handshake| handshake.heard)
     }

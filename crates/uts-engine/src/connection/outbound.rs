@@ -271,8 +271,8 @@ impl Outbound {
         (self.leave, self.has_waited) = (leave, false);
     }
 
-    /// The application's upper bound on the rate. It holds whatever the rate mechanism is, also until an exchange has brought another.
-    /// (rate.md R-9)
+    /// The application's upper bound on the rate. It holds whatever the rate mechanism is, also
+    /// until an exchange has brought another. (rate.md R-9)
     pub fn set_rate_max(&mut self, max: Option<Rate>) {
         self.rate_max = max;
         let keeper = || rate::Slot::build(&rate::pacing_bucket::PacingBucket::INFO.choice(), ());
@@ -280,7 +280,8 @@ impl Outbound {
         self.batch_pace = None;
     }
 
-    /// What keeps the rate: the mechanism in use, or where that keeps none and there is an upper bound, what keeps that.
+    /// What keeps the rate: the mechanism in use, or where that keeps none and there is an upper
+    /// bound, what keeps that.
     fn keeper(&mut self) -> (&mut rate::Slot, &mut Bucket) {
         let keeper = match (&mut self.rate, &mut self.keeper) {
             (rate::Slot::None(_), Some(keeper)) => keeper,
@@ -289,7 +290,8 @@ impl Outbound {
         (keeper, &mut self.bucket)
     }
 
-    /// A packet of so many bytes left that nobody acknowledges, nor waits for: under an upper bound it counts, too. (rate.md R-9)
+    /// A packet of so many bytes left that nobody acknowledges, nor waits for: under an upper bound
+    /// it counts, too. (rate.md R-9)
     pub fn on_sent_unasked(&mut self, now: Time, bytes: u64, packet_bytes: u64) {
         if self.rate_max.is_some() {
             let pace = self.pace_of_batch(packet_bytes);

@@ -1,5 +1,5 @@
-//! The rate that the peer may send at most (`maxRecvRate`): it is given credit at that rate, whatever flow control alone would grant
-//! (flow.md ).
+//! The rate that the peer may send at most (`maxRecvRate`): it is given credit at that rate,
+//! whatever flow control alone would grant (flow.md ).
 
 use super::Connection;
 use super::flows::FlowControl;
@@ -7,28 +7,31 @@ use crate::event::Event;
 use core::time::Duration;
 use uts_functions::{Rate, Time, flow};
 
-/// What is granted at once: so much time at the rate. Shorter, and the way back would be full of credit.
+/// What is granted at once: so much time at the rate. Shorter, and the way back would be full of
+/// credit.
 const GRANT_TIME: Duration = Duration::from_millis(20);
 
-/// What is granted at once at the least: two packets of the base size, so that the peer can fill them.
+/// What is granted at once at the least: two packets of the base size, so that the peer can fill
+/// them.
 const GRANT_BYTES_MIN: u64 = 2400;
 
 /// Grants that are saved up at the most: those that came late, as clocks wake up, are made up for.
 const GRANTS_SAVED: u64 = 3;
 
-/// Credit that the peer has and does not use, in time at the rate, beyond round trips: what the grants need on their way, and the peer to
-/// wake up.
+/// Credit that the peer has and does not use, in time at the rate, beyond round trips: what the
+/// grants need on their way, and the peer to wake up.
 const SLACK: Duration = Duration::from_millis(250);
 
-/// Round trips for which it has credit: one for the grant and the data, the others for what is lost meanwhile, and its repair.
+/// Round trips for which it has credit: one for the grant and the data, the others for what is lost
+/// meanwhile, and its repair.
 const SLACK_ROUNDS: u32 = 4;
 
 /// What a rate has granted.
 #[derive(Debug)]
 pub(super) struct ReceiveRate {
     rate: Rate,
-    /// Bytes that the peer may have sent by `counted_at`, counted like `data_bytes_received`; what is earned while it sends nothing
-    /// is lost.
+    /// Bytes that the peer may have sent by `counted_at`, counted like `data_bytes_received`; what
+    /// is earned while it sends nothing is lost.
     earned: u64,
     counted_at: Time,
     /// Of that, what may be granted now; negative = more was granted.
@@ -48,7 +51,8 @@ impl ReceiveRate {
         self.rate.bytes_in(GRANT_TIME).max(GRANT_BYTES_MIN)
     }
 
-    /// Counts what has been earned since the last time, at most some grants beyond what is `granted`, whether used or not.
+    /// Counts what has been earned since the last time, at most some grants beyond what is
+    /// `granted`, whether used or not.
     fn earn(&mut self, now: Time, granted: u64) {
         let earned = self.rate.bytes_in(now.since(self.counted_at));
         if earned > 0 {
@@ -60,7 +64,8 @@ impl ReceiveRate {
     }
 }
 
-/// The first credit of a flow where what is received is to keep a rate: no more than comes in that time.
+/// The first credit of a flow where what is received is to keep a rate: no more than comes in that
+/// time.
 pub(crate) fn first_credit(own: u64, rate: Option<Rate>) -> u64 {
     rate.map_or(own, |rate| own.min(rate.bytes_in(GRANT_TIME).max(GRANT_BYTES_MIN)))
 }
@@ -162,7 +167,8 @@ impl Connection {
         }
     }
 
-    /// Holds back that the peer may open more flows, if it is to be told so and has been granted too much. (flow.md R-11)
+    /// Holds back that the peer may open more flows, if it is to be told so and has been granted
+    /// too much. (flow.md R-11)
     pub(super) fn hold_limit(&mut self, now: Time) {
         if self.receive_rate.is_some() && self.flows.control.contains(&FlowControl::Limit) {
             self.grant_at_rate(now);
