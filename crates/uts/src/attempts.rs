@@ -302,6 +302,11 @@ async fn established(connection: &Connection) -> Result<(), Option<CloseReason>>
 }
 
 #[cfg(test)]
+#[allow(
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    reason = "these tests face the world: sockets that do not answer, and waits for what they do"
+)]
 mod tests {
     use super::*;
     use crate::listener::{Listener, ServerOptions};

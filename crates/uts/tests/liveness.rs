@@ -46,9 +46,9 @@ async fn a_server_that_is_killed_is_noticed_while_its_answer_is_waited_for() {
     tokio::task::spawn_blocking(kill).await.expect("killed");
     let told = within(async {
         loop {
-            match events.next().await.expect("the connection has not ended") {
-                event @ (ConnectionEvent::Silent(_) | ConnectionEvent::Closed(_)) => return event,
-                _ => {}
+            let event = events.next().await.expect("the connection has not ended");
+            if matches!(event, ConnectionEvent::Silent(_) | ConnectionEvent::Closed(_)) {
+                return event;
             }
         }
     })
