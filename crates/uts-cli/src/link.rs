@@ -167,6 +167,8 @@ pub enum LinkEvent {
     Silent(Duration),
     /// It was heard again, after so long.
     Heard(Duration),
+    /// Something that was asked does nothing, and why.
+    NoEffect(String),
     /// It ended, and why.
     Closed(String),
 }

@@ -130,14 +130,8 @@ fn what_is_left_out_shows_in_the_status() {
     let server = place.serve(&[]);
     place.write("d/plain", b"x");
     symlink("plain", place.path("d/link")).expect("made");
-    rustix::fs::mknodat(
-        rustix::fs::CWD,
-        place.path("d/pipe"),
-        rustix::fs::FileType::Fifo,
-        0o600.into(),
-        0,
-    )
-    .expect("made");
+    rustix::fs::mknodat(rustix::fs::CWD, place.path("d/pipe"), rustix::fs::FileType::Fifo, 0o600.into(), 0)
+        .expect("made");
     let ended = place.cp(&server, &["-q", "-r", "d", &server.url("a")]);
     let ended = ended.failed(1, &["uts: warning: d/link", "uts: warning: d/pipe", "left out"]);
     assert_eq!(ended.err.lines().count(), 2, "{}", ended.err);

@@ -28,8 +28,7 @@ fn each_signal_ends_a_server_and_a_copy_in_order() {
         client.signal(with);
         client.wait().failed(130, &["uts: interrupted; run the same command again to continue"]);
         let to = server.url("other");
-        let client =
-            place.start_cp(&server, &["--json", "--retry", "0", "--property", SLOW, "big", &to]);
+        let client = place.start_cp(&server, &["--json", "--retry", "0", "--property", SLOW, "big", &to]);
         place.await_part("srv/.other.uts-part");
         server.running.signal(with);
         let ended = server.running.wait();

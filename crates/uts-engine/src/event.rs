@@ -41,11 +41,15 @@ pub enum Event {
     Exchange(Box<ExchangeEvent>),
     /// The path now carries packets of this many bytes of UDP payload.
     PacketSize(usize),
-    /// Something is expected of the peer, and nothing has been heard from it for so long: 3 s or three probe time-outs, whichever
-    /// is longer; less if the network says that nobody listens there. The connection goes on, and is probed. (timing.md R-14)
+    /// Something is expected of the peer, and nothing has been heard from it for so long: 3 s or
+    /// three probe time-outs, whichever is longer; less if the network says that nobody listens
+    /// there. The connection goes on, and is probed. (timing.md R-14)
     Silent(Duration),
     /// After [`Event::Silent`] the peer was heard again; it had been silent for so long.
     Heard(Duration),
+    /// What this property asks cannot be had of the profile in use: `maxRecvRate`, where the peer
+    /// sends without flow control (flow/none), so that nothing can hold it back. Told once.
+    NoEffect(&'static str),
     /// The connection has ended; nothing follows.
     Closed(CloseReason),
 }
@@ -179,8 +183,8 @@ pub enum CloseReason {
     /// The peer broke the protocol.
     #[error("the peer broke the protocol: {0}")]
     Protocol(String),
-    /// The peer has lost all state of the connection: it was started again, or it has given the connection up, as an end does that has heard
-    /// nothing for its idle time-out.
+    /// The peer has lost all state of the connection: it was started again, or it has given the
+    /// connection up, as an end does that has heard nothing for its idle time-out.
     #[error("the peer no longer knows this connection: it was started again, or has given it up meanwhile")]
     Reset,
     /// The peer refuses new connections at present, or this one.
@@ -189,12 +193,14 @@ pub enum CloseReason {
 }
 
 impl CloseReason {
-    /// Whether the same may succeed if it is tried again: what ended the connection was the path, or a peer that is away or busy. False where
-    /// an end has decided (it closed, refused, does not trust the other) or cannot do otherwise (its version, a broken protocol).
+    /// Whether the same may succeed if it is tried again: what ended the connection was the path,
+    /// or a peer that is away or busy. False where an end has decided (it closed, refused, does not
+    /// trust the other) or cannot do otherwise (its version, a broken protocol).
     pub fn is_worth_retrying(&self) -> bool {
         match self {
             CloseReason::IdleTimeout(_) | CloseReason::HandshakeTimeout { .. } | CloseReason::Reset => true,
-            // Nobody has proved that the peer refuses. A server that has no room for more says so like this.
+            // Nobody has proved that the peer refuses. A server that has no room for more says so
+            // like this.
             CloseReason::Unconfirmed { said, .. } => !matches!(**said, CloseReason::Version { .. }),
             CloseReason::Local { .. }
             | CloseReason::Peer { .. }

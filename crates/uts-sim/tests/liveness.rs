@@ -1,4 +1,5 @@
-//! Whether the peer is still there: asked while something is expected of it, and told to the application (timing.md ).
+//! Whether the peer is still there: asked while something is expected of it, and told to the
+//! application (timing.md ).
 
 use core::time::Duration;
 use uts_engine::{CloseReason, ConnectionConfig, ConnectionHandle, Event, FlowOptions, Read};
@@ -14,18 +15,26 @@ fn at(millis: u64) -> Time {
     Time::from_millis(millis)
 }
 
-/// A connection over 20 Mbit/s and 20 ms, a second old.
 fn connected() -> (World, ConnectionHandle) {
+    connected_with(&[])
+}
+
+/// A connection over 20 Mbit/s and 20 ms, a second old.
+fn connected_with(properties: &[&str]) -> (World, ConnectionHandle) {
+    let mut own = ConnectionConfig::default();
+    for property in properties {
+        own.requirements.assign(property).expect("a valid property");
+    }
     let path = PathConfig::both("rate=20mbit delay=10ms buffer=64p".parse().expect("a valid path"));
     let config = WorldConfig { path, ..WorldConfig::default() };
     let mut world = World::new(config, Identities::new().expect("keys")).expect("a valid world");
-    let handle = world.connect(CLIENT, ConnectionConfig::default()).expect("begun");
+    let handle = world.connect(CLIENT, own).expect("begun");
     run(&mut world, at(1000));
     (world, handle)
 }
 
-/// Lets time pass until then. The server answers each piece of data with `answer` bytes; the client reads what it is sent. Gives what
-/// else the client was told, and when.
+/// Lets time pass until then. The server answers each piece of data with `answer` bytes; the client
+/// reads what it is sent. Gives what else the client was told, and when.
 fn run_with(world: &mut World, until: Time, answer: usize) -> Vec<(Time, Event)> {
     let mut told = Vec::new();
     while let Some(happening) = world.next(until) {
@@ -83,7 +92,8 @@ fn silence_is_told_while_data_is_unacknowledged_and_that_it_is_over() {
     assert_eq!(world.connection(CLIENT, handle).expect("open").silence(at(13_000)), None);
 }
 
-/// Who waits to read has nothing unacknowledged: without questions only the idle time-out would show that the server is gone.
+/// Who waits to read has nothing unacknowledged: without questions only the idle time-out would
+/// show that the server is gone.
 #[test]
 fn a_server_that_is_gone_is_noticed_while_its_answer_is_waited_for() {
     for answer in [0, 1000] {
@@ -149,5 +159,44 @@ fn what_the_network_says_is_a_hint_that_the_peer_can_refute() {
         } else {
             assert_eq!((told, packets), (Vec::new(), 1));
         }
+    }
+}
+
+#[test]
+fn who_says_how_long_to_wait_waits_no_longer() {
+    for seconds in [1, 5, 100] {
+        let (mut world, handle) = connected_with(&[&format!("connTimeout={seconds}s")]);
+        // While nothing is expected, nothing fails.
+        let told = run(&mut world, at(20_000));
+        assert_eq!(told, []);
+        world.set_path(Target::Both, "down").expect("a change");
+        ask(&mut world, handle);
+        let told = run(&mut world, at(200_000));
+        let Some((when, Event::Closed(CloseReason::IdleTimeout(after)))) = told.last() else {
+            panic!("{told:?}")
+        };
+        // Or the idle time-out, if that is earlier: the handshake was the last that was heard.
+        let wanted = if seconds == 100 { (30, 30) } else { (20 + seconds, seconds) };
+        assert_eq!((when.as_secs_f64().round() as u64, after.as_secs()), wanted);
+    }
+}
+
+#[test]
+fn a_connection_that_is_to_be_kept_alive_is() {
+    for (properties, lives, most) in [
+        (&[][..], false, 0),
+        (&["keepAlive=require"], true, 12),
+        (&["keepAlive=prefer", "keepAliveTimeout=5s"], true, 24),
+        (&["keepAliveTimeout=5s"], false, 0),
+    ] {
+        let (mut world, handle) = connected_with(properties);
+        let before = world.connection(CLIENT, handle).expect("open").stats().packets_sent;
+        run(&mut world, at(100_000));
+        let sent = world.connection(CLIENT, handle).filter(|c| c.is_open()).map(|c| c.stats().packets_sent);
+        assert_eq!(sent.is_some(), lives, "{properties:?}");
+        assert!(
+            sent.is_none_or(|sent| (most / 2..=most).contains(&(sent - before))),
+            "{properties:?}: {sent:?}"
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! How long a handshake is waited for: by what has been heard of the peer (establishment.md ). And handshakes that end at once.
+//! How long a handshake is waited for: by what has been heard of the peer (establishment.md R-2,
+//! And handshakes that end at once.
 
 use core::time::Duration;
 use uts_engine::{CloseReason, ConnectionConfig, Event};
@@ -107,7 +108,8 @@ fn who_has_heard_the_server_waits_longer() {
     assert!(tried.heard > 0, "{tried}");
 }
 
-/// The server learns that there was a client, who it was, and that it has gone, without waiting for anything.
+/// The server learns that there was a client, who it was, and that it has gone, without waiting for
+/// anything.
 #[test]
 fn a_client_that_closes_at_once_is_heard_of() {
     for (loss, names) in [(0.0, 1), (0.0, 100), (0.2, 1)] {

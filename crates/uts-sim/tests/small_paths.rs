@@ -1,4 +1,5 @@
-//! Paths that carry less than first packets have: connections come to be, and live on when a path becomes one.
+//! Paths that carry less than first packets have: connections come to be, and live on when a path
+//! becomes one.
 
 use core::time::Duration;
 use uts_engine::{ConnectionConfig, FlowOptions};
@@ -72,7 +73,8 @@ fn who_knows_that_a_path_is_small_begins_so() {
     assert!(done.progress.connected_at.is_some_and(|at| at < Time::from_millis(200)));
 }
 
-/// A chain of certificates takes many small packets, of which an address that is not proved is sent three for each that it sent.
+/// A chain of certificates takes many small packets, of which an address that is not proved is sent
+/// three for each that it sent.
 #[test]
 fn large_certificates_pass_a_small_path() {
     for (names, loss) in [(1, 0.0), (100, 0.0), (600, 0.0), (100, 0.1), (600, 0.1)] {

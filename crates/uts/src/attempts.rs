@@ -18,11 +18,12 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use uts_engine::{CERTIFICATE_WORDS, CloseReason, EndpointConfig};
 
-/// Once the kernel has said that nobody listens at the server's port, it may still answer within this time: what the
-/// kernel says is not authenticated, and a server may be starting.
+/// Once the kernel has said that nobody listens at the server's port, it may still answer within
+/// this time: what the kernel says is not authenticated, and a server may be starting.
 const UNREACHABLE_PATIENCE: Duration = Duration::from_millis(300);
 
-/// An address that has not answered by then is perhaps of no use: the next is tried beside it (RFC 8305 section 5).
+/// An address that has not answered by then is perhaps of no use: the next is tried beside it (RFC
+/// 8305 section 5).
 const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 
 /// A server that is meant: its name, and what is expected of it.
@@ -74,7 +75,8 @@ fn none_answers(addrs: &[SocketAddr], mut failed: Vec<(SocketAddr, ConnectError)
 }
 
 impl Target<'_> {
-    /// Connects to one of these addresses. A host that was never met is asked about, once, and then connected to again.
+    /// Connects to one of these addresses. A host that was never met is asked about, once, and then
+    /// connected to again.
     pub async fn connect(&self, addrs: &[SocketAddr]) -> Result<Connection, ConnectError> {
         let expected = self.expected().await?;
         let (accept_new, file) = match (&self.options.trust, &expected) {
@@ -104,8 +106,9 @@ impl Target<'_> {
         Ok(connection)
     }
 
-    /// Tries the addresses, each a while after the one before or as soon as that has failed. The first connection is taken; attempts
-    /// that are still under way then end with their sockets. Who answers, but is not who was meant, ends it, too.
+    /// Tries the addresses, each a while after the one before or as soon as that has failed. The
+    /// first connection is taken; attempts that are still under way then end with their sockets.
+    /// Who answers, but is not who was meant, ends it, too.
     async fn race(
         &self,
         addrs: &[SocketAddr],
@@ -203,7 +206,8 @@ impl Target<'_> {
         };
         let mut config = self.options.connection.clone();
         config.batch_packets_max = config.batch_packets_max.clamp(1, shared.segments_max.max(1));
-        // Known before the task can hear of its end: what happens on a connection that nobody holds is told to nobody.
+        // Known before the task can hear of its end: what happens on a connection that nobody holds
+        // is told to nobody.
         let begun = shared.act(|inner, now| {
             inner.changed();
             let settings = inner.share_settings(config);
@@ -299,6 +303,11 @@ async fn established(connection: &Connection) -> Result<(), Option<CloseReason>>
 }
 
 #[cfg(test)]
+#[allow(
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    reason = "these tests face the world: sockets that do not answer, and waits for what they do"
+)]
 mod tests {
     use super::*;
     use crate::listener::{Listener, ServerOptions};
@@ -401,7 +410,8 @@ mod tests {
         at + 2 + length
     }
 
-    /// A relay passes on the server's first packet and is gone for a while: its system says that nobody listens there. Then it is back.
+    /// A relay passes on the server's first packet and is gone for a while: its system says that
+    /// nobody listens there. Then it is back.
     #[tokio::test]
     async fn who_was_heard_is_waited_for_whatever_the_network_says() {
         let listener = listener();

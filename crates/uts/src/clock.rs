@@ -27,8 +27,8 @@ mod imp {
     /// In nanoseconds: 584 years of them.
     pub type Instant = u64;
 
-    /// A clock that goes on while the system is suspended: the peer's does. By one that stands still, a connection that the peer has long
-    /// given up would look alive.
+    /// A clock that goes on while the system is suspended: the peer's does. By one that stands
+    /// still, a connection that the peer has long given up would look alive.
     #[cfg(any(target_os = "linux", target_os = "android"))]
     const CLOCK: ClockId = ClockId::CLOCK_BOOTTIME;
     #[cfg(not(any(target_os = "linux", target_os = "android")))]

@@ -228,9 +228,9 @@ impl Connection {
         self.inspect(|c| c.undelivered_bytes())
     }
 
-    /// For how long nothing has been heard of the peer although something is expected of it: data is under way that it has not acknowledged,
-    /// or somebody waits to read and the peer was asked whether it is there. `None` = nothing is expected, or the connection has
-    /// ended.
+    /// For how long nothing has been heard of the peer although something is expected of it: data
+    /// is under way that it has not acknowledged, or somebody waits to read and the peer was asked
+    /// whether it is there. `None` = nothing is expected, or the connection has ended.
     pub fn silence(&self) -> Option<Duration> {
         self.shared().act(|inner, now| inner.engine.peek(self.handle()).and_then(|c| c.silence(now)))
     }

@@ -14,7 +14,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use uts_engine::{CLIENT_CID_BYTES, CloseReason, ConnectionConfig, EndpointConfig, Tried, seconds};
 
-/// What C libraries call `EAI_AGAIN`, in small letters: glibc and others, musl. The standard library hands on no more.
+/// What C libraries call `EAI_AGAIN`, in small letters: glibc and others, musl. The standard
+/// library hands on no more.
 const TEMPORARY: [&str; 2] = ["temporary failure", "try again"];
 
 /// How to connect.
@@ -162,8 +163,9 @@ fn none_of(tried: &[ConnectError]) -> String {
 }
 
 impl ConnectError {
-    /// Whether the same may succeed if it is tried again: the path, or a server that is away or busy, was in the way. False where the
-    /// address is wrong, the server is not the one that was meant, or does not accept this end.
+    /// Whether the same may succeed if it is tried again: the path, or a server that is away or
+    /// busy, was in the way. False where the address is wrong, the server is not the one that was
+    /// meant, or does not accept this end.
     pub fn is_worth_retrying(&self) -> bool {
         match self {
             ConnectError::Socket { .. }
@@ -181,8 +183,10 @@ impl ConnectError {
     }
 }
 
-/// Opens a connection to `target` (`host:port`, `[v6]:port`), from a socket of its own. Of the addresses of a host the next is tried
-/// 250 ms after the one before, or as soon as that has failed, and the first that answers is taken (RFC 8305). Must be called within a tokio runtime; if the wait is given up the attempt ends.
+/// Opens a connection to `target` (`host:port`, `[v6]:port`), from a socket of its own. Of the
+/// addresses of a host the next is tried 250 ms after the one before, or as soon as that has
+/// failed, and the first that answers is taken (RFC 8305). Must be called within a tokio runtime;
+/// if the wait is given up the attempt ends.
 ///
 /// # Errors
 /// [`ConnectError`].
@@ -260,8 +264,8 @@ pub(crate) async fn connect_from(
     target.connect(&in_turns(addrs)).await
 }
 
-/// The families in turns, the one that the resolver puts first in front (RFC 8305 section 4): where one of them leads nowhere, only every
-/// other attempt is in vain.
+/// The families in turns, the one that the resolver puts first in front (RFC 8305 section 4): where
+/// one of them leads nowhere, only every other attempt is in vain.
 fn in_turns(addrs: Vec<SocketAddr>) -> Vec<SocketAddr> {
     let Some(is_first_v6) = addrs.first().map(SocketAddr::is_ipv6) else { return addrs };
     let (first, second): (Vec<_>, Vec<_>) = addrs.iter().partition(|addr| addr.is_ipv6() == is_first_v6);

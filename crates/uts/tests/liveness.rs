@@ -7,8 +7,8 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use uts::{ConnectOptions, ConnectionEvent, FlowOptions, ServerOptions, connect};
 
-/// A server that reads, and when it is told to goes away with its runtime and its socket, so that the system answers for it that
-/// nobody listens there.
+/// A server that reads, and when it is told to goes away with its runtime and its socket, so that
+/// the system answers for it that nobody listens there.
 fn mortal() -> (String, uts::Fingerprint, impl FnOnce()) {
     let (sender, receiver) = std::sync::mpsc::channel();
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
@@ -46,9 +46,9 @@ async fn a_server_that_is_killed_is_noticed_while_its_answer_is_waited_for() {
     tokio::task::spawn_blocking(kill).await.expect("killed");
     let told = within(async {
         loop {
-            match events.next().await.expect("the connection has not ended") {
-                event @ (ConnectionEvent::Silent(_) | ConnectionEvent::Closed(_)) => return event,
-                _ => {}
+            let event = events.next().await.expect("the connection has not ended");
+            if matches!(event, ConnectionEvent::Silent(_) | ConnectionEvent::Closed(_)) {
+                return event;
             }
         }
     })

@@ -105,6 +105,9 @@ impl<L: Link> Meter<L> {
                             let line = format!("answers again after {}", units::seconds(silent.as_secs_f64()));
                             meter.ui.notice(meter.peer.as_deref(), "heard", &line);
                         }
+                        Some(LinkEvent::NoEffect(what)) => {
+                            meter.ui.notice(meter.peer.as_deref(), "no effect", &what);
+                        }
                         Some(LinkEvent::Closed(_)) | None => return,
                     },
                     _ = tick => {

@@ -35,7 +35,10 @@ pub fn run(args: &PartsArgs) -> Result<(), Failure> {
 
 /// A fault by a path from where the user is.
 fn under(dir: &Path, fault: Fault) -> Fault {
-    Fault { path: dir.join(std::ffi::OsStr::from_bytes(&fault.path)).into_os_string().into_encoded_bytes(), ..fault }
+    Fault {
+        path: dir.join(std::ffi::OsStr::from_bytes(&fault.path)).into_os_string().into_encoded_bytes(),
+        ..fault
+    }
 }
 
 fn tell(args: &PartsArgs, part: &Unfinished, is_removed: bool) {

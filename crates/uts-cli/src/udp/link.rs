@@ -120,6 +120,9 @@ impl Link for UdpLink {
                     ConnectionEvent::Silent(silent) => LinkEvent::Silent(silent),
                     ConnectionEvent::Heard(silent) => LinkEvent::Heard(silent),
                     ConnectionEvent::PacketSize(_) => continue,
+                    ConnectionEvent::NoEffect(what) => LinkEvent::NoEffect(format!(
+                        "{what} has no effect: the profile in use cannot do that"
+                    )),
                 };
                 if sender.send(event).is_err() {
                     return;

@@ -43,7 +43,8 @@ impl Connection {
             self.write_handshake(now, out);
             return (out.len() > before).then(|| self.count_sent(out.len() - before));
         }
-        // The client's last flight, without which the server cannot know who closes. The rest of the datagram is for the close.
+        // The client's last flight, without which the server cannot know who closes. The rest of
+        // the datagram is for the close.
         if self.handshake.as_ref().is_some_and(|h| h.is_active() && h.wants_to_send()) {
             self.write_handshake(now, out);
             self.count_sent(out.len() - before);

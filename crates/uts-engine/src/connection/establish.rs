@@ -84,6 +84,7 @@ impl Connection {
                 } else if let Some(handshake) = &mut self.handshake {
                     handshake.discard(Level::Initial);
                 }
+                self.set_receive_rate(now, self.config.requirements.max_recv_rate);
                 self.begin_adaptation(now, is_corrected);
                 self.handle_early(now);
             }
@@ -160,7 +161,7 @@ impl Connection {
             let sample = outbound.rtt.on_sample(now, sample, Duration::ZERO);
             outbound.timing.on_sample(&mut outbound.rtt, sample);
         }
-        outbound.rate_max = self.config.requirements.max_send_rate;
+        outbound.set_rate_max(self.config.requirements.max_send_rate);
         self.flows.flow_template = inbound.stacks.first().map(|s| s.flow.clone());
         self.flows.opened_max = hello.limits.max_flows;
         self.flows.credit_initial_out = hello.limits.initial_credit_bytes;
@@ -172,7 +173,8 @@ impl Connection {
             _ => self.idle_timeout.min(peer_idle),
         };
         let max = self.config.packet_bytes_max.min(usize::from(hello.limits.max_udp_payload_bytes));
-        // What the handshake came to pass with has been proved, or at least nothing speaks against it.
+        // What the handshake came to pass with has been proved, or at least nothing speaks against
+        // it.
         let proved = handshake.datagram_bytes.min(PACKET_BYTES_BASE);
         let initial = if proved < PACKET_BYTES_BASE { proved } else { self.size.current() };
         self.size = PacketSize::new(now, initial.min(max), max);
@@ -282,7 +284,7 @@ pub(crate) fn hello(
 ) -> Vec<u8> {
     let limits = uts_wire::Limits {
         max_flows: config.flows_max,
-        initial_credit_bytes: config.credit_bytes_initial,
+        initial_credit_bytes: config.first_credit(),
         idle_timeout_ms: u32::try_from(config.idle_timeout.as_millis()).unwrap_or(u32::MAX),
         max_udp_payload_bytes: u16::try_from(config.packet_bytes_max).unwrap_or(u16::MAX),
         ..uts_wire::Limits::default()

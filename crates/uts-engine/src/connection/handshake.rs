@@ -21,7 +21,8 @@ use uts_wire::packet::chain::{EstablishmentBody, FunctionHeader, HeaderChain, pa
 use uts_wire::packet::establishment::{EstablishmentHeader, EstablishmentPacket, Level, unmask_number};
 use uts_wire::packet::{sample, sample_padding};
 
-/// Repeats of a flight in whole datagrams; later ones are small, for the path may carry no larger ones.
+/// Repeats of a flight in whole datagrams; later ones are small, for the path may carry no larger
+/// ones.
 const TRIES_IN_FULL: u32 = 2;
 
 /// Handshake bytes of one packet.
@@ -86,8 +87,9 @@ pub(crate) struct Handshake {
     pub hint: Option<CloseReason>,
     /// Close of the handshake to be said: code and reason.
     pub close: Option<(u16, String)>,
-    /// What its datagrams have at the most; those of a client that hold packets of the level Initial are filled up to it, so that a server
-    /// may answer with three times as much (RFC 9000 section 14.1).
+    /// What its datagrams have at the most; those of a client that hold packets of the level
+    /// Initial are filled up to it, so that a server may answer with three times as much (RFC 9000
+    /// section 14.1).
     pub datagram_bytes: usize,
     /// Bytes of the smallest and of the largest datagram so far.
     pub sent_bytes: (usize, usize),
@@ -305,8 +307,8 @@ impl Handshake {
         repeats
     }
 
-    /// A client fills its first datagrams: one that has gone down to smaller ones has heard nothing of what this end sent, or could not
-    /// be heard (establishment.md R-8).
+    /// A client fills its first datagrams: one that has gone down to smaller ones has heard nothing
+    /// of what this end sent, or could not be heard (establishment.md R-8).
     pub fn follow(&mut self, client_bytes: usize) {
         if client_bytes < self.datagram_bytes && self.datagram_bytes > PACKET_BYTES_MIN {
             self.datagram_bytes = client_bytes.max(PACKET_BYTES_MIN);

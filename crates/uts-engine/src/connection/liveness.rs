@@ -1,18 +1,21 @@
-//! Liveness: whether the peer is still there, as long as something is expected of it (timing.md ). Who expects nothing asks
-//! nothing: then only the idle time-out ends a connection.
+//! Liveness: whether the peer is still there, as long as something is expected of it
+//! (timing.md ). Who expects nothing asks nothing: then only the idle time-out ends a
+//! connection.
 
 use super::{Connection, Phase};
-use crate::event::Event;
+use crate::event::{CloseReason, Event};
 use core::time::Duration;
 use uts_functions::Time;
 
-/// How long an application waits for data of a peer that is not heard before the peer is asked whether it is there.
+/// How long an application waits for data of a peer that is not heard before the peer is asked
+/// whether it is there.
 const ASK_AFTER: Duration = Duration::from_secs(1);
 
 /// Round trips of that kind, in probe time-outs: an answer that is on its way is waited for.
 const ASK_AFTER_TIMEOUTS: u32 = 2;
 
-/// The wait doubles with each question that was answered while no data moved, so often at the most: a quiet peer costs little.
+/// The wait doubles with each question that was answered while no data moved, so often at the most:
+/// a quiet peer costs little.
 const DOUBLINGS_MAX: u8 = 10;
 
 /// Silence that is told to the application: longer than what a path does that only loses packets.
@@ -21,8 +24,8 @@ const SILENT_AFTER: Duration = Duration::from_secs(3);
 /// The same in probe time-outs, for paths that take long.
 const SILENT_AFTER_TIMEOUTS: u32 = 3;
 
-/// The same once the network has said that nobody listens at the peer's port. That is not authenticated: the peer is asked, and given
-/// the time to answer.
+/// The same once the network has said that nobody listens at the peer's port. That is not
+/// authenticated: the peer is asked, and given the time to answer.
 const SUSPECT_AFTER: Duration = Duration::from_millis(300);
 const SUSPECT_AFTER_TIMEOUTS: u32 = 2;
 
@@ -33,7 +36,8 @@ pub(super) struct Liveness {
     asked_at: Time,
     /// Since when the application was told of silence; `NEVER` = it was not.
     told_since: Time,
-    /// When the network said that nobody listens there, since the peer was last heard; `NEVER` = it did not.
+    /// When the network said that nobody listens there, since the peer was last heard; `NEVER` = it
+    /// did not.
     suspected_at: Time,
     /// Some application perhaps waits for data.
     is_awaited: bool,
@@ -83,8 +87,9 @@ impl Liveness {
 }
 
 impl Connection {
-    /// For how long nothing has been heard of the peer although something is expected of it; `None` = nothing is, or the connection is not
-    /// open. It is zero mostly, and some round trips where packets are lost.
+    /// For how long nothing has been heard of the peer although something is expected of it; `None`
+    /// = nothing is, or the connection is not open. It is zero mostly, and some round trips where
+    /// packets are lost.
     pub fn silence(&self, now: Time) -> Option<Duration> {
         self.silent_since().map(|since| now.since(since))
     }
@@ -121,8 +126,17 @@ impl Connection {
         })
     }
 
+    /// When the connection has failed, by what the application says (`connTimeout`).
+    /// (timing.md R-16)
+    fn fails_at(&self) -> Option<(Time, Duration)> {
+        let most = self.config.requirements.conn_timeout?;
+        Some((self.silent_since()? + most, most))
+    }
+
     pub(super) fn liveness_timeout(&self) -> Option<Time> {
-        self.silent_at().or_else(|| self.ask_at())
+        let told = self.silent_at().or_else(|| self.ask_at());
+        let fails = self.fails_at().map(|(at, _)| at);
+        told.into_iter().chain(fails).min()
     }
 
     pub(super) fn on_liveness_timeout(&mut self, now: Time) {
@@ -140,10 +154,13 @@ impl Connection {
             self.liveness.told_since = since;
             self.events.push_back(Event::Silent(now.since(since)));
         }
+        if let Some((_, most)) = self.fails_at().filter(|(at, _)| *at <= now) {
+            self.drain(now, CloseReason::IdleTimeout(most));
+        }
     }
 
-    /// The network says that nobody listens at the peer's port, or that there is no way to it. It may be wrong, or lie: the peer is
-    /// asked at once. (timing.md R-15)
+    /// The network says that nobody listens at the peer's port, or that there is no way to it. It
+    /// may be wrong, or lie: the peer is asked at once. (timing.md R-15)
     pub(crate) fn on_unreachable(&mut self, now: Time) {
         if self.phase != Phase::Open || self.liveness.suspected_at != Time::NEVER {
             return;

@@ -4,7 +4,8 @@
 //! * the way out: [`outgoing`]; the way in: [`incoming`]; what becomes of packets: [`settle`];
 //! * [`handshake`], [`establish`]: establishment; [`closing`]: the end; [`exchanges`]: from one profile to the next; [`adapt`]: when
 //!   the policy wants one; [`groups`]: when flows have requirements of their own;
-//! * [`application`]: what the application does; [`mod@time`]: when something is due; [`liveness`]: whether the peer is still there.
+//! * [`application`]: what the application does; [`mod@time`]: when something is due;
+//!   [`liveness`]: whether the peer is still there.
 
 mod adapt;
 mod application;
@@ -31,6 +32,7 @@ mod messages;
 mod meter;
 mod outbound;
 pub mod outgoing;
+mod receive_rate;
 mod refusal;
 mod rest;
 mod run;
@@ -42,6 +44,7 @@ mod trace;
 pub(crate) mod words;
 
 pub(crate) use establish::hello;
+pub(crate) use receive_rate::first_credit;
 
 pub use application::{FlowError, FlowOptions, MessageOptions, Read, ReadError, WriteError};
 pub use batch::{IntoBatch, MessageBatch, ReadSink, UnevenMessages};
@@ -184,6 +187,8 @@ pub struct Connection {
     peer_library: Option<Library>,
     peer_allows_unprotected: bool,
     peer_reset_token: Option<[u8; 16]>,
+    /// Where what is received is to keep a rate.
+    receive_rate: Option<Box<receive_rate::ReceiveRate>>,
     idle_timeout: Duration,
     last_heard_at: Time,
     last_eliciting_at: Time,
@@ -276,6 +281,7 @@ impl Connection {
             peer_library: None,
             peer_allows_unprotected: false,
             peer_reset_token: None,
+            receive_rate: None,
             last_heard_at: now,
             last_eliciting_at: now,
             last_write_at: now,
@@ -402,7 +408,8 @@ impl Connection {
         !is_own && self.flows.has_unread()
     }
 
-    /// Whether anything of the peer has arrived that is authentic, or that at least somebody sent who sees the path.
+    /// Whether anything of the peer has arrived that is authentic, or that at least somebody sent
+    /// who sees the path.
     pub fn has_heard_peer(&self) -> bool {
         self.handshake.as_ref().is_none_or(|handshake| handshake.heard)
     }
@@ -539,6 +546,7 @@ impl Connection {
             return None;
         }
         self.pursue_groups(now);
+        self.hold_limit(now);
         let before = out.len();
         let segment = self.poll_adaptive(now, out)?;
         self.bytes_to_address += (out.len() - before) as u64;

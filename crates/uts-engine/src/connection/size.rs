@@ -17,8 +17,9 @@ const RAISE_AFTER: Duration = Duration::from_secs(600);
 /// which one in seven is lost, the lost ones are the largest four times in a row once in 7,000 losses, and eight times once in 500 million.
 const LOSSES_OF_BLACK_HOLE: u8 = 8;
 
-/// Times in a row that packets of the base size vanish, after which the path counts as one that carries smaller ones only. Once is an
-/// outage; twice, since something small must have passed in between, is none.
+/// Times in a row that packets of the base size vanish, after which the path counts as one that
+/// carries smaller ones only. Once is an outage; twice, since something small must have passed in
+/// between, is none.
 const HOLES_OF_SMALL_PATH: u8 = 2;
 
 /// The search for the packet size.

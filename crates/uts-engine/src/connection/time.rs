@@ -24,6 +24,7 @@ impl Connection {
             add(self.idle_at());
             add(self.keep_alive_at());
             add(self.liveness_timeout());
+            add(self.receive_rate_timeout());
         }
         if let (Some(outbound), Some(inbound)) = (&self.outbound, &self.inbound) {
             add(outbound.loss_timeout());
@@ -71,7 +72,13 @@ impl Connection {
     }
 
     fn keep_alive_at(&self) -> Option<Time> {
-        let every = self.config.keep_alive;
+        let (own, asked) = (self.config.keep_alive, &self.config.requirements);
+        let every = if own.is_zero() && asked.keep_alive.is_wanted() {
+            // Twice may be lost, and the connection lives.
+            asked.keep_alive_timeout.unwrap_or(self.idle_timeout / 3)
+        } else {
+            own
+        };
         (!every.is_zero() && !self.ping_wanted)
             .then(|| self.last_heard_at.max(self.last_eliciting_at) + every)
     }
@@ -113,6 +120,10 @@ impl Connection {
         }
         self.ping_wanted |= self.keep_alive_at().is_some_and(|at| at <= now);
         self.on_liveness_timeout(now);
+        if self.phase != Phase::Open {
+            return;
+        }
+        self.on_receive_rate_timeout(now);
         if self.outbound.as_ref().and_then(Outbound::loss_timeout).is_some_and(|at| at <= now) {
             self.on_loss_timeout(now);
         }

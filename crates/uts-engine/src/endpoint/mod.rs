@@ -348,8 +348,8 @@ impl Endpoint {
         self.due = due;
     }
 
-    /// The network says that nobody listens at the port of `remote`, or that there is no way to it (ICMP): its connections ask whether it
-    /// is so. What is said may be forged, and ends nothing.
+    /// The network says that nobody listens at the port of `remote`, or that there is no way to it
+    /// (ICMP): its connections ask whether it is so. What is said may be forged, and ends nothing.
     pub fn on_unreachable(&mut self, now: Time, remote: SocketAddr) {
         let of_remote: Vec<_> = self
             .connections

@@ -7,12 +7,13 @@ use crate::profile::Function;
 use crate::timing::INITIAL_RTT;
 use core::time::Duration;
 
-/// The longest wait before a flight is repeated, as long as no round trip is known. A path that loses most packets is not given up after a
-/// handful of them, and one packet in two seconds is too few to congest any (RFC 8085 section 3.1.1).
+/// The longest wait before a flight is repeated, as long as no round trip is known. A path that
+/// loses most packets is not given up after a handful of them, and one packet in two seconds is too
+/// few to congest any (RFC 8085 section 3.1.1).
 const REPEAT_AFTER_MAX: Duration = Duration::from_secs(2);
 
-/// How much more patience there is with who has claimed to be somewhere, and with who has answered. The former costs memory, and may be
-/// nobody.
+/// How much more patience there is with who has claimed to be somewhere, and with who has answered.
+/// The former costs memory, and may be nobody.
 const FACTOR_OF_CLAIM: u32 = 3;
 const FACTOR_OF_ANSWER: u32 = 6;
 

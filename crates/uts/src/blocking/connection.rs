@@ -119,7 +119,8 @@ impl Connection {
         self.inner.undelivered_bytes()
     }
 
-    /// For how long nothing has been heard of the peer although something is expected of it, as [`crate::Connection::silence`] says.
+    /// For how long nothing has been heard of the peer although something is expected of it, as
+    /// [`crate::Connection::silence`] says.
     pub fn silence(&self) -> Option<Duration> {
         self.inner.silence()
     }

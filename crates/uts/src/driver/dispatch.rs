@@ -22,12 +22,16 @@ pub enum ConnectionEvent {
     Exchange(Box<ExchangeEvent>),
     /// The path now carries packets of this many bytes of UDP payload.
     PacketSize(usize),
-    /// Something is expected of the peer, and nothing has been heard from it for so long: 3 s or three probe time-outs, whichever
-    /// is longer; less if the network says that nobody listens there. The connection goes on, and is probed. Told only to who asks for
-    /// events before; see also [`Connection::silence`](crate::Connection::silence).
+    /// Something is expected of the peer, and nothing has been heard from it for so long: 3 s or
+    /// three probe time-outs, whichever is longer; less if the network says that nobody listens
+    /// there. The connection goes on, and is probed. Told only to who asks for events before; see
+    /// also [`Connection::silence`](crate::Connection::silence).
     Silent(Duration),
     /// After [`ConnectionEvent::Silent`] the peer was heard again; it had been silent for so long.
     Heard(Duration),
+    /// What this property asks cannot be had of the profile in use: `maxRecvRate`, where the peer
+    /// sends without flow control (flow/none), so that nothing can hold it back. Told once.
+    NoEffect(&'static str),
     /// The connection has ended; nothing follows.
     Closed(CloseReason),
 }
@@ -192,6 +196,7 @@ impl ConnectionState {
             }
             Event::Exchange(step) => self.publish(ConnectionEvent::Exchange(step)),
             Event::PacketSize(bytes) => self.publish(ConnectionEvent::PacketSize(bytes)),
+            Event::NoEffect(property) => self.publish(ConnectionEvent::NoEffect(property)),
             Event::Silent(long) => self.publish_if_asked(ConnectionEvent::Silent(long)),
             Event::Heard(after) => self.publish_if_asked(ConnectionEvent::Heard(after)),
             Event::Closed(reason) => self.end(reason, woken),
