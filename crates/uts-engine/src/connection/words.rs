@@ -1,6 +1,6 @@
 //! What TLS says of an error, in words for people: its own texts name the types of a program.
 
-use rustls::{CertificateError, Error};
+use rustls::{AlertDescription, CertificateError, Error};
 
 /// What stands before the reason why a certificate is not valid.
 pub const CERTIFICATE: &str = "its certificate is not valid: ";
@@ -12,6 +12,9 @@ pub(super) fn of_tls(error: &Error) -> String {
         Error::InvalidCertificate(why) => format!("{CERTIFICATE}{}", of_certificate(why)),
         Error::PeerIncompatible(why) => format!("it is not compatible: {}", spaced(&format!("{why:?}"))),
         Error::PeerMisbehaved(why) => format!("it broke the rules of TLS: {}", spaced(&format!("{why:?}"))),
+        Error::AlertReceived(AlertDescription::Unknown(number)) => {
+            format!("it ended the handshake: alert {number}")
+        }
         Error::AlertReceived(alert) => format!("it ended the handshake: {}", spaced(&format!("{alert:?}"))),
         Error::InvalidMessage(why) => {
             format!("its message of TLS cannot be read: {}", spaced(&format!("{why:?}")))
@@ -56,7 +59,7 @@ fn spaced(name: &str) -> String {
 mod tests {
     use super::*;
     use rustls::pki_types::ServerName;
-    use rustls::{AlertDescription, OtherError, PeerIncompatible};
+    use rustls::{OtherError, PeerIncompatible};
     use std::sync::Arc;
 
     #[test]
@@ -86,7 +89,7 @@ mod tests {
                 Error::AlertReceived(AlertDescription::HandshakeFailure),
                 "it ended the handshake: handshake failure",
             ),
-            (Error::AlertReceived(AlertDescription::Unknown(77)), "it ended the handshake: unknown"),
+            (Error::AlertReceived(AlertDescription::Unknown(77)), "it ended the handshake: alert 77"),
         ] {
             assert_eq!(of_tls(&error), words);
         }
