@@ -55,6 +55,8 @@ fn carry_out(command: &Command) -> Result<(), Failure> {
             Command::Serve(serve) => cmd::serve::run(&transport, serve).await,
             Command::Cp(cp) => cmd::cp::run(&transport, cp).await,
             Command::Explain(explain) => cmd::explain::run(&transport, explain),
+            Command::Properties(properties) => cmd::properties::run(properties),
+            Command::Hosts { command } => cmd::hosts::run(command),
             Command::Keygen(keygen) => cmd::keygen::keygen(&transport, keygen),
             Command::Fingerprint(fingerprint) => cmd::keygen::fingerprint(&transport, fingerprint),
             Command::Lab { .. } | Command::Router(_) => Ok(()),

@@ -72,7 +72,7 @@ pub(crate) async fn copy<T: Transport>(
     meter.sample();
     let telemetry = meter.telemetry();
     link.close(0, "done").await;
-    finish(&host, &report, seconds, telemetry, &*ui)
+    finish(&host, &report, seconds, meter.files_total(), telemetry, &*ui)
 }
 
 /// An error with the server that it is about; those of files name the file.
@@ -85,7 +85,14 @@ fn connect_options(args: &CpArgs) -> Result<ConnectOptions, Failure> {
         (Some(pin), _) => {
             let parsed = pin.parse::<uts::Fingerprint>();
             parsed.map_err(|error| Failure::Usage(format!("--pin: {error}")))?;
-            ServerTrust::Pin(pin.clone())
+            match (args.remember, &args.known_hosts) {
+                (true, file) => ServerTrust::PinKept(pin.clone(), file.clone()),
+                (false, None) => ServerTrust::Pin(pin.clone()),
+                (false, Some(_)) => {
+                    let why = "--known-hosts: with --pin it is where --remember keeps the key; add that, or leave one out";
+                    return Err(Failure::Usage(why.into()));
+                }
+            }
         }
         (None, Some(ca)) => ServerTrust::Ca(ca.clone()),
         (None, None) => ServerTrust::KnownHosts(args.known_hosts.clone()),
@@ -99,6 +106,7 @@ fn connect_options(args: &CpArgs) -> Result<ConnectOptions, Failure> {
             && !args.quiet
             && std::io::stdin().is_terminal()
             && std::io::stderr().is_terminal(),
+        accept_new: args.accept_new,
     })
 }
 
@@ -125,12 +133,14 @@ fn finish(
     host: &str,
     report: &Report,
     seconds: f64,
+    files_total: u64,
     telemetry: crate::link::Telemetry,
     ui: &dyn Ui,
 ) -> Result<(), Failure> {
     let failures = report.failed;
     let done = Done {
-        files: report.files_copied,
+        files: report.files_copied + report.files_already_there,
+        files_total,
         files_already_there: report.files_already_there,
         failures,
         bytes: report.bytes,

@@ -2,8 +2,10 @@
 
 pub mod cp;
 pub mod explain;
+pub mod hosts;
 pub mod keygen;
 mod meter;
+pub mod properties;
 pub mod serve;
 
 use crate::args::WantedArgs;

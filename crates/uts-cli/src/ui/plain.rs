@@ -18,7 +18,7 @@ pub struct Plain<W, O> {
 }
 
 impl<W: Write + Send + 'static, O: Write + Send + 'static> Plain<W, O> {
-    /// Lines go to `lines`, the summary to `results`; if `quiet`, only errors are told.
+    /// Lines go to `lines`, the summary to `results`; if `quiet`, only errors and warnings are told.
     pub fn new(lines: W, results: O, quiet: bool) -> Self {
         Plain { lines: Mutex::new(lines), results: Mutex::new(results), quiet }
     }
@@ -100,7 +100,7 @@ impl<W: Write + Send + 'static, O: Write + Send + 'static> Ui for Plain<W, O> {
     }
 
     fn warning(&self, line: &str) {
-        self.say(&format!("uts: warning: {line}"));
+        self.always(&format!("uts: warning: {line}"));
     }
 
     fn error(&self, line: &str) {
