@@ -20,6 +20,7 @@ mod error;
 mod fetch;
 mod get;
 mod hashing;
+mod hidden;
 mod journal;
 mod links;
 pub mod memory;
