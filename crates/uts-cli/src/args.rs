@@ -2,6 +2,7 @@
 
 use clap::{Args as ClapArgs, Parser, Subcommand};
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// The Universal Transport System.
 #[derive(Debug, Parser)]
@@ -32,6 +33,8 @@ pub enum Command {
     Serve(ServeArgs),
     /// Copy files and directories to or from a server
     Cp(CpArgs),
+    /// List copies that were not finished, and remove what is left of them
+    Parts(PartsArgs),
     /// Say which profile properties lead to, and what forces each choice
     Explain(ExplainArgs),
     /// List the properties that can be asked for, with values and defaults
@@ -131,12 +134,14 @@ pub struct ServeArgs {
   uts cp a.iso b.iso uts://host/incoming/
   uts cp -r uts://host:5000/photos .
   uts cp --pin SHA256:… big.iso uts://192.0.2.7/
+  tar c src | uts cp - uts://host/src.tar
   uts cp --property connCapacityProfile=scavenger -r src uts://host/backup
 
 SRC… or DST is on a server, written uts://host[:port]/path. A path is beneath
-the directory that is served. An interrupted copy goes on when the same command
-is run again. A file stands under its name only when it is whole and the hashes
-of both ends agree."
+the directory that is served. `-` is standard input or output. An interrupted
+copy goes on when the same command is run again. A file stands under its name
+only when it is whole and the hashes of both ends agree. What was left out makes
+the exit status 1, unless an option asked for it."
 )]
 pub struct CpArgs {
     /// Sources, then the destination
@@ -149,6 +154,21 @@ pub struct CpArgs {
     /// Copy symbolic links that lead to within the copy, rather than leave them out
     #[arg(long)]
     pub links: bool,
+    /// Leave out links, devices, pipes and sockets in directories without a warning
+    #[arg(long)]
+    pub skip_special: bool,
+    /// Leave out what is named so in directories (*.o, cache/, /top, **/x); may be repeated
+    #[arg(long, value_name = "PATTERN")]
+    pub exclude: Vec<String>,
+    /// Change nothing; print what would be copied
+    #[arg(short = 'n', long)]
+    pub dry_run: bool,
+    /// Most bits per second, in either direction, as 5Mbit/s
+    #[arg(long, value_name = "RATE")]
+    pub bwlimit: Option<String>,
+    /// How long to try to go on after the connection was lost; 0 gives up at once
+    #[arg(long, value_name = "TIME", default_value = "10min", value_parser = crate::units::lasting)]
+    pub retry: Duration,
     /// Set modes as those of the sources, whatever the umask; to a server, if it lets clients
     #[arg(short, long)]
     pub preserve_mode: bool,
@@ -185,6 +205,29 @@ pub struct CpArgs {
     /// Write each packet sent, repeated and acknowledged to FILE (CSV)
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
+}
+
+/// Options of `uts parts`.
+#[derive(Clone, Debug, ClapArgs)]
+#[command(after_help = "Examples:
+  uts parts
+  uts parts --older-than 7d --remove /srv/files
+
+A copy that was interrupted leaves what has arrived beside the final name, to go on from. What is
+told is what this program knows to be its own; other files of such names are nobody's business.")]
+pub struct PartsArgs {
+    /// Where to look, with everything beneath
+    #[arg(value_name = "DIR", default_value = ".")]
+    pub dir: PathBuf,
+    /// Remove them, unless a copy is under way; they cannot be gone on from after that
+    #[arg(long)]
+    pub remove: bool,
+    /// Only those to which nothing has come for this long, as 36h or 7d
+    #[arg(long, value_name = "TIME", value_parser = crate::units::lasting)]
+    pub older_than: Option<Duration>,
+    /// Print one JSON object a line
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Properties, in `serve`, `cp` and `explain`.

@@ -3,7 +3,7 @@
 mod explain;
 mod link;
 
-use crate::link::{ConnectOptions, ListenOptions, Listener, ServerIdentity, ServerTrust, Transport};
+use crate::link::{Broken, ConnectOptions, ListenOptions, Listener, ServerIdentity, ServerTrust, Transport};
 use crate::target::Host;
 use crate::ui::lines;
 use crate::units::PathGiven;
@@ -30,23 +30,15 @@ impl Transport for Udp {
     type Link = UdpLink;
     type Listener = UdpListener;
 
-    async fn connect(&self, host: &Host, options: &ConnectOptions) -> Result<UdpLink, String> {
-        let identity = match &options.key {
-            Some(file) => Some(Identity::load_or_create(file).map_err(|e| e.to_string())?.0),
-            None => match Identity::default_path() {
-                Ok(file) if file.exists() => Some(Identity::load(&file).map_err(|e| e.to_string())?),
-                _ => None,
-            },
-        };
-        let mut wanted = uts::ConnectOptions::new(trust(options)?);
-        wanted.identity = identity;
-        wanted.connection = config(&options.properties)?;
-        wanted.connection.keep_alive = KEEP_ALIVE;
-        wanted.server_name = options.server_name.clone();
+    async fn connect(&self, host: &Host, options: &ConnectOptions) -> Result<UdpLink, Broken> {
+        let wanted = client(options).map_err(Broken::for_good)?;
         let connection = uts::connect(&host.to_string(), wanted).await;
-        let connection = connection.map_err(|error| not_connected(host, error))?;
+        let connection = connection.map_err(|error| Broken {
+            is_worth_retrying: error.is_worth_retrying(),
+            why: not_connected(host, error),
+        })?;
         if let ServerTrust::PinKept(pin, file) = &options.trust {
-            keep(host, pin, file.as_deref())?;
+            keep(host, pin, file.as_deref()).map_err(Broken::for_good)?;
         }
         Ok(UdpLink::new(connection))
     }
@@ -99,6 +91,23 @@ impl Transport for Udp {
     ) -> Result<String, String> {
         explain::explain(&requirements(properties)?, path, json)
     }
+}
+
+/// How a client connects.
+fn client(options: &ConnectOptions) -> Result<uts::ConnectOptions, String> {
+    let identity = match &options.key {
+        Some(file) => Some(Identity::load_or_create(file).map_err(|e| e.to_string())?.0),
+        None => match Identity::default_path() {
+            Ok(file) if file.exists() => Some(Identity::load(&file).map_err(|e| e.to_string())?),
+            _ => None,
+        },
+    };
+    let mut wanted = uts::ConnectOptions::new(trust(options)?);
+    wanted.identity = identity;
+    wanted.connection = config(&options.properties)?;
+    wanted.connection.keep_alive = KEEP_ALIVE;
+    wanted.server_name = options.server_name.clone();
+    Ok(wanted)
 }
 
 fn key_file(file: Option<&Path>) -> Result<PathBuf, String> {

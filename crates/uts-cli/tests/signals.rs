@@ -27,7 +27,8 @@ fn each_signal_ends_a_server_and_a_copy_in_order() {
         place.await_part("srv/.big.uts-part");
         client.signal(with);
         client.wait().failed(130, &["uts: interrupted; run the same command again to continue"]);
-        let client = place.start_cp(&server, &["--json", "--property", SLOW, "big", &server.url("other")]);
+        let to = server.url("other");
+        let client = place.start_cp(&server, &["--json", "--retry", "0", "--property", SLOW, "big", &to]);
         place.await_part("srv/.other.uts-part");
         server.running.signal(with);
         let ended = server.running.wait();

@@ -36,5 +36,5 @@ pub use connection::{
 };
 pub use endpoint::{ConnectError, Endpoint, Transmit};
 pub use event::{
-    CloseReason, ConnectionHandle, Direction, Event, ExchangeEvent, FlowId, code_shown, seconds,
+    CloseReason, ConnectionHandle, Direction, Event, ExchangeEvent, FlowId, Tried, code_shown, seconds,
 };

@@ -191,7 +191,7 @@ pub fn fetch(data: &[u8]) {
         let copying = async {
             let options = CopyOptions { recursive: true, links: true, flows: 2, ..CopyOptions::default() };
             let source = RelPath::parse(b"t").expect("a path");
-            if let Ok(report) = files::get(Arc::new(ours), &[source], &rig.inside, &options).await {
+            if let Ok(report) = files::get(Arc::new(ours), &[source.into()], &rig.inside, &options).await {
                 assert!(report.bytes_carried <= data.len() as u64, "{report:?}");
             }
         };

@@ -4,6 +4,7 @@ use crate::driver::{ConnectionEvent, Shared, gone};
 use crate::fingerprint::Fingerprint;
 use crate::flow::Flow;
 use core::fmt;
+use core::time::Duration;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -225,6 +226,13 @@ impl Connection {
     /// Bytes that were handed over and that the peer has not acknowledged, of all flows; `None` after the connection's end.
     pub fn undelivered_bytes(&self) -> Option<u64> {
         self.inspect(|c| c.undelivered_bytes())
+    }
+
+    /// For how long nothing has been heard of the peer although something is expected of it: data
+    /// is under way that it has not acknowledged, or somebody waits to read and the peer was asked
+    /// whether it is there. `None` = nothing is expected, or the connection has ended.
+    pub fn silence(&self) -> Option<Duration> {
+        self.shared().act(|inner, now| inner.engine.peek(self.handle()).and_then(|c| c.silence(now)))
     }
 
     /// The peer's address.

@@ -2,6 +2,7 @@
 
 use crate::link::{Link, LinkEvent, Telemetry};
 use crate::ui::{Sample, Ui};
+use crate::units;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use tokio::task::JoinHandle;
@@ -105,6 +106,17 @@ impl<L: Link> Meter<L> {
                             }
                             meter.ui.exchange(meter.peer.as_deref(), &step);
                         }
+                        Some(LinkEvent::Silent(silent)) => {
+                            let line = format!("no answer for {}; asking", units::seconds(silent.as_secs_f64()));
+                            meter.ui.notice(meter.peer.as_deref(), "silent", &line);
+                        }
+                        Some(LinkEvent::Heard(silent)) => {
+                            let line = format!("answers again after {}", units::seconds(silent.as_secs_f64()));
+                            meter.ui.notice(meter.peer.as_deref(), "heard", &line);
+                        }
+                        Some(LinkEvent::NoEffect(what)) => {
+                            meter.ui.notice(meter.peer.as_deref(), "no effect", &what);
+                        }
                         Some(LinkEvent::Closed(_)) | None => return,
                     },
                     _ = tick => {
@@ -141,16 +153,28 @@ impl<L: Link> Progress for Meter<L> {
     }
 
     fn ended(&self, name: &[u8], size: u64, outcome: &FileOutcome) {
-        match outcome {
-            FileOutcome::Failed(_) => &self.failures,
-            FileOutcome::Copied(_) | FileOutcome::AlreadyThere(_) => &self.files,
+        let counted = match outcome {
+            FileOutcome::Failed(_) => Some(&self.failures),
+            FileOutcome::Copied(_) | FileOutcome::AlreadyThere(_) | FileOutcome::Kept => Some(&self.files),
+            // It is not in place.
+            FileOutcome::Wanted => None,
+        };
+        if let Some(counted) = counted {
+            counted.fetch_add(1, Relaxed);
         }
-        .fetch_add(1, Relaxed);
         let name = show(name);
         self.ui.file(self.peer.as_deref(), &name, size, outcome, &self.telemetry());
         if let (FileOutcome::Failed(error), None) = (outcome, &self.peer) {
             self.ui.error(&error.to_string());
         }
+    }
+
+    fn again(&self, _: &[u8], _: u64) {
+        self.files.fetch_add(1, Relaxed);
+    }
+
+    fn waits(&self, fault: &Fault) {
+        self.ui.notice(self.peer.as_deref(), "waiting", &format!("{fault}; waiting for it"));
     }
 
     fn warned(&self, fault: &Fault) {

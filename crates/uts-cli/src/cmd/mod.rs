@@ -5,6 +5,7 @@ pub mod explain;
 pub mod hosts;
 pub mod keygen;
 mod meter;
+pub mod parts;
 pub mod properties;
 pub mod serve;
 

@@ -6,7 +6,7 @@ mod listen;
 use super::meter::Meter;
 use super::{Failure, interrupted, properties};
 use crate::args::ServeArgs;
-use crate::link::{Link, ListenOptions, Listener, ServerIdentity, Transport};
+use crate::link::{Link, ListenOptions, Listener, STOPPING, ServerIdentity, Transport};
 use crate::ui::{self, Served, Start, Ui};
 use inventory::Inventory;
 use listen::Wrong;
@@ -27,7 +27,7 @@ const GOODBYE_MAX: Duration = Duration::from_secs(1);
 /// # Errors
 /// See [`Failure`].
 pub async fn run<T: Transport>(transport: &T, args: &ServeArgs) -> Result<(), Failure> {
-    let ui = ui::choose(args.json, args.quiet);
+    let ui = ui::choose(args.json, args.quiet, false);
     let result = serve(transport, args, ui.clone(), interrupted()).await;
     if let Some(line) = result.as_ref().err().and_then(Failure::line) {
         ui.failed(line);
@@ -104,7 +104,7 @@ async fn serve_client<L: Link>(
         _ = stopping.wait_for(|&stop| stop) => None,
     };
     telling.abort();
-    let Some(served) = served else { return link.close(1, "the server is stopping").await };
+    let Some(served) = served else { return link.close(STOPPING, "the server is stopping").await };
     meter.sample();
     let why = served.err().map_or_else(String::new, |error| error.to_string());
     ui.connection("gone", &address, &why);

@@ -1,6 +1,6 @@
 //! A connection over UDP, as the program sees it.
 
-use crate::link::{ExchangeStep, Link, LinkEvent, Telemetry};
+use crate::link::{Broken, ExchangeStep, Link, LinkEvent, STOPPING, Telemetry};
 use crate::ui::lines;
 use std::collections::VecDeque;
 use std::fs::File;
@@ -10,7 +10,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::Instant;
-use uts::{Connection, ConnectionEvent, Direction, ExchangeEvent, Function, Profile, Time, TraceKind};
+use uts::{
+    CloseReason, Connection, ConnectionEvent, Direction, ExchangeEvent, Function, Profile, Time, TraceKind,
+};
 use uts_end::output;
 
 /// What a rate is the mean over.
@@ -115,7 +117,12 @@ impl Link for UdpLink {
                 let event = match event {
                     ConnectionEvent::Exchange(event) => LinkEvent::Exchange(step(*event)),
                     ConnectionEvent::Closed(reason) => LinkEvent::Closed(reason.to_string()),
+                    ConnectionEvent::Silent(silent) => LinkEvent::Silent(silent),
+                    ConnectionEvent::Heard(silent) => LinkEvent::Heard(silent),
                     ConnectionEvent::PacketSize(_) => continue,
+                    ConnectionEvent::NoEffect(what) => LinkEvent::NoEffect(format!(
+                        "{what} has no effect: the profile in use cannot do that"
+                    )),
                 };
                 if sender.send(event).is_err() {
                     return;
@@ -148,6 +155,14 @@ impl Link for UdpLink {
             }
         });
         Ok(())
+    }
+
+    fn broken(&self) -> Option<Broken> {
+        let reason = self.connection.close_reason()?;
+        // A server that is stopped may be started again.
+        let is_stopping = matches!(reason, CloseReason::Peer { code: STOPPING, .. });
+        let is_worth_retrying = is_stopping || reason.is_worth_retrying();
+        Some(Broken { why: reason.to_string(), is_worth_retrying })
     }
 
     async fn close(&self, code: u64, reason: &str) {

@@ -70,6 +70,10 @@ impl<W: Write + Send + 'static> Ui for Json<W> {
         self.emit("start", None, fields);
     }
 
+    fn notice(&self, peer: Option<&str>, step: &str, line: &str) {
+        self.emit("notice", peer, json!({"step": step, "line": lines::line(line)}));
+    }
+
     fn connection(&self, step: &str, peer: &str, line: &str) {
         self.emit("connection", Some(peer), json!({"step": step, "line": lines::line(line)}));
     }
@@ -105,6 +109,7 @@ impl<W: Write + Send + 'static> Ui for Json<W> {
                 FileOutcome::Copied(hash) | FileOutcome::AlreadyThere(hash) => {
                     object.insert("hash".into(), json!(hex(hash)));
                 }
+                FileOutcome::Wanted | FileOutcome::Kept => {}
                 FileOutcome::Failed(error) => {
                     object.insert("error".into(), json!(lines::line(error.to_string())));
                 }
@@ -136,7 +141,12 @@ impl<W: Write + Send + 'static> Ui for Json<W> {
             "goodput_bps": round(done.goodput_bps(), 0), "files": done.files,
             "files_total": done.files_total, "files_already_there": done.files_already_there, "failures": done.failures, "hash": done.hash,
         });
-        self.emit("done", None, with_telemetry(fields, &done.telemetry));
+        let mut fields = with_telemetry(fields, &done.telemetry);
+        if let (Value::Object(object), Some((files, bytes))) = (&mut fields, done.wanted) {
+            object.insert("files_wanted".into(), json!(files));
+            object.insert("bytes_wanted".into(), json!(bytes));
+        }
+        self.emit("done", None, fields);
     }
 
     fn period(&self) -> Option<Duration> {

@@ -88,6 +88,8 @@ pub struct Done {
     pub files_already_there: u64,
     /// What was not copied.
     pub failures: u64,
+    /// Of a dry run: files that would have been copied, and their bytes.
+    pub wanted: Option<(u64, u64)>,
     /// Content now in place, in bytes.
     pub bytes: u64,
     /// Content that crossed the connection, in bytes.
@@ -111,6 +113,9 @@ impl Done {
 pub trait Ui: Send + Sync + 'static {
     /// It began.
     fn start(&self, start: &Start);
+    /// Something about the connection, or about a file that waits: `silent`, `heard`, `lost`, `connected`, `waiting`; of
+    /// which client, for a server.
+    fn notice(&self, peer: Option<&str>, step: &str, line: &str);
     /// A client came or went.
     fn connection(&self, step: &str, peer: &str, line: &str);
     /// How far it is; of which client, for a server.
@@ -131,16 +136,17 @@ pub trait Ui: Send + Sync + 'static {
     fn period(&self) -> Option<Duration>;
 }
 
-/// The one that options and standard error call for.
-pub fn choose(json: bool, quiet: bool) -> Arc<dyn Ui> {
+/// The one that options and standard error call for; `takes_output`: standard output is for a file.
+pub fn choose(json: bool, quiet: bool, takes_output: bool) -> Arc<dyn Ui> {
+    let results = if takes_output { Output::Err } else { Output::Out };
     if json {
         Arc::new(json::Json::new(Output::Out))
     } else if quiet {
-        Arc::new(plain::Plain::new(Output::Err, Output::Out, true))
+        Arc::new(plain::Plain::new(Output::Err, results, true))
     } else if std::io::stderr().is_terminal() {
-        Arc::new(progress::Terminal::new())
+        Arc::new(progress::Terminal::new(results))
     } else {
-        Arc::new(plain::Plain::new(Output::Err, Output::Out, false))
+        Arc::new(plain::Plain::new(Output::Err, results, false))
     }
 }
 
@@ -168,7 +174,8 @@ impl Clock {
 pub fn outcome_name(outcome: &FileOutcome) -> &'static str {
     match outcome {
         FileOutcome::Copied(_) => "copied",
-        FileOutcome::AlreadyThere(_) => "already there",
+        FileOutcome::AlreadyThere(_) | FileOutcome::Kept => "already there",
+        FileOutcome::Wanted => "would be copied",
         FileOutcome::Failed(_) => "failed",
     }
 }

@@ -16,6 +16,14 @@ pub fn table(done: &Done) -> String {
     if !notes.is_empty() {
         files.push_str(&format!(" ({})", notes.join(", ")));
     }
+    if let Some((wanted, bytes)) = done.wanted {
+        let there = done.files_already_there;
+        let failed = if done.failures > 0 { format!(" ({} failed)", done.failures) } else { String::new() };
+        return format!(
+            "nothing was changed\nto be copied  {wanted} files, {}\nalready there {there} files{failed}\n",
+            units::bytes(bytes)
+        );
+    }
     let share = |n: u64| if t.packets_sent > 0 { n as f64 * 100.0 / t.packets_sent as f64 } else { 0.0 };
     let rows = [
         ("files", files),

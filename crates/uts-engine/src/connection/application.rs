@@ -357,6 +357,7 @@ impl Connection {
 
     fn after_write(&mut self, now: Time, id: u32, bytes: usize) {
         self.last_write_at = now;
+        self.liveness.on_data();
         self.bytes_written += bytes as u64;
         self.after_send_change(id);
     }
@@ -426,7 +427,7 @@ impl Connection {
     /// Whether all that has arrived in a flow was read, and more may come: to read would be in vain.
     pub fn has_read_all(&self, id: FlowId) -> bool {
         let receive = self.flows.get(id.0).map(|flow| &flow.receive);
-        self.close_reason.is_none() && receive.is_some_and(|receive| !receive.reader_told && !receive.is_done)
+        self.close_reason.is_none() && receive.is_some_and(|receive| receive.is_awaited())
     }
 
     /// Takes what comes next, as [`Connection::read`] does, again and again until `put` wants no more, or the flow has ended:
@@ -456,7 +457,7 @@ impl Connection {
         bytes_max: usize,
         mut sink: impl ReadSink,
     ) -> Result<(), ReadError> {
-        let Connection { flows, inbound, close_reason, stats, .. } = self;
+        let Connection { flows, inbound, close_reason, stats, liveness, .. } = self;
         let closed = || close_reason.as_deref().cloned().map_or(ReadError::Unknown, ReadError::Closed);
         let receive = &mut flows.get_mut(id.0).ok_or_else(closed)?.receive;
         if receive.is_done {
@@ -496,7 +497,8 @@ impl Connection {
                     return Ok(());
                 }
                 None => {
-                    receive.reader_told = false;
+                    liveness.on_awaited(receive.reader_told);
+                    (receive.reader_told, receive.reader_waits) = (false, true);
                     if let Some(code) = receive.reset {
                         receive.is_done = true;
                         flows.drop_if_done(id.0);

@@ -32,6 +32,8 @@ pub enum FaultKind {
     Corrupt,
     /// Another copy of the same file is under way.
     Busy,
+    /// Something is in the way that is not to be replaced.
+    Exists,
     /// The copy was given up by the end that sends.
     Aborted,
     /// The peer speaks another version of the protocol.

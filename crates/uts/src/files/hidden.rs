@@ -29,6 +29,7 @@ pub(super) fn check_request(request: &Request) -> Result<(), Fault> {
     match request {
         Request::Stat { path } | Request::List { path, .. } | Request::Get { path, .. } => check(path),
         Request::Offer(entry)
+        | Request::Stream(entry)
         | Request::Put { entry, .. }
         | Request::MakeDirectory { entry, .. }
         | Request::Attributes { entry, .. } => check(&entry.path),

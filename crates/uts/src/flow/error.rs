@@ -76,9 +76,9 @@ fn kind_of(reason: &CloseReason) -> io::ErrorKind {
     match reason {
         CloseReason::Local { .. } => io::ErrorKind::NotConnected,
         CloseReason::Peer { .. } => io::ErrorKind::ConnectionAborted,
-        CloseReason::IdleTimeout(_) | CloseReason::HandshakeTimeout(_) | CloseReason::Unconfirmed { .. } => {
-            io::ErrorKind::TimedOut
-        }
+        CloseReason::IdleTimeout(_)
+        | CloseReason::HandshakeTimeout { .. }
+        | CloseReason::Unconfirmed { .. } => io::ErrorKind::TimedOut,
         CloseReason::Refused(_) | CloseReason::Tls(_) => io::ErrorKind::ConnectionRefused,
         CloseReason::Version { .. } => io::ErrorKind::Unsupported,
         CloseReason::Protocol(_) => io::ErrorKind::InvalidData,
