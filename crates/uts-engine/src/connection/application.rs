@@ -466,6 +466,7 @@ impl Connection {
         let stack = inbound.as_mut().and_then(|i| i.newest_mut(receive.group));
         let Some(stack) = stack else { return Err(ReadError::Blocked) };
         let max = receive.grant.window_bytes_max as usize;
+        let mut has_widened = false;
         let outcome = loop {
             // Of small messages there are many, and nothing else.
             if !receive.data.take_messages(stack.sequencing.keeps_order(), |row| sink.put_row(row)) {
@@ -497,6 +498,7 @@ impl Connection {
                 }
                 None => {
                     receive.reader_told = false;
+                    has_widened = receive.reset.is_none() && receive.widen_for_message();
                     if let Some(code) = receive.reset {
                         receive.is_done = true;
                         flows.drop_if_done(id.0);
@@ -512,6 +514,9 @@ impl Connection {
                 break Ok(());
             }
         };
+        if has_widened {
+            self.flows.control.insert(FlowControl::Credit(id.0));
+        }
         self.consumed(now, id.0);
         outcome
     }
