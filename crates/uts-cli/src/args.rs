@@ -33,6 +33,8 @@ pub enum Command {
     Serve(ServeArgs),
     /// Copy files and directories to or from a server
     Cp(CpArgs),
+    /// List what is at a server
+    Ls(LsArgs),
     /// List copies that were not finished, and remove what is left of them
     Parts(PartsArgs),
     /// Say which profile properties lead to, and what forces each choice
@@ -172,6 +174,26 @@ pub struct CpArgs {
     /// Set modes as those of the sources, whatever the umask; to a server, if it lets clients
     #[arg(short, long)]
     pub preserve_mode: bool,
+    /// How the server is known, and this end to it
+    #[command(flatten)]
+    pub reach: ReachArgs,
+    /// How what is sent is to be carried
+    #[command(flatten)]
+    pub wanted: WantedArgs,
+    /// Print one JSON object a line on standard output (see docs/uts.md)
+    #[arg(long, conflicts_with = "quiet")]
+    pub json: bool,
+    /// Print errors and warnings only
+    #[arg(short, long)]
+    pub quiet: bool,
+    /// Write each packet sent, repeated and acknowledged to FILE (CSV)
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
+}
+
+/// How a server is known, in `cp` and `ls`.
+#[derive(Clone, Debug, Default, ClapArgs)]
+pub struct ReachArgs {
     /// Accept only a server with this key (SHA256:…)
     #[arg(long, value_name = "FINGERPRINT")]
     pub pin: Option<String>,
@@ -193,18 +215,28 @@ pub struct CpArgs {
     /// Name that the server's certificate must be for [default: the host]
     #[arg(long, value_name = "NAME")]
     pub server_name: Option<String>,
-    /// How what is sent is to be carried
-    #[command(flatten)]
-    pub wanted: WantedArgs,
-    /// Print one JSON object a line on standard output (see docs/uts.md)
-    #[arg(long, conflicts_with = "quiet")]
-    pub json: bool,
-    /// Print errors and warnings only
+}
+
+/// Options of `uts ls`.
+#[derive(Clone, Debug, ClapArgs)]
+#[command(after_help = "Examples:
+  uts ls uts://host/
+  uts ls -r uts://host:5000/photos
+
+Each line has the mode, the size, the time of change in UTC, and the name.")]
+pub struct LsArgs {
+    /// What to list, as uts://host[:port]/path
+    #[arg(value_name = "URL")]
+    pub path: std::ffi::OsString,
+    /// With everything beneath
     #[arg(short, long)]
-    pub quiet: bool,
-    /// Write each packet sent, repeated and acknowledged to FILE (CSV)
-    #[arg(long, value_name = "FILE")]
-    pub trace: Option<PathBuf>,
+    pub recursive: bool,
+    /// How the server is known, and this end to it
+    #[command(flatten)]
+    pub reach: ReachArgs,
+    /// Print one JSON object a line
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Options of `uts parts`.

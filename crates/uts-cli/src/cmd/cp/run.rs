@@ -2,7 +2,7 @@
 
 use super::super::Failure;
 use super::super::meter::Meter;
-use super::named;
+use super::super::reach::named;
 use super::patience::Patience;
 use crate::args::CpArgs;
 use crate::link::{Broken, ConnectOptions, Link, Telemetry, Transport};
