@@ -90,9 +90,17 @@ impl KnownHosts {
     /// already there with this key is not added again.
     ///
     /// # Errors
-    /// If the file cannot be read, understood or written.
+    /// If the file cannot be read, understood or written, or if `host` is not what a line can begin with: a word.
     pub fn add(path: &Path, host: &str, fingerprint: Fingerprint) -> Result<(), KnownHostsError> {
         let failed = |source| KnownHostsError::Write { path: path.to_owned(), source };
+        // It would damage the file for all hosts.
+        if host.is_empty()
+            || host.starts_with('#')
+            || host.contains(|c: char| c.is_whitespace() || c.is_control())
+        {
+            let what = format!("`{}` is not host:port", host.escape_debug());
+            return Err(failed(io::Error::new(io::ErrorKind::InvalidInput, what)));
+        }
         if let Some(dir) = path.parent() {
             std::fs::create_dir_all(dir).map_err(failed)?;
         }
@@ -183,6 +191,41 @@ mod tests {
         assert!(error.contains("line 1: no fingerprint follows `host:1`"), "{error}");
         std::fs::write(&path, [0xff, 0xfe]).expect("written");
         assert!(KnownHosts::load(&path).is_err());
+    }
+
+    #[test]
+    fn what_would_damage_the_file_is_not_added() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let path = dir.path().join("known_hosts");
+        let key = Fingerprint::of_spki(b"a");
+        KnownHosts::add(&path, "fine:1", key).expect("added");
+        let before = std::fs::read(&path).expect("read");
+        for host in ["", "two words:1", "#comment:1", "line\nend:1", "tab\t:1", "steers\u{1b}[2J:1"] {
+            let error = KnownHosts::add(&path, host, key).expect_err("refused");
+            assert!(matches!(error, KnownHostsError::Write { .. }), "{error}");
+            assert!(error.to_string().chars().all(|c| !c.is_control()), "{error}");
+        }
+        assert_eq!(std::fs::read(&path).expect("read"), before);
+    }
+
+    /// A damaged or unreadable file stays as it is, and is named.
+    #[test]
+    fn what_cannot_be_read_or_written_is_named() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let (path, key) = (dir.path().join("known_hosts"), Fingerprint::of_spki(b"a"));
+        std::fs::write(&path, "damaged\n").expect("written");
+        let error = KnownHosts::add(&path, "host:1", key).expect_err("not understood");
+        assert!(matches!(error, KnownHostsError::Line { line: 1, .. }), "{error}");
+        assert_eq!(std::fs::read_to_string(&path).expect("read"), "damaged\n");
+        assert!(matches!(KnownHosts::load(dir.path()), Err(KnownHostsError::Read { .. })), "a folder");
+        let error = KnownHosts::add(&path.join("beneath/a/file"), "host:1", key).expect_err("no folder");
+        assert!(matches!(&error, KnownHostsError::Write { .. }), "{error}");
+        assert!(error.to_string().contains("beneath"), "{error}");
+        // A wrong name must not fill the memory.
+        let large = std::fs::File::create(&path).expect("made");
+        large.set_len(FILE_BYTES_MAX + 1).expect("made of holes");
+        let error = KnownHosts::load(&path).expect_err("too large").to_string();
+        assert!(error.contains("larger than 16 MiB"), "{error}");
     }
 
     #[test]
