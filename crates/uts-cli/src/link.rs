@@ -6,14 +6,20 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::mpsc::UnboundedReceiver;
 use uts::files::Flows;
+
+/// With this code a server that is being stopped closes its connections.
+pub const STOPPING: u64 = 1;
 
 /// How a client knows the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServerTrust {
     /// It has this key (`SHA256:…`).
     Pin(String),
+    /// It has this key, which is kept once it has shown it; `None` = in the user's own file.
+    PinKept(String, Option<PathBuf>),
     /// It has the key that it had before; `None` = the user's own file.
     KnownHosts(Option<PathBuf>),
     /// Its certificate leads to a root in this PEM file.
@@ -33,6 +39,8 @@ pub struct ConnectOptions {
     pub properties: Vec<(String, String)>,
     /// Whether somebody can be asked about the key of an unknown server.
     pub interactive: bool,
+    /// Whether the key of an unknown server is accepted and kept without asking.
+    pub accept_new: bool,
 }
 
 /// What a server shows to its clients.
@@ -87,6 +95,20 @@ pub struct Telemetry {
     pub packets_repaired: u64,
     /// Exchanges of mechanisms that came into force.
     pub exchanges: u64,
+}
+
+impl Telemetry {
+    /// These figures, with what was counted on an earlier connection.
+    #[must_use]
+    pub fn after(self, before: &Telemetry) -> Telemetry {
+        Telemetry {
+            packets_sent: self.packets_sent + before.packets_sent,
+            packets_repeated: self.packets_repeated + before.packets_repeated,
+            packets_repaired: self.packets_repaired + before.packets_repaired,
+            exchanges: self.exchanges + before.exchanges,
+            ..self
+        }
+    }
 }
 
 /// A step of an exchange of mechanisms.
@@ -145,8 +167,30 @@ impl ExchangeStep {
 pub enum LinkEvent {
     /// A step of an exchange.
     Exchange(ExchangeStep),
+    /// Something is expected of the peer, and nothing has been heard from it for so long.
+    Silent(Duration),
+    /// It was heard again, after so long.
+    Heard(Duration),
+    /// Something that was asked does nothing, and why.
+    NoEffect(String),
     /// It ended, and why.
     Closed(String),
+}
+
+/// Why there is no connection, or none any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Broken {
+    /// The cause, for people.
+    pub why: String,
+    /// Another try may succeed: the path was in the way, or the server was away.
+    pub is_worth_retrying: bool,
+}
+
+impl Broken {
+    /// What no other try mends.
+    pub fn for_good(why: impl Into<String>) -> Broken {
+        Broken { why: why.into(), is_worth_retrying: false }
+    }
 }
 
 /// A connection. Clones are the same connection.
@@ -167,6 +211,8 @@ pub trait Link: Clone + Send + Sync + 'static {
     /// Writes what happens to each packet to a file from now on: CSV with the header
     /// `t_s,kind,number,bytes,flow,position` and the kinds `sent`, `repeat`, `acked`, `lost`.
     fn trace(&self, file: &Path) -> Result<(), String>;
+    /// Why it ended, if it has.
+    fn broken(&self) -> Option<Broken>;
     /// Ends it, telling the peer why; returns when the peer has been told.
     fn close(&self, code: u64, reason: &str) -> impl Future<Output = ()> + Send;
 }
@@ -198,7 +244,7 @@ pub trait Transport: Send + Sync + 'static {
         &self,
         host: &Host,
         options: &ConnectOptions,
-    ) -> impl Future<Output = Result<Self::Link, String>> + Send;
+    ) -> impl Future<Output = Result<Self::Link, Broken>> + Send;
     /// Becomes a server.
     fn listen(&self, options: &ListenOptions) -> impl Future<Output = Result<Self::Listener, String>> + Send;
     /// Makes a key unless there is one; its place, its fingerprint, and whether it is new.

@@ -12,35 +12,53 @@ mod ui;
 mod units;
 
 use args::{Args, Command};
-use clap::Parser;
 use cmd::Failure;
 use std::process::ExitCode;
 use std::time::Duration;
 use ui::lines;
+use uts_end::output;
 use uts_lab::program::{self, Called};
 
 /// How long the end of the program waits for what still writes to a disk.
 const BLOCKED_MAX: Duration = Duration::from_millis(500);
 
 fn main() -> ExitCode {
-    let args = Args::parse();
+    output::name("uts");
+    let args = match output::parse::<Args>() {
+        Ok(args) => args,
+        Err(status) => return status,
+    };
     // The laboratory makes its own threads, and a testbed must leave for its namespaces before there are any.
     let called = Called { name: "uts lab", prefix: &["lab"] };
     let command = match args.command {
-        Command::Lab { command } => return lab(*command, called),
-        Command::Router(arguments) => return lab(program::Command::Router(arguments), called),
+        Command::Lab { command } => return program::run(*command, called),
+        Command::Router(arguments) => return program::run(program::Command::Router(arguments), called),
         command => command,
     };
-    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => return report(&Failure::Failed(format!("cannot start: {error}"))),
-    };
+    match carry_out(&command) {
+        Ok(()) => output::status(0),
+        Err(failure) => {
+            if let Some(line) = failure.line() {
+                lines::fail(line);
+            }
+            output::status(failure.status())
+        }
+    }
+}
+
+fn carry_out(command: &Command) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Failure::Failed(format!("cannot start: {error}")))?;
     let transport = udp::Udp;
     let result = runtime.block_on(async {
-        match &command {
+        match command {
             Command::Serve(serve) => cmd::serve::run(&transport, serve).await,
             Command::Cp(cp) => cmd::cp::run(&transport, cp).await,
+            Command::Ls(ls) => cmd::ls::run(&transport, ls).await,
+            Command::Parts(parts) => cmd::parts::run(parts),
             Command::Explain(explain) => cmd::explain::run(&transport, explain),
+            Command::Properties(properties) => cmd::properties::run(properties),
+            Command::Hosts { command } => cmd::hosts::run(command),
             Command::Keygen(keygen) => cmd::keygen::keygen(&transport, keygen),
             Command::Fingerprint(fingerprint) => cmd::keygen::fingerprint(&transport, fingerprint),
             Command::Lab { .. } | Command::Router(_) => Ok(()),
@@ -48,23 +66,5 @@ fn main() -> ExitCode {
     });
     // Not for ever: what blocks a thread, as a disk that does not answer, keeps nobody from ending.
     runtime.shutdown_timeout(BLOCKED_MAX);
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => report(&failure),
-    }
-}
-
-fn lab(command: program::Command, called: Called) -> ExitCode {
-    program::run(command, called).unwrap_or_else(|error| {
-        // The laboratory's errors quote files and programs, on lines of their own.
-        lines::tell_lines(&format!("uts: {error:#}"));
-        ExitCode::FAILURE
-    })
-}
-
-fn report(failure: &Failure) -> ExitCode {
-    if let Some(line) = failure.line() {
-        lines::tell(format_args!("uts: {line}"));
-    }
-    ExitCode::from(failure.status())
+    result
 }

@@ -2,9 +2,12 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
-use uts::files::RelPath;
+use std::path::{Path, PathBuf};
+use uts::files::ServerPath;
 
 /// The port of a server unless another is given.
 pub const PORT: u16 = 4433;
@@ -35,7 +38,61 @@ pub enum Target {
     /// On this machine.
     Local(PathBuf),
     /// At a server.
-    Remote(Host, RelPath),
+    Remote(Host, ServerPath),
+}
+
+/// What is copied from or to as it comes: it has neither length nor place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outside {
+    /// Standard input or output, written `-`.
+    Standard,
+    /// A pipe or device.
+    Special(PathBuf),
+}
+
+impl Outside {
+    /// What a path on this machine stands for, if it is no file or directory.
+    fn of(path: &Path) -> Option<Outside> {
+        if path.as_os_str() == "-" {
+            return Some(Outside::Standard);
+        }
+        // What stands for a file that is open already is not to be replaced, whatever it is.
+        let is_open = ["/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/fd", "/proc/self/fd"]
+            .iter()
+            .any(|open| path.starts_with(open));
+        let is_special = || std::fs::metadata(path).is_ok_and(|there| !there.is_file() && !there.is_dir());
+        (is_open || is_special()).then(|| Outside::Special(path.to_owned()))
+    }
+
+    /// Opens it for reading. That of a pipe waits until somebody writes to it.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    pub fn open_to_read(&self) -> io::Result<File> {
+        match self {
+            Outside::Standard => Ok(io::stdin().as_fd().try_clone_to_owned()?.into()),
+            Outside::Special(path) => File::open(path),
+        }
+    }
+
+    /// Opens it for writing. That of a pipe waits until somebody reads from it.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    pub fn open_to_write(&self) -> io::Result<File> {
+        match self {
+            Outside::Standard => Ok(io::stdout().as_fd().try_clone_to_owned()?.into()),
+            Outside::Special(path) => File::options().write(true).open(path),
+        }
+    }
+
+    /// Its name for people; `standard` is what it is if it is written `-`.
+    pub fn name(&self, standard: &str) -> Vec<u8> {
+        match self {
+            Outside::Standard => standard.as_bytes().to_vec(),
+            Outside::Special(path) => path.as_os_str().as_bytes().to_vec(),
+        }
+    }
 }
 
 /// What to copy.
@@ -48,16 +105,34 @@ pub enum Job {
         /// Here.
         sources: Vec<PathBuf>,
         /// There.
-        destination: RelPath,
+        destination: ServerPath,
     },
     /// From the server.
     Get {
         /// The server.
         host: Host,
         /// There.
-        sources: Vec<RelPath>,
+        sources: Vec<ServerPath>,
         /// Here.
         destination: PathBuf,
+    },
+    /// What comes, to the server.
+    PutStream {
+        /// The server.
+        host: Host,
+        /// Here.
+        source: Outside,
+        /// There.
+        destination: ServerPath,
+    },
+    /// One file of the server, to where it only goes.
+    GetStream {
+        /// The server.
+        host: Host,
+        /// There.
+        source: ServerPath,
+        /// Here.
+        destination: Outside,
     },
 }
 
@@ -72,43 +147,88 @@ impl Job {
         };
         let sources = sources.iter().map(|path| Target::parse(path)).collect::<Result<Vec<_>, _>>()?;
         match Target::parse(last)? {
-            Target::Remote(host, destination) => {
-                let local = sources.into_iter().map(|source| match source {
-                    Target::Local(path) => Ok(path),
-                    Target::Remote(..) => {
-                        Err("both sides are at a server; copy to this machine first".to_owned())
-                    }
-                });
-                Ok(Job::Put { host, sources: local.collect::<Result<_, _>>()?, destination })
+            Target::Remote(host, destination) => Job::put(host, sources, destination),
+            Target::Local(destination) => Job::get(sources, destination),
+        }
+    }
+
+    fn put(host: Host, sources: Vec<Target>, destination: ServerPath) -> Result<Job, String> {
+        let local = sources.into_iter().map(|source| match source {
+            Target::Local(path) => Ok(path),
+            Target::Remote(..) => Err("both sides are at a server; copy to this machine first".to_owned()),
+        });
+        let sources = local.collect::<Result<Vec<_>, _>>()?;
+        if let [only] = &sources[..]
+            && let Some(source) = Outside::of(only)
+        {
+            return Ok(Job::PutStream { host, source, destination });
+        }
+        if sources.iter().any(|source| source.as_os_str() == "-") {
+            return Err("-: standard input is copied alone".into());
+        }
+        Ok(Job::Put { host, sources, destination })
+    }
+
+    fn get(sources: Vec<Target>, destination: PathBuf) -> Result<Job, String> {
+        let mut host = None;
+        let mut remote = Vec::new();
+        for source in sources {
+            let Target::Remote(at, path) = source else {
+                return Err("no side is at a server; write one as uts://host/path".into());
+            };
+            if host.get_or_insert_with(|| at.clone()) != &at {
+                return Err("all sources must be at the same server".into());
             }
-            Target::Local(destination) => {
-                let mut host = None;
-                let mut remote = Vec::new();
-                for source in sources {
-                    let Target::Remote(at, path) = source else {
-                        return Err("no side is at a server; write one as uts://host/path".into());
-                    };
-                    if host.get_or_insert_with(|| at.clone()) != &at {
-                        return Err("all sources must be at the same server".into());
-                    }
-                    remote.push(path);
-                }
-                let host = host.ok_or("a source is needed")?;
-                Ok(Job::Get { host, sources: remote, destination })
-            }
+            remote.push(path);
+        }
+        let host = host.ok_or("a source is needed")?;
+        let Some(outside) = Outside::of(&destination) else {
+            return Ok(Job::Get { host, sources: remote, destination });
+        };
+        match <[ServerPath; 1]>::try_from(remote) {
+            Ok([source]) => Ok(Job::GetStream { host, source, destination: outside }),
+            Err(_) => Err(format!("{}: only one file can be copied there", destination.display())),
         }
     }
 
     /// The server.
     pub fn host(&self) -> &Host {
         match self {
-            Job::Put { host, .. } | Job::Get { host, .. } => host,
+            Job::Put { host, .. }
+            | Job::Get { host, .. }
+            | Job::PutStream { host, .. }
+            | Job::GetStream { host, .. } => host,
+        }
+    }
+
+    /// Whether it can be done again from where it stopped.
+    pub fn can_go_on(&self) -> bool {
+        matches!(self, Job::Put { .. } | Job::Get { .. })
+    }
+
+    /// Whether standard output is for the file that is copied.
+    pub fn takes_output(&self) -> bool {
+        matches!(self, Job::GetStream { .. })
+    }
+
+    /// What it does, in words.
+    pub fn describe(&self) -> String {
+        let count = |n| if n == 1 { "1 source".to_owned() } else { format!("{n} sources") };
+        match self {
+            Job::Put { sources, host, .. } => format!("{} to {host}", count(sources.len())),
+            Job::Get { sources, host, .. } => format!("{} from {host}", count(sources.len())),
+            Job::PutStream { host, .. } => format!("a stream to {host}"),
+            Job::GetStream { host, .. } => format!("a stream from {host}"),
         }
     }
 }
 
 impl Target {
-    fn parse(text: &OsStr) -> Result<Target, String> {
+    /// Reads one.
+    ///
+    /// # Errors
+    /// What is wrong with it, in one line.
+    pub fn parse(text: &OsStr) -> Result<Target, String> {
         let bytes = text.as_bytes();
         if bytes.is_empty() {
             return Err("a path is empty".into());
@@ -130,13 +250,17 @@ impl Target {
             std::str::from_utf8(authority).map_err(|_| format!("{shown}: the host is not UTF-8"))?;
         let host = Host::parse(authority).map_err(|why| format!("{shown}: {why}"))?;
         let path = decode_percent(path).map_err(|why| format!("{shown}: {why}"))?;
-        let path = RelPath::from_user(&path).map_err(|fault| format!("{shown}: {}", fault.why))?;
+        let path = ServerPath::from_user(&path).map_err(|fault| format!("{shown}: {}", fault.why))?;
         Ok(Target::Remote(host, path))
     }
 }
 
 impl Host {
-    fn parse(text: &str) -> Result<Host, String> {
+    /// Reads `host`, `host:port` or `[v6]:port`.
+    ///
+    /// # Errors
+    /// What is wrong with it, in words.
+    pub fn parse(text: &str) -> Result<Host, String> {
         let (name, port) = if let Some(rest) = text.strip_prefix('[') {
             let (name, after) = rest.split_once(']').ok_or("a `]` is missing after the address")?;
             if name.parse::<std::net::Ipv6Addr>().is_err() {
@@ -203,8 +327,8 @@ mod tests {
         Job::parse(&paths.iter().map(OsString::from).collect::<Vec<_>>())
     }
 
-    fn rel(path: &str) -> RelPath {
-        RelPath::from_user(path.as_bytes()).unwrap()
+    fn at(path: &str) -> ServerPath {
+        ServerPath::from_user(path.as_bytes()).unwrap()
     }
 
     #[test]
@@ -212,11 +336,11 @@ mod tests {
         let host = |name: &str, port| Host { name: name.into(), port };
         for (text, expected, path) in [
             ("uts://h", host("h", PORT), ""),
-            ("uts://h:5000/a/b/", host("h", 5000), "a/b"),
+            ("uts://h:5000/a/b/", host("h", 5000), "a/b/"),
             ("uts://[::1]:7/x", host("::1", 7), "x"),
             ("uts://192.0.2.1//a%20b%zz", host("192.0.2.1", PORT), "a b%zz"),
         ] {
-            assert_eq!(Target::parse(OsStr::new(text)), Ok(Target::Remote(expected, rel(path))), "{text}");
+            assert_eq!(Target::parse(OsStr::new(text)), Ok(Target::Remote(expected, at(path))), "{text}");
         }
         assert_eq!(host("::1", 7).to_string(), "[::1]:7");
         assert_eq!(Target::parse(OsStr::new("a:b")), Ok(Target::Local("a:b".into())));
@@ -228,6 +352,18 @@ mod tests {
         assert!(
             matches!(job(&["uts://h/a", "uts://h:4433/b", "."]), Ok(Job::Get { sources, .. }) if sources.len() == 2)
         );
+    }
+
+    #[test]
+    fn what_has_no_place_is_copied_as_it_comes() {
+        for (path, is_outside) in
+            [("-", true), ("/dev/null", true), ("/dev/stdout", true), ("./-", false), ("/", false)]
+        {
+            let put = job(&[path, "uts://h/f"]).unwrap();
+            assert_eq!(matches!(put, Job::PutStream { .. }), is_outside, "{path}");
+            let get = job(&["uts://h/f", path]).unwrap();
+            assert_eq!(matches!(get, Job::GetStream { .. }), is_outside, "{path}");
+        }
     }
 
     #[test]
@@ -247,6 +383,8 @@ mod tests {
             (&["a", "uts://h/a%2fb"], "cannot contain"),
             (&["a", "uts://h/%00"], "NUL"),
             (&["a", ""], "empty"),
+            (&["-", "a", "uts://h/"], "alone"),
+            (&["uts://h/a", "uts://h/b", "-"], "only one file"),
         ] {
             let error = job(paths).unwrap_err();
             assert!(error.contains(words), "{paths:?}: {error}");

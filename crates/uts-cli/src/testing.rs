@@ -78,6 +78,10 @@ impl Link for MemoryLink {
         std::fs::write(file, "t_s,kind,number,bytes,flow,position\n").map_err(|e| e.to_string())
     }
 
+    fn broken(&self) -> Option<Broken> {
+        None
+    }
+
     async fn close(&self, _: u64, _: &str) {}
 }
 
@@ -103,11 +107,12 @@ impl Transport for Memory {
     type Link = MemoryLink;
     type Listener = MemoryListener;
 
-    async fn connect(&self, host: &Host, options: &ConnectOptions) -> Result<MemoryLink, String> {
+    async fn connect(&self, host: &Host, options: &ConnectOptions) -> Result<MemoryLink, Broken> {
         *self.connected_with.lock().unwrap() = Some(options.clone());
         let (ours, theirs) = pair(64 * 1024);
-        let server = self.server.lock().unwrap().clone().ok_or_else(|| format!("{host}: no answer"))?;
-        server.send(MemoryLink(Arc::new(theirs), "client")).map_err(|_| format!("{host}: no answer"))?;
+        let nobody = || Broken::for_good(format!("{host}: no answer"));
+        let server = self.server.lock().unwrap().clone().ok_or_else(nobody)?;
+        server.send(MemoryLink(Arc::new(theirs), "client")).map_err(|_| nobody())?;
         Ok(MemoryLink(Arc::new(ours), "server"))
     }
 
@@ -333,6 +338,8 @@ fn say_everywhere(ui: &dyn crate::ui::Ui, said: &str) {
         ui.start(&Start { command: "cp", address, fingerprint, subject, served });
     }
     ui.connection("gone", said, said);
+    ui.notice(None, "lost", said);
+    ui.notice(Some(said), "silent", said);
     for peer in [None, Some(said)] {
         ui.sample(peer, &Sample { telemetry: telemetry.clone(), ..Sample::default() });
         for step in ["requested", "completed", "granted", "brought", "refused"] {

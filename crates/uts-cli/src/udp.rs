@@ -3,7 +3,7 @@
 mod explain;
 mod link;
 
-use crate::link::{ConnectOptions, ListenOptions, Listener, ServerIdentity, ServerTrust, Transport};
+use crate::link::{Broken, ConnectOptions, ListenOptions, Listener, ServerIdentity, ServerTrust, Transport};
 use crate::target::Host;
 use crate::ui::lines;
 use crate::units::PathGiven;
@@ -30,20 +30,16 @@ impl Transport for Udp {
     type Link = UdpLink;
     type Listener = UdpListener;
 
-    async fn connect(&self, host: &Host, options: &ConnectOptions) -> Result<UdpLink, String> {
-        let identity = match &options.key {
-            Some(file) => Some(Identity::load_or_create(file).map_err(|e| e.to_string())?.0),
-            None => match Identity::default_path() {
-                Ok(file) if file.exists() => Some(Identity::load(&file).map_err(|e| e.to_string())?),
-                _ => None,
-            },
-        };
-        let mut wanted = uts::ConnectOptions::new(trust(options)?);
-        wanted.identity = identity;
-        wanted.connection = config(&options.properties)?;
-        wanted.connection.keep_alive = KEEP_ALIVE;
-        wanted.server_name = options.server_name.clone();
-        let connection = uts::connect(&host.to_string(), wanted).await.map_err(not_connected)?;
+    async fn connect(&self, host: &Host, options: &ConnectOptions) -> Result<UdpLink, Broken> {
+        let wanted = client(options).map_err(Broken::for_good)?;
+        let connection = uts::connect(&host.to_string(), wanted).await;
+        let connection = connection.map_err(|error| Broken {
+            is_worth_retrying: error.is_worth_retrying(),
+            why: not_connected(host, error),
+        })?;
+        if let ServerTrust::PinKept(pin, file) = &options.trust {
+            keep(host, pin, file.as_deref()).map_err(Broken::for_good)?;
+        }
         Ok(UdpLink::new(connection))
     }
 
@@ -67,14 +63,14 @@ impl Transport for Udp {
         if let Some(file) = &options.authorized_keys {
             wanted.client_auth = ClientAuth::AuthorizedKeys(file.clone());
         }
-        let mut last = "no address to listen on".to_owned();
+        let mut tried = Vec::new();
         for address in &options.addresses {
             match uts::Listener::bind(*address, wanted.clone()) {
                 Ok(listener) => return Ok(UdpListener { listener, refused }),
-                Err(error) => last = error.to_string(),
+                Err(error) => tried.push(error.to_string()),
             }
         }
-        Err(last)
+        Err(tried.join("; "))
     }
 
     fn keygen(&self, file: Option<&Path>) -> Result<(PathBuf, String, bool), String> {
@@ -97,6 +93,23 @@ impl Transport for Udp {
     }
 }
 
+/// How a client connects.
+fn client(options: &ConnectOptions) -> Result<uts::ConnectOptions, String> {
+    let identity = match &options.key {
+        Some(file) => Some(Identity::load_or_create(file).map_err(|e| e.to_string())?.0),
+        None => match Identity::default_path() {
+            Ok(file) if file.exists() => Some(Identity::load(&file).map_err(|e| e.to_string())?),
+            _ => None,
+        },
+    };
+    let mut wanted = uts::ConnectOptions::new(trust(options)?);
+    wanted.identity = identity;
+    wanted.connection = config(&options.properties)?;
+    wanted.connection.keep_alive = KEEP_ALIVE;
+    wanted.server_name = options.server_name.clone();
+    Ok(wanted)
+}
+
 fn key_file(file: Option<&Path>) -> Result<PathBuf, String> {
     file.map_or_else(|| Identity::default_path().map_err(|e| e.to_string()), |file| Ok(file.to_owned()))
 }
@@ -108,10 +121,14 @@ fn load_key(file: Option<&Path>) -> Result<(PathBuf, Identity, bool), String> {
 }
 
 /// What went wrong, and what the user can do about it.
-fn not_connected(error: uts::ConnectError) -> String {
+fn not_connected(host: &Host, error: uts::ConnectError) -> String {
     match error {
+        // The others name the server, or the address, that they are about.
+        uts::ConnectError::KeyRefused { .. } | uts::ConnectError::Closed(_) | uts::ConnectError::Setup(_) => {
+            format!("{host}: {error}")
+        }
         uts::ConnectError::Untrusted(TrustError::NewHost { found, .. }) => format!(
-            "{error}. If the server prints that key as well, accept it by --pin {found}, or at a terminal, where this asks"
+            "{error}. If the server prints that key as well, accept it by --pin {found} (--accept-new accepts any), or at a terminal, where this asks"
         ),
         error => error.to_string(),
     }
@@ -132,17 +149,38 @@ fn config(properties: &[(String, String)]) -> Result<ConnectionConfig, String> {
 
 fn trust(options: &ConnectOptions) -> Result<Trust, String> {
     match &options.trust {
-        ServerTrust::Pin(pin) => Ok(Trust::Pin(vec![pin.parse().map_err(|e| format!("--pin: {e}"))?])),
+        ServerTrust::Pin(pin) | ServerTrust::PinKept(pin, _) => {
+            Ok(Trust::Pin(vec![pin.parse().map_err(|e| format!("--pin: {e}"))?]))
+        }
         ServerTrust::Ca(roots) => Ok(Trust::Roots(roots.clone())),
         ServerTrust::KnownHosts(file) => {
-            let file = match file {
-                Some(file) => file.clone(),
-                None => KnownHosts::default_path().map_err(|e| e.to_string())?,
+            let file = known_hosts(file.as_deref())?;
+            let on_new = match (options.accept_new, options.interactive) {
+                (true, _) => NewHost::Accept,
+                (false, true) => NewHost::Ask(Arc::new(ask)),
+                (false, false) => NewHost::Refuse,
             };
-            let on_new = if options.interactive { NewHost::Ask(Arc::new(ask)) } else { NewHost::Refuse };
             Ok(Trust::KnownHosts { file, on_new })
         }
     }
+}
+
+fn known_hosts(file: Option<&Path>) -> Result<PathBuf, String> {
+    file.map_or_else(|| KnownHosts::default_path().map_err(|e| e.to_string()), |file| Ok(file.to_owned()))
+}
+
+/// Keeps a pinned key that the server has shown. Another key that the server had is forgotten, which is told.
+fn keep(host: &Host, pin: &str, file: Option<&Path>) -> Result<(), String> {
+    let file = known_hosts(file)?;
+    let fingerprint = pin.parse().map_err(|e| format!("--pin: {e}"))?;
+    let replaced = KnownHosts::set(&file, &host.to_string(), fingerprint).map_err(|e| e.to_string())?;
+    for old in replaced {
+        lines::tell(format_args!(
+            "uts: warning: {host} had the key {old} in {}; it has {pin} from now on",
+            file.display()
+        ));
+    }
+    Ok(())
 }
 
 /// Asks the user about a server that was never met before.

@@ -122,6 +122,38 @@ pub fn seconds(s: f64) -> String {
     format!("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60)
 }
 
+/// Reads how long something may take: `30s`, `10min`, `7d`, or `0`.
+///
+/// # Errors
+/// What is wrong, in one line.
+pub fn lasting(text: &str) -> Result<Duration, String> {
+    let read = || {
+        let (number, unit) = split(text)?;
+        let seconds = match unit {
+            "ms" => number / 1e3,
+            "s" => number,
+            "m" | "min" => number * 60.0,
+            "h" => number * 3600.0,
+            "d" => number * 86_400.0,
+            "" if number == 0.0 => 0.0,
+            _ => return None,
+        };
+        Duration::try_from_secs_f64(seconds).ok()
+    };
+    read().ok_or_else(|| "write a time, as 30s, 10min, 2h, 7d or 0".to_owned())
+}
+
+/// A long time in the largest unit that tells enough of it: `45 s`, `10 min`, `3 h`, `12 days`.
+pub fn span(span: Duration) -> String {
+    let seconds = span.as_secs();
+    match seconds {
+        0..100 => format!("{seconds} s"),
+        100..6000 => format!("{} min", seconds / 60),
+        6000..172_800 => format!("{} h", seconds / 3600),
+        _ => format!("{} days", seconds / 86_400),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -152,6 +184,23 @@ mod tests {
             "rtt",
         ] {
             assert!(PathGiven::parse(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn times_are_read_and_shown() {
+        for (text, shown) in [
+            ("0", "0 s"),
+            ("90s", "90 s"),
+            ("10min", "10 min"),
+            ("1.5h", "90 min"),
+            ("30h", "30 h"),
+            ("7d", "7 days"),
+        ] {
+            assert_eq!(span(lasting(text).unwrap()), shown);
+        }
+        for bad in ["", "10", "-1s", "1 year", "1e99d"] {
+            assert!(lasting(bad).is_err(), "{bad}");
         }
     }
 

@@ -105,7 +105,7 @@ fn a_copy_goes_on_after_its_server_was_killed() {
     place.write("big", &content);
     let server = place.serve(&[]);
     let (address, url) = (server.address.clone(), server.url("big"));
-    let client = place.start_cp(&server, &["--json", "--property", SLOW, "big", &url]);
+    let client = place.start_cp(&server, &["--json", "--retry", "0", "--property", SLOW, "big", &url]);
     place.await_part("srv/.big.uts-part");
     server.running.kill();
     assert!(place.finished("srv").is_empty(), "nothing half-written under its name");

@@ -5,6 +5,8 @@
 //! * [`run()`]: what an end does from its arguments to its last line; [`main`] is the whole of a program that is such an
 //!   end. Programs with other transports call them with a [`Provide`] of their own.
 //! * [`mod@line`]: what an end prints and writes.
+//! * [`output`]: what programs write, and their exit status where it is lost.
+//! * [`signals`]: which end a program, and how.
 //! * [`clock`]: the machine's monotonic clock, which all ends on it share.
 //!
 //! A server prints [`line::Ready`] as one line of JSON once it can be connected to. Each end writes [`line::Line`]s to its
@@ -18,7 +20,9 @@
 
 pub mod clock;
 pub mod line;
+pub mod output;
 mod run;
+pub mod signals;
 pub mod spec;
 pub mod transport;
 

@@ -2,6 +2,7 @@
 
 use crate::clock::{self, MonotonicClock};
 use crate::line::{End, Line, Ready, Status};
+use crate::output::{self, Output as Printed};
 use crate::spec::TransportSpec;
 use crate::{Context, Provide, Role};
 use anyhow::{Context as _, Result, bail};
@@ -26,8 +27,6 @@ use uts_traffic::run::{self as traffic, Outcome, RunOptions};
 use uts_traffic::transport::{Session, Transport};
 use uts_traffic::workload::{Workload, can_carry};
 
-/// The longest line of an error, in characters.
-const ERROR_CHARS_MAX: usize = 5_000;
 /// How long a session may take to close once the workload is done.
 const CLOSE_MAX: Duration = Duration::from_secs(10);
 
@@ -87,13 +86,18 @@ struct Program {
 /// The whole of a program that is an end: reads its arguments, runs, and says on stderr what went wrong. Its status is 0 if
 /// the end's file was written, whatever became of the run.
 pub fn main(provide: &Provide<'_>) -> ExitCode {
-    match run(provide, &Program::parse().arguments) {
-        Ok(_) => ExitCode::SUCCESS,
+    output::name("uts-end");
+    let program = match output::parse::<Program>() {
+        Ok(program) => program,
+        Err(status) => return status,
+    };
+    match run(provide, &program.arguments) {
+        Ok(_) => output::status(0),
+        // It has been noted, and told if that is of use.
+        Err(e) if e.is::<output::Lost>() => output::status(0),
         Err(e) => {
-            // What the peer has said may stand in it.
-            let line = uts::printable::lines(&format!("error: {e:#}"), ERROR_CHARS_MAX);
-            let _ = writeln!(std::io::stderr(), "{line}");
-            ExitCode::FAILURE
+            output::fail(format_args!("{e:#}"));
+            output::status(1)
         }
     }
 }
@@ -230,9 +234,7 @@ async fn meet(transport: &dyn Transport, arguments: &Arguments) -> Result<Result
             let mut listener =
                 transport.listen(at).await.with_context(|| format!("cannot listen at {at}"))?;
             let ready = Ready { address: listener.address(), identity: transport.identity() };
-            let mut stdout = std::io::stdout().lock();
-            writeln!(stdout, "{}", serde_json::to_string(&ready)?).context("stdout")?;
-            stdout.flush().context("stdout")?;
+            Printed::Out.line(&serde_json::to_string(&ready)?)?;
             Ok(match timeout(after, listener.accept()).await {
                 Ok(session) => session.map_err(|e| e.to_string()),
                 Err(_) => Err(in_time("no client came")),

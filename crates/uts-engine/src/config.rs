@@ -10,8 +10,13 @@ use uts_functions::Function;
 /// The ALPN name that keeps UTS apart from QUIC, whose key schedule it uses (spec P, design section 4).
 pub const ALPN: &[u8] = b"uts/1";
 
-/// The largest UDP payload that every path must carry (RFC 9000 section 14).
-pub const PACKET_BYTES_MIN: usize = 1200;
+/// The UDP payload that is tried first, for most paths carry it (RFC 9000 section 14, RFC 8899
+/// section 5.1.2: BASE_PLPMTU).
+pub const PACKET_BYTES_BASE: usize = 1200;
+
+/// The smallest UDP payload that is fallen back to: every IPv4 host takes packets of 576 bytes (RFC
+/// 1122 section 3.3.2), less IP and UDP headers. Below it a path is of no use.
+pub const PACKET_BYTES_MIN: usize = 548;
 
 /// Ids of an endpoint that others connect to: half of it is drawn at random, half proves that it is its own (P-53).
 pub const SERVER_CID_BYTES: usize = 8;
@@ -89,9 +94,13 @@ pub struct ConnectionConfig {
     pub requirements: Requirements,
     /// Without any packet from the peer for this long, the connection is given up; zero = never.
     pub idle_timeout: Duration,
-    /// An otherwise idle connection sends something this often; zero = never.
+    /// An otherwise idle connection sends something this often; zero = never, unless `keepAlive` is
+    /// asked for: then after `keepAliveTimeout`, or a third of the idle time-out.
     pub keep_alive: Duration,
-    /// How long a handshake may take.
+    /// The most that a handshake may take, whatever the first profile's patience says: 10 s as long
+    /// as nothing is heard of the peer, 60 s once it has answered, unless
+    /// `uts.profile.establishment=three-way(patience=MS)` says otherwise (1 s to 120 s, and six
+    /// times that).
     pub handshake_timeout: Duration,
     /// Flows that the peer may have open at once.
     pub flows_max: u32,
@@ -108,7 +117,10 @@ pub struct ConnectionConfig {
     pub send_buffer_bytes_max: usize,
     /// The largest UDP payload to try, in bytes (RFC 8899): 1472 = Ethernet less IPv4 and UDP headers.
     pub packet_bytes_max: usize,
-    /// The UDP payload that is used before anything larger has been proved, at least [`PACKET_BYTES_MIN`].
+    /// The UDP payload that is used before anything larger has been proved, at least
+    /// [`PACKET_BYTES_MIN`]. First packets have as much, up to [`PACKET_BYTES_BASE`]. Where they
+    /// are not answered, and where packets of this size get lost later, this end goes down to
+    /// [`PACKET_BYTES_MIN`] of itself.
     pub packet_bytes_initial: usize,
     /// The longest batch of packets of one size that is handed out at once (segmentation offload): 44 of 1472 bytes are what a
     /// UDP datagram can hold.
@@ -127,6 +139,11 @@ impl ConnectionConfig {
         self.library_for(&self.requirements)
     }
 
+    /// Credit of a flow when it is opened.
+    pub(crate) fn first_credit(&self) -> u64 {
+        crate::connection::first_credit(self.credit_bytes_initial, self.requirements.max_recv_rate)
+    }
+
     /// The same, with other requirements.
     pub(crate) fn library_for(&self, requirements: &Requirements) -> Library {
         let mut offered = Library::offered(requirements);
@@ -143,14 +160,14 @@ impl Default for ConnectionConfig {
             requirements: Requirements::default(),
             idle_timeout: Duration::from_secs(30),
             keep_alive: Duration::ZERO,
-            handshake_timeout: Duration::from_secs(10),
+            handshake_timeout: Duration::from_secs(720),
             flows_max: 100,
             credit_bytes_initial: 1024 * 1024,
             credit_bytes_max: 32 * 1024 * 1024,
             send_buffer_bytes: 4 * 1024 * 1024,
             send_buffer_bytes_max: 32 * 1024 * 1024,
             packet_bytes_max: 1472,
-            packet_bytes_initial: PACKET_BYTES_MIN,
+            packet_bytes_initial: PACKET_BYTES_BASE,
             batch_packets_max: 44,
             coalesce: true,
             withdrawn: Vec::new(),

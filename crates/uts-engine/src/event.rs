@@ -41,6 +41,15 @@ pub enum Event {
     Exchange(Box<ExchangeEvent>),
     /// The path now carries packets of this many bytes of UDP payload.
     PacketSize(usize),
+    /// Something is expected of the peer, and nothing has been heard from it for so long: 3 s or
+    /// three probe time-outs, whichever is longer; less if the network says that nobody listens
+    /// there. The connection goes on, and is probed. (timing.md R-14)
+    Silent(Duration),
+    /// After [`Event::Silent`] the peer was heard again; it had been silent for so long.
+    Heard(Duration),
+    /// What this property asks cannot be had of the profile in use: `maxRecvRate`, where the peer
+    /// sends without flow control (flow/none), so that nothing can hold it back. Told once.
+    NoEffect(&'static str),
     /// The connection has ended; nothing follows.
     Closed(CloseReason),
 }
@@ -124,7 +133,7 @@ pub enum ExchangeEvent {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CloseReason {
     /// This end closed it.
-    #[error("closed here: {reason} (code {code})")]
+    #[error("closed here{}", said(reason, *code))]
     Local {
         /// The application's code.
         code: u64,
@@ -132,7 +141,7 @@ pub enum CloseReason {
         reason: String,
     },
     /// The peer's application closed it.
-    #[error("closed by the peer: {reason} (code {code})")]
+    #[error("closed by the peer{}", said(reason, *code))]
     Peer {
         /// The application's code.
         code: u64,
@@ -140,16 +149,23 @@ pub enum CloseReason {
         reason: String,
     },
     /// Nothing was heard from the peer for the idle time-out.
-    #[error("nothing heard from the peer for {0:?}")]
+    #[error("nothing heard from the peer for {}", seconds(.0))]
     IdleTimeout(Duration),
     /// The handshake did not finish in time.
-    #[error("no answer to the handshake within {0:?}")]
-    HandshakeTimeout(Duration),
+    #[error("{} within {} ({tried})", if tried.heard == 0 { "no answer to the handshake" } else { "no end of the handshake" }, seconds(.after))]
+    HandshakeTimeout {
+        /// How long this end waited.
+        after: Duration,
+        /// What it did meanwhile.
+        tried: Tried,
+    },
     /// The handshake did not finish in time, and what came instead can be from anybody who sees the path.
-    #[error("no answer to the handshake within {after:?}; what came instead is not authenticated: {said}")]
+    #[error("no answer to the handshake within {}; what came instead is not authenticated: {said}", seconds(.after))]
     Unconfirmed {
         /// How long this end waited.
         after: Duration,
+        /// What it did meanwhile.
+        tried: Tried,
         /// What it was told first.
         said: Box<CloseReason>,
     },
@@ -167,10 +183,131 @@ pub enum CloseReason {
     /// The peer broke the protocol.
     #[error("the peer broke the protocol: {0}")]
     Protocol(String),
-    /// The peer has lost all state of the connection.
-    #[error("the peer no longer knows this connection (it was restarted)")]
+    /// The peer has lost all state of the connection: it was started again, or it has given the
+    /// connection up, as an end does that has heard nothing for its idle time-out.
+    #[error("the peer no longer knows this connection: it was started again, or has given it up meanwhile")]
     Reset,
     /// The peer refuses new connections at present, or this one.
     #[error("refused by the peer: {0}")]
     Refused(String),
+}
+
+impl CloseReason {
+    /// Whether the same may succeed if it is tried again: what ended the connection was the path,
+    /// or a peer that is away or busy. False where an end has decided (it closed, refused, does not
+    /// trust the other) or cannot do otherwise (its version, a broken protocol).
+    pub fn is_worth_retrying(&self) -> bool {
+        match self {
+            CloseReason::IdleTimeout(_) | CloseReason::HandshakeTimeout { .. } | CloseReason::Reset => true,
+            // Nobody has proved that the peer refuses. A server that has no room for more says so
+            // like this.
+            CloseReason::Unconfirmed { said, .. } => !matches!(**said, CloseReason::Version { .. }),
+            CloseReason::Local { .. }
+            | CloseReason::Peer { .. }
+            | CloseReason::Tls(_)
+            | CloseReason::Version { .. }
+            | CloseReason::Protocol(_)
+            | CloseReason::Refused(_) => false,
+        }
+    }
+}
+
+/// What a handshake has come to that was given up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tried {
+    /// Datagrams that this end sent.
+    pub datagrams: u64,
+    /// Bytes of UDP payload of the smallest and of the largest of them.
+    pub bytes: (usize, usize),
+    /// Authentic packets of the peer that arrived.
+    pub heard: u64,
+}
+
+impl core::fmt::Display for Tried {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let Tried { datagrams, bytes: (smallest, largest), heard } = self;
+        let s = if *datagrams == 1 { "" } else { "s" };
+        write!(f, "{datagrams} packet{s} sent, of {smallest}")?;
+        if largest > smallest {
+            write!(f, " to {largest}")?;
+        }
+        write!(f, " bytes, {heard} received")
+    }
+}
+
+/// What an application says as it closes, behind what was closed: its words, and its code unless that is 0.
+fn said(reason: &str, code: u64) -> String {
+    let words = if reason.is_empty() { String::new() } else { format!(": {reason}") };
+    format!("{words}{}", code_shown(code))
+}
+
+/// An application's code behind other words; nothing for 0, which is that of an end in order.
+pub fn code_shown(code: u64) -> String {
+    if code == 0 { String::new() } else { format!(" (code {code})") }
+}
+
+/// A span of time for people: `10 s`, `0.3 s`.
+pub fn seconds(span: &Duration) -> String {
+    // To the millisecond, without zeros at the end.
+    format!("{} s", (span.as_secs_f64() * 1e3).round() / 1e3)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_path_has_ended_is_worth_another_try() {
+        let after = Duration::from_secs(10);
+        let tried = Tried { datagrams: 6, bytes: (548, 1200), heard: 0 };
+        let unconfirmed = |said| CloseReason::Unconfirmed { after, tried, said: Box::new(said) };
+        let version = || CloseReason::Version { ours: "UTS 2".into(), theirs: "UTS 3".into() };
+        for reason in [
+            CloseReason::IdleTimeout(after),
+            CloseReason::HandshakeTimeout { after, tried },
+            CloseReason::Reset,
+            unconfirmed(CloseReason::Refused("it takes no new connections".into())),
+        ] {
+            assert!(reason.is_worth_retrying(), "{reason}");
+        }
+        for reason in [
+            CloseReason::Local { code: 0, reason: String::new() },
+            CloseReason::Peer { code: 1, reason: "done".into() },
+            CloseReason::Tls("unknown key".into()),
+            version(),
+            CloseReason::Protocol("nonsense".into()),
+            CloseReason::Refused("it does not accept this end's key".into()),
+            unconfirmed(version()),
+        ] {
+            assert!(!reason.is_worth_retrying(), "{reason}");
+        }
+    }
+
+    #[test]
+    fn a_handshake_that_was_given_up_says_what_it_tried() {
+        let tried = Tried { datagrams: 6, bytes: (548, 1200), heard: 0 };
+        let reason = CloseReason::HandshakeTimeout { after: Duration::from_secs(10), tried };
+        assert_eq!(
+            reason.to_string(),
+            "no answer to the handshake within 10 s (6 packets sent, of 548 to 1200 bytes, 0 received)"
+        );
+        let tried = Tried { datagrams: 1, bytes: (1200, 1200), heard: 2 };
+        let reason = CloseReason::HandshakeTimeout { after: Duration::from_secs(60), tried };
+        assert_eq!(
+            reason.to_string(),
+            "no end of the handshake within 60 s (1 packet sent, of 1200 bytes, 2 received)"
+        );
+    }
+
+    #[test]
+    fn ends_are_told_without_codes_that_say_nothing() {
+        let peer = |code, reason: &str| CloseReason::Peer { code, reason: reason.to_owned() }.to_string();
+        assert_eq!(peer(0, "done"), "closed by the peer: done");
+        assert_eq!(peer(0, ""), "closed by the peer");
+        assert_eq!(peer(7, "quota"), "closed by the peer: quota (code 7)");
+        assert_eq!(CloseReason::Local { code: 7, reason: String::new() }.to_string(), "closed here (code 7)");
+        let idle = CloseReason::IdleTimeout(Duration::from_millis(30_000)).to_string();
+        assert_eq!(idle, "nothing heard from the peer for 30 s");
+        assert_eq!(seconds(&Duration::from_nanos(300_000_001)), "0.3 s");
+    }
 }

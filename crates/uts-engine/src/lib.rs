@@ -28,10 +28,13 @@ pub(crate) mod synthesis;
 mod token;
 
 pub use config::{ALPN, CLIENT_CID_BYTES, ConnectionConfig, EndpointConfig, SERVER_CID_BYTES};
+pub use connection::words::CERTIFICATE as CERTIFICATE_WORDS;
 pub use connection::{
     Connection, Ecn, ExchangeError, FlowError, FlowOptions, FrameKinds, IntoBatch, MessageBatch,
     MessageOptions, Read, ReadError, ReadSink, Side, Stats, Trace, TraceKind, TraceRow, UnevenMessages,
     WriteError,
 };
 pub use endpoint::{ConnectError, Endpoint, Transmit};
-pub use event::{CloseReason, ConnectionHandle, Direction, Event, ExchangeEvent, FlowId};
+pub use event::{
+    CloseReason, ConnectionHandle, Direction, Event, ExchangeEvent, FlowId, Tried, code_shown, seconds,
+};

@@ -6,7 +6,7 @@ use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::{Path, PathBuf};
-use uts::files::message::{Entry, Held, Kind, Mtime, Reply, Request};
+use uts::files::message::{Attributes, Entry, Held, Kind, Mtime, Reply, Request};
 use uts::files::{Fault, FaultKind};
 use uts::{Fingerprint, Identity};
 
@@ -69,7 +69,9 @@ fn requests() -> Vec<(&'static str, Request)> {
         ("get", Request::Get { path: b"f".to_vec(), held: None }),
         ("get-held", Request::Get { path: b"f".to_vec(), held: Some(held) }),
         ("offer", Request::Offer(file.clone())),
-        ("put", Request::Put { entry: file, from: 0 }),
+        ("put", Request::Put { entry: file.clone(), from: 0 }),
+        ("put-hole", Request::Put { entry: Entry { size: 20_000, ..file.clone() }, from: 0 }),
+        ("stream", Request::Stream(file)),
         ("make-directory", Request::MakeDirectory { entry: folder.clone(), copy_of: Some(b"t".to_vec()) }),
         ("attributes", Request::Attributes { entry: folder, complete: true }),
         ("link", Request::MakeLink { entry: link(b"../f"), top: Vec::new() }),
@@ -88,7 +90,11 @@ fn replies() -> Vec<(&'static str, Reply)> {
         ("found-fault", Reply::Found(Err(fault()))),
         ("found-link", Reply::Found(Ok(entry(b"l", Kind::Link(b"g".to_vec()))))),
         ("sending", Reply::Sending { entry: file, from: 0 }),
-        ("have", Reply::Have { held: None, complete: false, mode: 0o644 }),
+        ("have", Reply::Have { held: None, whole: None }),
+        (
+            "have-whole",
+            Reply::Have { held: None, whole: Some(Attributes { mode: 0o644, mtime: Mtime::default() }) },
+        ),
         ("given-up", Reply::GivenUp(fault())),
         ("stored", Reply::Stored { hash: [9; 32] }),
     ]
@@ -114,7 +120,12 @@ fn files() {
     for (name, request) in requests() {
         write("messages", name, &postcard::to_stdvec(&request).expect("encoded"));
         let mut script = framed(&request);
-        if matches!(request, Request::Put { .. }) {
+        if name == "put-hole" {
+            script.extend(piece(
+                b'r',
+                &[&[0xFF, 0xFF, 0xFF, 0xFE][..], &20_000_u64.to_be_bytes(), &[0; 4], &[7; 32]].concat(),
+            ));
+        } else if matches!(request, Request::Put { .. } | Request::Stream(_)) {
             script.extend(content());
         }
         write("serve", name, &script);

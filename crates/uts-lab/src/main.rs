@@ -4,6 +4,7 @@
 
 use clap::Parser;
 use std::process::ExitCode;
+use uts_end::output;
 use uts_lab::program::{self, Called, Command};
 
 /// Paths to try a transport on, and what measures it there.
@@ -15,9 +16,9 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
-    let called = Called { name: "uts-lab", prefix: &[] };
-    program::run(Arguments::parse().command, called).unwrap_or_else(|e| {
-        program::tell(&format!("uts-lab: {e:#}"));
-        ExitCode::FAILURE
-    })
+    output::name("uts-lab");
+    match output::parse::<Arguments>() {
+        Ok(arguments) => program::run(arguments.command, Called { name: "uts-lab", prefix: &[] }),
+        Err(status) => status,
+    }
 }

@@ -4,8 +4,8 @@ use crate::cmd;
 pub use crate::cmd::router::Arguments as RouterArguments;
 use anyhow::Result;
 use clap::Subcommand;
-use std::io;
 use std::process::ExitCode;
+use uts_end::output::{self, Lost};
 
 /// A command of the laboratory.
 #[derive(Debug, Subcommand)]
@@ -40,37 +40,41 @@ pub struct Called {
     pub prefix: &'static [&'static str],
 }
 
-/// Writes text for people, of several lines perhaps, to standard error.
-pub fn tell(text: &str) {
-    crate::lines::tell_line(text);
-}
-
-/// Runs a command.
-///
-/// # Errors
-/// It failed, in words for people.
-pub fn run(command: Command, called: Called) -> Result<ExitCode> {
+/// Runs a command, tells what went wrong, and gives the exit status.
+pub fn run(command: Command, called: Called) -> ExitCode {
     match carry_out(command, called) {
-        // Whoever read what is printed has seen enough: `uts lab list | head`.
-        Err(error) if is_closed_pipe(&error) => Ok(ExitCode::SUCCESS),
-        result => result,
+        Ok(status) => output::status(status),
+        // It has been noted, and told if that is of use.
+        Err(error) if error.is::<Lost>() => output::status(0),
+        Err(error) => {
+            // Files and programs are quoted on lines of their own.
+            let text = output::unnumbered(&format!("{}: {error:#}", output::program()));
+            crate::lines::tell_line(text.trim_end());
+            output::status(FAILED)
+        }
     }
 }
 
-fn is_closed_pipe(error: &anyhow::Error) -> bool {
-    error.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
+/// The exit status of what failed.
+const FAILED: u8 = 1;
+
+/// The exit status.
+fn carry_out(command: Command, called: Called) -> Result<u8> {
+    let done = match command {
+        Command::Run(arguments) => return cmd::run::run(&arguments, called),
+        Command::Doctor(arguments) => return cmd::doctor::run(&arguments, called).map(status),
+        Command::Router(arguments) => return cmd::router::run(arguments),
+        Command::List(arguments) => cmd::list::run(&arguments),
+        Command::Report(arguments) => cmd::report::run(arguments),
+        Command::Set(arguments) => cmd::set::run(&arguments),
+        Command::Relay(arguments) => cmd::relay::run(arguments),
+        Command::Demo(arguments) => cmd::demo::run(arguments),
+        Command::End(arguments) => cmd::end::run(arguments),
+    };
+    done.map(|()| 0)
 }
 
-fn carry_out(command: Command, called: Called) -> Result<ExitCode> {
-    match command {
-        Command::Run(arguments) => cmd::run::run(&arguments, called),
-        Command::List(arguments) => cmd::list::run(&arguments).map(|()| ExitCode::SUCCESS),
-        Command::Report(arguments) => cmd::report::run(arguments).map(|()| ExitCode::SUCCESS),
-        Command::Set(arguments) => cmd::set::run(&arguments).map(|()| ExitCode::SUCCESS),
-        Command::Doctor(arguments) => cmd::doctor::run(&arguments, called),
-        Command::Relay(arguments) => cmd::relay::run(arguments).map(|()| ExitCode::SUCCESS),
-        Command::Router(arguments) => cmd::router::run(arguments),
-        Command::Demo(arguments) => cmd::demo::run(arguments).map(|()| ExitCode::SUCCESS),
-        Command::End(arguments) => cmd::end::run(arguments).map(|()| ExitCode::SUCCESS),
-    }
+/// That of a command that found what it looked for, or did not.
+fn status(found: bool) -> u8 {
+    if found { 0 } else { FAILED }
 }

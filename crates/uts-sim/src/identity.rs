@@ -36,8 +36,19 @@ impl Identities {
     /// # Errors
     /// [`IdentityError`] if the libraries refuse.
     pub fn new() -> Result<Self, IdentityError> {
+        Self::with_names(1)
+    }
+
+    /// The same, and the certificate is made out to so many names of about 30 bytes each: as large
+    /// as a chain of several.
+    ///
+    /// # Errors
+    /// [`IdentityError`] if the libraries refuse.
+    pub fn with_names(count: usize) -> Result<Self, IdentityError> {
         let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ED25519)?;
-        let mut params = rcgen::CertificateParams::new(vec![SERVER_NAME.to_owned()])?;
+        let others = (1..count).map(|number| format!("another-name-{number:05}.uts.test"));
+        let names: Vec<String> = core::iter::once(SERVER_NAME.to_owned()).chain(others).collect();
+        let mut params = rcgen::CertificateParams::new(names)?;
         // One drawn from the key is now and then a byte shorter than others.
         params.serial_number = Some(rcgen::SerialNumber::from(1));
         let certificate = params.self_signed(&key)?;

@@ -97,6 +97,9 @@ impl Qlog {
             }
             Event::Closed(reason) => ("uts:closed", json!({ "reason": reason.to_string() })),
             Event::PacketSize(bytes) => ("quic:mtu_updated", json!({ "new": bytes })),
+            Event::Silent(long) => ("uts:silent", json!({ "for_ms": long.as_millis() })),
+            Event::Heard(after) => ("uts:heard", json!({ "after_ms": after.as_millis() })),
+            Event::NoEffect(property) => ("uts:no_effect", json!({ "property": property })),
             Event::Exchange(exchange) => describe(exchange),
             Event::FlowOpened(flow) => ("uts:flow_opened", json!({ "flow": flow.0 })),
             Event::Finished(flow) => ("uts:flow_finished", json!({ "flow": flow.0 })),

@@ -281,7 +281,7 @@ fn a_full_endpoint_says_so() {
     let Some(Event::Closed(reason)) = pair.events[CLIENT].last() else { panic!("{:?}", pair.events[CLIENT]) };
     assert_eq!(
         reason.to_string(),
-        "no answer to the handshake within 10s; what came instead is not authenticated: \
+        "no answer to the handshake within 10 s; what came instead is not authenticated: \
          refused by the peer: it has as many connections as it may"
     );
     assert_eq!(pair.ends[SERVER].len(), 1);

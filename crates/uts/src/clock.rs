@@ -27,9 +27,16 @@ mod imp {
     /// In nanoseconds: 584 years of them.
     pub type Instant = u64;
 
+    /// A clock that goes on while the system is suspended: the peer's does. By one that stands
+    /// still, a connection that the peer has long given up would look alive.
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    const CLOCK: ClockId = ClockId::CLOCK_BOOTTIME;
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    const CLOCK: ClockId = ClockId::CLOCK_MONOTONIC;
+
     pub fn now() -> Instant {
         // Every system has this clock.
-        clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(0, |now| Duration::from(now).as_nanos() as u64)
+        clock_gettime(CLOCK).map_or(0, |now| Duration::from(now).as_nanos() as u64)
     }
 
     pub fn nanos_since(origin: Instant) -> u64 {

@@ -4,6 +4,7 @@ use crate::driver::{ConnectionEvent, Inner, Shared, gone};
 use crate::fingerprint::Fingerprint;
 use crate::flow::Flow;
 use core::fmt;
+use core::time::Duration;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -244,6 +245,13 @@ impl Connection {
         self.shared().act(|inner, _| self.open(inner).ok().map(|c| c.undelivered_bytes()))
     }
 
+    /// For how long nothing has been heard of the peer although something is expected of it: data
+    /// is under way that it has not acknowledged, or somebody waits to read and the peer was asked
+    /// whether it is there. `None` = nothing is expected, or the connection has ended.
+    pub fn silence(&self) -> Option<Duration> {
+        self.shared().act(|inner, now| inner.engine.peek(self.handle()).and_then(|c| c.silence(now)))
+    }
+
     /// The peer's address; `None` once the endpoint has forgotten the connection, some time after its end.
     pub fn remote_addr(&self) -> Option<SocketAddr> {
         self.inspect(|c| c.remote()).map(canonical)
@@ -325,8 +333,8 @@ pub(crate) fn peer_key(connection: &uts_engine::Connection) -> Option<Fingerprin
 pub(crate) fn explain(reason: CloseReason, own: Option<Fingerprint>) -> CloseReason {
     match reason {
         CloseReason::Refused(why) if objects_to_key(&why) => {
-            let own = own.map_or_else(|| "none was shown".to_owned(), |own| format!("it is {own}"));
-            CloseReason::Refused(format!("{why}; this end's key: {own}"))
+            let own = own.map_or_else(|| "this end has shown none".to_owned(), |own| format!("it is {own}"));
+            CloseReason::Refused(format!("{why}; {own}"))
         }
         other => other,
     }

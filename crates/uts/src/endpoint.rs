@@ -1,23 +1,22 @@
 //! Opening connections.
 
-use crate::connection::{Connection, explain, objects_to_key};
+use crate::attempts::Target;
+use crate::connection::Connection;
 use crate::driver::{Shared, random_bytes};
 use crate::fingerprint::Fingerprint;
 use crate::host::Host;
 use crate::identity::Identity;
-use crate::known_hosts::KnownHosts;
-use crate::tls::{self, ClientTls, TlsError};
-use crate::trust::{self, Expected, NewHost, NewHostKey, Trust, TrustError};
+use crate::trust::{Trust, TrustError};
 use core::time::Duration;
 use rustls::pki_types::ServerName;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
-use uts_engine::{CLIENT_CID_BYTES, CloseReason, ConnectionConfig, EndpointConfig};
+use uts_engine::{CLIENT_CID_BYTES, CloseReason, ConnectionConfig, EndpointConfig, Tried, seconds};
 
-/// Once the kernel has said that nobody listens at the server's port, it may still answer within this time: what the
-/// kernel says is not authenticated, and a server may be starting.
-const UNREACHABLE_PATIENCE: Duration = Duration::from_millis(300);
+/// What C libraries call `EAI_AGAIN`, in small letters: glibc and others, musl. The standard
+/// library hands on no more.
+const TEMPORARY: [&str; 2] = ["temporary failure", "try again"];
 
 /// How to connect.
 #[derive(Clone, Debug)]
@@ -81,6 +80,8 @@ pub enum ConnectError {
         host: String,
         /// What the resolver says.
         why: String,
+        /// The resolver could not be asked at present, so that nothing is known of the name.
+        is_temporary: bool,
     },
     /// No socket.
     #[error("no socket to reach {addr}: {source}")]
@@ -99,22 +100,34 @@ pub enum ConnectError {
         addr: SocketAddr,
     },
     /// No answer at all.
-    #[error("no answer from {addr} within {after:?}")]
+    #[error(
+        "no answer from {addr} within {} ({tried}); uts.profile.establishment=three-way(patience=MS) waits longer", seconds(.after)
+    )]
     NoAnswer {
         /// Where to.
         addr: SocketAddr,
         /// How long the client waited.
         after: Duration,
+        /// What it sent, and what came back.
+        tried: Tried,
     },
     /// No answer but one that anybody could have sent who sees the path: that it refuses connections, or speaks other versions.
-    #[error("no answer from {addr} within {after:?}; what came instead is not authenticated: {said}")]
+    #[error("no answer from {addr} within {}; what came instead is not authenticated: {said}", seconds(.after))]
     Unconfirmed {
         /// Where to.
         addr: SocketAddr,
         /// How long the client waited.
         after: Duration,
+        /// What it sent, and what came back.
+        tried: Tried,
         /// What came instead.
         said: Box<CloseReason>,
+    },
+    /// The host has several addresses, and none of them answers.
+    #[error("{}", none_of(.tried))]
+    NoneAnswers {
+        /// What came of each, in the order in which they were tried.
+        tried: Vec<ConnectError>,
     },
     /// The server is not the one that was meant.
     #[error(transparent)]
@@ -133,8 +146,47 @@ pub enum ConnectError {
     Closed(CloseReason),
 }
 
-/// Opens a connection to `target` (`host:port`, `[v6]:port`), from a socket of its own. The addresses of a host are tried
-/// in turn. Must be called within a tokio runtime; if the wait is given up the attempt ends.
+/// What came of several attempts, in one line.
+fn none_of(tried: &[ConnectError]) -> String {
+    let unreachable = tried.iter().map(|error| match error {
+        ConnectError::Unreachable { addr } => Some(addr.to_string()),
+        _ => None,
+    });
+    match unreachable.collect::<Option<Vec<_>>>() {
+        // The same of all: said once.
+        Some(addrs) => format!(
+            "nobody answers at {}: the port is closed or the host cannot be reached; is the server running?",
+            addrs.join(" or at ")
+        ),
+        None => tried.iter().map(ConnectError::to_string).collect::<Vec<_>>().join("; "),
+    }
+}
+
+impl ConnectError {
+    /// Whether the same may succeed if it is tried again: the path, or a server that is away or
+    /// busy, was in the way. False where the address is wrong, the server is not the one that was
+    /// meant, or does not accept this end.
+    pub fn is_worth_retrying(&self) -> bool {
+        match self {
+            ConnectError::Socket { .. }
+            | ConnectError::Unreachable { .. }
+            | ConnectError::NoAnswer { .. } => true,
+            ConnectError::NoSuchHost { is_temporary, .. } => *is_temporary,
+            ConnectError::NoneAnswers { tried } => tried.iter().any(ConnectError::is_worth_retrying),
+            ConnectError::Unconfirmed { said, .. } => !matches!(**said, CloseReason::Version { .. }),
+            ConnectError::Closed(reason) => reason.is_worth_retrying(),
+            ConnectError::Address { .. }
+            | ConnectError::Untrusted(_)
+            | ConnectError::KeyRefused { .. }
+            | ConnectError::Setup(_) => false,
+        }
+    }
+}
+
+/// Opens a connection to `target` (`host:port`, `[v6]:port`), from a socket of its own. Of the
+/// addresses of a host the next is tried 250 ms after the one before, or as soon as that has
+/// failed, and the first that answers is taken (RFC 8305). Must be called within a tokio runtime;
+/// if the wait is given up the attempt ends.
 ///
 /// # Errors
 /// [`ConnectError`].
@@ -189,17 +241,6 @@ impl Drop for Endpoint {
     }
 }
 
-/// A server that is meant: its name, and what is expected of it.
-struct Target<'a> {
-    /// `host:port`, as it stands among known hosts.
-    host: String,
-    name: ServerName<'static>,
-    options: &'a ConnectOptions,
-    from: Option<&'a Arc<Shared>>,
-    /// Who carries what is made.
-    carrier: Host,
-}
-
 pub(crate) async fn connect_from(
     carrier: Host,
     from: Option<&Arc<Shared>>,
@@ -216,27 +257,20 @@ pub(crate) async fn connect_from(
     let addrs = resolve(carrier, host, port, from).await?;
     let shown = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
     let target = Target { host: shown.to_lowercase(), name, options: &options, from, carrier };
-    let mut last = None;
-    for addr in addrs {
-        match target.connect(addr).await {
-            Ok(connection) => return Ok(connection),
-            Err(error) => {
-                let next_may_answer = matches!(
-                    error,
-                    ConnectError::Unreachable { .. }
-                        | ConnectError::NoAnswer { .. }
-                        | ConnectError::Unconfirmed { .. }
-                        | ConnectError::Socket { .. }
-                );
-                if !next_may_answer {
-                    return Err(error);
-                }
-                last = Some(error);
-            }
-        }
+    if addrs.is_empty() {
+        let why = "it has no address of a family that this endpoint uses".to_owned();
+        return Err(ConnectError::NoSuchHost { host: host.to_owned(), why, is_temporary: false });
     }
-    let why = "it has no address of a family that this endpoint uses".to_owned();
-    Err(last.unwrap_or(ConnectError::NoSuchHost { host: host.to_owned(), why }))
+    target.connect(&in_turns(addrs)).await
+}
+
+/// The families in turns, the one that the resolver puts first in front (RFC 8305 section 4): where
+/// one of them leads nowhere, only every other attempt is in vain.
+fn in_turns(addrs: Vec<SocketAddr>) -> Vec<SocketAddr> {
+    let Some(is_first_v6) = addrs.first().map(SocketAddr::is_ipv6) else { return addrs };
+    let (first, second): (Vec<_>, Vec<_>) = addrs.iter().partition(|addr| addr.is_ipv6() == is_first_v6);
+    let longer = first.len().max(second.len());
+    (0..longer).flat_map(|n| [first.get(n), second.get(n)]).flatten().copied().collect()
 }
 
 /// Takes `host:port` or `[v6]:port` apart.
@@ -261,8 +295,13 @@ async fn resolve(
     port: u16,
     from: Option<&Arc<Shared>>,
 ) -> Result<Vec<SocketAddr>, ConnectError> {
-    let failed = |why: String| ConnectError::NoSuchHost { host: host.to_owned(), why };
-    let found = carrier.resolve(host, port).await.map_err(|e| failed(e.to_string()))?;
+    let failed = |error: io::Error| {
+        let why = error.to_string();
+        let words = why.to_lowercase();
+        let is_temporary = TEMPORARY.iter().any(|temporary| words.contains(temporary));
+        ConnectError::NoSuchHost { host: host.to_owned(), why, is_temporary }
+    };
+    let found = carrier.resolve(host, port).await.map_err(failed)?;
     let mut addrs: Vec<SocketAddr> = Vec::new();
     for addr in found {
         let fits = from.is_none_or(|shared| shared.local_addr.is_ipv4() == addr.is_ipv4());
@@ -273,173 +312,63 @@ async fn resolve(
     Ok(addrs)
 }
 
-impl Target<'_> {
-    /// Connects to one address. A host that was never met is asked about, and then connected to again.
-    async fn connect(&self, addr: SocketAddr) -> Result<Connection, ConnectError> {
-        let expected = self.expected().await?;
-        let (accept_new, file) = match (&self.options.trust, &expected) {
-            (Trust::KnownHosts { file, on_new }, Expected::New) => {
-                (matches!(on_new, NewHost::Accept), Some(file.clone()))
-            }
-            _ => (false, None),
-        };
-        let tls = self.tls(&expected, accept_new)?;
-        let connected = self.attempt(addr, &tls).await;
-        let (connection, file) = match (connected, tls.refused.get().copied(), file) {
-            (Ok(connection), _, file) => (connection, file),
-            (Err(_), Some(found), Some(file)) => {
-                self.ask(found).await?;
-                let tls = self.tls(&Expected::Keys(vec![found]), false)?;
-                (self.attempt(addr, &tls).await?, Some(file))
-            }
-            (Err(_), Some(found), None) => {
-                return Err(trust::unexpected(&self.options.trust, &self.host, found).into());
-            }
-            (Err(error), None, _) => return Err(error),
-        };
-        if let (Some(file), Some(fingerprint)) = (file, connection.peer_fingerprint()) {
-            let host = self.host.clone();
-            self.unblock(move || KnownHosts::add(&file, &host, fingerprint))
-                .await?
-                .map_err(TrustError::from)?;
-        }
-        Ok(connection)
-    }
-
-    async fn expected(&self) -> Result<Expected, ConnectError> {
-        // Only known hosts are in a file, to wait for which takes another thread.
-        if !matches!(self.options.trust, Trust::KnownHosts { .. }) {
-            return Ok(trust::expected(&self.options.trust, &self.host)?);
-        }
-        let (trust, host) = (self.options.trust.clone(), self.host.clone());
-        Ok(self.unblock(move || trust::expected(&trust, &host)).await??)
-    }
-
-    fn tls(&self, expected: &Expected, accept_new: bool) -> Result<ClientTls, ConnectError> {
-        let options = self.options;
-        tls::client(&options.trust, expected, accept_new, options.identity.as_ref()).map_err(|error| {
-            match error {
-                TlsError::Trust(error) => ConnectError::Untrusted(error),
-                TlsError::Setup(error) => ConnectError::Setup(error.to_string()),
-            }
-        })
-    }
-
-    /// Puts the key of a host that was never met to the user.
-    async fn ask(&self, found: Fingerprint) -> Result<(), ConnectError> {
-        let Trust::KnownHosts { file, on_new } = &self.options.trust else { return Ok(()) };
-        let (host, file) = (self.host.clone(), file.clone());
-        match on_new {
-            NewHost::Ask(ask) => {
-                let (ask, question) =
-                    (ask.clone(), NewHostKey { host: host.clone(), fingerprint: found, file });
-                if self.unblock(move || ask(&question)).await? {
-                    return Ok(());
-                }
-                Err(TrustError::Declined { host, found }.into())
-            }
-            NewHost::Accept | NewHost::Refuse => Err(TrustError::NewHost { host, found, file }.into()),
-        }
-    }
-
-    /// One handshake with one address.
-    async fn attempt(&self, addr: SocketAddr, tls: &ClientTls) -> Result<Connection, ConnectError> {
-        let own = self.options.identity.as_ref().map(Identity::fingerprint);
-        let shared = match self.from {
-            Some(shared) => {
-                shared.retain();
-                shared.clone()
-            }
-            None => own_socket(self.carrier, addr, self.options.spin)
-                .map_err(|source| ConnectError::Socket { addr, source })?,
-        };
-        let mut config = self.options.connection.clone();
-        config.batch_packets_max = config.batch_packets_max.clamp(1, shared.segments_max.max(1));
-        // Known before the task can hear of its end: what happens on a connection that nobody holds is told to nobody.
-        let begun = shared.act(|inner, now| {
-            inner.changed();
-            let settings = inner.share_settings(config);
-            let tls = tls.config.clone();
-            let handle = inner.engine.connect(now, addr, self.name.clone(), tls, settings.config)?;
-            inner.adopt(handle);
-            Ok((handle, settings.requirements))
-        });
-        let connection = begun
-            .map(|(handle, requirements)| Connection::adopted(shared.clone(), handle, own, requirements));
-        // The connection holds the endpoint from here on.
-        shared.release();
-        let connection =
-            connection.map_err(|e: uts_engine::ConnectError| ConnectError::Setup(e.to_string()))?;
-        match established(&connection).await {
-            Ok(()) => Ok(connection),
-            Err(None) => Err(ConnectError::Unreachable { addr }),
-            Err(Some(reason)) => Err(self.explain(addr, reason, own)),
-        }
-    }
-
-    /// Does what may block where it may.
-    async fn unblock<R: Send + 'static>(
-        &self,
-        work: impl FnOnce() -> R + Send + 'static,
-    ) -> Result<R, ConnectError> {
-        self.carrier.unblock(work).await.map_err(ConnectError::Setup)
-    }
-
-    fn explain(&self, addr: SocketAddr, reason: CloseReason, own: Option<Fingerprint>) -> ConnectError {
-        match explain(reason, own) {
-            CloseReason::HandshakeTimeout(after) => ConnectError::NoAnswer { addr, after },
-            CloseReason::Unconfirmed { after, said } => ConnectError::Unconfirmed { addr, after, said },
-            CloseReason::Tls(why) if matches!(self.options.trust, Trust::Roots(_)) => {
-                TrustError::Certificate { host: self.host.clone(), why }.into()
-            }
-            CloseReason::Refused(why) if objects_to_key(&why) => ConnectError::KeyRefused { why },
-            reason => ConnectError::Closed(reason),
-        }
-    }
-}
-
-/// A socket for one peer; its connection needs no id to be told from others.
-fn own_socket(carrier: Host, peer: SocketAddr, spin: Duration) -> io::Result<Arc<Shared>> {
-    let any: IpAddr =
-        if peer.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
-    let config = EndpointConfig { cid_bytes: 0, secret: random_bytes()?, ..EndpointConfig::default() };
-    Shared::start(carrier, SocketAddr::new(any, 0), Some(peer), config, spin)
-}
-
-/// Waits until the handshake is done. `None` = the peer cannot be reached.
-async fn established(connection: &Connection) -> Result<(), Option<CloseReason>> {
-    let notify = connection.notify();
-    let mut patience = None;
-    loop {
-        let changes = notify.state.notified();
-        tokio::pin!(changes);
-        changes.as_mut().enable();
-        let (is_connected, ended, unreachable) = connection.shared().act(|inner, _| {
-            let state = inner.connections.get(&connection.handle());
-            (state.is_some_and(|s| s.is_connected), inner.ended(connection.handle()), inner.unreachable > 0)
-        });
-        if let Some(reason) = ended {
-            return Err(Some(reason));
-        }
-        if is_connected {
-            return Ok(());
-        }
-        if unreachable && patience.is_none() {
-            patience = Some(Box::pin(connection.shared().host.sleep(UNREACHABLE_PATIENCE)));
-        }
-        match &mut patience {
-            None => changes.await,
-            Some(patience) => tokio::select! {
-                () = changes => {}
-                () = patience => return Err(None),
-            },
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn families_take_turns() {
+        let addr = |text: &str| text.parse::<SocketAddr>().expect("an address");
+        let [a, b, c] = ["[::1]:1", "[::2]:1", "[::3]:1"].map(addr);
+        let [x, y] = ["10.0.0.1:1", "10.0.0.2:1"].map(addr);
+        assert_eq!(in_turns(vec![a, b, c, x, y]), [a, x, b, y, c]);
+        assert_eq!(in_turns(vec![x, y, a]), [x, a, y]);
+        assert_eq!(in_turns(vec![x]), [x]);
+    }
+
+    #[test]
+    fn several_addresses_are_each_named() {
+        let addr = |last| SocketAddr::from(([127, 0, 0, last], 4433));
+        let closed = |last| ConnectError::Unreachable { addr: addr(last) };
+        let text = ConnectError::NoneAnswers { tried: vec![closed(1), closed(2)] }.to_string();
+        assert_eq!(
+            text,
+            "nobody answers at 127.0.0.1:4433 or at 127.0.0.2:4433: the port is closed or the host cannot be \
+             reached; is the server running?"
+        );
+        let after = Duration::from_secs(10);
+        let silent = ConnectError::NoAnswer { addr: addr(3), after, tried: Tried::default() };
+        let text = ConnectError::NoneAnswers { tried: vec![closed(1), silent] }.to_string();
+        assert!(text.contains("127.0.0.1:4433") && text.contains("no answer from 127.0.0.3:4433"), "{text}");
+    }
+
+    #[test]
+    fn who_was_not_reached_is_worth_another_try() {
+        let addr = SocketAddr::from(([127, 0, 0, 1], 1));
+        let host = |is_temporary| ConnectError::NoSuchHost {
+            host: "example.org".into(),
+            why: "who knows".into(),
+            is_temporary,
+        };
+        let after = Duration::from_secs(10);
+        for error in [
+            ConnectError::Unreachable { addr },
+            ConnectError::NoAnswer { addr, after, tried: Tried::default() },
+            ConnectError::Closed(CloseReason::Reset),
+            host(true),
+        ] {
+            assert!(error.is_worth_retrying(), "{error}");
+        }
+        let declined = CloseReason::Peer { code: 0, reason: String::new() };
+        for error in [
+            host(false),
+            ConnectError::KeyRefused { why: String::new() },
+            ConnectError::Setup("a contradiction".into()),
+            ConnectError::Closed(declined),
+        ] {
+            assert!(!error.is_worth_retrying(), "{error}");
+        }
+    }
 
     #[test]
     fn addresses_are_taken_apart() {

@@ -42,6 +42,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod attempts;
 mod authorized_keys;
 #[cfg(unix)]
 pub mod blocking;
@@ -77,6 +78,6 @@ pub use trust::{ClientAuth, ClientAuthError, NewHost, NewHostKey, RefusedClient,
 pub use uts_engine::requirements::{self, Requirements};
 pub use uts_engine::{
     CloseReason, ConnectionConfig, Direction, ExchangeError, ExchangeEvent, FlowError, FlowId, FlowOptions,
-    MessageBatch, MessageOptions, Stats, TraceKind, TraceRow, UnevenMessages,
+    MessageBatch, MessageOptions, Stats, TraceKind, TraceRow, Tried, UnevenMessages,
 };
 pub use uts_functions::{Function, PathFacts, Profile, Rate, Time};

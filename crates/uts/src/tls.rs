@@ -133,12 +133,12 @@ fn certificate_verifier(
 
 /// The key is not one that is accepted.
 #[derive(Debug, thiserror::Error)]
-#[error("the key {0} is not accepted")]
-struct KeyRefused(Fingerprint);
+#[error("it is not one of the keys that are let in")]
+struct KeyRefused;
 
 /// The key is refused; the peer gets the alert `certificate_unknown` (RFC 8446 section 6.2).
-fn denied(fingerprint: Fingerprint) -> Error {
-    Error::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(KeyRefused(fingerprint)))))
+fn denied() -> Error {
+    Error::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(KeyRefused))))
 }
 
 /// Signatures over the handshake, and what is decided of their maker once one is found to be right.
@@ -202,7 +202,7 @@ impl ServerCertVerifier for ServerKey {
             return Ok(ServerCertVerified::assertion());
         }
         self.refused.get_or_init(|| found);
-        Err(denied(found))
+        Err(denied())
     }
 
     // What its key must be was looked at with the certificate.
@@ -240,7 +240,7 @@ impl ClientKey {
             if let Some(on_refused) = &self.on_refused {
                 on_refused(&RefusedClient { fingerprint: Some(fingerprint), why });
             }
-            denied(fingerprint)
+            denied()
         })
     }
 }

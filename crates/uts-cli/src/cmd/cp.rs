@@ -1,15 +1,16 @@
 //! `uts cp`.
 
-use super::meter::Meter;
+mod patience;
+mod run;
+
 use super::{Failure, interrupted, properties};
 use crate::args::CpArgs;
-use crate::link::{ConnectOptions, Link, ServerTrust, Transport};
-use crate::target::Job;
-use crate::ui::{self, Clock, Done, Start, Ui};
+use crate::link::{Link, Transport};
+use crate::target::{Job, Outside};
+use crate::ui::{self, Ui};
+use run::Run;
 use std::future::Future;
-use std::io::IsTerminal;
 use std::sync::Arc;
-use uts::files::{CopyOptions, FileError, Report, get, put};
 
 /// What is told when the user interrupts.
 pub const INTERRUPTED: &str = "interrupted; run the same command again to continue";
@@ -19,12 +20,11 @@ pub const INTERRUPTED: &str = "interrupted; run the same command again to contin
 /// # Errors
 /// See [`Failure`].
 pub async fn run<T: Transport>(transport: &T, args: &CpArgs) -> Result<(), Failure> {
-    let ui = ui::choose(args.json, args.quiet);
+    let takes_output = Job::parse(&args.paths).is_ok_and(|job| job.takes_output());
+    let ui = ui::choose(args.json, args.quiet, takes_output);
     let result = copy(transport, args, ui.clone(), interrupted()).await;
-    if let (true, Err(failure)) = (args.json, &result)
-        && let Some(line) = failure.line()
-    {
-        ui.error(line);
+    if let Some(line) = result.as_ref().err().and_then(Failure::line) {
+        ui.failed(line);
     }
     result
 }
@@ -37,119 +37,37 @@ pub(crate) async fn copy<T: Transport>(
     interrupt: impl Future<Output = ()>,
 ) -> Result<(), Failure> {
     let job = Job::parse(&args.paths).map_err(Failure::Usage)?;
-    let options = connect_options(args)?;
+    if let (Job::GetStream { destination: Outside::Standard, .. }, true) = (&job, args.json) {
+        return Err(Failure::Usage("--json: standard output is for the file".into()));
+    }
+    let can_go_on = job.can_go_on();
+    let run =
+        Run::new(transport, args, job, args.reach.options(asked(args)?, !args.json && !args.quiet)?, ui)?;
     tokio::pin!(interrupt);
-    let link = tokio::select! {
-        link = transport.connect(job.host(), &options) => link.map_err(Failure::Failed)?,
-        () = &mut interrupt => return Err(Failure::Interrupted("interrupted".into())),
-    };
-    if let Some(file) = &args.trace {
-        link.trace(file).map_err(|why| Failure::Failed(format!("--trace {}: {why}", file.display())))?;
-    }
-    let (address, fingerprint) = link.peer();
-    let fingerprint = fingerprint.unwrap_or_default();
-    ui.start(&Start { command: "cp", address, fingerprint, subject: describe(&job), served: None });
-
-    let clock = Clock::start();
-    let meter = Meter::new(link.clone(), ui.clone(), None);
-    let telling = meter.run();
-    let outcome = tokio::select! {
-        outcome = perform(&link, job, args, meter.clone()) => Some(outcome),
-        () = &mut interrupt => None,
-    };
-    let seconds = clock.seconds();
-    telling.abort();
-    let Some(outcome) = outcome else {
-        link.close(1, "interrupted by the user").await;
-        return Err(Failure::Interrupted(INTERRUPTED.into()));
-    };
-    let report = match outcome {
-        Ok(report) => report,
-        Err(error) => {
-            link.close(2, "the copy failed").await;
-            return Err(Failure::Failed(error.to_string()));
-        }
-    };
-    meter.sample();
-    let telemetry = meter.telemetry();
-    link.close(0, "done").await;
-    finish(&report, seconds, telemetry, &*ui)
-}
-
-fn connect_options(args: &CpArgs) -> Result<ConnectOptions, Failure> {
-    let trust = match (&args.pin, &args.ca) {
-        (Some(pin), _) => {
-            let parsed = pin.parse::<uts::Fingerprint>();
-            parsed.map_err(|error| Failure::Usage(format!("--pin: {error}")))?;
-            ServerTrust::Pin(pin.clone())
-        }
-        (None, Some(ca)) => ServerTrust::Ca(ca.clone()),
-        (None, None) => ServerTrust::KnownHosts(args.known_hosts.clone()),
-    };
-    Ok(ConnectOptions {
-        trust,
-        key: args.key.clone(),
-        server_name: args.server_name.clone(),
-        properties: properties(&args.wanted)?,
-        interactive: !args.json
-            && !args.quiet
-            && std::io::stdin().is_terminal()
-            && std::io::stderr().is_terminal(),
-    })
-}
-
-async fn perform<L: Link>(
-    link: &L,
-    job: Job,
-    args: &CpArgs,
-    meter: Arc<Meter<L>>,
-) -> Result<Report, FileError> {
-    let options = CopyOptions {
-        recursive: args.recursive,
-        links: args.links,
-        preserve_mode: args.preserve_mode,
-        progress: meter,
-        ..CopyOptions::default()
-    };
-    match job {
-        Job::Put { sources, destination, .. } => put(link.flows(), &sources, &destination, &options).await,
-        Job::Get { sources, destination, .. } => get(link.flows(), &sources, &destination, &options).await,
-    }
-}
-
-fn finish(
-    report: &Report,
-    seconds: f64,
-    telemetry: crate::link::Telemetry,
-    ui: &dyn Ui,
-) -> Result<(), Failure> {
-    let failures = report.failed;
-    let done = Done {
-        files: report.files_copied,
-        files_already_there: report.files_already_there,
-        failures,
-        bytes: report.bytes,
-        bytes_carried: report.bytes_carried,
-        seconds,
-        hash: report.hash(),
-        telemetry,
-    };
-    match &report.broken {
-        Some(error) => Err(Failure::Failed(format!("{error}; run the same command again to continue"))),
-        None => {
-            ui.done(&done);
-            if failures > 0 { Err(Failure::Told) } else { Ok(()) }
+    tokio::select! {
+        outcome = run.go() => outcome,
+        () = &mut interrupt => {
+            let has_begun = run.link().is_some();
+            if let Some(link) = run.link() {
+                link.close(1, "interrupted by the user").await;
+            }
+            let why = if has_begun && can_go_on { INTERRUPTED } else { "interrupted" };
+            Err(Failure::Interrupted(why.into()))
         }
     }
 }
 
-fn describe(job: &Job) -> String {
-    match job {
-        Job::Put { sources, host, .. } => format!("{} to {host}", count(sources.len())),
-        Job::Get { sources, host, .. } => format!("{} from {host}", count(sources.len())),
+/// What is asked of the transport. A limit is of the end that sends: here, or at the peer by how fast this end receives.
+fn asked(args: &CpArgs) -> Result<Vec<(String, String)>, Failure> {
+    let mut limits = Vec::new();
+    if let Some(rate) = &args.bwlimit {
+        for name in ["maxSendRate", "maxRecvRate"] {
+            let set = uts::Requirements::bulk().set(name, rate);
+            set.map_err(|error| Failure::Usage(format!("--bwlimit: {error}")))?;
+            limits.push((name.to_owned(), rate.clone()));
+        }
     }
-}
-
-fn count(sources: usize) -> String {
-    if sources == 1 { "1 source".into() } else { format!("{sources} sources") }
+    // What is said by name counts more.
+    limits.extend(properties(&args.wanted)?);
+    Ok(limits)
 }

@@ -2,6 +2,7 @@
 
 use crate::link::{Link, LinkEvent, Telemetry};
 use crate::ui::{Sample, Ui};
+use crate::units;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use tokio::task::JoinHandle;
@@ -20,8 +21,10 @@ pub struct Meter<L> {
     /// The most of it that was known to be delivered.
     delivered: AtomicU64,
     total: AtomicU64,
+    /// In place.
     files: AtomicU64,
     files_total: AtomicU64,
+    failures: AtomicU64,
     exchanges: AtomicU64,
 }
 
@@ -38,6 +41,7 @@ impl<L: Link> Meter<L> {
             total: zero(),
             files: zero(),
             files_total: zero(),
+            failures: zero(),
             exchanges: zero(),
         })
     }
@@ -58,13 +62,19 @@ impl<L: Link> Meter<L> {
         self.delivered.load(Relaxed)
     }
 
+    /// Files in all, as far as they are known.
+    pub fn files_total(&self) -> u64 {
+        self.files_total.load(Relaxed)
+    }
+
     /// Tells how far it is.
     pub fn sample(&self) {
         let sample = Sample {
             bytes: self.delivered(),
             total: self.total.load(Relaxed),
             files: self.files.load(Relaxed),
-            files_total: self.files_total.load(Relaxed),
+            files_total: self.files_total(),
+            failures: self.failures.load(Relaxed),
             telemetry: self.telemetry(),
         };
         self.ui.sample(self.peer.as_deref(), &sample);
@@ -95,6 +105,17 @@ impl<L: Link> Meter<L> {
                                 meter.exchanges.fetch_add(1, Relaxed);
                             }
                             meter.ui.exchange(meter.peer.as_deref(), &step);
+                        }
+                        Some(LinkEvent::Silent(silent)) => {
+                            let line = format!("no answer for {}; asking", units::seconds(silent.as_secs_f64()));
+                            meter.ui.notice(meter.peer.as_deref(), "silent", &line);
+                        }
+                        Some(LinkEvent::Heard(silent)) => {
+                            let line = format!("answers again after {}", units::seconds(silent.as_secs_f64()));
+                            meter.ui.notice(meter.peer.as_deref(), "heard", &line);
+                        }
+                        Some(LinkEvent::NoEffect(what)) => {
+                            meter.ui.notice(meter.peer.as_deref(), "no effect", &what);
                         }
                         Some(LinkEvent::Closed(_)) | None => return,
                     },
@@ -132,7 +153,15 @@ impl<L: Link> Progress for Meter<L> {
     }
 
     fn ended(&self, name: &[u8], size: u64, outcome: &FileOutcome) {
-        self.files.fetch_add(1, Relaxed);
+        let counted = match outcome {
+            FileOutcome::Failed(_) => Some(&self.failures),
+            FileOutcome::Copied(_) | FileOutcome::AlreadyThere(_) | FileOutcome::Kept => Some(&self.files),
+            // It is not in place.
+            FileOutcome::Wanted => None,
+        };
+        if let Some(counted) = counted {
+            counted.fetch_add(1, Relaxed);
+        }
         let name = show(name);
         self.ui.file(self.peer.as_deref(), &name, size, outcome, &self.telemetry());
         if let (FileOutcome::Failed(error), None) = (outcome, &self.peer) {
@@ -140,11 +169,20 @@ impl<L: Link> Progress for Meter<L> {
         }
     }
 
+    fn again(&self, _: &[u8], _: u64) {
+        self.files.fetch_add(1, Relaxed);
+    }
+
+    fn waits(&self, fault: &Fault) {
+        self.ui.notice(self.peer.as_deref(), "waiting", &format!("{fault}; waiting for it"));
+    }
+
     fn warned(&self, fault: &Fault) {
         self.ui.warning(&fault.to_string());
     }
 
     fn untold(&self, failures: u64, warnings: u64) {
+        self.failures.fetch_add(failures, Relaxed);
         if warnings > 0 {
             self.ui.warning(&format!("{warnings} more, which are not told one by one"));
         }

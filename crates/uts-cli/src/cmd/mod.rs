@@ -2,11 +2,18 @@
 
 pub mod cp;
 pub mod explain;
+pub mod hosts;
 pub mod keygen;
+pub mod ls;
 mod meter;
+pub mod parts;
+pub mod properties;
+mod reach;
 pub mod serve;
 
 use crate::args::WantedArgs;
+use tokio::sync::oneshot;
+use uts_end::signals;
 
 /// Why a command did not succeed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,7 +42,7 @@ impl Failure {
         match self {
             Failure::Failed(_) | Failure::Told => 1,
             Failure::Usage(_) => 2,
-            Failure::Interrupted(_) => 130,
+            Failure::Interrupted(_) => signals::INTERRUPTED,
         }
     }
 }
@@ -54,20 +61,15 @@ fn properties(wanted: &WantedArgs) -> Result<Vec<(String, String)>, Failure> {
     Ok(properties)
 }
 
-/// Waits for Ctrl-C or a request to end.
+/// Waits for Ctrl-C, a request to end, or the end of the terminal. One more ends the process at once.
 pub async fn interrupted() {
-    use tokio::signal::unix::{SignalKind, signal};
-    let terminate = async {
-        match signal(SignalKind::terminate()) {
-            Ok(mut terminate) => {
-                terminate.recv().await;
-            }
-            Err(_) => std::future::pending().await,
-        }
-    };
-    tokio::select! {
-        // Without a handler, Ctrl-C ends the process by itself.
-        Ok(()) = tokio::signal::ctrl_c() => {}
-        () = terminate => {}
+    let (end, ends) = oneshot::channel();
+    let caught = signals::on_end(move || {
+        // Nobody waits who is ending already.
+        let _ = end.send(());
+    });
+    // Where signals cannot be caught they end the process by themselves.
+    if caught.is_err() || ends.await.is_err() {
+        std::future::pending().await
     }
 }

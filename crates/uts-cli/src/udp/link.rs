@@ -1,16 +1,19 @@
 //! A connection over UDP, as the program sees it.
 
-use crate::link::{ExchangeStep, Link, LinkEvent, Telemetry};
+use crate::link::{Broken, ExchangeStep, Link, LinkEvent, STOPPING, Telemetry};
 use crate::ui::lines;
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::Instant;
-use uts::{Connection, ConnectionEvent, Direction, ExchangeEvent, Function, Profile, Time, TraceKind};
+use uts::{
+    CloseReason, Connection, ConnectionEvent, Direction, ExchangeEvent, Function, Profile, Time, TraceKind,
+};
+use uts_end::output;
 
 /// What a rate is the mean over.
 const RATE_WINDOW: Duration = Duration::from_secs(1);
@@ -28,6 +31,7 @@ pub struct UdpLink {
 
 /// A file that packets are recorded in.
 struct Trace {
+    file: PathBuf,
     out: BufWriter<File>,
     start: Time,
 }
@@ -66,7 +70,9 @@ impl UdpLink {
             writeln!(open.out, "{t_s:.6},{kind},{},{},{flow},{position}", row.number, row.bytes)
         });
         if let Err(error) = written.and_then(|()| open.out.flush()) {
-            lines::tell(format_args!("uts: --trace: {error}"));
+            let why = output::words(&error);
+            lines::fail(format_args!("--trace {}: {why}; the copy goes on without it", open.file.display()));
+            output::lose();
             *trace = None;
             return false;
         }
@@ -111,7 +117,12 @@ impl Link for UdpLink {
                 let event = match event {
                     ConnectionEvent::Exchange(event) => LinkEvent::Exchange(step(*event)),
                     ConnectionEvent::Closed(reason) => LinkEvent::Closed(reason.to_string()),
+                    ConnectionEvent::Silent(silent) => LinkEvent::Silent(silent),
+                    ConnectionEvent::Heard(silent) => LinkEvent::Heard(silent),
                     ConnectionEvent::PacketSize(_) => continue,
+                    ConnectionEvent::NoEffect(what) => LinkEvent::NoEffect(format!(
+                        "{what} has no effect: the profile in use cannot do that"
+                    )),
                 };
                 if sender.send(event).is_err() {
                     return;
@@ -133,9 +144,10 @@ impl Link for UdpLink {
             writeln!(out, "t_s,kind,number,bytes,flow,position")?;
             Ok(out)
         };
-        let out = create().map_err(|e| e.to_string())?;
+        let out = create().map_err(|error| output::words(&error))?;
         let start = self.connection.start_trace();
-        *self.trace.lock().unwrap_or_else(PoisonError::into_inner) = Some(Trace { out, start });
+        *self.trace.lock().unwrap_or_else(PoisonError::into_inner) =
+            Some(Trace { file: file.to_owned(), out, start });
         let link = self.clone();
         tokio::spawn(async move {
             while link.write_trace() {
@@ -143,6 +155,14 @@ impl Link for UdpLink {
             }
         });
         Ok(())
+    }
+
+    fn broken(&self) -> Option<Broken> {
+        let reason = self.connection.close_reason()?;
+        // A server that is stopped may be started again.
+        let is_stopping = matches!(reason, CloseReason::Peer { code: STOPPING, .. });
+        let is_worth_retrying = is_stopping || reason.is_worth_retrying();
+        Some(Broken { why: reason.to_string(), is_worth_retrying })
     }
 
     async fn close(&self, code: u64, reason: &str) {

@@ -19,7 +19,8 @@ impl<W: Write + Send + 'static> Json<W> {
         Json(Mutex::new(out), Clock::start())
     }
 
-    fn emit(&self, event: &str, peer: Option<&str>, fields: Value) {
+    /// Says whether it was written.
+    fn emit(&self, event: &str, peer: Option<&str>, fields: Value) -> bool {
         let mut object = Map::new();
         object.insert("event".into(), event.into());
         object.insert("t".into(), json!(round(self.1.seconds(), 6)));
@@ -30,7 +31,7 @@ impl<W: Write + Send + 'static> Json<W> {
             object.extend(fields);
         }
         let mut out = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        lines::write_json(&mut *out, Value::Object(object));
+        lines::write_json(&mut *out, Value::Object(object))
     }
 }
 
@@ -62,10 +63,15 @@ impl<W: Write + Send + 'static> Ui for Json<W> {
             object.insert("access".into(), json!(served.access()));
             object.insert("clients".into(), json!(served.clients));
             object.insert("reach".into(), json!(served.reach));
-            object.insert("files".into(), json!(served.files));
+            object.insert("files_served".into(), json!(served.files));
             object.insert("more_files".into(), json!(served.has_more));
+            object.insert("hidden_left_out".into(), json!(served.leaves_hidden));
         }
         self.emit("start", None, fields);
+    }
+
+    fn notice(&self, peer: Option<&str>, step: &str, line: &str) {
+        self.emit("notice", peer, json!({"step": step, "line": lines::line(line)}));
     }
 
     fn connection(&self, step: &str, peer: &str, line: &str) {
@@ -73,8 +79,10 @@ impl<W: Write + Send + 'static> Ui for Json<W> {
     }
 
     fn sample(&self, peer: Option<&str>, sample: &Sample) {
-        let Sample { bytes, total, files, files_total, telemetry } = sample;
-        let fields = json!({"bytes": bytes, "total": total, "files": files, "files_total": files_total});
+        let Sample { bytes, total, files, files_total, failures, telemetry } = sample;
+        let fields = json!({
+            "bytes": bytes, "total": total, "files": files, "files_total": files_total, "failures": failures,
+        });
         self.emit("progress", peer, with_telemetry(fields, telemetry));
     }
 
@@ -101,6 +109,7 @@ impl<W: Write + Send + 'static> Ui for Json<W> {
                 FileOutcome::Copied(hash) | FileOutcome::AlreadyThere(hash) => {
                     object.insert("hash".into(), json!(hex(hash)));
                 }
+                FileOutcome::Wanted | FileOutcome::Kept => {}
                 FileOutcome::Failed(error) => {
                     object.insert("error".into(), json!(lines::line(error.to_string())));
                 }
@@ -110,10 +119,19 @@ impl<W: Write + Send + 'static> Ui for Json<W> {
     }
 
     fn warning(&self, line: &str) {
-        self.emit("warning", None, json!({"message": lines::line(line)}));
+        if !self.emit("warning", None, json!({"message": lines::line(line)})) {
+            lines::fail(format_args!("warning: {line}"));
+        }
     }
 
     fn error(&self, line: &str) {
+        if !self.emit("error", None, json!({"message": lines::line(line)})) {
+            // Whoever reads events no more may read this.
+            lines::fail(line);
+        }
+    }
+
+    fn failed(&self, line: &str) {
         self.emit("error", None, json!({"message": lines::line(line)}));
     }
 
@@ -121,9 +139,14 @@ impl<W: Write + Send + 'static> Ui for Json<W> {
         let fields = json!({
             "bytes": done.bytes, "bytes_carried": done.bytes_carried, "seconds": round(done.seconds, 6),
             "goodput_bps": round(done.goodput_bps(), 0), "files": done.files,
-            "files_already_there": done.files_already_there, "failures": done.failures, "hash": done.hash,
+            "files_total": done.files_total, "files_already_there": done.files_already_there, "failures": done.failures, "hash": done.hash,
         });
-        self.emit("done", None, with_telemetry(fields, &done.telemetry));
+        let mut fields = with_telemetry(fields, &done.telemetry);
+        if let (Value::Object(object), Some((files, bytes))) = (&mut fields, done.wanted) {
+            object.insert("files_wanted".into(), json!(files));
+            object.insert("bytes_wanted".into(), json!(bytes));
+        }
+        self.emit("done", None, fields);
     }
 
     fn period(&self) -> Option<Duration> {

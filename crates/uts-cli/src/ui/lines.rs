@@ -1,36 +1,43 @@
-//! Where text leaves the program: here, and nowhere else. What a peer has said may stand in any of it.
+//! Where text leaves the program: here, and nowhere else. What a peer has said may stand in any of it. What is lost on the
+//! way is noted, and shows in the exit status ([`output::status`]).
 
 use serde_json::Value;
 use std::borrow::Borrow;
 use std::fmt::Display;
 use std::io::{self, Write};
 use uts::printable;
+use uts_end::output::{self, Output};
 
-/// The longest line, in characters: beyond the longest path (4,096 bytes) with what is said of it.
-pub const LINE_CHARS_MAX: usize = 5_000;
+pub use uts_end::output::LINE_CHARS_MAX;
 
 /// Text as one line that may be shown anywhere.
 pub fn line(text: impl Borrow<str>) -> String {
     printable::line(text.borrow(), LINE_CHARS_MAX)
 }
 
-/// Writes a line. That nobody reads any more is no reason not to go on.
-pub fn write_line(out: &mut impl Write, text: impl Borrow<str>) {
-    let _ = writeln!(out, "{}", line(text)).and_then(|()| out.flush());
+/// Writes a line; says whether it was written.
+pub fn write_line(out: &mut impl Write, text: impl Borrow<str>) -> bool {
+    write(out, line(text))
 }
 
-/// Writes text of several lines that ends with a line.
-pub fn write_lines(out: &mut impl Write, text: &str) {
-    let _ = writeln!(out, "{}", printable::lines(text.trim_end(), LINE_CHARS_MAX)).and_then(|()| out.flush());
+/// Writes text of several lines that ends with a line; says whether it was written.
+pub fn write_lines(out: &mut impl Write, text: &str) -> bool {
+    write(out, printable::lines(text.trim_end(), LINE_CHARS_MAX))
+}
+
+/// At once, as an [`Output`] takes it.
+fn write(out: &mut impl Write, mut text: String) -> bool {
+    text.push('\n');
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).is_ok()
 }
 
 /// The longest text in JSON, in characters: the longest path, each byte of which may be shown as six.
 const JSON_CHARS_MAX: usize = 6 * 4096;
 
-/// Writes one JSON object as a line.
-pub fn write_json(out: &mut impl Write, mut object: Value) {
+/// Writes one JSON object as a line; says whether it was written.
+pub fn write_json(out: &mut impl Write, mut object: Value) -> bool {
     shorten(&mut object);
-    let _ = writeln!(out, "{}", printable::json(&object.to_string())).and_then(|()| out.flush());
+    write(out, printable::json(&object.to_string()))
 }
 
 /// Texts of a length that only somebody hostile writes are shortened, as they are for people.
@@ -45,12 +52,12 @@ fn shorten(value: &mut Value) {
 
 /// Writes a line to standard error.
 pub fn tell(text: impl Display) {
-    write_line(&mut io::stderr(), text.to_string());
+    write_line(&mut Output::Err, text.to_string());
 }
 
-/// Writes text of several lines to standard error.
-pub fn tell_lines(text: &str) {
-    write_lines(&mut io::stderr(), text);
+/// Writes an error to standard error.
+pub fn fail(text: impl Display) {
+    output::fail(text);
 }
 
 /// Writes a question to standard error, behind which the answer is typed.
@@ -64,5 +71,10 @@ pub fn ask(text: impl Display) -> io::Result<()> {
 
 /// Writes text of several lines to standard output.
 pub fn print(text: &str) {
-    write_lines(&mut io::stdout().lock(), text);
+    write_lines(&mut Output::Out, text);
+}
+
+/// Writes one JSON object to standard output, as a line.
+pub fn print_json(object: Value) {
+    write_json(&mut Output::Out, object);
 }

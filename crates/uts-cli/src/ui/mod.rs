@@ -11,6 +11,7 @@ use std::io::IsTerminal;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use uts::files::FileOutcome;
+use uts_end::output::Output;
 
 /// How a run began.
 #[derive(Clone, Debug, Default)]
@@ -40,6 +41,8 @@ pub struct Served {
     pub files: u64,
     /// There are more than `files`.
     pub has_more: bool,
+    /// There are hidden files, which are not served.
+    pub leaves_hidden: bool,
 }
 
 impl Served {
@@ -52,7 +55,8 @@ impl Served {
     pub fn count(&self) -> String {
         let more = if self.has_more { "more than " } else { "" };
         let files = if self.files == 1 && !self.has_more { "file" } else { "files" };
-        format!("{more}{} {files}", self.files)
+        let hidden = if self.leaves_hidden { ", hidden ones left out" } else { "" };
+        format!("{more}{} {files}{hidden}", self.files)
     }
 }
 
@@ -63,10 +67,12 @@ pub struct Sample {
     pub bytes: u64,
     /// Content in all, in bytes; 0 while it is not known.
     pub total: u64,
-    /// Files dealt with.
+    /// Files in place: copied, or there already.
     pub files: u64,
     /// Files in all.
     pub files_total: u64,
+    /// What was not copied.
+    pub failures: u64,
     /// The connection.
     pub telemetry: Telemetry,
 }
@@ -74,12 +80,16 @@ pub struct Sample {
 /// How a copy ended.
 #[derive(Clone, Debug, Default)]
 pub struct Done {
-    /// Files copied.
+    /// Files in place: copied, or there already.
     pub files: u64,
-    /// Files that were there already.
+    /// Files in all.
+    pub files_total: u64,
+    /// Those of `files` that were there already.
     pub files_already_there: u64,
-    /// Files that failed.
+    /// What was not copied.
     pub failures: u64,
+    /// Of a dry run: files that would have been copied, and their bytes.
+    pub wanted: Option<(u64, u64)>,
     /// Content now in place, in bytes.
     pub bytes: u64,
     /// Content that crossed the connection, in bytes.
@@ -103,6 +113,9 @@ impl Done {
 pub trait Ui: Send + Sync + 'static {
     /// It began.
     fn start(&self, start: &Start);
+    /// Something about the connection, or about a file that waits: `silent`, `heard`, `lost`, `connected`, `waiting`; of
+    /// which client, for a server.
+    fn notice(&self, peer: Option<&str>, step: &str, line: &str);
     /// A client came or went.
     fn connection(&self, step: &str, peer: &str, line: &str);
     /// How far it is; of which client, for a server.
@@ -115,22 +128,25 @@ pub trait Ui: Send + Sync + 'static {
     fn warning(&self, line: &str);
     /// Something failed.
     fn error(&self, line: &str);
+    /// All of it failed, which standard error is told besides.
+    fn failed(&self, _line: &str) {}
     /// A copy ended.
     fn done(&self, done: &Done);
     /// How often [`Ui::sample`] is wanted; `None` = never.
     fn period(&self) -> Option<Duration>;
 }
 
-/// The one that options and standard error call for.
-pub fn choose(json: bool, quiet: bool) -> Arc<dyn Ui> {
+/// The one that options and standard error call for; `takes_output`: standard output is for a file.
+pub fn choose(json: bool, quiet: bool, takes_output: bool) -> Arc<dyn Ui> {
+    let results = if takes_output { Output::Err } else { Output::Out };
     if json {
-        Arc::new(json::Json::new(std::io::stdout()))
+        Arc::new(json::Json::new(Output::Out))
     } else if quiet {
-        Arc::new(plain::Plain::new(std::io::stderr(), std::io::stdout(), true))
+        Arc::new(plain::Plain::new(Output::Err, results, true))
     } else if std::io::stderr().is_terminal() {
-        Arc::new(progress::Terminal::new())
+        Arc::new(progress::Terminal::new(results))
     } else {
-        Arc::new(plain::Plain::new(std::io::stderr(), std::io::stdout(), false))
+        Arc::new(plain::Plain::new(Output::Err, results, false))
     }
 }
 
@@ -158,7 +174,8 @@ impl Clock {
 pub fn outcome_name(outcome: &FileOutcome) -> &'static str {
     match outcome {
         FileOutcome::Copied(_) => "copied",
-        FileOutcome::AlreadyThere(_) => "already there",
+        FileOutcome::AlreadyThere(_) | FileOutcome::Kept => "already there",
+        FileOutcome::Wanted => "would be copied",
         FileOutcome::Failed(_) => "failed",
     }
 }

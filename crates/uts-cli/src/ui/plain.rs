@@ -18,7 +18,7 @@ pub struct Plain<W, O> {
 }
 
 impl<W: Write + Send + 'static, O: Write + Send + 'static> Plain<W, O> {
-    /// Lines go to `lines`, the summary to `results`; if `quiet`, only errors are told.
+    /// Lines go to `lines`, the summary to `results`; if `quiet`, only errors and warnings are told.
     pub fn new(lines: W, results: O, quiet: bool) -> Self {
         Plain { lines: Mutex::new(lines), results: Mutex::new(results), quiet }
     }
@@ -49,6 +49,11 @@ pub fn figures(sample: &Sample) -> String {
     )
 }
 
+/// A file that a dry run would have copied.
+pub fn wanted(name: &str, bytes: u64) -> String {
+    format!("{name} would be copied, {}", units::bytes(bytes))
+}
+
 /// `peer: line`, if there is a peer.
 pub fn of_peer(peer: Option<&str>, line: &str) -> String {
     peer.map_or_else(|| line.to_owned(), |peer| format!("{peer}: {line}"))
@@ -76,6 +81,10 @@ impl<W: Write + Send + 'static, O: Write + Send + 'static> Ui for Plain<W, O> {
         self.say(&greeting(start));
     }
 
+    fn notice(&self, peer: Option<&str>, _: &str, line: &str) {
+        self.say(&of_peer(peer, line));
+    }
+
     fn connection(&self, step: &str, peer: &str, line: &str) {
         let detail = if line.is_empty() { String::new() } else { format!(": {line}") };
         self.say(&format!("{peer} {step}{detail}"));
@@ -92,6 +101,10 @@ impl<W: Write + Send + 'static, O: Write + Send + 'static> Ui for Plain<W, O> {
     fn file(&self, peer: Option<&str>, name: &str, bytes: u64, outcome: &FileOutcome, _: &Telemetry) {
         let line = format!("{name} {}, {}", outcome_name(outcome), units::bytes(bytes));
         match outcome {
+            FileOutcome::Wanted => {
+                let mut results = self.results.lock().unwrap_or_else(PoisonError::into_inner);
+                lines::write_line(&mut *results, wanted(name, bytes));
+            }
             // A copy tells of failures as errors, and of the rest in figures.
             _ if peer.is_none() => {}
             FileOutcome::Failed(error) => self.say(&of_peer(peer, &format!("{name} failed: {error}"))),
@@ -100,7 +113,7 @@ impl<W: Write + Send + 'static, O: Write + Send + 'static> Ui for Plain<W, O> {
     }
 
     fn warning(&self, line: &str) {
-        self.say(&format!("uts: warning: {line}"));
+        self.always(&format!("uts: warning: {line}"));
     }
 
     fn error(&self, line: &str) {

@@ -1,6 +1,6 @@
 //! A bar on a terminal, and lines above it.
 
-use super::plain::{figures, greeting, of_peer};
+use super::plain::{figures, greeting, of_peer, wanted};
 use super::{Done, Sample, Start, Ui, lines, summary};
 use crate::link::{ExchangeStep, Telemetry};
 use crate::units;
@@ -8,6 +8,7 @@ use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use std::sync::OnceLock;
 use std::time::Duration;
 use uts::files::FileOutcome;
+use uts_end::output::Output;
 
 const PERIOD: Duration = Duration::from_millis(200);
 
@@ -15,18 +16,19 @@ const PERIOD: Duration = Duration::from_millis(200);
 pub struct Terminal {
     bars: MultiProgress,
     bar: OnceLock<ProgressBar>,
-}
-
-impl Default for Terminal {
-    fn default() -> Self {
-        Terminal::new()
-    }
+    results: Output,
 }
 
 impl Terminal {
-    /// Nothing is drawn before there is something to tell.
-    pub fn new() -> Self {
-        Terminal { bars: MultiProgress::new(), bar: OnceLock::new() }
+    /// Nothing is drawn before there is something to tell. Results go to `results`.
+    pub fn new(results: Output) -> Self {
+        Terminal { bars: MultiProgress::new(), bar: OnceLock::new(), results }
+    }
+
+    /// Writes results, which stay when the bar is gone.
+    fn result(&self, text: &str) {
+        let mut results = self.results;
+        self.bars.suspend(|| lines::write_lines(&mut results, text));
     }
 
     fn say(&self, line: &str) {
@@ -49,6 +51,10 @@ impl Terminal {
 impl Ui for Terminal {
     fn start(&self, start: &Start) {
         self.say(&greeting(start));
+    }
+
+    fn notice(&self, peer: Option<&str>, _: &str, line: &str) {
+        self.say(&of_peer(peer, line));
     }
 
     fn connection(&self, step: &str, peer: &str, line: &str) {
@@ -85,6 +91,9 @@ impl Ui for Terminal {
     }
 
     fn file(&self, peer: Option<&str>, name: &str, bytes: u64, outcome: &FileOutcome, _: &Telemetry) {
+        if let FileOutcome::Wanted = outcome {
+            return self.result(&wanted(name, bytes));
+        }
         // A copy shows its files by the bar; a server has none.
         if peer.is_some() {
             let line = match outcome {
@@ -100,14 +109,14 @@ impl Ui for Terminal {
     }
 
     fn error(&self, line: &str) {
-        self.bars.suspend(|| lines::tell(format_args!("uts: {line}")));
+        self.bars.suspend(|| lines::fail(line));
     }
 
     fn done(&self, done: &Done) {
         if let Some(bar) = self.bar.get() {
             bar.finish_and_clear();
         }
-        lines::print(&summary::table(done));
+        self.result(&summary::table(done));
     }
 
     fn period(&self) -> Option<Duration> {

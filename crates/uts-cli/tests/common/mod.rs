@@ -54,14 +54,14 @@ impl Place {
     }
 
     /// The program, to be started in this place.
-    fn command(&self, home: &str, args: &[&str]) -> Command {
+    pub fn command(&self, home: &str, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_uts"));
         command.args(args);
         self.here(command, home)
     }
 
     /// The command, to be started in this place and to know nothing else.
-    fn here(&self, mut command: Command, home: &str) -> Command {
+    pub fn here(&self, mut command: Command, home: &str) -> Command {
         let home = self.path(home);
         command.current_dir(self.0.path()).env_clear();
         command.env("HOME", &home).env("XDG_CONFIG_HOME", home.join("config"));
@@ -117,7 +117,7 @@ impl Place {
         Self::begin(self.command(home, args))
     }
 
-    fn begin(mut command: Command) -> Running {
+    pub fn begin(mut command: Command) -> Running {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("the program starts");
         let (sender, lines) = channel();
@@ -144,9 +144,14 @@ impl Place {
 
     /// The UDP port at which a program listens, once it does, as the system says.
     pub fn listening_port(&self, running: &Running) -> u16 {
+        self.listening_port_of(running.child.id())
+    }
+
+    /// The same of a process by its number.
+    pub fn listening_port_of(&self, process: u32) -> u16 {
         let deadline = Instant::now() + PATIENCE;
         loop {
-            if let Some(port) = running.udp_port() {
+            if let Some(port) = udp_port(process) {
                 return port;
             }
             assert!(Instant::now() < deadline, "it does not listen");
@@ -253,28 +258,9 @@ impl Running {
         }
     }
 
-    /// The port of its first UDP socket (proc(5)).
-    fn udp_port(&self) -> Option<u16> {
-        let fds = fs::read_dir(format!("/proc/{}/fd", self.child.id())).ok()?;
-        let own: Vec<String> = fds
-            .filter_map(|fd| Some(fs::read_link(fd.ok()?.path()).ok()?.display().to_string()))
-            .filter_map(|to| Some(to.strip_prefix("socket:[")?.strip_suffix(']')?.to_owned()))
-            .collect();
-        let tables =
-            ["/proc/net/udp", "/proc/net/udp6"].map(|table| fs::read_to_string(table).unwrap_or_default());
-        let mut rows = tables.iter().flat_map(|table| table.lines().skip(1));
-        rows.find_map(|row| {
-            let columns: Vec<&str> = row.split_whitespace().collect();
-            let is_own = own.iter().any(|inode| columns.get(9) == Some(&inode.as_str()));
-            let port = columns.get(1)?.rsplit_once(':')?.1;
-            is_own.then(|| u16::from_str_radix(port, 16).ok()).flatten()
-        })
-    }
-
     /// A signal to this process alone.
-    pub fn signal(&self, signal: Signal) {
-        let pid = Pid::from_child(&self.child);
-        kill_process(pid, signal).expect("a process");
+    pub fn signal(&self, with: Signal) {
+        signal(&self.child, with);
     }
 
     /// Kills it as `kill -9` does.
@@ -357,6 +343,29 @@ impl Server {
     pub fn url(&self, path: &str) -> String {
         format!("uts://{}/{path}", self.address)
     }
+}
+
+/// The port of a process's first UDP socket (proc(5)).
+fn udp_port(process: u32) -> Option<u16> {
+    let fds = fs::read_dir(format!("/proc/{process}/fd")).ok()?;
+    let own: Vec<String> = fds
+        .filter_map(|fd| Some(fs::read_link(fd.ok()?.path()).ok()?.display().to_string()))
+        .filter_map(|to| Some(to.strip_prefix("socket:[")?.strip_suffix(']')?.to_owned()))
+        .collect();
+    let tables =
+        ["/proc/net/udp", "/proc/net/udp6"].map(|table| fs::read_to_string(table).unwrap_or_default());
+    let mut rows = tables.iter().flat_map(|table| table.lines().skip(1));
+    rows.find_map(|row| {
+        let columns: Vec<&str> = row.split_whitespace().collect();
+        let is_own = own.iter().any(|inode| columns.get(9) == Some(&inode.as_str()));
+        let port = columns.get(1)?.rsplit_once(':')?.1;
+        is_own.then(|| u16::from_str_radix(port, 16).ok()).flatten()
+    })
+}
+
+/// A signal to a process alone.
+pub fn signal(child: &Child, signal: Signal) {
+    kill_process(Pid::from_child(child), signal).expect("a process");
 }
 
 /// Bytes that tell their place.

@@ -220,7 +220,8 @@ impl Connection {
         let facts = self.facts();
         let local = self.config.library_for(&requirements);
         let selection = selector::select(&requirements, &facts, &local, self.peer_library.as_ref())?;
-        self.outbound_mut(|o| o.rate_max = requirements.max_send_rate);
+        self.outbound_mut(|o| o.set_rate_max(requirements.max_send_rate));
+        self.set_receive_rate(now, requirements.max_recv_rate);
         self.wake(now);
         std::sync::Arc::make_mut(&mut self.config).requirements = requirements.clone();
         if let Some(adaptation) = &mut self.adaptation {

@@ -3,7 +3,7 @@
 use super::batch::{MessageBatch, Queue, ReadSink, Terms};
 use super::flows::{DEFAULT_PRIORITY, FlowControl};
 use super::{CloseReason, Connection};
-use crate::event::{Direction, FlowId};
+use crate::event::{Direction, FlowId, code_shown};
 use crate::requirements::Requirements;
 use crate::selector::Contradiction;
 use bytes::Bytes;
@@ -101,7 +101,7 @@ pub enum WriteError {
     #[error("the flow takes no more at present")]
     Blocked,
     /// The peer wants no more data.
-    #[error("the peer wants no more of this flow (code {0})")]
+    #[error("the peer wants no more of this flow{}", code_shown(*.0))]
     Stopped(u64),
     /// What the flow requires could not be agreed with the peer.
     #[error("the flow cannot have what it requires: {0}")]
@@ -132,7 +132,7 @@ pub enum ReadError {
     #[error("nothing has arrived")]
     Blocked,
     /// The peer gave the flow up.
-    #[error("the peer reset the flow (code {0})")]
+    #[error("the peer reset the flow{}", code_shown(*.0))]
     Reset(u64),
     /// No such flow, or its end was read already.
     #[error("no such flow")]
@@ -357,6 +357,7 @@ impl Connection {
 
     fn after_write(&mut self, now: Time, id: u32, bytes: usize) {
         self.last_write_at = now;
+        self.liveness.on_data();
         self.bytes_written += bytes as u64;
         self.after_send_change(id);
     }
@@ -426,7 +427,7 @@ impl Connection {
     /// Whether all that has arrived in a flow was read, and more may come: to read would be in vain.
     pub fn has_read_all(&self, id: FlowId) -> bool {
         let receive = self.flows.get(id.0).map(|flow| &flow.receive);
-        self.close_reason.is_none() && receive.is_some_and(|receive| !receive.reader_told && !receive.is_done)
+        self.close_reason.is_none() && receive.is_some_and(|receive| receive.is_awaited())
     }
 
     /// Takes what comes next, as [`Connection::read`] does, again and again until `put` wants no more, or the flow has ended:
@@ -456,7 +457,7 @@ impl Connection {
         bytes_max: usize,
         mut sink: impl ReadSink,
     ) -> Result<(), ReadError> {
-        let Connection { flows, inbound, close_reason, stats, .. } = self;
+        let Connection { flows, inbound, close_reason, stats, liveness, .. } = self;
         let closed = || close_reason.as_deref().cloned().map_or(ReadError::Unknown, ReadError::Closed);
         let receive = &mut flows.get_mut(id.0).ok_or_else(closed)?.receive;
         if receive.is_done {
@@ -497,7 +498,8 @@ impl Connection {
                     return Ok(());
                 }
                 None => {
-                    receive.reader_told = false;
+                    liveness.on_awaited(receive.reader_told);
+                    (receive.reader_told, receive.reader_waits) = (false, true);
                     has_widened = receive.reset.is_none() && receive.widen_for_message();
                     if let Some(code) = receive.reset {
                         receive.is_done = true;

@@ -5,8 +5,14 @@ use super::outgoing::emit_report;
 use super::*;
 use uts_wire::frame::Frame;
 
-/// What a packet that closes the connection acknowledges at most: it is to fit wherever a first packet has.
+/// What a packet that closes the connection acknowledges at most.
 const LAST_REPORT_BYTES_MAX: usize = 512;
+
+/// The most that such a packet has, where little was received.
+const CLOSE_BYTES_MAX: usize = CLOSE_AROUND_BYTES + frame::MAX_REASON_BYTES;
+
+/// What else is in such a packet, beside the words: header, tag, and the frame's own fields.
+const CLOSE_AROUND_BYTES: usize = 64;
 
 /// The code with which not the application closes a connection, but the transport (packets.md).
 const REFUSED: u64 = u32::MAX as u64;
@@ -14,6 +20,9 @@ const REFUSED: u64 = u32::MAX as u64;
 impl Connection {
     /// A packet for a connection that this end has closed: the peer has perhaps not heard.
     pub(super) fn repeat_close(&mut self) {
+        if let Some(handshake) = self.handshake.as_mut().filter(|h| h.is_done()) {
+            handshake.repeat();
+        }
         if let Phase::Closing { until, said, .. } = self.phase
             && said < CLOSES_MAX
         {
@@ -29,20 +38,35 @@ impl Connection {
     }
 
     pub(super) fn write_close(&mut self, now: Time, out: &mut Vec<u8>) -> Option<usize> {
-        let room = self.amplification_room().min(CLIENT_DATAGRAM_BYTES);
-        if let Some(handshake) = &mut self.handshake
-            && (self.outbound.is_none() || !handshake.is_done())
-        {
-            let before = out.len();
-            handshake.poll_transmit(now, (self.peer_cid, self.local_cid), room, out);
+        let before = out.len();
+        if self.handshake.as_ref().is_some_and(|h| self.outbound.is_none() || !h.is_done()) {
+            self.write_handshake(now, out);
             return (out.len() > before).then(|| self.count_sent(out.len() - before));
+        }
+        // The client's last flight, without which the server cannot know who closes. The rest of
+        // the datagram is for the close.
+        if self.handshake.as_ref().is_some_and(|h| h.is_active() && h.wants_to_send()) {
+            self.write_handshake(now, out);
+            self.count_sent(out.len() - before);
+            if out.len() - before + CLOSE_BYTES_MAX > self.size.current() {
+                self.say_close_again();
+                return Some(out.len() - before);
+            }
         }
         let (code, reason) = match self.close_reason() {
             Some(CloseReason::Local { code, reason }) => (*code, reason.clone()),
             Some(other) => (REFUSED, other.to_string()),
             None => (0, String::new()),
         };
-        self.write_close_packet(now, code, &reason, out)
+        self.write_close_packet(now, code, &reason, out);
+        (out.len() > before).then(|| out.len() - before)
+    }
+
+    /// The packet that says that the connection is closed is still to leave.
+    fn say_close_again(&mut self) {
+        if let Phase::Closing { until, said, .. } = self.phase {
+            self.phase = Phase::Closing { until, said: said.saturating_sub(1), due: true };
+        }
     }
 
     /// Builds the packet that says that the connection is closed.
@@ -50,7 +74,8 @@ impl Connection {
         let mut frames = Vec::new();
         // The peer, who hears nothing more, is not to be in doubt about what has arrived.
         if let Some(inbound) = &mut self.inbound {
-            emit_report(&mut inbound.arrivals, now, LAST_REPORT_BYTES_MAX, &mut frames);
+            let room = self.size.current().saturating_sub(reason.len() + CLOSE_AROUND_BYTES);
+            emit_report(&mut inbound.arrivals, now, room.min(LAST_REPORT_BYTES_MAX), &mut frames);
         }
         Frame::Close(frame::Close { code, reason }).emit(&mut frames);
         self.write_alone(now, &frames, out)

@@ -11,6 +11,7 @@ impl Connection {
         &mut self,
         now: Time,
         datagram: &mut [u8],
+        datagram_bytes: usize,
         place: &Place,
         scid: ConnectionId,
     ) {
@@ -27,6 +28,9 @@ impl Connection {
         if !brought.authentic {
             self.stats.dropped_forged += 1;
             return;
+        }
+        if place.level == Level::Initial && self.side == Side::Server {
+            handshake.follow(datagram_bytes);
         }
         if let (Level::Initial, Some((code, reason))) = (place.level, &brought.closed) {
             handshake.hint.get_or_insert_with(|| refusal_of(*code, reason));
@@ -80,6 +84,7 @@ impl Connection {
                 } else if let Some(handshake) = &mut self.handshake {
                     handshake.discard(Level::Initial);
                 }
+                self.set_receive_rate(now, self.config.requirements.max_recv_rate);
                 self.begin_adaptation(now, is_corrected);
                 self.handle_early(now);
             }
@@ -132,7 +137,7 @@ impl Connection {
         let mut exporter = Zeroizing::new([0; Secret::BYTES]);
         let tls = &handshake.tls;
         tls.export_keying_material(&mut exporter[..], b"EXPORTER-uts", None)
-            .map_err(|error| CloseReason::Tls(error.to_string()))?;
+            .map_err(|error| CloseReason::Tls(words::of_tls(&error)))?;
         let (out, inward) = match self.side {
             Side::Client => (protection::Direction::ClientToServer, protection::Direction::ServerToClient),
             Side::Server => (protection::Direction::ServerToClient, protection::Direction::ClientToServer),
@@ -141,7 +146,7 @@ impl Connection {
         // Most connections of an endpoint have one and the same.
         let shared = |p: Profile| if p == **proposal { Arc::clone(proposal) } else { Arc::new(p) };
         let (mine, theirs) = (shared(mine), shared(theirs));
-        let packet_bytes = self.size.current() as u64;
+        let packet_bytes = self.size.current().min(handshake.datagram_bytes) as u64;
         let lacking = || protocol("a first profile that this library lacks");
         let mut outbound =
             Outbound::new(now, &mine, chain(out), packet_bytes, self.seed).ok_or_else(lacking)?;
@@ -156,7 +161,7 @@ impl Connection {
             let sample = outbound.rtt.on_sample(now, sample, Duration::ZERO);
             outbound.timing.on_sample(&mut outbound.rtt, sample);
         }
-        outbound.rate_max = self.config.requirements.max_send_rate;
+        outbound.set_rate_max(self.config.requirements.max_send_rate);
         self.flows.flow_template = inbound.stacks.first().map(|s| s.flow.clone());
         self.flows.opened_max = hello.limits.max_flows;
         self.flows.credit_initial_out = hello.limits.initial_credit_bytes;
@@ -168,7 +173,11 @@ impl Connection {
             _ => self.idle_timeout.min(peer_idle),
         };
         let max = self.config.packet_bytes_max.min(usize::from(hello.limits.max_udp_payload_bytes));
-        self.size = PacketSize::new(now, self.size.current().min(max), max);
+        // What the handshake came to pass with has been proved, or at least nothing speaks against
+        // it.
+        let proved = handshake.datagram_bytes.min(PACKET_BYTES_BASE);
+        let initial = if proved < PACKET_BYTES_BASE { proved } else { self.size.current() };
+        self.size = PacketSize::new(now, initial.min(max), max);
         self.peer_library = Some(Library::from_pairs(hello.mechanisms.iter().copied()));
         self.peer_allows_unprotected = hello.allows_unprotected;
         self.peer_reset_token = hello.reset_token.filter(|_| self.side == Side::Client);
@@ -194,6 +203,9 @@ impl Connection {
     /// An authentic adaptive packet arrived.
     pub(super) fn on_authentic(&mut self, now: Time) {
         self.last_heard_at = now;
+        if self.liveness.is_doubted() {
+            self.on_heard_again(now);
+        }
         if !self.confirmed {
             self.confirmed = true;
             self.handshake = None;
@@ -272,7 +284,7 @@ pub(crate) fn hello(
 ) -> Vec<u8> {
     let limits = uts_wire::Limits {
         max_flows: config.flows_max,
-        initial_credit_bytes: config.credit_bytes_initial,
+        initial_credit_bytes: config.first_credit(),
         idle_timeout_ms: u32::try_from(config.idle_timeout.as_millis()).unwrap_or(u32::MAX),
         max_udp_payload_bytes: u16::try_from(config.packet_bytes_max).unwrap_or(u16::MAX),
         ..uts_wire::Limits::default()

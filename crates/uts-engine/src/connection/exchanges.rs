@@ -273,6 +273,7 @@ impl Connection {
         if group == 0 {
             self.flows.flow_template = Some(template.clone());
         }
+        self.tell_if_receiving_is_free();
         let ids: Vec<u32> =
             self.flows.iter().filter(|(_, f)| f.receive.group == group).map(|(id, _)| id).collect();
         for id in ids {

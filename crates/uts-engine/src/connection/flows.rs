@@ -66,6 +66,8 @@ pub(crate) struct Flows {
     pub peer_reads_messages: bool,
     /// Flow control of what the peer sends in group 0; flows begin with it.
     pub flow_template: Option<flow::Slot>,
+    /// Credit is given at a rate.
+    pub is_rated: bool,
     config: Arc<ConnectionConfig>,
     /// Large buffers, shared by all connections of an endpoint.
     spares: Spares,
@@ -98,6 +100,7 @@ impl Flows {
             credit_initial_out: 0,
             peer_reads_messages: false,
             flow_template: None,
+            is_rated: config.requirements.max_recv_rate.is_some(),
             config,
             spares,
         }
@@ -124,7 +127,7 @@ impl Flows {
     }
 
     fn insert(&mut self, id: u32, priority: u8) {
-        let window = self.config.credit_bytes_initial;
+        let (window, first) = (self.config.credit_bytes_initial, self.config.first_credit());
         let flow = Flow {
             send: SendHalf {
                 buffer: SendBuffer::default(),
@@ -144,7 +147,7 @@ impl Flows {
             receive: ReceiveHalf {
                 data: Reassembly::sharing(self.spares.clone()),
                 grant: Grant {
-                    limit: window,
+                    limit: first,
                     consumed: 0,
                     window_bytes: window,
                     window_bytes_max: self.config.credit_bytes_max.max(window),
@@ -154,6 +157,8 @@ impl Flows {
                 group: 0,
                 is_placed: false,
                 reader_told: false,
+                reader_waits: false,
+                told_limit: if self.is_rated { first } else { u64::MAX },
                 free_limit: 0,
                 reset: None,
                 stop: None,
@@ -173,6 +178,10 @@ impl Flows {
 
     pub fn iter(&self) -> impl Iterator<Item = (u32, &Flow)> {
         self.table.iter().map(|(id, flow)| (*id, &**flow))
+    }
+
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut Flow)> {
+        self.table.iter_mut().map(|(id, flow)| (*id, &mut **flow))
     }
 
     /// Finds the flow that a frame of the peer names, opening it if it is the peer's to open. `Ok(None)`: it was, and is

@@ -42,6 +42,9 @@ pub(crate) struct SendHalf {
 pub(crate) struct ReceiveHalf {
     pub data: Reassembly,
     pub grant: Grant,
+    /// Where credit is given at a rate, how much of the grant the peer has been told of; `u64::MAX`
+    /// = all.
+    pub told_limit: u64,
     /// The flow-control mechanism in charge of the grant.
     pub flow: flow::Slot,
     pub group: u8,
@@ -49,6 +52,8 @@ pub(crate) struct ReceiveHalf {
     pub is_placed: bool,
     /// The application has been told that there is something to read and has not read everything since.
     pub reader_told: bool,
+    /// The application has tried to read, and there was nothing.
+    pub reader_waits: bool,
     /// Data that was sent while nothing had to be granted may still arrive below this position.
     pub free_limit: u64,
     pub reset: Option<u64>,
@@ -100,9 +105,29 @@ impl ReceiveHalf {
         }
     }
 
+    /// Whether the application waits for data that may still come.
+    pub fn is_awaited(&self) -> bool {
+        self.reader_waits && !self.reader_told && !self.is_done
+    }
+
     /// Whether the sender needs no credit.
     pub fn is_free(&self) -> bool {
         matches!(self.flow, flow::Slot::None(_))
+    }
+
+    /// Whether the peer needs credit for more.
+    pub fn is_credited(&self) -> bool {
+        !self.is_free() && !self.is_done && self.reset.is_none() && !self.data.is_ended()
+    }
+
+    /// The position that the peer has been told that it may send up to.
+    pub fn told_limit(&self) -> u64 {
+        self.grant.limit.min(self.told_limit)
+    }
+
+    /// Credit that it has and has not used.
+    pub fn unused_credit(&self) -> u64 {
+        self.told_limit().saturating_sub(self.data.contiguous())
     }
 
     /// Enlarges the window for a message that cannot be read before it is whole, and that takes nearly all of it; says whether there is

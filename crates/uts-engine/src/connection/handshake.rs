@@ -6,21 +6,24 @@
 
 use super::flows::Side;
 use super::handshake_memory::{CryptoStream, Ration};
+use super::words;
+use crate::config::PACKET_BYTES_MIN;
 use crate::event::CloseReason;
 use bytes::Bytes;
 use core::ops::Range;
 use core::time::Duration;
 use rustls::quic::{self, KeyChange, Keys};
 use std::collections::BTreeMap;
-use uts_functions::establishment::{self, Establishment};
+use uts_functions::establishment::{self, Establishment, Heard};
 use uts_functions::{RangeSet, Time};
 use uts_wire::ConnectionId;
 use uts_wire::packet::chain::{EstablishmentBody, FunctionHeader, HeaderChain, parse_body};
 use uts_wire::packet::establishment::{EstablishmentHeader, EstablishmentPacket, Level, unmask_number};
 use uts_wire::packet::{sample, sample_padding};
 
-/// A client's first packets fill this much, so that a server may answer with three times as much (RFC 9000 section 14.1).
-pub(crate) const CLIENT_DATAGRAM_BYTES: usize = 1200;
+/// Repeats of a flight in whole datagrams; later ones are small, for the path may carry no larger
+/// ones.
+const TRIES_IN_FULL: u32 = 2;
 
 /// Handshake bytes of one packet.
 const CRYPTO_PACKET_BYTES: usize = 1000;
@@ -84,6 +87,12 @@ pub(crate) struct Handshake {
     pub hint: Option<CloseReason>,
     /// Close of the handshake to be said: code and reason.
     pub close: Option<(u16, String)>,
+    /// What its datagrams have at the most; those of a client that hold packets of the level
+    /// Initial are filled up to it, so that a server may answer with three times as much (RFC 9000
+    /// section 14.1).
+    pub datagram_bytes: usize,
+    /// Bytes of the smallest and of the largest datagram so far.
+    pub sent_bytes: (usize, usize),
 }
 
 /// What an establishment packet brought.
@@ -107,6 +116,7 @@ impl Handshake {
         initial: Keys,
         mechanism: establishment::Slot,
         ration: Ration,
+        datagram_bytes: usize,
     ) -> Self {
         let mut handshake = Handshake {
             tls,
@@ -124,6 +134,8 @@ impl Handshake {
             rtt_sample: None,
             hint: None,
             close: None,
+            datagram_bytes,
+            sent_bytes: (0, 0),
         };
         handshake.pump();
         handshake
@@ -234,8 +246,9 @@ impl Handshake {
             if let Err(error) = self.tls.read_hs(&data) {
                 // An alert tells the peer; its number is RFC 8446's.
                 let alert = self.tls.alert().map_or(0x28, u8::from);
-                self.close = Some((0x100 + u16::from(alert), error.to_string()));
-                brought.tls_error = Some(error.to_string());
+                let words = words::of_tls(&error);
+                self.close = Some((0x100 + u16::from(alert), words.clone()));
+                brought.tls_error = Some(words);
                 return;
             }
             self.pump();
@@ -271,6 +284,17 @@ impl Handshake {
     /// something, so that the server may send more (RFC 9002 section 6.2.2.1).
     pub fn on_timeout(&mut self, now: Time) {
         self.tries += 1;
+        if self.tries >= TRIES_IN_FULL {
+            // establishment.md R-7
+            self.datagram_bytes = self.datagram_bytes.min(PACKET_BYTES_MIN);
+        }
+        let repeats = self.repeat();
+        self.ping_due = !repeats && self.side == Side::Client;
+        self.timer = Some(now + self.timeout());
+    }
+
+    /// All that was sent and not acknowledged is to be sent again; says whether there is any.
+    pub fn repeat(&mut self) -> bool {
         let mut repeats = false;
         for level in self.levels.iter_mut().flatten() {
             // When it was sent is kept: it may still be acknowledged, and on a slow line that is the only measured round trip.
@@ -280,8 +304,16 @@ impl Handshake {
                 level.to_send.insert(carried);
             }
         }
-        self.ping_due = !repeats && self.side == Side::Client;
-        self.timer = Some(now + self.timeout());
+        repeats
+    }
+
+    /// A client fills its first datagrams: one that has gone down to smaller ones has heard nothing
+    /// of what this end sent, or could not be heard (establishment.md R-8).
+    pub fn follow(&mut self, client_bytes: usize) {
+        if client_bytes < self.datagram_bytes && self.datagram_bytes > PACKET_BYTES_MIN {
+            self.datagram_bytes = client_bytes.max(PACKET_BYTES_MIN);
+            self.repeat();
+        }
     }
 
     /// How long to wait for an answer (establishment.md R-2).
@@ -289,12 +321,13 @@ impl Handshake {
         let unmeasured = self.mechanism.timeout(self.tries);
         self.rtt_sample.map_or(unmeasured, |rtt| {
             let first = (3 * rtt).max(TIMEOUT_MIN);
-            first.saturating_mul(1_u32.checked_shl(self.tries).unwrap_or(u32::MAX)).min(unmeasured)
+            let most = unmeasured.max(rtt * 3 / 2);
+            first.saturating_mul(1_u32.checked_shl(self.tries).unwrap_or(u32::MAX)).min(most)
         })
     }
 
-    pub fn give_up_after(&self) -> Duration {
-        self.mechanism.give_up_after()
+    pub fn give_up_after(&self, heard: Heard) -> Duration {
+        self.mechanism.give_up_after(heard)
     }
 
     /// Whether there is anything to send.
@@ -304,15 +337,9 @@ impl Handshake {
             || self.levels.iter().flatten().any(|level| level.ack_due || !level.to_send.is_empty())
     }
 
-    /// Builds one datagram of at most `room` bytes: packets of all levels that have something to say, one after the other.
-    pub fn poll_transmit(
-        &mut self,
-        now: Time,
-        ids: (ConnectionId, ConnectionId),
-        room: usize,
-        out: &mut Vec<u8>,
-    ) {
-        let start = out.len();
+    /// Builds one datagram: packets of all levels that have something to say, one after the other.
+    pub fn poll_transmit(&mut self, now: Time, ids: (ConnectionId, ConnectionId), out: &mut Vec<u8>) {
+        let (start, room) = (out.len(), self.datagram_bytes);
         let highest = if self.levels[1].is_some() { Level::Handshake } else { Level::Initial };
         for level in [Level::Initial, Level::Handshake] {
             let left = room.saturating_sub(out.len() - start);
@@ -321,8 +348,11 @@ impl Handshake {
             }
         }
         self.ping_due = false;
-        if out.len() > start && self.timer.is_none() {
-            self.timer = Some(now + self.timeout());
+        if out.len() > start {
+            let (smallest, largest) = self.sent_bytes;
+            let bytes = out.len() - start;
+            self.sent_bytes = (if smallest == 0 { bytes } else { smallest.min(bytes) }, largest.max(bytes));
+            self.timer = self.timer.or(Some(now + self.timeout()));
         }
     }
 
@@ -342,7 +372,7 @@ impl Handshake {
         if self.close.is_some() && close.is_none() {
             return;
         }
-        let token = self.token.clone();
+        let (token, full_bytes) = (self.token.clone(), self.datagram_bytes);
         let Some(state) = self.levels[level as usize].as_mut() else { return };
         let range = state.to_send.first();
         if !(state.ack_due || range.is_some() || ping_due || close.is_some()) {
@@ -372,8 +402,7 @@ impl Handshake {
         let mut body = EstablishmentBody { chain, padding: 0 };
         // A client's datagrams with an initial packet are full; so is what else must be long enough to be masked.
         body.padding = if client && level == Level::Initial {
-            (datagram_start + CLIENT_DATAGRAM_BYTES)
-                .saturating_sub(out.len() + body.encoded_len() + tag_bytes)
+            (datagram_start + full_bytes).saturating_sub(out.len() + body.encoded_len() + tag_bytes)
         } else {
             sample_padding(4, body.encoded_len(), tag_bytes)
         };

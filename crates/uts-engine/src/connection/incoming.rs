@@ -514,7 +514,10 @@ impl Connection {
             }
             return;
         }
-        if receive.flow.on_consumed(&mut receive.grant, now, rtt).is_some() {
+        let has_grown = receive.flow.on_consumed(&mut receive.grant, now, rtt).is_some();
+        if self.receive_rate.is_some() {
+            self.grant_at_rate(now);
+        } else if has_grown {
             self.flows.control.insert(FlowControl::Credit(id));
         }
     }

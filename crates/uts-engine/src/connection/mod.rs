@@ -4,7 +4,8 @@
 //! * the way out: [`outgoing`]; the way in: [`incoming`]; what becomes of packets: [`settle`];
 //! * [`handshake`], [`establish`]: establishment; [`closing`]: the end; [`exchanges`]: from one profile to the next; [`adapt`]: when
 //!   the policy wants one; [`groups`]: when flows have requirements of their own;
-//! * [`application`]: what the application does; [`mod@time`]: when something is due.
+//! * [`application`]: what the application does; [`mod@time`]: when something is due;
+//!   [`liveness`]: whether the peer is still there.
 
 mod adapt;
 mod application;
@@ -24,12 +25,14 @@ mod inbound;
 pub mod incoming;
 mod inspect;
 pub(crate) mod keys;
+mod liveness;
 mod machines;
 mod memory;
 mod messages;
 mod meter;
 mod outbound;
 pub mod outgoing;
+mod receive_rate;
 mod refusal;
 mod rest;
 mod run;
@@ -38,20 +41,22 @@ mod settle;
 mod size;
 mod time;
 mod trace;
+pub(crate) mod words;
 
 pub(crate) use establish::hello;
+pub(crate) use receive_rate::first_credit;
 
 pub use application::{FlowError, FlowOptions, MessageOptions, Read, ReadError, WriteError};
 pub use batch::{IntoBatch, MessageBatch, ReadSink, UnevenMessages};
 pub use exchanges::{ExchangeError, changes};
 pub use flows::Side;
-pub(crate) use handshake::{CLIENT_DATAGRAM_BYTES, Place, is_authentic, refusal};
+pub(crate) use handshake::{Place, is_authentic, refusal};
 pub(crate) use handshake_memory::{HandshakeMemory, Ration};
 pub use incoming::Ecn;
 pub use refusal::{Refusal, RefusalReason};
 pub use trace::{FrameKinds, Trace, TraceKind, TraceRow};
 
-use crate::config::ConnectionConfig;
+use crate::config::{ConnectionConfig, PACKET_BYTES_BASE, PACKET_BYTES_MIN};
 use crate::endpoint::Leave;
 use crate::event::{CloseReason, Direction, Event};
 use crate::policy::Turns;
@@ -63,6 +68,7 @@ use flows::{Flows, Token};
 use groups::Groups;
 use handshake::Handshake;
 use inbound::Inbound;
+use liveness::Liveness;
 use machines::Exchanges;
 use outbound::Outbound;
 pub(crate) use outbound::PROCESSORS_LIMIT;
@@ -181,10 +187,13 @@ pub struct Connection {
     peer_library: Option<Library>,
     peer_allows_unprotected: bool,
     peer_reset_token: Option<[u8; 16]>,
+    /// Where what is received is to keep a rate.
+    receive_rate: Option<Box<receive_rate::ReceiveRate>>,
     idle_timeout: Duration,
     last_heard_at: Time,
     last_eliciting_at: Time,
     last_write_at: Time,
+    liveness: Liveness,
     /// Bytes that the application has handed over.
     bytes_written: u64,
     /// When to look whether the connection may rest; `None` while it does.
@@ -211,6 +220,8 @@ pub(crate) struct Birth {
     pub original_dcid: ConnectionId,
     pub retry_scid: Option<ConnectionId>,
     pub address_proved: bool,
+    /// Bytes of the first datagram that is to be answered; `None` = it is this end that begins.
+    pub first_bytes: Option<usize>,
     pub tls: rustls::quic::Connection,
     pub initial: rustls::quic::Keys,
     pub proposal: Arc<Profile>,
@@ -225,8 +236,11 @@ impl Connection {
         let config = birth.config;
         let flows = Flows::new(birth.side, config.clone(), birth.spares);
         let max = config.packet_bytes_max.min(usize::from(u16::MAX));
-        let size =
-            PacketSize::new(now, config.packet_bytes_initial.max(crate::config::PACKET_BYTES_MIN), max);
+        let initial = config.packet_bytes_initial.max(PACKET_BYTES_MIN);
+        let size = PacketSize::new(now, initial, max);
+        // establishment.md
+        let datagram_bytes =
+            birth.first_bytes.map_or(initial, |first| first.clamp(PACKET_BYTES_MIN, initial));
         Some(Connection {
             side: birth.side,
             handshake: Some(Box::new(Handshake::new(
@@ -236,6 +250,7 @@ impl Connection {
                 birth.initial,
                 mechanism,
                 birth.ration,
+                datagram_bytes.min(PACKET_BYTES_BASE),
             ))),
             peer_certificates: None,
             early: Vec::new(),
@@ -266,9 +281,11 @@ impl Connection {
             peer_library: None,
             peer_allows_unprotected: false,
             peer_reset_token: None,
+            receive_rate: None,
             last_heard_at: now,
             last_eliciting_at: now,
             last_write_at: now,
+            liveness: Liveness::new(now),
             bytes_written: 0,
             rest_at: Self::first_rest(now),
             address_proved: birth.address_proved || birth.side == Side::Client,
@@ -391,6 +408,17 @@ impl Connection {
         !is_own && self.flows.has_unread()
     }
 
+    /// Whether anything of the peer has arrived that is authentic, or that at least somebody sent
+    /// who sees the path.
+    pub fn has_heard_peer(&self) -> bool {
+        self.handshake.as_ref().is_none_or(|handshake| handshake.heard)
+    }
+
+    /// Whether it was established, and the peer has closed it.
+    pub(crate) fn was_closed_by_peer(&self) -> bool {
+        self.outbound.is_some() && matches!(self.close_reason(), Some(CloseReason::Peer { .. }))
+    }
+
     pub(crate) fn is_handshaking(&self) -> bool {
         self.phase == Phase::Handshake
     }
@@ -420,6 +448,7 @@ impl Connection {
     pub(crate) fn handle_datagram(&mut self, now: Time, ecn: Option<Ecn>, mut datagram: &mut [u8]) {
         self.stats.bytes_received += datagram.len() as u64;
         self.bytes_from_address += datagram.len() as u64;
+        let datagram_bytes = datagram.len();
         while let Some(first) = datagram.first() {
             if !uts_wire::packet::is_long(*first) {
                 self.handle_short(now, ecn, datagram);
@@ -432,7 +461,7 @@ impl Connection {
                 break;
             };
             let (place, scid) = (Place::of(&packet), packet.header.scid);
-            self.handle_establishment(now, datagram, &place, scid);
+            self.handle_establishment(now, datagram, datagram_bytes, &place, scid);
             datagram = &mut datagram[place.end..];
         }
     }
@@ -507,25 +536,29 @@ impl Connection {
             Phase::Handshake | Phase::Open => {}
         }
         if self.handshake.as_ref().is_some_and(|h| h.is_active() && h.wants_to_send()) {
-            let room = self.amplification_room().min(CLIENT_DATAGRAM_BYTES);
-            if room >= CLIENT_DATAGRAM_BYTES
-                && let Some(handshake) = &mut self.handshake
-            {
-                let before = out.len();
-                handshake.poll_transmit(now, (self.peer_cid, self.local_cid), room, out);
-                if out.len() > before {
-                    return Some(self.count_sent(out.len() - before));
-                }
+            let before = out.len();
+            self.write_handshake(now, out);
+            if out.len() > before {
+                return Some(self.count_sent(out.len() - before));
             }
         }
         if self.phase != Phase::Open {
             return None;
         }
         self.pursue_groups(now);
+        self.hold_limit(now);
         let before = out.len();
         let segment = self.poll_adaptive(now, out)?;
         self.bytes_to_address += (out.len() - before) as u64;
         Some(segment)
+    }
+
+    /// Builds a datagram of the handshake, if it has something to say and a whole one may be sent.
+    fn write_handshake(&mut self, now: Time, out: &mut Vec<u8>) {
+        let room = self.amplification_room();
+        if let Some(handshake) = self.handshake.as_mut().filter(|h| room >= h.datagram_bytes) {
+            handshake.poll_transmit(now, (self.peer_cid, self.local_cid), out);
+        }
     }
 
     fn count_sent(&mut self, bytes: usize) -> usize {

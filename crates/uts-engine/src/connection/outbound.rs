@@ -70,7 +70,9 @@ pub(crate) struct Outbound {
     /// Eliciting packets since the last poll.
     pub unpolled: u32,
     /// The application's upper bound on the rate.
-    pub rate_max: Option<Rate>,
+    rate_max: Option<Rate>,
+    /// What keeps it where the rate mechanism in use keeps none.
+    keeper: Option<rate::Slot>,
     pub ce_seen: u64,
     /// Not before this instant are new keys asked for.
     pub renew_after: Time,
@@ -110,6 +112,7 @@ impl Outbound {
             batch_pace: None,
             unpolled: 0,
             rate_max: None,
+            keeper: None,
             ce_seen: 0,
             renew_after: now,
             leave: Leave::default(),
@@ -268,6 +271,35 @@ impl Outbound {
         (self.leave, self.has_waited) = (leave, false);
     }
 
+    /// The application's upper bound on the rate. It holds whatever the rate mechanism is, also
+    /// until an exchange has brought another. (rate.md R-9)
+    pub fn set_rate_max(&mut self, max: Option<Rate>) {
+        self.rate_max = max;
+        let keeper = || rate::Slot::build(&rate::pacing_bucket::PacingBucket::INFO.choice(), ());
+        self.keeper = max.and_then(|_| keeper());
+        self.batch_pace = None;
+    }
+
+    /// What keeps the rate: the mechanism in use, or where that keeps none and there is an upper
+    /// bound, what keeps that.
+    fn keeper(&mut self) -> (&mut rate::Slot, &mut Bucket) {
+        let keeper = match (&mut self.rate, &mut self.keeper) {
+            (rate::Slot::None(_), Some(keeper)) => keeper,
+            (rate, _) => rate,
+        };
+        (keeper, &mut self.bucket)
+    }
+
+    /// A packet of so many bytes left that nobody acknowledges, nor waits for: under an upper bound
+    /// it counts, too. (rate.md R-9)
+    pub fn on_sent_unasked(&mut self, now: Time, bytes: u64, packet_bytes: u64) {
+        if self.rate_max.is_some() {
+            let pace = self.pace_of_batch(packet_bytes);
+            let (keeper, bucket) = self.keeper();
+            keeper.on_sent(bucket, now, bytes, &pace);
+        }
+    }
+
     /// Packets of `bytes` in all were built, of which a full one has `packet_bytes`; gives the snapshot of the last.
     pub fn on_sent(&mut self, now: Time, bytes: u64, packet_bytes: u64) -> Snapshot {
         let snapshot = self.delivery.on_sent(now, bytes);
@@ -277,7 +309,8 @@ impl Outbound {
             self.batch_pace = None;
         }
         let pace = self.pace_of_batch(packet_bytes);
-        self.rate.on_sent(&mut self.bucket, now, bytes, &pace);
+        let (keeper, bucket) = self.keeper();
+        keeper.on_sent(bucket, now, bytes, &pace);
         snapshot
     }
 
@@ -315,7 +348,8 @@ impl Outbound {
         let is_spread = self.is_spread();
         if !is_spread || self.leave.turn == Turn::Free {
             let pace = self.pace_of_batch(packet_bytes);
-            self.paced_until = self.rate.wait_until(&mut self.bucket, now, &pace);
+            let (keeper, bucket) = self.keeper();
+            self.paced_until = keeper.wait_until(bucket, now, &pace);
         }
         if self.paced_until.is_none() && must_wait {
             self.has_waited = true;
@@ -337,7 +371,8 @@ impl Outbound {
             u64::MAX
         } else {
             let pace = self.pace_of_batch(packet_bytes);
-            self.rate.batch_bytes(&self.bucket, &pace)
+            let (keeper, bucket) = self.keeper();
+            keeper.batch_bytes(bucket, &pace)
         };
         1 + window.min(batch).saturating_sub(packet_bytes) / bytes
     }

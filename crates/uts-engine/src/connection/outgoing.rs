@@ -368,7 +368,7 @@ impl Connection {
     fn flow_frame(&self, control: &FlowControl) -> Option<Frame<'static>> {
         Some(match *control {
             FlowControl::Credit(flow) => {
-                Frame::Credit(frame::Credit { flow, limit: self.flows.get(flow)?.receive.grant.limit })
+                Frame::Credit(frame::Credit { flow, limit: self.flows.get(flow)?.receive.told_limit() })
             }
             FlowControl::Reset(flow) => {
                 let (code, final_position) = self.flows.get(flow)?.send.reset?;
@@ -459,6 +459,7 @@ impl Connection {
         let snapshot = if draft.eliciting {
             outbound.on_sent(now, bytes, packet_bytes)
         } else {
+            outbound.on_sent_unasked(now, bytes, packet_bytes);
             Snapshot { sent_at: now, ..Snapshot::default() }
         };
         if draft.reason == Reason::Probe {
@@ -478,6 +479,7 @@ impl Connection {
         outbound.ledger.record(Sent { bytes, epoch, eliciting, size_probe, tokens, snapshot });
         if draft.eliciting {
             self.last_eliciting_at = now;
+            self.liveness.on_asked(now, self.last_heard_at);
             self.ping_wanted = false;
         }
         self.stats.packets_sent += 1;

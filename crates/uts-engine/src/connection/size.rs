@@ -1,5 +1,6 @@
 //! Packet size: probing for the largest UDP payload that the path carries (RFC 8899). Nothing is ever fragmented.
 
+use crate::config::{PACKET_BYTES_BASE, PACKET_BYTES_MIN};
 use core::time::Duration;
 use uts_functions::Time;
 
@@ -16,11 +17,19 @@ const RAISE_AFTER: Duration = Duration::from_secs(600);
 /// which one in seven is lost, the lost ones are the largest four times in a row once in 7,000 losses, and eight times once in 500 million.
 const LOSSES_OF_BLACK_HOLE: u8 = 8;
 
+/// Times in a row that packets of the base size vanish, after which the path counts as one that
+/// carries smaller ones only. Once is an outage; twice, since something small must have passed in
+/// between, is none.
+const HOLES_OF_SMALL_PATH: u8 = 2;
+
 /// The search for the packet size.
 #[derive(Clone, Debug)]
 pub(crate) struct PacketSize {
     current: usize,
-    floor: usize,
+    /// What is fallen back to first.
+    base: usize,
+    /// Black holes in a row: nothing larger than the smallest size has arrived in between.
+    holes: u8,
     /// Smallest size known not to pass, plus what the limits exclude.
     ceiling: usize,
     max: usize,
@@ -44,7 +53,8 @@ impl PacketSize {
         let max = max.max(initial);
         PacketSize {
             current: initial,
-            floor: initial,
+            base: initial.min(PACKET_BYTES_BASE),
+            holes: 0,
             ceiling: max + 1,
             max,
             in_flight: false,
@@ -95,6 +105,7 @@ impl PacketSize {
         let larger = bytes > self.current && bytes < self.ceiling;
         if larger {
             self.current = bytes;
+            self.base = self.base.max(bytes.min(PACKET_BYTES_BASE));
         }
         larger
     }
@@ -116,6 +127,9 @@ impl PacketSize {
     /// Packets, of which this is the last, have arrived, of so many bytes each.
     #[inline]
     pub fn on_acknowledged(&mut self, number: u64, bytes: usize) {
+        if self.holes > 0 && bytes >= self.base && self.base > PACKET_BYTES_MIN {
+            self.holes = 0;
+        }
         if self.hole_times > 0 && bytes >= self.hole_bytes.into() && number > self.hole_since {
             self.hole_times = 0;
         }
@@ -125,7 +139,7 @@ impl PacketSize {
     /// where that happens again and again, and none as large arrives, they no longer pass (RFC 8899 section 4.3).
     pub fn on_lost(&mut self, now: Time, lost: impl Iterator<Item = (u64, usize)>) -> bool {
         // What still has the size of before says nothing of this one.
-        let large = lost.filter(|(_, bytes)| (self.floor + 1..=self.current).contains(bytes));
+        let large = lost.filter(|(_, bytes)| (PACKET_BYTES_MIN + 1..=self.current).contains(bytes));
         let first_and_smallest = large.reduce(|a, b| (a.0.min(b.0), a.1.min(b.1)));
         let Some((since, bytes)) = first_and_smallest else { return false };
         let bytes = u16::try_from(bytes).unwrap_or(u16::MAX);
@@ -134,17 +148,31 @@ impl PacketSize {
         }
         self.hole_bytes = self.hole_bytes.min(bytes);
         self.hole_times += 1;
-        self.hole_times >= LOSSES_OF_BLACK_HOLE && self.on_black_hole(now)
+        if self.hole_times < LOSSES_OF_BLACK_HOLE {
+            return false;
+        }
+        // Others were acknowledged, or these would not count as lost: it is no outage.
+        self.holes = self.holes.max(HOLES_OF_SMALL_PATH - 1);
+        self.on_black_hole(now)
     }
 
     /// Perhaps full packets no longer pass: several time-outs in a row show that, too (RFC 8899 section 4.3). Says whether the size has
-    /// changed.
+    /// changed: to the base, and when that does not pass either to the smallest that there is.
     pub fn on_black_hole(&mut self, now: Time) -> bool {
         self.hole_times = 0;
-        let shrinks = self.current > self.floor;
+        self.holes = self.holes.saturating_add(1);
+        let smaller = if self.current > self.base {
+            self.base
+        } else if self.holes >= HOLES_OF_SMALL_PATH {
+            self.base = PACKET_BYTES_MIN;
+            PACKET_BYTES_MIN
+        } else {
+            self.current
+        };
+        let shrinks = smaller < self.current;
         if shrinks {
             self.ceiling = self.current;
-            self.current = self.floor;
+            self.current = smaller;
             self.first = false;
             self.next_at = now + Duration::from_secs(1);
         }
@@ -218,7 +246,37 @@ mod tests {
         assert_eq!(size.current(), 1200);
         assert!(size.probe(Time::from_millis(5)).is_none());
         assert_eq!(size.probe(Time::from_millis(1005)), Some(1336));
-        assert!(!size.on_black_hole(Time::from_millis(2000)));
+        assert!(size.on_black_hole(Time::from_millis(2000)), "the base does not pass either");
+        assert_eq!(size.current(), PACKET_BYTES_MIN);
+        assert!(!size.on_black_hole(Time::from_millis(3000)));
+    }
+
+    /// Nothing passes for a while, again and again: that says nothing of sizes.
+    #[test]
+    fn outages_leave_the_base() {
+        let mut size = PacketSize::new(Time::ZERO, 1200, 1472);
+        for outage in 0..10 {
+            assert!(!size.on_black_hole(Time::from_millis(1000 * outage)));
+            assert_eq!(size.current(), 1200);
+            size.on_acknowledged(outage, 1200);
+        }
+    }
+
+    #[test]
+    fn a_path_that_was_small_and_grows_is_searched_again() {
+        let mut size = PacketSize::new(Time::ZERO, 1200, 1472);
+        assert!(!size.on_black_hole(Time::ZERO) && size.on_black_hole(Time::ZERO));
+        let mut now = Time::from_millis(1000);
+        let mut sizes = Vec::new();
+        while let Some(bytes) = size.probe(now) {
+            size.on_probe_sent();
+            size.on_probe_acknowledged(now, bytes);
+            sizes.push(bytes);
+        }
+        assert!(size.current() > 1200 - 2 * STEP_BYTES, "{sizes:?}");
+        now += RAISE_AFTER;
+        size.on_timeout(now);
+        assert_eq!(size.probe(now), Some(1472));
     }
 
     /// A search that has found 1472, and a path that then loses packets, each time one of these bytes. Between two losses something may
@@ -252,7 +310,7 @@ mod tests {
             Some(8),
             "they did, before the first was lost"
         );
-        assert_eq!(losses_until_smaller(&[1200], |_| None), None, "the smallest must pass");
+        assert_eq!(losses_until_smaller(&[548], |_| None), None, "the smallest must pass");
         assert_eq!(losses_until_smaller(&[1500], |_| None), None, "larger than now says nothing");
     }
 }

@@ -2,10 +2,11 @@
 //! connection's.
 
 use super::{Connection, Outbound, Phase};
-use crate::event::CloseReason;
+use crate::event::{CloseReason, Tried};
 use crate::policy::Turns;
 use core::time::Duration;
 use uts_functions::Time;
+use uts_functions::establishment::Heard;
 
 impl Connection {
     /// When something is due next.
@@ -22,6 +23,8 @@ impl Connection {
         } else {
             add(self.idle_at());
             add(self.keep_alive_at());
+            add(self.liveness_timeout());
+            add(self.receive_rate_timeout());
         }
         if let (Some(outbound), Some(inbound)) = (&self.outbound, &self.inbound) {
             add(outbound.loss_timeout());
@@ -44,8 +47,20 @@ impl Connection {
     }
 
     fn handshake_patience(&self) -> Duration {
-        let own = self.handshake.as_ref().map_or(Duration::MAX, |h| h.give_up_after());
+        // establishment.md R-3
+        let heard = match &self.handshake {
+            Some(handshake) if !handshake.heard => Heard::Nothing,
+            _ if self.address_proved => Heard::Answer,
+            _ => Heard::Claim,
+        };
+        let own = self.handshake.as_ref().map_or(Duration::MAX, |h| h.give_up_after(heard));
         self.config.handshake_timeout.min(own)
+    }
+
+    /// What the handshake under way has come to.
+    fn tried(&self) -> Tried {
+        let bytes = self.handshake.as_ref().map_or((0, 0), |h| h.sent_bytes);
+        Tried { datagrams: self.stats.packets_sent, bytes, heard: self.stats.packets_received }
     }
 
     pub(super) fn idle_at(&self) -> Option<Time> {
@@ -57,7 +72,13 @@ impl Connection {
     }
 
     fn keep_alive_at(&self) -> Option<Time> {
-        let every = self.config.keep_alive;
+        let (own, asked) = (self.config.keep_alive, &self.config.requirements);
+        let every = if own.is_zero() && asked.keep_alive.is_wanted() {
+            // Twice may be lost, and the connection lives.
+            asked.keep_alive_timeout.unwrap_or(self.idle_timeout / 3)
+        } else {
+            own
+        };
         (!every.is_zero() && !self.ping_wanted)
             .then(|| self.last_heard_at.max(self.last_eliciting_at) + every)
     }
@@ -73,10 +94,11 @@ impl Connection {
                 if self.handshake.as_ref().is_some_and(|h| now >= h.started + self.handshake_patience()) =>
             {
                 let after = self.handshake_patience();
+                let tried = self.tried();
                 let said = self.handshake.as_mut().and_then(|h| h.hint.take());
                 let reason = match said {
-                    Some(said) => CloseReason::Unconfirmed { after, said: Box::new(said) },
-                    None => CloseReason::HandshakeTimeout(after),
+                    Some(said) => CloseReason::Unconfirmed { after, tried, said: Box::new(said) },
+                    None => CloseReason::HandshakeTimeout { after, tried },
                 };
                 self.drain(now, reason);
                 return;
@@ -97,6 +119,11 @@ impl Connection {
             return;
         }
         self.ping_wanted |= self.keep_alive_at().is_some_and(|at| at <= now);
+        self.on_liveness_timeout(now);
+        if self.phase != Phase::Open {
+            return;
+        }
+        self.on_receive_rate_timeout(now);
         if self.outbound.as_ref().and_then(Outbound::loss_timeout).is_some_and(|at| at <= now) {
             self.on_loss_timeout(now);
         }

@@ -95,6 +95,7 @@ impl Endpoint {
             original_dcid,
             retry_scid,
             address_proved: proof.is_some(),
+            first_bytes: Some(datagram.len()),
             tls: quic::Connection::Server(tls),
             initial: keys,
             proposal: Arc::clone(&self.accept_profile),

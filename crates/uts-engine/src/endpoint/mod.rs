@@ -229,6 +229,7 @@ impl Endpoint {
             original_dcid,
             retry_scid: None,
             address_proved: true,
+            first_bytes: None,
             tls: quic::Connection::Client(tls),
             initial,
             proposal,
@@ -345,6 +346,22 @@ impl Endpoint {
             self.call_waiting(handle);
         }
         self.due = due;
+    }
+
+    /// The network says that nobody listens at the port of `remote`, or that there is no way to it
+    /// (ICMP): its connections ask whether it is so. What is said may be forged, and ends nothing.
+    pub fn on_unreachable(&mut self, now: Time, remote: SocketAddr) {
+        let of_remote: Vec<_> = self
+            .connections
+            .handles()
+            .filter(|handle| self.peek(*handle).is_some_and(|connection| connection.remote() == remote))
+            .collect();
+        for handle in of_remote {
+            if let Some(entry) = self.connections.get_mut(handle) {
+                entry.connection.on_unreachable(now);
+            }
+            self.touch(handle);
+        }
     }
 
     /// A connection has changed: it may have something to send and to tell, and its deadline may be another.

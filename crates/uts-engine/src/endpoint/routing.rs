@@ -91,7 +91,9 @@ impl Endpoint {
                 if connection.is_open() && !self.crowd.prove(remote.ip(), counted) {
                     connection.refuse(now, super::accepting::TOO_MANY_OF_ADDRESS);
                 }
-                self.accepted.extend(connection.is_open().then_some(handle));
+                // One whose client closes with its last flight has been open, too.
+                let is_accepted = connection.is_open() || connection.was_closed_by_peer();
+                self.accepted.extend(is_accepted.then_some(handle));
             }
         }
         Some(handle)

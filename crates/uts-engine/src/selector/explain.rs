@@ -4,7 +4,7 @@ use super::{Contradiction, Library, Selection, Source, select, steps};
 use crate::requirements::Requirements;
 use core::fmt;
 use core::time::Duration;
-use uts_functions::{Function, PathFacts, Prediction};
+use uts_functions::{Function, PathFacts, Prediction, Profile};
 
 /// One function of an explained profile.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,6 +40,8 @@ pub struct Explanation {
     pub lines: Vec<Line>,
     /// The path that the figures are for.
     pub facts: PathFacts,
+    /// What is asked and has no effect under this profile, a sentence for each.
+    pub notes: Vec<String>,
 }
 
 /// Selects a profile and explains it.
@@ -73,7 +75,15 @@ pub fn explain(
             line
         })
         .collect();
-    Ok(Explanation { requirements: requirements.to_string(), selection, lines, facts: *facts })
+    let notes = without_effect(requirements, &profile);
+    Ok(Explanation { requirements: requirements.to_string(), selection, lines, facts: *facts, notes })
+}
+
+/// What is asked and has no effect under a profile.
+fn without_effect(requirements: &Requirements, profile: &Profile) -> Vec<String> {
+    let is_free = profile.name(Function::Flow) == "none";
+    let free = "maxRecvRate has no effect on data that comes without flow control (flow/none): only credit holds a sender back";
+    requirements.max_recv_rate.filter(|_| is_free).map(|_| free.to_owned()).into_iter().collect()
 }
 
 fn parameters(selection: &Selection, function: Function) -> String {
@@ -175,6 +185,9 @@ impl fmt::Display for Explanation {
         }
         writeln!(f)?;
         writeln!(f, "profile       {}", self.selection.profile)?;
+        for note in &self.notes {
+            writeln!(f, "note          {note}")?;
+        }
         if !super::rules::is_known(&self.facts) {
             return Ok(());
         }

@@ -286,3 +286,17 @@ fn explanation_is_a_table_that_adds_up() {
     assert_eq!(unknown.delay(), None);
     assert!(unknown.to_string().contains("unknown"), "{unknown}");
 }
+
+#[test]
+fn what_has_no_effect_is_said() {
+    let explained = |settings: &[&str]| {
+        let facts = path(50, 40, 0.0, 1.0, 0.0);
+        explain(&asked(settings), &facts, &Library::local(), None).unwrap_or_else(|e| panic!("{e}"))
+    };
+    let free = explained(&["maxRecvRate=1Mbit/s", "uts.profile.flow=none"]);
+    assert_eq!(free.notes.len(), 1);
+    assert!(free.to_string().contains("note          maxRecvRate has no effect"), "{free}");
+    for settings in [&["maxRecvRate=1Mbit/s"][..], &["uts.profile.flow=none"], &["maxSendRate=1Mbit/s"]] {
+        assert!(explained(settings).notes.is_empty(), "{settings:?}");
+    }
+}

@@ -7,6 +7,17 @@ use enum_dispatch::enum_dispatch;
 
 pub mod three_way;
 
+/// What has been heard of the peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Heard {
+    /// Nothing: there may be nobody.
+    Nothing,
+    /// A first packet, from an address that may be forged.
+    Claim,
+    /// What only somebody at that address can have sent.
+    Answer,
+}
+
 /// The timing of a handshake.
 #[enum_dispatch]
 pub trait Establishment {
@@ -14,7 +25,7 @@ pub trait Establishment {
     /// as no round trip was measured.
     fn timeout(&self, tries: u32) -> Duration;
     /// How long after its start an unfinished handshake is given up.
-    fn give_up_after(&self) -> Duration;
+    fn give_up_after(&self, heard: Heard) -> Duration;
 }
 
 registry! {
@@ -29,12 +40,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn timeouts_double_from_a_second_up_to_patience() {
+    fn timeouts_double_from_a_second_to_two() {
         let choice = MECHANISMS[0].choice();
         let slot = Slot::build(&choice, ()).expect("mandatory");
         let millis: Vec<u128> = (0..5).map(|tries| slot.timeout(tries).as_millis()).collect();
-        assert_eq!(millis, [999, 1998, 3996, 7992, 10_000]);
-        assert_eq!(slot.give_up_after(), Duration::from_secs(10));
+        assert_eq!(millis, [999, 1998, 2000, 2000, 2000]);
+        let patience = [Heard::Nothing, Heard::Claim, Heard::Answer].map(|heard| slot.give_up_after(heard));
+        assert_eq!(patience, [10, 30, 60].map(Duration::from_secs));
     }
 
     /// Conformance: time-outs never shrink, never are zero, and a handshake is tried more than once before it is
@@ -47,7 +59,7 @@ mod tests {
                 let slot = Slot::build(&choice, ()).expect("in range");
                 let timeouts: Vec<Duration> = (0..100).chain([u32::MAX]).map(|n| slot.timeout(n)).collect();
                 assert!(timeouts.windows(2).all(|w| w[0] <= w[1]), "{timeouts:?}");
-                assert!(timeouts[0] > Duration::ZERO && timeouts[0] < slot.give_up_after());
+                assert!(timeouts[0] > Duration::ZERO && timeouts[0] < slot.give_up_after(Heard::Nothing));
             }
         }
     }

@@ -1,11 +1,21 @@
 //! Three-way handshake: the client's flight, the server's answer, the client's confirmation, each repeated with
 //! doubling time-outs until answered (RFC 9002 sections 6.2.1 and 6.2.2).
 
-use super::Establishment;
+use super::{Establishment, Heard};
 use crate::mechanism::{Bold, Consent, Mechanism, Param, Params, Unit, millis};
 use crate::profile::Function;
 use crate::timing::INITIAL_RTT;
 use core::time::Duration;
+
+/// The longest wait before a flight is repeated, as long as no round trip is known. A path that
+/// loses most packets is not given up after a handful of them, and one packet in two seconds is too
+/// few to congest any (RFC 8085 section 3.1.1).
+const REPEAT_AFTER_MAX: Duration = Duration::from_secs(2);
+
+/// How much more patience there is with who has claimed to be somewhere, and with who has answered.
+/// The former costs memory, and may be nobody.
+const FACTOR_OF_CLAIM: u32 = 3;
+const FACTOR_OF_ANSWER: u32 = 6;
 
 /// See the module's page.
 #[derive(Clone, Debug)]
@@ -29,7 +39,7 @@ impl ThreeWay {
             min: 1_000,
             max: 120_000,
             bold: Bold::Neither,
-            what: "how long to try before giving up",
+            what: "how long to try before giving up, as long as nothing has been heard",
         }],
         needs: &[],
         // A connection is established once; data that follows is not touched.
@@ -46,11 +56,18 @@ impl Establishment for ThreeWay {
     fn timeout(&self, tries: u32) -> Duration {
         // establishment.md R-2: srtt + 4 * (srtt / 2) before any sample, doubled with each repeat.
         let first = INITIAL_RTT * 3;
-        first.saturating_mul(1_u32.checked_shl(tries).unwrap_or(u32::MAX)).min(self.patience)
+        first
+            .saturating_mul(1_u32.checked_shl(tries).unwrap_or(u32::MAX))
+            .min(REPEAT_AFTER_MAX)
+            .min(self.patience)
     }
 
-    fn give_up_after(&self) -> Duration {
+    fn give_up_after(&self, heard: Heard) -> Duration {
         // establishment.md R-3.
-        self.patience
+        self.patience.saturating_mul(match heard {
+            Heard::Nothing => 1,
+            Heard::Claim => FACTOR_OF_CLAIM,
+            Heard::Answer => FACTOR_OF_ANSWER,
+        })
     }
 }

@@ -153,7 +153,7 @@ impl World {
 
     /// Of datagrams that are lost, late, repeated, changed or made up a connection does not end, but for a time-out.
     fn judge(&mut self, end: usize, reason: &CloseReason) {
-        let by_time = matches!(reason, CloseReason::IdleTimeout(_) | CloseReason::HandshakeTimeout(_))
+        let by_time = matches!(reason, CloseReason::IdleTimeout(_) | CloseReason::HandshakeTimeout { .. })
             // The other end has given it up, and says so when it hears of it again.
             || (*reason == CloseReason::Reset && self.timed_out[1 - end]);
         self.timed_out[end] |= by_time;

@@ -4,9 +4,8 @@ use anyhow::{Context, Result};
 use bytesize::ByteSize;
 use clap::Args;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
+use uts_end::signals;
 use uts_lab::demo::{self, DemoConfig, FILE_BYTES, QUICK_FILE_BYTES};
 
 /// Carries a file over a path that changes, and shows how the connection follows
@@ -49,10 +48,7 @@ pub struct Arguments {
 /// # Errors
 /// See [`demo::run`].
 pub fn run(arguments: Arguments) -> Result<()> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP] {
-        signal_hook::flag::register(signal, Arc::clone(&stop)).context("cannot catch signals")?;
-    }
+    let stop = signals::end_flag().context("cannot catch signals")?;
     let uts = match arguments.uts {
         Some(uts) => uts,
         None => std::env::current_exe().context("cannot find this program")?.with_file_name("uts"),

@@ -6,7 +6,6 @@ use crate::program::Called;
 use crate::worlds::ends::Programs;
 use anyhow::{Context, Result};
 use clap::Args;
-use std::process::ExitCode;
 
 /// Says what this machine can and cannot do, and the one command that would allow it
 #[derive(Debug, Args)]
@@ -16,11 +15,11 @@ pub struct Arguments {
     json: bool,
 }
 
-/// Examines the machine. The status is 0 if every world can run, whatever else is missing.
+/// Examines the machine; says whether every world can run, whatever else is missing.
 ///
 /// # Errors
 /// This program does not know where it is.
-pub fn run(arguments: &Arguments, called: Called) -> Result<ExitCode> {
+pub fn run(arguments: &Arguments, called: Called) -> Result<bool> {
     let program = std::env::current_exe().context("this program does not know where it is")?;
     let end: Vec<&str> = called.prefix.iter().copied().chain(["end"]).collect();
     let findings = doctor::examine(&Programs::new(program, &end));
@@ -31,6 +30,5 @@ pub fn run(arguments: &Arguments, called: Called) -> Result<ExitCode> {
             print_line(finding.to_string().trim_end())?;
         }
     }
-    let can = findings.iter().filter(|finding| finding.needed).all(|finding| finding.can);
-    Ok(if can { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(findings.iter().filter(|finding| finding.needed).all(|finding| finding.can))
 }

@@ -9,9 +9,10 @@ use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
+use uts_end::signals;
 use uts_lab::relay::{Relay, RelayConfig, RelayEvent, RelayStats, default_link};
 use uts_path::{SpecError, Target};
 
@@ -82,12 +83,9 @@ impl Arguments {
 /// # Errors
 /// The relay could not start, or failed; output could not be written.
 pub fn run(arguments: Arguments) -> Result<()> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(&stop)).context("cannot catch signals")?;
-    }
+    let stop = signals::end_flag().context("cannot catch signals")?;
     let relay = Relay::start(arguments.relay_config()?)?;
-    print_listening(relay.local_addr(), arguments.json)?;
+    print_listening(relay.local_addr(), arguments.json);
     if arguments.until_stdin_closes {
         let stop = Arc::clone(&stop);
         std::thread::spawn(move || {
@@ -98,27 +96,32 @@ pub fn run(arguments: Arguments) -> Result<()> {
     }
     while !stop.load(Ordering::Relaxed) {
         match relay.events().recv_timeout(NOTICE) {
-            Ok(event) => print_event(&event, arguments.json)?,
+            Ok(event) => print_event(&event, arguments.json),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
         }
     }
     relay.request_stop();
     for event in relay.events() {
-        print_event(&event, arguments.json)?;
+        print_event(&event, arguments.json);
     }
     let stats = relay.stop()?;
     print_stats(&stats, arguments.json)
 }
 
-fn print_listening(addr: SocketAddr, as_json: bool) -> Result<()> {
-    if as_json {
-        return print_line(&json!({"event": "listening", "address": addr}).to_string());
-    }
-    print_line(&format!("relay listening on {addr}"))
+/// Prints a line. Where it is lost the relay goes on nevertheless, for the sake of those whose datagrams it carries.
+fn say(line: &str) {
+    let _ = print_line(line);
 }
 
-fn print_event(event: &RelayEvent, as_json: bool) -> Result<()> {
+fn print_listening(addr: SocketAddr, as_json: bool) {
+    if as_json {
+        return say(&json!({"event": "listening", "address": addr}).to_string());
+    }
+    say(&format!("relay listening on {addr}"));
+}
+
+fn print_event(event: &RelayEvent, as_json: bool) {
     if as_json {
         let line = match event {
             RelayEvent::Changed { t_s, target, change } => {
@@ -127,13 +130,13 @@ fn print_event(event: &RelayEvent, as_json: bool) -> Result<()> {
             RelayEvent::Joined { t_s, client } => json!({"event": "joined", "t_s": t_s, "client": client}),
             RelayEvent::Left { t_s, client } => json!({"event": "left", "t_s": t_s, "client": client}),
         };
-        return print_line(&line.to_string());
+        return say(&line.to_string());
     }
-    print_line(&match event {
+    say(&match event {
         RelayEvent::Changed { t_s, target, change } => format!("{t_s:.1} s  {}: {change}", place(*target)),
         RelayEvent::Joined { t_s, client } => format!("{t_s:.1} s  client {client} joined"),
         RelayEvent::Left { t_s, client } => format!("{t_s:.1} s  client {client} left, idle"),
-    })
+    });
 }
 
 fn place(target: Target) -> String {
@@ -149,7 +152,7 @@ fn print_stats(stats: &RelayStats, as_json: bool) -> Result<()> {
         if let Some(fields) = line.as_object_mut() {
             fields.insert("event".into(), "statistics".into());
         }
-        return print_line(&line.to_string());
+        return Ok(print_line(&line.to_string())?);
     }
     print_line(&table(&stats.forward, &stats.backward))?;
     let late = stats.lateness;

@@ -1,9 +1,10 @@
 //! `uts-lab report`.
 
-use super::{print_line, tell_line};
+use super::print_line;
 use anyhow::{Result, bail};
 use clap::Args;
 use std::path::PathBuf;
+use uts_end::output;
 use uts_lab::report::{self, experiment};
 
 /// Makes report.html from what an experiment, finished or not, or a demonstration left in a directory
@@ -23,7 +24,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
     let page = if experiment::is_experiment(dir) {
         let written = experiment::write(dir)?;
         for problem in &written.problems {
-            tell_line(format_args!("uts-lab: {problem}"));
+            output::fail(problem);
         }
         written.page
     } else if dir.join(report::DATA_FILE).exists() {
@@ -35,5 +36,5 @@ pub fn run(arguments: Arguments) -> Result<()> {
             report::DATA_FILE
         );
     };
-    print_line(&format!("Report: {}", page.display()))
+    Ok(print_line(&format!("Report: {}", page.display()))?)
 }

@@ -5,7 +5,7 @@ use super::{print_line, tell_line};
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
-use std::process::ExitCode;
+use uts_end::output;
 use uts_lab::router::probe::{self, Probe};
 use uts_lab::router::{
     Check, Ending, Io, RecordConfig, Stage, Testbed, TestbedConfig, Topology, bench, doctor, supervise,
@@ -79,20 +79,22 @@ struct RunArguments {
     program: Vec<String>,
 }
 
-/// Runs the subcommand.
+/// Runs the subcommand; gives the exit status.
 ///
 /// # Errors
 /// There can be no testbed, or a program could not be started.
-pub fn run(arguments: Arguments) -> Result<ExitCode> {
+pub fn run(arguments: Arguments) -> Result<u8> {
     match arguments.command {
         Command::Run(arguments) => run_program(*arguments),
         Command::Doctor { json } => print_checks(&doctor(), json),
         Command::Bench { seconds } => {
             print_line(&bench::run(seconds)?.to_string())?;
-            Ok(ExitCode::SUCCESS)
+            Ok(0)
         }
-        Command::Supervise { inner } => Ok(supervise(if inner { Stage::Inner } else { Stage::Outer })),
-        Command::Probe { probe: what } => probe::probe(what).map(|()| ExitCode::SUCCESS).map_err(Into::into),
+        Command::Supervise { inner } => {
+            Ok(u8::from(!supervise(if inner { Stage::Inner } else { Stage::Outer })))
+        }
+        Command::Probe { probe: what } => probe::probe(what).map(|()| 0).map_err(Into::into),
     }
 }
 
@@ -116,7 +118,7 @@ impl RunArguments {
     }
 }
 
-fn run_program(arguments: RunArguments) -> Result<ExitCode> {
+fn run_program(arguments: RunArguments) -> Result<u8> {
     let bed = Testbed::start(arguments.config()?)?;
     for text in &arguments.on {
         let (host, command) =
@@ -130,10 +132,10 @@ fn run_program(arguments: RunArguments) -> Result<ExitCode> {
     let exit = command.spawn()?.wait()?;
     print_ending(&bed.finish()?, arguments.json)?;
     Ok(match exit.status.code().and_then(|code| u8::try_from(code).ok()) {
-        Some(code) => ExitCode::from(code),
+        Some(code) => code,
         None => {
-            tell_line(format_args!("uts-lab: {program}: {}", exit.status));
-            ExitCode::FAILURE
+            output::fail(format_args!("{program}: {}", exit.status));
+            1
         }
     })
 }
@@ -163,7 +165,7 @@ fn print_ending(ending: &Ending, as_json: bool) -> Result<()> {
     Ok(())
 }
 
-fn print_checks(checks: &[Check], as_json: bool) -> Result<ExitCode> {
+fn print_checks(checks: &[Check], as_json: bool) -> Result<u8> {
     for check in checks {
         if as_json {
             print_line(&serde_json::to_string(check)?)?;
@@ -180,5 +182,5 @@ fn print_checks(checks: &[Check], as_json: bool) -> Result<ExitCode> {
         }
     }
     let fit = checks.iter().all(|check| check.ok || !check.required);
-    Ok(if fit { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(u8::from(!fit))
 }

@@ -8,12 +8,7 @@ use crate::worlds::ends::Programs;
 use anyhow::{Context, Result};
 use clap::Args;
 use std::path::PathBuf;
-use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-
-/// Exit status of what the user interrupted.
-const INTERRUPTED: u8 = 130;
+use uts_end::signals::{self, INTERRUPTED};
 
 /// Runs what is missing of an experiment
 ///
@@ -50,15 +45,15 @@ pub struct Arguments {
     dry_run: bool,
 }
 
-/// Runs the experiment.
+/// Runs the experiment; gives the exit status.
 ///
 /// # Errors
 /// The file is wrong, or the directory cannot be written.
-pub fn run(arguments: &Arguments, called: Called) -> Result<ExitCode> {
+pub fn run(arguments: &Arguments, called: Called) -> Result<u8> {
     let experiment = Experiment::load(&arguments.file)?;
     if arguments.dry_run {
         super::list::print_plan(&experiment, &arguments.world, &arguments.only)?;
-        return Ok(ExitCode::SUCCESS);
+        return Ok(0);
     }
     let out = arguments.out.clone().unwrap_or_else(|| default_out(arguments));
     let program = std::env::current_exe().context("this program does not know where it is")?;
@@ -73,7 +68,8 @@ pub fn run(arguments: &Arguments, called: Called) -> Result<ExitCode> {
         control: true,
         out,
     };
-    let stop = stop_at_signals()?;
+    // What runs ends in order.
+    let stop = signals::end_flag().context("cannot catch signals")?;
     let summary = runner::run(&experiment, &config, &stop)?;
     tell(&summary, arguments, &config, called);
     Ok(status(&summary))
@@ -87,21 +83,10 @@ fn default_out(arguments: &Arguments) -> PathBuf {
     PathBuf::from("lab-out").join(name)
 }
 
-/// The first signal lets what runs end in order, the second ends at once.
-fn stop_at_signals() -> Result<Arc<AtomicBool>> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register_conditional_shutdown(signal, INTERRUPTED.into(), Arc::clone(&stop))
-            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop)))
-            .context("cannot catch signals")?;
-    }
-    Ok(stop)
-}
-
 fn tell(summary: &Summary, arguments: &Arguments, config: &RunConfig, called: Called) {
     let say = |line: String| {
         if !arguments.quiet {
-            // Who does not read it finds it in the directory.
+            // Where it is lost the directory has it, and the exit status says so.
             let _ = print_line(&line);
         }
     };
@@ -128,10 +113,10 @@ fn tell(summary: &Summary, arguments: &Arguments, config: &RunConfig, called: Ca
     }
 }
 
-fn status(summary: &Summary) -> ExitCode {
+fn status(summary: &Summary) -> u8 {
     if summary.interrupted {
-        return ExitCode::from(INTERRUPTED);
+        return INTERRUPTED;
     }
     let went_wrong = ["failed", "invalid"].iter().any(|state| summary.counts.contains_key(state));
-    if went_wrong { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+    u8::from(went_wrong)
 }

@@ -57,5 +57,5 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         };
         Request::Set { path: arguments.path.clone(), target, change }
     };
-    print_line(&ask(arguments.process, &request)?)
+    Ok(print_line(&ask(arguments.process, &request)?)?)
 }

@@ -35,8 +35,8 @@ impl Display {
 
     /// Writes a line past the bar.
     pub(super) fn line(&self, line: &str) {
-        // Who reads no longer need not be told; the copy goes on and the report is written.
-        self.bar.suspend(|| drop(print_line(line)));
+        // Where it is lost the copy goes on, and the report is written.
+        let _ = self.bar.suspend(|| print_line(line));
     }
 
     pub(super) fn introduce(&self, file: &FileFacts, plan: &Plan, seed: u64) {

@@ -33,11 +33,12 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
+use uts_end::output;
 use uts_path::{Direction, Target};
 
 /// Which of the two processes this is to be.
@@ -49,14 +50,14 @@ pub enum Stage {
     Inner,
 }
 
-/// Is a testbed's supervisor, with its handle at the other end of standard input. To be called by the
+/// Is a testbed's supervisor, with its handle at the other end of standard input; false = it failed. To be called by the
 /// subcommand `router supervise`, before the process has a second thread.
-pub fn supervise(stage: Stage) -> ExitCode {
+pub fn supervise(stage: Stage) -> bool {
     let stream = match rustix::stdio::stdin().try_clone_to_owned() {
         Ok(fd) => UnixStream::from(fd),
         Err(e) => {
-            eprintln!("router supervise: standard input must be a testbed's stream: {e}");
-            return ExitCode::FAILURE;
+            output::fail(format_args!("router supervise: standard input must be a testbed's stream: {e}"));
+            return false;
         }
     };
     let done = match stage {
@@ -64,16 +65,16 @@ pub fn supervise(stage: Stage) -> ExitCode {
         Stage::Inner => inner(&stream),
     };
     match done {
-        Ok(code) => code,
+        Ok(done) => done,
         Err(e) => {
             // If nobody is there any more, nobody needs to know.
             let _ = send(&stream, &Message::Failed(e.to_string()), &[]);
-            ExitCode::FAILURE
+            false
         }
     }
 }
 
-fn outer() -> Result<ExitCode, RouterError> {
+fn outer() -> Result<bool, RouterError> {
     // Ctrl-C is for the caller and for programs in the foreground; the testbed ends when its handle wants it.
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGQUIT, signal_hook::consts::SIGHUP] {
         signal_hook::flag::register(signal, Arc::default())
@@ -84,7 +85,7 @@ fn outer() -> Result<ExitCode, RouterError> {
     command.args(["router", "supervise", "--inner"]);
     let mut child = command.spawn().map_err(|e| RouterError::system("start the inner process", e))?;
     let status = child.wait().map_err(|e| RouterError::system("wait for the inner process", e))?;
-    Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(status.success())
 }
 
 /// Leaves for new namespaces, as root without a new user: then buffers of any size and real-time
@@ -107,7 +108,7 @@ fn leave_namespaces() -> Result<(), RouterError> {
     Ok(())
 }
 
-fn inner(stream: &UnixStream) -> Result<ExitCode, RouterError> {
+fn inner(stream: &UnixStream) -> Result<bool, RouterError> {
     set_parent_process_death_signal(Some(Signal::KILL))
         .map_err(|e| RouterError::system("tie its life to its parent's", e.into()))?;
     own_proc();
@@ -115,7 +116,7 @@ fn inner(stream: &UnixStream) -> Result<ExitCode, RouterError> {
     let mut lines = Lines::new(copy(stream)?);
     let config: TestbedConfig = match lines.next() {
         Ok(Some(config)) => config,
-        Ok(None) => return Ok(ExitCode::SUCCESS),
+        Ok(None) => return Ok(true),
         Err(e) => return Err(RouterError::system("read the configuration", e)),
     };
     let mut bed = Bed::build(config, copy(stream)?)?;
@@ -127,11 +128,11 @@ fn inner(stream: &UnixStream) -> Result<ExitCode, RouterError> {
                 let result = bed.answer(request.call, &mut lines).map_err(|e| e.to_string());
                 bed.say(&Message::Reply { id: request.id, result });
                 if is_end {
-                    return Ok(ExitCode::SUCCESS);
+                    return Ok(true);
                 }
             }
             // The handle is gone: what was recorded so far is kept.
-            Ok(None) => return bed.finish().map(|_| ExitCode::SUCCESS),
+            Ok(None) => return bed.finish().map(|_| true),
             Err(e) => return Err(RouterError::system("read a request", e)),
         }
     }

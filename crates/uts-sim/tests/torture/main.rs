@@ -215,7 +215,7 @@ impl Torture {
         }
         match event {
             Event::Connected => self.on_connected(*node, *connection),
-            Event::Closed(CloseReason::HandshakeTimeout(_)) if self.established_at.is_none() => {
+            Event::Closed(CloseReason::HandshakeTimeout { .. }) if self.established_at.is_none() => {
                 self.failed = true;
             }
             _ if self.handles[*node] != Some(*connection) => {}

@@ -166,7 +166,7 @@ fn link(r: &mut ChaCha8Rng, class: &Class, rate_mbit: f64) -> String {
         text += &format!(" corrupt={:.3},{}", r.random_range(0.0..0.1), r.random_range(1..8));
     }
     if r.random_bool(0.3) {
-        text += &format!(" mtu={}", r.random_range(1228..1600));
+        text += &format!(" mtu={}", r.random_range(576..1600));
     }
     text
 }

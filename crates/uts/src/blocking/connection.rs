@@ -5,6 +5,7 @@ use crate::connection::PropertyError;
 use crate::driver::ConnectionEvent;
 use crate::fingerprint::Fingerprint;
 use core::fmt;
+use core::time::Duration;
 use std::net::SocketAddr;
 use uts_engine::requirements::Requirements;
 use uts_engine::{CloseReason, Direction, ExchangeError, FlowError, FlowOptions, Stats};
@@ -118,6 +119,12 @@ impl Connection {
     /// Bytes that were handed over and that the peer has not acknowledged, of all flows; `None` after the connection's end.
     pub fn undelivered_bytes(&self) -> Option<u64> {
         self.inner.undelivered_bytes()
+    }
+
+    /// For how long nothing has been heard of the peer although something is expected of it, as
+    /// [`crate::Connection::silence`] says.
+    pub fn silence(&self) -> Option<Duration> {
+        self.inner.silence()
     }
 
     /// The peer's address; `None` once the endpoint has forgotten the connection, some time after its end.

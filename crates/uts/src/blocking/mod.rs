@@ -55,8 +55,9 @@ use crate::host::Host;
 use core::time::Duration;
 use std::rc::Rc;
 
-/// Opens a connection to `target` (`host:port`, `[v6]:port`), from a socket of its own. The addresses of a host are tried
-/// in turn. Questions about a host that was never met ([`NewHost::Ask`](crate::NewHost::Ask)) are asked in this thread.
+/// Opens a connection to `target` (`host:port`, `[v6]:port`), from a socket of its own, as
+/// [`crate::connect`] does. Questions about a host that was never met
+/// ([`NewHost::Ask`](crate::NewHost::Ask)) are asked in this thread.
 ///
 /// # Errors
 /// [`ConnectError`].

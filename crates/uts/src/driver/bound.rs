@@ -302,9 +302,9 @@ impl Bound {
         self.io.fd()
     }
 
-    /// Whether it has one peer only.
-    pub fn is_connected(&self) -> bool {
-        self.peer.is_some()
+    /// Its one peer, if it has only one.
+    pub fn peer(&self) -> Option<SocketAddr> {
+        self.peer
     }
 
     /// Nobody is to be woken by what arrives, until the socket is watched.

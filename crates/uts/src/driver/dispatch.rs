@@ -4,6 +4,7 @@ use super::{Inner, Shared, gone};
 use crate::connection::peer_key;
 use core::num::NonZeroUsize;
 use core::task::Waker;
+use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Weak};
 use tokio::sync::Notify;
@@ -21,6 +22,16 @@ pub enum ConnectionEvent {
     Exchange(Box<ExchangeEvent>),
     /// The path now carries packets of this many bytes of UDP payload.
     PacketSize(usize),
+    /// Something is expected of the peer, and nothing has been heard from it for so long: 3 s or
+    /// three probe time-outs, whichever is longer; less if the network says that nobody listens
+    /// there. The connection goes on, and is probed. Told only to who asks for events before; see
+    /// also [`Connection::silence`](crate::Connection::silence).
+    Silent(Duration),
+    /// After [`ConnectionEvent::Silent`] the peer was heard again; it had been silent for so long.
+    Heard(Duration),
+    /// What this property asks cannot be had of the profile in use: `maxRecvRate`, where the peer
+    /// sends without flow control (flow/none), so that nothing can hold it back. Told once.
+    NoEffect(&'static str),
     /// The connection has ended; nothing follows.
     Closed(CloseReason),
 }
@@ -103,6 +114,13 @@ impl ConnectionState {
         receiver
     }
 
+    /// Tells those who have asked, if any have: to who asks later it is of no interest.
+    fn publish_if_asked(&mut self, event: ConnectionEvent) {
+        if !self.subscribers.is_empty() {
+            self.publish(event);
+        }
+    }
+
     fn publish(&mut self, event: ConnectionEvent) {
         if self.subscribers.is_empty() {
             if let (None, ConnectionEvent::PacketSize(bytes)) = (&self.backlog, &event) {
@@ -178,6 +196,9 @@ impl ConnectionState {
             }
             Event::Exchange(step) => self.publish(ConnectionEvent::Exchange(step)),
             Event::PacketSize(bytes) => self.publish(ConnectionEvent::PacketSize(bytes)),
+            Event::NoEffect(property) => self.publish(ConnectionEvent::NoEffect(property)),
+            Event::Silent(long) => self.publish_if_asked(ConnectionEvent::Silent(long)),
+            Event::Heard(after) => self.publish_if_asked(ConnectionEvent::Heard(after)),
             Event::Closed(reason) => self.end(reason, woken),
         }
     }

@@ -71,7 +71,7 @@ impl Socket {
     /// # Errors
     /// The system refuses another socket at this address.
     pub fn dedicate(&mut self, remote: SocketAddr, local: Option<IpAddr>) -> io::Result<()> {
-        if self.dedicated.is_none() && !self.is_connected() {
+        if self.dedicated.is_none() && self.peer().is_none() {
             let mut socket = self.main.for_peer(remote, local)?;
             socket.unwatch();
             self.dedicated = Some(Dedicated { socket, remote, behind: BEHIND_MAX });
@@ -222,9 +222,9 @@ impl Socket {
         self.main.poll_send(cx, &transmit).map_ok(|()| contents.len())
     }
 
-    /// Whether errors of this socket are about its one peer.
-    pub fn is_connected(&self) -> bool {
-        self.main.is_connected()
+    /// The one peer that errors of this socket are about, if it has only one.
+    pub fn peer(&self) -> Option<SocketAddr> {
+        self.main.peer()
     }
 }
 

@@ -450,11 +450,13 @@ impl Driver {
             return Err(error);
         }
         tracing::debug!(%error, "socket");
-        if self.socket.is_connected()
+        if let Some(peer) = self.socket.peer()
             && matches!(error.kind(), ConnectionRefused | HostUnreachable | NetworkUnreachable)
         {
             let mut inner = self.shared.lock();
             inner.unreachable += 1;
+            inner.engine.on_unreachable(self.shared.clock.now(), peer);
+            inner.changed();
             inner.connections.values().for_each(|state| state.tell(|waiters| &waiters.state));
         }
         Ok(())

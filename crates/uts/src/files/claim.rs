@@ -1,12 +1,20 @@
-//! Who receives a file now. The newest claim of a client wins: one that was killed leaves behind a
-//! copy that waits for a dead connection, and its successor must not have to wait for that to time
-//! out. Another client does not get in.
+//! Who receives a file now. Others wait for a moment. Where nothing comes any more, the newest claim
+//! of the same client wins: one that was killed leaves behind a copy that waits for a dead
+//! connection, and its successor must not have to wait for that to time out. Another client does
+//! not get in.
 
 use super::error::{Fault, FaultKind};
 use super::path::RelPath;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until, timeout_at};
+
+/// A copy that has received nothing for this long may be one whose client was killed.
+const SILENT_MAX: Duration = Duration::from_secs(1);
+/// How long a claim waits for another; then its client is told, and may try again.
+const WAIT_MAX: Duration = Duration::from_secs(3);
 
 /// A client of a server, as far as the server knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +41,8 @@ impl Client {
 struct Holder {
     told: Arc<watch::Sender<bool>>,
     client: Client,
+    /// When it received anything for the last time.
+    heard_at: Arc<Mutex<Instant>>,
 }
 
 type Holders = BTreeMap<RelPath, Holder>;
@@ -48,34 +58,62 @@ pub(super) struct Claim {
     path: RelPath,
     sender: Arc<watch::Sender<bool>>,
     superseded: watch::Receiver<bool>,
+    heard_at: Arc<Mutex<Instant>>,
 }
 
 impl Claims {
-    /// Claims `path` for a client; tells its present holder to stop, and waits until it has.
+    /// Claims `path` for a client, as soon as its present holder has let go of it; tells that to stop
+    /// if it belongs to the same client and is silent.
     ///
     /// # Errors
-    /// [`FaultKind::Busy`] if the holder is another client.
+    /// [`FaultKind::Busy`] if that takes longer than [`WAIT_MAX`].
     pub(super) async fn take(&self, path: &RelPath, client: &Client) -> Result<Claim, Fault> {
+        let end = Instant::now() + WAIT_MAX;
         loop {
-            let holder = {
-                let mut holders = self.lock();
-                match holders.get(path) {
-                    Some(holder) => holder.clone(),
-                    None => {
-                        let (sender, superseded) = watch::channel(false);
-                        let sender = Arc::new(sender);
-                        holders.insert(path.clone(), Holder { told: sender.clone(), client: client.clone() });
-                        return Ok(Claim { claims: self.clone(), path: path.clone(), sender, superseded });
+            let holder = match self.take_now(path, client) {
+                Ok(claim) => return Ok(claim),
+                Err(holder) => holder,
+            };
+            let is_same = holder.client.is(client);
+            let telling = async {
+                while is_same && !*holder.told.borrow() {
+                    let silent_at = holder.heard_at() + SILENT_MAX;
+                    sleep_until(silent_at).await;
+                    if holder.heard_at() + SILENT_MAX <= silent_at {
+                        holder.told.send_replace(true);
                     }
                 }
+                std::future::pending::<()>().await;
             };
-            if !holder.client.is(client) {
-                let why = "another client is sending this file";
+            let leaving = async {
+                tokio::select! {
+                    () = holder.told.closed() => {}
+                    () = telling => {}
+                }
+            };
+            if timeout_at(end, leaving).await.is_err() {
+                let why = if is_same {
+                    "another copy of this file is under way"
+                } else {
+                    "another client is sending this file"
+                };
                 return Err(Fault::new(FaultKind::Busy, path.as_bytes(), why));
             }
-            holder.told.send_replace(true);
-            holder.told.closed().await;
         }
+    }
+
+    /// The claim, or who has it.
+    fn take_now(&self, path: &RelPath, client: &Client) -> Result<Claim, Holder> {
+        let mut holders = self.lock();
+        if let Some(holder) = holders.get(path) {
+            return Err(holder.clone());
+        }
+        let (sender, superseded) = watch::channel(false);
+        let sender = Arc::new(sender);
+        let heard_at = Arc::new(Mutex::new(Instant::now()));
+        let holder = Holder { told: sender.clone(), client: client.clone(), heard_at: heard_at.clone() };
+        holders.insert(path.clone(), holder);
+        Ok(Claim { claims: self.clone(), path: path.clone(), sender, superseded, heard_at })
     }
 
     fn lock(&self) -> MutexGuard<'_, Holders> {
@@ -83,7 +121,18 @@ impl Claims {
     }
 }
 
+impl Holder {
+    fn heard_at(&self) -> Instant {
+        *self.heard_at.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 impl Claim {
+    /// Something has been received.
+    pub(super) fn progressed(&self) {
+        *self.heard_at.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+    }
+
     /// Becomes true when its client claims the file anew.
     pub(super) fn superseded(&self) -> watch::Receiver<bool> {
         self.superseded.clone()
@@ -107,7 +156,31 @@ mod tests {
         Client { key: key.map(str::to_owned), address: address.into() }
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
+    async fn a_copy_that_receives_is_waited_for() {
+        let claims = Claims::default();
+        let path = RelPath::parse(b"a").unwrap();
+        let who = client(None, "::1");
+        let first = claims.take(&path, &who).await.unwrap();
+        let told = first.superseded();
+        let receiving = tokio::spawn(async move {
+            for _ in 0..20 {
+                tokio::time::sleep(SILENT_MAX / 4).await;
+                first.progressed();
+            }
+            drop(first);
+        });
+        let busy = claims.take(&path, &who).await.unwrap_err();
+        assert_eq!(busy.kind, FaultKind::Busy);
+        assert!(!*told.borrow());
+        drop(told);
+        // Another try has it when the first is done.
+        let second = claims.take(&path, &who).await.unwrap();
+        assert!(!*second.superseded().borrow());
+        receiving.await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn the_newest_claim_of_a_client_wins_and_waits_for_the_old() {
         let claims = Claims::default();
         let path = RelPath::parse(b"a").unwrap();
@@ -128,7 +201,7 @@ mod tests {
         assert!(claims.lock().is_empty());
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn no_claim_is_taken_from_another_client() {
         let path = RelPath::parse(b"a").unwrap();
         let all =

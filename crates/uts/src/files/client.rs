@@ -1,23 +1,21 @@
-//! What both directions of a copy share: options, the report, and the work of several flows at
-//! once.
+//! What both directions of a copy share: options and the report.
 
 use super::Flows;
-use super::batch::{Batch, Conversation};
+use super::batch::Conversation;
 use super::error::{Fault, FaultKind, FileError};
-use super::journal::{Journal, Progress};
-use super::message::{Hash, Reply, Request};
+use super::exclude::Exclude;
+use super::journal::Progress;
+use super::message::{Hash, Mtime, Reply, Request};
 use super::path::{RelPath, show};
-use std::collections::VecDeque;
-use std::future::Future;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use tokio::sync::Notify;
-use tokio::task::JoinSet;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
 
 /// What a client holds of a listing at most, in bytes, unless told otherwise: two million files
 /// with names of 60 bytes.
 pub const LISTING_BYTES_MAX: u64 = 512 * 1024 * 1024;
-/// Files that are listed ahead of those that are copied.
-const QUEUED_MAX: usize = 4096;
+/// How long a file that somebody else is copying is waited for, unless told otherwise.
+pub const BUSY_PATIENCE: Duration = Duration::from_secs(600);
 
 /// How to copy.
 #[derive(Clone)]
@@ -27,6 +25,18 @@ pub struct CopyOptions {
     /// Symbolic links in directories are copied if they lead to within the copy; otherwise they are
     /// left out with a warning.
     pub links: bool,
+    /// What is neither copied nor to be missed, as devices and links without `links`, is left out
+    /// without a warning.
+    pub skip_special: bool,
+    /// What is left out of directories.
+    pub exclude: Exclude,
+    /// Nothing is changed: what would be copied is told.
+    pub dry_run: bool,
+    /// How long a file is waited for that another copy is receiving; then it has failed.
+    pub busy_patience: Duration,
+    /// The report of the same copy as far as it came over an earlier connection. What that has put
+    /// in place is not asked about again, unless its source has another size or time now.
+    pub earlier: Option<Arc<Report>>,
     /// Modes are set as those of the sources, whatever the umask; a server takes part in this if it
     /// lets its clients.
     pub preserve_mode: bool,
@@ -44,12 +54,41 @@ impl Default for CopyOptions {
         CopyOptions {
             recursive: false,
             links: false,
+            skip_special: false,
+            exclude: Exclude::default(),
+            dry_run: false,
+            busy_patience: BUSY_PATIENCE,
+            earlier: None,
             preserve_mode: false,
             flows: 16,
             listing_bytes_max: LISTING_BYTES_MAX,
             progress: Arc::new(super::NoProgress),
         }
     }
+}
+
+/// A file that stands under its name, as its source is.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct InPlace {
+    /// As the user calls it.
+    pub name: Vec<u8>,
+    /// Its size, in bytes.
+    pub size: u64,
+    /// Its time of change.
+    pub mtime: Mtime,
+    /// The hash of its content; `None` = a dry run has not asked for it.
+    pub hash: Option<Hash>,
+    /// It was there already.
+    pub was_there: bool,
+}
+
+/// What became of a destination that was named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Placement {
+    /// It was copied into: a directory that was there.
+    Into,
+    /// The copy has this name.
+    As,
 }
 
 /// What a copy did.
@@ -67,8 +106,12 @@ pub struct Report {
     pub bytes: u64,
     /// Content that crossed the connection, in bytes.
     pub bytes_carried: u64,
-    /// Names and hashes of all files now in place, by name.
-    pub hashes: Vec<(Vec<u8>, Hash)>,
+    /// All files now in place, by name.
+    pub in_place: Vec<InPlace>,
+    /// Files that a dry run would have copied.
+    pub files_wanted: u64,
+    /// Their content, in bytes.
+    pub bytes_wanted: u64,
     /// How many things were not copied.
     pub failed: u64,
     /// What was not copied, and why: the first [`TOLD_MAX`](super::TOLD_MAX).
@@ -79,6 +122,10 @@ pub struct Report {
     pub warnings: Vec<Fault>,
     /// Why the copy ended before everything was tried.
     pub broken: Option<FileError>,
+    /// Files that were on their way when the copy was broken off.
+    pub interrupted: Vec<Vec<u8>>,
+    /// What became of the destination, once that is known: a copy that goes on does the same, whatever is there by then.
+    pub placement: Option<Placement>,
 }
 
 impl Report {
@@ -90,15 +137,14 @@ impl Report {
     /// One hash for all: of a single file its own, of several that of the lines `HASH  NAME\n`, as
     /// `b3sum` writes them.
     pub fn hash(&self) -> Option<String> {
-        match &self.hashes[..] {
+        let hex = |hash: Hash| blake3::Hash::from_bytes(hash).to_hex();
+        match &self.in_place[..] {
             [] => None,
-            [(_, hash)] => Some(blake3::Hash::from_bytes(*hash).to_hex().to_string()),
+            [only] => only.hash.map(|hash| hex(hash).to_string()),
             several => {
                 let mut all = blake3::Hasher::new();
-                for (name, hash) in several {
-                    all.update(
-                        format!("{}  {}\n", blake3::Hash::from_bytes(*hash).to_hex(), show(name)).as_bytes(),
-                    );
+                for file in several {
+                    all.update(format!("{}  {}\n", hex(file.hash?), show(&file.name)).as_bytes());
                 }
                 Some(all.finalize().to_hex().to_string())
             }
@@ -106,135 +152,26 @@ impl Report {
     }
 }
 
-/// What is still to be copied, for all flows. Whoever fills it waits while it is full.
-pub(super) struct Queue<T> {
-    state: Mutex<State<T>>,
-    flows: usize,
-    more: Notify,
-    room: Notify,
-}
-
-struct State<T> {
-    items: VecDeque<T>,
-    is_closed: bool,
-}
-
-impl<T: Batch> Queue<T> {
-    /// An empty queue, to be filled while it is worked on.
-    pub(super) fn new(flows: usize) -> Self {
-        let state = Mutex::new(State { items: VecDeque::new(), is_closed: false });
-        Queue { state, flows: flows.max(1), more: Notify::new(), room: Notify::new() }
-    }
-
-    /// A queue to which nothing is added.
-    pub(super) fn of(items: Vec<T>, flows: usize) -> Self {
-        let queue = Queue::new(flows);
-        *queue.lock() = State { items: items.into(), is_closed: true };
-        queue
-    }
-
-    /// Adds an item as soon as there is room.
-    pub(super) async fn push(&self, item: T) {
-        loop {
-            {
-                let mut state = self.lock();
-                if state.items.len() < QUEUED_MAX {
-                    state.items.push_back(item);
-                    drop(state);
-                    return self.more.notify_one();
-                }
-            }
-            self.room.notified().await;
+/// Refuses sources that would be copied to the same name: of each, the name that it gets, if it gets one of its own, and what
+/// the user calls it. The names are in `directory`.
+pub(super) fn once_each<'a>(
+    directory: &[u8],
+    names: impl IntoIterator<Item = (Option<&'a [u8]>, &'a [u8])>,
+) -> Result<(), FileError> {
+    let mut seen = BTreeMap::new();
+    for (target, source) in names {
+        let Some(target) = target else { continue };
+        if let Some(other) = seen.insert(target, source) {
+            let why = format!(
+                "{} and {} would both be copied to this name; nothing was copied",
+                show(other),
+                show(source)
+            );
+            let place: &[&[u8]] = if directory.is_empty() { &[target] } else { &[directory, b"/", target] };
+            return Err(local(FaultKind::Exists, &place.concat(), &why));
         }
     }
-
-    /// No more comes.
-    pub(super) fn close(&self) {
-        self.lock().is_closed = true;
-        // One wakes the next.
-        self.more.notify_one();
-    }
-
-    /// No more comes, and what there is shall not be copied.
-    pub(super) fn abandon(&self) {
-        self.lock().items.clear();
-        self.close();
-    }
-
-    /// The next items that share a round trip: one big file, or many small ones, but no more than
-    /// leave work for others. Waits for them; none if no more come.
-    pub(super) async fn take(&self) -> Vec<T> {
-        loop {
-            {
-                let mut state = self.lock();
-                let batch = state.batch(self.flows);
-                let others_have_work = !state.items.is_empty() || state.is_closed;
-                let is_over = state.is_closed;
-                drop(state);
-                if others_have_work {
-                    self.more.notify_one();
-                }
-                if !batch.is_empty() {
-                    self.room.notify_one();
-                    return batch;
-                }
-                if is_over {
-                    return batch;
-                }
-            }
-            self.more.notified().await;
-        }
-    }
-
-    pub(super) fn give_back(&self, items: Vec<T>) {
-        let mut state = self.lock();
-        for item in items.into_iter().rev() {
-            state.items.push_front(item);
-        }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State<T>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl<T: Batch> State<T> {
-    fn batch(&mut self, flows: usize) -> Vec<T> {
-        let share = (self.items.len() / flows).clamp(1, T::ITEMS_MAX);
-        let mut bytes = 0u64;
-        let mut batch = Vec::new();
-        while let Some(item) = self.items.front() {
-            bytes = bytes.saturating_add(item.bytes());
-            if !batch.is_empty() && (batch.len() >= share || bytes > T::BYTES_MAX) {
-                break;
-            }
-            batch.extend(self.items.pop_front());
-        }
-        batch
-    }
-}
-
-/// Lets a worker for each of `items`, up to `options.flows`, run until it has ended; the first
-/// error that stops one is that of the copy.
-pub(super) async fn work<W, Fut>(items: usize, options: &CopyOptions, journal: &Journal, worker: W)
-where
-    W: Fn() -> Fut,
-    Fut: Future<Output = Result<(), FileError>> + Send + 'static,
-{
-    let mut workers = JoinSet::new();
-    for _ in 0..items.min(options.flows.max(1)) {
-        workers.spawn(worker());
-    }
-    while let Some(ended) = workers.join_next().await {
-        let error = match ended {
-            Ok(Ok(())) => continue,
-            Ok(Err(error)) => error,
-            Err(error) => FileError::Connection(error.to_string()),
-        };
-        journal.update(|report| {
-            report.broken.get_or_insert(error);
-        });
-    }
+    Ok(())
 }
 
 /// What is at a path of the server, and whether it is the unfinished copy of a directory.

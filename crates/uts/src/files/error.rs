@@ -32,6 +32,8 @@ pub enum FaultKind {
     Corrupt,
     /// Another copy of the same file is under way.
     Busy,
+    /// Something is in the way that is not to be replaced.
+    Exists,
     /// The copy was given up by the end that sends.
     Aborted,
     /// The peer speaks another version of the protocol.
@@ -143,6 +145,16 @@ impl FileError {
         match self {
             FileError::Local(fault) | FileError::Peer(fault) => Some(fault),
             FileError::Connection(_) | FileError::Protocol(_) => None,
+        }
+    }
+
+    /// The same of what is at `path`.
+    pub(super) fn at(self, path: &[u8]) -> FileError {
+        let at = |fault| Fault { path: path.to_vec(), ..fault };
+        match self {
+            FileError::Local(fault) => FileError::Local(at(fault)),
+            FileError::Peer(fault) => FileError::Peer(at(fault)),
+            error => error,
         }
     }
 

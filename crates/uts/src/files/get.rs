@@ -3,15 +3,17 @@
 
 use super::Flows;
 use super::batch::{Conversation, next_reply};
-use super::client::{CopyOptions, Queue, Report, blocking, local, stat, unexpected, work};
+use super::client::{CopyOptions, Placement, Report, blocking, local, once_each, stat, unexpected};
 use super::error::{Fault, FaultKind, FileError};
-use super::fetch::{Item, fetch_files};
-use super::journal::Journal;
+use super::fetch::{Fetcher, Item};
+use super::journal::{FileOutcome, Journal};
 use super::message::{Entry, Kind, Reply, Request};
 use super::modes::Modes;
 use super::part::{copy_of, end_copy, make_directory};
-use super::path::RelPath;
+use super::path::{RelPath, ServerPath, show};
 use super::tree::Tree;
+use super::workers::{Queue, Waiting, work};
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -25,6 +27,8 @@ struct Place {
     /// The name in it to copy to; the directory itself if it is to be copied into.
     target: RelPath,
     into: bool,
+    /// It was written as a directory, and there is none.
+    is_new_directory: bool,
 }
 
 /// What is to be done when all files are here, and what has been listed so far.
@@ -33,6 +37,8 @@ struct Plan {
     directories: Vec<(RelPath, Entry)>,
     links: Vec<(RelPath, Entry, RelPath)>,
     top: Option<(RelPath, Vec<u8>)>,
+    /// Where several directories may have files of the same name: from where each comes.
+    seen: Option<BTreeMap<RelPath, RelPath>>,
     /// What is held of the listing, in bytes.
     held_bytes: u64,
     files: u64,
@@ -53,28 +59,39 @@ const ENTRY_BYTES: u64 = 200;
 /// When nothing could be begun. Later failures are in the [`Report`], and do not keep other files from being copied.
 pub async fn get<F: Flows>(
     flows: Arc<F>,
-    sources: &[RelPath],
+    sources: &[ServerPath],
     destination: &Path,
     options: &CopyOptions,
 ) -> Result<Report, FileError> {
-    let journal = Journal::new(options.progress.clone());
+    let journal = Journal::new(options);
     let resumed = match sources {
-        [only] if options.recursive => only.name(),
+        [only] if options.recursive => only.path.name(),
         _ => None,
     };
-    let place = locate(destination, resumed)?;
+    let place = locate(destination, resumed, options)?;
     if sources.len() > 1 && !place.into {
         let why = "several sources need an existing directory to go into";
         return Err(local(FaultKind::NotDirectory, destination.as_os_str().as_bytes(), why));
     }
+    if place.into {
+        once_each(
+            destination.as_os_str().as_bytes(),
+            sources.iter().map(|source| (source.path.name(), source.path.as_bytes())),
+        )?;
+    }
+    let placement = if place.into { Placement::Into } else { Placement::As };
+    journal.update(|report| report.placement = Some(placement));
     let flow = Conversation::open(&*flows).await?;
     let queue = Arc::new(Queue::new(options.flows));
-    let modes = Modes::new(options.preserve_mode);
-    let mut listing =
-        Listing { flow, place: &place, options, journal: &journal, queue: &queue, plan: Plan::default() };
-    let fetching = work(options.flows, options, &journal, || {
-        fetch_files(flows.clone(), queue.clone(), journal.clone(), modes)
-    });
+    let fetcher = Fetcher {
+        journal: journal.clone(),
+        modes: Modes::new(options.preserve_mode),
+        waiting: Waiting::new(options.busy_patience),
+    };
+    let modes = fetcher.modes;
+    let plan = Plan { seen: (sources.len() > 1).then(BTreeMap::new), ..Plan::default() };
+    let mut listing = Listing { flow, place: &place, options, journal: &journal, queue: &queue, plan };
+    let fetching = work(&flows, &queue, &fetcher, options.flows, &journal);
     let listed = listing.run_beside(sources, fetching).await;
     let Listing { flow, plan, .. } = listing;
     match listed {
@@ -97,38 +114,63 @@ pub async fn get<F: Flows>(
 }
 
 /// Where to copy to. A directory is copied into, unless it is the unfinished copy of the source of
-/// the name `resumed`: that goes on in its place.
-fn locate(destination: &Path, resumed: Option<&[u8]>) -> Result<Place, FileError> {
+/// the name `resumed`: that goes on in its place. A link is followed, for the user has named it.
+fn locate(destination: &Path, resumed: Option<&[u8]>, options: &CopyOptions) -> Result<Place, FileError> {
     let bytes = destination.as_os_str().as_bytes();
-    let with_slash = |path: &[u8]| match path {
+    let fault = |e: std::io::Error| FileError::Local(Fault::io(bytes, &e));
+    let says_directory = bytes.ends_with(b"/");
+    let there = match std::fs::metadata(destination) {
+        Ok(there) => Some(there),
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(fault(e)),
+        Err(_) => None,
+    };
+    let is_link = std::fs::symlink_metadata(destination).is_ok_and(|there| there.is_symlink());
+    match there {
+        Some(there) if there.is_dir() => {
+            let place = in_parent(destination);
+            let is_resumed = match options.earlier.as_ref().and_then(|report| report.placement) {
+                Some(placement) => placement == Placement::As,
+                None => place.as_ref().is_ok_and(|place| {
+                    resumed.is_some() && copy_of(&place.tree, &place.target).as_deref() == resumed
+                }),
+            };
+            if is_resumed {
+                return place.map_err(FileError::Local);
+            }
+            let tree = Tree::open(destination).map_err(FileError::Local)?;
+            let prefix = with_slash(bytes);
+            Ok(Place { tree, prefix, target: RelPath::ROOT, into: true, is_new_directory: false })
+        }
+        Some(_) if says_directory => Err(local(FaultKind::NotDirectory, bytes, "not a directory")),
+        Some(_) if is_link => {
+            let real = std::fs::canonicalize(destination).map_err(fault)?;
+            in_parent(&real).map_err(FileError::Local)
+        }
+        None if is_link => Err(local(FaultKind::NotFound, bytes, "is a symbolic link that leads nowhere")),
+        None if says_directory && resumed.is_none() => {
+            Err(local(FaultKind::NotFound, bytes, "no such directory"))
+        }
+        _ => {
+            let place = in_parent(destination).map_err(FileError::Local)?;
+            Ok(Place { is_new_directory: says_directory, ..place })
+        }
+    }
+}
+
+fn in_parent(destination: &Path) -> Result<Place, Fault> {
+    let bytes = destination.as_os_str().as_bytes();
+    let parent = destination.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let name = destination.file_name().ok_or_else(|| Fault::new(FaultKind::Unsafe, bytes, "has no name"))?;
+    let target = RelPath::ROOT.join(name.as_bytes())?;
+    let prefix = with_slash(parent.as_os_str().as_bytes());
+    Ok(Place { tree: Tree::open(parent)?, prefix, target, into: false, is_new_directory: false })
+}
+
+fn with_slash(path: &[u8]) -> Vec<u8> {
+    match path {
         b"" | b"." => Vec::new(),
         path if path.ends_with(b"/") => path.to_vec(),
         path => [path, b"/"].concat(),
-    };
-    let parent = destination.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let in_parent = || {
-        let name =
-            destination.file_name().ok_or_else(|| Fault::new(FaultKind::Unsafe, bytes, "has no name"))?;
-        let target = RelPath::ROOT.join(name.as_bytes())?;
-        let prefix = with_slash(parent.as_os_str().as_bytes());
-        Ok(Place { tree: Tree::open(parent)?, prefix, target, into: false })
-    };
-    match std::fs::metadata(destination) {
-        Ok(there) if there.is_dir() => {
-            if let Ok(place) = in_parent()
-                && resumed.is_some()
-                && copy_of(&place.tree, &place.target).as_deref() == resumed
-            {
-                return Ok(place);
-            }
-            let tree = Tree::open(destination).map_err(FileError::Local)?;
-            Ok(Place { tree, prefix: with_slash(bytes), target: RelPath::ROOT, into: true })
-        }
-        Ok(_) if bytes.ends_with(b"/") => Err(local(FaultKind::NotDirectory, bytes, "not a directory")),
-        Err(e) if bytes.ends_with(b"/") || e.kind() != std::io::ErrorKind::NotFound => {
-            Err(FileError::Local(Fault::io(bytes, &e)))
-        }
-        _ => in_parent().map_err(FileError::Local),
     }
 }
 
@@ -147,7 +189,7 @@ impl<F: Flows> Listing<'_, F> {
     /// listing ends too.
     async fn run_beside(
         &mut self,
-        sources: &[RelPath],
+        sources: &[ServerPath],
         fetching: impl Future<Output = ()>,
     ) -> Result<(), FileError> {
         let queue = self.queue;
@@ -164,11 +206,11 @@ impl<F: Flows> Listing<'_, F> {
         listed
     }
 
-    async fn run(&mut self, sources: &[RelPath]) -> Result<(), FileError> {
+    async fn run(&mut self, sources: &[ServerPath]) -> Result<(), FileError> {
         for source in sources {
             match self.source(source).await {
                 Err(error) if error.is_fatal() => return Err(error),
-                Err(error) => self.journal.failed(source.as_bytes(), error),
+                Err(error) => self.journal.failed(source.path.as_bytes(), error),
                 Ok(()) => {}
             }
         }
@@ -176,10 +218,21 @@ impl<F: Flows> Listing<'_, F> {
         Ok(())
     }
 
-    async fn source(&mut self, source: &RelPath) -> Result<(), FileError> {
+    async fn source(
+        &mut self,
+        ServerPath { path: source, is_directory }: &ServerPath,
+    ) -> Result<(), FileError> {
         let fault = |kind, why: &str| FileError::Peer(Fault::new(kind, source.as_bytes(), why));
         let (entry, _) = stat(&mut self.flow, source).await?;
         let entry = entry.ok_or_else(|| fault(FaultKind::NotFound, "no such file or directory"))?;
+        if entry.kind != Kind::Directory {
+            if *is_directory {
+                return Err(fault(FaultKind::NotDirectory, "is not a directory"));
+            }
+            if self.place.is_new_directory {
+                return Err(local(FaultKind::NotFound, self.place.target.as_bytes(), "no such directory"));
+            }
+        }
         let target = match source.name() {
             Some(name) if self.place.into => self.place.target.join(name).map_err(FileError::Local)?,
             _ => self.place.target.clone(),
@@ -218,6 +271,13 @@ impl<F: Flows> Listing<'_, F> {
         source: &RelPath,
         target: &RelPath,
     ) -> Result<(), FileError> {
+        let (path, is_directory) = match &found {
+            Ok(entry) => (&entry.path, entry.kind == Kind::Directory),
+            Err(fault) => (&fault.path, false),
+        };
+        if self.options.exclude.has(path, is_directory) {
+            return Ok(());
+        }
         let placed =
             found.map_err(FileError::Peer).and_then(|entry| Ok((place(&entry, source, target)?, entry)));
         let ((from, to), entry) = match placed {
@@ -225,14 +285,20 @@ impl<F: Flows> Listing<'_, F> {
             Err(error) => {
                 self.hold(0)?;
                 let name = error.fault().map(|fault| fault.path.clone()).unwrap_or_default();
-                self.journal.failed(&[source.as_bytes(), b"/", &name].concat(), error);
+                let path = [source.as_bytes(), b"/", &name].concat();
+                self.journal.failed(&path, error.at(&path));
                 return Ok(());
             }
         };
-        let left_out = |why| Fault::new(FaultKind::Special, from.as_bytes(), why);
+        let left_out = |why| {
+            if !self.options.skip_special {
+                self.journal.warned(Fault::new(FaultKind::Special, from.as_bytes(), why));
+            }
+        };
         match &entry.kind {
             Kind::File => self.add_file(from, to, entry).await,
             Kind::Directory => self.add_directory(to, entry).await,
+            Kind::Link(_) if self.options.links && self.options.dry_run => Ok(()),
             Kind::Link(target_text) if self.options.links => {
                 self.hold(to.as_bytes().len() + target_text.len() + target.as_bytes().len())?;
                 let entry = Entry { path: Vec::new(), ..entry };
@@ -241,12 +307,12 @@ impl<F: Flows> Listing<'_, F> {
             }
             Kind::Link(_) => {
                 self.hold(0)?;
-                self.journal.warned(left_out("symbolic link left out (see --links)"));
+                left_out("symbolic link left out (see --links)");
                 Ok(())
             }
             Kind::Special => {
                 self.hold(0)?;
-                self.journal.warned(left_out("neither file nor directory, left out"));
+                left_out("neither file nor directory, left out");
                 Ok(())
             }
         }
@@ -261,13 +327,44 @@ impl<F: Flows> Listing<'_, F> {
         if self.plan.files.is_power_of_two() {
             self.journal.planned(self.plan.files, self.plan.bytes);
         }
-        self.queue.push(Item { source, tree: self.place.tree.clone(), target, name, entry }).await;
+        if let Some(seen) = &mut self.plan.seen
+            && let Some(other) = seen.insert(target.clone(), source.clone())
+        {
+            let why = format!("{} is copied to this name as well", show(other.as_bytes()));
+            self.journal.failed(&name, local(FaultKind::Exists, source.as_bytes(), &why));
+            return Ok(());
+        }
+        if self.options.dry_run {
+            return self.tell_only(&target, &name, &entry).await;
+        }
+        if !self.journal.has_been_copied(&name, entry.size, entry.mtime) {
+            self.queue.push(Item { source, tree: self.place.tree.clone(), target, name, entry }).await;
+        }
+        Ok(())
+    }
+
+    /// Says whether the file would be copied, by what is here now.
+    async fn tell_only(&self, target: &RelPath, name: &[u8], entry: &Entry) -> Result<(), FileError> {
+        let (tree, target) = (self.place.tree.clone(), target.clone());
+        let outcome = match blocking(move || tree.stat_link(&target)).await {
+            Ok(Some(there))
+                if (&there.kind, there.size, there.mtime) == (&Kind::File, entry.size, entry.mtime) =>
+            {
+                FileOutcome::Kept
+            }
+            Ok(_) => FileOutcome::Wanted,
+            Err(fault) => FileOutcome::Failed(FileError::Local(fault)),
+        };
+        self.journal.ended(name, entry.size, entry.mtime, outcome);
         Ok(())
     }
 
     /// Makes a directory at once, so that files can be fetched into it.
     async fn add_directory(&mut self, target: RelPath, entry: Entry) -> Result<(), FileError> {
         self.hold(target.as_bytes().len())?;
+        if self.options.dry_run {
+            return Ok(());
+        }
         let copy_of = self.plan.top.as_ref().filter(|(top, _)| *top == target).map(|(_, name)| name.clone());
         let (tree, path) = (self.place.tree.clone(), target.clone());
         match blocking(move || make_directory(&tree, &path, copy_of.as_deref())).await {

@@ -8,16 +8,18 @@
 use super::client::blocking;
 use super::error::Fault;
 use super::message::{Entry, Held};
+use super::sparse::{Run, Runs, hash_zeros};
 use super::stream::{BLOCK_BYTES, Content};
 use blake3::Hasher;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
+use std::os::unix::fs::FileExt;
 use std::sync::Arc;
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// What is hashed in one go: within a second even from a slow disk, and long enough to be worth a
 /// change of threads.
-const SLICE_BYTES: u64 = 8 * 1024 * 1024;
+pub(super) const SLICE_BYTES: u64 = 8 * 1024 * 1024;
 /// Slices that one client has hashed at once.
 const OF_CLIENT_MAX: usize = 2;
 /// Slices that a server hashes at once, for all clients: processors are for other things too.
@@ -30,8 +32,15 @@ pub(super) struct AllTurns(Arc<Semaphore>);
 /// The turns of a client.
 #[derive(Debug)]
 pub(super) struct Turns {
-    client: Semaphore,
+    client: Arc<Semaphore>,
     all: Arc<Semaphore>,
+}
+
+/// A turn, until dropped.
+#[derive(Debug)]
+pub(super) struct Turn {
+    _of_client: OwnedSemaphorePermit,
+    _of_all: OwnedSemaphorePermit,
 }
 
 impl Default for AllTurns {
@@ -49,29 +58,30 @@ impl AllTurns {
 
     /// Those of one more client.
     pub(super) fn client(&self) -> Turns {
-        Turns { client: Semaphore::new(OF_CLIENT_MAX), all: self.0.clone() }
+        Turns { client: Arc::new(Semaphore::new(OF_CLIENT_MAX)), all: self.0.clone() }
     }
 }
 
 impl Turns {
     /// Waits for a turn, first among the client's own. Those who wait have their turns in the order
     /// of their coming.
-    async fn next(&self) -> io::Result<(SemaphorePermit<'_>, SemaphorePermit<'_>)> {
-        let own = self.client.acquire().await.map_err(io::Error::other)?;
-        Ok((own, self.all.acquire().await.map_err(io::Error::other)?))
+    pub(super) async fn next(&self) -> io::Result<Turn> {
+        let own = self.client.clone().acquire_owned().await.map_err(io::Error::other)?;
+        let all = self.all.clone().acquire_owned().await.map_err(io::Error::other)?;
+        Ok(Turn { _of_client: own, _of_all: all })
     }
 }
 
-/// Hashes the first `bytes` of a file, from its present position; returns how many there were.
+/// Hashes the first `bytes` of a file; returns how many there were.
 /// `turns` are those of the client on whose behalf it is done; without any, it is done for the user
 /// of this program.
 pub(super) async fn hash_prefix(
-    mut file: File,
+    file: File,
     bytes: u64,
     name: &[u8],
     turns: Option<&Turns>,
 ) -> Result<(File, Hasher, u64), Fault> {
-    let mut hasher = Hasher::new();
+    let (mut source, mut hasher) = ((Runs::of(&file), file), Hasher::new());
     let mut done = 0;
     while done < bytes {
         let slice = SLICE_BYTES.min(bytes - done);
@@ -81,9 +91,9 @@ pub(super) async fn hash_prefix(
         };
         let path = name.to_vec();
         let hashed;
-        (file, hasher, hashed) = blocking(move || {
-            let hashed = hash_slice(&mut file, slice, &mut hasher).map_err(|e| Fault::io(&path, &e))?;
-            Ok((file, hasher, hashed))
+        (source, hasher, hashed) = blocking(move || {
+            let hashed = hash_slice(&mut source, done, slice, &mut hasher);
+            Ok((source, hasher, hashed.map_err(|e| Fault::io(&path, &e))?))
         })
         .await?;
         drop(turn);
@@ -92,7 +102,7 @@ pub(super) async fn hash_prefix(
             break;
         }
     }
-    Ok((file, hasher, done))
+    Ok((source.1, hasher, done))
 }
 
 /// The content of an open file after what the receiver holds, if that is a prefix of it.
@@ -112,25 +122,41 @@ pub(super) async fn content_after(
     Ok(Content { file, entry, from: 0, hasher: Hasher::new() })
 }
 
-fn hash_slice(file: &mut File, bytes: u64, hasher: &mut Hasher) -> io::Result<u64> {
+/// Hashes so many bytes of a file from `start` on; fewer if it ends before.
+fn hash_slice(
+    (runs, file): &mut (Runs, File),
+    start: u64,
+    bytes: u64,
+    hasher: &mut Hasher,
+) -> io::Result<u64> {
     let mut block = vec![0; BLOCK_BYTES];
-    let mut done = 0;
-    let mut source = file.take(bytes);
-    loop {
-        match source.read(&mut block)? {
-            0 => return Ok(done),
+    let (mut at, end) = (start, start.saturating_add(bytes));
+    while at < end {
+        let run = match runs.next(file, at, end)? {
+            // Beyond the end of a file that has become shorter there is a hole too.
+            Run::Hole(bytes) if at + bytes <= file.metadata()?.len() => {
+                hash_zeros(hasher, bytes);
+                at += bytes;
+                continue;
+            }
+            Run::Data(bytes) | Run::Hole(bytes) => bytes,
+        };
+        let want = usize::try_from(run).map_or(BLOCK_BYTES, |run| run.min(BLOCK_BYTES));
+        match file.read_at(block.get_mut(..want).unwrap_or_default(), at)? {
+            0 => break,
             n => {
                 hasher.update(block.get(..n).unwrap_or_default());
-                done += n as u64;
+                at += n as u64;
             }
         }
     }
+    Ok(at - start)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::{Seek, Write};
+    use std::io::Write;
 
     #[tokio::test]
     async fn slices_make_the_hash_of_the_whole() {
@@ -139,8 +165,7 @@ mod tests {
         file.write_all(&data).unwrap();
         let turns = AllTurns::default().client();
         for (bytes, expected) in [(0, 0), (5, 5), (SLICE_BYTES, SLICE_BYTES), (u64::MAX, data.len() as u64)] {
-            let mut file = file.try_clone().unwrap();
-            file.rewind().unwrap();
+            let file = file.try_clone().unwrap();
             let (_, hasher, done) = hash_prefix(file, bytes, b"f", Some(&turns)).await.unwrap();
             assert_eq!(done, expected);
             assert_eq!(hasher.finalize(), blake3::hash(&data[..expected as usize]));

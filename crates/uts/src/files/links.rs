@@ -11,6 +11,7 @@
 
 use super::error::{Fault, FaultKind};
 use super::path::{PATH_BYTES_MAX, RelPath};
+use crate::driver::random_bytes;
 use cap_fs_ext::DirExt;
 use cap_std::fs::Dir;
 use std::collections::VecDeque;
@@ -41,13 +42,26 @@ pub(super) fn make(root: &Dir, path: &RelPath, target: &[u8], top: &RelPath) -> 
         Refused::Leads(why) => unsafe_(why),
         Refused::Io(e) => fault(e),
     })?;
-    let part = RelPath::ROOT.join(&name)?.part();
-    match directory.remove_file(part.as_path()) {
+    let link = RelPath::ROOT.join(&name)?;
+    match directory.symlink_metadata(link.as_path()) {
         Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(fault(e)),
+        Ok(there) if there.is_dir() => {
+            return Err(Fault::new(FaultKind::IsDirectory, path.as_bytes(), "is a directory"));
+        }
+        Ok(there) if !there.is_file() && !there.is_symlink() => {
+            let why = "is a device, pipe or socket, which is not replaced";
+            return Err(Fault::new(FaultKind::Exists, path.as_bytes(), why));
+        }
         _ => {}
     }
-    DirExt::symlink(&directory, OsStr::from_bytes(target), part.as_path()).map_err(fault)?;
-    directory.rename(part.as_path(), &directory, OsStr::from_bytes(&name)).map_err(fault)
+    // A name that nobody has, and nobody can guess: nothing is there to be put out of the way.
+    let passing = link.passing(random_bytes().map_err(fault)?);
+    DirExt::symlink(&directory, OsStr::from_bytes(target), passing.as_path()).map_err(fault)?;
+    directory.rename(passing.as_path(), &directory, link.as_path()).map_err(|e| {
+        // What it would have replaced stands; of this nothing is left.
+        let _ = directory.remove_file(passing.as_path());
+        fault(e)
+    })
 }
 
 /// The two parts of a target that keeps the rule: how far up, and the names down from there.

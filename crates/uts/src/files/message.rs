@@ -14,7 +14,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 /// The first bytes of every flow of this protocol.
 pub const MAGIC: &[u8; 9] = b"uts-files";
 /// The version that follows them. Another version is refused, naming both.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 /// The longest frame, in bytes: room for a path, the target of a link, and a little more.
 pub const FRAME_BYTES_MAX: usize = 64 * 1024;
 
@@ -35,7 +35,7 @@ pub enum Kind {
 }
 
 /// A moment as file systems have it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Mtime {
     /// Seconds since 1970, negative before.
     pub seconds: i64,
@@ -66,6 +66,15 @@ pub struct Held {
     pub bytes: u64,
     /// The hash of these bytes.
     pub hash: Hash,
+}
+
+/// What is kept of a file besides its content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Attributes {
+    /// Permission bits.
+    pub mode: u32,
+    /// Time of the last change of content.
+    pub mtime: Mtime,
 }
 
 /// What a client asks.
@@ -120,6 +129,12 @@ pub enum Request {
         /// The directory that it must not lead out of.
         top: Vec<u8>,
     },
+    /// Here is a file whose length is not known before it ends; its content follows at once. Answer, after that:
+    /// [`Reply::Stored`].
+    Stream(
+        /// The file; its size says nothing.
+        Entry,
+    ),
     /// From now on this flow, set modes as they are said, whatever the umask. Answer: [`Reply::Done`], or a fault if the
     /// server does not let its clients.
     PreserveModes,
@@ -150,12 +165,11 @@ pub enum Reply {
     },
     /// What the server has of a file.
     Have {
-        /// A prefix; all of it, if `complete`.
+        /// A prefix.
         held: Option<Held>,
-        /// Under the final name, with the same size and time.
-        complete: bool,
-        /// Then: its permission bits, or those of the offer if it has what the server would set for them.
-        mode: u32,
+        /// If that is a file of the same size, under the final name: what else it is. The mode is that of the offer if
+        /// it has what the server would set for that.
+        whole: Option<Attributes>,
     },
     /// The sender gave up a file, for this reason of its own. The part is kept.
     GivenUp(Fault),
@@ -260,6 +274,7 @@ mod tests {
                 .prop_map(|(entry, copy_of)| Request::MakeDirectory { entry, copy_of }),
             (entry(), any::<bool>()).prop_map(|(entry, complete)| Request::Attributes { entry, complete }),
             (entry(), bytes()).prop_map(|(entry, top)| Request::MakeLink { entry, top }),
+            entry().prop_map(Request::Stream),
             Just(Request::PreserveModes),
         ]
     }

@@ -5,7 +5,7 @@
 //! per block. Several flows work at once.
 //!
 //! What is received is written to `.NAME.uts-part` beside the final name, with `.NAME.uts-id` that says which source it
-//! is a part of. Only when the BLAKE3 hashes of both ends agree is it synchronised and renamed, so nothing half-written
+//! is a part of; [`unfinished`] finds those that were left behind. Only when the BLAKE3 hashes of both ends agree is it synchronised and renamed, so nothing half-written
 //! ever stands under a final name, whenever either end is killed. A later copy goes on from the part: both ends hash
 //! that prefix first, and it starts again unless the hashes agree.
 //!
@@ -17,20 +17,30 @@ mod claim;
 mod client;
 mod connection;
 mod error;
+mod exclude;
 mod fetch;
 mod get;
 mod hashing;
+mod hidden;
 mod journal;
 mod links;
+mod list;
 pub mod memory;
 pub mod message;
 mod modes;
+mod note;
 mod part;
 pub mod path;
 mod put;
+mod send;
 mod server;
+mod sink;
+mod sparse;
 mod stream;
+mod streams;
 mod tree;
+mod unfinished;
+mod workers;
 
 #[cfg(test)]
 mod tests;
@@ -42,13 +52,17 @@ use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 
 pub use claim::Client;
-pub use client::{CopyOptions, LISTING_BYTES_MAX, Report};
+pub use client::{BUSY_PATIENCE, CopyOptions, InPlace, LISTING_BYTES_MAX, Placement, Report};
 pub use error::{Fault, FaultKind, FileError, WHY_BYTES_MAX};
+pub use exclude::Exclude;
 pub use get::get;
 pub use journal::{FileOutcome, NoProgress, Progress, TOLD_MAX};
-pub use path::RelPath;
+pub use list::list;
+pub use path::{RelPath, ServerPath};
 pub use put::put;
 pub use server::{ServeOptions, Service};
+pub use streams::{get_stream, put_stream};
+pub use unfinished::{Of, Unfinished, unfinished};
 
 /// What is gathered before it is handed to a flow, and read from it at once.
 const FLOW_BUFFER_BYTES: usize = 64 * 1024;

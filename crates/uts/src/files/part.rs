@@ -1,16 +1,18 @@
-//! A file while it is received: `.NAME.uts-part`, and `.NAME.uts-id` that names the source it is a part of.
+//! A file while it is received: `.NAME.uts-part`, beside its [`note`].
 
 use super::claim::Claim;
 use super::client::blocking;
 use super::error::{Fault, FaultKind};
 use super::hashing::{Turns, hash_prefix};
-use super::message::{Entry, Hash, Held, Kind, Mtime};
+use super::message::{Attributes, Entry, Hash, Held};
 use super::modes::Modes;
+use super::note::{self, Found, Note, PartNote};
 use super::path::RelPath;
-use super::tree::{Tree, is_own, set_attributes};
+use super::sink::Sink;
+use super::sparse::hash_zeros;
+use super::tree::{Tree, set_attributes};
 use blake3::Hasher;
 use cap_fs_ext::FollowSymlinks;
-use serde::{Deserialize, Serialize};
 use std::fs::{File, TryLockError};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::os::unix::fs::MetadataExt;
@@ -19,21 +21,6 @@ use tokio::sync::watch;
 
 /// After so many bytes the disk is asked to take them: some tenths of a second of a fast network.
 const WRITE_BEHIND_BYTES: u64 = 32 * 1024 * 1024;
-
-/// What stands beside an unfinished copy.
-#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Note {
-    /// The source of a part, and the key of the client that sends it, at a server that knows it.
-    Part {
-        size: u64,
-        mtime: Mtime,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        by: Option<String>,
-    },
-    /// The name of the source of a directory.
-    Directory { copy_of: Vec<u8> },
-}
 
 /// On what terms a file is received.
 #[derive(Debug)]
@@ -44,12 +31,14 @@ pub(super) struct Terms {
     pub(super) by: Option<String>,
     /// The right to receive it, at a server.
     pub(super) claim: Option<Claim>,
+    /// Its length is not known before it ends.
+    pub(super) is_stream: bool,
 }
 
 impl Terms {
     /// Those of a client, which asked for the file itself.
     pub(super) fn client(modes: Modes) -> Terms {
-        Terms { modes, by: None, claim: None }
+        Terms { modes, by: None, claim: None, is_stream: false }
     }
 }
 
@@ -59,6 +48,8 @@ pub(super) struct Part {
     tree: Tree,
     target: RelPath,
     entry: Entry,
+    /// Bytes of content; `None` = a stream.
+    size: Option<u64>,
     modes: Modes,
     file: File,
     hasher: Hasher,
@@ -102,10 +93,15 @@ impl WriteBehind {
 pub(super) struct Have {
     /// A prefix, and its hash as it can be continued.
     pub(super) prefix: Option<Prefix>,
-    /// The prefix is the whole file, under its final name.
-    pub(super) complete: bool,
-    /// Then: its permission bits.
-    pub(super) mode: u32,
+    /// If the prefix is a file as long as the source, under its final name.
+    pub(super) whole: Option<Attributes>,
+}
+
+impl Attributes {
+    /// Whether they are what `entry` would be given.
+    pub(super) fn are_those_of(self, entry: &Entry, modes: Modes) -> bool {
+        self.mode & 0o777 == modes.file(entry.mode) && self.mtime == entry.mtime
+    }
 }
 
 /// A prefix that was hashed, and by which signs to know that it has not changed since.
@@ -124,7 +120,9 @@ struct Stamp {
 }
 
 impl Have {
-    /// Looks for `entry` at `target`: under its final name, or a part of it that comes from the client with the key `by`.
+    /// Looks for `entry` at `target`: a file of its length under its final name, or a part of it
+    /// that comes from the client with the key `by`. A file that was changed at another time may be
+    /// the same; but the part is what this copy is about.
     pub(super) async fn find(
         tree: &Tree,
         target: &RelPath,
@@ -132,24 +130,25 @@ impl Have {
         by: Option<String>,
         turns: Option<&Turns>,
     ) -> Result<Have, Fault> {
-        let asked = (tree.clone(), target.clone(), entry.clone());
-        let whole = blocking(move || find_whole(&asked.0, &asked.1, &asked.2));
-        if let Some((file, mode)) = whole.await? {
-            let prefix = Prefix::read(file, target, turns).await?;
-            if prefix.held.bytes == entry.size {
+        let (tree, asked, path, wanted) = (tree.clone(), target.clone(), target, entry.clone());
+        let candidate = blocking(move || {
+            let whole = find_whole(&tree, &asked, &wanted)?;
+            if let Some((_, attributes)) = &whole
+                && attributes.mtime == wanted.mtime
+            {
                 // What a kill between renaming and tidying up may have left.
-                tree.remove(&target.id())?;
-                return Ok(Have { prefix: Some(prefix), complete: true, mode });
+                if note::find_part(&tree, &asked).is_nothing() {
+                    note::remove(&tree, &asked)?;
+                }
+                return Ok(whole.map(|(file, attributes)| (file, Some(attributes))));
             }
-        }
-        let asked = (tree.clone(), target.clone(), entry.clone());
-        let part = blocking(move || find_part(&asked.0, &asked.1, &asked.2, by));
-        match part.await? {
-            Some(file) => {
-                Ok(Have { prefix: Some(Prefix::read(file, target, turns).await?), ..Have::default() })
-            }
-            None => Ok(Have::default()),
-        }
+            let part = find_part(&tree, &asked, &wanted, by)?.map(|part| (part, None));
+            Ok(part.or(whole.map(|(file, attributes)| (file, Some(attributes)))))
+        });
+        let Some((file, whole)) = candidate.await? else { return Ok(Have::default()) };
+        let prefix = Prefix::read(file, path, turns).await?;
+        let whole = whole.filter(|_| prefix.held.bytes == entry.size);
+        Ok(Have { prefix: Some(prefix), whole })
     }
 
     /// As it is told to the peer.
@@ -158,16 +157,14 @@ impl Have {
     }
 }
 
-/// The file under the final name, if it may be the same, and its mode.
-fn find_whole(tree: &Tree, target: &RelPath, entry: &Entry) -> Result<Option<(File, u32)>, Fault> {
-    let Some(old) = tree.stat_link(target)? else { return Ok(None) };
-    if old.kind == Kind::Directory {
-        return Err(Fault::new(FaultKind::IsDirectory, target.as_bytes(), "is a directory"));
-    }
-    if (&old.kind, old.size, old.mtime) != (&Kind::File, entry.size, entry.mtime) {
+/// The file under the final name, if it may be the same.
+fn find_whole(tree: &Tree, target: &RelPath, entry: &Entry) -> Result<Option<(File, Attributes)>, Fault> {
+    let Some(old) = tree.check_replaceable(target)? else { return Ok(None) };
+    if old.size != entry.size {
         return Ok(None);
     }
-    Ok(tree.open_file(target, FollowSymlinks::No).ok().map(|(file, _)| (file, old.mode)))
+    let attributes = Attributes { mode: old.mode, mtime: old.mtime };
+    Ok(tree.open_file(target, FollowSymlinks::No).ok().map(|(file, _)| (file, attributes)))
 }
 
 /// The part of it, if there is one to go on from.
@@ -177,12 +174,12 @@ fn find_part(
     entry: &Entry,
     by: Option<String>,
 ) -> Result<Option<File>, Fault> {
-    let expected = Note::Part { size: entry.size, mtime: entry.mtime, by };
-    if read_note(tree, target).as_ref() != Some(&expected) {
-        return Ok(None);
-    }
-    let Ok((file, _)) = tree.open_file(&target.part(), FollowSymlinks::No) else { return Ok(None) };
-    if !is_own(&file) {
+    let (file, note) = match note::find_part(tree, target) {
+        Found::Ours(part) => part,
+        Found::Nothing | Found::Empty => return Ok(None),
+        Found::Foreign => return Err(note::in_the_way(&target.part())),
+    };
+    if (note.size, note.mtime, note.by) != (Some(entry.size), entry.mtime, by) {
         return Ok(None);
     }
     // Before its length is read: of a copy that was cut off, the last blocks may still be written.
@@ -219,18 +216,17 @@ impl Part {
         prefix: Option<Prefix>,
         terms: Terms,
     ) -> Result<Part, Fault> {
-        let Terms { modes, by, claim } = terms;
+        let Terms { modes, by, claim, is_stream } = terms;
+        let size = (!is_stream).then_some(entry.size);
         let fault = |e: std::io::Error| Fault::io(target.as_bytes(), &e);
         if target.is_root() {
             return Err(Fault::new(FaultKind::IsDirectory, b"/", "is a directory"));
         }
-        if let Some(old) = tree.stat_link(target)?
-            && old.kind == Kind::Directory
-        {
-            return Err(Fault::new(FaultKind::IsDirectory, target.as_bytes(), "is a directory"));
+        tree.check_replaceable(target)?;
+        if matches!(note::find_part(tree, target), Found::Foreign) {
+            return Err(note::in_the_way(&target.part()));
         }
-        let mut file =
-            tree.open_part(&target.part()).map_err(|f| Fault { path: target.as_bytes().to_vec(), ..f })?;
+        let mut file = tree.open_to_write(&target.part())?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
@@ -256,16 +252,18 @@ impl Part {
                 (prefix.hasher, prefix.held.bytes)
             }
             None => {
-                tree.remove(&target.id())?;
+                // First, so that it is never a part without its note.
                 file.set_len(0).map_err(fault)?;
                 (Hasher::new(), 0)
             }
         };
-        write_note(tree, target, &Note::Part { size: entry.size, mtime: entry.mtime, by })?;
+        let inode = file.metadata().map_err(fault)?.ino();
+        note::write(tree, target, Note::Part(PartNote { inode, size, mtime: entry.mtime, by }))?;
         Ok(Part {
             tree: tree.clone(),
             target: target.clone(),
             entry: entry.clone(),
+            size,
             modes,
             file,
             hasher,
@@ -280,13 +278,26 @@ impl Part {
         self.claim.as_ref().map(Claim::superseded)
     }
 
-    /// Appends content.
-    pub(super) fn write(&mut self, block: &[u8]) -> Result<(), Fault> {
-        let end = self.written.checked_add(block.len() as u64).filter(|&end| end <= self.entry.size);
-        let Some(end) = end else {
+    fn end_after(&mut self, bytes: u64) -> Result<u64, Fault> {
+        if let Some(claim) = &self.claim {
+            claim.progressed();
+        }
+        let end = self.written.checked_add(bytes).filter(|&end| self.size.is_none_or(|size| end <= size));
+        end.ok_or_else(|| {
             let why = "more content than was announced";
-            return Err(Fault::new(FaultKind::Protocol, self.target.as_bytes(), why));
-        };
+            Fault::new(FaultKind::Protocol, self.target.as_bytes(), why)
+        })
+    }
+
+    fn discard(&self) -> Result<(), Fault> {
+        self.tree.remove(&self.target.part())?;
+        note::remove(&self.tree, &self.target)
+    }
+}
+
+impl Sink for Part {
+    fn write(&mut self, block: &[u8]) -> Result<(), Fault> {
+        let end = self.end_after(block.len() as u64)?;
         self.hasher.update(block);
         self.file.write_all(block).map_err(|e| Fault::io(self.target.as_bytes(), &e))?;
         self.written = end;
@@ -294,13 +305,22 @@ impl Part {
         synchronised.map_err(|e| Fault::io(self.target.as_bytes(), &e))
     }
 
+    /// The zeros take no room on the disk, where the file system can do that.
+    fn skip(&mut self, bytes: u64) -> Result<(), Fault> {
+        let end = self.end_after(bytes)?;
+        hash_zeros(&mut self.hasher, bytes);
+        let extended = self.file.set_len(end).and_then(|()| self.file.seek(SeekFrom::Start(end)));
+        extended.map_err(|e| Fault::io(self.target.as_bytes(), &e))?;
+        self.written = end;
+        Ok(())
+    }
+
     /// Compares with the sender's hash; then makes the content durable and gives it its final name.
-    pub(super) fn finish(mut self, theirs: &Hash) -> Result<Hash, Fault> {
+    fn finish(mut self, theirs: &Hash) -> Result<Hash, Fault> {
         let path = self.target.as_bytes();
         let ours: Hash = self.hasher.finalize().into();
-        if self.written != self.entry.size || ours != *theirs {
-            self.tree.remove(&self.target.id())?;
-            self.tree.remove(&self.target.part())?;
+        if self.size.is_some_and(|size| size != self.written) || ours != *theirs {
+            self.discard()?;
             let why = if ours == *theirs {
                 "less content than was announced"
             } else {
@@ -310,9 +330,16 @@ impl Part {
         }
         set_attributes(&self.file, &self.target, &self.entry, self.modes)?;
         self.write_behind.wait().and_then(|()| self.file.sync_all()).map_err(|e| Fault::io(path, &e))?;
+        // Somebody may have put something else there since.
+        self.tree.check_replaceable(&self.target)?;
         self.tree.rename(&self.target.part(), &self.target)?;
-        self.tree.remove(&self.target.id())?;
+        note::remove(&self.tree, &self.target)?;
         Ok(ours)
+    }
+
+    /// What came is kept, if it can be gone on from.
+    fn give_up(self) -> Result<(), Fault> {
+        if self.size.is_some() { Ok(()) } else { self.discard() }
     }
 }
 
@@ -322,9 +349,9 @@ fn busy(path: &RelPath) -> Fault {
 
 /// The name of the source that the directory at `path` is an unfinished copy of.
 pub(super) fn copy_of(tree: &Tree, path: &RelPath) -> Option<Vec<u8>> {
-    match read_note(tree, path)? {
+    match note::read(tree, path)? {
         Note::Directory { copy_of } => Some(copy_of),
-        Note::Part { .. } => None,
+        Note::Part(_) => None,
     }
 }
 
@@ -333,7 +360,11 @@ pub(super) fn copy_of(tree: &Tree, path: &RelPath) -> Option<Vec<u8>> {
 pub(super) fn make_directory(tree: &Tree, path: &RelPath, source: Option<&[u8]>) -> Result<(), Fault> {
     let noted = match source {
         Some(source) if !path.is_root() && tree.stat_link(path)?.is_none() => {
-            write_note(tree, path, &Note::Directory { copy_of: source.to_vec() })?;
+            // It was a file when its copy was broken off.
+            if let Found::Ours(_) = note::find_part(tree, path) {
+                tree.remove(&path.part())?;
+            }
+            note::write(tree, path, Note::Directory { copy_of: source.to_vec() })?;
             true
         }
         _ => false,
@@ -345,19 +376,12 @@ pub(super) fn make_directory(tree: &Tree, path: &RelPath, source: Option<&[u8]>)
     made.map(|_| ())
 }
 
-/// Notes that the copy is complete.
+/// Notes that the copy of a directory is complete.
 pub(super) fn end_copy(tree: &Tree, path: &RelPath) -> Result<(), Fault> {
-    tree.remove(&path.id())
-}
-
-fn read_note(tree: &Tree, target: &RelPath) -> Option<Note> {
-    serde_json::from_slice(&tree.read_note(&target.id())?).ok()
-}
-
-fn write_note(tree: &Tree, target: &RelPath, note: &Note) -> Result<(), Fault> {
-    let text =
-        serde_json::to_vec(note).map_err(|e| Fault::new(FaultKind::Io, target.as_bytes(), e.to_string()))?;
-    tree.write_note(&target.id(), &text)
+    match note::read(tree, path) {
+        Some(Note::Directory { .. }) => note::remove(tree, path),
+        _ => Ok(()),
+    }
 }
 
 #[cfg(test)]

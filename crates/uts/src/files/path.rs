@@ -12,6 +12,18 @@ pub const NAME_BYTES_MAX: usize = 255;
 
 const PART_SUFFIX: &[u8] = b".uts-part";
 const ID_SUFFIX: &[u8] = b".uts-id";
+/// What is left of a name in the names beside it, in bytes: there is room for a dot, 17 characters
+/// that make it unique, and the longest suffix.
+const STEM_BYTES_MAX: usize = NAME_BYTES_MAX - 1 - 17 - PART_SUFFIX.len();
+
+/// What a name that unfinished copies use stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reserved {
+    /// The content that is there so far.
+    Part,
+    /// The note beside it.
+    Note,
+}
 
 /// A path relative to the root of a tree that cannot, by its text, lead outside it: no leading `/`, no empty, `.` or
 /// `..` component, no NUL. The empty path is the root. Symbolic links are the matter of the tree, which follows none
@@ -151,9 +163,38 @@ impl RelPath {
         self.beside(ID_SUFFIX)
     }
 
+    /// A name in this directory as it was found there, which no peer may name.
+    pub(super) fn found(&self, name: &[u8]) -> RelPath {
+        if self.is_root() { RelPath(name.to_vec()) } else { RelPath([&self.0[..], b"/", name].concat()) }
+    }
+
+    /// A path as it was found, which no peer may name.
+    pub(super) fn found_at(path: &[u8]) -> RelPath {
+        RelPath(path.to_vec())
+    }
+
+    /// A name for a moment, before something gets its own.
+    pub(super) fn passing(&self, random: [u8; 8]) -> RelPath {
+        self.beside(&[format!(".{:016x}", u64::from_le_bytes(random)).as_bytes(), PART_SUFFIX].concat())
+    }
+
+    /// If the name is one that unfinished copies use: what the copy is to become, and what this is
+    /// of it. A long name has been shortened, and stays so.
+    pub(super) fn reserved(&self) -> Option<(RelPath, Reserved)> {
+        let (parent, name) = self.split()?;
+        let stem = name.strip_prefix(b".")?;
+        let (stem, what) = match (stem.strip_suffix(PART_SUFFIX), stem.strip_suffix(ID_SUFFIX)) {
+            (Some(stem), _) => (stem, Reserved::Part),
+            (None, Some(stem)) => (stem, Reserved::Note),
+            (None, None) => return None,
+        };
+        let target = if parent.is_root() { stem.to_vec() } else { [&parent.0[..], b"/", stem].concat() };
+        Some((RelPath(target), what))
+    }
+
     fn beside(&self, suffix: &[u8]) -> RelPath {
         let Some((parent, name)) = self.split() else { return RelPath(suffix.to_vec()) };
-        let room = NAME_BYTES_MAX - 1 - suffix.len();
+        let room = STEM_BYTES_MAX;
         let shortened = if name.len() <= room {
             name.to_vec()
         } else {
@@ -167,6 +208,33 @@ impl RelPath {
         };
         let name = [b".", &shortened[..], suffix].concat();
         if parent.is_root() { RelPath(name) } else { RelPath([&parent.0[..], b"/", &name].concat()) }
+    }
+}
+
+/// A path at a server as a person wrote it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ServerPath {
+    /// The path.
+    pub path: RelPath,
+    /// It was written with a `/` at its end: a directory is meant.
+    pub is_directory: bool,
+}
+
+impl ServerPath {
+    /// Reads it: see [`RelPath::from_user`].
+    ///
+    /// # Errors
+    /// As [`RelPath::from_user`].
+    pub fn from_user(bytes: &[u8]) -> Result<Self, Fault> {
+        let path = RelPath::from_user(bytes)?;
+        let is_directory = bytes.ends_with(b"/") || bytes.ends_with(b"/.") || bytes == b".";
+        Ok(ServerPath { path, is_directory })
+    }
+}
+
+impl From<RelPath> for ServerPath {
+    fn from(path: RelPath) -> Self {
+        ServerPath { path, is_directory: false }
     }
 }
 
@@ -244,6 +312,28 @@ mod tests {
             assert_eq!(RelPath::from_user(text.as_bytes()).unwrap().as_bytes(), path.as_bytes());
         }
         assert!(RelPath::from_user(b"/a/../../b").is_err());
+    }
+
+    #[test]
+    fn a_slash_at_the_end_means_a_directory() {
+        for (text, is_directory) in [("a", false), ("a/", true), ("/a//", true), ("a/.", true), ("", false)] {
+            assert_eq!(ServerPath::from_user(text.as_bytes()).unwrap().is_directory, is_directory, "{text}");
+        }
+    }
+
+    #[test]
+    fn names_beside_a_name_lead_back_to_it() {
+        for name in [&b"f"[..], b"d/f", &[b'x'; 255]] {
+            let path = RelPath::parse(name).unwrap();
+            let (of_part, of_note) = (path.part().reserved().unwrap(), path.id().reserved().unwrap());
+            assert_eq!((of_part.1, of_note.1), (Reserved::Part, Reserved::Note));
+            assert_eq!(of_part.0, of_note.0);
+            assert_eq!((of_part.0.part(), of_part.0.id()), (path.part(), path.id()));
+            assert!(path.passing([255; 8]).name().unwrap().len() <= NAME_BYTES_MAX);
+        }
+        for other in ["f", ".f", "f.uts-part", ".f.uts-other"] {
+            assert!(RelPath(other.into()).reserved().is_none(), "{other}");
+        }
     }
 
     #[test]

@@ -1,36 +1,18 @@
 //! Copying to the server.
 
-use super::batch::{Batch, Conversation, next_reply};
-use super::client::{CopyOptions, Queue, Report, blocking, local, stat, unexpected, work};
+use super::Flows;
+use super::batch::Conversation;
+use super::client::{CopyOptions, Placement, Report, blocking, local, once_each, stat, unexpected};
 use super::error::{Fault, FaultKind, FileError};
-use super::hashing::content_after;
 use super::journal::{FileOutcome, Journal};
-use super::message::{Entry, Hash, Held, Kind, Reply, Request, write_frame};
-use super::path::RelPath;
-use super::stream::{Content, Sent, send_content};
-use super::tree::{Source, Tree};
-use super::{Flows, WriteShared};
+use super::message::{Entry, Kind, Reply, Request};
+use super::path::{RelPath, ServerPath};
+use super::send::{Item, Sender};
+use super::tree::{Go, Source, Tree};
+use super::workers::{Queue, Waiting, work};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
-use tokio::io::AsyncWriteExt;
-use tokio::sync::mpsc;
-
-/// A file to be sent.
-struct Item {
-    source: Source,
-    /// What the user calls it.
-    name: Vec<u8>,
-    /// With its path at the server.
-    entry: Entry,
-}
-
-impl Batch for Item {
-    fn bytes(&self) -> u64 {
-        self.entry.size
-    }
-}
+use std::sync::Arc;
 
 /// Everything that is to be made at the server.
 #[derive(Default)]
@@ -52,21 +34,26 @@ struct Plan {
 pub async fn put<F: Flows>(
     flows: Arc<F>,
     sources: &[PathBuf],
-    destination: &RelPath,
+    destination: &ServerPath,
     options: &CopyOptions,
 ) -> Result<Report, FileError> {
-    let journal = Journal::new(options.progress.clone());
+    let journal = Journal::new(options);
     let mut flow = Conversation::open_to_put(&*flows, options.preserve_mode).await?;
-    let plan = plan(&mut flow, sources, destination, options, &journal).await?;
+    let mut plan = plan(&mut flow, sources, destination, options, &journal).await?;
     let bytes = plan.files.iter().fold(0u64, |sum, item| sum.saturating_add(item.entry.size));
     journal.planned(plan.files.len() as u64, bytes);
+    if options.dry_run {
+        tell_only(&mut flow, &plan.files, &journal).await?;
+        return Ok(journal.into_report());
+    }
+    plan.files.retain(|item| !journal.has_been_copied(&item.name, item.entry.size, item.entry.mtime));
 
     make_directories(&mut flow, &plan, &journal).await?;
     let count = plan.files.len();
-    let preserve = options.preserve_mode;
     let queue = Arc::new(Queue::of(plan.files, options.flows));
-    work(count, options, &journal, || send_files(flows.clone(), queue.clone(), journal.clone(), preserve))
-        .await;
+    let waiting = Waiting::new(options.busy_patience);
+    let sender = Sender { journal: journal.clone(), preserve_mode: options.preserve_mode, waiting };
+    work(&flows, &queue, &sender, count, &journal).await;
     let finished =
         finish_directories(&mut flow, &plan.directories, &plan.links, plan.top.as_ref(), &journal).await;
     if let Err(error) = finished {
@@ -83,30 +70,43 @@ pub async fn put<F: Flows>(
 async fn plan<F: Flows>(
     flow: &mut Conversation<F>,
     sources: &[PathBuf],
-    destination: &RelPath,
+    destination: &ServerPath,
     options: &CopyOptions,
     journal: &Journal,
 ) -> Result<Plan, FileError> {
+    let ServerPath { path: destination, is_directory } = destination;
     let (there, copy_of) = stat(flow, destination).await?;
     let into = there.as_ref().is_some_and(|entry| entry.kind == Kind::Directory);
+    let refuse = |kind, why| Err(FileError::Peer(Fault::new(kind, destination.as_bytes(), why)));
     if sources.len() > 1 && !into {
-        return Err(FileError::Peer(Fault::new(
-            FaultKind::NotDirectory,
-            destination.as_bytes(),
-            "several sources need an existing directory to go into",
-        )));
+        return refuse(FaultKind::NotDirectory, "several sources need an existing directory to go into");
     }
+    if *is_directory && !into && there.is_some() {
+        return refuse(FaultKind::NotDirectory, "is not a directory");
+    }
+    let names = sources.iter().map(|source| base_name(source)).collect::<Result<Vec<_>, _>>()?;
+    if into {
+        let named = names.iter().zip(sources).map(|(name, source)| (name.as_deref(), source));
+        once_each(destination.as_bytes(), named.map(|(name, source)| (name, source.as_os_str().as_bytes())))?;
+    }
+    let resumed = match options.earlier.as_ref().and_then(|report| report.placement) {
+        Some(placement) => placement == Placement::As,
+        None => sources.len() == 1 && copy_of.is_some() && names.first().is_some_and(|name| *name == copy_of),
+    };
+    let placement = if into && !resumed { Placement::Into } else { Placement::As };
+    journal.update(|report| report.placement = Some(placement));
     let mut plan = Plan::default();
-    for source in sources {
-        let name = base_name(source)?;
-        let resumed = sources.len() == 1 && copy_of.is_some() && copy_of.as_deref() == name.as_deref();
+    for (source, name) in sources.iter().zip(names) {
         let target = match &name {
-            Some(name) if into && !resumed => destination.join(name).map_err(FileError::Local)?,
+            Some(name) if placement == Placement::Into => destination.join(name).map_err(FileError::Local)?,
             _ => destination.clone(),
         };
         let fresh = !into || resumed;
         match scan(source.clone(), target.clone(), options.clone(), journal.clone()).await {
             Ok(mut scanned) => {
+                if *is_directory && !into && scanned.directories.is_empty() {
+                    return refuse(FaultKind::NotFound, "no such directory");
+                }
                 // A directory that the user named keeps its mode, unless this is to make it such as the source.
                 if let (true, None, false, Some(top)) =
                     (into && !resumed, &name, options.preserve_mode, scanned.directories.first_mut())
@@ -123,7 +123,33 @@ async fn plan<F: Flows>(
             Err(fault) => journal.failed(source.as_os_str().as_bytes(), FileError::Local(fault)),
         }
     }
+    // Directories whose content is copied may share names as well.
+    once_each(b"", plan.files.iter().map(|file| (Some(&file.entry.path[..]), &file.name[..])))?;
     Ok(plan)
+}
+
+/// Says what would be copied, by what is at the server now.
+async fn tell_only<F: Flows>(
+    flow: &mut Conversation<F>,
+    files: &[Item],
+    journal: &Journal,
+) -> Result<(), FileError> {
+    let asked = files.iter().map(|file| Request::Stat { path: file.entry.path.clone() });
+    let answered = |i: usize, reply| {
+        let Some(file) = files.get(i) else { return };
+        let outcome = match reply {
+            Reply::Status { entry: Some(there), .. }
+                if (&there.kind, there.size, there.mtime)
+                    == (&Kind::File, file.entry.size, file.entry.mtime) =>
+            {
+                FileOutcome::Kept
+            }
+            Reply::Status { .. } => FileOutcome::Wanted,
+            other => FileOutcome::Failed(unexpected(other)),
+        };
+        journal.ended(&file.name, file.entry.size, file.entry.mtime, outcome);
+    };
+    flow.ask_all(&asked.collect::<Vec<_>>(), answered).await
 }
 
 /// The last name of a local path; `None` where the content is meant (`.`, `/`, `dir/.`).
@@ -174,7 +200,19 @@ fn scan_directory(
     let mut plan = Plan::default();
     let top = tree.stat(&RelPath::ROOT)?;
     plan.directories.extend(top.map(|entry| Entry { path: target.as_bytes().to_vec(), ..entry }));
+    let left_out = |name: &[u8], why| {
+        if !options.skip_special {
+            journal.warned(Fault::new(FaultKind::Special, name, why));
+        }
+    };
     tree.list(&RelPath::ROOT, true, &mut |found| {
+        let (path, is_directory) = match &found {
+            Ok(entry) => (&entry.path, entry.kind == Kind::Directory),
+            Err(fault) => (&fault.path, false),
+        };
+        if options.exclude.has(path, is_directory) {
+            return Go::Past;
+        }
         let placed = found.and_then(|entry| {
             let inside = RelPath::parse(&entry.path)?;
             let path = target.join_path(&inside)?.as_bytes().to_vec();
@@ -182,7 +220,8 @@ fn scan_directory(
         });
         match placed {
             Err(fault) => {
-                journal.failed(&[name, b"/", &fault.path].concat(), FileError::Local(fault.clone()))
+                let path = [name, b"/", &fault.path].concat();
+                journal.failed(&path, FileError::Local(Fault { path: path.clone(), ..fault }));
             }
             Ok((inside, entry)) => {
                 let name = [name, b"/", inside.as_bytes()].concat();
@@ -192,24 +231,12 @@ fn scan_directory(
                         plan.files.push(Item { source: Source::Inside(tree.clone(), inside), name, entry })
                     }
                     Kind::Link(_) if options.links => plan.links.push((entry, target.clone())),
-                    Kind::Link(_) => {
-                        journal.warned(Fault::new(
-                            FaultKind::Special,
-                            &name,
-                            "symbolic link left out (see --links)",
-                        ));
-                    }
-                    Kind::Special => {
-                        journal.warned(Fault::new(
-                            FaultKind::Special,
-                            &name,
-                            "neither file nor directory, left out",
-                        ));
-                    }
+                    Kind::Link(_) => left_out(&name, "symbolic link left out (see --links)"),
+                    Kind::Special => left_out(&name, "neither file nor directory, left out"),
                 }
             }
         }
-        true
+        Go::On
     })?;
     Ok(plan)
 }
@@ -266,158 +293,4 @@ async fn finish_directories<F: Flows>(
         (reply, Some(entry)) => journal.failed(&entry.path, unexpected(reply)),
     };
     flow.ask_all(&requests, answered).await
-}
-
-async fn send_files<F: Flows>(
-    flows: Arc<F>,
-    queue: Arc<Queue<Item>>,
-    journal: Journal,
-    preserve_mode: bool,
-) -> Result<(), FileError> {
-    let mut flow = None;
-    loop {
-        let batch = queue.take().await;
-        if batch.is_empty() {
-            break;
-        }
-        let mut conversation = match flow.take() {
-            Some(conversation) => conversation,
-            None => Conversation::open_to_put(&*flows, preserve_mode).await?,
-        };
-        send_batch(&mut conversation, &batch, &journal).await?;
-        flow = Some(conversation);
-    }
-    if let Some(flow) = flow {
-        // Everything has been answered: a failure to say goodbye changes nothing.
-        let _ = flow.end().await;
-    }
-    Ok(())
-}
-
-/// Something written, of which the answer is awaited.
-enum Awaited {
-    File(usize),
-    Attributes(usize, Hash),
-}
-
-async fn send_batch<F: Flows>(
-    flow: &mut Conversation<F>,
-    batch: &[Item],
-    journal: &Journal,
-) -> Result<(), FileError> {
-    let offers: Vec<Request> = batch.iter().map(|item| Request::Offer(item.entry.clone())).collect();
-    let mut replies = Vec::with_capacity(offers.len());
-    flow.ask_all(&offers, |_, reply| replies.push(reply)).await?;
-    let Conversation { send, recv } = flow;
-    let (awaited, mut answers) = mpsc::unbounded_channel();
-    let failed = AtomicUsize::new(usize::MAX);
-    let failed = &failed;
-    let sent: Vec<OnceLock<Sent>> = batch.iter().map(|_| OnceLock::new()).collect();
-    let sent = &sent;
-    let sending = async move {
-        for (i, (item, reply)) in batch.iter().zip(replies).enumerate() {
-            let ended = send_one(send, i, item, reply, journal, &awaited, failed).await?;
-            if let (Some(ended), Some(sent)) = (ended, sent.get(i)) {
-                // Only this sets it, once.
-                let _ = sent.set(ended);
-            }
-        }
-        send.flush().await?;
-        Ok::<_, FileError>(())
-    };
-    let hearing = async {
-        while let Some(next) = answers.recv().await {
-            let (i, outcome) = match next {
-                Awaited::File(i) => {
-                    let outcome = stored(next_reply(recv).await?, sent.get(i).and_then(OnceLock::get));
-                    outcome.map(|outcome| (i, outcome)).unwrap_or_else(|error| {
-                        failed.store(i, Ordering::Relaxed);
-                        (i, FileOutcome::Failed(error))
-                    })
-                }
-                Awaited::Attributes(i, hash) => match next_reply(recv).await? {
-                    Reply::Done => (i, FileOutcome::AlreadyThere(hash)),
-                    reply => (i, FileOutcome::Failed(unexpected(reply))),
-                },
-            };
-            if let Some(item) = batch.get(i) {
-                journal.ended(&item.name, item.entry.size, outcome);
-            }
-        }
-        Ok::<_, FileError>(())
-    };
-    tokio::try_join!(sending, hearing).map(|_| ())
-}
-
-/// How a file ended of which this end knows how sending it ended; the error is one of the server's.
-fn stored(reply: Reply, sent: Option<&Sent>) -> Result<FileOutcome, FileError> {
-    match (reply, sent) {
-        (Reply::Stored { hash }, Some(Sent::Whole(ours))) if hash == *ours => Ok(FileOutcome::Copied(hash)),
-        (Reply::Stored { .. }, _) => {
-            let why = "the server says that it has stored what was not sent";
-            Ok(FileOutcome::Failed(local(FaultKind::Corrupt, b"", why)))
-        }
-        // It was told so, and says it again.
-        (Reply::GivenUp(_), Some(Sent::Failed(fault))) => {
-            Ok(FileOutcome::Failed(FileError::Local(fault.clone())))
-        }
-        (Reply::GivenUp(fault), _) => Ok(FileOutcome::Failed(FileError::Peer(fault))),
-        (reply, _) => Err(unexpected(reply)),
-    }
-}
-
-/// How sending ended, if there was anything to send.
-async fn send_one<W: WriteShared>(
-    send: &mut W,
-    i: usize,
-    item: &Item,
-    reply: Reply,
-    journal: &Journal,
-    awaited: &mpsc::UnboundedSender<Awaited>,
-    failed: &AtomicUsize,
-) -> Result<Option<Sent>, FileError> {
-    let size = item.entry.size;
-    let end = |outcome| journal.ended(&item.name, size, outcome);
-    let (held, complete, mode) = match reply {
-        Reply::Have { held, complete, mode } => (held, complete, mode),
-        reply => {
-            end(FileOutcome::Failed(unexpected(reply)));
-            return Ok(None);
-        }
-    };
-    let content = match open_after(item, held).await {
-        Ok(content) => content,
-        Err(fault) => {
-            end(FileOutcome::Failed(FileError::Local(fault)));
-            return Ok(None);
-        }
-    };
-    journal.began(&item.name, size, content.from);
-    if complete && content.from == content.entry.size && held.is_some_and(|held| held.bytes == content.from) {
-        let hash = content.hasher.finalize().into();
-        if mode & 0o777 == content.entry.mode & 0o777 {
-            end(FileOutcome::AlreadyThere(hash));
-            return Ok(None);
-        }
-        let entry = Entry { path: item.entry.path.clone(), ..content.entry };
-        write_frame(send, &Request::Attributes { entry, complete: false }).await?;
-        // Fails only if the hearing side has ended, whose error is the one to report.
-        let _ = awaited.send(Awaited::Attributes(i, hash));
-        return Ok(None);
-    }
-    let entry = Entry { path: item.entry.path.clone(), ..content.entry.clone() };
-    write_frame(send, &Request::Put { entry, from: content.from }).await?;
-    let _ = awaited.send(Awaited::File(i));
-    let mut observe = |bytes| journal.moved(&item.name, bytes);
-    // If the source fails, the server is told and answers with what it was told.
-    Ok(Some(send_content(send, content, &mut observe, &|| failed.load(Ordering::Relaxed) == i).await?))
-}
-
-/// Opens the file; after what the server holds, if that is a prefix of it.
-async fn open_after(item: &Item, held: Option<Held>) -> Result<Content, Fault> {
-    let (source, name) = (item.source.clone(), item.name.clone());
-    // What goes wrong while it is sent is told by this name.
-    let named = |fault| Fault { path: item.name.clone(), ..fault };
-    let (file, entry) = blocking(move || source.open()).await.map_err(named)?;
-    content_after(file, Entry { path: name, ..entry }, held, None).await.map_err(named)
 }

@@ -4,13 +4,16 @@ use super::claim::{Claims, Client};
 use super::client::blocking;
 use super::error::{Fault, FaultKind, FileError};
 use super::hashing::{AllTurns, Turns, content_after};
+use super::hidden;
 use super::journal::{FileOutcome, Progress};
-use super::message::{Entry, Held, Kind, MAGIC, Reply, Request, VERSION, invalid, read_frame, write_frame};
+use super::message::{
+    Attributes, Entry, Held, Kind, MAGIC, Reply, Request, VERSION, invalid, read_frame, write_frame,
+};
 use super::modes::Modes;
 use super::part::{Have, Part, Prefix, Terms, copy_of, end_copy, make_directory};
 use super::path::RelPath;
-use super::stream::{Drain, Received, Sent, drain, receive_content, send_content};
-use super::tree::{Source, Tree};
+use super::stream::{Drain, Moved, Received, Sent, drain, receive_content, send_content};
+use super::tree::{Go, Source, Tree};
 use super::{FLOW_BUFFER_BYTES, Flows, WriteShared};
 use std::collections::BTreeMap;
 use std::io;
@@ -41,6 +44,8 @@ pub struct ServeOptions {
     pub read_only: bool,
     /// Clients may have modes set as they say, whatever the umask.
     pub preserve_mode: bool,
+    /// Files whose names begin with a dot are shown and taken as well, and all beneath such directories.
+    pub hidden: bool,
 }
 
 /// A directory that is served. Clones share it.
@@ -195,11 +200,21 @@ impl Service {
         R: AsyncRead + Unpin + Send,
     {
         let tree = self.tree.clone();
+        // Content that follows at once is passed over where it is received.
+        if !self.options.hidden
+            && !matches!(request, Request::Put { .. } | Request::Stream(_))
+            && let Err(fault) = hidden::check_request(&request)
+        {
+            return flow.reply(&Reply::Fault(fault)).await;
+        }
         let reply = match request {
             Request::Stat { path } => blocking(move || status(&tree, &RelPath::parse(&path)?)).await,
-            Request::List { path, recursive } => return flow.list(tree, path, recursive).await,
+            Request::List { path, recursive } => {
+                return flow.list(tree, path, recursive, self.options.hidden).await;
+            }
             Request::Get { path, held } => return flow.send_file(tree, path, held).await,
-            Request::Put { entry, from } => return self.receive_file(flow, entry, from).await,
+            Request::Put { entry, from } => return self.receive_file(flow, entry, Some(from)).await,
+            Request::Stream(entry) => return self.receive_file(flow, entry, None).await,
             Request::Offer(entry) => {
                 let offered = tokio::select! {
                     offered = self.offer(flow.modes, &flow.session, entry) => offered,
@@ -251,13 +266,21 @@ impl Service {
         let by = session.client.key.clone();
         let have = Have::find(&self.tree, &target, &entry, by, Some(&session.turns)).await?;
         drop(claim);
-        let is_set = have.complete && have.mode & 0o777 == modes.file(entry.mode);
-        let mode = if is_set { entry.mode } else { have.mode };
-        let reply = Reply::Have { held: have.held(), complete: have.complete, mode };
+        let whole = have.whole.map(|whole| match whole.mode & 0o777 == modes.file(entry.mode) {
+            true => Attributes { mode: entry.mode, ..whole },
+            false => whole,
+        });
+        let reply = Reply::Have { held: have.held(), whole };
         Ok((target, have, reply))
     }
 
-    async fn receive_file<S, R>(&self, flow: &mut Flow<S, R>, entry: Entry, from: u64) -> io::Result<()>
+    /// Receives a file, of which the content begins at `from`; without that it is a stream.
+    async fn receive_file<S, R>(
+        &self,
+        flow: &mut Flow<S, R>,
+        entry: Entry,
+        from: Option<u64>,
+    ) -> io::Result<()>
     where
         S: WriteShared,
         R: AsyncRead + Unpin + Send,
@@ -271,9 +294,16 @@ impl Service {
         };
         let superseded = part.superseded();
         let named = |fault: Fault| Fault { path: entry.path.clone(), ..fault };
-        flow.progress.began(&entry.path, entry.size, from);
-        let mut observe = |bytes| flow.progress.moved(&entry.path, bytes);
-        let received = receive_content(&mut flow.recv, part, &mut observe, superseded).await?;
+        let mut size = if from.is_some() { entry.size } else { 0 };
+        flow.progress.began(&entry.path, size, from.unwrap_or(0));
+        let mut observe = |moved: Moved| {
+            if from.is_none() {
+                size = size.saturating_add(moved.bytes);
+            }
+            flow.progress.moved(&entry.path, moved.bytes);
+        };
+        let turns = Some(&flow.session.turns);
+        let received = receive_content(&mut flow.recv, part, &mut observe, superseded, turns).await?;
         let outcome = match &received {
             Received::Stored(hash) => FileOutcome::Copied(*hash),
             Received::Aborted(fault) => FileOutcome::Failed(FileError::Peer(fault.clone())),
@@ -281,7 +311,7 @@ impl Service {
                 FileOutcome::Failed(FileError::Local(named(fault.clone())))
             }
         };
-        flow.progress.ended(&entry.path, entry.size, &outcome);
+        flow.progress.ended(&entry.path, size, &outcome);
         match received {
             Received::Stored(hash) => flow.reply(&Reply::Stored { hash }).await,
             Received::Aborted(fault) => flow.reply(&Reply::GivenUp(fault)).await,
@@ -299,11 +329,19 @@ impl Service {
         }
     }
 
-    async fn open_part<S, R>(&self, flow: &mut Flow<S, R>, entry: &Entry, from: u64) -> Result<Part, Fault> {
+    async fn open_part<S, R>(
+        &self,
+        flow: &mut Flow<S, R>,
+        entry: &Entry,
+        from: Option<u64>,
+    ) -> Result<Part, Fault> {
         self.writable()?;
+        if !self.options.hidden {
+            hidden::check(&entry.path)?;
+        }
         let target = file_target(entry)?;
         let offered = flow.offers.remove(&target);
-        let prefix = match (from, offered) {
+        let prefix = match (from.unwrap_or(0), offered) {
             (0, _) => None,
             (from, Some(prefix)) if prefix.held.bytes == from && from <= entry.size => Some(prefix),
             _ => {
@@ -313,7 +351,7 @@ impl Service {
         };
         let client = &flow.session.client;
         let claim = Some(self.claims.take(&target, client).await?);
-        let terms = Terms { modes: flow.modes, by: client.key.clone(), claim };
+        let terms = Terms { modes: flow.modes, by: client.key.clone(), claim, is_stream: from.is_none() };
         let (tree, entry) = (self.tree.clone(), entry.clone());
         blocking(move || Part::open(&tree, &target, &entry, prefix, terms)).await
     }
@@ -343,7 +381,7 @@ async fn failure<R: AsyncRead + Unpin>(recv: &mut BufReader<R>) -> io::Error {
 impl<S: WriteShared, R: AsyncRead + Unpin + Send> Flow<S, R> {
     /// Keeps the part that was offered, until its content comes.
     fn remember(&mut self, target: RelPath, have: Have) {
-        if let Some(prefix) = have.prefix.filter(|_| !have.complete) {
+        if let Some(prefix) = have.prefix.filter(|_| have.whole.is_none()) {
             if self.offers.len() >= OFFERS_MAX {
                 self.offers.clear();
             }
@@ -361,11 +399,20 @@ impl<S: WriteShared, R: AsyncRead + Unpin + Send> Flow<S, R> {
         self.send.flush().await
     }
 
-    async fn list(&mut self, tree: Tree, path: Vec<u8>, recursive: bool) -> io::Result<()> {
+    async fn list(&mut self, tree: Tree, path: Vec<u8>, recursive: bool, hidden: bool) -> io::Result<()> {
         let (found, mut entries) = mpsc::channel(ENTRIES_AHEAD);
         let listing = tokio::task::spawn_blocking(move || {
             let path = RelPath::parse(&path)?;
-            tree.list(&path, recursive, &mut |entry| found.blocking_send(entry).is_ok())
+            tree.list(&path, recursive, &mut |entry| {
+                let at = entry.as_ref().map_or_else(|fault| &fault.path, |entry| &entry.path);
+                if !hidden && hidden::is_hidden(at) {
+                    return Go::Past;
+                }
+                match found.blocking_send(entry) {
+                    Ok(()) => Go::On,
+                    Err(_) => Go::Stop,
+                }
+            })
         });
         while let Some(entry) = entries.recv().await {
             self.reply(&Reply::Found(entry)).await?;
@@ -393,7 +440,7 @@ impl<S: WriteShared, R: AsyncRead + Unpin + Send> Flow<S, R> {
                 let entry = content.entry.clone();
                 self.reply(&Reply::Sending { entry: entry.clone(), from: content.from }).await?;
                 self.progress.began(&entry.path, entry.size, content.from);
-                let mut observe = |bytes| self.progress.moved(&entry.path, bytes);
+                let mut observe = |moved: Moved| self.progress.moved(&entry.path, moved.bytes);
                 let outcome = match send_content(&mut self.send, content, &mut observe, &|| false).await? {
                     Sent::Whole(hash) => FileOutcome::Copied(hash),
                     Sent::Failed(fault) => FileOutcome::Failed(FileError::Local(fault)),
@@ -448,6 +495,7 @@ fn apply(tree: &Tree, change: Request, modes: Modes) -> Result<Reply, Fault> {
         | Request::Get { .. }
         | Request::Offer(_)
         | Request::PreserveModes
+        | Request::Stream(_)
         | Request::Put { .. } => {
             return Err(Fault::new(FaultKind::Protocol, b"", "not a change"));
         }

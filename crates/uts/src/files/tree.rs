@@ -5,21 +5,20 @@ use super::error::{Fault, FaultKind};
 use super::links;
 use super::message::{Entry, Kind, Mtime};
 use super::modes::Modes;
+use super::note;
 use super::path::{RelPath, is_reserved};
 use cap_fs_ext::{DirExt, FollowSymlinks, OpenOptionsFollowExt};
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, MetadataExt as _, OpenOptions, OpenOptionsExt};
 use rustix::fs::OFlags;
 use std::fs::{File, FileTimes, Permissions};
-use std::io::{self, Read};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-/// The longest note about an unfinished copy, in bytes.
-const NOTE_BYTES_MAX: u64 = 64 * 1024;
 /// How often a new part is tried to be made where somebody else makes a file of that name again and again.
 const TRIES_MAX: usize = 4;
 
@@ -36,6 +35,17 @@ pub(super) enum Source {
     Ambient(PathBuf),
     /// A file inside a tree.
     Inside(Tree, RelPath),
+}
+
+/// How to go on after an entry of a listing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Go {
+    /// With what is in it, and the next.
+    On,
+    /// Without what is in it.
+    Past,
+    /// Not at all.
+    Stop,
 }
 
 impl Source {
@@ -79,13 +89,38 @@ impl Tree {
         regular(file.into_std(), path.as_bytes())
     }
 
-    /// Calls `emit` for what is in `directory`, each directory before its content, names in order; until `emit` returns
-    /// false. Paths are relative to `directory`. What cannot be read is emitted as a fault.
+    /// Calls `emit` for what is in `directory`, each directory before its content, names in order, as `emit` says how
+    /// to go on. Paths are relative to `directory`. What cannot be read is emitted as a fault. Unfinished copies are left
+    /// out, for they belong to whoever receives them.
     pub(super) fn list(
         &self,
         directory: &RelPath,
         recursive: bool,
-        emit: &mut dyn FnMut(Result<Entry, Fault>) -> bool,
+        emit: &mut dyn FnMut(Result<Entry, Fault>) -> Go,
+    ) -> Result<(), Fault> {
+        self.walk(directory, recursive, &mut |found| {
+            let path = match &found {
+                Ok(entry) => &entry.path,
+                Err(_) => return emit(found),
+            };
+            let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
+            if !is_reserved(name) {
+                return emit(found);
+            }
+            if note::is_ours(self, &directory.found(path)) {
+                Go::Past
+            } else {
+                emit(Err(note::left_out(path)))
+            }
+        })
+    }
+
+    /// The same, with everything that is there.
+    pub(super) fn walk(
+        &self,
+        directory: &RelPath,
+        recursive: bool,
+        emit: &mut dyn FnMut(Result<Entry, Fault>) -> Go,
     ) -> Result<(), Fault> {
         let top = self.root.open_dir(directory.as_path()).map_err(|e| Fault::io(directory.as_bytes(), &e))?;
         let mut pending = vec![RelPath::ROOT];
@@ -100,15 +135,21 @@ impl Tree {
             });
             let mut names = match names {
                 Ok(names) => names,
-                Err(e) if emit(Err(Fault::io(at.as_bytes(), &e))) => continue,
-                Err(_) => return Ok(()),
+                Err(e) => match emit(Err(Fault::io(at.as_bytes(), &e))) {
+                    Go::Stop => return Ok(()),
+                    Go::On | Go::Past => continue,
+                },
             };
             names.sort_unstable();
             let mut below = Vec::new();
-            for name in names.iter().map(|name| name.as_bytes()).filter(|name| !is_reserved(name)) {
-                let found = at.join(name).and_then(|path| describe(&top, path, &mut below));
-                if !emit(found) {
-                    return Ok(());
+            for name in names {
+                let path = at.found(name.as_bytes());
+                let found = describe(&top, path.clone());
+                let is_directory = found.as_ref().is_ok_and(|entry| entry.kind == Kind::Directory);
+                match emit(found) {
+                    Go::Stop => return Ok(()),
+                    Go::On if is_directory => below.push(path),
+                    Go::On | Go::Past => {}
                 }
             }
             if recursive {
@@ -116,6 +157,16 @@ impl Tree {
             }
         }
         Ok(())
+    }
+
+    /// When what is at `path` was changed.
+    pub(super) fn modified(&self, path: &RelPath) -> Option<SystemTime> {
+        self.root
+            .symlink_metadata(path.as_path())
+            .ok()?
+            .modified()
+            .ok()
+            .map(cap_std::time::SystemTime::into_std)
     }
 
     /// Makes a directory unless there is one; true if it is new. An old one is made writable for its owner.
@@ -163,29 +214,46 @@ impl Tree {
         links::make(&self.root, path, target, top)
     }
 
-    /// Opens the file that a copy is received into: the one of an earlier copy, or a new one. Whatever else is found under
-    /// its name is put out of the way, for somebody else may have made it beforehand, to read or to change what comes, or
-    /// as a link to a file that would be overwritten.
-    pub(super) fn open_part(&self, part: &RelPath) -> Result<File, Fault> {
-        let fault = |e: io::Error| Fault::io(part.as_bytes(), &e);
+    /// Opens a file of this program to be written, with what is in it, or makes a new one. Whatever
+    /// else is found under its name stays: somebody may have made it beforehand, to read or to
+    /// change what comes, or as a link to a file that would be overwritten.
+    pub(super) fn open_to_write(&self, path: &RelPath) -> Result<File, Fault> {
+        let fault = |e: io::Error| Fault::io(path.as_bytes(), &e);
         let mut options = OpenOptions::new();
         options.read(true).write(true).follow(FollowSymlinks::No).custom_flags(non_blocking());
         let mut new = options.clone();
         new.create_new(true).mode(0o600);
         for _ in 0..TRIES_MAX {
-            if let Ok(old) = self.root.open_with(part.as_path(), &options) {
-                let old = old.into_std();
-                if is_own(&old) {
-                    return Ok(old);
-                }
-            }
-            self.remove(part)?;
-            match self.root.open_with(part.as_path(), &new) {
+            match self.root.open_with(path.as_path(), &new) {
+                Ok(made) => return Ok(made.into_std()),
                 Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
-                made => return made.map(cap_std::fs::File::into_std).map_err(fault),
+                Err(e) => return Err(fault(e)),
+            }
+            match self.root.open_with(path.as_path(), &options).map(cap_std::fs::File::into_std) {
+                Ok(old) if is_own(&old) => return Ok(old),
+                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+                _ => break,
             }
         }
-        Err(Fault::new(FaultKind::Busy, part.as_bytes(), "somebody else makes files of this name"))
+        Err(note::in_the_way(path))
+    }
+
+    /// What may be replaced by a file: a file, or nothing. A link is not, for what it leads to is
+    /// meant as well as it; nor are a device or a pipe, which somebody needs.
+    pub(super) fn check_replaceable(&self, target: &RelPath) -> Result<Option<Entry>, Fault> {
+        let there = self.stat_link(target)?;
+        let refuse = |kind, why| Err(Fault::new(kind, target.as_bytes(), why));
+        match there.as_ref().map(|entry| &entry.kind) {
+            None | Some(Kind::File) => Ok(there),
+            Some(Kind::Directory) => refuse(FaultKind::IsDirectory, "is a directory"),
+            Some(Kind::Link(_)) => refuse(
+                FaultKind::Exists,
+                "is a symbolic link, which is not replaced; name the file it leads to",
+            ),
+            Some(Kind::Special) => {
+                refuse(FaultKind::Exists, "is a device, pipe or socket, which is not replaced")
+            }
+        }
     }
 
     /// Whether the open file is the one at `path`.
@@ -207,21 +275,6 @@ impl Tree {
             Err(e) if e.kind() != io::ErrorKind::NotFound => Err(Fault::io(path.as_bytes(), &e)),
             _ => Ok(()),
         }
-    }
-
-    /// Writes the note of an unfinished copy. It is short enough for one write.
-    pub(super) fn write_note(&self, path: &RelPath, note: &[u8]) -> Result<(), Fault> {
-        let file = self.open_part(path)?;
-        let write = file.set_len(0).and_then(|()| io::Write::write_all(&mut &file, note));
-        write.map_err(|e| Fault::io(path.as_bytes(), &e))
-    }
-
-    /// The note of an unfinished copy, if there is a readable one.
-    pub(super) fn read_note(&self, path: &RelPath) -> Option<Vec<u8>> {
-        let (file, _) = self.open_file(path, FollowSymlinks::No).ok().filter(|(file, _)| is_own(file))?;
-        let mut note = Vec::new();
-        file.take(NOTE_BYTES_MAX).read_to_end(&mut note).ok()?;
-        Some(note)
     }
 }
 
@@ -278,16 +331,12 @@ fn regular(file: File, path: &[u8]) -> Result<(File, Entry), Fault> {
     }
 }
 
-fn describe(top: &Dir, path: RelPath, below: &mut Vec<RelPath>) -> Result<Entry, Fault> {
+fn describe(top: &Dir, path: RelPath) -> Result<Entry, Fault> {
     let fault = |e: io::Error| Fault::io(path.as_bytes(), &e);
     let m = top.symlink_metadata(path.as_path()).map_err(fault)?;
     let target =
         if m.is_symlink() { Some(top.read_link_contents(path.as_path()).map_err(fault)?) } else { None };
-    let entry = entry_of(&path, &m, target);
-    if entry.kind == Kind::Directory {
-        below.push(path);
-    }
-    Ok(entry)
+    Ok(entry_of(&path, &m, target))
 }
 
 fn entry_of(path: &RelPath, m: &cap_std::fs::Metadata, target: Option<PathBuf>) -> Entry {
@@ -363,55 +412,55 @@ mod tests {
             );
             assert!(tree.stat(&rel(path)).is_err());
         }
-        assert_eq!(tree.open_part(&rel("updir/new")).unwrap_err().kind, FaultKind::Unsafe);
+        assert_eq!(tree.open_to_write(&rel("updir/new")).unwrap_err().kind, FaultKind::Unsafe);
         assert!(tree.make_directory(&rel("updir/new")).is_err());
-        assert!(tree.list(&rel("updir"), true, &mut |_| true).is_err());
+        assert!(tree.list(&rel("updir"), true, &mut |_| Go::On).is_err());
         assert!(!dir.path().join("new").exists());
         assert!(tree.open_file(&rel("fine"), FollowSymlinks::Yes).is_ok());
     }
 
     /// Made beforehand by somebody else, who would read or change what comes, or have another file overwritten.
     #[test]
-    fn no_part_is_reused_that_was_not_made_for_it() {
+    fn nothing_is_written_to_that_was_not_made_for_it() {
         let dir = tempfile::tempdir().unwrap();
         let (part, victim) = (dir.path().join("part"), dir.path().join("victim"));
         let tree = Tree::open(dir.path()).unwrap();
         let fifo = |at: &Path| {
             rustix::fs::mknodat(rustix::fs::CWD, at, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
         };
-        let private = || std::fs::set_permissions(&victim, Permissions::from_mode(0o600)).unwrap();
-        let traps: [(&str, &dyn Fn()); 5] = [
+        let traps: [(&str, &dyn Fn()); 6] = [
             ("a symbolic link", &|| symlink("victim", &part).unwrap()),
             ("a dangling link", &|| symlink("nowhere", &part).unwrap()),
             ("another name of a file", &|| std::fs::hard_link(&victim, &part).unwrap()),
             ("a pipe", &|| fifo(&part)),
+            ("a directory", &|| std::fs::create_dir(&part).unwrap()),
             ("a file that others may write to", &|| {
-                std::fs::write(&part, "bait").unwrap();
+                std::fs::write(&part, "precious").unwrap();
                 std::fs::set_permissions(&part, Permissions::from_mode(0o666)).unwrap();
             }),
         ];
         for (what, set) in traps {
             std::fs::write(&victim, "precious").unwrap();
-            private();
+            std::fs::set_permissions(&victim, Permissions::from_mode(0o600)).unwrap();
             set();
-            assert!(tree.read_note(&rel("part")).is_none(), "{what}");
-            let trap = what.contains("others").then(|| std::fs::File::open(&part).unwrap());
-            let file = tree.open_part(&rel("part")).unwrap();
-            let m = file.metadata().unwrap();
-            assert_eq!((m.len(), m.mode() & 0o7777, m.nlink()), (0, 0o600, 1), "{what}");
-            io::Write::write_all(&mut &file, b"content").unwrap();
-            assert!(tree.is_at(&file, &rel("part")));
+            let before = std::fs::symlink_metadata(&part).unwrap();
+            let fault = tree.open_to_write(&rel("part")).unwrap_err();
+            assert_eq!(fault.kind, FaultKind::Exists, "{what}: {fault}");
+            let after = std::fs::symlink_metadata(&part).unwrap();
+            assert_eq!((before.ino(), before.len()), (after.ino(), after.len()), "{what}");
             assert_eq!(std::fs::read(&victim).unwrap(), b"precious", "{what}");
             assert!(!dir.path().join("nowhere").exists());
-            if let Some(trap) = trap {
-                assert_eq!(io::read_to_string(trap).unwrap(), "bait");
+            if before.is_dir() {
+                std::fs::remove_dir(&part).unwrap();
+            } else {
+                std::fs::remove_file(&part).unwrap();
             }
-            // Its own it takes again, with what is in it.
-            assert_eq!(tree.open_part(&rel("part")).unwrap().metadata().unwrap().len(), 7);
-            std::fs::remove_file(&part).unwrap();
         }
-        std::fs::create_dir(&part).unwrap();
-        assert!(tree.open_part(&rel("part")).is_err());
+        let new = tree.open_to_write(&rel("part")).unwrap();
+        assert_eq!(new.metadata().unwrap().mode() & 0o7777, 0o600);
+        io::Write::write_all(&mut &new, b"content").unwrap();
+        // Its own it takes again, with what is in it.
+        assert_eq!(tree.open_to_write(&rel("part")).unwrap().metadata().unwrap().len(), 7);
     }
 
     #[test]

@@ -1,13 +1,13 @@
 //! Why a flow takes or gives nothing more, and what that is as an error of input and output.
 
 use std::io;
-use uts_engine::CloseReason;
+use uts_engine::{CloseReason, code_shown};
 
 /// Why nothing can be written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WriteError {
     /// The peer wants no more of this flow.
-    #[error("the peer wants no more of this flow (code {0})")]
+    #[error("the peer wants no more of this flow{}", code_shown(*.0))]
     Stopped(u64),
     /// What the flow requires could not be agreed with the peer.
     #[error("the flow cannot have what it requires: {0}")]
@@ -32,7 +32,7 @@ pub enum WriteError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReadError {
     /// The peer gave the flow up.
-    #[error("the peer reset the flow (code {0})")]
+    #[error("the peer reset the flow{}", code_shown(*.0))]
     Reset(u64),
     /// The flow's end was read before, or this end has stopped it.
     #[error("the flow has ended")]
@@ -76,9 +76,9 @@ fn kind_of(reason: &CloseReason) -> io::ErrorKind {
     match reason {
         CloseReason::Local { .. } => io::ErrorKind::NotConnected,
         CloseReason::Peer { .. } => io::ErrorKind::ConnectionAborted,
-        CloseReason::IdleTimeout(_) | CloseReason::HandshakeTimeout(_) | CloseReason::Unconfirmed { .. } => {
-            io::ErrorKind::TimedOut
-        }
+        CloseReason::IdleTimeout(_)
+        | CloseReason::HandshakeTimeout { .. }
+        | CloseReason::Unconfirmed { .. } => io::ErrorKind::TimedOut,
         CloseReason::Refused(_) | CloseReason::Tls(_) => io::ErrorKind::ConnectionRefused,
         CloseReason::Version { .. } => io::ErrorKind::Unsupported,
         CloseReason::Protocol(_) => io::ErrorKind::InvalidData,

@@ -81,7 +81,7 @@ impl Server {
 async fn fetch(rig: &Rig, server: &Server, options: &CopyOptions) -> Report {
     let (ours, theirs) = pair(100_000);
     let serving = tokio::spawn(server.clone().run(theirs));
-    let report = get(Arc::new(ours), &[rel("d")], &rig.local, options).await.unwrap();
+    let report = get(Arc::new(ours), &[at("d")], &rig.local, options).await.unwrap();
     serving.await.unwrap().unwrap();
     report
 }
@@ -185,7 +185,7 @@ async fn listing_ends_where_nothing_can_be_fetched() {
         }
         let _ = listing.await.unwrap();
     });
-    let report = get(Arc::new(ours), &[rel("d")], &rig.local, &recursive()).await.unwrap();
+    let report = get(Arc::new(ours), &[at("d")], &rig.local, &recursive()).await.unwrap();
     assert!(matches!(report.broken, Some(FileError::Connection(_))), "{:?}", report.broken);
     serving.await.unwrap();
 }
@@ -211,7 +211,7 @@ async fn a_server_cannot_say_that_it_stored_what_was_not_sent() {
                     while let Some(request) = read_frame::<_, Request>(&mut recv).await? {
                         let reply = match request {
                             Request::Stat { .. } => Reply::Status { entry: None, copy_of: None },
-                            Request::Offer(_) => Reply::Have { held: None, complete: false, mode: 0 },
+                            Request::Offer(_) => Reply::Have { held: None, whole: None },
                             _ => {
                                 stream::drain(&mut recv, stream::Drain::AtChunk).await?;
                                 said.clone()
@@ -223,7 +223,7 @@ async fn a_server_cannot_say_that_it_stored_what_was_not_sent() {
                 });
             }
         });
-        let report = put(Arc::new(ours), &[rig.local.join("f")], &rel("f"), &recursive()).await.unwrap();
+        let report = put(Arc::new(ours), &[rig.local.join("f")], &at("f"), &recursive()).await.unwrap();
         serving.await.unwrap();
         assert_eq!((report.files_copied, report.failed), (0, 1), "{reply:?}: {report:?}");
         assert!(!matches!(&report.failures[0].1, FileError::Local(f) if f.kind == FaultKind::Io));

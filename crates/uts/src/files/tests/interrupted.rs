@@ -7,15 +7,14 @@ use super::*;
 async fn put_cut(rig: &Rig, sources: &[&str], to: &str, after_bytes: usize) -> Option<Report> {
     let (flows, server) = rig.connect();
     let sources: Vec<PathBuf> = sources.iter().map(|s| rig.local.join(s)).collect();
-    let report =
-        put(Arc::new(CutFlows::new(flows, after_bytes)), &sources, &rel(to), &recursive()).await.ok();
+    let report = put(Arc::new(CutFlows::new(flows, after_bytes)), &sources, &at(to), &recursive()).await.ok();
     server.await.unwrap().unwrap();
     report
 }
 
 async fn get_cut(rig: &Rig, sources: &[&str], to: &str, after_bytes: usize) -> Option<Report> {
     let (flows, server) = rig.connect();
-    let sources: Vec<RelPath> = sources.iter().map(|s| rel(s)).collect();
+    let sources: Vec<ServerPath> = sources.iter().map(|s| at(s)).collect();
     let report =
         get(Arc::new(CutFlows::new(flows, after_bytes)), &sources, &rig.local.join(to), &recursive())
             .await
@@ -184,7 +183,7 @@ async fn a_cancelled_copy_keeps_its_part() {
         }
     }
     let options = CopyOptions { progress: Arc::new(Watch(reached.clone(), 0.into())), ..recursive() };
-    let (sources, to) = ([rel("f")], rig.local.join("f"));
+    let (sources, to) = ([at("f")], rig.local.join("f"));
     tokio::select! {
         biased;
         () = reached.notified() => {}

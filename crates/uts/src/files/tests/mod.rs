@@ -2,11 +2,17 @@
 
 mod costly;
 mod cut;
+mod destinations;
 mod exhausting;
+mod foreign;
 mod hostile;
 mod interrupted;
 mod links;
 mod owners;
+mod selected;
+mod sparse;
+mod streams;
+mod together;
 mod whole;
 
 use super::memory::{MemoryFlows, pair};
@@ -58,7 +64,7 @@ impl Rig {
     async fn put_with(&self, sources: &[&str], to: &str, options: &CopyOptions) -> Result<Report, FileError> {
         let (flows, server) = self.connect();
         let sources: Vec<PathBuf> = sources.iter().map(|s| self.local.join(s)).collect();
-        let report = put(Arc::new(flows), &sources, &rel(to), options).await;
+        let report = put(Arc::new(flows), &sources, &at(to), options).await;
         server.await.unwrap().unwrap();
         report
     }
@@ -69,7 +75,7 @@ impl Rig {
 
     async fn get_with(&self, sources: &[&str], to: &str, options: &CopyOptions) -> Result<Report, FileError> {
         let (flows, server) = self.connect();
-        let sources: Vec<RelPath> = sources.iter().map(|s| rel(s)).collect();
+        let sources: Vec<ServerPath> = sources.iter().map(|s| at(s)).collect();
         let report = get(Arc::new(flows), &sources, &self.local.join(to), options).await;
         server.await.unwrap().unwrap();
         report
@@ -84,8 +90,17 @@ fn recursive() -> CopyOptions {
     CopyOptions { recursive: true, ..CopyOptions::default() }
 }
 
+/// Waits for nobody.
+fn impatient() -> CopyOptions {
+    CopyOptions { busy_patience: std::time::Duration::ZERO, ..recursive() }
+}
+
 fn rel(path: &str) -> RelPath {
     RelPath::from_user(path.as_bytes()).unwrap()
+}
+
+fn at(path: &str) -> ServerPath {
+    ServerPath::from_user(path.as_bytes()).unwrap()
 }
 
 fn content(seed: u64, bytes: usize) -> Vec<u8> {

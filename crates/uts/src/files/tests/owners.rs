@@ -11,7 +11,7 @@ fn client(key: &str) -> Client {
 async fn put_as(rig: &Rig, who: Client, after_bytes: usize) -> Report {
     let (flows, server) = rig.connect_as(who);
     let flows = Arc::new(cut::CutFlows::new(flows, after_bytes));
-    let report = put(flows, &[rig.local.join("f")], &rel("f"), &recursive()).await.unwrap();
+    let report = put(flows, &[rig.local.join("f")], &at("f"), &impatient()).await.unwrap();
     server.await.unwrap().unwrap();
     report
 }
@@ -65,27 +65,6 @@ async fn a_part_by_one_key_is_not_gone_on_from_by_another() {
     assert!(report.bytes_carried < 900_000, "{} again", report.bytes_carried);
     assert_eq!(fs::read(rig.remote.join("f")).unwrap(), content(1, 1_000_000));
     assert_eq!(fs::read_dir(&rig.remote).unwrap().count(), 1);
-}
-
-/// Made before the copy began, by somebody else: it is put out of the way, and nothing comes to be
-/// in it.
-#[tokio::test]
-async fn a_file_made_beforehand_does_not_receive_what_comes() {
-    let rig = Rig::new();
-    let data = content(1, 300_000);
-    fs::write(rig.local.join("f"), &data).unwrap();
-    fs::write(rig.remote.join("f"), &data).unwrap();
-    for (root, is_put) in [(&rig.remote, true), (&rig.local, false)] {
-        fs::write(root.join("victim"), "precious").unwrap();
-        for name in ["part", "id"] {
-            fs::hard_link(root.join("victim"), root.join(format!(".g.uts-{name}"))).unwrap();
-        }
-        let report = if is_put { rig.put(&["f"], "g").await } else { rig.get(&["f"], "g").await };
-        assert_complete(&report.unwrap());
-        assert_eq!(fs::read(root.join("victim")).unwrap(), b"precious");
-        assert_eq!(fs::read(root.join("g")).unwrap(), data);
-        assert_eq!(fs::metadata(root.join("g")).unwrap().nlink(), 1);
-    }
 }
 
 #[tokio::test]

@@ -1,0 +1,225 @@
+//! A copy over one connection, and over another when that is lost.
+
+use super::super::Failure;
+use super::super::meter::Meter;
+use super::super::reach::named;
+use super::patience::Patience;
+use crate::args::CpArgs;
+use crate::link::{Broken, ConnectOptions, Link, Telemetry, Transport};
+use crate::target::{Job, Outside};
+use crate::ui::{Clock, Done, Start, Ui};
+use crate::units;
+use std::fs::File;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::time::sleep;
+use uts::files::{CopyOptions, Exclude, Fault, FileError, Report, get, get_stream, put, put_stream};
+
+/// What is told where the same command would go on.
+const AGAIN: &str = "run the same command again to continue";
+
+/// How often, and how long after each other, it is asked why a connection has ended.
+const BROKEN_TRIES: usize = 10;
+const BROKEN_PAUSE: Duration = Duration::from_millis(100);
+
+/// One `uts cp`.
+pub(super) struct Run<'a, T: Transport> {
+    transport: &'a T,
+    args: &'a CpArgs,
+    job: Job,
+    host: String,
+    options: ConnectOptions,
+    copying: CopyOptions,
+    ui: Arc<dyn Ui>,
+    /// The connection now.
+    link: Mutex<Option<T::Link>>,
+}
+
+impl<'a, T: Transport> Run<'a, T> {
+    /// What the arguments ask.
+    pub(super) fn new(
+        transport: &'a T,
+        args: &'a CpArgs,
+        job: Job,
+        options: ConnectOptions,
+        ui: Arc<dyn Ui>,
+    ) -> Result<Self, Failure> {
+        let exclude =
+            Exclude::new(&args.exclude).map_err(|why| Failure::Usage(format!("--exclude: {why}")))?;
+        let copying = CopyOptions {
+            recursive: args.recursive,
+            links: args.links,
+            skip_special: args.skip_special,
+            preserve_mode: args.preserve_mode,
+            dry_run: args.dry_run,
+            exclude,
+            ..CopyOptions::default()
+        };
+        let host = job.host().to_string();
+        Ok(Run { transport, args, job, host, options, copying, ui, link: Mutex::default() })
+    }
+
+    /// The connection now, if there is one.
+    pub(super) fn link(&self) -> Option<T::Link> {
+        self.link.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Copies until done, or until nothing goes on for longer than is to be borne.
+    pub(super) async fn go(&self) -> Result<(), Failure> {
+        let mut patience = Patience::new(self.args.retry);
+        let mut link = self.connect(1).await.map_err(|broken| Failure::Failed(broken.why))?;
+        let (address, fingerprint) = link.peer();
+        let fingerprint = fingerprint.unwrap_or_default();
+        let subject = self.job.describe();
+        self.ui.start(&Start { command: "cp", address, fingerprint, subject, served: None });
+        let clock = Clock::start();
+        let mut earlier = Arc::new(Report::default());
+        let mut before = Telemetry::default();
+        for nth in 2.. {
+            let meter = Meter::new(link.clone(), self.ui.clone(), None);
+            let telling = meter.run();
+            let outcome = self.copy(&link, meter.clone(), &earlier).await;
+            telling.abort();
+            let (report, error) = match outcome {
+                Ok(report) => {
+                    let broken = report.broken.clone();
+                    (Arc::new(report), broken)
+                }
+                Err(error) => (earlier.clone(), Some(error)),
+            };
+            let telemetry = meter.telemetry().after(&before);
+            let Some(error) = error else {
+                meter.sample();
+                link.close(0, "done").await;
+                return self.finish(&report, clock.seconds(), meter.files_total(), telemetry);
+            };
+            let lost = self.is_lost(&link, &error).await;
+            link.close(2, "the copy failed").await;
+            let Some(lost) = lost else { return Err(self.failed(&error)) };
+            if report.bytes_carried > earlier.bytes_carried {
+                patience.renew();
+            }
+            (earlier, before) = (report, telemetry);
+            link = self.reconnect(&mut patience, lost, nth).await?;
+        }
+        Ok(())
+    }
+
+    async fn connect(&self, nth: u32) -> Result<T::Link, Broken> {
+        let link = self.transport.connect(self.job.host(), &self.options).await?;
+        if let Some(file) = &self.args.trace {
+            // That of another connection stands beside that of the first.
+            let mut name = file.clone().into_os_string();
+            if nth > 1 {
+                name.push(format!(".{nth}"));
+            }
+            let file = PathBuf::from(name);
+            link.trace(&file)
+                .map_err(|why| Broken::for_good(format!("--trace {}: {why}", file.display())))?;
+        }
+        *self.link.lock().unwrap_or_else(PoisonError::into_inner) = Some(link.clone());
+        Ok(link)
+    }
+
+    /// Why the connection was lost, if that is what kept the copy from going on, and another may do.
+    async fn is_lost(&self, link: &T::Link, error: &FileError) -> Option<String> {
+        if !matches!(error, FileError::Connection(_)) || !self.job.can_go_on() || self.args.retry.is_zero() {
+            return None;
+        }
+        // The flow may have heard of it first.
+        for _ in 0..BROKEN_TRIES {
+            if let Some(broken) = link.broken() {
+                return broken.is_worth_retrying.then_some(broken.why);
+            }
+            sleep(BROKEN_PAUSE).await;
+        }
+        None
+    }
+
+    /// Connects again, as often as patience allows.
+    async fn reconnect(&self, patience: &mut Patience, lost: String, nth: u32) -> Result<T::Link, Failure> {
+        let max = units::span(patience.max());
+        self.ui.notice(None, "lost", &format!("{}: {lost}; trying for {max} to go on", self.host));
+        let mut why = lost;
+        while let Some(pause) = patience.next() {
+            sleep(pause).await;
+            match self.connect(nth).await {
+                Ok(link) => {
+                    self.ui.notice(None, "connected", &format!("connected to {} again", self.host));
+                    return Ok(link);
+                }
+                Err(broken) if broken.is_worth_retrying => why = broken.why,
+                Err(broken) => return Err(Failure::Failed(broken.why)),
+            }
+        }
+        Err(Failure::Failed(format!("{}: given up after {max}: {why}; {AGAIN}", self.host)))
+    }
+
+    async fn copy(
+        &self,
+        link: &T::Link,
+        meter: Arc<Meter<T::Link>>,
+        earlier: &Arc<Report>,
+    ) -> Result<Report, FileError> {
+        let options = CopyOptions { progress: meter, earlier: Some(earlier.clone()), ..self.copying.clone() };
+        let flows = link.flows();
+        match &self.job {
+            Job::Put { sources, destination, .. } => put(flows, sources, destination, &options).await,
+            Job::Get { sources, destination, .. } => get(flows, sources, destination, &options).await,
+            Job::PutStream { source, destination, .. } => {
+                let name = source.name("standard input");
+                let file = open(source, name.clone(), Outside::open_to_read).await?;
+                put_stream(flows, file, &name, destination, &options).await
+            }
+            Job::GetStream { source, destination, .. } => {
+                let name = destination.name("standard output");
+                let file = open(destination, name.clone(), Outside::open_to_write).await?;
+                get_stream(flows, source, file, &name, &options).await
+            }
+        }
+    }
+
+    fn failed(&self, error: &FileError) -> Failure {
+        let again = match error {
+            FileError::Connection(_) if self.job.can_go_on() => format!("; {AGAIN}"),
+            _ => String::new(),
+        };
+        Failure::Failed(format!("{}{again}", named(&self.host, error)))
+    }
+
+    fn finish(
+        &self,
+        report: &Report,
+        seconds: f64,
+        files_total: u64,
+        telemetry: Telemetry,
+    ) -> Result<(), Failure> {
+        self.ui.done(&Done {
+            files: report.files_copied + report.files_already_there,
+            files_total,
+            files_already_there: report.files_already_there,
+            failures: report.failed,
+            wanted: self.args.dry_run.then_some((report.files_wanted, report.bytes_wanted)),
+            bytes: report.bytes,
+            bytes_carried: report.bytes_carried,
+            seconds,
+            hash: report.hash(),
+            telemetry,
+        });
+        // What was left out is not there, unless that was asked for.
+        if report.failed > 0 || report.warned > 0 { Err(Failure::Told) } else { Ok(()) }
+    }
+}
+
+/// Opens what may keep whoever opens it waiting.
+async fn open(
+    outside: &Outside,
+    name: Vec<u8>,
+    how: fn(&Outside) -> std::io::Result<File>,
+) -> Result<File, FileError> {
+    let outside = outside.clone();
+    let opened = tokio::task::spawn_blocking(move || how(&outside)).await;
+    let opened = opened.map_err(std::io::Error::other).and_then(|opened| opened);
+    opened.map_err(|error| FileError::Local(Fault::io(&name, &error)))
+}

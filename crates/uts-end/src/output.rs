@@ -1,0 +1,295 @@
+//! What a program writes, and what becomes of it where nobody reads it any more or nothing takes it.
+//!
+//! No output makes a program panic. What is lost is noted, and the exit status says so when everything else went well
+//! ([`status`]): 141 where the reader is gone, the status that a shell shows of a program that SIGPIPE has ended, and 1
+//! where the output takes no more (a full disk). The latter is told on standard error, once for each output. Programs that
+//! only print end at the first line that is lost; those that carry something go on.
+
+use clap::Parser;
+use clap::error::ErrorKind;
+use core::fmt::Display;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::{Errno, write};
+use rustix::stdio::{stderr, stdout};
+use std::io::{self, IsTerminal, Write};
+use std::process::ExitCode;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use uts::printable;
+
+/// The exit status where a reader has gone: 128 and the number of SIGPIPE.
+pub const READER_GONE: u8 = 141;
+/// The exit status where the command line is wrong.
+pub const USAGE: u8 = 2;
+/// The longest line of an error, in characters: beyond the longest path (4,096 bytes) with what is said of it.
+pub const LINE_CHARS_MAX: usize = 5_000;
+
+/// One of a program's two outputs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// Standard output: results, and events for programs.
+    Out,
+    /// Standard error: errors, warnings, how far it is.
+    Err,
+}
+
+/// Something could not be written, which has been noted already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lost {
+    /// Nobody reads any more.
+    Reader,
+    /// The output takes no more.
+    Full,
+}
+
+/// `std::error::Error` for the sake of those who pass it on; nobody is to be told once more.
+impl Display for Lost {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            Lost::Reader => "nobody reads the output any more",
+            Lost::Full => "the output takes no more",
+        })
+    }
+}
+
+impl core::error::Error for Lost {}
+
+impl Lost {
+    fn status(self) -> u8 {
+        match self {
+            Lost::Reader => READER_GONE,
+            Lost::Full => 1,
+        }
+    }
+}
+
+/// What is known of an output.
+#[derive(Debug)]
+struct State {
+    /// What was lost first.
+    lost: Option<Lost>,
+    /// A line was written in part: the next begins on a line of its own.
+    is_torn: bool,
+}
+
+static STATES: [Mutex<State>; 2] = [const { Mutex::new(State { lost: None, is_torn: false }) }; 2];
+static NAME: OnceLock<&'static str> = OnceLock::new();
+
+/// Says how errors of this process begin: `uts`, `uts-lab`.
+pub fn name(name: &'static str) {
+    // A process has one name: the first.
+    let _ = NAME.set(name);
+}
+
+/// How errors of this process begin.
+pub fn program() -> &'static str {
+    NAME.get().copied().unwrap_or("uts")
+}
+
+/// The exit status of a program that would end with `status` if nothing that it wrote were lost.
+pub fn status(status: u8) -> ExitCode {
+    if status != 0 {
+        return ExitCode::from(status);
+    }
+    let lost = [Output::Out, Output::Err].map(|output| output.state().lost);
+    // Of two causes the one that nobody has chosen.
+    let full = lost.iter().flatten().find(|lost| **lost == Lost::Full);
+    ExitCode::from(full.or(lost.iter().flatten().next()).map_or(0, |lost| lost.status()))
+}
+
+/// Notes that something else was lost that somebody asked for, as a file beside the outputs, and was told.
+pub fn lose() {
+    Output::Out.state().lost.get_or_insert(Lost::Full);
+}
+
+/// Writes an error, a line that begins with the [name](program) of this process, to standard error.
+pub fn fail(line: impl Display) {
+    let text = printable::line(&format!("{}: {}", program(), unnumbered(&line.to_string())), LINE_CHARS_MAX);
+    // Where that is not possible the exit status has to do.
+    let _ = Output::Err.line(&text);
+}
+
+/// What an error of the system means, behind other words.
+pub fn words(error: &io::Error) -> String {
+    let text = unnumbered(&error.to_string());
+    let mut chars = text.chars();
+    chars.next().map_or_else(String::new, |first| first.to_lowercase().chain(chars).collect())
+}
+
+/// Text without the numbers that the standard library sets behind the words for errors of the system: `(os error 2)`.
+pub fn unnumbered(text: &str) -> String {
+    let mut parts = text.split(" (os error ");
+    let mut kept = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        match part.split_once(')') {
+            Some((number, rest)) if number.bytes().all(|b| b.is_ascii_digit()) => kept.push_str(rest),
+            _ => kept.extend([" (os error ", part]),
+        }
+    }
+    kept
+}
+
+impl Output {
+    fn state(self) -> MutexGuard<'static, State> {
+        let [out, err] = &STATES;
+        let state = if self == Output::Out { out } else { err };
+        state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes text and the end of its last line at once, so that a reader at the other end of a pipe sees it.
+    ///
+    /// # Errors
+    /// [`Lost`], which was noted, and told where that is of use.
+    pub fn line(self, text: &str) -> Result<(), Lost> {
+        let mut state = self.state();
+        if state.lost == Some(Lost::Reader) {
+            return Err(Lost::Reader);
+        }
+        let start = if state.is_torn { "\n" } else { "" };
+        let text = format!("{start}{text}\n");
+        let (written, failed) = self.write_bytes(text.as_bytes());
+        let Some(error) = failed else {
+            state.is_torn = false;
+            return Ok(());
+        };
+        state.is_torn |= written > 0;
+        let lost = if error == Errno::PIPE { Lost::Reader } else { Lost::Full };
+        let is_first = state.lost.is_none();
+        state.lost.get_or_insert(lost);
+        drop(state);
+        if self == Output::Out && is_first && lost == Lost::Full {
+            fail(format_args!("cannot write to standard output: {}", words(&error.into())));
+        }
+        Err(lost)
+    }
+
+    /// Writes until all is written or nothing more can be; how many bytes, and why no more. Past the buffers of the standard
+    /// library, which keep what could not be written and say nothing of how much that is.
+    fn write_bytes(self, bytes: &[u8]) -> (usize, Option<Errno>) {
+        let fd = if self == Output::Out { stdout() } else { stderr() };
+        let mut written = 0;
+        while let Some(rest) = bytes.get(written..).filter(|rest| !rest.is_empty()) {
+            match write(fd, rest) {
+                Ok(0) => return (written, Some(Errno::IO)),
+                Ok(n) => written += n,
+                Err(Errno::INTR) => {}
+                // Whoever shares the other end may have made it one that does not wait.
+                Err(Errno::AGAIN) => {
+                    if let Err(error) = poll(&mut [PollFd::new(&fd, PollFlags::OUT)], None)
+                        && error != Errno::INTR
+                    {
+                        return (written, Some(error));
+                    }
+                }
+                Err(error) => return (written, Some(error)),
+            }
+        }
+        (written, None)
+    }
+}
+
+/// For those who write to any writer: one line at a time, with its end. What was lost is an error once more.
+impl Write for Output {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(bytes);
+        match self.line(text.strip_suffix('\n').unwrap_or(&text)) {
+            Ok(()) => Ok(bytes.len()),
+            Err(lost) => Err(io::Error::other(lost)),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Reads the command line. What is wrong with it is told in one line; help and version go to standard output.
+///
+/// # Errors
+/// The exit status of a program that has nothing more to do.
+pub fn parse<P: Parser>() -> Result<P, ExitCode> {
+    P::try_parse().map_err(|error| {
+        let output = if error.use_stderr() { Output::Err } else { Output::Out };
+        let code = if error.use_stderr() { USAGE } else { 0 };
+        let text = error.render();
+        match error.kind() {
+            ErrorKind::DisplayHelp
+            | ErrorKind::DisplayVersion
+            | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+                let is_terminal = match output {
+                    Output::Out => io::stdout().is_terminal(),
+                    Output::Err => io::stderr().is_terminal(),
+                };
+                // A terminal may have it in colour.
+                if !is_terminal || error.print().is_err() {
+                    let _ = output.line(text.to_string().trim_end());
+                }
+            }
+            _ => fail(one_line(&text.to_string())),
+        }
+        status(code)
+    })
+}
+
+/// What clap says of a command line, without its usage: what is wrong, and where to read on.
+fn one_line(text: &str) -> String {
+    let mut said = String::new();
+    let mut command = None;
+    for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        if let Some(usage) = line.strip_prefix("Usage:") {
+            let is_word = |word: &&str| word.starts_with(|c: char| c.is_ascii_lowercase());
+            command = Some(usage.split_whitespace().take_while(is_word).collect::<Vec<_>>().join(" "));
+            break;
+        }
+        if line.starts_with("For more information") {
+            break;
+        }
+        let line = line.strip_prefix("error:").unwrap_or(line).trim();
+        let between = match line {
+            _ if said.is_empty() => "",
+            tip if tip.starts_with("tip:") => "; ",
+            _ => " ",
+        };
+        said.push_str(between);
+        said.push_str(line);
+    }
+    match command {
+        Some(command) => format!("{said} (see {command} --help)"),
+        None => said,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_wrong_with_a_command_line_is_one_line() {
+        for (text, line) in [
+            (
+                "error: the following required arguments were not provided:\n  --dir <DIR>\n\nUsage: uts serve --dir \
+                 <DIR>\n\nFor more information, try '--help'.\n",
+                "the following required arguments were not provided: --dir <DIR> (see uts serve --help)",
+            ),
+            (
+                "error: unexpected argument '--x' found\n\n  tip: a similar argument exists: '--y'\n\nUsage: uts cp \
+                 [OPTIONS] <SRC>... <DST>\n\nFor more information, try '--help'.\n",
+                "unexpected argument '--x' found; tip: a similar argument exists: '--y' (see uts cp --help)",
+            ),
+            (
+                "error: invalid value 'x' for '--role <ROLE>'\n  [possible values: a, b]\n\nFor more information, try \
+                 '--help'.\n",
+                "invalid value 'x' for '--role <ROLE>' [possible values: a, b]",
+            ),
+        ] {
+            assert_eq!(one_line(text), line);
+        }
+    }
+
+    #[test]
+    fn errors_of_the_system_have_no_numbers() {
+        assert_eq!(words(&Errno::NOSPC.into()), "no space left on device");
+        assert_eq!(words(&io::Error::other("it is too long")), "it is too long");
+        assert_eq!(unnumbered("a: No (os error 2); b (os error 13)"), "a: No; b");
+        assert_eq!(unnumbered("x (os error what) (os error 2"), "x (os error what) (os error 2");
+    }
+}
