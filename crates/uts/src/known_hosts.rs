@@ -104,8 +104,9 @@ impl KnownHosts {
     /// already there with this key is not added again; says whether it was added.
     ///
     /// # Errors
-    /// If the file cannot be read, understood or written.
+    /// If the file cannot be read, understood or written, or if `host` is not what a line can begin with: a word.
     pub fn add(path: &Path, host: &str, fingerprint: Fingerprint) -> Result<bool, KnownHostsError> {
+        check(path, host)?;
         let mut file = open_alone(path)?;
         let mut text = read(path, &mut file)?;
         let known = KnownHosts { entries: parse(path, &text).collect::<Result<_, _>>()? };
@@ -124,12 +125,14 @@ impl KnownHosts {
     /// none. Everything else in the file stays as it is. Gives the keys that the host has no more.
     ///
     /// # Errors
-    /// If the file cannot be read or written, or a line of another host cannot be understood.
+    /// If the file cannot be read or written, a line of another host cannot be understood, or as for [`KnownHosts::add`] `host`
+    /// is not a word.
     pub fn set(
         path: &Path,
         host: &str,
         fingerprint: Fingerprint,
     ) -> Result<Vec<Fingerprint>, KnownHostsError> {
+        check(path, host)?;
         let is_of_host = |line: &str| name_of(line).is_some_and(|name| is_same(name, host));
         let has_key = |line: &str| key_of(line) == Ok(fingerprint);
         let removed = rewrite(
@@ -156,6 +159,17 @@ impl KnownHosts {
         let is_of_host = |line: &str| name_of(line).is_some_and(|name| is_same(name, host));
         Ok(rewrite(path, is_of_host, |_| ())?.len())
     }
+}
+
+/// What is no word would damage the file for all hosts.
+fn check(path: &Path, host: &str) -> Result<(), KnownHostsError> {
+    let is_word = !host.is_empty() && !host.contains(|c: char| c.is_whitespace() || c.is_control());
+    if is_word && !host.starts_with('#') {
+        return Ok(());
+    }
+    let what = format!("`{}` is not host:port", host.escape_debug());
+    let source = io::Error::new(io::ErrorKind::InvalidInput, what);
+    Err(KnownHostsError::Write { path: path.to_owned(), source })
 }
 
 /// Removes the lines that are to go, which are given; where there are some, `then` may change what is kept. The file is
@@ -308,6 +322,44 @@ mod tests {
         assert!(error.contains("line 1: no fingerprint follows `host:1`"), "{error}");
         std::fs::write(&path, [0xff, 0xfe]).expect("written");
         assert!(KnownHosts::load(&path).is_err());
+    }
+
+    #[test]
+    fn what_would_damage_the_file_is_not_added() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let path = dir.path().join("known_hosts");
+        let key = Fingerprint::of_spki(b"a");
+        KnownHosts::add(&path, "fine:1", key).expect("added");
+        let before = std::fs::read(&path).expect("read");
+        for host in ["", "two words:1", "#comment:1", "line\nend:1", "tab\t:1", "steers\u{1b}[2J:1"] {
+            let added = KnownHosts::add(&path, host, key).map(|_| ());
+            let set = KnownHosts::set(&path, host, key).map(|_| ());
+            for error in [added, set].map(|done| done.expect_err("refused")) {
+                assert!(matches!(error, KnownHostsError::Write { .. }), "{error}");
+                assert!(error.to_string().chars().all(|c| !c.is_control()), "{error}");
+            }
+        }
+        assert_eq!(std::fs::read(&path).expect("read"), before);
+    }
+
+    /// A damaged or unreadable file stays as it is, and is named.
+    #[test]
+    fn what_cannot_be_read_or_written_is_named() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let (path, key) = (dir.path().join("known_hosts"), Fingerprint::of_spki(b"a"));
+        std::fs::write(&path, "damaged\n").expect("written");
+        let error = KnownHosts::add(&path, "host:1", key).expect_err("not understood");
+        assert!(matches!(error, KnownHostsError::Line { line: 1, .. }), "{error}");
+        assert_eq!(std::fs::read_to_string(&path).expect("read"), "damaged\n");
+        assert!(matches!(KnownHosts::load(dir.path()), Err(KnownHostsError::Read { .. })), "a folder");
+        let error = KnownHosts::add(&path.join("beneath/a/file"), "host:1", key).expect_err("no folder");
+        assert!(matches!(&error, KnownHostsError::Write { .. }), "{error}");
+        assert!(error.to_string().contains("beneath"), "{error}");
+        // A wrong name must not fill the memory.
+        let large = std::fs::File::create(&path).expect("made");
+        large.set_len(FILE_BYTES_MAX + 1).expect("made of holes");
+        let error = KnownHosts::load(&path).expect_err("too large").to_string();
+        assert!(error.contains("larger than 16 MiB"), "{error}");
     }
 
     #[test]

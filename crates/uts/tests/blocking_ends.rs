@@ -271,7 +271,8 @@ fn what_a_limited_wait_has_not_taken_comes_next() {
         }
         assert_eq!(recv.recv_messages(&mut Vec::new(), 0).expect("none was asked for"), 0);
         go.send(()).expect("it waits");
-        (send.set_timeout(None), recv.set_timeout(None));
+        send.set_timeout(None);
+        recv.set_timeout(None);
         send.finished().expect("delivered");
         assert_eq!(recv.recv_message().expect("the end"), None);
         let error = recv.recv_message().expect_err("it has ended");

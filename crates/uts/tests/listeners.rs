@@ -191,3 +191,44 @@ async fn accepted_connections_outlive_their_listener() {
     speak(&client, &server).await;
     speak(&server, &client).await;
 }
+
+/// Whether a server lets this client in: what it says is heard by its peer.
+async fn is_let_in(target: &str, options: ConnectOptions) -> bool {
+    refusal(target, options).await.is_none()
+}
+
+/// The file of keys is read again when it has changed, and one that cannot be understood lets nobody in.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn changes_to_authorized_keys_count_at_once() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (file, one, other) = (dir.path().join("keys"), identity(), identity());
+    let write = |text: String| std::fs::write(&file, text).expect("written");
+    write(format!("{}\n", one.fingerprint()));
+    let refused: Arc<Mutex<Vec<RefusedClient>>> = Arc::default();
+    let told = refused.clone();
+    let options = ServerOptions::new(identity())
+        .authorized_keys(&file)
+        .on_refused(move |client| told.lock().expect("no panic").push(client.clone()));
+    let (listener, target) = server(options);
+    let options = |who: &Identity| impatient(listener.fingerprint()).identity(who.clone());
+    assert!(is_let_in(&target, options(&one)).await && !is_let_in(&target, options(&other)).await);
+    write(format!("{}\n", other.fingerprint()));
+    assert!(!is_let_in(&target, options(&one)).await && is_let_in(&target, options(&other)).await);
+    write("damaged\n".to_owned());
+    assert!(!is_let_in(&target, options(&other)).await);
+    let why = refused.lock().expect("no panic").last().expect("told").why.clone();
+    assert!(why.contains("line 1"), "{why}");
+    std::fs::remove_file(&file).expect("removed");
+    assert!(!is_let_in(&target, options(&other)).await);
+}
+
+/// Any of the keys that were pinned will do, and none is none.
+#[tokio::test]
+async fn any_pinned_key_will_do() {
+    let (listener, target) = server(ServerOptions::new(identity()));
+    let several = uts::Trust::Pin(vec![identity().fingerprint(), listener.fingerprint()]);
+    within(connect(&target, ConnectOptions::new(several))).await.expect("one of them");
+    let error =
+        within(connect(&target, ConnectOptions::new(uts::Trust::Pin(Vec::new())))).await.expect_err("none");
+    assert!(error.to_string().contains("pinned is none"), "{error}");
+}
