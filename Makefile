@@ -5,7 +5,7 @@
 # A fresh rustup is found also before the shell has been restarted.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: help setup demo test bench bench-test instructions rivals rivals-test check doc deny doctor fuzz clean
+.PHONY: help setup demo test bench bench-test bench-copies instructions rivals rivals-test check doc deny doctor fuzz clean
 .DEFAULT_GOAL := help
 
 help: ## List these targets
@@ -24,6 +24,10 @@ bench: setup ## Measure beside raw UDP, kernel TCP, quinn and s2n-quic, and each
 
 bench-test: setup ## Test the program that measures: what it takes for undisturbed, and that ways which it compares do the same
 	@scripts/cargo-test --release --locked --manifest-path bench/Cargo.toml --target-dir bench/target
+
+bench-copies: setup ## Measure `uts cp` beside scp, rsync and croc, on loopback and over emulated paths (QUICK=1 for small files): bench/copies
+	cargo build --release --locked --bin uts --bin uts-lab
+	@python3 bench/copies $(if $(QUICK),--quick) $(BENCH)
 
 instructions: setup ## Count instructions per packet of the hot path under valgrind; fails if they have grown
 	@scripts/instructions

@@ -5,6 +5,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::process::ExitCode;
 use std::time::Duration;
+use uts_end::output::{self, Lost, Output};
 use uts_end::{Context, Role, TransportSpec};
 use uts_traffic::transport::Capabilities;
 use uts_traffic::workload::{Workload, can_carry};
@@ -34,19 +35,26 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let result = match Program::parse().command {
+    output::name("uts-rival");
+    let program = match output::parse::<Program>() {
+        Ok(program) => program,
+        Err(status) => return status,
+    };
+    let result = match program.command {
         Command::End(arguments) => uts_end::run(&uts_rival::provide, &arguments).map(drop),
         Command::Check { transport, workload } => {
-            println!("{}", json!({"why": refusal(&transport, &workload).err()}));
-            Ok(())
+            let why = json!({"why": refusal(&transport, &workload).err()});
+            Output::Out.line(&why.to_string()).map_err(Into::into)
         }
         Command::List => list(),
     };
     match result {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(()) => output::status(0),
+        // It has been noted, and told if that is of use.
+        Err(error) if error.is::<Lost>() => output::status(0),
         Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::FAILURE
+            output::fail(format_args!("{error:#}"));
+            output::status(1)
         }
     }
 }
@@ -57,7 +65,7 @@ fn list() -> anyhow::Result<()> {
         if let (true, Some(fields)) = (rival.available, line.as_object_mut()) {
             fields.insert("capabilities".into(), capabilities(rival.name));
         }
-        println!("{line}");
+        Output::Out.line(&line.to_string())?;
     }
     Ok(())
 }

@@ -9,15 +9,16 @@ use std::time::Duration;
 #[command(
     name = "uts",
     version,
-    about = "Copies files over UTS, the transport that is refitted in flight, and measures it beside others",
+    about = "Copies files over UTS, the transport that is refitted in flight",
     after_help = "Examples:
-  uts serve --dir /srv/files                    let anyone read a directory; prints the key's fingerprint
-  uts cp big.iso uts://host/incoming/           send a file
-  uts cp -r uts://host/photos .                 fetch a directory
-  uts explain --property reliability=prefer     what profile these properties lead to, and why
-  uts lab run experiments/loss.toml             compare transports on the same paths
+  uts serve --dir /srv/files                  let anyone read a directory
+  uts cp big.iso uts://host/incoming/         send a file
+  uts cp -r uts://host/photos .               fetch a directory
+  uts explain --property reliability=prefer   what that leads to, and why
+  uts lab run experiments/loss.toml           compare transports on equal paths
 
-Exit status: 0 done, 1 something failed, 2 the command line is wrong, 130 interrupted."
+Exit status: 0 done, 1 something failed, 2 the command line is wrong,
+130 interrupted, 141 done, but nobody read what was written."
 )]
 pub struct Args {
     /// What to do.
@@ -32,15 +33,25 @@ pub enum Command {
     Serve(ServeArgs),
     /// Copy files and directories to or from a server
     Cp(CpArgs),
-    /// List copies that were not finished, on this machine, and remove what is left of them
+    /// List what is at a server
+    Ls(LsArgs),
+    /// List copies that were not finished, and remove what is left of them
     Parts(PartsArgs),
-    /// Say which profile given properties lead to, and what forced each choice
+    /// Say which profile properties lead to, and what forces each choice
     Explain(ExplainArgs),
+    /// List the properties that can be asked for, with values and defaults
+    Properties(PropertiesArgs),
+    /// List, remove or add servers whose keys are known
+    Hosts {
+        /// What to do.
+        #[command(subcommand)]
+        command: HostsCommand,
+    },
     /// Make a key, unless there is one, and print its fingerprint
     Keygen(KeygenArgs),
     /// Print the fingerprint of a key
     Fingerprint(FingerprintArgs),
-    /// Compare transports on emulated paths: experiments, testbeds, reports
+    /// Compare transports on emulated paths
     Lab {
         /// What to do.
         #[command(subcommand)]
@@ -56,25 +67,29 @@ pub enum Command {
 #[command(after_help = "Examples:
   uts serve --dir /srv/files
   uts serve --dir . --listen 127.0.0.1:0
-  uts serve --dir /srv/files --writable --authorized-keys /etc/uts/authorized_keys
+  uts serve --dir /srv/files --writable --authorized-keys /etc/uts/keys
   uts serve --dir /tmp/inbox --writable --anyone
   uts serve --dir /srv/files --cert chain.pem --cert-key key.pem
 
-Nothing outside the directory is ever read or written. Ctrl-C ends the server; copies under way
-can be continued.")]
+Nothing outside the directory is ever read or written. Ctrl-C ends the server;
+copies under way can be continued.")]
 pub struct ServeArgs {
     /// Directory to serve; files are taken into it as well with --writable
     #[arg(long, value_name = "DIR")]
     pub dir: PathBuf,
-    /// Address and UDP port to listen on; port 0 takes a free one and prints it [default: [::]:4433, else 0.0.0.0:4433]
-    #[arg(long, value_name = "ADDR:PORT")]
-    pub listen: Option<std::net::SocketAddr>,
+    /// Address or host name and UDP port to listen on, as ADDR:PORT, [V6]:PORT, NAME, :PORT or PORT; port 0 is any that
+    /// is free [default: all networks of the host, port 4433]
+    #[arg(long, value_name = "WHERE")]
+    pub listen: Option<String>,
     /// Take files as well, and replace those of the same name; needs --authorized-keys or --anyone
     #[arg(long)]
     pub writable: bool,
     /// Take no files, which is the default
     #[arg(long, conflicts_with = "writable")]
     pub read_only: bool,
+    /// Show and take hidden files as well: names that begin with a dot, and all beneath such directories
+    #[arg(long)]
+    pub hidden: bool,
     /// Let clients have modes set as they say (uts cp --preserve-mode), rather than by this umask
     #[arg(long)]
     pub preserve_mode: bool,
@@ -106,8 +121,11 @@ pub struct ServeArgs {
     #[command(flatten)]
     pub wanted: WantedArgs,
     /// Print one JSON object a line on standard output (see docs/uts.md)
-    #[arg(long)]
+    #[arg(long, conflicts_with = "quiet")]
     pub json: bool,
+    /// Print errors and warnings only
+    #[arg(short, long)]
+    pub quiet: bool,
 }
 
 /// Options of `uts cp`.
@@ -121,10 +139,11 @@ pub struct ServeArgs {
   tar c src | uts cp - uts://host/src.tar
   uts cp --property connCapacityProfile=scavenger -r src uts://host/backup
 
-SRC… or DST is on a server, written uts://host[:port]/path. A path is beneath the directory
-that is served. `-` is standard input or output. An interrupted copy goes on when the same
-command is run again. A file stands under its name only when it is whole and the hashes of
-both ends agree. What was left out makes the exit status 1, unless an option asked for it."
+SRC… or DST is on a server, written uts://host[:port]/path. A path is beneath
+the directory that is served. `-` is standard input or output. An interrupted
+copy goes on when the same command is run again. A file stands under its name
+only when it is whole and the hashes of both ends agree. What was left out makes
+the exit status 1, unless an option asked for it."
 )]
 pub struct CpArgs {
     /// Sources, then the destination
@@ -155,11 +174,37 @@ pub struct CpArgs {
     /// Set modes as those of the sources, whatever the umask; to a server, if it lets clients
     #[arg(short, long)]
     pub preserve_mode: bool,
+    /// How the server is known, and this end to it
+    #[command(flatten)]
+    pub reach: ReachArgs,
+    /// How what is sent is to be carried
+    #[command(flatten)]
+    pub wanted: WantedArgs,
+    /// Print one JSON object a line on standard output (see docs/uts.md)
+    #[arg(long, conflicts_with = "quiet")]
+    pub json: bool,
+    /// Print errors and warnings only
+    #[arg(short, long)]
+    pub quiet: bool,
+    /// Write each packet sent, repeated and acknowledged to FILE (CSV)
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
+}
+
+/// How a server is known, in `cp` and `ls`.
+#[derive(Clone, Debug, Default, ClapArgs)]
+pub struct ReachArgs {
     /// Accept only a server with this key (SHA256:…)
     #[arg(long, value_name = "FINGERPRINT")]
     pub pin: Option<String>,
+    /// Keep the pinned key among the known hosts once the server has shown it, in place of any other that it had
+    #[arg(long, requires = "pin")]
+    pub remember: bool,
+    /// Accept and keep the key of a server that was never met before, without asking; one that has changed is refused
+    #[arg(long, conflicts_with_all = ["pin", "ca"])]
+    pub accept_new: bool,
     /// Keys of servers met before [default: known_hosts among the user's configuration]
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["pin", "ca"])]
+    #[arg(long, value_name = "FILE", conflicts_with = "ca")]
     pub known_hosts: Option<PathBuf>,
     /// Key to show to the server, made at first use [default: the user's key, if there is one]
     #[arg(long, value_name = "FILE")]
@@ -170,18 +215,28 @@ pub struct CpArgs {
     /// Name that the server's certificate must be for [default: the host]
     #[arg(long, value_name = "NAME")]
     pub server_name: Option<String>,
-    /// How what is sent is to be carried
-    #[command(flatten)]
-    pub wanted: WantedArgs,
-    /// Print one JSON object a line on standard output (see docs/uts.md)
-    #[arg(long, conflicts_with = "quiet")]
-    pub json: bool,
-    /// Print errors only
+}
+
+/// Options of `uts ls`.
+#[derive(Clone, Debug, ClapArgs)]
+#[command(after_help = "Examples:
+  uts ls uts://host/
+  uts ls -r uts://host:5000/photos
+
+Each line has the mode, the size, the time of change in UTC, and the name.")]
+pub struct LsArgs {
+    /// What to list, as uts://host[:port]/path
+    #[arg(value_name = "URL")]
+    pub path: std::ffi::OsString,
+    /// With everything beneath
     #[arg(short, long)]
-    pub quiet: bool,
-    /// Write each packet sent, repeated and acknowledged to FILE (CSV)
-    #[arg(long, value_name = "FILE")]
-    pub trace: Option<PathBuf>,
+    pub recursive: bool,
+    /// How the server is known, and this end to it
+    #[command(flatten)]
+    pub reach: ReachArgs,
+    /// Print one JSON object a line
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Options of `uts parts`.
@@ -244,7 +299,8 @@ impl WantedArgs {
 #[command(after_help = "Examples:
   uts explain
   uts explain --property reliability=prefer --property msgLifetime=150ms
-  uts explain --path rtt=40ms,rate=50Mbit/s,loss=5%,burst=4 --property connCapacityProfile=capacitySeeking")]
+  uts explain --path rtt=40ms,rate=50Mbit/s,loss=5%,burst=4
+  uts explain --path loss=5% --property connCapacityProfile=scavenger")]
 pub struct ExplainArgs {
     /// What is asked
     #[command(flatten)]
@@ -255,6 +311,57 @@ pub struct ExplainArgs {
     /// Print a JSON object
     #[arg(long)]
     pub json: bool,
+}
+
+/// Options of `uts properties`.
+#[derive(Clone, Debug, ClapArgs)]
+#[command(
+    after_help = "Set by --property NAME=VALUE in serve, cp and explain. A default is what a copy asks."
+)]
+pub struct PropertiesArgs {
+    /// Only those whose names contain this
+    #[arg(value_name = "PART")]
+    pub part: Option<String>,
+    /// Print one JSON object a line
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What to do with the servers whose keys are known.
+#[derive(Clone, Debug, Subcommand)]
+pub enum HostsCommand {
+    /// Print each server with its key
+    List {
+        /// Only this one
+        #[arg(value_name = "HOST[:PORT]")]
+        host: Option<String>,
+        /// The file [default: known_hosts among the user's configuration]
+        #[arg(long, value_name = "FILE")]
+        known_hosts: Option<PathBuf>,
+        /// Print one JSON object a line
+        #[arg(long)]
+        json: bool,
+    },
+    /// Forget servers; the next copy takes them for new
+    Remove {
+        /// Which
+        #[arg(value_name = "HOST[:PORT]", required = true)]
+        hosts: Vec<String>,
+        /// The file [default: known_hosts among the user's configuration]
+        #[arg(long, value_name = "FILE")]
+        known_hosts: Option<PathBuf>,
+    },
+    /// Make a server known by its key, as it prints it when it starts
+    Add {
+        /// Which
+        #[arg(value_name = "HOST[:PORT]")]
+        host: String,
+        /// Its key (SHA256:…)
+        fingerprint: String,
+        /// The file [default: known_hosts among the user's configuration]
+        #[arg(long, value_name = "FILE")]
+        known_hosts: Option<PathBuf>,
+    },
 }
 
 /// Options of `uts keygen`.

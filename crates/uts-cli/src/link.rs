@@ -18,6 +18,8 @@ pub const STOPPING: u64 = 1;
 pub enum ServerTrust {
     /// It has this key (`SHA256:…`).
     Pin(String),
+    /// It has this key, which is kept once it has shown it; `None` = in the user's own file.
+    PinKept(String, Option<PathBuf>),
     /// It has the key that it had before; `None` = the user's own file.
     KnownHosts(Option<PathBuf>),
     /// Its certificate leads to a root in this PEM file.
@@ -37,6 +39,8 @@ pub struct ConnectOptions {
     pub properties: Vec<(String, String)>,
     /// Whether somebody can be asked about the key of an unknown server.
     pub interactive: bool,
+    /// Whether the key of an unknown server is accepted and kept without asking.
+    pub accept_new: bool,
 }
 
 /// What a server shows to its clients.

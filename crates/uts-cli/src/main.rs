@@ -54,8 +54,11 @@ fn carry_out(command: &Command) -> Result<(), Failure> {
         match command {
             Command::Serve(serve) => cmd::serve::run(&transport, serve).await,
             Command::Cp(cp) => cmd::cp::run(&transport, cp).await,
+            Command::Ls(ls) => cmd::ls::run(&transport, ls).await,
             Command::Parts(parts) => cmd::parts::run(parts),
             Command::Explain(explain) => cmd::explain::run(&transport, explain),
+            Command::Properties(properties) => cmd::properties::run(properties),
+            Command::Hosts { command } => cmd::hosts::run(command),
             Command::Keygen(keygen) => cmd::keygen::keygen(&transport, keygen),
             Command::Fingerprint(fingerprint) => cmd::keygen::fingerprint(&transport, fingerprint),
             Command::Lab { .. } | Command::Router(_) => Ok(()),

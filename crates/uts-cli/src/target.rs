@@ -256,7 +256,11 @@ impl Target {
 }
 
 impl Host {
-    fn parse(text: &str) -> Result<Host, String> {
+    /// Reads `host`, `host:port` or `[v6]:port`.
+    ///
+    /// # Errors
+    /// What is wrong with it, in words.
+    pub fn parse(text: &str) -> Result<Host, String> {
         let (name, port) = if let Some(rest) = text.strip_prefix('[') {
             let (name, after) = rest.split_once(']').ok_or("a `]` is missing after the address")?;
             if name.parse::<std::net::Ipv6Addr>().is_err() {

@@ -37,6 +37,9 @@ impl Transport for Udp {
             is_worth_retrying: error.is_worth_retrying(),
             why: not_connected(host, error),
         })?;
+        if let ServerTrust::PinKept(pin, file) = &options.trust {
+            keep(host, pin, file.as_deref()).map_err(Broken::for_good)?;
+        }
         Ok(UdpLink::new(connection))
     }
 
@@ -60,14 +63,14 @@ impl Transport for Udp {
         if let Some(file) = &options.authorized_keys {
             wanted.client_auth = ClientAuth::AuthorizedKeys(file.clone());
         }
-        let mut last = "no address to listen on".to_owned();
+        let mut tried = Vec::new();
         for address in &options.addresses {
             match uts::Listener::bind(*address, wanted.clone()) {
                 Ok(listener) => return Ok(UdpListener { listener, refused }),
-                Err(error) => last = error.to_string(),
+                Err(error) => tried.push(error.to_string()),
             }
         }
-        Err(last)
+        Err(tried.join("; "))
     }
 
     fn keygen(&self, file: Option<&Path>) -> Result<(PathBuf, String, bool), String> {
@@ -125,7 +128,7 @@ fn not_connected(host: &Host, error: uts::ConnectError) -> String {
             format!("{host}: {error}")
         }
         uts::ConnectError::Untrusted(TrustError::NewHost { found, .. }) => format!(
-            "{error}. If the server prints that key as well, accept it by --pin {found}, or at a terminal, where this asks"
+            "{error}. If the server prints that key as well, accept it by --pin {found} (--accept-new accepts any), or at a terminal, where this asks"
         ),
         error => error.to_string(),
     }
@@ -146,17 +149,38 @@ fn config(properties: &[(String, String)]) -> Result<ConnectionConfig, String> {
 
 fn trust(options: &ConnectOptions) -> Result<Trust, String> {
     match &options.trust {
-        ServerTrust::Pin(pin) => Ok(Trust::Pin(vec![pin.parse().map_err(|e| format!("--pin: {e}"))?])),
+        ServerTrust::Pin(pin) | ServerTrust::PinKept(pin, _) => {
+            Ok(Trust::Pin(vec![pin.parse().map_err(|e| format!("--pin: {e}"))?]))
+        }
         ServerTrust::Ca(roots) => Ok(Trust::Roots(roots.clone())),
         ServerTrust::KnownHosts(file) => {
-            let file = match file {
-                Some(file) => file.clone(),
-                None => KnownHosts::default_path().map_err(|e| e.to_string())?,
+            let file = known_hosts(file.as_deref())?;
+            let on_new = match (options.accept_new, options.interactive) {
+                (true, _) => NewHost::Accept,
+                (false, true) => NewHost::Ask(Arc::new(ask)),
+                (false, false) => NewHost::Refuse,
             };
-            let on_new = if options.interactive { NewHost::Ask(Arc::new(ask)) } else { NewHost::Refuse };
             Ok(Trust::KnownHosts { file, on_new })
         }
     }
+}
+
+fn known_hosts(file: Option<&Path>) -> Result<PathBuf, String> {
+    file.map_or_else(|| KnownHosts::default_path().map_err(|e| e.to_string()), |file| Ok(file.to_owned()))
+}
+
+/// Keeps a pinned key that the server has shown. Another key that the server had is forgotten, which is told.
+fn keep(host: &Host, pin: &str, file: Option<&Path>) -> Result<(), String> {
+    let file = known_hosts(file)?;
+    let fingerprint = pin.parse().map_err(|e| format!("--pin: {e}"))?;
+    let replaced = KnownHosts::set(&file, &host.to_string(), fingerprint).map_err(|e| e.to_string())?;
+    for old in replaced {
+        lines::tell(format_args!(
+            "uts: warning: {host} had the key {old} in {}; it has {pin} from now on",
+            file.display()
+        ));
+    }
+    Ok(())
 }
 
 /// Asks the user about a server that was never met before.

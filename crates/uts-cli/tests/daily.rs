@@ -14,6 +14,7 @@ use std::fs;
 use std::io::Write;
 use std::os::unix::fs::{FileTypeExt, symlink};
 use std::process::Stdio;
+use std::time::Duration;
 
 /// Slow enough to be interrupted.
 const SLOW: &str = "maxSendRate=16Mbit/s";
@@ -231,4 +232,56 @@ fn what_was_left_behind_is_listed_and_removed() {
     assert!(!place.path("srv/.d.uts-part").exists() && !place.path("srv/.d.uts-id").exists());
     assert_eq!(place.read("srv/.mine.uts-part"), b"mine");
     place.run(&["parts", "nowhere"]).failed(1, &["uts: nowhere: no such file or directory"]);
+}
+
+/// Whichever end stands still for longer than the connection lives, as a laptop that sleeps does.
+#[test]
+fn a_copy_survives_the_sleep_of_either_end() {
+    for client_sleeps in [true, false] {
+        let place = Place::new();
+        let content = pattern(BIG_BYTES);
+        place.write("big", &content);
+        let short = ["--property", "connTimeout=3s"];
+        let server = place.serve(&short);
+        let url = server.url("big");
+        let args = [&["--json", "--property", SLOW], &short[..], &["big", &url]].concat();
+        let mut client = place.start_cp(&server, &args);
+        place.await_part("srv/.big.uts-part");
+        let sleeper = if client_sleeps { &client } else { &server.running };
+        sleeper.signal(Signal::STOP);
+        std::thread::sleep(Duration::from_secs(7));
+        sleeper.signal(Signal::CONT);
+        let lost = client.event_where("notice", |notice| notice["step"] == "lost");
+        let why = lost["line"].as_str().expect("a text");
+        let is_true = if client_sleeps {
+            why.contains("nothing heard") || why.contains("given it up")
+        } else {
+            why.contains("nothing heard")
+        };
+        assert!(is_true, "{why}");
+        client.wait().ok();
+        assert!(place.read("srv/big") == content);
+    }
+}
+
+#[test]
+fn what_is_at_a_server_is_listed() {
+    let place = Place::new();
+    place.write("srv/d/a.txt", b"12345");
+    place.write("srv/d/e/b", b"1");
+    let server = place.serve(&[]);
+    let list = |args: &[&str]| place.run(&[&["ls", "--pin", &server.fingerprint], args].concat());
+    let ended = list(&[&server.url("d")]).ok();
+    assert_eq!(ended.out.len(), 2, "{:?}", ended.out);
+    assert!(ended.out[0].ends_with("Z a.txt") && ended.out[0].contains(" 5 B "), "{:?}", ended.out);
+    assert!(ended.out[1].starts_with('d') && ended.out[1].ends_with(" e/"), "{:?}", ended.out);
+    let ended = list(&["-r", "--json", &server.url("")]).ok();
+    let all = ended.events("entry");
+    assert_eq!(
+        all.iter().map(|e| e["path"].as_str().unwrap()).collect::<Vec<_>>(),
+        ["d", "d/a.txt", "d/e", "d/e/b"]
+    );
+    assert_eq!((&all[1]["size"], &all[1]["kind"]), (&5.into(), &"file".into()));
+    list(&[&server.url("none")]).failed(1, &["uts: ", "none", "no such file"]);
+    list(&["d"]).failed(2, &["uts: d: write what is at a server as uts://host/path"]);
 }

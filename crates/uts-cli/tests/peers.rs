@@ -140,7 +140,7 @@ fn a_server_says_at_first_what_it_serves_and_to_whom() {
     let mut server = place.start(&["serve", "--dir", "srv", "--json", "--listen", "127.0.0.1:0"]);
     let start = server.event("start");
     assert_eq!((&start["access"], &start["clients"]), (&"read-only".into(), &"anyone".into()));
-    assert_eq!((&start["files"], &start["more_files"]), (&2.into(), &false.into()));
+    assert_eq!((&start["files_served"], &start["more_files"]), (&2.into(), &false.into()));
 }
 
 /// One host, or one key, has its part of the connections and is told when it wants more.

@@ -93,10 +93,10 @@ pub fn main(provide: &Provide<'_>) -> ExitCode {
     };
     match run(provide, &program.arguments) {
         Ok(_) => output::status(0),
+        // It has been noted, and told if that is of use.
+        Err(e) if e.is::<output::Lost>() => output::status(0),
         Err(e) => {
-            if !e.is::<output::Lost>() {
-                output::fail(format_args!("{e:#}"));
-            }
+            output::fail(format_args!("{e:#}"));
             output::status(1)
         }
     }

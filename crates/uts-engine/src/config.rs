@@ -2,6 +2,7 @@
 
 use crate::requirements::Requirements;
 use crate::selector::Library;
+use core::fmt;
 use core::time::Duration;
 use std::sync::Arc;
 use uts_functions::Function;
@@ -24,7 +25,7 @@ pub const SERVER_CID_BYTES: usize = 8;
 pub const CLIENT_CID_BYTES: usize = 4;
 
 /// Settings of an endpoint.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct EndpointConfig {
     /// Length of the connection ids that this endpoint gives itself, 0..=20 bytes. A server that is to tell its clients that
     /// it was restarted needs 8 at least. An endpoint that only begins connections does with
@@ -52,6 +53,22 @@ pub struct EndpointConfig {
     /// Key of ids and stateless resets, of this endpoint alone: others that share it reset its connections. A server that
     /// keeps it over restarts can end its old connections.
     pub secret: [u8; 32],
+}
+
+impl fmt::Debug for EndpointConfig {
+    /// Without the secret, and without TLS settings, which hold the server's key.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EndpointConfig")
+            .field("cid_bytes", &self.cid_bytes)
+            .field("is_server", &self.server.is_some())
+            .field("accept", &self.accept)
+            .field("connections_max", &self.connections_max)
+            .field("connections_per_address_max", &self.connections_per_address_max)
+            .field("handshakes_before_retry", &self.handshakes_before_retry)
+            .field("handshake_bytes_max", &self.handshake_bytes_max)
+            .field("waiting_bytes_max", &self.waiting_bytes_max)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Default for EndpointConfig {
@@ -90,7 +107,7 @@ pub struct ConnectionConfig {
     /// Positions of each flow that the peer may send before it is granted more, in bytes.
     pub credit_bytes_initial: u64,
     /// Memory for received data per flow, in bytes. Twice that is held at the most, and up to four times that beside it to keep track of
-    /// messages of a few bytes each; what comes beyond counts as lost.
+    /// messages of a few bytes each; what comes beyond counts as lost. A message that is longer never arrives.
     pub credit_bytes_max: u64,
     /// Data that an application may hand over to a flow before it has to wait until some of it has arrived, in bytes. A write or a
     /// message of less than [`PIECE_BYTES`](uts_functions::segmentation::buffer::PIECE_BYTES) counts for as many.
@@ -154,6 +171,21 @@ impl Default for ConnectionConfig {
             batch_packets_max: 44,
             coalesce: true,
             withdrawn: Vec::new(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is printed of an endpoint's settings may go to a log.
+    #[test]
+    fn the_secret_is_not_printed() {
+        let config = EndpointConfig { secret: [0xab; 32], ..EndpointConfig::default() };
+        for text in [format!("{config:?}"), format!("{config:#?}")] {
+            assert!(text.contains("connections_max"), "{text}");
+            assert!(!text.contains("secret") && !text.contains("171"), "{text}");
         }
     }
 }

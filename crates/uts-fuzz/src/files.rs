@@ -159,7 +159,8 @@ async fn say(service: &Service, script: &[u8]) -> Vec<u8> {
 
 pub fn serve(data: &[u8]) {
     let rig = Rig::new();
-    let service = Service::open(&rig.inside, ServeOptions::default()).expect("a service");
+    let service = Service::open(&rig.inside, ServeOptions { hidden: true, ..ServeOptions::default() })
+        .expect("a service");
     rig.run(async {
         for script in scripts(data) {
             let mut answer = &say(&service, &script).await[..];
@@ -204,7 +205,8 @@ pub fn notes(data: &[u8]) {
     for (name, contents) in [(".n.uts-id", data), (".n.uts-part", b"part"), (".d.uts-id", data)] {
         fs::write(rig.inside.join(name), contents).expect("written");
     }
-    let service = Service::open(&rig.inside, ServeOptions::default()).expect("a service");
+    let service = Service::open(&rig.inside, ServeOptions { hidden: true, ..ServeOptions::default() })
+        .expect("a service");
     let mtime = Mtime { seconds: 7, nanoseconds: 5 };
     let entry = Entry { path: b"n".to_vec(), kind: Kind::File, size: 10, mtime, mode: 0o644 };
     rig.run(async {

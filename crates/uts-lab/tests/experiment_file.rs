@@ -139,9 +139,42 @@ fn every_kind_of_mistake_is_named_with_its_line_and_key() {
         ),
         (
             broken("buffer=64p\"", "buffer=64p\"\nschedule = \"at=soon both down\""),
-            "e.toml:8:12: path.wan.schedule: at=soon: must be a time",
+            "e.toml:8:13: path.wan.schedule: at=soon: must be a time",
         ),
-        (broken("rate=20mbit", "rate=trace:nowhere"), "path.wan: rate=trace:nowhere: cannot read it"),
+        (
+            broken("rate=20mbit", "rate=trace:nowhere"),
+            "e.toml:7:11: path.wan.forward: rate=trace:nowhere: cannot read it",
+        ),
+        (
+            broken("buffer=64p\"", "buffer=64p\"\nbackward = \"rate=trace:nowhere\""),
+            "e.toml:8:12: path.wan.backward: rate=trace:nowhere: cannot read it",
+        ),
+        (
+            broken(
+                "buffer=64p\"",
+                "buffer=64p\"\nschedule = \"\"\"\nat=1s both down\nat=2s both rate=trace:nowhere\n\"\"\"",
+            ),
+            "e.toml:10:12: path.wan.schedule: rate=trace:nowhere: cannot read it",
+        ),
+        (
+            broken(
+                "key = \"path.wan.loss\"\nvalues = [0, 0.01",
+                "key = \"path.wan.rate\"\nvalues = [\"trace:no\"",
+            ),
+            "e.toml:23:11: sweep.values: rate=trace:no: cannot read it",
+        ),
+        // A schedule is in order; the line is that of the change.
+        (
+            broken("buffer=64p\"", "buffer=64p\"\nschedule = \"at=20s both down; at=10s both up\""),
+            "e.toml:8:31: path.wan.schedule: at=10s both up: is due before at=20s, behind which it stands",
+        ),
+        (
+            broken(
+                "buffer=64p\"",
+                "buffer=64p\"\nschedule = \"\"\"\nat=1s both down\nat=20s both up\nat=3s both down\n\"\"\"",
+            ),
+            "e.toml:11:1: path.wan.schedule: at=3s both down: is due before at=20s, behind which it stands",
+        ),
         // Workloads and transports.
         (
             broken("kind = \"bulk\"", "kind = \"bluk\""),

@@ -17,6 +17,16 @@ pub enum At {
     Bytes(u64),
 }
 
+impl At {
+    /// Whether it is known to come before another.
+    fn is_before(self, other: At) -> bool {
+        match (self, other) {
+            (At::Time(this), At::Time(other)) | (At::Bytes(this), At::Bytes(other)) => this < other,
+            (At::Time(_), At::Bytes(_)) | (At::Bytes(_), At::Time(_)) => false,
+        }
+    }
+}
+
 impl fmt::Display for At {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -115,7 +125,7 @@ impl TryFrom<String> for Scheduled {
     }
 }
 
-/// Changes in any order; those due at once happen in the order of the list.
+/// Changes; those due at once happen in the order of the list.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Schedule {
@@ -126,10 +136,20 @@ pub struct Schedule {
 impl FromStr for Schedule {
     type Err = SpecError;
 
-    /// Reads changes separated by `;` or line ends; empty ones count for nothing.
+    /// Reads changes separated by `;` or line ends; empty ones count for nothing. Those by time must be in order of time,
+    /// those by bytes in order of bytes: a change ahead of an earlier one is a slip of the pen.
     fn from_str(text: &str) -> Result<Self, SpecError> {
-        let entries = text.split([';', '\n']).filter(|t| !t.trim().is_empty()).map(str::parse);
-        Ok(Schedule { entries: entries.collect::<Result<_, _>>()? })
+        let mut entries: Vec<Scheduled> = Vec::new();
+        for text in text.split([';', '\n']).map(str::trim).filter(|text| !text.is_empty()) {
+            let next: Scheduled = text.parse()?;
+            if let Some(later) = entries.iter().map(|entry| entry.at).find(|at| next.at.is_before(*at)) {
+                let reason =
+                    format!("is due before at={later}, behind which it stands; changes must be in order");
+                return Err(SpecError::new(text, reason));
+            }
+            entries.push(next);
+        }
+        Ok(Schedule { entries })
     }
 }
 
@@ -187,6 +207,10 @@ mod tests {
         }
         let schedule: Schedule = "at=1s fwd up;\n\n at=2s both down ;".parse().unwrap();
         assert_eq!(schedule.entries.len(), 2);
+        // Bytes and time run beside each other, and two may be due at once.
+        let schedule: Schedule =
+            "at=2s fwd up; at=1kB both down; at=2s bwd up; at=1kB both up".parse().unwrap();
+        assert_eq!(schedule.entries.len(), 4);
     }
 
     #[test]
@@ -200,6 +224,16 @@ mod tests {
             ("at=10 fwd up", "at=10: must be a time as in 10s or a size as in 21MB".into()),
             ("at=10s sideways up", "sideways: must be fwd, bwd or both".into()),
             ("at=10s fwd loss=3", "loss=3: probability must be between 0 and 1".into()),
+            (
+                "at=2s fwd down; at=3s fwd up\nat=1500ms bwd down",
+                "at=1500ms bwd down: is due before at=2s, behind which it stands; changes must be in order"
+                    .into(),
+            ),
+            (
+                "at=5kB fwd down; at=1s fwd up; at=4kB fwd down",
+                "at=4kB fwd down: is due before at=5kB, behind which it stands; changes must be in order"
+                    .into(),
+            ),
         ] {
             assert_eq!(error(text), wanted);
         }
@@ -209,7 +243,9 @@ mod tests {
     fn changes_come_in_order_of_time_then_of_the_list() {
         let text =
             "at=2s fwd up; at=1s fwd down; at=2s bwd down; at=2s fwd down; at=5B fwd up; at=3B fwd down";
-        let mut pending = Pending::new(text.parse().unwrap(), 100);
+        // A relay is told of them one by one, in any order.
+        let entries = text.split(';').map(|entry| entry.parse().unwrap()).collect();
+        let mut pending = Pending::new(Schedule { entries }, 100);
         assert_eq!(pending.next_ns(), Some(1_000_000_100));
         assert!(pending.pop_by_time(1_000_000_099).is_none());
         let order: Vec<String> =

@@ -49,6 +49,20 @@ fn messages_of_any_size_get_through_with_and_without_losses() {
     }
 }
 
+/// A window that one message takes up is enlarged, whatever it begins with: the end of a message takes a position, too.
+#[test]
+fn messages_longer_than_the_window_get_through() {
+    for asked in [ORDERED, UNORDERED] {
+        for len in [1 << 20, (1 << 20) - 1, 600_000] {
+            carry(asked, len, 4 << 20, false, None);
+        }
+        let wide = [asked, &["uts.profile.segmentation=messages(max=4096)"]].concat();
+        for loses_every in [None, Some(101)] {
+            carry(&wide, 4 << 20, 12 << 20, false, loses_every);
+        }
+    }
+}
+
 /// Small messages fill packets and are not torn; those of a kilobyte are where what is lost is sent again, so that packets are full.
 #[test]
 fn packets_are_as_good_as_full() {

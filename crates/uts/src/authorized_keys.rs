@@ -239,10 +239,17 @@ mod tests {
         let keys = AuthorizedKeys::load(&path).expect("read");
         assert_eq!(keys.name(&a), Some("Ada Lovelace"));
         assert_eq!(keys.name(&b), Some(""));
-        assert!(!keys.contains(&c));
+        assert!(!keys.contains(&c) && keys.name(&c).is_none());
+        assert_eq!((keys.len(), keys.is_empty()), (2, false));
         std::fs::write(&path, format!("{a}\nssh-ed25519 AAAA\n")).expect("written");
         let error = AuthorizedKeys::load(&path).expect_err("refused").to_string();
         assert!(error.contains("line 2") && error.contains("ssh-ed25519"), "{error}");
         assert!(AuthorizedKeys::load(dir.path()).is_err());
+        assert!(
+            AuthorizedKeys::load(&dir.path().join("absent")).is_err(),
+            "no file lets nobody in by mistake"
+        );
+        std::fs::write(&path, "# nobody\n").expect("written");
+        assert!(AuthorizedKeys::load(&path).expect("read").is_empty());
     }
 }

@@ -1,6 +1,6 @@
 //! Connections, as their users hold them.
 
-use crate::driver::{ConnectionEvent, Shared, gone};
+use crate::driver::{ConnectionEvent, Inner, Shared, gone};
 use crate::fingerprint::Fingerprint;
 use crate::flow::Flow;
 use core::fmt;
@@ -78,6 +78,25 @@ impl Connection {
         self.0.handle
     }
 
+    /// The engine's side of the connection, while it has not ended.
+    ///
+    /// # Errors
+    /// Why it has.
+    pub(crate) fn open<'a>(
+        &self,
+        inner: &'a mut Inner,
+    ) -> Result<&'a mut uts_engine::Connection, CloseReason> {
+        let ended = inner.ended(self.handle());
+        let Some(connection) = inner.connection(self.handle()) else {
+            return Err(self.explain(ended.unwrap_or_else(gone)));
+        };
+        // The engine is told at once of a close, others when it has had its turn; of the end of its carrier it is not told.
+        match ended.or_else(|| connection.close_reason().cloned()) {
+            Some(reason) => Err(self.explain(reason)),
+            None => Ok(connection),
+        }
+    }
+
     /// Opens a flow, which goes both ways. Waits while the peer allows no more. The peer learns of it with the first
     /// data (or end) that is sent on it.
     ///
@@ -94,12 +113,8 @@ impl Connection {
             tokio::pin!(may_open);
             may_open.as_mut().enable();
             let opened = self.shared().act(|inner, _| {
-                let Some(connection) = inner.connection(self.handle()) else {
-                    return Err(FlowError::Closed(gone()));
-                };
-                match connection.open_flow(options.clone()) {
+                match self.open(inner).map_err(FlowError::Closed)?.open_flow(options.clone()) {
                     Ok(id) => Ok(Some(id)),
-                    Err(FlowError::Closed(reason)) => Err(FlowError::Closed(self.explain(reason))),
                     Err(FlowError::Blocked) => {
                         inner.openers.push(self.handle());
                         Ok(None)
@@ -144,7 +159,8 @@ impl Connection {
     /// Changes what is asked of the data that this end sends. What has to change follows by exchange.
     ///
     /// # Errors
-    /// [`PropertyError::Contradiction`] if it cannot be met: nothing has changed then.
+    /// [`PropertyError::Contradiction`] if it cannot be met, [`PropertyError::Closed`] if the connection has ended: nothing
+    /// has changed then.
     pub fn set_requirements(&self, requirements: Requirements) -> Result<(), PropertyError> {
         self.change_requirements(|r| {
             *r = requirements;
@@ -170,7 +186,7 @@ impl Connection {
         change(&mut changed)?;
         self.shared().act(|inner, now| {
             inner.changed();
-            let connection = inner.connection(self.handle()).ok_or_else(|| PropertyError::Closed(gone()))?;
+            let connection = self.open(inner).map_err(PropertyError::Closed)?;
             connection.set_requirements(now, changed.clone()).map_err(PropertyError::from)
         })?;
         *held = Arc::new(changed);
@@ -188,16 +204,17 @@ impl Connection {
     /// Asks the peer to exchange the profile of a direction; gives the epoch. What becomes of it is an event.
     ///
     /// # Errors
-    /// [`ExchangeError`] if the profile cannot be had, or another exchange is under way.
+    /// [`ExchangeError`] if the profile cannot be had, another exchange is under way, or the connection has ended.
     pub fn request_profile(&self, direction: Direction, profile: Profile) -> Result<u32, ExchangeError> {
         self.shared().act(|inner, now| {
             inner.changed();
-            let connection = inner.connection(self.handle()).ok_or(ExchangeError::NotConnected)?;
+            let connection = self.open(inner).map_err(|_| ExchangeError::NotConnected)?;
             connection.request_profile(now, direction, profile)
         })
     }
 
-    /// The profile of a direction.
+    /// The profile of a direction; `None` while there is none, and once the endpoint has forgotten the connection, some time
+    /// after its end.
     pub fn profile(&self, direction: Direction) -> Option<Profile> {
         self.shared().act(|inner, _| inner.engine.peek(self.handle()).and_then(|c| c.profile(direction)))
     }
@@ -225,7 +242,7 @@ impl Connection {
 
     /// Bytes that were handed over and that the peer has not acknowledged, of all flows; `None` after the connection's end.
     pub fn undelivered_bytes(&self) -> Option<u64> {
-        self.inspect(|c| c.undelivered_bytes())
+        self.shared().act(|inner, _| self.open(inner).ok().map(|c| c.undelivered_bytes()))
     }
 
     /// For how long nothing has been heard of the peer although something is expected of it: data
@@ -235,7 +252,7 @@ impl Connection {
         self.shared().act(|inner, now| inner.engine.peek(self.handle()).and_then(|c| c.silence(now)))
     }
 
-    /// The peer's address.
+    /// The peer's address; `None` once the endpoint has forgotten the connection, some time after its end.
     pub fn remote_addr(&self) -> Option<SocketAddr> {
         self.inspect(|c| c.remote()).map(canonical)
     }
@@ -254,10 +271,11 @@ impl Connection {
     }
 
     /// Closes the connection and waits until the peer was told; what was not delivered is lost: see
-    /// [`SendFlow::finished`](crate::SendFlow::finished).
+    /// [`SendFlow::finished`](crate::SendFlow::finished). It is closed at once, also if the wait is given up; one that has ended
+    /// stays as it ended.
     pub async fn close(&self, code: u64, reason: &str) {
         self.shared().act(|inner, now| {
-            if let Some(connection) = inner.connection(self.handle()) {
+            if let Ok(connection) = self.open(inner) {
                 connection.close(now, code, reason);
             }
             inner.changed();
@@ -265,7 +283,7 @@ impl Connection {
         self.shared().flush().await;
     }
 
-    /// Waits for the end of the connection.
+    /// Waits for the end of the connection. Several tasks may wait.
     pub async fn closed(&self) -> CloseReason {
         let notify = self.notify();
         loop {

@@ -312,4 +312,68 @@ mod tests {
         let error = Identity::from_der(a.certificates(), b.key()).expect_err("refused");
         assert!(matches!(error, IdentityError::Unusable(_)), "{error}");
     }
+
+    /// Of several that make it at once all have the same.
+    #[test]
+    fn a_key_that_several_make_at_once_is_one() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let path = dir.path().join("id.pem");
+        let found: Vec<_> = std::thread::scope(|scope| {
+            let makers: Vec<_> = (0..8)
+                .map(|_| scope.spawn(|| Identity::load_or_create(&path).expect("made or read")))
+                .collect();
+            makers.into_iter().map(|maker| maker.join().expect("no panic")).collect()
+        });
+        assert_eq!(found.iter().filter(|(_, made)| *made).count(), 1);
+        assert!(found.iter().all(|(key, _)| key.fingerprint() == found[0].0.fingerprint()));
+    }
+
+    #[test]
+    fn a_key_file_that_cannot_be_made_is_named() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let file = dir.path().join("file");
+        std::fs::write(&file, "").expect("written");
+        let error = Identity::load_or_create(&file.join("id.pem")).expect_err("beneath a file");
+        assert!(matches!(error, IdentityError::Create { .. } | IdentityError::Read { .. }), "{error}");
+        assert!(error.to_string().contains("id.pem"), "{error}");
+    }
+
+    /// What is printed may go to a log.
+    #[test]
+    fn a_key_is_not_printed() {
+        let identity = Identity::generate().expect("a key");
+        assert_eq!(format!("{identity:?}"), format!("Identity({})", identity.fingerprint()));
+        assert_eq!(identity.clone().fingerprint(), identity.fingerprint());
+    }
+
+    #[test]
+    fn a_chain_and_its_key_are_read_and_what_is_wrong_is_named() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let (chain, key) = (dir.path().join("chain.pem"), dir.path().join("key.pem"));
+        let pair = KeyPair::generate_for(&PKCS_ED25519).expect("a key");
+        let certificate = CertificateParams::new(vec!["host".to_owned()]).expect("a name").self_signed(&pair);
+        std::fs::write(&chain, certificate.expect("a certificate").pem()).expect("written");
+        create_private(&key, pair.serialize_pem().as_bytes()).expect("made");
+        let identity = Identity::from_pem_files(&chain, &key).expect("they belong together");
+        assert_eq!(identity.fingerprint(), Identity::load(&key).expect("read").fingerprint());
+
+        let named = |chain: &Path, key: &Path, what: &str| {
+            let error = Identity::from_pem_files(chain, key).expect_err("refused").to_string();
+            assert!(error.contains(what), "{error}");
+        };
+        named(&dir.path().join("absent"), &key, "absent");
+        named(&chain, &dir.path().join("absent"), "absent");
+        named(&key, &key, "holds no certificate");
+        named(&chain, &chain, "chain.pem");
+        let other = dir.path().join("other.pem");
+        Identity::load_or_create(&other).expect("made");
+        named(&chain, &other, "cannot be used");
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o640)).expect("changed");
+            named(&chain, &key, "mode 0640");
+        }
+        assert!(matches!(Identity::from_der(Vec::new(), identity.key()), Err(IdentityError::Unusable(_))));
+    }
 }

@@ -2,7 +2,8 @@
 
 use crate::fingerprint::Fingerprint;
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Larger files are refused, so that a wrong path cannot fill the memory.
@@ -40,7 +41,7 @@ pub enum KnownHostsError {
         source: io::Error,
     },
     /// It cannot be written.
-    #[error("cannot add to the known hosts in {path}: {source}")]
+    #[error("cannot change the known hosts in {path}: {source}")]
     Write {
         /// The file.
         path: PathBuf,
@@ -73,9 +74,22 @@ impl KnownHosts {
     /// # Errors
     /// If it cannot be read or understood: a damaged file must not make known hosts unknown.
     pub fn load(path: &Path) -> Result<Self, KnownHostsError> {
+        let mut entries = Vec::new();
+        for entry in Self::entries(path)? {
+            entries.push(entry?);
+        }
+        Ok(KnownHosts { entries })
+    }
+
+    /// What the lines of a file say, in their order: for each that is no comment a host, or what is wrong with it. A file
+    /// that does not exist has none.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn entries(path: &Path) -> Result<Vec<Result<KnownHost, KnownHostsError>>, KnownHostsError> {
         match File::open(path) {
-            Ok(mut file) => Self::read(path, &mut file),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(KnownHosts::default()),
+            Ok(mut file) => Ok(parse(path, &read(path, &mut file)?).collect()),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
             Err(source) => Err(KnownHostsError::Read { path: path.to_owned(), source }),
         }
     }
@@ -87,45 +101,180 @@ impl KnownHosts {
     }
 
     /// Adds a host to a file, which is made if it does not exist. What is in the file stays as it is. A host that is
-    /// already there with this key is not added again.
+    /// already there with this key is not added again; says whether it was added.
     ///
     /// # Errors
-    /// If the file cannot be read, understood or written.
-    pub fn add(path: &Path, host: &str, fingerprint: Fingerprint) -> Result<(), KnownHostsError> {
-        let failed = |source| KnownHostsError::Write { path: path.to_owned(), source };
-        if let Some(dir) = path.parent() {
-            std::fs::create_dir_all(dir).map_err(failed)?;
-        }
-        let mut file = OpenOptions::new().read(true).append(true).create(true).open(path).map_err(failed)?;
-        // Of several clients that meet a host for the first time at once, one adds it.
-        file.lock().map_err(failed)?;
-        let known = Self::read(path, &mut file)?;
+    /// If the file cannot be read, understood or written, or if `host` is not what a line can begin with: a word.
+    pub fn add(path: &Path, host: &str, fingerprint: Fingerprint) -> Result<bool, KnownHostsError> {
+        check(path, host)?;
+        let mut file = open_alone(path)?;
+        let mut text = read(path, &mut file)?;
+        let known = KnownHosts { entries: parse(path, &text).collect::<Result<_, _>>()? };
         if known.of(host).any(|entry| entry.fingerprint == fingerprint) {
-            return Ok(());
+            return Ok(false);
         }
-        let mut line = format!("{} {fingerprint}\n", host.to_lowercase());
-        if !ends_with_newline(&mut file).map_err(failed)? {
-            line.insert(0, '\n');
-        }
-        file.write_all(line.as_bytes()).map_err(failed)?;
-        file.sync_all().map_err(failed)
+        let failed = |source| KnownHostsError::Write { path: path.to_owned(), source };
+        let before = text.len();
+        append(&mut text, host, fingerprint);
+        let more = text.get(before..).unwrap_or_default();
+        file.write_all(more.as_bytes()).and_then(|()| file.sync_all()).map_err(failed)?;
+        Ok(true)
     }
 
-    fn read(path: &Path, file: &mut File) -> Result<Self, KnownHostsError> {
-        let text =
-            read_text(file).map_err(|source| KnownHostsError::Read { path: path.to_owned(), source })?;
-        let mut entries = Vec::new();
-        for (index, text) in text.lines().enumerate() {
-            let wrong = |why: String| KnownHostsError::Line { path: path.to_owned(), line: index + 1, why };
-            let mut words = text.split_whitespace();
-            let Some(host) = words.next().filter(|word| !word.starts_with('#')) else { continue };
-            let fingerprint =
-                words.next().ok_or_else(|| wrong(format!("no fingerprint follows `{host}`")))?;
-            let fingerprint = fingerprint.parse().map_err(|e| wrong(format!("{e}")))?;
-            entries.push(KnownHost { host: host.to_lowercase(), fingerprint, line: index + 1 });
+    /// Makes this the one key of a host: a line that says so stays, the host's others go, and one is added if there was
+    /// none. Everything else in the file stays as it is. Gives the keys that the host has no more.
+    ///
+    /// # Errors
+    /// If the file cannot be read or written, a line of another host cannot be understood, or as for [`KnownHosts::add`] `host`
+    /// is not a word.
+    pub fn set(
+        path: &Path,
+        host: &str,
+        fingerprint: Fingerprint,
+    ) -> Result<Vec<Fingerprint>, KnownHostsError> {
+        check(path, host)?;
+        let is_of_host = |line: &str| name_of(line).is_some_and(|name| is_same(name, host));
+        let has_key = |line: &str| key_of(line) == Ok(fingerprint);
+        let removed = rewrite(
+            path,
+            |line| is_of_host(line) && !has_key(line),
+            |kept| {
+                if !kept.lines().any(|line| is_of_host(line) && has_key(line)) {
+                    append(kept, host, fingerprint);
+                }
+            },
+        )?;
+        if removed.is_empty() {
+            Self::add(path, host, fingerprint)?;
         }
-        Ok(KnownHosts { entries })
+        Ok(removed.iter().filter_map(|line| key_of(line).ok()).collect())
     }
+
+    /// Removes the lines of a host, whether they can be understood or not; says how many there were. Everything else in
+    /// the file stays as it is.
+    ///
+    /// # Errors
+    /// If the file cannot be read or written.
+    pub fn remove(path: &Path, host: &str) -> Result<usize, KnownHostsError> {
+        let is_of_host = |line: &str| name_of(line).is_some_and(|name| is_same(name, host));
+        Ok(rewrite(path, is_of_host, |_| ())?.len())
+    }
+}
+
+/// What is no word would damage the file for all hosts.
+fn check(path: &Path, host: &str) -> Result<(), KnownHostsError> {
+    let is_word = !host.is_empty() && !host.contains(|c: char| c.is_whitespace() || c.is_control());
+    if is_word && !host.starts_with('#') {
+        return Ok(());
+    }
+    let what = format!("`{}` is not host:port", host.escape_debug());
+    let source = io::Error::new(io::ErrorKind::InvalidInput, what);
+    Err(KnownHostsError::Write { path: path.to_owned(), source })
+}
+
+/// Removes the lines that are to go, which are given; where there are some, `then` may change what is kept. The file is
+/// replaced at once, by a new one that is on the disk: whatever happens, either is there.
+fn rewrite(
+    path: &Path,
+    goes: impl Fn(&str) -> bool,
+    then: impl Fn(&mut String),
+) -> Result<Vec<String>, KnownHostsError> {
+    if !path.try_exists().unwrap_or(true) {
+        return Ok(Vec::new());
+    }
+    let mut file = open_alone(path)?;
+    let text = read(path, &mut file)?;
+    let (removed, kept): (Vec<&str>, Vec<&str>) = text.split_inclusive('\n').partition(|line| goes(line));
+    if removed.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut kept = kept.concat();
+    then(&mut kept);
+    let replace = || -> io::Result<()> {
+        // A link stays one, and leads to the new file.
+        let path = path.canonicalize()?;
+        let (mut part, at) = new_beside(&path)?;
+        let written = part
+            .set_permissions(file.metadata()?.permissions())
+            .and_then(|()| part.write_all(kept.as_bytes()))
+            .and_then(|()| part.sync_all())
+            .and_then(|()| std::fs::rename(&at, &path));
+        if written.is_err() {
+            let _ = std::fs::remove_file(&at);
+        }
+        written
+    };
+    replace().map_err(|source| KnownHostsError::Write { path: path.to_owned(), source })?;
+    Ok(removed.into_iter().map(str::to_owned).collect())
+}
+
+/// A new file beside another, and where it is. Whoever has locked the other is alone in making one.
+fn new_beside(path: &Path) -> io::Result<(File, PathBuf)> {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".new");
+    let at = path.with_file_name(name);
+    // One that a killed process has left.
+    match std::fs::remove_file(&at) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+        _ => {}
+    }
+    Ok((OpenOptions::new().write(true).create_new(true).open(&at)?, at))
+}
+
+/// Opens a file to be changed, which is made if it does not exist, once nobody else changes it.
+fn open_alone(path: &Path) -> Result<File, KnownHostsError> {
+    let failed = |source| KnownHostsError::Write { path: path.to_owned(), source };
+    if let Some(dir) = path.parent() {
+        std::fs::create_dir_all(dir).map_err(failed)?;
+    }
+    loop {
+        let file = OpenOptions::new().read(true).append(true).create(true).open(path).map_err(failed)?;
+        file.lock().map_err(failed)?;
+        // Another may have been put in its place meanwhile.
+        let (own, there) = (file.metadata().map_err(failed)?, std::fs::metadata(path));
+        if there.is_ok_and(|there| (there.dev(), there.ino()) == (own.dev(), own.ino())) {
+            return Ok(file);
+        }
+    }
+}
+
+fn read(path: &Path, file: &mut File) -> Result<String, KnownHostsError> {
+    read_text(file).map_err(|source| KnownHostsError::Read { path: path.to_owned(), source })
+}
+
+fn parse<'a>(path: &'a Path, text: &'a str) -> impl Iterator<Item = Result<KnownHost, KnownHostsError>> + 'a {
+    (1..).zip(text.lines()).filter_map(move |(number, line)| {
+        let host = name_of(line)?.to_lowercase();
+        Some(match key_of(line) {
+            Ok(fingerprint) => Ok(KnownHost { host, fingerprint, line: number }),
+            Err(why) => Err(KnownHostsError::Line { path: path.to_owned(), line: number, why }),
+        })
+    })
+}
+
+/// The host that a line is about, unless it is a comment.
+fn name_of(line: &str) -> Option<&str> {
+    line.split_whitespace().next().filter(|word| !word.starts_with('#'))
+}
+
+/// The key that a line gives to its host, or what is wrong with it.
+fn key_of(line: &str) -> Result<Fingerprint, String> {
+    let mut words = line.split_whitespace();
+    let host = words.next().unwrap_or_default();
+    let fingerprint = words.next().ok_or_else(|| format!("no fingerprint follows `{host}`"))?;
+    fingerprint.parse().map_err(|e: crate::FingerprintError| e.to_string())
+}
+
+/// Adds a line of its own.
+fn append(text: &mut String, host: &str, fingerprint: Fingerprint) {
+    if !text.is_empty() && !text.ends_with('\n') {
+        text.push('\n');
+    }
+    text.push_str(&format!("{} {fingerprint}\n", host.to_lowercase()));
+}
+
+fn is_same(a: &str, b: &str) -> bool {
+    a.to_lowercase() == b.to_lowercase()
 }
 
 /// Reads a file of text that is not larger than is reasonable.
@@ -136,16 +285,6 @@ pub(crate) fn read_text(file: &mut File) -> io::Result<String> {
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, "it is larger than 16 MiB"));
     }
     Ok(text)
-}
-
-fn ends_with_newline(file: &mut File) -> io::Result<bool> {
-    if file.seek(SeekFrom::End(0))? == 0 {
-        return Ok(true);
-    }
-    file.seek(SeekFrom::End(-1))?;
-    let mut last = [0];
-    file.read_exact(&mut last)?;
-    Ok(last == *b"\n")
 }
 
 #[cfg(test)]
@@ -186,6 +325,44 @@ mod tests {
     }
 
     #[test]
+    fn what_would_damage_the_file_is_not_added() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let path = dir.path().join("known_hosts");
+        let key = Fingerprint::of_spki(b"a");
+        KnownHosts::add(&path, "fine:1", key).expect("added");
+        let before = std::fs::read(&path).expect("read");
+        for host in ["", "two words:1", "#comment:1", "line\nend:1", "tab\t:1", "steers\u{1b}[2J:1"] {
+            let added = KnownHosts::add(&path, host, key).map(|_| ());
+            let set = KnownHosts::set(&path, host, key).map(|_| ());
+            for error in [added, set].map(|done| done.expect_err("refused")) {
+                assert!(matches!(error, KnownHostsError::Write { .. }), "{error}");
+                assert!(error.to_string().chars().all(|c| !c.is_control()), "{error}");
+            }
+        }
+        assert_eq!(std::fs::read(&path).expect("read"), before);
+    }
+
+    /// A damaged or unreadable file stays as it is, and is named.
+    #[test]
+    fn what_cannot_be_read_or_written_is_named() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let (path, key) = (dir.path().join("known_hosts"), Fingerprint::of_spki(b"a"));
+        std::fs::write(&path, "damaged\n").expect("written");
+        let error = KnownHosts::add(&path, "host:1", key).expect_err("not understood");
+        assert!(matches!(error, KnownHostsError::Line { line: 1, .. }), "{error}");
+        assert_eq!(std::fs::read_to_string(&path).expect("read"), "damaged\n");
+        assert!(matches!(KnownHosts::load(dir.path()), Err(KnownHostsError::Read { .. })), "a folder");
+        let error = KnownHosts::add(&path.join("beneath/a/file"), "host:1", key).expect_err("no folder");
+        assert!(matches!(&error, KnownHostsError::Write { .. }), "{error}");
+        assert!(error.to_string().contains("beneath"), "{error}");
+        // A wrong name must not fill the memory.
+        let large = std::fs::File::create(&path).expect("made");
+        large.set_len(FILE_BYTES_MAX + 1).expect("made of holes");
+        let error = KnownHosts::load(&path).expect_err("too large").to_string();
+        assert!(error.contains("larger than 16 MiB"), "{error}");
+    }
+
+    #[test]
     fn many_at_once_lose_nothing() {
         let dir = tempfile::tempdir().expect("a folder");
         let path = dir.path().join("known_hosts");
@@ -201,5 +378,65 @@ mod tests {
             }
         });
         assert_eq!(KnownHosts::load(&path).expect("read").entries.len(), 32);
+    }
+
+    #[test]
+    fn removing_keeps_comments_other_hosts_and_lines_that_cannot_be_understood() {
+        use std::os::unix::fs::{PermissionsExt, symlink};
+        let dir = tempfile::tempdir().expect("a folder");
+        let path = dir.path().join("known_hosts");
+        assert_eq!(KnownHosts::remove(&path, "a:1").expect("nothing there"), 0);
+        assert!(!path.exists());
+        let (a, b) = (Fingerprint::of_spki(b"a"), Fingerprint::of_spki(b"b"));
+        let kept = format!("# mine\n\n  b:1 {b} # home\nc:1 what is this\n");
+        std::fs::write(&path, format!("A:1 {a}\n{kept}a:1 {b}\na:1 damaged")).expect("written");
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o640)).expect("set");
+        let link = dir.path().join("link");
+        symlink("known_hosts", &link).expect("linked");
+        assert_eq!(KnownHosts::remove(&link, "a:1").expect("removed"), 3);
+        assert_eq!(std::fs::read_to_string(&path).expect("read"), kept);
+        assert!(link.symlink_metadata().expect("there").is_symlink());
+        assert_eq!(std::fs::metadata(&path).expect("there").mode() & 0o777, 0o640);
+        assert_eq!(KnownHosts::remove(&path, "a:1").expect("none"), 0);
+        let said: Vec<_> = KnownHosts::entries(&path).expect("read");
+        assert_eq!(said[0].as_ref().map(|host| (&*host.host, host.line)).expect("a host"), ("b:1", 3));
+        assert!(said[1].as_ref().expect_err("damaged").to_string().contains("line 4"));
+        assert_eq!(std::fs::read_dir(dir.path()).expect("a folder").count(), 2, "nothing is left beside");
+    }
+
+    #[test]
+    fn a_host_has_the_key_that_was_set_and_no_other() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let path = dir.path().join("known_hosts");
+        let [a, b, c] = [b"a", b"b", b"c"].map(|key| Fingerprint::of_spki(key));
+        assert_eq!(KnownHosts::set(&path, "h:1", a).expect("set"), []);
+        assert_eq!(KnownHosts::set(&path, "h:1", a).expect("set"), []);
+        KnownHosts::add(&path, "h:1", b).expect("added");
+        KnownHosts::add(&path, "i:1", b).expect("added");
+        assert_eq!(KnownHosts::set(&path, "H:1", c).expect("set"), [a, b]);
+        let text = std::fs::read_to_string(&path).expect("read");
+        assert_eq!(text, format!("i:1 {b}\nh:1 {c}\n"));
+    }
+
+    #[test]
+    fn adding_and_removing_at_once_lose_nothing() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let path = dir.path().join("known_hosts");
+        std::thread::scope(|scope| {
+            for n in 0..4u8 {
+                let path = &path;
+                scope.spawn(move || {
+                    for host in 0..16 {
+                        let (gone, stays) = (format!("gone{host}:{n}"), format!("stays{host}:{n}"));
+                        KnownHosts::add(path, &gone, Fingerprint::of_spki(&[n])).expect("added");
+                        KnownHosts::add(path, &stays, Fingerprint::of_spki(&[n])).expect("added");
+                        assert_eq!(KnownHosts::remove(path, &gone).expect("removed"), 1);
+                    }
+                });
+            }
+        });
+        let known = KnownHosts::load(&path).expect("read").entries;
+        assert_eq!(known.len(), 64);
+        assert!(known.iter().all(|entry| entry.host.starts_with("stays")));
     }
 }

@@ -6,56 +6,20 @@
     reason = "threads and sockets of the system, in real time"
 )]
 
+mod common;
+
 use bytes::Bytes;
+use common::threads::{ANY, PATIENCE, accepted, join, serve, some_bytes, within};
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::mpsc;
-use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
-use uts::blocking::{Connection, Flow, Listener, carry, connect};
+use uts::blocking::{Listener, carry, connect};
 use uts::{
     Chunk, CloseReason, ConnectError, ConnectOptions, ConnectionConfig, ConnectionEvent, Direction,
-    FlowOptions, Function, Identity, MessageBatch, MessageOptions, ServerOptions,
+    FlowOptions, Function, Identity, MessageBatch, MessageOptions,
 };
-
-/// A test that has not ended by then hangs.
-const PATIENCE: Duration = Duration::from_secs(120);
-
-const ANY: ([u8; 4], u16) = ([127, 0, 0, 1], 0);
-
-/// Fails instead of hanging.
-fn join<T>(thread: JoinHandle<T>) -> T {
-    let begun = Instant::now();
-    while !thread.is_finished() {
-        assert!(begun.elapsed() < PATIENCE, "it hangs");
-        thread::sleep(Duration::from_millis(1));
-    }
-    thread.join().expect("it has not failed")
-}
-
-/// A server in a thread of its own, and how to reach it.
-fn serve<T: Send + 'static>(
-    change: impl FnOnce(&mut ConnectionConfig) + Send + 'static,
-    serve: impl FnOnce(&Listener) -> T + Send + 'static,
-) -> (JoinHandle<T>, String, ConnectOptions) {
-    let (tell, told) = mpsc::channel();
-    let server = thread::spawn(move || {
-        let mut options = ServerOptions::new(Identity::generate().expect("a key"));
-        change(&mut options.connection);
-        let listener = Listener::bind(ANY.into(), options).expect("bound");
-        tell.send((listener.local_addr(), listener.fingerprint())).expect("told");
-        serve(&listener)
-    });
-    let (at, fingerprint) = told.recv().expect("bound");
-    (server, at.to_string(), ConnectOptions::pinned(fingerprint))
-}
-
-fn accepted(listener: &Listener) -> (Connection, Flow) {
-    let connection = listener.accept().expect("a client");
-    let flow = connection.accept_flow().expect("a flow");
-    (connection, flow)
-}
 
 /// Gives back what comes, until its end.
 fn echo(listener: &Listener) -> CloseReason {
@@ -64,15 +28,6 @@ fn echo(listener: &Listener) -> CloseReason {
     std::io::copy(&mut recv, &mut send).expect("copied");
     send.finished().expect("delivered");
     connection.closed()
-}
-
-/// The client in a thread, so that the test can fail instead of hanging.
-fn within<T: Send + 'static>(client: impl FnOnce() -> T + Send + 'static) -> T {
-    join(thread::spawn(client))
-}
-
-fn some_bytes(count: usize) -> Vec<u8> {
-    (0..count).map(|n| (n * n / 251) as u8).collect()
 }
 
 #[test]
@@ -320,7 +275,6 @@ fn connections_of_a_thread_are_all_carried() {
     join(server);
 }
 
-/// Timers go off in who waits: what is not answered is said again.
 #[test]
 fn events_end_with_the_connection() {
     let (server, at, options) = serve(
@@ -341,6 +295,7 @@ fn events_end_with_the_connection() {
     }
 }
 
+/// Timers go off in who waits: what is not answered is said again.
 #[test]
 fn who_is_not_answered_says_it_again_and_gives_up() {
     let silent = UdpSocket::bind(SocketAddr::from(ANY)).expect("bound");

@@ -5,14 +5,12 @@ mod run;
 
 use super::{Failure, interrupted, properties};
 use crate::args::CpArgs;
-use crate::link::{ConnectOptions, Link, ServerTrust, Transport};
+use crate::link::{Link, Transport};
 use crate::target::{Job, Outside};
 use crate::ui::{self, Ui};
 use run::Run;
 use std::future::Future;
-use std::io::IsTerminal;
 use std::sync::Arc;
-use uts::files::FileError;
 
 /// What is told when the user interrupts.
 pub const INTERRUPTED: &str = "interrupted; run the same command again to continue";
@@ -43,7 +41,8 @@ pub(crate) async fn copy<T: Transport>(
         return Err(Failure::Usage("--json: standard output is for the file".into()));
     }
     let can_go_on = job.can_go_on();
-    let run = Run::new(transport, args, job, connect_options(args)?, ui)?;
+    let run =
+        Run::new(transport, args, job, args.reach.options(asked(args)?, !args.json && !args.quiet)?, ui)?;
     tokio::pin!(interrupt);
     tokio::select! {
         outcome = run.go() => outcome,
@@ -56,33 +55,6 @@ pub(crate) async fn copy<T: Transport>(
             Err(Failure::Interrupted(why.into()))
         }
     }
-}
-
-/// An error with the server that it is about; those of files name the file.
-fn named(host: &str, error: &FileError) -> String {
-    if error.fault().is_some() { error.to_string() } else { format!("{host}: {error}") }
-}
-
-fn connect_options(args: &CpArgs) -> Result<ConnectOptions, Failure> {
-    let trust = match (&args.pin, &args.ca) {
-        (Some(pin), _) => {
-            let parsed = pin.parse::<uts::Fingerprint>();
-            parsed.map_err(|error| Failure::Usage(format!("--pin: {error}")))?;
-            ServerTrust::Pin(pin.clone())
-        }
-        (None, Some(ca)) => ServerTrust::Ca(ca.clone()),
-        (None, None) => ServerTrust::KnownHosts(args.known_hosts.clone()),
-    };
-    Ok(ConnectOptions {
-        trust,
-        key: args.key.clone(),
-        server_name: args.server_name.clone(),
-        properties: asked(args)?,
-        interactive: !args.json
-            && !args.quiet
-            && std::io::stdin().is_terminal()
-            && std::io::stderr().is_terminal(),
-    })
 }
 
 /// What is asked of the transport. A limit is of the end that sends: here, or at the peer by how fast this end receives.

@@ -17,8 +17,7 @@ use uts::files::{Fault, FileError, ServerPath, list};
 use uts_end::output::Output;
 
 /// Times as all machines read them, in UTC.
-const WHEN: &[BorrowedFormatItem<'_>] =
-    format_description!("[year]-[month]-[day]T[hour]:[minute]:[second]Z");
+const WHEN: &[BorrowedFormatItem<'_>] = format_description!("[year]-[month]-[day]T[hour]:[minute]:[second]Z");
 
 /// Runs `uts ls`.
 ///
@@ -69,7 +68,7 @@ async fn tell<L: Link>(link: &L, host: &Host, path: &ServerPath, args: &LsArgs) 
         }
     };
     let listed = list(&*link.flows(), path, args.recursive, &mut emit).await;
-    listed.map_err(|error| Failure::Failed(super::named(&host.to_string(), &error)))?;
+    listed.map_err(|error| Failure::Failed(super::reach::named(&host.to_string(), &error)))?;
     if has_failed { Err(Failure::Told) } else { Ok(()) }
 }
 

@@ -21,8 +21,10 @@ pub struct Meter<L> {
     /// The most of it that was known to be delivered.
     delivered: AtomicU64,
     total: AtomicU64,
+    /// In place.
     files: AtomicU64,
     files_total: AtomicU64,
+    failures: AtomicU64,
     exchanges: AtomicU64,
 }
 
@@ -39,6 +41,7 @@ impl<L: Link> Meter<L> {
             total: zero(),
             files: zero(),
             files_total: zero(),
+            failures: zero(),
             exchanges: zero(),
         })
     }
@@ -59,13 +62,19 @@ impl<L: Link> Meter<L> {
         self.delivered.load(Relaxed)
     }
 
+    /// Files in all, as far as they are known.
+    pub fn files_total(&self) -> u64 {
+        self.files_total.load(Relaxed)
+    }
+
     /// Tells how far it is.
     pub fn sample(&self) {
         let sample = Sample {
             bytes: self.delivered(),
             total: self.total.load(Relaxed),
             files: self.files.load(Relaxed),
-            files_total: self.files_total.load(Relaxed),
+            files_total: self.files_total(),
+            failures: self.failures.load(Relaxed),
             telemetry: self.telemetry(),
         };
         self.ui.sample(self.peer.as_deref(), &sample);
@@ -144,7 +153,15 @@ impl<L: Link> Progress for Meter<L> {
     }
 
     fn ended(&self, name: &[u8], size: u64, outcome: &FileOutcome) {
-        self.files.fetch_add(1, Relaxed);
+        let counted = match outcome {
+            FileOutcome::Failed(_) => Some(&self.failures),
+            FileOutcome::Copied(_) | FileOutcome::AlreadyThere(_) | FileOutcome::Kept => Some(&self.files),
+            // It is not in place.
+            FileOutcome::Wanted => None,
+        };
+        if let Some(counted) = counted {
+            counted.fetch_add(1, Relaxed);
+        }
         let name = show(name);
         self.ui.file(self.peer.as_deref(), &name, size, outcome, &self.telemetry());
         if let (FileOutcome::Failed(error), None) = (outcome, &self.peer) {
@@ -165,6 +182,7 @@ impl<L: Link> Progress for Meter<L> {
     }
 
     fn untold(&self, failures: u64, warnings: u64) {
+        self.failures.fetch_add(failures, Relaxed);
         if warnings > 0 {
             self.ui.warning(&format!("{warnings} more, which are not told one by one"));
         }

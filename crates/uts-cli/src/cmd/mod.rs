@@ -2,9 +2,13 @@
 
 pub mod cp;
 pub mod explain;
+pub mod hosts;
 pub mod keygen;
+pub mod ls;
 mod meter;
 pub mod parts;
+pub mod properties;
+mod reach;
 pub mod serve;
 
 use crate::args::WantedArgs;

@@ -1,15 +1,17 @@
 //! `uts serve`.
 
 mod inventory;
+mod listen;
 
 use super::meter::Meter;
 use super::{Failure, interrupted, properties};
 use crate::args::ServeArgs;
 use crate::link::{Link, ListenOptions, Listener, STOPPING, ServerIdentity, Transport};
-use crate::target::PORT;
 use crate::ui::{self, Served, Start, Ui};
+use inventory::Inventory;
+use listen::Wrong;
 use std::future::Future;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -25,7 +27,7 @@ const GOODBYE_MAX: Duration = Duration::from_secs(1);
 /// # Errors
 /// See [`Failure`].
 pub async fn run<T: Transport>(transport: &T, args: &ServeArgs) -> Result<(), Failure> {
-    let ui = ui::choose(args.json, false, false);
+    let ui = ui::choose(args.json, args.quiet, false);
     let result = serve(transport, args, ui.clone(), interrupted()).await;
     if let Some(line) = result.as_ref().err().and_then(Failure::line) {
         ui.failed(line);
@@ -44,17 +46,22 @@ pub(crate) async fn serve<T: Transport>(
         let why = "--writable: say who may write, by --authorized-keys FILE or --anyone";
         return Err(Failure::Usage(why.into()));
     }
-    let options = ServeOptions { read_only: !args.writable, preserve_mode: args.preserve_mode };
+    let options =
+        ServeOptions { read_only: !args.writable, preserve_mode: args.preserve_mode, hidden: args.hidden };
     let service = Service::open(&args.dir, options);
     let service = service.map_err(|error| Failure::Failed(format!("--dir {error}")))?;
-    let mut listener = transport.listen(&listen_options(args)?).await.map_err(Failure::Failed)?;
+    let mut listener = transport.listen(&listen_options(args).await?).await.map_err(Failure::Failed)?;
+    let found = look(args).await?;
     ui.start(&Start {
         command: "serve",
         address: listener.local_addr().to_string(),
         fingerprint: listener.fingerprint(),
         subject: args.dir.display().to_string(),
-        served: Some(served(args, listener.local_addr()).await?),
+        served: Some(served(args, listener.local_addr(), &found)?),
     });
+    if let Some(warning) = found.warning() {
+        ui.warning(&warning);
+    }
     tokio::pin!(interrupt);
     let (stop, stopping) = watch::channel(false);
     let mut clients = JoinSet::new();
@@ -109,11 +116,14 @@ fn host(address: &str) -> &str {
     address.rsplit_once(':').map_or(address, |(host, _)| host)
 }
 
+async fn look(args: &ServeArgs) -> Result<Inventory, Failure> {
+    let (dir, hidden) = (args.dir.clone(), args.hidden);
+    let found = tokio::task::spawn_blocking(move || inventory::look(&dir, hidden)).await;
+    found.map_err(|error| Failure::Failed(error.to_string()))
+}
+
 /// What is given whom, as is said at first.
-async fn served(args: &ServeArgs, listening_at: SocketAddr) -> Result<Served, Failure> {
-    let dir = args.dir.clone();
-    let counted = tokio::task::spawn_blocking(move || inventory::count(&dir)).await;
-    let found = counted.map_err(|error| Failure::Failed(error.to_string()))?;
+fn served(args: &ServeArgs, listening_at: SocketAddr, found: &Inventory) -> Result<Served, Failure> {
     let clients = match &args.authorized_keys {
         Some(file) => {
             let keys = uts::AuthorizedKeys::load(file).map_err(|error| Failure::Failed(error.to_string()))?;
@@ -128,6 +138,7 @@ async fn served(args: &ServeArgs, listening_at: SocketAddr) -> Result<Served, Fa
         reach: reach(listening_at.ip()),
         files: found.files,
         has_more: found.has_more,
+        leaves_hidden: found.leaves_hidden,
     })
 }
 
@@ -140,14 +151,11 @@ fn reach(address: IpAddr) -> &'static str {
     }
 }
 
-fn listen_options(args: &ServeArgs) -> Result<ListenOptions, Failure> {
-    let addresses = match args.listen {
-        Some(address) => vec![address],
-        None => vec![
-            SocketAddr::from((Ipv6Addr::UNSPECIFIED, PORT)),
-            SocketAddr::from((Ipv4Addr::UNSPECIFIED, PORT)),
-        ],
-    };
+async fn listen_options(args: &ServeArgs) -> Result<ListenOptions, Failure> {
+    let addresses = listen::addresses(args.listen.as_deref()).await.map_err(|wrong| match wrong {
+        Wrong::Text(why) => Failure::Usage(format!("--listen: {why}")),
+        Wrong::Name(why) => Failure::Failed(format!("--listen {why}")),
+    })?;
     let identity = match (&args.cert, &args.cert_key) {
         (Some(chain), Some(key)) => ServerIdentity::Certificate { chain: chain.clone(), key: key.clone() },
         _ => ServerIdentity::Key(args.key.clone()),

@@ -63,8 +63,9 @@ impl<W: Write + Send + 'static> Ui for Json<W> {
             object.insert("access".into(), json!(served.access()));
             object.insert("clients".into(), json!(served.clients));
             object.insert("reach".into(), json!(served.reach));
-            object.insert("files".into(), json!(served.files));
+            object.insert("files_served".into(), json!(served.files));
             object.insert("more_files".into(), json!(served.has_more));
+            object.insert("hidden_left_out".into(), json!(served.leaves_hidden));
         }
         self.emit("start", None, fields);
     }
@@ -78,8 +79,10 @@ impl<W: Write + Send + 'static> Ui for Json<W> {
     }
 
     fn sample(&self, peer: Option<&str>, sample: &Sample) {
-        let Sample { bytes, total, files, files_total, telemetry } = sample;
-        let fields = json!({"bytes": bytes, "total": total, "files": files, "files_total": files_total});
+        let Sample { bytes, total, files, files_total, failures, telemetry } = sample;
+        let fields = json!({
+            "bytes": bytes, "total": total, "files": files, "files_total": files_total, "failures": failures,
+        });
         self.emit("progress", peer, with_telemetry(fields, telemetry));
     }
 
@@ -136,7 +139,7 @@ impl<W: Write + Send + 'static> Ui for Json<W> {
         let fields = json!({
             "bytes": done.bytes, "bytes_carried": done.bytes_carried, "seconds": round(done.seconds, 6),
             "goodput_bps": round(done.goodput_bps(), 0), "files": done.files,
-            "files_already_there": done.files_already_there, "failures": done.failures, "hash": done.hash,
+            "files_total": done.files_total, "files_already_there": done.files_already_there, "failures": done.failures, "hash": done.hash,
         });
         let mut fields = with_telemetry(fields, &done.telemetry);
         if let (Value::Object(object), Some((files, bytes))) = (&mut fields, done.wanted) {

@@ -73,3 +73,8 @@ pub fn ask(text: impl Display) -> io::Result<()> {
 pub fn print(text: &str) {
     write_lines(&mut Output::Out, text);
 }
+
+/// Writes one JSON object to standard output, as a line.
+pub fn print_json(object: Value) {
+    write_json(&mut Output::Out, object);
+}

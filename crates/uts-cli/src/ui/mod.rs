@@ -41,6 +41,8 @@ pub struct Served {
     pub files: u64,
     /// There are more than `files`.
     pub has_more: bool,
+    /// There are hidden files, which are not served.
+    pub leaves_hidden: bool,
 }
 
 impl Served {
@@ -53,7 +55,8 @@ impl Served {
     pub fn count(&self) -> String {
         let more = if self.has_more { "more than " } else { "" };
         let files = if self.files == 1 && !self.has_more { "file" } else { "files" };
-        format!("{more}{} {files}", self.files)
+        let hidden = if self.leaves_hidden { ", hidden ones left out" } else { "" };
+        format!("{more}{} {files}{hidden}", self.files)
     }
 }
 
@@ -64,10 +67,12 @@ pub struct Sample {
     pub bytes: u64,
     /// Content in all, in bytes; 0 while it is not known.
     pub total: u64,
-    /// Files dealt with.
+    /// Files in place: copied, or there already.
     pub files: u64,
     /// Files in all.
     pub files_total: u64,
+    /// What was not copied.
+    pub failures: u64,
     /// The connection.
     pub telemetry: Telemetry,
 }
@@ -75,11 +80,13 @@ pub struct Sample {
 /// How a copy ended.
 #[derive(Clone, Debug, Default)]
 pub struct Done {
-    /// Files copied.
+    /// Files in place: copied, or there already.
     pub files: u64,
-    /// Files that were there already.
+    /// Files in all.
+    pub files_total: u64,
+    /// Those of `files` that were there already.
     pub files_already_there: u64,
-    /// Files that failed.
+    /// What was not copied.
     pub failures: u64,
     /// Of a dry run: files that would have been copied, and their bytes.
     pub wanted: Option<(u64, u64)>,

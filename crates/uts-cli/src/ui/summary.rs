@@ -7,11 +7,14 @@ use crate::units;
 pub fn table(done: &Done) -> String {
     let t = &done.telemetry;
     let mut files = done.files.to_string();
-    if done.files_already_there > 0 {
-        files.push_str(&format!(" (and {} already there)", done.files_already_there));
+    if done.files != done.files_total {
+        files.push_str(&format!(" of {}", done.files_total));
     }
-    if done.failures > 0 {
-        files.push_str(&format!(" ({} failed)", done.failures));
+    let notes = [(done.files_already_there, "already there"), (done.failures, "failed")];
+    let notes: Vec<String> =
+        notes.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect();
+    if !notes.is_empty() {
+        files.push_str(&format!(" ({})", notes.join(", ")));
     }
     if let Some((wanted, bytes)) = done.wanted {
         let there = done.files_already_there;
@@ -56,8 +59,10 @@ mod tests {
             ..Telemetry::default()
         };
         let done = Done {
-            files: 3,
+            files: 4,
+            files_total: 5,
             files_already_there: 1,
+            failures: 1,
             bytes: 64_000_000,
             bytes_carried: 50_000_000,
             seconds: 10.0,
@@ -66,7 +71,7 @@ mod tests {
         };
         let table = table(&done);
         for row in [
-            "files         3 (and 1 already there)",
+            "files         4 of 5 (1 already there, 1 failed)",
             "bytes         64.0 MB (50.0 MB carried)",
             "time          10.00 s",
             "goodput       40.0 Mbit/s",

@@ -467,6 +467,7 @@ impl Connection {
         let stack = inbound.as_mut().and_then(|i| i.newest_mut(receive.group));
         let Some(stack) = stack else { return Err(ReadError::Blocked) };
         let max = receive.grant.window_bytes_max as usize;
+        let mut has_widened = false;
         let outcome = loop {
             // Of small messages there are many, and nothing else.
             if !receive.data.take_messages(stack.sequencing.keeps_order(), |row| sink.put_row(row)) {
@@ -499,6 +500,7 @@ impl Connection {
                 None => {
                     liveness.on_awaited(receive.reader_told);
                     (receive.reader_told, receive.reader_waits) = (false, true);
+                    has_widened = receive.reset.is_none() && receive.widen_for_message();
                     if let Some(code) = receive.reset {
                         receive.is_done = true;
                         flows.drop_if_done(id.0);
@@ -514,6 +516,9 @@ impl Connection {
                 break Ok(());
             }
         };
+        if has_widened {
+            self.flows.control.insert(FlowControl::Credit(id.0));
+        }
         self.consumed(now, id.0);
         outcome
     }

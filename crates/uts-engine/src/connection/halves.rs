@@ -130,6 +130,21 @@ impl ReceiveHalf {
         self.told_limit().saturating_sub(self.data.contiguous())
     }
 
+    /// Enlarges the window for a message that cannot be read before it is whole, and that takes nearly all of it; says whether there is
+    /// a new limit. To be called when there is nothing to read. (flow.md R-9)
+    pub fn widen_for_message(&mut self) -> bool {
+        let (consumed, held, grant) = (self.data.consumed(), self.data.contiguous(), &mut self.grant);
+        let is_brake = held > consumed && grant.limit.saturating_sub(held) < grant.window_bytes / 4;
+        if !is_brake || matches!(self.flow, flow::Slot::None(_)) {
+            return false;
+        }
+        grant.window_bytes = grant.window_bytes.saturating_mul(2).min(grant.window_bytes_max);
+        let limit = consumed.saturating_add(grant.window_bytes);
+        let is_new = limit > grant.limit;
+        grant.limit = grant.limit.max(limit);
+        is_new
+    }
+
     /// Positions beyond this are refused: what was granted, or where nothing is granted what memory allows.
     pub fn limit(&self) -> u64 {
         match self.flow {

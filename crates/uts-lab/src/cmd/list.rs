@@ -1,7 +1,7 @@
 //! `uts-lab list`.
 
 use super::print_line;
-use crate::experiment::directory::{read_plan, read_runs};
+use crate::experiment::directory::{Runs, read_plan, read_runs};
 use crate::experiment::file::{Experiment, WorldKind};
 use crate::experiment::plan::Plan;
 use crate::experiment::runner::Only;
@@ -10,6 +10,9 @@ use clap::Args;
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
+
+/// What a run is called whose record cannot be read; `uts lab run` does it again.
+const DAMAGED: &str = "damaged";
 
 /// Where experiments and their results are, unless said.
 const FOLDERS: [&str; 2] = ["experiments", "lab-out"];
@@ -91,7 +94,8 @@ fn folder_of(folder: &Path) -> Result<bool> {
             }
         } else if path.join("plan.json").is_file() {
             found = true;
-            print_line(&format!("{:<40} {}", path.display().to_string(), state(&path)?))?;
+            let state = state(&path).unwrap_or_else(|e| format!("{DAMAGED}: {e:#}"));
+            print_line(&format!("{:<40} {state}", path.display().to_string()))?;
         }
     }
     Ok(found)
@@ -99,17 +103,24 @@ fn folder_of(folder: &Path) -> Result<bool> {
 
 /// `12 ok, 3 skipped, 5 not run of 20: Title`.
 fn state(dir: &Path) -> Result<String> {
-    let plan = read_plan(dir)?;
-    let runs = read_runs(dir)?;
-    let planned = planned(&plan);
-    let state = |id: &&str| runs.get(*id).map_or("not run", |run| run.status.name());
-    let counts = ["ok", "failed", "invalid", "skipped", "not run"].into_iter().filter_map(|name| {
+    Ok(counted(&read_plan(dir)?, &read_runs(dir)?))
+}
+
+fn counted(plan: &Value, runs: &Runs) -> String {
+    let planned = planned(plan);
+    let state = |id: &str| match runs.whole.get(id) {
+        Some(run) => run.status.name(),
+        None if runs.damaged.contains_key(id) => DAMAGED,
+        None => "not run",
+    };
+    let names = ["ok", "failed", "invalid", "skipped", DAMAGED, "not run"];
+    let counts = names.into_iter().filter_map(|name| {
         let count = planned.iter().filter(|id| state(id) == name).count();
         (count > 0).then(|| format!("{count} {name}"))
     });
     let counts: Vec<String> = counts.collect();
     let title = plan.get("title").and_then(Value::as_str).unwrap_or_default();
-    Ok(format!("{} of {}: {title}", counts.join(", "), planned.len()))
+    format!("{} of {}: {title}", counts.join(", "), planned.len())
 }
 
 fn planned(plan: &Value) -> Vec<&str> {
@@ -120,14 +131,15 @@ fn planned(plan: &Value) -> Vec<&str> {
 fn results(dir: &Path) -> Result<()> {
     let plan = read_plan(dir)?;
     let runs = read_runs(dir)?;
-    print_line(&state(dir)?)?;
+    print_line(&counted(&plan, &runs))?;
     for id in planned(&plan) {
-        match runs.get(id) {
-            Some(run) => {
+        match (runs.whole.get(id), runs.damaged.get(id)) {
+            (Some(run), _) => {
                 let why = run.why.as_deref().unwrap_or_default();
                 print_line(&format!("{:<8} {:>7.1} s  {id}  {why}", run.status.name(), run.elapsed_s))?;
             }
-            None => print_line(&format!("{:<8} {:>9}  {id}", "not run", ""))?,
+            (None, Some(why)) => print_line(&format!("{DAMAGED:<8} {:>9}  {id}  {why}", ""))?,
+            (None, None) => print_line(&format!("{:<8} {:>9}  {id}", "not run", ""))?,
         }
     }
     Ok(())

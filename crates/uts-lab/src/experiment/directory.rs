@@ -3,12 +3,12 @@
 
 use super::csv::Csv;
 use super::outcome::{RunFile, RunStatus};
-use super::plan::Plan;
+use super::plan::{FORMAT, Plan};
 use super::sweep::Sweep;
 use anyhow::{Context, Result, bail};
 use rustix::fs::{FlockOperation, flock};
 use serde_json::Value;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -135,27 +135,45 @@ fn is_part(name: &str) -> bool {
     name.starts_with('.') && name.ends_with(".part")
 }
 
-/// All runs of a directory by their names, whoever writes it.
+/// The runs of a directory.
+#[derive(Debug, Default)]
+pub struct Runs {
+    /// By their names.
+    pub whole: HashMap<String, RunFile>,
+    /// Those that cannot be read, by their names: why not.
+    pub damaged: BTreeMap<String, String>,
+}
+
+/// All runs of a directory, whoever writes it. One that is damaged keeps nobody from the others.
 ///
 /// # Errors
-/// It cannot be read, or is none.
-pub fn read_runs(path: &Path) -> Result<HashMap<String, RunFile>> {
+/// The directory cannot be read, or is none.
+pub fn read_runs(path: &Path) -> Result<Runs> {
     let runs = path.join("runs");
     let entries = fs::read_dir(&runs)
         .with_context(|| format!("{} is no directory of an experiment", path.display()))?;
-    let mut found = HashMap::new();
+    let mut found = Runs::default();
     for entry in entries.flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
-        if is_part(&name) {
+        if is_part(&name) || !entry.path().is_dir() {
             continue;
         }
-        let file = entry.path().join("run.json");
-        let text = fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
-        let run: RunFile = serde_json::from_str(&text)
-            .with_context(|| format!("{} is not the record of a run", file.display()))?;
-        found.insert(name, run);
+        match read_run(&entry.path().join("run.json")) {
+            Ok(run) => drop(found.whole.insert(name, run)),
+            Err(error) => drop(found.damaged.insert(name, format!("{error:#}"))),
+        }
     }
     Ok(found)
+}
+
+fn read_run(file: &Path) -> Result<RunFile> {
+    let text = fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+    let run: RunFile = serde_json::from_str(&text)
+        .with_context(|| format!("{} is not the record of a run", file.display()))?;
+    if run.format != FORMAT {
+        bail!("{} has format {}, and this program reads format {FORMAT}", file.display(), run.format);
+    }
+    Ok(run)
 }
 
 /// `plan.json` of a directory.

@@ -5,7 +5,7 @@
 
 mod read;
 
-pub(super) use read::link_problem;
+pub(super) use read::{link_problem, schedule_problem};
 
 use super::problem::{Problems, Sink, unknown};
 use super::sweep::Sweep;

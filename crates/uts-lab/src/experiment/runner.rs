@@ -124,7 +124,7 @@ fn run_in(
     let plan = Plan::new(experiment, &config.worlds)?;
     check_only(&plan, &config.only)?;
     let directory = Directory::open(&config.out)?;
-    let known = directory::read_runs(directory.path())?;
+    let directory::Runs { whole: known, damaged } = directory::read_runs(directory.path())?;
     directory.replace("experiment.toml", experiment.text.as_bytes())?;
     directory.replace("plan.json", &serde_json::to_vec_pretty(&plan.to_json(experiment))?)?;
     directory.replace("machine.json", &serde_json::to_vec_pretty(&machine::describe())?)?;
@@ -141,6 +141,11 @@ fn run_in(
     let wanted: Vec<usize> = (0..plan.ids.len()).filter(wanted).collect();
     let pending: Vec<usize> = wanted.iter().copied().filter(|i| !is_done(&plan.ids[*i])).collect();
     let progress = Progress::new(wanted.len(), wanted.len() - pending.len(), config.quiet);
+    for (id, why) in &damaged {
+        let is_redone = pending.iter().any(|i| plan.ids[*i] == *id);
+        let then = if is_redone { "it is run again" } else { "it counts as missing" };
+        progress.tell(&format!("damaged  {id}: {why}; {then}"));
+    }
     let others = known.keys().filter(|id| !plan.ids.contains(id)).count();
     let work = Work {
         experiment,
@@ -429,7 +434,7 @@ mod tests {
         assert_eq!((summary.done_now, summary.missing, summary.others), (14, 0, 0));
         assert_eq!(summary.skipped, BTreeMap::from([("not here".into(), 2)]));
 
-        let runs = directory::read_runs(&out).unwrap();
+        let runs = directory::read_runs(&out).unwrap().whole;
         let of = |name: &str| runs.values().find(|run| run.case.transport_name() == name).unwrap();
         assert_eq!(of("late-once").attempts, ["late"]);
         assert_eq!(of("late").attempts, ["late, the 1. time", "late, the 2. time"]);

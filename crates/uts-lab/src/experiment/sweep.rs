@@ -1,6 +1,6 @@
 //! What an experiment varies: a setting of a path, a transport or a workload, over a list of values.
 
-use super::file::{PathSpec, link_problem};
+use super::file::{PathSpec, link_problem, schedule_problem};
 use super::problem::unknown;
 use super::reader::{Section, to_json};
 use super::template::Template;
@@ -8,7 +8,6 @@ use super::units::{Unit, quantity};
 use serde_json::Value;
 use std::ops::Range;
 use toml::de::DeValue;
-use uts_path::Schedule;
 
 /// Most values of a sweep.
 pub const VALUES_MAX: usize = 10_000;
@@ -276,21 +275,22 @@ fn check_value(
     transports: &[Template],
     workloads: &[Template],
 ) {
+    let base = paths.first().map(|path| path.base.clone()).unwrap_or_default();
     let result = match target {
         Target::Path { setting: PathSetting::One(setting), name, .. } => {
-            let own = link_problem(&format!("{setting}={}", value.text));
+            let own = link_problem(&format!("{setting}={}", value.text), &base);
             // In its place it may contradict another setting.
             own.and_then(|()| {
                 let of = |path: &&PathSpec| is(name, &path.name);
                 paths.iter().filter(of).try_for_each(|path| {
-                    let with = |link: &str| link_problem(&format!("{link} {setting}={}", value.text));
+                    let with = |link: &str| link_problem(&format!("{link} {setting}={}", value.text), &base);
                     with(&path.forward).and(with(&path.backward))
                 })
             })
         }
-        Target::Path { setting: PathSetting::Link, .. } => link_problem(&value.text),
+        Target::Path { setting: PathSetting::Link, .. } => link_problem(&value.text, &base),
         Target::Path { setting: PathSetting::Schedule, .. } => {
-            value.text.parse::<Schedule>().map(|_| ()).map_err(|e| e.to_string())
+            schedule_problem(&value.text, &base).map_err(|e| e.to_string())
         }
         Target::Transport { name, key } => check_templates(transports, name, key, &value.value),
         Target::Workload { name, key } => check_templates(workloads, name, key, &value.value),

@@ -68,7 +68,8 @@ impl Connection {
     /// Changes what is asked of the data that this end sends. What has to change follows by exchange.
     ///
     /// # Errors
-    /// [`PropertyError::Contradiction`] if it cannot be met: nothing has changed then.
+    /// [`PropertyError::Contradiction`] if it cannot be met, [`PropertyError::Closed`] if the connection has ended: nothing
+    /// has changed then.
     pub fn set_requirements(&self, requirements: Requirements) -> Result<(), PropertyError> {
         self.carrier.act(|| self.inner.set_requirements(requirements))
     }
@@ -89,12 +90,13 @@ impl Connection {
     /// Asks the peer to exchange the profile of a direction; gives the epoch. What becomes of it is an event.
     ///
     /// # Errors
-    /// [`ExchangeError`] if the profile cannot be had, or another exchange is under way.
+    /// [`ExchangeError`] if the profile cannot be had, another exchange is under way, or the connection has ended.
     pub fn request_profile(&self, direction: Direction, profile: Profile) -> Result<u32, ExchangeError> {
         self.carrier.act(|| self.inner.request_profile(direction, profile))
     }
 
-    /// The profile of a direction.
+    /// The profile of a direction; `None` while there is none, and once the endpoint has forgotten the connection, some time
+    /// after its end.
     pub fn profile(&self, direction: Direction) -> Option<Profile> {
         self.inner.profile(direction)
     }
@@ -125,7 +127,7 @@ impl Connection {
         self.inner.silence()
     }
 
-    /// The peer's address.
+    /// The peer's address; `None` once the endpoint has forgotten the connection, some time after its end.
     pub fn remote_addr(&self) -> Option<SocketAddr> {
         self.inner.remote_addr()
     }
@@ -140,7 +142,8 @@ impl Connection {
         self.inner.peer_fingerprint()
     }
 
-    /// Closes the connection, and tells the peer; what was not delivered is lost: see [`SendFlow::finished`].
+    /// Closes the connection, and tells the peer; what was not delivered is lost: see [`SendFlow::finished`]. One that has ended
+    /// stays as it ended.
     ///
     /// [`SendFlow::finished`]: super::SendFlow::finished
     pub fn close(&self, code: u64, reason: &str) {

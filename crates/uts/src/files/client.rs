@@ -153,8 +153,9 @@ impl Report {
 }
 
 /// Refuses sources that would be copied to the same name: of each, the name that it gets, if it gets one of its own, and what
-/// the user calls it.
+/// the user calls it. The names are in `directory`.
 pub(super) fn once_each<'a>(
+    directory: &[u8],
     names: impl IntoIterator<Item = (Option<&'a [u8]>, &'a [u8])>,
 ) -> Result<(), FileError> {
     let mut seen = BTreeMap::new();
@@ -166,7 +167,8 @@ pub(super) fn once_each<'a>(
                 show(other),
                 show(source)
             );
-            return Err(local(FaultKind::Exists, target, &why));
+            let place: &[&[u8]] = if directory.is_empty() { &[target] } else { &[directory, b"/", target] };
+            return Err(local(FaultKind::Exists, &place.concat(), &why));
         }
     }
     Ok(())

@@ -148,6 +148,16 @@ impl FileError {
         }
     }
 
+    /// The same of what is at `path`.
+    pub(super) fn at(self, path: &[u8]) -> FileError {
+        let at = |fault| Fault { path: path.to_vec(), ..fault };
+        match self {
+            FileError::Local(fault) => FileError::Local(at(fault)),
+            FileError::Peer(fault) => FileError::Peer(at(fault)),
+            error => error,
+        }
+    }
+
     /// Whether nothing more can be done on the flow that it happened on.
     pub(super) fn is_fatal(&self) -> bool {
         match self {

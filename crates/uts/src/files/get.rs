@@ -74,7 +74,10 @@ pub async fn get<F: Flows>(
         return Err(local(FaultKind::NotDirectory, destination.as_os_str().as_bytes(), why));
     }
     if place.into {
-        once_each(sources.iter().map(|source| (source.path.name(), source.path.as_bytes())))?;
+        once_each(
+            destination.as_os_str().as_bytes(),
+            sources.iter().map(|source| (source.path.name(), source.path.as_bytes())),
+        )?;
     }
     let placement = if place.into { Placement::Into } else { Placement::As };
     journal.update(|report| report.placement = Some(placement));
@@ -282,7 +285,8 @@ impl<F: Flows> Listing<'_, F> {
             Err(error) => {
                 self.hold(0)?;
                 let name = error.fault().map(|fault| fault.path.clone()).unwrap_or_default();
-                self.journal.failed(&[source.as_bytes(), b"/", &name].concat(), error);
+                let path = [source.as_bytes(), b"/", &name].concat();
+                self.journal.failed(&path, error.at(&path));
                 return Ok(());
             }
         };

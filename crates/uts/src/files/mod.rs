@@ -21,6 +21,7 @@ mod exclude;
 mod fetch;
 mod get;
 mod hashing;
+mod hidden;
 mod journal;
 mod links;
 mod list;

@@ -87,7 +87,7 @@ async fn plan<F: Flows>(
     let names = sources.iter().map(|source| base_name(source)).collect::<Result<Vec<_>, _>>()?;
     if into {
         let named = names.iter().zip(sources).map(|(name, source)| (name.as_deref(), source));
-        once_each(named.map(|(name, source)| (name, source.as_os_str().as_bytes())))?;
+        once_each(destination.as_bytes(), named.map(|(name, source)| (name, source.as_os_str().as_bytes())))?;
     }
     let resumed = match options.earlier.as_ref().and_then(|report| report.placement) {
         Some(placement) => placement == Placement::As,
@@ -124,7 +124,7 @@ async fn plan<F: Flows>(
         }
     }
     // Directories whose content is copied may share names as well.
-    once_each(plan.files.iter().map(|file| (Some(&file.entry.path[..]), &file.name[..])))?;
+    once_each(b"", plan.files.iter().map(|file| (Some(&file.entry.path[..]), &file.name[..])))?;
     Ok(plan)
 }
 
@@ -220,7 +220,8 @@ fn scan_directory(
         });
         match placed {
             Err(fault) => {
-                journal.failed(&[name, b"/", &fault.path].concat(), FileError::Local(fault.clone()))
+                let path = [name, b"/", &fault.path].concat();
+                journal.failed(&path, FileError::Local(Fault { path: path.clone(), ..fault }));
             }
             Ok((inside, entry)) => {
                 let name = [name, b"/", inside.as_bytes()].concat();

@@ -4,6 +4,7 @@ use super::claim::{Claims, Client};
 use super::client::blocking;
 use super::error::{Fault, FaultKind, FileError};
 use super::hashing::{AllTurns, Turns, content_after};
+use super::hidden;
 use super::journal::{FileOutcome, Progress};
 use super::message::{
     Attributes, Entry, Held, Kind, MAGIC, Reply, Request, VERSION, invalid, read_frame, write_frame,
@@ -43,6 +44,8 @@ pub struct ServeOptions {
     pub read_only: bool,
     /// Clients may have modes set as they say, whatever the umask.
     pub preserve_mode: bool,
+    /// Files whose names begin with a dot are shown and taken as well, and all beneath such directories.
+    pub hidden: bool,
 }
 
 /// A directory that is served. Clones share it.
@@ -197,9 +200,18 @@ impl Service {
         R: AsyncRead + Unpin + Send,
     {
         let tree = self.tree.clone();
+        // Content that follows at once is passed over where it is received.
+        if !self.options.hidden
+            && !matches!(request, Request::Put { .. } | Request::Stream(_))
+            && let Err(fault) = hidden::check_request(&request)
+        {
+            return flow.reply(&Reply::Fault(fault)).await;
+        }
         let reply = match request {
             Request::Stat { path } => blocking(move || status(&tree, &RelPath::parse(&path)?)).await,
-            Request::List { path, recursive } => return flow.list(tree, path, recursive).await,
+            Request::List { path, recursive } => {
+                return flow.list(tree, path, recursive, self.options.hidden).await;
+            }
             Request::Get { path, held } => return flow.send_file(tree, path, held).await,
             Request::Put { entry, from } => return self.receive_file(flow, entry, Some(from)).await,
             Request::Stream(entry) => return self.receive_file(flow, entry, None).await,
@@ -324,6 +336,9 @@ impl Service {
         from: Option<u64>,
     ) -> Result<Part, Fault> {
         self.writable()?;
+        if !self.options.hidden {
+            hidden::check(&entry.path)?;
+        }
         let target = file_target(entry)?;
         let offered = flow.offers.remove(&target);
         let prefix = match (from.unwrap_or(0), offered) {
@@ -384,13 +399,19 @@ impl<S: WriteShared, R: AsyncRead + Unpin + Send> Flow<S, R> {
         self.send.flush().await
     }
 
-    async fn list(&mut self, tree: Tree, path: Vec<u8>, recursive: bool) -> io::Result<()> {
+    async fn list(&mut self, tree: Tree, path: Vec<u8>, recursive: bool, hidden: bool) -> io::Result<()> {
         let (found, mut entries) = mpsc::channel(ENTRIES_AHEAD);
         let listing = tokio::task::spawn_blocking(move || {
             let path = RelPath::parse(&path)?;
-            tree.list(&path, recursive, &mut |entry| match found.blocking_send(entry) {
-                Ok(()) => Go::On,
-                Err(_) => Go::Stop,
+            tree.list(&path, recursive, &mut |entry| {
+                let at = entry.as_ref().map_or_else(|fault| &fault.path, |entry| &entry.path);
+                if !hidden && hidden::is_hidden(at) {
+                    return Go::Past;
+                }
+                match found.blocking_send(entry) {
+                    Ok(()) => Go::On,
+                    Err(_) => Go::Stop,
+                }
             })
         });
         while let Some(entry) = entries.recv().await {

@@ -34,10 +34,10 @@ pub enum ReadError {
     /// The peer gave the flow up.
     #[error("the peer reset the flow{}", code_shown(*.0))]
     Reset(u64),
-    /// The flow's end was read, or it was stopped.
+    /// The flow's end was read before, or this end has stopped it.
     #[error("the flow has ended")]
     Ended,
-    /// Bytes came where a message was asked for: the profile keeps no boundaries.
+    /// Bytes came where a message was asked for: the profile keeps no boundaries, or part of the message was read as bytes.
     #[error("the flow carries bytes, not messages: ask for preserveMsgBoundaries")]
     NotMessages,
     /// A message could not be converted back.

@@ -27,7 +27,27 @@ pub struct RecvFlow {
     ahead: VecDeque<Result<Read, ReadError>>,
     /// Where the next byte is in the flow.
     position: u64,
-    has_ended: bool,
+    ended: Option<Ended>,
+}
+
+/// How reading has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ended {
+    /// All was read.
+    Read,
+    /// The peer gave the flow up: what was read is not the whole.
+    Reset(u64),
+    /// This end wants no more.
+    Stopped,
+}
+
+impl From<Ended> for ReadError {
+    fn from(ended: Ended) -> Self {
+        match ended {
+            Ended::Read | Ended::Stopped => ReadError::Ended,
+            Ended::Reset(code) => ReadError::Reset(code),
+        }
+    }
 }
 
 /// What comes next in a flow.
@@ -42,7 +62,7 @@ pub enum Chunk {
 
 impl RecvFlow {
     pub(super) fn new(connection: Connection, id: FlowId) -> Self {
-        RecvFlow { connection, id, rest: Bytes::new(), ahead: VecDeque::new(), position: 0, has_ended: false }
+        RecvFlow { connection, id, rest: Bytes::new(), ahead: VecDeque::new(), position: 0, ended: None }
     }
 
     /// Its number in the connection.
@@ -55,8 +75,8 @@ impl RecvFlow {
         &self.connection
     }
 
-    /// Waits for what comes next: up to `bytes_max` bytes, or a message; `None` at the end. Nothing is lost if the
-    /// wait is given up.
+    /// Waits for what comes next: up to `bytes_max` bytes (one at least), or a message, however long; `None` at the end. What is
+    /// left of a message that was begun to be read as bytes comes as bytes. Nothing is lost if the wait is given up.
     ///
     /// # Errors
     /// [`ReadError`].
@@ -70,7 +90,7 @@ impl RecvFlow {
     /// Waits for the next message; `None` at the end. Nothing is lost if the wait is given up.
     ///
     /// # Errors
-    /// [`ReadError`].
+    /// [`ReadError`]; [`ReadError::NotMessages`] also while part of a message was read as bytes, and the rest is still to be.
     pub async fn recv_message(&mut self) -> Result<Option<Bytes>, ReadError> {
         poll_fn(|cx| self.poll_message(cx)).await
     }
@@ -113,8 +133,11 @@ impl RecvFlow {
         messages: &mut impl Gather,
         most: usize,
     ) -> Poll<Result<usize, ReadError>> {
-        if self.has_ended {
-            return Poll::Ready(Err(ReadError::Ended));
+        if let Some(ended) = self.ended {
+            return Poll::Ready(Err(ended.into()));
+        }
+        if !self.rest.is_empty() {
+            return Poll::Ready(Err(ReadError::NotMessages));
         }
         let before = messages.count();
         if self.ahead.is_empty() {
@@ -137,6 +160,9 @@ impl RecvFlow {
     }
 
     fn poll_message(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, ReadError>> {
+        if !self.rest.is_empty() {
+            return Poll::Ready(Err(ReadError::NotMessages));
+        }
         Poll::Ready(match ready!(self.poll_chunk(cx, usize::MAX))? {
             Some(Chunk::Message(message)) => Ok(Some(message)),
             Some(Chunk::Bytes(position, bytes)) => {
@@ -151,7 +177,7 @@ impl RecvFlow {
 
     /// Tells the peer that no more of this flow is wanted.
     pub fn stop(&mut self, code: u64) {
-        self.has_ended = true;
+        self.ended = self.ended.or(Some(Ended::Stopped));
         self.rest = Bytes::new();
         self.ahead.clear();
         let (handle, id) = (self.connection.handle(), self.id);
@@ -175,7 +201,7 @@ impl RecvFlow {
     }
 
     fn take_rest(&mut self, bytes_max: usize) -> Bytes {
-        let bytes = self.rest.split_to(bytes_max.min(self.rest.len()));
+        let bytes = self.rest.split_to(bytes_max.clamp(1, self.rest.len().max(1)).min(self.rest.len()));
         self.position += bytes.len() as u64;
         bytes
     }
@@ -185,8 +211,8 @@ impl RecvFlow {
         cx: &mut Context<'_>,
         bytes_max: usize,
     ) -> Poll<Result<Option<Chunk>, ReadError>> {
-        if self.has_ended {
-            return Poll::Ready(Err(ReadError::Ended));
+        if let Some(ended) = self.ended {
+            return Poll::Ready(Err(ended.into()));
         }
         if self.ahead.is_empty() {
             ready!(self.poll_take(cx, bytes_max, &mut Nowhere, 0));
@@ -204,11 +230,13 @@ impl RecvFlow {
             }
             Ok(Read::Message(message)) => Poll::Ready(Ok(Some(Chunk::Message(message)))),
             Ok(Read::End) => {
-                self.has_ended = true;
+                self.ended = Some(Ended::Read);
                 Poll::Ready(Ok(None))
             }
             Err(error) => {
-                self.has_ended |= matches!(error, ReadError::Reset(_));
+                if let ReadError::Reset(code) = error {
+                    self.ended = Some(Ended::Reset(code));
+                }
                 Poll::Ready(Err(error))
             }
         }
@@ -354,7 +382,7 @@ impl Gather for Nowhere {
 
 impl Drop for RecvFlow {
     fn drop(&mut self) {
-        if !self.has_ended {
+        if self.ended.is_none() {
             self.stop(0);
         }
         let (handle, id) = (self.connection.handle(), self.id);
@@ -375,8 +403,10 @@ impl AsyncRead for RecvFlow {
         }
         // An empty message is not the end.
         while self.rest.is_empty() {
-            if self.has_ended {
-                return Poll::Ready(Ok(()));
+            match self.ended {
+                None => {}
+                Some(Ended::Read) => return Poll::Ready(Ok(())),
+                Some(ended) => return Poll::Ready(Err(ReadError::from(ended).into())),
             }
             let expected = self.position;
             match ready!(self.poll_chunk(cx, buf.remaining())) {

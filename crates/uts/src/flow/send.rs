@@ -2,7 +2,7 @@
 
 use super::{WriteError, drop_half, keep};
 use crate::connection::Connection;
-use crate::driver::{FlowState, Inner, gone};
+use crate::driver::{FlowState, Inner};
 use bytes::Bytes;
 use core::pin::Pin;
 use core::task::{Context, Poll};
@@ -25,11 +25,12 @@ pub struct SendFlow {
     id: FlowId,
     /// Finished or reset.
     has_ended: bool,
+    was_reset: bool,
 }
 
 impl SendFlow {
     pub(super) fn new(connection: Connection, id: FlowId) -> Self {
-        SendFlow { connection, id, has_ended: false }
+        SendFlow { connection, id, has_ended: false, was_reset: false }
     }
 
     /// Its number in the connection.
@@ -125,15 +126,16 @@ impl SendFlow {
     pub fn set_requirements(&self, requirements: &Requirements) -> Result<(), FlowError> {
         self.connection.shared().act(|inner, _| {
             inner.changed();
-            let connection = inner.connection(self.connection.handle());
-            let connection = connection.ok_or_else(|| FlowError::Closed(gone()))?;
+            let connection = self.connection.open(inner).map_err(FlowError::Closed)?;
             connection.set_flow_requirements(self.id, requirements)
         })
     }
 
     /// The profile under which its data leaves; `None` while that is not agreed, and after the flow's end.
     pub fn profile(&self) -> Option<Profile> {
-        self.connection.inspect(|c| c.flow_profile(Direction::Out, self.id)).flatten()
+        self.connection.shared().act(|inner, _| {
+            self.connection.open(inner).ok().and_then(|c| c.flow_profile(Direction::Out, self.id))
+        })
     }
 
     /// Ends the flow after what was written.
@@ -146,15 +148,10 @@ impl SendFlow {
         }
         let (handle, id) = (self.connection.handle(), self.id);
         self.connection.shared().act(|inner, _| {
-            if let Some(reason) = inner.ended(handle) {
-                return Err(WriteError::Closed(self.connection.explain(reason)));
-            }
             if let Some(error) = inner.flow(handle, id).and_then(|flow| failure(flow)) {
                 return Err(error);
             }
-            if let Some(connection) = inner.connection(handle) {
-                connection.finish(id);
-            }
+            self.connection.open(inner).map_err(WriteError::Closed)?.finish(id);
             inner.changed();
             Ok(())
         })?;
@@ -165,8 +162,10 @@ impl SendFlow {
     /// Finishes the flow, if that was not done, and waits until the peer has acknowledged everything (or, where losses
     /// are not repaired, until nothing is under way).
     ///
+    /// Nothing is lost if the wait is given up.
+    ///
     /// # Errors
-    /// [`WriteError::Stopped`] or [`WriteError::Closed`] if that came first.
+    /// [`WriteError::Stopped`] or [`WriteError::Closed`] if that came first, [`WriteError::Finished`] if the flow was reset here.
     pub async fn finished(&mut self) -> Result<(), WriteError> {
         if !self.has_ended {
             self.finish()?;
@@ -178,6 +177,8 @@ impl SendFlow {
                 let Some(flow) = inner.flow(handle, id) else { return Poll::Ready(Ok(())) };
                 match (flow.is_finished, failure(flow), ended) {
                     (true, _, _) => Poll::Ready(Ok(())),
+                    // Nothing more will be heard of it.
+                    _ if self.was_reset => Poll::Ready(Err(WriteError::Finished)),
                     (_, Some(error), _) => Poll::Ready(Err(error)),
                     (_, _, Some(reason)) => {
                         Poll::Ready(Err(WriteError::Closed(self.connection.explain(reason))))
@@ -192,9 +193,9 @@ impl SendFlow {
         .await
     }
 
-    /// Gives the flow up: what was not delivered will not be.
+    /// Gives the flow up: what was not delivered will not be. Without effect if everything has been delivered.
     pub fn reset(&mut self, code: u64) {
-        self.has_ended = true;
+        (self.has_ended, self.was_reset) = (true, true);
         let (handle, id) = (self.connection.handle(), self.id);
         self.connection.shared().act(|inner, _| {
             if let Some(connection) = inner.connection(handle) {
@@ -227,6 +228,10 @@ impl SendFlow {
             return Poll::Ready(Err(WriteError::Finished));
         }
         self.connection.shared().act(|inner, now| {
+            if let Some(reason) = inner.stopped.as_ref().and_then(|_| inner.ended(handle)) {
+                // The engine, which has not been told, would take it; nobody would ever send it.
+                return Poll::Ready(Err(WriteError::Closed(self.connection.explain(reason))));
+            }
             let error = match send(inner, now, handle, id) {
                 Ok(sent) => {
                     inner.said();
@@ -246,10 +251,21 @@ impl SendFlow {
                         return Poll::Pending;
                     }
                 },
-                Some(E::Stopped(code)) => WriteError::Stopped(code),
+                Some(E::Stopped(code)) => {
+                    // The engine's event may not have been handed on yet: who asks next is told the same.
+                    if let Some(flow) = inner.flow(handle, id) {
+                        flow.stopped = Some(code);
+                    }
+                    WriteError::Stopped(code)
+                }
                 Some(E::TooLarge { size, max }) => WriteError::TooLarge { size, max },
                 Some(E::Closed(reason)) => WriteError::Closed(self.connection.explain(reason)),
-                Some(E::Refused(why)) => WriteError::Refused(why),
+                Some(E::Refused(why)) => {
+                    if let Some(flow) = inner.flow(handle, id) {
+                        flow.refused = Some(why.clone());
+                    }
+                    WriteError::Refused(why)
+                }
                 Some(E::Finished | E::Unknown) | None => ended.or(failure).unwrap_or(WriteError::Finished),
             }))
         })
@@ -288,7 +304,7 @@ impl AsyncWrite for SendFlow {
 
     /// [`SendFlow::finish`]; that all arrived, [`SendFlow::finished`] says.
     fn poll_shutdown(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.has_ended {
+        if self.has_ended && !self.was_reset {
             return Poll::Ready(Ok(()));
         }
         Poll::Ready(self.finish().map_err(io::Error::from))

@@ -1,6 +1,9 @@
 //! What the tests over real sockets share.
 #![allow(dead_code, reason = "each test file uses its part")]
 
+#[cfg(unix)]
+pub mod threads;
+
 use std::time::Duration;
 use uts::{ConnectOptions, Connection, Identity, Listener, ServerOptions, connect};
 
@@ -44,4 +47,13 @@ pub fn pattern(len: usize, seed: u64) -> Vec<u8> {
     let mut bytes = vec![0; len];
     rand_chacha::ChaCha8Rng::seed_from_u64(seed).fill_bytes(&mut bytes);
     bytes
+}
+
+/// What a future gives without waiting.
+pub fn futures_now<F: Future>(future: F) -> Option<F::Output> {
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    match std::pin::pin!(future).poll(&mut context) {
+        std::task::Poll::Ready(output) => Some(output),
+        std::task::Poll::Pending => None,
+    }
 }

@@ -2,7 +2,7 @@
 
 use super::super::Failure;
 use super::super::meter::Meter;
-use super::named;
+use super::super::reach::named;
 use super::patience::Patience;
 use crate::args::CpArgs;
 use crate::link::{Broken, ConnectOptions, Link, Telemetry, Transport};
@@ -92,7 +92,7 @@ impl<'a, T: Transport> Run<'a, T> {
             let Some(error) = error else {
                 meter.sample();
                 link.close(0, "done").await;
-                return self.finish(&report, clock.seconds(), telemetry);
+                return self.finish(&report, clock.seconds(), meter.files_total(), telemetry);
             };
             let lost = self.is_lost(&link, &error).await;
             link.close(2, "the copy failed").await;
@@ -188,9 +188,16 @@ impl<'a, T: Transport> Run<'a, T> {
         Failure::Failed(format!("{}{again}", named(&self.host, error)))
     }
 
-    fn finish(&self, report: &Report, seconds: f64, telemetry: Telemetry) -> Result<(), Failure> {
+    fn finish(
+        &self,
+        report: &Report,
+        seconds: f64,
+        files_total: u64,
+        telemetry: Telemetry,
+    ) -> Result<(), Failure> {
         self.ui.done(&Done {
-            files: report.files_copied,
+            files: report.files_copied + report.files_already_there,
+            files_total,
             files_already_there: report.files_already_there,
             failures: report.failed,
             wanted: self.args.dry_run.then_some((report.files_wanted, report.bytes_wanted)),

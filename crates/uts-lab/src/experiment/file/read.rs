@@ -48,7 +48,7 @@ pub(super) fn read(
     file.require("transport", "at least one table [transport.NAME]");
     file.require("workload", "at least one table [workload.NAME]");
     file.require("path", "at least one table [path.NAME]");
-    let paths = read_paths(&file, base);
+    let paths = read_paths(&file, text, base);
     let path_names: Vec<&str> = paths.iter().map(|path| path.name.as_str()).collect();
     let topology = read_topology(&file, &path_names);
     let workloads = read_templates(&file, "workload");
@@ -119,20 +119,20 @@ fn read_worlds(file: &Section<'_, '_>) -> Vec<WorldKind> {
     worlds
 }
 
-fn read_paths(file: &Section<'_, '_>, base: &Path) -> Vec<PathSpec> {
+fn read_paths(file: &Section<'_, '_>, text: &str, base: &Path) -> Vec<PathSpec> {
     const SETTINGS: &str = "settings, as \"rate=5mbit delay=10ms buffer=20p\"";
     let mut paths = Vec::new();
     for (name, section) in file.sections("path") {
         section.only(&["forward", "backward", "schedule"]);
         section.require("forward", SETTINGS);
         let link = |key: &str| {
-            section.parsed(key, SETTINGS, |text| link_problem(text).map(|()| text.trim().to_owned()))
+            section.parsed(key, SETTINGS, |text| link_problem(text, base).map(|()| text.trim().to_owned()))
         };
         let (forward, backward) = (link("forward"), link("backward"));
-        let schedule = section.parsed("schedule", "changes, as \"at=10s both loss=0.01\"", |text| {
-            text.parse::<Schedule>().map(|_| text.trim().to_owned())
-        });
-        let is_whole = forward.is_some();
+        let schedule = read_schedule(&section, text, base);
+        let is_whole = forward.is_some()
+            && (backward.is_some() || section.get("backward").is_none())
+            && (schedule.is_some() || section.get("schedule").is_none());
         let path = PathSpec {
             name,
             backward: backward.or(forward.clone()).unwrap_or_default(),
@@ -140,6 +140,7 @@ fn read_paths(file: &Section<'_, '_>, base: &Path) -> Vec<PathSpec> {
             schedule: schedule.unwrap_or_default(),
             base: base.to_owned(),
         };
+        // What is right by itself may contradict the rest.
         if is_whole && let Err(e) = path.config(&LinkConfig::default()) {
             section.wrong(section.span.clone(), "", e.to_string());
         }
@@ -148,10 +149,37 @@ fn read_paths(file: &Section<'_, '_>, base: &Path) -> Vec<PathSpec> {
     paths
 }
 
+/// The schedule of a path. What is wrong with it is told at the line of the change: there may be many of them.
+fn read_schedule(section: &Section<'_, '_>, text: &str, base: &Path) -> Option<String> {
+    let (schedule, span) = section.string("schedule", "changes, as \"at=10s both loss=0.01\"")?;
+    match schedule_problem(schedule, base) {
+        Ok(()) => Some(schedule.trim().to_owned()),
+        Err(error) => {
+            let within = text.get(span.clone()).and_then(|written| written.rfind(&error.at));
+            let place = within.map_or(span.clone(), |at| {
+                let start = span.start + at;
+                start..start + error.at.len()
+            });
+            section.wrong(place, "schedule", error.to_string());
+            None
+        }
+    }
+}
+
+/// What is wrong with changes, traces that cannot be read among it.
+pub(in super::super) fn schedule_problem(text: &str, base: &Path) -> Result<(), SpecError> {
+    let mut schedule: Schedule = text.parse()?;
+    let read = |name: &str| crate::traces::read(base.join(name));
+    schedule.entries.iter_mut().try_for_each(|entry| entry.change.resolve(read))
+}
+
 /// What is wrong with settings, and which one was meant where the name is unknown.
-pub(in super::super) fn link_problem(text: &str) -> Result<(), String> {
+pub(in super::super) fn link_problem(text: &str, base: &Path) -> Result<(), String> {
     let error: SpecError = match text.parse::<LinkConfig>() {
-        Ok(_) => return Ok(()),
+        Ok(mut link) => {
+            let read = |name: &str| crate::traces::read(base.join(name));
+            return link.resolve(read).map_err(|error| error.to_string());
+        }
         Err(error) => error,
     };
     let message = error.to_string();

@@ -58,7 +58,7 @@ async fn what_is_in_the_way_stays_and_is_named() {
 
 #[tokio::test]
 async fn what_is_not_copied_is_told_and_what_is_ours_is_not() {
-    let rig = Rig::new();
+    let rig = Rig::with(ServeOptions { hidden: true, ..ServeOptions::default() });
     for (source, is_put) in [(&rig.local, true), (&rig.remote, false)] {
         let top = source.join("d");
         fs::create_dir_all(&top).unwrap();

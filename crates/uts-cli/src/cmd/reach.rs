@@ -1,0 +1,53 @@
+//! How a client reaches a server: what `cp` and `ls` share.
+
+use super::Failure;
+use crate::args::ReachArgs;
+use crate::link::{ConnectOptions, ServerTrust};
+use std::io::IsTerminal;
+use uts::files::FileError;
+
+/// An error with the server that it is about; those of files name the file.
+pub fn named(host: &str, error: &FileError) -> String {
+    if error.fault().is_some() { error.to_string() } else { format!("{host}: {error}") }
+}
+
+impl ReachArgs {
+    /// How to connect, with what is asked of the transport; the user is asked about an unknown server if `may_ask` and there is a
+    /// terminal.
+    ///
+    /// # Errors
+    /// [`Failure::Usage`].
+    pub fn options(
+        &self,
+        properties: Vec<(String, String)>,
+        may_ask: bool,
+    ) -> Result<ConnectOptions, Failure> {
+        Ok(ConnectOptions {
+            trust: self.trust()?,
+            key: self.key.clone(),
+            server_name: self.server_name.clone(),
+            properties,
+            interactive: may_ask && std::io::stdin().is_terminal() && std::io::stderr().is_terminal(),
+            accept_new: self.accept_new,
+        })
+    }
+
+    fn trust(&self) -> Result<ServerTrust, Failure> {
+        let Some(pin) = &self.pin else {
+            return Ok(match &self.ca {
+                Some(ca) => ServerTrust::Ca(ca.clone()),
+                None => ServerTrust::KnownHosts(self.known_hosts.clone()),
+            });
+        };
+        let parsed = pin.parse::<uts::Fingerprint>();
+        parsed.map_err(|error| Failure::Usage(format!("--pin: {error}")))?;
+        match (self.remember, &self.known_hosts) {
+            (true, file) => Ok(ServerTrust::PinKept(pin.clone(), file.clone())),
+            (false, None) => Ok(ServerTrust::Pin(pin.clone())),
+            (false, Some(_)) => {
+                let why = "--known-hosts: with --pin it is where --remember keeps the key; add that, or leave one out";
+                Err(Failure::Usage(why.into()))
+            }
+        }
+    }
+}

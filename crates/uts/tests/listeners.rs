@@ -1,0 +1,234 @@
+//! Listeners: what they promise of connections that wait, of limits, and of their end; and sockets of clients.
+
+mod common;
+
+use common::{futures_now, identity, server, within};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use uts::{
+    CloseReason, ConnectError, ConnectOptions, Connection, Endpoint, FlowOptions, Identity, ListenError,
+    Listener, RefusedClient, ServerOptions, connect,
+};
+
+/// How this attempt ended: at once, or just after it was taken for established.
+async fn refusal(target: &str, options: ConnectOptions) -> Option<String> {
+    match within(connect(target, options)).await {
+        Err(error) => Some(error.to_string()),
+        Ok(connection) => match tokio::time::timeout(Duration::from_secs(2), connection.closed()).await {
+            Ok(reason) => Some(reason.to_string()),
+            Err(_) => None,
+        },
+    }
+}
+
+fn impatient(fingerprint: uts::Fingerprint) -> ConnectOptions {
+    let mut options = ConnectOptions::pinned(fingerprint);
+    options.connection.handshake_timeout = Duration::from_secs(2);
+    options
+}
+
+/// A connection that nobody has accepted is told that nobody will, however the listener goes.
+#[tokio::test]
+async fn connections_that_wait_are_closed_with_the_listener() {
+    for is_dropped in [false, true] {
+        let (listener, target) = server(ServerOptions::new(identity()));
+        let mut clients = Vec::new();
+        for _ in 0..3 {
+            let options = ConnectOptions::pinned(listener.fingerprint());
+            let client = within(connect(&target, options)).await.expect("connected");
+            // Acknowledged: the handshake is done at the server, too.
+            let mut flow = client.open_flow(FlowOptions::default()).await.expect("opened");
+            flow.write_all(b"waits").await.expect("written");
+            within(flow.send_half().finished()).await.expect("delivered");
+            clients.push(client);
+        }
+        let kept = match is_dropped {
+            true => {
+                drop(listener);
+                None
+            }
+            false => {
+                listener.close();
+                Some(listener)
+            }
+        };
+        for client in clients {
+            let reason = within(client.closed()).await;
+            assert_eq!(reason, CloseReason::Peer { code: 0, reason: "the server is closing".into() });
+        }
+        if let Some(listener) = kept {
+            assert!(within(listener.accept()).await.is_none());
+            assert!(within(listener.accept()).await.is_none(), "it stays closed");
+            listener.close();
+        }
+    }
+}
+
+/// Of connections there are as many as the server says, and one more when one has gone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn there_are_as_many_connections_as_a_server_takes() {
+    let limits: [fn(&mut ServerOptions); 2] =
+        [|options| options.connections_max = 2, |options| options.connections_per_address_max = 2];
+    for limit in limits {
+        let mut options = ServerOptions::new(identity());
+        limit(&mut options);
+        let (listener, target) = server(options);
+        let options = || impatient(listener.fingerprint());
+        let mut held = Vec::new();
+        for _ in 0..2 {
+            let client = within(connect(&target, options())).await.expect("connected");
+            held.push((client, within(listener.accept()).await.expect("accepted")));
+        }
+        let why = refusal(&target, options()).await.expect("no third is taken");
+        assert!(why.contains("connections"), "{why}");
+        drop(held.pop());
+        // The server forgets the old one when it has heard of its end.
+        within(async { while refusal(&target, options()).await.is_some() {} }).await;
+        assert_eq!(held.len(), 1);
+    }
+}
+
+/// One key has as many connections as it may, and the server is told of who wanted more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_has_as_many_connections_as_it_may() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (file, one, other) = (dir.path().join("keys"), identity(), identity());
+    std::fs::write(&file, format!("{}\n{}\n", one.fingerprint(), other.fingerprint())).expect("written");
+    let refused: Arc<Mutex<Vec<RefusedClient>>> = Arc::default();
+    let told = refused.clone();
+    let mut options = ServerOptions::new(identity())
+        .authorized_keys(&file)
+        .on_refused(move |client| told.lock().expect("no panic").push(client.clone()));
+    options.connections_per_key_max = 1;
+    let (listener, target) = server(options);
+    let options = |who: &Identity| impatient(listener.fingerprint()).identity(who.clone());
+    let client = within(connect(&target, options(&one))).await.expect("connected");
+    let accepted = within(listener.accept()).await.expect("accepted");
+    let why = refusal(&target, options(&one)).await.expect("no second of this key");
+    assert!(why.contains("connections"), "{why}");
+    let told = refused.lock().expect("no panic").clone();
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert_eq!(told[0].fingerprint, Some(one.fingerprint()));
+    let _other = within(connect(&target, options(&other))).await.expect("another key has its own");
+    let second = within(listener.accept()).await.expect("accepted");
+    assert_eq!(second.peer_fingerprint(), Some(other.fingerprint()));
+    drop((client, accepted));
+    within(async { while refusal(&target, options(&one)).await.is_some() {} }).await;
+}
+
+#[tokio::test]
+async fn what_a_listener_cannot_have_is_told_when_it_is_made() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let absent = dir.path().join("absent");
+    let any = "127.0.0.1:0".parse().expect("an address");
+    let error =
+        Listener::bind(any, ServerOptions::new(identity()).authorized_keys(&absent)).expect_err("no file");
+    assert!(matches!(&error, ListenError::ClientAuth(_)) && error.to_string().contains("absent"), "{error}");
+    let elsewhere = "192.0.2.1:4433".parse().expect("an address");
+    let error =
+        Listener::bind(elsewhere, ServerOptions::new(identity())).expect_err("not an address of this host");
+    assert!(matches!(&error, ListenError::Bind { .. }), "{error}");
+    assert!(error.to_string().contains("192.0.2.1:4433"), "{error}");
+}
+
+/// Who has no runtime is told, and nothing panics.
+#[test]
+fn without_a_runtime_there_is_an_error() {
+    let any = "127.0.0.1:0".parse().expect("an address");
+    let error = Listener::bind(any, ServerOptions::new(identity())).expect_err("no runtime");
+    assert!(matches!(error, ListenError::Bind { .. }), "{error}");
+    assert!(Endpoint::client(any).is_err());
+    let options = ConnectOptions::pinned(identity().fingerprint());
+    let connected = futures_now(connect("127.0.0.1:9", options));
+    assert!(matches!(connected, Some(Err(ConnectError::Socket { .. }))), "{connected:?}");
+}
+
+/// Sends a word and hears it.
+async fn speak(from: &Connection, to: &Connection) {
+    let mut flow = from.open_flow(FlowOptions::default()).await.expect("opened");
+    flow.write_all(b"word").await.expect("written");
+    flow.finish().expect("finished");
+    let mut heard = String::new();
+    let mut accepted = within(to.accept_flow()).await.expect("accepted");
+    within(accepted.read_to_string(&mut heard)).await.expect("read");
+    assert_eq!(heard, "word");
+}
+
+/// An endpoint reaches servers of its own address family, and its connections need only themselves.
+#[tokio::test]
+async fn connections_outlive_the_endpoint_that_opened_them() {
+    let (listener, target) = server(ServerOptions::new(identity()));
+    let options = || ConnectOptions::pinned(listener.fingerprint());
+    let endpoint = Endpoint::client("127.0.0.1:0".parse().expect("an address")).expect("bound");
+    let first = within(endpoint.connect(&target, options())).await.expect("connected");
+    let second = within(endpoint.connect(&target, options())).await.expect("connected");
+    assert_eq!((first.local_addr(), second.local_addr()), (endpoint.local_addr(), endpoint.local_addr()));
+    let other = within(endpoint.connect("[::1]:4433", options())).await;
+    assert!(other.is_err(), "an IPv6 server from an IPv4 socket");
+    drop(endpoint);
+    let (one, two) = (within(listener.accept()).await, within(listener.accept()).await);
+    let servers = [one.expect("accepted"), two.expect("accepted")];
+    for client in [first, second] {
+        let at = Some(client.local_addr());
+        let server = servers.iter().find(|server| server.remote_addr() == at);
+        // Both come from one socket: which of the two it is, its flow tells.
+        assert!(server.is_some(), "{at:?}");
+        let mut flow = client.open_flow(FlowOptions::default()).await.expect("opened");
+        flow.write_all(b"still").await.expect("written");
+        within(flow.send_half().finished()).await.expect("delivered");
+    }
+}
+
+/// What was there before a listener was closed goes on both ways.
+#[tokio::test]
+async fn accepted_connections_outlive_their_listener() {
+    let (listener, target) = server(ServerOptions::new(identity()));
+    let client =
+        within(connect(&target, ConnectOptions::pinned(listener.fingerprint()))).await.expect("connected");
+    let server = within(listener.accept()).await.expect("accepted");
+    drop(listener);
+    speak(&client, &server).await;
+    speak(&server, &client).await;
+}
+
+/// Whether a server lets this client in: what it says is heard by its peer.
+async fn is_let_in(target: &str, options: ConnectOptions) -> bool {
+    refusal(target, options).await.is_none()
+}
+
+/// The file of keys is read again when it has changed, and one that cannot be understood lets nobody in.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn changes_to_authorized_keys_count_at_once() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (file, one, other) = (dir.path().join("keys"), identity(), identity());
+    let write = |text: String| std::fs::write(&file, text).expect("written");
+    write(format!("{}\n", one.fingerprint()));
+    let refused: Arc<Mutex<Vec<RefusedClient>>> = Arc::default();
+    let told = refused.clone();
+    let options = ServerOptions::new(identity())
+        .authorized_keys(&file)
+        .on_refused(move |client| told.lock().expect("no panic").push(client.clone()));
+    let (listener, target) = server(options);
+    let options = |who: &Identity| impatient(listener.fingerprint()).identity(who.clone());
+    assert!(is_let_in(&target, options(&one)).await && !is_let_in(&target, options(&other)).await);
+    write(format!("{}\n", other.fingerprint()));
+    assert!(!is_let_in(&target, options(&one)).await && is_let_in(&target, options(&other)).await);
+    write("damaged\n".to_owned());
+    assert!(!is_let_in(&target, options(&other)).await);
+    let why = refused.lock().expect("no panic").last().expect("told").why.clone();
+    assert!(why.contains("line 1"), "{why}");
+    std::fs::remove_file(&file).expect("removed");
+    assert!(!is_let_in(&target, options(&other)).await);
+}
+
+/// Any of the keys that were pinned will do, and none is none.
+#[tokio::test]
+async fn any_pinned_key_will_do() {
+    let (listener, target) = server(ServerOptions::new(identity()));
+    let several = uts::Trust::Pin(vec![identity().fingerprint(), listener.fingerprint()]);
+    within(connect(&target, ConnectOptions::new(several))).await.expect("one of them");
+    let error =
+        within(connect(&target, ConnectOptions::new(uts::Trust::Pin(Vec::new())))).await.expect_err("none");
+    assert!(error.to_string().contains("pinned is none"), "{error}");
+}
