@@ -6,6 +6,7 @@ Each tool copies with its own encryption, from one host to another of a testbed 
 import argparse
 import json
 import os
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -44,6 +45,8 @@ def main() -> int:
         if not program.exists():
             print(f"bench-copies: {program} is missing; run: cargo build --release", file=sys.stderr)
             return 1
+    # Who ends it finds nothing left behind.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     with tempfile.TemporaryDirectory(prefix="uts-copies-", dir=arguments.dir) as work:
         measured = measure(arguments, Path(work))
     if measured is None:
