@@ -94,9 +94,9 @@ impl<'a, T: Transport> Run<'a, T> {
                 link.close(0, "done").await;
                 return self.finish(&report, clock.seconds(), meter.files_total(), telemetry);
             };
-            let lost = self.is_lost(&link, &error).await;
+            let ended = Self::ended(&link, &error).await;
             link.close(2, "the copy failed").await;
-            let Some(lost) = lost else { return Err(self.failed(&error)) };
+            let Some(lost) = self.lost(ended.as_ref()) else { return Err(self.failed(ended, &error)) };
             if report.bytes_carried > earlier.bytes_carried {
                 patience.renew();
             }
@@ -122,19 +122,25 @@ impl<'a, T: Transport> Run<'a, T> {
         Ok(link)
     }
 
-    /// Why the connection was lost, if that is what kept the copy from going on, and another may do.
-    async fn is_lost(&self, link: &T::Link, error: &FileError) -> Option<String> {
-        if !matches!(error, FileError::Connection(_)) || !self.job.can_go_on() || self.args.retry.is_zero() {
+    /// Why the connection has ended, if that is what kept the copy from going on.
+    async fn ended(link: &T::Link, error: &FileError) -> Option<Broken> {
+        if !matches!(error, FileError::Connection(_)) {
             return None;
         }
         // The flow may have heard of it first.
         for _ in 0..BROKEN_TRIES {
             if let Some(broken) = link.broken() {
-                return broken.is_worth_retrying.then_some(broken.why);
+                return Some(broken);
             }
             sleep(BROKEN_PAUSE).await;
         }
         None
+    }
+
+    /// Why the connection was lost, if another may do.
+    fn lost(&self, ended: Option<&Broken>) -> Option<String> {
+        let may_go_on = self.job.can_go_on() && !self.args.retry.is_zero();
+        ended.filter(|broken| broken.is_worth_retrying && may_go_on).map(|broken| broken.why.clone())
     }
 
     /// Connects again, as often as patience allows.
@@ -180,12 +186,15 @@ impl<'a, T: Transport> Run<'a, T> {
         }
     }
 
-    fn failed(&self, error: &FileError) -> Failure {
+    fn failed(&self, ended: Option<Broken>, error: &FileError) -> Failure {
         let again = match error {
             FileError::Connection(_) if self.job.can_go_on() => format!("; {AGAIN}"),
             _ => String::new(),
         };
-        Failure::Failed(format!("{}{again}", named(&self.host, error)))
+        // Why the connection has ended says more than what a flow has seen of it.
+        let ended = ended.map(|broken| FileError::Connection(broken.why));
+        let why = named(&self.host, ended.as_ref().unwrap_or(error));
+        Failure::Failed(format!("{why}{again}"))
     }
 
     fn finish(

@@ -58,7 +58,9 @@ impl Inventory {
         }
         let more =
             if self.secrets_more > 0 { format!(" and {} more", self.secrets_more) } else { String::new() };
-        Some(format!("private keys or passwords are among what is served: {}{more}", self.secrets.join(", ")))
+        let mut named = self.secrets.clone();
+        named.sort_unstable();
+        Some(format!("private keys or passwords are among what is served: {}{more}", named.join(", ")))
     }
 }
 
