@@ -11,7 +11,7 @@ use std::future::poll_fn;
 use std::io::{self, Read, Write};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use uts_engine::requirements::Requirements;
-use uts_engine::{FlowError, FlowId, MessageBatch, MessageOptions};
+use uts_engine::{FlowError, FlowId, MessageBatch, MessageOptions, seconds};
 use uts_functions::Profile;
 
 /// A flow: the half that is written and the half that is read.
@@ -240,7 +240,7 @@ fn full(timeout: Option<Duration>) -> io::Error {
 }
 
 fn timed_out(timeout: Option<Duration>, what: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::TimedOut, format!("{what} for {:?}", timeout.unwrap_or_default()))
+    io::Error::new(io::ErrorKind::TimedOut, format!("{what} for {}", seconds(&timeout.unwrap_or_default())))
 }
 
 impl Write for SendFlow {
