@@ -145,7 +145,7 @@ fn a_wait_may_be_limited() {
             let begun = Instant::now();
             let error = recv.read(&mut [0; 4]).expect_err("nothing yet");
             assert_eq!(error.kind(), ErrorKind::TimedOut);
-            assert_eq!(error.to_string(), "nothing has arrived for 60ms");
+            assert_eq!(error.to_string(), "nothing has arrived for 0.06 s");
             assert!(begun.elapsed() >= patience);
         }
         assert_eq!(recv.recv_chunk(9).expect_err("nothing yet").kind(), ErrorKind::TimedOut);
@@ -158,7 +158,7 @@ fn a_wait_may_be_limited() {
         };
         assert_eq!(
             (error.kind(), &*error.to_string()),
-            (ErrorKind::TimedOut, "the flow has been full for 60ms")
+            (ErrorKind::TimedOut, "the flow has been full for 0.06 s")
         );
         go.send(()).expect("it waits");
         recv.set_timeout(None);
