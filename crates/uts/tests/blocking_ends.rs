@@ -259,7 +259,7 @@ fn what_a_limited_wait_has_not_taken_comes_next() {
         assert_eq!(error.kind(), ErrorKind::TimedOut);
         taken.extend((0..100 - batch.len()).map(|n| Bytes::from(some_bytes(7_000 + n))));
         let error = send.finished().expect_err("not acknowledged");
-        assert_eq!(error.to_string(), "the peer has not acknowledged everything for 40ms");
+        assert_eq!(error.to_string(), "the peer has not acknowledged everything for 0.04 s");
         let waits = [
             recv.recv_message().map(|_| ()),
             recv.recv_messages(&mut Vec::new(), 9).map(|_| ()),
@@ -267,7 +267,7 @@ fn what_a_limited_wait_has_not_taken_comes_next() {
             recv.recv_chunk(9).map(|_| ()),
         ];
         for error in waits {
-            assert_eq!(error.expect_err("nothing yet").to_string(), "nothing has arrived for 40ms");
+            assert_eq!(error.expect_err("nothing yet").to_string(), "nothing has arrived for 0.04 s");
         }
         assert_eq!(recv.recv_messages(&mut Vec::new(), 0).expect("none was asked for"), 0);
         go.send(()).expect("it waits");
