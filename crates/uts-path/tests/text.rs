@@ -100,7 +100,14 @@ fn schedules() -> impl Strategy<Value = Schedule> {
         Target::Both,
     ]);
     let scheduled = (at, target, changes()).prop_map(|(at, target, change)| Scheduled { at, target, change });
-    prop::collection::vec(scheduled, 0..4).prop_map(|entries| Schedule { entries })
+    prop::collection::vec(scheduled, 0..4).prop_map(|mut entries| {
+        // In order, as a schedule is written.
+        entries.sort_by_key(|entry| match entry.at {
+            At::Time(at) => (false, at),
+            At::Bytes(at) => (true, at),
+        });
+        Schedule { entries }
+    })
 }
 
 fn links() -> impl Strategy<Value = LinkConfig> {
