@@ -347,11 +347,7 @@ impl<F: Flows> Listing<'_, F> {
     async fn tell_only(&self, target: &RelPath, name: &[u8], entry: &Entry) -> Result<(), FileError> {
         let (tree, target) = (self.place.tree.clone(), target.clone());
         let outcome = match blocking(move || tree.stat_link(&target)).await {
-            Ok(Some(there))
-                if (&there.kind, there.size, there.mtime) == (&Kind::File, entry.size, entry.mtime) =>
-            {
-                FileOutcome::Kept
-            }
+            Ok(Some(there)) if entry.seems_to_be(&there) => FileOutcome::Kept,
             Ok(_) => FileOutcome::Wanted,
             Err(fault) => FileOutcome::Failed(FileError::Local(fault)),
         };

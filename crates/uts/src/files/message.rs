@@ -59,6 +59,13 @@ pub struct Entry {
     pub mode: u32,
 }
 
+impl Entry {
+    /// Whether what is there is a file with the size and time of this one.
+    pub(super) fn seems_to_be(&self, there: &Entry) -> bool {
+        there.kind == Kind::File && (there.size, there.mtime) == (self.size, self.mtime)
+    }
+}
+
 /// A prefix of a file that the receiver has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Held {

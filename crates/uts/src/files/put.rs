@@ -138,12 +138,7 @@ async fn tell_only<F: Flows>(
     let answered = |i: usize, reply| {
         let Some(file) = files.get(i) else { return };
         let outcome = match reply {
-            Reply::Status { entry: Some(there), .. }
-                if (&there.kind, there.size, there.mtime)
-                    == (&Kind::File, file.entry.size, file.entry.mtime) =>
-            {
-                FileOutcome::Kept
-            }
+            Reply::Status { entry: Some(there), .. } if file.entry.seems_to_be(&there) => FileOutcome::Kept,
             Reply::Status { .. } => FileOutcome::Wanted,
             other => FileOutcome::Failed(unexpected(other)),
         };

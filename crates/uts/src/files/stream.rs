@@ -131,12 +131,11 @@ pub(super) async fn send_stream<W: WriteShared>(
     source: File,
     observe: &mut (dyn FnMut(Moved) + Send),
 ) -> io::Result<Sent> {
-    let path = name.clone();
-    let read = move |blocks: &_| read_stream(source, blocks).map_err(|e| Fault::io(&path, &e));
+    let read = move |blocks: &_| read_stream(source, blocks).map_err(|e| Fault::io(b"", &e));
     send_blocks(flow, name, read, true, observe, &|| false).await
 }
 
-/// Sends what `read` hands over. What is live goes out at once, for the next may be long in coming.
+/// Sends what `read` hands over; its faults are told by `path`. What is live goes out at once, for the next may be long in coming.
 async fn send_blocks<W: WriteShared>(
     flow: &mut W,
     path: Vec<u8>,
