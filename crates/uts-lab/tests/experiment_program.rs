@@ -6,15 +6,17 @@
     reason = "the laboratory faces the world: real sockets, real time"
 )]
 
+mod running;
 mod skip;
 
+use running::Running;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
@@ -90,20 +92,8 @@ impl Bench {
     }
 }
 
-/// Killed with the test, however that ends.
-struct Running(Child);
-
-impl Running {
-    fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_raw(self.0.id() as i32).unwrap(), signal).unwrap();
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+fn signal(running: &Running, signal: Signal) {
+    kill_process(Pid::from_raw(running.0.id() as i32).unwrap(), signal).unwrap();
 }
 
 fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
@@ -156,7 +146,7 @@ fn what_was_killed_continues_and_nothing_is_lost_or_doubled() {
         parts.filter(|entry| entry.file_name().to_string_lossy().starts_with('.')).count()
     };
     wait_for("two runs and a third under way", || bench.runs().len() >= 2 && under_way() == 1);
-    running.signal(Signal::KILL);
+    signal(&running, Signal::KILL);
     running.0.wait().unwrap();
     let kept = bench.runs();
     assert!((2..6).contains(&kept.len()), "{}", kept.len());
@@ -200,7 +190,7 @@ fn ctrl_c_ends_it_in_order_and_says_how_to_go_on() {
     let bench = Bench::new(VOICE);
     let mut running = bench.start();
     wait_for("a run", || !bench.runs().is_empty());
-    running.signal(Signal::INT);
+    signal(&running, Signal::INT);
     let mut said = String::new();
     std::io::Read::read_to_string(running.0.stderr.as_mut().unwrap(), &mut said).unwrap();
     assert_eq!(running.0.wait().unwrap().code(), Some(130), "{said}");

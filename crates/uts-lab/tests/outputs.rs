@@ -6,11 +6,14 @@
     reason = "the laboratory faces the world: real sockets, real time"
 )]
 
+mod running;
+
+use running::Running;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::net::UdpSocket;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 /// The status that a shell shows of a program that SIGPIPE has ended.
@@ -83,16 +86,6 @@ fn what_is_wrong_with_a_command_line_is_told_in_one_line() {
         assert_eq!((status, text.lines().count()), (Some(2), 1), "{text}");
         assert!(text.starts_with(wanted), "{text}");
         assert_eq!(told(lab(arguments).stderr(full())).0, Some(2));
-    }
-}
-
-/// Ends with the test, however that ends.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
     }
 }
 

@@ -6,9 +6,12 @@
     reason = "the laboratory faces the world: real sockets, real time"
 )]
 
+mod running;
+
+use running::Running;
 use std::io::{BufRead, BufReader, Read};
 use std::net::UdpSocket;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 fn relay(arguments: &[&str]) -> Command {
@@ -22,16 +25,6 @@ fn refused(arguments: &[&str], status: i32) -> String {
     let stderr = String::from_utf8(stderr).unwrap();
     assert_eq!(got.code(), Some(status), "{arguments:?}: {stderr}");
     stderr
-}
-
-/// Ends with the test, however that ends.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 #[test]

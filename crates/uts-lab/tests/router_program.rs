@@ -6,13 +6,15 @@
     reason = "the laboratory faces the world: real sockets, real time"
 )]
 
+mod running;
 mod skip;
 
+use running::Running;
 use std::collections::{BTreeSet, HashMap};
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 use uts_lab::router::{TestbedConfig, doctor_with};
 
@@ -34,16 +36,6 @@ fn possible() -> bool {
         skip::say(&format!("{}: {}; what would help: {}", check.name, check.why, check.remedy));
     }
     missing.is_empty()
-}
-
-/// Ends with the test, however that ends.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 fn text(bytes: &[u8]) -> String {
