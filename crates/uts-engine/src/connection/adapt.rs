@@ -85,22 +85,28 @@ impl Adaptation {
 }
 
 impl Connection {
+    /// When the policy is to be asked.
+    pub(super) fn policy_timeout(&self) -> Option<Time> {
+        self.agreement.adaptation.as_ref().filter(|_| !self.is_resting()).and_then(|a| a.timeout())
+    }
+
     /// The connection is established: the policy begins, with the profile that the selector would choose knowing the peer.
     pub(super) fn begin_adaptation(&mut self, now: Time, is_corrected: bool) {
-        let local = self.config.library();
-        let Some(peer) = self.peer_library else { return };
+        let local = self.ways.config.library();
+        let Some(peer) = self.agreement.peer_library else { return };
         let facts = PathFacts::default();
-        let Ok(selection) = selector::select(&self.config.requirements, &facts, &local, Some(&peer)) else {
+        let Ok(selection) = selector::select(&self.ways.config.requirements, &facts, &local, Some(&peer))
+        else {
             return;
         };
         let home = selection.profile;
         self.start_policy(now, home);
         // The first profile is made of mandatory mechanisms, and proposed by the client: what this end wants beyond that
         // is asked for now.
-        let wants_more = match self.side {
+        let wants_more = match self.identity.side {
             Side::Client => self.profile_of(Direction::Out, 0) != home,
             Side::Server => {
-                !self.config.requirements.pins.is_empty() && self.profile_of(Direction::Out, 0) != home
+                !self.ways.config.requirements.pins.is_empty() && self.profile_of(Direction::Out, 0) != home
             }
         };
         if wants_more {
@@ -118,10 +124,10 @@ impl Connection {
 
     /// A policy that knows nothing of the path yet, and returns to `home`.
     pub(super) fn start_policy(&mut self, now: Time, home: Profile) {
-        let Some(peer) = &self.peer_library else { return };
-        let usable = self.config.library().common(peer);
-        let policy = Policy::new(self.config.requirements.clone(), usable, home);
-        self.adaptation = Some(Box::new(Adaptation::new(now, policy, self.bytes_written)));
+        let Some(peer) = &self.agreement.peer_library else { return };
+        let usable = self.ways.config.library().common(peer);
+        let policy = Policy::new(self.ways.config.requirements.clone(), usable, home);
+        self.agreement.adaptation = Some(Box::new(Adaptation::new(now, policy, self.ways.bytes_written)));
     }
 
     /// Shows the policy what is known now, and does what it decides.
@@ -129,7 +135,9 @@ impl Connection {
         if !self.is_open() {
             return;
         }
-        let (Some(adaptation), Some(outbound)) = (&mut self.adaptation, &self.outbound) else { return };
+        let (Some(adaptation), Some(outbound)) = (&mut self.agreement.adaptation, &self.ways.outbound) else {
+            return;
+        };
         if now < adaptation.next_at || outbound.rtt.samples == 0 {
             return;
         }
@@ -138,11 +146,11 @@ impl Connection {
         }
         let every = if adaptation.policy.adapts() { outbound.rtt.min.clamp(TICK_MIN, TICK) } else { TICK };
         adaptation.next_at = now + every;
-        let facts = outbound.facts(self.size.current() as u64);
+        let facts = outbound.facts(self.parts.size.current() as u64);
         let delivered_bytes = outbound.delivery.delivered;
         // Who wants as much as possible and is held back has no rate of its own.
         let has_rate = adaptation.policy.aim() != Aim::Throughput || outbound.delivery.is_app_limited();
-        let offered = adaptation.offer.rate(now, self.bytes_written).filter(|_| has_rate);
+        let offered = adaptation.offer.rate(now, self.ways.bytes_written).filter(|_| has_rate);
         let Some(profile) = outbound.stack(0).map(|s| *s.profile) else { return };
         let observation = Observation { facts: &facts, profile: &profile, delivered_bytes, offered };
         adaptation.policy.observe(now, &observation);
@@ -153,9 +161,9 @@ impl Connection {
 
     /// Tells the policy what became of the exchange under way.
     fn follow_exchange(&mut self, now: Time, profile: &Profile) {
-        let idle = self.exchanges.is_idle(Direction::Out);
-        let epoch = self.outbound.as_ref().and_then(|o| o.stack(0)).map_or(0, |s| s.epoch);
-        let Some(adaptation) = &mut self.adaptation else { return };
+        let idle = self.parts.exchanges.is_idle(Direction::Out);
+        let epoch = self.ways.outbound.as_ref().and_then(|o| o.stack(0)).map_or(0, |s| s.epoch);
+        let Some(adaptation) = &mut self.agreement.adaptation else { return };
         if epoch != adaptation.last_epoch {
             adaptation.last_epoch = epoch;
             let own = adaptation.asked.take().is_some_and(|asked| asked.0 == epoch);
@@ -170,8 +178,9 @@ impl Connection {
     /// The peer refused.
     pub(super) fn on_refused(&mut self, direction: Direction, refusal: &Refusal) {
         use super::RefusalReason;
-        let now = self.last_heard_at;
-        let Some(adaptation) = self.adaptation.as_mut().filter(|_| direction == Direction::Out) else {
+        let now = self.life.last_heard_at;
+        let Some(adaptation) = self.agreement.adaptation.as_mut().filter(|_| direction == Direction::Out)
+        else {
             return;
         };
         if let Some((_, profile)) = adaptation.asked.take().map(|asked| *asked) {
@@ -182,26 +191,26 @@ impl Connection {
     }
 
     fn report_outcome(&mut self, now: Time) {
-        let Some(adaptation) = &mut self.adaptation else { return };
+        let Some(adaptation) = &mut self.agreement.adaptation else { return };
         if let Some(outcome) = adaptation.policy.outcome(now) {
             adaptation.waits_for_outcome = false;
             let event = ExchangeEvent::Brought { epoch: adaptation.last_epoch, line: outcome.to_string() };
-            self.events.push_back(Event::Exchange(event.into()));
+            self.ways.events.push_back(Event::Exchange(event.into()));
         }
     }
 
     fn carry_out_decision(&mut self, now: Time, turns: &mut Turns) {
-        if !self.exchanges.is_idle(Direction::Out) {
+        if !self.parts.exchanges.is_idle(Direction::Out) {
             return;
         }
-        let Some(adaptation) = &mut self.adaptation else { return };
+        let Some(adaptation) = &mut self.agreement.adaptation else { return };
         if adaptation.policy.will_compare(now) && !adaptation.to_compare.has_come(now, &mut turns.compare) {
             return;
         }
         let Some(decision) = adaptation.policy.decide(now) else { return };
         let reasons = Reasons { seen: decision.seen.clone(), expects: decision.expects.to_string() };
         let asked = self.request_exchange(now, Direction::Out, 0, decision.to, reasons);
-        let Some(adaptation) = &mut self.adaptation else { return };
+        let Some(adaptation) = &mut self.agreement.adaptation else { return };
         match asked {
             Ok(epoch) => adaptation.asked = Some(Box::new((epoch, decision.to))),
             Err(_) => adaptation.policy.on_refused(now, None),
@@ -218,13 +227,14 @@ impl Connection {
         requirements: crate::requirements::Requirements,
     ) -> Result<(), selector::Contradiction> {
         let facts = self.facts();
-        let local = self.config.library_for(&requirements);
-        let selection = selector::select(&requirements, &facts, &local, self.peer_library.as_ref())?;
-        self.outbound_mut(|o| o.set_rate_max(requirements.max_send_rate));
-        self.set_receive_rate(now, requirements.max_recv_rate);
+        let local = self.ways.config.library_for(&requirements);
+        let selection =
+            selector::select(&requirements, &facts, &local, self.agreement.peer_library.as_ref())?;
+        self.ways.outbound_mut(|o| o.set_rate_max(requirements.max_send_rate));
+        self.ways.set_receive_rate(now, requirements.max_recv_rate);
         self.wake(now);
-        std::sync::Arc::make_mut(&mut self.config).requirements = requirements.clone();
-        if let Some(adaptation) = &mut self.adaptation {
+        std::sync::Arc::make_mut(&mut self.ways.config).requirements = requirements.clone();
+        if let Some(adaptation) = &mut self.agreement.adaptation {
             adaptation.policy.set_requirements(requirements, selection.profile);
             adaptation.next_at = now;
         }

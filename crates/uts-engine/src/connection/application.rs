@@ -1,8 +1,9 @@
 //! What the application does with a connection's flows.
 
 use super::batch::{MessageBatch, Queue, ReadSink, Terms};
-use super::flows::{DEFAULT_PRIORITY, FlowControl};
-use super::{CloseReason, Connection};
+use super::flows::DEFAULT_PRIORITY;
+use super::parts::Signal;
+use super::{CloseReason, Connection, Life, Ways};
 use crate::event::{Direction, FlowId, code_shown};
 use crate::requirements::Requirements;
 use crate::selector::Contradiction;
@@ -12,8 +13,8 @@ use std::borrow::Cow;
 use std::collections::VecDeque;
 use uts_functions::congestion::Congestion;
 use uts_functions::presentation::Presentation;
-use uts_functions::sequencing::Sequencing;
 use uts_functions::sequencing::reassembly::Delivery;
+use uts_functions::sequencing::{self, Sequencing};
 use uts_functions::{Profile, Time};
 
 /// How a flow is opened.
@@ -166,11 +167,11 @@ impl Connection {
         if let Some(reason) = self.close_reason() {
             return Err(FlowError::Closed(reason.clone()));
         }
-        if !self.flows.may_open() {
+        if !self.ways.flows.may_open() {
             return Err(FlowError::Blocked);
         }
         let group = options.requirements.as_ref().map(|r| self.group_for(r)).transpose()?;
-        let id = self.flows.open(options.priority()).ok_or(FlowError::Blocked)?;
+        let id = self.ways.flows.open(options.priority()).ok_or(FlowError::Blocked)?;
         if let Some(group) = group {
             self.join_group(id, group);
         }
@@ -190,7 +191,7 @@ impl Connection {
         if let Some(reason) = self.close_reason() {
             return Err(FlowError::Closed(reason.clone()));
         }
-        let send = &self.flows.get(id.0).ok_or(FlowError::Unknown)?.send;
+        let send = &self.ways.flows.get(id.0).ok_or(FlowError::Unknown)?.send;
         if send.buffer.written() > 0 || send.reset.is_some() {
             return Err(FlowError::Begun);
         }
@@ -202,29 +203,24 @@ impl Connection {
     /// The profile under which a flow's data travels; `None` while that is not agreed, or if there is no such flow. For
     /// what the peer sends it is the connection's until the first data has come.
     pub fn flow_profile(&self, direction: Direction, id: FlowId) -> Option<Profile> {
-        let flow = self.flows.get(id.0)?;
+        let flow = self.ways.flows.get(id.0)?;
         match direction {
             Direction::Out if flow.send.is_held => None,
-            Direction::Out => self.outbound.as_ref()?.stack(flow.send.group).map(|s| *s.profile),
-            Direction::In => self.inbound.as_ref().map(|_| self.profile_of(direction, flow.receive.group)),
+            Direction::Out => self.ways.outbound.as_ref()?.stack(flow.send.group).map(|s| *s.profile),
+            Direction::In => {
+                self.ways.inbound.as_ref().map(|_| self.profile_of(direction, flow.receive.group))
+            }
         }
     }
 
     /// The next flow that the peer opened.
     pub fn accept_flow(&mut self) -> Option<FlowId> {
-        self.flows.accepted.pop_front().map(FlowId)
+        self.ways.flows.accepted.pop_front().map(FlowId)
     }
 
     /// Bytes that the application has handed over and the peer has not acknowledged, of all flows.
     pub fn undelivered_bytes(&self) -> u64 {
-        self.flows.iter().map(|(_, flow)| flow.send.buffer.held_bytes() as u64).sum()
-    }
-
-    /// How many bytes a flow may hold that the peer has not acknowledged.
-    pub(super) fn send_capacity(&self) -> usize {
-        let window: u64 = self.outbound.as_ref().map_or(0, |outbound| outbound.congestion.window_bytes());
-        let grown = usize::try_from(window.saturating_mul(2)).unwrap_or(usize::MAX);
-        grown.min(self.config.send_buffer_bytes_max).max(self.config.send_buffer_bytes)
+        self.ways.flows.iter().map(|(_, flow)| flow.send.buffer.held_bytes() as u64).sum()
     }
 
     /// How many bytes a flow takes now.
@@ -232,8 +228,8 @@ impl Connection {
         if let Some(reason) = self.close_reason() {
             return Err(WriteError::Closed(reason.clone()));
         }
-        let capacity = self.send_capacity();
-        let flow = self.flows.get_mut(id.0).ok_or(WriteError::Unknown)?;
+        let capacity = self.ways.send_capacity();
+        let flow = self.ways.flows.get_mut(id.0).ok_or(WriteError::Unknown)?;
         if let Some(code) = flow.send.stopped {
             return Err(WriteError::Stopped(code));
         }
@@ -258,7 +254,7 @@ impl Connection {
     pub fn write(&mut self, now: Time, id: FlowId, data: Bytes) -> Result<usize, WriteError> {
         let room = self.room(id)?;
         let take = data.len().min(room);
-        let Some(flow) = self.flows.get_mut(id.0) else { return Err(WriteError::Unknown) };
+        let Some(flow) = self.ways.flows.get_mut(id.0) else { return Err(WriteError::Unknown) };
         flow.send.buffer.write(data.slice(..take));
         flow.send.writer_waits = take < data.len();
         self.after_write(now, id.0, take);
@@ -318,12 +314,12 @@ impl Connection {
         self.room(id)?;
         let Some(forming) = self.forming(id) else { return Err(WriteError::Blocked) };
         let (keeps_boundaries, bytes_max) = (forming.keeps_boundaries(), forming.bytes_max());
-        let group = self.flows.get(id.0).map_or(0, |f| f.send.group);
+        let group = self.ways.flows.get(id.0).map_or(0, |f| f.send.group);
         let lifetime =
             options.lifetime.or(self.requirements_of(group).msg_lifetime).filter(|_| keeps_boundaries);
         let expires = lifetime.map(|lifetime| now + lifetime);
-        let capacity = self.send_capacity();
-        let Some(flow) = self.flows.get_mut(id.0) else { return Err(WriteError::Unknown) };
+        let capacity = self.ways.send_capacity();
+        let Some(flow) = self.ways.flows.get_mut(id.0) else { return Err(WriteError::Unknown) };
         let buffer = &mut flow.send.buffer;
         let (mut taken, mut bytes) = (0, 0);
         if keeps_boundaries && !forming.presents() {
@@ -356,40 +352,28 @@ impl Connection {
     }
 
     fn after_write(&mut self, now: Time, id: u32, bytes: usize) {
-        self.last_write_at = now;
-        self.liveness.on_data();
-        self.bytes_written += bytes as u64;
-        self.after_send_change(id);
+        self.life.last_write_at = now;
+        self.life.liveness.on_data();
+        self.ways.bytes_written += bytes as u64;
+        self.ways.after_send_change(id);
     }
 
     /// Ends the flow after what was written.
     pub fn finish(&mut self, id: FlowId) {
-        if let Some(flow) = self.flows.get_mut(id.0) {
+        if let Some(flow) = self.ways.flows.get_mut(id.0) {
             flow.send.buffer.finish();
-            self.after_send_change(id.0);
+            self.ways.after_send_change(id.0);
         }
     }
 
     /// Gives the flow up: what was not delivered is not.
     pub fn reset(&mut self, id: FlowId, code: u64) {
-        self.reset_flow(id, code);
-    }
-
-    pub(super) fn reset_flow(&mut self, id: FlowId, code: u64) {
-        let Some(flow) = self.flows.get_mut(id.0) else { return };
-        if flow.send.reset.is_some() || flow.send.is_done {
-            return;
-        }
-        flow.send.reset = Some((code, flow.send.buffer.sent()));
-        flow.send.buffer.clear();
-        self.flows.control.remove(&FlowControl::Skip(id.0));
-        self.flows.control.insert(FlowControl::Reset(id.0));
-        self.after_send_change(id.0);
+        self.ways.reset_flow(id, code);
     }
 
     /// Says that no more data of the flow is wanted; what has arrived is dropped.
     pub fn stop(&mut self, id: FlowId, code: u64) {
-        let Some(flow) = self.flows.get_mut(id.0) else { return };
+        let Some(flow) = self.ways.flows.get_mut(id.0) else { return };
         let receive = &mut flow.receive;
         if receive.is_done {
             return;
@@ -399,9 +383,9 @@ impl Connection {
         receive.data = Default::default();
         if !complete {
             receive.stop = Some(code);
-            self.flows.control.insert(FlowControl::Stop(id.0));
+            self.ways.flows.signals.insert(Signal::Stop(id.0));
         }
-        self.flows.drop_if_done(id.0);
+        self.ways.flows.drop_if_done(id.0);
     }
 
     /// Takes what comes next out of a flow: at most `bytes_max` bytes of a run of bytes, or a whole message.
@@ -419,15 +403,15 @@ impl Connection {
 
     /// Has what has arrived acknowledged at once if it is to be acknowledged at some time: for who may be called again late.
     pub fn acknowledge(&mut self, now: Time) {
-        if let Some(inbound) = self.inbound.as_mut().filter(|inbound| inbound.arrivals.due.is_some()) {
+        if let Some(inbound) = self.ways.inbound.as_mut().filter(|inbound| inbound.arrivals.due.is_some()) {
             inbound.arrivals.report_by(now);
         }
     }
 
     /// Whether all that has arrived in a flow was read, and more may come: to read would be in vain.
     pub fn has_read_all(&self, id: FlowId) -> bool {
-        let receive = self.flows.get(id.0).map(|flow| &flow.receive);
-        self.close_reason.is_none() && receive.is_some_and(|receive| receive.is_awaited())
+        let receive = self.ways.flows.get(id.0).map(|flow| &flow.receive);
+        self.life.close_reason.is_none() && receive.is_some_and(|receive| receive.is_awaited())
     }
 
     /// Takes what comes next, as [`Connection::read`] does, again and again until `put` wants no more, or the flow has ended:
@@ -457,7 +441,8 @@ impl Connection {
         bytes_max: usize,
         mut sink: impl ReadSink,
     ) -> Result<(), ReadError> {
-        let Connection { flows, inbound, close_reason, stats, liveness, .. } = self;
+        let Ways { flows, inbound, stats, .. } = &mut self.ways;
+        let Life { close_reason, liveness, .. } = &mut self.life;
         let closed = || close_reason.as_deref().cloned().map_or(ReadError::Unknown, ReadError::Closed);
         let receive = &mut flows.get_mut(id.0).ok_or_else(closed)?.receive;
         if receive.is_done {
@@ -470,7 +455,7 @@ impl Connection {
         let mut has_widened = false;
         let outcome = loop {
             // Of small messages there are many, and nothing else.
-            if !receive.data.take_messages(stack.sequencing.keeps_order(), |row| sink.put_row(row)) {
+            if !sequencing::take_rows(&stack.sequencing, &mut receive.data, |row| sink.put_row(row)) {
                 break Ok(());
             }
             let read = match stack.sequencing.next(&mut receive.data, bytes_max) {
@@ -517,10 +502,31 @@ impl Connection {
             }
         };
         if has_widened {
-            self.flows.control.insert(FlowControl::Credit(id.0));
+            self.ways.flows.signals.insert(Signal::Credit(id.0));
         }
-        self.consumed(now, id.0);
+        self.ways.consumed(now, id.0);
         outcome
+    }
+}
+
+impl Ways {
+    /// How many bytes a flow may hold that the peer has not acknowledged.
+    pub(super) fn send_capacity(&self) -> usize {
+        let window: u64 = self.outbound.as_ref().map_or(0, |outbound| outbound.congestion.window_bytes());
+        let grown = usize::try_from(window.saturating_mul(2)).unwrap_or(usize::MAX);
+        grown.min(self.config.send_buffer_bytes_max).max(self.config.send_buffer_bytes)
+    }
+
+    pub(super) fn reset_flow(&mut self, id: FlowId, code: u64) {
+        let Some(flow) = self.flows.get_mut(id.0) else { return };
+        if flow.send.reset.is_some() || flow.send.is_done {
+            return;
+        }
+        flow.send.reset = Some((code, flow.send.buffer.sent()));
+        flow.send.buffer.clear();
+        self.flows.signals.remove(&Signal::Skip(id.0));
+        self.flows.signals.insert(Signal::Reset(id.0));
+        self.after_send_change(id.0);
     }
 
     /// Gives up messages whose lifetime is over.
@@ -530,7 +536,7 @@ impl Connection {
             let messages = flow.send.buffer.expire(now);
             if messages > 0 {
                 self.stats.messages_expired += messages as u64;
-                self.flows.control.insert(FlowControl::Skip(id));
+                self.flows.signals.insert(Signal::Skip(id));
             }
             self.after_send_change(id);
         }

@@ -1,7 +1,8 @@
 //! The end of a connection: closed here, closed by the peer, or lost. And packets that are built by themselves, as the one that says so is.
 
-use super::draft::{Draft, Reason};
-use super::outgoing::emit_report;
+use super::packet::{Packet, Reason};
+use super::parts::emit_report;
+use super::trace::FrameKinds;
 use super::*;
 use uts_wire::frame::Frame;
 
@@ -20,38 +21,37 @@ const REFUSED: u64 = u32::MAX as u64;
 impl Connection {
     /// A packet for a connection that this end has closed: the peer has perhaps not heard.
     pub(super) fn repeat_close(&mut self) {
-        if let Some(handshake) = self.handshake.as_mut().filter(|h| h.is_done()) {
+        if let Some(handshake) = self.establishing.handshake.as_mut().filter(|h| h.is_done()) {
             handshake.repeat();
         }
-        if let Phase::Closing { until, said, .. } = self.phase
+        if let Phase::Closing { until, said, .. } = self.life.phase
             && said < CLOSES_MAX
         {
-            self.phase = Phase::Closing { until, said, due: true };
+            self.life.phase = Phase::Closing { until, said, due: true };
         }
     }
 
     /// The peer has lost all state.
     pub(crate) fn on_stateless_reset(&mut self, now: Time) {
-        if self.phase == Phase::Open {
+        if self.life.phase == Phase::Open {
             self.drain(now, CloseReason::Reset);
         }
     }
 
     pub(super) fn write_close(&mut self, now: Time, out: &mut Vec<u8>) -> Option<usize> {
         let before = out.len();
-        if self.handshake.as_ref().is_some_and(|h| self.outbound.is_none() || !h.is_done()) {
+        if self.establishing.handshake.as_ref().is_some_and(|h| self.ways.outbound.is_none() || !h.is_done())
+        {
             self.write_handshake(now, out);
-            return (out.len() > before).then(|| self.count_sent(out.len() - before));
+            return (out.len() > before).then(|| out.len() - before);
         }
         // The client's last flight, without which the server cannot know who closes. The rest of
         // the datagram is for the close.
-        if self.handshake.as_ref().is_some_and(|h| h.is_active() && h.wants_to_send()) {
-            self.write_handshake(now, out);
-            self.count_sent(out.len() - before);
-            if out.len() - before + CLOSE_BYTES_MAX > self.size.current() {
-                self.say_close_again();
-                return Some(out.len() - before);
-            }
+        if self.poll_handshake(now, out).is_some()
+            && out.len() - before + CLOSE_BYTES_MAX > self.parts.size.current()
+        {
+            self.say_close_again();
+            return Some(out.len() - before);
         }
         let (code, reason) = match self.close_reason() {
             Some(CloseReason::Local { code, reason }) => (*code, reason.clone()),
@@ -64,8 +64,8 @@ impl Connection {
 
     /// The packet that says that the connection is closed is still to leave.
     fn say_close_again(&mut self) {
-        if let Phase::Closing { until, said, .. } = self.phase {
-            self.phase = Phase::Closing { until, said: said.saturating_sub(1), due: true };
+        if let Phase::Closing { until, said, .. } = self.life.phase {
+            self.life.phase = Phase::Closing { until, said: said.saturating_sub(1), due: true };
         }
     }
 
@@ -73,8 +73,8 @@ impl Connection {
     fn write_close_packet(&mut self, now: Time, code: u64, reason: &str, out: &mut Vec<u8>) -> Option<usize> {
         let mut frames = Vec::new();
         // The peer, who hears nothing more, is not to be in doubt about what has arrived.
-        if let Some(inbound) = &mut self.inbound {
-            let room = self.size.current().saturating_sub(reason.len() + CLOSE_AROUND_BYTES);
+        if let Some(inbound) = &mut self.ways.inbound {
+            let room = self.parts.size.current().saturating_sub(reason.len() + CLOSE_AROUND_BYTES);
             emit_report(&mut inbound.arrivals, now, room.min(LAST_REPORT_BYTES_MAX), &mut frames);
         }
         Frame::Close(frame::Close { code, reason }).emit(&mut frames);
@@ -92,28 +92,31 @@ impl Connection {
     /// Builds a packet of these frames under group 0's epoch, whatever the window says.
     fn write_alone(&mut self, now: Time, frames: &[u8], out: &mut Vec<u8>) -> Option<usize> {
         self.wake(now);
-        let outbound = self.outbound.as_ref()?;
+        let outbound = self.ways.outbound.as_ref()?;
         let index = outbound.stack_index(0)?;
-        let stack = &outbound.stacks[index];
         let start = out.len();
         let number = outbound.ledger.next_number();
-        let mark = outbound.emit_header(stack, self.peer_cid, number, out);
+        let mark = outbound.emit_header(&outbound.stacks[index], self.identity.peer_cid, number, out);
         out.extend_from_slice(frames);
-        let draft = Draft::new(Reason::Report, index, mark, out.len());
-        self.protect(now, &draft, number, out);
-        self.record(now, draft, out.len() - start);
+        let end = out.len();
+        let mut packet = Packet::new(out, now, Reason::Report, (index, mark), end);
+        packet.number = number;
+        self.ways.protect(&mut packet, &self.identity.peer_cid);
+        self.record(packet, FrameKinds::default());
         Some(out.len() - start)
     }
 
     /// Closes the connection; what was not delivered is lost.
     pub fn close(&mut self, now: Time, code: u64, reason: &str) {
-        if self.close_reason.is_none() {
+        if self.life.close_reason.is_none() {
             let mut end = reason.len().min(frame::MAX_REASON_BYTES);
             while !reason.is_char_boundary(end) {
                 end -= 1;
             }
             let reason = reason[..end].to_owned();
-            if let Some(handshake) = self.handshake.as_mut().filter(|_| self.phase == Phase::Handshake) {
+            if let Some(handshake) =
+                self.establishing.handshake.as_mut().filter(|_| self.life.phase == Phase::Handshake)
+            {
                 handshake.close = Some((0, reason.clone()));
             }
             self.close_with(now, CloseReason::Local { code, reason });
@@ -128,17 +131,17 @@ impl Connection {
 
     /// The peer broke the protocol.
     pub(super) fn fail(&mut self, reason: CloseReason) {
-        let now = self.last_heard_at;
+        let now = self.life.last_heard_at;
         self.close_with(now, reason);
     }
 
     pub(super) fn close_with(&mut self, now: Time, reason: CloseReason) {
-        if self.close_reason.is_some() {
+        if self.life.close_reason.is_some() {
             return;
         }
         // In the handshake, long enough to answer what the peer repeats after its first time-out.
-        let pto = self.outbound.as_ref().map_or(Duration::from_secs(1), Outbound::probe_timeout);
-        self.phase = Phase::Closing { until: now + pto * 3, said: 0, due: true };
+        let pto = self.ways.outbound.as_ref().map_or(Duration::from_secs(1), Outbound::probe_timeout);
+        self.life.phase = Phase::Closing { until: now + pto * 3, said: 0, due: true };
         self.end(reason);
     }
 
@@ -152,17 +155,17 @@ impl Connection {
     }
 
     pub(super) fn drain(&mut self, now: Time, reason: CloseReason) {
-        let pto = self.outbound.as_ref().map_or(Duration::ZERO, Outbound::probe_timeout);
-        if !matches!(self.phase, Phase::Over | Phase::Draining { .. }) {
-            self.phase = Phase::Draining { until: now + pto * 3 };
+        let pto = self.ways.outbound.as_ref().map_or(Duration::ZERO, Outbound::probe_timeout);
+        if !matches!(self.life.phase, Phase::Over | Phase::Draining { .. }) {
+            self.life.phase = Phase::Draining { until: now + pto * 3 };
         }
         self.end(reason);
     }
 
     pub(super) fn end(&mut self, reason: CloseReason) {
-        if self.close_reason.is_none() {
-            self.close_reason = Some(Box::new(reason.clone()));
-            self.events.push_back(Event::Closed(reason));
+        if self.life.close_reason.is_none() {
+            self.life.close_reason = Some(Box::new(reason.clone()));
+            self.ways.events.push_back(Event::Closed(reason));
         }
     }
 }

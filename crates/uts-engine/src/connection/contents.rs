@@ -50,6 +50,18 @@ impl<'p, 'a> Contents<'p, 'a> {
         data.or_else(|| frames.read().then_some(Contents::Frames(frames)))
     }
 
+    /// Does something for each frame of redundancy.
+    pub fn for_each_repair(&self, mut each: impl FnMut(&frame::Repair<'_>)) {
+        if let Contents::Frames(frames) = self {
+            let _: Result<(), core::convert::Infallible> = frames.try_for_each(|frame| {
+                if let Frame::Repair(repair) = frame {
+                    each(repair);
+                }
+                Ok(())
+            });
+        }
+    }
+
     #[inline]
     pub fn seen(&self) -> Seen {
         match self {

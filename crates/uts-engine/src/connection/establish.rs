@@ -15,21 +15,21 @@ impl Connection {
         place: &Place,
         scid: ConnectionId,
     ) {
-        if matches!(self.phase, Phase::Draining { .. } | Phase::Over | Phase::Closing { .. }) {
+        if matches!(self.life.phase, Phase::Draining { .. } | Phase::Over | Phase::Closing { .. }) {
             self.repeat_close();
             return;
         }
-        let Some(handshake) = &mut self.handshake else {
-            self.stats.dropped_forged += 1;
+        let Some(handshake) = &mut self.establishing.handshake else {
+            self.ways.stats.dropped_forged += 1;
             return;
         };
         let first = !handshake.heard;
         let brought = handshake.handle_packet(now, datagram, place);
         if !brought.authentic {
-            self.stats.dropped_forged += 1;
+            self.ways.stats.dropped_forged += 1;
             return;
         }
-        if place.level == Level::Initial && self.side == Side::Server {
+        if place.level == Level::Initial && self.identity.side == Side::Server {
             handshake.follow(datagram_bytes);
         }
         if let (Level::Initial, Some((code, reason))) = (place.level, &brought.closed) {
@@ -37,17 +37,17 @@ impl Connection {
             return;
         }
         if brought.repeated {
-            self.stats.dropped_duplicate += 1;
+            self.ways.stats.dropped_duplicate += 1;
             return;
         }
-        self.stats.packets_received += 1;
-        self.last_heard_at = now;
-        if first && self.side == Side::Client {
-            self.peer_cid = scid;
+        self.ways.stats.packets_received += 1;
+        self.life.last_heard_at = now;
+        if first && self.identity.side == Side::Client {
+            self.identity.peer_cid = scid;
         }
         if brought.proves_address {
-            self.address_proved = true;
-            if self.side == Side::Server {
+            self.establishing.address_proved = true;
+            if self.identity.side == Side::Server {
                 handshake.discard(Level::Initial);
             }
         }
@@ -65,7 +65,7 @@ impl Connection {
             self.close_with(now, CloseReason::Tls(error));
             return;
         }
-        if self.phase == Phase::Handshake && is_done {
+        if self.life.phase == Phase::Handshake && is_done {
             self.establish(now);
         }
     }
@@ -74,22 +74,23 @@ impl Connection {
     pub(super) fn establish(&mut self, now: Time) {
         match self.try_establish(now) {
             Ok(is_corrected) => {
-                self.phase = Phase::Open;
-                self.events.push_back(Event::Connected);
-                if self.side == Side::Server {
+                self.life.phase = Phase::Open;
+                self.ways.events.push_back(Event::Connected);
+                if self.identity.side == Side::Server {
                     // The client's handshake is confirmed by the first packet under the new keys.
-                    self.confirmed = true;
-                    self.handshake = None;
-                    self.ping_wanted = true;
-                } else if let Some(handshake) = &mut self.handshake {
+                    self.establishing.confirmed = true;
+                    self.parts.size.is_begun = true;
+                    self.establishing.handshake = None;
+                    self.parts.ping.is_wanted = true;
+                } else if let Some(handshake) = &mut self.establishing.handshake {
                     handshake.discard(Level::Initial);
                 }
-                self.set_receive_rate(now, self.config.requirements.max_recv_rate);
+                self.ways.set_receive_rate(now, self.ways.config.requirements.max_recv_rate);
                 self.begin_adaptation(now, is_corrected);
                 self.handle_early(now);
             }
             Err(reason) => {
-                if let Some(handshake) = &mut self.handshake {
+                if let Some(handshake) = &mut self.establishing.handshake {
                     handshake.close = Some((1, reason.to_string()));
                 }
                 self.close_with(now, reason);
@@ -100,13 +101,15 @@ impl Connection {
     /// Says whether this end sends otherwise than the client proposed (S-40).
     pub(super) fn try_establish(&mut self, now: Time) -> Result<bool, CloseReason> {
         let protocol = |what: &str| CloseReason::Protocol(what.to_owned());
-        let handshake = self.handshake.as_ref().ok_or_else(|| protocol("it is established already"))?;
+        let handshake =
+            self.establishing.handshake.as_ref().ok_or_else(|| protocol("it is established already"))?;
         let bytes = handshake.tls.quic_transport_parameters();
         let hello = Hello::parse(bytes.ok_or_else(|| protocol("it did not say what it can do"))?)
             .map_err(|error| CloseReason::Protocol(format!("its greeting: {error}")))?;
         self.check_identity(&hello)?;
-        let proposal = self.proposal.as_ref().ok_or_else(|| protocol("it is established already"))?;
-        let (mine, theirs) = match self.side {
+        let proposal =
+            self.establishing.proposal.as_ref().ok_or_else(|| protocol("it is established already"))?;
+        let (mine, theirs) = match self.identity.side {
             Side::Client => (**proposal, **proposal),
             Side::Server => {
                 let read = |profile: &Option<uts_wire::WireProfile>| match profile {
@@ -122,10 +125,10 @@ impl Connection {
             check_first(profile).map_err(first)?;
         }
         let asked = mine;
-        let mine = match self.side {
+        let mine = match self.identity.side {
             Side::Client => mine,
             Side::Server => {
-                let terms = &self.config.requirements;
+                let terms = &self.ways.config.requirements;
                 if let Some(f) = Answering::new(terms, Direction::In).objects_to_first(&theirs) {
                     return Err(first(unnamed(&theirs, f)));
                 }
@@ -138,7 +141,7 @@ impl Connection {
         let tls = &handshake.tls;
         tls.export_keying_material(&mut exporter[..], b"EXPORTER-uts", None)
             .map_err(|error| CloseReason::Tls(words::of_tls(&error)))?;
-        let (out, inward) = match self.side {
+        let (out, inward) = match self.identity.side {
             Side::Client => (protection::Direction::ClientToServer, protection::Direction::ServerToClient),
             Side::Server => (protection::Direction::ServerToClient, protection::Direction::ClientToServer),
         };
@@ -146,10 +149,10 @@ impl Connection {
         // Most connections of an endpoint have one and the same.
         let shared = |p: Profile| if p == **proposal { Arc::clone(proposal) } else { Arc::new(p) };
         let (mine, theirs) = (shared(mine), shared(theirs));
-        let packet_bytes = self.size.current().min(handshake.datagram_bytes) as u64;
+        let packet_bytes = self.parts.size.current().min(handshake.datagram_bytes) as u64;
         let lacking = || protocol("a first profile that this library lacks");
         let mut outbound =
-            Outbound::new(now, &mine, chain(out), packet_bytes, self.seed).ok_or_else(lacking)?;
+            Outbound::new(now, &mine, chain(out), packet_bytes, self.identity.seed).ok_or_else(lacking)?;
         let inbound = Inbound::new(&theirs, chain(inward)).ok_or_else(lacking)?;
         let peer_certificates = match tls {
             rustls::quic::Connection::Client(tls) => tls.peer_certificates(),
@@ -161,37 +164,38 @@ impl Connection {
             let sample = outbound.rtt.on_sample(now, sample, Duration::ZERO);
             outbound.timing.on_sample(&mut outbound.rtt, sample);
         }
-        outbound.set_rate_max(self.config.requirements.max_send_rate);
-        self.flows.flow_template = inbound.stacks.first().map(|s| s.flow.clone());
-        self.flows.opened_max = hello.limits.max_flows;
-        self.flows.credit_initial_out = hello.limits.initial_credit_bytes;
-        self.flows.peer_reads_messages = hello.reads_messages;
+        outbound.set_rate_max(self.ways.config.requirements.max_send_rate);
+        self.ways.flows.flow_template = inbound.stacks.first().map(|s| s.flow.clone());
+        self.ways.flows.opened_max = hello.limits.max_flows;
+        self.ways.flows.credit_initial_out = hello.limits.initial_credit_bytes;
+        self.ways.flows.peer_reads_messages = hello.reads_messages;
         let peer_idle = Duration::from_millis(u64::from(hello.limits.idle_timeout_ms));
-        self.idle_timeout = match (self.idle_timeout.is_zero(), peer_idle.is_zero()) {
+        self.life.idle_timeout = match (self.life.idle_timeout.is_zero(), peer_idle.is_zero()) {
             (true, _) => peer_idle,
-            (_, true) => self.idle_timeout,
-            _ => self.idle_timeout.min(peer_idle),
+            (_, true) => self.life.idle_timeout,
+            _ => self.life.idle_timeout.min(peer_idle),
         };
-        let max = self.config.packet_bytes_max.min(usize::from(hello.limits.max_udp_payload_bytes));
+        let max = self.ways.config.packet_bytes_max.min(usize::from(hello.limits.max_udp_payload_bytes));
         // What the handshake came to pass with has been proved, or at least nothing speaks against
         // it.
         let proved = handshake.datagram_bytes.min(PACKET_BYTES_BASE);
-        let initial = if proved < PACKET_BYTES_BASE { proved } else { self.size.current() };
-        self.size = PacketSize::new(now, initial.min(max), max);
-        self.peer_library = Some(Library::from_pairs(hello.mechanisms.iter().copied()));
-        self.peer_allows_unprotected = hello.allows_unprotected;
-        self.peer_reset_token = hello.reset_token.filter(|_| self.side == Side::Client);
-        self.peer_certificates = peer_certificates;
-        self.proposal = None;
-        (self.outbound, self.inbound) = (Some(outbound), Some(inbound));
+        let initial = if proved < PACKET_BYTES_BASE { proved } else { self.parts.size.current() };
+        self.parts.size = PacketSize::new(now, initial.min(max), max);
+        self.agreement.peer_library = Some(Library::from_pairs(hello.mechanisms.iter().copied()));
+        self.agreement.peer_allows_unprotected = hello.allows_unprotected;
+        self.identity.peer_reset_token = hello.reset_token.filter(|_| self.identity.side == Side::Client);
+        self.establishing.peer_certificates = peer_certificates;
+        self.establishing.proposal = None;
+        (self.ways.outbound, self.ways.inbound) = (Some(outbound), Some(inbound));
         Ok(is_corrected)
     }
 
     /// The ids in the greeting are authentic; they must be those of the packets (RFC 9000 section 7.3).
     pub(super) fn check_identity(&self, hello: &Hello) -> Result<(), CloseReason> {
-        let mut same = hello.initial_scid == self.peer_cid;
-        if self.side == Side::Client {
-            same &= hello.original_dcid == Some(self.original_dcid) && hello.retry_scid == self.retry_scid;
+        let mut same = hello.initial_scid == self.identity.peer_cid;
+        if self.identity.side == Side::Client {
+            same &= hello.original_dcid == Some(self.identity.original_dcid)
+                && hello.retry_scid == self.identity.retry_scid;
         }
         if same {
             Ok(())
@@ -202,34 +206,96 @@ impl Connection {
 
     /// An authentic adaptive packet arrived.
     pub(super) fn on_authentic(&mut self, now: Time) {
-        self.last_heard_at = now;
-        if self.liveness.is_doubted() {
+        self.life.last_heard_at = now;
+        if self.life.liveness.is_doubted() {
             self.on_heard_again(now);
         }
-        if !self.confirmed {
-            self.confirmed = true;
-            self.handshake = None;
+        if !self.establishing.confirmed {
+            self.establishing.confirmed = true;
+            self.parts.size.is_begun = true;
+            self.establishing.handshake = None;
         }
     }
 
     /// The server asks for proof of address.
     pub(crate) fn on_retry(&mut self, initial: rustls::quic::Keys, scid: ConnectionId, token: Bytes) -> bool {
-        let Some(handshake) = self.handshake.as_mut().filter(|h| !h.heard) else { return false };
-        if self.retry_scid.is_some() || self.side != Side::Client {
+        let Some(handshake) = self.establishing.handshake.as_mut().filter(|h| !h.heard) else { return false };
+        if self.identity.retry_scid.is_some() || self.identity.side != Side::Client {
             return false;
         }
-        self.retry_scid = Some(scid);
-        self.peer_cid = scid;
+        self.identity.retry_scid = Some(scid);
+        self.identity.peer_cid = scid;
         handshake.restart(initial, token);
         true
     }
 
     /// The server speaks other versions.
     pub(crate) fn on_version_refusal(&mut self, ours: String, theirs: String) {
-        let is_asking = self.side == Side::Client && self.phase == Phase::Handshake;
-        if let Some(handshake) = self.handshake.as_mut().filter(|h| is_asking && !h.heard) {
+        let is_asking = self.identity.side == Side::Client && self.life.phase == Phase::Handshake;
+        if let Some(handshake) = self.establishing.handshake.as_mut().filter(|h| is_asking && !h.heard) {
             // P-10, establishment.md R-6
             handshake.hint.get_or_insert(CloseReason::Version { ours, theirs });
+        }
+    }
+
+    /// Keeps a packet that overtook the end of the handshake, whose keys are still to come; a client sends its first
+    /// window right behind its confirmation.
+    pub(super) fn keep_early(&mut self, ecn: Option<Ecn>, packet: &[u8]) {
+        let kept: usize = self.establishing.early.iter().map(|(_, packet)| packet.len()).sum();
+        let fits =
+            kept + packet.len() <= EARLY_BYTES_MAX && self.establishing.early.len() < EARLY_PACKETS_MAX;
+        if fits && self.establishing.handshake.as_mut().is_some_and(|h| h.ration.take(packet.len())) {
+            self.establishing.early.push((ecn, packet.to_vec()));
+        }
+    }
+
+    /// Takes in what came before the keys did.
+    pub(super) fn handle_early(&mut self, now: Time) {
+        for (ecn, mut packet) in core::mem::take(&mut self.establishing.early) {
+            self.handle_short(now, ecn, &mut packet);
+        }
+    }
+
+    /// Builds a datagram of the handshake, if it has something to say and a whole one may be sent. Says its bytes.
+    pub(super) fn poll_handshake(&mut self, now: Time, out: &mut Vec<u8>) -> Option<usize> {
+        let before = out.len();
+        let handshake = self.establishing.handshake.as_ref();
+        if handshake.is_some_and(|h| h.is_active() && h.wants_to_send()) {
+            self.write_handshake(now, out);
+        }
+        (out.len() > before).then(|| out.len() - before)
+    }
+
+    /// The same, whatever it has to say.
+    pub(super) fn write_handshake(&mut self, now: Time, out: &mut Vec<u8>) {
+        let before = out.len();
+        let room = self.amplification_room();
+        if let Some(handshake) = self.establishing.handshake.as_mut().filter(|h| room >= h.datagram_bytes) {
+            handshake.poll_transmit(now, (self.identity.peer_cid, self.identity.local_cid), out);
+        }
+        if out.len() > before {
+            self.ways.stats.packets_sent += 1;
+            self.ways.stats.bytes_sent += (out.len() - before) as u64;
+        }
+    }
+
+    /// What may still be sent to an address that has not been proved (RFC 9000 section 8.1).
+    pub(super) fn amplification_room(&self) -> usize {
+        if self.establishing.address_proved {
+            return usize::MAX;
+        }
+        let room =
+            (3 * self.establishing.bytes_from_address).saturating_sub(self.establishing.bytes_to_address);
+        usize::try_from(room).unwrap_or(usize::MAX)
+    }
+
+    /// Holds the peer's certificates together with the connection that was made before, if they are the same: a client often
+    /// has many connections to one server.
+    pub(crate) fn share_certificates(&mut self, last: &mut Option<Weak<[CertificateDer<'static>]>>) {
+        let Some(own) = &mut self.establishing.peer_certificates else { return };
+        match last.as_ref().and_then(Weak::upgrade).filter(|last| last == own) {
+            Some(last) => *own = last,
+            None => *last = Some(Arc::downgrade(own)),
         }
     }
 }

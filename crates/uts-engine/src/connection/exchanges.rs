@@ -1,8 +1,9 @@
 //! Exchanges: between the pure machines ([`super::machines`]), the frames that carry their messages, and the stacks that they put
 //! to use.
 
+use super::parts::Signal;
 use super::refusal::{Refusal, RefusalReason, Terms, lacks};
-use super::{CloseReason, Connection, Event, Outbound};
+use super::{CloseReason, Connection, Event, Outbound, Ways};
 use crate::consent::Answering;
 use crate::event::{Direction, ExchangeEvent, FlowId};
 use crate::exchange::{self, Busy, GROUPS_MAX, Machine, Message};
@@ -57,7 +58,7 @@ impl Connection {
     /// Leaves a mechanism alone from now on: it is neither asked for nor agreed to. What is in use stays, and the
     /// peer, which has been told that this end has it, may still ask, and is refused.
     pub fn withdraw(&mut self, function: Function, mechanism: u8) {
-        Arc::make_mut(&mut self.config).withdrawn.push((function, mechanism));
+        Arc::make_mut(&mut self.ways.config).withdrawn.push((function, mechanism));
     }
 
     pub(super) fn request_exchange(
@@ -75,7 +76,7 @@ impl Connection {
         if profile.name(Function::Protection) == "none" && !self.may_go_unprotected() {
             return Err(ExchangeError::Unprotected);
         }
-        if let Some(function) = self.peer_library.and_then(|library| lacks(&library, &profile)) {
+        if let Some(function) = self.agreement.peer_library.and_then(|library| lacks(&library, &profile)) {
             return Err(ExchangeError::PeerLacks { function, mechanism: profile.name(function) });
         }
         let changes = changes(&self.profile_of(direction, group), &profile);
@@ -90,26 +91,26 @@ impl Connection {
             }
             other => other?,
         };
-        self.exchanges.asked[direction as usize] = Some(Box::new((epoch, profile)));
+        self.parts.exchanges.asked[direction as usize] = Some(Box::new((epoch, profile)));
         let Reasons { seen, expects } = reasons;
         let event = ExchangeEvent::Requested { direction, group, epoch, seen, changes, expects };
-        self.events.push_back(Event::Exchange(event.into()));
+        self.ways.events.push_back(Event::Exchange(event.into()));
         self.drain_exchange(now, direction);
         Ok(epoch)
     }
 
     /// Both ends have said that they accept packets without protection.
     fn may_go_unprotected(&self) -> bool {
-        self.allows_unprotected() && self.peer_allows_unprotected
+        self.allows_unprotected() && self.agreement.peer_allows_unprotected
     }
 
     /// The profile in use for a group; that of group 0 where it has none yet.
     pub(super) fn profile_of(&self, direction: Direction, group: u8) -> Profile {
         let of = |group| match direction {
-            Direction::Out => self.outbound.as_ref().and_then(|o| o.stack(group)).map(|s| *s.profile),
-            Direction::In => self.inbound.as_ref().and_then(|i| {
+            Direction::Out => self.ways.outbound.as_ref().and_then(|o| o.stack(group)).map(|s| *s.profile),
+            Direction::In => self.ways.inbound.as_ref().and_then(|i| {
                 // An epoch that this end only asks for is open as well.
-                let asked = self.exchanges.asked_epoch(direction);
+                let asked = self.parts.exchanges.asked_epoch(direction);
                 let is_agreed = |s: &&ReceiveStack| s.group == group && Some(s.epoch) != asked;
                 i.stacks.iter().rev().find(is_agreed).map(|s| *s.profile)
             }),
@@ -123,7 +124,7 @@ impl Connection {
                 let profile = match from_wire(&f.profile) {
                     Ok(profile) => profile,
                     // Its sender asks again; answers that wait are bounded.
-                    Err(_) if self.exchanges.pending.len() >= super::CONTROL_MAX => return Ok(()),
+                    Err(_) if self.parts.exchanges.pending.len() >= super::ANSWERS_MAX => return Ok(()),
                     Err(refusal) => {
                         let alternative = refusal.alternative.map(|c| to_wire_choice(refusal.function, &c));
                         let nak = Frame::NakPf(frame::NakPf {
@@ -133,7 +134,7 @@ impl Connection {
                             reason: refusal.reason as u8,
                             alternative,
                         });
-                        self.exchanges.pending.push_back((own_direction(f.direction), nak));
+                        self.parts.exchanges.pending.push_back((own_direction(f.direction), nak));
                         return Ok(());
                     }
                 };
@@ -155,7 +156,7 @@ impl Connection {
             _ => return Ok(()),
         };
         let direction = own_direction(seen_by_peer);
-        let config = Arc::clone(&self.config);
+        let config = Arc::clone(&self.ways.config);
         let requirements = match &message {
             Message::Request { group, .. } if direction == Direction::Out => {
                 Cow::Owned(self.requirements_of(*group).clone())
@@ -176,15 +177,15 @@ impl Connection {
     /// Carries out what a machine has decided, then takes up what it has to say: an epoch is open before the peer hears
     /// of it.
     pub(super) fn drain_exchange(&mut self, now: Time, direction: Direction) {
-        while let Some(event) = self.exchanges.machine(direction).and_then(Machine::poll_event) {
+        while let Some(event) = self.parts.exchanges.machine(direction).and_then(Machine::poll_event) {
             self.on_exchange_event(now, direction, event);
         }
-        while let Some(message) = self.exchanges.machine(direction).and_then(Machine::poll_message) {
+        while let Some(message) = self.parts.exchanges.machine(direction).and_then(Machine::poll_message) {
             // a peer that asks without end and acknowledges nothing has no answers pile up. The oldest counts as lost.
-            if self.exchanges.pending.len() >= super::CONTROL_MAX {
-                self.exchanges.pending.pop_front();
+            if self.parts.exchanges.pending.len() >= super::ANSWERS_MAX {
+                self.parts.exchanges.pending.pop_front();
             }
-            self.exchanges.pending.push_back((direction, to_frame(direction, message)));
+            self.parts.exchanges.pending.push_back((direction, to_frame(direction, message)));
         }
     }
 
@@ -201,20 +202,20 @@ impl Connection {
                 self.retire_epoch(now, epoch);
             }
             exchange::Event::Accepted { epoch, group, took } => {
-                self.exchanges.completed += 1;
-                let asked = self.exchanges.asked[direction as usize].take();
+                self.parts.exchanges.completed += 1;
+                let asked = self.parts.exchanges.asked[direction as usize].take();
                 let profile = asked.map_or_else(|| self.profile_of(direction, group), |asked| asked.1);
                 let event = ExchangeEvent::Completed { direction, group, epoch, profile, took };
-                self.events.push_back(Event::Exchange(event.into()));
+                self.ways.events.push_back(Event::Exchange(event.into()));
             }
             exchange::Event::Refused { epoch, group, refusal } => {
                 let (function, why) = (refusal.function, refusal.reason.words().to_owned());
                 let event = ExchangeEvent::Refused { direction, group, epoch, function, why };
-                self.events.push_back(Event::Exchange(event.into()));
+                self.ways.events.push_back(Event::Exchange(event.into()));
                 match (direction, group) {
                     (_, 0) => self.on_refused(direction, &refusal),
                     (Direction::Out, _) => {
-                        let asked = self.exchanges.asked[direction as usize].take();
+                        let asked = self.parts.exchanges.asked[direction as usize].take();
                         self.on_group_refused(group, asked.map(|asked| asked.1), &refusal);
                     }
                     (Direction::In, _) => {}
@@ -223,45 +224,107 @@ impl Connection {
             // The peer's wish came first; a wish of this end's policy is formed anew from what then holds.
             exchange::Event::Withdrawn { epoch, group, .. } | exchange::Event::Failed { epoch, group } => {
                 let event = ExchangeEvent::Failed { direction, group, epoch };
-                self.events.push_back(Event::Exchange(event.into()));
+                self.ways.events.push_back(Event::Exchange(event.into()));
             }
         }
     }
 
     fn open_epoch(&mut self, now: Time, epoch: u32, group: u8, profile: &Profile) {
         let old = self.profile_of(Direction::In, group);
-        let Some(inbound) = &mut self.inbound else { return };
+        let Some(inbound) = &mut self.ways.inbound else { return };
         if !inbound.open(epoch, group, profile) {
             return;
         }
-        self.flows.tell_readers(group, &mut self.events);
+        self.ways.flows.tell_readers(group, &mut self.ways.events);
         let asked_here =
-            self.exchanges.asked[Direction::In as usize].as_ref().is_some_and(|asked| asked.0 == epoch);
+            self.parts.exchanges.asked[Direction::In as usize].as_ref().is_some_and(|asked| asked.0 == epoch);
         if !asked_here {
             let changes = changes(&old, profile);
             let (direction, profile) = (Direction::In, *profile);
             let event = ExchangeEvent::Granted { direction, group, epoch, changes, profile };
-            self.events.push_back(Event::Exchange(event.into()));
+            self.ways.events.push_back(Event::Exchange(event.into()));
         }
         // To grant credit that nobody needs harms nothing; not to grant it before the sender is known to need none does.
         if profile.name(Function::Flow) != "none" {
-            self.adopt_flow_control(now, epoch);
+            self.ways.adopt_flow_control(now, epoch);
         }
     }
 
     /// An epoch closes. If it governed flow control, and was opened for a request that came to nothing, the newest of those
     /// before governs again.
     fn retire_epoch(&mut self, now: Time, epoch: u32) {
-        let Some(inbound) = &mut self.inbound else { return };
+        let Some(inbound) = &mut self.ways.inbound else { return };
         let Some(group) = inbound.retire(epoch) else { return };
-        self.flows.tell_readers(group, &mut self.events);
+        self.ways.flows.tell_readers(group, &mut self.ways.events);
         if inbound.flow_epochs.get(usize::from(group)) == Some(&epoch)
             && let Some(newest) = inbound.newest(group).map(|s| s.epoch)
         {
-            self.adopt_flow_control(now, newest);
+            self.ways.adopt_flow_control(now, newest);
         }
     }
 
+    fn use_epoch(&mut self, now: Time, epoch: u32, group: u8, profile: &Profile) {
+        let old = self.profile_of(Direction::Out, group);
+        let packet_bytes = self.parts.size.current() as u64;
+        let Some(outbound) = &mut self.ways.outbound else { return };
+        let had_offsets = outbound.stack(group).is_none_or(|s| s.layout.offsets);
+        if !outbound.put_to_use(now, epoch, group, profile, packet_bytes) {
+            return;
+        }
+        let has_offsets = outbound.stack(group).is_some_and(|s| s.layout.offsets);
+        let limits = outbound.stack(group).map(|s| s.flow.clone());
+        let asked_here = self.parts.exchanges.asked[Direction::Out as usize]
+            .as_ref()
+            .is_some_and(|asked| asked.0 == epoch);
+        if !asked_here {
+            let changes = changes(&old, profile);
+            let (direction, profile) = (Direction::Out, *profile);
+            let event = ExchangeEvent::Granted { direction, group, epoch, changes, profile };
+            self.ways.events.push_back(Event::Exchange(event.into()));
+        }
+        self.on_group_changed(group, profile);
+        let ids: Vec<u32> =
+            self.ways.flows.iter().filter(|(_, f)| f.send.group == group).map(|(id, _)| id).collect();
+        for id in ids {
+            if !had_offsets && has_offsets {
+                self.ways.place_flow(FlowId(id));
+            }
+            if let Some(limits) = &limits {
+                use uts_functions::flow::FlowControl as _;
+                self.ways.flows.update_order(id, |limit| limits.send_limit(limit));
+            }
+        }
+    }
+
+    /// The machine of a direction, in which something is asked, with the time-out that now holds.
+    fn machine_of(&mut self, direction: Direction) -> &mut Machine<Profile, Refusal> {
+        let pto = self.ways.outbound.as_ref().map(Outbound::probe_timeout);
+        let machine = self.parts.exchanges.begin(direction);
+        if let Some(pto) = pto {
+            machine.set_pto(pto);
+        }
+        machine
+    }
+
+    /// Hands the machines the time-out that now holds.
+    pub(super) fn set_exchange_timers(&mut self) {
+        let Some(outbound) = &self.ways.outbound else { return };
+        for direction in [Direction::Out, Direction::In] {
+            if let Some(machine) = self.parts.exchanges.machine(direction) {
+                machine.set_pto(outbound.probe_timeout());
+            }
+        }
+    }
+
+    /// The same in both directions, after something has become of messages, or time has passed.
+    pub(super) fn drain_exchanges(&mut self, now: Time) {
+        for direction in [Direction::Out, Direction::In] {
+            self.drain_exchange(now, direction);
+        }
+    }
+}
+
+impl Ways {
     /// The receiver's side of flow control changes hands: a sender whose data was free of credit before needs some.
     pub(super) fn adopt_flow_control(&mut self, now: Time, epoch: u32) {
         let Some(inbound) = &mut self.inbound else { return };
@@ -282,39 +345,7 @@ impl Connection {
                 flow.receive.flow = template.clone();
             }
             self.consumed(now, id);
-            self.flows.control.insert(super::flows::FlowControl::Credit(id));
-        }
-    }
-
-    fn use_epoch(&mut self, now: Time, epoch: u32, group: u8, profile: &Profile) {
-        let old = self.profile_of(Direction::Out, group);
-        let packet_bytes = self.size.current() as u64;
-        let Some(outbound) = &mut self.outbound else { return };
-        let had_offsets = outbound.stack(group).is_none_or(|s| s.layout.offsets);
-        if !outbound.put_to_use(now, epoch, group, profile, packet_bytes) {
-            return;
-        }
-        let has_offsets = outbound.stack(group).is_some_and(|s| s.layout.offsets);
-        let limits = outbound.stack(group).map(|s| s.flow.clone());
-        let asked_here =
-            self.exchanges.asked[Direction::Out as usize].as_ref().is_some_and(|asked| asked.0 == epoch);
-        if !asked_here {
-            let changes = changes(&old, profile);
-            let (direction, profile) = (Direction::Out, *profile);
-            let event = ExchangeEvent::Granted { direction, group, epoch, changes, profile };
-            self.events.push_back(Event::Exchange(event.into()));
-        }
-        self.on_group_changed(group, profile);
-        let ids: Vec<u32> =
-            self.flows.iter().filter(|(_, f)| f.send.group == group).map(|(id, _)| id).collect();
-        for id in ids {
-            if !had_offsets && has_offsets {
-                self.place_flow(FlowId(id));
-            }
-            if let Some(limits) = &limits {
-                use uts_functions::flow::FlowControl as _;
-                self.flows.update_order(id, |limit| limits.send_limit(limit));
-            }
+            self.flows.signals.insert(Signal::Credit(id));
         }
     }
 
@@ -330,45 +361,8 @@ impl Connection {
             }
             flow.send.buffer.abandon(0..sent);
             flow.send.buffer.repeat_skip(0..sent);
-            self.flows.control.insert(super::flows::FlowControl::Skip(id.0));
+            self.flows.signals.insert(Signal::Skip(id.0));
             self.after_send_change(id.0);
-        }
-    }
-
-    /// The machine of a direction, in which something is asked, with the time-out that now holds.
-    fn machine_of(&mut self, direction: Direction) -> &mut Machine<Profile, Refusal> {
-        let pto = self.outbound.as_ref().map(Outbound::probe_timeout);
-        let machine = self.exchanges.begin(direction);
-        if let Some(pto) = pto {
-            machine.set_pto(pto);
-        }
-        machine
-    }
-
-    /// Hands the machines the time-out that now holds.
-    pub(super) fn set_exchange_timers(&mut self) {
-        let Some(outbound) = &self.outbound else { return };
-        for direction in [Direction::Out, Direction::In] {
-            if let Some(machine) = self.exchanges.machine(direction) {
-                machine.set_pto(outbound.probe_timeout());
-            }
-        }
-    }
-
-    /// A packet with messages of this direction's exchange was lost: what is unanswered is sent again.
-    pub(super) fn on_exchange_lost(&mut self, now: Time, direction: Direction) {
-        if let Some(machine) = self.exchanges.machine(direction) {
-            machine.handle_lost();
-            self.drain_exchange(now, direction);
-        }
-    }
-
-    pub(super) fn on_exchange_timeout(&mut self, now: Time) {
-        for direction in [Direction::Out, Direction::In] {
-            if let Some(machine) = self.exchanges.machine(direction) {
-                machine.handle_timeout(now);
-                self.drain_exchange(now, direction);
-            }
         }
     }
 }

@@ -1,13 +1,12 @@
 //! Flows: sequences of messages or bytes inside a connection, each way with a profile of its own.
 
 use super::halves::{Flow, ReceiveHalf, SendHalf};
+use super::parts::Signal;
 use crate::config::ConnectionConfig;
-use crate::event::{Direction, Event, FlowId};
-use core::ops::Range;
+use crate::event::{Event, FlowId};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use uts_functions::flow::{self, Grant};
-use uts_functions::retransmission::ledger::Carried;
 use uts_functions::segmentation::buffer::SendBuffer;
 use uts_functions::sequencing::reassembly::{Reassembly, Spares};
 use uts_functions::{RangeSet, Time};
@@ -26,16 +25,6 @@ impl Side {
     pub(crate) fn opens(self, flow: u32) -> bool {
         (flow & 1 == 0) == (self == Side::Client)
     }
-}
-
-/// Control of a flow that has to be sent.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum FlowControl {
-    Credit(u32),
-    Reset(u32),
-    Stop(u32),
-    Skip(u32),
-    Limit,
 }
 
 /// All flows of a connection.
@@ -60,7 +49,8 @@ pub(crate) struct Flows {
     /// Flows of which a message expires, by when the next one does. Most connections have none, and many rest.
     #[allow(clippy::box_collection, reason = "16 bytes less for each connection at rest")]
     expiring: Option<Box<BTreeSet<(Time, u32)>>>,
-    pub control: BTreeSet<FlowControl>,
+    /// What the peer is to be told of flows.
+    pub signals: BTreeSet<Signal>,
     pub credit_initial_out: u64,
     /// The peer reads frames of messages of one length (packets.md P-34).
     pub peer_reads_messages: bool,
@@ -96,7 +86,7 @@ impl Flows {
             order: BTreeSet::new(),
             turns: 0,
             expiring: None,
-            control: BTreeSet::new(),
+            signals: BTreeSet::new(),
             credit_initial_out: 0,
             peer_reads_messages: false,
             flow_template: None,
@@ -204,6 +194,11 @@ impl Flows {
         self.peers_opened += 1;
         self.accepted.push_back(id);
         Ok(self.table.get_mut(&id).map(|flow| (&mut **flow, true)))
+    }
+
+    /// The peer says how many flows this end may open.
+    pub fn on_limit(&mut self, max_flows: u32) {
+        self.opened_max = self.opened_max.max(max_flows);
     }
 
     /// Puts a flow into the order of sending if it has something to send, and takes it out if it has not.
@@ -319,8 +314,8 @@ impl Flows {
             self.relist_expiry(id, Some(at), None);
         }
         self.table.remove(&id);
-        for control in [FlowControl::Credit(id), FlowControl::Skip(id)] {
-            self.control.remove(&control);
+        for signal in [Signal::Credit(id), Signal::Skip(id)] {
+            self.signals.remove(&signal);
         }
         self.gone[(id & 1) as usize].insert_one(u64::from(id / 2));
         if !self.side().opens(id) {
@@ -330,7 +325,7 @@ impl Flows {
             let left = self.accepted_max.saturating_sub(self.peers_opened);
             if limit >= self.accepted_max.saturating_add((left / 4).max(1)) {
                 self.accepted_max = limit;
-                self.control.insert(FlowControl::Limit);
+                self.signals.insert(Signal::FlowLimit);
             }
         }
     }
@@ -346,8 +341,8 @@ impl Flows {
             self.order = BTreeSet::new();
         }
         self.expiring.take_if(|expiring| expiring.is_empty());
-        if self.control.is_empty() {
-            self.control = BTreeSet::new();
+        if self.signals.is_empty() {
+            self.signals = BTreeSet::new();
         }
         self.gone.iter_mut().for_each(RangeSet::shrink);
         for flow in self.table.values_mut() {
@@ -382,40 +377,6 @@ fn unlimited() -> flow::Slot {
 
 /// The priority of a flow unless another is given.
 pub const DEFAULT_PRIORITY: u8 = 100;
-
-/// A token of the ledger: what a packet carried, to be settled when it is acknowledged or lost.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Token {
-    Data {
-        flow: u32,
-        range: Range<u64>,
-    },
-    Skip {
-        flow: u32,
-        range: Range<u64>,
-    },
-    Flow(FlowControl),
-    /// An acknowledgement of packets up to this number.
-    Ack(u64),
-    /// A probe for a larger packet size.
-    SizeProbe(usize),
-    PathResponse(u64),
-    /// A message of an exchange of this direction's profile.
-    Exchange(Direction),
-}
-
-impl Carried for Token {
-    /// Packets that are alike carry the next bytes of one flow, as many each.
-    fn ahead(&self, places: u64) -> Self {
-        match self {
-            Token::Data { flow, range } => {
-                let by = places * (range.end - range.start);
-                Token::Data { flow: *flow, range: range.start + by..range.end + by }
-            }
-            other => other.clone(),
-        }
-    }
-}
 
 #[cfg(test)]
 mod tests {
@@ -457,7 +418,7 @@ mod tests {
                     let flow = flows.get_mut(id).expect("open");
                     (flow.send.is_done, flow.receive.is_done) = (true, true);
                     flows.drop_if_done(id);
-                    said += u32::from(flows.control.remove(&FlowControl::Limit));
+                    said += u32::from(flows.signals.remove(&Signal::FlowLimit));
                 }
             }
             let open = flows.table.len() as u32;
@@ -521,6 +482,6 @@ mod tests {
         (flow.send.is_done, flow.receive.is_done) = (true, true);
         flows.drop_if_done(1);
         assert!(flows.of_frame(1).expect("was there").is_none());
-        assert!(flows.accepted_max == 3 && flows.control.contains(&FlowControl::Limit));
+        assert!(flows.accepted_max == 3 && flows.signals.contains(&Signal::FlowLimit));
     }
 }

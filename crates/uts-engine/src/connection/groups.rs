@@ -101,21 +101,23 @@ impl Connection {
     /// The group of flows with these requirements; it is made if there is none.
     pub(super) fn group_for(&mut self, requirements: &Requirements) -> Result<u8, FlowError> {
         let requirements = self.own_requirements(requirements)?;
-        if let Some((number, _)) = self.groups.iter_mut().find(|(_, g)| g.requirements == requirements) {
+        if let Some((number, _)) =
+            self.agreement.groups.iter_mut().find(|(_, g)| g.requirements == requirements)
+        {
             return Ok(number);
         }
-        let usable = self.peer_library.ok_or(FlowError::Blocked)?;
+        let usable = self.agreement.peer_library.ok_or(FlowError::Blocked)?;
         let profile = self.select_for_group(&requirements, &usable)?;
         let group = Group { requirements, profile, is_agreed: false, is_wanting: true, usable };
         // A group without data to send may become another one: receivers read what they have under either profile.
-        let flows = &self.flows;
+        let flows = &self.ways.flows;
         let is_free = |number| !flows.iter().any(|(_, f)| f.send.group == number && !f.send.is_done);
-        self.groups.insert(group, is_free).ok_or(FlowError::TooManyGroups(GROUPS_MAX - 1))
+        self.agreement.groups.insert(group, is_free).ok_or(FlowError::TooManyGroups(GROUPS_MAX - 1))
     }
 
     /// A flow's requirements, with the connection's in what belongs to the connection.
     fn own_requirements(&self, requirements: &Requirements) -> Result<Requirements, FlowError> {
-        let (default, connection) = (Requirements::default(), &self.config.requirements);
+        let (default, connection) = (Requirements::default(), &self.ways.config.requirements);
         let mut own = requirements.clone();
         for property in PROPERTIES.iter().filter(|p| p.is_shared()) {
             let (asked, shared) = (property.value(requirements), property.value(connection));
@@ -145,50 +147,51 @@ impl Connection {
         for &function in Function::ALL.iter().filter(|f| f.is_shared()) {
             pinned.pin(Pin { function, choice: *shared.get(function) });
         }
-        let local = self.config.library();
+        let local = self.ways.config.library();
         Ok(selector::select(&pinned, &self.facts(), &local, Some(usable))?.profile)
     }
 
     /// Puts a flow on which nothing was written into a group.
     pub(super) fn join_group(&mut self, id: FlowId, group: u8) {
-        let is_agreed = self.groups.get(group).is_some_and(|g| g.is_agreed);
-        if let Some(flow) = self.flows.get_mut(id.0) {
+        let is_agreed = self.agreement.groups.get(group).is_some_and(|g| g.is_agreed);
+        if let Some(flow) = self.ways.flows.get_mut(id.0) {
             flow.send.group = group;
             flow.send.is_held = !is_agreed;
         }
-        self.after_send_change(id.0);
+        self.ways.after_send_change(id.0);
     }
 
     /// Requirements of a flow's data.
     pub(super) fn requirements_of(&self, group: u8) -> &Requirements {
-        self.groups.get(group).map_or(&self.config.requirements, |g| &g.requirements)
+        self.agreement.groups.get(group).map_or(&self.ways.config.requirements, |g| &g.requirements)
     }
 
     /// What becomes of messages that are handed to a flow: as the profile in use has it, or the one that it waits for.
     pub(super) fn forming(&self, flow: FlowId) -> Option<Forming> {
-        let send = &self.flows.get(flow.0)?.send;
+        let send = &self.ways.flows.get(flow.0)?.send;
         if send.is_held {
-            let profile = &self.groups.get(send.group)?.profile;
+            let profile = &self.agreement.groups.get(send.group)?.profile;
             let segmentation = segmentation::Slot::build(profile.get(Function::Segmentation), ())?;
             let presentation = presentation::Slot::build(profile.get(Function::Presentation), ())?;
             return Some(Forming { segmentation, presentation });
         }
-        let stack = self.outbound.as_ref()?.stack(send.group)?;
+        let stack = self.ways.outbound.as_ref()?.stack(send.group)?;
         let (segmentation, presentation) = (stack.segmentation.clone(), stack.presentation.clone());
         Some(Forming { segmentation, presentation })
     }
 
     /// Asks for the profile of a group that wants one, if no other exchange is under way.
     pub(super) fn pursue_groups(&mut self, now: Time) {
-        if !self.exchanges.is_idle(Direction::Out) {
+        if !self.parts.exchanges.is_idle(Direction::Out) {
             return;
         }
-        let Some(number) = self.groups.iter_mut().find(|(_, g)| g.is_wanting).map(|(number, _)| number)
+        let Some(number) =
+            self.agreement.groups.iter_mut().find(|(_, g)| g.is_wanting).map(|(number, _)| number)
         else {
             return;
         };
         let wanted = self.wanted_by_group(number);
-        let Some(group) = self.groups.get_mut(number) else { return };
+        let Some(group) = self.agreement.groups.get_mut(number) else { return };
         let Some(profile) = wanted else {
             group.is_wanting = false;
             return;
@@ -201,12 +204,12 @@ impl Connection {
         let reasons = Reasons { seen, expects: "the profile that the selector chose".into() };
         match self.request_exchange(now, Direction::Out, number, profile, reasons) {
             Ok(_) | Err(ExchangeError::Busy(_)) => {}
-            Err(error) if self.groups.get(number).is_some_and(|g| !g.is_agreed) => {
+            Err(error) if self.agreement.groups.get(number).is_some_and(|g| !g.is_agreed) => {
                 self.refuse_group(number, &error.to_string());
             }
             // What is in use goes on.
             Err(_) => {
-                if let Some(group) = self.groups.get_mut(number) {
+                if let Some(group) = self.agreement.groups.get_mut(number) {
                     group.is_wanting = false;
                 }
             }
@@ -215,7 +218,7 @@ impl Connection {
 
     /// The profile that a group should have and has not: its own choices, and group 0's of what is shared.
     fn wanted_by_group(&self, number: u8) -> Option<Profile> {
-        let group = self.groups.get(number)?;
+        let group = self.agreement.groups.get(number)?;
         let shared = self.profile_of(Direction::Out, 0);
         let in_use = self.profile_of(Direction::Out, number);
         let mut profile = if group.is_agreed { in_use } else { group.profile };
@@ -234,27 +237,27 @@ impl Connection {
     pub(super) fn on_group_changed(&mut self, number: u8, profile: &Profile) {
         if number == 0 {
             // The others follow in what is shared.
-            self.groups.iter_mut().for_each(|(_, group)| group.is_wanting = true);
+            self.agreement.groups.iter_mut().for_each(|(_, group)| group.is_wanting = true);
             return;
         }
-        let Some(group) = self.groups.get_mut(number) else { return };
+        let Some(group) = self.agreement.groups.get_mut(number) else { return };
         if group.is_agreed || !is_same_of_group(&group.profile, profile) {
             return;
         }
         group.is_agreed = true;
         let held: Vec<u32> =
-            self.flows.iter().filter(|(_, f)| f.send.group == number).map(|(id, _)| id).collect();
+            self.ways.flows.iter().filter(|(_, f)| f.send.group == number).map(|(id, _)| id).collect();
         for id in held {
-            if let Some(flow) = self.flows.get_mut(id) {
+            if let Some(flow) = self.ways.flows.get_mut(id) {
                 flow.send.is_held = false;
             }
-            self.after_send_change(id);
+            self.ways.after_send_change(id);
         }
     }
 
     /// The peer refused a group's profile: the selector chooses another, without the mechanism that the peer objects to.
     pub(super) fn on_group_refused(&mut self, number: u8, asked: Option<Profile>, refusal: &Refusal) {
-        let Some(group) = self.groups.get_mut(number) else { return };
+        let Some(group) = self.agreement.groups.get_mut(number) else { return };
         if group.is_agreed {
             group.is_wanting = false;
             return;
@@ -270,7 +273,7 @@ impl Connection {
         let (requirements, usable) = (group.requirements.clone(), group.usable);
         match self.select_for_group(&requirements, &usable) {
             Ok(profile) if !function.is_shared() => {
-                if let Some(group) = self.groups.get_mut(number) {
+                if let Some(group) = self.agreement.groups.get_mut(number) {
                     group.profile = profile;
                 }
             }
@@ -281,16 +284,16 @@ impl Connection {
 
     /// A group cannot have what its flows require: they are given up.
     fn refuse_group(&mut self, number: u8, why: &str) {
-        if let Some(group) = self.groups.0.get_mut(usize::from(number) - 1) {
+        if let Some(group) = self.agreement.groups.0.get_mut(usize::from(number) - 1) {
             *group = None;
         }
         let flows: Vec<u32> =
-            self.flows.iter().filter(|(_, f)| f.send.group == number).map(|(id, _)| id).collect();
+            self.ways.flows.iter().filter(|(_, f)| f.send.group == number).map(|(id, _)| id).collect();
         for id in flows {
-            let Some(flow) = self.flows.get_mut(id).filter(|f| !f.send.is_done) else { continue };
+            let Some(flow) = self.ways.flows.get_mut(id).filter(|f| !f.send.is_done) else { continue };
             flow.send.refused = Some(why.into());
-            self.events.push_back(Event::Refused(FlowId(id), why.to_owned()));
-            self.reset_flow(FlowId(id), 0);
+            self.ways.events.push_back(Event::Refused(FlowId(id), why.to_owned()));
+            self.ways.reset_flow(FlowId(id), 0);
         }
     }
 }

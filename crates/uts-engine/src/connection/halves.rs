@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use uts_functions::flow::{self, Grant};
 use uts_functions::segmentation::buffer::SendBuffer;
 use uts_functions::sequencing::reassembly::Reassembly;
-use uts_functions::{Time, retransmission};
+use uts_functions::{Choice, Time, retransmission};
 use uts_wire::frame::Data;
 
 /// The sending half of a flow.
@@ -29,8 +29,9 @@ pub(crate) struct SendHalf {
     pub reset: Option<(u64, u64)>,
     pub stopped: Option<u64>,
     pub is_done: bool,
-    /// What repeats this flow's losses, and the epoch that it was built for: its memory is the flow's own.
-    pub retransmission: Option<(u32, retransmission::Slot)>,
+    /// What repeats this flow's losses, and the choice that it was built for: its memory is the flow's own, and outlives epochs that
+    /// change other functions.
+    pub retransmission: Option<(Choice, retransmission::Slot)>,
     /// Place in the order of sending, if it is in it.
     pub(super) turn: Option<u64>,
     /// Place among the flows of which a message expires, if it is among them.

@@ -27,8 +27,6 @@ pub(crate) struct Inbound {
     pub heard_of: Option<u32>,
     /// Packets that failed authentication, against the cipher's limit.
     pub forged: u64,
-    /// Acknowledgement-only packets sent since the last one that was itself acknowledged.
-    pub reports: u32,
 }
 
 /// A packet that was opened.
@@ -61,7 +59,6 @@ impl Inbound {
             flow_epochs: [0; GROUPS_MAX],
             heard_of: None,
             forged: 0,
-            reports: 0,
         };
         inbound.keep_presentation(&stack);
         inbound.stacks.push(stack);

@@ -3,12 +3,12 @@
 //! `handle_adaptive` -> `Inbound::unseal` (epoch, mask, cipher, checksum; nothing is changed before) -> `take_in` (acknowledgement) ->
 //! `handle_frames` -> `repair` (what redundancy brings back goes through `handle_frames` as well).
 
-use super::contents::{Contents, Frames, Places};
-use super::flows::{FlowControl, FlowViolation};
+use super::contents::{Contents, Frames, Seen};
+use super::flows::FlowViolation;
 use super::inbound::{Dropped, Unsealed};
 use super::messages::Messages;
-use super::settle::Report;
-use super::{CloseReason, Connection, Event};
+use super::parts::Signal;
+use super::{CloseReason, Connection, Event, Ways};
 use crate::event::{Direction, FlowId};
 use crate::synthesis::ReceiveStack;
 use bytes::Bytes;
@@ -46,8 +46,8 @@ impl Connection {
     pub(super) fn handle_adaptive(&mut self, now: Time, ecn: Option<Ecn>, packet: &mut [u8]) {
         self.wake(now);
         let tail = packet.last_chunk::<16>().copied();
-        let inbound = self.inbound.as_ref().ok_or(Dropped::UnknownEpoch);
-        let opened = inbound.and_then(|inbound| inbound.unseal(&self.local_cid, packet));
+        let inbound = self.ways.inbound.as_ref().ok_or(Dropped::UnknownEpoch);
+        let opened = inbound.and_then(|inbound| inbound.unseal(&self.identity.local_cid, packet));
         self.on_unsealed(now, ecn, packet, tail, opened);
     }
 
@@ -66,10 +66,12 @@ impl Connection {
             return;
         }
         match opened {
-            Ok(Unsealed { stack, number, frames }) => self.take_in(now, ecn, stack, number, &packet[frames]),
-            Err(Dropped::UnknownEpoch) => self.stats.dropped_unknown_epoch += 1,
-            Err(Dropped::Malformed) => self.stats.dropped_malformed += 1,
-            Err(Dropped::Duplicate) => self.stats.dropped_duplicate += 1,
+            Ok(Unsealed { stack, number, frames }) => {
+                self.take_in(now, ecn, (stack, number), &packet[frames])
+            }
+            Err(Dropped::UnknownEpoch) => self.ways.stats.dropped_unknown_epoch += 1,
+            Err(Dropped::Malformed) => self.ways.stats.dropped_malformed += 1,
+            Err(Dropped::Duplicate) => self.ways.stats.dropped_duplicate += 1,
             Err(Dropped::Forged) => self.on_forged(),
         }
     }
@@ -83,8 +85,8 @@ impl Connection {
     }
 
     fn on_forged(&mut self) {
-        self.stats.dropped_forged += 1;
-        let Some(inbound) = &mut self.inbound else { return };
+        self.ways.stats.dropped_forged += 1;
+        let Some(inbound) = &mut self.ways.inbound else { return };
         inbound.forged += 1;
         // RFC 9001 section 6.6: beyond the cipher's limit, forgeries may begin to succeed.
         let max =
@@ -94,64 +96,11 @@ impl Connection {
         }
     }
 
-    /// Takes in an authentic packet: all of it or, if it is malformed, none.
-    fn take_in(&mut self, now: Time, ecn: Option<Ecn>, index: usize, number: u64, payload: &[u8]) {
-        let mut places = Places::new(payload);
-        let Some(contents) = Contents::read(payload, &mut places) else {
-            self.stats.dropped_malformed += 1;
-            self.on_malformed(index);
-            return;
-        };
-        let seen = contents.seen();
-        let overruns = match &contents {
-            Contents::Data(data) => self.overruns_with(index, data),
-            Contents::Messages(messages) => self.overruns_with_messages(index, messages),
-            Contents::Frames(frames) => self.overruns(index, frames),
-        };
-        if overruns {
-            // Without flow control a receiver may be overrun: the packet counts as lost, not as arrived.
-            self.stats.dropped_overrun += 1;
-            return;
-        }
-        self.on_authentic(now);
-        let Some(inbound) = &mut self.inbound else { return };
-        let epoch = inbound.stacks[index].epoch;
-        // What redundancy brought back has been taken in already; only the packet's arrival is news.
-        let known = inbound.arrivals.repaired.contains(number);
-        let arrival = Arrival {
-            number,
-            now,
-            eliciting: seen.eliciting,
-            polled: seen.polled,
-            marked: ecn == Some(Ecn::Ce),
-        };
-        inbound.stacks[index].acknowledgement.on_arrival(&mut inbound.arrivals, &arrival);
-        inbound.arrivals.insert(&arrival);
-        if let Some(ecn) = ecn {
-            inbound.arrivals.ecn[ecn as usize] += 1;
-        }
-        self.stats.packets_received += 1;
-        self.on_packet_of_epoch(now, epoch);
-        if known {
-            return;
-        }
-        let handled = match contents {
-            Contents::Data(data) => self.on_data(now, index, &data),
-            Contents::Messages(messages) => self.on_messages(now, index, messages, payload),
-            Contents::Frames(frames) => self.handle_frames(now, index, frames),
-        };
-        if let Err(reason) = handled {
-            self.fail(reason);
-            return;
-        }
-        if self.inbound.as_ref().is_some_and(|i| i.stacks.get(index).is_some_and(|s| s.fec.is_some())) {
-            self.repair(now, epoch, number, seen.has_data.then_some(payload));
-        }
-    }
-
     /// An authentic packet that cannot be read: the peer is broken. Without protection it may be anybody's.
-    fn on_malformed(&mut self, index: usize) {
+    pub(super) fn on_malformed(&mut self, index: usize) {
+        self.ways.stats.dropped_malformed += 1;
         let tagged = self
+            .ways
             .inbound
             .as_ref()
             .and_then(|i| i.stacks.get(index))
@@ -162,9 +111,86 @@ impl Connection {
         }
     }
 
+    /// Feeds redundancy with a packet of an epoch, and takes in what it brings back.
+    pub(super) fn repair(
+        &mut self,
+        now: Time,
+        (epoch, number): (u32, u64),
+        payload: &[u8],
+        contents: &Contents<'_, '_>,
+    ) {
+        let Some(inbound) = &mut self.ways.inbound else { return };
+        let Some(stack) = inbound.stacks.iter_mut().find(|s| s.epoch == epoch) else { return };
+        // Where nothing decodes redundancy, it would only be held.
+        let Some(decoder) = &mut stack.fec else { return };
+        let has_data = contents.seen().has_data;
+        let mut recovered = if has_data { decoder.on_source(number, payload) } else { Vec::new() };
+        contents.for_each_repair(|repair| {
+            recovered.extend(decoder.on_repair(&fec::Repair {
+                first: repair.first,
+                mask: repair.mask.into(),
+                index: repair.index,
+                parities: repair.parities,
+                symbol: Bytes::copy_from_slice(repair.symbol),
+            }));
+        });
+        for packet in recovered {
+            self.take_in_recovered(now, epoch, packet);
+        }
+    }
+
+    /// Takes in a packet that redundancy has brought back. Redundancy of redundancy is not used.
+    fn take_in_recovered(&mut self, now: Time, epoch: u32, packet: fec::Recovered) {
+        let Some(inbound) = &mut self.ways.inbound else { return };
+        let Some(index) = inbound.stacks.iter().position(|s| s.epoch == epoch) else { return };
+        let known =
+            inbound.arrivals.is_duplicate(packet.number) || inbound.arrivals.repaired.contains(packet.number);
+        let sane = inbound.arrivals.largest.is_some_and(|(largest, _)| packet.number <= largest);
+        if known || !sane {
+            return;
+        }
+        let mut frames = Frames::new(&packet.payload);
+        if !frames.read() || self.ways.overruns(index, &Contents::Frames(&frames)) {
+            return;
+        }
+        let Some(inbound) = &mut self.ways.inbound else { return };
+        inbound.arrivals.repaired.insert_one(packet.number);
+        inbound.arrivals.report_by(now);
+        self.ways.stats.packets_recovered += 1;
+        if let Err(reason) = self.handle_frames(now, index, &frames) {
+            self.fail(reason);
+        }
+    }
+
+    /// A packet of an epoch arrived: for the machine, the first is a confirmation.
+    pub(super) fn on_packet_of_epoch(&mut self, now: Time, epoch: u32) {
+        let Some(inbound) = &mut self.ways.inbound else { return };
+        let is_first = inbound.heard_of.replace(epoch) != Some(epoch);
+        if !is_first || inbound.stacks.len() == 1 {
+            return;
+        }
+        let group = inbound.stacks.iter().find(|s| s.epoch == epoch).map(|s| s.group);
+        let governs = group.and_then(|group| inbound.flow_epochs.get(usize::from(group)));
+        let is_newer = governs.is_some_and(|governs| epoch > *governs);
+        if let Some(machine) = self.parts.exchanges.machine(Direction::In) {
+            machine.on_packet(now, epoch);
+        }
+        if is_newer {
+            self.ways.adopt_flow_control(now, epoch);
+        }
+        self.drain_exchange(now, Direction::In);
+    }
+}
+
+impl Ways {
     /// Whether the packet holds data for which there is no room although its sender was not told to stop: more bytes than
     /// memory is given, or more gaps than are remembered where none may be given up. It will be repeated, if anything is.
-    fn overruns(&self, index: usize, frames: &Frames<'_>) -> bool {
+    pub(super) fn overruns(&self, index: usize, contents: &Contents<'_, '_>) -> bool {
+        let frames = match contents {
+            Contents::Data(data) => return self.overruns_with(index, data),
+            Contents::Messages(messages) => return self.overruns_with_messages(index, messages),
+            Contents::Frames(frames) => frames,
+        };
         frames.seen.has_data
             && frames.any(|frame| match frame {
                 Frame::Data(data) => self.overruns_with(index, data),
@@ -175,6 +201,29 @@ impl Connection {
                 }
                 _ => false,
             })
+    }
+
+    /// Notes that a packet has arrived, built under this stack. Says its epoch, and whether redundancy had brought it back before:
+    /// then only its arrival is news.
+    pub(super) fn on_arrival(
+        &mut self,
+        now: Time,
+        ecn: Option<Ecn>,
+        (index, number): (usize, u64),
+        seen: Seen,
+    ) -> Option<(u32, bool)> {
+        let inbound = self.inbound.as_mut()?;
+        let stack = inbound.stacks.get_mut(index)?;
+        let is_recovered = inbound.arrivals.repaired.contains(number);
+        let marked = ecn == Some(Ecn::Ce);
+        let arrival = Arrival { number, now, eliciting: seen.eliciting, polled: seen.polled, marked };
+        stack.acknowledgement.on_arrival(&mut inbound.arrivals, &arrival);
+        inbound.arrivals.insert(&arrival);
+        if let Some(ecn) = ecn {
+            inbound.arrivals.ecn[ecn as usize] += 1;
+        }
+        self.stats.packets_received += 1;
+        Some((stack.epoch, is_recovered))
     }
 
     fn overruns_with(&self, index: usize, data: &frame::Data<'_>) -> bool {
@@ -208,110 +257,8 @@ impl Connection {
             })
     }
 
-    /// Feeds redundancy with what arrived, and takes in what it brings back.
-    fn repair(&mut self, now: Time, epoch: u32, number: u64, source: Option<&[u8]>) {
-        let Some(inbound) = &mut self.inbound else { return };
-        let Some(stack) = inbound.stacks.iter_mut().find(|s| s.epoch == epoch) else { return };
-        let Some(decoder) = &mut stack.fec else { return };
-        let mut recovered = source.map(|payload| decoder.on_source(number, payload)).unwrap_or_default();
-        for repair in core::mem::take(&mut self.repairs_seen) {
-            recovered.extend(decoder.on_repair(&repair));
-        }
-        for packet in recovered {
-            self.take_in_recovered(now, epoch, packet);
-        }
-    }
-
-    fn take_in_recovered(&mut self, now: Time, epoch: u32, packet: fec::Recovered) {
-        let Some(inbound) = &mut self.inbound else { return };
-        let Some(index) = inbound.stacks.iter().position(|s| s.epoch == epoch) else { return };
-        let known =
-            inbound.arrivals.is_duplicate(packet.number) || inbound.arrivals.repaired.contains(packet.number);
-        let sane = inbound.arrivals.largest.is_some_and(|(largest, _)| packet.number <= largest);
-        if known || !sane {
-            return;
-        }
-        let mut frames = Frames::new(&packet.payload);
-        if !frames.read() || self.overruns(index, &frames) {
-            return;
-        }
-        let Some(inbound) = &mut self.inbound else { return };
-        inbound.arrivals.repaired.insert_one(packet.number);
-        inbound.arrivals.report_by(now);
-        self.stats.packets_recovered += 1;
-        if let Err(reason) = self.handle_frames(now, index, &frames) {
-            self.fail(reason);
-        }
-        // Redundancy of redundancy is not used.
-        self.repairs_seen.clear();
-    }
-
-    pub(super) fn handle_frames(
-        &mut self,
-        now: Time,
-        index: usize,
-        frames: &Frames<'_>,
-    ) -> Result<(), CloseReason> {
-        frames.try_for_each(|frame| self.handle_frame(now, index, frame))
-    }
-
-    fn handle_frame(&mut self, now: Time, index: usize, frame: &Frame<'_>) -> Result<(), CloseReason> {
-        match frame {
-            Frame::Data(data) => self.on_data(now, index, data)?,
-            Frame::Messages(messages) => {
-                for data in messages.iter() {
-                    self.on_data(now, index, &data)?;
-                }
-            }
-            Frame::Ack(ack) => {
-                let ce = ack.ecn.map(|ecn| ecn.ce);
-                let delay = Duration::from_micros(ack.delay_us);
-                self.on_report(now, Report { ranges: &mut ack.ranges.iter(), delay, ce })?;
-            }
-            Frame::Repaired(ranges) => self.on_repaired(now, ranges.iter())?,
-            Frame::Credit(credit) => self.on_credit(*credit)?,
-            Frame::FlowLimit(limit) => {
-                if limit.max_flows > self.flows.opened_max {
-                    self.flows.opened_max = limit.max_flows;
-                }
-            }
-            Frame::Skip(skip) => self.on_skip(now, *skip)?,
-            Frame::ResetFlow(reset) => self.on_reset(*reset)?,
-            Frame::StopFlow(stop) => self.on_stop(*stop)?,
-            Frame::RequestPf(_)
-            | Frame::AckPf(_)
-            | Frame::NakPf(_)
-            | Frame::ConfirmPf(_)
-            | Frame::StalePf(_) => {
-                self.on_exchange_frame(now, frame)?;
-            }
-            Frame::Close(close) => self.on_peer_close(now, close.code, close.reason),
-            Frame::PathChallenge(number) => {
-                if self.control.len() < super::CONTROL_MAX {
-                    self.control.push_back(super::flows::Token::PathResponse(*number));
-                }
-            }
-            Frame::Repair(repair) => {
-                // Where nothing decodes it, it would only be held.
-                let stack = self.inbound.as_ref().and_then(|i| i.stacks.get(index));
-                if stack.is_some_and(|s| s.fec.is_some()) {
-                    self.repairs_seen.push(fec::Repair {
-                        first: repair.first,
-                        mask: repair.mask.into(),
-                        index: repair.index,
-                        parities: repair.parities,
-                        symbol: Bytes::copy_from_slice(repair.symbol),
-                    });
-                }
-            }
-            // A poll was noticed when the packet was scanned.
-            Frame::Padding { .. } | Frame::Ping | Frame::Poll | Frame::PathResponse(_) => {}
-        }
-        Ok(())
-    }
-
     /// The next bytes of a file, of a flow that is known: the common case.
-    fn on_next_bytes(&mut self, index: usize, data: &frame::Data<'_>) -> bool {
+    pub(super) fn on_next_bytes(&mut self, index: usize, data: &frame::Data<'_>) -> bool {
         let Some(stack) = self.inbound.as_ref().and_then(|i| i.stacks.get(index)) else { return false };
         let Some(receive) = self.flows.get_mut(data.flow).map(|flow| &mut flow.receive) else { return false };
         if !receive.append(stack, data) {
@@ -353,7 +300,12 @@ impl Connection {
         Ok((receive.reset.is_none() && !receive.is_done).then_some((counts, repeats)))
     }
 
-    fn on_data(&mut self, now: Time, index: usize, data: &frame::Data<'_>) -> Result<(), CloseReason> {
+    pub(super) fn on_data(
+        &mut self,
+        now: Time,
+        index: usize,
+        data: &frame::Data<'_>,
+    ) -> Result<(), CloseReason> {
         if self.on_next_bytes(index, data) {
             return Ok(());
         }
@@ -420,7 +372,7 @@ impl Connection {
         }
     }
 
-    fn on_credit(&mut self, credit: frame::Credit) -> Result<(), CloseReason> {
+    pub(super) fn on_credit(&mut self, credit: frame::Credit) -> Result<(), CloseReason> {
         let found = self.flows.of_frame(credit.flow).map_err(violation)?;
         let Some((flow, is_new)) = found else { return Ok(()) };
         flow.send.limit = flow.send.limit.max(credit.limit);
@@ -431,7 +383,7 @@ impl Connection {
         Ok(())
     }
 
-    fn on_skip(&mut self, now: Time, skip: frame::Skip) -> Result<(), CloseReason> {
+    pub(super) fn on_skip(&mut self, now: Time, skip: frame::Skip) -> Result<(), CloseReason> {
         let found = self.flows.of_frame(skip.flow).map_err(violation)?;
         let Some((_, is_new)) = found else { return Ok(()) };
         if is_new {
@@ -450,7 +402,7 @@ impl Connection {
         Ok(())
     }
 
-    fn on_reset(&mut self, reset: frame::ResetFlow) -> Result<(), CloseReason> {
+    pub(super) fn on_reset(&mut self, reset: frame::ResetFlow) -> Result<(), CloseReason> {
         let found = self.flows.of_frame(reset.flow).map_err(violation)?;
         let Some((flow, is_new)) = found else { return Ok(()) };
         if flow.receive.reset.is_none() && !flow.receive.data.is_ended() {
@@ -463,7 +415,7 @@ impl Connection {
         Ok(())
     }
 
-    fn on_stop(&mut self, stop: frame::StopFlow) -> Result<(), CloseReason> {
+    pub(super) fn on_stop(&mut self, stop: frame::StopFlow) -> Result<(), CloseReason> {
         let found = self.flows.of_frame(stop.flow).map_err(violation)?;
         let Some((flow, is_new)) = found else { return Ok(()) };
         if is_new {
@@ -474,25 +426,6 @@ impl Connection {
             self.reset_flow(FlowId(stop.flow), stop.code);
         }
         Ok(())
-    }
-
-    /// A packet of an epoch arrived: for the machine, the first is a confirmation.
-    fn on_packet_of_epoch(&mut self, now: Time, epoch: u32) {
-        let Some(inbound) = &mut self.inbound else { return };
-        let is_first = inbound.heard_of.replace(epoch) != Some(epoch);
-        if !is_first || inbound.stacks.len() == 1 {
-            return;
-        }
-        let group = inbound.stacks.iter().find(|s| s.epoch == epoch).map(|s| s.group);
-        let governs = group.and_then(|group| inbound.flow_epochs.get(usize::from(group)));
-        let is_newer = governs.is_some_and(|governs| epoch > *governs);
-        if let Some(machine) = self.exchanges.machine(Direction::In) {
-            machine.on_packet(now, epoch);
-        }
-        if is_newer {
-            self.adopt_flow_control(now, epoch);
-        }
-        self.drain_exchange(now, Direction::In);
     }
 
     /// Data was taken out of a flow, by the application or by a skip: more credit may be due.
@@ -510,7 +443,7 @@ impl Connection {
             let limit = receive.grant.consumed.saturating_add(receive.grant.window_bytes);
             if limit > receive.grant.limit {
                 receive.grant.limit = limit;
-                self.flows.control.insert(FlowControl::Credit(id));
+                self.flows.signals.insert(Signal::Credit(id));
             }
             return;
         }
@@ -518,7 +451,7 @@ impl Connection {
         if self.receive_rate.is_some() {
             self.grant_at_rate(now);
         } else if has_grown {
-            self.flows.control.insert(FlowControl::Credit(id));
+            self.flows.signals.insert(Signal::Credit(id));
         }
     }
 }

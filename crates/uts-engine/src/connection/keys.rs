@@ -70,8 +70,8 @@ fn packets_max(stack: &SendStack) -> u64 {
 impl Connection {
     /// Keys in use are old: the same profile under a new epoch brings new ones (RFC 9001 section 6).
     pub(super) fn renew_keys_if_due(&mut self, now: Time) {
-        let Some(outbound) = &mut self.outbound else { return };
-        if now < outbound.renew_after || !self.exchanges.is_idle(Direction::Out) {
+        let Some(outbound) = &mut self.ways.outbound else { return };
+        if now < outbound.renew_after || !self.parts.exchanges.is_idle(Direction::Out) {
             return;
         }
         let in_use = |s: &&SendStack| outbound.stack(s.group).is_some_and(|newest| newest.epoch == s.epoch);
@@ -88,7 +88,7 @@ impl Connection {
 
     /// Ends the connection if a key is spent: the peer has agreed to no other in time.
     pub(super) fn end_if_keys_are_spent(&mut self) {
-        let Some(outbound) = &self.outbound else { return };
+        let Some(outbound) = &self.ways.outbound else { return };
         let is_spent = outbound.stacks.iter().any(|stack| stack.keys.is_spent(packets_max(stack)));
         if is_spent {
             let why = "the cipher's limit is reached, and the peer agreed to no new keys";
@@ -99,7 +99,7 @@ impl Connection {
     /// Counts as if so many packets had been sealed under the keys in use. For tests, which cannot send 2^23 of them.
     #[doc(hidden)]
     pub fn age_keys(&mut self, packets: u64) {
-        self.outbound_mut(|o| o.stacks.iter_mut().for_each(|stack| stack.keys.add(packets, 0)));
+        self.ways.outbound_mut(|o| o.stacks.iter_mut().for_each(|stack| stack.keys.add(packets, 0)));
     }
 }
 

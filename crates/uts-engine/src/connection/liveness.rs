@@ -95,41 +95,46 @@ impl Connection {
     }
 
     fn silent_since(&self) -> Option<Time> {
-        let outbound = self.outbound.as_ref().filter(|_| self.phase == Phase::Open)?;
-        (outbound.ledger.eliciting() > 0).then(|| self.last_heard_at.max(self.liveness.asked_at))
+        let outbound = self.ways.outbound.as_ref().filter(|_| self.life.phase == Phase::Open)?;
+        (outbound.ledger.eliciting() > 0).then(|| self.life.last_heard_at.max(self.life.liveness.asked_at))
     }
 
     /// The longer of a time and of so many probe time-outs.
     fn at_least(&self, time: Duration, timeouts: u32) -> Duration {
-        self.outbound.as_ref().map_or(time, |o| time.max(o.probe_timeout().saturating_mul(timeouts)))
+        self.ways.outbound.as_ref().map_or(time, |o| time.max(o.probe_timeout().saturating_mul(timeouts)))
     }
 
     /// When the application is to be told of silence. (timing.md)
     fn silent_at(&self) -> Option<Time> {
-        if self.liveness.told_since != Time::NEVER {
+        if self.life.liveness.told_since != Time::NEVER {
             return None;
         }
         let by_time = self.silent_since()? + self.at_least(SILENT_AFTER, SILENT_AFTER_TIMEOUTS);
-        if self.liveness.suspected_at == Time::NEVER {
+        if self.life.liveness.suspected_at == Time::NEVER {
             return Some(by_time);
         }
-        let by_hint = self.liveness.suspected_at + self.at_least(SUSPECT_AFTER, SUSPECT_AFTER_TIMEOUTS);
+        let by_hint = self.life.liveness.suspected_at + self.at_least(SUSPECT_AFTER, SUSPECT_AFTER_TIMEOUTS);
         Some(by_time.min(by_hint))
     }
 
     /// When to ask whether the peer is there. What is under way asks, too. (timing.md)
     fn ask_at(&self) -> Option<Time> {
-        let outbound = self.outbound.as_ref().filter(|_| self.liveness.is_awaited && !self.ping_wanted)?;
+        let outbound = self
+            .ways
+            .outbound
+            .as_ref()
+            .filter(|_| self.life.liveness.is_awaited && !self.parts.ping.is_wanted)?;
         (outbound.ledger.eliciting() == 0).then(|| {
-            let wait = self.at_least(ASK_AFTER, ASK_AFTER_TIMEOUTS).saturating_mul(1 << self.liveness.asked);
-            self.last_heard_at.max(self.last_eliciting_at).max(self.last_write_at) + wait
+            let wait =
+                self.at_least(ASK_AFTER, ASK_AFTER_TIMEOUTS).saturating_mul(1 << self.life.liveness.asked);
+            self.life.last_heard_at.max(self.life.last_eliciting_at).max(self.life.last_write_at) + wait
         })
     }
 
     /// When the connection has failed, by what the application says (`connTimeout`).
     /// (timing.md R-16)
     fn fails_at(&self) -> Option<(Time, Duration)> {
-        let most = self.config.requirements.conn_timeout?;
+        let most = self.ways.config.requirements.conn_timeout?;
         Some((self.silent_since()? + most, most))
     }
 
@@ -141,18 +146,18 @@ impl Connection {
 
     pub(super) fn on_liveness_timeout(&mut self, now: Time) {
         if self.ask_at().is_some_and(|at| at <= now) {
-            if self.flows.iter().any(|(_, flow)| flow.receive.is_awaited()) {
-                self.liveness.asked = (self.liveness.asked + 1).min(DOUBLINGS_MAX);
-                self.ping_wanted = true;
+            if self.ways.flows.iter().any(|(_, flow)| flow.receive.is_awaited()) {
+                self.life.liveness.asked = (self.life.liveness.asked + 1).min(DOUBLINGS_MAX);
+                self.parts.ping.is_wanted = true;
             } else {
-                self.liveness.is_awaited = false;
+                self.life.liveness.is_awaited = false;
             }
         }
         if self.silent_at().is_some_and(|at| at <= now)
             && let Some(since) = self.silent_since()
         {
-            self.liveness.told_since = since;
-            self.events.push_back(Event::Silent(now.since(since)));
+            self.life.liveness.told_since = since;
+            self.ways.events.push_back(Event::Silent(now.since(since)));
         }
         if let Some((_, most)) = self.fails_at().filter(|(at, _)| *at <= now) {
             self.drain(now, CloseReason::IdleTimeout(most));
@@ -162,21 +167,21 @@ impl Connection {
     /// The network says that nobody listens at the peer's port, or that there is no way to it. It
     /// may be wrong, or lie: the peer is asked at once. (timing.md R-15)
     pub(crate) fn on_unreachable(&mut self, now: Time) {
-        if self.phase != Phase::Open || self.liveness.suspected_at != Time::NEVER {
+        if self.life.phase != Phase::Open || self.life.liveness.suspected_at != Time::NEVER {
             return;
         }
-        self.liveness.suspected_at = now;
-        self.ping_wanted = true;
-        self.outbound_mut(|outbound| outbound.probes_due = outbound.probes_due.max(1));
+        self.life.liveness.suspected_at = now;
+        self.parts.ping.is_wanted = true;
+        self.ways.outbound_mut(|outbound| outbound.probes_due = outbound.probes_due.max(1));
     }
 
     /// The peer is heard, of which there was doubt.
     #[cold]
     pub(super) fn on_heard_again(&mut self, now: Time) {
-        self.liveness.suspected_at = Time::NEVER;
-        let since = core::mem::replace(&mut self.liveness.told_since, Time::NEVER);
+        self.life.liveness.suspected_at = Time::NEVER;
+        let since = core::mem::replace(&mut self.life.liveness.told_since, Time::NEVER);
         if since != Time::NEVER {
-            self.events.push_back(Event::Heard(now.since(since)));
+            self.ways.events.push_back(Event::Heard(now.since(since)));
         }
     }
 }

@@ -1,9 +1,9 @@
 //! What this end sends: epochs in use, the ledger, and the mechanisms that all flows of the direction share.
 
-use super::flows::Token;
+use super::allowance::{Admission, Allowance};
 use super::meter::Meter;
+use super::parts::Token;
 use super::secrets::SecretChain;
-use crate::endpoint::{Leave, Turn};
 use crate::synthesis::SendStack;
 use core::time::Duration;
 use std::sync::Arc;
@@ -67,8 +67,6 @@ pub(crate) struct Outbound {
     pub paced_until: Option<Time>,
     /// What pacing keeps to in the batch under construction, once that was asked.
     batch_pace: Option<Pace>,
-    /// Eliciting packets since the last poll.
-    pub unpolled: u32,
     /// The application's upper bound on the rate.
     rate_max: Option<Rate>,
     /// What keeps it where the rate mechanism in use keeps none.
@@ -76,9 +74,9 @@ pub(crate) struct Outbound {
     pub ce_seen: u64,
     /// Not before this instant are new keys asked for.
     pub renew_after: Time,
-    /// What the endpoint's other connections leave of the way to the peer.
-    leave: Leave,
-    /// Whether something has waited for them.
+    /// What the endpoint's other connections leave of the way to the peer, while packets are built.
+    allowance: Allowance,
+    /// Whether something has waited for them since.
     pub has_waited: bool,
 }
 
@@ -110,12 +108,11 @@ impl Outbound {
             loss_at: None,
             paced_until: None,
             batch_pace: None,
-            unpolled: 0,
             rate_max: None,
             keeper: None,
             ce_seen: 0,
             renew_after: now,
-            leave: Leave::default(),
+            allowance: Allowance::default(),
             has_waited: false,
         })
     }
@@ -241,7 +238,8 @@ impl Outbound {
     pub fn is_fast(&self) -> bool {
         let window = self.congestion.window_bytes();
         let is_known = window != u64::MAX && self.rtt.samples > 0 && !self.rtt.smoothed.is_zero();
-        self.leave.is_fast || (is_known && Rate::from_delivery(window, self.rtt.smoothed) >= PROCESSORS_LIMIT)
+        self.allowance.is_fast
+            || (is_known && Rate::from_delivery(window, self.rtt.smoothed) >= PROCESSORS_LIMIT)
     }
 
     /// The number of a packet that is about to be sent, as its header says it.
@@ -261,14 +259,14 @@ impl Outbound {
         header.emit(self.truncated(number), out)
     }
 
+    /// Packets are to be built, under this allowance.
+    pub fn begin(&mut self, allowance: Allowance) {
+        (self.allowance, self.has_waited) = (allowance, false);
+    }
+
     /// A batch begins: nothing arrives while it is built, so that what pacing keeps to stays as its first packet leaves it.
     pub fn begin_batch(&mut self) {
         self.batch_pace = None;
-    }
-
-    /// What the next batch may do, since others share the way to the peer.
-    pub fn set_leave(&mut self, leave: Leave) {
-        (self.leave, self.has_waited) = (leave, false);
     }
 
     /// The application's upper bound on the rate. It holds whatever the rate mechanism is, also
@@ -340,13 +338,13 @@ impl Outbound {
     /// when pacing holds it back.
     pub fn admits(&mut self, now: Time, bytes: u64, packet_bytes: u64) -> bool {
         self.paced_until = None;
-        let must_wait = self.leave.turn == Turn::Waits;
+        let must_wait = self.allowance.admission == Admission::Waits;
         if self.delivery.in_flight.saturating_add(bytes) > self.window_bytes() {
             return false;
         }
         // Where the rate only spreads a window over a round trip, the turns of the endpoint's connections do that.
         let is_spread = self.is_spread();
-        if !is_spread || self.leave.turn == Turn::Free {
+        if !is_spread || self.allowance.admission == Admission::Free {
             let pace = self.pace_of_batch(packet_bytes);
             let (keeper, bucket) = self.keeper();
             self.paced_until = keeper.wait_until(bucket, now, &pace);
@@ -367,7 +365,7 @@ impl Outbound {
             return 0;
         }
         let window = self.window_bytes().saturating_sub(self.delivery.in_flight);
-        let batch = if self.is_spread() && self.leave.turn == Turn::Called {
+        let batch = if self.is_spread() && self.allowance.admission == Admission::Called {
             u64::MAX
         } else {
             let pace = self.pace_of_batch(packet_bytes);

@@ -1,8 +1,8 @@
 //! The rate that the peer may send at most (`maxRecvRate`): it is given credit at that rate,
 //! whatever flow control alone would grant (flow.md ).
 
-use super::Connection;
-use super::flows::FlowControl;
+use super::Ways;
+use super::parts::Signal;
 use crate::event::Event;
 use core::time::Duration;
 use uts_functions::{Rate, Time, flow};
@@ -70,7 +70,7 @@ pub(crate) fn first_credit(own: u64, rate: Option<Rate>) -> u64 {
     rate.map_or(own, |rate| own.min(rate.bytes_in(GRANT_TIME).max(GRANT_BYTES_MIN)))
 }
 
-impl Connection {
+impl Ways {
     /// Another rate, or none. What the peer may send already is not taken back.
     pub(super) fn set_receive_rate(&mut self, now: Time, rate: Option<Rate>) {
         match (rate, &mut self.receive_rate) {
@@ -94,8 +94,8 @@ impl Connection {
                 self.receive_rate = None;
                 self.flows.iter_mut().for_each(|(_, flow)| flow.receive.told_limit = u64::MAX);
                 let all: Vec<u32> = self.flows.iter().map(|(id, _)| id).collect();
-                self.flows.control.extend(all.into_iter().map(FlowControl::Credit));
-                self.flows.control.insert(FlowControl::Limit);
+                self.flows.signals.extend(all.into_iter().map(Signal::Credit));
+                self.flows.signals.insert(Signal::FlowLimit);
             }
             (None, None) => {}
         }
@@ -149,7 +149,7 @@ impl Connection {
             receive.told_limit += more;
             (left, room) = (left - more, room.saturating_sub(more));
             state.last = *id;
-            self.flows.control.insert(FlowControl::Credit(*id));
+            self.flows.signals.insert(Signal::Credit(*id));
         }
         state.left = signed(left).saturating_sub(signed(granted.saturating_sub(state.earned)));
         // Who has as much as may be unused waits for data, not for time.
@@ -161,16 +161,16 @@ impl Connection {
         // flow.md R-11
         let is_overdrawn = granted > state.earned;
         if is_overdrawn {
-            state.holds_limit |= self.flows.control.remove(&FlowControl::Limit);
+            state.holds_limit |= self.flows.signals.remove(&Signal::FlowLimit);
         } else if core::mem::take(&mut state.holds_limit) {
-            self.flows.control.insert(FlowControl::Limit);
+            self.flows.signals.insert(Signal::FlowLimit);
         }
     }
 
     /// Holds back that the peer may open more flows, if it is to be told so and has been granted
     /// too much. (flow.md R-11)
     pub(super) fn hold_limit(&mut self, now: Time) {
-        if self.receive_rate.is_some() && self.flows.control.contains(&FlowControl::Limit) {
+        if self.receive_rate.is_some() && self.flows.signals.contains(&Signal::FlowLimit) {
             self.grant_at_rate(now);
         }
     }

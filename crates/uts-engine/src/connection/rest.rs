@@ -2,6 +2,7 @@
 //! the rest: keys (the epoch's secret stays), and the memory of buffers that are empty. Nothing is due then but the idle
 //! time-out and what keeps the connection alive.
 
+use super::parts::Part;
 use super::secrets::SecretChain;
 use super::{Connection, Inbound, Outbound, Phase};
 use core::time::Duration;
@@ -9,78 +10,74 @@ use std::sync::Arc;
 use uts_functions::{Function, Profile, Time, protection};
 
 /// Quiet for so long, a connection goes to rest. Waking takes a few microseconds, for the keys.
-const REST_AFTER: Duration = Duration::from_secs(2);
+pub(super) const REST_AFTER: Duration = Duration::from_secs(2);
 
 impl Connection {
     /// When to look whether the connection may rest; `None` while it does.
     pub(super) fn rest_timeout(&self) -> Option<Time> {
-        self.rest_at
+        self.life.rest_at
     }
 
     pub(super) fn is_resting(&self) -> bool {
-        self.rest_at.is_none()
+        self.life.rest_at.is_none()
     }
 
     /// Something arrives or is to be sent.
     pub(super) fn wake(&mut self, now: Time) {
-        if self.rest_at.is_none() {
-            self.rest_at = Some(now + REST_AFTER);
-            if let (Some(outbound), Some(inbound)) = (&mut self.outbound, &mut self.inbound) {
+        if self.life.rest_at.is_none() {
+            self.life.rest_at = Some(now + REST_AFTER);
+            if let (Some(outbound), Some(inbound)) = (&mut self.ways.outbound, &mut self.ways.inbound) {
                 outbound.wake();
                 inbound.wake();
             }
-            if let Some(home) = self.home.take() {
+            if let Some(home) = self.agreement.home.take() {
                 self.start_policy(now, *home);
             }
         }
     }
 
-    /// A connection begins awake.
-    pub(super) fn first_rest(now: Time) -> Option<Time> {
-        Some(now + REST_AFTER)
-    }
-
     pub(super) fn on_rest_timeout(&mut self, now: Time) {
-        if self.phase != Phase::Open || self.rest_at.is_none_or(|at| now < at) {
+        if self.life.phase != Phase::Open || self.life.rest_at.is_none_or(|at| now < at) {
             return;
         }
-        let active_at = self.last_heard_at.max(self.last_eliciting_at).max(self.last_write_at);
+        let active_at = self.life.last_heard_at.max(self.life.last_eliciting_at).max(self.life.last_write_at);
         let quiet_at = active_at + REST_AFTER;
         if quiet_at > now {
-            self.rest_at = Some(quiet_at);
+            self.life.rest_at = Some(quiet_at);
         } else if self.is_quiet() {
             self.rest();
         } else {
-            self.rest_at = Some(now + REST_AFTER);
+            self.life.rest_at = Some(now + REST_AFTER);
         }
     }
 
     /// Whether nothing is under way and nothing waits to be sent.
     fn is_quiet(&self) -> bool {
-        let (Some(outbound), Some(inbound)) = (&self.outbound, &self.inbound) else { return false };
+        let (Some(outbound), Some(inbound)) = (&self.ways.outbound, &self.ways.inbound) else { return false };
         self.is_confirmed()
             && outbound.ledger.eliciting() == 0
             && outbound.stacks.iter().all(|s| s.fec.as_ref().is_none_or(|fec| fec.deadline().is_none()))
             && inbound.arrivals.due.is_none()
-            && self.exchanges.timeout().is_none()
+            && self.parts.exchanges.timeout(&self.ways).is_none()
             && !self.wants_to_send()
     }
 
     fn rest(&mut self) {
-        self.rest_at = None;
-        let (Some(outbound), Some(inbound)) = (&mut self.outbound, &mut self.inbound) else { return };
+        self.life.rest_at = None;
+        let (Some(outbound), Some(inbound)) = (&mut self.ways.outbound, &mut self.ways.inbound) else {
+            return;
+        };
         outbound.rest();
         inbound.rest();
-        if let Some(home) = self.adaptation.as_mut().and_then(|a| a.rest()) {
+        if let Some(home) = self.agreement.adaptation.as_mut().and_then(|a| a.rest()) {
             let in_use = outbound.stack(0).map(|s| &s.profile).filter(|in_use| ***in_use == *home);
-            self.home = Some(in_use.map_or_else(|| Arc::new(*home), Arc::clone));
-            self.adaptation = None;
+            self.agreement.home = Some(in_use.map_or_else(|| Arc::new(*home), Arc::clone));
+            self.agreement.adaptation = None;
         }
-        self.flows.shrink();
-        self.exchanges.pending.shrink_to_fit();
-        self.events.shrink_to_fit();
-        self.control.shrink_to_fit();
-        self.repairs_seen.shrink_to_fit();
+        self.ways.flows.shrink();
+        self.parts.exchanges.pending.shrink_to_fit();
+        self.ways.events.shrink_to_fit();
+        self.parts.control.shrink();
     }
 }
 

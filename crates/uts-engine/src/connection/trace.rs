@@ -45,7 +45,7 @@ pub struct FrameKinds(u64);
 
 impl FrameKinds {
     /// The types of the frames in a payload.
-    pub(super) fn of(payload: &[u8]) -> Self {
+    fn of(payload: &[u8]) -> Self {
         let bits = FrameIter::new(payload).flatten().map(|frame| Self::bit(frame.kind()));
         FrameKinds(bits.fold(0, |set, bit| set | bit))
     }
@@ -98,6 +98,11 @@ impl Trace {
     /// Whether it is on: spares the caller work.
     pub(super) fn is_on(&self) -> bool {
         self.rows.is_some()
+    }
+
+    /// The types of the frames in a payload; none while it is off.
+    pub(super) fn kinds_of(&self, payload: &[u8]) -> FrameKinds {
+        if self.is_on() { FrameKinds::of(payload) } else { FrameKinds::default() }
     }
 
     pub(super) fn on_packet_sent(&mut self, row: TraceRow) {

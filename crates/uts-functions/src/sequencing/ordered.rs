@@ -1,7 +1,7 @@
 //! Ordered: data is handed over in the order of its positions; what was given up by the sender is passed over.
 
-use super::Sequencing;
 use super::reassembly::{Delivery, Reassembly};
+use super::{Rows, Sequencing};
 use crate::mechanism::{Consent, Mechanism, Params};
 use crate::profile::Function;
 
@@ -39,7 +39,7 @@ impl Sequencing for Ordered {
         state.pop_front(bytes_max)
     }
 
-    fn keeps_order(&self) -> bool {
-        true
+    fn rows(&self) -> Rows {
+        Rows::InOrder
     }
 }

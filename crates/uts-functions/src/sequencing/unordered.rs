@@ -1,7 +1,7 @@
 //! Unordered: each message (or each run of bytes, with its offset) is handed over as soon as it is whole.
 
-use super::Sequencing;
 use super::reassembly::{Delivery, Reassembly};
+use super::{Rows, Sequencing};
 use crate::mechanism::{Consent, Mechanism, Params};
 use crate::profile::Function;
 
@@ -34,7 +34,7 @@ impl Sequencing for Unordered {
         state.pop_any(bytes_max)
     }
 
-    fn keeps_order(&self) -> bool {
-        false
+    fn rows(&self) -> Rows {
+        Rows::AnyOrder
     }
 }

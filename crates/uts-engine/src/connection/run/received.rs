@@ -23,28 +23,29 @@ impl Connection {
         segment_bytes: usize,
         datagrams: &mut [u8],
     ) -> usize {
-        let is_heard = self.phase == Phase::Open && self.rest_at.is_some() && self.last_heard_at == now;
-        let Some(inbound) = self.inbound.as_mut().filter(|_| is_heard) else { return 0 };
+        let is_heard =
+            self.life.phase == Phase::Open && self.life.rest_at.is_some() && self.life.last_heard_at == now;
+        let Some(inbound) = self.ways.inbound.as_mut().filter(|_| is_heard) else { return 0 };
         let (mut taken, mut packets, mut data_bytes) = (0, 0, 0);
         let (mut odd, marked) = (None, ecn == Some(Ecn::Ce));
         let mut messages = Messages::default();
         for datagram in datagrams.chunks_mut(segment_bytes.max(1)) {
-            if is_long(datagram[0]) || !datagram[1..].starts_with(self.local_cid.as_slice()) {
+            if is_long(datagram[0]) || !datagram[1..].starts_with(self.identity.local_cid.as_slice()) {
                 break;
             }
             let (start, tail) = (taken, datagram.last_chunk::<16>().copied());
             taken += datagram.len();
-            let opened = inbound.unseal(&self.local_cid, datagram);
+            let opened = inbound.unseal(&self.identity.local_cid, datagram);
             if let Ok(opened) = &opened
                 && let Some(stack) = inbound.stacks.get_mut(opened.stack).filter(|stack| stack.fec.is_none())
                 && inbound.heard_of == Some(stack.epoch)
                 && let Some((receive, flow, bytes)) =
-                    append(&mut self.flows, stack, &datagram[opened.frames.clone()], &mut messages)
+                    append(&mut self.ways.flows, stack, &datagram[opened.frames.clone()], &mut messages)
             {
                 let arrival = Arrival { number: opened.number, now, eliciting: true, polled: false, marked };
                 stack.acknowledgement.on_arrival(&mut inbound.arrivals, &arrival);
                 inbound.arrivals.insert(&arrival);
-                receive.tell_reader(flow, &mut self.events);
+                receive.tell_reader(flow, &mut self.ways.events);
                 packets += 1;
                 data_bytes += bytes;
                 continue;
@@ -55,10 +56,10 @@ impl Connection {
         if let Some(ecn) = ecn {
             inbound.arrivals.ecn[ecn as usize] += packets;
         }
-        self.stats.bytes_received += taken as u64;
-        self.bytes_from_address += taken as u64;
-        self.stats.packets_received += packets;
-        self.stats.data_bytes_received += data_bytes;
+        self.ways.stats.bytes_received += taken as u64;
+        self.establishing.bytes_from_address += taken as u64;
+        self.ways.stats.packets_received += packets;
+        self.ways.stats.data_bytes_received += data_bytes;
         if let Some((place, tail, opened)) = odd {
             self.on_unsealed(now, ecn, &datagrams[place], tail, opened);
         }

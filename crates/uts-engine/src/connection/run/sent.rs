@@ -1,10 +1,8 @@
 //! Runs on the way out: admission, entry in the ledger and statistics are once for all; number, bytes and seal are a packet's own.
 
-use super::super::chunks::Written;
-use super::super::draft::FULL_BUT;
-use super::super::flows::Token;
-use super::super::messages::{How, append_whole};
 use super::super::outgoing::seal;
+use super::super::packet::FULL_BUT;
+use super::super::parts::{How, Token, Written, append_whole};
 use super::super::{Connection, Outbound};
 use core::ops::Range;
 use smallvec::smallvec;
@@ -29,14 +27,14 @@ impl Connection {
     ) -> usize {
         let bytes = like.bytes;
         let Some(flow) = self.flow_of_run(now) else { return 0 };
-        let Some(outbound) = &mut self.outbound else { return 0 };
-        let together = self.flows.peer_reads_messages;
-        let Some(send) = self.flows.get_mut(flow).map(|flow| &mut flow.send) else { return 0 };
-        let packet_bytes = self.size.current() as u64;
+        let Some(outbound) = &mut self.ways.outbound else { return 0 };
+        let together = self.ways.flows.peer_reads_messages;
+        let Some(send) = self.ways.flows.get_mut(flow).map(|flow| &mut flow.send) else { return 0 };
+        let packet_bytes = self.parts.size.current() as u64;
         let in_row = outbound.ledger.numbers_in_row();
         let most = outbound.admitted(now, bytes as u64, packet_bytes).min(most as u64).min(in_row);
         let limit = outbound.stacks[0].flow.send_limit(send.limit);
-        let run = Run { outbound, flow, limit, like, together, peer_cid: self.peer_cid };
+        let run = Run { outbound, flow, limit, like, together, peer_cid: self.identity.peer_cid };
         let appended = match like.messages {
             0 => run.append_bytes(&mut send.buffer, most, out),
             1 => run.append_messages(&mut send.buffer, most, out),
@@ -50,34 +48,33 @@ impl Connection {
         let sent = Sent { bytes, epoch, eliciting: true, size_probe: false, tokens, snapshot };
         outbound.ledger.record_run(sent, packets);
         outbound.stacks[0].keys.add(packets, packets * bytes);
-        outbound.unpolled = outbound.unpolled.saturating_add(u32::try_from(packets).unwrap_or(u32::MAX));
-        self.flows.update_order(flow, |_| limit);
-        self.last_eliciting_at = now;
-        self.stats.packets_sent += packets;
-        self.stats.bytes_sent += packets * bytes;
-        self.stats.data_bytes_sent += packets * data_bytes;
+        self.parts.poll.on_unpolled(packets);
+        self.ways.flows.update_order(flow, |_| limit);
+        self.life.last_eliciting_at = now;
+        self.ways.stats.packets_sent += packets;
+        self.ways.stats.bytes_sent += packets * bytes;
+        self.ways.stats.data_bytes_sent += packets * data_bytes;
         packets as usize
     }
 
     /// The flow the data of which is all that is to be sent, none of them under a poll or redundancy, and in no packet that
     /// is to be traced.
     fn flow_of_run(&self, now: Time) -> Option<u32> {
-        let (outbound, arrivals) = (self.outbound.as_ref()?, &self.inbound.as_ref()?.arrivals);
+        let (outbound, arrivals) = (self.ways.outbound.as_ref()?, &self.ways.inbound.as_ref()?.arrivals);
         let [stack] = outbound.stacks.as_slice() else { return None };
         let is_plain = stack.fec.is_none() && !stack.acknowledgement.poll(u32::MAX, true);
         let has_report = arrivals.due.is_some_and(|due| due <= now || arrivals.unreported > 0);
-        let has_control =
-            !self.exchanges.pending.is_empty() || !self.control.is_empty() || !self.flows.control.is_empty();
-        let is_odd = self.ping_wanted
+        let is_odd = self.parts.want_more_than_data(&self.ways)
             || outbound.probes_due > 0
-            || self.trace.is_on()
-            || self.size.probe(now).is_some();
-        if !is_plain || has_report || has_control || is_odd {
+            || self.ways.trace.is_on()
+            || self.parts.size.probe(now).is_some();
+        if !is_plain || has_report || is_odd {
             return None;
         }
-        self.flows
+        self.ways
+            .flows
             .only_to_send()
-            .filter(|flow| self.flows.get(*flow).is_some_and(|f| f.send.group == stack.group))
+            .filter(|flow| self.ways.flows.get(*flow).is_some_and(|f| f.send.group == stack.group))
     }
 }
 
@@ -87,8 +84,6 @@ pub(in crate::connection) struct Alike {
     pub bytes: usize,
     /// Bytes of a full packet.
     pub full: usize,
-    /// Where it is more than one, packets may have been padded to whole blocks of so many bytes.
-    pub block_bytes: usize,
     /// Whole messages in it; if there are none, it is full of bytes.
     pub messages: usize,
 }
@@ -120,7 +115,7 @@ impl Run<'_> {
         let (start, mut data_bytes, mut packets) = (bytes.position(), None, 0);
         let flags = DataFlags::default();
         while packets < most
-            && self.append_one(packets, Some(bytes.position()), None, flags, out, |room, out| {
+            && self.append_one(packets, Some(bytes.position()), flags, out, |room, out| {
                 // Headers have another length from some numbers and positions on.
                 room > 0 && *data_bytes.get_or_insert(room) == room && bytes.append(room, out)
             })
@@ -151,15 +146,12 @@ impl Run<'_> {
             let flags =
                 DataFlags { message: true, begin: true, end: true, presented, ..DataFlags::default() };
             let offset = offsets.then_some(message.start);
-            // With a length, padding may follow.
-            let len = (self.like.block_bytes > 1).then_some(data_bytes);
-            let fits = self.append_one(packets, offset, len, flags, out, |room, out| {
-                let lacking = room.checked_sub(data_bytes).filter(|lacking| *lacking < self.like.block_bytes);
-                if let Some(lacking) = lacking {
+            let fits = self.append_one(packets, offset, flags, out, |room, out| {
+                let is_alike = room == data_bytes;
+                if is_alike {
                     out.extend_from_slice(message.data);
-                    out.resize(out.len() + lacking, 0);
                 }
-                lacking.is_some()
+                is_alike
             });
             if !fits {
                 break;
@@ -216,7 +208,7 @@ impl Run<'_> {
         out: &mut Vec<u8>,
     ) -> bool {
         let Some(stack) = self.outbound.stacks.first() else { return false };
-        let Alike { bytes, full, block_bytes, messages: count } = self.like;
+        let Alike { bytes, full, messages: count } = self.like;
         let room = end.saturating_sub(out.len());
         let how = How {
             flow: self.flow,
@@ -226,7 +218,6 @@ impl Run<'_> {
             is_alone: true,
             is_kept_whole: !stack.layout.repeats,
             is_next: true,
-            block_bytes,
             together: self.together,
             room_of_all: room,
             room_of_full: room + more,
@@ -246,7 +237,6 @@ impl Run<'_> {
         &self,
         behind: u64,
         offset: Option<u64>,
-        len: Option<usize>,
         flags: DataFlags,
         out: &mut Vec<u8>,
         fill: impl FnOnce(usize, &mut Vec<u8>) -> bool,
@@ -255,7 +245,7 @@ impl Run<'_> {
         let Some(protection) = stack.protection.as_deref() else { return false };
         let (start, number) = (out.len(), self.outbound.ledger.next_number() + behind);
         let mark = self.outbound.emit_header(stack, self.peer_cid, number, out);
-        emit_data_header(out, self.flow, offset, len, flags);
+        emit_data_header(out, self.flow, offset, None, flags);
         let around = out.len() - start + stack.detection.trailer_bytes() + protection.tag_bytes();
         let has_filled = self.like.bytes.checked_sub(around).is_some_and(|room| fill(room, out));
         if has_filled {

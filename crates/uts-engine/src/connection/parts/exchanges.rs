@@ -1,6 +1,9 @@
-//! The machines of both directions, and what they have to say.
+//! The machines of the exchange in both directions, and what they have to say.
 
-use super::refusal::Refusal;
+use super::super::Ways;
+use super::super::packet::Packet;
+use super::super::refusal::Refusal;
+use super::{Interest, LostPacket, Part, Token};
 use crate::event::Direction;
 use crate::exchange::{self, Machine};
 use std::collections::VecDeque;
@@ -49,13 +52,50 @@ impl Exchanges {
         self.machines[direction as usize].as_ref()?.asked()
     }
 
-    pub fn timeout(&self) -> Option<Time> {
-        self.machines.iter().flatten().filter_map(|machine| machine.poll_timeout()).min()
-    }
-
     pub fn heap_bytes(&self) -> usize {
         self.machines.iter().flatten().map(|machine| size_of_val(&**machine)).sum::<usize>()
             + self.pending.capacity() * size_of::<(Direction, Frame<'_>)>()
             + self.asked.iter().flatten().map(|asked| size_of_val(&**asked)).sum::<usize>()
+    }
+}
+
+impl Part for Exchanges {
+    fn interest(&self, _ways: &Ways) -> Interest {
+        Interest::frames_if(!self.pending.is_empty())
+    }
+
+    fn write(&mut self, packet: &mut Packet<'_>, _ways: &mut Ways) {
+        while let Some((direction, message)) = self.pending.front() {
+            if !packet.put_if_it_fits(message) {
+                return;
+            }
+            packet.tokens.push(Token::Exchange(*direction));
+            self.pending.pop_front();
+        }
+    }
+
+    /// What is unanswered is sent again.
+    fn lost(&mut self, _loss: &LostPacket, token: &Token, ways: &mut Ways) {
+        self.probe(token, ways);
+    }
+
+    fn probe(&mut self, token: &Token, _ways: &mut Ways) {
+        if let Token::Exchange(direction) = token
+            && let Some(machine) = self.machine(*direction)
+        {
+            machine.handle_lost();
+        }
+    }
+
+    fn timeout(&self, _ways: &Ways) -> Option<Time> {
+        self.machines.iter().flatten().filter_map(|machine| machine.poll_timeout()).min()
+    }
+
+    fn on_timeout(&mut self, now: Time, _ways: &mut Ways) {
+        for machine in self.machines.iter_mut().flatten() {
+            if machine.poll_timeout().is_some_and(|at| at <= now) {
+                machine.handle_timeout(now);
+            }
+        }
     }
 }

@@ -1,8 +1,14 @@
 //! Packet size: probing for the largest UDP payload that the path carries (RFC 8899). Nothing is ever fragmented.
 
+use super::super::Ways;
+use super::super::packet::{Packet, Reason};
+use super::{LostPacket, Part, Token};
 use crate::config::{PACKET_BYTES_BASE, PACKET_BYTES_MIN};
+use crate::event::Event;
 use core::time::Duration;
 use uts_functions::Time;
+use uts_functions::congestion::Congestion;
+use uts_wire::frame::Frame;
 
 /// Probes of one size that must be lost before it counts as too large (RFC 8899 section 5.1.2).
 const PROBES_MAX: u8 = 3;
@@ -39,6 +45,8 @@ pub(crate) struct PacketSize {
     /// The value of `next_at` that has come and was noticed; `NEVER` = none has.
     due_since: Time,
     first: bool,
+    /// The peer is known to have finished the handshake: nothing is probed before.
+    pub is_begun: bool,
     /// Times in a row that packets larger than must pass were lost, and none as large has arrived: small ones may still pass, and be
     /// acknowledged, where these do not. In parts, which take less memory so.
     hole_times: u8,
@@ -62,6 +70,7 @@ impl PacketSize {
             next_at: now,
             due_since: Time::NEVER,
             first: true,
+            is_begun: false,
             hole_times: 0,
             hole_bytes: 0,
             hole_since: 0,
@@ -87,7 +96,7 @@ impl PacketSize {
     }
 
     /// When a probe is due. Once it is, it leaves when window and rate let it: there is nothing more to wait for.
-    pub fn timeout(&self) -> Option<Time> {
+    fn probe_at(&self) -> Option<Time> {
         let open = !self.in_flight && self.ceiling > self.current + STEP_BYTES;
         (open && self.next_at != Time::NEVER && self.due_since != self.next_at).then_some(self.next_at)
     }
@@ -180,7 +189,7 @@ impl PacketSize {
     }
 
     /// When the search rests, it begins anew after a while.
-    pub fn on_timeout(&mut self, now: Time) {
+    fn on_due(&mut self, now: Time) {
         if now >= self.next_at {
             self.due_since = self.next_at;
         }
@@ -188,6 +197,48 @@ impl PacketSize {
             self.ceiling = self.max + 1;
             self.first = true;
         }
+    }
+
+    /// Tells congestion control and the application of another size.
+    pub fn tell(&self, ways: &mut Ways) {
+        if let Some(outbound) = &mut ways.outbound {
+            outbound.congestion.set_packet_bytes(self.current as u64);
+        }
+        ways.events.push_back(Event::PacketSize(self.current));
+    }
+}
+
+impl Part for PacketSize {
+    /// A probe is a ping in a packet of the size that is tried.
+    fn write(&mut self, packet: &mut Packet<'_>, _ways: &mut Ways) {
+        if let Reason::SizeProbe(bytes) = packet.reason {
+            packet.put(&Frame::Ping);
+            packet.tokens.push(Token::Size(bytes));
+            self.on_probe_sent();
+        }
+    }
+
+    fn acked(&mut self, now: Time, token: &Token, ways: &mut Ways) {
+        if let Token::Size(bytes) = token
+            && self.on_probe_acknowledged(now, *bytes)
+        {
+            self.tell(ways);
+        }
+    }
+
+    fn lost(&mut self, loss: &LostPacket, token: &Token, _ways: &mut Ways) {
+        if let Token::Size(bytes) = token {
+            self.on_probe_lost(loss.now, *bytes);
+        }
+    }
+
+    fn timeout(&self, ways: &Ways) -> Option<Time> {
+        let is_idle = ways.outbound.as_ref().is_some_and(|outbound| outbound.delivery.in_flight == 0);
+        self.probe_at().filter(|_| self.is_begun && is_idle)
+    }
+
+    fn on_timeout(&mut self, now: Time, _ways: &mut Ways) {
+        self.on_due(now);
     }
 }
 
@@ -231,9 +282,9 @@ mod tests {
     fn a_probe_that_is_due_is_announced_once() {
         for ceiling in 1210..1240 {
             let mut size = PacketSize { ceiling, first: false, ..PacketSize::new(Time::ZERO, 1200, 1472) };
-            assert_eq!(size.timeout().is_some(), size.probe(Time::ZERO).is_some(), "{ceiling}");
-            size.on_timeout(Time::ZERO);
-            assert_eq!(size.timeout(), None, "{ceiling}");
+            assert_eq!(size.probe_at().is_some(), size.probe(Time::ZERO).is_some(), "{ceiling}");
+            size.on_due(Time::ZERO);
+            assert_eq!(size.probe_at(), None, "{ceiling}");
         }
     }
 
@@ -275,7 +326,7 @@ mod tests {
         }
         assert!(size.current() > 1200 - 2 * STEP_BYTES, "{sizes:?}");
         now += RAISE_AFTER;
-        size.on_timeout(now);
+        size.on_due(now);
         assert_eq!(size.probe(now), Some(1472));
     }
 
