@@ -3,14 +3,14 @@
 //! whom its frames concern (`handle_frame`). Time: when something is due (`poll_timeout`), and doing it (`handle_timeout`).
 //! What became of packets that were sent is in [`settle`](super::settle).
 
-use super::contents::{Contents, Frames, Places};
-use super::handshake::Place;
-use super::incoming::Ecn;
+use super::establish::handshake::Place;
 use super::life::Phase;
+use super::life::deadlines::earlier;
 use super::packet::{Reason, Room, Shape};
 use super::parts::{Part, has_repair};
+use super::receive::contents::{Contents, Frames, Places};
+use super::receive::incoming::Ecn;
 use super::settle::Report;
-use super::time::earlier;
 use super::{Allowance, Connection, Outbound, Polled};
 use crate::event::{CloseReason, Event};
 use crate::policy::Turns;

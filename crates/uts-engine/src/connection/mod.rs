@@ -1,105 +1,67 @@
-//! A connection: a small hub. Each step of the two ways is one call into one function; parts report their next time-out
-//! and whether they want to send, the hub takes the minimum and the union.
+//! A connection to one peer: a hub over the ways out and in, and over parts that own their frames.
 //!
-//! * the way out: [`outgoing`]; the way in: [`incoming`]; what becomes of packets: [`settle`];
-//! * [`handshake`], [`establish`]: establishment; [`closing`]: the end; [`exchanges`]: from one profile to the next; [`adapt`]: when
-//!   the policy wants one; [`groups`]: when flows have requirements of their own;
-//! * [`application`]: what the application does; [`mod@time`]: when something is due;
-//!   [`liveness`]: whether the peer is still there.
+//! Begin with [`hub`]: the two ways, and time, as lists. What becomes of packets is in [`settle`], what the ways share in [`ways`], a
+//! packet under construction in [`packet`]. A part is in [`parts`]; it has frames of its own.
+//!
+//! * [`establish`]: from a first packet to keys and profiles; [`life`]: whether the peer is there, rest, and the end;
+//! * [`send`], [`receive`]: epochs, batches, runs of packets that are alike; [`flows`]: what the application does;
+//! * [`agreement`]: from one profile to the next, when the policy or a group of flows wants one;
+//! * [`watch`]: statistics, traces, what is known of the path.
 
-mod adapt;
 mod agreement;
 mod allowance;
-mod application;
-mod batch;
-mod closing;
-mod contents;
 mod establish;
-mod establishing;
-mod exchanges;
 mod flows;
-mod groups;
-mod halves;
-mod handshake;
-mod handshake_memory;
 mod hub;
 mod identity;
-mod inbound;
-mod incoming;
-mod inspect;
-pub(crate) mod keys;
-mod life;
-mod liveness;
-mod memory;
-mod messages;
-mod meter;
-mod outbound;
-mod outgoing;
+pub(crate) mod life;
 mod packet;
 mod parts;
-mod receive_rate;
-mod refusal;
-mod rest;
-mod run;
+mod receive;
 mod secrets;
+mod send;
 mod settle;
-mod stats;
-mod time;
-mod trace;
+mod watch;
 mod ways;
-pub(crate) mod words;
 
 pub(crate) use allowance::{Admission, Allowance, Polled};
-pub(crate) use establish::hello;
-pub(crate) use receive_rate::first_credit;
+pub(crate) use establish::established::hello;
+pub(crate) use establish::handshake::{Place, is_authentic, refusal};
+pub(crate) use establish::handshake_memory::{HandshakeMemory, Ration};
+pub(crate) use establish::words;
+pub(crate) use life::keys;
+pub(crate) use receive::receive_rate::first_credit;
+pub(crate) use send::outbound::PROCESSORS_LIMIT;
 
-pub use application::{FlowError, FlowOptions, MessageOptions, Read, ReadError, WriteError};
-pub use batch::{IntoBatch, MessageBatch, ReadSink, UnevenMessages};
-pub use exchanges::{ExchangeError, changes};
+pub use agreement::exchanges::{ExchangeError, changes};
+pub use agreement::refusal::{Refusal, RefusalReason};
 pub use flows::Side;
-pub(crate) use handshake::{Place, is_authentic, refusal};
-pub(crate) use handshake_memory::{HandshakeMemory, Ration};
-pub use incoming::Ecn;
-pub use refusal::{Refusal, RefusalReason};
-pub use trace::{FrameKinds, Trace, TraceKind, TraceRow};
+pub use flows::application::{FlowError, FlowOptions, MessageOptions, Read, ReadError, WriteError};
+pub use flows::batch::{IntoBatch, MessageBatch, ReadSink, UnevenMessages};
+pub use receive::incoming::Ecn;
+pub use watch::stats::Stats;
+pub use watch::trace::{FrameKinds, Trace, TraceKind, TraceRow};
 
 use crate::config::{ConnectionConfig, PACKET_BYTES_BASE, PACKET_BYTES_MIN};
 use crate::event::{CloseReason, Direction, Event};
 use crate::requirements::Security;
-use crate::selector::Library;
 use agreement::Agreement;
-use bytes::Bytes;
 use core::time::Duration;
-use establishing::Establishing;
+use establish::Establishing;
+use establish::handshake::Handshake;
 use flows::Flows;
-use handshake::Handshake;
 use identity::Identity;
-use inbound::Inbound;
 use life::{Life, Phase};
-use outbound::Outbound;
-pub(crate) use outbound::PROCESSORS_LIMIT;
 use parts::{PacketSize, Parts};
+use receive::inbound::Inbound;
 use rustls::pki_types::CertificateDer;
-use secrets::SecretChain;
-pub use stats::Stats;
+use send::outbound::Outbound;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Weak};
-use uts_functions::protection::{self, Secret};
+use std::sync::Arc;
 use uts_functions::sequencing::reassembly::Spares;
 use uts_functions::{Function, PathFacts, Profile, Time, establishment};
-use uts_wire::packet::establishment::Level;
-use uts_wire::{ConnectionId, Hello, frame};
+use uts_wire::ConnectionId;
 use ways::Ways;
-
-/// Messages of exchanges that may wait at once: a peer may ask faster than it listens.
-const ANSWERS_MAX: usize = 16;
-
-/// A closing connection answers at most this often to what still arrives (RFC 9000 section 10.2.1).
-const CLOSES_MAX: u32 = 8;
-
-/// Packets that may wait for the end of the handshake: a first window of them, from whoever sends under this id.
-const EARLY_PACKETS_MAX: usize = 16;
-const EARLY_BYTES_MAX: usize = 16 * 1024;
 
 /// A connection to one peer.
 pub struct Connection {

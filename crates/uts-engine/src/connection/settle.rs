@@ -218,7 +218,7 @@ impl Ways {
     pub(super) fn after_send_change(&mut self, id: u32) {
         let room = self.send_capacity();
         let Some(flow) = self.flows.get_mut(id) else { return };
-        let limits = self.outbound.as_ref().and_then(|o| o.stack(flow.send.group)).map(|s| s.flow.clone());
+        let stack = self.outbound.as_ref().and_then(|o| o.stack(flow.send.group));
         let send = &mut flow.send;
         if send.writer_waits && send.buffer.load_bytes() < room {
             send.writer_waits = false;
@@ -231,8 +231,8 @@ impl Ways {
         if send.buffer.next_expiry() != send.expires {
             self.flows.update_expiry(id);
         }
-        if let Some(limits) = limits {
-            self.flows.update_order(id, |limit| limits.send_limit(limit));
+        if let Some(stack) = stack {
+            self.flows.update_order(id, |limit| stack.flow.send_limit(limit));
         }
         self.flows.drop_if_done(id);
     }

@@ -1,6 +1,6 @@
 //! What the two ways share: epochs in use and open, flows, and what is told and counted of both.
 
-use super::receive_rate::ReceiveRate;
+use super::receive::receive_rate::ReceiveRate;
 use super::{Flows, Inbound, Outbound, Side, Stats, Trace};
 use crate::config::ConnectionConfig;
 use crate::event::Event;

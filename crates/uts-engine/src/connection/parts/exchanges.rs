@@ -1,14 +1,18 @@
 //! The machines of the exchange in both directions, and what they have to say.
 
 use super::super::Ways;
+use super::super::agreement::refusal::Refusal;
 use super::super::packet::Packet;
-use super::super::refusal::Refusal;
 use super::{Interest, LostPacket, Part, Token};
 use crate::event::Direction;
 use crate::exchange::{self, Machine};
+use core::time::Duration;
 use std::collections::VecDeque;
 use uts_functions::{Profile, Time};
 use uts_wire::frame::Frame;
+
+/// Messages that may wait at once: a peer may ask faster than it listens.
+pub(in crate::connection) const MESSAGES_MAX: usize = 16;
 
 /// The exchanges of both directions, and what they have to say.
 pub(crate) struct Exchanges {
@@ -32,7 +36,7 @@ impl Exchanges {
     }
 
     /// The same, as it is before anything was asked if nothing was.
-    pub fn begin(&mut self, direction: Direction) -> &mut Machine<Profile, Refusal> {
+    fn begin(&mut self, direction: Direction) -> &mut Machine<Profile, Refusal> {
         self.machines[direction as usize].get_or_insert_with(|| {
             let side = match direction {
                 Direction::Out => exchange::Side::DataSender,
@@ -40,6 +44,19 @@ impl Exchanges {
             };
             Box::new(Machine::new(side, 0))
         })
+    }
+
+    /// The same, with the probe time-out that now holds, where one is known.
+    pub fn begin_at(
+        &mut self,
+        direction: Direction,
+        pto: Option<Duration>,
+    ) -> &mut Machine<Profile, Refusal> {
+        let machine = self.begin(direction);
+        if let Some(pto) = pto {
+            machine.set_pto(pto);
+        }
+        machine
     }
 
     /// Whether no exchange of the direction is under way.

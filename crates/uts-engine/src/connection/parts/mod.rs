@@ -13,7 +13,7 @@ mod size;
 
 pub(super) use control::Control;
 pub(super) use data::{Data, How, Written, append_whole};
-pub(super) use exchanges::Exchanges;
+pub(super) use exchanges::{Exchanges, MESSAGES_MAX};
 pub(super) use flow_control::{FlowControl, Signal};
 pub(super) use ping::Ping;
 pub(super) use poll::Poll;

@@ -71,7 +71,7 @@ pub(in crate::connection) struct How {
     pub is_alone: bool,
     /// segmentation.md R-13: no message is torn that fits into a packet of its own.
     pub is_kept_whole: bool,
-    /// See [`Packet::is_next`].
+    /// See [`Packet::is_next`](crate::connection::packet::Packet::is_next).
     pub is_next: bool,
     /// Messages of one length may go in a frame together.
     pub together: bool,
