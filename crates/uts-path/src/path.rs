@@ -28,14 +28,6 @@ pub enum Direction {
 impl Direction {
     /// Both, forward first.
     pub const ALL: [Direction; 2] = [Direction::Forward, Direction::Backward];
-
-    /// The other one.
-    pub fn opposite(self) -> Self {
-        match self {
-            Direction::Forward => Direction::Backward,
-            Direction::Backward => Direction::Forward,
-        }
-    }
 }
 
 impl fmt::Display for Direction {
