@@ -23,7 +23,6 @@ pub mod runner;
 pub mod samples;
 mod sweep;
 mod template;
-pub(crate) mod units;
 
 pub use sweep::{Sweep, SweepValue};
 pub use template::Template;

@@ -67,7 +67,7 @@ impl Plan {
         let sweep = |sweep: &Sweep| {
             let values = sweep.values.iter().map(|v| json!({"text": v.text, "number": v.number}));
             json!({
-                "name": sweep.name, "key": sweep.key, "unit": sweep.unit.map(super::units::Unit::name),
+                "name": sweep.name, "key": sweep.key, "unit": sweep.unit.map(uts_units::Unit::name),
                 "numeric": sweep.unit.is_some(), "values": values.collect::<Vec<_>>(),
             })
         };

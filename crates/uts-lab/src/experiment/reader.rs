@@ -98,9 +98,7 @@ impl<'s, 'i> Section<'s, 'i> {
 
     pub(super) fn duration(&self, key: &str) -> Option<Duration> {
         const EXPECTED: &str = "a time with its unit, as \"20ms\" or \"1.5s\"";
-        self.parsed(key, EXPECTED, |text| {
-            super::units::duration(text).ok_or(format!("`{text}` is not {EXPECTED}"))
-        })
+        self.parsed(key, EXPECTED, |text| uts_units::time(text).map_err(|error| error.about(text, EXPECTED)))
     }
 
     pub(super) fn whole(&self, key: &str, range: RangeInclusive<u64>) -> Option<u64> {

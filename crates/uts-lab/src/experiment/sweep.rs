@@ -4,10 +4,10 @@ use super::file::{PathSpec, link_problem, schedule_problem};
 use super::problem::unknown;
 use super::reader::{Section, to_json};
 use super::template::Template;
-use super::units::{Unit, quantity};
 use serde_json::Value;
 use std::ops::Range;
 use toml::de::DeValue;
+use uts_units::{Unit, quantity};
 
 /// Most values of a sweep.
 pub const VALUES_MAX: usize = 10_000;

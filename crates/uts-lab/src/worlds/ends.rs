@@ -17,10 +17,10 @@ use std::time::{Duration, Instant};
 use uts_end::line::{End, Line, Ready, Status};
 use uts_end::transport as native;
 use uts_end::{Context, Role, TransportSpec};
-use uts_traffic::human::show_duration;
 use uts_traffic::measure::Measure;
 use uts_traffic::transport::Capabilities;
 use uts_traffic::workload::{Workload, can_carry};
+use uts_units::show;
 
 /// Says where the program with the rivals is.
 pub const RIVALS_VARIABLE: &str = "UTS_RIVALS";
@@ -240,8 +240,8 @@ pub fn command_line(
         }
     }
     option("--seed", case.seed.to_string().into());
-    option("--give-up", show_duration(case.timeout + flow.start).into());
-    option("--sample-every", show_duration(case.sample_every).into());
+    option("--give-up", show::time(case.timeout + flow.start).into());
+    option("--sample-every", show::time(case.sample_every).into());
     option("--out", end_file(dir, flow, place.role()).into());
     if is_uts(flow) && (case.record.sequence || case.record.qlog) {
         line.push("--packets".into());

@@ -14,7 +14,7 @@ use std::path::Path;
 use std::time::Duration;
 use toml::de::DeTable;
 use uts_path::{LinkConfig, Schedule, SpecError};
-use uts_traffic::human;
+use uts_units::text;
 
 const KEYS: [&str; 17] = [
     "hosts",
@@ -301,7 +301,7 @@ fn read_hosts(file: &Section<'_, '_>) -> Hosts {
     let Some(section) = file.section("hosts") else { return hosts };
     section.only(&["offload", "access", "mtu", "sysctl"]);
     hosts.offload = section.boolean("offload");
-    hosts.access_bps = section.parsed("access", "a rate, as \"1gbit\"", human::parse_rate);
+    hosts.access_bps = section.parsed("access", "a rate, as \"1gbit\"", text::parse_rate);
     hosts.mtu = section.whole("mtu", 576..=65_535).map_or(MTU, |mtu| mtu as u32);
     if let Some(sysctl) = section.section("sysctl") {
         for (key, ..) in sysctl.entries() {
