@@ -1,6 +1,7 @@
 //! Changes to a link: some of its settings, in the text form that command lines use.
 
-use crate::config::{Buffer, Corruption, Jitter, JitterShape, LinkConfig, Loss, Reordering, SpecError};
+use crate::config::{Buffer, Corruption, Jitter, JitterShape, LinkConfig, Loss, Reordering};
+use crate::error::SpecError;
 use crate::framing::Framing;
 use crate::parse::format_duration;
 use crate::queue::Discipline;

@@ -1,7 +1,8 @@
 //! The text form of settings: `rate=50mbit delay=20ms buffer=64p loss=ge:0.05,4`.
 
 use crate::change::{Change, Setting};
-use crate::config::{Buffer, Corruption, Jitter, JitterShape, LinkConfig, Loss, Reordering, SpecError};
+use crate::config::{Buffer, Corruption, Jitter, JitterShape, LinkConfig, Loss, Reordering};
+use crate::error::SpecError;
 use crate::trace::Opportunities;
 use std::str::FromStr;
 use std::time::Duration;

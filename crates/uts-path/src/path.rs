@@ -1,7 +1,8 @@
 //! Two links and a schedule.
 
 use crate::change::Change;
-use crate::config::{LinkConfig, SpecError};
+use crate::config::LinkConfig;
+use crate::error::SpecError;
 use crate::link::{Delivery, Link, Payload};
 use crate::passage::{Fate, Passage};
 use crate::schedule::{Pending, Schedule, Target};

@@ -1,7 +1,7 @@
 //! A list of changes and when each is due.
 
 use crate::change::Change;
-use crate::config::SpecError;
+use crate::error::SpecError;
 use crate::parse::{format_duration, parse_duration_ns};
 use crate::path::Direction;
 use serde::{Deserialize, Serialize};

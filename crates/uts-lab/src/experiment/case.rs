@@ -1,6 +1,7 @@
 //! A case: everything that one run needs to know, and nothing else. It is what `run.json` says was run.
 
-use super::file::{Hosts, PathSpec, Record, Topology, WorldKind};
+use super::file::{Hosts, Record, Topology, WorldKind};
+use super::path::PathSpec;
 use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;

@@ -1,6 +1,7 @@
 //! Reads tables of TOML that know where they stand, and tells of everything that is wrong with them.
 
-use super::problem::{Sink, unknown};
+use super::problem::Sink;
+use crate::names::unknown;
 use core::fmt::Display;
 use serde_json::Value;
 use std::collections::HashSet;
@@ -222,7 +223,7 @@ pub(super) fn suggest(message: &str) -> String {
     match quoted.next().filter(|_| is_choice) {
         Some(wrong) => {
             let names: HashSet<&str> = quoted.collect();
-            match super::problem::nearest(wrong, names) {
+            match crate::names::nearest(wrong, names) {
                 Some(name) => format!("{message}; did you mean `{name}`?"),
                 None => message.into(),
             }

@@ -5,7 +5,7 @@ mod cellular;
 
 pub use cellular::Cellular;
 
-use crate::config::SpecError;
+use crate::error::SpecError;
 use crate::parse::{parse_rate, parse_whole};
 use serde::{Deserialize, Serialize};
 use std::fmt;
