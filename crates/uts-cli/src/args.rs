@@ -169,7 +169,7 @@ pub struct CpArgs {
     #[arg(long, value_name = "RATE")]
     pub bwlimit: Option<String>,
     /// How long to try to go on after the connection was lost; 0 gives up at once
-    #[arg(long, value_name = "TIME", default_value = "10min", value_parser = crate::units::lasting)]
+    #[arg(long, value_name = "TIME", default_value = "10min", value_parser = crate::given::lasting)]
     pub retry: Duration,
     /// Set modes as those of the sources, whatever the umask; to a server, if it lets clients
     #[arg(short, long)]
@@ -255,7 +255,7 @@ pub struct PartsArgs {
     #[arg(long)]
     pub remove: bool,
     /// Only those to which nothing has come for this long, as 36h or 7d
-    #[arg(long, value_name = "TIME", value_parser = crate::units::lasting)]
+    #[arg(long, value_name = "TIME", value_parser = crate::given::lasting)]
     pub older_than: Option<Duration>,
     /// Print one JSON object a line
     #[arg(long)]

@@ -1,7 +1,7 @@
 //! What the program needs of a transport. Everything else of the program is written against these traits.
 
+use crate::given::PathGiven;
 use crate::target::Host;
-use crate::units::PathGiven;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};

@@ -3,13 +3,13 @@
 
 mod args;
 mod cmd;
+mod given;
 mod link;
 mod target;
 #[cfg(test)]
 mod testing;
 mod udp;
 mod ui;
-mod units;
 
 use args::{Args, Command};
 use cmd::Failure;

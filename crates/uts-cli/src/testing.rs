@@ -2,10 +2,10 @@
 
 use crate::args::{Args, Command, CpArgs, ServeArgs};
 use crate::cmd::{Failure, cp, serve};
+use crate::given::PathGiven;
 use crate::link::*;
 use crate::target::Host;
 use crate::ui::json::Json;
-use crate::units::PathGiven;
 use clap::Parser;
 use serde_json::Value;
 use std::net::SocketAddr;

@@ -3,10 +3,10 @@
 mod explain;
 mod link;
 
+use crate::given::PathGiven;
 use crate::link::{Broken, ConnectOptions, ListenOptions, Listener, ServerIdentity, ServerTrust, Transport};
 use crate::target::Host;
 use crate::ui::lines;
-use crate::units::PathGiven;
 use link::UdpLink;
 use std::io::BufRead;
 use std::net::SocketAddr;

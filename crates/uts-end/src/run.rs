@@ -21,11 +21,11 @@ use std::rc::Rc;
 use tokio::task::LocalSet;
 use tokio::time::timeout;
 use uts_traffic::clock::Clock;
-use uts_traffic::human::parse_duration;
 use uts_traffic::measure::{Observer, Sample};
 use uts_traffic::run::{self as traffic, Outcome, RunOptions};
 use uts_traffic::transport::{Session, Transport};
 use uts_traffic::workload::{Workload, can_carry};
+use uts_units::text::parse_duration;
 
 /// How long a session may take to close once the workload is done.
 const CLOSE_MAX: Duration = Duration::from_secs(10);

@@ -78,7 +78,7 @@ mod tests {
     #[serde(default, deny_unknown_fields)]
     struct Settings {
         congestion: Option<String>,
-        #[serde(with = "uts_traffic::human::bytes_option")]
+        #[serde(with = "uts_units::text::bytes_option")]
         window: Option<u64>,
     }
 

@@ -4,7 +4,6 @@
 //! `DIR/PID.sock`, with DIR the directory `uts-lab` in `XDG_RUNTIME_DIR`, or else `uts-lab-UID` in the directory for
 //! temporary files; only its owner may enter it. A request is a line of JSON, so is the answer.
 
-use crate::experiment::outcome::Intervention;
 use anyhow::{Context, Result, anyhow, bail};
 use serde::{Deserialize, Serialize};
 use std::fs;
@@ -15,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use uts_path::{Change, Target};
+use uts_record::run::Intervention;
 
 /// How long a request may take.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -200,7 +200,7 @@ fn act(request: &Request, what: &str, current: &Mutex<Option<Current>>) -> Resul
                 (Some(name), _) if paths.contains(name) => name.clone(),
                 (None, [only]) => only.clone(),
                 (Some(name), _) => {
-                    bail!(crate::experiment::problem::unknown("path", name, paths.iter().map(String::as_str)))
+                    bail!(crate::names::unknown("path", name, paths.iter().map(String::as_str)))
                 }
                 (None, _) => bail!("say which path by --path: there are {}", paths.join(", ")),
             };

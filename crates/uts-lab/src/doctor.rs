@@ -75,8 +75,8 @@ fn relay() -> Finding {
 }
 
 fn router() -> Vec<Finding> {
-    let checks = crate::router::doctor().into_iter();
-    let finding = |check: crate::router::Check| {
+    let checks = uts_router::doctor().into_iter();
+    let finding = |check: uts_router::Check| {
         let finding = Finding::new("router", check.name, check.ok, check.why);
         let finding = if check.remedy.is_empty() { finding } else { finding.or(check.remedy) };
         Finding { needed: check.required, ..finding }

@@ -1,17 +1,16 @@
-//! The laboratory: paths to try a transport on, and what measures it there.
+//! The laboratory: a file says what to compare, and a directory keeps what came of it.
 //!
-//! * [`relay`]: a UDP relay that emulates a path in real time, without privileges.
-//! * [`router`]: real hosts in network namespaces behind an emulated network.
-//! * [`sim`]: hosts and paths in virtual time.
-//! * [`traces`]: delivery opportunities from files.
-//! * [`demo`]: a file carried by two processes of `uts` over a path that changes.
-//! * [`experiment`]: a file of what to compare, and a directory of what came of it.
-//! * [`lateness`]: how late a world in real time is, against its model.
-//! * [`worlds`]: where a case of an experiment runs.
+//! * [`experiment`]: the file, and the runs that it means.
+//! * [`runner`]: does what is missing of them, with [`progress`].
+//! * [`worlds`]: where a run happens: virtual time (`uts-sim-world`), a relay (`uts-relay`), hosts behind RouterPC
+//!   (`uts-router`).
+//! * [`transports`]: what there is to compare.
 //! * [`control`]: changing a path while it runs.
-//! * [`report`]: one self-contained page from what was recorded.
+//! * [`demo`]: a file carried by two processes of `uts` over a path that changes.
 //! * [`doctor`]: what this machine permits.
 //! * [`program`]: all of it as commands.
+//!
+//! What it leaves is written and read by `uts-record`; pages are made of it by `uts-report`.
 
 #![allow(
     clippy::disallowed_methods,
@@ -27,12 +26,10 @@ pub mod control;
 pub mod demo;
 pub mod doctor;
 pub mod experiment;
-pub mod lateness;
 mod lines;
+mod names;
 pub mod program;
-pub mod relay;
-pub mod report;
-pub mod router;
-pub mod sim;
-pub mod traces;
+pub mod progress;
+pub mod runner;
+pub mod transports;
 pub mod worlds;

@@ -1,6 +1,7 @@
 //! The laboratory as commands, for the programs `uts-lab` and `uts lab`.
 
 use crate::cmd;
+pub use crate::cmd::Called;
 pub use crate::cmd::router::Arguments as RouterArguments;
 use anyhow::Result;
 use clap::Subcommand;
@@ -29,15 +30,6 @@ pub enum Command {
     /// One end of a run; experiments start these
     #[command(hide = true)]
     End(uts_end::Arguments),
-}
-
-/// How the laboratory was called.
-#[derive(Clone, Copy, Debug)]
-pub struct Called {
-    /// As people write it: `uts lab`, or `uts-lab`.
-    pub name: &'static str,
-    /// What stands between the program and its command: `lab`, or nothing.
-    pub prefix: &'static [&'static str],
 }
 
 /// Runs a command, tells what went wrong, and gives the exit status.

@@ -69,6 +69,6 @@ fn a_damaged_run_is_named_and_done_again() {
     // A directory that is none of results keeps nobody from the list, either.
     fs::write(dir.join("out/plan.json"), "{").expect("written");
     let (status, out, _) = lab(dir, &["list", "."]);
-    assert!(status == Some(0) && out.contains("damaged: ./out/plan.json is not JSON"), "{out}");
+    assert!(status == Some(0) && out.contains("damaged: ./out/plan.json is not what it should be"), "{out}");
     assert!(out.contains("./e.toml"), "{out}");
 }

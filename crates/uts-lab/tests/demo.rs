@@ -14,7 +14,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
-use uts_lab::report;
+use uts_record::demo;
 
 /// Speaks for both ends. `MODE` makes it fail in one way or another; the served directory and the
 /// processes' numbers are left beside the script.
@@ -139,7 +139,7 @@ fn a_copy_is_followed_compared_and_reported() {
     ] {
         assert!(stdout.contains(wanted), "`{wanted}` is missing in\n{stdout}");
     }
-    let record = report::load(&stage.out()).unwrap();
+    let record = demo::load(&stage.out()).unwrap();
     assert_eq!(record.setting.uts_version, "uts 9.9.9");
     let [adaptive, fixed] = record.runs.as_slice() else { panic!("not two runs") };
     assert_eq!((adaptive.exchanges.len(), fixed.exchanges.len()), (2, 0));
@@ -161,7 +161,7 @@ fn a_given_file_is_carried_under_a_plain_name() {
     command.arg("demo").arg("--uts").arg(stage.dir.path().join("uts")).arg("--out").arg(stage.out());
     let output = command.arg("--file").arg(&file).arg("--no-comparison").output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let record = report::load(&stage.out()).unwrap();
+    let record = demo::load(&stage.out()).unwrap();
     assert_eq!((record.runs.len(), record.setting.file.name.as_str()), (1, "a file & more"));
     assert!(record.runs[0].commands[1].ends_with("/a_file___more"), "{:?}", record.runs[0].commands);
     assert!(file.is_file(), "a given file is left where it is");

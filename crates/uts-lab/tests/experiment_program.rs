@@ -298,7 +298,7 @@ fn has_router() -> bool {
 #[test]
 fn a_program_that_cannot_supervise_a_testbed_does_not_start_itself_again() {
     // Were it not for the guard, this very test would be what is started, and start it again.
-    let refused = uts_lab::router::Testbed::start(uts_lab::router::TestbedConfig::default());
+    let refused = uts_router::Testbed::start(uts_router::TestbedConfig::default());
     let said = refused.err().map(|e| e.to_string());
     assert!(said.is_some(), "the program of the tests supervises a testbed");
 }

@@ -11,14 +11,14 @@ mod skip;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use uts_lab::report::{self, model::Outcome};
+use uts_record::demo::{self, Outcome};
 
 const CHARTS: [&str; 5] = ["throughput", "sequence", "detail", "queue", "rtt"];
 
 #[test]
 fn the_page_holds_all_charts_and_tables() {
     let record = sample::record(6_000_000, 3);
-    let page = report::render(&record).unwrap();
+    let page = uts_report::render(&record).unwrap();
     for id in CHARTS {
         assert_eq!(page.matches(&format!("<div class=\"chart\" id=\"{id}\">")).count(), 1, "{id}");
         assert!(page.contains(&format!("\"id\":\"{id}\"")), "no data for {id}");
@@ -41,7 +41,7 @@ fn the_page_holds_all_charts_and_tables() {
 
 #[test]
 fn the_page_loads_nothing() {
-    let page = report::render(&sample::record(6_000_000, 3)).unwrap();
+    let page = uts_report::render(&sample::record(6_000_000, 3)).unwrap();
     for load in
         ["<script src", "<link", "<img", "<iframe", "@import", "url(", "fetch(", "XMLHttpRequest", "import("]
     {
@@ -71,7 +71,7 @@ fn names_cannot_break_out_of_the_page() {
             exchange.outcome = Outcome::Refused(evil.into());
         }
     }
-    let page = report::render(&record).unwrap();
+    let page = uts_report::render(&record).unwrap();
     assert!(!page.contains("<script>alert") && !page.contains("<img"));
     assert_eq!(page.matches("</script>").count(), 3);
     assert!(page.contains("&lt;/script&gt;&lt;script&gt;alert(&#39;x&#39;)"));
@@ -79,7 +79,7 @@ fn names_cannot_break_out_of_the_page() {
 
 #[test]
 fn a_large_record_makes_a_page_below_3_mb() {
-    let page = report::render(&sample::record(150_000_000, 5)).unwrap();
+    let page = uts_report::render(&sample::record(150_000_000, 5)).unwrap();
     assert!(page.len() < 3_000_000, "{} bytes", page.len());
     assert!(page.contains("Sent: one packet in "));
 }
@@ -88,8 +88,8 @@ fn a_large_record_makes_a_page_below_3_mb() {
 fn a_record_survives_its_file_and_makes_the_same_page() {
     let dir = tempfile::tempdir().unwrap();
     let record = sample::record(3_000_000, 4);
-    let page = report::write(dir.path(), &record).unwrap();
-    assert_eq!(report::load(dir.path()).unwrap(), record);
+    let page = uts_report::write(dir.path(), &record).unwrap();
+    assert_eq!(demo::load(dir.path()).unwrap(), record);
     let first = std::fs::read(&page).unwrap();
     std::fs::remove_file(&page).unwrap();
     let output = report_program(dir.path());
@@ -120,7 +120,7 @@ fn a_record_that_is_none_is_refused_with_status_1() {
 fn an_empty_record_makes_a_page() {
     let mut record = sample::record(600_000, 3);
     record.runs.clear();
-    let page = report::render(&record).unwrap();
+    let page = uts_report::render(&record).unwrap();
     assert!(page.contains("Nothing was carried.") && page.contains("No mechanism was exchanged."));
 }
 
@@ -140,7 +140,7 @@ fn a_browser_draws_every_chart_without_an_error() {
         skip::say("no chromium is here (Debian: apt install chromium)");
         return;
     };
-    let page = report::render(&sample::record(6_000_000, 3)).unwrap();
+    let page = uts_report::render(&sample::record(6_000_000, 3)).unwrap();
     let catcher = "<head><script>window.probeErrors = [];
         window.addEventListener('error', (e) => window.probeErrors.push(e.message));</script>";
     let dom = dump_dom(&browser, &page.replacen("<head>", catcher, 1).replacen("</body>", PROBE, 1));

@@ -20,7 +20,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 use tempfile::TempDir;
-use uts_lab::report::experiment;
+use uts_report::experiment;
 
 /// A directory of an experiment.
 fn directory(experiment: &Experiment, end: fn(&Case) -> Option<End>) -> TempDir {

@@ -18,9 +18,9 @@ use bed::{
     rows, serve, start, transfer,
 };
 use std::time::{Duration, Instant};
-use uts_lab::router::probe::{Datagrams, Echoes, Segmented, Transfer};
-use uts_lab::router::{Exit, Io, RouterError, Testbed, TestbedConfig, Topology};
 use uts_path::{PathConfig, Target};
+use uts_router::probe::{Datagrams, Echoes, Segmented, Transfer};
+use uts_router::{Exit, Io, RouterError, Testbed, TestbedConfig, Topology};
 
 /// Within six deviations of a binomial distribution.
 fn assert_share(count: u64, of: u64, p: f64, what: &str) {
@@ -547,7 +547,7 @@ fn hosts_of_fast_paths_take_in_by_themselves_and_are_waited_for() {
     let is_threaded = threaded(&bed);
     let fidelity = ended(bed).fidelity;
     assert_eq!(fidelity.lost_outside.total(), 0, "{fidelity:?}");
-    if uts_lab::router::doctor().iter().any(|check| check.name == FAST_PATHS && check.ok) {
+    if uts_router::doctor().iter().any(|check| check.name == FAST_PATHS && check.ok) {
         assert_eq!(is_threaded, Some("1".into()));
     }
 

@@ -13,9 +13,9 @@ mod skip;
 use bed::{PORT, at, config, ended, frames, probe, recorded, rows, serve, start, transfer};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use uts_lab::router::TestbedConfig;
-use uts_lab::router::probe::{Datagrams, Transfer};
 use uts_path::{Direction, Path as EmulatedPath, PathConfig};
+use uts_router::TestbedConfig;
+use uts_router::probe::{Datagrams, Transfer};
 
 /// What the forward queue did with each packet, in the order in which they came.
 #[derive(Debug, PartialEq)]

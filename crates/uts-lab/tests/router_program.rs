@@ -16,7 +16,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
-use uts_lab::router::{TestbedConfig, doctor_with};
+use uts_router::{TestbedConfig, doctor_with};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 /// An ordinary user, if this is run by root.

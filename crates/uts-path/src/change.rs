@@ -1,13 +1,15 @@
 //! Changes to a link: some of its settings, in the text form that command lines use.
 
-use crate::config::{Buffer, Corruption, Jitter, JitterShape, LinkConfig, Loss, Reordering, SpecError};
+use crate::config::{Buffer, Corruption, Jitter, JitterShape, LinkConfig, Loss, Reordering};
+use crate::error::SpecError;
 use crate::framing::Framing;
-use crate::parse::{format_duration, format_rate, format_size};
+use crate::parse::format_duration;
 use crate::queue::Discipline;
 use crate::trace::{Opportunities, Trace};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::sync::Arc;
+use uts_units::show;
 
 /// One setting of a link; see [`LinkConfig`] for meanings and ranges.
 #[derive(Debug, Clone, PartialEq)]
@@ -73,7 +75,7 @@ impl fmt::Display for Setting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Setting::Rate(None) => write!(f, "rate=inf"),
-            Setting::Rate(Some(rate_bps)) => write!(f, "rate={}", format_rate(*rate_bps)),
+            Setting::Rate(Some(rate_bps)) => write!(f, "rate={}", show::path_rate(*rate_bps)),
             Setting::Opportunities(from) => write!(f, "rate={from}"),
             Setting::Buffer(buffer) => write!(f, "buffer={}", amount(*buffer, "inf")),
             Setting::Queue(queue) => write!(f, "queue={queue}"),
@@ -103,7 +105,7 @@ impl fmt::Display for Setting {
 pub(crate) fn amount(buffer: Buffer, unlimited: &str) -> String {
     match buffer {
         Buffer::Packets(packets) => format!("{packets}p"),
-        Buffer::Bytes(bytes) => format_size(bytes),
+        Buffer::Bytes(bytes) => show::size(bytes),
         Buffer::Unlimited => unlimited.into(),
     }
 }

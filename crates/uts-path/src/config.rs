@@ -1,5 +1,6 @@
 //! What a link is like: the values, their ranges, and the perfect link as the default.
 
+use crate::error::SpecError;
 use crate::framing::Framing;
 use crate::queue::Discipline;
 use crate::server::Supply;
@@ -14,22 +15,6 @@ pub(crate) const MAX_DELAY_NS: u64 = 3_600_000_000_000;
 pub(crate) const MAX_RATE_BPS: u64 = 10_000_000_000_000;
 /// Most bits that a corruption may flip in one packet.
 pub(crate) const MAX_FLIPPED_BITS: u32 = 64;
-
-/// A value or a text form that does not make sense: where, and why.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{at}: {reason}")]
-pub struct SpecError {
-    /// The key or the piece of text that is wrong.
-    pub at: String,
-    /// What is wrong with it, and the range that would be right.
-    pub reason: String,
-}
-
-impl SpecError {
-    pub(crate) fn new(at: impl Into<String>, reason: impl Into<String>) -> Self {
-        SpecError { at: at.into(), reason: reason.into() }
-    }
-}
 
 /// An amount of queue: its limit, a threshold of RED, or the level above which packets are marked.
 ///

@@ -1,6 +1,6 @@
 //! What a packet costs on the wire: the framing that a kind of link puts round it.
 
-use crate::config::SpecError;
+use crate::error::SpecError;
 use crc_fast::{CrcAlgorithm, Digest};
 use serde::{Deserialize, Serialize};
 use std::fmt;

@@ -41,6 +41,7 @@
 
 mod change;
 mod config;
+mod error;
 mod framing;
 mod link;
 mod loss;
@@ -55,7 +56,8 @@ mod trace;
 mod wire;
 
 pub use change::{Change, Setting};
-pub use config::{Buffer, Corruption, Jitter, JitterShape, LinkConfig, Loss, Reordering, SpecError};
+pub use config::{Buffer, Corruption, Jitter, JitterShape, LinkConfig, Loss, Reordering};
+pub use error::SpecError;
 pub use framing::Framing;
 pub use link::{Delivery, Link, MAX_HELD_BYTES, MAX_HELD_PACKETS, Payload};
 pub use passage::{DropReason, Fate, Passage};

@@ -1,7 +1,8 @@
 //! One direction of a path: a bottleneck, then a wire.
 
 use crate::change::{Change, Setting};
-use crate::config::{Corruption, LinkConfig, SpecError};
+use crate::config::{Corruption, LinkConfig};
+use crate::error::SpecError;
 use crate::loss::{LossState, chance};
 use crate::passage::{DropReason, Fate, Passage};
 use crate::queue::{Queued, Transmitter, Verdict};

@@ -1,26 +1,19 @@
 //! The text form of settings: `rate=50mbit delay=20ms buffer=64p loss=ge:0.05,4`.
 
 use crate::change::{Change, Setting};
-use crate::config::{Buffer, Corruption, Jitter, JitterShape, LinkConfig, Loss, Reordering, SpecError};
+use crate::config::{Buffer, Corruption, Jitter, JitterShape, LinkConfig, Loss, Reordering};
+use crate::error::SpecError;
 use crate::trace::Opportunities;
 use std::str::FromStr;
+use std::time::Duration;
+use uts_units::show;
 
 const KEYS: &str = "rate, buffer, queue, delay, jitter, loss, duplicate, reorder, corrupt, overhead, \
                     framing, mtu, ecn, up or down";
 
-/// Units, longest first within those that end alike; a value without a unit has the empty one.
-const RATE_UNITS: &[(&str, f64)] = &[("kbit", 1e3), ("mbit", 1e6), ("gbit", 1e9), ("bit", 1.0), ("", 1.0)];
-const TIME_UNITS: &[(&str, f64)] =
-    &[("ns", 1.0), ("us", 1e3), ("µs", 1e3), ("ms", 1e6), ("s", 1e9), ("min", 60e9)];
-const SIZE_UNITS: &[(&str, f64)] = &[
-    ("kib", 1024.0),
-    ("mib", 1_048_576.0),
-    ("gib", 1_073_741_824.0),
-    ("kb", 1e3),
-    ("mb", 1e6),
-    ("gb", 1e9),
-    ("b", 1.0),
-];
+const RATE_FORM: &str =
+    "must be a rate as in 9600bit, 64kbit, 50mbit, 1gbit, inf, trace:FILE or cellular:12mbit,7";
+const TIME_FORM: &str = "must be a time with its unit, as in 300us, 20ms, 1.5s or 2min";
 
 impl FromStr for Change {
     type Err = SpecError;
@@ -71,10 +64,10 @@ fn parse_value(key: &str, value: &str) -> Result<Setting, String> {
         "delay" => Setting::Delay(parse_duration_ns(value)?),
         "jitter" => Setting::Jitter(parse_jitter(value)?),
         "loss" => Setting::Loss(parse_loss(value)?),
-        "duplicate" => Setting::Duplicate(parse_number(value, "probability")?),
+        "duplicate" => Setting::Duplicate(parse_share(value, "probability")?),
         "reorder" => {
             let (p, extra) = value.split_once(',').ok_or("must be PROBABILITY,DELAY as in 0.01,3ms")?;
-            let p = parse_number(p, "probability")?;
+            let p = parse_share(p, "probability")?;
             Setting::Reorder(Reordering { p, extra_ns: parse_duration_ns(extra)? })
         }
         "corrupt" => Setting::Corrupt(parse_corruption(value)?),
@@ -102,9 +95,9 @@ pub(crate) fn parse_buffer(value: &str, unlimited: &str) -> Result<Buffer, Strin
     if let Some(packets) = value.strip_suffix('p') {
         return Ok(Buffer::Packets(parse_whole(packets, "number of packets")?));
     }
-    parse_size(value)
+    uts_units::size(value)
         .map(Buffer::Bytes)
-        .map_err(|_| format!("must be packets as in 64p, bytes as in 256kB, or {unlimited}"))
+        .map_err(|error| error.or(&format!("must be packets as in 64p, bytes as in 256kB, or {unlimited}")))
 }
 
 fn parse_jitter(value: &str) -> Result<Jitter, String> {
@@ -124,56 +117,35 @@ fn parse_jitter(value: &str) -> Result<Jitter, String> {
 
 fn parse_loss(value: &str) -> Result<Loss, String> {
     let Some(bursty) = value.strip_prefix("ge:") else {
-        let p = parse_number(value, "probability")?;
+        let p = parse_share(value, "probability")?;
         return Ok(if p == 0.0 { Loss::None } else { Loss::Random { p } });
     };
     let (loss, burst) = bursty.split_once(',').ok_or("must be ge:MEAN_LOSS,MEAN_BURST as in ge:0.05,4")?;
     Ok(Loss::GilbertElliott {
-        loss: parse_number(loss, "mean loss")?,
+        loss: parse_share(loss, "mean loss")?,
         burst: parse_number(burst, "mean burst")?,
     })
 }
 
 fn parse_corruption(value: &str) -> Result<Corruption, String> {
     let (p, bits) = value.split_once(',').unwrap_or((value, "1"));
-    Ok(Corruption { p: parse_number(p, "probability")?, max_bits: parse_whole(bits, "number of bits")? })
+    Ok(Corruption { p: parse_share(p, "probability")?, max_bits: parse_whole(bits, "number of bits")? })
 }
 
-/// `50mbit`, `50Mbit/s`, `9600`.
+/// `50mbit`, `50Mbit/s`, `9600`; in bits per second.
 pub(crate) fn parse_rate(value: &str) -> Result<u64, String> {
-    let value = value.strip_suffix("/s").unwrap_or(value);
-    scaled(
-        value,
-        RATE_UNITS,
-        "must be a rate as in 9600bit, 64kbit, 50mbit, 1gbit, inf, trace:FILE or cellular:12mbit,7",
-    )
+    uts_units::rate(value).map_err(|error| error.or(RATE_FORM))
 }
 
 /// `20ms`, `1.5s`, `70us`.
 pub(crate) fn parse_duration_ns(value: &str) -> Result<u64, String> {
-    if value == "0" {
-        return Ok(0);
-    }
-    scaled(value, TIME_UNITS, "must be a time with its unit, as in 300us, 20ms, 1.5s or 2min")
+    let span = uts_units::time(value).map_err(|error| error.or(TIME_FORM))?;
+    u64::try_from(span.as_nanos()).map_err(|_| "is too large".to_owned())
 }
 
-/// `1500B`, `256kB`, `21MB`, `64KiB`.
-pub(crate) fn parse_size(value: &str) -> Result<u64, String> {
-    scaled(value, SIZE_UNITS, "must be a size with its unit, as in 1500B, 256kB, 64KiB or 21MB")
-}
-
-/// A number with one of `units`, in the smallest one, rounded.
-fn scaled(value: &str, units: &[(&str, f64)], wanted: &str) -> Result<u64, String> {
-    let split = value.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(value.len());
-    let (digits, unit) = value.split_at(split);
-    let unit = unit.to_lowercase();
-    let factor = units.iter().find(|(name, _)| *name == unit).map(|(_, factor)| *factor);
-    let number = digits.parse::<f64>().ok();
-    match (number, factor) {
-        (Some(number), Some(factor)) if number * factor < 9e18 => Ok((number * factor).round() as u64),
-        (Some(_), Some(_)) => Err("is too large".into()),
-        _ => Err(wanted.into()),
-    }
+/// `0.05` or `5%`.
+fn parse_share(value: &str, what: &str) -> Result<f64, String> {
+    uts_units::share(value).map_err(|error| error.or(&format!("{what} must be a number, not `{value}`")))
 }
 
 pub(crate) fn parse_number(value: &str, what: &str) -> Result<f64, String> {
@@ -187,24 +159,9 @@ pub(crate) fn parse_whole<T: FromStr>(value: &str, what: &str) -> Result<T, Stri
     value.parse::<T>().map_err(|_| format!("{what} must be a whole number, not `{value}`"))
 }
 
-/// The shortest exact form of a duration that `parse_duration_ns` reads.
+/// The shortest exact form of so many nanoseconds.
 pub(crate) fn format_duration(ns: u64) -> String {
-    exact(ns, &[("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000), ("ns", 1)])
-}
-
-pub(crate) fn format_rate(bps: u64) -> String {
-    exact(bps, &[("gbit", 1_000_000_000), ("mbit", 1_000_000), ("kbit", 1_000), ("bit", 1)])
-}
-
-pub(crate) fn format_size(bytes: u64) -> String {
-    exact(bytes, &[("GB", 1_000_000_000), ("MB", 1_000_000), ("kB", 1_000), ("B", 1)])
-}
-
-/// In the largest unit that divides it.
-fn exact(value: u64, units: &[(&str, u64)]) -> String {
-    let fits = |(_, size): &&(&str, u64)| value.is_multiple_of(*size) && value > 0;
-    let (unit, size) = units.iter().find(fits).or(units.last()).copied().unwrap_or(("", 1));
-    format!("{}{unit}", value / size)
+    show::time(Duration::from_nanos(ns))
 }
 
 #[cfg(test)]
@@ -262,16 +219,13 @@ mod tests {
     }
 
     #[test]
-    fn units_scale() {
-        for (text, wanted) in [("1.5ms", 1_500_000), ("0.3us", 300), ("2min", 120_000_000_000), ("0", 0)] {
-            assert_eq!(parse_duration_ns(text), Ok(wanted), "{text}");
-        }
-        for (text, wanted) in [("256kB", 256_000), ("64KiB", 65_536), ("21MB", 21_000_000), ("1500B", 1500)] {
-            assert_eq!(parse_size(text), Ok(wanted), "{text}");
-        }
-        for (text, wanted) in [("50Mbit/s", 50_000_000), ("9600", 9600), ("0.5gbit", 500_000_000)] {
-            assert_eq!(parse_rate(text), Ok(wanted), "{text}");
-        }
+    fn bits_and_bytes_differ_by_case() {
+        let link = |text: &str| text.parse::<LinkConfig>().unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(link("rate=5MB/s").rate_bps, Some(40_000_000));
+        assert_eq!(link("rate=5Mb/s").rate_bps, Some(5_000_000));
+        assert_eq!(link("buffer=64KiB").buffer, Buffer::Bytes(65_536));
+        assert_eq!(link("loss=5%").loss, Loss::Random { p: 0.05 });
+        assert_eq!(link("loss=ge:5%,4").loss, Loss::GilbertElliott { loss: 0.05, burst: 4.0 });
     }
 
     #[test]
@@ -292,12 +246,14 @@ mod tests {
             ("loss=ge:0.9,2", "a mean loss of 0.9 needs a mean burst of at least 9.00"),
             ("loss=2", "probability must be between 0 and 1"),
             ("loss=-0.1", "probability must be between 0 and 1"),
-            ("loss=5%", "probability must be a number, not `5%`"),
+            ("loss=5%%", "probability must be a number, not `5%%`"),
             ("loss=nan", "probability must be a number, not `nan`"),
             ("rate=0", "rate in bit/s must be between 1 and 10000000000000, not 0"),
             ("rate=fast", rate),
             ("rate=50MB", rate),
             ("rate=-5mbit", rate),
+            ("rate=50mb/s", "`50mb/s` can be read as 50 Mbit/s and as 50 MB/s; write which"),
+            ("buffer=64kb", "`64kb` can be read as 64 kbit and as 64 kB; write which"),
             ("rate=1..5mbit", rate),
             ("rate=99999999999gbit", "is too large"),
             ("rate=", rate),
@@ -310,7 +266,8 @@ mod tests {
                 "highest rate in bit/s must be between 100000 and 1000000000, not 1000",
             ),
             ("delay=20", time),
-            ("delay=2h", time),
+            ("delay=2h", "must be at most an hour"),
+            ("delay=2y", time),
             ("delay=61min", "must be at most an hour"),
             ("buffer=64", buffer),
             ("buffer=0p", "must hold at least one packet or byte"),

@@ -1,7 +1,8 @@
 //! Two links and a schedule.
 
 use crate::change::Change;
-use crate::config::{LinkConfig, SpecError};
+use crate::config::LinkConfig;
+use crate::error::SpecError;
 use crate::link::{Delivery, Link, Payload};
 use crate::passage::{Fate, Passage};
 use crate::schedule::{Pending, Schedule, Target};
@@ -28,14 +29,6 @@ pub enum Direction {
 impl Direction {
     /// Both, forward first.
     pub const ALL: [Direction; 2] = [Direction::Forward, Direction::Backward];
-
-    /// The other one.
-    pub fn opposite(self) -> Self {
-        match self {
-            Direction::Forward => Direction::Backward,
-            Direction::Backward => Direction::Forward,
-        }
-    }
 }
 
 impl fmt::Display for Direction {

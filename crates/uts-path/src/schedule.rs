@@ -1,8 +1,8 @@
 //! A list of changes and when each is due.
 
 use crate::change::Change;
-use crate::config::SpecError;
-use crate::parse::{format_duration, format_size, parse_duration_ns, parse_size};
+use crate::error::SpecError;
+use crate::parse::{format_duration, parse_duration_ns};
 use crate::path::Direction;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -31,7 +31,7 @@ impl fmt::Display for At {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             At::Time(ns) => f.write_str(&format_duration(*ns)),
-            At::Bytes(bytes) => f.write_str(&format_size(*bytes)),
+            At::Bytes(bytes) => f.write_str(&uts_units::show::size(*bytes)),
         }
     }
 }
@@ -93,8 +93,8 @@ impl FromStr for Scheduled {
         let at_text = at_word.strip_prefix("at=").ok_or_else(form)?;
         let at = parse_duration_ns(at_text)
             .map(At::Time)
-            .or_else(|_| parse_size(at_text).map(At::Bytes))
-            .map_err(|_| SpecError::new(at_word, "must be a time as in 10s or a size as in 21MB"))?;
+            .or_else(|_| uts_units::size(at_text).map(At::Bytes))
+            .map_err(|e| SpecError::new(at_word, e.or("must be a time as in 10s or a size as in 21MB")))?;
         let target = match target_word {
             "fwd" => Target::One(Direction::Forward),
             "bwd" => Target::One(Direction::Backward),

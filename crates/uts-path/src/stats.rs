@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 /// Bytes are those of the payloads, without overhead, except in the queue.
 /// When nothing is under way, `packets_in + duplicated` equals `delivered` and all that was dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+// A record of before a counter was there lacks it.
+#[serde(default)]
 pub struct Stats {
     /// Packets offered to the link.
     pub packets_in: u64,

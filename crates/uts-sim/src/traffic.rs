@@ -169,11 +169,6 @@ pub struct Received {
 }
 
 impl Received {
-    /// The mean time from sending to arrival, in seconds; 0 before anything has arrived.
-    pub fn mean_delay_s(&self) -> f64 {
-        if self.packets == 0 { 0.0 } else { self.delay_sum_ns as f64 / self.packets as f64 / 1e9 }
-    }
-
     fn take(&mut self, now: Time, packet: &Packet) {
         let delay = now.since(packet.sent_at);
         self.packets += 1;
@@ -279,14 +274,6 @@ impl Traffic {
         match self {
             Traffic::Sink(sink) => Some(sink),
             Traffic::Source(_) => None,
-        }
-    }
-
-    /// The source, if it is one.
-    pub fn as_source(&self) -> Option<&Source> {
-        match self {
-            Traffic::Source(source) => Some(source),
-            Traffic::Sink(_) => None,
         }
     }
 }

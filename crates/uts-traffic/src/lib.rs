@@ -6,14 +6,12 @@
 //! * [`run`]: does it, at the client and at the server, and says which end measures what.
 //! * [`measure`]: what a run yields.
 //! * [`stream_messages`]: messages for a transport that has only streams.
-//! * [`human`]: spans of time, sizes and rates as text.
 //!
 //! Nothing here opens a socket or reads the clock: the same futures run on tokio over real sockets and in virtual
 //! time over the engine.
 #![forbid(unsafe_code)]
 
 pub mod clock;
-pub mod human;
 pub mod measure;
 mod pattern;
 pub mod run;

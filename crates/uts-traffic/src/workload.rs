@@ -1,9 +1,9 @@
 //! What an application does: which bytes, requests or messages leave when, and what of it counts.
 
-use crate::human;
 use crate::transport::Capabilities;
 use core::time::Duration;
 use serde::{Deserialize, Serialize};
+use uts_units::text;
 
 /// Most requests, files, messages or keystrokes of one run: what the ends remember of each stays within memory.
 pub const COUNT_MAX: u64 = 10_000_000;
@@ -16,7 +16,7 @@ pub const KEYSTROKE_BYTES: usize = 36;
 
 /// A workload, the same for every transport that can carry it.
 ///
-/// In text (TOML, JSON) times, sizes and rates are written as in [`human`]:
+/// In text (TOML, JSON) times, sizes and rates are written as in [`uts_units`]:
 /// `{ kind = "messages", every = "20ms", bytes = 160, duration = "60s", deadline = "150ms" }`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "kind", deny_unknown_fields)]
@@ -24,10 +24,10 @@ pub enum Workload {
     /// One file on one stream: until so many bytes have arrived, or until the time is over.
     Bulk {
         /// How many bytes; `None` is as many as fit into `duration`.
-        #[serde(default, with = "human::bytes_option", skip_serializing_if = "Option::is_none")]
+        #[serde(default, with = "text::bytes_option", skip_serializing_if = "Option::is_none")]
         bytes: Option<u64>,
         /// For how long at most.
-        #[serde(default, with = "human::duration_option", skip_serializing_if = "Option::is_none")]
+        #[serde(default, with = "text::duration_option", skip_serializing_if = "Option::is_none")]
         duration: Option<Duration>,
     },
     /// Many files one after another, each on a stream of its own, so many at a time.
@@ -35,7 +35,7 @@ pub enum Workload {
         /// How many.
         count: u32,
         /// How large each is, in bytes.
-        #[serde(with = "human::bytes")]
+        #[serde(with = "text::bytes")]
         bytes: u64,
         /// How many at a time.
         #[serde(default = "one")]
@@ -46,10 +46,10 @@ pub enum Workload {
         /// How many altogether.
         count: u32,
         /// Size of a request in bytes.
-        #[serde(with = "human::bytes")]
+        #[serde(with = "text::bytes")]
         request_bytes: u64,
         /// Size of an answer in bytes.
-        #[serde(with = "human::bytes")]
+        #[serde(with = "text::bytes")]
         answer_bytes: u64,
         /// How many are under way at a time.
         #[serde(default = "one")]
@@ -58,16 +58,16 @@ pub enum Workload {
     /// Paced messages, each of use only until its deadline: voice, control loops.
     Messages {
         /// One every so often.
-        #[serde(with = "human::duration")]
+        #[serde(with = "text::duration")]
         every: Duration,
         /// Size of each in bytes.
-        #[serde(with = "human::bytes")]
+        #[serde(with = "text::bytes")]
         bytes: u64,
         /// For how long.
-        #[serde(with = "human::duration")]
+        #[serde(with = "text::duration")]
         duration: Duration,
         /// Within which time of its leaving a message is of use.
-        #[serde(with = "human::duration")]
+        #[serde(with = "text::duration")]
         deadline: Duration,
     },
     /// Video: frames at a rate, every n-th a key frame that is larger; a frame is of use when whole and in time.
@@ -75,17 +75,17 @@ pub enum Workload {
         /// Frames in a second.
         frames_per_s: u32,
         /// Mean rate in bits per second.
-        #[serde(alias = "rate", with = "human::rate")]
+        #[serde(alias = "rate", with = "text::rate")]
         rate_bps: u64,
         /// Every so many frames is a key frame.
         key_every: u32,
         /// A key frame is so many times as large as another.
         key_factor: f64,
         /// For how long.
-        #[serde(with = "human::duration")]
+        #[serde(with = "text::duration")]
         duration: Duration,
         /// Within which time of its leaving a frame is of use.
-        #[serde(with = "human::duration")]
+        #[serde(with = "text::duration")]
         deadline: Duration,
     },
     /// Keystrokes at a person's pace, each echoed by the server.
@@ -93,7 +93,7 @@ pub enum Workload {
         /// How many.
         count: u32,
         /// The mean time between two; the times are exponentially distributed, from the seed.
-        #[serde(with = "human::duration")]
+        #[serde(with = "text::duration")]
         every: Duration,
     },
 }
@@ -252,7 +252,7 @@ fn lasting(key: &str, value: Duration) -> Result<(), String> {
         return Err(format!("{key}: is 0"));
     }
     if value > Duration::from_secs(30 * 24 * 3600) {
-        return Err(format!("{key}: {} is more than 30 days", human::show_duration(value)));
+        return Err(format!("{key}: {} is more than 30 days", uts_units::show::time(value)));
     }
     Ok(())
 }

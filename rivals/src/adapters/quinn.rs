@@ -33,10 +33,10 @@ const MESSAGE_BYTES_MAX: usize = 1162;
 struct Settings {
     congestion: Congestion,
     /// How much a stream may have in flight (quinn: 1.25 MB), and how much an end keeps for sending (quinn: 10 MB).
-    #[serde(with = "uts_traffic::human::bytes_option")]
+    #[serde(with = "uts_units::text::bytes_option")]
     window: Option<u64>,
     /// Buffers of the UDP socket (quinn: the system's).
-    #[serde(with = "uts_traffic::human::bytes_option")]
+    #[serde(with = "uts_units::text::bytes_option")]
     socket_buffer: Option<u64>,
 }
 

@@ -45,10 +45,10 @@ struct Settings {
     congestion: Congestion,
     /// How much may be in flight in a stream and altogether (s2n-quic: 3.75 MB), and how much an end keeps for sending in
     /// a stream (s2n-quic: 4 MiB).
-    #[serde(with = "uts_traffic::human::bytes_option")]
+    #[serde(with = "uts_units::text::bytes_option")]
     window: Option<u64>,
     /// Buffers of the UDP socket (s2n-quic: the system's).
-    #[serde(with = "uts_traffic::human::bytes_option")]
+    #[serde(with = "uts_units::text::bytes_option")]
     socket_buffer: Option<u64>,
 }
 

@@ -51,14 +51,14 @@ const PASSPHRASE: &str = "the passphrase of a measured run";
 #[serde(default, deny_unknown_fields)]
 struct Settings {
     mode: Option<ModeName>,
-    #[serde(with = "uts_traffic::human::duration_option")]
+    #[serde(with = "uts_units::text::duration_option")]
     latency: Option<Duration>,
     aes: Aes,
     /// Buffers at both ends and how much may be in flight (SRT: some 12 MB).
-    #[serde(with = "uts_traffic::human::bytes_option")]
+    #[serde(with = "uts_units::text::bytes_option")]
     window: Option<u64>,
     /// The greatest rate of live mode (SRT: 1 Gbit/s).
-    #[serde(with = "uts_traffic::human::rate_option")]
+    #[serde(with = "uts_units::text::rate_option")]
     rate_max: Option<u64>,
 }
 

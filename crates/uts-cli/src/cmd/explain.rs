@@ -2,9 +2,9 @@
 
 use super::{Failure, properties};
 use crate::args::ExplainArgs;
+use crate::given::PathGiven;
 use crate::link::Transport;
 use crate::ui::lines;
-use crate::units::PathGiven;
 
 /// Runs `uts explain`.
 ///

@@ -5,7 +5,6 @@ use crate::args::LsArgs;
 use crate::link::{Link, Transport};
 use crate::target::{Host, Target};
 use crate::ui::lines;
-use crate::units;
 use serde_json::json;
 use std::future::Future;
 use time::OffsetDateTime;
@@ -15,6 +14,7 @@ use uts::files::message::{Entry, Kind, Mtime};
 use uts::files::path::show;
 use uts::files::{Fault, FileError, ServerPath, list};
 use uts_end::output::Output;
+use uts_units::show;
 
 /// Times as all machines read them, in UTC.
 const WHEN: &[BorrowedFormatItem<'_>] = format_description!("[year]-[month]-[day]T[hour]:[minute]:[second]Z");
@@ -79,7 +79,7 @@ fn row(entry: &Entry) -> String {
         Kind::Link(target) => ('l', format!(" -> {}", show(target))),
         Kind::Special => ('?', String::new()),
     };
-    let size = if entry.kind == Kind::File { units::bytes(entry.size) } else { "-".to_owned() };
+    let size = if entry.kind == Kind::File { show::bytes(entry.size) } else { "-".to_owned() };
     let bits = mode(entry.mode);
     format!("{letter}{bits} {size:>9} {:>20} {}{end}", when(entry.mtime), show(&entry.path))
 }

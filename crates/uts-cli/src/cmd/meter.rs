@@ -2,13 +2,13 @@
 
 use crate::link::{Link, LinkEvent, Telemetry};
 use crate::ui::{Sample, Ui};
-use crate::units;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval};
 use uts::files::path::show;
 use uts::files::{Fault, FileOutcome, Progress};
+use uts_units::show;
 
 /// Progress of one connection.
 pub struct Meter<L> {
@@ -107,11 +107,11 @@ impl<L: Link> Meter<L> {
                             meter.ui.exchange(meter.peer.as_deref(), &step);
                         }
                         Some(LinkEvent::Silent(silent)) => {
-                            let line = format!("no answer for {}; asking", units::seconds(silent.as_secs_f64()));
+                            let line = format!("no answer for {}; asking", show::seconds(silent.as_secs_f64()));
                             meter.ui.notice(meter.peer.as_deref(), "silent", &line);
                         }
                         Some(LinkEvent::Heard(silent)) => {
-                            let line = format!("answers again after {}", units::seconds(silent.as_secs_f64()));
+                            let line = format!("answers again after {}", show::seconds(silent.as_secs_f64()));
                             meter.ui.notice(meter.peer.as_deref(), "heard", &line);
                         }
                         Some(LinkEvent::NoEffect(what)) => {

@@ -3,13 +3,13 @@
 use super::Failure;
 use crate::args::PartsArgs;
 use crate::ui::lines;
-use crate::units;
 use serde_json::json;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use uts::files::path::show;
 use uts::files::{Fault, Of, Unfinished, unfinished};
 use uts_end::output::Output;
+use uts_units::show;
 
 /// Runs `uts parts`.
 ///
@@ -62,11 +62,11 @@ fn tell(args: &PartsArgs, part: &Unfinished, is_removed: bool) {
         return;
     }
     let what = match part.of {
-        Of::File { held, size: Some(size) } => format!("{} of {}", units::bytes(held), units::bytes(size)),
-        Of::File { held, size: None } => units::bytes(held),
+        Of::File { held, size: Some(size) } => format!("{} of {}", show::bytes(held), show::bytes(size)),
+        Of::File { held, size: None } => show::bytes(held),
         Of::Directory => "directory".to_owned(),
     };
     let by = part.by.as_ref().map_or_else(String::new, |key| format!(", from the key {key}"));
-    let age = units::span(part.age);
+    let age = show::span(part.age);
     lines::write_line(&mut Output::Out, format!("{path}  {what}, {age} old, {state}{by}"));
 }

@@ -1,6 +1,6 @@
 //! What the selector makes of requirements.
 
-use crate::units::PathGiven;
+use crate::given::PathGiven;
 use serde_json::{Value, json};
 use uts::{PathFacts, Rate, Requirements};
 use uts_engine::selector::{Explanation, Library, explain as select};

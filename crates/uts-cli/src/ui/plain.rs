@@ -2,11 +2,11 @@
 
 use super::{Done, Sample, Start, Ui, lines, outcome_name, summary};
 use crate::link::{ExchangeStep, Telemetry};
-use crate::units;
 use std::io::Write;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use uts::files::FileOutcome;
+use uts_units::show;
 
 const PERIOD: Duration = Duration::from_secs(3);
 
@@ -40,9 +40,9 @@ pub fn figures(sample: &Sample) -> String {
     let share = if sample.total > 0 { sample.bytes as f64 * 100.0 / sample.total as f64 } else { 0.0 };
     format!(
         "{} of {} ({share:.0} %), {}, RTT {:.1} ms, loss {:.2} %, {}",
-        units::bytes(sample.bytes),
-        units::bytes(sample.total),
-        units::bits_per_second(t.rate_bps),
+        show::bytes(sample.bytes),
+        show::bytes(sample.total),
+        show::bits_per_second(t.rate_bps),
         t.rtt_ms,
         t.loss * 100.0,
         t.profile
@@ -51,7 +51,7 @@ pub fn figures(sample: &Sample) -> String {
 
 /// A file that a dry run would have copied.
 pub fn wanted(name: &str, bytes: u64) -> String {
-    format!("{name} would be copied, {}", units::bytes(bytes))
+    format!("{name} would be copied, {}", show::bytes(bytes))
 }
 
 /// `peer: line`, if there is a peer.
@@ -99,7 +99,7 @@ impl<W: Write + Send + 'static, O: Write + Send + 'static> Ui for Plain<W, O> {
     }
 
     fn file(&self, peer: Option<&str>, name: &str, bytes: u64, outcome: &FileOutcome, _: &Telemetry) {
-        let line = format!("{name} {}, {}", outcome_name(outcome), units::bytes(bytes));
+        let line = format!("{name} {}, {}", outcome_name(outcome), show::bytes(bytes));
         match outcome {
             FileOutcome::Wanted => {
                 let mut results = self.results.lock().unwrap_or_else(PoisonError::into_inner);

@@ -3,12 +3,12 @@
 use super::plain::{figures, greeting, of_peer, wanted};
 use super::{Done, Sample, Start, Ui, lines, summary};
 use crate::link::{ExchangeStep, Telemetry};
-use crate::units;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use std::sync::OnceLock;
 use std::time::Duration;
 use uts::files::FileOutcome;
 use uts_end::output::Output;
+use uts_units::show;
 
 const PERIOD: Duration = Duration::from_millis(200);
 
@@ -77,9 +77,9 @@ impl Ui for Terminal {
         };
         bar.set_message(lines::line(format!(
             "{files}{} of {}  {}  RTT {:.1} ms  loss {:.2} %  [{}]",
-            units::bytes(sample.bytes),
-            units::bytes(sample.total),
-            units::bits_per_second(t.rate_bps),
+            show::bytes(sample.bytes),
+            show::bytes(sample.total),
+            show::bits_per_second(t.rate_bps),
             t.rtt_ms,
             t.loss * 100.0,
             t.profile
@@ -98,7 +98,7 @@ impl Ui for Terminal {
         if peer.is_some() {
             let line = match outcome {
                 FileOutcome::Failed(error) => format!("{name} failed: {error}"),
-                outcome => format!("{name} {}, {}", super::outcome_name(outcome), units::bytes(bytes)),
+                outcome => format!("{name} {}, {}", super::outcome_name(outcome), show::bytes(bytes)),
             };
             self.say(&of_peer(peer, &line));
         }

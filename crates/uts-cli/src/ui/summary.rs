@@ -1,7 +1,7 @@
 //! The table at the end of a copy.
 
 use super::{Done, lines};
-use crate::units;
+use uts_units::show;
 
 /// The table, a line each.
 pub fn table(done: &Done) -> String {
@@ -21,15 +21,15 @@ pub fn table(done: &Done) -> String {
         let failed = if done.failures > 0 { format!(" ({} failed)", done.failures) } else { String::new() };
         return format!(
             "nothing was changed\nto be copied  {wanted} files, {}\nalready there {there} files{failed}\n",
-            units::bytes(bytes)
+            show::bytes(bytes)
         );
     }
     let share = |n: u64| if t.packets_sent > 0 { n as f64 * 100.0 / t.packets_sent as f64 } else { 0.0 };
     let rows = [
         ("files", files),
-        ("bytes", format!("{} ({} carried)", units::bytes(done.bytes), units::bytes(done.bytes_carried))),
-        ("time", units::seconds(done.seconds)),
-        ("goodput", units::bits_per_second(done.goodput_bps())),
+        ("bytes", format!("{} ({} carried)", show::bytes(done.bytes), show::bytes(done.bytes_carried))),
+        ("time", show::seconds(done.seconds)),
+        ("goodput", show::bits_per_second(done.goodput_bps())),
         ("packets sent", t.packets_sent.to_string()),
         ("repeated", format!("{} ({:.2} %)", t.packets_repeated, share(t.packets_repeated))),
         ("repaired", t.packets_repaired.to_string()),

@@ -14,10 +14,10 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use tokio::net::UdpSocket;
 use uts_traffic::clock::Clock;
-use uts_traffic::human;
 use uts_traffic::transport::{
     Capabilities, Listener, Local, Result, Session, Status, Stream, Transport, TransportError,
 };
+use uts_units::text;
 
 /// What sockets ask for, so that what is lost was lost on the path.
 const BUFFER_BYTES: usize = 4 << 20;
@@ -39,10 +39,10 @@ const BURST: Duration = Duration::from_millis(1);
 pub struct UdpSettings {
     /// The largest message in bytes; what is larger goes in pieces. 1200 passes every path that QUIC passes (RFC 9000,
     /// section 14).
-    #[serde(with = "human::bytes")]
+    #[serde(with = "text::bytes")]
     pub message: u64,
     /// No more than this leaves, in bits of messages per second; unset, what is sent leaves at once.
-    #[serde(with = "human::rate_option", skip_serializing_if = "Option::is_none")]
+    #[serde(with = "text::rate_option", skip_serializing_if = "Option::is_none")]
     pub rate: Option<u64>,
 }
 

@@ -96,9 +96,9 @@ pub(super) fn unknown(name: &str, value: &str) -> RequirementError {
 }
 
 const PREFERENCE: &str = "a preference (require, prefer, no-preference, avoid, prohibit)";
-const MILLIS: &str = "a time in milliseconds (or with a unit: us, ms, s, min), or `infinite`";
-const SECONDS: &str = "a time in seconds (or with a unit: us, ms, s, min), or `disabled`";
-const RATE: &str = "a rate in bit/s (or with a unit: kbit/s, Mbit/s, Gbit/s), or `unlimited`";
+const MILLIS: &str = "a time in milliseconds (or with a unit: us, ms, s, min, h, d), or `infinite`";
+const SECONDS: &str = "a time in seconds (or with a unit: us, ms, s, min, h, d), or `disabled`";
+const RATE: &str = "a rate in bit/s (or with a unit: kbit/s, Mbit/s, MB/s), or `unlimited`";
 
 fn offered(_: &Requirements) -> Option<&'static str> {
     None
@@ -155,10 +155,10 @@ macro_rules! word {
 
 macro_rules! time {
     ($name:literal, $field:ident, millis, $effect:ident, $what:literal) => {
-        time!($name, $field, MILLIS, 1e-3, "infinite", $effect, $what)
+        time!($name, $field, MILLIS, "ms", "infinite", $effect, $what)
     };
     ($name:literal, $field:ident, seconds, $effect:ident, $what:literal) => {
-        time!($name, $field, SECONDS, 1.0, "disabled", $effect, $what)
+        time!($name, $field, SECONDS, "s", "disabled", $effect, $what)
     };
     ($name:literal, $field:ident, $expected:expr, $bare:literal, $never:literal, $effect:ident, $what:literal) => {
         property(

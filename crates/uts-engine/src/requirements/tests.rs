@@ -41,10 +41,10 @@ fn every_property_reads_what_it_writes() {
         ("connPriority", "3"),
         ("connTimeout", "12.5"),
         ("minSendRate", "1.5Mbit/s"),
-        ("maxSendRate", "64 kbit/s"),
+        ("maxSendRate", "64001 bit/s"),
         ("msgLifetime", "2s"),
         ("uts.maxDelay", "50"),
-        ("uts.maxJitter", "500us"),
+        ("uts.maxJitter", "100ns"),
         ("uts.degradation", "order,reliability"),
         ("uts.security", "unprotected"),
         ("uts.adapt", "off"),
@@ -100,13 +100,18 @@ fn errors_name_property_value_and_what_was_expected() {
     );
     assert_eq!(
         message("uts.maxDelay=50 furlongs"),
-        "uts.maxDelay: `50 furlongs` is not a time in milliseconds (or with a unit: us, ms, s, min), or `infinite`: \
-         `furlongs` is no unit of time (us, ms, s, min)"
+        "uts.maxDelay: `50 furlongs` is not a time in milliseconds (or with a unit: us, ms, s, min, h, d), \
+         or `infinite`: `furlongs` is no unit of time (ns, us, ms, s, min, h, d)"
     );
     assert!(message("uts.maxDelay=0").ends_with("must be above zero"));
     assert!(message("uts.maxDelay=-5").contains("is not a time"));
     assert!(message("minSendRate=1e400").contains("is not a rate"));
     assert!(message("minSendRate=99999999999999999999999999999G").ends_with("too large"));
+    assert_eq!(
+        message("minSendRate=5mb/s"),
+        "minSendRate: `5mb/s` is not a rate in bit/s (or with a unit: kbit/s, Mbit/s, MB/s), or `unlimited`: \
+         `5mb/s` can be read as 5 Mbit/s and as 5 MB/s; write which"
+    );
     assert!(message("connPriority=-1").contains("whole number from 0"));
     assert!(message("uts.degradation=order,order").ends_with("`order` is named twice"));
     assert!(message("uts.degradation=ordr").contains("did you mean `order`?"));

@@ -3,6 +3,7 @@
 use core::fmt;
 use core::time::Duration;
 use uts_functions::Rate;
+use uts_units::AmountError;
 
 /// How much the application wants a property (RFC 9622 section 6.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -206,36 +207,27 @@ pub(super) fn show_qualities(list: &[Quality]) -> String {
     list.iter().map(|q| q.word()).collect::<Vec<_>>().join(",")
 }
 
-/// A positive time; a bare number counts `bare_s` seconds. The words in `never` mean no limit.
-pub(super) fn duration(text: &str, bare_s: f64, never: &str) -> Result<Option<Duration>, String> {
+/// A positive time; a bare number counts `bare`, a unit of time. The words in `never` mean no limit.
+pub(super) fn duration(text: &str, bare: &str, never: &str) -> Result<Option<Duration>, String> {
     let text = text.trim();
     if text.eq_ignore_ascii_case(never) {
         return Ok(None);
     }
-    let (value, unit) = split_unit(text)?;
-    let scale = match unit {
-        "" => bare_s,
-        "us" => 1e-6,
-        "ms" => 1e-3,
-        "s" => 1.0,
-        "min" => 60.0,
-        _ => return Err(format!("`{unit}` is no unit of time (us, ms, s, min)")),
-    };
-    let seconds = value * scale;
-    if seconds <= 0.0 {
-        return Err("must be above zero".to_owned());
+    match uts_units::time_in(bare, text).map_err(|error| why(error, TIME_UNITS))? {
+        Duration::ZERO => Err("must be above zero".to_owned()),
+        span => Ok(Some(span)),
     }
-    Duration::try_from_secs_f64(seconds).map(Some).map_err(|_| "too long".to_owned())
 }
 
 /// How a time is written.
 pub(super) fn show_duration(value: Option<Duration>, never: &str) -> String {
-    match value {
-        None => never.to_owned(),
-        Some(d) if d.as_millis() >= 10_000 => format!("{} s", trim(d.as_secs_f64())),
-        Some(d) => format!("{} ms", trim(d.as_secs_f64() * 1e3)),
-    }
+    value.map_or_else(|| never.to_owned(), uts_units::show::property_time)
 }
+
+/// Lowest rate, in bits per second: a byte a second.
+const RATE_MIN_BPS: u64 = 8;
+/// Highest rate, in bits per second: far above any interface, and far from an overflow of what is computed with it.
+const RATE_MAX_BPS: u64 = 1_000_000_000_000_000;
 
 /// A positive rate; a bare number counts bits per second.
 pub(super) fn rate(text: &str) -> Result<Option<Rate>, String> {
@@ -243,43 +235,26 @@ pub(super) fn rate(text: &str) -> Result<Option<Rate>, String> {
     if text.eq_ignore_ascii_case("unlimited") {
         return Ok(None);
     }
-    let (value, unit) = split_unit(text)?;
-    let scale = match unit.trim_end_matches("/s").trim_end_matches("bit") {
-        "" => 1.0,
-        "k" | "K" => 1e3,
-        "M" => 1e6,
-        "G" => 1e9,
-        _ => return Err(format!("`{unit}` is no unit of rate (bit/s, kbit/s, Mbit/s, Gbit/s)")),
-    };
-    let bits = value * scale;
-    if bits < 8.0 {
-        return Err("must be at least 8 bit/s".to_owned());
+    match uts_units::rate(text).map_err(|error| why(error, RATE_UNITS))? {
+        ..RATE_MIN_BPS => Err(format!("must be at least {RATE_MIN_BPS} bit/s")),
+        bps if bps > RATE_MAX_BPS => Err("is too large".to_owned()),
+        bps => Ok(Some(Rate::from_bits_per_sec(bps))),
     }
-    if bits > 1e15 {
-        return Err("too large".to_owned());
-    }
-    Ok(Some(Rate::from_bits_per_sec(bits as u64)))
 }
 
 /// How a rate is written.
 pub(super) fn show_rate(value: Option<Rate>) -> String {
-    match value {
-        None => "unlimited".to_owned(),
-        Some(r) if r.bits_per_sec() >= 1_000_000 => format!("{} Mbit/s", trim(r.bits_per_sec() as f64 / 1e6)),
-        Some(r) => format!("{} kbit/s", trim(r.bits_per_sec() as f64 / 1e3)),
+    value.map_or_else(|| "unlimited".to_owned(), |rate| uts_units::show::property_rate(rate.bits_per_sec()))
+}
+
+const TIME_UNITS: &str = "time (ns, us, ms, s, min, h, d)";
+const RATE_UNITS: &str = "rate (bit/s, kbit/s, Mbit/s, Gbit/s, kB/s, MB/s)";
+
+/// What is wrong beside that the text is not what was expected; `units` are those of the property.
+fn why(error: AmountError, units: &str) -> String {
+    match error {
+        AmountError::Form => String::new(),
+        AmountError::Unit(unit) => format!("`{unit}` is no unit of {units}"),
+        other => other.to_string(),
     }
-}
-
-/// A number and the unit that follows it.
-fn split_unit(text: &str) -> Result<(f64, &str), String> {
-    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let (digits, unit) = text.split_at(end);
-    let value: f64 = digits.parse().map_err(|_| String::new())?;
-    if value.is_finite() { Ok((value, unit.trim())) } else { Err("too large".to_owned()) }
-}
-
-/// Up to three decimals, without trailing zeros.
-fn trim(value: f64) -> String {
-    let text = format!("{value:.3}");
-    text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }

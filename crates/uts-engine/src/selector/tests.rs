@@ -77,7 +77,12 @@ fn requirements_steer_their_functions() {
         (&["uts.maxDelay=80"], Function::Congestion, "bbr", "uts.maxDelay"),
         (&["congestionControl=prohibit"], Function::Congestion, "none", "congestionControl"),
         (&["congestionControl=prohibit"], Function::Rate, "none", "congestionControl"),
-        (&["congestionControl=prohibit", "maxSendRate=5M"], Function::Rate, "pacing-bucket", "maxSendRate"),
+        (
+            &["congestionControl=prohibit", "maxSendRate=5Mbit"],
+            Function::Rate,
+            "pacing-bucket",
+            "maxSendRate",
+        ),
         (&["uts.security=unprotected"], Function::Protection, "none", "uts.security"),
         (&["uts.security=unprotected"], Function::Detection, "crc-32c", "fullChecksumSend"),
         (&["uts.security=required"], Function::Detection, "none", "protection"),
@@ -134,12 +139,12 @@ fn contradictions_name_both_sides() {
             "`uts.security=required` and `uts.profile.protection=none` contradict",
         ),
         (
-            &["maxSendRate=1M", "uts.profile.rate=none"],
+            &["maxSendRate=1Mbit", "uts.profile.rate=none"],
             "S-35",
             "`maxSendRate=1 Mbit/s` and `uts.profile.rate=none` contradict",
         ),
         (
-            &["maxSendRate=1M", "minSendRate=2M"],
+            &["maxSendRate=1Mbit", "minSendRate=2Mbit"],
             "S-21",
             "`minSendRate=2 Mbit/s` and `maxSendRate=1 Mbit/s` contradict",
         ),
@@ -197,7 +202,7 @@ fn a_known_path_can_contradict() {
     assert!(c.to_string().contains("comes, repeated, 150.0 ms after"), "{c}");
     let c = refusal(&["uts.maxDelay=120", "preserveOrder=prefer"], &far);
     assert!(c.to_string().starts_with("`reliability=require` and `uts.maxDelay=120 ms` contradict"), "{c}");
-    let c = refusal(&["minSendRate=80M"], &far);
+    let c = refusal(&["minSendRate=80Mbit"], &far);
     assert_eq!(c.to_string(), "`minSendRate=80 Mbit/s` and this path contradict: it delivers 50.0 Mbit/s");
     // The same where nothing is lost, or where something may yield, is possible.
     selected(&asked(&["uts.maxDelay=120"]), &path(50, 100, 0.0, 1.0, 0.0));

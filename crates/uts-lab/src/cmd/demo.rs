@@ -1,7 +1,6 @@
 //! `uts-lab demo`.
 
 use anyhow::{Context, Result};
-use bytesize::ByteSize;
 use clap::Args;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -20,9 +19,9 @@ pub struct Arguments {
     /// The file to carry, instead of a pseudo-random one
     #[arg(long, value_name = "FILE", conflicts_with = "size")]
     file: Option<PathBuf>,
-    /// Length of the file to make, as in 64MB [default: 64MB, with --quick 8MB]
-    #[arg(long, value_name = "SIZE")]
-    size: Option<ByteSize>,
+    /// Length of the file to make, as in 64MB; bytes without a unit [default: 64MB, with --quick 8MB]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    size: Option<u64>,
     /// Directory for report.html and run.json
     #[arg(long, value_name = "DIR", default_value = "demo-out")]
     out: PathBuf,
@@ -56,7 +55,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
     let default_bytes = if arguments.quick { QUICK_FILE_BYTES } else { FILE_BYTES };
     let config = DemoConfig {
         file: arguments.file,
-        size_bytes: arguments.size.map_or(default_bytes, |size| size.as_u64()),
+        size_bytes: arguments.size.unwrap_or(default_bytes),
         out: arguments.out,
         uts,
         seed: arguments.seed,
@@ -66,6 +65,10 @@ pub fn run(arguments: Arguments) -> Result<()> {
         command: command_line(),
     };
     demo::run(&config, &stop)
+}
+
+fn size(text: &str) -> Result<u64, String> {
+    text.parse::<u64>().or_else(|_| uts_units::text::parse_bytes(text))
 }
 
 /// How this program was called, without where it lies.

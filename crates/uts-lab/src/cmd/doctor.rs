@@ -1,8 +1,8 @@
 //! `uts-lab doctor`.
 
+use super::Called;
 use super::print_line;
 use crate::doctor;
-use crate::program::Called;
 use crate::worlds::ends::Programs;
 use anyhow::{Context, Result};
 use clap::Args;

@@ -1,15 +1,16 @@
 //! `uts-lab list`.
 
 use super::print_line;
-use crate::experiment::directory::{Runs, read_plan, read_runs};
+use crate::experiment::case::Case;
 use crate::experiment::file::{Experiment, WorldKind};
 use crate::experiment::plan::Plan;
-use crate::experiment::runner::Only;
+use crate::runner::Only;
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
+use uts_record::directory::{Runs, read_runs};
+use uts_record::plan::{self as record, PLAN_FILE};
 
 /// What a run is called whose record cannot be read; `uts lab run` does it again.
 const DAMAGED: &str = "damaged";
@@ -43,7 +44,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     if path.is_file() {
         return print_plan(&Experiment::load(path)?, &[], &[]);
     }
-    if path.join("plan.json").is_file() {
+    if path.join(PLAN_FILE).is_file() {
         return results(path);
     }
     if !folder_of(path)? {
@@ -92,7 +93,7 @@ fn folder_of(folder: &Path) -> Result<bool> {
                 }
                 Err(e) => print_line(format!("{e:#}").lines().next().unwrap_or_default())?,
             }
-        } else if path.join("plan.json").is_file() {
+        } else if path.join(PLAN_FILE).is_file() {
             found = true;
             let state = state(&path).unwrap_or_else(|e| format!("{DAMAGED}: {e:#}"));
             print_line(&format!("{:<40} {state}", path.display().to_string()))?;
@@ -103,10 +104,10 @@ fn folder_of(folder: &Path) -> Result<bool> {
 
 /// `12 ok, 3 skipped, 5 not run of 20: Title`.
 fn state(dir: &Path) -> Result<String> {
-    Ok(counted(&read_plan(dir)?, &read_runs(dir)?))
+    Ok(counted(&record::Plan::read(dir)?, &read_runs(dir)?))
 }
 
-fn counted(plan: &Value, runs: &Runs) -> String {
+fn counted(plan: &record::Plan, runs: &Runs<Case>) -> String {
     let planned = planned(plan);
     let state = |id: &str| match runs.whole.get(id) {
         Some(run) => run.status.name(),
@@ -119,24 +120,26 @@ fn counted(plan: &Value, runs: &Runs) -> String {
         (count > 0).then(|| format!("{count} {name}"))
     });
     let counts: Vec<String> = counts.collect();
-    let title = plan.get("title").and_then(Value::as_str).unwrap_or_default();
-    format!("{} of {}: {title}", counts.join(", "), planned.len())
+    format!("{} of {}: {}", counts.join(", "), planned.len(), plan.title)
 }
 
-fn planned(plan: &Value) -> Vec<&str> {
-    let runs = plan.get("runs").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-    runs.iter().filter_map(|run| run.get("id")?.as_str()).collect()
+fn planned(plan: &record::Plan) -> Vec<&str> {
+    plan.runs.iter().map(|run| run.id.as_str()).collect()
 }
 
 fn results(dir: &Path) -> Result<()> {
-    let plan = read_plan(dir)?;
+    let plan = record::Plan::read(dir)?;
     let runs = read_runs(dir)?;
     print_line(&counted(&plan, &runs))?;
     for id in planned(&plan) {
         match (runs.whole.get(id), runs.damaged.get(id)) {
             (Some(run), _) => {
                 let why = run.why.as_deref().unwrap_or_default();
-                print_line(&format!("{:<8} {:>7.1} s  {id}  {why}", run.status.name(), run.elapsed_s))?;
+                print_line(&format!(
+                    "{:<8} {:>7.1} s  {id}  {why}",
+                    run.status.name(),
+                    run.elapsed_s.unwrap_or_default()
+                ))?;
             }
             (None, Some(why)) => print_line(&format!("{DAMAGED:<8} {:>9}  {id}  {why}", ""))?,
             (None, None) => print_line(&format!("{:<8} {:>9}  {id}", "not run", ""))?,

@@ -12,3 +12,12 @@ pub mod run;
 pub mod set;
 
 use crate::lines::{print_line, tell_line};
+
+/// How the laboratory was called.
+#[derive(Clone, Copy, Debug)]
+pub struct Called {
+    /// As people write it: `uts lab`, or `uts-lab`.
+    pub name: &'static str,
+    /// What stands between the program and its command: `lab`, or nothing.
+    pub prefix: &'static [&'static str],
+}

@@ -13,8 +13,8 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 use uts_end::signals;
-use uts_lab::relay::{Relay, RelayConfig, RelayEvent, RelayStats, default_link};
 use uts_path::{SpecError, Target};
+use uts_relay::{Relay, RelayConfig, RelayEvent, RelayStats, default_link};
 
 /// How soon a signal or the end of the input is noticed.
 const NOTICE: Duration = Duration::from_millis(50);

@@ -5,7 +5,8 @@ use anyhow::{Result, bail};
 use clap::Args;
 use std::path::PathBuf;
 use uts_end::output;
-use uts_lab::report::{self, experiment};
+use uts_record::demo;
+use uts_report::experiment;
 
 /// Makes report.html from what an experiment, finished or not, or a demonstration left in a directory
 #[derive(Debug, Args)]
@@ -27,13 +28,13 @@ pub fn run(arguments: Arguments) -> Result<()> {
             output::fail(problem);
         }
         written.page
-    } else if dir.join(report::DATA_FILE).exists() {
-        report::write_page(dir, &report::load(dir)?)?
+    } else if dir.join(demo::DATA_FILE).exists() {
+        uts_report::write_page(dir, &demo::load(dir)?)?
     } else {
         bail!(
             "{} has neither plan.json, which an experiment leaves, nor {}, which a demonstration leaves",
             dir.display(),
-            report::DATA_FILE
+            demo::DATA_FILE
         );
     };
     Ok(print_line(&format!("Report: {}", page.display()))?)

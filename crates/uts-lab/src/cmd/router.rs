@@ -6,11 +6,11 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 use uts_end::output;
-use uts_lab::router::probe::{self, Probe};
-use uts_lab::router::{
+use uts_path::{LinkConfig, SpecError};
+use uts_router::probe::{self, Probe};
+use uts_router::{
     Check, Ending, Io, RecordConfig, Stage, Testbed, TestbedConfig, Topology, bench, doctor, supervise,
 };
-use uts_path::{LinkConfig, SpecError};
 
 /// Runs programs on hosts behind an emulated network
 #[derive(Debug, Args)]

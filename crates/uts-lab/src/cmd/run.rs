@@ -1,9 +1,9 @@
 //! `uts-lab run`.
 
+use super::Called;
 use super::{print_line, tell_line};
 use crate::experiment::file::{Experiment, WorldKind};
-use crate::experiment::runner::{self, Only, RunConfig, Summary};
-use crate::program::Called;
+use crate::runner::{self, Only, RunConfig, Summary};
 use crate::worlds::ends::Programs;
 use anyhow::{Context, Result};
 use clap::Args;

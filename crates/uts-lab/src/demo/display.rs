@@ -3,10 +3,10 @@
 use super::event::Told;
 use super::plan::Plan;
 use crate::lines::print_line;
-use crate::report::model::{Exchange, FileFacts};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::cell::Cell;
 use std::io::IsTerminal;
+use uts_record::demo::{Exchange, FileFacts};
 
 /// Without a terminal there is no bar; then a line this often, in seconds.
 const LINE_INTERVAL_S: f64 = 5.0;

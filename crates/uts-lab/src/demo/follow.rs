@@ -5,10 +5,10 @@ use super::display::Display;
 use super::event::{Counters, Event, ExchangeTold, Kind, Told};
 use super::plan::LinkHistory;
 use super::samples::rounded;
-use crate::relay::RelayEvent;
-use crate::report::model::{Exchange, LinkStep, Outcome, PathChange, ProfileUse, Progress};
 use std::time::{Duration, Instant};
 use uts_path::LinkConfig;
+use uts_record::demo::{Exchange, LinkStep, Outcome, PathChange, ProfileUse, Progress};
+use uts_relay::RelayEvent;
 
 /// When an event was read, and the time that it bears.
 #[derive(Debug, Clone, Copy)]

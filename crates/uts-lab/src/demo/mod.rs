@@ -16,16 +16,16 @@ mod transfer;
 
 pub use plan::{FILE_BYTES, QUICK_FILE_BYTES};
 
-use crate::report::{self, model, summary};
 use anyhow::{Context, Result, bail};
 use display::Display;
-use model::{FORMAT, Machine, Record, Run, Setting};
 use plan::Plan;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 use transfer::Transfer;
+use uts_record::demo::{FORMAT, Machine, Record, Run, Setting};
+use uts_report::summary;
 
 /// What to demonstrate.
 #[derive(Debug, Clone)]
@@ -102,7 +102,7 @@ pub fn run(config: &DemoConfig, stop: &AtomicBool) -> Result<()> {
             break;
         }
     }
-    let page = report::write(&config.out, &record)?;
+    let page = uts_report::write(&config.out, &record)?;
     display.line(&format!("\n{}\nReport: {}", summary::text(&record), page.display()));
     if let Some(change) = record.runs.first().and_then(Run::anticipated_change) {
         let (what, at) = (&change.change, change.t_s);

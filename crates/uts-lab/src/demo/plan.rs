@@ -3,8 +3,8 @@
 use anyhow::{Context, Result};
 use uts_path::{At, Buffer, Change, Direction, LinkConfig, Loss, PathConfig, Schedule, Scheduled, Target};
 
-use crate::relay::default_link;
-use crate::report::model::LinkStep;
+use uts_record::demo::LinkStep;
+use uts_relay::default_link;
 
 /// Length of the file that is made unless asked otherwise.
 pub const FILE_BYTES: u64 = 64_000_000;

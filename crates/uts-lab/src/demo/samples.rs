@@ -1,16 +1,16 @@
 //! Readers of the tables that the relay and `uts cp --trace` write.
 
-use crate::report::model::{Points, Queue, Trace};
 use anyhow::{Context, Result, bail};
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
+use uts_record::demo::{Points, Queue, Trace};
 
 /// How much is kept of the time before the origin, so that series begin at it.
 const LEAD_S: f64 = 0.02;
 
-/// Reads the relay's samples of the forward link (see [`crate::relay`]), from just before `origin_s`,
+/// Reads the relay's samples of the forward link (see [`uts_relay`]), from just before `origin_s`,
 /// which becomes 0, to `end_s` after it.
 ///
 /// # Errors

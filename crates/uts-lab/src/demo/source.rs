@@ -1,7 +1,6 @@
 //! The file that is carried, and its hash.
 
 use super::check_stop;
-use crate::report::model::FileFacts;
 use anyhow::{Context, Result, bail};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
@@ -11,6 +10,7 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
+use uts_record::demo::FileFacts;
 
 const CHUNK_BYTES: usize = 1 << 20;
 

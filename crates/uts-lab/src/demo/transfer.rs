@@ -6,8 +6,6 @@ use super::event::{self, Event, Kind};
 use super::follow::{Followed, Follower};
 use super::plan::{Plan, capacity_bytes};
 use super::{check_stop, samples, source};
-use crate::relay::{Relay, RelayConfig, RelayHandle, RelayStats};
-use crate::report::model::{FileFacts, Run, Summary, Trace};
 use anyhow::{Context, Result, anyhow, bail};
 use std::fs;
 use std::net::SocketAddr;
@@ -15,6 +13,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
+use uts_record::demo::{FileFacts, Run, Summary, Trace};
+use uts_relay::{Relay, RelayConfig, RelayHandle, RelayStats};
 
 /// How soon a signal, or the end of a child, is noticed.
 const NOTICE: Duration = Duration::from_millis(50);

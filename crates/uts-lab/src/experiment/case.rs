@@ -1,12 +1,13 @@
 //! A case: everything that one run needs to know, and nothing else. It is what `run.json` says was run.
 
-use super::file::{Hosts, PathSpec, Record, Topology, WorldKind};
+use super::file::{Hosts, Record, Topology, WorldKind};
+use super::path::PathSpec;
 use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use uts_end::TransportSpec;
-use uts_traffic::human;
 use uts_traffic::workload::Workload;
+use uts_units::text;
 
 /// One run of an experiment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -28,10 +29,10 @@ pub struct Case {
     /// Seed of everything that is random in it. The same repetition of other transports has the same.
     pub seed: u64,
     /// How long it may take, in the time of its world.
-    #[serde(with = "human::duration")]
+    #[serde(with = "text::duration")]
     pub timeout: Duration,
     /// How often windows and what has arrived are sampled.
-    #[serde(with = "human::duration")]
+    #[serde(with = "text::duration")]
     pub sample_every: Duration,
     /// What the hosts are like.
     pub hosts: Hosts,
@@ -57,7 +58,7 @@ pub struct Flow {
     /// The host that is connected to.
     pub to: String,
     /// When it begins, after the earliest.
-    #[serde(with = "human::duration")]
+    #[serde(with = "text::duration")]
     pub start: Duration,
 }
 

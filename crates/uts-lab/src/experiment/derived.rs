@@ -1,8 +1,9 @@
 //! Figures that follow from what a world recorded.
 
 use super::case::{Case, Flow};
-use super::outcome::{Figure, Outcome};
+use super::outcome::Outcome;
 use uts_path::{LinkConfig, PathConfig, Setting};
+use uts_record::run::Figure;
 use uts_traffic::workload::Workload;
 
 /// Adds what follows: shares of the link's rate, fairness, processor time.

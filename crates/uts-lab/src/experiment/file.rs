@@ -5,20 +5,19 @@
 
 mod read;
 
-pub(super) use read::{link_problem, schedule_problem};
-
-use super::problem::{Problems, Sink, unknown};
+use super::path::PathSpec;
+use super::problem::{Problems, Sink};
 use super::sweep::Sweep;
 use super::template::Template;
+use crate::names::unknown;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::str::FromStr;
 use std::time::Duration;
 use toml::de::DeTable;
-use uts_path::{LinkConfig, SpecError};
 use uts_traffic::measure::Sample;
 
 /// Most pairs of hosts of a dumbbell.
@@ -117,43 +116,6 @@ impl Topology {
             Topology::Dumbbell { .. } => "dumbbell",
             Topology::Chain { .. } => "chain",
         }
-    }
-}
-
-/// A path: settings in the text form of [`LinkConfig`], and changes to come.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PathSpec {
-    /// Its name in the file.
-    pub name: String,
-    /// From the client's side to the server's.
-    pub forward: String,
-    /// Back.
-    pub backward: String,
-    /// Changes, in the text form of [`uts_path::Schedule`].
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub schedule: String,
-    /// Where the files of traces are: beside the experiment file.
-    #[serde(skip)]
-    pub base: PathBuf,
-}
-
-impl PathSpec {
-    /// The settings of both directions, which differ from those of `perfect`, and the schedule.
-    ///
-    /// # Errors
-    /// A setting is not one, or out of range; a trace cannot be read.
-    pub fn config(&self, perfect: &LinkConfig) -> Result<uts_path::PathConfig, SpecError> {
-        let link = |text: &str| match text.trim() {
-            "" => Ok(perfect.clone()),
-            text => perfect.clone().with(&text.parse()?),
-        };
-        let mut config = uts_path::PathConfig {
-            forward: link(&self.forward)?,
-            backward: link(&self.backward)?,
-            schedule: self.schedule.parse()?,
-        };
-        config.resolve(|name: &str| crate::traces::read(self.base.join(name)))?;
-        Ok(config)
     }
 }
 

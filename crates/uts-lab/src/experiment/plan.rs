@@ -1,19 +1,19 @@
 //! What an experiment file means: all its runs, in the order in which they are best done.
 
 use super::case::{Case, Flow};
-use super::file::{Experiment, Mixture, PathSpec, Topology, WorldKind};
+use super::file::{Experiment, Mixture, Topology, WorldKind};
+use super::path::PathSpec;
 use super::sweep::{Sweep, SweepValue};
 use super::template::Template;
 use anyhow::{Context, Result, anyhow, bail};
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
+use uts_record::FORMAT;
+use uts_record::plan::PlannedRun;
 
 /// Most runs of an experiment.
 pub const RUNS_MAX: usize = 1_000_000;
-
-/// The version of the layout that docs/lab.md describes.
-pub const FORMAT: u32 = 1;
 
 /// All runs of an experiment.
 #[derive(Clone, Debug)]
@@ -62,44 +62,57 @@ impl Plan {
     }
 
     /// `plan.json`.
-    pub fn to_json(&self, experiment: &Experiment) -> Value {
+    ///
+    /// # Errors
+    /// A part of it cannot be JSON.
+    pub fn record(&self, experiment: &Experiment) -> Result<uts_record::plan::Plan> {
         let names = |templates: &[Template]| templates.iter().map(|t| t.name.clone()).collect::<Vec<_>>();
-        let sweep = |sweep: &Sweep| {
-            let values = sweep.values.iter().map(|v| json!({"text": v.text, "number": v.number}));
-            json!({
-                "name": sweep.name, "key": sweep.key, "unit": sweep.unit.map(super::units::Unit::name),
-                "numeric": sweep.unit.is_some(), "values": values.collect::<Vec<_>>(),
-            })
-        };
-        let run = |(id, case): (&String, &Case)| {
-            let values: serde_json::Map<String, Value> =
-                case.sweep.iter().map(|(name, text)| (name.clone(), Value::from(text.as_str()))).collect();
-            json!({
-                "id": id, "world": case.world, "mixture": case.mixture, "transport": case.transport_name(),
-                "workload": case.workload_name(), "path": case.path_name(), "sweep": values,
-                "repetition": case.repetition, "seed": case.seed,
-            })
-        };
         let mut worlds: Vec<WorldKind> = self.cases.iter().map(|case| case.world).collect();
         worlds.sort_unstable();
         worlds.dedup();
-        json!({
-            "format": FORMAT,
-            "title": experiment.title,
-            "question": experiment.question,
-            "world": worlds.iter().map(|world| world.name()).collect::<Vec<_>>().join("+"),
-            "worlds": worlds,
-            "repetitions": experiment.repetitions,
-            "seed": experiment.seed,
-            "topology": experiment.topology,
-            "transports": names(&experiment.transports),
-            "workloads": names(&experiment.workloads),
-            "paths": experiment.paths.iter().map(|path| path.name.as_str()).collect::<Vec<_>>(),
-            "mixtures": experiment.mixtures.iter().map(|mixture| mixture.name.as_str()).collect::<Vec<_>>(),
-            "sweeps": experiment.sweeps.iter().map(sweep).collect::<Vec<_>>(),
-            "plots": experiment.plots,
-            "runs": self.ids.iter().zip(&self.cases).map(run).collect::<Vec<_>>(),
+        let worlds: Vec<String> = worlds.iter().map(|world| world.name().to_owned()).collect();
+        Ok(uts_record::plan::Plan {
+            format: FORMAT,
+            title: experiment.title.clone(),
+            question: experiment.question.clone(),
+            world: Some(worlds.join("+")),
+            worlds,
+            repetitions: Some(experiment.repetitions.into()),
+            seed: Some(experiment.seed),
+            topology: serde_json::to_value(&experiment.topology)?,
+            transports: names(&experiment.transports),
+            workloads: names(&experiment.workloads),
+            paths: experiment.paths.iter().map(|path| path.name.clone()).collect(),
+            mixtures: experiment.mixtures.iter().map(|mixture| mixture.name.clone()).collect(),
+            sweeps: experiment.sweeps.iter().map(sweep_record).collect(),
+            plots: experiment.plots.iter().cloned().map(Value::Object).collect(),
+            runs: self.ids.iter().zip(&self.cases).map(run_record).collect(),
         })
+    }
+}
+
+fn sweep_record(sweep: &Sweep) -> uts_record::plan::Sweep {
+    let value = |v: &SweepValue| uts_record::plan::SweepValue { text: v.text.clone(), number: v.number };
+    uts_record::plan::Sweep {
+        name: sweep.name.clone(),
+        key: Some(sweep.key.clone()),
+        unit: sweep.unit.map(|unit| unit.name().to_owned()),
+        numeric: sweep.unit.is_some(),
+        values: sweep.values.iter().map(value).collect(),
+    }
+}
+
+fn run_record((id, case): (&String, &Case)) -> PlannedRun {
+    PlannedRun {
+        id: id.clone(),
+        world: Some(case.world.name().to_owned()),
+        mixture: case.mixture.clone(),
+        transport: Some(case.transport_name()),
+        workload: Some(case.workload_name()),
+        path: Some(case.path_name()),
+        sweep: case.sweep.iter().cloned().collect(),
+        repetition: Some(case.repetition.into()),
+        seed: Some(case.seed),
     }
 }
 

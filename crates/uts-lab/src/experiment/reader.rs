@@ -1,6 +1,7 @@
 //! Reads tables of TOML that know where they stand, and tells of everything that is wrong with them.
 
-use super::problem::{Sink, unknown};
+use super::problem::Sink;
+use crate::names::unknown;
 use core::fmt::Display;
 use serde_json::Value;
 use std::collections::HashSet;
@@ -98,9 +99,7 @@ impl<'s, 'i> Section<'s, 'i> {
 
     pub(super) fn duration(&self, key: &str) -> Option<Duration> {
         const EXPECTED: &str = "a time with its unit, as \"20ms\" or \"1.5s\"";
-        self.parsed(key, EXPECTED, |text| {
-            super::units::duration(text).ok_or(format!("`{text}` is not {EXPECTED}"))
-        })
+        self.parsed(key, EXPECTED, |text| uts_units::time(text).map_err(|error| error.about(text, EXPECTED)))
     }
 
     pub(super) fn whole(&self, key: &str, range: RangeInclusive<u64>) -> Option<u64> {
@@ -224,7 +223,7 @@ pub(super) fn suggest(message: &str) -> String {
     match quoted.next().filter(|_| is_choice) {
         Some(wrong) => {
             let names: HashSet<&str> = quoted.collect();
-            match super::problem::nearest(wrong, names) {
+            match crate::names::nearest(wrong, names) {
                 Some(name) => format!("{message}; did you mean `{name}`?"),
                 None => message.into(),
             }

@@ -1,33 +1,16 @@
 //! What an experiment varies: a setting of a path, a transport or a workload, over a list of values.
 
-use super::file::{PathSpec, link_problem, schedule_problem};
-use super::problem::unknown;
+use super::path::{PathSpec, link_problem, schedule_problem};
 use super::reader::{Section, to_json};
 use super::template::Template;
-use super::units::{Unit, quantity};
+use crate::names::unknown;
 use serde_json::Value;
 use std::ops::Range;
 use toml::de::DeValue;
+use uts_units::{Unit, quantity};
 
 /// Most values of a sweep.
 pub const VALUES_MAX: usize = 10_000;
-
-/// Columns that `measures.csv` has anyway.
-const TAKEN: [&str; 13] = [
-    "run",
-    "world",
-    "transport",
-    "workload",
-    "path",
-    "mixture",
-    "repetition",
-    "seed",
-    "flow",
-    "measure",
-    "value",
-    "unit",
-    "valid",
-];
 
 /// A setting and its values.
 #[derive(Clone, Debug)]
@@ -149,7 +132,7 @@ fn check(template: &Template, key: &str, value: &Value) -> Result<(), String> {
     if template.group == "workload" {
         return changed.workload().map(|_| ()).map_err(|(_, why)| why);
     }
-    changed.transport().map_err(|(_, why)| why).and_then(|spec| crate::worlds::ends::check(&spec))
+    changed.transport().map_err(|(_, why)| why).and_then(|spec| crate::transports::check(&spec))
 }
 
 /// Reads all sweeps of a file.
@@ -178,7 +161,7 @@ pub(super) fn read(
         let name = name.unwrap_or_else(|| key.rsplit('.').next().unwrap_or(key)).to_owned();
         let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
         let span = if section.get("name").is_some() { section.span_of("name") } else { key_span };
-        if TAKEN.contains(&name.as_str()) {
+        if uts_record::measures::is_column(&name) {
             section.wrong(span, "name", format!("`{name}` is a column already; give the sweep a `name`"));
         } else if !name.chars().all(fits) || name.is_empty() {
             section.wrong(span, "name", format!("`{name}` is no name of a column; give the sweep a `name`"));

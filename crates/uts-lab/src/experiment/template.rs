@@ -61,7 +61,7 @@ impl Template {
 
     pub(super) fn check_transport(&self, sink: &Sink) {
         let checked = self.transport().and_then(|spec| {
-            crate::worlds::ends::check(&spec).map_err(|why| {
+            crate::transports::check(&spec).map_err(|why| {
                 let key = self.settings.keys().find(|key| *key != "kind" && why.contains(key.as_str()));
                 (key.cloned(), suggest(&why))
             })

@@ -2,35 +2,22 @@
 
 use super::{Room, qlog};
 use crate::experiment::case::{Case, Flow};
-use crate::experiment::outcome::{Cpu, Figure, Outcome, RunError};
-use crate::experiment::samples::Samples;
+use crate::experiment::outcome::{Outcome, RunError};
+use crate::transports::{self, Rival, Rivals};
 use anyhow::{Context as _, Result, anyhow, bail};
-use serde::Deserialize;
-use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::sync::{Mutex, OnceLock, PoisonError, mpsc};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 use uts_end::line::{End, Line, Ready, Status};
-use uts_end::transport as native;
-use uts_end::{Context, Role, TransportSpec};
-use uts_traffic::human::show_duration;
+use uts_end::{Role, TransportSpec};
+use uts_record::run::{Cpu, Figure};
+use uts_record::samples::Samples;
 use uts_traffic::measure::Measure;
-use uts_traffic::transport::Capabilities;
-use uts_traffic::workload::{Workload, can_carry};
-
-/// Says where the program with the rivals is.
-pub const RIVALS_VARIABLE: &str = "UTS_RIVALS";
-/// The program with the rivals.
-pub const RIVALS_PROGRAM: &str = "uts-rival";
-
-const GET_RIVALS: &str = "build it by: make rivals";
-
-/// Transports of the program with the rivals, which may not be here to say so. All of them go over UDP.
-const RIVAL_KINDS: [&str; 4] = ["quinn", "s2n-quic", "srt", "enet"];
+use uts_traffic::workload::can_carry;
+use uts_units::show;
 
 /// What an end has after it gave up, to write its file and close.
 pub const GRACE: Duration = Duration::from_secs(20);
@@ -48,93 +35,6 @@ pub struct Programs {
     own: Vec<OsString>,
 }
 
-/// Looked for once, as the program must be run for it.
-static RIVALS: OnceLock<Result<Rivals, String>> = OnceLock::new();
-
-/// The program with the rivals, and what it has.
-#[derive(Clone, Debug)]
-pub struct Rivals {
-    /// Where it is.
-    pub program: PathBuf,
-    /// The transports that it knows.
-    pub list: Vec<Rival>,
-}
-
-/// A transport of the program with the rivals.
-#[derive(Clone, Debug, Deserialize)]
-pub struct Rival {
-    /// Its kind.
-    pub name: String,
-    /// What it is.
-    #[serde(default)]
-    pub about: String,
-    /// Its version.
-    pub version: Option<String>,
-    /// Whether it can be used.
-    pub available: bool,
-    /// Why it cannot.
-    pub why: Option<String>,
-    /// One command after which it can.
-    pub get: Option<String>,
-    /// Its settings, beside `kind`.
-    #[serde(default)]
-    pub settings: Vec<Setting>,
-}
-
-/// A setting of a rival.
-#[derive(Clone, Debug, Deserialize)]
-pub struct Setting {
-    /// Its key.
-    pub key: String,
-}
-
-/// What the program said of a transport with a workload: why it cannot carry it, if so.
-static REFUSALS: Mutex<BTreeMap<(PathBuf, String, String), Option<String>>> = Mutex::new(BTreeMap::new());
-
-impl Rival {
-    /// Checks settings, of which a rival that was left out of its program knows none.
-    ///
-    /// # Errors
-    /// Which setting there is not, and which there are.
-    fn check(&self, spec: &TransportSpec) -> Result<(), String> {
-        let keys: Vec<&str> = self.settings.iter().map(|setting| setting.key.as_str()).collect();
-        let wrong = spec.settings.keys().find(|key| self.available && !keys.contains(&key.as_str()));
-        wrong.map_or(Ok(()), |key| {
-            let why = crate::experiment::problem::unknown("setting", key, keys.iter().copied());
-            Err(format!("{}: {why}", spec.kind))
-        })
-    }
-}
-
-impl Rivals {
-    /// Why a rival cannot carry a workload, if so. Its program knows, as it may depend on settings.
-    fn refuse(&self, transport: &TransportSpec, workload: &Workload) -> Option<String> {
-        let json = |value: serde_json::Result<String>| value.unwrap_or_default();
-        let (transport, workload) =
-            (json(serde_json::to_string(transport)), json(serde_json::to_string(workload)));
-        let mut known = REFUSALS.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = (self.program.clone(), transport, workload);
-        known.entry(key).or_insert_with_key(|(_, t, w)| self.ask(t, w).unwrap_or_else(Some)).clone()
-    }
-
-    fn ask(&self, transport: &str, workload: &str) -> Result<Option<String>, String> {
-        #[derive(Deserialize)]
-        struct Answer {
-            why: Option<String>,
-        }
-        let shown = self.program.display();
-        let output = Command::new(&self.program)
-            .args(["check", "--transport", transport, "--workload", workload])
-            .output()
-            .map_err(|e| format!("cannot run {shown}: {e}"))?;
-        let answer: Answer = serde_json::from_slice(&output.stdout).map_err(|_| {
-            let said = String::from_utf8_lossy(&output.stderr);
-            format!("{shown} check: {}; {GET_RIVALS}", said.lines().next().unwrap_or("no answer"))
-        })?;
-        Ok(answer.why)
-    }
-}
-
 impl Programs {
     /// Ends that come with the lab are run by this program with these arguments first, as `uts lab end`.
     pub fn new(program: PathBuf, arguments: &[&str]) -> Self {
@@ -148,14 +48,14 @@ impl Programs {
     /// # Errors
     /// It is not here, and how to get it; or it does not say what it has.
     pub fn rivals(&self) -> Result<&'static Rivals, String> {
-        RIVALS.get_or_init(find_rivals).as_ref().map_err(Clone::clone)
+        transports::rivals()
     }
 
     /// Why a flow's transport cannot carry its workload here, if so.
     pub fn refuse(&self, flow: &Flow) -> Option<String> {
         let name = &flow.transport_name;
-        if is_native(&flow.transport) {
-            let carried = capabilities(&flow.transport, &flow.workload)
+        if transports::is_native(&flow.transport) {
+            let carried = transports::capabilities(&flow.transport, &flow.workload)
                 .and_then(|capabilities| can_carry(&flow.workload, &capabilities));
             return carried.err().map(|why| format!("{name}: {why}"));
         }
@@ -183,7 +83,7 @@ impl Programs {
     /// # Errors
     /// The transport's program is not here.
     fn command(&self, transport: &TransportSpec) -> Result<Vec<OsString>> {
-        if is_native(transport) {
+        if transports::is_native(transport) {
             return Ok(self.own.clone());
         }
         let rivals = self.rivals().map_err(|why| anyhow!(why))?;
@@ -240,8 +140,8 @@ pub fn command_line(
         }
     }
     option("--seed", case.seed.to_string().into());
-    option("--give-up", show_duration(case.timeout + flow.start).into());
-    option("--sample-every", show_duration(case.sample_every).into());
+    option("--give-up", show::time(case.timeout + flow.start).into());
+    option("--sample-every", show::time(case.sample_every).into());
     option("--out", end_file(dir, flow, place.role()).into());
     if is_uts(flow) && (case.record.sequence || case.record.qlog) {
         line.push("--packets".into());
@@ -318,7 +218,7 @@ pub fn collect(
         for line in &lines {
             match line {
                 Line::Sample(sample) if record.takes(sample) => {
-                    samples.add(&flow.name, role, sample, origin_ns)
+                    samples.add(&flow.name, role.name(), sample, origin_ns)
                 }
                 Line::Sample(_) => {}
                 Line::Measure(measure) => add_measures(flow, std::slice::from_ref(measure), outcome),
@@ -363,109 +263,4 @@ pub fn add_end(flow: &Flow, role: Role, end: &End, outcome: &mut Outcome) -> Res
         outcome.measures.extend(end.connect_s.map(|s| Figure::new(&flow.name, "connect", s, "s")));
     }
     Ok(())
-}
-
-/// Checks a transport's settings as far as can be done here: those of rivals are checked by their program.
-///
-/// # Errors
-/// What is wrong, after the kind.
-pub fn check(spec: &TransportSpec) -> Result<(), String> {
-    if !is_native(spec) {
-        let rivals = RIVALS.get_or_init(find_rivals).as_ref();
-        let rival = rivals.ok().and_then(|rivals| rivals.list.iter().find(|rival| rival.name == spec.kind));
-        if let Some(rival) = rival {
-            return rival.check(spec);
-        }
-        if RIVAL_KINDS.contains(&spec.kind.as_str()) {
-            return Ok(());
-        }
-        let kinds: Vec<&str> = native::kinds().chain(RIVAL_KINDS).collect();
-        return Err(crate::experiment::problem::unknown("transport", &spec.kind, kinds.iter().copied()));
-    }
-    // Settings may suit one workload and not another; that is seen case by case.
-    let bulk = Workload::Bulk { bytes: Some(1), duration: None };
-    let second = Duration::from_secs(1);
-    let messages = Workload::Messages { every: second, bytes: 100, duration: second, deadline: second };
-    capabilities(spec, &bulk).or_else(|why| capabilities(spec, &messages).map_err(|_| why)).map(|_| ())
-}
-
-/// Whether a transport comes with the lab.
-pub fn is_native(spec: &TransportSpec) -> bool {
-    native::kinds().any(|kind| kind == spec.kind)
-}
-
-/// Whether a transport's packets are UDP datagrams.
-pub fn is_over_udp(spec: &TransportSpec) -> bool {
-    !matches!(spec.kind.as_str(), "tcp" | "mptcp")
-}
-
-fn capabilities(spec: &TransportSpec, workload: &Workload) -> Result<Capabilities, String> {
-    let context = Context { role: Role::Client, workload, peer: None };
-    native::by_spec(spec, &context).map(|transport| transport.capabilities())
-}
-
-/// Looks where the variable says, beside this program, and where cargo puts it.
-fn find_rivals() -> Result<Rivals, String> {
-    let program = match std::env::var_os(RIVALS_VARIABLE) {
-        Some(given) => {
-            let given = PathBuf::from(given);
-            let program = if given.is_dir() { given.join(RIVALS_PROGRAM) } else { given };
-            if !program.is_file() {
-                return Err(format!("{RIVALS_VARIABLE} names {}, which is no program", program.display()));
-            }
-            program
-        }
-        None => {
-            let places = rival_places();
-            let found = places.iter().find(|place| place.is_file());
-            found.cloned().ok_or_else(|| format!("the program {RIVALS_PROGRAM} is not here; {GET_RIVALS}"))?
-        }
-    };
-    let output = Command::new(&program).arg("list").output();
-    let output = output.map_err(|e| format!("cannot run {}: {e}", program.display()))?;
-    let lines = output.stdout.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
-    let list = lines
-        .map(serde_json::from_slice)
-        .collect::<Result<Vec<Rival>, _>>()
-        .map_err(|e| format!("{} list: {e}; {GET_RIVALS}", program.display()))?;
-    Ok(Rivals { program, list })
-}
-
-fn rival_places() -> Vec<PathBuf> {
-    let beside =
-        std::env::current_exe().ok().and_then(|program| Some(program.parent()?.join(RIVALS_PROGRAM)));
-    let mut places: Vec<PathBuf> = beside.into_iter().collect();
-    let mut seen = HashSet::new();
-    for start in [std::env::current_exe().ok(), std::env::current_dir().ok()].into_iter().flatten() {
-        for dir in start.ancestors() {
-            let place = dir.join("rivals/target/release").join(RIVALS_PROGRAM);
-            if seen.insert(place.clone()) {
-                places.push(place);
-            }
-        }
-    }
-    places
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Who has built the rivals without the libraries of one has its experiments checked all the same, but for what only it knows.
-    #[test]
-    fn settings_are_checked_by_who_knows_them() {
-        let mut spec = TransportSpec::new("srt");
-        spec.settings.insert("latency".into(), "120ms".into());
-        let rival = |json: &str| serde_json::from_str::<Rival>(json).expect("a rival");
-        let left_out = rival(r#"{"name":"srt","available":false,"why":"no headers","get":"apt"}"#);
-        assert_eq!(left_out.check(&spec), Ok(()));
-        let has = |key: &str| {
-            rival(&format!(
-                r#"{{"name":"srt","version":"1.5","available":true,"settings":[{{"key":"{key}"}}]}}"#
-            ))
-        };
-        assert_eq!(has("latency").check(&spec), Ok(()));
-        let why = has("mode").check(&spec).expect_err("no such setting");
-        assert!(why.contains("srt") && why.contains("latency") && why.contains("mode"), "{why}");
-    }
 }

@@ -16,10 +16,11 @@ pub mod sim;
 use crate::control::Controls;
 use crate::experiment::case::Case;
 use crate::experiment::file::WorldKind;
-use crate::experiment::outcome::{Figure, Outcome, RunError};
+use crate::experiment::outcome::{Outcome, RunError};
 use anyhow::{Context, Result};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
+use uts_record::run::Figure;
 
 /// What a world needs for a run.
 #[derive(Debug)]

@@ -5,9 +5,7 @@ use super::{Room, World};
 use crate::control::{Control, Interventions};
 use crate::experiment::case::{Case, Flow};
 use crate::experiment::file::{MTU, WorldKind};
-use crate::experiment::outcome::{Fidelity, Intervention, LinkStats, Outcome, RunError};
-use crate::experiment::samples::Samples;
-use crate::relay::{Relay, RelayConfig, RelayHandle, RelayStats, default_link};
+use crate::experiment::outcome::{Outcome, RunError};
 use anyhow::{Context, Result, anyhow, bail};
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -18,6 +16,9 @@ use std::time::{Duration, Instant};
 use uts_end::Role;
 use uts_end::line::Ready;
 use uts_path::Target;
+use uts_record::run::{Fidelity, Intervention, LinkStats};
+use uts_record::samples::Samples;
+use uts_relay::{Relay, RelayConfig, RelayHandle, RelayStats, default_link};
 
 /// The latest that 99 % of a valid run's datagrams may be. The relay sleeps until a datagram is due, and the two ends
 /// need processors, too: tens of microseconds on an idle machine.
@@ -52,7 +53,7 @@ impl World for RelayWorld {
         if case.hops.len() != 1 {
             return Some(format!("the relay is one path, and this is a chain of {}", case.hops.len()));
         }
-        if !ends::is_over_udp(&flow.transport) {
+        if !crate::transports::is_over_udp(&flow.transport) {
             return Some(format!("{}: the relay carries only transports over UDP", flow.transport_name));
         }
         if case.record.pcap {
@@ -282,11 +283,11 @@ fn take_queues(file: &Path, path: &str, samples: &mut Samples, outcome: &mut Out
 fn judge(stats: &RelayStats, path: &str, outcome: &mut Outcome) {
     let lost_outside = stats.send_failures + stats.kernel_dropped.unwrap_or(0) + stats.refused;
     outcome.fidelity = Some(Fidelity {
-        lateness_p50_us: stats.lateness.p50_us,
+        lateness_p50_us: Some(stats.lateness.p50_us),
         lateness_p90_us: Some(stats.lateness.p90_us),
-        lateness_p99_us: stats.lateness.p99_us,
-        lateness_max_us: stats.lateness.max_us,
-        lost_outside,
+        lateness_p99_us: Some(stats.lateness.p99_us),
+        lateness_max_us: Some(stats.lateness.max_us),
+        lost_outside: Some(lost_outside),
         cpu_share: None,
     });
     for (direction, stats) in [("forward", stats.forward), ("backward", stats.backward)] {

@@ -7,12 +7,7 @@ use crate::control::{Control, Interventions};
 use crate::experiment::case::{Case, Flow};
 use crate::experiment::derived;
 use crate::experiment::file::{OFFLOAD_FROM_BPS, Topology, WorldKind};
-use crate::experiment::outcome::{Cpu, Fidelity, LinkStats, Outcome, RunError};
-use crate::experiment::samples::Samples;
-use crate::router::tcp_probe::TcpProbe;
-use crate::router::{
-    self, Ending, Io, RecordConfig, RemoteChild, RouterError, Testbed, TestbedConfig, Topology as Wiring,
-};
+use crate::experiment::outcome::{Outcome, RunError};
 use anyhow::{Context, Result, anyhow};
 use std::fs;
 use std::net::SocketAddr;
@@ -22,6 +17,12 @@ use std::time::{Duration, Instant};
 use uts_end::Role;
 use uts_end::line::Ready;
 use uts_path::{Change, LinkConfig, PathConfig, Target};
+use uts_record::run::{Cpu, Fidelity, LinkStats};
+use uts_record::samples::{Samples, TcpState};
+use uts_router::tcp_probe::TcpProbe;
+use uts_router::{
+    Ending, Io, RecordConfig, RemoteChild, RouterError, Testbed, TestbedConfig, Topology as Wiring,
+};
 
 /// Bytes of each packet that a pcap keeps: headers, and the beginning of what they carry.
 const SNAP_BYTES: u32 = 160;
@@ -38,7 +39,7 @@ impl RouterWorld {
     /// # Errors
     /// This machine does not permit it, and the one command that would.
     pub fn new(programs: Programs) -> Result<Self, String> {
-        let lacking = router::doctor().into_iter().find(|check| check.required && !check.ok);
+        let lacking = uts_router::doctor().into_iter().find(|check| check.required && !check.ok);
         match lacking {
             Some(check) => {
                 Err(format!("{}: {}; what would permit it: {}", check.name, check.why, check.remedy))
@@ -76,7 +77,7 @@ impl World for RouterWorld {
             interventions: Interventions::default(),
         });
         // What it cannot be recorded for is told, and no reason not to run.
-        let is_tcp = case.flows.iter().any(|flow| !ends::is_over_udp(&flow.transport));
+        let is_tcp = case.flows.iter().any(|flow| !crate::transports::is_over_udp(&flow.transport));
         let probe = (case.record.tcp_probe && is_tcp).then(TcpProbe::start);
         let mut flows = Vec::new();
         for flow in &case.flows {
@@ -164,7 +165,7 @@ struct End {
     child: RemoteChild,
     name: String,
     messages: PathBuf,
-    exit: Option<router::Exit>,
+    exit: Option<uts_router::Exit>,
 }
 
 impl<'c> Running<'c> {
@@ -286,7 +287,7 @@ fn carry(
 
 /// A testbed that can be changed while it runs.
 struct Bench {
-    control: router::Control,
+    control: uts_router::Control,
     names: Vec<String>,
     began: Instant,
     interventions: Interventions,
@@ -301,7 +302,7 @@ impl Control for Bench {
         let index = self.names.iter().position(|name| name == path);
         let index = index.with_context(|| format!("there is no path {path} here"))?;
         let mut resolved = change.clone();
-        resolved.resolve(|name: &str| crate::traces::read(name))?;
+        resolved.resolve(|name: &str| uts_relay::traces::read(name))?;
         self.control.set(index, target, &resolved).map_err(|e: RouterError| anyhow!(e))?;
         self.interventions.add(self.began.elapsed().as_secs_f64(), path, target, change);
         Ok(())
@@ -402,7 +403,7 @@ fn take_tcp_probe(
         });
         if let Some((flow, role)) = found {
             let t_s = (state.at_ns - origin_ns) as f64 / 1e9;
-            samples.add_tcp_state(&flow.name, role, t_s, state);
+            samples.add_tcp_state(&flow.name, role.name(), t_s, &recorded(state));
         }
     }
 }
@@ -439,16 +440,30 @@ fn take_sequences(file: &Path, flows: &[Running<'_>], samples: &mut Samples) -> 
     })
 }
 
+/// As it stands in the table.
+fn recorded(state: &uts_router::tcp_probe::TcpState) -> TcpState {
+    TcpState {
+        data_bytes: state.data_bytes,
+        next: state.next.into(),
+        unacknowledged: state.unacknowledged.into(),
+        window_segments: state.window.into(),
+        threshold_segments: state.threshold,
+        send_window_bytes: state.send_window_bytes,
+        receive_window_bytes: state.receive_window_bytes,
+        rtt_ms: state.rtt.as_secs_f64() * 1e3,
+    }
+}
+
 /// How true RouterPC was.
 fn judge(case: &Case, ending: &Ending, outcome: &mut Outcome) {
     let fidelity = &ending.fidelity;
     let lost = &fidelity.lost_outside;
     outcome.fidelity = Some(Fidelity {
-        lateness_p50_us: fidelity.lateness.p50_us,
+        lateness_p50_us: Some(fidelity.lateness.p50_us),
         lateness_p90_us: Some(fidelity.lateness.p90_us),
-        lateness_p99_us: fidelity.lateness.p99_us,
-        lateness_max_us: fidelity.lateness.max_us,
-        lost_outside: lost.total() + lost.in_sockets,
+        lateness_p99_us: Some(fidelity.lateness.p99_us),
+        lateness_max_us: Some(fidelity.lateness.max_us),
+        lost_outside: Some(lost.total() + lost.in_sockets),
         cpu_share: (fidelity.elapsed_s > 0.0).then(|| fidelity.cpu_s / fidelity.elapsed_s),
     });
     for (hop, stats) in case.hops.iter().zip(&ending.paths) {

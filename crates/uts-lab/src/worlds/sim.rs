@@ -4,16 +4,17 @@ use super::{Room, World, ends};
 use crate::experiment::case::{Case, Flow};
 use crate::experiment::derived;
 use crate::experiment::file::{Topology, WorldKind};
-use crate::experiment::outcome::{LinkStats, Outcome, RunError};
-use crate::experiment::samples::Samples;
-use crate::relay::IP_UDP_OVERHEAD_BYTES;
-use crate::sim::{self, Recorder, SimCase, SimError, SimFlow, SimLink, SimRecord};
+use crate::experiment::outcome::{Outcome, RunError};
 use anyhow::{Context, Result, anyhow};
 use std::sync::atomic::{AtomicBool, Ordering};
 use uts_end::Role;
 use uts_end::transport::udp::UdpSettings;
 use uts_engine::{TraceKind, TraceRow};
 use uts_path::{Applied, Direction, LinkConfig, Passage, PathConfig};
+use uts_record::run::LinkStats;
+use uts_record::samples::Samples;
+use uts_relay::IP_UDP_OVERHEAD_BYTES;
+use uts_sim_world::{self as simulator, Recorder, SimCase, SimError, SimFlow, SimLink, SimRecord};
 use uts_traffic::measure::Sample;
 
 /// Cases in virtual time, one for each core.
@@ -31,7 +32,8 @@ impl World for SimWorld {
 
     fn refuses(&self, case: &Case) -> Option<String> {
         case.flows.iter().find_map(|flow| {
-            let why = sim::refuses(&flow.transport, &flow.workload).or_else(|| fragments(case, flow))?;
+            let why =
+                simulator::refuses(&flow.transport, &flow.workload).or_else(|| fragments(case, flow))?;
             Some(format!("{}: {why}", flow.transport_name))
         })
     }
@@ -39,7 +41,7 @@ impl World for SimWorld {
     fn run(&self, case: &Case, room: &Room<'_>) -> Result<Outcome, RunError> {
         let sim_case = translate(case, room)?;
         let mut taker = Taker::new(case, room.stop);
-        let result = match sim::run(&sim_case, &mut taker) {
+        let result = match simulator::run(&sim_case, &mut taker) {
             Ok(result) => result,
             Err(SimError::Stopped) => return Err(RunError::Interrupted),
             Err(error) => return Err(RunError::Failed(error.to_string())),
@@ -62,7 +64,7 @@ impl World for SimWorld {
 }
 
 fn translate(case: &Case, room: &Room<'_>) -> Result<SimCase> {
-    let config = |hop: &crate::experiment::file::PathSpec| hop.config(&LinkConfig::default());
+    let config = |hop: &crate::experiment::path::PathSpec| hop.config(&LinkConfig::default());
     let paths = case.hops.iter().map(|hop| Ok((hop.name.clone(), config(hop)?)));
     let mut paths: Vec<(String, PathConfig)> =
         paths.collect::<Result<_, uts_path::SpecError>>().map_err(|e| anyhow!(e))?;
@@ -168,7 +170,7 @@ impl Recorder for Taker<'_> {
         if let Some(flow) = self.case.flows.get(flow)
             && self.case.record.takes(sample)
         {
-            self.samples.add(&flow.name, role, sample, 0);
+            self.samples.add(&flow.name, role.name(), sample, 0);
         }
     }
 

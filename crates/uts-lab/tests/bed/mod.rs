@@ -9,9 +9,9 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
-use uts_lab::router::probe::{Datagrams, Transfer};
-use uts_lab::router::{Ending, Io, RecordConfig, RemoteChild, Testbed, TestbedConfig, doctor_with};
 use uts_path::PathConfig;
+use uts_router::probe::{Datagrams, Transfer};
+use uts_router::{Ending, Io, RecordConfig, RemoteChild, Testbed, TestbedConfig, doctor_with};
 
 pub const PATIENCE: Duration = Duration::from_secs(120);
 pub const PORT: &str = "7777";

@@ -1,8 +1,8 @@
 //! A record as a demonstration would leave it: a plain sender over the emulated path in virtual time.
 
 use std::collections::{BTreeMap, VecDeque};
-use uts_lab::report::model::*;
 use uts_path::{Direction, Path, PathConfig, Payload, Schedule};
+use uts_record::demo::*;
 
 const PACKET_BYTES: u64 = 1350;
 const STEP_NS: u64 = 50_000;

@@ -6,7 +6,8 @@
 //! does it.
 
 use super::{Arrival, QueueDiscipline, Verdict};
-use crate::config::{SpecError, check_delay};
+use crate::config::check_delay;
+use crate::error::SpecError;
 use crate::parse::{format_duration, parse_duration_ns};
 use crate::passage::DropReason;
 use rand_chacha::ChaCha8Rng;

@@ -8,7 +8,7 @@ mod red;
 pub use codel::CoDel;
 pub use red::Red;
 
-use crate::config::SpecError;
+use crate::error::SpecError;
 use crate::passage::{DropReason, Passage};
 use crate::server::{Server, Supply};
 use rand_chacha::ChaCha8Rng;

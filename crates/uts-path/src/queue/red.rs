@@ -8,7 +8,8 @@
 
 use super::{Arrival, QueueDiscipline, Verdict};
 use crate::change::amount;
-use crate::config::{Buffer, SpecError};
+use crate::config::Buffer;
+use crate::error::SpecError;
 use crate::loss::chance;
 use crate::parse::{parse_buffer, parse_number};
 use crate::passage::DropReason;

@@ -17,7 +17,8 @@
 //! Only operations that IEEE 754 defines to the bit are used: a seed means the same trace on every machine.
 
 use super::{OPPORTUNITY_BYTES, Trace};
-use crate::config::{SpecError, between};
+use crate::config::between;
+use crate::error::SpecError;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 

@@ -5,8 +5,8 @@ mod cellular;
 
 pub use cellular::Cellular;
 
-use crate::config::SpecError;
-use crate::parse::{format_rate, parse_rate, parse_whole};
+use crate::error::SpecError;
+use crate::parse::{parse_rate, parse_whole};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -206,7 +206,7 @@ impl fmt::Display for Opportunities {
         match self {
             Opportunities::File { name, .. } => write!(f, "trace:{name}"),
             Opportunities::Cellular(Cellular { max_bps, seed }) => {
-                write!(f, "cellular:{},{seed}", format_rate(*max_bps))
+                write!(f, "cellular:{},{seed}", uts_units::show::path_rate(*max_bps))
             }
         }
     }

@@ -8,13 +8,13 @@ use crate::args::CpArgs;
 use crate::link::{Broken, ConnectOptions, Link, Telemetry, Transport};
 use crate::target::{Job, Outside};
 use crate::ui::{Clock, Done, Start, Ui};
-use crate::units;
 use std::fs::File;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::time::sleep;
 use uts::files::{CopyOptions, Exclude, Fault, FileError, Report, get, get_stream, put, put_stream};
+use uts_units::show;
 
 /// What is told where the same command would go on.
 const AGAIN: &str = "run the same command again to continue";
@@ -145,7 +145,7 @@ impl<'a, T: Transport> Run<'a, T> {
 
     /// Connects again, as often as patience allows.
     async fn reconnect(&self, patience: &mut Patience, lost: String, nth: u32) -> Result<T::Link, Failure> {
-        let max = units::span(patience.max());
+        let max = show::span(patience.max());
         self.ui.notice(None, "lost", &format!("{}: {lost}; trying for {max} to go on", self.host));
         let mut why = lost;
         while let Some(pause) = patience.next() {

@@ -20,9 +20,9 @@ use std::rc::{Rc, Weak};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::AbortHandle;
-use uts_traffic::human;
 use uts_traffic::stream_messages::MESSAGE_BYTES_MAX;
 use uts_traffic::transport::{Capabilities, Listener, Local, Result, Session, Transport, TransportError};
+use uts_units::text;
 
 /// What a connection is for (one byte), and the number of its session.
 const PREAMBLE_BYTES: usize = 9;
@@ -48,13 +48,13 @@ pub struct TcpSettings {
     pub congestion: String,
     /// The largest window that a receiver advertises, in bytes (`TCP_WINDOW_CLAMP`). The kernel may exceed it by half
     /// in the first round trips, until it has seen packets of full size.
-    #[serde(with = "human::bytes_option", skip_serializing_if = "Option::is_none")]
+    #[serde(with = "text::bytes_option", skip_serializing_if = "Option::is_none")]
     pub window: Option<u64>,
     /// `SO_SNDBUF` in bytes; unset, the kernel adapts it.
-    #[serde(with = "human::bytes_option", skip_serializing_if = "Option::is_none")]
+    #[serde(with = "text::bytes_option", skip_serializing_if = "Option::is_none")]
     pub send_buffer: Option<u64>,
     /// `SO_RCVBUF` in bytes; unset, the kernel adapts it (except where `window` is set).
-    #[serde(with = "human::bytes_option", skip_serializing_if = "Option::is_none")]
+    #[serde(with = "text::bytes_option", skip_serializing_if = "Option::is_none")]
     pub receive_buffer: Option<u64>,
     /// `TCP_NODELAY`: small writes leave at once.
     pub nodelay: bool,

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use uts::requirements::Preference;
 use uts::{ConnectionConfig, PathFacts, Requirements};
 use uts_engine::selector;
-use uts_traffic::human;
 use uts_traffic::workload::Workload;
+use uts_units::text;
 
 /// Keystrokes may be far apart, and long buffers silent.
 const KEEP_ALIVE: Duration = Duration::from_secs(5);
@@ -49,13 +49,13 @@ pub struct UniversalSettings {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub adaptive: Option<bool>,
     /// Data that may be handed over to a stream before its writer has to wait, in bytes.
-    #[serde(with = "human::bytes_option", skip_serializing_if = "Option::is_none")]
+    #[serde(with = "text::bytes_option", skip_serializing_if = "Option::is_none")]
     pub send_buffer: Option<u64>,
     /// Most that a stream's receiver grants beyond what was read, in bytes: its window.
-    #[serde(with = "human::bytes_option", skip_serializing_if = "Option::is_none")]
+    #[serde(with = "text::bytes_option", skip_serializing_if = "Option::is_none")]
     pub window: Option<u64>,
     /// The largest UDP payload to try, in bytes.
-    #[serde(with = "human::bytes_option", skip_serializing_if = "Option::is_none")]
+    #[serde(with = "text::bytes_option", skip_serializing_if = "Option::is_none")]
     pub packet: Option<u64>,
 }
 

@@ -1,20 +1,22 @@
 //! From the tables of the file to what they mean, with everything that is wrong noted on the way.
 
-use super::super::problem::{Sink, nearest, unknown};
+use super::super::path::{PathSpec, link_problem, schedule_problem};
+use super::super::problem::Sink;
 use super::super::reader::{Node, Section, suggest, to_json};
 use super::super::sweep::{self, Sweep};
 use super::super::template::Template;
 use super::{
-    Experiment, Hosts, MTU, Mixture, MixtureFlow, PAIRS_MAX, PathSpec, REPETITIONS_MAX, Record, SAMPLE_EVERY,
-    SEED_MAX, TIMEOUT, Topology, WorldKind,
+    Experiment, Hosts, MTU, Mixture, MixtureFlow, PAIRS_MAX, REPETITIONS_MAX, Record, SAMPLE_EVERY, SEED_MAX,
+    TIMEOUT, Topology, WorldKind,
 };
+use crate::names::unknown;
 use serde_json::{Map, Value};
 use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
 use toml::de::DeTable;
-use uts_path::{LinkConfig, Schedule, SpecError};
-use uts_traffic::human;
+use uts_path::LinkConfig;
+use uts_units::text;
 
 const KEYS: [&str; 17] = [
     "hosts",
@@ -166,31 +168,6 @@ fn read_schedule(section: &Section<'_, '_>, text: &str, base: &Path) -> Option<S
     }
 }
 
-/// What is wrong with changes, traces that cannot be read among it.
-pub(in super::super) fn schedule_problem(text: &str, base: &Path) -> Result<(), SpecError> {
-    let mut schedule: Schedule = text.parse()?;
-    let read = |name: &str| crate::traces::read(base.join(name));
-    schedule.entries.iter_mut().try_for_each(|entry| entry.change.resolve(read))
-}
-
-/// What is wrong with settings, and which one was meant where the name is unknown.
-pub(in super::super) fn link_problem(text: &str, base: &Path) -> Result<(), String> {
-    let error: SpecError = match text.parse::<LinkConfig>() {
-        Ok(mut link) => {
-            let read = |name: &str| crate::traces::read(base.join(name));
-            return link.resolve(read).map_err(|error| error.to_string());
-        }
-        Err(error) => error,
-    };
-    let message = error.to_string();
-    let Some((_, names)) = message.split_once("unknown setting; there are ") else { return Err(message) };
-    let wrong = error.at.split('=').next().unwrap_or_default();
-    match nearest(wrong, names.split([',', ' ']).filter(|name| !name.is_empty() && *name != "or")) {
-        Some(name) => Err(format!("{}: unknown setting; did you mean `{name}`?", error.at)),
-        None => Err(message),
-    }
-}
-
 fn read_topology(file: &Section<'_, '_>, paths: &[&str]) -> Topology {
     let Some(section) = file.section("topology") else { return Topology::default() };
     section.require("kind", "\"point-to-point\", \"dumbbell\" or \"chain\"");
@@ -301,7 +278,7 @@ fn read_hosts(file: &Section<'_, '_>) -> Hosts {
     let Some(section) = file.section("hosts") else { return hosts };
     section.only(&["offload", "access", "mtu", "sysctl"]);
     hosts.offload = section.boolean("offload");
-    hosts.access_bps = section.parsed("access", "a rate, as \"1gbit\"", human::parse_rate);
+    hosts.access_bps = section.parsed("access", "a rate, as \"1gbit\"", text::parse_rate);
     hosts.mtu = section.whole("mtu", 576..=65_535).map_or(MTU, |mtu| mtu as u32);
     if let Some(sysctl) = section.section("sysctl") {
         for (key, ..) in sysctl.entries() {
@@ -343,7 +320,7 @@ fn read_plots(file: &Section<'_, '_>, sweeps: &[Sweep]) -> Vec<Map<String, Value
         plot.require("kind", "the kind of picture, as \"sweep\" or \"matrix\"");
         let settings: Map<String, Value> =
             plot.entries().map(|(key, _, node)| (key.to_owned(), to_json(node))).collect();
-        if let Err(why) = crate::report::experiment::check_plot(&settings)
+        if let Err(why) = uts_report::experiment::check_plot(&settings)
             && settings.contains_key("kind")
         {
             // The first name that is quoted is the one that is wrong, if it is a key at all.

@@ -1,0 +1,278 @@
+//! What a user gives in words beside names: a path, and how long something may take.
+
+use std::time::Duration;
+use uts_units::AmountError;
+
+/// What the user says of a path; `None` = unknown.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct PathGiven {
+    /// Round trip.
+    pub rtt: Option<Duration>,
+    /// Rate, in bits per second.
+    pub rate_bps: Option<f64>,
+    /// Share of packets lost, 0 to 1.
+    pub loss: Option<f64>,
+    /// Mean number of packets lost in a row.
+    pub burst: Option<f64>,
+    /// Largest UDP payload, in bytes.
+    pub mtu_bytes: Option<u64>,
+}
+
+impl PathGiven {
+    /// Reads `rtt=40ms,rate=50Mbit/s,loss=5%,burst=4,mtu=1472`, each optional.
+    ///
+    /// # Errors
+    /// What is wrong, in one line.
+    pub fn parse(text: &str) -> Result<PathGiven, String> {
+        let mut path = PathGiven::default();
+        for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+            let (name, value) =
+                part.split_once('=').ok_or_else(|| format!("--path: `{part}` is not NAME=VALUE"))?;
+            let bad = |what: &str| format!("--path {name}: `{value}` is not {what}");
+            let wrong =
+                |error: AmountError, what: &str| format!("--path {name}: {}", error.about(value, what));
+            match name.trim() {
+                "rtt" => {
+                    path.rtt = Some(uts_units::time(value).map_err(|e| wrong(e, "a time, as 40ms"))?);
+                }
+                "rate" => {
+                    const WANTED: &str = "a rate, as 50Mbit/s";
+                    let bps = uts_units::rate(value).map_err(|e| wrong(e, WANTED))?;
+                    let bps = Some(bps).filter(|bps| *bps >= RATE_MIN_BPS).ok_or_else(|| bad(WANTED))?;
+                    path.rate_bps = Some(bps as f64);
+                }
+                "loss" => {
+                    let share = uts_units::share(value).ok().filter(|share| (0.0..1.0).contains(share));
+                    path.loss = Some(share.ok_or_else(|| bad("a share below 1, as 5% or 0.05"))?);
+                }
+                "burst" => {
+                    let burst = value.trim().parse::<f64>().ok().filter(|b| b.is_finite() && *b >= 1.0);
+                    path.burst = Some(burst.ok_or_else(|| bad("a number of packets, at least 1"))?);
+                }
+                "mtu" => {
+                    let mtu = value.trim().parse::<u64>().ok().filter(|b| (548..=65_527).contains(b));
+                    path.mtu_bytes = Some(mtu.ok_or_else(|| bad("a UDP payload in bytes (548 to 65527)"))?);
+                }
+                other => {
+                    return Err(format!(
+                        "--path: there is no `{other}`; rtt, rate, loss, burst and mtu are known"
+                    ));
+                }
+            }
+        }
+        Ok(path)
+    }
+}
+
+/// Lowest rate of a path, in bits per second: a byte a second.
+const RATE_MIN_BPS: u64 = 8;
+
+/// Reads how long something may take: `30s`, `10min`, `7d`, or `0`.
+///
+/// # Errors
+/// What is wrong, in one line.
+pub fn lasting(text: &str) -> Result<Duration, String> {
+    uts_units::time(text).map_err(|error| error.or("write a time, as 30s, 10min, 2h, 7d or 0"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_read() {
+        let path = PathGiven::parse("rtt=40ms, rate=50Mbit/s,loss=5%,burst=4,mtu=1472").unwrap();
+        let expected = PathGiven {
+            rtt: Some(Duration::from_millis(40)),
+            rate_bps: Some(50e6),
+            loss: Some(0.05),
+            burst: Some(4.0),
+            mtu_bytes: Some(1472),
+        };
+        assert_eq!(path, expected);
+        assert_eq!(PathGiven::parse("").unwrap(), PathGiven::default());
+        assert_eq!(PathGiven::parse("loss=0.1").unwrap().loss, Some(0.1));
+        for bad in [
+            "rtt=40",
+            "rtt=-1ms",
+            "rate=fast",
+            "rate=0bit/s",
+            "loss=101%",
+            "loss=1",
+            "burst=0",
+            "mtu=9",
+            "x=1",
+            "rtt",
+        ] {
+            assert!(PathGiven::parse(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn times_are_read() {
+        for (text, seconds) in [("0", 0), ("90s", 90), ("10min", 600), ("1.5h", 5400), ("7d", 604_800)] {
+            assert_eq!(lasting(text), Ok(Duration::from_secs(seconds)));
+        }
+        for bad in ["", "10", "-1s", "1 year", "1e99d"] {
+            assert!(lasting(bad).is_err(), "{bad}");
+        }
+    }
+
+    /// What each place of use makes of an amount: the rate in bit/s, the size in bytes, the time in ns, the share in millionths.
+    mod places {
+        use super::*;
+        use uts_lab::experiment::file::Experiment;
+        use uts_path::{Buffer, LinkConfig, Loss};
+        use uts_traffic::workload::Workload;
+
+        type Place = (&'static str, fn(&str) -> Result<u64, String>);
+
+        fn link(settings: &str) -> Result<LinkConfig, String> {
+            settings.parse().map_err(|e: uts_path::SpecError| e.to_string())
+        }
+
+        fn property(name: &str, text: &str) -> Result<uts::Requirements, String> {
+            let mut requirements = uts::Requirements::default();
+            requirements.set(name, text).map_err(|e| e.to_string())?;
+            Ok(requirements)
+        }
+
+        fn workload(settings: &str) -> Result<Workload, String> {
+            serde_json::from_str(settings).map_err(|e| e.to_string())
+        }
+
+        fn ns(span: Duration) -> u64 {
+            u64::try_from(span.as_nanos()).unwrap()
+        }
+
+        /// The number that a sweep of a path's setting has in its column.
+        fn swept(key: &str, text: &str) -> Result<f64, String> {
+            let file = format!(
+                "title = 'x'\n[path.p]\nforward = 'rate=1mbit'\n[workload.w]\nkind = 'bulk'\nbytes = '1kB'\n\
+                 [transport.t]\nkind = 'uts'\n[[sweep]]\nkey = 'path.p.{key}'\nvalues = ['{text}']\n"
+            );
+            let experiment = Experiment::parse("x.toml".as_ref(), &file).map_err(|e| e.to_string())?;
+            experiment.sweeps[0].values[0].number.ok_or_else(|| "is no number".to_owned())
+        }
+
+        const RATES: [Place; 5] = [
+            ("program", |text| PathGiven::parse(&format!("rate={text}")).map(|p| p.rate_bps.unwrap() as u64)),
+            ("property", |text| Ok(property("maxSendRate", text)?.max_send_rate.unwrap().bits_per_sec())),
+            ("path", |text| Ok(link(&format!("rate={text}"))?.rate_bps.unwrap())),
+            ("sweep", |text| swept("rate", text).map(|bps| bps as u64)),
+            ("workload", |text| {
+                let video = format!(
+                    r#"{{"kind":"video","frames_per_s":30,"rate":"{text}","key_every":30,"key_factor":2.0,
+                        "duration":"1s","deadline":"1s"}}"#
+                );
+                match workload(&video)? {
+                    Workload::Video { rate_bps, .. } => Ok(rate_bps),
+                    other => panic!("{other:?}"),
+                }
+            }),
+        ];
+
+        const SIZES: [Place; 3] = [
+            ("path", |text| match link(&format!("buffer={text}"))?.buffer {
+                Buffer::Bytes(bytes) => Ok(bytes),
+                other => Err(format!("{other:?}")),
+            }),
+            ("sweep", |text| swept("buffer", text).map(|bytes| bytes as u64)),
+            ("workload", |text| match workload(&format!(r#"{{"kind":"bulk","bytes":"{text}"}}"#))? {
+                Workload::Bulk { bytes, .. } => Ok(bytes.unwrap()),
+                other => panic!("{other:?}"),
+            }),
+        ];
+
+        const TIMES: [Place; 6] = [
+            ("program", |text| PathGiven::parse(&format!("rtt={text}")).map(|p| ns(p.rtt.unwrap()))),
+            ("argument", |text| lasting(text).map(ns)),
+            ("property", |text| Ok(ns(property("uts.maxDelay", text)?.max_delay.unwrap()))),
+            ("path", |text| Ok(link(&format!("delay={text}"))?.delay_ns)),
+            ("sweep", |text| swept("delay", text).map(|s| (s * 1e9).round() as u64)),
+            ("workload", |text| match workload(&format!(r#"{{"kind":"bulk","duration":"{text}"}}"#))? {
+                Workload::Bulk { duration, .. } => Ok(ns(duration.unwrap())),
+                other => panic!("{other:?}"),
+            }),
+        ];
+
+        const SHARES: [Place; 3] = [
+            ("program", |text| {
+                PathGiven::parse(&format!("loss={text}")).map(|p| (p.loss.unwrap() * 1e6).round() as u64)
+            }),
+            ("path", |text| match link(&format!("loss={text}"))?.loss {
+                Loss::Random { p } => Ok((p * 1e6).round() as u64),
+                other => Err(format!("{other:?}")),
+            }),
+            ("sweep", |text| swept("loss", text).map(|share| (share * 1e6).round() as u64)),
+        ];
+
+        fn agree(places: &[Place], amounts: &[(&str, u64)]) {
+            for (place, read) in places {
+                for (text, amount) in amounts {
+                    assert_eq!(read(text).as_ref(), Ok(amount), "{place}: {text}");
+                }
+            }
+        }
+
+        /// Every place refuses the text, and gives both readings.
+        fn refuse(places: &[Place], texts: &[(&str, &str)]) {
+            for (place, read) in places {
+                for (text, readings) in texts {
+                    let error = read(text).expect_err(text);
+                    assert!(error.contains(readings), "{place}: {text}: {error}");
+                }
+            }
+        }
+
+        #[test]
+        fn the_same_words_are_the_same_amount_everywhere() {
+            agree(
+                &RATES,
+                &[
+                    ("9600", 9600),
+                    ("9600bit/s", 9600),
+                    ("5mbit", 5_000_000),
+                    ("5Mbit/s", 5_000_000),
+                    ("5Mb/s", 5_000_000),
+                    ("5Mbps", 5_000_000),
+                    ("5MB/s", 40_000_000),
+                    ("1MiB/s", 8_388_608),
+                    ("64kB/s", 512_000),
+                    ("0.1gbit", 100_000_000),
+                ],
+            );
+            refuse(
+                &RATES,
+                &[
+                    ("5mb/s", "5 Mbit/s and as 5 MB/s"),
+                    ("5M", "5 Mbit/s and as 5 MB/s"),
+                    ("1gbps", "1 Gbit/s and as 1 GB/s"),
+                ],
+            );
+            agree(
+                &SIZES,
+                &[
+                    ("1500B", 1500),
+                    ("64kB", 64_000),
+                    ("64KB", 64_000),
+                    ("64KiB", 65_536),
+                    ("1.5MB", 1_500_000),
+                ],
+            );
+            refuse(&SIZES, &[("64kb", "64 kbit and as 64 kB"), ("1M", "1 MB and as 1 MiB")]);
+            agree(
+                &TIMES,
+                &[
+                    ("300us", 300_000),
+                    ("20ms", 20_000_000),
+                    ("1.5s", 1_500_000_000),
+                    ("2min", 120_000_000_000),
+                    ("2m", 120_000_000_000),
+                    ("1h", 3_600_000_000_000),
+                ],
+            );
+            agree(&SHARES, &[("5%", 50_000), ("0.05", 50_000), ("0.1%", 1_000)]);
+        }
+    }
+}

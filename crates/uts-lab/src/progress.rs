@@ -1,0 +1,123 @@
+//! What is shown while an experiment runs: bars on a terminal, else a line for each run.
+
+use crate::experiment::case::Case;
+use crate::experiment::outcome::RunFile;
+use crate::lines::tell_line;
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::io::IsTerminal;
+use std::time::Duration;
+use uts_record::run::RunStatus;
+
+/// What an experiment shows of itself.
+#[derive(Debug)]
+pub struct Progress {
+    /// `None` where there is no terminal.
+    bars: Option<Bars>,
+    is_quiet: bool,
+}
+
+#[derive(Debug)]
+struct Bars {
+    all: MultiProgress,
+    total: ProgressBar,
+}
+
+/// A run that is under way.
+#[derive(Debug)]
+pub struct Running(Option<ProgressBar>);
+
+impl Progress {
+    /// For so many runs, of which some are done already. `is_quiet` shows nothing but what went wrong.
+    pub fn new(total: usize, done: usize, is_quiet: bool) -> Self {
+        if is_quiet || !std::io::stderr().is_terminal() {
+            return Progress { bars: None, is_quiet };
+        }
+        let all = MultiProgress::with_draw_target(ProgressDrawTarget::stderr_with_hz(8));
+        let total_bar = all.add(ProgressBar::new(total as u64));
+        // indicatif's own templates are checked by a test below.
+        if let Ok(style) = ProgressStyle::with_template(TOTAL) {
+            total_bar.set_style(style.progress_chars("━╸─"));
+        }
+        total_bar.set_position(done as u64);
+        // What was done before says nothing of how long the rest takes.
+        total_bar.reset_eta();
+        total_bar.enable_steady_tick(Duration::from_millis(250));
+        Progress { bars: Some(Bars { all, total: total_bar }), is_quiet }
+    }
+
+    /// A run begins.
+    pub fn begin(&self, case: &Case, attempt: u32) -> Running {
+        let Some(bars) = &self.bars else { return Running(None) };
+        let bar = bars.all.add(ProgressBar::new_spinner());
+        if let Ok(style) = ProgressStyle::with_template(RUN) {
+            bar.set_style(style);
+        }
+        let again = if attempt > 1 { format!(" (attempt {attempt})") } else { String::new() };
+        bar.set_message(format!("{} {}{again}", case.world, case.label()));
+        bar.enable_steady_tick(Duration::from_millis(250));
+        Running(Some(bar))
+    }
+
+    /// A run has ended.
+    pub fn end(&self, running: Running, run: &RunFile) {
+        drop(running);
+        if let Some(bars) = &self.bars {
+            bars.total.inc(1);
+        }
+        let why = run.why.as_deref().unwrap_or_default();
+        match run.status {
+            RunStatus::Ok if self.bars.is_some() => {}
+            RunStatus::Ok => {
+                self.line(&format!("ok       {} ({:.1} s)", run.id, run.elapsed_s.unwrap_or_default()))
+            }
+            // The reasons are told at the end, each once.
+            RunStatus::Skipped => {}
+            status => self.tell(&format!("{:<8} {}: {why}", status.name(), run.id)),
+        }
+    }
+
+    /// A line that is not shown to whoever wants it quiet.
+    pub fn line(&self, line: &str) {
+        if !self.is_quiet {
+            self.tell(line);
+        }
+    }
+
+    /// A line that is always shown.
+    pub fn tell(&self, line: &str) {
+        match &self.bars {
+            Some(bars) => bars.all.suspend(|| tell_line(line)),
+            None => tell_line(line),
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if let Some(bars) = &self.bars {
+            bars.total.abandon();
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.0 {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+const TOTAL: &str = "{bar:30} {pos} of {len} runs  {elapsed_precise}, about {eta} to go";
+const RUN: &str = "  {spinner} {elapsed:>4}  {wide_msg}";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_templates_are_valid() {
+        assert!(ProgressStyle::with_template(TOTAL).is_ok());
+        assert!(ProgressStyle::with_template(RUN).is_ok());
+    }
+}

@@ -1,0 +1,41 @@
+//! Reports: one self-contained page from what a demonstration or an [`experiment`] recorded.
+//!
+//! For a demonstration, [`write()`] leaves `run.json`, which holds everything, and `report.html`, which opens from disk:
+//! it loads nothing. Its tables are plain HTML; its charts are drawn by the inlined uPlot from
+//! series that were thinned to what a screen can show.
+
+#![forbid(unsafe_code)]
+
+mod charts;
+pub mod experiment;
+mod page;
+pub mod summary;
+
+pub use page::render;
+
+use anyhow::{Context, Result};
+use std::fs;
+use std::path::{Path, PathBuf};
+use uts_record::demo::{self, Record};
+
+/// The page.
+pub const PAGE_FILE: &str = "report.html";
+
+/// Writes the record and its page into `dir`, which is made if missing. Returns the page's path.
+///
+/// # Errors
+/// A file or the directory cannot be written.
+pub fn write(dir: &Path, record: &Record) -> Result<PathBuf> {
+    demo::write(dir, record)?;
+    write_page(dir, record)
+}
+
+/// Writes only the page.
+///
+/// # Errors
+/// It cannot be written.
+pub fn write_page(dir: &Path, record: &Record) -> Result<PathBuf> {
+    let page = dir.join(PAGE_FILE);
+    fs::write(&page, render(record)?).with_context(|| format!("cannot write {}", page.display()))?;
+    Ok(page)
+}

@@ -1,0 +1,191 @@
+//! What a testbed is to be.
+
+use super::error::RouterError;
+use super::fidelity::Bounds;
+use super::topology::{HOSTS_MAX, Topology};
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+use uts_path::{LinkConfig, PathConfig};
+
+/// Least and greatest MTU of hosts' interfaces.
+const MTU: std::ops::RangeInclusive<u32> = 576..=65_535;
+
+/// Above this, RouterPC's processor is busy enough for hosts to do their own work.
+const FAST_BPS: u64 = 500_000_000;
+
+/// A testbed: hosts, the paths between them, and what is recorded.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct TestbedConfig {
+    /// How hosts and paths are connected.
+    pub topology: Topology,
+    /// The paths, as many as the topology has; forward is from the lower node to the higher. A link's
+    /// lengths are those of IP packets: what a frame adds is for `overhead` or a framing to say.
+    pub paths: Vec<PathConfig>,
+    /// Seed of all random decisions.
+    pub seed: u64,
+    /// What to write, if anything.
+    pub record: Option<RecordConfig>,
+    /// Whether hosts hand over super-packets (TSO, GSO, UDP segmentation): far cheaper, but up to 45
+    /// packets then reach RouterPC at one instant, as from an infinitely fast network card. Without,
+    /// and where buffers are tiny, each comes by itself.
+    pub offload: bool,
+    /// Rate of the access link from each host, 1 to 10^13 bit/s, before the first queue: spaces what comes at
+    /// one instant. `None` is infinite. Its queue is not bounded.
+    pub access_rate_bps: Option<u64>,
+    /// MTU of hosts' interfaces, 576 to 65535 (with IPv6, at least 1280).
+    pub mtu_bytes: u32,
+    /// Whether hosts have IPv6 addresses, too. Then they send a little of their own.
+    pub ipv6: bool,
+    /// Whether senders of packets that exceed a link's MTU get an ICMP message (RFC 1191), as from a
+    /// router; if not, such packets vanish.
+    pub tell_too_big: bool,
+    /// Settings of the kernel on every host, as `("net.ipv4.tcp_rmem", "4096 131072 67108864")`.
+    pub sysctls: Vec<(String, String)>,
+    /// What the run may deviate.
+    pub bounds: Bounds,
+    /// When the next packet is due within so many microseconds, RouterPC stays awake: more punctual, but
+    /// takes a core under load. Where sleeps are later than that, up to 200. 0 (never awake) to 100000.
+    pub spin_us: u32,
+    /// The program that has `router supervise` as a subcommand; this program if `None`.
+    pub program: Option<PathBuf>,
+    /// Whether programs on hosts share the caller's terminal, as a shell must: then Ctrl-C reaches them.
+    pub foreground: bool,
+}
+
+impl Default for TestbedConfig {
+    /// Two hosts and a perfect path.
+    fn default() -> Self {
+        TestbedConfig {
+            topology: Topology::PointToPoint,
+            paths: vec![PathConfig::default()],
+            seed: 1,
+            record: None,
+            offload: true,
+            access_rate_bps: None,
+            mtu_bytes: 1500,
+            ipv6: false,
+            tell_too_big: false,
+            sysctls: Vec::new(),
+            bounds: Bounds::default(),
+            spin_us: 70,
+            program: None,
+            foreground: false,
+        }
+    }
+}
+
+impl TestbedConfig {
+    /// Two hosts with this path between them.
+    pub fn point_to_point(path: PathConfig) -> Self {
+        TestbedConfig { paths: vec![path], ..TestbedConfig::default() }
+    }
+
+    /// Whether a path carries so much that RouterPC's time is too dear for the hosts' work of receiving.
+    pub(super) fn is_fast(&self) -> bool {
+        let is_fast = |link: &LinkConfig| {
+            link.opportunities.is_none() && link.rate_bps.is_none_or(|bps| bps > FAST_BPS)
+        };
+        self.paths.iter().any(|path| is_fast(&path.forward) || is_fast(&path.backward))
+    }
+
+    /// Checks every value.
+    ///
+    /// # Errors
+    /// The first that is out of range, by its name, with the range.
+    pub fn validate(&self) -> Result<(), RouterError> {
+        let wrong = |what: String| Err(RouterError::Config(what));
+        let (hosts, paths) = (self.topology.hosts(), self.topology.paths());
+        if !(2..=HOSTS_MAX).contains(&hosts) {
+            return wrong(format!("topology: must have 2 to {HOSTS_MAX} hosts, not {hosts}"));
+        }
+        if self.paths.len() != paths {
+            return wrong(format!("paths: the topology has {paths}, not {}", self.paths.len()));
+        }
+        for (index, path) in self.paths.iter().enumerate() {
+            for (name, link) in [("forward", &path.forward), ("backward", &path.backward)] {
+                if let Err(e) = LinkConfig::validate(link) {
+                    return wrong(format!("path {index} {name}: {e}"));
+                }
+            }
+        }
+        if !MTU.contains(&self.mtu_bytes) || (self.ipv6 && self.mtu_bytes < 1280) {
+            let least = if self.ipv6 { 1280 } else { *MTU.start() };
+            return wrong(format!(
+                "mtu_bytes: must be between {least} and {}, not {}",
+                MTU.end(),
+                self.mtu_bytes
+            ));
+        }
+        if self.access_rate_bps.is_some_and(|rate| !(1..=10_000_000_000_000).contains(&rate)) {
+            return wrong("access_rate_bps: must be between 1 and 10000000000000".into());
+        }
+        if let Some(record) = &self.record {
+            if !(64..=65_535).contains(&record.snap_bytes) {
+                return wrong(format!(
+                    "record: snap_bytes must be between 64 and 65535, not {}",
+                    record.snap_bytes
+                ));
+            }
+            if record.tcp_info_ms.is_some_and(|ms| !(1..=60_000).contains(&ms)) {
+                return wrong("record: tcp_info_ms must be between 1 and 60000".into());
+            }
+        }
+        if self.spin_us > 100_000 {
+            return wrong(format!("spin_us: must be at most 100000, not {}", self.spin_us));
+        }
+        for (name, value) in &self.sysctls {
+            let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+            if !name.starts_with("net.") || !name.chars().all(plain) || name.contains("..") {
+                return wrong(format!("sysctls: `{name}` must be a name as in net.ipv4.tcp_rmem"));
+            }
+            if value.contains('\n') {
+                return wrong(format!("sysctls: the value of {name} must be one line"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What to write while a testbed runs. All times `t_s` are seconds since [`begin`](super::Testbed::begin), or
+/// since the start without that.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RecordConfig {
+    /// Where to; made if it is not there.
+    pub dir: PathBuf,
+    /// `host-N.pcap`: what passes each host's interface, with nanoseconds (absolute). What the host sends is
+    /// stamped as it comes to RouterPC, what it gets as RouterPC has sent it. Checksums are complete.
+    pub pcap: bool,
+    /// Bytes kept of each frame in the pcap, 64 to 65535.
+    pub snap_bytes: u32,
+    /// `queue.csv`: a row for each packet that has left a queue, in the order of leaving:
+    /// `t_s,path,dir,number,len,packets,bytes,wait_s,sojourn_s,marked,dropped`. `t_s` is the instant of its
+    /// arrival, `packets` and `bytes` what it found before it, `sojourn_s` the time to its last bit's departure,
+    /// `dropped` empty or a reason.
+    pub queue: bool,
+    /// `sequence.csv`: a row for each TCP segment as it comes to RouterPC, before any queue, at the instant
+    /// of its arrival: `t_s,flow,dir,seq,ack,window,len,flags`. `seq` and `ack` count from the flow's first
+    /// numbers and do not wrap; `window` is in bytes, scaled where the SYN was seen; `dir` is `fwd` from the
+    /// host of the lower number.
+    pub sequence: bool,
+    /// `tcp.csv`: `TCP_INFO` of every TCP socket on the hosts, every so many milliseconds, 1 to 60000; none if `None`:
+    /// `t_s,host,local,remote,state,congestion,cwnd,ssthresh,mss,rtt_s,rtt_var_s,rtt_min_s,rto_s,unacked,lost,`
+    /// `retransmitted,pacing_bps,delivery_bps,bytes_acked,bytes_received,rcv_ssthresh`. `cwnd`, `ssthresh`, `unacked`,
+    /// `lost` and `retransmitted` are segments, `mss` and `rcv_ssthresh` bytes; empty is unknown or infinite.
+    pub tcp_info_ms: Option<u32>,
+}
+
+impl Default for RecordConfig {
+    /// The queue and TCP's sequence numbers, into the current directory.
+    fn default() -> Self {
+        RecordConfig {
+            dir: PathBuf::from("."),
+            pcap: false,
+            snap_bytes: 160,
+            queue: true,
+            sequence: true,
+            tcp_info_ms: None,
+        }
+    }
+}
