@@ -1,7 +1,7 @@
 //! What every mechanism says of itself: number, name, parameters, needs, and what it would do on a given path.
 
 use crate::facts::PathFacts;
-use crate::profile::Function;
+use crate::function::Function;
 use core::fmt;
 use core::time::Duration;
 
@@ -217,6 +217,21 @@ pub enum ParamError {
 }
 
 impl Mechanism {
+    /// The entry of a function's `none`, number 0: it has no parameters, needs nothing and changes no prediction.
+    pub(crate) const fn inert(function: Function, what: &'static str) -> Self {
+        Mechanism {
+            function,
+            number: 0,
+            name: "none",
+            what,
+            mandatory: true,
+            consent: Consent::NotNeeded,
+            params: &[],
+            needs: &[],
+            predict: |_, _, _| {},
+        }
+    }
+
     /// This mechanism with its default parameters.
     pub fn choice(&'static self) -> Choice {
         let mut params = Params::default();
@@ -320,6 +335,32 @@ macro_rules! registry {
         }
     };
 }
+
+/// Makes the type of a function's `none`, which has no state: its entry in the library, and how it is built.
+///
+/// `inert!(Fec, "no redundancy", context: ());` Fields of the entry that differ from [`Mechanism::inert`] follow:
+/// `consent: Consent::OfBoth`.
+macro_rules! inert {
+    ($function:ident, $what:literal, context: $ctx:ty $(, $field:ident: $value:expr)* $(,)?) => {
+        /// See the module's page.
+        #[derive(Clone, Debug)]
+        pub struct None;
+
+        impl None {
+            /// Its entry in the library.
+            pub const INFO: $crate::Mechanism = $crate::Mechanism {
+                $($field: $value,)*
+                ..$crate::Mechanism::inert($crate::Function::$function, $what)
+            };
+
+            /// Builds it: there is nothing to build it from.
+            pub fn build(_: &$crate::Params, _: $ctx) -> Self {
+                None
+            }
+        }
+    };
+}
+pub(crate) use inert;
 
 /// Time in a mechanism's parameter table as a [`Duration`].
 pub fn millis(value: u32) -> Duration {

@@ -10,8 +10,8 @@ use crate::synthesis::SendStack;
 use smallvec::SmallVec;
 use uts_functions::Time;
 use uts_functions::flow::FlowControl as _;
-use uts_functions::message_row::Places;
 use uts_functions::segmentation::buffer::{Together, UnsentMessages};
+use uts_functions::sequencing::message_row::Places;
 use uts_wire::Reader;
 use uts_wire::frame::{
     self, Data, DataFlags, DataWriter, InRow, RowHead, RowReader, data_header_len, emit_messages_header,

@@ -2,8 +2,8 @@
 //! section 13.2).
 
 use super::{Acknowledgement, Arrival, Arrivals, REPORT_NS};
+use crate::function::Function;
 use crate::mechanism::{Bold, Consent, Mechanism, Param, Params, Unit, millis};
-use crate::profile::Function;
 use core::time::Duration;
 
 /// See the module's page.

@@ -1,8 +1,8 @@
 //! Every packet that asks for it is reported at once: the earliest news, at one report per packet.
 
 use super::{Acknowledgement, Arrival, Arrivals, REPORT_NS};
+use crate::function::Function;
 use crate::mechanism::{Consent, Mechanism, Params};
-use crate::profile::Function;
 use core::time::Duration;
 
 /// See the module's page.

@@ -2,8 +2,8 @@
 //! acknowledgement).
 
 use super::{Acknowledgement, Arrival, Arrivals, REPORT_NS};
+use crate::function::Function;
 use crate::mechanism::{Bold, Consent, Mechanism, Param, Params, Unit};
-use crate::profile::Function;
 use core::time::Duration;
 
 /// See the module's page.

@@ -5,8 +5,8 @@ use super::hystart::{Advice, CSS_GROWTH_DIVISOR, HyStart};
 use super::learnt::Learnt;
 use super::window::{MIN_PACKETS, Recovery, Usage, WINDOW_MAX_BYTES, start};
 use super::{Ack, Congestion, Context, Delivery, Loss, Summary, response};
+use crate::function::Function;
 use crate::mechanism::{Consent, Mechanism, Params};
-use crate::profile::Function;
 use crate::time::{Rate, Time};
 use core::time::Duration;
 

@@ -4,8 +4,8 @@
 //! 2^32 of the others passes.
 
 use super::Detection;
+use crate::function::Function;
 use crate::mechanism::{Consent, Mechanism, Params};
-use crate::profile::Function;
 use crc_fast::CrcParams;
 use std::sync::LazyLock;
 

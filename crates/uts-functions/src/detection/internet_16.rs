@@ -4,8 +4,8 @@
 //! that have changed places, nor a word of zeros that became a word of ones.
 
 use super::Detection;
+use crate::function::Function;
 use crate::mechanism::{Consent, Mechanism, Params};
-use crate::profile::Function;
 
 const TRAILER_BYTES: usize = 2;
 

@@ -2,8 +2,8 @@
 //! doubling time-outs until answered (RFC 9002 sections 6.2.1 and 6.2.2).
 
 use super::{Establishment, Heard};
+use crate::function::Function;
 use crate::mechanism::{Bold, Consent, Mechanism, Param, Params, Unit, millis};
-use crate::profile::Function;
 use crate::timing::INITIAL_RTT;
 use core::time::Duration;
 

@@ -7,8 +7,8 @@
 //! short blocks in turns do what long ones would, for a fraction of the arithmetic.
 
 use super::{DATA_MAX, Fec, PARITIES_MAX, SYMBOL_PREFIX_BYTES, Shape, gf256, predict, prefix};
+use crate::function::Function;
 use crate::mechanism::{Bold, Consent, Mechanism, Param, Params, Unit, millis};
-use crate::profile::Function;
 use smallvec::SmallVec;
 
 /// See the module's page.

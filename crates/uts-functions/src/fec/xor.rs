@@ -4,8 +4,8 @@
 //! of them one packet.
 
 use super::{Fec, Shape, predict, prefix};
+use crate::function::Function;
 use crate::mechanism::{Bold, Consent, Mechanism, Param, Params, Unit, millis};
-use crate::profile::Function;
 
 /// See the module's page.
 #[derive(Clone, Debug)]

@@ -2,8 +2,8 @@
 //! grows while it is the brake (automatic tuning; RFC 9000 section 4.2).
 
 use super::{FlowControl, Grant};
+use crate::function::Function;
 use crate::mechanism::{Bold, Consent, Mechanism, Param, Params, Unit};
-use crate::profile::Function;
 use crate::time::Time;
 use core::time::Duration;
 

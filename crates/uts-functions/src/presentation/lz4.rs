@@ -3,8 +3,8 @@
 //! Form: a byte 0 and the message; or a byte 1, the message's length as a big-endian `u32`, and an LZ4 block.
 
 use super::{Error, Presentation};
+use crate::function::Function;
 use crate::mechanism::{Bold, Consent, Mechanism, Need, Param, Params, Unit};
-use crate::profile::Function;
 use std::borrow::Cow;
 
 /// Form byte: the message follows as it is.

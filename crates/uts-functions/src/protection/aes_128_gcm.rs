@@ -5,8 +5,8 @@
 use super::aead::{Keys, TAG_BYTES};
 use super::crypto::{aead, quic};
 use super::{Forged, MASK_BYTES, Protection, SAMPLE_BYTES, Secret};
+use crate::function::Function;
 use crate::mechanism::{Consent, Mechanism, Params};
-use crate::profile::Function;
 
 /// What is left behind whole blocks goes a way of its own: 32 ns to seal and 17 to open, where 1440 bytes take 225.
 const BLOCK_BYTES: usize = 16;

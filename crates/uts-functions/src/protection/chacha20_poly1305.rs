@@ -5,8 +5,8 @@
 use super::aead::{Keys, TAG_BYTES};
 use super::crypto::{aead, quic};
 use super::{Forged, MASK_BYTES, Protection, SAMPLE_BYTES, Secret};
+use crate::function::Function;
 use crate::mechanism::{Consent, Mechanism, Params};
-use crate::profile::Function;
 
 /// See the module's page.
 #[derive(Debug)]

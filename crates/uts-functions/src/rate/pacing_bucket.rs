@@ -4,8 +4,8 @@
 //! that wakes late gets what it missed on top of the burst, up to [`LATE_MAX`]; a sender that was idle does not.
 
 use super::{Bucket, Pace, RateControl};
+use crate::function::Function;
 use crate::mechanism::{Bold, Consent, Mechanism, Param, Params, Unit};
-use crate::profile::Function;
 use crate::time::{Rate, Time};
 use core::time::Duration;
 

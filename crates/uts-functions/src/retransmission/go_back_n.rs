@@ -1,8 +1,8 @@
 //! Go-back-N: everything from the loss on is sent again, so that the receiver gets it in order without a buffer.
 
 use super::{LostData, Response, Retransmission};
+use crate::function::Function;
 use crate::mechanism::{Consent, Mechanism, Params};
-use crate::profile::Function;
 
 /// See the module's page.
 #[derive(Clone, Debug)]

@@ -1,8 +1,8 @@
 //! Selective repeat: what was lost is sent again, and nothing else.
 
 use super::{LostData, Response, Retransmission};
+use crate::function::Function;
 use crate::mechanism::{Consent, Mechanism, Params};
-use crate::profile::Function;
 
 /// See the module's page.
 #[derive(Clone, Debug)]

@@ -1,8 +1,8 @@
 //! Bytes: a flow is one run of bytes; where writes began and ended is not kept.
 
 use super::Segmentation;
+use crate::function::Function;
 use crate::mechanism::{Consent, Mechanism, Params};
-use crate::profile::Function;
 
 /// See the module's page.
 #[derive(Clone, Debug)]

@@ -1,8 +1,8 @@
 //! Messages: what was sent as one message is received as one message.
 
 use super::Segmentation;
+use crate::function::Function;
 use crate::mechanism::{Bold, Consent, Mechanism, Param, Params, Unit};
-use crate::profile::Function;
 
 /// See the module's page.
 #[derive(Clone, Debug)]

@@ -7,9 +7,12 @@ use crate::registry;
 use enum_dispatch::enum_dispatch;
 use reassembly::{Delivery, Reassembly};
 
+pub mod message_row;
 pub mod ordered;
 pub mod reassembly;
 pub mod unordered;
+
+pub use message_row::MessageRow;
 
 /// A policy over [`Reassembly`].
 #[enum_dispatch]

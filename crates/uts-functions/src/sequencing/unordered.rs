@@ -2,8 +2,8 @@
 
 use super::Sequencing;
 use super::reassembly::{Delivery, Reassembly};
+use crate::function::Function;
 use crate::mechanism::{Consent, Mechanism, Params};
-use crate::profile::Function;
 
 /// See the module's page.
 #[derive(Clone, Debug)]

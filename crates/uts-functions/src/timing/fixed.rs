@@ -1,8 +1,8 @@
 //! A fixed time-out: for paths whose round trip is known beforehand, and for comparison.
 
 use super::{GRANULARITY, RoundTrip, Timing};
+use crate::function::Function;
 use crate::mechanism::{Bold, Consent, Mechanism, Param, Params, Unit, millis};
-use crate::profile::Function;
 use core::time::Duration;
 
 /// See the module's page.

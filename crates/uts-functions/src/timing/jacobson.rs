@@ -3,8 +3,8 @@
 //! transmission, repeats are measured too and there is no Karn's rule.
 
 use super::{GRANULARITY, RoundTrip, Timing};
+use crate::function::Function;
 use crate::mechanism::{Consent, Mechanism, Params};
-use crate::profile::Function;
 use core::time::Duration;
 
 /// See the module's page.
