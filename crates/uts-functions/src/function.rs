@@ -86,4 +86,9 @@ impl Function {
                 | Function::Protection
         )
     }
+
+    /// Whether the sender performs this function by itself: the receiver cannot tell which mechanism does it.
+    pub const fn is_senders_own(self) -> bool {
+        matches!(self, Function::Timing | Function::Rate | Function::Congestion)
+    }
 }

@@ -2,7 +2,7 @@
 
 use crate::function::Function;
 use crate::library::{self, UnknownName};
-use crate::mechanism::{Choice, Mechanism, ParamError};
+use crate::mechanism::{Choice, Mechanism, ParamError, Promise};
 use core::fmt;
 
 /// One mechanism, with parameters, for each function: what governs the data of a flow in one direction.
@@ -103,6 +103,26 @@ impl Profile {
         self.mechanism(function).map_or("?", |m| m.name)
     }
 
+    /// The mechanisms chosen, as far as this library has them.
+    pub fn mechanisms(&self) -> impl Iterator<Item = &'static Mechanism> + '_ {
+        Function::ALL.iter().filter_map(|f| self.mechanism(*f))
+    }
+
+    /// Whether the mechanism chosen for a function promises this.
+    pub fn promises(&self, function: Function, promise: Promise) -> bool {
+        self.mechanism(function).is_some_and(|m| m.promises(promise))
+    }
+
+    /// Whether a function is not performed at all.
+    pub fn is_inert(&self, function: Function) -> bool {
+        self.mechanism(function).is_some_and(|m| m.facts.inert)
+    }
+
+    /// Whether packets that are alike cost every mechanism the same work, so that they may be handled as runs.
+    pub fn is_uniform(&self) -> bool {
+        self.mechanisms().all(|m| m.facts.uniform)
+    }
+
     /// The functions whose choices differ.
     pub fn differences(&self, other: &Profile) -> impl Iterator<Item = Function> {
         let (a, b) = (*self, *other);
@@ -136,16 +156,13 @@ impl Profile {
         use crate::mechanism::Need;
         let Some(mechanism) = self.mechanism(function) else { return Ok(()) };
         for need in mechanism.needs {
+            let has =
+                |function, holds: &dyn Fn(&Mechanism) -> bool| self.mechanism(function).is_some_and(holds);
             let (other, met, words) = match *need {
-                Need::Present(f) => (f, self.get(f).number != 0, format!("{} other than none", f.name())),
-                Need::Exactly(f, n) => {
-                    (f, self.get(f).number == n, format!("{}/{}", f.name(), library::name_of(f, n)))
+                Need::Present(f) => (f, has(f, &|m| !m.facts.inert), format!("{} other than none", f.name())),
+                Need::Promise(f, promise) => {
+                    (f, has(f, &|m| m.promises(promise)), format!("{} that {}", f.name(), promise.words()))
                 }
-                Need::Not(f, n) => (
-                    f,
-                    self.get(f).number != n,
-                    format!("{} other than {}", f.name(), library::name_of(f, n)),
-                ),
             };
             if !met {
                 return Err(ProfileError::Needs { function, mechanism: mechanism.name, need: words, other });
@@ -160,13 +177,13 @@ impl Profile {
     }
 }
 
-/// `congestion=cubic fec=reed-solomon(data=20,parity=5) …`: mechanisms that are `none` are left out, parameters that
+/// `congestion=cubic fec=reed-solomon(data=20,parity=5) …`: mechanisms that are inert are left out, parameters that
 /// are at their default are left out.
 impl fmt::Display for Profile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut first = true;
         for &function in Function::ALL {
-            if self.name(function) == "none" {
+            if self.is_inert(function) {
                 continue;
             }
             if !first {

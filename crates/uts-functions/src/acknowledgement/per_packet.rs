@@ -2,7 +2,7 @@
 
 use super::{Acknowledgement, Arrival, Arrivals, REPORT_NS};
 use crate::function::Function;
-use crate::mechanism::{Consent, Mechanism, Params};
+use crate::mechanism::{Consent, Facts, Mechanism, Params, Promise, Unasked};
 use core::time::Duration;
 
 /// See the module's page.
@@ -20,6 +20,12 @@ impl PerPacket {
         consent: Consent::NotNeeded,
         params: &[],
         needs: &[],
+        facts: Facts {
+            uniform: true,
+            promises: &[Promise::Reports, Promise::ReportsAtOnce],
+            unasked: Unasked::Choice(1),
+            ..Facts::PLAIN
+        },
         predict: |_, _, p| p.cpu_ns += REPORT_NS,
     };
 

@@ -3,7 +3,7 @@
 
 use super::{FlowControl, Grant};
 use crate::function::Function;
-use crate::mechanism::{Bold, Consent, Mechanism, Param, Params, Unit};
+use crate::mechanism::{Bold, Consent, Facts, Mechanism, Param, Params, Unit};
 use crate::time::Time;
 use core::time::Duration;
 
@@ -39,6 +39,7 @@ impl Credit {
             what: "the window to begin with",
         }],
         needs: &[],
+        facts: Facts { uniform: true, positions: true, grants: true, ..Facts::PLAIN },
         // A window that is smaller than what the path holds grows until it is not: it takes nothing for long.
         predict: |_, _, p| p.cpu_ns += 5.0,
     };

@@ -4,7 +4,7 @@
 
 use super::{Error, Presentation};
 use crate::function::Function;
-use crate::mechanism::{Bold, Consent, Mechanism, Need, Param, Params, Unit};
+use crate::mechanism::{Bold, Consent, Facts, Mechanism, Need, Param, Params, Promise, Unasked, Unit};
 use std::borrow::Cow;
 
 /// Form byte: the message follows as it is.
@@ -40,7 +40,8 @@ impl Lz4 {
             bold: Bold::Neither,
             what: "messages smaller than this are left alone",
         }],
-        needs: &[Need::Exactly(Function::Segmentation, 1)],
+        needs: &[Need::Promise(Function::Segmentation, Promise::Boundaries)],
+        facts: Facts { unasked: Unasked::Never, ..Facts::PLAIN },
         // What it saves depends on the data, of which the path knows nothing. Costs for 1400 bytes, both ends.
         predict: |_, facts, p| {
             p.header_bytes += 1.0;

@@ -2,7 +2,7 @@
 
 use super::{LostData, Response, Retransmission};
 use crate::function::Function;
-use crate::mechanism::{Consent, Mechanism, Params};
+use crate::mechanism::{Consent, Facts, Mechanism, Params, Promise};
 
 /// See the module's page.
 #[derive(Clone, Debug)]
@@ -19,6 +19,13 @@ impl Selective {
         consent: Consent::NotNeeded,
         params: &[],
         needs: &[],
+        facts: Facts {
+            uniform: true,
+            positions: true,
+            repeats: true,
+            promises: &[Promise::Reliability],
+            ..Facts::PLAIN
+        },
         predict: |_, facts, p| {
             super::predict_repeats(facts, p);
             p.cpu_ns += 10.0;

@@ -2,7 +2,7 @@
 
 use super::Segmentation;
 use crate::function::Function;
-use crate::mechanism::{Consent, Mechanism, Params};
+use crate::mechanism::{Consent, Facts, Mechanism, Params};
 
 /// See the module's page.
 #[derive(Clone, Debug)]
@@ -19,6 +19,7 @@ impl Bytes {
         consent: Consent::NotNeeded,
         params: &[],
         needs: &[],
+        facts: Facts { uniform: true, positions: true, ..Facts::PLAIN },
         // Frame type, flow, offset of up to 8 bytes.
         predict: |_, _, p| p.header_bytes += 10.0,
     };

@@ -3,7 +3,7 @@
 use super::Sequencing;
 use super::reassembly::{Delivery, Reassembly};
 use crate::function::Function;
-use crate::mechanism::{Consent, Mechanism, Params};
+use crate::mechanism::{Consent, Facts, Mechanism, Params, Unasked};
 
 /// See the module's page.
 #[derive(Clone, Debug)]
@@ -20,6 +20,7 @@ impl Unordered {
         consent: Consent::NotNeeded,
         params: &[],
         needs: &[],
+        facts: Facts { uniform: true, unasked: Unasked::Choice(1), ..Facts::PLAIN },
         predict: |_, _, _| {},
     };
 

@@ -4,7 +4,7 @@
 
 use super::{GRANULARITY, RoundTrip, Timing};
 use crate::function::Function;
-use crate::mechanism::{Consent, Mechanism, Params};
+use crate::mechanism::{Consent, Facts, Mechanism, Params};
 use core::time::Duration;
 
 /// See the module's page.
@@ -22,6 +22,7 @@ impl Jacobson {
         consent: Consent::NotNeeded,
         params: &[],
         needs: &[],
+        facts: Facts { uniform: true, ..Facts::PLAIN },
         predict: |_, _, p| p.cpu_ns += 5.0,
     };
 

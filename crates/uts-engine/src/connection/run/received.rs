@@ -36,7 +36,7 @@ impl Connection {
             taken += datagram.len();
             let opened = inbound.unseal(&self.local_cid, datagram);
             if let Ok(opened) = &opened
-                && let Some(stack) = inbound.stacks.get_mut(opened.stack).filter(|stack| stack.fec.is_none())
+                && let Some(stack) = inbound.stacks.get_mut(opened.stack).filter(|stack| stack.is_uniform)
                 && inbound.heard_of == Some(stack.epoch)
                 && let Some((receive, flow, bytes)) =
                     append(&mut self.flows, stack, &datagram[opened.frames.clone()], &mut messages)
