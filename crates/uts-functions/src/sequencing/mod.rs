@@ -3,14 +3,16 @@
 //! The function keeps what arrived and was not handed over ([`Reassembly`]); a mechanism
 //! chooses what is handed over next.
 
-use crate::message_row::MessageRow;
 use crate::registry;
 use enum_dispatch::enum_dispatch;
 use reassembly::{Delivery, Reassembly};
 
+pub mod message_row;
 pub mod ordered;
 pub mod reassembly;
 pub mod unordered;
+
+pub use message_row::MessageRow;
 
 /// A policy over [`Reassembly`].
 #[enum_dispatch]
@@ -61,7 +63,7 @@ registry! {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message_row::Places;
+    use crate::sequencing::message_row::Places;
     use bytes::Bytes;
 
     /// A mechanism that says nothing of rows.

@@ -2,8 +2,8 @@
 
 use super::reassembly::{Delivery, Reassembly};
 use super::{Rows, Sequencing};
-use crate::mechanism::{Consent, Mechanism, Params};
-use crate::profile::Function;
+use crate::function::Function;
+use crate::mechanism::{Consent, Facts, Mechanism, Params, Promise};
 
 /// See the module's page.
 #[derive(Clone, Debug)]
@@ -20,6 +20,7 @@ impl Ordered {
         consent: Consent::NotNeeded,
         params: &[],
         needs: &[],
+        facts: Facts { uniform: true, positions: true, promises: &[Promise::Order], ..Facts::PLAIN },
         // What arrives behind a loss waits for its repair: head-of-line blocking for about one recovery.
         predict: |_, facts, p| {
             let flight = (facts.bdp_bytes() / facts.mtu_bytes.max(1)).max(1) as f64;

@@ -2,8 +2,8 @@
 
 use super::reassembly::{Delivery, Reassembly};
 use super::{Rows, Sequencing};
-use crate::mechanism::{Consent, Mechanism, Params};
-use crate::profile::Function;
+use crate::function::Function;
+use crate::mechanism::{Consent, Facts, Mechanism, Params, Unasked};
 
 /// See the module's page.
 #[derive(Clone, Debug)]
@@ -20,6 +20,7 @@ impl Unordered {
         consent: Consent::NotNeeded,
         params: &[],
         needs: &[],
+        facts: Facts { uniform: true, unasked: Unasked::Choice(1), ..Facts::PLAIN },
         predict: |_, _, _| {},
     };
 

@@ -77,8 +77,7 @@ impl Terms<'_> {
     pub fn accept(&self, profile: &Profile, group: u8) -> Result<(), Refusal> {
         if let Err(error) = profile.check() {
             let (function, reason) = match &error {
-                ProfileError::UnknownMechanism { function, .. }
-                | ProfileError::UnknownName { function, .. } => (*function, RefusalReason::Unknown),
+                ProfileError::UnknownMechanism { function, .. } => (*function, RefusalReason::Unknown),
                 ProfileError::Param { function, .. } => (*function, RefusalReason::Parameter),
                 ProfileError::Needs { function, .. } => (*function, RefusalReason::Combination),
             };

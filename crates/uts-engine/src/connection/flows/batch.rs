@@ -4,8 +4,8 @@ use crate::connection::flows::application::Read;
 use bytes::{Bytes, BytesMut};
 use std::collections::VecDeque;
 use uts_functions::Time;
-use uts_functions::message_row::{MessageRow, Places};
 use uts_functions::segmentation::buffer::SendBuffer;
+use uts_functions::sequencing::message_row::{MessageRow, Places};
 
 /// Memory that messages are copied into is asked for so much at a time.
 const MEMORY_BYTES: usize = 64 << 10;

@@ -6,7 +6,7 @@ use crate::connection::receive::incoming::GAPS_MAX;
 use crate::connection::{CloseReason, Ways};
 use smallvec::SmallVec;
 use uts_functions::Time;
-use uts_functions::message_row::Places;
+use uts_functions::sequencing::message_row::Places;
 use uts_wire::Reader;
 use uts_wire::frame::{self, Data, Frame, InRow, RowReader, kind};
 

@@ -37,7 +37,7 @@ impl Connection {
             taken += datagram.len();
             let opened = inbound.unseal(&self.identity.local_cid, datagram);
             if let Ok(opened) = &opened
-                && let Some(stack) = inbound.stacks.get_mut(opened.stack).filter(|stack| stack.fec.is_none())
+                && let Some(stack) = inbound.stacks.get_mut(opened.stack).filter(|stack| stack.is_uniform)
                 && inbound.heard_of == Some(stack.epoch)
                 && let Some((receive, flow, bytes)) =
                     append(&mut self.ways.flows, stack, &datagram[opened.frames.clone()], &mut messages)

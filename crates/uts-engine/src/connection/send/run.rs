@@ -7,7 +7,6 @@ use crate::connection::{Connection, Outbound};
 use core::ops::Range;
 use smallvec::smallvec;
 use uts_functions::Time;
-use uts_functions::acknowledgement::Acknowledgement;
 use uts_functions::detection::Detection;
 use uts_functions::flow::FlowControl as _;
 use uts_functions::protection::Protection;
@@ -62,7 +61,7 @@ impl Connection {
     fn flow_of_run(&self, now: Time) -> Option<u32> {
         let (outbound, arrivals) = (self.ways.outbound.as_ref()?, &self.ways.inbound.as_ref()?.arrivals);
         let [stack] = outbound.stacks.as_slice() else { return None };
-        let is_plain = stack.fec.is_none() && !stack.acknowledgement.poll(u32::MAX, true);
+        let is_plain = stack.is_uniform;
         let has_report = arrivals.due.is_some_and(|due| due <= now || arrivals.unreported > 0);
         let is_odd = self.parts.want_more_than_data(&self.ways)
             || outbound.probes_due > 0
