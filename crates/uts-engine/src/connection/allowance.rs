@@ -27,4 +27,6 @@ pub(crate) struct Polled {
     pub segment_bytes: Option<usize>,
     /// It would have sent more, were it not for others.
     pub has_waited: bool,
+    /// It has more to send, and is to be asked again.
+    pub has_more: bool,
 }

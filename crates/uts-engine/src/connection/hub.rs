@@ -162,8 +162,18 @@ impl Connection {
         let before = out.len();
         let segment_bytes = self.poll_datagrams(now, out);
         self.establishing.bytes_to_address += (out.len() - before) as u64;
+        let has_more = segment_bytes.is_some() && self.has_more_to_send(now);
         let has_waited = self.ways.outbound.as_ref().is_some_and(|outbound| outbound.has_waited);
-        Polled { segment_bytes, has_waited }
+        Polled { segment_bytes, has_waited, has_more }
+    }
+
+    /// Whether to ask again what to send. Mostly there is nothing more, and to find that here takes less than another turn.
+    fn has_more_to_send(&mut self, now: Time) -> bool {
+        if self.life.phase != Phase::Open || self.establishing.is_active() {
+            return true;
+        }
+        self.pursue_groups(now);
+        self.next_packet(now).is_some()
     }
 
     fn poll_datagrams(&mut self, now: Time, out: &mut Vec<u8>) -> Option<usize> {

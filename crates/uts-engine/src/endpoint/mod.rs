@@ -414,8 +414,7 @@ impl Endpoint {
             let polled = connection.poll_transmit(now, allowance, buffer);
             self.peers.on_polled(handle, &mut entry.share, connection.in_flight_bytes(), polled);
             let (remote, local, ecn) = (connection.remote(), connection.local(), connection.ecn());
-            // What has sent something is asked again.
-            entry.is_ready = polled.segment_bytes.is_some();
+            entry.is_ready = polled.has_more;
             enlist(&mut entry.is_stale, || self.stale.push(handle));
             if entry.is_ready {
                 self.ready.push_back(handle);

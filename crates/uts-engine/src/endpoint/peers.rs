@@ -159,13 +159,13 @@ impl Peers {
 
     /// A connection was asked what it sends.
     pub fn on_polled(&mut self, handle: ConnectionHandle, share: &mut Share, in_flight: u64, polled: Polled) {
-        let Polled { segment_bytes, has_waited } = polled;
+        let Polled { has_waited, has_more, .. } = polled;
         let Some(peer) = self.list.get_mut(share.peer as usize) else { return };
         let sent = in_flight.saturating_sub(share.in_flight);
         share.sent = share.sent.saturating_add(sent);
         peer.count(share, in_flight);
         if let Standing::Called(batches) = share.standing {
-            let left = if sent > 0 && segment_bytes.is_some() { batches - 1 } else { 0 };
+            let left = if sent > 0 && has_more { batches - 1 } else { 0 };
             peer.called -= batches - left;
             share.standing = if left > 0 { Standing::Called(left) } else { Standing::Free };
         }
@@ -299,7 +299,7 @@ mod tests {
 
     /// It has sent something, and perhaps waited with more.
     fn polled(has_waited: bool) -> Polled {
-        Polled { segment_bytes: Some(1), has_waited }
+        Polled { segment_bytes: Some(1), has_waited, has_more: true }
     }
 
     const WAITING_MAX: u64 = 1 << 20;

@@ -41,4 +41,9 @@ impl Establishing {
             confirmed: false,
         }
     }
+
+    /// Whether packets of the handshake may still be to be sent.
+    pub fn is_active(&self) -> bool {
+        self.handshake.as_ref().is_some_and(|handshake| handshake.is_active())
+    }
 }

@@ -1,5 +1,5 @@
 //! Parts of a connection that have frames of their own. Each keeps what it has to say, writes it into packets, and hears what
-//! became of it. A new one is a file, a field of [`Parts`], a line in its two lists, and a kind of [`Token`].
+//! became of it. A new one is a file, a field of [`Parts`], a name in its list, and a kind of [`Token`].
 
 mod control;
 mod data;
@@ -22,6 +22,7 @@ pub(super) use report::{Report, emit_report};
 pub(super) use size::PacketSize;
 
 use super::Ways;
+use super::life::deadlines::earlier;
 use super::packet::Packet;
 use crate::event::Direction;
 use core::ops::Range;
@@ -117,6 +118,17 @@ impl Carried for Token {
     }
 }
 
+/// Does something with each part, in the order of urgency, in which they write into a packet.
+macro_rules! in_order {
+    ($parts:expr, $part:ident => $do:expr) => {
+        in_order!(@list report exchanges control flow_control repairs size data ping poll; $parts, $part => $do)
+    };
+    (@list $($name:ident)*; $parts:expr, $part:ident => $do:expr) => {{
+        let Parts { $($name),* } = $parts;
+        $({ let $part = $name; $do; })*
+    }};
+}
+
 /// All parts.
 pub(super) struct Parts {
     pub report: Report,
@@ -145,20 +157,6 @@ impl Parts {
         }
     }
 
-    /// In the order of urgency, in which they write into a packet.
-    #[inline]
-    fn in_order(&self) -> [&dyn Part; 9] {
-        let Parts { report, exchanges, control, flow_control, repairs, size, data, ping, poll } = self;
-        [report, exchanges, control, flow_control, repairs, size, data, ping, poll]
-    }
-
-    /// The same, to change.
-    #[inline]
-    fn in_order_mut(&mut self) -> [&mut dyn Part; 9] {
-        let Parts { report, exchanges, control, flow_control, repairs, size, data, ping, poll } = self;
-        [report, exchanges, control, flow_control, repairs, size, data, ping, poll]
-    }
-
     /// The part that a token is of.
     fn of(&mut self, token: &Token) -> &mut dyn Part {
         match token {
@@ -173,24 +171,26 @@ impl Parts {
     /// Whether anything waits for a packet that window and rate must admit.
     #[inline]
     pub fn want_to_send(&self, ways: &Ways) -> bool {
-        self.in_order().into_iter().any(|part| part.interest(ways) != Interest::Nothing)
+        in_order!(self, part => if part.interest(ways) != Interest::Nothing { return true });
+        false
     }
 
     /// Whether anything but data does.
     #[inline]
     pub fn want_more_than_data(&self, ways: &Ways) -> bool {
-        self.in_order().into_iter().any(|part| part.interest(ways) == Interest::Frames)
+        in_order!(self, part => if part.interest(ways) == Interest::Frames { return true });
+        false
     }
 
     /// What goes into a packet.
     #[inline]
     pub fn write(&mut self, packet: &mut Packet<'_>, ways: &mut Ways) {
-        for part in self.in_order_mut() {
+        in_order!(self, part => {
             part.write(packet, ways);
             if packet.is_complete {
                 return;
             }
-        }
+        });
     }
 
     /// What a packet carried has arrived.
@@ -209,14 +209,15 @@ impl Parts {
     }
 
     /// When something is due in any part.
+    #[inline]
     pub fn timeout(&self, ways: &Ways) -> Option<Time> {
-        self.in_order().into_iter().filter_map(|part| part.timeout(ways)).min()
+        let mut next = None;
+        in_order!(self, part => next = earlier(next, part.timeout(ways)));
+        next
     }
 
     /// Does what is due in each part.
     pub fn on_timeout(&mut self, now: Time, ways: &mut Ways) {
-        for part in self.in_order_mut() {
-            part.on_timeout(now, ways);
-        }
+        in_order!(self, part => part.on_timeout(now, ways));
     }
 }
