@@ -11,9 +11,6 @@ use std::cell::OnceCell;
 use uts_functions::mechanism::Consent;
 use uts_functions::{Choice, Function, PathFacts, Profile, library};
 
-/// Functions that a sender performs by itself: the receiver cannot tell which mechanism does it.
-const SENDERS_OWN: [Function; 3] = [Function::Timing, Function::Rate, Function::Congestion];
-
 /// What one end agrees to, in one direction.
 pub(crate) struct Answering<'a> {
     requirements: &'a Requirements,
@@ -63,7 +60,7 @@ impl<'a> Answering<'a> {
         let mut profile = *asked;
         while let Some(function) = self.objects_to_first(&profile) {
             let own = self.own(function);
-            if !SENDERS_OWN.contains(&function) || profile.get(function) == &own {
+            if !function.is_senders_own() || profile.get(function) == &own {
                 return Err(function);
             }
             profile.set(function, own);

@@ -9,7 +9,7 @@
 //!
 //! * [`requirements`], [`selector`]: what the application asks, and the profile that follows;
 //! * [`synthesis`]: from a profile to the stack that runs;
-//! * [`connection`]: the two ways, [`connection::outgoing`] and [`connection::incoming`], and what they share;
+//! * [`connection`]: the two ways as lists (`connection/hub.rs`), what they share, and parts that have frames of their own;
 //! * `consent`: what an end agrees to when its peer asks;
 //! * [`exchange`]: how two ends agree on another profile; [`policy`]: when to want one;
 //! * [`endpoint`]: many connections behind one address.

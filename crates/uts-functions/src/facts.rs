@@ -42,6 +42,9 @@ impl Default for PathFacts {
     }
 }
 
+/// Loss below this (0..=1) is left to retransmission, or borne (selection.md A-3).
+pub const LOSS_MIN: f64 = 0.0005;
+
 impl PathFacts {
     /// Mean time in queues: the smoothed round trip beyond the smallest.
     pub fn queueing(&self) -> Duration {

@@ -9,9 +9,9 @@
 #![forbid(unsafe_code)]
 
 pub mod facts;
+pub mod function;
 pub mod library;
 pub mod mechanism;
-pub mod message_row;
 pub mod profile;
 pub mod range;
 pub mod time;
@@ -31,8 +31,9 @@ pub mod sequencing;
 pub mod timing;
 
 pub use facts::PathFacts;
+pub use function::Function;
 pub use mechanism::{Choice, Mechanism, Param, Params, Prediction, Unit};
-pub use message_row::MessageRow;
-pub use profile::{Function, Profile};
+pub use profile::Profile;
 pub use range::RangeSet;
+pub use sequencing::MessageRow;
 pub use time::{Rate, Time};

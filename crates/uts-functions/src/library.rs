@@ -1,11 +1,23 @@
 //! All mechanisms that this endpoint has.
 
+use crate::function::Function;
 use crate::mechanism::Mechanism;
-use crate::profile::{Function, ProfileError};
 use crate::{
     acknowledgement, congestion, detection, establishment, fec, flow, presentation, protection, rate,
     retransmission, segmentation, sequencing, timing,
 };
+
+/// No mechanism of a function has that name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{} has no mechanism `{name}` (it has: {known})", function.name())]
+pub struct UnknownName {
+    /// The function.
+    pub function: Function,
+    /// The name that was given.
+    pub name: String,
+    /// Names that exist.
+    pub known: String,
+}
 
 /// The mechanisms of a function, in the order of their numbers.
 pub fn of(function: Function) -> &'static [&'static Mechanism] {
@@ -39,9 +51,9 @@ pub fn find(function: Function, number: u8) -> Option<&'static Mechanism> {
 /// The mechanism of that name.
 ///
 /// # Errors
-/// [`ProfileError::UnknownName`], naming what there is.
-pub fn by_name(function: Function, name: &str) -> Result<&'static Mechanism, ProfileError> {
-    of(function).iter().copied().find(|m| m.name == name).ok_or_else(|| ProfileError::UnknownName {
+/// [`UnknownName`], naming what there is.
+pub fn by_name(function: Function, name: &str) -> Result<&'static Mechanism, UnknownName> {
+    of(function).iter().copied().find(|m| m.name == name).ok_or_else(|| UnknownName {
         function,
         name: name.to_owned(),
         known: of(function).iter().map(|m| m.name).collect::<Vec<_>>().join(", "),

@@ -1,7 +1,7 @@
 //! What every mechanism says of itself: number, name, parameters, needs, and what it would do on a given path.
 
 use crate::facts::PathFacts;
-use crate::profile::Function;
+use crate::function::Function;
 use core::fmt;
 use core::time::Duration;
 
@@ -152,6 +152,125 @@ impl Prediction {
     }
 }
 
+/// What a mechanism guarantees. Requirements are promises that must be kept; conformance tests hold a mechanism to its
+/// own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Promise {
+    /// What is lost arrives all the same.
+    Reliability,
+    /// Nothing is handed over before what was sent before it.
+    Order,
+    /// What was sent as one message is received as one.
+    Boundaries,
+    /// What arrives is reported, asked for or not.
+    Reports,
+    /// Each packet that arrives is reported at once.
+    ReportsAtOnce,
+    /// Packets keep to the rate that is given.
+    Rate,
+    /// The sender yields to others: it sends less where the path is full.
+    Restraint,
+    /// A clean path stays full if its buffer holds what the path itself does.
+    FullPath,
+    /// A clean path stays nearly full even if its buffer holds a third of what the path itself does.
+    FullShallowPath,
+    /// No lasting queue builds up.
+    ShortQueue,
+    /// Random losses of 1 % do not slow the sender down.
+    RandomLoss,
+    /// Damage is found.
+    Integrity,
+    /// Nobody on the path can read.
+    Secrecy,
+}
+
+impl Promise {
+    /// The promise in words, behind "that".
+    pub const fn words(self) -> &'static str {
+        match self {
+            Promise::Reliability => "makes delivery reliable",
+            Promise::Order => "keeps the order",
+            Promise::Boundaries => "keeps the boundaries of messages",
+            Promise::Reports => "reports unasked",
+            Promise::ReportsAtOnce => "reports at once",
+            Promise::Rate => "keeps a rate",
+            Promise::Restraint => "yields to others",
+            Promise::FullPath => "keeps a path full",
+            Promise::FullShallowPath => "keeps a path with a shallow buffer full",
+            Promise::ShortQueue => "keeps the queue short",
+            Promise::RandomLoss => "bears random losses",
+            Promise::Integrity => "finds damage",
+            Promise::Secrecy => "keeps data secret",
+        }
+    }
+}
+
+/// Whether a mechanism is taken where nobody asks for it by name. Of mechanisms that are predicted to do equally well, the
+/// one with the smallest number is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unasked {
+    /// No: it is used by name only.
+    Never,
+    /// For a connection to begin with.
+    Choice(u8),
+    /// For a connection to begin with, and in mid-connection where the path calls for it.
+    Candidate(u8),
+}
+
+impl Unasked {
+    /// The place among mechanisms that do equally well; `None` if it is used by name only.
+    pub const fn rank(self) -> Option<u8> {
+        match self {
+            Unasked::Never => None,
+            Unasked::Choice(rank) | Unasked::Candidate(rank) => Some(rank),
+        }
+    }
+}
+
+/// What is true of a mechanism. Whoever puts mechanisms together asks for facts and never for a name or number.
+#[derive(Clone, Copy, Debug)]
+pub struct Facts {
+    /// The function is not performed at all.
+    pub inert: bool,
+    /// Every packet of a run of packets that are alike costs it the same work. Only then are packets built and taken in
+    /// as runs.
+    pub uniform: bool,
+    /// It has to know where in its flow data stands.
+    pub positions: bool,
+    /// It sends data again.
+    pub repeats: bool,
+    /// The receiver grants what may be sent.
+    pub grants: bool,
+    /// What it guarantees.
+    pub promises: &'static [Promise],
+    /// Whether it is taken unasked.
+    pub unasked: Unasked,
+    /// The smallest window, in packets (congestion control).
+    pub window_packets_min: u8,
+    /// The parameters that are worth comparing on a path, best first; none if the mechanism is not worth it there. Without
+    /// this function, the defaults.
+    pub tuned: Option<fn(&PathFacts) -> Vec<Params>>,
+}
+
+impl Facts {
+    /// Nothing is promised, and nothing taken for granted.
+    pub const PLAIN: Facts = Facts {
+        inert: false,
+        uniform: false,
+        positions: false,
+        repeats: false,
+        grants: false,
+        promises: &[],
+        unasked: Unasked::Choice(0),
+        window_packets_min: 2,
+        tuned: None,
+    };
+
+    /// The function is not performed at all.
+    pub const INERT: Facts =
+        Facts { inert: true, uniform: true, unasked: Unasked::Candidate(0), ..Facts::PLAIN };
+}
+
 /// A mechanism's entry in the library.
 pub struct Mechanism {
     /// The function that it performs.
@@ -170,6 +289,8 @@ pub struct Mechanism {
     pub params: &'static [Param],
     /// What the rest of a profile must have for it to work.
     pub needs: &'static [Need],
+    /// What is true of it.
+    pub facts: Facts,
     /// What it would do to data on a path with these facts, as a change of the prediction so far.
     pub predict: fn(&Params, &PathFacts, &mut Prediction),
 }
@@ -177,12 +298,10 @@ pub struct Mechanism {
 /// What a mechanism needs of the rest of a profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
-    /// The function must be performed by something other than `none` (number 0).
+    /// The function must be performed at all.
     Present(Function),
-    /// The function must be performed by this mechanism.
-    Exactly(Function, u8),
-    /// The function must not be performed by this mechanism.
-    Not(Function, u8),
+    /// The function must be performed by a mechanism that promises this.
+    Promise(Function, Promise),
 }
 
 /// A parameter that a mechanism does not take, or not with that value.
@@ -217,6 +336,38 @@ pub enum ParamError {
 }
 
 impl Mechanism {
+    /// The entry of a function's `none`, number 0: it has no parameters, needs nothing and changes no prediction.
+    pub(crate) const fn inert(function: Function, what: &'static str) -> Self {
+        Mechanism {
+            function,
+            number: 0,
+            name: "none",
+            what,
+            mandatory: true,
+            consent: Consent::NotNeeded,
+            params: &[],
+            needs: &[],
+            facts: Facts::INERT,
+            predict: |_, _, _| {},
+        }
+    }
+
+    /// Whether it guarantees this.
+    pub fn promises(&self, promise: Promise) -> bool {
+        self.facts.promises.contains(&promise)
+    }
+
+    /// Its parameters with some set by name, each brought into its range. Names that it does not have are passed over.
+    pub fn params_within(&self, settings: &[(&str, u64)]) -> Params {
+        let mut params = Params::default();
+        for (slot, param) in params.0.iter_mut().zip(self.params) {
+            let set = settings.iter().find(|(name, _)| *name == param.name).map(|(_, value)| *value);
+            let value = set.unwrap_or(u64::from(param.default));
+            *slot = u32::try_from(value).unwrap_or(u32::MAX).clamp(param.min, param.max);
+        }
+        params
+    }
+
     /// This mechanism with its default parameters.
     pub fn choice(&'static self) -> Choice {
         let mut params = Params::default();
@@ -307,6 +458,13 @@ macro_rules! registry {
         pub static MECHANISMS: &[&$crate::mechanism::Mechanism] = &[$(&$module::$ty::INFO),+];
 
         impl $slot {
+            /// The entry of the mechanism in use.
+            pub fn info(&self) -> &'static $crate::mechanism::Mechanism {
+                match self {
+                    $($slot::$variant(_) => &$module::$ty::INFO,)+
+                }
+            }
+
             /// Builds the chosen mechanism; `None` if this library has none of that number or its parameters are out of range.
             pub fn build(choice: &$crate::mechanism::Choice, context: $ctx) -> Option<Self> {
                 $(
@@ -320,6 +478,32 @@ macro_rules! registry {
         }
     };
 }
+
+/// Makes the type of a function's `none`, which has no state: its entry in the library, and how it is built.
+///
+/// `inert!(Fec, "no redundancy", context: ());` Fields of the entry that differ from [`Mechanism::inert`] follow:
+/// `consent: Consent::OfBoth`.
+macro_rules! inert {
+    ($function:ident, $what:literal, context: $ctx:ty $(, $field:ident: $value:expr)* $(,)?) => {
+        /// See the module's page.
+        #[derive(Clone, Debug)]
+        pub struct None;
+
+        impl None {
+            /// Its entry in the library.
+            pub const INFO: $crate::Mechanism = $crate::Mechanism {
+                $($field: $value,)*
+                ..$crate::Mechanism::inert($crate::Function::$function, $what)
+            };
+
+            /// Builds it: there is nothing to build it from.
+            pub fn build(_: &$crate::Params, _: $ctx) -> Self {
+                None
+            }
+        }
+    };
+}
+pub(crate) use inert;
 
 /// Time in a mechanism's parameter table as a [`Duration`].
 pub fn millis(value: u32) -> Duration {

@@ -1,96 +1,9 @@
-//! Functions, and profiles: one mechanism with its parameters for each function.
+//! Profiles: one mechanism with its parameters for each function.
 
-use crate::library;
-use crate::mechanism::{Choice, Mechanism, ParamError};
+use crate::function::Function;
+use crate::library::{self, UnknownName};
+use crate::mechanism::{Choice, Mechanism, ParamError, Promise};
 use core::fmt;
-
-macro_rules! functions {
-    ($($(#[$doc:meta])* $variant:ident = $number:literal, $name:literal;)+) => {
-        /// A duty that a transport may have. Numbers are those of `spec/functions.toml` and of the wire.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        #[repr(u8)]
-        pub enum Function {
-            $($(#[$doc])* $variant = $number,)+
-        }
-
-        impl Function {
-            /// All functions, in the order in which a prediction passes through them.
-            pub const ALL: &[Function] = &[$(Function::$variant),+];
-
-            /// How many functions there are.
-            pub const COUNT: usize = Self::ALL.len();
-
-            /// The name in profiles, options and reports.
-            pub const fn name(self) -> &'static str {
-                match self {
-                    $(Function::$variant => $name,)+
-                }
-            }
-
-            /// The function of that number.
-            pub const fn from_number(number: u8) -> Option<Function> {
-                match number {
-                    $($number => Some(Function::$variant),)+
-                    _ => None,
-                }
-            }
-        }
-    };
-}
-
-functions! {
-    /// How a connection comes to be.
-    Establishment = 0, "establishment";
-    /// What is done to messages before they are sent (compression, conversion).
-    Presentation = 1, "presentation";
-    /// Whether the receiver sees messages or bytes.
-    Segmentation = 2, "segmentation";
-    /// In which order data is handed over.
-    Sequencing = 3, "sequencing";
-    /// Repair of losses by redundancy sent ahead.
-    Fec = 4, "fec";
-    /// Repetition of what was lost.
-    Retransmission = 5, "retransmission";
-    /// When the receiver reports what arrived.
-    Acknowledgement = 6, "acknowledgement";
-    /// How round trips become time-outs.
-    Timing = 7, "timing";
-    /// Keeping the sender from overrunning the receiver.
-    Flow = 8, "flow";
-    /// Spacing of packets.
-    Rate = 9, "rate";
-    /// Keeping the sender from overrunning the path.
-    Congestion = 10, "congestion";
-    /// Finding damaged packets.
-    Detection = 11, "detection";
-    /// Secrecy and authenticity of packets.
-    Protection = 12, "protection";
-}
-
-impl Function {
-    /// The number on the wire.
-    pub const fn number(self) -> u8 {
-        self as u8
-    }
-
-    /// The function of that name.
-    pub fn from_name(name: &str) -> Option<Function> {
-        Self::ALL.iter().copied().find(|f| f.name() == name)
-    }
-
-    /// Whether a connection direction performs this function once for all its flows. The others belong to the flow.
-    pub const fn is_shared(self) -> bool {
-        matches!(
-            self,
-            Function::Establishment
-                | Function::Acknowledgement
-                | Function::Timing
-                | Function::Rate
-                | Function::Congestion
-                | Function::Protection
-        )
-    }
-}
 
 /// One mechanism, with parameters, for each function: what governs the data of a flow in one direction.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -108,16 +21,6 @@ pub enum ProfileError {
         function: Function,
         /// The number that was given.
         number: u8,
-    },
-    /// No mechanism of that name.
-    #[error("{} has no mechanism `{name}` (it has: {known})", function.name())]
-    UnknownName {
-        /// The function.
-        function: Function,
-        /// The name that was given.
-        name: String,
-        /// Names that exist.
-        known: String,
     },
     /// A parameter is unknown or out of range.
     #[error("{}: {error}", function.name())]
@@ -146,7 +49,6 @@ impl ProfileError {
     pub fn function(&self) -> Function {
         match self {
             ProfileError::UnknownMechanism { function, .. }
-            | ProfileError::UnknownName { function, .. }
             | ProfileError::Param { function, .. }
             | ProfileError::Needs { function, .. } => *function,
         }
@@ -186,8 +88,8 @@ impl Profile {
     /// This profile with a mechanism, named, in its default parameters; for code whose names are known to exist.
     ///
     /// # Errors
-    /// [`ProfileError::UnknownName`] if the library has no such mechanism.
-    pub fn with_named(self, function: Function, name: &str) -> Result<Self, ProfileError> {
+    /// [`UnknownName`] if the library has no such mechanism.
+    pub fn with_named(self, function: Function, name: &str) -> Result<Self, UnknownName> {
         Ok(self.with(function, library::by_name(function, name)?.choice()))
     }
 
@@ -199,6 +101,26 @@ impl Profile {
     /// The name of the mechanism chosen for a function (`?` if this library lacks it).
     pub fn name(&self, function: Function) -> &'static str {
         self.mechanism(function).map_or("?", |m| m.name)
+    }
+
+    /// The mechanisms chosen, as far as this library has them.
+    pub fn mechanisms(&self) -> impl Iterator<Item = &'static Mechanism> + '_ {
+        Function::ALL.iter().filter_map(|f| self.mechanism(*f))
+    }
+
+    /// Whether the mechanism chosen for a function promises this.
+    pub fn promises(&self, function: Function, promise: Promise) -> bool {
+        self.mechanism(function).is_some_and(|m| m.promises(promise))
+    }
+
+    /// Whether a function is not performed at all.
+    pub fn is_inert(&self, function: Function) -> bool {
+        self.mechanism(function).is_some_and(|m| m.facts.inert)
+    }
+
+    /// Whether packets that are alike cost every mechanism the same work, so that they may be handled as runs.
+    pub fn is_uniform(&self) -> bool {
+        self.mechanisms().all(|m| m.facts.uniform)
     }
 
     /// The functions whose choices differ.
@@ -234,16 +156,13 @@ impl Profile {
         use crate::mechanism::Need;
         let Some(mechanism) = self.mechanism(function) else { return Ok(()) };
         for need in mechanism.needs {
+            let has =
+                |function, holds: &dyn Fn(&Mechanism) -> bool| self.mechanism(function).is_some_and(holds);
             let (other, met, words) = match *need {
-                Need::Present(f) => (f, self.get(f).number != 0, format!("{} other than none", f.name())),
-                Need::Exactly(f, n) => {
-                    (f, self.get(f).number == n, format!("{}/{}", f.name(), library::name_of(f, n)))
+                Need::Present(f) => (f, has(f, &|m| !m.facts.inert), format!("{} other than none", f.name())),
+                Need::Promise(f, promise) => {
+                    (f, has(f, &|m| m.promises(promise)), format!("{} that {}", f.name(), promise.words()))
                 }
-                Need::Not(f, n) => (
-                    f,
-                    self.get(f).number != n,
-                    format!("{} other than {}", f.name(), library::name_of(f, n)),
-                ),
             };
             if !met {
                 return Err(ProfileError::Needs { function, mechanism: mechanism.name, need: words, other });
@@ -258,13 +177,13 @@ impl Profile {
     }
 }
 
-/// `congestion=cubic fec=reed-solomon(data=20,parity=5) …`: mechanisms that are `none` are left out, parameters that
+/// `congestion=cubic fec=reed-solomon(data=20,parity=5) …`: mechanisms that are inert are left out, parameters that
 /// are at their default are left out.
 impl fmt::Display for Profile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut first = true;
         for &function in Function::ALL {
-            if self.name(function) == "none" {
+            if self.is_inert(function) {
                 continue;
             }
             if !first {

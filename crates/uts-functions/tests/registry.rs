@@ -404,3 +404,24 @@ fn citations_lead_somewhere() {
     assert!(cited > 20, "citations are found at all: {cited}");
     assert_none(&found);
 }
+
+/// Profiles and the library know the functions, and no function knows them: what a mechanism needs of either stands on
+/// the ground (`function.rs`, `mechanism.rs`).
+#[test]
+fn functions_know_neither_profile_nor_library() {
+    let (mut files, mut found) = (Vec::new(), Vec::new());
+    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    sources(&src, &mut files);
+    let is_above =
+        |path: &PathBuf| ["library.rs", "profile.rs", "lib.rs"].iter().any(|f| *path == src.join(f));
+    for path in files.iter().filter(|path| !is_above(path)) {
+        let text = read(path);
+        for above in ["crate::profile", "crate::library", "crate::Profile"] {
+            if text.contains(above) {
+                found.push(format!("{} takes from {above}", path.display()));
+            }
+        }
+    }
+    assert!(files.len() > 50, "sources are found at all: {}", files.len());
+    assert_none(&found);
+}

@@ -1,16 +1,16 @@
 //! What became of packets: acknowledgements, losses, time-outs, and what follows for data, congestion and size.
 
-use super::flows::{FlowControl, Token};
-use super::{CloseReason, Connection, Event};
+use super::parts::{LostPacket, Signal, Token};
+use super::{CloseReason, Connection, Event, Outbound, Ways};
 use crate::event::FlowId;
 use core::ops::Range;
 use core::time::Duration;
-use uts_functions::Time;
 use uts_functions::congestion::{Ack, Congestion, Loss};
 use uts_functions::flow::FlowControl as _;
-use uts_functions::retransmission::ledger::{Ledger, Sent};
+use uts_functions::retransmission::ledger::{Ledger, Run, Sent};
 use uts_functions::retransmission::{LostData, Response, Retransmission};
 use uts_functions::timing::Timing;
+use uts_functions::{Function, Time};
 
 /// Probe time-outs in a row after which full packets may no longer pass.
 const TIMEOUTS_OF_BLACK_HOLE: u32 = 3;
@@ -25,66 +25,44 @@ pub(super) struct Report<'a> {
 impl Connection {
     /// The peer acknowledges packets.
     pub(super) fn on_report(&mut self, now: Time, report: Report<'_>) -> Result<(), CloseReason> {
-        let next_packet = self.outbound.as_ref().map_or(0, |o| o.ledger.next_number());
-        let Some(outbound) = &mut self.outbound else { return Ok(()) };
+        let Some(outbound) = &mut self.ways.outbound else { return Ok(()) };
+        let next_packet = outbound.ledger.next_number();
+        // All packets are marked: a report without counts shows that the path takes the marks off. One that counts more marks
+        // than there were packets is of no use (RFC 9000 section 13.4.2.1).
+        let ce = report.ce.filter(|ce| *ce <= next_packet);
         let prior_in_flight = outbound.delivery.in_flight;
         let Some(done) = outbound.ledger.on_ack(report.ranges, now) else {
             return Err(CloseReason::Protocol("it acknowledged a packet that was never sent".into()));
         };
-        let Some(newest) = done.packets.iter().max_by_key(|run| run.numbers.end) else {
-            self.on_spurious(now, &done.spurious);
-            return Ok(());
-        };
-        let (largest, sent_at) = (newest.numbers.end - 1, newest.sent.snapshot.sent_at);
-        // All packets are marked: a report without counts shows that the path takes the marks off. One that counts more marks
-        // than there were packets is of no use (RFC 9000 section 13.4.2.1).
-        let ce = report.ce.filter(|ce| *ce <= next_packet);
-        self.ecn_passes &= ce.is_some();
-        // Each transmission has its own number, so that every sample is unambiguous (design section 2, principle 4).
-        let rtt = (newest.sent.eliciting && Some(largest) == outbound.ledger.largest_acked()).then(|| {
-            let delay = report.delay.min(outbound.stack(0).map_or(Duration::ZERO, delay_max));
-            let sample = outbound.rtt.on_sample(now, now.since(sent_at), delay);
-            outbound.timing.on_sample(&mut outbound.rtt, sample);
-            sample
+        let newest = done.packets.iter().max_by_key(|run| run.numbers.end);
+        let newest = newest.map(|run| outbound.on_newest(now, run, report.delay));
+        done.packets.iter().filter(|run| run.sent.eliciting).for_each(|run| {
+            outbound.delivery.on_acknowledged(now, run.bytes(), &run.last_snapshot());
         });
-        let mut packets = 0;
-        for run in &done.packets {
-            packets += run.packets();
-            if run.sent.eliciting {
-                outbound.delivery.on_acknowledged(now, run.bytes(), &run.last_snapshot());
-            }
-        }
-        outbound.timeouts = 0;
         self.on_spurious(now, &done.spurious);
+        let Some(newest) = newest else { return Ok(()) };
+        self.ways.ecn_passes &= ce.is_some();
         self.find_losses(now);
-        let Some(outbound) = &mut self.outbound else { return Ok(()) };
-        let (sample, bytes) = outbound.delivery.sample(outbound.rtt.min);
-        let ce = ce.unwrap_or(outbound.ce_seen);
-        let ecn_marked = ce.saturating_sub(outbound.ce_seen);
-        outbound.ce_seen = outbound.ce_seen.max(ce);
-        let ack = Ack {
-            now,
-            bytes,
-            largest,
-            sent_at,
-            rtt,
-            rtt_smoothed: outbound.rtt.smoothed,
-            rtt_min: outbound.rtt.min,
-            prior_in_flight,
-            sample,
-            ecn_marked,
-            next_packet,
-        };
-        if bytes > 0 {
-            outbound.congestion.on_ack(&ack, &outbound.delivery);
+        if let Some(outbound) = &mut self.ways.outbound {
+            let packets = done.packets.iter().map(|run| run.packets()).sum();
+            outbound.on_progress(now, &newest, packets, prior_in_flight, ce);
         }
-        outbound.meter.on_acknowledged(now, packets, &sample, &outbound.rtt);
+        self.settle_runs(now, &done.packets);
+        if let Some(outbound) = &mut self.ways.outbound {
+            outbound.ledger.take_back(done);
+        }
+        self.set_exchange_timers();
+        Ok(())
+    }
+
+    /// What the packets of a report carried has arrived.
+    fn settle_runs(&mut self, now: Time, runs: &[Run<Token>]) {
         let mut data: Option<(u32, Range<u64>)> = None;
-        for run in &done.packets {
+        for run in runs {
             // Behind the look for losses: what has arrived of those that were sent after the first of them counts.
-            self.size.on_acknowledged(run.numbers.end - 1, run.sent.bytes as usize);
-            if self.trace.is_on() {
-                run.numbers.clone().for_each(|number| self.trace.on_packet_acknowledged(now, number));
+            self.parts.size.on_acknowledged(run.numbers.end - 1, run.sent.bytes as usize);
+            if self.ways.trace.is_on() {
+                run.numbers.clone().for_each(|number| self.ways.trace.on_packet_acknowledged(now, number));
             }
             for token in &run.sent.tokens {
                 match (token, &mut data) {
@@ -96,21 +74,22 @@ impl Connection {
                     }
                     (Token::Data { flow, range }, _) => {
                         let before = data.replace((*flow, range.start..end_in_row(range, run.packets())));
-                        self.settle_data(before);
+                        self.settle_row(before);
                     }
                     _ => {
-                        self.settle_data(data.take());
-                        self.settle_token(now, token);
+                        self.settle_row(data.take());
+                        self.parts.acked(now, token, &mut self.ways);
                     }
                 }
             }
         }
-        self.settle_data(data);
-        if let Some(outbound) = &mut self.outbound {
-            outbound.ledger.take_back(done);
+        self.settle_row(data);
+    }
+
+    fn settle_row(&mut self, row: Option<(u32, Range<u64>)>) {
+        if let Some((flow, range)) = row {
+            self.ways.settle_data(flow, range);
         }
-        self.set_exchange_timers();
-        Ok(())
     }
 
     /// The peer recovered packets from redundancy: their data has arrived, though the packets are lost to the path.
@@ -119,14 +98,14 @@ impl Connection {
         now: Time,
         ranges: impl Iterator<Item = Range<u64>>,
     ) -> Result<(), CloseReason> {
-        let Some(outbound) = &mut self.outbound else { return Ok(()) };
+        let Some(outbound) = &mut self.ways.outbound else { return Ok(()) };
         let Some(repaired) = outbound.ledger.on_repaired(ranges) else {
             return Err(CloseReason::Protocol("it repaired a packet that was never sent".into()));
         };
-        self.stats.packets_repaired += repaired.len() as u64;
+        self.ways.stats.packets_repaired += repaired.len() as u64;
         for tokens in repaired {
             for token in tokens {
-                self.settle_token(now, &token);
+                self.parts.acked(now, &token, &mut self.ways);
             }
         }
         Ok(())
@@ -141,102 +120,23 @@ impl Connection {
         let counted = || packets.iter().filter(|(_, sent)| sent.eliciting && !sent.size_probe);
         let (count, bytes) =
             counted().fold((0, 0), |(count, bytes), (_, sent)| (count + 1, bytes + sent.bytes));
-        if let Some(outbound) = self.outbound.as_mut().filter(|_| count > 0) {
+        if let Some(outbound) = self.ways.outbound.as_mut().filter(|_| count > 0) {
             outbound.congestion.on_spurious_loss(bytes);
             (0..count).for_each(|_| outbound.meter.on_spurious());
         }
-        self.stats.packets_lost = self.stats.packets_lost.saturating_sub(count);
-        self.stats.packets_late += count;
+        self.ways.stats.packets_lost = self.ways.stats.packets_lost.saturating_sub(count);
+        self.ways.stats.packets_late += count;
         for (number, sent) in packets {
-            self.size.on_acknowledged(*number, sent.bytes as usize);
-            self.settle_tokens(now, sent);
-        }
-    }
-
-    /// What a packet carried has arrived.
-    fn settle_tokens(&mut self, now: Time, sent: &Sent<Token>) {
-        for token in &sent.tokens {
-            self.settle_token(now, token);
-        }
-    }
-
-    /// Data of a flow has arrived.
-    fn settle_data(&mut self, run: Option<(u32, Range<u64>)>) {
-        let Some((id, range)) = run else { return };
-        let Some(flow) = self.flows.get_mut(id) else { return };
-        flow.send.buffer.on_acknowledged(range);
-        self.after_send_change(id);
-    }
-
-    fn settle_token(&mut self, now: Time, token: &Token) {
-        match token {
-            Token::Data { flow, range } => self.settle_data(Some((*flow, range.clone()))),
-            Token::Skip { flow, range } => {
-                if let Some(flow) = self.flows.get_mut(*flow) {
-                    flow.send.buffer.on_skip_acknowledged(range.clone());
-                }
-                self.after_send_change(*flow);
+            self.parts.size.on_acknowledged(*number, sent.bytes as usize);
+            for token in &sent.tokens {
+                self.parts.acked(now, token, &mut self.ways);
             }
-            Token::Flow(FlowControl::Reset(id)) => {
-                if let Some(flow) = self.flows.get_mut(*id) {
-                    flow.send.is_done = true;
-                }
-                self.flows.drop_if_done(*id);
-            }
-            Token::Flow(FlowControl::Stop(id)) => {
-                if let Some(flow) = self.flows.get_mut(*id) {
-                    flow.receive.stop = None;
-                }
-                self.flows.drop_if_done(*id);
-            }
-            Token::Ack(largest) => {
-                if let Some(inbound) = &mut self.inbound {
-                    inbound.arrivals.forget_through(*largest);
-                }
-            }
-            Token::SizeProbe(bytes) => {
-                if self.size.on_probe_acknowledged(now, *bytes) {
-                    self.on_packet_size();
-                }
-            }
-            Token::Flow(_) | Token::PathResponse(_) | Token::Exchange(_) => {}
         }
-    }
-
-    /// A flow's sending state has changed: wakes its writer, keeps its place in the order, ends it when it is complete.
-    pub(super) fn after_send_change(&mut self, id: u32) {
-        let room = self.send_capacity();
-        let Some(flow) = self.flows.get_mut(id) else { return };
-        let limits = self.outbound.as_ref().and_then(|o| o.stack(flow.send.group)).map(|s| s.flow.clone());
-        let send = &mut flow.send;
-        if send.writer_waits && send.buffer.load_bytes() < room {
-            send.writer_waits = false;
-            self.events.push_back(Event::Writable(FlowId(id)));
-        }
-        if !send.is_done && send.reset.is_none() && send.buffer.is_complete() {
-            send.is_done = true;
-            self.events.push_back(Event::Finished(FlowId(id)));
-        }
-        if send.buffer.next_expiry() != send.expires {
-            self.flows.update_expiry(id);
-        }
-        if let Some(limits) = limits {
-            self.flows.update_order(id, |limit| limits.send_limit(limit));
-        }
-        self.flows.drop_if_done(id);
-    }
-
-    fn on_packet_size(&mut self) {
-        let bytes = self.size.current();
-        if let Some(outbound) = &mut self.outbound {
-            outbound.congestion.set_packet_bytes(bytes as u64);
-        }
-        self.events.push_back(Event::PacketSize(bytes));
     }
 
     /// Takes lost packets out of the ledger, and hands what they carried to whom it concerns.
     pub(super) fn find_losses(&mut self, now: Time) {
-        let Some(outbound) = &mut self.outbound else { return };
+        let Some(outbound) = &mut self.ways.outbound else { return };
         let delay = outbound.timing.loss_delay(&outbound.rtt);
         let (lost, look_again) = outbound.ledger.detect_lost(now, delay, outbound.rtt.smoothed * 2);
         outbound.loss_at = look_again;
@@ -253,8 +153,8 @@ impl Connection {
                 continue;
             }
             outbound.meter.on_lost(*number, &outbound.rtt);
-            self.stats.packets_lost += 1;
-            self.trace.on_packet_lost(now, *number);
+            self.ways.stats.packets_lost += 1;
+            self.ways.trace.on_packet_lost(now, *number);
             let (bytes, packets) = loss.map_or((0, 0), |l| (l.bytes, l.packets));
             loss = Some(Loss {
                 now,
@@ -271,45 +171,84 @@ impl Connection {
             outbound.congestion.on_loss(&loss, &outbound.delivery);
         }
         let counted = lost.iter().filter(|(_, sent)| !sent.size_probe);
-        if self.size.on_lost(now, counted.map(|(number, sent)| (*number, sent.bytes as usize))) {
-            self.on_packet_size();
+        if self.parts.size.on_lost(now, counted.map(|(number, sent)| (*number, sent.bytes as usize))) {
+            self.parts.size.tell(&mut self.ways);
         }
         for (number, sent) in &lost {
             for token in &sent.tokens {
-                self.recover_token(now, *number, next_packet, token);
+                let loss = LostPacket { now, number: *number, next_packet };
+                self.parts.lost(&loss, token, &mut self.ways);
             }
         }
+        self.drain_exchanges(now);
     }
 
-    /// What a lost packet carried: to be repeated, given up, or forgotten.
-    fn recover_token(&mut self, now: Time, number: u64, next_packet: u64, token: &Token) {
-        match token {
-            Token::Data { flow, range } => self.recover_data(*flow, range.clone(), number, next_packet),
-            Token::Skip { flow, range } => {
-                if let Some(f) = self.flows.get_mut(*flow) {
-                    f.send.buffer.repeat_skip(range.clone());
-                    self.flows.control.insert(FlowControl::Skip(*flow));
-                }
-            }
-            Token::Flow(control) => {
-                self.flows.control.insert(control.clone());
-            }
-            Token::SizeProbe(bytes) => self.size.on_probe_lost(now, *bytes),
-            Token::PathResponse(_) => self.control.push_back(token.clone()),
-            Token::Exchange(direction) => self.on_exchange_lost(now, *direction),
-            Token::Ack(_) => {}
+    /// The loss timer fired: a loss by time, or a probe time-out.
+    pub(super) fn on_loss_timeout(&mut self, now: Time) {
+        let Some(outbound) = &mut self.ways.outbound else { return };
+        if outbound.loss_at.is_some() {
+            self.find_losses(now);
+            return;
+        }
+        outbound.on_probe_timeout();
+        self.ways.stats.timeouts += 1;
+        let black_hole = outbound.timeouts == TIMEOUTS_OF_BLACK_HOLE;
+        // One of an outage carries nothing: what it brings back is the acknowledgement.
+        let oldest =
+            outbound.ledger.oldest_eliciting().filter(|_| !outbound.is_out()).map(|sent| sent.tokens);
+        for token in oldest.into_iter().flatten() {
+            self.parts.probe(&token, &mut self.ways);
+        }
+        self.drain_exchanges(now);
+        if black_hole && self.parts.size.on_black_hole(now) {
+            self.parts.size.tell(&mut self.ways);
         }
     }
+}
 
-    fn recover_data(&mut self, id: u32, range: Range<u64>, packet: u64, next_packet: u64) {
+impl Ways {
+    /// Data of a flow has arrived.
+    pub(super) fn settle_data(&mut self, id: u32, range: Range<u64>) {
+        let Some(flow) = self.flows.get_mut(id) else { return };
+        flow.send.buffer.on_acknowledged(range);
+        self.after_send_change(id);
+    }
+
+    /// A flow's sending state has changed: wakes its writer, keeps its place in the order, ends it when it is complete.
+    pub(super) fn after_send_change(&mut self, id: u32) {
+        let room = self.send_capacity();
+        let Some(flow) = self.flows.get_mut(id) else { return };
+        let stack = self.outbound.as_ref().and_then(|o| o.stack(flow.send.group));
+        let send = &mut flow.send;
+        if send.writer_waits && send.buffer.load_bytes() < room {
+            send.writer_waits = false;
+            self.events.push_back(Event::Writable(FlowId(id)));
+        }
+        if !send.is_done && send.reset.is_none() && send.buffer.is_complete() {
+            send.is_done = true;
+            self.events.push_back(Event::Finished(FlowId(id)));
+        }
+        if send.buffer.next_expiry() != send.expires {
+            self.flows.update_expiry(id);
+        }
+        if let Some(stack) = stack {
+            self.flows.update_order(id, |limit| stack.flow.send_limit(limit));
+        }
+        self.flows.drop_if_done(id);
+    }
+
+    /// Data of a flow was lost: its retransmission mechanism says whether it is repeated.
+    pub(super) fn recover_data(&mut self, id: u32, range: Range<u64>, loss: &LostPacket) {
+        let LostPacket { number: packet, next_packet, .. } = *loss;
         let Some(flow) = self.flows.get_mut(id) else { return };
         let send = &mut flow.send;
         let sent_to = send.buffer.sent();
         let Some(outbound) = &mut self.outbound else { return };
         let Some(index) = outbound.stack_index(send.group) else { return };
         let stack = &outbound.stacks[index];
-        if send.retransmission.as_ref().is_none_or(|(epoch, _)| *epoch != stack.epoch) {
-            send.retransmission = Some((stack.epoch, stack.retransmission.clone()));
+        let choice = stack.profile.get(Function::Retransmission);
+        if send.retransmission.as_ref().is_none_or(|(built_for, _)| built_for != choice) {
+            send.retransmission = Some((*choice, stack.retransmission.clone()));
         }
         let Some((_, mechanism)) = &mut send.retransmission else { return };
         let response = mechanism.on_lost(&LostData { range, packet, sent_to, next_packet });
@@ -322,7 +261,7 @@ impl Connection {
                 if !stack.layout.offsets && !send.buffer.is_finished() {
                     send.buffer.forget_skips();
                 } else {
-                    self.flows.control.insert(FlowControl::Skip(id));
+                    self.flows.signals.insert(Signal::Skip(id));
                 }
             }
             Response::Covered => {}
@@ -330,45 +269,67 @@ impl Connection {
         self.after_send_change(id);
     }
 
-    /// The loss timer fired: a loss by time, or a probe time-out.
-    pub(super) fn on_loss_timeout(&mut self, now: Time) {
-        let Some(outbound) = &mut self.outbound else { return };
-        if outbound.loss_at.is_some() {
-            self.find_losses(now);
-            return;
-        }
-        outbound.on_probe_timeout();
-        self.stats.timeouts += 1;
-        let black_hole = outbound.timeouts == TIMEOUTS_OF_BLACK_HOLE;
-        // The probe repeats the oldest data, which most likely is what the peer waits for (RFC 9002 section 6.2.4).
-        // One of an outage carries none: what it brings back is the acknowledgement.
-        let oldest =
-            outbound.ledger.oldest_eliciting().filter(|_| !outbound.is_out()).map(|sent| sent.tokens);
-        for token in oldest.into_iter().flatten() {
-            match token {
-                Token::Data { flow, range } if self.repeats(flow) => {
-                    if let Some(f) = self.flows.get_mut(flow) {
-                        f.send.buffer.repeat(range);
-                    }
-                    self.after_send_change(flow);
-                }
-                Token::Flow(control) => {
-                    self.flows.control.insert(control);
-                }
-                Token::Exchange(direction) => self.on_exchange_lost(now, direction),
-                _ => {}
-            }
-        }
-        if black_hole && self.size.on_black_hole(now) {
-            self.on_packet_size();
-        }
-    }
-
     /// Whether lost data of a flow is sent again.
-    fn repeats(&self, flow: u32) -> bool {
+    pub(super) fn repeats(&self, flow: u32) -> bool {
         let group = self.flows.get(flow).map_or(0, |f| f.send.group);
         let stack = self.outbound.as_ref().and_then(|o| o.stack(group));
         stack.is_some_and(|s| s.layout.repeats)
+    }
+}
+
+/// The newest packet of a report.
+struct Newest {
+    number: u64,
+    sent_at: Time,
+    /// The round trip that it measures, if it does.
+    rtt: Option<Duration>,
+}
+
+impl Outbound {
+    /// The newest packet of a report measures the round trip. Each transmission has its own number, so that every sample is
+    /// unambiguous.
+    fn on_newest(&mut self, now: Time, run: &Run<Token>, delay: Duration) -> Newest {
+        let (number, sent_at) = (run.numbers.end - 1, run.sent.snapshot.sent_at);
+        self.timeouts = 0;
+        let rtt = (run.sent.eliciting && Some(number) == self.ledger.largest_acked()).then(|| {
+            let delay = delay.min(self.stack(0).map_or(Duration::ZERO, delay_max));
+            let sample = self.rtt.on_sample(now, now.since(sent_at), delay);
+            self.timing.on_sample(&mut self.rtt, sample);
+            sample
+        });
+        Newest { number, sent_at, rtt }
+    }
+
+    /// Congestion control and the meter hear what a report has brought.
+    fn on_progress(
+        &mut self,
+        now: Time,
+        newest: &Newest,
+        packets: u64,
+        prior_in_flight: u64,
+        ce: Option<u64>,
+    ) {
+        let (sample, bytes) = self.delivery.sample(self.rtt.min);
+        let ce = ce.unwrap_or(self.ce_seen);
+        let ecn_marked = ce.saturating_sub(self.ce_seen);
+        self.ce_seen = self.ce_seen.max(ce);
+        let ack = Ack {
+            now,
+            bytes,
+            largest: newest.number,
+            sent_at: newest.sent_at,
+            rtt: newest.rtt,
+            rtt_smoothed: self.rtt.smoothed,
+            rtt_min: self.rtt.min,
+            prior_in_flight,
+            sample,
+            ecn_marked,
+            next_packet: self.ledger.next_number(),
+        };
+        if bytes > 0 {
+            self.congestion.on_ack(&ack, &self.delivery);
+        }
+        self.meter.on_acknowledged(now, packets, &sample, &self.rtt);
     }
 }
 
@@ -397,4 +358,48 @@ fn is_persistent(lost: &[(u64, Sent<Token>)], ledger: &Ledger<Token>, period: Du
         };
     }
     false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::packet::testing;
+    use super::*;
+    use uts_functions::Profile;
+
+    /// An exchange of another function leaves a flow's retransmission alone: go-back-N knows that it has ordered all of a flight again.
+    #[test]
+    fn retransmission_forgets_nothing_when_another_function_is_exchanged() {
+        let profile = [
+            (Function::Protection, "aes-128-gcm"),
+            (Function::Retransmission, "go-back-n"),
+            (Function::Flow, "credit"),
+        ]
+        .into_iter()
+        .fold(Profile::bare(), |p, (function, name)| p.with_named(function, name).expect("it exists"));
+        for exchanged in [None, Some("reed-solomon")] {
+            let mut ways = testing::ways_under(profile);
+            let id = ways.flows.open(100).expect("granted").0;
+            let buffer = &mut ways.flows.get_mut(id).expect("open").send.buffer;
+            buffer.write(bytes::Bytes::from(vec![7; 10_000]));
+            for _ in 0..10 {
+                buffer.next_chunk(1000, u64::MAX).expect("it has more");
+            }
+            let loss = |number| LostPacket { now: Time::ZERO, number, next_packet: 10 };
+            ways.recover_data(id, 1000..2000, &loss(1));
+            // The first two of what was ordered again have left.
+            let buffer = &mut ways.flows.get_mut(id).expect("open").send.buffer;
+            for start in [1000, 2000] {
+                assert_eq!(buffer.next_chunk(1000, u64::MAX).expect("repeated").range, start..start + 1000);
+            }
+            if let Some(fec) = exchanged {
+                let next = profile.with_named(Function::Fec, fec).expect("it exists");
+                let outbound = ways.outbound.as_mut().expect("established");
+                assert!(outbound.put_to_use(Time::ZERO, 1, 0, &next, 1200));
+            }
+            ways.recover_data(id, 2000..3000, &loss(2));
+            let buffer = &mut ways.flows.get_mut(id).expect("open").send.buffer;
+            let next = buffer.next_chunk(1000, u64::MAX).expect("more was ordered again").range;
+            assert_eq!(next, 3000..4000, "exchanged {exchanged:?}");
+        }
+    }
 }

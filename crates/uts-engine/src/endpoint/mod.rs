@@ -16,7 +16,6 @@ mod routing;
 mod strangers;
 mod table;
 
-pub(crate) use peers::{Leave, Turn};
 pub(crate) use strangers::is_same;
 
 use crate::config::{ConnectionConfig, EndpointConfig};
@@ -411,19 +410,18 @@ impl Endpoint {
         while let Some(handle) = self.ready.pop_front() {
             let Some(entry) = self.connections.get_mut(handle) else { continue };
             let connection = &mut entry.connection;
-            connection.set_leave(self.peers.leave_of(&entry.share));
-            let sent = connection.poll_transmit(now, buffer);
-            let may_have_more = sent.is_some() && connection.may_have_more(now);
-            let (in_flight, has_waited) = (connection.in_flight_bytes(), connection.has_waited());
-            self.peers.on_polled(handle, &mut entry.share, in_flight, has_waited, may_have_more);
+            let allowance = self.peers.allowance_of(&entry.share);
+            let polled = connection.poll_transmit(now, allowance, buffer);
+            self.peers.on_polled(handle, &mut entry.share, connection.in_flight_bytes(), polled);
             let (remote, local, ecn) = (connection.remote(), connection.local(), connection.ecn());
-            entry.is_ready = may_have_more;
+            // What has sent something is asked again.
+            entry.is_ready = polled.segment_bytes.is_some();
             enlist(&mut entry.is_stale, || self.stale.push(handle));
-            if may_have_more {
+            if entry.is_ready {
                 self.ready.push_back(handle);
             }
             self.call_waiting(handle);
-            if let Some(segment_bytes) = sent {
+            if let Some(segment_bytes) = polled.segment_bytes {
                 return Some(Transmit { remote, local, ecn, segment_bytes });
             }
             self.drop_if_over(handle);

@@ -11,7 +11,7 @@
 //!
 //! What all bring together also tells whether lines or processors are the limit, which none of many knows by itself.
 
-use crate::connection::PROCESSORS_LIMIT;
+use crate::connection::{Admission, Allowance, PROCESSORS_LIMIT, Polled};
 use crate::event::ConnectionHandle;
 use core::time::Duration;
 use slab::Slab;
@@ -57,26 +57,6 @@ impl Share {
     fn batches(&self) -> u32 {
         if let Standing::Called(batches) = self.standing { batches } else { 0 }
     }
-}
-
-/// How a connection stands among those that share its peer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Turn {
-    /// There is room for all.
-    #[default]
-    Free,
-    /// What is not urgent waits for its turn.
-    Waits,
-    /// Its turn has come: it has waited longer than pacing would have it.
-    Called,
-}
-
-/// What a connection may do.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Leave {
-    pub turn: Turn,
-    /// Together with others it brings so much to the peer that processors, not lines, are what limits it.
-    pub is_fast: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -162,36 +142,30 @@ impl Peers {
     }
 
     /// What a connection may do at present, as far as others are concerned.
-    pub fn leave_of(&self, share: &Share) -> Leave {
+    pub fn allowance_of(&self, share: &Share) -> Allowance {
         let is_bounded = |peer: &&Peer| peer.connections > 1 || peer.rtt_min <= NEAR;
         let Some(peer) = self.list.get(share.peer as usize).filter(is_bounded) else {
-            return Leave::default();
+            return Allowance::default();
         };
         let others_wait = !peer.held.is_empty() || !peer.fresh.is_empty();
         let is_full = others_wait || peer.in_flight >= peer.limit;
-        let turn = match share.batches() {
-            0 if is_full => Turn::Waits,
-            0 => Turn::Free,
-            _ => Turn::Called,
+        let admission = match share.batches() {
+            0 if is_full => Admission::Waits,
+            0 => Admission::Free,
+            _ => Admission::Called,
         };
-        Leave { turn, is_fast: peer.rate() >= PROCESSORS_LIMIT }
+        Allowance { admission, is_fast: peer.rate() >= PROCESSORS_LIMIT }
     }
 
-    /// A connection was asked what it sends. `has_waited` = it would have sent more, `may_have_more` = it is asked again.
-    pub fn on_polled(
-        &mut self,
-        handle: ConnectionHandle,
-        share: &mut Share,
-        in_flight: u64,
-        has_waited: bool,
-        may_have_more: bool,
-    ) {
+    /// A connection was asked what it sends.
+    pub fn on_polled(&mut self, handle: ConnectionHandle, share: &mut Share, in_flight: u64, polled: Polled) {
+        let Polled { segment_bytes, has_waited } = polled;
         let Some(peer) = self.list.get_mut(share.peer as usize) else { return };
         let sent = in_flight.saturating_sub(share.in_flight);
         share.sent = share.sent.saturating_add(sent);
         peer.count(share, in_flight);
         if let Standing::Called(batches) = share.standing {
-            let left = if sent > 0 && may_have_more { batches - 1 } else { 0 };
+            let left = if sent > 0 && segment_bytes.is_some() { batches - 1 } else { 0 };
             peer.called -= batches - left;
             share.standing = if left > 0 { Standing::Called(left) } else { Standing::Free };
         }
@@ -323,6 +297,11 @@ impl Peer {
 mod tests {
     use super::*;
 
+    /// It has sent something, and perhaps waited with more.
+    fn polled(has_waited: bool) -> Polled {
+        Polled { segment_bytes: Some(1), has_waited }
+    }
+
     const WAITING_MAX: u64 = 1 << 20;
 
     fn peers(connections: u64) -> (Peers, Vec<(ConnectionHandle, Share)>) {
@@ -348,9 +327,9 @@ mod tests {
 
     /// A connection has to wait that has sent so much, which has arrived.
     fn hold(peers: &mut Peers, (handle, share): &mut (ConnectionHandle, Share), sent: u64) {
-        peers.on_polled(*handle, share, sent, true, true);
+        peers.on_polled(*handle, share, sent, polled(true));
         // To be asked again, for acknowledgements, does not give a second place.
-        peers.on_polled(*handle, share, sent, true, true);
+        peers.on_polled(*handle, share, sent, polled(true));
         peers.on_news(Time::ZERO, share, 0, None);
     }
 
@@ -359,18 +338,18 @@ mod tests {
         let (mut peers, mut shares) = peers(2);
         let (share, mut now) = (&mut shares[0].1, Time::ZERO);
         pass(&mut peers, &mut now, share, 100 << 20, &[100; 20]);
-        assert_eq!(peers.leave_of(share).turn, Turn::Free, "a long path without a queue");
+        assert_eq!(peers.allowance_of(share).admission, Admission::Free, "a long path without a queue");
         // 100 MiB in 104 ms: 4 wait where 1 may.
         pass(&mut peers, &mut now, share, 100 << 20, &[104; 50]);
-        assert_eq!(peers.leave_of(share).turn, Turn::Waits);
+        assert_eq!(peers.allowance_of(share).admission, Admission::Waits);
         peers.on_news(now, share, 96 << 20, None);
-        assert_ne!(peers.leave_of(share).turn, Turn::Waits, "the path itself holds 96");
+        assert_ne!(peers.allowance_of(share).admission, Admission::Waits, "the path itself holds 96");
         peers.on_news(now, share, 100 << 20, None);
-        assert_eq!(peers.leave_of(share).turn, Turn::Waits);
+        assert_eq!(peers.allowance_of(share).admission, Admission::Waits);
         // Alone, a connection is its congestion control's business.
         let (_, other) = &mut shares[1];
         peers.leave(other);
-        assert_ne!(peers.leave_of(&shares[0].1).turn, Turn::Waits);
+        assert_ne!(peers.allowance_of(&shares[0].1).admission, Admission::Waits);
     }
 
     /// A peer that is near has nothing but a buffer for what waits; a path that is no longer short may hold it.
@@ -381,7 +360,7 @@ mod tests {
             let (share, mut now) = (&mut shares[0].1, Time::ZERO);
             let rtts = [rtt_us, 10_000, 10_000].map(Duration::from_micros);
             pass_in(&mut peers, &mut now, share, 2 << 20, &rtts);
-            assert_eq!(peers.leave_of(share).turn == Turn::Waits, is_held, "{rtt_us} us");
+            assert_eq!(peers.allowance_of(share).admission == Admission::Waits, is_held, "{rtt_us} us");
         }
     }
 
@@ -412,9 +391,9 @@ mod tests {
         pass(&mut peers, &mut now, &mut shares[0].1, WAITING_MAX, &[1_000; 50]);
         let full = WAITING_MAX + BATCH_BYTES;
         let (handle, share) = &mut shares[0];
-        peers.on_polled(*handle, share, full, false, true);
+        peers.on_polled(*handle, share, full, polled(false));
         for one in &mut shares[1..4] {
-            assert_eq!(peers.leave_of(&one.1).turn, Turn::Waits);
+            assert_eq!(peers.allowance_of(&one.1).admission, Admission::Waits);
             hold(&mut peers, one, LITTLE_BYTES);
         }
         assert_eq!(peers.next_turn(&shares[0].1), None);
@@ -425,10 +404,14 @@ mod tests {
             peers.call(&mut shares[n as usize].1);
         }
         assert_eq!(peers.next_turn(&shares[0].1), None);
-        assert_ne!(peers.leave_of(&shares[1].1).turn, Turn::Waits);
-        assert_eq!(peers.leave_of(&shares[4].1).turn, Turn::Waits, "who comes later waits behind the third");
-        peers.on_polled(ConnectionHandle(1), &mut shares[1].1, BATCH_BYTES, true, true);
-        assert_eq!(peers.leave_of(&shares[1].1).turn, Turn::Waits, "one turn is one batch");
+        assert_ne!(peers.allowance_of(&shares[1].1).admission, Admission::Waits);
+        assert_eq!(
+            peers.allowance_of(&shares[4].1).admission,
+            Admission::Waits,
+            "who comes later waits behind the third"
+        );
+        peers.on_polled(ConnectionHandle(1), &mut shares[1].1, BATCH_BYTES, polled(true));
+        assert_eq!(peers.allowance_of(&shares[1].1).admission, Admission::Waits, "one turn is one batch");
         for (_, share) in &mut shares {
             peers.leave(share);
         }
@@ -442,7 +425,7 @@ mod tests {
         let mut now = Time::ZERO;
         pass(&mut peers, &mut now, &mut shares[0].1, 1, &[1]);
         pass(&mut peers, &mut now, &mut shares[0].1, WAITING_MAX, &[1_000; 50]);
-        peers.on_polled(ConnectionHandle(0), &mut shares[0].1, 2 * WAITING_MAX, false, true);
+        peers.on_polled(ConnectionHandle(0), &mut shares[0].1, 2 * WAITING_MAX, polled(false));
         peers.list.iter_mut().for_each(|(_, peer)| peer.rates[1] = FAST);
         // The first hundred have sent more than the others.
         for one in &mut shares[1..] {
@@ -460,20 +443,20 @@ mod tests {
                 100 => (LITTLE_BYTES - 1, Standing::Fresh),
                 _ => (LITTLE_BYTES, Standing::Held),
             };
-            peers.on_polled(ConnectionHandle(next), share, sent, false, true);
-            peers.on_polled(ConnectionHandle(next), share, sent, false, true);
+            peers.on_polled(ConnectionHandle(next), share, sent, polled(false));
+            peers.on_polled(ConnectionHandle(next), share, sent, polled(false));
             peers.on_news(now, share, 0, None);
-            peers.on_polled(ConnectionHandle(next), share, 0, true, true);
+            peers.on_polled(ConnectionHandle(next), share, 0, polled(true));
             assert_eq!(share.standing, standing, "{next}");
         }
         // Both go on when the others are through.
         peers.list.iter_mut().for_each(|(_, peer)| peer.fresh.clear());
         assert_eq!([(); 3].map(|()| peers.next_turn(&shares[0].1).map(|h| h.0)), [3, 4, 5].map(Some));
         let mut late = peers.join(SocketAddr::from(([10, 0, 0, 1], 1)));
-        assert_eq!(peers.leave_of(&late).turn, Turn::Waits);
-        peers.on_polled(ConnectionHandle(999), &mut late, 0, true, true);
+        assert_eq!(peers.allowance_of(&late).admission, Admission::Waits);
+        peers.on_polled(ConnectionHandle(999), &mut late, 0, polled(true));
         peers.list.iter_mut().for_each(|(_, peer)| peer.held.clear());
-        assert_eq!(peers.leave_of(&late).turn, Turn::Waits, "it waits itself");
+        assert_eq!(peers.allowance_of(&late).admission, Admission::Waits, "it waits itself");
         assert_eq!(peers.next_turn(&late), Some(ConnectionHandle(999)));
         assert_eq!(peers.next_turn(&late), None);
     }
@@ -486,8 +469,8 @@ mod tests {
         for (tenths, is_fast) in [(9, false), (11, true), (9, false)] {
             pass(&mut peers, &mut now, &mut shares[0].1, a_millisecond_of(tenths), &[1]);
             pass(&mut peers, &mut now, &mut shares[0].1, 0, &[1]);
-            let leaves = [0, 1].map(|n| peers.leave_of(&shares[n].1).is_fast);
-            assert_eq!(leaves, [is_fast; 2], "{tenths} tenths");
+            let are_fast = [0, 1].map(|n| peers.allowance_of(&shares[n].1).is_fast);
+            assert_eq!(are_fast, [is_fast; 2], "{tenths} tenths");
         }
     }
 
@@ -498,7 +481,7 @@ mod tests {
         let mut now = Time::ZERO;
         pass(&mut peers, &mut now, &mut shares[0].1, 1, &[1]);
         pass(&mut peers, &mut now, &mut shares[0].1, WAITING_MAX, &[1_000; 50]);
-        peers.on_polled(ConnectionHandle(0), &mut shares[0].1, 2 * WAITING_MAX, false, true);
+        peers.on_polled(ConnectionHandle(0), &mut shares[0].1, 2 * WAITING_MAX, polled(false));
         shares[1..].iter_mut().for_each(|one| hold(&mut peers, one, LITTLE_BYTES));
         peers.on_news(now, &mut shares[0].1, 0, None);
         assert_eq!(peers.next_turn(&shares[0].1), Some(ConnectionHandle(1)));
@@ -513,20 +496,20 @@ mod tests {
         }
         assert_eq!([2, 3, 4, 5].map(|n| shares[n].1.batches()), [1, 4, 4, 4]);
         for n in 1..=BATCHES_OF_MANY {
-            assert_ne!(peers.leave_of(&shares[3].1).turn, Turn::Waits, "batch {n}");
+            assert_ne!(peers.allowance_of(&shares[3].1).admission, Admission::Waits, "batch {n}");
             peers.on_polled(
                 ConnectionHandle(3),
                 &mut shares[3].1,
                 n * BATCH_BYTES,
-                n == BATCHES_OF_MANY,
-                true,
+                polled(n == BATCHES_OF_MANY),
             );
         }
-        assert_eq!(peers.leave_of(&shares[3].1).turn, Turn::Waits, "it has had its turn");
+        assert_eq!(peers.allowance_of(&shares[3].1).admission, Admission::Waits, "it has had its turn");
         // The next have little to say, of which one is asked twice, and the first two are gone: nothing is promised to anybody then.
-        peers.on_polled(ConnectionHandle(4), &mut shares[4].1, 1000, false, true);
-        peers.on_polled(ConnectionHandle(4), &mut shares[4].1, 1000, false, true);
-        peers.on_polled(ConnectionHandle(5), &mut shares[5].1, 1000, false, false);
+        peers.on_polled(ConnectionHandle(4), &mut shares[4].1, 1000, polled(false));
+        peers.on_polled(ConnectionHandle(4), &mut shares[4].1, 1000, polled(false));
+        peers.on_polled(ConnectionHandle(5), &mut shares[5].1, 1000, polled(false));
+        peers.on_polled(ConnectionHandle(5), &mut shares[5].1, 1000, Polled::default());
         shares[1..3].iter_mut().for_each(|(_, share)| peers.leave(share));
         assert_eq!(peers.list.iter().map(|(_, peer)| peer.called).collect::<Vec<_>>(), [0]);
     }

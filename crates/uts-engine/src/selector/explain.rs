@@ -81,8 +81,9 @@ pub fn explain(
 
 /// What is asked and has no effect under a profile.
 fn without_effect(requirements: &Requirements, profile: &Profile) -> Vec<String> {
-    let is_free = profile.name(Function::Flow) == "none";
-    let free = "maxRecvRate has no effect on data that comes without flow control (flow/none): only credit holds a sender back";
+    let is_free = !profile.mechanisms().any(|m| m.facts.grants);
+    let free =
+        "maxRecvRate has no effect on data that comes without flow control: only credit holds a sender back";
     requirements.max_recv_rate.filter(|_| is_free).map(|_| free.to_owned()).into_iter().collect()
 }
 

@@ -12,6 +12,7 @@ mod wish;
 use crate::policy;
 use crate::requirements::Requirements;
 use core::fmt;
+use uts_functions::mechanism::Unasked;
 use uts_functions::profile::ProfileError;
 use uts_functions::{Choice, Function, PathFacts, Prediction, Profile, library};
 
@@ -136,16 +137,13 @@ impl Selector<'_> {
             return Ok(());
         }
         let wish = wish::of(function, self.requirements, self.facts, &self.profile);
+        let wished = wish.mechanisms(function, self.requirements, &self.profile);
         let mut missing: Vec<&str> = Vec::new();
         let mut lacking = "the library";
-        for name in wish.names {
-            let Ok(mechanism) = library::by_name(function, name) else { continue };
-            if !rules::allows(self.requirements, function, mechanism.number) {
-                continue;
-            }
+        for mechanism in wished {
             if !self.usable(function, mechanism.number) {
                 lacking = self.who_lacks(function, mechanism.number);
-                missing.push(name);
+                missing.push(mechanism.name);
                 continue;
             }
             let (source, why) = if missing.is_empty() {
@@ -182,7 +180,7 @@ impl Selector<'_> {
             Source::Requirement(name) => rules::quote(self.requirements, name),
             _ => format!("a {} mechanism", function.name()),
         };
-        let why = format!("{} needs {}, which it lacks", function.name(), wish.names.join(" or "));
+        let why = format!("{} needs {}, which it lacks", function.name(), missing.join(" or "));
         Err(Contradiction { rule: "S-4", first, second: lacking.to_owned(), why })
     }
 
@@ -236,7 +234,10 @@ impl Selector<'_> {
         if self.requirements.pinned(function).is_some() {
             return false;
         }
-        let found = library::of(function).iter().find(|m| {
+        let mut free: Vec<_> =
+            library::of(function).iter().filter(|m| m.facts.unasked != Unasked::Never).collect();
+        free.sort_by_key(|m| m.facts.unasked.rank());
+        let found = free.into_iter().find(|m| {
             self.usable(function, m.number)
                 && rules::allows(self.requirements, function, m.number)
                 && self.profile.with(function, m.choice()).check().err().as_ref() != Some(error)

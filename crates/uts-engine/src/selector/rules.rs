@@ -3,7 +3,8 @@
 use crate::requirements::{Preference, Quality, Requirements, Security};
 use core::fmt;
 use core::time::Duration;
-use uts_functions::{Function, PathFacts, library};
+use uts_functions::mechanism::Promise;
+use uts_functions::{Function, Mechanism, PathFacts, library};
 
 /// Two requirements that cannot both be met.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,7 +39,7 @@ struct Exclusion {
     property: &'static str,
     holds: fn(&Requirements) -> bool,
     function: Function,
-    excludes: fn(&str) -> bool,
+    excludes: fn(&Mechanism) -> bool,
     why: &'static str,
 }
 
@@ -97,8 +98,8 @@ pub(super) fn excluded_by(requirements: &Requirements, function: Function, numbe
 }
 
 fn excluded(requirements: &Requirements, function: Function, number: u8) -> Option<&'static Exclusion> {
-    let name = library::name_of(function, number);
-    EXCLUSIONS.iter().find(|e| e.function == function && (e.holds)(requirements) && (e.excludes)(name))
+    let mechanism = library::find(function, number)?;
+    EXCLUSIONS.iter().find(|e| e.function == function && (e.holds)(requirements) && (e.excludes)(mechanism))
 }
 
 /// Values that UTS does not offer, where they were not set through [`Requirements::set`], which refuses them.
@@ -275,7 +276,7 @@ const EXCLUSIONS: &[Exclusion] = &[
         property: "reliability",
         holds: |r| r.reliability == Preference::Require && !r.may_give_up(Quality::Reliability),
         function: Function::Retransmission,
-        excludes: |name| name == "none",
+        excludes: |m| !m.promises(Promise::Reliability),
         why: "without retransmission, what is lost stays lost",
     },
     Exclusion {
@@ -283,7 +284,7 @@ const EXCLUSIONS: &[Exclusion] = &[
         property: "perMsgReliability",
         holds: |r| r.per_msg_reliability == Preference::Require,
         function: Function::Retransmission,
-        excludes: |name| name == "none",
+        excludes: |m| !m.promises(Promise::Reliability),
         why: "without retransmission, no message can be made reliable",
     },
     Exclusion {
@@ -291,7 +292,7 @@ const EXCLUSIONS: &[Exclusion] = &[
         property: "reliability",
         holds: |r| r.reliability == Preference::Prohibit && !r.per_msg_reliability.is_wanted(),
         function: Function::Retransmission,
-        excludes: |name| name != "none",
+        excludes: |m| m.facts.repeats,
         why: "retransmission makes delivery reliable",
     },
     Exclusion {
@@ -299,7 +300,7 @@ const EXCLUSIONS: &[Exclusion] = &[
         property: "preserveOrder",
         holds: |r| r.preserve_order == Preference::Require && !r.may_give_up(Quality::Order),
         function: Function::Sequencing,
-        excludes: |name| name == "unordered",
+        excludes: |m| !m.promises(Promise::Order),
         why: "unordered delivery hands data over as it comes",
     },
     Exclusion {
@@ -307,7 +308,7 @@ const EXCLUSIONS: &[Exclusion] = &[
         property: "preserveOrder",
         holds: |r| r.preserve_order == Preference::Prohibit,
         function: Function::Sequencing,
-        excludes: |name| name == "ordered",
+        excludes: |m| m.promises(Promise::Order),
         why: "ordered delivery makes data wait for what was sent before it",
     },
     Exclusion {
@@ -315,7 +316,7 @@ const EXCLUSIONS: &[Exclusion] = &[
         property: "preserveOrder",
         holds: |r| r.preserve_order == Preference::Prohibit,
         function: Function::Segmentation,
-        excludes: |name| name == "bytes",
+        excludes: |m| !m.promises(Promise::Boundaries),
         why: "a stream of bytes is nothing but their order",
     },
     Exclusion {
@@ -323,7 +324,7 @@ const EXCLUSIONS: &[Exclusion] = &[
         property: "preserveMsgBoundaries",
         holds: |r| r.preserve_msg_boundaries == Preference::Require,
         function: Function::Segmentation,
-        excludes: |name| name == "bytes",
+        excludes: |m| !m.promises(Promise::Boundaries),
         why: "a stream of bytes has no boundaries",
     },
     Exclusion {
@@ -331,7 +332,7 @@ const EXCLUSIONS: &[Exclusion] = &[
         property: "preserveMsgBoundaries",
         holds: |r| r.preserve_msg_boundaries == Preference::Prohibit,
         function: Function::Segmentation,
-        excludes: |name| name == "messages",
+        excludes: |m| m.promises(Promise::Boundaries),
         why: "messages have boundaries",
     },
     Exclusion {
@@ -339,7 +340,7 @@ const EXCLUSIONS: &[Exclusion] = &[
         property: "perMsgReliability",
         holds: |r| r.per_msg_reliability == Preference::Require,
         function: Function::Segmentation,
-        excludes: |name| name == "bytes",
+        excludes: |m| !m.promises(Promise::Boundaries),
         why: "a stream of bytes has no messages that could differ in reliability",
     },
     Exclusion {
@@ -347,7 +348,7 @@ const EXCLUSIONS: &[Exclusion] = &[
         property: "msgLifetime",
         holds: |r| r.msg_lifetime.is_some(),
         function: Function::Segmentation,
-        excludes: |name| name == "bytes",
+        excludes: |m| !m.promises(Promise::Boundaries),
         why: "a stream of bytes has no messages that could have a lifetime",
     },
     Exclusion {
@@ -355,7 +356,7 @@ const EXCLUSIONS: &[Exclusion] = &[
         property: "congestionControl",
         holds: |r| r.congestion_control == Preference::Require,
         function: Function::Congestion,
-        excludes: |name| name == "none",
+        excludes: |m| !m.promises(Promise::Restraint),
         why: "without congestion control the sender yields to nobody",
     },
     Exclusion {
@@ -363,7 +364,7 @@ const EXCLUSIONS: &[Exclusion] = &[
         property: "congestionControl",
         holds: |r| r.congestion_control == Preference::Prohibit,
         function: Function::Congestion,
-        excludes: |name| name != "none",
+        excludes: |m| !m.facts.inert,
         why: "it is congestion control",
     },
     Exclusion {
@@ -371,7 +372,7 @@ const EXCLUSIONS: &[Exclusion] = &[
         property: "uts.security",
         holds: |r| r.security == Security::Required,
         function: Function::Protection,
-        excludes: |name| name == "none",
+        excludes: |m| !m.promises(Promise::Secrecy),
         why: "without protection anybody on the path can read and forge packets",
     },
     Exclusion {
@@ -379,7 +380,7 @@ const EXCLUSIONS: &[Exclusion] = &[
         property: "maxSendRate",
         holds: |r| r.max_send_rate.is_some(),
         function: Function::Rate,
-        excludes: |name| name == "none",
+        excludes: |m| !m.promises(Promise::Rate),
         why: "without rate control nothing holds the rate down",
     },
 ];

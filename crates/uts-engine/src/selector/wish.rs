@@ -1,34 +1,105 @@
-//! What each function should be performed by, best first, before the libraries and the path have been asked. Numbers are
-//! those of `spec/selection.md`.
+//! What each function should be performed by: which mechanisms come into question, and which of them go before others.
+//! Mechanisms are told apart by their facts, never by names. Numbers are those of `spec/selection.md`.
 
 use super::Source;
-use super::rules::repeats_come_late;
+use super::forecast::forecast;
+use super::rules::{self, repeats_come_late};
 use crate::requirements::{CapacityProfile, Preference, Quality, Requirements, Security};
-use uts_functions::{Function, PathFacts, Profile};
+use core::time::Duration;
+use uts_functions::mechanism::Promise;
+use uts_functions::{Function, Mechanism, PathFacts, Profile, Rate, library};
 
-/// Mechanisms by name, best first, and why.
+/// What is asked of the mechanism of a function, and why.
 pub(super) struct Wish {
-    pub names: &'static [&'static str],
+    /// Others do not come into question.
+    only: fn(&Mechanism) -> bool,
+    /// These go before others.
+    first: fn(&Mechanism) -> bool,
+    /// Of those that are alike so far, the one that takes least of a path that loses packets goes first. Otherwise the one
+    /// goes first that is predicted to carry most.
+    is_modest: bool,
     pub source: Source,
     pub why: &'static str,
 }
 
-fn wish(names: &'static [&'static str], source: Source, why: &'static str) -> Wish {
-    Wish { names, source, why }
+/// Every mechanism comes into question.
+const ANY: fn(&Mechanism) -> bool = |_| true;
+
+/// What is not performed.
+const INERT: fn(&Mechanism) -> bool = |m| m.facts.inert;
+
+fn wish(
+    only: fn(&Mechanism) -> bool,
+    first: fn(&Mechanism) -> bool,
+    source: Source,
+    why: &'static str,
+) -> Wish {
+    Wish { only, first, is_modest: false, source, why }
 }
+
+impl Wish {
+    /// The mechanisms that come into question and that the requirements allow, best first (S-4): those that are wished
+    /// first; then by what they are predicted to carry under the profile so far, on a path of which nothing is known;
+    /// then by their ranks.
+    pub fn mechanisms(
+        &self,
+        function: Function,
+        r: &Requirements,
+        profile: &Profile,
+    ) -> Vec<&'static Mechanism> {
+        let on = if self.is_modest { lossy_path() } else { some_path() };
+        let mut ranked: Vec<(bool, f64, u8, &'static Mechanism)> = library::of(function)
+            .iter()
+            .filter(|m| (self.only)(m) && rules::allows(r, function, m.number))
+            .filter_map(|m| {
+                let figure = forecast(&profile.with(function, m.choice()), &on).goodput(&on);
+                let figure = if self.is_modest { -figure } else { figure };
+                Some(((self.first)(m), figure, m.facts.unasked.rank()?, *m))
+            })
+            .collect();
+        // What is within a hundredth of the best counts as equal, so that ranks decide.
+        let best = ranked.iter().map(|(_, figure, ..)| *figure).fold(f64::NEG_INFINITY, f64::max);
+        let tie = best.abs() * TIE_SHARE;
+        ranked.sort_by(|(a_first, a, a_rank, _), (b_first, b, b_rank, _)| {
+            let steps = |figure: &f64| ((best - figure) / tie.max(f64::MIN_POSITIVE)).min(1e9).floor() as u64;
+            b_first.cmp(a_first).then(steps(a).cmp(&steps(b))).then(a_rank.cmp(b_rank))
+        });
+        ranked.into_iter().map(|(.., m)| m).collect()
+    }
+}
+
+/// The path that is reckoned with where nothing is known. The figures only order mechanisms.
+fn some_path() -> PathFacts {
+    let rtt = Duration::from_millis(40);
+    PathFacts {
+        rtt_min: rtt,
+        rtt_smoothed: rtt,
+        capacity: Rate::from_bits_per_sec(50_000_000),
+        ..PathFacts::default()
+    }
+}
+
+/// A longer path whose random losses tell apart how much senders take: Reno's window is a quarter of it.
+fn lossy_path() -> PathFacts {
+    let rtt = Duration::from_millis(100);
+    PathFacts { rtt_min: rtt, rtt_smoothed: rtt, loss: 1e-4, ..some_path() }
+}
+
+/// Mechanisms whose predictions differ by less do equally well.
+const TIE_SHARE: f64 = 0.01;
 
 /// The wish for a function. `profile` holds what was chosen so far; protection is chosen before detection.
 pub(super) fn of(function: Function, r: &Requirements, facts: &PathFacts, profile: &Profile) -> Wish {
     match function {
-        Function::Establishment => wish(&["three-way"], Source::Default, "authenticates both ends"),
-        Function::Presentation => wish(&["none"], Source::Default, "data goes as it is"),
+        Function::Establishment => wish(ANY, ANY, Source::Default, "authenticates both ends"),
+        Function::Presentation => wish(INERT, ANY, Source::Default, "data goes as it is"),
         Function::Segmentation => segmentation(r),
         Function::Sequencing => sequencing(r, facts, profile),
-        Function::Fec => wish(&["none"], Source::Default, "no loss that would pay for redundancy is known"),
+        Function::Fec => wish(INERT, ANY, Source::Default, "no loss that would pay for redundancy is known"),
         Function::Retransmission => retransmission(r, facts),
         Function::Acknowledgement => acknowledgement(r),
-        Function::Timing => wish(&["jacobson", "fixed"], Source::Default, "time-outs follow the round trip"),
-        Function::Flow => wish(&["credit", "none"], Source::Default, "bounds the receiver's memory"),
+        Function::Timing => wish(ANY, ANY, Source::Default, "time-outs follow the round trip"),
+        Function::Flow => wish(ANY, |m| m.facts.grants, Source::Default, "bounds the receiver's memory"),
         Function::Rate => rate(r),
         Function::Congestion => congestion(r),
         Function::Detection => detection(r, profile),
@@ -37,45 +108,39 @@ pub(super) fn of(function: Function, r: &Requirements, facts: &PathFacts, profil
 }
 
 fn segmentation(r: &Requirements) -> Wish {
-    let boundaries = r.preserve_msg_boundaries;
-    if boundaries == Preference::Require {
-        return wish(
-            &["messages"],
-            Source::Requirement("preserveMsgBoundaries"),
-            "messages arrive as they were sent",
-        );
+    const MESSAGES: fn(&Mechanism) -> bool = |m| m.promises(Promise::Boundaries);
+    const BYTES: fn(&Mechanism) -> bool = |m| !m.promises(Promise::Boundaries);
+    let boundaries = Source::Requirement("preserveMsgBoundaries");
+    if r.preserve_msg_boundaries == Preference::Require {
+        return wish(MESSAGES, ANY, boundaries, "messages arrive as they were sent");
     }
     if r.msg_lifetime.is_some() {
-        return wish(&["messages"], Source::Requirement("msgLifetime"), "only messages can have a lifetime");
+        let why = "only messages can have a lifetime";
+        return wish(MESSAGES, ANY, Source::Requirement("msgLifetime"), why);
     }
-    if boundaries == Preference::Prefer {
-        return wish(
-            &["messages", "bytes"],
-            Source::Requirement("preserveMsgBoundaries"),
-            "messages arrive as they were sent",
-        );
+    if r.preserve_msg_boundaries == Preference::Prefer {
+        return wish(ANY, MESSAGES, boundaries, "messages arrive as they were sent");
     }
-    if r.per_msg_reliability.is_wanted() && !boundaries.is_unwanted() {
+    if r.per_msg_reliability.is_wanted() && !r.preserve_msg_boundaries.is_unwanted() {
         let why = "only messages can differ in reliability";
-        return wish(&["messages", "bytes"], Source::Requirement("perMsgReliability"), why);
+        return wish(ANY, MESSAGES, Source::Requirement("perMsgReliability"), why);
     }
-    if r.preserve_order.is_unwanted() && boundaries != Preference::Prohibit {
+    if r.preserve_order.is_unwanted() && r.preserve_msg_boundaries != Preference::Prohibit {
         let why = "bytes without their order mean nothing";
-        return wish(&["messages", "bytes"], Source::Requirement("preserveOrder"), why);
+        return wish(ANY, MESSAGES, Source::Requirement("preserveOrder"), why);
     }
-    if boundaries.is_unwanted() {
-        return wish(&["bytes"], Source::Requirement("preserveMsgBoundaries"), "a stream of bytes");
+    if r.preserve_msg_boundaries.is_unwanted() {
+        return wish(BYTES, ANY, boundaries, "a stream of bytes");
     }
-    wish(&["bytes", "messages"], Source::Default, "a stream of bytes has the least overhead")
+    wish(ANY, BYTES, Source::Default, "a stream of bytes has the least overhead")
 }
 
 fn sequencing(r: &Requirements, facts: &PathFacts, profile: &Profile) -> Wish {
-    if profile.name(Function::Segmentation) == "bytes" {
-        return wish(
-            &["ordered"],
-            Source::Need(Function::Segmentation),
-            "bytes without their order mean nothing",
-        );
+    const ORDERED: fn(&Mechanism) -> bool = |m| m.promises(Promise::Order);
+    const UNORDERED: fn(&Mechanism) -> bool = |m| !m.promises(Promise::Order);
+    if !profile.promises(Function::Segmentation, Promise::Boundaries) {
+        let why = "bytes without their order mean nothing";
+        return wish(ORDERED, ANY, Source::Need(Function::Segmentation), why);
     }
     let order = Source::Requirement("preserveOrder");
     match r.preserve_order {
@@ -83,27 +148,24 @@ fn sequencing(r: &Requirements, facts: &PathFacts, profile: &Profile) -> Wish {
             if r.yields_before(Quality::Order, Quality::Delay) && repeats_come_late(r, facts) =>
         {
             let why = "order yields to delay, and on this path waiting for repeats would break it";
-            wish(&["unordered"], Source::Requirement("uts.degradation"), why)
+            wish(UNORDERED, ANY, Source::Requirement("uts.degradation"), why)
         }
-        Preference::Prefer if repeats_come_late(r, facts) => wish(
-            &["unordered", "ordered"],
-            Source::Path,
-            "waiting for repeats would take longer than allowed",
-        ),
-        Preference::Require | Preference::Prefer => wish(&["ordered"], order, "data arrives as it was sent"),
-        Preference::NoPreference => {
-            wish(&["unordered", "ordered"], order, "nothing waits for what was lost before it")
+        Preference::Prefer if repeats_come_late(r, facts) => {
+            wish(ANY, UNORDERED, Source::Path, "waiting for repeats would take longer than allowed")
         }
+        Preference::Require | Preference::Prefer => wish(ORDERED, ANY, order, "data arrives as it was sent"),
+        Preference::NoPreference => wish(ANY, UNORDERED, order, "nothing waits for what was lost before it"),
         Preference::Avoid | Preference::Prohibit => {
-            wish(&["unordered"], order, "data is handed over at once")
+            wish(UNORDERED, ANY, order, "data is handed over at once")
         }
     }
 }
 
 fn retransmission(r: &Requirements, facts: &PathFacts) -> Wish {
-    const REPEAT: &[&str] = &["selective", "go-back-n"];
+    const REPEAT: fn(&Mechanism) -> bool = |m| m.promises(Promise::Reliability);
     if r.per_msg_reliability.is_wanted() {
-        return wish(REPEAT, Source::Requirement("perMsgReliability"), "messages may ask to be repeated");
+        let why = "messages may ask to be repeated";
+        return wish(REPEAT, ANY, Source::Requirement("perMsgReliability"), why);
     }
     let reliability = Source::Requirement("reliability");
     match r.reliability {
@@ -111,100 +173,89 @@ fn retransmission(r: &Requirements, facts: &PathFacts) -> Wish {
             if r.yields_before(Quality::Reliability, Quality::Delay) && repeats_come_late(r, facts) =>
         {
             let why = "reliability yields to delay, and on this path repeats come too late";
-            wish(&["none"], Source::Requirement("uts.degradation"), why)
+            wish(INERT, ANY, Source::Requirement("uts.degradation"), why)
         }
         Preference::Require | Preference::Prefer => {
-            wish(REPEAT, reliability, "repeats what was lost, nothing else")
+            wish(REPEAT, ANY, reliability, "repeats what was lost, nothing else")
         }
         Preference::NoPreference if repeats_come_late(r, facts) => {
-            wish(&["none"], Source::Path, "on this path repeats come too late")
+            wish(INERT, ANY, Source::Path, "on this path repeats come too late")
         }
-        Preference::NoPreference => wish(REPEAT, Source::Default, "costs nothing where nothing is lost"),
-        Preference::Avoid | Preference::Prohibit => wish(&["none"], reliability, "nothing is repeated"),
+        Preference::NoPreference => wish(REPEAT, ANY, Source::Default, "costs nothing where nothing is lost"),
+        Preference::Avoid | Preference::Prohibit => wish(INERT, ANY, reliability, "nothing is repeated"),
     }
 }
 
 fn acknowledgement(r: &Requirements) -> Wish {
     if r.conn_capacity_profile == CapacityProfile::LowLatencyInteractive {
+        let (reports, at_once): (fn(&Mechanism) -> bool, fn(&Mechanism) -> bool) =
+            (|m| m.promises(Promise::Reports), |m| m.promises(Promise::ReportsAtOnce));
         let why = "losses are noticed without delay";
-        return wish(&["per-packet", "delayed"], Source::Requirement("connCapacityProfile"), why);
+        return wish(reports, at_once, Source::Requirement("connCapacityProfile"), why);
     }
-    wish(&["delayed", "per-packet", "poll-status"], Source::Default, "half the packets on the way back")
+    wish(ANY, ANY, Source::Default, "half the packets on the way back")
 }
 
 fn rate(r: &Requirements) -> Wish {
+    const KEEPS: fn(&Mechanism) -> bool = |m| m.promises(Promise::Rate);
     if r.max_send_rate.is_some() {
-        return wish(
-            &["pacing-bucket"],
-            Source::Requirement("maxSendRate"),
-            "keeps the rate under its bound",
-        );
+        return wish(KEEPS, ANY, Source::Requirement("maxSendRate"), "keeps the rate under its bound");
     }
     if r.congestion_control.is_unwanted() {
-        return wish(
-            &["none", "pacing-bucket"],
-            Source::Requirement("congestionControl"),
-            "there is no rate to keep",
-        );
+        return wish(ANY, INERT, Source::Requirement("congestionControl"), "there is no rate to keep");
     }
-    wish(&["pacing-bucket", "none"], Source::Default, "spaced packets leave shorter queues")
+    wish(ANY, KEEPS, Source::Default, "spaced packets leave shorter queues")
 }
 
 fn congestion(r: &Requirements) -> Wish {
+    const YIELDS: fn(&Mechanism) -> bool = |m| m.promises(Promise::Restraint);
+    const SHORT_QUEUE: fn(&Mechanism) -> bool = |m| m.promises(Promise::ShortQueue);
+    let capacity_profile = Source::Requirement("connCapacityProfile");
     match r.congestion_control {
         Preference::Prohibit => {
-            return wish(
-                &["none"],
-                Source::Requirement("congestionControl"),
-                "the path belongs to this sender",
-            );
+            let why = "the path belongs to this sender";
+            return wish(INERT, ANY, Source::Requirement("congestionControl"), why);
         }
         Preference::Avoid => {
             let why = "the path belongs to this sender";
-            return wish(&["none", "cubic", "new-reno"], Source::Requirement("congestionControl"), why);
+            return wish(ANY, INERT, Source::Requirement("congestionControl"), why);
         }
         _ => {}
     }
-    const SHORT_QUEUE: &[&str] = &["bbr", "cubic", "new-reno"];
     if r.conn_capacity_profile == CapacityProfile::Scavenger {
-        let why = "takes least beside others";
-        return wish(&["new-reno", "cubic"], Source::Requirement("connCapacityProfile"), why);
+        let modest = wish(YIELDS, ANY, capacity_profile, "takes least beside others");
+        return Wish { is_modest: true, ..modest };
     }
     if r.max_delay.is_some() {
-        return wish(SHORT_QUEUE, Source::Requirement("uts.maxDelay"), "keeps the queue short");
+        return wish(YIELDS, SHORT_QUEUE, Source::Requirement("uts.maxDelay"), "keeps the queue short");
     }
     if r.conn_capacity_profile.is_latency_bound() {
-        return wish(SHORT_QUEUE, Source::Requirement("connCapacityProfile"), "keeps the queue short");
+        return wish(YIELDS, SHORT_QUEUE, capacity_profile, "keeps the queue short");
     }
     if r.msg_lifetime.is_some() {
-        return wish(SHORT_QUEUE, Source::Requirement("msgLifetime"), "keeps the queue short");
+        return wish(YIELDS, SHORT_QUEUE, Source::Requirement("msgLifetime"), "keeps the queue short");
     }
-    wish(&["cubic", "new-reno", "bbr"], Source::Default, "fair beside what most of the Internet uses")
+    wish(YIELDS, ANY, Source::Default, "fair beside what most of the Internet uses")
 }
 
 fn detection(r: &Requirements, profile: &Profile) -> Wish {
-    if profile.get(Function::Protection).number != 0 {
-        return wish(&["none"], Source::Need(Function::Protection), "authentication finds damage already");
+    if profile.promises(Function::Protection, Promise::Integrity) {
+        let why = "authentication finds damage already";
+        return wish(INERT, ANY, Source::Need(Function::Protection), why);
     }
+    let checksum = Source::Requirement("fullChecksumSend");
     if r.full_checksum_send.is_unwanted() && r.full_checksum_recv.is_unwanted() {
-        let why = "damaged data is better than none";
-        return wish(&["none", "internet-16", "crc-32c"], Source::Requirement("fullChecksumSend"), why);
+        return wish(ANY, INERT, checksum, "damaged data is better than none");
     }
-    wish(
-        &["crc-32c", "internet-16"],
-        Source::Requirement("fullChecksumSend"),
-        "nothing else would find damage",
-    )
+    wish(|m| m.promises(Promise::Integrity), ANY, checksum, "nothing else would find damage")
 }
 
 fn protection(r: &Requirements) -> Wish {
-    const SEALED: &[&str] = &["aes-128-gcm", "chacha20-poly1305"];
+    let security = Source::Requirement("uts.security");
     match r.security {
-        Security::Required => wish(SEALED, Source::Requirement("uts.security"), "encrypts and authenticates"),
-        Security::Unprotected => wish(
-            &["none", "aes-128-gcm", "chacha20-poly1305"],
-            Source::Requirement("uts.security"),
-            "asked for by name",
-        ),
+        Security::Required => {
+            wish(|m| m.promises(Promise::Secrecy), ANY, security, "encrypts and authenticates")
+        }
+        Security::Unprotected => wish(ANY, INERT, security, "asked for by name"),
     }
 }

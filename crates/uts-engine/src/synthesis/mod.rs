@@ -21,7 +21,7 @@ pub(crate) struct SendStack {
     pub detection: detection::Slot,
     /// `None` while the connection rests: the keys come from the epoch's secret again.
     pub protection: Option<Box<protection::Slot>>,
-    /// `None` where FEC is `none`.
+    /// `None` where FEC is inert.
     pub fec: Option<Box<fec::Encoder>>,
     pub retransmission: retransmission::Slot,
     pub acknowledgement: acknowledgement::Slot,
@@ -29,6 +29,8 @@ pub(crate) struct SendStack {
     pub segmentation: segmentation::Slot,
     pub presentation: presentation::Slot,
     pub layout: DataLayout,
+    /// Every packet of a run costs its mechanisms the same: packets may be built as runs.
+    pub is_uniform: bool,
     /// What was sealed with its keys, against the cipher's limit.
     pub keys: KeyUse,
 }
@@ -47,6 +49,8 @@ pub(crate) struct ReceiveStack {
     pub sequencing: sequencing::Slot,
     pub presentation: presentation::Slot,
     pub layout: DataLayout,
+    /// Every packet of a run costs its mechanisms the same: packets may be taken in as runs.
+    pub is_uniform: bool,
     /// Packets below this number are older than the epoch.
     pub first_number: u64,
 }
@@ -63,11 +67,10 @@ pub(crate) struct DataLayout {
 
 impl DataLayout {
     pub fn of(profile: &Profile) -> Self {
-        let bare = profile.name(Function::Segmentation) == "messages"
-            && profile.name(Function::Sequencing) == "unordered"
-            && profile.name(Function::Retransmission) == "none"
-            && profile.name(Function::Flow) == "none";
-        DataLayout { repeats: profile.name(Function::Retransmission) != "none", offsets: !bare }
+        DataLayout {
+            repeats: profile.mechanisms().any(|m| m.facts.repeats),
+            offsets: profile.mechanisms().any(|m| m.facts.positions),
+        }
     }
 
     /// Where the bytes of a frame stand in their flow, if it carries nothing else. Where positions are not sent, those of bytes
@@ -96,13 +99,14 @@ impl SendStack {
             profile: Arc::clone(profile),
             detection: detection::Slot::build(profile.get(Function::Detection), ())?,
             protection: Some(Box::new(protection::Slot::build(profile.get(Function::Protection), secret)?)),
-            fec: (profile.name(Function::Fec) != "none").then(|| Box::new(fec::Encoder::new(fec))),
+            fec: (!profile.is_inert(Function::Fec)).then(|| Box::new(fec::Encoder::new(fec))),
             retransmission: retransmission::Slot::build(profile.get(Function::Retransmission), ())?,
             acknowledgement: acknowledgement::Slot::build(profile.get(Function::Acknowledgement), ())?,
             flow: flow::Slot::build(profile.get(Function::Flow), ())?,
             segmentation: segmentation::Slot::build(profile.get(Function::Segmentation), ())?,
             presentation: presentation::Slot::build(profile.get(Function::Presentation), ())?,
             layout: DataLayout::of(profile),
+            is_uniform: profile.is_uniform(),
             keys: KeyUse::new(now),
         })
     }
@@ -118,12 +122,13 @@ impl ReceiveStack {
             profile: Arc::clone(profile),
             detection: detection::Slot::build(profile.get(Function::Detection), ())?,
             protection: Some(Box::new(protection::Slot::build(profile.get(Function::Protection), secret)?)),
-            fec: (profile.name(Function::Fec) != "none").then(|| Box::new(fec::Decoder::new(fec))),
+            fec: (!profile.is_inert(Function::Fec)).then(|| Box::new(fec::Decoder::new(fec))),
             acknowledgement: acknowledgement::Slot::build(profile.get(Function::Acknowledgement), ())?,
             flow: flow::Slot::build(profile.get(Function::Flow), ())?,
             sequencing: sequencing::Slot::build(profile.get(Function::Sequencing), ())?,
             presentation: presentation::Slot::build(profile.get(Function::Presentation), ())?,
             layout: DataLayout::of(profile),
+            is_uniform: profile.is_uniform(),
             first_number: 0,
         })
     }

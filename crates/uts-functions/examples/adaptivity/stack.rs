@@ -17,7 +17,7 @@ const HEADER: [u8; 13] = [0x5a; 13];
 const ASSOCIATED: [u8; 16] = [0x5a; 16];
 const GAP: Duration = Duration::from_micros(1);
 
-/// Packets of a batch, which are built, and taken in, as a run (`connection/run` of the engine).
+/// Packets of a batch, which are built, and taken in, as a run (`send/run.rs` of the engine).
 const RUN: u64 = 44;
 
 /// Batches in flight: a round trip of 132 us. Each is acknowledged by itself.

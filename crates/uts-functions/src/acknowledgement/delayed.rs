@@ -2,8 +2,8 @@
 //! section 13.2).
 
 use super::{Acknowledgement, Arrival, Arrivals, REPORT_NS};
-use crate::mechanism::{Bold, Consent, Mechanism, Param, Params, Unit, millis};
-use crate::profile::Function;
+use crate::function::Function;
+use crate::mechanism::{Bold, Consent, Facts, Mechanism, Param, Params, Promise, Unit, millis};
 use core::time::Duration;
 
 /// See the module's page.
@@ -43,6 +43,7 @@ impl Delayed {
             },
         ],
         needs: &[],
+        facts: Facts { uniform: true, promises: &[Promise::Reports], ..Facts::PLAIN },
         predict: |params, facts, p| {
             // Around a loss packets are reported singly.
             let packets = f64::from(params.get(0).max(1));

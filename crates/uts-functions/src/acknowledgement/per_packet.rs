@@ -1,8 +1,8 @@
 //! Every packet that asks for it is reported at once: the earliest news, at one report per packet.
 
 use super::{Acknowledgement, Arrival, Arrivals, REPORT_NS};
-use crate::mechanism::{Consent, Mechanism, Params};
-use crate::profile::Function;
+use crate::function::Function;
+use crate::mechanism::{Consent, Facts, Mechanism, Params, Promise, Unasked};
 use core::time::Duration;
 
 /// See the module's page.
@@ -20,6 +20,12 @@ impl PerPacket {
         consent: Consent::NotNeeded,
         params: &[],
         needs: &[],
+        facts: Facts {
+            uniform: true,
+            promises: &[Promise::Reports, Promise::ReportsAtOnce],
+            unasked: Unasked::Choice(1),
+            ..Facts::PLAIN
+        },
         predict: |_, _, p| p.cpu_ns += REPORT_NS,
     };
 

@@ -2,8 +2,8 @@
 //! acknowledgement).
 
 use super::{Acknowledgement, Arrival, Arrivals, REPORT_NS};
-use crate::mechanism::{Bold, Consent, Mechanism, Param, Params, Unit};
-use crate::profile::Function;
+use crate::function::Function;
+use crate::mechanism::{Bold, Consent, Facts, Mechanism, Param, Params, Unasked, Unit};
 use core::time::Duration;
 
 /// See the module's page.
@@ -31,6 +31,7 @@ impl PollStatus {
             what: "how many packets the sender sends from poll to poll",
         }],
         needs: &[],
+        facts: Facts { unasked: Unasked::Choice(2), ..Facts::PLAIN },
         predict: |params, facts, p| {
             let every = params.get(0).max(1);
             p.cpu_ns += REPORT_NS / f64::from(every);

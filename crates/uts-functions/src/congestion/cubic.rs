@@ -5,8 +5,8 @@ use super::hystart::{Advice, CSS_GROWTH_DIVISOR, HyStart};
 use super::learnt::Learnt;
 use super::window::{MIN_PACKETS, Recovery, Usage, WINDOW_MAX_BYTES, start};
 use super::{Ack, Congestion, Context, Delivery, Loss, Summary, response};
-use crate::mechanism::{Consent, Mechanism, Params};
-use crate::profile::Function;
+use crate::function::Function;
+use crate::mechanism::{Consent, Facts, Mechanism, Params, Promise, Unasked};
 use crate::time::{Rate, Time};
 use core::time::Duration;
 
@@ -67,6 +67,12 @@ impl Cubic {
         consent: Consent::NotNeeded,
         params: &[],
         needs: &[],
+        facts: Facts {
+            uniform: true,
+            promises: &[Promise::Restraint, Promise::FullPath, Promise::FullShallowPath],
+            unasked: Unasked::Candidate(0),
+            ..Facts::PLAIN
+        },
         predict: |_, facts, prediction| {
             let p = response::random_events(facts, prediction);
             let rtt_s = response::round_trip(facts).as_secs_f64();

@@ -4,8 +4,8 @@
 use super::learnt::Learnt;
 use super::window::{MIN_PACKETS, Recovery, Usage, WINDOW_MAX_BYTES, start};
 use super::{Ack, Congestion, Context, Delivery, Loss, Summary, response};
-use crate::mechanism::{Consent, Mechanism, Params};
-use crate::profile::Function;
+use crate::function::Function;
+use crate::mechanism::{Consent, Facts, Mechanism, Params, Promise, Unasked};
 use crate::time::{Rate, Time};
 
 /// See the module's page.
@@ -34,6 +34,12 @@ impl NewReno {
         consent: Consent::NotNeeded,
         params: &[],
         needs: &[],
+        facts: Facts {
+            uniform: true,
+            promises: &[Promise::Restraint, Promise::FullPath],
+            unasked: Unasked::Choice(1),
+            ..Facts::PLAIN
+        },
         predict: |_, facts, prediction| {
             let packets = response::reno_packets(response::random_events(facts, prediction));
             // The window swings between one half and the whole of path and buffer: half a path of queue on average.

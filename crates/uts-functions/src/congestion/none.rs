@@ -3,8 +3,8 @@
 use super::learnt::Learnt;
 use super::window::MIN_PACKETS;
 use super::{Ack, Congestion, Context, Delivery, Loss, Summary};
+use crate::function::Function;
 use crate::mechanism::{Consent, Mechanism, Params};
-use crate::profile::Function;
 use crate::time::{Rate, Time};
 
 /// See the module's page.
@@ -17,20 +17,17 @@ pub struct None {
 impl None {
     /// Its entry in the library.
     pub const INFO: Mechanism = Mechanism {
-        function: Function::Congestion,
-        number: 0,
-        name: "none",
-        what: "no congestion control; only for links that belong to one sender",
-        mandatory: true,
         consent: Consent::OfSender,
-        params: &[],
-        needs: &[],
         predict: |_, facts, prediction| {
             // Nothing keeps the sender from filling the buffer: one path's worth of it is the common rule.
             let standing_s = facts.rtt_min.as_secs_f64();
             prediction.delay_s = prediction.delay_s.max(standing_s);
             prediction.delay_p99_s = prediction.delay_p99_s.max(standing_s);
         },
+        ..Mechanism::inert(
+            Function::Congestion,
+            "no congestion control; only for links that belong to one sender",
+        )
     };
 
     /// Builds it; the predecessor's knowledge is kept for a successor.

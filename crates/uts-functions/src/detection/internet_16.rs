@@ -4,8 +4,8 @@
 //! that have changed places, nor a word of zeros that became a word of ones.
 
 use super::Detection;
-use crate::mechanism::{Consent, Mechanism, Params};
-use crate::profile::Function;
+use crate::function::Function;
+use crate::mechanism::{Consent, Facts, Mechanism, Params, Promise, Unasked};
 
 const TRAILER_BYTES: usize = 2;
 
@@ -24,6 +24,12 @@ impl Internet16 {
         consent: Consent::NotNeeded,
         params: &[],
         needs: &[],
+        facts: Facts {
+            uniform: true,
+            promises: &[Promise::Integrity],
+            unasked: Unasked::Choice(1),
+            ..Facts::PLAIN
+        },
         predict: |_, facts, prediction| {
             prediction.header_bytes += TRAILER_BYTES as f64;
             // 46 ns for 1400 bytes, at both ends.

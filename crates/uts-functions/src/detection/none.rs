@@ -2,32 +2,9 @@
 //! none.
 
 use super::Detection;
-use crate::mechanism::{Consent, Mechanism, Params};
-use crate::profile::Function;
+use crate::mechanism::inert;
 
-/// See the module's page.
-#[derive(Clone, Debug)]
-pub struct None;
-
-impl None {
-    /// Its entry in the library.
-    pub const INFO: Mechanism = Mechanism {
-        function: Function::Detection,
-        number: 0,
-        name: "none",
-        what: "no check of its own; UDP's checksum or protection's tag has to do",
-        mandatory: true,
-        consent: Consent::NotNeeded,
-        params: &[],
-        needs: &[],
-        predict: |_, _, _| {},
-    };
-
-    /// Builds it.
-    pub fn build(_: &Params, (): ()) -> Self {
-        None
-    }
-}
+inert!(Detection, "no check of its own; UDP's checksum or protection's tag has to do", context: ());
 
 impl Detection for None {
     fn trailer_bytes(&self) -> usize {

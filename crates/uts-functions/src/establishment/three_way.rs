@@ -2,8 +2,8 @@
 //! doubling time-outs until answered (RFC 9002 sections 6.2.1 and 6.2.2).
 
 use super::{Establishment, Heard};
-use crate::mechanism::{Bold, Consent, Mechanism, Param, Params, Unit, millis};
-use crate::profile::Function;
+use crate::function::Function;
+use crate::mechanism::{Bold, Consent, Facts, Mechanism, Param, Params, Unit, millis};
 use crate::timing::INITIAL_RTT;
 use core::time::Duration;
 
@@ -42,6 +42,7 @@ impl ThreeWay {
             what: "how long to try before giving up, as long as nothing has been heard",
         }],
         needs: &[],
+        facts: Facts { uniform: true, ..Facts::PLAIN },
         // A connection is established once; data that follows is not touched.
         predict: |_, _, _| {},
     };

@@ -1,33 +1,10 @@
 //! No redundancy: what is lost is repeated, or missed.
 
 use super::{Fec, Shape};
-use crate::mechanism::{Consent, Mechanism, Params};
-use crate::profile::Function;
+use crate::mechanism::inert;
 use core::time::Duration;
 
-/// See the module's page.
-#[derive(Clone, Debug)]
-pub struct None;
-
-impl None {
-    /// Its entry in the library.
-    pub const INFO: Mechanism = Mechanism {
-        function: Function::Fec,
-        number: 0,
-        name: "none",
-        what: "no redundancy",
-        mandatory: true,
-        consent: Consent::NotNeeded,
-        params: &[],
-        needs: &[],
-        predict: |_, _, _| {},
-    };
-
-    /// Builds it.
-    pub fn build(_: &Params, (): ()) -> Self {
-        None
-    }
-}
+inert!(Fec, "no redundancy", context: ());
 
 impl Fec for None {
     fn shape(&self) -> Shape {

@@ -51,6 +51,20 @@ pub fn residual_loss(loss: f64, burst: f64, data: usize, parities: usize, interl
     (unrepaired / data as f64).clamp(0.0, loss)
 }
 
+/// Parities of a block of `data` sources that meet the mean number of losses and some deviations. Losses in runs of
+/// `burst` vary as the sum of `2 burst - 1` times as many alike.
+pub fn parities(data: u64, facts: &PathFacts, deviations: f64) -> u64 {
+    let (loss, burst) = (facts.loss, facts.loss_burst.max(1.0));
+    let mut parity = 1.0f64;
+    // The parities are lost as well: twice round is close enough.
+    for _ in 0..2 {
+        let mean = (data as f64 + parity) * loss;
+        let deviation = (mean * (1.0 - loss).max(0.0) * (2.0 * burst - 1.0)).sqrt();
+        parity = (mean + deviations * deviation).ceil().clamp(1.0, data as f64);
+    }
+    parity as u64
+}
+
 /// Applies a block code to a prediction. `ns_per_byte` is the processing per byte of a source and parity.
 pub(super) fn apply(shape: &Shape, ns_per_byte: f64, facts: &PathFacts, prediction: &mut Prediction) {
     let (data, parities) = (shape.data as f64, shape.parities as f64);
@@ -105,6 +119,17 @@ mod tests {
         // One source, one parity: lost for good if both are: loss times the chance to stay in the lossy state.
         let residual = residual_loss(0.05, 4.0, 1, 1, 1);
         assert!((residual - 0.05 * 0.75).abs() < 1e-12, "{residual}");
+    }
+
+    #[test]
+    fn parities_grow_with_loss_and_bursts() {
+        let parities = |loss, loss_burst, deviations| {
+            parities(20, &PathFacts { loss, loss_burst, ..PathFacts::default() }, deviations)
+        };
+        assert!(parities(0.05, 1.0, 2.0) < parities(0.05, 4.0, 2.0));
+        assert!(parities(0.01, 1.0, 2.0) < parities(0.10, 1.0, 2.0));
+        assert_eq!(parities(0.0, 1.0, 3.0), 1);
+        assert_eq!(parities(1.0, 1000.0, 3.0), 20);
     }
 
     #[test]

@@ -7,8 +7,9 @@
 //! short blocks in turns do what long ones would, for a fraction of the arithmetic.
 
 use super::{DATA_MAX, Fec, PARITIES_MAX, SYMBOL_PREFIX_BYTES, Shape, gf256, predict, prefix};
-use crate::mechanism::{Bold, Consent, Mechanism, Param, Params, Unit, millis};
-use crate::profile::Function;
+use crate::facts::{LOSS_MIN, PathFacts};
+use crate::function::Function;
+use crate::mechanism::{Bold, Consent, Facts, Mechanism, Param, Params, Unasked, Unit, millis};
 use smallvec::SmallVec;
 
 /// See the module's page.
@@ -65,6 +66,7 @@ impl ReedSolomon {
             },
         ],
         needs: &[],
+        facts: Facts { unasked: Unasked::Candidate(2), tuned: Some(tuned), ..Facts::PLAIN },
         predict: |params, facts, prediction| {
             predict::apply(&shape(params), CODE_NS_PER_BYTE, facts, prediction);
         },
@@ -75,6 +77,25 @@ impl ReedSolomon {
         ReedSolomon { shape: shape(params) }
     }
 }
+
+/// Parities for the losses of a block, and for more than the mean of them, where packets are lost at all (selection.md
+///
+fn tuned(facts: &PathFacts) -> Vec<Params> {
+    if facts.loss < LOSS_MIN {
+        return Vec::new();
+    }
+    let of = |deviations| {
+        let parity = predict::parities(BLOCK_DATA, facts, deviations);
+        ReedSolomon::INFO.params_within(&[("data", BLOCK_DATA), ("parity", parity)])
+    };
+    PARITY_DEVIATIONS.map(of).to_vec()
+}
+
+/// Sources of the blocks that are compared.
+const BLOCK_DATA: u64 = 20;
+
+/// Parities beyond the mean number of losses in a block, in standard deviations.
+const PARITY_DEVIATIONS: [f64; 3] = [1.0, 2.0, 3.0];
 
 fn shape(params: &Params) -> Shape {
     Shape {

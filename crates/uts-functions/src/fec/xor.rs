@@ -4,8 +4,9 @@
 //! of them one packet.
 
 use super::{Fec, Shape, predict, prefix};
-use crate::mechanism::{Bold, Consent, Mechanism, Param, Params, Unit, millis};
-use crate::profile::Function;
+use crate::facts::{LOSS_MIN, PathFacts};
+use crate::function::Function;
+use crate::mechanism::{Bold, Consent, Facts, Mechanism, Param, Params, Unasked, Unit, millis};
 
 /// See the module's page.
 #[derive(Clone, Debug)]
@@ -52,6 +53,7 @@ impl Xor {
             },
         ],
         needs: &[],
+        facts: Facts { unasked: Unasked::Candidate(1), tuned: Some(tuned), ..Facts::PLAIN },
         predict: |params, facts, prediction| {
             predict::apply(&shape(params), XOR_NS_PER_BYTE, facts, prediction);
         },
@@ -61,6 +63,16 @@ impl Xor {
     pub fn build(params: &Params, (): ()) -> Self {
         Xor { shape: shape(params) }
     }
+}
+
+/// Blocks interleaved by the length of a burst, where packets are lost at all (selection.md A-3).
+fn tuned(facts: &PathFacts) -> Vec<Params> {
+    if facts.loss < LOSS_MIN {
+        return Vec::new();
+    }
+    let interleave = facts.loss_burst.max(1.0).ceil().min(f64::from(u32::MAX)) as u64;
+    let of = |data| Xor::INFO.params_within(&[("data", data), ("interleave", interleave)]);
+    [5, 10].map(of).to_vec()
 }
 
 fn shape(params: &Params) -> Shape {

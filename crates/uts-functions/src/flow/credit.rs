@@ -2,8 +2,8 @@
 //! grows while it is the brake (automatic tuning; RFC 9000 section 4.2).
 
 use super::{FlowControl, Grant};
-use crate::mechanism::{Bold, Consent, Mechanism, Param, Params, Unit};
-use crate::profile::Function;
+use crate::function::Function;
+use crate::mechanism::{Bold, Consent, Facts, Mechanism, Param, Params, Unit};
 use crate::time::Time;
 use core::time::Duration;
 
@@ -39,6 +39,7 @@ impl Credit {
             what: "the window to begin with",
         }],
         needs: &[],
+        facts: Facts { uniform: true, positions: true, grants: true, ..Facts::PLAIN },
         // A window that is smaller than what the path holds grows until it is not: it takes nothing for long.
         predict: |_, _, p| p.cpu_ns += 5.0,
     };

@@ -3,8 +3,8 @@
 //! Form: a byte 0 and the message; or a byte 1, the message's length as a big-endian `u32`, and an LZ4 block.
 
 use super::{Error, Presentation};
-use crate::mechanism::{Bold, Consent, Mechanism, Need, Param, Params, Unit};
-use crate::profile::Function;
+use crate::function::Function;
+use crate::mechanism::{Bold, Consent, Facts, Mechanism, Need, Param, Params, Promise, Unasked, Unit};
 use std::borrow::Cow;
 
 /// Form byte: the message follows as it is.
@@ -40,7 +40,8 @@ impl Lz4 {
             bold: Bold::Neither,
             what: "messages smaller than this are left alone",
         }],
-        needs: &[Need::Exactly(Function::Segmentation, 1)],
+        needs: &[Need::Promise(Function::Segmentation, Promise::Boundaries)],
+        facts: Facts { unasked: Unasked::Never, ..Facts::PLAIN },
         // What it saves depends on the data, of which the path knows nothing. Costs for 1400 bytes, both ends.
         predict: |_, facts, p| {
             p.header_bytes += 1.0;

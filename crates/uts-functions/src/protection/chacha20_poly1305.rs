@@ -5,8 +5,8 @@
 use super::aead::{Keys, TAG_BYTES};
 use super::crypto::{aead, quic};
 use super::{Forged, MASK_BYTES, Protection, SAMPLE_BYTES, Secret};
-use crate::mechanism::{Consent, Mechanism, Params};
-use crate::profile::Function;
+use crate::function::Function;
+use crate::mechanism::{Consent, Facts, Mechanism, Params, Promise, Unasked};
 
 /// See the module's page.
 #[derive(Debug)]
@@ -23,6 +23,12 @@ impl Chacha20Poly1305 {
         consent: Consent::NotNeeded,
         params: &[],
         needs: &[],
+        facts: Facts {
+            uniform: true,
+            promises: &[Promise::Integrity, Promise::Secrecy],
+            unasked: Unasked::Choice(1),
+            ..Facts::PLAIN
+        },
         predict: |_, facts, prediction| {
             prediction.header_bytes += TAG_BYTES as f64;
             // Sealing and opening, each with a header mask: estimated at three times AES-128-GCM.

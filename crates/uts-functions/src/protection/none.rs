@@ -1,32 +1,15 @@
 //! No protection: anyone on the path can read and forge. Only where both ends asked for it by name.
 
 use super::{Forged, MASK_BYTES, Protection, SAMPLE_BYTES, Secret};
-use crate::mechanism::{Consent, Mechanism, Params};
-use crate::profile::Function;
+use crate::mechanism::{Consent, inert};
 
-/// See the module's page.
-#[derive(Debug)]
-pub struct None;
-
-impl None {
-    /// Its entry in the library.
-    pub const INFO: Mechanism = Mechanism {
-        function: Function::Protection,
-        number: 0,
-        name: "none",
-        what: "packets in clear; only where both ends asked for it by name",
-        mandatory: false,
-        consent: Consent::OfBoth,
-        params: &[],
-        needs: &[],
-        predict: |_, _, _| {},
-    };
-
-    /// Builds it; the secret is not used.
-    pub fn build(_: &Params, _: &Secret) -> Self {
-        None
-    }
-}
+inert!(
+    Protection,
+    "packets in clear; only where both ends asked for it by name",
+    context: &Secret,
+    consent: Consent::OfBoth,
+    mandatory: false,
+);
 
 impl Protection for None {
     fn tag_bytes(&self) -> usize {

@@ -1,34 +1,17 @@
 //! No rate control: packets leave as soon as they may.
 
 use super::{Bucket, Pace, RateControl};
-use crate::mechanism::{Consent, Mechanism, Params};
-use crate::profile::Function;
+use crate::mechanism::{Consent, inert};
 use crate::time::Time;
 
-/// See the module's page.
-#[derive(Clone, Debug)]
-pub struct None;
-
-impl None {
-    /// Its entry in the library.
-    pub const INFO: Mechanism = Mechanism {
-        function: Function::Rate,
-        number: 0,
-        name: "none",
-        what: "packets leave as soon as the window allows",
-        mandatory: true,
-        consent: Consent::OfSender,
-        params: &[],
-        needs: &[],
-        // Windows leave in bursts: about half a window may meet the queue of the slowest link at once.
-        predict: |_, facts, p| p.delay_p99_s += 0.5 * facts.rtt_min.as_secs_f64(),
-    };
-
-    /// Builds it.
-    pub fn build(_: &Params, (): ()) -> Self {
-        None
-    }
-}
+inert!(
+    Rate,
+    "packets leave as soon as the window allows",
+    context: (),
+    consent: Consent::OfSender,
+    // Windows leave in bursts: about half a window may meet the queue of the slowest link at once.
+    predict: |_, facts, p| p.delay_p99_s += 0.5 * facts.rtt_min.as_secs_f64(),
+);
 
 impl RateControl for None {
     fn wait_until(&mut self, _: &mut Bucket, _: Time, _: &Pace) -> Option<Time> {

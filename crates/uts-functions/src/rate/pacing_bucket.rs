@@ -4,8 +4,8 @@
 //! that wakes late gets what it missed on top of the burst, up to [`LATE_MAX`]; a sender that was idle does not.
 
 use super::{Bucket, Pace, RateControl};
-use crate::mechanism::{Bold, Consent, Mechanism, Param, Params, Unit};
-use crate::profile::Function;
+use crate::function::Function;
+use crate::mechanism::{Bold, Consent, Facts, Mechanism, Param, Params, Promise, Unit};
 use crate::time::{Rate, Time};
 use core::time::Duration;
 
@@ -48,6 +48,7 @@ impl PacingBucket {
             what: "how many packets may leave back to back",
         }],
         needs: &[],
+        facts: Facts { uniform: true, promises: &[Promise::Rate], ..Facts::PLAIN },
         predict: |params, facts, p| {
             // At worst a burst stands in the queue of the slowest link.
             let burst = Rate::time_for(facts.capacity, u64::from(params.get(0)) * facts.mtu_bytes);

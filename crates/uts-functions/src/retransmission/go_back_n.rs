@@ -1,8 +1,8 @@
 //! Go-back-N: everything from the loss on is sent again, so that the receiver gets it in order without a buffer.
 
 use super::{LostData, Response, Retransmission};
-use crate::mechanism::{Consent, Mechanism, Params};
-use crate::profile::Function;
+use crate::function::Function;
+use crate::mechanism::{Consent, Facts, Mechanism, Params, Promise, Unasked};
 
 /// See the module's page.
 #[derive(Clone, Debug)]
@@ -30,6 +30,14 @@ impl GoBackN {
         consent: Consent::NotNeeded,
         params: &[],
         needs: &[],
+        facts: Facts {
+            uniform: true,
+            positions: true,
+            repeats: true,
+            promises: &[Promise::Reliability],
+            unasked: Unasked::Choice(1),
+            ..Facts::PLAIN
+        },
         predict: |_, facts, p| {
             // Each loss repeats what is in flight behind it: (1 - p + p N) / (1 - p) transmissions per packet
             // (Bertsekas and Gallager, Data Networks, section 2.4.1).

@@ -199,7 +199,7 @@ fn everything_is_delivered_or_given_up() {
     for m in MECHANISMS {
         for_each_seed(m.name, 0..300, |seed| {
             let run = Run::new(&m.choice(), seed).finish(|_| {}).run;
-            if m.number == 0 {
+            if !m.facts.repeats {
                 assert_eq!(run.transmitted, run.total, "none repeats nothing");
             } else {
                 assert!(run.abandoned.is_empty(), "repeats, so gives nothing up");
@@ -240,7 +240,7 @@ fn exchanges_on_the_way_lose_nothing() {
     for_each_seed("exchanges", 0..300, |seed| {
         let mut rng = ChaCha8Rng::seed_from_u64(!seed);
         let repeating: Vec<Choice> =
-            MECHANISMS.iter().filter(|m| m.number != 0).map(|m| m.choice()).collect();
+            MECHANISMS.iter().filter(|m| m.facts.repeats).map(|m| m.choice()).collect();
         let run = Run::new(&repeating[0], seed).finish(|run| {
             if rng.random_ratio(1, 20) {
                 let choice = &repeating[rng.random_range(0..repeating.len())];

@@ -1,32 +1,9 @@
 //! No retransmission: what is lost is given up, and the receiver told not to wait for it.
 
 use super::{LostData, Response, Retransmission};
-use crate::mechanism::{Consent, Mechanism, Params};
-use crate::profile::Function;
+use crate::mechanism::inert;
 
-/// See the module's page.
-#[derive(Clone, Debug)]
-pub struct None;
-
-impl None {
-    /// Its entry in the library.
-    pub const INFO: Mechanism = Mechanism {
-        function: Function::Retransmission,
-        number: 0,
-        name: "none",
-        what: "what is lost is given up",
-        mandatory: true,
-        consent: Consent::NotNeeded,
-        params: &[],
-        needs: &[],
-        predict: |_, _, _| {},
-    };
-
-    /// Builds it.
-    pub fn build(_: &Params, (): ()) -> Self {
-        None
-    }
-}
+inert!(Retransmission, "what is lost is given up", context: ());
 
 impl Retransmission for None {
     fn on_lost(&mut self, lost: &LostData) -> Response {

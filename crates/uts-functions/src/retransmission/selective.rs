@@ -1,8 +1,8 @@
 //! Selective repeat: what was lost is sent again, and nothing else.
 
 use super::{LostData, Response, Retransmission};
-use crate::mechanism::{Consent, Mechanism, Params};
-use crate::profile::Function;
+use crate::function::Function;
+use crate::mechanism::{Consent, Facts, Mechanism, Params, Promise};
 
 /// See the module's page.
 #[derive(Clone, Debug)]
@@ -19,6 +19,13 @@ impl Selective {
         consent: Consent::NotNeeded,
         params: &[],
         needs: &[],
+        facts: Facts {
+            uniform: true,
+            positions: true,
+            repeats: true,
+            promises: &[Promise::Reliability],
+            ..Facts::PLAIN
+        },
         predict: |_, facts, p| {
             super::predict_repeats(facts, p);
             p.cpu_ns += 10.0;

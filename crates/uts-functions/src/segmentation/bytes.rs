@@ -1,8 +1,8 @@
 //! Bytes: a flow is one run of bytes; where writes began and ended is not kept.
 
 use super::Segmentation;
-use crate::mechanism::{Consent, Mechanism, Params};
-use crate::profile::Function;
+use crate::function::Function;
+use crate::mechanism::{Consent, Facts, Mechanism, Params};
 
 /// See the module's page.
 #[derive(Clone, Debug)]
@@ -19,6 +19,7 @@ impl Bytes {
         consent: Consent::NotNeeded,
         params: &[],
         needs: &[],
+        facts: Facts { uniform: true, positions: true, ..Facts::PLAIN },
         // Frame type, flow, offset of up to 8 bytes.
         predict: |_, _, p| p.header_bytes += 10.0,
     };

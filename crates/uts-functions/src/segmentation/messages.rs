@@ -1,8 +1,8 @@
 //! Messages: what was sent as one message is received as one message.
 
 use super::Segmentation;
-use crate::mechanism::{Bold, Consent, Mechanism, Param, Params, Unit};
-use crate::profile::Function;
+use crate::function::Function;
+use crate::mechanism::{Bold, Consent, Facts, Mechanism, Param, Params, Promise, Unasked, Unit};
 
 /// See the module's page.
 #[derive(Clone, Debug)]
@@ -29,6 +29,12 @@ impl Messages {
             what: "largest message",
         }],
         needs: &[],
+        facts: Facts {
+            uniform: true,
+            promises: &[Promise::Boundaries],
+            unasked: Unasked::Choice(1),
+            ..Facts::PLAIN
+        },
         predict: |_, _, p| p.header_bytes += 10.0,
     };
 

@@ -7,17 +7,49 @@ use crate::registry;
 use enum_dispatch::enum_dispatch;
 use reassembly::{Delivery, Reassembly};
 
+pub mod message_row;
 pub mod ordered;
 pub mod reassembly;
 pub mod unordered;
+
+pub use message_row::MessageRow;
 
 /// A policy over [`Reassembly`].
 #[enum_dispatch]
 pub trait Sequencing {
     /// Takes out what is to be handed over next: at most `bytes_max` bytes of a run of bytes, or a whole message.
     fn next(&mut self, state: &mut Reassembly, bytes_max: usize) -> Option<Delivery>;
-    /// Whether nothing is handed over before what stands in front of it.
-    fn keeps_order(&self) -> bool;
+    /// Which whole messages may be handed over many at once, without asking [`Sequencing::next`] for each: none, unless the mechanism
+    /// says so.
+    fn rows(&self) -> Rows {
+        Rows::Apart
+    }
+}
+
+/// Whole messages that a mechanism hands over as they stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rows {
+    /// Those in front, in their order.
+    InOrder,
+    /// All that are whole.
+    AnyOrder,
+    /// None: each is the mechanism's to choose.
+    Apart,
+}
+
+/// Hands over rows of whole messages where the mechanism lets them go together, as [`Reassembly::take_messages`] does. Says
+/// whether more is wanted: that is for [`Sequencing::next`].
+#[inline]
+pub fn take_rows(
+    mechanism: &impl Sequencing,
+    state: &mut Reassembly,
+    take: impl FnMut(&mut MessageRow) -> bool,
+) -> bool {
+    match mechanism.rows() {
+        Rows::InOrder => state.take_messages(true, take),
+        Rows::AnyOrder => state.take_messages(false, take),
+        Rows::Apart => true,
+    }
 }
 
 registry! {
@@ -26,4 +58,44 @@ registry! {
     Slot: Sequencing, context: ();
     Ordered => ordered::Ordered,
     Unordered => unordered::Unordered,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sequencing::message_row::Places;
+    use bytes::Bytes;
+
+    /// A mechanism that says nothing of rows.
+    struct OneByOne;
+
+    impl Sequencing for OneByOne {
+        fn next(&mut self, state: &mut Reassembly, bytes_max: usize) -> Option<Delivery> {
+            state.pop_any(bytes_max)
+        }
+    }
+
+    /// It is asked for each message, also where many came whole in one packet.
+    #[test]
+    fn a_mechanism_that_chooses_is_not_passed_by() {
+        let mut state = Reassembly::default();
+        let rows = [Places::one(0, 3, false), Places::one(3, 8, false)];
+        state.insert_messages(0, &Bytes::from_static(b"onethree"), &rows, u64::MAX).expect("in the limit");
+        let mut taken = 0;
+        assert!(take_rows(&OneByOne, &mut state, |_| {
+            taken += 1;
+            true
+        }));
+        assert_eq!(taken, 0);
+        let next = [OneByOne.next(&mut state, 100), OneByOne.next(&mut state, 100)];
+        let texts: Vec<_> = next
+            .into_iter()
+            .map(|delivery| match delivery {
+                Some(Delivery::Message(_, data)) => data,
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert_eq!(texts, ["one", "three"]);
+        assert_eq!(OneByOne.next(&mut state, 100), None);
+    }
 }

@@ -1,9 +1,9 @@
 //! Ordered: data is handed over in the order of its positions; what was given up by the sender is passed over.
 
-use super::Sequencing;
 use super::reassembly::{Delivery, Reassembly};
-use crate::mechanism::{Consent, Mechanism, Params};
-use crate::profile::Function;
+use super::{Rows, Sequencing};
+use crate::function::Function;
+use crate::mechanism::{Consent, Facts, Mechanism, Params, Promise};
 
 /// See the module's page.
 #[derive(Clone, Debug)]
@@ -20,6 +20,7 @@ impl Ordered {
         consent: Consent::NotNeeded,
         params: &[],
         needs: &[],
+        facts: Facts { uniform: true, positions: true, promises: &[Promise::Order], ..Facts::PLAIN },
         // What arrives behind a loss waits for its repair: head-of-line blocking for about one recovery.
         predict: |_, facts, p| {
             let flight = (facts.bdp_bytes() / facts.mtu_bytes.max(1)).max(1) as f64;
@@ -39,7 +40,7 @@ impl Sequencing for Ordered {
         state.pop_front(bytes_max)
     }
 
-    fn keeps_order(&self) -> bool {
-        true
+    fn rows(&self) -> Rows {
+        Rows::InOrder
     }
 }

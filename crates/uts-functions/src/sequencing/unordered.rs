@@ -1,9 +1,9 @@
 //! Unordered: each message (or each run of bytes, with its offset) is handed over as soon as it is whole.
 
-use super::Sequencing;
 use super::reassembly::{Delivery, Reassembly};
-use crate::mechanism::{Consent, Mechanism, Params};
-use crate::profile::Function;
+use super::{Rows, Sequencing};
+use crate::function::Function;
+use crate::mechanism::{Consent, Facts, Mechanism, Params, Unasked};
 
 /// See the module's page.
 #[derive(Clone, Debug)]
@@ -20,6 +20,7 @@ impl Unordered {
         consent: Consent::NotNeeded,
         params: &[],
         needs: &[],
+        facts: Facts { uniform: true, unasked: Unasked::Choice(1), ..Facts::PLAIN },
         predict: |_, _, _| {},
     };
 
@@ -34,7 +35,7 @@ impl Sequencing for Unordered {
         state.pop_any(bytes_max)
     }
 
-    fn keeps_order(&self) -> bool {
-        false
+    fn rows(&self) -> Rows {
+        Rows::AnyOrder
     }
 }

@@ -1,8 +1,8 @@
 //! A fixed time-out: for paths whose round trip is known beforehand, and for comparison.
 
 use super::{GRANULARITY, RoundTrip, Timing};
-use crate::mechanism::{Bold, Consent, Mechanism, Param, Params, Unit, millis};
-use crate::profile::Function;
+use crate::function::Function;
+use crate::mechanism::{Bold, Consent, Facts, Mechanism, Param, Params, Unasked, Unit, millis};
 use core::time::Duration;
 
 /// See the module's page.
@@ -30,6 +30,7 @@ impl Fixed {
             what: "how long to wait for an acknowledgement",
         }],
         needs: &[],
+        facts: Facts { uniform: true, unasked: Unasked::Choice(1), ..Facts::PLAIN },
         predict: |params, facts, p| {
             let timeout_s = millis(params.get(0)).as_secs_f64();
             let rtt_s = facts.rtt_smoothed.as_secs_f64();

@@ -3,8 +3,8 @@
 //! transmission, repeats are measured too and there is no Karn's rule.
 
 use super::{GRANULARITY, RoundTrip, Timing};
-use crate::mechanism::{Consent, Mechanism, Params};
-use crate::profile::Function;
+use crate::function::Function;
+use crate::mechanism::{Consent, Facts, Mechanism, Params};
 use core::time::Duration;
 
 /// See the module's page.
@@ -22,6 +22,7 @@ impl Jacobson {
         consent: Consent::NotNeeded,
         params: &[],
         needs: &[],
+        facts: Facts { uniform: true, ..Facts::PLAIN },
         predict: |_, _, p| p.cpu_ns += 5.0,
     };
 

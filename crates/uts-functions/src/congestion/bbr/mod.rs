@@ -11,9 +11,9 @@ mod states;
 use super::learnt::bdp_bytes;
 use super::window::{WINDOW_MAX_BYTES, start};
 use super::{Ack, Congestion, Context, Delivery, Loss, Summary};
-use crate::facts::PathFacts;
-use crate::mechanism::{Bold, Consent, Mechanism, Param, Params, Prediction, Unit};
-use crate::profile::Function;
+use crate::facts::{LOSS_MIN, PathFacts};
+use crate::function::Function;
+use crate::mechanism::{Bold, Consent, Facts, Mechanism, Param, Params, Prediction, Promise, Unasked, Unit};
 use crate::time::{Rate, Time};
 use core::time::Duration;
 use losses::{LossRound, LossThreshold};
@@ -102,6 +102,19 @@ impl Bbr {
             what: "loss per round trip above which too much is in flight; raise it where losses are not congestion",
         }],
         needs: &[],
+        facts: Facts {
+            uniform: true,
+            promises: &[
+                Promise::Restraint,
+                Promise::FullPath,
+                Promise::FullShallowPath,
+                Promise::ShortQueue,
+                Promise::RandomLoss,
+            ],
+            unasked: Unasked::Candidate(2),
+            tuned: Some(tuned),
+            ..Facts::PLAIN
+        },
         predict,
     };
 
@@ -409,6 +422,26 @@ impl Congestion for Sender {
 
 /// Losses matter where they exceed the threshold: each round trip of cruising that sees too many takes its loss off
 /// the rate, until the next probe restores it (C-38).
+/// The default threshold, and thresholds above losses that congestion does not cause: this many times as high, the more
+/// generous one where bursts are long beside what the path holds. (selection.md A-3)
+fn tuned(facts: &PathFacts) -> Vec<Params> {
+    let mut list = vec![Bbr::INFO.params_within(&[])];
+    let random = facts.loss_random();
+    if random >= LOSS_MIN {
+        list.extend(THRESHOLD_FACTORS.map(|factor| {
+            let per_mille = (factor * random * 100.0).ceil() as u64 * 10;
+            let per_mille = per_mille.clamp(THRESHOLD_RAISED_MIN, THRESHOLD_RAISED_MAX);
+            Bbr::INFO.params_within(&[("loss-threshold", per_mille)])
+        }));
+    }
+    list
+}
+
+/// How far above the random loss a raised threshold lies, and its bounds in thousandths.
+const THRESHOLD_FACTORS: [f64; 2] = [3.0, 5.0];
+const THRESHOLD_RAISED_MIN: u64 = 50;
+const THRESHOLD_RAISED_MAX: u64 = 300;
+
 fn predict(params: &Params, facts: &PathFacts, prediction: &mut Prediction) {
     let rtt_min_s = facts.rtt_min.as_secs_f64();
     let packets = (facts.bdp_bytes() as f64 / (facts.mtu_bytes as f64).max(1.0)).max(MIN_PIPE_PACKETS as f64);

@@ -4,7 +4,7 @@
 //! gaps at once; senders declare a packet lost when one three later was acknowledged, or after a probe time-out.
 
 use crate::congestion::{Ack, Congestion, Context, Delivery, Loss, MECHANISMS, Slot, Snapshot, Summary};
-use crate::mechanism::Choice;
+use crate::mechanism::{Choice, Promise};
 use crate::time::{Rate, Time};
 use core::cmp::Reverse;
 use core::time::Duration;
@@ -226,7 +226,12 @@ fn build(choice: &Choice, now: Time, summary: Summary, seed: u64) -> Slot {
 /// What holds of every mechanism at every moment.
 pub fn invariants(mechanism: &Slot, packet_bytes: u64) {
     let window = mechanism.window_bytes();
-    assert!(window >= 2 * packet_bytes, "window {window} in {}", mechanism.phase());
+    let least = u64::from(mechanism.info().facts.window_packets_min) * packet_bytes;
+    assert!(
+        window >= least || !mechanism.info().promises(Promise::Restraint),
+        "window {window} in {}",
+        mechanism.phase()
+    );
     assert!(mechanism.pacing_rate().is_none_or(|rate| rate > Rate::default()), "pacing at nothing");
     assert!(mechanism.burst_bytes().is_none_or(|bytes| bytes >= packet_bytes), "bursts of nothing");
     let summary = mechanism.summary();

@@ -2,7 +2,7 @@
 
 use super::bottleneck::invariants;
 use crate::congestion::{Ack, Congestion, Context, Delivery, Loss, MECHANISMS, Slot, Snapshot, Summary};
-use crate::mechanism::Mechanism;
+use crate::mechanism::{Mechanism, Promise};
 use crate::time::Time;
 use core::time::Duration;
 use proptest::prelude::*;
@@ -150,7 +150,7 @@ impl Bench {
             next_packet: self.next,
         };
         self.slot.on_ack(&ack, &self.delivery);
-        if self.delivery.is_app_limited() && self.mechanism.name != "none" {
+        if self.delivery.is_app_limited() && self.mechanism.promises(Promise::Restraint) {
             let window = self.slot.window_bytes();
             assert!(window <= self.peak, "{}: {} to {window} while limited", self.mechanism.name, self.peak);
         }
@@ -180,7 +180,7 @@ impl Bench {
         };
         self.slot.on_loss(&loss, &self.delivery);
         let window = self.slot.window_bytes();
-        if self.mechanism.name != "none" {
+        if self.mechanism.promises(Promise::Restraint) {
             assert!(window <= before.max(4 * self.packet_bytes), "{}: grows on loss", self.mechanism.name);
             assert!(!persistent || window <= 4 * self.packet_bytes, "{}: persistent", self.mechanism.name);
         }
@@ -205,7 +205,7 @@ fn random_events_break_no_invariant() {
 
 #[test]
 fn persistent_congestion_collapses_the_window() {
-    for mechanism in MECHANISMS.iter().filter(|m| m.name != "none") {
+    for mechanism in MECHANISMS.iter().filter(|m| m.promises(Promise::Restraint)) {
         let mut bench = Bench::new(mechanism);
         for _ in 0..40 {
             bench.apply(&Step::Send(255));
@@ -222,7 +222,7 @@ fn persistent_congestion_collapses_the_window() {
 
 #[test]
 fn a_spurious_loss_is_undone() {
-    for mechanism in MECHANISMS.iter().filter(|m| m.name != "none") {
+    for mechanism in MECHANISMS.iter().filter(|m| m.promises(Promise::Restraint)) {
         let mut bench = Bench::new(mechanism);
         for _ in 0..6 {
             bench.apply(&Step::Send(255));

@@ -266,15 +266,36 @@ impl<'a> UnsentMessages<'a> {
     /// Sends `count` messages, at least one, if they are of one length, not presented, and one more of that length may be sent behind
     /// them: `put` is given their bytes, in as many pieces as they lie in. Says whether it did.
     #[inline]
-    pub fn send_even(&mut self, count: usize, mut put: impl FnMut(&[u8])) -> bool {
-        let Some(start) = self.at.piece().map(|piece| piece.start) else { return false };
-        let bytes = self.at.bytes;
-        let positions = (count * (bytes + 1)) as u64;
-        let is_below = start + positions < self.end && start + positions + (bytes as u64) < self.limit;
-        if count == 0 || !is_below || !self.at.has_even(count) {
-            return false;
+    pub fn send_even(&mut self, count: usize, put: impl FnMut(&[u8])) -> bool {
+        let Some(end) = self.end_of_even(count) else { return false };
+        let is_followed = end < self.end && end + (self.at.bytes as u64) < self.limit;
+        let sends = is_followed && self.at.has_even(count);
+        if sends {
+            self.put_even(count, end, put);
         }
-        let mut left = count;
+        sends
+    }
+
+    /// The same of messages behind which nothing more is to be sent.
+    pub fn send_last_even(&mut self, count: usize, put: impl FnMut(&[u8])) -> bool {
+        let Some(end) = self.end_of_even(count) else { return false };
+        let sends = end == self.end && end <= self.limit && self.at.has_even(count - 1);
+        if sends {
+            self.put_even(count, end, put);
+        }
+        sends
+    }
+
+    /// Where so many messages of the length of the next one end, if they are any.
+    #[inline]
+    fn end_of_even(&self, count: usize) -> Option<u64> {
+        let piece = self.at.piece().filter(|_| count > 0)?;
+        Some(piece.start + (count * (self.at.bytes + 1)) as u64)
+    }
+
+    #[inline]
+    fn put_even(&mut self, count: usize, end: u64, mut put: impl FnMut(&[u8])) {
+        let (bytes, mut left) = (self.at.bytes, count);
         while let Some(segment) = self.at.front.filter(|_| left > 0) {
             let here = (segment.messages as usize - self.at.index).min(left);
             let from = self.at.index * bytes;
@@ -282,10 +303,9 @@ impl<'a> UnsentMessages<'a> {
             left -= here;
             *self.cursor += usize::from(self.at.advance_by(here));
         }
-        self.taken.end = start + positions;
+        self.taken.end = end;
         self.taken_bytes += count * bytes;
-        *self.sent = self.taken.end;
-        true
+        *self.sent = end;
     }
 
     /// Whether anything may be sent behind those that were.

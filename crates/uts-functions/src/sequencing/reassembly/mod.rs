@@ -10,8 +10,8 @@ mod run;
 mod spares;
 mod whole;
 
-use crate::message_row::MessageRow;
 use crate::range::RangeSet;
+use crate::sequencing::message_row::MessageRow;
 use arena::Arena;
 use bytes::{Bytes, BytesMut};
 use core::ops::Range;

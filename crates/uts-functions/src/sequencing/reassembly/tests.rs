@@ -1,7 +1,7 @@
 //! What is handed over, and when, by hand and against a model.
 
 use super::*;
-use crate::message_row::Places;
+use crate::sequencing::message_row::Places;
 use proptest::prelude::*;
 
 fn piece(start: u64, data: &'static [u8]) -> Segment {

@@ -1,7 +1,7 @@
 //! Messages that come whole: in, and out again, many at a time.
 
 use super::{Delivery, Ready, Reassembly, Segment, SegmentError, UNPLACED_MAX, delivery};
-use crate::message_row::{MessageRow, Places};
+use crate::sequencing::message_row::{MessageRow, Places};
 use bytes::Bytes;
 
 impl Reassembly {

@@ -1,0 +1,243 @@
+//! Adaptation: the policy watches the path, and asks for exchanges of what this end sends.
+
+use crate::connection::agreement::exchanges::Reasons;
+use crate::connection::agreement::refusal::Refusal;
+use crate::connection::{Connection, Side};
+use crate::event::{Direction, Event, ExchangeEvent};
+use crate::policy::{Aim, Observation, Policy, Turn, Turns};
+use crate::selector;
+use core::time::Duration;
+use uts_functions::{PathFacts, Profile, Rate, Time};
+
+/// What the application sends is measured over once to twice this time: frames of video and bursts of speech differ.
+const OFFER_SPAN: Duration = Duration::from_millis(500);
+/// Less than this tells no rate.
+const OFFER_MIN: Duration = Duration::from_millis(200);
+
+/// The policy is asked this often at least while it waits for something.
+const TICK: Duration = Duration::from_millis(100);
+/// … and no more often than this, nor than its turn among the endpoint's connections comes.
+const TICK_MIN: Duration = Duration::from_millis(5);
+
+/// The rate at which the application hands data over: not what is delivered, which congestion control may hold back.
+struct Offer {
+    /// Instants, and bytes written by then; the older one is where the measurement begins.
+    marks: [(Time, u64); 2],
+}
+
+impl Offer {
+    fn new(now: Time, written: u64) -> Self {
+        Offer { marks: [(now, written); 2] }
+    }
+
+    fn rate(&mut self, now: Time, written: u64) -> Option<Rate> {
+        if now.since(self.marks[1].0) >= OFFER_SPAN {
+            self.marks = [self.marks[1], (now, written)];
+        }
+        let (since, before) = self.marks[0];
+        let span = now.since(since);
+        (span >= OFFER_MIN).then(|| Rate::from_delivery(written.saturating_sub(before), span))
+    }
+}
+
+/// The policy of the data that this end sends.
+pub(in crate::connection) struct Adaptation {
+    policy: Policy,
+    next_at: Time,
+    /// An exchange that the policy asked for: its epoch and profile.
+    asked: Option<Box<(u32, Profile)>>,
+    last_epoch: u32,
+    offer: Offer,
+    waits_for_outcome: bool,
+    /// Its places among the endpoint's connections.
+    to_observe: Turn,
+    to_compare: Turn,
+}
+
+impl Adaptation {
+    fn new(now: Time, policy: Policy, written: u64) -> Self {
+        Adaptation {
+            policy,
+            next_at: now,
+            asked: None,
+            last_epoch: 0,
+            offer: Offer::new(now, written),
+            waits_for_outcome: false,
+            to_observe: Turn::default(),
+            to_compare: Turn::default(),
+        }
+    }
+
+    /// A quiet while has passed. Says what to begin with again, if nothing has been learnt that would be lost.
+    pub fn rest(&mut self) -> Option<&Profile> {
+        self.policy.forget_recent();
+        (self.policy.is_untried() && self.asked.is_none()).then(|| self.policy.home())
+    }
+
+    pub fn heap_bytes(&self) -> usize {
+        self.policy.heap_bytes() + self.asked.as_ref().map_or(0, |asked| size_of_val(&**asked))
+    }
+
+    pub fn timeout(&self) -> Option<Time> {
+        let at = self.to_observe.at().map_or(self.next_at, |at| at.max(self.next_at));
+        (self.waits_for_outcome || self.asked.is_some()).then_some(at)
+    }
+}
+
+impl Connection {
+    /// When the policy is to be asked.
+    pub(in crate::connection) fn policy_timeout(&self) -> Option<Time> {
+        self.agreement.adaptation.as_ref().filter(|_| !self.is_resting()).and_then(|a| a.timeout())
+    }
+
+    /// The connection is established: the policy begins, with the profile that the selector would choose knowing the peer.
+    pub(in crate::connection) fn begin_adaptation(&mut self, now: Time, is_corrected: bool) {
+        let local = self.ways.config.library();
+        let Some(peer) = self.agreement.peer_library else { return };
+        let facts = PathFacts::default();
+        let Ok(selection) = selector::select(&self.ways.config.requirements, &facts, &local, Some(&peer))
+        else {
+            return;
+        };
+        let home = selection.profile;
+        self.start_policy(now, home);
+        // The first profile is made of mandatory mechanisms, and proposed by the client: what this end wants beyond that
+        // is asked for now.
+        let wants_more = match self.identity.side {
+            Side::Client => self.profile_of(Direction::Out, 0) != home,
+            Side::Server => {
+                !self.ways.config.requirements.pins.is_empty() && self.profile_of(Direction::Out, 0) != home
+            }
+        };
+        if wants_more {
+            let seen = "what the application requires".to_owned();
+            let reasons = Reasons { seen, expects: "the profile that the selector chose".into() };
+            let _ = self.request_exchange(now, Direction::Out, 0, home, reasons);
+        } else if is_corrected {
+            // S-40: the client is told.
+            let in_use = self.profile_of(Direction::Out, 0);
+            let seen = "the client proposed what this end's requirements do not allow".to_owned();
+            let reasons = Reasons { seen, expects: "what this end does already".into() };
+            let _ = self.request_exchange(now, Direction::Out, 0, in_use, reasons);
+        }
+    }
+
+    /// A policy that knows nothing of the path yet, and returns to `home`.
+    pub(in crate::connection) fn start_policy(&mut self, now: Time, home: Profile) {
+        let Some(peer) = &self.agreement.peer_library else { return };
+        let usable = self.ways.config.library().common(peer);
+        let policy = Policy::new(self.ways.config.requirements.clone(), usable, home);
+        self.agreement.adaptation = Some(Box::new(Adaptation::new(now, policy, self.ways.bytes_written)));
+    }
+
+    /// Shows the policy what is known now, and does what it decides.
+    pub(in crate::connection) fn adapt(&mut self, now: Time, turns: &mut Turns) {
+        if !self.is_open() {
+            return;
+        }
+        let (Some(adaptation), Some(outbound)) = (&mut self.agreement.adaptation, &self.ways.outbound) else {
+            return;
+        };
+        if now < adaptation.next_at || outbound.rtt.samples == 0 {
+            return;
+        }
+        if !adaptation.to_observe.has_come(now, &mut turns.observe) {
+            return;
+        }
+        let every = if adaptation.policy.adapts() { outbound.rtt.min.clamp(TICK_MIN, TICK) } else { TICK };
+        adaptation.next_at = now + every;
+        let facts = outbound.facts(self.parts.size.current() as u64);
+        let delivered_bytes = outbound.delivery.delivered;
+        // Who wants as much as possible and is held back has no rate of its own.
+        let has_rate = adaptation.policy.aim() != Aim::Throughput || outbound.delivery.is_app_limited();
+        let offered = adaptation.offer.rate(now, self.ways.bytes_written).filter(|_| has_rate);
+        let Some(profile) = outbound.stack(0).map(|s| *s.profile) else { return };
+        let observation = Observation { facts: &facts, profile: &profile, delivered_bytes, offered };
+        adaptation.policy.observe(now, &observation);
+        self.follow_exchange(now, &profile);
+        self.report_outcome(now);
+        self.carry_out_decision(now, turns);
+    }
+
+    /// Tells the policy what became of the exchange under way.
+    fn follow_exchange(&mut self, now: Time, profile: &Profile) {
+        let idle = self.parts.exchanges.is_idle(Direction::Out);
+        let epoch = self.ways.outbound.as_ref().and_then(|o| o.stack(0)).map_or(0, |s| s.epoch);
+        let Some(adaptation) = &mut self.agreement.adaptation else { return };
+        if epoch != adaptation.last_epoch {
+            adaptation.last_epoch = epoch;
+            let own = adaptation.asked.take().is_some_and(|asked| asked.0 == epoch);
+            adaptation.waits_for_outcome = own;
+            adaptation.policy.on_exchanged(now, profile);
+        } else if idle && adaptation.asked.take().is_some() {
+            // It was not agreed in time, or the peer's own request came first.
+            adaptation.policy.on_refused(now, None);
+        }
+    }
+
+    /// The peer refused.
+    pub(in crate::connection) fn on_refused(&mut self, direction: Direction, refusal: &Refusal) {
+        use crate::connection::RefusalReason;
+        let now = self.life.last_heard_at;
+        let Some(adaptation) = self.agreement.adaptation.as_mut().filter(|_| direction == Direction::Out)
+        else {
+            return;
+        };
+        if let Some((_, profile)) = adaptation.asked.take().map(|asked| *asked) {
+            let number = profile.get(refusal.function).number;
+            let lacking = (refusal.reason == RefusalReason::Unknown).then_some((refusal.function, number));
+            adaptation.policy.on_refused(now, lacking);
+        }
+    }
+
+    fn report_outcome(&mut self, now: Time) {
+        let Some(adaptation) = &mut self.agreement.adaptation else { return };
+        if let Some(outcome) = adaptation.policy.outcome(now) {
+            adaptation.waits_for_outcome = false;
+            let event = ExchangeEvent::Brought { epoch: adaptation.last_epoch, line: outcome.to_string() };
+            self.ways.events.push_back(Event::Exchange(event.into()));
+        }
+    }
+
+    fn carry_out_decision(&mut self, now: Time, turns: &mut Turns) {
+        if !self.parts.exchanges.is_idle(Direction::Out) {
+            return;
+        }
+        let Some(adaptation) = &mut self.agreement.adaptation else { return };
+        if adaptation.policy.will_compare(now) && !adaptation.to_compare.has_come(now, &mut turns.compare) {
+            return;
+        }
+        let Some(decision) = adaptation.policy.decide(now) else { return };
+        let reasons = Reasons { seen: decision.seen.clone(), expects: decision.expects.to_string() };
+        let asked = self.request_exchange(now, Direction::Out, 0, decision.to, reasons);
+        let Some(adaptation) = &mut self.agreement.adaptation else { return };
+        match asked {
+            Ok(epoch) => adaptation.asked = Some(Box::new((epoch, decision.to))),
+            Err(_) => adaptation.policy.on_refused(now, None),
+        }
+    }
+
+    /// The application's needs have changed: the selector chooses anew, knowing the path, and the difference is asked for.
+    ///
+    /// # Errors
+    /// [`selector::Contradiction`] if the requirements cannot be met; nothing changes then.
+    pub fn set_requirements(
+        &mut self,
+        now: Time,
+        requirements: crate::requirements::Requirements,
+    ) -> Result<(), selector::Contradiction> {
+        let facts = self.facts();
+        let local = self.ways.config.library_for(&requirements);
+        let selection =
+            selector::select(&requirements, &facts, &local, self.agreement.peer_library.as_ref())?;
+        self.ways.outbound_mut(|o| o.set_rate_max(requirements.max_send_rate));
+        self.ways.set_receive_rate(now, requirements.max_recv_rate);
+        self.wake(now);
+        std::sync::Arc::make_mut(&mut self.ways.config).requirements = requirements.clone();
+        if let Some(adaptation) = &mut self.agreement.adaptation {
+            adaptation.policy.set_requirements(requirements, selection.profile);
+            adaptation.next_at = now;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,459 @@
+//! Exchanges: between the pure machines ([`Exchanges`](crate::connection::parts::Exchanges)), the frames that carry their messages, and the stacks that they put
+//! to use.
+
+use crate::connection::agreement::refusal::{Refusal, RefusalReason, Terms, lacks};
+use crate::connection::parts::{MESSAGES_MAX, Signal};
+use crate::connection::{CloseReason, Connection, Event, Outbound, Ways};
+use crate::consent::Answering;
+use crate::event::{Direction, ExchangeEvent, FlowId};
+use crate::exchange::{self, Busy, GROUPS_MAX, Machine, Message};
+use crate::synthesis::ReceiveStack;
+use std::sync::Arc;
+use uts_functions::mechanism::Params;
+use uts_functions::profile::ProfileError;
+use uts_functions::{Choice, Function, Profile, Time};
+use uts_wire::frame::{self, Frame};
+use uts_wire::{WireChoice, WireProfile};
+
+/// Why an exchange could not be asked for.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ExchangeError {
+    /// The profile cannot be built here.
+    #[error("{0}")]
+    Profile(#[from] ProfileError),
+    /// Packets without protection need the consent of both ends.
+    #[error("protection/none needs both ends' consent (uts.security=unprotected here and at the peer)")]
+    Unprotected,
+    /// The peer's library lacks a mechanism.
+    #[error("the peer has no {}/{mechanism}", function.name())]
+    PeerLacks {
+        /// The function.
+        function: Function,
+        /// The mechanism.
+        mechanism: &'static str,
+    },
+    /// Another exchange is under way.
+    #[error("{0}")]
+    Busy(#[from] Busy),
+    /// The connection is not established, or is over.
+    #[error("the connection is not established")]
+    NotConnected,
+}
+
+impl Connection {
+    /// Asks the peer to change the profile of group 0 of a direction. Its progress comes as [`ExchangeEvent`]s.
+    ///
+    /// # Errors
+    /// [`ExchangeError`] if the profile cannot be had, or another exchange of the direction is under way.
+    pub fn request_profile(
+        &mut self,
+        now: Time,
+        direction: Direction,
+        profile: Profile,
+    ) -> Result<u32, ExchangeError> {
+        self.request_exchange(now, direction, 0, profile, Reasons::default())
+    }
+
+    /// Leaves a mechanism alone from now on: it is neither asked for nor agreed to. What is in use stays, and the
+    /// peer, which has been told that this end has it, may still ask, and is refused.
+    pub fn withdraw(&mut self, function: Function, mechanism: u8) {
+        Arc::make_mut(&mut self.ways.config).withdrawn.push((function, mechanism));
+    }
+
+    pub(in crate::connection) fn request_exchange(
+        &mut self,
+        now: Time,
+        direction: Direction,
+        group: u8,
+        profile: Profile,
+        reasons: Reasons,
+    ) -> Result<u32, ExchangeError> {
+        if !self.is_open() {
+            return Err(ExchangeError::NotConnected);
+        }
+        profile.check()?;
+        if profile.name(Function::Protection) == "none" && !self.may_go_unprotected() {
+            return Err(ExchangeError::Unprotected);
+        }
+        if let Some(function) = self.agreement.peer_library.and_then(|library| lacks(&library, &profile)) {
+            return Err(ExchangeError::PeerLacks { function, mechanism: profile.name(function) });
+        }
+        let changes = changes(&self.profile_of(direction, group), &profile);
+        let epoch = match self.machine_of(direction).request(now, group, profile) {
+            // the oldest epoch's group goes first, to the profile that it has.
+            Err(Busy::Span { group: oldest }) if oldest != group => {
+                let renewed = self.profile_of(direction, oldest);
+                let seen = format!("the epoch of group {oldest} is too old");
+                let reasons = Reasons { seen, expects: "a new epoch, the same profile".into() };
+                self.request_exchange(now, direction, oldest, renewed, reasons)?;
+                return Err(ExchangeError::Busy(Busy::Span { group: oldest }));
+            }
+            other => other?,
+        };
+        self.parts.exchanges.asked[direction as usize] = Some(Box::new((epoch, profile)));
+        let Reasons { seen, expects } = reasons;
+        let event = ExchangeEvent::Requested { direction, group, epoch, seen, changes, expects };
+        self.ways.events.push_back(Event::Exchange(event.into()));
+        self.drain_exchange(now, direction);
+        Ok(epoch)
+    }
+
+    /// Both ends have said that they accept packets without protection.
+    fn may_go_unprotected(&self) -> bool {
+        self.allows_unprotected() && self.agreement.peer_allows_unprotected
+    }
+
+    /// The profile in use for a group; that of group 0 where it has none yet.
+    pub(in crate::connection) fn profile_of(&self, direction: Direction, group: u8) -> Profile {
+        let of = |group| match direction {
+            Direction::Out => self.ways.outbound.as_ref().and_then(|o| o.stack(group)).map(|s| *s.profile),
+            Direction::In => self.ways.inbound.as_ref().and_then(|i| {
+                // An epoch that this end only asks for is open as well.
+                let asked = self.parts.exchanges.asked_epoch(direction);
+                let is_agreed = |s: &&ReceiveStack| s.group == group && Some(s.epoch) != asked;
+                i.stacks.iter().rev().find(is_agreed).map(|s| *s.profile)
+            }),
+        };
+        of(group).or_else(|| of(0)).unwrap_or_else(Profile::bare)
+    }
+
+    pub(in crate::connection) fn on_exchange_frame(
+        &mut self,
+        now: Time,
+        frame: &Frame<'_>,
+    ) -> Result<(), CloseReason> {
+        let (seen_by_peer, message) = match frame {
+            Frame::RequestPf(f) => {
+                let profile = match from_wire(&f.profile) {
+                    Ok(profile) => profile,
+                    // Its sender asks again; answers that wait are bounded.
+                    Err(_) if self.parts.exchanges.pending.len() >= MESSAGES_MAX => return Ok(()),
+                    Err(refusal) => {
+                        let alternative = refusal.alternative.map(|c| to_wire_choice(refusal.function, &c));
+                        let nak = Frame::NakPf(frame::NakPf {
+                            direction: f.direction.seen_by_peer(),
+                            epoch: f.epoch,
+                            function: refusal.function.number(),
+                            reason: refusal.reason as u8,
+                            alternative,
+                        });
+                        self.parts.exchanges.pending.push_back((own_direction(f.direction), nak));
+                        return Ok(());
+                    }
+                };
+                (f.direction, Message::Request { epoch: f.epoch, group: f.group, using: f.using, profile })
+            }
+            Frame::AckPf(f) => (f.direction, Message::Ack { epoch: f.epoch }),
+            Frame::NakPf(f) => {
+                let function = Function::from_number(f.function).unwrap_or(Function::Establishment);
+                let alternative =
+                    f.alternative.as_ref().map(|c| Choice { number: c.mechanism, params: Params(c.params) });
+                let reason = RefusalReason::from_number(f.reason);
+                (
+                    f.direction,
+                    Message::Nak { epoch: f.epoch, refusal: Refusal { function, reason, alternative } },
+                )
+            }
+            Frame::ConfirmPf(f) => (f.direction, Message::Confirm { epoch: f.epoch }),
+            Frame::StalePf(f) => (f.direction, Message::Stale { epoch: f.epoch, highest: f.highest }),
+            _ => return Ok(()),
+        };
+        let direction = own_direction(seen_by_peer);
+        let of_group = match &message {
+            Message::Request { group, .. } if direction == Direction::Out => *group,
+            _ => 0,
+        };
+        let requirements = self.agreement.groups.requirements_of(of_group, &self.ways.config);
+        let terms = Terms {
+            library: self.ways.config.library(),
+            may_go_unprotected: self.may_go_unprotected(),
+            protection: *self.profile_of(direction, 0).get(Function::Protection),
+            answering: Answering::new(requirements, direction),
+        };
+        let pto = self.ways.outbound.as_ref().map(Outbound::probe_timeout);
+        let machine = self.parts.exchanges.begin_at(direction, pto);
+        machine.handle(now, message, |group, profile| terms.accept(profile, group));
+        self.drain_exchange(now, direction);
+        Ok(())
+    }
+
+    /// Carries out what a machine has decided, then takes up what it has to say: an epoch is open before the peer hears
+    /// of it.
+    pub(in crate::connection) fn drain_exchange(&mut self, now: Time, direction: Direction) {
+        while let Some(event) = self.parts.exchanges.machine(direction).and_then(Machine::poll_event) {
+            self.on_exchange_event(now, direction, event);
+        }
+        while let Some(message) = self.parts.exchanges.machine(direction).and_then(Machine::poll_message) {
+            // a peer that asks without end and acknowledges nothing has no answers pile up. The oldest counts as lost.
+            if self.parts.exchanges.pending.len() >= MESSAGES_MAX {
+                self.parts.exchanges.pending.pop_front();
+            }
+            self.parts.exchanges.pending.push_back((direction, to_frame(direction, message)));
+        }
+    }
+
+    fn on_exchange_event(
+        &mut self,
+        now: Time,
+        direction: Direction,
+        event: exchange::Event<Profile, Refusal>,
+    ) {
+        match event {
+            exchange::Event::Open { epoch, group, profile } => self.open_epoch(now, epoch, group, &profile),
+            exchange::Event::Use { epoch, group, profile } => self.use_epoch(now, epoch, group, &profile),
+            exchange::Event::Retire { epoch } => {
+                self.retire_epoch(now, epoch);
+            }
+            exchange::Event::Accepted { epoch, group, took } => {
+                self.parts.exchanges.completed += 1;
+                let asked = self.parts.exchanges.asked[direction as usize].take();
+                let profile = asked.map_or_else(|| self.profile_of(direction, group), |asked| asked.1);
+                let event = ExchangeEvent::Completed { direction, group, epoch, profile, took };
+                self.ways.events.push_back(Event::Exchange(event.into()));
+            }
+            exchange::Event::Refused { epoch, group, refusal } => {
+                let (function, why) = (refusal.function, refusal.reason.words().to_owned());
+                let event = ExchangeEvent::Refused { direction, group, epoch, function, why };
+                self.ways.events.push_back(Event::Exchange(event.into()));
+                match (direction, group) {
+                    (_, 0) => self.on_refused(direction, &refusal),
+                    (Direction::Out, _) => {
+                        let asked = self.parts.exchanges.asked[direction as usize].take();
+                        self.on_group_refused(group, asked.map(|asked| asked.1), &refusal);
+                    }
+                    (Direction::In, _) => {}
+                }
+            }
+            // The peer's wish came first; a wish of this end's policy is formed anew from what then holds.
+            exchange::Event::Withdrawn { epoch, group, .. } | exchange::Event::Failed { epoch, group } => {
+                let event = ExchangeEvent::Failed { direction, group, epoch };
+                self.ways.events.push_back(Event::Exchange(event.into()));
+            }
+        }
+    }
+
+    fn open_epoch(&mut self, now: Time, epoch: u32, group: u8, profile: &Profile) {
+        let old = self.profile_of(Direction::In, group);
+        let Some(inbound) = &mut self.ways.inbound else { return };
+        if !inbound.open(epoch, group, profile) {
+            return;
+        }
+        self.ways.flows.tell_readers(group, &mut self.ways.events);
+        let asked_here =
+            self.parts.exchanges.asked[Direction::In as usize].as_ref().is_some_and(|asked| asked.0 == epoch);
+        if !asked_here {
+            let changes = changes(&old, profile);
+            let (direction, profile) = (Direction::In, *profile);
+            let event = ExchangeEvent::Granted { direction, group, epoch, changes, profile };
+            self.ways.events.push_back(Event::Exchange(event.into()));
+        }
+        // To grant credit that nobody needs harms nothing; not to grant it before the sender is known to need none does.
+        if profile.name(Function::Flow) != "none" {
+            self.ways.adopt_flow_control(now, epoch);
+        }
+    }
+
+    /// An epoch closes. If it governed flow control, and was opened for a request that came to nothing, the newest of those
+    /// before governs again.
+    fn retire_epoch(&mut self, now: Time, epoch: u32) {
+        let Some(inbound) = &mut self.ways.inbound else { return };
+        let Some(group) = inbound.retire(epoch) else { return };
+        self.ways.flows.tell_readers(group, &mut self.ways.events);
+        if inbound.flow_epochs.get(usize::from(group)) == Some(&epoch)
+            && let Some(newest) = inbound.newest(group).map(|s| s.epoch)
+        {
+            self.ways.adopt_flow_control(now, newest);
+        }
+    }
+
+    fn use_epoch(&mut self, now: Time, epoch: u32, group: u8, profile: &Profile) {
+        let old = self.profile_of(Direction::Out, group);
+        let packet_bytes = self.parts.size.current() as u64;
+        let Some(outbound) = &mut self.ways.outbound else { return };
+        let had_offsets = outbound.stack(group).is_none_or(|s| s.layout.offsets);
+        if !outbound.put_to_use(now, epoch, group, profile, packet_bytes) {
+            return;
+        }
+        let has_offsets = outbound.stack(group).is_some_and(|s| s.layout.offsets);
+        let asked_here = self.parts.exchanges.asked[Direction::Out as usize]
+            .as_ref()
+            .is_some_and(|asked| asked.0 == epoch);
+        if !asked_here {
+            let changes = changes(&old, profile);
+            let (direction, profile) = (Direction::Out, *profile);
+            let event = ExchangeEvent::Granted { direction, group, epoch, changes, profile };
+            self.ways.events.push_back(Event::Exchange(event.into()));
+        }
+        self.on_group_changed(group, profile);
+        let ids: Vec<u32> =
+            self.ways.flows.iter().filter(|(_, f)| f.send.group == group).map(|(id, _)| id).collect();
+        for id in ids {
+            if !had_offsets && has_offsets {
+                self.ways.place_flow(FlowId(id));
+            }
+            if let Some(stack) = self.ways.outbound.as_ref().and_then(|o| o.stack(group)) {
+                use uts_functions::flow::FlowControl as _;
+                self.ways.flows.update_order(id, |limit| stack.flow.send_limit(limit));
+            }
+        }
+    }
+
+    /// The machine of a direction, in which something is asked, with the time-out that now holds.
+    fn machine_of(&mut self, direction: Direction) -> &mut Machine<Profile, Refusal> {
+        let pto = self.ways.outbound.as_ref().map(Outbound::probe_timeout);
+        self.parts.exchanges.begin_at(direction, pto)
+    }
+
+    /// Hands the machines the time-out that now holds.
+    pub(in crate::connection) fn set_exchange_timers(&mut self) {
+        let Some(outbound) = &self.ways.outbound else { return };
+        for direction in [Direction::Out, Direction::In] {
+            if let Some(machine) = self.parts.exchanges.machine(direction) {
+                machine.set_pto(outbound.probe_timeout());
+            }
+        }
+    }
+
+    /// The same in both directions, after something has become of messages, or time has passed.
+    pub(in crate::connection) fn drain_exchanges(&mut self, now: Time) {
+        for direction in [Direction::Out, Direction::In] {
+            self.drain_exchange(now, direction);
+        }
+    }
+}
+
+impl Ways {
+    /// The receiver's side of flow control changes hands: a sender whose data was free of credit before needs some.
+    pub(in crate::connection) fn adopt_flow_control(&mut self, now: Time, epoch: u32) {
+        let Some(inbound) = &mut self.inbound else { return };
+        let Some(stack) = inbound.stacks.iter().find(|s| s.epoch == epoch) else { return };
+        let (group, template) = (stack.group, stack.flow.clone());
+        if let Some(governs) = inbound.flow_epochs.get_mut(usize::from(group)) {
+            *governs = epoch;
+        }
+        if group == 0 {
+            self.flows.flow_template = Some(template.clone());
+        }
+        self.tell_if_receiving_is_free();
+        let ids: Vec<u32> =
+            self.flows.iter().filter(|(_, f)| f.receive.group == group).map(|(id, _)| id).collect();
+        for id in ids {
+            if let Some(flow) = self.flows.get_mut(id) {
+                flow.receive.free_limit = flow.receive.limit();
+                flow.receive.flow = template.clone();
+            }
+            self.consumed(now, id);
+            self.flows.signals.insert(Signal::Credit(id));
+        }
+    }
+
+    /// Positions begin to be sent: the receiver is told where the flow stands. What is still in flight went without a
+    /// position, so that it could not be told from a repeat: it is not repeated.
+    fn place_flow(&mut self, id: FlowId) {
+        if let Some(flow) = self.flows.get_mut(id.0).filter(|flow| flow.send.reset.is_none()) {
+            let buffer = &flow.send.buffer;
+            // The end of the flow cannot be given up (sequencing.md R-4).
+            let sent = buffer.sent().min(buffer.written() - u64::from(buffer.is_finished()));
+            if sent == 0 {
+                return;
+            }
+            flow.send.buffer.abandon(0..sent);
+            flow.send.buffer.repeat_skip(0..sent);
+            self.flows.signals.insert(Signal::Skip(id.0));
+            self.after_send_change(id.0);
+        }
+    }
+}
+
+/// Why this end asks for an exchange, for people.
+#[derive(Clone, Debug, Default)]
+pub(in crate::connection) struct Reasons {
+    pub seen: String,
+    pub expects: String,
+}
+
+/// What changes between two profiles, in one line.
+pub fn changes(old: &Profile, new: &Profile) -> String {
+    let changes = old.changes_to(new);
+    if changes.is_empty() { "nothing but the keys".into() } else { changes }
+}
+
+/// A profile as it came. Functions that it leaves out are performed by mechanism 0.
+pub(crate) fn from_wire(wire: &WireProfile) -> Result<Profile, Refusal> {
+    let mut profile = Profile::bare();
+    for choice in wire.choices() {
+        let Some(function) = Function::from_number(choice.function) else {
+            // A function that this end has never heard of, performed by something: it cannot take part.
+            if choice.mechanism == 0 {
+                continue;
+            }
+            let function = Function::Establishment;
+            return Err(Refusal { function, reason: RefusalReason::Unknown, alternative: None });
+        };
+        profile.set(function, Choice { number: choice.mechanism, params: Params(choice.params) });
+    }
+    Ok(profile)
+}
+
+/// A profile as it is sent.
+pub(crate) fn to_wire(profile: &Profile) -> WireProfile {
+    let choices = profile.choices().map(|(function, choice)| to_wire_choice(function, &choice));
+    WireProfile::from_choices(choices).unwrap_or_default()
+}
+
+fn to_wire_choice(function: Function, choice: &Choice) -> WireChoice {
+    WireChoice { function: function.number(), mechanism: choice.number, params: choice.params.0 }
+}
+
+/// A direction that the peer named, as this end sees it.
+fn own_direction(seen_by_peer: frame::Direction) -> Direction {
+    match seen_by_peer {
+        frame::Direction::FromSender => Direction::In,
+        frame::Direction::ToSender => Direction::Out,
+    }
+}
+
+fn to_frame(direction: Direction, message: Message<Profile, Refusal>) -> Frame<'static> {
+    let direction = match direction {
+        Direction::Out => frame::Direction::FromSender,
+        Direction::In => frame::Direction::ToSender,
+    };
+    match message {
+        Message::Request { epoch, group, using, profile } => {
+            let mut groups = [None; frame::MAX_GROUPS];
+            groups.iter_mut().zip(using).for_each(|(to, from)| *to = from);
+            let profile = Box::new(to_wire(&profile));
+            Frame::RequestPf(frame::RequestPf { direction, group, epoch, using: groups, profile })
+        }
+        Message::Ack { epoch } => Frame::AckPf(frame::AckPf { direction, epoch }),
+        Message::Nak { epoch, refusal } => Frame::NakPf(frame::NakPf {
+            direction,
+            epoch,
+            function: refusal.function.number(),
+            reason: refusal.reason as u8,
+            alternative: refusal.alternative.map(|c| to_wire_choice(refusal.function, &c)),
+        }),
+        Message::Confirm { epoch } => Frame::ConfirmPf(frame::ConfirmPf { direction, epoch }),
+        Message::Stale { epoch, highest } => Frame::StalePf(frame::StalePf { direction, epoch, highest }),
+    }
+}
+
+const _: () = assert!(GROUPS_MAX == frame::MAX_GROUPS);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn profile() -> Profile {
+        Profile::bare().with_named(Function::Protection, "aes-128-gcm").expect("it exists")
+    }
+
+    #[test]
+    fn profiles_pass_over_the_wire_as_they_are() {
+        let mut profile = profile();
+        for (function, name) in [(Function::Fec, "reed-solomon"), (Function::Congestion, "bbr")] {
+            profile = profile.with_named(function, name).expect("it exists");
+        }
+        assert_eq!(from_wire(&to_wire(&profile)), Ok(profile));
+    }
+}

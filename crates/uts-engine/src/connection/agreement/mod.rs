@@ -1,0 +1,23 @@
+//! What the two ends can have together, and what this end wants of it: for the connection, and for groups of flows.
+
+pub(in crate::connection) mod adapt;
+pub(in crate::connection) mod exchanges;
+pub(in crate::connection) mod groups;
+pub(in crate::connection) mod refusal;
+
+use crate::connection::agreement::adapt::Adaptation;
+use crate::connection::agreement::groups::Groups;
+use crate::selector::Library;
+use std::sync::Arc;
+use uts_functions::Profile;
+
+/// What can be agreed with the peer, and what is wanted.
+#[derive(Default)]
+pub(in crate::connection) struct Agreement {
+    pub peer_library: Option<Library>,
+    pub peer_allows_unprotected: bool,
+    pub groups: Groups,
+    pub adaptation: Option<Box<Adaptation>>,
+    /// While the connection rests: the home profile of a policy that has learnt nothing yet.
+    pub home: Option<Arc<Profile>>,
+}

@@ -1,0 +1,189 @@
+//! Whether this end takes part in a profile that the peer asks for, and if not, why.
+
+use crate::consent::Answering;
+use crate::selector::Library;
+use uts_functions::profile::ProfileError;
+use uts_functions::{Choice, Function, Profile, library};
+
+/// Why a profile is refused, with what there is instead.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Refusal {
+    /// The function whose mechanism cannot be had.
+    pub function: Function,
+    /// Why.
+    pub reason: RefusalReason,
+    /// What there is instead.
+    pub alternative: Option<Choice>,
+}
+
+/// Reasons of a refusal, by their number on the wire (spec X: reasons).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum RefusalReason {
+    /// The mechanism is not in the library.
+    Unknown = 1,
+    /// A parameter is out of range.
+    Parameter = 2,
+    /// It does not go together with the rest of the profile.
+    Combination = 3,
+    /// Packets without protection are not accepted.
+    Unprotected = 4,
+    /// The end that answers does not consent (selection.md S-37 to S-39).
+    Consent = 5,
+    /// Another reason.
+    Other = 0,
+}
+
+impl RefusalReason {
+    pub(in crate::connection) fn from_number(number: u8) -> Self {
+        match number {
+            1 => RefusalReason::Unknown,
+            2 => RefusalReason::Parameter,
+            3 => RefusalReason::Combination,
+            4 => RefusalReason::Unprotected,
+            5 => RefusalReason::Consent,
+            _ => RefusalReason::Other,
+        }
+    }
+
+    /// In words.
+    pub fn words(self) -> &'static str {
+        match self {
+            RefusalReason::Unknown => "the peer does not have that mechanism",
+            RefusalReason::Parameter => "a parameter is out of the range that the peer accepts",
+            RefusalReason::Combination => "it does not go together with the rest of the profile",
+            RefusalReason::Unprotected => "the peer does not accept packets without protection",
+            RefusalReason::Consent => {
+                "the peer does not consent: its own requirements do not allow it, or it was not named there"
+            }
+            RefusalReason::Other => "the peer gave no reason",
+        }
+    }
+}
+
+/// What this end answers by.
+pub(in crate::connection) struct Terms<'a> {
+    /// What it has.
+    pub library: Library,
+    /// Both ends have said that they accept packets without protection.
+    pub may_go_unprotected: bool,
+    /// How group 0 is protected.
+    pub protection: Choice,
+    pub answering: Answering<'a>,
+}
+
+impl Terms<'_> {
+    /// Whether this end takes part in a profile for a group.
+    pub fn accept(&self, profile: &Profile, group: u8) -> Result<(), Refusal> {
+        if let Err(error) = profile.check() {
+            let (function, reason) = match &error {
+                ProfileError::UnknownMechanism { function, .. } => (*function, RefusalReason::Unknown),
+                ProfileError::Param { function, .. } => (*function, RefusalReason::Parameter),
+                ProfileError::Needs { function, .. } => (*function, RefusalReason::Combination),
+            };
+            return Err(Refusal { function, reason, alternative: best_of(&self.library, function) });
+        }
+        let protection = profile.get(Function::Protection);
+        if protection.number == 0 && !self.may_go_unprotected {
+            let alternative = library::find(Function::Protection, 1).map(|m| m.choice());
+            return Err(Refusal {
+                function: Function::Protection,
+                reason: RefusalReason::Unprotected,
+                alternative,
+            });
+        }
+        if let Some(function) = lacks(&self.library, profile) {
+            let alternative = best_of(&self.library, function);
+            return Err(Refusal { function, reason: RefusalReason::Unknown, alternative });
+        }
+        // protected and unprotected groups do not mix.
+        if group != 0 && (protection.number == 0) != (self.protection.number == 0) {
+            return Err(Refusal {
+                function: Function::Protection,
+                reason: RefusalReason::Combination,
+                alternative: Some(self.protection),
+            });
+        }
+        if let Some(function) = self.answering.objects_to(profile, group) {
+            let alternative = Some(self.answering.own(function));
+            return Err(Refusal { function, reason: RefusalReason::Consent, alternative });
+        }
+        Ok(())
+    }
+}
+
+/// The first function of a profile whose mechanism a library lacks.
+pub(in crate::connection) fn lacks(library: &Library, profile: &Profile) -> Option<Function> {
+    Function::ALL.iter().copied().find(|f| !library.has(*f, profile.get(*f).number))
+}
+
+/// A mechanism to offer instead of one that cannot be had: the mandatory one of the highest number.
+fn best_of(library: &Library, function: Function) -> Option<Choice> {
+    let list = uts_functions::library::of(function).iter().rev();
+    list.copied().find(|m| m.mandatory && library.has(function, m.number)).map(|m| m.choice())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::Direction;
+    use crate::requirements::{Consents, Requirements};
+    use uts_functions::mechanism::Params;
+
+    /// What an end with a library answers that would agree to everything.
+    fn answer(profile: &Profile, group: u8, unprotected: bool, library: Library) -> Result<(), Refusal> {
+        let requirements = Requirements { consents: Consents::All, ..Requirements::default() };
+        let terms = Terms {
+            library,
+            may_go_unprotected: unprotected,
+            protection: library::find(Function::Protection, 1).expect("mandatory").choice(),
+            answering: Answering::new(&requirements, Direction::Out),
+        };
+        terms.accept(profile, group)
+    }
+
+    fn profile() -> Profile {
+        Profile::bare().with_named(Function::Protection, "aes-128-gcm").expect("it exists")
+    }
+
+    #[test]
+    fn what_this_end_lacks_is_refused_with_what_it_has_instead() {
+        let library = Library::local();
+        assert_eq!(answer(&profile(), 0, false, library), Ok(()));
+        let unknown = profile().with(Function::Congestion, Choice { number: 200, params: Params::default() });
+        let refusal = answer(&unknown, 0, false, library).expect_err("no such mechanism");
+        assert_eq!((refusal.function, refusal.reason), (Function::Congestion, RefusalReason::Unknown));
+        let alternative = refusal.alternative.expect("something else");
+        assert!(library.has(Function::Congestion, alternative.number));
+        let mut excessive = *profile().get(Function::Acknowledgement);
+        excessive.number = 1;
+        excessive.params.0[0] = u32::MAX;
+        let refusal = answer(&profile().with(Function::Acknowledgement, excessive), 0, false, library);
+        assert_eq!(refusal.map_err(|r| r.reason), Err(RefusalReason::Parameter));
+    }
+
+    #[test]
+    fn packets_without_protection_need_both_ends() {
+        let bare = Profile::bare();
+        let refusal = answer(&bare, 0, false, Library::local()).expect_err("not asked for here");
+        assert_eq!((refusal.function, refusal.reason), (Function::Protection, RefusalReason::Unprotected));
+        assert!(refusal.alternative.is_some());
+        assert_eq!(answer(&bare, 0, true, Library::local()), Ok(()));
+    }
+
+    #[test]
+    fn unprotected_groups_do_not_mix_with_protected_ones() {
+        let refusal = answer(&Profile::bare(), 1, true, Library::local()).expect_err("group 0 is protected");
+        assert_eq!((refusal.function, refusal.reason), (Function::Protection, RefusalReason::Combination));
+        assert_eq!(answer(&profile(), 1, true, Library::local()), Ok(()));
+    }
+
+    #[test]
+    fn what_was_withdrawn_is_refused() {
+        let mut library = Library::local();
+        library.remove(Function::Fec, 2);
+        let coded = profile().with_named(Function::Fec, "reed-solomon").expect("it exists");
+        let refusal = answer(&coded, 0, false, library).expect_err("withdrawn");
+        assert_eq!((refusal.function, refusal.reason), (Function::Fec, RefusalReason::Unknown));
+    }
+}

@@ -1,0 +1,398 @@
+//! From the handshake to an open connection: who the peer is, what it can do, and the first keys and profiles.
+
+use super::handshake::Place;
+use super::words;
+use crate::config::{ConnectionConfig, PACKET_BYTES_BASE};
+use crate::connection::agreement::exchanges::{from_wire, to_wire};
+use crate::connection::life::Phase;
+use crate::connection::parts::PacketSize;
+use crate::connection::receive::inbound::Inbound;
+use crate::connection::receive::incoming::Ecn;
+use crate::connection::secrets::SecretChain;
+use crate::connection::send::outbound::Outbound;
+use crate::connection::{Connection, Side};
+use crate::consent::Answering;
+use crate::event::{CloseReason, Direction, Event};
+use crate::requirements::Security;
+use crate::selector::Library;
+use bytes::Bytes;
+use core::time::Duration;
+use rustls::pki_types::CertificateDer;
+use std::sync::{Arc, Weak};
+use uts_functions::protection::{self, Secret};
+use uts_functions::{Function, Profile, Time};
+use uts_wire::packet::establishment::Level;
+use uts_wire::{ConnectionId, Hello};
+use zeroize::Zeroizing;
+
+/// Packets that may wait for the end of the handshake: a first window of them, from whoever sends under this id.
+const EARLY_PACKETS_MAX: usize = 16;
+const EARLY_BYTES_MAX: usize = 16 * 1024;
+
+impl Connection {
+    pub(in crate::connection) fn handle_establishment(
+        &mut self,
+        now: Time,
+        datagram: &mut [u8],
+        datagram_bytes: usize,
+        place: &Place,
+        scid: ConnectionId,
+    ) {
+        if matches!(self.life.phase, Phase::Draining { .. } | Phase::Over | Phase::Closing { .. }) {
+            self.repeat_close();
+            return;
+        }
+        let Some(handshake) = &mut self.establishing.handshake else {
+            self.ways.stats.dropped_forged += 1;
+            return;
+        };
+        let first = !handshake.heard;
+        let brought = handshake.handle_packet(now, datagram, place);
+        if !brought.authentic {
+            self.ways.stats.dropped_forged += 1;
+            return;
+        }
+        if place.level == Level::Initial && self.identity.side == Side::Server {
+            handshake.follow(datagram_bytes);
+        }
+        if let (Level::Initial, Some((code, reason))) = (place.level, &brought.closed) {
+            handshake.hint.get_or_insert_with(|| refusal_of(*code, reason));
+            return;
+        }
+        if brought.repeated {
+            self.ways.stats.dropped_duplicate += 1;
+            return;
+        }
+        self.ways.stats.packets_received += 1;
+        self.life.last_heard_at = now;
+        if first && self.identity.side == Side::Client {
+            self.identity.peer_cid = scid;
+        }
+        if brought.proves_address {
+            self.establishing.address_proved = true;
+            if self.identity.side == Side::Server {
+                handshake.discard(Level::Initial);
+            }
+        }
+        let is_done = handshake.is_done();
+        if let Some((code, reason)) = brought.closed {
+            let reason = match refusal_of(code, &reason) {
+                // Whoever answered the first packet can have made this one: people are not to take it for the peer's word.
+                CloseReason::Refused(said) if !is_done => CloseReason::Refused(unproved(said)),
+                reason => reason,
+            };
+            self.drain(now, reason);
+            return;
+        }
+        if let Some(error) = brought.tls_error {
+            self.close_with(now, CloseReason::Tls(error));
+            return;
+        }
+        if self.life.phase == Phase::Handshake && is_done {
+            self.establish(now);
+        }
+    }
+
+    /// The handshake is done: both ends are authenticated, keys and libraries are known.
+    pub(in crate::connection) fn establish(&mut self, now: Time) {
+        match self.try_establish(now) {
+            Ok(is_corrected) => {
+                self.life.phase = Phase::Open;
+                self.ways.events.push_back(Event::Connected);
+                if self.identity.side == Side::Server {
+                    // The client's handshake is confirmed by the first packet under the new keys.
+                    self.establishing.confirmed = true;
+                    self.parts.size.is_begun = true;
+                    self.establishing.handshake = None;
+                    self.parts.ping.is_wanted = true;
+                } else if let Some(handshake) = &mut self.establishing.handshake {
+                    handshake.discard(Level::Initial);
+                }
+                self.ways.set_receive_rate(now, self.ways.config.requirements.max_recv_rate);
+                self.begin_adaptation(now, is_corrected);
+                self.handle_early(now);
+            }
+            Err(reason) => {
+                if let Some(handshake) = &mut self.establishing.handshake {
+                    handshake.close = Some((1, reason.to_string()));
+                }
+                self.close_with(now, reason);
+            }
+        }
+    }
+
+    /// Says whether this end sends otherwise than the client proposed (S-40).
+    pub(in crate::connection) fn try_establish(&mut self, now: Time) -> Result<bool, CloseReason> {
+        let protocol = |what: &str| CloseReason::Protocol(what.to_owned());
+        let handshake =
+            self.establishing.handshake.as_ref().ok_or_else(|| protocol("it is established already"))?;
+        let bytes = handshake.tls.quic_transport_parameters();
+        let hello = Hello::parse(bytes.ok_or_else(|| protocol("it did not say what it can do"))?)
+            .map_err(|error| CloseReason::Protocol(format!("its greeting: {error}")))?;
+        self.check_identity(&hello)?;
+        let proposal =
+            self.establishing.proposal.as_ref().ok_or_else(|| protocol("it is established already"))?;
+        let (mine, theirs) = match self.identity.side {
+            Side::Client => (**proposal, **proposal),
+            Side::Server => {
+                let read = |profile: &Option<uts_wire::WireProfile>| match profile {
+                    Some(profile) => from_wire(profile).map_err(|r| protocol(r.reason.words())),
+                    None => Ok(**proposal),
+                };
+                // What the client sends is what this end receives.
+                (read(&hello.profile_in)?, read(&hello.profile_out)?)
+            }
+        };
+        let first = |why: String| CloseReason::Protocol(format!("its first profile: {why}"));
+        for profile in [&mine, &theirs] {
+            check_first(profile).map_err(first)?;
+        }
+        let asked = mine;
+        let mine = match self.identity.side {
+            Side::Client => mine,
+            Side::Server => {
+                let terms = &self.ways.config.requirements;
+                if let Some(f) = Answering::new(terms, Direction::In).objects_to_first(&theirs) {
+                    return Err(first(unnamed(&theirs, f)));
+                }
+                let sending = Answering::new(terms, Direction::Out);
+                sending.corrected(&mine).map_err(|f| first(unnamed(&mine, f)))?
+            }
+        };
+        let is_corrected = mine != asked;
+        let mut exporter = Zeroizing::new([0; Secret::BYTES]);
+        let tls = &handshake.tls;
+        tls.export_keying_material(&mut exporter[..], b"EXPORTER-uts", None)
+            .map_err(|error| CloseReason::Tls(words::of_tls(&error)))?;
+        let (out, inward) = match self.identity.side {
+            Side::Client => (protection::Direction::ClientToServer, protection::Direction::ServerToClient),
+            Side::Server => (protection::Direction::ServerToClient, protection::Direction::ClientToServer),
+        };
+        let chain = |direction| SecretChain::new(Secret::from_exporter(&exporter, direction));
+        // Most connections of an endpoint have one and the same.
+        let shared = |p: Profile| if p == **proposal { Arc::clone(proposal) } else { Arc::new(p) };
+        let (mine, theirs) = (shared(mine), shared(theirs));
+        let packet_bytes = self.parts.size.current().min(handshake.datagram_bytes) as u64;
+        let lacking = || protocol("a first profile that this library lacks");
+        let mut outbound =
+            Outbound::new(now, &mine, chain(out), packet_bytes, self.identity.seed).ok_or_else(lacking)?;
+        let inbound = Inbound::new(&theirs, chain(inward)).ok_or_else(lacking)?;
+        let peer_certificates = match tls {
+            rustls::quic::Connection::Client(tls) => tls.peer_certificates(),
+            rustls::quic::Connection::Server(tls) => tls.peer_certificates(),
+        };
+        let peer_certificates = peer_certificates.map(Arc::from);
+        if let Some(sample) = handshake.rtt_sample {
+            use uts_functions::timing::Timing;
+            let sample = outbound.rtt.on_sample(now, sample, Duration::ZERO);
+            outbound.timing.on_sample(&mut outbound.rtt, sample);
+        }
+        outbound.set_rate_max(self.ways.config.requirements.max_send_rate);
+        self.ways.flows.flow_template = inbound.stacks.first().map(|s| s.flow.clone());
+        self.ways.flows.opened_max = hello.limits.max_flows;
+        self.ways.flows.credit_initial_out = hello.limits.initial_credit_bytes;
+        self.ways.flows.peer_reads_messages = hello.reads_messages;
+        let peer_idle = Duration::from_millis(u64::from(hello.limits.idle_timeout_ms));
+        self.life.idle_timeout = match (self.life.idle_timeout.is_zero(), peer_idle.is_zero()) {
+            (true, _) => peer_idle,
+            (_, true) => self.life.idle_timeout,
+            _ => self.life.idle_timeout.min(peer_idle),
+        };
+        let max = self.ways.config.packet_bytes_max.min(usize::from(hello.limits.max_udp_payload_bytes));
+        // What the handshake came to pass with has been proved, or at least nothing speaks against
+        // it.
+        let proved = handshake.datagram_bytes.min(PACKET_BYTES_BASE);
+        let initial = if proved < PACKET_BYTES_BASE { proved } else { self.parts.size.current() };
+        self.parts.size = PacketSize::new(now, initial.min(max), max);
+        self.agreement.peer_library = Some(Library::from_pairs(hello.mechanisms.iter().copied()));
+        self.agreement.peer_allows_unprotected = hello.allows_unprotected;
+        self.identity.peer_reset_token = hello.reset_token.filter(|_| self.identity.side == Side::Client);
+        self.establishing.peer_certificates = peer_certificates;
+        self.establishing.proposal = None;
+        (self.ways.outbound, self.ways.inbound) = (Some(outbound), Some(inbound));
+        Ok(is_corrected)
+    }
+
+    /// The ids in the greeting are authentic; they must be those of the packets (RFC 9000 section 7.3).
+    pub(in crate::connection) fn check_identity(&self, hello: &Hello) -> Result<(), CloseReason> {
+        let mut same = hello.initial_scid == self.identity.peer_cid;
+        if self.identity.side == Side::Client {
+            same &= hello.original_dcid == Some(self.identity.original_dcid)
+                && hello.retry_scid == self.identity.retry_scid;
+        }
+        if same {
+            Ok(())
+        } else {
+            Err(CloseReason::Protocol("its greeting names other connection ids".into()))
+        }
+    }
+
+    /// An authentic adaptive packet arrived.
+    pub(in crate::connection) fn on_authentic(&mut self, now: Time) {
+        self.life.last_heard_at = now;
+        if self.life.liveness.is_doubted() {
+            self.on_heard_again(now);
+        }
+        if !self.establishing.confirmed {
+            self.establishing.confirmed = true;
+            self.parts.size.is_begun = true;
+            self.establishing.handshake = None;
+        }
+    }
+
+    /// The server asks for proof of address.
+    pub(crate) fn on_retry(&mut self, initial: rustls::quic::Keys, scid: ConnectionId, token: Bytes) -> bool {
+        let Some(handshake) = self.establishing.handshake.as_mut().filter(|h| !h.heard) else { return false };
+        if self.identity.retry_scid.is_some() || self.identity.side != Side::Client {
+            return false;
+        }
+        self.identity.retry_scid = Some(scid);
+        self.identity.peer_cid = scid;
+        handshake.restart(initial, token);
+        true
+    }
+
+    /// The server speaks other versions.
+    pub(crate) fn on_version_refusal(&mut self, ours: String, theirs: String) {
+        let is_asking = self.identity.side == Side::Client && self.life.phase == Phase::Handshake;
+        if let Some(handshake) = self.establishing.handshake.as_mut().filter(|h| is_asking && !h.heard) {
+            // P-10, establishment.md R-6
+            handshake.hint.get_or_insert(CloseReason::Version { ours, theirs });
+        }
+    }
+
+    /// Keeps a packet that overtook the end of the handshake, whose keys are still to come; a client sends its first
+    /// window right behind its confirmation.
+    pub(in crate::connection) fn keep_early(&mut self, ecn: Option<Ecn>, packet: &[u8]) {
+        let kept: usize = self.establishing.early.iter().map(|(_, packet)| packet.len()).sum();
+        let fits =
+            kept + packet.len() <= EARLY_BYTES_MAX && self.establishing.early.len() < EARLY_PACKETS_MAX;
+        if fits && self.establishing.handshake.as_mut().is_some_and(|h| h.ration.take(packet.len())) {
+            self.establishing.early.push((ecn, packet.to_vec()));
+        }
+    }
+
+    /// Takes in what came before the keys did.
+    pub(in crate::connection) fn handle_early(&mut self, now: Time) {
+        for (ecn, mut packet) in core::mem::take(&mut self.establishing.early) {
+            self.handle_short(now, ecn, &mut packet);
+        }
+    }
+
+    /// Builds a datagram of the handshake, if it has something to say and a whole one may be sent. Says its bytes.
+    pub(in crate::connection) fn poll_handshake(&mut self, now: Time, out: &mut Vec<u8>) -> Option<usize> {
+        let before = out.len();
+        let handshake = self.establishing.handshake.as_ref();
+        if handshake.is_some_and(|h| h.is_active() && h.wants_to_send()) {
+            self.write_handshake(now, out);
+        }
+        (out.len() > before).then(|| out.len() - before)
+    }
+
+    /// The same, whatever it has to say.
+    pub(in crate::connection) fn write_handshake(&mut self, now: Time, out: &mut Vec<u8>) {
+        let before = out.len();
+        let room = self.amplification_room();
+        if let Some(handshake) = self.establishing.handshake.as_mut().filter(|h| room >= h.datagram_bytes) {
+            handshake.poll_transmit(now, (self.identity.peer_cid, self.identity.local_cid), out);
+        }
+        if out.len() > before {
+            self.ways.stats.packets_sent += 1;
+            self.ways.stats.bytes_sent += (out.len() - before) as u64;
+        }
+    }
+
+    /// What may still be sent to an address that has not been proved (RFC 9000 section 8.1).
+    pub(in crate::connection) fn amplification_room(&self) -> usize {
+        if self.establishing.address_proved {
+            return usize::MAX;
+        }
+        let room =
+            (3 * self.establishing.bytes_from_address).saturating_sub(self.establishing.bytes_to_address);
+        usize::try_from(room).unwrap_or(usize::MAX)
+    }
+
+    /// Holds the peer's certificates together with the connection that was made before, if they are the same: a client often
+    /// has many connections to one server.
+    pub(crate) fn share_certificates(&mut self, last: &mut Option<Weak<[CertificateDer<'static>]>>) {
+        let Some(own) = &mut self.establishing.peer_certificates else { return };
+        match last.as_ref().and_then(Weak::upgrade).filter(|last| last == own) {
+            Some(last) => *own = last,
+            None => *last = Some(Arc::downgrade(own)),
+        }
+    }
+}
+
+/// The first profile is made of what every endpoint has, so that it needs no answer.
+fn check_first(profile: &Profile) -> Result<(), String> {
+    profile.check().map_err(|error| error.to_string())?;
+    let optional = Function::ALL.iter().find(|f| !profile.mechanism(**f).is_some_and(|m| m.mandatory));
+    match optional {
+        Some(f) => Err(format!("{}/{} is not mandatory; ask for it by exchange", f.name(), profile.name(*f))),
+        None => Ok(()),
+    }
+}
+
+/// Why a first profile is refused that this end would have had to name (selection.md S-37).
+fn unnamed(profile: &Profile, function: Function) -> String {
+    let asked = format!("{}/{}", function.name(), profile.describe(function));
+    format!("{asked} has to be named by the end that accepts it (uts.consent)")
+}
+
+/// Why the peer ends the handshake, by the code and the words that it gives.
+fn refusal_of(code: u16, said: &str) -> CloseReason {
+    CloseReason::Refused(match code.checked_sub(0x100) {
+        Some(alert) => tls_refusal(alert, said),
+        None => said.to_owned(),
+    })
+}
+
+/// What was said before its speaker had shown who it is.
+fn unproved(said: String) -> String {
+    said + " (said before it had shown who it is)"
+}
+
+/// A TLS alert of the peer, in words (RFC 8446 section 6.2).
+fn tls_refusal(alert: u16, said: &str) -> String {
+    match alert {
+        42 | 43 | 46 => format!("it does not accept this end's key ({said})"),
+        48 => format!("it does not know who vouches for this end's certificate ({said})"),
+        116 => "it wants to know who is asking: a client key is required".to_owned(),
+        120 => "it does not speak this protocol (ALPN)".to_owned(),
+        _ => format!("TLS alert {alert}: {said}"),
+    }
+}
+
+/// What this end says of itself in the handshake.
+pub(crate) fn hello(
+    config: &ConnectionConfig,
+    initial_scid: ConnectionId,
+    ids: (Option<ConnectionId>, Option<ConnectionId>),
+    reset_token: Option<[u8; 16]>,
+    proposal: Option<&Profile>,
+) -> Vec<u8> {
+    let limits = uts_wire::Limits {
+        max_flows: config.flows_max,
+        initial_credit_bytes: config.first_credit(),
+        idle_timeout_ms: u32::try_from(config.idle_timeout.as_millis()).unwrap_or(u32::MAX),
+        max_udp_payload_bytes: u16::try_from(config.packet_bytes_max).unwrap_or(u16::MAX),
+        ..uts_wire::Limits::default()
+    };
+    let hello = Hello {
+        versions: [uts_wire::VERSION].into_iter().collect(),
+        initial_scid,
+        original_dcid: ids.0,
+        retry_scid: ids.1,
+        mechanisms: config.library().pairs().collect(),
+        limits,
+        reset_token,
+        profile_out: proposal.map(to_wire),
+        profile_in: proposal.map(to_wire),
+        allows_unprotected: config.requirements.security == Security::Unprotected,
+        service: String::new(),
+        reads_messages: true,
+    };
+    let mut out = Vec::new();
+    hello.emit(&mut out);
+    out
+}

@@ -1,0 +1,544 @@
+//! What the application does with a connection's flows.
+
+use crate::connection::flows::DEFAULT_PRIORITY;
+use crate::connection::flows::batch::{MessageBatch, Queue, ReadSink, Terms};
+use crate::connection::parts::Signal;
+use crate::connection::{CloseReason, Connection, Life, Ways};
+use crate::event::{Direction, FlowId, code_shown};
+use crate::requirements::Requirements;
+use crate::selector::Contradiction;
+use bytes::Bytes;
+use core::time::Duration;
+use std::borrow::Cow;
+use std::collections::VecDeque;
+use uts_functions::congestion::Congestion;
+use uts_functions::presentation::Presentation;
+use uts_functions::sequencing::reassembly::Delivery;
+use uts_functions::sequencing::{self, Sequencing};
+use uts_functions::{Profile, Time};
+
+/// How a flow is opened.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FlowOptions {
+    /// Whose turn it is among the flows of the connection: 0 = most urgent, 255 = least. Where it is left at 100,
+    /// `connPriority` of the requirements says it.
+    pub priority: u8,
+    /// What is asked of the data that this end sends in the flow; `None` = what is asked of the connection.
+    ///
+    /// Flows with equal requirements share a profile, which is agreed with the peer by an exchange when the first of them is
+    /// opened. Until then what is written waits: nothing is ever sent under a profile that does not keep what was asked.
+    /// Besides that of the connection there may be 7 at once. What belongs to the connection (`uts.security`,
+    /// `congestionControl`, `maxSendRate` …; the mechanisms of acknowledgement, timing, rate, congestion and protection)
+    /// cannot be asked of a flow.
+    pub requirements: Option<Requirements>,
+}
+
+impl Default for FlowOptions {
+    fn default() -> Self {
+        FlowOptions { priority: DEFAULT_PRIORITY, requirements: None }
+    }
+}
+
+impl FlowOptions {
+    /// A flow with requirements of its own.
+    pub fn requiring(requirements: Requirements) -> Self {
+        FlowOptions { requirements: Some(requirements), ..Self::default() }
+    }
+
+    fn priority(&self) -> u8 {
+        match &self.requirements {
+            Some(r) if self.priority == DEFAULT_PRIORITY => u8::try_from(r.conn_priority).unwrap_or(u8::MAX),
+            _ => self.priority,
+        }
+    }
+}
+
+/// How a message is sent.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct MessageOptions {
+    /// If it is not acknowledged within this time it is given up (`msgLifetime`); `None` = never.
+    pub lifetime: Option<Duration>,
+}
+
+/// Why a flow cannot be opened.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FlowError {
+    /// The peer allows no more at present, or the handshake is not done.
+    #[error("the peer allows no more flows at present")]
+    Blocked,
+    /// The connection is over.
+    #[error("{0}")]
+    Closed(CloseReason),
+    /// The flow's requirements contradict each other, the path, or what the two ends have.
+    #[error("{0}")]
+    Contradiction(#[from] Contradiction),
+    /// Something is asked of the flow that is the connection's.
+    #[error(
+        "`{asked}` cannot be asked of a flow: all flows of a connection share that, and this one has `{shared}`"
+    )]
+    Shared {
+        /// What was asked, as it would be written.
+        asked: String,
+        /// What the connection has.
+        shared: String,
+    },
+    /// As many sets of requirements are in use as there may be.
+    #[error(
+        "flows with {0} different sets of requirements are open, which is the most that a connection can have"
+    )]
+    TooManyGroups(usize),
+    /// Requirements come too late: something was written to the flow.
+    #[error("the flow's requirements are fixed: something was written to it already")]
+    Begun,
+    /// No such flow.
+    #[error("no such flow")]
+    Unknown,
+}
+
+/// Why data cannot be written.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WriteError {
+    /// The flow is full; an [`Event::Writable`](crate::Event::Writable) follows.
+    #[error("the flow takes no more at present")]
+    Blocked,
+    /// The peer wants no more data.
+    #[error("the peer wants no more of this flow{}", code_shown(*.0))]
+    Stopped(u64),
+    /// What the flow requires could not be agreed with the peer.
+    #[error("the flow cannot have what it requires: {0}")]
+    Refused(String),
+    /// The flow was finished or reset here.
+    #[error("the flow was ended by this end")]
+    Finished,
+    /// The message is larger than the profile allows.
+    #[error("a message of {size} bytes is larger than the {max} bytes that the profile allows")]
+    TooLarge {
+        /// Its size.
+        size: usize,
+        /// The largest.
+        max: usize,
+    },
+    /// No such flow.
+    #[error("no such flow")]
+    Unknown,
+    /// The connection is over.
+    #[error("{0}")]
+    Closed(CloseReason),
+}
+
+/// Why nothing was read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReadError {
+    /// Nothing has arrived yet; an [`Event::Readable`](crate::Event::Readable) follows.
+    #[error("nothing has arrived")]
+    Blocked,
+    /// The peer gave the flow up.
+    #[error("the peer reset the flow{}", code_shown(*.0))]
+    Reset(u64),
+    /// No such flow, or its end was read already.
+    #[error("no such flow")]
+    Unknown,
+    /// A message could not be converted back.
+    #[error("a message is damaged: {0}")]
+    Presentation(String),
+    /// The connection is over.
+    #[error("{0}")]
+    Closed(CloseReason),
+}
+
+/// What was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Read {
+    /// A stretch of bytes, and its position in the flow (which matters only where order is not kept).
+    Bytes(u64, Bytes),
+    /// A message.
+    Message(Bytes),
+    /// The flow has ended.
+    End,
+}
+
+impl Connection {
+    /// Opens a flow, which goes both ways.
+    ///
+    /// # Errors
+    /// [`FlowError::Blocked`] while the peer allows no more; it is worth trying again at the next event. Others are about
+    /// the flow's own requirements.
+    pub fn open_flow(&mut self, options: FlowOptions) -> Result<FlowId, FlowError> {
+        if let Some(reason) = self.close_reason() {
+            return Err(FlowError::Closed(reason.clone()));
+        }
+        if !self.ways.flows.may_open() {
+            return Err(FlowError::Blocked);
+        }
+        let group = options.requirements.as_ref().map(|r| self.group_for(r)).transpose()?;
+        let id = self.ways.flows.open(options.priority()).ok_or(FlowError::Blocked)?;
+        if let Some(group) = group {
+            self.join_group(id, group);
+        }
+        Ok(id)
+    }
+
+    /// Gives what this end sends in a flow requirements of its own, as [`FlowOptions::requirements`] does: for flows that
+    /// the peer has opened. Possible until something is written.
+    ///
+    /// # Errors
+    /// [`FlowError`]; nothing has changed then.
+    pub fn set_flow_requirements(
+        &mut self,
+        id: FlowId,
+        requirements: &Requirements,
+    ) -> Result<(), FlowError> {
+        if let Some(reason) = self.close_reason() {
+            return Err(FlowError::Closed(reason.clone()));
+        }
+        let send = &self.ways.flows.get(id.0).ok_or(FlowError::Unknown)?.send;
+        if send.buffer.written() > 0 || send.reset.is_some() {
+            return Err(FlowError::Begun);
+        }
+        let group = self.group_for(requirements)?;
+        self.join_group(id, group);
+        Ok(())
+    }
+
+    /// The profile under which a flow's data travels; `None` while that is not agreed, or if there is no such flow. For
+    /// what the peer sends it is the connection's until the first data has come.
+    pub fn flow_profile(&self, direction: Direction, id: FlowId) -> Option<Profile> {
+        let flow = self.ways.flows.get(id.0)?;
+        match direction {
+            Direction::Out if flow.send.is_held => None,
+            Direction::Out => self.ways.outbound.as_ref()?.stack(flow.send.group).map(|s| *s.profile),
+            Direction::In => {
+                self.ways.inbound.as_ref().map(|_| self.profile_of(direction, flow.receive.group))
+            }
+        }
+    }
+
+    /// The next flow that the peer opened.
+    pub fn accept_flow(&mut self) -> Option<FlowId> {
+        self.ways.flows.accepted.pop_front().map(FlowId)
+    }
+
+    /// Bytes that the application has handed over and the peer has not acknowledged, of all flows.
+    pub fn undelivered_bytes(&self) -> u64 {
+        self.ways.flows.iter().map(|(_, flow)| flow.send.buffer.held_bytes() as u64).sum()
+    }
+
+    /// How many bytes a flow takes now.
+    fn room(&mut self, id: FlowId) -> Result<usize, WriteError> {
+        if let Some(reason) = self.close_reason() {
+            return Err(WriteError::Closed(reason.clone()));
+        }
+        let capacity = self.ways.send_capacity();
+        let flow = self.ways.flows.get_mut(id.0).ok_or(WriteError::Unknown)?;
+        if let Some(code) = flow.send.stopped {
+            return Err(WriteError::Stopped(code));
+        }
+        if let Some(why) = &flow.send.refused {
+            return Err(WriteError::Refused(why.to_string()));
+        }
+        if flow.send.buffer.is_finished() || flow.send.reset.is_some() {
+            return Err(WriteError::Finished);
+        }
+        let room = capacity.saturating_sub(flow.send.buffer.load_bytes());
+        if room == 0 {
+            flow.send.writer_waits = true;
+            return Err(WriteError::Blocked);
+        }
+        Ok(room)
+    }
+
+    /// Hands bytes over; says how many were taken.
+    ///
+    /// # Errors
+    /// [`WriteError`]; with [`WriteError::Blocked`] nothing was taken.
+    pub fn write(&mut self, now: Time, id: FlowId, data: Bytes) -> Result<usize, WriteError> {
+        let room = self.room(id)?;
+        let take = data.len().min(room);
+        let Some(flow) = self.ways.flows.get_mut(id.0) else { return Err(WriteError::Unknown) };
+        flow.send.buffer.write(data.slice(..take));
+        flow.send.writer_waits = take < data.len();
+        self.after_write(now, id.0, take);
+        Ok(take)
+    }
+
+    /// Hands one message over, whole or not at all. Under a profile of bytes its end is not kept.
+    ///
+    /// # Errors
+    /// [`WriteError`]; nothing was taken then.
+    pub fn send_message(
+        &mut self,
+        now: Time,
+        id: FlowId,
+        message: Bytes,
+        options: MessageOptions,
+    ) -> Result<(), WriteError> {
+        self.hand_over(now, id, &mut Some(message), options).map(|_| ())
+    }
+
+    /// Hands messages over, each as [`Connection::send_message`] does, as many as the flow takes at present; says how many, which
+    /// is one at least unless `messages` is empty. Those that were taken are no longer in `messages`.
+    ///
+    /// # Errors
+    /// [`WriteError`], of the message in front; nothing was taken then.
+    pub fn send_messages(
+        &mut self,
+        now: Time,
+        id: FlowId,
+        messages: &mut VecDeque<Bytes>,
+        options: MessageOptions,
+    ) -> Result<usize, WriteError> {
+        self.hand_over(now, id, messages, options)
+    }
+
+    /// Hands the messages of a batch over, as [`Connection::send_messages`] does.
+    ///
+    /// # Errors
+    /// [`WriteError`], of the message in front; nothing was taken then.
+    pub fn send_batch(
+        &mut self,
+        now: Time,
+        id: FlowId,
+        batch: &mut MessageBatch,
+        options: MessageOptions,
+    ) -> Result<usize, WriteError> {
+        self.hand_over(now, id, batch, options)
+    }
+
+    fn hand_over(
+        &mut self,
+        now: Time,
+        id: FlowId,
+        messages: &mut impl Queue,
+        options: MessageOptions,
+    ) -> Result<usize, WriteError> {
+        self.room(id)?;
+        let Some(forming) = self.forming(id) else { return Err(WriteError::Blocked) };
+        let (keeps_boundaries, bytes_max) = (forming.keeps_boundaries(), forming.bytes_max());
+        let group = self.ways.flows.get(id.0).map_or(0, |f| f.send.group);
+        let lifetime =
+            options.lifetime.or(self.requirements_of(group).msg_lifetime).filter(|_| keeps_boundaries);
+        let expires = lifetime.map(|lifetime| now + lifetime);
+        let capacity = self.ways.send_capacity();
+        let Some(flow) = self.ways.flows.get_mut(id.0) else { return Err(WriteError::Unknown) };
+        let buffer = &mut flow.send.buffer;
+        let (mut taken, mut bytes) = (0, 0);
+        if keeps_boundaries && !forming.presents() {
+            // As they are: what the loop below would do with each, without its questions.
+            (taken, bytes) = messages.hand_over(buffer, &Terms { capacity, bytes_max, expires });
+        }
+        while buffer.load_bytes() < capacity
+            && let Some(message) = messages.front()
+        {
+            let size = message.len();
+            if size > bytes_max {
+                // What is wrong is said when nothing else is left to say.
+                if taken > 0 {
+                    break;
+                }
+                return Err(WriteError::TooLarge { size, max: bytes_max });
+            }
+            let presented = forming.present(message);
+            let Some(message) = messages.take_front() else { break };
+            match presented {
+                Some(presented) => buffer.write_presented(presented, expires),
+                None if keeps_boundaries => buffer.write_message(message, expires),
+                None => buffer.write(message),
+            }
+            taken += 1;
+            bytes += size;
+        }
+        self.after_write(now, id.0, bytes);
+        Ok(taken)
+    }
+
+    fn after_write(&mut self, now: Time, id: u32, bytes: usize) {
+        self.life.last_write_at = now;
+        self.life.liveness.on_data();
+        self.ways.bytes_written += bytes as u64;
+        self.ways.after_send_change(id);
+    }
+
+    /// Ends the flow after what was written.
+    pub fn finish(&mut self, id: FlowId) {
+        if let Some(flow) = self.ways.flows.get_mut(id.0) {
+            flow.send.buffer.finish();
+            self.ways.after_send_change(id.0);
+        }
+    }
+
+    /// Gives the flow up: what was not delivered is not.
+    pub fn reset(&mut self, id: FlowId, code: u64) {
+        self.ways.reset_flow(id, code);
+    }
+
+    /// Says that no more data of the flow is wanted; what has arrived is dropped.
+    pub fn stop(&mut self, id: FlowId, code: u64) {
+        let Some(flow) = self.ways.flows.get_mut(id.0) else { return };
+        let receive = &mut flow.receive;
+        if receive.is_done {
+            return;
+        }
+        let complete = receive.data.is_complete() || receive.reset.is_some();
+        receive.is_done = true;
+        receive.data = Default::default();
+        if !complete {
+            receive.stop = Some(code);
+            self.ways.flows.signals.insert(Signal::Stop(id.0));
+        }
+        self.ways.flows.drop_if_done(id.0);
+    }
+
+    /// Takes what comes next out of a flow: at most `bytes_max` bytes of a run of bytes, or a whole message.
+    ///
+    /// # Errors
+    /// [`ReadError`]; with [`ReadError::Blocked`], an event follows when there is something.
+    pub fn read(&mut self, now: Time, id: FlowId, bytes_max: usize) -> Result<Read, ReadError> {
+        let mut next = None;
+        self.read_many(now, id, bytes_max, |read| {
+            next = Some(read);
+            false
+        })?;
+        next.ok_or(ReadError::Blocked)
+    }
+
+    /// Has what has arrived acknowledged at once if it is to be acknowledged at some time: for who may be called again late.
+    pub fn acknowledge(&mut self, now: Time) {
+        if let Some(inbound) = self.ways.inbound.as_mut().filter(|inbound| inbound.arrivals.due.is_some()) {
+            inbound.arrivals.report_by(now);
+        }
+    }
+
+    /// Whether all that has arrived in a flow was read, and more may come: to read would be in vain.
+    pub fn has_read_all(&self, id: FlowId) -> bool {
+        let receive = self.ways.flows.get(id.0).map(|flow| &flow.receive);
+        self.life.close_reason.is_none() && receive.is_some_and(|receive| receive.is_awaited())
+    }
+
+    /// Takes what comes next, as [`Connection::read`] does, again and again until `put` wants no more, or the flow has ended:
+    /// of small messages that is much faster.
+    ///
+    /// # Errors
+    /// [`ReadError`] of what comes behind that which was put.
+    pub fn read_many(
+        &mut self,
+        now: Time,
+        id: FlowId,
+        bytes_max: usize,
+        put: impl FnMut(Read) -> bool,
+    ) -> Result<(), ReadError> {
+        self.read_into(now, id, bytes_max, put)
+    }
+
+    /// Takes what comes next, as [`Connection::read_many`] does, into whatever it is to be read into: of small messages an
+    /// [`IntoBatch`](crate::IntoBatch) is faster still.
+    ///
+    /// # Errors
+    /// [`ReadError`] of what comes behind that which was put.
+    pub fn read_into(
+        &mut self,
+        now: Time,
+        id: FlowId,
+        bytes_max: usize,
+        mut sink: impl ReadSink,
+    ) -> Result<(), ReadError> {
+        let Ways { flows, inbound, stats, .. } = &mut self.ways;
+        let Life { close_reason, liveness, .. } = &mut self.life;
+        let closed = || close_reason.as_deref().cloned().map_or(ReadError::Unknown, ReadError::Closed);
+        let receive = &mut flows.get_mut(id.0).ok_or_else(closed)?.receive;
+        if receive.is_done {
+            return Err(ReadError::Unknown);
+        }
+        let presentation = inbound.as_ref().and_then(|i| i.presentation(receive.group).cloned());
+        let stack = inbound.as_mut().and_then(|i| i.newest_mut(receive.group));
+        let Some(stack) = stack else { return Err(ReadError::Blocked) };
+        let max = receive.grant.window_bytes_max as usize;
+        let mut has_widened = false;
+        let outcome = loop {
+            // Of small messages there are many, and nothing else.
+            if !sequencing::take_rows(&stack.sequencing, &mut receive.data, |row| sink.put_row(row)) {
+                break Ok(());
+            }
+            let read = match stack.sequencing.next(&mut receive.data, bytes_max) {
+                // What the sender gave up is not read; it shows in the statistics.
+                Some(Delivery::Skipped(positions)) => {
+                    stats.positions_skipped += positions;
+                    continue;
+                }
+                Some(Delivery::Bytes(position, data)) => Read::Bytes(position, data),
+                Some(Delivery::Message(_, data)) => Read::Message(data),
+                Some(Delivery::Presented(_, data)) => {
+                    match presentation.as_ref().map(|p| p.unpresent(&data, max)) {
+                        Some(Ok(Cow::Owned(plain))) => Read::Message(Bytes::from(plain)),
+                        Some(Ok(Cow::Borrowed(plain))) => Read::Message(data.slice_ref(plain)),
+                        Some(Err(error)) => break Err(ReadError::Presentation(error.to_string())),
+                        None => {
+                            break Err(ReadError::Presentation("no profile had a presentation".to_owned()));
+                        }
+                    }
+                }
+                Some(Delivery::End) => {
+                    receive.is_done = true;
+                    flows.drop_if_done(id.0);
+                    sink.put(Read::End);
+                    return Ok(());
+                }
+                None => {
+                    liveness.on_awaited(receive.reader_told);
+                    (receive.reader_told, receive.reader_waits) = (false, true);
+                    has_widened = receive.reset.is_none() && receive.widen_for_message();
+                    if let Some(code) = receive.reset {
+                        receive.is_done = true;
+                        flows.drop_if_done(id.0);
+                        return Err(ReadError::Reset(code));
+                    }
+                    break Err(close_reason
+                        .as_deref()
+                        .cloned()
+                        .map_or(ReadError::Blocked, ReadError::Closed));
+                }
+            };
+            if !sink.put(read) {
+                break Ok(());
+            }
+        };
+        if has_widened {
+            self.ways.flows.signals.insert(Signal::Credit(id.0));
+        }
+        self.ways.consumed(now, id.0);
+        outcome
+    }
+}
+
+impl Ways {
+    /// How many bytes a flow may hold that the peer has not acknowledged.
+    pub(in crate::connection) fn send_capacity(&self) -> usize {
+        let window: u64 = self.outbound.as_ref().map_or(0, |outbound| outbound.congestion.window_bytes());
+        let grown = usize::try_from(window.saturating_mul(2)).unwrap_or(usize::MAX);
+        grown.min(self.config.send_buffer_bytes_max).max(self.config.send_buffer_bytes)
+    }
+
+    pub(in crate::connection) fn reset_flow(&mut self, id: FlowId, code: u64) {
+        let Some(flow) = self.flows.get_mut(id.0) else { return };
+        if flow.send.reset.is_some() || flow.send.is_done {
+            return;
+        }
+        flow.send.reset = Some((code, flow.send.buffer.sent()));
+        flow.send.buffer.clear();
+        self.flows.signals.remove(&Signal::Skip(id.0));
+        self.flows.signals.insert(Signal::Reset(id.0));
+        self.after_send_change(id.0);
+    }
+
+    /// Gives up messages whose lifetime is over.
+    pub(in crate::connection) fn expire_messages(&mut self, now: Time) {
+        while let Some((_, id)) = self.flows.next_expiry().filter(|(at, _)| *at <= now) {
+            let Some(flow) = self.flows.get_mut(id) else { break };
+            let messages = flow.send.buffer.expire(now);
+            if messages > 0 {
+                self.stats.messages_expired += messages as u64;
+                self.flows.signals.insert(Signal::Skip(id));
+            }
+            self.after_send_change(id);
+        }
+    }
+}

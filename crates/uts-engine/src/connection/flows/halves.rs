@@ -1,0 +1,164 @@
+//! The halves of a flow: what one end sends in it, and what it receives.
+
+use crate::connection::receive::messages::Messages;
+use crate::event::{Event, FlowId};
+use crate::synthesis::ReceiveStack;
+use std::collections::VecDeque;
+use uts_functions::flow::{self, Grant};
+use uts_functions::segmentation::buffer::SendBuffer;
+use uts_functions::sequencing::reassembly::Reassembly;
+use uts_functions::{Choice, Time, retransmission};
+use uts_wire::frame::Data;
+
+/// The sending half of a flow.
+#[derive(Debug)]
+pub(crate) struct SendHalf {
+    pub buffer: SendBuffer,
+    /// The peer's credit.
+    pub limit: u64,
+    pub group: u8,
+    /// Its group's profile is not agreed yet: nothing of it is sent.
+    pub is_held: bool,
+    /// Why its group's profile could not be agreed.
+    pub refused: Option<Box<str>>,
+    /// 0 = most urgent.
+    pub priority: u8,
+    /// The application found it full and wants to know when it is not.
+    pub writer_waits: bool,
+    /// The application reset it: code and final position, until the peer has acknowledged that.
+    pub reset: Option<(u64, u64)>,
+    pub stopped: Option<u64>,
+    pub is_done: bool,
+    /// What repeats this flow's losses, and the choice that it was built for: its memory is the flow's own, and outlives epochs that
+    /// change other functions.
+    pub retransmission: Option<(Choice, retransmission::Slot)>,
+    /// Place in the order of sending, if it is in it.
+    pub(in crate::connection) turn: Option<u64>,
+    /// Place among the flows of which a message expires, if it is among them.
+    pub expires: Option<Time>,
+}
+
+/// The receiving half of a flow.
+#[derive(Debug)]
+pub(crate) struct ReceiveHalf {
+    pub data: Reassembly,
+    pub grant: Grant,
+    /// Where credit is given at a rate, how much of the grant the peer has been told of; `u64::MAX`
+    /// = all.
+    pub told_limit: u64,
+    /// The flow-control mechanism in charge of the grant.
+    pub flow: flow::Slot,
+    pub group: u8,
+    /// Its group is known: data has arrived.
+    pub is_placed: bool,
+    /// The application has been told that there is something to read and has not read everything since.
+    pub reader_told: bool,
+    /// The application has tried to read, and there was nothing.
+    pub reader_waits: bool,
+    /// Data that was sent while nothing had to be granted may still arrive below this position.
+    pub free_limit: u64,
+    pub reset: Option<u64>,
+    pub stop: Option<u64>,
+    /// The application has seen its end (or its reset, or wants no more).
+    pub is_done: bool,
+}
+
+impl ReceiveHalf {
+    /// Whether memory is given to so many more bytes, whatever the peer was granted (flow.md R-8).
+    pub fn has_room(&self, bytes: u64) -> bool {
+        self.data.load_bytes() as u64 + bytes <= self.grant.window_bytes_max.saturating_mul(2)
+    }
+
+    /// Takes in the data of a frame if it is the next bytes, or a whole message without a position, and the flow is one that takes such
+    /// under this stack.
+    pub fn append(&mut self, stack: &ReceiveStack, data: &Data<'_>) -> bool {
+        if !self.takes_from(stack) {
+            return false;
+        }
+        if let Some(start) = stack.layout.start_of_bytes(data) {
+            let limit = if stack.layout.offsets { self.limit() } else { u64::MAX };
+            return self.data.append(start, data.bytes, limit);
+        }
+        stack.layout.is_unplaced_message(data) && self.data.append_unplaced(data.bytes, data.flags.presented)
+    }
+
+    /// Takes in the messages that a packet consists of if they are the next, or have no positions, and the flow is one that takes such
+    /// under this stack.
+    pub fn append_messages(&mut self, stack: &ReceiveStack, messages: &Messages, payload: &[u8]) -> bool {
+        let (limit, offsets) = (self.limit(), stack.layout.offsets);
+        self.takes_from(stack)
+            && match messages.start {
+                Some(start) => offsets && self.data.append_messages(start, payload, messages.rows(), limit),
+                None => !offsets && self.data.append_unplaced_messages(payload, messages.rows()),
+            }
+    }
+
+    /// Whether data that comes under a stack goes into this flow with nothing changed about it.
+    fn takes_from(&self, stack: &ReceiveStack) -> bool {
+        let is_ours = self.is_placed && self.group == stack.group && self.reset.is_none() && !self.is_done;
+        is_ours && (self.is_free() || !matches!(stack.flow, flow::Slot::None(_)))
+    }
+
+    /// Tells the application once that there is something to read.
+    pub fn tell_reader(&mut self, id: u32, events: &mut VecDeque<Event>) {
+        if !core::mem::replace(&mut self.reader_told, true) {
+            events.push_back(Event::Readable(FlowId(id)));
+        }
+    }
+
+    /// Whether the application waits for data that may still come.
+    pub fn is_awaited(&self) -> bool {
+        self.reader_waits && !self.reader_told && !self.is_done
+    }
+
+    /// Whether the sender needs no credit.
+    pub fn is_free(&self) -> bool {
+        matches!(self.flow, flow::Slot::None(_))
+    }
+
+    /// Whether the peer needs credit for more.
+    pub fn is_credited(&self) -> bool {
+        !self.is_free() && !self.is_done && self.reset.is_none() && !self.data.is_ended()
+    }
+
+    /// The position that the peer has been told that it may send up to.
+    pub fn told_limit(&self) -> u64 {
+        self.grant.limit.min(self.told_limit)
+    }
+
+    /// Credit that it has and has not used.
+    pub fn unused_credit(&self) -> u64 {
+        self.told_limit().saturating_sub(self.data.contiguous())
+    }
+
+    /// Enlarges the window for a message that cannot be read before it is whole, and that takes nearly all of it; says whether there is
+    /// a new limit. To be called when there is nothing to read. (flow.md R-9)
+    pub fn widen_for_message(&mut self) -> bool {
+        let (consumed, held, grant) = (self.data.consumed(), self.data.contiguous(), &mut self.grant);
+        let is_brake = held > consumed && grant.limit.saturating_sub(held) < grant.window_bytes / 4;
+        if !is_brake || matches!(self.flow, flow::Slot::None(_)) {
+            return false;
+        }
+        grant.window_bytes = grant.window_bytes.saturating_mul(2).min(grant.window_bytes_max);
+        let limit = consumed.saturating_add(grant.window_bytes);
+        let is_new = limit > grant.limit;
+        grant.limit = grant.limit.max(limit);
+        is_new
+    }
+
+    /// Positions beyond this are refused: what was granted, or where nothing is granted what memory allows.
+    pub fn limit(&self) -> u64 {
+        match self.flow {
+            flow::Slot::None(_) => {
+                self.data.consumed().saturating_add(self.grant.window_bytes_max.saturating_mul(4))
+            }
+            _ => self.grant.limit.max(self.free_limit),
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Flow {
+    pub send: SendHalf,
+    pub receive: ReceiveHalf,
+}

@@ -1,0 +1,491 @@
+//! Flows: sequences of messages or bytes inside a connection, each way with a profile of its own.
+
+pub(in crate::connection) mod application;
+pub(in crate::connection) mod batch;
+pub(in crate::connection) mod halves;
+
+use crate::config::ConnectionConfig;
+use crate::connection::flows::halves::{Flow, ReceiveHalf, SendHalf};
+use crate::connection::parts::Signal;
+use crate::event::{Event, FlowId};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use uts_functions::flow::{self, Grant};
+use uts_functions::segmentation::buffer::SendBuffer;
+use uts_functions::sequencing::reassembly::{Reassembly, Spares};
+use uts_functions::{RangeSet, Time};
+
+/// Which end of a connection this is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// It asked for the connection.
+    Client,
+    /// It accepted it.
+    Server,
+}
+
+impl Side {
+    /// Whether a flow of this id was opened by this side.
+    pub(crate) fn opens(self, flow: u32) -> bool {
+        (flow & 1 == 0) == (self == Side::Client)
+    }
+}
+
+/// All flows of a connection.
+#[derive(Debug)]
+pub(crate) struct Flows {
+    table: BTreeMap<u32, Box<Flow>>,
+    /// Indices (id / 2) of flows of each parity that existed and are gone.
+    gone: [RangeSet; 2],
+    /// Of the next flow that this end opens; whether it is even says which end this is.
+    next_id: u32,
+    /// Flows that this end may open.
+    pub opened_max: u32,
+    /// Flows that the peer may open (a count of all ever opened).
+    pub accepted_max: u32,
+    /// Flows that the peer has opened, and how many of them are gone.
+    peers_opened: u32,
+    peers_gone: u32,
+    pub accepted: VecDeque<u32>,
+    /// Flows with something to send: (priority, turn, id).
+    order: BTreeSet<(u8, u64, u32)>,
+    turns: u64,
+    /// Flows of which a message expires, by when the next one does. Most connections have none, and many rest.
+    #[allow(clippy::box_collection, reason = "16 bytes less for each connection at rest")]
+    expiring: Option<Box<BTreeSet<(Time, u32)>>>,
+    /// What the peer is to be told of flows.
+    pub signals: BTreeSet<Signal>,
+    pub credit_initial_out: u64,
+    /// The peer reads frames of messages of one length (packets.md P-34).
+    pub peer_reads_messages: bool,
+    /// Flow control of what the peer sends in group 0; flows begin with it.
+    pub flow_template: Option<flow::Slot>,
+    /// Credit is given at a rate.
+    pub is_rated: bool,
+    config: Arc<ConnectionConfig>,
+    /// Large buffers, shared by all connections of an endpoint.
+    spares: Spares,
+}
+
+/// What a frame says about a flow that cannot be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum FlowViolation {
+    #[error("flow {0} is beyond the limit of {1} flows")]
+    BeyondLimit(u32, u32),
+    #[error("flow {0} was never opened by this end")]
+    NeverOpened(u32),
+}
+
+impl Flows {
+    pub fn new(side: Side, config: Arc<ConnectionConfig>, spares: Spares) -> Self {
+        Flows {
+            table: BTreeMap::new(),
+            gone: [RangeSet::new(), RangeSet::new()],
+            next_id: u32::from(side == Side::Server),
+            opened_max: 0,
+            accepted_max: config.flows_max,
+            peers_opened: 0,
+            peers_gone: 0,
+            accepted: VecDeque::new(),
+            order: BTreeSet::new(),
+            turns: 0,
+            expiring: None,
+            signals: BTreeSet::new(),
+            credit_initial_out: 0,
+            peer_reads_messages: false,
+            flow_template: None,
+            is_rated: config.requirements.max_recv_rate.is_some(),
+            config,
+            spares,
+        }
+    }
+
+    fn side(&self) -> Side {
+        if self.next_id.is_multiple_of(2) { Side::Client } else { Side::Server }
+    }
+
+    /// Whether the peer allows another flow, and there is a number for it: none is given twice.
+    pub fn may_open(&self) -> bool {
+        self.next_id / 2 < self.opened_max && self.next_id <= u32::MAX - 2
+    }
+
+    /// Opens a flow; `None` while the peer allows no more.
+    pub fn open(&mut self, priority: u8) -> Option<FlowId> {
+        if !self.may_open() {
+            return None;
+        }
+        let id = self.next_id;
+        self.next_id += 2;
+        self.insert(id, priority);
+        Some(FlowId(id))
+    }
+
+    fn insert(&mut self, id: u32, priority: u8) {
+        let (window, first) = (self.config.credit_bytes_initial, self.config.first_credit());
+        let flow = Flow {
+            send: SendHalf {
+                buffer: SendBuffer::default(),
+                limit: self.credit_initial_out,
+                group: 0,
+                is_held: false,
+                refused: None,
+                priority,
+                writer_waits: false,
+                reset: None,
+                stopped: None,
+                is_done: false,
+                retransmission: None,
+                turn: None,
+                expires: None,
+            },
+            receive: ReceiveHalf {
+                data: Reassembly::sharing(self.spares.clone()),
+                grant: Grant {
+                    limit: first,
+                    consumed: 0,
+                    window_bytes: window,
+                    window_bytes_max: self.config.credit_bytes_max.max(window),
+                    grown_at: Time::ZERO,
+                },
+                flow: self.flow_template.clone().unwrap_or_else(unlimited),
+                group: 0,
+                is_placed: false,
+                reader_told: false,
+                reader_waits: false,
+                told_limit: if self.is_rated { first } else { u64::MAX },
+                free_limit: 0,
+                reset: None,
+                stop: None,
+                is_done: false,
+            },
+        };
+        self.table.insert(id, Box::new(flow));
+    }
+
+    pub fn get(&self, id: u32) -> Option<&Flow> {
+        self.table.get(&id).map(|flow| &**flow)
+    }
+
+    pub fn get_mut(&mut self, id: u32) -> Option<&mut Flow> {
+        self.table.get_mut(&id).map(|flow| &mut **flow)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (u32, &Flow)> {
+        self.table.iter().map(|(id, flow)| (*id, &**flow))
+    }
+
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut Flow)> {
+        self.table.iter_mut().map(|(id, flow)| (*id, &mut **flow))
+    }
+
+    /// Finds the flow that a frame of the peer names, opening it if it is the peer's to open. `Ok(None)`: it was, and is
+    /// gone. The flag says whether it is new.
+    pub fn of_frame(&mut self, id: u32) -> Result<Option<(&mut Flow, bool)>, FlowViolation> {
+        if self.table.contains_key(&id) {
+            return Ok(self.table.get_mut(&id).map(|flow| (&mut **flow, false)));
+        }
+        let index = id / 2;
+        if self.gone[(id & 1) as usize].contains(u64::from(index)) {
+            return Ok(None);
+        }
+        if self.side().opens(id) {
+            return Err(FlowViolation::NeverOpened(id));
+        }
+        if index >= self.accepted_max {
+            return Err(FlowViolation::BeyondLimit(id, self.accepted_max));
+        }
+        self.insert(id, DEFAULT_PRIORITY);
+        self.peers_opened += 1;
+        self.accepted.push_back(id);
+        Ok(self.table.get_mut(&id).map(|flow| (&mut **flow, true)))
+    }
+
+    /// The peer says how many flows this end may open.
+    pub fn on_limit(&mut self, max_flows: u32) {
+        self.opened_max = self.opened_max.max(max_flows);
+    }
+
+    /// Puts a flow into the order of sending if it has something to send, and takes it out if it has not.
+    pub fn update_order(&mut self, id: u32, limit_of: impl Fn(u64) -> u64) {
+        let Some(flow) = self.table.get_mut(&id) else { return };
+        let send = &mut flow.send;
+        let may = !send.is_held && send.reset.is_none();
+        let wants = may && send.buffer.wants_to_send(limit_of(send.limit));
+        match (wants, send.turn) {
+            (true, None) => {
+                self.turns += 1;
+                send.turn = Some(self.turns);
+                self.order.insert((send.priority, self.turns, id));
+            }
+            (false, Some(turn)) => {
+                send.turn = None;
+                self.order.remove(&(send.priority, turn, id));
+            }
+            _ => {}
+        }
+    }
+
+    /// Keeps a flow's place among those of which a message expires.
+    pub fn update_expiry(&mut self, id: u32) {
+        let Some(send) = self.table.get_mut(&id).map(|flow| &mut flow.send) else { return };
+        let next = send.buffer.next_expiry();
+        let before = core::mem::replace(&mut send.expires, next);
+        if next == before {
+            return;
+        }
+        self.relist_expiry(id, before, next);
+    }
+
+    fn relist_expiry(&mut self, id: u32, before: Option<Time>, next: Option<Time>) {
+        let expiring = self.expiring.get_or_insert_default();
+        if let Some(at) = before {
+            expiring.remove(&(at, id));
+        }
+        if let Some(at) = next {
+            expiring.insert((at, id));
+        }
+    }
+
+    /// When the next message of any flow expires, and whose it is.
+    #[inline]
+    pub fn next_expiry(&self) -> Option<(Time, u32)> {
+        self.expiring.as_ref()?.first().copied()
+    }
+
+    /// Whether a flow is in the order of sending.
+    pub fn has_turn(&self, id: u32) -> bool {
+        self.table.get(&id).is_some_and(|flow| flow.send.turn.is_some())
+    }
+
+    /// Moves a flow behind the others of its priority.
+    pub fn yield_turn(&mut self, id: u32) {
+        if self.order.len() < 2 {
+            return;
+        }
+        let Some(send) = self.table.get_mut(&id).map(|flow| &mut flow.send) else { return };
+        if let Some(turn) = send.turn {
+            self.order.remove(&(send.priority, turn, id));
+            self.turns += 1;
+            send.turn = Some(self.turns);
+            self.order.insert((send.priority, self.turns, id));
+        }
+    }
+
+    /// The flow whose turn it is, of this group if one is named.
+    pub fn next_to_send(&self, group: Option<u8>) -> Option<u32> {
+        self.in_order(group).next()
+    }
+
+    /// Flows that have something to send, of this group if one is named, in the order in which they may.
+    fn in_order(&self, group: Option<u8>) -> impl Iterator<Item = u32> + '_ {
+        let is_in = move |id: &u32| self.table.get(id).is_some_and(|flow| Some(flow.send.group) == group);
+        self.order.iter().map(|(_, _, id)| *id).filter(move |id| group.is_none() || is_in(id))
+    }
+
+    /// What a group's flows hold may be readable now that another mechanism keeps their order.
+    pub fn tell_readers(&mut self, group: u8, events: &mut VecDeque<Event>) {
+        for (id, flow) in &mut self.table {
+            if flow.receive.group == group && flow.receive.data.holds_anything() {
+                flow.receive.tell_reader(*id, events);
+            }
+        }
+    }
+
+    /// Whether another flow of this group has something to send, too.
+    pub fn others_want_to_send(&self, id: u32, group: u8) -> bool {
+        self.only_to_send() != Some(id) && self.in_order(Some(group)).any(|other| other != id)
+    }
+
+    /// The flow that has something to send, if it is one alone.
+    pub fn only_to_send(&self) -> Option<u32> {
+        if self.order.len() == 1 { self.order.first().map(|(_, _, id)| *id) } else { None }
+    }
+
+    pub fn wants_to_send(&self) -> bool {
+        !self.order.is_empty()
+    }
+
+    /// Drops a flow both halves of which are done; grants the peer another one if it was the peer's.
+    pub fn drop_if_done(&mut self, id: u32) {
+        let Some(flow) = self.table.get(&id) else { return };
+        if !(flow.send.is_done && flow.receive.is_done && flow.receive.stop.is_none()) {
+            return;
+        }
+        if let Some(turn) = flow.send.turn {
+            self.order.remove(&(flow.send.priority, turn, id));
+        }
+        if let Some(at) = flow.send.expires {
+            self.relist_expiry(id, Some(at), None);
+        }
+        self.table.remove(&id);
+        for signal in [Signal::Credit(id), Signal::Skip(id)] {
+            self.signals.remove(&signal);
+        }
+        self.gone[(id & 1) as usize].insert_one(u64::from(id / 2));
+        if !self.side().opens(id) {
+            self.peers_gone += 1;
+            // Said for a quarter of what the peer may still open, not for each flow, unless it may open next to none.
+            let limit = self.peers_gone.saturating_add(self.config.flows_max);
+            let left = self.accepted_max.saturating_sub(self.peers_opened);
+            if limit >= self.accepted_max.saturating_add((left / 4).max(1)) {
+                self.accepted_max = limit;
+                self.signals.insert(Signal::FlowLimit);
+            }
+        }
+    }
+
+    /// Gives back memory that nothing is in.
+    pub fn shrink(&mut self) {
+        self.accepted.shrink_to_fit();
+        // A tree that has become empty keeps a node.
+        if self.table.is_empty() {
+            self.table = BTreeMap::new();
+        }
+        if self.order.is_empty() {
+            self.order = BTreeSet::new();
+        }
+        self.expiring.take_if(|expiring| expiring.is_empty());
+        if self.signals.is_empty() {
+            self.signals = BTreeSet::new();
+        }
+        self.gone.iter_mut().for_each(RangeSet::shrink);
+        for flow in self.table.values_mut() {
+            flow.send.buffer.shrink();
+            flow.receive.data.shrink();
+        }
+    }
+
+    /// Whether something has arrived that the application has not taken.
+    pub fn has_unread(&self) -> bool {
+        let is_unread = |r: &ReceiveHalf| !r.is_done && (r.data.holds_anything() || r.data.is_complete());
+        !self.accepted.is_empty() || self.table.values().any(|flow| is_unread(&flow.receive))
+    }
+
+    pub fn heap_bytes(&self) -> usize {
+        let flows: usize = self
+            .table
+            .values()
+            .map(|f| size_of::<Flow>() + 16 + f.send.buffer.heap_bytes() + f.receive.data.heap_bytes())
+            .sum();
+        flows
+            + self.expiring.as_ref().map_or(0, |expiring| size_of_val(&**expiring) + expiring.len() * 32)
+            + self.order.len() * 32
+            + self.gone.iter().map(RangeSet::heap_bytes).sum::<usize>()
+    }
+}
+
+/// The mechanism before any profile is agreed: nothing can arrive then.
+fn unlimited() -> flow::Slot {
+    flow::Slot::None(flow::none::None::build(&uts_functions::Params::default(), ()))
+}
+
+/// The priority of a flow unless another is given.
+pub const DEFAULT_PRIORITY: u8 = 100;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(flows_max: u32) -> Arc<ConnectionConfig> {
+        Arc::new(ConnectionConfig { flows_max, ..ConnectionConfig::default() })
+    }
+
+    #[test]
+    fn flows_take_turns_and_the_urgent_go_first() {
+        let mut flows = Flows::new(Side::Client, config(10), Spares::default());
+        flows.opened_max = 10;
+        flows.credit_initial_out = 1000;
+        let ids: Vec<u32> =
+            [100, 100, 5].iter().filter_map(|priority| flows.open(*priority)).map(|id| id.0).collect();
+        assert_eq!(ids, [0, 2, 4]);
+        for id in &ids {
+            flows.get_mut(*id).expect("open").send.buffer.write(bytes::Bytes::from_static(b"data"));
+            flows.update_order(*id, |limit| limit);
+        }
+        assert_eq!(flows.next_to_send(None), Some(4));
+        flows.get_mut(4).expect("open").send.buffer.next_chunk(100, 1000);
+        flows.update_order(4, |limit| limit);
+        assert_eq!(flows.next_to_send(None), Some(0));
+        flows.yield_turn(0);
+        assert_eq!(flows.next_to_send(None), Some(2));
+    }
+
+    #[test]
+    fn the_limit_is_said_seldom_while_others_stay_open_and_always_in_time() {
+        for stay in [0, 1, 60, 98, 99] {
+            let mut flows = Flows::new(Side::Client, config(100), Spares::default());
+            let mut said = 0;
+            for index in 0..5000 {
+                let id = 2 * index + 1;
+                assert!(flows.of_frame(id).is_ok(), "{stay} stay open: {index} is beyond the limit");
+                if index >= stay {
+                    let flow = flows.get_mut(id).expect("open");
+                    (flow.send.is_done, flow.receive.is_done) = (true, true);
+                    flows.drop_if_done(id);
+                    said += u32::from(flows.signals.remove(&Signal::FlowLimit));
+                }
+            }
+            let open = flows.table.len() as u32;
+            assert!(open == stay && flows.accepted_max <= 5000 - stay + 100, "{open} of {stay}");
+            let seldom = 5000 / ((100 - stay) / 6).max(1);
+            assert!(said <= seldom, "{stay} stay open: said {said} times, {seldom} would do");
+        }
+    }
+
+    #[test]
+    fn no_flow_has_the_number_of_another() {
+        for side in [Side::Client, Side::Server] {
+            let mut flows = Flows::new(side, config(10), Spares::default());
+            flows.opened_max = u32::MAX;
+            flows.next_id += u32::MAX - 5;
+            let mut ids = Vec::from_iter(core::iter::from_fn(|| flows.open(100)).map(|id| id.0));
+            assert!(ids.len() == 2 && ids.iter().all(|id| side.opens(*id)), "{ids:?}");
+            ids.dedup();
+            assert!(ids.len() == 2 && !flows.may_open());
+        }
+    }
+
+    #[test]
+    fn the_flow_whose_message_expires_first_is_known() {
+        let mut flows = Flows::new(Side::Client, config(10), Spares::default());
+        flows.opened_max = 10;
+        let ids = [5, 3, 3].map(|ms| {
+            let id = flows.open(100).expect("granted").0;
+            let message = bytes::Bytes::from_static(b"data");
+            let buffer = &mut flows.get_mut(id).expect("open").send.buffer;
+            buffer.write_message(message, Some(Time::from_millis(ms)));
+            flows.update_expiry(id);
+            id
+        });
+        let mut seen = Vec::new();
+        while let Some((at, id)) = flows.next_expiry() {
+            let flow = flows.get_mut(id).expect("open");
+            assert_eq!(flow.send.buffer.expire(at), 1);
+            seen.push((at.as_nanos() / 1_000_000, id));
+            if id == ids[2] {
+                flows.update_expiry(id);
+            } else {
+                // Who is gone is not listed.
+                (flow.send.is_done, flow.receive.is_done) = (true, true);
+                flows.drop_if_done(id);
+            }
+        }
+        assert_eq!(seen, [(3, ids[1]), (3, ids[2]), (5, ids[0])]);
+        flows.shrink();
+        assert!(flows.expiring.is_none());
+    }
+
+    #[test]
+    fn the_peer_opens_only_its_own_flows_and_only_as_many_as_granted() {
+        let mut flows = Flows::new(Side::Client, config(2), Spares::default());
+        assert_eq!(flows.of_frame(0).err(), Some(FlowViolation::NeverOpened(0)));
+        assert!(flows.of_frame(1).expect("the server's").is_some_and(|(_, new)| new));
+        assert!(flows.of_frame(1).expect("the server's").is_some_and(|(_, new)| !new));
+        assert_eq!(flows.of_frame(5).err(), Some(FlowViolation::BeyondLimit(5, 2)));
+        let flow = flows.get_mut(1).expect("open");
+        (flow.send.is_done, flow.receive.is_done) = (true, true);
+        flows.drop_if_done(1);
+        assert!(flows.of_frame(1).expect("was there").is_none());
+        assert!(flows.accepted_max == 3 && flows.signals.contains(&Signal::FlowLimit));
+    }
+}

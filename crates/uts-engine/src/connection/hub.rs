@@ -1,0 +1,312 @@
+//! The two ways of a connection, and time, as lists. Out: why a packet may leave (`next_packet`), and how it is built (`build`); what
+//! goes into it the [`Parts`](super::parts::Parts) write, in their order. In: from a datagram (`handle_datagram`, `take_in`) to
+//! whom its frames concern (`handle_frame`). Time: when something is due (`poll_timeout`), and doing it (`handle_timeout`).
+//! What became of packets that were sent is in [`settle`](super::settle).
+
+use super::establish::handshake::Place;
+use super::life::Phase;
+use super::life::deadlines::earlier;
+use super::packet::{Reason, Room, Shape};
+use super::parts::{Part, has_repair};
+use super::receive::contents::{Contents, Frames, Places};
+use super::receive::incoming::Ecn;
+use super::settle::Report;
+use super::{Allowance, Connection, Outbound, Polled};
+use crate::event::{CloseReason, Event};
+use crate::policy::Turns;
+use core::time::Duration;
+use uts_functions::Time;
+use uts_wire::frame::Frame;
+use uts_wire::packet::establishment::{LongPacket, parse_header};
+
+/// A larger packet size is looked for once so much data was sent: to a few keystrokes it is of no use, and on a slow line
+/// they would wait for the probe.
+const PROBE_AFTER_BYTES: u64 = 16 * 1024;
+
+/// The way in.
+impl Connection {
+    /// Takes in a datagram from the peer's address.
+    pub(crate) fn handle_datagram(&mut self, now: Time, ecn: Option<Ecn>, mut datagram: &mut [u8]) {
+        self.ways.stats.bytes_received += datagram.len() as u64;
+        self.establishing.bytes_from_address += datagram.len() as u64;
+        let datagram_bytes = datagram.len();
+        while let Some(first) = datagram.first() {
+            if !uts_wire::packet::is_long(*first) {
+                self.handle_short(now, ecn, datagram);
+                break;
+            }
+            let Ok(LongPacket::Establishment(packet)) = parse_header(datagram) else {
+                self.ways.stats.dropped_malformed += 1;
+                break;
+            };
+            let (place, scid) = (Place::of(&packet), packet.header.scid);
+            self.handle_establishment(now, datagram, datagram_bytes, &place, scid);
+            datagram = &mut datagram[place.end..];
+        }
+    }
+
+    /// A packet of the connection itself, which has the short header.
+    pub(super) fn handle_short(&mut self, now: Time, ecn: Option<Ecn>, packet: &mut [u8]) {
+        match self.life.phase {
+            Phase::Open => self.handle_adaptive(now, ecn, packet),
+            Phase::Handshake => self.keep_early(ecn, packet),
+            _ => self.repeat_close(),
+        }
+    }
+
+    /// Takes in an authentic packet: all of it or, if it is malformed, none. `index` = the stack under which it was built.
+    pub(super) fn take_in(
+        &mut self,
+        now: Time,
+        ecn: Option<Ecn>,
+        (index, number): (usize, u64),
+        payload: &[u8],
+    ) {
+        let mut places = Places::new(payload);
+        let Some(contents) = Contents::read(payload, &mut places) else { return self.on_malformed(index) };
+        if self.ways.overruns(index, &contents) {
+            // Without flow control a receiver may be overrun: the packet counts as lost, not as arrived.
+            self.ways.stats.dropped_overrun += 1;
+            return;
+        }
+        self.on_authentic(now);
+        let Some((epoch, is_recovered)) = self.ways.on_arrival(now, ecn, (index, number), contents.seen())
+        else {
+            return;
+        };
+        self.on_packet_of_epoch(now, epoch);
+        if is_recovered {
+            return;
+        }
+        let handled = match &contents {
+            Contents::Data(data) => self.ways.on_data(now, index, data),
+            Contents::Messages(messages) => self.ways.on_messages(now, index, messages, payload),
+            Contents::Frames(frames) => self.handle_frames(now, index, frames),
+        };
+        match handled {
+            Ok(()) => self.repair(now, (epoch, number), payload, &contents),
+            Err(reason) => self.fail(reason),
+        }
+    }
+
+    /// Each frame of a packet goes to whom it concerns.
+    pub(super) fn handle_frames(
+        &mut self,
+        now: Time,
+        index: usize,
+        frames: &Frames<'_>,
+    ) -> Result<(), CloseReason> {
+        frames.try_for_each(|frame| self.handle_frame(now, index, frame))
+    }
+
+    fn handle_frame(&mut self, now: Time, index: usize, frame: &Frame<'_>) -> Result<(), CloseReason> {
+        match frame {
+            Frame::Data(data) => self.ways.on_data(now, index, data),
+            Frame::Messages(messages) => {
+                messages.iter().try_for_each(|data| self.ways.on_data(now, index, &data))
+            }
+            Frame::Ack(ack) => {
+                let ce = ack.ecn.map(|ecn| ecn.ce);
+                let delay = Duration::from_micros(ack.delay_us);
+                self.on_report(now, Report { ranges: &mut ack.ranges.iter(), delay, ce })
+            }
+            Frame::Repaired(ranges) => self.on_repaired(now, ranges.iter()),
+            Frame::Credit(credit) => self.ways.on_credit(*credit),
+            Frame::FlowLimit(limit) => {
+                self.ways.flows.on_limit(limit.max_flows);
+                Ok(())
+            }
+            Frame::Skip(skip) => self.ways.on_skip(now, *skip),
+            Frame::ResetFlow(reset) => self.ways.on_reset(*reset),
+            Frame::StopFlow(stop) => self.ways.on_stop(*stop),
+            Frame::RequestPf(_)
+            | Frame::AckPf(_)
+            | Frame::NakPf(_)
+            | Frame::ConfirmPf(_)
+            | Frame::StalePf(_) => self.on_exchange_frame(now, frame),
+            Frame::Close(close) => {
+                self.on_peer_close(now, close.code, close.reason);
+                Ok(())
+            }
+            Frame::PathChallenge(number) => {
+                self.parts.control.on_path_challenge(*number);
+                Ok(())
+            }
+            // A poll was noticed when the packet was read; redundancy is taken in behind all other frames.
+            Frame::Repair(_) | Frame::Poll | Frame::Padding { .. } | Frame::Ping | Frame::PathResponse(_) => {
+                Ok(())
+            }
+        }
+    }
+
+    /// All datagrams that came together have been taken in.
+    pub(crate) fn after_datagrams(&mut self, now: Time, turns: &mut Turns) {
+        // What was forged, or has been here before, is no occasion for anything.
+        if self.life.last_heard_at == now {
+            self.renew_keys_if_due(now);
+            self.adapt(now, turns);
+        }
+    }
+}
+
+/// The way out.
+impl Connection {
+    /// The next thing to tell the application.
+    pub(crate) fn poll_event(&mut self) -> Option<Event> {
+        self.ways.events.pop_front()
+    }
+
+    /// Fills `out` with datagrams of one size, as far as the connection may. Says what size, and whether others were in the way.
+    pub(crate) fn poll_transmit(&mut self, now: Time, allowance: Allowance, out: &mut Vec<u8>) -> Polled {
+        self.ways.outbound_mut(|outbound| outbound.begin(allowance));
+        let before = out.len();
+        let segment_bytes = self.poll_datagrams(now, out);
+        self.establishing.bytes_to_address += (out.len() - before) as u64;
+        let has_waited = self.ways.outbound.as_ref().is_some_and(|outbound| outbound.has_waited);
+        Polled { segment_bytes, has_waited }
+    }
+
+    fn poll_datagrams(&mut self, now: Time, out: &mut Vec<u8>) -> Option<usize> {
+        if self.life.phase == Phase::Open {
+            self.end_if_keys_are_spent();
+        }
+        match self.life.phase {
+            Phase::Over | Phase::Draining { .. } | Phase::Closing { due: false, .. } => return None,
+            Phase::Closing { until, said, due: true } => {
+                self.life.phase = Phase::Closing { until, said: said + 1, due: false };
+                return self.write_close(now, out);
+            }
+            Phase::Handshake | Phase::Open => {}
+        }
+        let handshake = self.poll_handshake(now, out);
+        if handshake.is_some() || self.life.phase != Phase::Open {
+            return handshake;
+        }
+        self.pursue_groups(now);
+        self.ways.hold_limit(now);
+        self.poll_adaptive(now, out)
+    }
+
+    /// Why the next packet may leave, if it may.
+    pub(super) fn next_packet(&mut self, now: Time) -> Option<Reason> {
+        let wants = self.wants_to_send();
+        let worth_probing = self.is_confirmed() && self.ways.stats.data_bytes_sent >= PROBE_AFTER_BYTES;
+        let probe_size = self.parts.size.probe(now).filter(|_| worth_probing);
+        let packet_bytes = self.parts.size.current() as u64;
+        let report_due = self.parts.report.timeout(&self.ways).is_some_and(|due| due <= now);
+        let outbound = self.ways.outbound.as_mut()?;
+        if outbound.probes_due > 0 {
+            return Some(Reason::Probe);
+        }
+        // A probe that is due goes first: who always has data to send would never come to it, and stay with small packets.
+        let may_probe = |outbound: &Outbound, bytes: usize| {
+            outbound.delivery.in_flight.saturating_add(bytes as u64) <= outbound.window_bytes()
+        };
+        if wants {
+            if outbound.admits(now, packet_bytes, packet_bytes) {
+                let probe = probe_size.filter(|bytes| may_probe(outbound, *bytes));
+                return Some(probe.map_or(Reason::Admitted, Reason::SizeProbe));
+            }
+        } else {
+            outbound.paced_until = None;
+            if outbound.delivery.in_flight < outbound.window_bytes() {
+                outbound.delivery.set_app_limited();
+            }
+            if let Some(bytes) = probe_size.filter(|bytes| may_probe(outbound, *bytes)) {
+                return Some(Reason::SizeProbe(bytes));
+            }
+        }
+        report_due.then_some(Reason::Report)
+    }
+
+    /// Whether anything but acknowledgements waits.
+    pub(super) fn wants_to_send(&self) -> bool {
+        self.ways.outbound.is_some() && self.parts.want_to_send(&self.ways)
+    }
+
+    /// The epoch under which the next packet is built: redundancy must leave under its own, data under its group's.
+    pub(super) fn choose_stack(&self) -> Option<usize> {
+        let (outbound, flows) = (self.ways.outbound.as_ref()?, &self.ways.flows);
+        outbound.stacks.iter().position(has_repair).or_else(|| {
+            let next = flows.next_to_send(None).and_then(|id| flows.get(id));
+            outbound.stack_index(next.map_or(0, |flow| flow.send.group))
+        })
+    }
+
+    /// Builds one packet, if there is anything to put in.
+    pub(super) fn build(
+        &mut self,
+        now: Time,
+        reason: Reason,
+        room: Room,
+        out: &mut Vec<u8>,
+    ) -> Option<Shape> {
+        let mut packet = self.begin_packet(now, reason, room, out)?;
+        self.parts.write(&mut packet, &mut self.ways);
+        if packet.frames().is_empty() {
+            packet.abandon();
+            return None;
+        }
+        let frames = self.ways.trace.kinds_of(packet.frames());
+        self.pad(&mut packet);
+        self.ways.protect(&mut packet, &self.identity.peer_cid);
+        let shape = packet.shape;
+        self.record(packet, frames);
+        Some(shape)
+    }
+}
+
+/// Time. Each part says when it wants to be called; the earliest of them is the connection's.
+impl Connection {
+    /// When something is due next.
+    pub(crate) fn poll_timeout(&self) -> Option<Time> {
+        match self.life.phase {
+            Phase::Over => return None,
+            Phase::Closing { until, .. } | Phase::Draining { until } => return Some(until),
+            Phase::Handshake | Phase::Open => {}
+        }
+        let mut next = self.handshake_timer();
+        let mut add = |at: Option<Time>| next = earlier(next, at);
+        if self.life.phase == Phase::Handshake {
+            add(self.handshake_fails_at());
+        } else {
+            add(self.idle_at());
+            add(self.keep_alive_at());
+            add(self.liveness_timeout());
+            add(self.ways.receive_rate_timeout());
+        }
+        if let Some(outbound) = &self.ways.outbound {
+            add(outbound.loss_timeout());
+            add(outbound.paced_until);
+            add(self.parts.timeout(&self.ways));
+            add(self.policy_timeout());
+            add(self.rest_timeout());
+        }
+        next
+    }
+
+    /// Does what is due.
+    pub(crate) fn handle_timeout(&mut self, now: Time, turns: &mut Turns) {
+        self.end_if_due(now);
+        if !matches!(self.life.phase, Phase::Handshake | Phase::Open) {
+            return;
+        }
+        self.on_handshake_timeout(now);
+        if self.life.phase != Phase::Open {
+            return;
+        }
+        self.parts.ping.is_wanted |= self.keep_alive_at().is_some_and(|at| at <= now);
+        self.on_liveness_timeout(now);
+        if self.life.phase != Phase::Open {
+            return;
+        }
+        self.ways.on_receive_rate_timeout(now);
+        if self.ways.outbound.as_ref().and_then(Outbound::loss_timeout).is_some_and(|at| at <= now) {
+            self.on_loss_timeout(now);
+        }
+        self.parts.on_timeout(now, &mut self.ways);
+        self.drain_exchanges(now);
+        self.adapt(now, turns);
+        self.on_rest_timeout(now);
+    }
+}

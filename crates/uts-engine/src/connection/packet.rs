@@ -1,0 +1,241 @@
+//! A packet under construction: where its frames go, what they are, and what became of the room.
+
+use super::parts::Token;
+use crate::synthesis::SendStack;
+use core::ops::Range;
+use uts_functions::Time;
+use uts_functions::retransmission::ledger::Tokens;
+use uts_wire::frame::Frame;
+use uts_wire::packet::AdaptiveMark;
+
+/// Below this much room no further data frame is begun.
+pub(super) const DATA_ROOM_MIN_BYTES: usize = 32;
+
+/// A packet is as good as full with less than this part of its room left: a message that would go whole into the next one is
+/// not torn for it, and what follows in a batch is made as long as the first by padding.
+pub(super) const FULL_BUT: usize = 8;
+
+/// Room that a packet under FEC leaves, so that the redundancy made from it fits into a packet too: type, first number,
+/// mask, index, count, length (spec P: Repair), and the symbol's own length.
+const REPAIR_ROOM_BYTES: usize = 56;
+
+/// Why a packet may leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reason {
+    /// Something waits, and window and rate allow it.
+    Admitted,
+    /// A time-out: the window does not count.
+    Probe,
+    /// Only an acknowledgement.
+    Report,
+    /// A larger packet size is tried.
+    SizeProbe(usize),
+}
+
+/// A packet under construction.
+pub(super) struct Packet<'o> {
+    /// It stands at the end of this.
+    pub out: &'o mut Vec<u8>,
+    pub now: Time,
+    pub reason: Reason,
+    /// Index of the stack under which it is built.
+    pub stack: usize,
+    pub mark: AdaptiveMark,
+    pub number: u64,
+    /// End of the room for frames, as a position in `out`.
+    pub end: usize,
+    /// The same if it were as long as a packet may be, not as those before it in its batch.
+    pub full_end: usize,
+    /// Bytes of a full packet on this path.
+    pub packet_bytes: u64,
+    /// It follows another in a batch, and is to be as long.
+    pub is_next: bool,
+    pub tokens: Tokens<Token>,
+    /// The peer acknowledges it.
+    pub eliciting: bool,
+    /// Nothing more goes into it, whatever room there is.
+    pub is_complete: bool,
+    pub shape: Shape,
+}
+
+/// What data makes of a packet: whether others may follow that are alike.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Shape {
+    /// It carries data of flows, not redundancy or control alone.
+    pub has_data: bool,
+    /// Some of the data was sent before.
+    pub repeats: bool,
+    /// Whole messages in it that are sent for the first time.
+    pub messages: usize,
+    /// Padding may follow what is in it.
+    pub is_open: bool,
+    /// It ended because the next message would be torn, which is as long as the one before.
+    pub is_even: bool,
+    /// The message behind the last one in it is as long.
+    pub is_steady: bool,
+}
+
+/// The room for a packet.
+#[derive(Clone, Copy)]
+pub(super) struct Room {
+    pub bytes: usize,
+    /// What the first of a batch has.
+    pub full: usize,
+    /// The packet follows another in a batch: it is made just as long where little is lacking.
+    pub is_next: bool,
+}
+
+impl<'o> Packet<'o> {
+    /// A packet for which nothing is decided yet, of frames up to `end`.
+    pub fn new(
+        out: &'o mut Vec<u8>,
+        now: Time,
+        reason: Reason,
+        (stack, mark): (usize, AdaptiveMark),
+        end: usize,
+    ) -> Self {
+        Packet {
+            out,
+            now,
+            reason,
+            stack,
+            mark,
+            number: 0,
+            end,
+            full_end: end,
+            packet_bytes: 0,
+            is_next: false,
+            tokens: Tokens::new(),
+            eliciting: false,
+            is_complete: false,
+            shape: Shape { is_open: true, ..Shape::default() },
+        }
+    }
+
+    /// Bytes of frames that still fit.
+    pub fn left(&self) -> usize {
+        self.end.saturating_sub(self.out.len())
+    }
+
+    /// The frames in it.
+    pub fn frames(&self) -> &[u8] {
+        self.out.get(self.mark.payload_offset()..).unwrap_or_default()
+    }
+
+    /// Takes it back: nothing of it stays in `out`.
+    pub fn abandon(self) {
+        self.out.truncate(self.mark.start);
+    }
+
+    /// Bytes of the packet so far.
+    pub fn len(&self) -> usize {
+        self.out.len() - self.mark.start
+    }
+
+    /// Appends a frame that elicits an acknowledgement. The caller knows that there is room.
+    pub fn put(&mut self, frame: &Frame<'_>) {
+        frame.emit(self.out);
+        self.eliciting = true;
+    }
+
+    /// The same if there is room. Says whether there was.
+    pub fn put_if_it_fits(&mut self, frame: &Frame<'_>) -> bool {
+        let fits = frame.encoded_len() <= self.left();
+        if fits {
+            self.put(frame);
+        }
+        fits
+    }
+
+    /// End of what data and padding may fill, as a position in `out`.
+    pub fn end_of_data(&self, stack: &SendStack) -> usize {
+        let full_end =
+            if stack.fec.is_some() { self.full_end.saturating_sub(REPAIR_ROOM_BYTES) } else { self.full_end };
+        self.end.min(full_end)
+    }
+
+    /// Notes what of a flow is in it. What stands together is settled together.
+    pub fn note_data(&mut self, of: u32, more: Range<u64>) {
+        if let Some(Token::Data { flow, range }) = self.tokens.last_mut()
+            && *flow == of
+            && range.end == more.start
+        {
+            range.end = more.end;
+            return;
+        }
+        self.tokens.push(Token::Data { flow: of, range: more });
+    }
+}
+
+/// What tests of a part alone need: ways without a peer, and a packet to write into.
+#[cfg(test)]
+pub(super) mod testing {
+    use super::super::parts::LostPacket;
+    use super::super::secrets::SecretChain;
+    use super::super::{Inbound, Outbound, Side, Ways};
+    use super::*;
+    use std::sync::Arc;
+    use uts_functions::protection::{Direction, Secret};
+    use uts_functions::{Function, Profile};
+    use uts_wire::ConnectionId;
+    use uts_wire::frame::FrameIter;
+    use uts_wire::packet::{AdaptiveHeader, TruncatedNumber};
+
+    /// A packet that was lost.
+    pub const LOSS: LostPacket = LostPacket { now: Time::ZERO, number: 1, next_packet: 5 };
+
+    /// The ways of a client that is established, under a profile that repeats what is lost.
+    pub fn ways() -> Ways {
+        let named = [
+            (Function::Protection, "aes-128-gcm"),
+            (Function::Retransmission, "selective"),
+            (Function::Flow, "credit"),
+            (Function::Segmentation, "messages"),
+        ];
+        let profile = named.into_iter().fold(Profile::bare(), |profile, (function, name)| {
+            profile.with_named(function, name).expect("it exists")
+        });
+        ways_under(profile)
+    }
+
+    /// The same under this profile.
+    pub fn ways_under(profile: Profile) -> Ways {
+        let profile = Arc::new(profile);
+        let chain =
+            || SecretChain::new(Secret::from_exporter(&[7; Secret::BYTES], Direction::ClientToServer));
+        let mut ways = Ways::new(Side::Client, Arc::default(), Default::default());
+        ways.outbound = Outbound::new(Time::ZERO, &profile, chain(), 1200, 1);
+        ways.inbound = Inbound::new(&profile, chain());
+        (ways.flows.opened_max, ways.flows.credit_initial_out) = (10, 100_000);
+        ways
+    }
+
+    /// The frames that are written into a packet with so much room for them.
+    pub fn written(
+        ways: &mut Ways,
+        room: usize,
+        write: impl FnOnce(&mut Packet<'_>, &mut Ways),
+    ) -> Vec<Frame<'static>> {
+        packet_of(ways, Reason::Admitted, room, write).0
+    }
+
+    /// The same of a packet that may leave for this reason, and what it notes.
+    pub fn packet_of(
+        ways: &mut Ways,
+        reason: Reason,
+        room: usize,
+        write: impl FnOnce(&mut Packet<'_>, &mut Ways),
+    ) -> (Vec<Frame<'static>>, Vec<Token>) {
+        let mut out = Vec::new();
+        let header = AdaptiveHeader { epoch_low5: 0, dcid: ConnectionId::new(&[1; 8]).expect("short") };
+        let mark = header.emit(TruncatedNumber::of(0, None), &mut out);
+        let (start, end) = (out.len(), out.len() + room);
+        let mut packet = Packet::new(&mut out, Time::ZERO, reason, (0, mark), end);
+        packet.packet_bytes = 1200;
+        write(&mut packet, ways);
+        assert!(packet.out.len() <= end, "{} of {end} bytes", packet.out.len());
+        let tokens = packet.tokens.to_vec();
+        let frames: &'static [u8] = Box::leak(out[start..].to_vec().into_boxed_slice());
+        (FrameIter::new(frames).map(|frame| frame.expect("it was just written")).collect(), tokens)
+    }
+}

@@ -1,0 +1,67 @@
+//! Chunks of a flow: bytes, parts of messages, repeats, and the flow's end.
+
+use super::super::super::packet::DATA_ROOM_MIN_BYTES;
+use super::{Cargo, Written};
+use uts_functions::flow::FlowControl as _;
+use uts_wire::frame::{DataFlags, data_header_len, emit_data_header};
+
+impl Cargo<'_, '_> {
+    /// Writes one data frame.
+    pub(super) fn write_chunk(&mut self) -> Written {
+        let Cargo { flows, stack, stats, packet, flow, end, polls, .. } = self;
+        let (flow, end, polls) = (*flow, *end, *polls);
+        let Some(send) = flows.get_mut(flow).map(|f| &mut f.send) else { return Written::Nothing };
+        // A poll may follow the frame, which then needs a length.
+        let length_bytes = 2;
+        let room = end.saturating_sub(packet.out.len() + if polls { length_bytes + 1 } else { 0 });
+        // A repeat's position is smaller than what was sent, so its field is not longer.
+        let position = send.buffer.sent();
+        let header_bytes = data_header_len(flow, Some(position), None);
+        if room < header_bytes + length_bytes + 1 || (packet.shape.has_data && room < DATA_ROOM_MIN_BYTES) {
+            return Written::NoRoom;
+        }
+        let limit = stack.flow.send_limit(send.limit);
+        // segmentation.md R-13, for what is not for `write_messages`.
+        let room_of_full =
+            room + (packet.out.len() - packet.mark.payload_offset()) + (packet.full_end - packet.end);
+        let would_be_torn = |bytes: usize| bytes > room && bytes <= room_of_full;
+        if !stack.layout.repeats
+            && send.buffer.unsent_message().is_some_and(|len| would_be_torn(header_bytes + len))
+        {
+            return Written::NoRoom;
+        }
+        let Some(chunk) = send.buffer.next_chunk(room - header_bytes, limit) else { return Written::Nothing };
+        let whole = chunk.begin && chunk.end;
+        // A repeat may be of what arrived with its position; the end of the flow is a position.
+        let offset =
+            (stack.layout.offsets || !whole || chunk.repeat || chunk.fin).then_some(chunk.range.start);
+        let spare = room - header_bytes - chunk.data_bytes;
+        // The last frame of a packet needs no length.
+        let more = flows.others_want_to_send(flow, stack.group)
+            || flows.get(flow).is_some_and(|f| f.send.buffer.wants_to_send(limit));
+        let is_last = spare < length_bytes + DATA_ROOM_MIN_BYTES || !more;
+        let with_len = polls || (!is_last && spare >= length_bytes);
+        let flags = DataFlags {
+            fin: chunk.fin,
+            message: chunk.message,
+            begin: chunk.begin,
+            end: chunk.end,
+            presented: chunk.presented,
+        };
+        emit_data_header(packet.out, flow, offset, with_len.then_some(chunk.data_bytes), flags);
+        if let Some(send) = flows.get(flow).map(|f| &f.send) {
+            send.buffer.copy(&chunk, packet.out);
+        }
+        packet.shape.has_data = true;
+        packet.eliciting = true;
+        packet.shape.repeats |= chunk.repeat;
+        if chunk.repeat {
+            stats.bytes_repeated += chunk.data_bytes as u64;
+            stats.chunks_repeated += 1;
+        }
+        stats.data_bytes_sent += chunk.data_bytes as u64;
+        packet.shape.is_open = with_len;
+        packet.note_data(flow, chunk.range);
+        if with_len && !is_last { Written::More } else { Written::Last }
+    }
+}

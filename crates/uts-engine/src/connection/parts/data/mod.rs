@@ -1,0 +1,128 @@
+//! Data of flows, on its way into packets: whole messages (`messages.rs`), and chunks of whatever else there is (`chunks.rs`).
+
+mod chunks;
+mod messages;
+
+pub(in crate::connection) use messages::{How, append_whole};
+
+use super::super::flows::Flows;
+use super::super::packet::{Packet, Reason};
+use super::super::{Stats, Ways};
+use super::repairs::has_repair;
+use super::{Interest, LostPacket, Part, Token};
+use crate::synthesis::SendStack;
+use uts_functions::Time;
+use uts_functions::acknowledgement::Acknowledgement;
+use uts_functions::flow::FlowControl as _;
+
+/// What flows have to send. The flows have it.
+#[derive(Debug)]
+pub(crate) struct Data;
+
+/// What became of an attempt to write a data frame.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(in crate::connection) enum Written {
+    /// There was no room.
+    NoRoom,
+    /// The flow had nothing to send.
+    Nothing,
+    /// Another frame may follow.
+    More,
+    /// Nothing may follow.
+    Last,
+}
+
+/// Data of one flow that is loaded into a packet.
+struct Cargo<'c, 'o> {
+    flows: &'c mut Flows,
+    stack: &'c SendStack,
+    stats: &'c mut Stats,
+    packet: &'c mut Packet<'o>,
+    flow: u32,
+    /// End of the room for data, as a position in the packet's buffer.
+    end: usize,
+    /// A poll may follow.
+    polls: bool,
+    /// Another frame of data may follow.
+    coalesce: bool,
+}
+
+impl Cargo<'_, '_> {
+    /// Writes what is next of the flow.
+    fn fill(&mut self) -> Written {
+        self.write_messages().unwrap_or_else(|| self.write_chunk())
+    }
+}
+
+impl Part for Data {
+    fn interest(&self, ways: &Ways) -> Interest {
+        if ways.flows.wants_to_send() { Interest::Data } else { Interest::Nothing }
+    }
+
+    /// Data of the flows of the packet's group, in their order.
+    fn write(&mut self, packet: &mut Packet<'_>, ways: &mut Ways) {
+        let Ways { outbound, flows, stats, config, .. } = ways;
+        let Some(outbound) = outbound else { return };
+        let Some(stack) = outbound.stacks.get(packet.stack) else { return };
+        let is_without = match packet.reason {
+            Reason::SizeProbe(_) => true,
+            // One of an outage carries none: what it brings back is the acknowledgement.
+            Reason::Probe => outbound.is_out(),
+            _ => false,
+        };
+        // Redundancy of an old epoch leaves alone: its group's data belongs to the new one.
+        let is_current = outbound.stack(stack.group).is_some_and(|newest| newest.epoch == stack.epoch);
+        if is_without || !is_current || has_repair(stack) {
+            return;
+        }
+        let (end, polls) = (packet.end_of_data(stack), stack.acknowledgement.poll(u32::MAX, true));
+        let coalesce = config.coalesce;
+        while let Some(flow) = flows.next_to_send(Some(stack.group)) {
+            let written = Cargo { flows, stack, stats, packet, flow, end, polls, coalesce }.fill();
+            if written == Written::NoRoom {
+                break;
+            }
+            // A flow that has nothing left must not stand before those that have.
+            flows.update_order(flow, |limit| stack.flow.send_limit(limit));
+            flows.yield_turn(flow);
+            let is_stuck = written == Written::Nothing && flows.has_turn(flow);
+            if is_stuck || written == Written::Last || (packet.shape.has_data && !coalesce) {
+                break;
+            }
+        }
+    }
+
+    fn acked(&mut self, _now: Time, token: &Token, ways: &mut Ways) {
+        if let Token::Data { flow, range } = token {
+            ways.settle_data(*flow, range.clone());
+        }
+    }
+
+    /// The flow's retransmission mechanism says what becomes of it.
+    fn lost(&mut self, loss: &LostPacket, token: &Token, ways: &mut Ways) {
+        if let Token::Data { flow, range } = token {
+            ways.recover_data(*flow, range.clone(), loss);
+        }
+    }
+
+    /// What is most likely what the peer waits for is sent again, if anything is.
+    fn probe(&mut self, token: &Token, ways: &mut Ways) {
+        if let Token::Data { flow, range } = token
+            && ways.repeats(*flow)
+        {
+            if let Some(f) = ways.flows.get_mut(*flow) {
+                f.send.buffer.repeat(range.clone());
+            }
+            ways.after_send_change(*flow);
+        }
+    }
+
+    /// When a message expires.
+    fn timeout(&self, ways: &Ways) -> Option<Time> {
+        ways.flows.next_expiry().map(|(at, _)| at)
+    }
+
+    fn on_timeout(&mut self, now: Time, ways: &mut Ways) {
+        ways.expire_messages(now);
+    }
+}

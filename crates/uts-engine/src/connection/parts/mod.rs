@@ -1,0 +1,222 @@
+//! Parts of a connection that have frames of their own. Each keeps what it has to say, writes it into packets, and hears what
+//! became of it. A new one is a file, a field of [`Parts`], a line in its two lists, and a kind of [`Token`].
+
+mod control;
+mod data;
+mod exchanges;
+mod flow_control;
+mod ping;
+mod poll;
+mod repairs;
+mod report;
+mod size;
+
+pub(super) use control::Control;
+pub(super) use data::{Data, How, Written, append_whole};
+pub(super) use exchanges::{Exchanges, MESSAGES_MAX};
+pub(super) use flow_control::{FlowControl, Signal};
+pub(super) use ping::Ping;
+pub(super) use poll::Poll;
+pub(super) use repairs::{Repairs, has_repair};
+pub(super) use report::{Report, emit_report};
+pub(super) use size::PacketSize;
+
+use super::Ways;
+use super::packet::Packet;
+use crate::event::Direction;
+use core::ops::Range;
+use uts_functions::Time;
+use uts_functions::retransmission::ledger::Carried;
+
+/// A part of a connection that has frames of its own. What a part shares with others is in the [`Ways`].
+pub(super) trait Part {
+    /// What waits to be sent as soon as window and rate allow a packet.
+    fn interest(&self, _ways: &Ways) -> Interest {
+        Interest::Nothing
+    }
+
+    /// Writes what waits into a packet, as far as there is room.
+    fn write(&mut self, packet: &mut Packet<'_>, ways: &mut Ways);
+
+    /// What a packet carried of this part has arrived.
+    fn acked(&mut self, _now: Time, _token: &Token, _ways: &mut Ways) {}
+
+    /// A packet was lost that carried this.
+    fn lost(&mut self, _loss: &LostPacket, _token: &Token, _ways: &mut Ways) {}
+
+    /// The oldest packet in flight carried this, and no acknowledgement comes: what a probe should repeat of it is to be sent again
+    /// (RFC 9002 section 6.2.4).
+    fn probe(&mut self, _token: &Token, _ways: &mut Ways) {}
+
+    /// When something is due.
+    fn timeout(&self, _ways: &Ways) -> Option<Time> {
+        None
+    }
+
+    /// Does what is due, if anything is.
+    fn on_timeout(&mut self, _now: Time, _ways: &mut Ways) {}
+}
+
+/// What a part has to send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Interest {
+    Nothing,
+    /// Data of flows: packets of it may be alike.
+    Data,
+    /// Frames of its own.
+    Frames,
+}
+
+impl Interest {
+    /// Frames, if there are any.
+    pub fn frames_if(wants: bool) -> Self {
+        if wants { Interest::Frames } else { Interest::Nothing }
+    }
+}
+
+/// A packet that was lost, as the parts hear of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LostPacket {
+    pub now: Time,
+    pub number: u64,
+    /// The number of the next packet that will be sent.
+    pub next_packet: u64,
+}
+
+/// What a packet carried, to be settled when it is acknowledged or lost: of which part, and the part's own token.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Token {
+    /// An acknowledgement of packets up to this number.
+    Report(u64),
+    /// A message of an exchange of this direction's profile.
+    Exchange(Direction),
+    FlowControl(Signal),
+    /// Positions of a flow that the sender gave up.
+    Skip {
+        flow: u32,
+        range: Range<u64>,
+    },
+    /// A probe of a larger packet size, in bytes.
+    Size(usize),
+    Data {
+        flow: u32,
+        range: Range<u64>,
+    },
+}
+
+impl Carried for Token {
+    /// Packets that are alike carry the next bytes of one flow, as many each.
+    fn ahead(&self, places: u64) -> Self {
+        match self {
+            Token::Data { flow, range } => {
+                let by = places * (range.end - range.start);
+                Token::Data { flow: *flow, range: range.start + by..range.end + by }
+            }
+            other => other.clone(),
+        }
+    }
+}
+
+/// All parts.
+pub(super) struct Parts {
+    pub report: Report,
+    pub exchanges: Exchanges,
+    pub control: Control,
+    pub flow_control: FlowControl,
+    pub repairs: Repairs,
+    pub size: PacketSize,
+    pub data: Data,
+    pub ping: Ping,
+    pub poll: Poll,
+}
+
+impl Parts {
+    pub fn new(size: PacketSize) -> Self {
+        Parts {
+            report: Report::default(),
+            exchanges: Exchanges::new(),
+            control: Control::default(),
+            flow_control: FlowControl,
+            repairs: Repairs,
+            size,
+            data: Data,
+            ping: Ping::default(),
+            poll: Poll::default(),
+        }
+    }
+
+    /// In the order of urgency, in which they write into a packet.
+    #[inline]
+    fn in_order(&self) -> [&dyn Part; 9] {
+        let Parts { report, exchanges, control, flow_control, repairs, size, data, ping, poll } = self;
+        [report, exchanges, control, flow_control, repairs, size, data, ping, poll]
+    }
+
+    /// The same, to change.
+    #[inline]
+    fn in_order_mut(&mut self) -> [&mut dyn Part; 9] {
+        let Parts { report, exchanges, control, flow_control, repairs, size, data, ping, poll } = self;
+        [report, exchanges, control, flow_control, repairs, size, data, ping, poll]
+    }
+
+    /// The part that a token is of.
+    fn of(&mut self, token: &Token) -> &mut dyn Part {
+        match token {
+            Token::Report(_) => &mut self.report,
+            Token::Exchange(_) => &mut self.exchanges,
+            Token::FlowControl(_) | Token::Skip { .. } => &mut self.flow_control,
+            Token::Size(_) => &mut self.size,
+            Token::Data { .. } => &mut self.data,
+        }
+    }
+
+    /// Whether anything waits for a packet that window and rate must admit.
+    #[inline]
+    pub fn want_to_send(&self, ways: &Ways) -> bool {
+        self.in_order().into_iter().any(|part| part.interest(ways) != Interest::Nothing)
+    }
+
+    /// Whether anything but data does.
+    #[inline]
+    pub fn want_more_than_data(&self, ways: &Ways) -> bool {
+        self.in_order().into_iter().any(|part| part.interest(ways) == Interest::Frames)
+    }
+
+    /// What goes into a packet.
+    #[inline]
+    pub fn write(&mut self, packet: &mut Packet<'_>, ways: &mut Ways) {
+        for part in self.in_order_mut() {
+            part.write(packet, ways);
+            if packet.is_complete {
+                return;
+            }
+        }
+    }
+
+    /// What a packet carried has arrived.
+    pub fn acked(&mut self, now: Time, token: &Token, ways: &mut Ways) {
+        self.of(token).acked(now, token, ways);
+    }
+
+    /// A packet was lost that carried this.
+    pub fn lost(&mut self, loss: &LostPacket, token: &Token, ways: &mut Ways) {
+        self.of(token).lost(loss, token, ways);
+    }
+
+    /// A probe repeats what the oldest packet carried.
+    pub fn probe(&mut self, token: &Token, ways: &mut Ways) {
+        self.of(token).probe(token, ways);
+    }
+
+    /// When something is due in any part.
+    pub fn timeout(&self, ways: &Ways) -> Option<Time> {
+        self.in_order().into_iter().filter_map(|part| part.timeout(ways)).min()
+    }
+
+    /// Does what is due in each part.
+    pub fn on_timeout(&mut self, now: Time, ways: &mut Ways) {
+        for part in self.in_order_mut() {
+            part.on_timeout(now, ways);
+        }
+    }
+}

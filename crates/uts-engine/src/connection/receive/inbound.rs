@@ -1,0 +1,165 @@
+//! What the peer sends: open epochs, and which packets arrived.
+
+use crate::connection::secrets::SecretChain;
+use crate::exchange::GROUPS_MAX;
+use crate::synthesis::ReceiveStack;
+use core::ops::Range;
+use std::sync::Arc;
+use uts_functions::acknowledgement::Arrivals;
+use uts_functions::detection::{self, Detection};
+use uts_functions::protection::Protection;
+use uts_functions::{Function, Profile, presentation};
+use uts_wire::ConnectionId;
+use uts_wire::packet::{AdaptiveHeader, peek_epoch, sample, unmask};
+
+pub(crate) struct Inbound {
+    /// Open epochs, oldest first.
+    pub stacks: Vec<ReceiveStack>,
+    pub secrets: SecretChain,
+    pub arrivals: Arrivals,
+    /// What undoes the presentation of a group's messages. They keep their form when the profile changes, so it outlives
+    /// its epoch.
+    pub presentations: Vec<(u8, presentation::Slot)>,
+    /// The epoch whose flow control governs each group: the newest that the sender is known to use, or whose sender needs
+    /// credit.
+    pub flow_epochs: [u32; GROUPS_MAX],
+    /// The epoch of the last packet. Another one of it is no news for the exchange of mechanisms.
+    pub heard_of: Option<u32>,
+    /// Packets that failed authentication, against the cipher's limit.
+    pub forged: u64,
+}
+
+/// A packet that was opened.
+pub(in crate::connection) struct Unsealed {
+    /// Index of the stack under which it was built.
+    pub stack: usize,
+    pub number: u64,
+    /// Where its frames are.
+    pub frames: Range<usize>,
+}
+
+/// Why a packet was not taken in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::connection) enum Dropped {
+    UnknownEpoch,
+    Malformed,
+    Forged,
+    Duplicate,
+}
+
+impl Inbound {
+    /// The direction's start. `None` if this library lacks a mechanism of the profile.
+    pub fn new(profile: &Arc<Profile>, secrets: SecretChain) -> Option<Self> {
+        let stack = ReceiveStack::new(0, 0, profile, &secrets.of(0)?)?;
+        let mut inbound = Inbound {
+            stacks: Vec::new(),
+            secrets,
+            arrivals: Arrivals::default(),
+            presentations: Vec::new(),
+            flow_epochs: [0; GROUPS_MAX],
+            heard_of: None,
+            forged: 0,
+        };
+        inbound.keep_presentation(&stack);
+        inbound.stacks.push(stack);
+        Some(inbound)
+    }
+
+    /// Notes how the stack's messages are read, unless they are sent as they are.
+    fn keep_presentation(&mut self, stack: &ReceiveStack) {
+        if stack.profile.name(Function::Presentation) != "none" {
+            self.presentations.retain(|(group, _)| *group != stack.group);
+            self.presentations.push((stack.group, stack.presentation.clone()));
+        }
+    }
+
+    /// What undoes the presentation of a group's messages.
+    pub fn presentation(&self, group: u8) -> Option<&presentation::Slot> {
+        self.presentations.iter().find(|(of, _)| *of == group).map(|(_, slot)| slot)
+    }
+
+    /// Opens an epoch. Says whether the library had everything.
+    pub fn open(&mut self, epoch: u32, group: u8, profile: &Profile) -> bool {
+        let shared = Arc::new(*profile);
+        let Some(mut stack) =
+            self.secrets.of(epoch).and_then(|s| ReceiveStack::new(epoch, group, &shared, &s))
+        else {
+            return false;
+        };
+        // all packets of the epoch are sent later than any that has arrived.
+        stack.first_number = self.arrivals.largest.map_or(0, |(largest, _)| largest + 1);
+        self.keep_presentation(&stack);
+        let at = self.stacks.partition_point(|s| s.epoch < epoch);
+        self.stacks.insert(at, stack);
+        true
+    }
+
+    /// Closes an epoch under which nothing can arrive any more; says whose it was.
+    pub fn retire(&mut self, epoch: u32) -> Option<u8> {
+        let at = self.stacks.iter().position(|s| s.epoch == epoch).filter(|_| self.stacks.len() > 1)?;
+        let closed = self.stacks.remove(at);
+        if let Some(oldest) = self.stacks.first() {
+            self.secrets.forget_before(oldest.epoch);
+        }
+        Some(closed.group)
+    }
+
+    /// The open epoch that a packet's five bits mean. Open epochs lie within 32 of each other.
+    pub fn by_low_bits(&self, low5: u8) -> Option<usize> {
+        self.stacks.iter().rposition(|s| s.epoch % 32 == u32::from(low5))
+    }
+
+    /// The newest open epoch of a group.
+    pub fn newest(&self, group: u8) -> Option<&ReceiveStack> {
+        self.stacks.iter().rev().find(|s| s.group == group)
+    }
+
+    /// The newest open epoch of a group, to change.
+    pub fn newest_mut(&mut self, group: u8) -> Option<&mut ReceiveStack> {
+        self.stacks.iter_mut().rev().find(|s| s.group == group)
+    }
+
+    /// Takes mask, cipher and checksum off a packet that came by this connection's id, in place. Nothing else changes.
+    pub(in crate::connection) fn unseal(
+        &self,
+        dcid: &ConnectionId,
+        packet: &mut [u8],
+    ) -> Result<Unsealed, Dropped> {
+        let first = *packet.first().ok_or(Dropped::Malformed)?;
+        let index = self.by_low_bits(peek_epoch(first)).ok_or(Dropped::UnknownEpoch)?;
+        let stack = &self.stacks[index];
+        let pn_offset = AdaptiveHeader::pn_offset(packet, dcid).ok_or(Dropped::Malformed)?;
+        let protection = stack.protection.as_deref().ok_or(Dropped::UnknownEpoch)?;
+        let mask = if protection.sample_bytes() > 0 {
+            protection.header_mask(sample(packet, pn_offset).map_err(|_| Dropped::Malformed)?)
+        } else {
+            [0; 5]
+        };
+        let truncated = unmask(packet, pn_offset, &mask).map_err(|_| Dropped::Malformed)?;
+        let expected = self.arrivals.largest.map_or(0, |(largest, _)| largest + 1);
+        let number = truncated.expand(expected);
+        if number < stack.first_number {
+            return Err(Dropped::UnknownEpoch);
+        }
+        let start = pn_offset + truncated.len();
+        if start > packet.len() {
+            return Err(Dropped::Malformed);
+        }
+        let len =
+            protection.open(number, dcid.filled(), &mut packet[start..]).map_err(|_| Dropped::Forged)?;
+        let trailer_bytes = stack.detection.trailer_bytes();
+        let frames_bytes = len.checked_sub(trailer_bytes).ok_or(Dropped::Malformed)?;
+        let (covered, sent) = packet[..start + len].split_at(start + frames_bytes);
+        let mut trailer = [0; detection::TRAILER_BYTES_MAX];
+        let trailer = &mut trailer[..trailer_bytes];
+        trailer.copy_from_slice(sent);
+        detection::add_left_out(truncated.left_out_of(number), trailer);
+        if !stack.detection.verify(covered, trailer) {
+            return Err(Dropped::Malformed);
+        }
+        if self.arrivals.is_duplicate(number) {
+            return Err(Dropped::Duplicate);
+        }
+        Ok(Unsealed { stack: index, number, frames: start..start + frames_bytes })
+    }
+}

@@ -1,0 +1,470 @@
+//! The way in: from a datagram to data that waits to be read.
+//!
+//! `handle_adaptive` -> `Inbound::unseal` (epoch, mask, cipher, checksum; nothing is changed before) -> `take_in` (acknowledgement) ->
+//! `handle_frames` -> `repair` (what redundancy brings back goes through `handle_frames` as well).
+
+use crate::connection::flows::FlowViolation;
+use crate::connection::parts::Signal;
+use crate::connection::receive::contents::{Contents, Frames, Seen};
+use crate::connection::receive::inbound::{Dropped, Unsealed};
+use crate::connection::receive::messages::Messages;
+use crate::connection::{CloseReason, Connection, Event, Ways};
+use crate::event::{Direction, FlowId};
+use crate::synthesis::ReceiveStack;
+use bytes::Bytes;
+use core::time::Duration;
+use uts_functions::Time;
+use uts_functions::acknowledgement::{Acknowledgement, Arrival};
+use uts_functions::protection::Protection;
+use uts_functions::sequencing::reassembly::Segment;
+use uts_functions::{fec, flow};
+use uts_wire::frame::{self, Frame};
+
+/// How the network marked a packet (RFC 3168): ECT(0), ECT(1) or CE.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ecn {
+    /// ECN-capable transport, codepoint 0.
+    Ect0,
+    /// ECN-capable transport, codepoint 1.
+    Ect1,
+    /// Congestion experienced.
+    Ce,
+}
+
+/// Gaps in what a flow has received that are remembered. Where nothing is repeated the oldest beyond are given up; where
+/// losses are repeated, packets that would leave more are dropped unacknowledged.
+pub(in crate::connection) const GAPS_MAX: usize = 4096;
+
+/// Where data of a frame stands.
+struct Part {
+    offset: Option<u64>,
+    len: u64,
+}
+
+impl Connection {
+    /// Takes in a short packet.
+    pub(in crate::connection) fn handle_adaptive(&mut self, now: Time, ecn: Option<Ecn>, packet: &mut [u8]) {
+        self.wake(now);
+        let tail = packet.last_chunk::<16>().copied();
+        let inbound = self.ways.inbound.as_ref().ok_or(Dropped::UnknownEpoch);
+        let opened = inbound.and_then(|inbound| inbound.unseal(&self.identity.local_cid, packet));
+        self.on_unsealed(now, ecn, packet, tail, opened);
+    }
+
+    /// Goes on with a packet that could be opened or not, of which `tail` was the end before.
+    pub(in crate::connection) fn on_unsealed(
+        &mut self,
+        now: Time,
+        ecn: Option<Ecn>,
+        packet: &[u8],
+        tail: Option<[u8; 16]>,
+        opened: Result<Unsealed, Dropped>,
+    ) {
+        // A reset looks like a packet that cannot be opened (RFC 9000 section 10.3).
+        if opened.is_err() && self.is_reset(tail) {
+            self.on_stateless_reset(now);
+            return;
+        }
+        match opened {
+            Ok(Unsealed { stack, number, frames }) => {
+                self.take_in(now, ecn, (stack, number), &packet[frames])
+            }
+            Err(Dropped::UnknownEpoch) => self.ways.stats.dropped_unknown_epoch += 1,
+            Err(Dropped::Malformed) => self.ways.stats.dropped_malformed += 1,
+            Err(Dropped::Duplicate) => self.ways.stats.dropped_duplicate += 1,
+            Err(Dropped::Forged) => self.on_forged(),
+        }
+    }
+
+    /// Whether a datagram that ends so is the peer's word that it no longer knows the connection.
+    fn is_reset(&self, tail: Option<[u8; 16]>) -> bool {
+        match (tail, self.peer_reset_token()) {
+            (Some(tail), Some(own)) => crate::endpoint::is_same(own, &tail),
+            _ => false,
+        }
+    }
+
+    fn on_forged(&mut self) {
+        self.ways.stats.dropped_forged += 1;
+        let Some(inbound) = &mut self.ways.inbound else { return };
+        inbound.forged += 1;
+        // RFC 9001 section 6.6: beyond the cipher's limit, forgeries may begin to succeed.
+        let max =
+            inbound.stacks.last().and_then(|s| s.protection.as_ref()).map_or(u64::MAX, |p| p.forgeries_max());
+        if inbound.forged > max {
+            self.fail(CloseReason::Protocol("too many forged packets arrived".into()));
+        }
+    }
+
+    /// An authentic packet that cannot be read: the peer is broken. Without protection it may be anybody's.
+    pub(in crate::connection) fn on_malformed(&mut self, index: usize) {
+        self.ways.stats.dropped_malformed += 1;
+        let tagged = self
+            .ways
+            .inbound
+            .as_ref()
+            .and_then(|i| i.stacks.get(index))
+            .and_then(|s| s.protection.as_ref())
+            .is_some_and(|p| p.tag_bytes() > 0);
+        if tagged {
+            self.fail(CloseReason::Protocol("it sent a packet that cannot be read".into()));
+        }
+    }
+
+    /// Feeds redundancy with a packet of an epoch, and takes in what it brings back.
+    pub(in crate::connection) fn repair(
+        &mut self,
+        now: Time,
+        (epoch, number): (u32, u64),
+        payload: &[u8],
+        contents: &Contents<'_, '_>,
+    ) {
+        let Some(inbound) = &mut self.ways.inbound else { return };
+        let Some(stack) = inbound.stacks.iter_mut().find(|s| s.epoch == epoch) else { return };
+        // Where nothing decodes redundancy, it would only be held.
+        let Some(decoder) = &mut stack.fec else { return };
+        let has_data = contents.seen().has_data;
+        let mut recovered = if has_data { decoder.on_source(number, payload) } else { Vec::new() };
+        contents.for_each_repair(|repair| {
+            recovered.extend(decoder.on_repair(&fec::Repair {
+                first: repair.first,
+                mask: repair.mask.into(),
+                index: repair.index,
+                parities: repair.parities,
+                symbol: Bytes::copy_from_slice(repair.symbol),
+            }));
+        });
+        for packet in recovered {
+            self.take_in_recovered(now, epoch, packet);
+        }
+    }
+
+    /// Takes in a packet that redundancy has brought back. Redundancy of redundancy is not used.
+    fn take_in_recovered(&mut self, now: Time, epoch: u32, packet: fec::Recovered) {
+        let Some(inbound) = &mut self.ways.inbound else { return };
+        let Some(index) = inbound.stacks.iter().position(|s| s.epoch == epoch) else { return };
+        let known =
+            inbound.arrivals.is_duplicate(packet.number) || inbound.arrivals.repaired.contains(packet.number);
+        let sane = inbound.arrivals.largest.is_some_and(|(largest, _)| packet.number <= largest);
+        if known || !sane {
+            return;
+        }
+        let mut frames = Frames::new(&packet.payload);
+        if !frames.read() || self.ways.overruns(index, &Contents::Frames(&frames)) {
+            return;
+        }
+        let Some(inbound) = &mut self.ways.inbound else { return };
+        inbound.arrivals.repaired.insert_one(packet.number);
+        inbound.arrivals.report_by(now);
+        self.ways.stats.packets_recovered += 1;
+        if let Err(reason) = self.handle_frames(now, index, &frames) {
+            self.fail(reason);
+        }
+    }
+
+    /// A packet of an epoch arrived: for the machine, the first is a confirmation.
+    pub(in crate::connection) fn on_packet_of_epoch(&mut self, now: Time, epoch: u32) {
+        let Some(inbound) = &mut self.ways.inbound else { return };
+        let is_first = inbound.heard_of.replace(epoch) != Some(epoch);
+        if !is_first || inbound.stacks.len() == 1 {
+            return;
+        }
+        let group = inbound.stacks.iter().find(|s| s.epoch == epoch).map(|s| s.group);
+        let governs = group.and_then(|group| inbound.flow_epochs.get(usize::from(group)));
+        let is_newer = governs.is_some_and(|governs| epoch > *governs);
+        if let Some(machine) = self.parts.exchanges.machine(Direction::In) {
+            machine.on_packet(now, epoch);
+        }
+        if is_newer {
+            self.ways.adopt_flow_control(now, epoch);
+        }
+        self.drain_exchange(now, Direction::In);
+    }
+}
+
+impl Ways {
+    /// Whether the packet holds data for which there is no room although its sender was not told to stop: more bytes than
+    /// memory is given, or more gaps than are remembered where none may be given up. It will be repeated, if anything is.
+    pub(in crate::connection) fn overruns(&self, index: usize, contents: &Contents<'_, '_>) -> bool {
+        let frames = match contents {
+            Contents::Data(data) => return self.overruns_with(index, data),
+            Contents::Messages(messages) => return self.overruns_with_messages(index, messages),
+            Contents::Frames(frames) => frames,
+        };
+        frames.seen.has_data
+            && frames.any(|frame| match frame {
+                Frame::Data(data) => self.overruns_with(index, data),
+                Frame::Messages(messages) => {
+                    let len = messages.bytes.len() as u64;
+                    let part = Part { offset: messages.offset, len: len + u64::from(messages.count) - 1 };
+                    self.overruns_with_parts(index, messages.flow, len, core::iter::once(part))
+                }
+                _ => false,
+            })
+    }
+
+    /// Notes that a packet has arrived, built under this stack. Says its epoch, and whether redundancy had brought it back before:
+    /// then only its arrival is news.
+    pub(in crate::connection) fn on_arrival(
+        &mut self,
+        now: Time,
+        ecn: Option<Ecn>,
+        (index, number): (usize, u64),
+        seen: Seen,
+    ) -> Option<(u32, bool)> {
+        let inbound = self.inbound.as_mut()?;
+        let stack = inbound.stacks.get_mut(index)?;
+        let is_recovered = inbound.arrivals.repaired.contains(number);
+        let marked = ecn == Some(Ecn::Ce);
+        let arrival = Arrival { number, now, eliciting: seen.eliciting, polled: seen.polled, marked };
+        stack.acknowledgement.on_arrival(&mut inbound.arrivals, &arrival);
+        inbound.arrivals.insert(&arrival);
+        if let Some(ecn) = ecn {
+            inbound.arrivals.ecn[ecn as usize] += 1;
+        }
+        self.stats.packets_received += 1;
+        Some((stack.epoch, is_recovered))
+    }
+
+    fn overruns_with(&self, index: usize, data: &frame::Data<'_>) -> bool {
+        let len = data.bytes.len() as u64;
+        let part = Part { offset: data.offset, len };
+        self.overruns_with_parts(index, data.flow, len, core::iter::once(part))
+    }
+
+    fn overruns_with_messages(&self, index: usize, messages: &Messages) -> bool {
+        // They stand in a row, so that what holds for all of them holds for each.
+        let part = Part { offset: messages.start, len: messages.positions().saturating_sub(1) };
+        self.overruns_with_parts(index, messages.flow, messages.data_bytes, core::iter::once(part))
+    }
+
+    fn overruns_with_parts(
+        &self,
+        index: usize,
+        flow: u32,
+        data_bytes: u64,
+        mut parts: impl Iterator<Item = Part>,
+    ) -> bool {
+        let Some(stack) = self.inbound.as_ref().and_then(|i| i.stacks.get(index)) else { return false };
+        let Some(receive) = self.flows.get(flow).map(|flow| &flow.receive) else { return false };
+        let (repeats, counts) = (repeats(stack), stack.layout.offsets);
+        let has_many_gaps = repeats && receive.data.gaps() >= GAPS_MAX;
+        let limit = if receive.is_free() { receive.limit() } else { u64::MAX };
+        !receive.has_room(data_bytes)
+            || parts.any(|part| {
+                let start = part.offset.filter(|_| counts).unwrap_or(0);
+                start.saturating_add(part.len) > limit || (has_many_gaps && receive.data.leaves_gap(start))
+            })
+    }
+
+    /// The next bytes of a file, of a flow that is known: the common case.
+    pub(in crate::connection) fn on_next_bytes(&mut self, index: usize, data: &frame::Data<'_>) -> bool {
+        let Some(stack) = self.inbound.as_ref().and_then(|i| i.stacks.get(index)) else { return false };
+        let Some(receive) = self.flows.get_mut(data.flow).map(|flow| &mut flow.receive) else { return false };
+        if !receive.append(stack, data) {
+            return false;
+        }
+        self.stats.data_bytes_received += data.bytes.len() as u64;
+        receive.tell_reader(data.flow, &mut self.events);
+        true
+    }
+
+    /// Finds the flow of data that came under a stack, opening it if it is the peer's to open, and sees that it is in the
+    /// stack's group. Says whether the data has positions, and whether losses of it are repeated; `None` if nobody wants it.
+    pub(in crate::connection) fn place(
+        &mut self,
+        index: usize,
+        id: u32,
+    ) -> Result<Option<(bool, bool)>, CloseReason> {
+        let Some(stack) = self.inbound.as_ref().and_then(|i| i.stacks.get(index)) else { return Ok(None) };
+        let (group, governs) = (stack.group, &stack.flow);
+        let sent_free = matches!(governs, flow::Slot::None(_));
+        let (repeats, counts) = (repeats(stack), stack.layout.offsets);
+        let found = self.flows.of_frame(id).map_err(violation)?;
+        let Some((flow, is_new)) = found else { return Ok(None) };
+        if is_new {
+            self.events.push_back(Event::FlowOpened(FlowId(id)));
+        }
+        let receive = &mut flow.receive;
+        // the first data says which group the flow is in.
+        if !core::mem::replace(&mut receive.is_placed, true) {
+            if receive.group != group {
+                (receive.group, receive.flow) = (group, governs.clone());
+            }
+        } else if receive.group != group {
+            let what = format!("flow {id} of group {}: data in group {group}", receive.group);
+            return Err(CloseReason::Protocol(what));
+        }
+        if sent_free && !receive.is_free() {
+            // It left before its sender needed credit.
+            let free =
+                receive.data.consumed().saturating_add(receive.grant.window_bytes_max.saturating_mul(4));
+            receive.free_limit = receive.free_limit.max(free);
+        }
+        Ok((receive.reset.is_none() && !receive.is_done).then_some((counts, repeats)))
+    }
+
+    pub(in crate::connection) fn on_data(
+        &mut self,
+        now: Time,
+        index: usize,
+        data: &frame::Data<'_>,
+    ) -> Result<(), CloseReason> {
+        if self.on_next_bytes(index, data) {
+            return Ok(());
+        }
+        let Some((counts, repeats)) = self.place(index, data.flow)? else { return Ok(()) };
+        // The first of a flow found it not yet in its place.
+        if self.on_next_bytes(index, data) {
+            return Ok(());
+        }
+        let Some(receive) = self.flows.get_mut(data.flow).map(|flow| &mut flow.receive) else {
+            return Ok(());
+        };
+        self.stats.data_bytes_received += data.bytes.len() as u64;
+        // Without positions nothing of a flow is consumed that would move a limit along: what is held is what counts then.
+        let limit = if counts { receive.limit() } else { u64::MAX };
+        let bytes = Bytes::copy_from_slice(data.bytes);
+        // P-30, and for P-34 as well: there each would be at the front of the flow.
+        let start = match data.offset {
+            Some(start) => start,
+            None if counts => 0,
+            None if data.flags.begin && data.flags.end => {
+                // No positions: a whole message, handed over as it comes.
+                if !receive.data.push_unplaced(bytes, data.flags.presented) {
+                    self.stats.dropped_overrun += 1;
+                }
+                self.tell_reader(data.flow);
+                return Ok(());
+            }
+            None => {
+                let what = format!("flow {}: a part of a message without its position", data.flow);
+                return Err(CloseReason::Protocol(what));
+            }
+        };
+        if data.flags.fin && !counts {
+            // Nobody waits for what came without positions, or did not come.
+            receive.data.skip(0..start);
+        }
+        let segment = Segment {
+            start,
+            data: bytes,
+            message: data.flags.message,
+            presented: data.flags.presented,
+            begin: data.flags.begin,
+            end: data.flags.end,
+            fin: data.flags.fin,
+        };
+        match receive.data.insert(segment, limit) {
+            Ok(new) => {
+                self.stats.data_bytes_repeated += (data.bytes.len() as u64).saturating_sub(new);
+                if !repeats {
+                    receive.data.limit_gaps(GAPS_MAX);
+                }
+                self.tell_reader(data.flow);
+                self.consumed(now, data.flow);
+                Ok(())
+            }
+            Err(error) => Err(CloseReason::Protocol(format!("flow {}: {error}", data.flow))),
+        }
+    }
+
+    /// Tells the application once that a flow has something to read.
+    pub(in crate::connection) fn tell_reader(&mut self, id: u32) {
+        if let Some(flow) = self.flows.get_mut(id) {
+            flow.receive.tell_reader(id, &mut self.events);
+        }
+    }
+
+    pub(in crate::connection) fn on_credit(&mut self, credit: frame::Credit) -> Result<(), CloseReason> {
+        let found = self.flows.of_frame(credit.flow).map_err(violation)?;
+        let Some((flow, is_new)) = found else { return Ok(()) };
+        flow.send.limit = flow.send.limit.max(credit.limit);
+        if is_new {
+            self.events.push_back(Event::FlowOpened(FlowId(credit.flow)));
+        }
+        self.after_send_change(credit.flow);
+        Ok(())
+    }
+
+    pub(in crate::connection) fn on_skip(&mut self, now: Time, skip: frame::Skip) -> Result<(), CloseReason> {
+        let found = self.flows.of_frame(skip.flow).map_err(violation)?;
+        let Some((_, is_new)) = found else { return Ok(()) };
+        if is_new {
+            self.events.push_back(Event::FlowOpened(FlowId(skip.flow)));
+        }
+        // Messages may be given up before there is credit for them, so that a skip may reach beyond what was granted. It
+        // takes no memory but that of a gap.
+        if let Some(flow) = self.flows.get_mut(skip.flow) {
+            flow.receive.data.skip(skip.start..skip.start.saturating_add(skip.len));
+            if flow.receive.data.gaps() > 2 * GAPS_MAX {
+                return Err(CloseReason::Protocol(format!("flow {}: too many gaps", skip.flow)));
+            }
+        }
+        self.tell_reader(skip.flow);
+        self.consumed(now, skip.flow);
+        Ok(())
+    }
+
+    pub(in crate::connection) fn on_reset(&mut self, reset: frame::ResetFlow) -> Result<(), CloseReason> {
+        let found = self.flows.of_frame(reset.flow).map_err(violation)?;
+        let Some((flow, is_new)) = found else { return Ok(()) };
+        if flow.receive.reset.is_none() && !flow.receive.data.is_ended() {
+            flow.receive.reset = Some(reset.code);
+        }
+        if is_new {
+            self.events.push_back(Event::FlowOpened(FlowId(reset.flow)));
+        }
+        self.tell_reader(reset.flow);
+        Ok(())
+    }
+
+    pub(in crate::connection) fn on_stop(&mut self, stop: frame::StopFlow) -> Result<(), CloseReason> {
+        let found = self.flows.of_frame(stop.flow).map_err(violation)?;
+        let Some((flow, is_new)) = found else { return Ok(()) };
+        if is_new {
+            self.events.push_back(Event::FlowOpened(FlowId(stop.flow)));
+        }
+        if flow.send.stopped.replace(stop.code).is_none() {
+            self.events.push_back(Event::Stopped(FlowId(stop.flow), stop.code));
+            self.reset_flow(FlowId(stop.flow), stop.code);
+        }
+        Ok(())
+    }
+
+    /// Data was taken out of a flow, by the application or by a skip: more credit may be due.
+    pub(in crate::connection) fn consumed(&mut self, now: Time, id: u32) {
+        use uts_functions::flow::FlowControl as _;
+        let rtt = self.outbound.as_ref().map_or(Duration::ZERO, |o| o.rtt.smoothed);
+        let Some(flow) = self.flows.get_mut(id) else { return };
+        let receive = &mut flow.receive;
+        receive.grant.consumed = receive.data.consumed();
+        if receive.data.is_complete() || receive.is_done {
+            return;
+        }
+        if !receive.is_placed && receive.is_free() {
+            // only the group, which nothing has told yet, knows whether the sender needs credit.
+            let limit = receive.grant.consumed.saturating_add(receive.grant.window_bytes);
+            if limit > receive.grant.limit {
+                receive.grant.limit = limit;
+                self.flows.signals.insert(Signal::Credit(id));
+            }
+            return;
+        }
+        let has_grown = receive.flow.on_consumed(&mut receive.grant, now, rtt).is_some();
+        if self.receive_rate.is_some() {
+            self.grant_at_rate(now);
+        } else if has_grown {
+            self.flows.signals.insert(Signal::Credit(id));
+        }
+    }
+}
+
+/// Whether what is lost of data under this stack is sent again.
+fn repeats(stack: &ReceiveStack) -> bool {
+    stack.layout.repeats
+}
+
+fn violation(violation: FlowViolation) -> CloseReason {
+    CloseReason::Protocol(violation.to_string())
+}

@@ -1,0 +1,8 @@
+//! What the peer sends: open epochs and what has arrived, what packets consist of, and runs of packets that are alike.
+
+pub(in crate::connection) mod contents;
+pub(in crate::connection) mod inbound;
+pub(in crate::connection) mod incoming;
+pub(in crate::connection) mod messages;
+pub(in crate::connection) mod receive_rate;
+pub(in crate::connection) mod run;

@@ -1,0 +1,95 @@
+//! Runs on the way in: whose packets they are, and whether its connection is one that takes any, is asked once; each is opened,
+//! acknowledged and put in its place by itself.
+
+use crate::connection::flows::Flows;
+use crate::connection::flows::halves::ReceiveHalf;
+use crate::connection::receive::incoming::Ecn;
+use crate::connection::receive::messages::Messages;
+use crate::connection::{Connection, Phase};
+use crate::synthesis::ReceiveStack;
+use uts_functions::Time;
+use uts_functions::acknowledgement::{Acknowledgement, Arrival};
+use uts_wire::frame::Data;
+use uts_wire::packet::is_long;
+
+impl Connection {
+    /// Takes in datagrams of `segment_bytes` that came with one that was just taken in, as far as they are a run: each with
+    /// nothing but the next bytes of a flow, its next messages, or whole ones that have no positions. One that is anything else is taken in, too, and
+    /// ends the run; none is that is for another connection. Says how many bytes they are.
+    pub(crate) fn handle_run(
+        &mut self,
+        now: Time,
+        ecn: Option<Ecn>,
+        segment_bytes: usize,
+        datagrams: &mut [u8],
+    ) -> usize {
+        let is_heard =
+            self.life.phase == Phase::Open && self.life.rest_at.is_some() && self.life.last_heard_at == now;
+        let Some(inbound) = self.ways.inbound.as_mut().filter(|_| is_heard) else { return 0 };
+        let (mut taken, mut packets, mut data_bytes) = (0, 0, 0);
+        let (mut odd, marked) = (None, ecn == Some(Ecn::Ce));
+        let mut messages = Messages::default();
+        for datagram in datagrams.chunks_mut(segment_bytes.max(1)) {
+            if is_long(datagram[0]) || !datagram[1..].starts_with(self.identity.local_cid.as_slice()) {
+                break;
+            }
+            let (start, tail) = (taken, datagram.last_chunk::<16>().copied());
+            taken += datagram.len();
+            let opened = inbound.unseal(&self.identity.local_cid, datagram);
+            if let Ok(opened) = &opened
+                && let Some(stack) = inbound.stacks.get_mut(opened.stack).filter(|stack| stack.is_uniform)
+                && inbound.heard_of == Some(stack.epoch)
+                && let Some((receive, flow, bytes)) =
+                    append(&mut self.ways.flows, stack, &datagram[opened.frames.clone()], &mut messages)
+            {
+                let arrival = Arrival { number: opened.number, now, eliciting: true, polled: false, marked };
+                stack.acknowledgement.on_arrival(&mut inbound.arrivals, &arrival);
+                inbound.arrivals.insert(&arrival);
+                receive.tell_reader(flow, &mut self.ways.events);
+                packets += 1;
+                data_bytes += bytes;
+                continue;
+            }
+            odd = Some((start..taken, tail, opened));
+            break;
+        }
+        if let Some(ecn) = ecn {
+            inbound.arrivals.ecn[ecn as usize] += packets;
+        }
+        self.ways.stats.bytes_received += taken as u64;
+        self.establishing.bytes_from_address += taken as u64;
+        self.ways.stats.packets_received += packets;
+        self.ways.stats.data_bytes_received += data_bytes;
+        if let Some((place, tail, opened)) = odd {
+            self.on_unsealed(now, ecn, &datagrams[place], tail, opened);
+        }
+        taken
+    }
+}
+
+/// Takes in what a packet carries if it is such as [`Connection::handle_run`] takes: says for which flow, and how many bytes. If it is not,
+/// nothing has changed.
+fn append<'f>(
+    flows: &'f mut Flows,
+    stack: &ReceiveStack,
+    payload: &[u8],
+    messages: &mut Messages,
+) -> Option<(&'f mut ReceiveHalf, u32, u64)> {
+    let data = Data::only(payload);
+    let (flow, bytes) = match &data {
+        Some(data) => (data.flow, data.bytes.len() as u64),
+        None if payload.first().is_some_and(|kind| Messages::may_begin_with(*kind))
+            && messages.read(payload) =>
+        {
+            (messages.flow, messages.data_bytes)
+        }
+        None => return None,
+    };
+    let receive = &mut flows.get_mut(flow)?.receive;
+    let has_taken = receive.has_room(bytes)
+        && match &data {
+            Some(data) => receive.append(stack, data),
+            None => receive.append_messages(stack, messages, payload),
+        };
+    has_taken.then_some((receive, flow, bytes))
+}

@@ -1,0 +1,423 @@
+//! What this end sends: epochs in use, the ledger, and the mechanisms that all flows of the direction share.
+
+use crate::connection::allowance::{Admission, Allowance};
+use crate::connection::parts::Token;
+use crate::connection::secrets::SecretChain;
+use crate::connection::watch::meter::Meter;
+use crate::synthesis::SendStack;
+use core::time::Duration;
+use std::sync::Arc;
+use uts_functions::acknowledgement::Acknowledgement;
+use uts_functions::congestion::{self, Congestion, Delivery, Snapshot, Summary};
+use uts_functions::rate::{self, Bucket, Pace, RateControl};
+use uts_functions::retransmission::ledger::Ledger;
+use uts_functions::timing::{self, RoundTrip, Timing};
+use uts_functions::{Function, PathFacts, Profile, Rate, Time};
+use uts_wire::ConnectionId;
+use uts_wire::packet::{AdaptiveHeader, AdaptiveMark, TruncatedNumber};
+
+/// Back-off of the probe timer ends here: 2^10 times the time-out.
+const BACKOFF_MAX: u32 = 10;
+
+/// Backing off ends here at first, so that a path that has come back is noticed soon. It is safe: a probe of an outage is
+/// one small packet, and one packet in a round trip is less than the smallest window (RFC 8085 section 3.1.1).
+const PROBE_WAIT: Duration = Duration::from_secs(1);
+
+/// After each so many time-outs in a row the wait doubles, up to [`PROBE_WAIT_MAX`].
+const TIMEOUTS_PER_DOUBLING: u32 = 64;
+
+/// The longest wait (RFC 6298 section 2.5 allows 60 s and more).
+const PROBE_WAIT_MAX: Duration = Duration::from_secs(60);
+
+/// Probes sent per time-out (RFC 9002 section 6.2.4).
+const PROBES_PER_TIMEOUT: u8 = 2;
+
+/// After so many time-outs in a row the path is out: a probe carries no data, and goes alone.
+const TIMEOUTS_OF_OUTAGE: u32 = 3;
+
+/// Pacing of mechanisms that have a window only: a little faster than a window per round trip, so that pacing is never
+/// the brake (RFC 9002 section 7.7), and twice as fast while the window doubles each round.
+const PACE_GAIN: f64 = 1.25;
+const PACE_GAIN_SLOW_START: f64 = 2.0;
+
+/// Bytes in flight at the most, whatever congestion control and the peer say: a second at 2 Gbit/s. What is in flight takes
+/// memory here, and what a peer claims to have received is bounded by it.
+pub(crate) const IN_FLIGHT_MAX_BYTES: u64 = 256 << 20;
+
+/// From this rate on, what a packet costs the processor counts for more than how full it is.
+pub(crate) const PROCESSORS_LIMIT: Rate = Rate::from_bits_per_sec(4_000_000_000);
+
+pub(crate) struct Outbound {
+    /// Epochs in use; the last of a group is current, older ones only wait for their redundancy to leave.
+    pub stacks: Vec<SendStack>,
+    pub secrets: SecretChain,
+    pub ledger: Ledger<Token>,
+    pub delivery: Delivery,
+    pub congestion: congestion::Slot,
+    pub rate: rate::Slot,
+    pub bucket: Bucket,
+    pub timing: timing::Slot,
+    pub rtt: RoundTrip,
+    pub meter: Meter,
+    /// Probe time-outs in a row.
+    pub timeouts: u32,
+    /// Packets to send whatever the window says.
+    pub probes_due: u8,
+    pub loss_at: Option<Time>,
+    pub paced_until: Option<Time>,
+    /// What pacing keeps to in the batch under construction, once that was asked.
+    batch_pace: Option<Pace>,
+    /// The application's upper bound on the rate.
+    rate_max: Option<Rate>,
+    /// What keeps it where the rate mechanism in use keeps none.
+    keeper: Option<rate::Slot>,
+    pub ce_seen: u64,
+    /// Not before this instant are new keys asked for.
+    pub renew_after: Time,
+    /// What the endpoint's other connections leave of the way to the peer, while packets are built.
+    allowance: Allowance,
+    /// Whether something has waited for them since.
+    pub has_waited: bool,
+}
+
+impl Outbound {
+    /// The direction's start. `None` if this library lacks a mechanism of the profile.
+    pub fn new(
+        now: Time,
+        profile: &Arc<Profile>,
+        secrets: SecretChain,
+        packet_bytes: u64,
+        seed: u64,
+    ) -> Option<Self> {
+        let secret = secrets.of(0)?;
+        let context =
+            congestion::Context { now, packet_bytes, summary: Summary::initial(packet_bytes), seed };
+        Some(Outbound {
+            stacks: vec![SendStack::new(now, 0, 0, profile, &secret)?],
+            secrets,
+            ledger: Ledger::leaving_out(seed),
+            delivery: Delivery::new(now),
+            congestion: congestion::Slot::build(profile.get(Function::Congestion), &context)?,
+            rate: rate::Slot::build(profile.get(Function::Rate), ())?,
+            bucket: Bucket::default(),
+            timing: timing::Slot::build(profile.get(Function::Timing), ())?,
+            rtt: RoundTrip::default(),
+            meter: Meter::new(),
+            timeouts: 0,
+            probes_due: 0,
+            loss_at: None,
+            paced_until: None,
+            batch_pace: None,
+            rate_max: None,
+            keeper: None,
+            ce_seen: 0,
+            renew_after: now,
+            allowance: Allowance::default(),
+            has_waited: false,
+        })
+    }
+
+    /// The stack in use for a group; group 0 always has one, others once their first profile is agreed.
+    pub fn stack(&self, group: u8) -> Option<&SendStack> {
+        self.stacks.iter().rev().find(|s| s.group == group)
+    }
+
+    /// Its place in `stacks`.
+    pub fn stack_index(&self, group: u8) -> Option<usize> {
+        self.stacks.iter().rposition(|s| s.group == group)
+    }
+
+    /// Puts a new epoch to use. What the direction shares is replaced where group 0's choice of it has changed; what
+    /// the old mechanism knew goes to the new one. Says whether the library had everything.
+    pub fn put_to_use(
+        &mut self,
+        now: Time,
+        epoch: u32,
+        group: u8,
+        profile: &Profile,
+        packet_bytes: u64,
+    ) -> bool {
+        let shared = Arc::new(*profile);
+        let secret = self.secrets.of(epoch);
+        let Some(stack) = secret.and_then(|s| SendStack::new(now, epoch, group, &shared, &s)) else {
+            return false;
+        };
+        let old = self.stack(group).map_or_else(Profile::bare, |s| *s.profile);
+        let changed = |f: Function| group == 0 && old.get(f) != profile.get(f);
+        // All new mechanisms are built before any takes over: an epoch is put to use whole or not at all.
+        let congestion = if changed(Function::Congestion) {
+            let mut summary = self.congestion.summary();
+            if !self.meter.has_seen_queue(&self.rtt) {
+                // Losses that met no queue have held the predecessor back: what it took for the path's limit is none.
+                summary.threshold_bytes = u64::MAX;
+            }
+            let context = congestion::Context { now, packet_bytes, summary, seed: u64::from(epoch) };
+            let Some(next) = congestion::Slot::build(profile.get(Function::Congestion), &context) else {
+                return false;
+            };
+            Some(next)
+        } else {
+            None
+        };
+        let Some(rate) = rate::Slot::build(profile.get(Function::Rate), ()) else { return false };
+        let Some(timing) = timing::Slot::build(profile.get(Function::Timing), ()) else { return false };
+        if let Some(next) = congestion {
+            self.congestion = next;
+        }
+        if changed(Function::Rate) {
+            self.rate = rate;
+        }
+        if changed(Function::Timing) {
+            self.timing = timing;
+        }
+        // The old epoch's block under way is closed: its redundancy still leaves under the old epoch.
+        for old in self.stacks.iter_mut().filter(|s| s.group == group) {
+            if let Some(fec) = &mut old.fec {
+                fec.flush();
+            }
+        }
+        self.stacks.push(stack);
+        self.drop_idle_stacks();
+        true
+    }
+
+    /// Drops stacks that were replaced and have nothing more to send.
+    pub fn drop_idle_stacks(&mut self) {
+        if self.stacks.len() == 1 {
+            return;
+        }
+        let mut index = 0;
+        while index < self.stacks.len() {
+            let stack = &self.stacks[index];
+            let replaced = self.stacks[index + 1..].iter().any(|s| s.group == stack.group);
+            if replaced && !stack.fec.as_ref().is_some_and(|fec| fec.has_repair()) {
+                self.stacks.remove(index);
+            } else {
+                index += 1;
+            }
+        }
+        if let Some(oldest) = self.stacks.iter().map(|s| s.epoch).min() {
+            self.secrets.forget_before(oldest);
+        }
+    }
+
+    /// The longest that the peer holds acknowledgements back.
+    fn ack_delay_max(&self) -> Duration {
+        self.stack(0).map_or(Duration::ZERO, |s| s.acknowledgement.delay_max())
+    }
+
+    /// The probe time-out without back-off (RFC 9002 section 6.2.1).
+    pub fn probe_timeout(&self) -> Duration {
+        self.timing.timeout(&self.rtt) + self.ack_delay_max()
+    }
+
+    /// When to look for losses, or to probe; `None` while nothing is in flight.
+    pub fn loss_timeout(&self) -> Option<Time> {
+        if let Some(at) = self.loss_at {
+            return Some(at);
+        }
+        if self.ledger.eliciting() == 0 {
+            return None;
+        }
+        Some(self.ledger.last_eliciting_at() + probe_wait(self.probe_timeout(), self.timeouts))
+    }
+
+    /// Notes a probe time-out.
+    pub fn on_probe_timeout(&mut self) {
+        self.timeouts += 1;
+        self.probes_due = if self.is_out() { 1 } else { PROBES_PER_TIMEOUT };
+    }
+
+    /// Whether nothing has come through for so long that the path counts as out.
+    pub fn is_out(&self) -> bool {
+        self.timeouts > TIMEOUTS_OF_OUTAGE
+    }
+
+    /// Whether a window in each round trip, or what all connections to the peer bring, is so much that processors, not lines, are what
+    /// limits it.
+    pub fn is_fast(&self) -> bool {
+        let window = self.congestion.window_bytes();
+        let is_known = window != u64::MAX && self.rtt.samples > 0 && !self.rtt.smoothed.is_zero();
+        self.allowance.is_fast
+            || (is_known && Rate::from_delivery(window, self.rtt.smoothed) >= PROCESSORS_LIMIT)
+    }
+
+    /// The number of a packet that is about to be sent, as its header says it.
+    pub fn truncated(&self, number: u64) -> TruncatedNumber {
+        TruncatedNumber::of(number, self.ledger.largest_acked())
+    }
+
+    /// Appends the header of a packet, which is built under `stack`; says where it stands.
+    pub fn emit_header(
+        &self,
+        stack: &SendStack,
+        dcid: ConnectionId,
+        number: u64,
+        out: &mut Vec<u8>,
+    ) -> AdaptiveMark {
+        let header = AdaptiveHeader { epoch_low5: (stack.epoch % 32) as u8, dcid };
+        header.emit(self.truncated(number), out)
+    }
+
+    /// Packets are to be built, under this allowance.
+    pub fn begin(&mut self, allowance: Allowance) {
+        (self.allowance, self.has_waited) = (allowance, false);
+    }
+
+    /// A batch begins: nothing arrives while it is built, so that what pacing keeps to stays as its first packet leaves it.
+    pub fn begin_batch(&mut self) {
+        self.batch_pace = None;
+    }
+
+    /// The application's upper bound on the rate. It holds whatever the rate mechanism is, also
+    /// until an exchange has brought another. (rate.md R-9)
+    pub fn set_rate_max(&mut self, max: Option<Rate>) {
+        self.rate_max = max;
+        let keeper = || rate::Slot::build(&rate::pacing_bucket::PacingBucket::INFO.choice(), ());
+        self.keeper = max.and_then(|_| keeper());
+        self.batch_pace = None;
+    }
+
+    /// What keeps the rate: the mechanism in use, or where that keeps none and there is an upper
+    /// bound, what keeps that.
+    fn keeper(&mut self) -> (&mut rate::Slot, &mut Bucket) {
+        let keeper = match (&mut self.rate, &mut self.keeper) {
+            (rate::Slot::None(_), Some(keeper)) => keeper,
+            (rate, _) => rate,
+        };
+        (keeper, &mut self.bucket)
+    }
+
+    /// A packet of so many bytes left that nobody acknowledges, nor waits for: under an upper bound
+    /// it counts, too. (rate.md R-9)
+    pub fn on_sent_unasked(&mut self, now: Time, bytes: u64, packet_bytes: u64) {
+        if self.rate_max.is_some() {
+            let pace = self.pace_of_batch(packet_bytes);
+            let (keeper, bucket) = self.keeper();
+            keeper.on_sent(bucket, now, bytes, &pace);
+        }
+    }
+
+    /// Packets of `bytes` in all were built, of which a full one has `packet_bytes`; gives the snapshot of the last.
+    pub fn on_sent(&mut self, now: Time, bytes: u64, packet_bytes: u64) -> Snapshot {
+        let snapshot = self.delivery.on_sent(now, bytes);
+        self.congestion.on_sent(now, bytes, &self.delivery);
+        if self.congestion.pacing_rate().is_some() {
+            // The first packet after a pause may change that rate.
+            self.batch_pace = None;
+        }
+        let pace = self.pace_of_batch(packet_bytes);
+        let (keeper, bucket) = self.keeper();
+        keeper.on_sent(bucket, now, bytes, &pace);
+        snapshot
+    }
+
+    /// What pacing keeps to.
+    fn pace(&self, packet_bytes: u64) -> Pace {
+        let own = self.congestion.pacing_rate();
+        let rate = match own {
+            Some(rate) => Some(rate),
+            // A round trip too short to measure holds nothing back.
+            None if self.rtt.samples == 0 || self.rtt.smoothed.is_zero() => None,
+            None => {
+                let summary = self.congestion.summary();
+                let window = self.congestion.window_bytes();
+                let gain = if window < summary.threshold_bytes { PACE_GAIN_SLOW_START } else { PACE_GAIN };
+                (window != u64::MAX).then(|| Rate::from_delivery(window, self.rtt.smoothed).mul_f64(gain))
+            }
+        };
+        let rate = match (rate, self.rate_max) {
+            (Some(rate), Some(max)) => Some(rate.min(max)),
+            (rate, max) => rate.or(max),
+        };
+        let rtt_min = if self.rtt.samples == 0 { Duration::ZERO } else { self.rtt.min };
+        Pace { rate, packet_bytes, burst_bytes: self.congestion.burst_bytes(), rtt_min }
+    }
+
+    /// Whether a packet of `bytes` may leave now as far as window, rate and the endpoint are concerned; otherwise notes until
+    /// when pacing holds it back.
+    pub fn admits(&mut self, now: Time, bytes: u64, packet_bytes: u64) -> bool {
+        self.paced_until = None;
+        let must_wait = self.allowance.admission == Admission::Waits;
+        if self.delivery.in_flight.saturating_add(bytes) > self.window_bytes() {
+            return false;
+        }
+        // Where the rate only spreads a window over a round trip, the turns of the endpoint's connections do that.
+        let is_spread = self.is_spread();
+        if !is_spread || self.allowance.admission == Admission::Free {
+            let pace = self.pace_of_batch(packet_bytes);
+            let (keeper, bucket) = self.keeper();
+            self.paced_until = keeper.wait_until(bucket, now, &pace);
+        }
+        if self.paced_until.is_none() && must_wait {
+            self.has_waited = true;
+            if !is_spread {
+                // What others hold back says nothing of the path.
+                self.delivery.set_app_limited();
+            }
+        }
+        self.paced_until.is_none() && !must_wait
+    }
+
+    /// How many packets of `bytes`, where a full one has `packet_bytes`, may leave at once now, as [`Outbound::admits`] says of one.
+    pub fn admitted(&mut self, now: Time, bytes: u64, packet_bytes: u64) -> u64 {
+        if !self.admits(now, packet_bytes, packet_bytes) {
+            return 0;
+        }
+        let window = self.window_bytes().saturating_sub(self.delivery.in_flight);
+        let batch = if self.is_spread() && self.allowance.admission == Admission::Called {
+            u64::MAX
+        } else {
+            let pace = self.pace_of_batch(packet_bytes);
+            let (keeper, bucket) = self.keeper();
+            keeper.batch_bytes(bucket, &pace)
+        };
+        1 + window.min(batch).saturating_sub(packet_bytes) / bytes
+    }
+
+    /// Bytes that may be in flight.
+    pub fn window_bytes(&self) -> u64 {
+        self.congestion.window_bytes().min(IN_FLIGHT_MAX_BYTES)
+    }
+
+    /// Whether the rate only spreads a window over a round trip.
+    fn is_spread(&self) -> bool {
+        self.rate_max.is_none() && self.congestion.pacing_rate().is_none()
+    }
+
+    /// What pacing keeps to in this batch.
+    fn pace_of_batch(&mut self, packet_bytes: u64) -> Pace {
+        let known = self.batch_pace.filter(|pace| pace.packet_bytes == packet_bytes);
+        let pace = known.unwrap_or_else(|| self.pace(packet_bytes));
+        self.batch_pace = Some(pace);
+        pace
+    }
+
+    /// What is known of the path.
+    pub fn facts(&self, packet_bytes: u64) -> PathFacts {
+        self.meter.facts(&self.rtt, packet_bytes)
+    }
+}
+
+/// How long to wait for an acknowledgement after so many time-outs in a row, where `once` is the first wait (timing.md R-10).
+fn probe_wait(once: Duration, timeouts: u32) -> Duration {
+    let doubled = once.saturating_mul(1 << timeouts.min(BACKOFF_MAX));
+    let doublings = (timeouts / TIMEOUTS_PER_DOUBLING).min(BACKOFF_MAX);
+    let most = PROBE_WAIT.saturating_mul(1 << doublings).min(PROBE_WAIT_MAX);
+    doubled.min(once.max(most))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn probes_back_off_to_a_second_and_later_to_a_minute() {
+        let ms = Duration::from_millis;
+        let waits: Vec<_> = (0..6).map(|timeouts| probe_wait(ms(100), timeouts)).collect();
+        assert_eq!(waits, [100, 200, 400, 800, 1000, 1000].map(ms));
+        assert_eq!([63, 64, 128, 10_000].map(|n| probe_wait(ms(100), n).as_secs()), [1, 2, 4, 60]);
+        // A path that takes longer is given its time.
+        assert_eq!([0, 5, 100].map(|n| probe_wait(ms(3000), n)), [ms(3000); 3]);
+    }
+}

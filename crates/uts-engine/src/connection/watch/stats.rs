@@ -1,0 +1,36 @@
+//! What a connection has done so far, in numbers.
+
+/// What a connection has done so far. All counts are of this end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs, reason = "each is named for what it counts")]
+pub struct Stats {
+    pub packets_sent: u64,
+    pub bytes_sent: u64,
+    pub packets_received: u64,
+    pub bytes_received: u64,
+    pub packets_lost: u64,
+    /// Taken for lost, and arrived after all.
+    pub packets_late: u64,
+    /// Sent, lost, and recovered by the peer from redundancy.
+    pub packets_repaired: u64,
+    /// Lost on the way here, and recovered from redundancy.
+    pub packets_recovered: u64,
+    pub repairs_sent: u64,
+    pub reports_sent: u64,
+    pub data_bytes_sent: u64,
+    pub data_bytes_received: u64,
+    /// Data that had arrived before.
+    pub data_bytes_repeated: u64,
+    pub bytes_repeated: u64,
+    pub chunks_repeated: u64,
+    pub bytes_given_up: u64,
+    pub positions_skipped: u64,
+    pub messages_expired: u64,
+    pub timeouts: u64,
+    pub exchanges: u64,
+    pub dropped_malformed: u64,
+    pub dropped_forged: u64,
+    pub dropped_duplicate: u64,
+    pub dropped_unknown_epoch: u64,
+    pub dropped_overrun: u64,
+}

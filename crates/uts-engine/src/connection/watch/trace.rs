@@ -1,0 +1,119 @@
+//! What packets did, for pictures: sequence number against time.
+
+use std::collections::VecDeque;
+use uts_functions::Time;
+use uts_wire::frame::FrameIter;
+
+/// Rows that wait to be taken; beyond, the oldest are dropped.
+const ROWS_MAX: usize = 1 << 20;
+
+/// What happened to a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TraceKind {
+    /// It was sent, with nothing that had been sent before.
+    Sent,
+    /// It was sent, and repeats data of a lost one.
+    Repeated,
+    /// It was acknowledged.
+    Acknowledged,
+    /// It was declared lost.
+    Lost,
+}
+
+/// One event of one packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TraceRow {
+    /// When.
+    pub at: Time,
+    /// What.
+    pub kind: TraceKind,
+    /// The packet's number.
+    pub number: u64,
+    /// Bytes of UDP payload (when sent; otherwise 0).
+    pub bytes: u64,
+    /// The epoch under which it was built (when sent; otherwise 0).
+    pub epoch: u32,
+    /// The flow and position of the first data in it (when sent, if it carried data).
+    pub data: Option<(u32, u64)>,
+    /// What frames it carried (when sent).
+    pub frames: FrameKinds,
+}
+
+/// A set of frame types ([`uts_wire::frame::kind`]); all types of data count as one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FrameKinds(u64);
+
+impl FrameKinds {
+    /// The types of the frames in a payload.
+    fn of(payload: &[u8]) -> Self {
+        let bits = FrameIter::new(payload).flatten().map(|frame| Self::bit(frame.kind()));
+        FrameKinds(bits.fold(0, |set, bit| set | bit))
+    }
+
+    /// Whether a frame of that type is among them.
+    pub fn contains(self, kind: u8) -> bool {
+        self.0 & Self::bit(kind) != 0
+    }
+
+    /// No other type uses the highest bit (spec P-20).
+    fn bit(kind: u8) -> u64 {
+        1 << kind.min(63)
+    }
+}
+
+impl TraceRow {
+    /// A row about a packet that was sent before.
+    fn of(at: Time, kind: TraceKind, number: u64) -> Self {
+        TraceRow { at, kind, number, bytes: 0, epoch: 0, data: None, frames: FrameKinds::default() }
+    }
+}
+
+/// A record of packets; off unless asked for.
+#[derive(Debug, Default)]
+pub struct Trace {
+    /// `None` while it is off.
+    #[allow(clippy::box_collection, reason = "hardly a connection is traced, and all make room for it")]
+    rows: Option<Box<VecDeque<TraceRow>>>,
+}
+
+impl Trace {
+    /// Begins to record.
+    pub fn start(&mut self) {
+        self.rows.get_or_insert_default();
+    }
+
+    /// Takes what was recorded since the last call.
+    pub fn take(&mut self) -> impl Iterator<Item = TraceRow> + '_ {
+        self.rows.iter_mut().flat_map(|rows| rows.drain(..))
+    }
+
+    fn push(&mut self, row: TraceRow) {
+        let Some(rows) = &mut self.rows else { return };
+        if rows.len() == ROWS_MAX {
+            rows.pop_front();
+        }
+        rows.push_back(row);
+    }
+
+    /// Whether it is on: spares the caller work.
+    pub(in crate::connection) fn is_on(&self) -> bool {
+        self.rows.is_some()
+    }
+
+    /// The types of the frames in a payload; none while it is off.
+    pub(in crate::connection) fn kinds_of(&self, payload: &[u8]) -> FrameKinds {
+        if self.is_on() { FrameKinds::of(payload) } else { FrameKinds::default() }
+    }
+
+    pub(in crate::connection) fn on_packet_sent(&mut self, row: TraceRow) {
+        self.push(row);
+    }
+
+    pub(in crate::connection) fn on_packet_acknowledged(&mut self, at: Time, number: u64) {
+        self.push(TraceRow::of(at, TraceKind::Acknowledged, number));
+    }
+
+    pub(in crate::connection) fn on_packet_lost(&mut self, at: Time, number: u64) {
+        self.push(TraceRow::of(at, TraceKind::Lost, number));
+    }
+}

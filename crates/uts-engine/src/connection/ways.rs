@@ -1,0 +1,51 @@
+//! What the two ways share: epochs in use and open, flows, and what is told and counted of both.
+
+use super::receive::receive_rate::ReceiveRate;
+use super::{Flows, Inbound, Outbound, Side, Stats, Trace};
+use crate::config::ConnectionConfig;
+use crate::event::Event;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use uts_functions::sequencing::reassembly::Spares;
+
+/// The way out, the way in, and the flows of both.
+pub(super) struct Ways {
+    /// Shared by all connections that were set up alike.
+    pub config: Arc<ConnectionConfig>,
+    /// `None` until the connection is established.
+    pub outbound: Option<Outbound>,
+    pub inbound: Option<Inbound>,
+    pub flows: Flows,
+    /// Where what is received is to keep a rate.
+    pub receive_rate: Option<Box<ReceiveRate>>,
+    /// Bytes that the application has handed over.
+    pub bytes_written: u64,
+    /// The peer has seen our ECN marks, or has not yet had the occasion (RFC 9000 section 13.4.2).
+    pub ecn_passes: bool,
+    pub stats: Stats,
+    pub trace: Trace,
+    pub events: VecDeque<Event>,
+}
+
+impl Ways {
+    pub fn new(side: Side, config: Arc<ConnectionConfig>, spares: Spares) -> Self {
+        Ways {
+            flows: Flows::new(side, config.clone(), spares),
+            config,
+            outbound: None,
+            inbound: None,
+            receive_rate: None,
+            bytes_written: 0,
+            ecn_passes: true,
+            stats: Stats::default(),
+            trace: Trace::default(),
+            events: VecDeque::new(),
+        }
+    }
+
+    pub fn outbound_mut(&mut self, change: impl FnOnce(&mut Outbound)) {
+        if let Some(outbound) = &mut self.outbound {
+            change(outbound);
+        }
+    }
+}
