@@ -6,11 +6,10 @@
 //!   (`uts-router`).
 //! * [`transports`]: what there is to compare.
 //! * [`control`]: changing a path while it runs.
-//! * [`demo`]: a file carried by two processes of `uts` over a path that changes.
 //! * [`doctor`]: what this machine permits.
 //! * [`program`]: all of it as commands.
 //!
-//! What it leaves is written and read by `uts-record`; pages are made of it by `uts-report`.
+//! What it leaves is written and read by `uts-record`; pages are made of it by `uts-report`. The demonstration is `uts-demo`.
 
 #![allow(
     clippy::disallowed_methods,
@@ -23,10 +22,8 @@ extern crate self as uts_lab;
 
 mod cmd;
 pub mod control;
-pub mod demo;
 pub mod doctor;
 pub mod experiment;
-mod lines;
 mod names;
 pub mod program;
 pub mod progress;

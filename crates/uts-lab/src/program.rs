@@ -41,7 +41,7 @@ pub fn run(command: Command, called: Called) -> ExitCode {
         Err(error) => {
             // Files and programs are quoted on lines of their own.
             let text = output::unnumbered(&format!("{}: {error:#}", output::program()));
-            crate::lines::tell_line(text.trim_end());
+            output::tell_line(text.trim_end());
             output::status(FAILED)
         }
     }

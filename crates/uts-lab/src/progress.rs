@@ -2,10 +2,10 @@
 
 use crate::experiment::case::Case;
 use crate::experiment::outcome::RunFile;
-use crate::lines::tell_line;
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
 use std::time::Duration;
+use uts_end::output::tell_line;
 use uts_record::run::RunStatus;
 
 /// What an experiment shows of itself.

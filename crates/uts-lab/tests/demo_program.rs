@@ -29,7 +29,7 @@ fn program() -> Option<PathBuf> {
 }
 
 /// How often a machine that does not keep up with the relay may have another try: what it does to a path looks like losses, and
-/// that it answers the path's changes is held in virtual time (`demo/plan.rs`).
+/// that it answers the path's changes is held in virtual time (`uts-demo/src/plan.rs`).
 const TRIES: u64 = 3;
 
 #[test]

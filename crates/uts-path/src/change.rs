@@ -29,7 +29,7 @@ pub enum Setting {
     Delay(u64),
     /// `jitter=2ms`, `jitter=2ms,bell`, `jitter=2ms,uniform,reorder`.
     Jitter(Jitter),
-    /// `loss=0`, `loss=0.01`, `loss=ge:0.05,4` (mean loss, mean burst in packets).
+    /// `loss=0`, `loss=0.01` or `loss=1%`, `loss=ge:0.05,4` (mean loss, mean burst in packets).
     Loss(Loss),
     /// `duplicate=0.001`.
     Duplicate(f64),

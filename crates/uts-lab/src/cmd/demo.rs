@@ -4,8 +4,8 @@ use anyhow::{Context, Result};
 use clap::Args;
 use std::path::PathBuf;
 use std::time::Duration;
+use uts_demo::{DemoConfig, FILE_BYTES, QUICK_FILE_BYTES};
 use uts_end::signals;
-use uts_lab::demo::{self, DemoConfig, FILE_BYTES, QUICK_FILE_BYTES};
 
 /// Carries a file over a path that changes, and shows how the connection follows
 ///
@@ -45,7 +45,7 @@ pub struct Arguments {
 /// Demonstrates, until done or a signal.
 ///
 /// # Errors
-/// See [`demo::run`].
+/// See [`uts_demo::run`].
 pub fn run(arguments: Arguments) -> Result<()> {
     let stop = signals::end_flag().context("cannot catch signals")?;
     let uts = match arguments.uts {
@@ -64,7 +64,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
         patience: Duration::from_secs(arguments.patience.into()),
         command: command_line(),
     };
-    demo::run(&config, &stop)
+    uts_demo::run(&config, &stop)
 }
 
 fn size(text: &str) -> Result<u64, String> {

@@ -11,7 +11,7 @@ pub mod router;
 pub mod run;
 pub mod set;
 
-use crate::lines::{print_line, tell_line};
+use uts_end::output::{print_line, tell_line};
 
 /// How the laboratory was called.
 #[derive(Clone, Copy, Debug)]

@@ -5,6 +5,12 @@
 //! first profile fixed. All of it ends with this process's interest in it: children are killed by
 //! their handles, temporary files removed, whatever the reason for the end.
 
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "the demonstration faces the world: real processes, real time"
+)]
+
 mod child;
 mod display;
 mod event;

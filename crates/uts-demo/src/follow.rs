@@ -332,7 +332,7 @@ fn profiles(heard: &Heard, exchanged: &[(Stamp, String)], origin_s: f64) -> Vec<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::demo::event;
+    use crate::event;
     use uts_path::{Direction, Target};
 
     struct Script<'a> {

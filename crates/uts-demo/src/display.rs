@@ -2,10 +2,10 @@
 
 use super::event::Told;
 use super::plan::Plan;
-use crate::lines::print_line;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::cell::Cell;
 use std::io::IsTerminal;
+use uts_end::output::print_line;
 use uts_record::demo::{Exchange, FileFacts};
 
 /// Without a terminal there is no bar; then a line this often, in seconds.
