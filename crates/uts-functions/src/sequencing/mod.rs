@@ -3,7 +3,10 @@
 //! The function keeps what arrived and was not handed over ([`Reassembly`]); a mechanism
 //! chooses what is handed over next.
 
+use crate::mechanism::Described;
 use crate::registry;
+use auto_impl::auto_impl;
+use dyn_clone::DynClone;
 use enum_dispatch::enum_dispatch;
 use reassembly::{Delivery, Reassembly};
 
@@ -16,12 +19,15 @@ pub use message_row::MessageRow;
 
 /// A policy over [`Reassembly`].
 #[enum_dispatch]
-pub trait Sequencing {
+#[auto_impl(Box)]
+pub trait Sequencing: Described + DynClone {
     /// Takes out what is to be handed over next: at most `bytes_max` bytes of a run of bytes, or a whole message.
     fn next(&mut self, state: &mut Reassembly, bytes_max: usize) -> Option<Delivery>;
     /// Whether nothing is handed over before what stands in front of it.
     fn keeps_order(&self) -> bool;
 }
+
+dyn_clone::clone_trait_object!(Sequencing);
 
 registry! {
     /// The sequencing mechanism in use.
