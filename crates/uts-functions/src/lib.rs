@@ -8,6 +8,7 @@
 //! Nothing here reads a clock, opens a socket or draws a random number: time and seeds are handed in.
 #![forbid(unsafe_code)]
 
+pub mod external;
 pub mod facts;
 pub mod function;
 pub mod library;

@@ -1,5 +1,6 @@
 //! All mechanisms that this endpoint has.
 
+use crate::external::Listed;
 use crate::function::Function;
 use crate::mechanism::Mechanism;
 use crate::{
@@ -19,33 +20,50 @@ pub struct UnknownName {
     pub known: String,
 }
 
-/// The mechanisms of a function, in the order of their numbers.
-pub fn of(function: Function) -> &'static [&'static Mechanism] {
-    match function {
-        Function::Establishment => establishment::MECHANISMS,
-        Function::Presentation => presentation::MECHANISMS,
-        Function::Segmentation => segmentation::MECHANISMS,
-        Function::Sequencing => sequencing::MECHANISMS,
-        Function::Fec => fec::MECHANISMS,
-        Function::Retransmission => retransmission::MECHANISMS,
-        Function::Acknowledgement => acknowledgement::MECHANISMS,
-        Function::Timing => timing::MECHANISMS,
-        Function::Flow => flow::MECHANISMS,
-        Function::Rate => rate::MECHANISMS,
-        Function::Congestion => congestion::MECHANISMS,
-        Function::Detection => detection::MECHANISMS,
-        Function::Protection => protection::MECHANISMS,
+/// The mechanisms of a function that this crate has, in the order of their numbers, and those from outside it.
+fn registry(function: Function) -> (&'static [&'static Mechanism], &'static dyn Listed) {
+    macro_rules! of {
+        ($module:ident) => {
+            ($module::MECHANISMS, &$module::EXTERNAL)
+        };
     }
+    match function {
+        Function::Establishment => of!(establishment),
+        Function::Presentation => of!(presentation),
+        Function::Segmentation => of!(segmentation),
+        Function::Sequencing => of!(sequencing),
+        Function::Fec => of!(fec),
+        Function::Retransmission => of!(retransmission),
+        Function::Acknowledgement => of!(acknowledgement),
+        Function::Timing => of!(timing),
+        Function::Flow => of!(flow),
+        Function::Rate => of!(rate),
+        Function::Congestion => of!(congestion),
+        Function::Detection => of!(detection),
+        Function::Protection => of!(protection),
+    }
+}
+
+/// The mechanisms of a function, in the order of their numbers.
+pub fn of(function: Function) -> Vec<&'static Mechanism> {
+    let (own, external) = registry(function);
+    own.iter().copied().chain(external.list()).collect()
+}
+
+/// The mechanisms of a function that this crate has: those of the specification.
+pub fn built_in(function: Function) -> &'static [&'static Mechanism] {
+    registry(function).0
 }
 
 /// All mechanisms of all functions.
 pub fn all() -> impl Iterator<Item = &'static Mechanism> {
-    Function::ALL.iter().flat_map(|f| of(*f).iter().copied())
+    Function::ALL.iter().flat_map(|f| of(*f))
 }
 
 /// The mechanism of that number.
 pub fn find(function: Function, number: u8) -> Option<&'static Mechanism> {
-    of(function).iter().copied().find(|m| m.number == number)
+    let (own, external) = registry(function);
+    own.iter().copied().find(|m| m.number == number).or_else(|| external.entry(number))
 }
 
 /// The mechanism of that name.
@@ -53,10 +71,11 @@ pub fn find(function: Function, number: u8) -> Option<&'static Mechanism> {
 /// # Errors
 /// [`UnknownName`], naming what there is.
 pub fn by_name(function: Function, name: &str) -> Result<&'static Mechanism, UnknownName> {
-    of(function).iter().copied().find(|m| m.name == name).ok_or_else(|| UnknownName {
+    let list = of(function);
+    list.iter().copied().find(|m| m.name == name).ok_or_else(|| UnknownName {
         function,
         name: name.to_owned(),
-        known: of(function).iter().map(|m| m.name).collect::<Vec<_>>().join(", "),
+        known: list.iter().map(|m| m.name).collect::<Vec<_>>().join(", "),
     })
 }
 

@@ -428,6 +428,18 @@ impl PartialEq for Mechanism {
     }
 }
 
+/// What every mechanism in use can say of itself. Mechanisms of this crate get it from [`crate::registry`].
+pub trait Described: fmt::Debug + Send + Sync {
+    /// Its entry in the library.
+    fn info(&self) -> &'static Mechanism;
+}
+
+impl<T: Described + ?Sized> Described for Box<T> {
+    fn info(&self) -> &'static Mechanism {
+        (**self).info()
+    }
+}
+
 /// A mechanism chosen for a function, with its parameters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Choice {
@@ -438,7 +450,8 @@ pub struct Choice {
 }
 
 /// Makes the registry of a function: the enum of its mechanisms (dispatched without indirection), the list of their
-/// entries, and the builder from a choice. One line registers a mechanism.
+/// entries, the builder from a choice, and the place for mechanisms from outside this crate. One line registers a
+/// mechanism.
 ///
 /// `registry!(Slot: Trait, context: Context; Variant => module::Type, …)`; each type has `const INFO: Mechanism` and
 /// `fn build(&Params, Context) -> Self`.
@@ -452,16 +465,51 @@ macro_rules! registry {
                 #[doc = concat!("See [`", stringify!($module), "`].")]
                 $variant($module::$ty),
             )+
+            /// A mechanism from outside this crate, made known by [`register`].
+            External(Box<dyn $trait>),
         }
 
-        /// The mechanisms of this function, in the order of their numbers.
+        $(
+            impl $crate::mechanism::Described for $module::$ty {
+                fn info(&self) -> &'static $crate::mechanism::Mechanism {
+                    &$module::$ty::INFO
+                }
+            }
+        )+
+
+        impl $crate::mechanism::Described for $slot {
+            fn info(&self) -> &'static $crate::mechanism::Mechanism {
+                $slot::info(self)
+            }
+        }
+
+        /// The mechanisms of this function that this crate has, in the order of their numbers.
         pub static MECHANISMS: &[&$crate::mechanism::Mechanism] = &[$(&$module::$ty::INFO),+];
+
+        /// Builds a mechanism of this function that is from outside this crate.
+        pub type Builder = fn(&$crate::mechanism::Params, $ctx) -> Box<dyn $trait>;
+
+        /// The mechanisms of this function that are from outside this crate.
+        pub(crate) static EXTERNAL: $crate::external::Externals<Builder> = $crate::external::Externals::new();
+
+        /// Makes a mechanism from outside this crate known to this process: from then on it can be asked for by name, and is
+        /// offered to peers. Its number is one of the administrator's own ([`crate::external::NUMBERS`]).
+        ///
+        /// # Errors
+        /// [`crate::external::NotRegistered`] if its entry cannot stand beside the others of this function.
+        pub fn register(
+            info: &'static $crate::mechanism::Mechanism,
+            build: Builder,
+        ) -> Result<(), $crate::external::NotRegistered> {
+            EXTERNAL.register(MECHANISMS, info, build)
+        }
 
         impl $slot {
             /// The entry of the mechanism in use.
             pub fn info(&self) -> &'static $crate::mechanism::Mechanism {
                 match self {
                     $($slot::$variant(_) => &$module::$ty::INFO,)+
+                    $slot::External(external) => $crate::mechanism::Described::info(external),
                 }
             }
 
@@ -473,7 +521,9 @@ macro_rules! registry {
                         return Some($slot::$variant($module::$ty::build(&choice.params, context)));
                     }
                 )+
-                None
+                let (info, build) = EXTERNAL.find(choice.number)?;
+                info.check(&choice.params).ok()?;
+                Some($slot::External(build(&choice.params, context)))
             }
         }
     };

@@ -143,7 +143,7 @@ fn walk(path: &str, may_lose: bool) -> usize {
     let mut steps = 0;
     let mut turns = VecDeque::from([(CLIENT, Direction::Out), (SERVER, Direction::In)]);
     for &function in Function::ALL {
-        let names: Vec<&str> = library::of(function).iter().map(|m| m.name).collect();
+        let names: Vec<&str> = library::of(function).into_iter().map(|m| m.name).collect();
         let usable = |name: &&&str| {
             let keeps = function != Function::Segmentation || **name == "messages";
             keeps && (may_lose || function != Function::Retransmission || **name != "none")

@@ -70,7 +70,7 @@ fn rows() -> impl Iterator<Item = Row> {
         }
     });
     let mechanisms = Function::ALL.iter().map(|function| {
-        let names: Vec<&str> = library::of(*function).iter().map(|mechanism| mechanism.name).collect();
+        let names: Vec<&str> = library::of(*function).into_iter().map(|mechanism| mechanism.name).collect();
         Row {
             name: format!("{PREFIX}{}", function.name()),
             values: format!("a mechanism ({}), with parameters as in NAME(k=4)", names.join(", ")),

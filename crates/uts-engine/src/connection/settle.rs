@@ -5,9 +5,9 @@ use super::{CloseReason, Connection, Event, Outbound, Ways};
 use crate::event::FlowId;
 use core::ops::Range;
 use core::time::Duration;
-use uts_functions::congestion::{Ack, Congestion, Loss};
+use uts_functions::congestion::{Ack, Congestion, Loss, Timeout};
 use uts_functions::flow::FlowControl as _;
-use uts_functions::retransmission::ledger::{Ledger, Run, Sent};
+use uts_functions::retransmission::ledger::{Ledger, Lost, Run, Sent};
 use uts_functions::retransmission::{LostData, Response, Retransmission};
 use uts_functions::timing::Timing;
 use uts_functions::{Function, Time};
@@ -138,7 +138,8 @@ impl Connection {
     pub(super) fn find_losses(&mut self, now: Time) {
         let Some(outbound) = &mut self.ways.outbound else { return };
         let delay = outbound.timing.loss_delay(&outbound.rtt);
-        let (lost, look_again) = outbound.ledger.detect_lost(now, delay, outbound.rtt.smoothed * 2);
+        let Lost { packets: lost, look_again, cause } =
+            outbound.ledger.detect_lost(now, delay, outbound.rtt.smoothed * 2);
         outbound.loss_at = look_again;
         if lost.is_empty() {
             return;
@@ -160,6 +161,7 @@ impl Connection {
                 now,
                 bytes: bytes + sent.bytes,
                 packets: packets + 1,
+                cause,
                 largest: *number,
                 sent_at: sent.snapshot.sent_at,
                 snapshot: sent.snapshot,
@@ -191,6 +193,9 @@ impl Connection {
             return;
         }
         outbound.on_probe_timeout();
+        let timeout =
+            Timeout { now, in_a_row: outbound.timeouts, next_packet: outbound.ledger.next_number() };
+        outbound.congestion.on_timeout(&timeout, &outbound.delivery);
         self.ways.stats.timeouts += 1;
         let black_hole = outbound.timeouts == TIMEOUTS_OF_BLACK_HOLE;
         // One of an outage carries nothing: what it brings back is the acknowledgement.

@@ -556,7 +556,7 @@ fn own_profile(config: &ConnectionConfig) -> Result<Profile, Contradiction> {
 fn made_mandatory(mut profile: Profile) -> Profile {
     for &function in Function::ALL {
         let mandatory = profile.mechanism(function).is_some_and(|m| m.mandatory);
-        let fallback = library::of(function).iter().find(|m| m.mandatory);
+        let fallback = library::of(function).into_iter().find(|m| m.mandatory);
         if let Some(m) = fallback.filter(|_| !mandatory) {
             profile.set(function, m.choice());
         }

@@ -31,7 +31,7 @@ impl Pin {
         let bad = |why: String| RequirementError::Pin { name: name.to_owned(), value: value.to_owned(), why };
         let (mechanism, settings) = split(value).map_err(bad)?;
         let entry = library::by_name(function, mechanism).map_err(|e| {
-            let hint = super::nearest(mechanism, library::of(function).iter().map(|m| m.name));
+            let hint = super::nearest(mechanism, library::of(function).into_iter().map(|m| m.name));
             bad(hint.map_or_else(|| e.to_string(), |near| format!("{e}; did you mean `{near}`?")))
         })?;
         let choice = entry.choice_with(&settings).map_err(|e| bad(e.to_string()))?;

@@ -2,17 +2,19 @@
 
 use crate::requirements::{Requirements, Security};
 use core::fmt;
-use uts_functions::{Function, Profile, library};
+use uts_functions::{Function, Profile, external, library};
 
-/// Numbers are given out densely (spec/functions.toml): one beyond is of a mechanism that this library cannot have, so that
-/// nothing is lost by leaving it out of what a peer says that it has.
-const NUMBERS: u8 = u32::BITS as u8;
+/// Numbers are given out densely (spec/functions.toml), and an administrator's own are from a range: any other is of a
+/// mechanism that this library cannot have, so that nothing is lost by leaving it out of what a peer says that it has.
+const NUMBERS: u8 = u64::BITS as u8 - EXTERNAL;
+/// How many mechanisms of their own administrators have for each function.
+const EXTERNAL: u8 = *external::NUMBERS.end() - *external::NUMBERS.start() + 1;
 
 /// The mechanisms of one endpoint, of both, or of any set.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Library {
     /// A bit per mechanism number, for each function.
-    bits: [u32; Function::COUNT],
+    bits: [u64; Function::COUNT],
 }
 
 impl Library {
@@ -50,7 +52,7 @@ impl Library {
     pub fn pairs(&self) -> impl Iterator<Item = (u8, u8)> + '_ {
         Function::ALL
             .iter()
-            .flat_map(move |f| (0..NUMBERS).filter(move |m| self.has(*f, *m)).map(move |m| (f.number(), m)))
+            .flat_map(move |f| numbers().filter(move |m| self.has(*f, *m)).map(move |m| (f.number(), m)))
     }
 
     /// Whether it has that mechanism.
@@ -84,8 +86,17 @@ impl Library {
     }
 }
 
-fn bit(number: u8) -> u32 {
-    1_u32.checked_shl(u32::from(number)).unwrap_or(0)
+/// All numbers that a mechanism may have, in ascending order.
+fn numbers() -> impl Iterator<Item = u8> {
+    (0..NUMBERS).chain(external::NUMBERS)
+}
+
+fn bit(number: u8) -> u64 {
+    match number {
+        0..NUMBERS => 1 << number,
+        own if external::NUMBERS.contains(&own) => 1 << (NUMBERS + (own - external::NUMBERS.start())),
+        _ => 0,
+    }
 }
 
 impl FromIterator<(Function, u8)> for Library {
@@ -110,15 +121,16 @@ mod tests {
 
     #[test]
     fn pairs_and_sets_agree() {
-        let pairs = [(0, 0), (4, 1), (4, 2), (10, 30), (10, 31)];
+        let pairs = [(0, 0), (4, 1), (4, 2), (10, 30), (10, 31), (10, 128), (12, 143)];
         // Of a function, or of a mechanism, that cannot be here, nothing need be known.
-        let library = Library::from_pairs(pairs.into_iter().chain([(200, 1), (10, 32), (10, 255)]));
+        let beyond = [(200, 1), (10, NUMBERS), (10, 127), (10, 144), (10, 255)];
+        let library = Library::from_pairs(pairs.into_iter().chain(beyond));
         assert_eq!(library.pairs().collect::<Vec<_>>(), pairs);
         assert!(library.has(Function::Congestion, 31) && !library.has(Function::Congestion, 29));
-        assert!(!library.has(Function::Congestion, 32) && !library.has(Function::Congestion, 255));
+        assert!(!library.has(Function::Congestion, NUMBERS) && !library.has(Function::Congestion, 255));
         let other = Library::from_pairs([(4, 2), (10, 31), (11, 0)]);
         assert_eq!(library.common(&other).pairs().collect::<Vec<_>>(), [(4, 2), (10, 31)]);
-        assert!(uts_functions::library::all().all(|m| m.number < NUMBERS));
+        assert!(Function::ALL.iter().all(|f| library::built_in(*f).iter().all(|m| m.number < NUMBERS)));
         let mut fewer = library;
         fewer.remove(Function::Fec, 1);
         assert!(!fewer.has(Function::Fec, 1) && fewer.has(Function::Fec, 2));

@@ -165,7 +165,7 @@ impl Selector<'_> {
         missing: &[&str],
         lacking: &str,
     ) -> Result<(), Contradiction> {
-        let found = library::of(function).iter().find(|m| {
+        let found = library::of(function).into_iter().find(|m| {
             m.mandatory
                 && self.usable(function, m.number)
                 && rules::allows(self.requirements, function, m.number)
@@ -188,7 +188,7 @@ impl Selector<'_> {
         self.profile.set(function, choice);
         let chosen = library::name_of(function, choice.number);
         let alternatives = library::of(function)
-            .iter()
+            .into_iter()
             .filter(|m| m.number != choice.number && self.usable(function, m.number))
             .filter(|m| rules::allows(self.requirements, function, m.number))
             .map(|m| m.name)
@@ -235,7 +235,7 @@ impl Selector<'_> {
             return false;
         }
         let mut free: Vec<_> =
-            library::of(function).iter().filter(|m| m.facts.unasked != Unasked::Never).collect();
+            library::of(function).into_iter().filter(|m| m.facts.unasked != Unasked::Never).collect();
         free.sort_by_key(|m| m.facts.unasked.rank());
         let found = free.into_iter().find(|m| {
             self.usable(function, m.number)
@@ -255,7 +255,7 @@ impl Selector<'_> {
             return format!("`{pin}`");
         }
         let excluded = library::of(function)
-            .iter()
+            .into_iter()
             .find_map(|m| rules::excluded_by(self.requirements, function, m.number));
         excluded.unwrap_or_else(|| format!("{}/{}", function.name(), self.profile.name(function)))
     }

@@ -3,10 +3,13 @@
 //! The function keeps which packets arrived ([`Arrivals`]); a mechanism decides when to say so. What is said is always
 //! the same: ranges of packet numbers, that is of transmissions, not of data.
 
+use crate::mechanism::Described;
 use crate::range::RangeSet;
 use crate::registry;
 use crate::time::Time;
+use auto_impl::auto_impl;
 use core::time::Duration;
+use dyn_clone::DynClone;
 use enum_dispatch::enum_dispatch;
 
 pub mod delayed;
@@ -118,7 +121,8 @@ impl Arrivals {
 
 /// A policy over [`Arrivals`].
 #[enum_dispatch]
-pub trait Acknowledgement {
+#[auto_impl(Box)]
+pub trait Acknowledgement: Described + DynClone {
     /// A packet arrives that is not in `state` yet: sets `state.due` (with [`Arrivals::report_by`]) if it must be reported.
     fn on_arrival(&mut self, state: &mut Arrivals, arrival: &Arrival);
     /// The longest that a report is held back on purpose; the sender adds it to its time-outs.
@@ -127,6 +131,8 @@ pub trait Acknowledgement {
     /// last poll; `last` says that nothing more can be sent for now.
     fn poll(&self, unpolled: u32, last: bool) -> bool;
 }
+
+dyn_clone::clone_trait_object!(Acknowledgement);
 
 registry! {
     /// The acknowledgement mechanism in use.

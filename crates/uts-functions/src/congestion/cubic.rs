@@ -1,60 +1,16 @@
 //! CUBIC: the window as a cubic function of the time since the last reduction (RFC 9438), left out of slow start by
 //! HyStart++ (RFC 9406). What most of the Internet runs; needs long times without loss on fast paths.
 
-use super::hystart::{Advice, CSS_GROWTH_DIVISOR, HyStart};
-use super::learnt::Learnt;
-use super::window::{MIN_PACKETS, Recovery, Usage, WINDOW_MAX_BYTES, start};
-use super::{Ack, Congestion, Context, Delivery, Loss, Summary, response};
+use super::classic::{Adjustment, Classic, Reduced, Window};
+use super::hystart::HyStart;
+use super::{Ack, Context, response};
 use crate::function::Function;
 use crate::mechanism::{Consent, Facts, Mechanism, Params, Promise, Unasked};
-use crate::time::{Rate, Time};
+use crate::time::Time;
 use core::time::Duration;
 
 /// See the module's page.
-#[derive(Clone, Debug)]
-pub struct Cubic {
-    packet_bytes: u64,
-    /// In bytes; fractions of a byte are kept between acknowledgements.
-    window: f64,
-    /// The same in whole bytes, which is asked for much more often than it changes.
-    window_bytes: u64,
-    threshold: u64,
-    /// `W_max` (bytes): the window before the last reduction, less after fast convergence; 0 while unknown.
-    window_max: f64,
-    /// `cwnd_prior` (bytes): the window before the last reduction.
-    window_prior: f64,
-    curve: Option<Curve>,
-    hystart: HyStart,
-    recovery: Recovery,
-    usage: Usage,
-    learnt: Learnt,
-    /// Boxed, since a connection that loses nothing has none.
-    undo: Option<Box<Undo>>,
-    last_ack_at: Time,
-}
-
-/// One congestion avoidance stage.
-#[derive(Clone, Copy, Debug)]
-struct Curve {
-    /// When it began; moved on by the time in which the application limited it.
-    start: Time,
-    /// Plateau of the curve, in bytes.
-    plateau: f64,
-    /// Seconds from the start to the plateau.
-    k: f64,
-    /// `W_est` (bytes): the window that Reno would have.
-    reno: f64,
-}
-
-/// State before the last reduction.
-#[derive(Clone, Copy, Debug)]
-struct Undo {
-    window: f64,
-    threshold: u64,
-    window_max: f64,
-    window_prior: f64,
-    curve: Option<Curve>,
-}
+pub type Cubic = Classic<HyStart, Cubed>;
 
 impl Cubic {
     /// Its entry in the library.
@@ -85,75 +41,47 @@ impl Cubic {
 
     /// Builds it from what the predecessor knew.
     pub fn build(_: &Params, context: &Context) -> Self {
-        let (window, threshold) = start(context);
-        Cubic {
-            packet_bytes: context.packet_bytes.max(1),
-            window: window as f64,
-            window_bytes: window,
-            threshold,
-            window_max: 0.0,
-            window_prior: 0.0,
-            curve: None,
-            hystart: HyStart::new(),
-            recovery: Recovery::default(),
-            usage: Usage::default(),
-            learnt: Learnt::new(&context.summary),
-            undo: None,
-            last_ack_at: context.now,
-        }
+        Classic::new(context)
     }
+}
 
-    fn set_window(&mut self, window: f64) {
-        (self.window, self.window_bytes) = (window, window as u64);
-    }
+/// The window as a cubic function of time.
+#[derive(Clone, Debug, Default)]
+pub struct Cubed {
+    /// `W_max` (bytes): the window before the last reduction, less after fast convergence; 0 while unknown.
+    window_max: f64,
+    /// `cwnd_prior` (bytes): the window before the last reduction.
+    window_prior: f64,
+    curve: Option<Curve>,
+}
 
-    fn min_window(&self) -> u64 {
-        MIN_PACKETS * self.packet_bytes
-    }
+/// One congestion avoidance stage.
+#[derive(Clone, Copy, Debug)]
+struct Curve {
+    /// When it began; moved on by the time in which the application limited it.
+    start: Time,
+    /// Plateau of the curve, in bytes.
+    plateau: f64,
+    /// Seconds from the start to the plateau.
+    k: f64,
+    /// `W_est` (bytes): the window that Reno would have.
+    reno: f64,
+}
 
-    fn in_slow_start(&self) -> bool {
-        self.window_bytes() < self.threshold
-    }
-
-    /// C-21, RFC 9438 sections 4.6 and 4.7, once per recovery period.
-    fn on_congestion(&mut self, now: Time, sent_at: Time) {
-        if self.recovery.covers(sent_at) {
-            return;
-        }
-        self.recovery.enter(now);
-        self.undo = Some(Box::new(Undo {
-            window: self.window,
-            threshold: self.threshold,
-            window_max: self.window_max,
-            window_prior: self.window_prior,
-            curve: self.curve,
-        }));
-        self.window_prior = self.window;
+impl Adjustment for Cubed {
+    /// C-21, RFC 9438 sections 4.6 and 4.7.
+    fn reduce(&mut self, window: &Window) -> Reduced {
+        let before = window.exact;
+        self.window_prior = before;
         // Section 4.7, fast convergence: a flow that did not regain its plateau makes room for others.
-        self.window_max =
-            if self.window < self.window_max { self.window * (1.0 + BETA) / 2.0 } else { self.window };
-        self.set_window((self.window * BETA).max(self.min_window() as f64));
-        self.threshold = self.window_bytes();
+        self.window_max = if before < self.window_max { before * (1.0 + BETA) / 2.0 } else { before };
         self.curve = None;
+        Reduced { window: before * BETA, threshold: before * BETA }
     }
 
-    /// C-23.
-    fn slow_start(&mut self, ack: &Ack) {
-        let growth = match self.hystart.on_ack(ack) {
-            Advice::Grow => ack.bytes,
-            Advice::GrowSlowly => ack.bytes / CSS_GROWTH_DIVISOR,
-            Advice::Leave => {
-                self.threshold = self.window_bytes();
-                return;
-            }
-        };
-        // Growth beyond a known threshold belongs to congestion avoidance.
-        self.set_window((self.window + growth as f64).min((self.threshold as f64).max(self.window)));
-    }
-
-    fn avoidance(&mut self, ack: &Ack) {
-        let packet = self.packet_bytes as f64;
-        let (window, window_max, prior) = (self.window, self.window_max, self.window_prior);
+    fn grow(&mut self, window: &Window, ack: &Ack) -> f64 {
+        let packet = window.packet_bytes as f64;
+        let (window, window_max, prior) = (window.exact, self.window_max, self.window_prior);
         let curve = self.curve.get_or_insert_with(|| Curve::new(ack.now, window, window_max, packet));
         let elapsed = ack.now.since(curve.start);
         // Section 4.3: once it has the window of before, the estimate grows as Reno does.
@@ -161,13 +89,28 @@ impl Cubic {
         let acked = ack.bytes as f64;
         curve.reno += alpha * packet * acked / window;
         if curve.at(elapsed, packet) < curve.reno {
-            let window = window.max(curve.reno);
-            self.set_window(window);
-            return;
+            return window.max(curve.reno);
         }
         // Sections 4.4 and 4.5.
         let target = curve.at(elapsed.saturating_add(ack.rtt_smoothed), packet).clamp(window, 1.5 * window);
-        self.set_window(window + (target - window) * (acked / window).min(1.0));
+        window + (target - window) * (acked / window).min(1.0)
+    }
+
+    fn on_unused(&mut self, time: Duration) {
+        // C-22, RFC 9438 section 5.8: time in which the window was not in use does not count.
+        if let Some(curve) = &mut self.curve {
+            curve.start += time;
+        }
+    }
+
+    fn restart(&mut self) {
+        // C-24, RFC 9438 section 4.8: a curve that begins at its plateau.
+        self.window_max = 0.0;
+        self.curve = None;
+    }
+
+    fn phase(&self) -> &'static str {
+        if self.curve.is_none() { "recovery" } else { "congestion avoidance" }
     }
 }
 
@@ -186,100 +129,6 @@ impl Curve {
     }
 }
 
-impl Congestion for Cubic {
-    fn on_sent(&mut self, _: Time, _: u64, _: &Delivery) {}
-
-    fn on_ack(&mut self, ack: &Ack, delivery: &Delivery) {
-        self.learnt.on_ack(ack);
-        self.usage.on_ack(ack);
-        let since_last = ack.now.since(self.last_ack_at);
-        self.last_ack_at = ack.now;
-        if ack.ecn_marked > 0 {
-            // C-7, RFC 9438 section 4.6: a mark counts as a loss.
-            self.on_congestion(ack.now, ack.sent_at);
-        }
-        if self.recovery.covers(ack.sent_at) {
-            return;
-        }
-        if delivery.is_app_limited() || !self.usage.earns_growth(self.window_bytes()) {
-            // C-22, RFC 9438 section 5.8: time in which the window was not in use does not count.
-            if let Some(curve) = &mut self.curve {
-                curve.start += since_last;
-            }
-            return;
-        }
-        if self.in_slow_start() {
-            self.slow_start(ack);
-        } else {
-            self.avoidance(ack);
-        }
-        self.set_window(self.window.min(WINDOW_MAX_BYTES as f64));
-    }
-
-    fn on_loss(&mut self, loss: &Loss, _: &Delivery) {
-        self.on_congestion(loss.now, loss.sent_at);
-        self.recovery.count_lost(loss.bytes);
-        if loss.persistent {
-            // C-8, C-24, RFC 9002 section 7.6.2, RFC 9438 section 4.8: slow start, then a curve that begins at its plateau.
-            self.set_window(self.min_window() as f64);
-            self.window_max = 0.0;
-            self.curve = None;
-            self.hystart = HyStart::new();
-            self.recovery.leave();
-            self.undo = None;
-        }
-    }
-
-    fn on_spurious_loss(&mut self, bytes: u64) {
-        // C-9, RFC 9438 section 4.9.2.
-        if self.recovery.all_spurious(bytes)
-            && let Some(undo) = self.undo.take()
-        {
-            self.set_window(self.window.max(undo.window));
-            self.threshold = self.threshold.max(undo.threshold);
-            self.window_max = undo.window_max;
-            self.window_prior = undo.window_prior;
-            self.curve = undo.curve;
-            self.recovery.leave();
-        }
-    }
-
-    fn set_packet_bytes(&mut self, packet_bytes: u64) {
-        self.packet_bytes = packet_bytes.max(1);
-        self.set_window(self.window.max(self.min_window() as f64));
-        self.threshold = self.threshold.max(self.min_window());
-    }
-
-    fn window_bytes(&self) -> u64 {
-        self.window_bytes
-    }
-
-    fn pacing_rate(&self) -> Option<Rate> {
-        None
-    }
-
-    fn burst_bytes(&self) -> Option<u64> {
-        None
-    }
-
-    fn summary(&self) -> Summary {
-        Summary {
-            window_bytes: self.window_bytes(),
-            threshold_bytes: self.threshold,
-            bandwidth: self.learnt.bandwidth(),
-            rtt_min: self.learnt.rtt_min(),
-        }
-    }
-
-    fn phase(&self) -> &'static str {
-        match (self.in_slow_start(), self.curve) {
-            (true, _) => "slow start",
-            (false, None) => "recovery",
-            (false, Some(_)) => "congestion avoidance",
-        }
-    }
-}
-
 /// C-20, RFC 9438 section 4.1: `C` in packets per second cubed, and the factor of a reduction.
 const C: f64 = 0.4;
 const BETA: f64 = 0.7;
@@ -288,6 +137,7 @@ const BETA: f64 = 0.7;
 mod tests {
     use super::super::testing::{PACKET, RTT, Script, context};
     use super::*;
+    use crate::congestion::{Congestion, Delivery};
 
     fn script(window_packets: u64, threshold_bytes: u64) -> Script<Cubic> {
         Script::new(Cubic::build(&Params::default(), &context(window_packets, threshold_bytes)))
@@ -331,7 +181,7 @@ mod tests {
         s.now += RTT;
         s.lose(1, s.now, false);
         assert!((s.packets() - 49.0).abs() < 0.01);
-        assert!((s.mechanism.window_max / PACKET as f64 - 59.5).abs() < 0.01);
+        assert!((s.mechanism.adjustment.window_max / PACKET as f64 - 59.5).abs() < 0.01);
     }
 
     #[test]
@@ -355,7 +205,7 @@ mod tests {
         s.lose(2, s.now - RTT, false);
         s.mechanism.on_spurious_loss(2 * PACKET);
         assert_eq!(s.packets(), 100.0);
-        assert_eq!(s.mechanism.window_max, 0.0);
+        assert_eq!(s.mechanism.adjustment.window_max, 0.0);
     }
 
     #[test]

@@ -1,11 +1,12 @@
 //! HyStart++ (RFC 9406): leaving slow start when round trips grow, before the buffer overflows.
 
 use super::Ack;
+use super::classic::{SlowStart, Window};
 use core::time::Duration;
 
 /// What slow start shall do with an acknowledgement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Advice {
+enum Advice {
     /// Grow by what was acknowledged.
     Grow,
     /// Grow by a part of it: conservative slow start.
@@ -16,7 +17,7 @@ pub(super) enum Advice {
 
 /// The state of RFC 9406 section 4.2.
 #[derive(Clone, Debug)]
-pub(super) struct HyStart {
+pub struct HyStart {
     round_end: u64,
     last_rtt_min: Duration,
     round_rtt_min: Duration,
@@ -44,7 +45,7 @@ impl HyStart {
     }
 
     /// Takes an acknowledgement into account.
-    pub fn on_ack(&mut self, ack: &Ack) -> Advice {
+    fn on_ack(&mut self, ack: &Ack) -> Advice {
         if ack.largest >= self.round_end {
             self.round_end = ack.next_packet;
             self.last_rtt_min = self.round_rtt_min;
@@ -83,6 +84,25 @@ impl HyStart {
     }
 }
 
+impl Default for HyStart {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl SlowStart for HyStart {
+    /// C-23.
+    fn grow(&mut self, window: &Window, ack: &Ack) -> Option<f64> {
+        let growth = match self.on_ack(ack) {
+            Advice::Grow => ack.bytes,
+            Advice::GrowSlowly => ack.bytes / CSS_GROWTH_DIVISOR,
+            Advice::Leave => return None,
+        };
+        // Growth beyond a known threshold belongs to congestion avoidance.
+        Some((window.exact + growth as f64).min((window.threshold as f64).max(window.exact)))
+    }
+}
+
 /// RFC 9406 section 4.3: `MIN_RTT_THRESH`, `MAX_RTT_THRESH`, `MIN_RTT_DIVISOR`, `N_RTT_SAMPLE`, `CSS_ROUNDS`.
 const RISE_MIN: Duration = Duration::from_millis(4);
 const RISE_MAX: Duration = Duration::from_millis(16);
@@ -90,7 +110,7 @@ const RTT_DIVISOR: u32 = 8;
 const RTT_SAMPLES: u32 = 8;
 const CSS_ROUNDS: u32 = 5;
 /// Part of the acknowledged bytes by which conservative slow start grows (`CSS_GROWTH_DIVISOR`).
-pub(super) const CSS_GROWTH_DIVISOR: u64 = 4;
+const CSS_GROWTH_DIVISOR: u64 = 4;
 
 #[cfg(test)]
 mod tests {

@@ -5,16 +5,21 @@
 //! hands to any successor. Mechanisms say a window in bytes and, if they have one, a rate; the rate is enforced by the
 //! rate function, never here.
 
+use crate::mechanism::Described;
 use crate::registry;
 use crate::time::{Rate, Time};
+use auto_impl::auto_impl;
 use core::time::Duration;
+use dyn_clone::DynClone;
 use enum_dispatch::enum_dispatch;
 
 pub mod bbr;
 pub mod cubic;
 pub mod new_reno;
 pub mod none;
+pub mod tahoe;
 
+mod classic;
 mod hystart;
 mod learnt;
 mod response;
@@ -239,6 +244,28 @@ pub struct Ack {
     pub next_packet: u64,
 }
 
+/// How losses were found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// So many later packets were acknowledged that these are taken for lost (RFC 9002 section 6.1.1).
+    Overtaken,
+    /// A later packet was acknowledged, and these not long after (RFC 9002 section 6.1.2).
+    Expired,
+    /// The receiver said that they are missing.
+    Reported,
+}
+
+/// Nothing was acknowledged for as long as the timing function waits.
+#[derive(Clone, Copy, Debug)]
+pub struct Timeout {
+    /// When the time was over.
+    pub now: Time,
+    /// Time-outs since something was acknowledged last, this one included.
+    pub in_a_row: u32,
+    /// The next packet number to be sent.
+    pub next_packet: u64,
+}
+
 /// Packets declared lost at one instant.
 #[derive(Clone, Copy, Debug)]
 pub struct Loss {
@@ -248,6 +275,8 @@ pub struct Loss {
     pub bytes: u64,
     /// How many they are.
     pub packets: u64,
+    /// How they were found; of several ways, the first of [`Cause`].
+    pub cause: Cause,
     /// The largest of their numbers.
     pub largest: u64,
     /// When that packet was sent.
@@ -264,13 +293,16 @@ pub struct Loss {
 ///
 /// `now` and sizes are handed in with each event; windows are in bytes of UDP payload.
 #[enum_dispatch]
-pub trait Congestion {
+#[auto_impl(Box)]
+pub trait Congestion: Described + DynClone {
     /// Packets of `bytes` in all were sent at once, mostly one; `delivery` counts them already.
     fn on_sent(&mut self, now: Time, bytes: u64, delivery: &Delivery);
     /// Something was newly acknowledged; `delivery` counts it already.
     fn on_ack(&mut self, ack: &Ack, delivery: &Delivery);
     /// Something was declared lost; `delivery` counts it already. Called before `on_ack` of the same datagram.
     fn on_loss(&mut self, loss: &Loss, delivery: &Delivery);
+    /// Nothing was acknowledged for a time-out. No packet counts as lost for that; a mechanism may reduce all the same.
+    fn on_timeout(&mut self, _timeout: &Timeout, _delivery: &Delivery) {}
     /// Packets that were declared lost arrived after all: `bytes` of them. A mechanism may undo its last reduction.
     fn on_spurious_loss(&mut self, bytes: u64);
     /// The size of a full packet has changed.
@@ -288,6 +320,8 @@ pub trait Congestion {
     fn phase(&self) -> &'static str;
 }
 
+dyn_clone::clone_trait_object!(Congestion);
+
 registry! {
     /// The congestion mechanism in use.
     #[derive(Clone, Debug)]
@@ -296,4 +330,5 @@ registry! {
     NewReno => new_reno::NewReno,
     Cubic => cubic::Cubic,
     Bbr => bbr::Bbr,
+    Tahoe => tahoe::Tahoe,
 }

@@ -1,27 +1,13 @@
 //! NewReno: slow start, then one packet more per round trip, and half the window after a loss (RFC 9002 section 7, after
 //! RFC 6582). Known by everyone, fair to everything, slow on long or lossy paths.
 
-use super::learnt::Learnt;
-use super::window::{MIN_PACKETS, Recovery, Usage, WINDOW_MAX_BYTES, start};
-use super::{Ack, Congestion, Context, Delivery, Loss, Summary, response};
+use super::classic::{Adjustment, Classic, Doubling, Reduced, Window};
+use super::{Ack, Context, response};
 use crate::function::Function;
 use crate::mechanism::{Consent, Facts, Mechanism, Params, Promise, Unasked};
-use crate::time::{Rate, Time};
 
 /// See the module's page.
-#[derive(Clone, Debug)]
-pub struct NewReno {
-    packet_bytes: u64,
-    window: u64,
-    threshold: u64,
-    /// Bytes acknowledged towards the next packet of growth in congestion avoidance.
-    acked: u64,
-    recovery: Recovery,
-    usage: Usage,
-    learnt: Learnt,
-    /// Window and threshold before the last reduction.
-    undo: Option<(u64, u64)>,
-}
+pub type NewReno = Classic<Doubling, Halving>;
 
 impl NewReno {
     /// Its entry in the library.
@@ -49,126 +35,47 @@ impl NewReno {
 
     /// Builds it from what the predecessor knew.
     pub fn build(_: &Params, context: &Context) -> Self {
-        let (window, threshold) = start(context);
-        NewReno {
-            packet_bytes: context.packet_bytes.max(1),
-            window,
-            threshold,
-            acked: 0,
-            recovery: Recovery::default(),
-            usage: Usage::default(),
-            learnt: Learnt::new(&context.summary),
-            undo: None,
-        }
-    }
-
-    fn min_window(&self) -> u64 {
-        MIN_PACKETS * self.packet_bytes
-    }
-
-    /// C-11, RFC 9002 section 7.3.2: once per recovery period.
-    fn on_congestion(&mut self, now: Time, sent_at: Time) {
-        if self.recovery.covers(sent_at) {
-            return;
-        }
-        self.recovery.enter(now);
-        self.undo = Some((self.window, self.threshold));
-        self.threshold = (self.window / 2).max(self.min_window());
-        self.window = self.threshold;
-        self.acked = 0;
+        Classic::new(context)
     }
 }
 
-impl Congestion for NewReno {
-    fn on_sent(&mut self, _: Time, _: u64, _: &Delivery) {}
+/// Additive increase, multiplicative decrease by one half.
+#[derive(Clone, Debug, Default)]
+pub struct Halving {
+    /// Bytes acknowledged towards the next packet of growth.
+    acked: u64,
+}
 
-    fn on_ack(&mut self, ack: &Ack, delivery: &Delivery) {
-        self.learnt.on_ack(ack);
-        self.usage.on_ack(ack);
-        if ack.ecn_marked > 0 {
-            // C-7, RFC 9002 section 7.1: a mark counts as a loss.
-            self.on_congestion(ack.now, ack.sent_at);
+impl Adjustment for Halving {
+    fn reduce(&mut self, window: &Window) -> Reduced {
+        // C-11, RFC 9002 section 7.3.2.
+        self.acked = 0;
+        let half = (window.bytes / 2) as f64;
+        Reduced { window: half, threshold: half }
+    }
+
+    fn grow(&mut self, window: &Window, ack: &Ack) -> f64 {
+        // C-10, RFC 9002 section 7.3.3, counting bytes (RFC 3465).
+        self.acked += ack.bytes;
+        if self.acked < window.bytes {
+            return window.exact;
         }
-        // C-11, RFC 9002 section 7.3.2: no growth within recovery; C-4, section 7.8: nor when the window is not in use.
-        if self.recovery.covers(ack.sent_at)
-            || delivery.is_app_limited()
-            || !self.usage.earns_growth(self.window)
-        {
-            return;
-        }
-        if self.window < self.threshold {
-            // C-10, RFC 9002 section 7.3.1.
-            self.window += ack.bytes;
-        } else {
-            // C-10, RFC 9002 section 7.3.3, counting bytes (RFC 3465).
-            self.acked += ack.bytes;
-            if self.acked >= self.window {
-                self.acked -= self.window;
-                self.window += self.packet_bytes;
-            }
-        }
-        self.window = self.window.min(WINDOW_MAX_BYTES);
+        self.acked -= window.bytes;
+        window.exact + window.packet_bytes as f64
     }
 
-    fn on_loss(&mut self, loss: &Loss, _: &Delivery) {
-        self.on_congestion(loss.now, loss.sent_at);
-        self.recovery.count_lost(loss.bytes);
-        if loss.persistent {
-            // C-8, RFC 9002 section 7.6.2.
-            self.window = self.min_window();
-            self.acked = 0;
-            self.recovery.leave();
-            self.undo = None;
-        }
+    fn restart(&mut self) {
+        self.acked = 0;
     }
 
-    fn on_spurious_loss(&mut self, bytes: u64) {
-        // C-9.
-        if self.recovery.all_spurious(bytes)
-            && let Some((window, threshold)) = self.undo.take()
-        {
-            self.window = self.window.max(window);
-            self.threshold = self.threshold.max(threshold);
-            self.recovery.leave();
-        }
-    }
-
-    fn set_packet_bytes(&mut self, packet_bytes: u64) {
-        self.packet_bytes = packet_bytes.max(1);
-        self.window = self.window.max(self.min_window());
-        self.threshold = self.threshold.max(self.min_window());
-    }
-
-    fn window_bytes(&self) -> u64 {
-        self.window
-    }
-
-    fn pacing_rate(&self) -> Option<Rate> {
-        None
-    }
-
-    fn burst_bytes(&self) -> Option<u64> {
-        None
-    }
-
-    fn summary(&self) -> Summary {
-        Summary {
-            window_bytes: self.window,
-            threshold_bytes: self.threshold,
-            bandwidth: self.learnt.bandwidth(),
-            rtt_min: self.learnt.rtt_min(),
-        }
-    }
-
-    fn phase(&self) -> &'static str {
-        if self.window < self.threshold { "slow start" } else { "congestion avoidance" }
-    }
+    fn restore(&mut self, _: Self) {}
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::testing::{PACKET, RTT, Script, context};
     use super::*;
+    use crate::congestion::Congestion;
 
     fn script(window_packets: u64, threshold_bytes: u64) -> Script<NewReno> {
         Script::new(NewReno::build(&Params::default(), &context(window_packets, threshold_bytes)))

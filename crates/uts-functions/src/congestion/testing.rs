@@ -1,6 +1,6 @@
 //! Events for the unit tests of mechanisms that steer by a window.
 
-use super::{Ack, Congestion, Context, Delivery, Loss, RateSample, Snapshot, Summary};
+use super::{Ack, Cause, Congestion, Context, Delivery, Loss, RateSample, Snapshot, Summary, Timeout};
 use crate::time::Time;
 use core::time::Duration;
 
@@ -60,12 +60,19 @@ impl<M: Congestion> Script<M> {
         self.mechanism.on_ack(&ack, &self.delivery);
     }
 
+    /// Nothing is acknowledged for a time-out.
+    pub fn time_out(&mut self, in_a_row: u32) {
+        let timeout = Timeout { now: self.now, in_a_row, next_packet: self.next };
+        self.mechanism.on_timeout(&timeout, &self.delivery);
+    }
+
     /// Loses `packets` packets, the last of them sent at `sent_at`.
     pub fn lose(&mut self, packets: u64, sent_at: Time, persistent: bool) {
         let loss = Loss {
             now: self.now,
             bytes: packets * PACKET,
             packets,
+            cause: Cause::Overtaken,
             largest: self.next,
             sent_at,
             snapshot: Snapshot { sent_at, ..Snapshot::default() },

@@ -4,12 +4,14 @@ use super::learnt::bdp_bytes;
 use super::{Ack, Context};
 use crate::time::Time;
 
-/// The smallest window, in packets (C-3, RFC 9002 section 7.2).
+/// The smallest window, in packets, unless a mechanism says otherwise, and the smallest threshold (C-3, RFC 9002 section
+/// 7.2).
 pub(super) const MIN_PACKETS: u64 = 2;
 
-/// The window and threshold, in bytes, that a mechanism built from `context` starts with (C-5).
-pub(super) fn start(context: &Context) -> (u64, u64) {
-    let floor = MIN_PACKETS * context.packet_bytes.max(1);
+/// The window and threshold, in bytes, that a mechanism built from `context` starts with, whose smallest window is of
+/// `packets_min` packets (C-5).
+pub(super) fn start(context: &Context, packets_min: u64) -> (u64, u64) {
+    let floor = packets_min * context.packet_bytes.max(1);
     let summary = &context.summary;
     if summary.threshold_bytes == u64::MAX {
         // What was delivered in a round trip has been in flight before: no need to search for it again.
@@ -17,7 +19,8 @@ pub(super) fn start(context: &Context) -> (u64, u64) {
         return (summary.window_bytes.max(known).clamp(floor, WINDOW_MAX_BYTES), u64::MAX);
     }
     let window = summary.window_bytes.clamp(floor, WINDOW_MAX_BYTES);
-    (window, summary.threshold_bytes.clamp(floor, WINDOW_MAX_BYTES))
+    let threshold_min = MIN_PACKETS * context.packet_bytes.max(1);
+    (window, summary.threshold_bytes.clamp(threshold_min, WINDOW_MAX_BYTES))
 }
 
 /// The recovery period: one reduction per round trip, told apart by when packets were sent (RFC 9002 section 7.3.2).

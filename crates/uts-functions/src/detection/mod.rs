@@ -4,7 +4,10 @@
 //! is added to the trailer of every mechanism alike ([`add_left_out`]). There is no state: every packet stands for itself. See
 //! `spec/functions/detection.md`.
 
+use crate::mechanism::Described;
 use crate::registry;
+use auto_impl::auto_impl;
+use dyn_clone::DynClone;
 use enum_dispatch::enum_dispatch;
 
 pub mod crc_32c;
@@ -13,7 +16,8 @@ pub mod none;
 
 /// A way to find damage.
 #[enum_dispatch]
-pub trait Detection {
+#[auto_impl(Box)]
+pub trait Detection: Described + DynClone {
     /// Bytes of the trailer.
     fn trailer_bytes(&self) -> usize;
 
@@ -38,6 +42,8 @@ pub fn add_left_out(left_out: u64, trailer: &mut [u8]) {
         trailer.iter_mut().zip(group).for_each(|(byte, added)| *byte ^= added);
     }
 }
+
+dyn_clone::clone_trait_object!(Detection);
 
 registry!(
     /// A detection mechanism.

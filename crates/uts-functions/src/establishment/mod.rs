@@ -1,8 +1,11 @@
 //! Establishment: how a connection comes to be. The packets and the TLS handshake that they carry are the engine's; a
 //! mechanism says when to repeat them and when to give up.
 
+use crate::mechanism::Described;
 use crate::registry;
+use auto_impl::auto_impl;
 use core::time::Duration;
+use dyn_clone::DynClone;
 use enum_dispatch::enum_dispatch;
 
 pub mod three_way;
@@ -20,13 +23,16 @@ pub enum Heard {
 
 /// The timing of a handshake.
 #[enum_dispatch]
-pub trait Establishment {
+#[auto_impl(Box)]
+pub trait Establishment: Described + DynClone {
     /// How long to wait for an answer to a flight that was sent `tries` times before (0 = first transmission), as long
     /// as no round trip was measured.
     fn timeout(&self, tries: u32) -> Duration;
     /// How long after its start an unfinished handshake is given up.
     fn give_up_after(&self, heard: Heard) -> Duration;
 }
+
+dyn_clone::clone_trait_object!(Establishment);
 
 registry! {
     /// The establishment mechanism in use.

@@ -5,9 +5,12 @@
 //! repairs into [`Recovered`] packets. A scheme ([`Fec`]) is the arithmetic of one block. Both halves live for one epoch
 //! in one direction. See `spec/functions/fec.md`.
 
+use crate::mechanism::Described;
 use crate::registry;
+use auto_impl::auto_impl;
 use bytes::Bytes;
 use core::time::Duration;
+use dyn_clone::DynClone;
 use enum_dispatch::enum_dispatch;
 use smallvec::SmallVec;
 
@@ -110,7 +113,8 @@ pub struct Recovered {
 /// The arithmetic of a block. A symbol is the payload's length (two bytes, big endian), the payload, and as many zero
 /// bytes as the block's longest symbol needs; the zeros are never stored.
 #[enum_dispatch]
-pub trait Fec {
+#[auto_impl(Box)]
+pub trait Fec: Described + DynClone {
     /// What its blocks look like.
     fn shape(&self) -> Shape;
 
@@ -123,6 +127,8 @@ pub trait Fec {
     /// indices are below [`Shape::parities`] and differ. `None` if there are fewer parities than sources missing.
     fn reconstruct(&self, sources: &[Option<&[u8]>], parities: &[(u8, &[u8])]) -> Option<Vec<Vec<u8>>>;
 }
+
+dyn_clone::clone_trait_object!(Fec);
 
 registry!(
     /// A scheme.

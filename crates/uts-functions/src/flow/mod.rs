@@ -1,8 +1,11 @@
 //! Flow control: keeping the sender from overrunning the receiver.
 
+use crate::mechanism::Described;
 use crate::registry;
 use crate::time::Time;
+use auto_impl::auto_impl;
 use core::time::Duration;
+use dyn_clone::DynClone;
 use enum_dispatch::enum_dispatch;
 
 pub mod credit;
@@ -33,7 +36,8 @@ impl Grant {
 
 /// A policy over [`Grant`] at the receiver, and over the limit at the sender.
 #[enum_dispatch]
-pub trait FlowControl {
+#[auto_impl(Box)]
+pub trait FlowControl: Described + DynClone {
     /// Receiver's side: the window that a flow begins with, for [`Grant::new`]; `u64::MAX` = no bound but memory.
     fn window_bytes(&self) -> u64;
     /// Sender's side: the position up to which data may be sent, given the peer's `limit`.
@@ -43,6 +47,8 @@ pub trait FlowControl {
     /// `state.window_bytes` up to its maximum. Sets `state.limit` to what it returns.
     fn on_consumed(&mut self, state: &mut Grant, now: Time, rtt: Duration) -> Option<u64>;
 }
+
+dyn_clone::clone_trait_object!(FlowControl);
 
 registry! {
     /// The flow-control mechanism in use.

@@ -1,7 +1,10 @@
 //! Presentation: what is done to messages before they are sent, and undone before they are handed over. Byte streams
 //! pass unchanged.
 
+use crate::mechanism::Described;
 use crate::registry;
+use auto_impl::auto_impl;
+use dyn_clone::DynClone;
 use enum_dispatch::enum_dispatch;
 use std::borrow::Cow;
 
@@ -40,7 +43,8 @@ pub enum Error {
 
 /// A policy over whole messages; without state, as messages may be lost or overtake each other.
 #[enum_dispatch]
-pub trait Presentation {
+#[auto_impl(Box)]
+pub trait Presentation: Described + DynClone {
     /// The form in which a message travels.
     fn present<'a>(&self, message: &'a [u8]) -> Cow<'a, [u8]>;
     /// The message, from the form in which it travelled; at most `max_bytes`, whatever the data claims.
@@ -49,6 +53,8 @@ pub trait Presentation {
     /// [`Error`] if the data is malformed or the message too large.
     fn unpresent<'a>(&self, data: &'a [u8], max_bytes: usize) -> Result<Cow<'a, [u8]>, Error>;
 }
+
+dyn_clone::clone_trait_object!(Presentation);
 
 registry! {
     /// The presentation mechanism in use.

@@ -4,7 +4,9 @@
 //! epoch, and gives each mechanism its keys, so that exchanging one cipher for another needs no new handshake and no
 //! key serves two of them. See `spec/functions/protection.md`.
 
+use crate::mechanism::Described;
 use crate::registry;
+use auto_impl::auto_impl;
 use core::fmt;
 use enum_dispatch::enum_dispatch;
 use zeroize::Zeroize;
@@ -35,7 +37,8 @@ pub struct Forged;
 
 /// A way to protect packets. One instance serves one direction in one epoch; a packet number is used once.
 #[enum_dispatch]
-pub trait Protection {
+#[auto_impl(Box)]
+pub trait Protection: Described {
     /// Bytes that sealing adds behind the payload.
     fn tag_bytes(&self) -> usize;
 

@@ -1,8 +1,11 @@
 //! Rate control: spacing of packets. Congestion control (or the application) says the rate, this function keeps it.
 
+use crate::mechanism::Described;
 use crate::registry;
 use crate::time::{Rate, Time};
+use auto_impl::auto_impl;
 use core::time::Duration;
+use dyn_clone::DynClone;
 use enum_dispatch::enum_dispatch;
 
 pub mod none;
@@ -100,7 +103,8 @@ impl Bucket {
 
 /// A policy over [`Bucket`].
 #[enum_dispatch]
-pub trait RateControl {
+#[auto_impl(Box)]
+pub trait RateControl: Described + DynClone {
     /// Until when to wait before the next packet; `None` = it may leave now.
     fn wait_until(&mut self, bucket: &mut Bucket, now: Time, pace: &Pace) -> Option<Time>;
     /// A packet of `bytes` left.
@@ -108,6 +112,8 @@ pub trait RateControl {
     /// Bytes that may leave at `now` in one batch (for segmentation offload); `u64::MAX` = no bound.
     fn batch_bytes(&self, bucket: &Bucket, pace: &Pace) -> u64;
 }
+
+dyn_clone::clone_trait_object!(RateControl);
 
 registry! {
     /// The rate-control mechanism in use.

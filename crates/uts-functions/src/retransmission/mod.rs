@@ -5,9 +5,12 @@
 //! be repeated under any other.
 
 use crate::facts::PathFacts;
+use crate::mechanism::Described;
 use crate::mechanism::Prediction;
 use crate::registry;
+use auto_impl::auto_impl;
 use core::ops::Range;
+use dyn_clone::DynClone;
 use enum_dispatch::enum_dispatch;
 
 pub mod go_back_n;
@@ -43,7 +46,8 @@ pub enum Response {
 
 /// A policy over lost data, private to each flow: positions of different flows say nothing of each other.
 #[enum_dispatch]
-pub trait Retransmission {
+#[auto_impl(Box)]
+pub trait Retransmission: Described + DynClone {
     /// Data was in a packet that was declared lost.
     fn on_lost(&mut self, lost: &LostData) -> Response;
 }
@@ -60,6 +64,8 @@ fn predict_repeats(facts: &PathFacts, p: &mut Prediction) {
     }
     p.loss = 0.0;
 }
+
+dyn_clone::clone_trait_object!(Retransmission);
 
 registry! {
     /// The retransmission mechanism in use.

@@ -4,7 +4,10 @@
 //! ([`SendBuffer`](buffer::SendBuffer)). Every flow is one sequence of positions: each byte takes one, so does the end
 //! of each message and the end of the flow. An exchange between bytes and messages therefore renumbers nothing.
 
+use crate::mechanism::Described;
 use crate::registry;
+use auto_impl::auto_impl;
+use dyn_clone::DynClone;
 use enum_dispatch::enum_dispatch;
 
 pub mod buffer;
@@ -13,12 +16,15 @@ pub mod messages;
 
 /// A policy over the [`SendBuffer`](buffer::SendBuffer).
 #[enum_dispatch]
-pub trait Segmentation {
+#[auto_impl(Box)]
+pub trait Segmentation: Described + DynClone {
     /// Whether the ends of messages are kept.
     fn keeps_boundaries(&self) -> bool;
     /// The largest message that may be sent, in bytes.
     fn message_bytes_max(&self) -> usize;
 }
+
+dyn_clone::clone_trait_object!(Segmentation);
 
 registry! {
     /// The segmentation mechanism in use.

@@ -3,7 +3,10 @@
 //! The function keeps what arrived and was not handed over ([`Reassembly`]); a mechanism
 //! chooses what is handed over next.
 
+use crate::mechanism::Described;
 use crate::registry;
+use auto_impl::auto_impl;
+use dyn_clone::DynClone;
 use enum_dispatch::enum_dispatch;
 use reassembly::{Delivery, Reassembly};
 
@@ -16,7 +19,8 @@ pub use message_row::MessageRow;
 
 /// A policy over [`Reassembly`].
 #[enum_dispatch]
-pub trait Sequencing {
+#[auto_impl(Box)]
+pub trait Sequencing: Described + DynClone {
     /// Takes out what is to be handed over next: at most `bytes_max` bytes of a run of bytes, or a whole message.
     fn next(&mut self, state: &mut Reassembly, bytes_max: usize) -> Option<Delivery>;
     /// Which whole messages may be handed over many at once, without asking [`Sequencing::next`] for each: none, unless the mechanism
@@ -52,6 +56,8 @@ pub fn take_rows(
     }
 }
 
+dyn_clone::clone_trait_object!(Sequencing);
+
 registry! {
     /// The sequencing mechanism in use.
     #[derive(Clone, Debug)]
@@ -63,11 +69,19 @@ registry! {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mechanism::{Described, Mechanism};
     use crate::sequencing::message_row::Places;
     use bytes::Bytes;
 
     /// A mechanism that says nothing of rows.
+    #[derive(Clone, Debug)]
     struct OneByOne;
+
+    impl Described for OneByOne {
+        fn info(&self) -> &'static Mechanism {
+            &unordered::Unordered::INFO
+        }
+    }
 
     impl Sequencing for OneByOne {
         fn next(&mut self, state: &mut Reassembly, bytes_max: usize) -> Option<Delivery> {

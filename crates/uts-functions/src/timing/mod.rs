@@ -3,9 +3,12 @@
 //! A packet number is never reused, so every sample names the transmission that it measures, repeats included (the Rx
 //! paper's serial numbers, against Karn's rule). The function keeps the samples; a mechanism smooths them.
 
+use crate::mechanism::Described;
 use crate::registry;
 use crate::time::Time;
+use auto_impl::auto_impl;
 use core::time::Duration;
+use dyn_clone::DynClone;
 use enum_dispatch::enum_dispatch;
 
 pub mod fixed;
@@ -91,7 +94,8 @@ impl RoundTrip {
 
 /// A policy over [`RoundTrip`].
 #[enum_dispatch]
-pub trait Timing {
+#[auto_impl(Box)]
+pub trait Timing: Described + DynClone {
     /// Updates `smoothed` and `deviation` for a sample that [`RoundTrip::on_sample`] has taken in.
     fn on_sample(&mut self, state: &mut RoundTrip, sample: Duration);
     /// After how long without acknowledgement to probe (before back-off, without the peer's ACK delay).
@@ -99,6 +103,8 @@ pub trait Timing {
     /// How long after a later packet was acknowledged an earlier one counts as lost (RFC 9002 section 6.1.2).
     fn loss_delay(&self, state: &RoundTrip) -> Duration;
 }
+
+dyn_clone::clone_trait_object!(Timing);
 
 registry! {
     /// The timing mechanism in use.

@@ -360,7 +360,7 @@ impl World {
 /// A mechanism of the library with its default parameters, or with any.
 fn any_choice(u: &mut Unstructured<'_>) -> arbitrary::Result<(Function, Choice)> {
     let function = *u.choose(Function::ALL)?;
-    let mechanism = *u.choose(library::of(function))?;
+    let mechanism = *u.choose(&library::of(function))?;
     let mut choice = mechanism.choice();
     if u.ratio(1, 4)? {
         choice.params = Params([u.arbitrary()?, u.arbitrary()?, 0, 0]);

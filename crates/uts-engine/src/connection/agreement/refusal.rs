@@ -119,8 +119,8 @@ pub(in crate::connection) fn lacks(library: &Library, profile: &Profile) -> Opti
 
 /// A mechanism to offer instead of one that cannot be had: the mandatory one of the highest number.
 fn best_of(library: &Library, function: Function) -> Option<Choice> {
-    let list = uts_functions::library::of(function).iter().rev();
-    list.copied().find(|m| m.mandatory && library.has(function, m.number)).map(|m| m.choice())
+    let mut list = uts_functions::library::of(function).into_iter().rev();
+    list.find(|m| m.mandatory && library.has(function, m.number)).map(|m| m.choice())
 }
 
 #[cfg(test)]

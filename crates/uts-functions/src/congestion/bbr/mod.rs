@@ -9,11 +9,13 @@ mod model;
 mod states;
 
 use super::learnt::bdp_bytes;
-use super::window::{WINDOW_MAX_BYTES, start};
+use super::window::{MIN_PACKETS, WINDOW_MAX_BYTES, start};
 use super::{Ack, Congestion, Context, Delivery, Loss, Summary};
 use crate::facts::{LOSS_MIN, PathFacts};
 use crate::function::Function;
-use crate::mechanism::{Bold, Consent, Facts, Mechanism, Param, Params, Prediction, Promise, Unasked, Unit};
+use crate::mechanism::{
+    Bold, Consent, Described, Facts, Mechanism, Param, Params, Prediction, Promise, Unasked, Unit,
+};
 use crate::time::{Rate, Time};
 use core::time::Duration;
 use losses::{LossRound, LossThreshold};
@@ -123,7 +125,7 @@ impl Bbr {
     pub fn build(params: &Params, context: &Context) -> Self {
         let summary = &context.summary;
         let packet_bytes = context.packet_bytes.max(1);
-        let (window, threshold) = start(context);
+        let (window, threshold) = start(context, MIN_PACKETS);
         let known_rtt = summary.rtt_min.filter(|rtt| !rtt.is_zero());
         let initial_window = Summary::initial(packet_bytes).window_bytes;
         let mut bbr = Sender {
@@ -342,6 +344,12 @@ impl Sender {
             let nominal = Rate::from_delivery(self.initial_window, rtt);
             self.pacing = nominal.mul_f64(State::Startup.pacing_gain()).max(self.pacing_floor());
         }
+    }
+}
+
+impl Described for Sender {
+    fn info(&self) -> &'static Mechanism {
+        &Bbr::INFO
     }
 }
 

@@ -3,7 +3,9 @@
 //! Losses fall behind the queue, so that what is lost has used the link. Receivers acknowledge every second packet, and
 //! gaps at once; senders declare a packet lost when one three later was acknowledged, or after a probe time-out.
 
-use crate::congestion::{Ack, Congestion, Context, Delivery, Loss, MECHANISMS, Slot, Snapshot, Summary};
+use crate::congestion::{
+    Ack, Cause, Congestion, Context, Delivery, Loss, MECHANISMS, Slot, Snapshot, Summary,
+};
 use crate::mechanism::{Choice, Promise};
 use crate::time::{Rate, Time};
 use core::cmp::Reverse;
@@ -208,6 +210,7 @@ impl Flow {
             now,
             bytes,
             packets: numbers.len() as u64,
+            cause: Cause::Overtaken,
             largest,
             sent_at: snapshot.sent_at,
             snapshot,

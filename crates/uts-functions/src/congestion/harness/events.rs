@@ -1,7 +1,9 @@
 //! Random sequences of events: no mechanism may panic, stall, or grow without cause, whatever happens.
 
 use super::bottleneck::invariants;
-use crate::congestion::{Ack, Congestion, Context, Delivery, Loss, MECHANISMS, Slot, Snapshot, Summary};
+use crate::congestion::{
+    Ack, Cause, Congestion, Context, Delivery, Loss, MECHANISMS, Slot, Snapshot, Summary,
+};
 use crate::mechanism::{Mechanism, Promise};
 use crate::time::Time;
 use core::time::Duration;
@@ -172,6 +174,7 @@ impl Bench {
             now: self.now,
             bytes: lost,
             packets: numbers.len() as u64,
+            cause: Cause::Overtaken,
             largest,
             sent_at: snapshot.sent_at,
             snapshot,

@@ -10,7 +10,7 @@
 mod entry;
 mod skips;
 
-use crate::congestion::Snapshot;
+use crate::congestion::{Cause, Snapshot};
 use crate::range::RangeSet;
 use crate::time::Time;
 use core::ops::Range;
@@ -105,6 +105,17 @@ pub struct Acknowledged<T> {
     pub packets: Vec<Run<T>>,
     /// Packets that had been declared lost and arrived after all.
     pub spurious: Vec<(u64, Sent<T>)>,
+}
+
+/// What a look for losses found.
+#[derive(Debug)]
+pub struct Lost<T> {
+    /// The packets, in the order of their numbers.
+    pub packets: Vec<(u64, Sent<T>)>,
+    /// When to look again.
+    pub look_again: Option<Time>,
+    /// How they were found.
+    pub cause: Cause,
 }
 
 impl<T: Carried> Ledger<T> {
@@ -307,21 +318,22 @@ impl<T: Carried> Ledger<T> {
     }
 
     /// Takes out what is lost at `now`; `loss_delay` is the time threshold of the timing mechanism, and waiting for
-    /// reordering never exceeds `patience`. Also says when to look again.
-    pub fn detect_lost(
-        &mut self,
-        now: Time,
-        loss_delay: Duration,
-        patience: Duration,
-    ) -> (Vec<(u64, Sent<T>)>, Option<Time>) {
-        let (mut runs, mut look_again) = (Vec::new(), None);
-        let Some(largest) = self.largest_acked else { return (Vec::new(), None) };
+    /// reordering never exceeds `patience`.
+    pub fn detect_lost(&mut self, now: Time, loss_delay: Duration, patience: Duration) -> Lost<T> {
+        let (mut runs, mut look_again, mut cause) = (Vec::new(), None, Cause::Expired);
+        let Some(largest) = self.largest_acked else {
+            return Lost { packets: Vec::new(), look_again, cause };
+        };
         let delay = (loss_delay + self.reorder_extra).min(loss_delay.max(patience));
         // Those that so many have overtaken are lost, however soon.
         let overtaken = 0..(largest + 1).saturating_sub(self.reorder_packets);
         for entry in self.entries.iter_mut().take_while(|entry| entry.first < largest) {
             let (due, older) = (entry.sent.snapshot.sent_at + delay, entry.places(&(0..largest)));
-            let gone = if due > now { entry.places(&overtaken) } else { older };
+            let passed = entry.places(&overtaken);
+            let gone = if due > now { passed } else { older };
+            if entry.open & gone & passed != 0 {
+                cause = Cause::Overtaken;
+            }
             entry.close(gone & older, &mut runs);
             if entry.open & older != 0 {
                 look_again = Some(due);
@@ -329,15 +341,15 @@ impl<T: Carried> Ledger<T> {
             }
         }
         if runs.is_empty() {
-            return (Vec::new(), look_again);
+            return Lost { packets: Vec::new(), look_again, cause };
         }
-        let lost: Vec<_> = runs.into_iter().flat_map(Run::split).collect();
-        self.eliciting -= lost.iter().filter(|(_, sent)| sent.eliciting).count() as u64;
-        for (number, sent) in &lost {
+        let packets: Vec<_> = runs.into_iter().flat_map(Run::split).collect();
+        self.eliciting -= packets.iter().filter(|(_, sent)| sent.eliciting).count() as u64;
+        for (number, sent) in &packets {
             self.remember_lost(*number, sent);
         }
         self.settle();
-        (lost, look_again)
+        Lost { packets, look_again, cause }
     }
 
     fn remember_lost(&mut self, number: u64, sent: &Sent<T>) {

@@ -34,10 +34,10 @@ fn a_gap_of_three_packets_is_a_loss_and_time_decides_the_rest() {
     let mut l = ledger(10);
     let done = l.on_ack([4..6, 0..1].into_iter(), Time::from_millis(20)).expect("sent");
     assert_eq!(settled(&done), [4, 5, 0]);
-    let (lost, again) = l.detect_lost(Time::from_millis(20), DELAY, DELAY);
+    let Lost { packets: lost, look_again: again, .. } = l.detect_lost(Time::from_millis(20), DELAY, DELAY);
     assert_eq!(numbers(&lost), [1, 2]);
     assert_eq!(again, Some(Time::from_millis(3) + DELAY));
-    let (lost, again) = l.detect_lost(Time::from_millis(53), DELAY, DELAY);
+    let Lost { packets: lost, look_again: again, .. } = l.detect_lost(Time::from_millis(53), DELAY, DELAY);
     assert_eq!((numbers(&lost), again), (vec![3], None));
     assert_eq!(l.eliciting(), 4);
 }
@@ -46,11 +46,11 @@ fn a_gap_of_three_packets_is_a_loss_and_time_decides_the_rest() {
 fn what_arrives_after_all_widens_the_threshold() {
     let mut l = ledger(12);
     l.on_ack(once(6..8), Time::from_millis(20)).expect("sent");
-    assert_eq!(numbers(&l.detect_lost(Time::from_millis(20), DELAY, DELAY).0), [0, 1, 2, 3, 4]);
+    assert_eq!(numbers(&l.detect_lost(Time::from_millis(20), DELAY, DELAY).packets), [0, 1, 2, 3, 4]);
     let done = l.on_ack(once(1..3), Time::from_millis(21)).expect("sent");
     assert_eq!((settled(&done), numbers(&done.spurious)), (vec![], vec![1, 2]));
     l.on_ack(once(11..12), Time::from_millis(22)).expect("sent");
-    let (lost, again) = l.detect_lost(Time::from_millis(22), DELAY, DELAY);
+    let Lost { packets: lost, look_again: again, .. } = l.detect_lost(Time::from_millis(22), DELAY, DELAY);
     assert!(lost.is_empty() && again.is_some(), "5 is six packets behind, and one came seven late");
 }
 
@@ -167,7 +167,7 @@ proptest! {
                 Step::Wait(ms) => now += Duration::from_millis(ms),
             }
             let [one, other] = [&mut shared, &mut single].map(|ledger| {
-                let (lost, again) = ledger.detect_lost(now, DELAY, DELAY);
+                let Lost { packets: lost, look_again: again, .. } = ledger.detect_lost(now, DELAY, DELAY);
                 (plain(lost), again)
             });
             prop_assert_eq!(one, other);
