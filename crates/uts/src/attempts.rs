@@ -1,10 +1,10 @@
 //! Attempts to connect: to the addresses of a host at once, and what their ends mean (RFC 8305).
 
 use crate::connection::{Connection, explain, objects_to_key};
+use crate::driver::Host;
 use crate::driver::{Shared, random_bytes};
 use crate::endpoint::{ConnectError, ConnectOptions};
 use crate::fingerprint::Fingerprint;
-use crate::host::Host;
 use crate::identity::Identity;
 use crate::known_hosts::KnownHosts;
 use crate::tls::{self, ClientTls, TlsError};

@@ -2,9 +2,9 @@
 
 use crate::attempts::Target;
 use crate::connection::Connection;
+use crate::driver::Host;
 use crate::driver::{Shared, random_bytes};
 use crate::fingerprint::Fingerprint;
-use crate::host::Host;
 use crate::identity::Identity;
 use crate::trust::{Trust, TrustError};
 use core::time::Duration;

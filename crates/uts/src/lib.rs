@@ -54,7 +54,6 @@ mod endpoint;
 pub mod files;
 mod fingerprint;
 mod flow;
-mod host;
 mod identity;
 mod instance;
 mod known_hosts;

@@ -2,9 +2,9 @@
 
 use crate::AuthorizedKeys;
 use crate::connection::Connection;
+use crate::driver::Host;
 use crate::driver::{PerKey, Shared};
 use crate::fingerprint::Fingerprint;
-use crate::host::Host;
 use crate::identity::Identity;
 use crate::tls::{self, OnRefused, TlsError};
 use crate::trust::{ClientAuth, ClientAuthError, RefusedClient};

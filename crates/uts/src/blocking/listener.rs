@@ -1,8 +1,8 @@
 //! Accepting connections.
 
 use super::{Carrier, Connection};
+use crate::driver::Host;
 use crate::fingerprint::Fingerprint;
-use crate::host::Host;
 use crate::listener::{ListenError, ServerOptions};
 use core::fmt;
 use std::net::SocketAddr;

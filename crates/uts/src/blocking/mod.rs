@@ -49,9 +49,9 @@ pub use connection::{Connection, Events};
 pub use flow::{Flow, RecvFlow, SendFlow};
 pub use listener::Listener;
 
+use crate::driver::Host;
 use crate::driver::thread::{Thread, sleep};
 use crate::endpoint::{ConnectError, ConnectOptions, connect_from};
-use crate::host::Host;
 use core::time::Duration;
 use std::rc::Rc;
 

@@ -7,7 +7,7 @@ use super::readiness::Readiness;
 use super::receiving::{self, Said};
 #[cfg(unix)]
 use super::single::Single;
-use crate::host::Host;
+use crate::driver::Host;
 use core::task::{Context, Poll, ready};
 #[cfg(unix)]
 use core::time::Duration;

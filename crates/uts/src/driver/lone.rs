@@ -77,8 +77,8 @@ impl Lone {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::driver::Host;
     use crate::driver::Shared;
-    use crate::host::Host;
     use crate::{ClientAuth, ConnectOptions, FlowOptions, Identity, connect, tls};
     use bytes::Bytes;
     use core::future::Future;

@@ -7,6 +7,7 @@ mod bound;
 #[cfg(unix)]
 mod busy_polling;
 mod dispatch;
+mod host;
 mod lone;
 mod looking;
 mod napping;
@@ -27,7 +28,6 @@ pub(crate) mod thread;
 mod timer;
 
 use crate::clock::Clock;
-use crate::host::Host;
 use core::task::Waker;
 use core::time::Duration;
 use dispatch::ConnectionState;
@@ -46,6 +46,7 @@ use uts_functions::Time;
 
 pub use dispatch::ConnectionEvent;
 pub(crate) use dispatch::{ConnectionNotify, FlowState};
+pub(crate) use host::Host;
 pub(crate) use per_key::PerKey;
 pub(crate) use task::Driver;
 

@@ -13,7 +13,7 @@ pub(super) use imp::watch;
 
 #[cfg(unix)]
 mod imp {
-    use crate::host::Host;
+    use crate::driver::Host;
     use core::task::{Context, Poll};
     use quinn_udp::UdpSockRef;
     use rustix::event::{PollFd, PollFlags, poll};
@@ -179,7 +179,7 @@ mod imp {
 
 #[cfg(not(unix))]
 mod imp {
-    use crate::host::Host;
+    use crate::driver::Host;
     use core::task::{Context, Poll};
     use quinn_udp::UdpSockRef;
     use socket2::Socket;
@@ -245,7 +245,7 @@ mod imp {
 #[cfg(all(test, unix))]
 mod tests {
     use super::*;
-    use crate::host::Host;
+    use crate::driver::Host;
     use core::task::{Context, Poll, Waker};
     use quinn_udp::{Transmit, UdpSocketState};
     use socket2::{Domain, Socket, Type};

@@ -107,9 +107,9 @@ fn address(name: SockaddrStorage) -> Option<SocketAddr> {
 
 #[cfg(test)]
 mod tests {
+    use crate::driver::Host;
     use crate::driver::socket::{Batch, Socket};
     use crate::driver::testing::{Arrived, receive};
-    use crate::host::Host;
     use core::task::{Context, Poll, Waker};
     use std::net::SocketAddr;
     use uts_engine::Ecn;

@@ -91,9 +91,9 @@ fn send_cut(socket: &Socket, contents: &[u8], bytes: usize) -> Option<io::Result
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
+    use crate::driver::Host;
     use crate::driver::socket::{Batch, Socket};
     use crate::driver::testing::{Arrived, receive};
-    use crate::host::Host;
     use core::task::{Context, Poll, Waker};
     use std::net::SocketAddr;
     use uts_engine::Ecn;

@@ -2,7 +2,7 @@
 //! socket of his own.
 
 use super::bound::{Bound, Buffers};
-use crate::host::Host;
+use crate::driver::Host;
 use core::task::{Context, Poll};
 use quinn_udp::EcnCodepoint;
 use std::io;

@@ -6,7 +6,7 @@ use super::looking::Looking;
 use super::socket::Received;
 use super::socket::{Batch, Socket};
 use super::task::Driver;
-use crate::host::Host;
+use crate::driver::Host;
 use core::future::Future;
 use core::pin::Pin;
 use core::task::{Context, Poll};

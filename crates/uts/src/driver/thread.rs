@@ -406,13 +406,13 @@ mod tests {
     use super::*;
     use crate::blocking::{Listener, connect};
     #[cfg(target_os = "linux")]
+    use crate::driver::Host;
+    #[cfg(target_os = "linux")]
     use crate::driver::Shared;
     #[cfg(target_os = "linux")]
     use crate::driver::busy_polling::BusyPolling;
     #[cfg(target_os = "linux")]
     use crate::driver::napping::Napping;
-    #[cfg(target_os = "linux")]
-    use crate::host::Host;
     use crate::{ConnectOptions, FlowOptions, Identity, ServerOptions};
     use std::io::{Read, Write};
     use std::sync::mpsc;

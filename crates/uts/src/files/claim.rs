@@ -102,6 +102,11 @@ impl Claims {
         }
     }
 
+    /// The claim, if nobody has it.
+    pub(super) fn take_free(&self, path: &RelPath, client: &Client) -> Option<Claim> {
+        self.take_now(path, client).ok()
+    }
+
     /// The claim, or who has it.
     fn take_now(&self, path: &RelPath, client: &Client) -> Result<Claim, Holder> {
         let mut holders = self.lock();

@@ -9,11 +9,13 @@ use super::message::{Entry, Hash, Reply, Request, write_frame};
 use super::modes::Modes;
 use super::part::{Have, Part, Prefix, Terms};
 use super::path::RelPath;
+use super::small::{self, Group, Small, is_small};
+use super::store::Store;
 use super::stream::{Received, receive_content};
 use super::tree::Tree;
 use super::workers::{Carrier, Rest, Waiting};
 use std::collections::VecDeque;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader};
 
 /// A file to be fetched.
 pub(super) struct Item {
@@ -45,6 +47,7 @@ pub(super) struct Fetcher {
     pub(super) journal: Journal,
     pub(super) modes: Modes,
     pub(super) waiting: Waiting,
+    pub(super) store: Store,
 }
 
 impl<F: Flows> Carrier<F> for Fetcher {
@@ -74,27 +77,72 @@ impl<F: Flows> Carrier<F> for Fetcher {
             }
             Ok::<_, FileError>(send.flush().await?)
         };
-        let mut asked = VecDeque::from(asked);
+        let mut hearing = Hearing { fetcher: self, group: Group::default(), busy };
+        let ((), rest) = tokio::try_join!(asking, hearing.run(recv, VecDeque::from(asked)))?;
+        Ok(Rest { busy: hearing.busy, ..rest })
+    }
+}
+
+/// A batch while it arrives.
+struct Hearing<'a> {
+    fetcher: &'a Fetcher,
+    /// Small files that have arrived and are not stored yet.
+    group: Group<Item>,
+    /// Somebody else is copying them.
+    busy: Vec<Item>,
+}
+
+impl Hearing<'_> {
+    async fn run<R: AsyncRead + Unpin>(
+        &mut self,
+        recv: &mut BufReader<R>,
+        mut asked: VecDeque<(Item, Have)>,
+    ) -> Result<Rest<Item>, FileError> {
         let mut is_usable = true;
-        let hearing = async {
-            while let Some((item, have)) = asked.pop_front() {
-                let ended;
-                (ended, is_usable) = fetch_one(recv, &item, have, &self.journal, self.modes).await?;
-                match ended {
-                    Err(error) => self.failed(item, error, &mut busy),
-                    Ok(outcome) => {
-                        self.journal.ended(&item.name, item.entry.size, item.entry.mtime, outcome);
-                    }
+        while let Some((item, have)) = asked.pop_front().filter(|_| is_usable) {
+            if self.group.is_due(recv.buffer()) {
+                self.settle().await;
+            }
+            let fetched = match self.fetch_one(recv, &item, have).await {
+                Ok(fetched) => fetched,
+                Err(error) => {
+                    // What arrived before a failure is kept.
+                    self.settle().await;
+                    return Err(error);
                 }
-                if !is_usable {
-                    break;
+            };
+            match fetched {
+                Fetched::Small(small) => self.group.push(*small, item),
+                Fetched::Ended(ended, usable) => {
+                    is_usable = usable;
+                    self.ended(item, ended);
                 }
             }
-            let untried = asked.into_iter().map(|(item, _)| item).collect::<Vec<_>>();
-            Ok::<_, FileError>(untried)
-        };
-        let ((), untried) = tokio::try_join!(asking, hearing)?;
-        Ok(Rest { is_usable, untried, busy })
+        }
+        self.settle().await;
+        let untried = asked.into_iter().map(|(item, _)| item).collect();
+        Ok(Rest { is_usable, untried, busy: Vec::new() })
+    }
+
+    /// Stores the small files that have arrived.
+    async fn settle(&mut self) {
+        if self.group.files.is_empty() {
+            return;
+        }
+        for (item, stored) in self.fetcher.store.store(self.group.take()).await {
+            let ended = stored.map(FileOutcome::Copied);
+            let ended = ended.map_err(|fault| FileError::Local(item.named(fault)));
+            self.ended(item, ended);
+        }
+    }
+
+    fn ended(&mut self, item: Item, ended: Result<FileOutcome, FileError>) {
+        match ended {
+            Err(error) => self.fetcher.failed(item, error, &mut self.busy),
+            Ok(outcome) => {
+                self.fetcher.journal.ended(&item.name, item.entry.size, item.entry.mtime, outcome);
+            }
+        }
     }
 }
 
@@ -108,58 +156,93 @@ impl Fetcher {
     }
 }
 
-/// How a file ended, and whether the flow can be used further.
-type Ended = (Result<FileOutcome, FileError>, bool);
+/// What came of a file.
+enum Fetched {
+    /// How it ended, and whether the flow can be used further.
+    Ended(Result<FileOutcome, FileError>, bool),
+    /// It has arrived whole and is to be stored.
+    Small(Box<Small>),
+}
 
-/// Receives one file. The error is one that ends the flow.
-async fn fetch_one<R>(
-    flow: &mut R,
-    item: &Item,
-    have: Have,
-    journal: &Journal,
-    modes: Modes,
-) -> Result<Ended, FileError>
-where
-    R: AsyncRead + Unpin,
-{
-    let (entry, from) = match next_reply(flow).await? {
-        Reply::Sending { entry, from } => (entry, from),
-        reply => return Ok((Err(unexpected(reply)), true)),
-    };
-    let changed = |why: &str| Ok((Err(local(FaultKind::Changed, &item.name, why)), false));
-    if entry.size != item.entry.size {
-        return changed(&format!(
-            "changed while it was copied: listed with {} bytes, sent with {}; copy again",
-            item.entry.size, entry.size
-        ));
-    }
-    journal.began(&item.name, entry.size, from);
-    let prefix = match (have.prefix, from) {
-        (_, 0) => None,
-        (Some(prefix), from) if prefix.held.bytes == from => Some(prefix),
-        _ => return Err(FileError::Protocol("content that begins where nothing was asked for".into())),
-    };
-    if let Some(whole) = have.whole {
-        if prefix.is_some() || entry.size == 0 {
-            let modes = (!whole.are_those_of(&entry, modes)).then_some(modes);
-            return Ok((confirm(flow, item, &entry, prefix, modes).await?, true));
+impl Hearing<'_> {
+    /// Receives one file. The error is one that ends the flow.
+    async fn fetch_one<R: AsyncRead + Unpin>(
+        &mut self,
+        flow: &mut BufReader<R>,
+        item: &Item,
+        have: Have,
+    ) -> Result<Fetched, FileError> {
+        let Fetcher { journal, modes, .. } = self.fetcher;
+        let modes = *modes;
+        let (entry, from) = match next_reply(flow).await? {
+            Reply::Sending { entry, from } => (entry, from),
+            reply => return Ok(Fetched::Ended(Err(unexpected(reply)), true)),
+        };
+        let changed = |why: &str| Ok(Fetched::Ended(Err(local(FaultKind::Changed, &item.name, why)), false));
+        if entry.size != item.entry.size {
+            return changed(&format!(
+                "changed while it was copied: listed with {} bytes, sent with {}; copy again",
+                item.entry.size, entry.size
+            ));
         }
-    } else if prefix.is_none() && from > 0 {
-        return changed("changed while it was copied; copy again");
+        journal.began(&item.name, entry.size, from);
+        let prefix = match (have.prefix, from) {
+            (_, 0) => None,
+            (Some(prefix), from) if prefix.held.bytes == from => Some(prefix),
+            _ => {
+                let why = "content that begins where nothing was asked for";
+                return Err(FileError::Protocol(why.into()));
+            }
+        };
+        if let Some(whole) = have.whole {
+            if prefix.is_some() || entry.size == 0 {
+                let modes = (!whole.are_those_of(&entry, modes)).then_some(modes);
+                return Ok(Fetched::Ended(confirm(flow, item, &entry, prefix, modes).await?, true));
+            }
+        } else if prefix.is_none() && from > 0 {
+            return changed("changed while it was copied; copy again");
+        }
+        let received = if is_small(entry.size, from) {
+            if self.group.is_due_before(entry.size, flow.buffer()) {
+                self.settle().await;
+            }
+            let mut observe = |moved| journal.moved(&item.name, moved);
+            match small::receive(flow, &item.target, entry.size, &mut observe, None).await? {
+                Ok(content) => {
+                    let (tree, target) = (item.tree.clone(), item.target.clone());
+                    let small = Small { tree, target, entry, modes, by: None, content, claim: None };
+                    return Ok(Fetched::Small(Box::new(small)));
+                }
+                Err(received) => received,
+            }
+        } else {
+            let (tree, target, opened) = (item.tree.clone(), item.target.clone(), entry);
+            let terms = Terms::client(modes);
+            let part = match blocking(move || Part::open(&tree, &target, &opened, prefix, terms)).await {
+                Ok(part) => part,
+                Err(fault) => {
+                    return Ok(Fetched::Ended(Err(FileError::Local(item.named(fault))), false));
+                }
+            };
+            let mut observe = |moved| journal.moved(&item.name, moved);
+            receive_content(flow, part, &mut observe, None, None).await?
+        };
+        Ok(item.received(received))
     }
-    let (tree, target, opened) = (item.tree.clone(), item.target.clone(), entry.clone());
-    let opening = blocking(move || Part::open(&tree, &target, &opened, prefix, Terms::client(modes)));
-    let part = match opening.await {
-        Ok(part) => part,
-        Err(fault) => return Ok((Err(FileError::Local(item.named(fault))), false)),
-    };
-    let mut observe = |moved| journal.moved(&item.name, moved);
-    Ok(match receive_content(flow, part, &mut observe, None, None).await? {
-        Received::Stored(hash) => (Ok(FileOutcome::Copied(hash)), true),
-        Received::Aborted(fault) => (Err(FileError::Peer(fault)), true),
-        Received::Failed(fault, at) => (Err(FileError::Local(item.named(fault))), at.is_none()),
-        Received::Superseded(fault) => (Err(FileError::Local(fault)), false),
-    })
+}
+
+impl Item {
+    /// How receiving it ended, and what that says of the flow.
+    fn received(&self, received: Received) -> Fetched {
+        match received {
+            Received::Stored(hash) => Fetched::Ended(Ok(FileOutcome::Copied(hash)), true),
+            Received::Aborted(fault) => Fetched::Ended(Err(FileError::Peer(fault)), true),
+            Received::Failed(fault, at) => {
+                Fetched::Ended(Err(FileError::Local(self.named(fault))), at.is_none())
+            }
+            Received::Superseded(fault) => Fetched::Ended(Err(FileError::Local(fault)), false),
+        }
+    }
 }
 
 /// The server agrees that the file is here in full: nothing follows but its hash. Mode and time are set if `modes` say

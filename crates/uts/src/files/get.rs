@@ -11,6 +11,7 @@ use super::message::{Entry, Kind, Reply, Request};
 use super::modes::Modes;
 use super::part::{copy_of, end_copy, make_directory};
 use super::path::{RelPath, ServerPath, show};
+use super::store::Store;
 use super::tree::Tree;
 use super::workers::{Queue, Waiting, work};
 use std::collections::BTreeMap;
@@ -87,6 +88,7 @@ pub async fn get<F: Flows>(
         journal: journal.clone(),
         modes: Modes::new(options.preserve_mode),
         waiting: Waiting::new(options.busy_patience),
+        store: Store::default(),
     };
     let modes = fetcher.modes;
     let plan = Plan { seen: (sources.len() > 1).then(BTreeMap::new), ..Plan::default() };

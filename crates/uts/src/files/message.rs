@@ -222,6 +222,12 @@ pub async fn read_frame<R: AsyncRead + Unpin, T: DeserializeOwned>(flow: &mut R)
     decode(&body).map(Some)
 }
 
+/// Whether what has arrived of a flow begins with a whole frame.
+pub(super) fn frame_is_in(arrived: &[u8]) -> bool {
+    let length = arrived.first_chunk().map(|length| u32::from_be_bytes(*length) as usize);
+    length.is_some_and(|length| arrived.len().saturating_sub(4) >= length)
+}
+
 /// Reads the body of a frame: exactly one value, nothing after it.
 ///
 /// # Errors

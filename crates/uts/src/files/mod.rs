@@ -5,9 +5,12 @@
 //! per block. Several flows work at once.
 //!
 //! What is received is written to `.NAME.uts-part` beside the final name, with `.NAME.uts-id` that says which source it
-//! is a part of; [`unfinished()`] finds those that were left behind. Only when the BLAKE3 hashes of both ends agree is it synchronised and renamed, so nothing half-written
-//! ever stands under a final name, whenever either end is killed. A later copy goes on from the part: both ends hash
-//! that prefix first, and it starts again unless the hashes agree.
+//! is a part of; [`unfinished()`] finds those that were left behind. Only when the BLAKE3 hashes of both
+//! ends agree is it synchronised and renamed, so nothing half-written ever stands under a final name,
+//! whenever either end is killed. A later copy goes on from the part: both ends hash that prefix first,
+//! and it starts again unless the hashes agree.
+//!
+//! Small files that arrive whole have no part: see [`small`] and [`store`].
 //!
 //! Names from the peer are never trusted: see [`path`] and [`tree`].
 
@@ -35,7 +38,9 @@ mod put;
 mod send;
 mod server;
 mod sink;
+mod small;
 mod sparse;
+mod store;
 mod stream;
 mod streams;
 mod tree;

@@ -333,6 +333,7 @@ impl Sink for Part {
         // Somebody may have put something else there since.
         self.tree.check_replaceable(&self.target)?;
         self.tree.rename(&self.target.part(), &self.target)?;
+        self.tree.synchronise_parent(&self.target)?;
         note::remove(&self.tree, &self.target)?;
         Ok(ours)
     }

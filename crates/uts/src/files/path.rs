@@ -178,6 +178,13 @@ impl RelPath {
         self.beside(&[format!(".{:016x}", u64::from_le_bytes(random)).as_bytes(), PART_SUFFIX].concat())
     }
 
+    /// A name beside this one that no other copy has: what takes the place of a file is a part of that
+    /// for a moment.
+    pub(super) fn aside(&self, random: [u8; 8]) -> RelPath {
+        let passing = self.passing(random);
+        passing.reserved().map_or(passing, |(aside, _)| aside)
+    }
+
     /// If the name is one that unfinished copies use: what the copy is to become, and what this is
     /// of it. A long name has been shortened, and stays so.
     pub(super) fn reserved(&self) -> Option<(RelPath, Reserved)> {

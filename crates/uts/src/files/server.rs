@@ -1,5 +1,7 @@
 //! The server: one request after another on each flow, many flows at once.
 
+mod receive;
+
 use super::claim::{Claims, Client};
 use super::client::blocking;
 use super::error::{Fault, FaultKind, FileError};
@@ -10,9 +12,11 @@ use super::message::{
     Attributes, Entry, Held, Kind, MAGIC, Reply, Request, VERSION, invalid, read_frame, write_frame,
 };
 use super::modes::Modes;
-use super::part::{Have, Part, Prefix, Terms, copy_of, end_copy, make_directory};
+use super::part::{Have, Prefix, copy_of, end_copy, make_directory};
 use super::path::RelPath;
-use super::stream::{Drain, Moved, Received, Sent, drain, receive_content, send_content};
+use super::small::{Group, is_small};
+use super::store::Store;
+use super::stream::{Moved, Received, Sent, drain, send_content};
 use super::tree::{Go, Source, Tree};
 use super::{FLOW_BUFFER_BYTES, Flows, WriteShared};
 use std::collections::BTreeMap;
@@ -55,6 +59,7 @@ pub struct Service {
     options: ServeOptions,
     claims: Claims,
     turns: AllTurns,
+    store: Store,
 }
 
 /// What all flows of a connection share.
@@ -71,7 +76,13 @@ impl Service {
     /// When it cannot be opened.
     pub fn open(root: &Path, options: ServeOptions) -> Result<Self, FileError> {
         let tree = Tree::open(root).map_err(FileError::Local)?;
-        Ok(Service { tree, options, claims: Claims::default(), turns: AllTurns::default() })
+        Ok(Service {
+            tree,
+            options,
+            claims: Claims::default(),
+            turns: AllTurns::default(),
+            store: Store::default(),
+        })
     }
 
     /// Serves one connection until it ends, that of `client`, and tells `progress` of the files that come and go. Dropping
@@ -155,8 +166,11 @@ impl Service {
             modes: Modes::new(false),
             session,
             progress,
+            group: Group::default(),
         };
         let served = self.converse(&mut flow).await;
+        // What arrived before a failure is kept.
+        let settled = self.settle(&mut flow).await;
         if let Err(e) = &served
             && e.kind() == io::ErrorKind::InvalidData
         {
@@ -164,7 +178,7 @@ impl Service {
         }
         flow.send.flush().await?;
         flow.send.shutdown().await?;
-        served
+        served.and(settled)
     }
 
     async fn converse<S, R>(&self, flow: &mut Flow<S, R>) -> io::Result<()>
@@ -185,12 +199,24 @@ impl Service {
             return flow.reply(&Reply::Fault(Fault::new(FaultKind::Version, b"", why))).await;
         }
         loop {
+            if flow.group.is_due(flow.recv.buffer()) {
+                self.settle(flow).await?;
+            }
             // Answers wait for each other only as long as there are questions at hand.
             if flow.recv.buffer().is_empty() {
                 flow.send.flush().await?;
             }
             let Some(request) = read_frame(&mut flow.recv).await? else { return Ok(()) };
-            self.answer(flow, request).await?;
+            match request {
+                Request::Put { entry, from } if is_small(entry.size, from) => {
+                    self.receive_small(flow, entry).await?;
+                }
+                request => {
+                    // Answers go out in the order of the questions.
+                    self.settle(flow).await?;
+                    self.answer(flow, request).await?;
+                }
+            }
         }
     }
 
@@ -273,88 +299,6 @@ impl Service {
         let reply = Reply::Have { held: have.held(), whole };
         Ok((target, have, reply))
     }
-
-    /// Receives a file, of which the content begins at `from`; without that it is a stream.
-    async fn receive_file<S, R>(
-        &self,
-        flow: &mut Flow<S, R>,
-        entry: Entry,
-        from: Option<u64>,
-    ) -> io::Result<()>
-    where
-        S: WriteShared,
-        R: AsyncRead + Unpin + Send,
-    {
-        let part = match self.open_part(flow, &entry, from).await {
-            Ok(part) => part,
-            Err(fault) => {
-                flow.fault(fault).await?;
-                return drain(&mut flow.recv, Drain::AtChunk).await;
-            }
-        };
-        let superseded = part.superseded();
-        let named = |fault: Fault| Fault { path: entry.path.clone(), ..fault };
-        let mut size = if from.is_some() { entry.size } else { 0 };
-        flow.progress.began(&entry.path, size, from.unwrap_or(0));
-        let mut observe = |moved: Moved| {
-            if from.is_none() {
-                size = size.saturating_add(moved.bytes);
-            }
-            flow.progress.moved(&entry.path, moved.bytes);
-        };
-        let turns = Some(&flow.session.turns);
-        let received = receive_content(&mut flow.recv, part, &mut observe, superseded, turns).await?;
-        let outcome = match &received {
-            Received::Stored(hash) => FileOutcome::Copied(*hash),
-            Received::Aborted(fault) => FileOutcome::Failed(FileError::Peer(fault.clone())),
-            Received::Failed(fault, _) | Received::Superseded(fault) => {
-                FileOutcome::Failed(FileError::Local(named(fault.clone())))
-            }
-        };
-        flow.progress.ended(&entry.path, size, &outcome);
-        match received {
-            Received::Stored(hash) => flow.reply(&Reply::Stored { hash }).await,
-            Received::Aborted(fault) => flow.reply(&Reply::GivenUp(fault)).await,
-            Received::Failed(fault, at) => {
-                flow.fault(named(fault)).await?;
-                match at {
-                    Some(at) => drain(&mut flow.recv, at).await,
-                    None => Ok(()),
-                }
-            }
-            Received::Superseded(fault) => {
-                flow.fault(named(fault)).await?;
-                Err(io::ErrorKind::ConnectionAborted.into())
-            }
-        }
-    }
-
-    async fn open_part<S, R>(
-        &self,
-        flow: &mut Flow<S, R>,
-        entry: &Entry,
-        from: Option<u64>,
-    ) -> Result<Part, Fault> {
-        self.writable()?;
-        if !self.options.hidden {
-            hidden::check(&entry.path)?;
-        }
-        let target = file_target(entry)?;
-        let offered = flow.offers.remove(&target);
-        let prefix = match (from.unwrap_or(0), offered) {
-            (0, _) => None,
-            (from, Some(prefix)) if prefix.held.bytes == from && from <= entry.size => Some(prefix),
-            _ => {
-                let why = "content that begins where nothing was offered";
-                return Err(Fault::new(FaultKind::Protocol, target.as_bytes(), why));
-            }
-        };
-        let client = &flow.session.client;
-        let claim = Some(self.claims.take(&target, client).await?);
-        let terms = Terms { modes: flow.modes, by: client.key.clone(), claim, is_stream: from.is_none() };
-        let (tree, entry) = (self.tree.clone(), entry.clone());
-        blocking(move || Part::open(&tree, &target, &entry, prefix, terms)).await
-    }
 }
 
 /// A flow that the client opened.
@@ -366,6 +310,8 @@ struct Flow<S, R> {
     modes: Modes,
     session: Arc<Session>,
     progress: Arc<dyn Progress>,
+    /// Small files that have arrived and are not stored yet, with their paths and sizes.
+    group: Group<(Vec<u8>, u64)>,
 }
 
 /// Waits until the flow fails, while nothing else is read from it. What has come already hides that until it is read.
@@ -391,6 +337,34 @@ impl<S: WriteShared, R: AsyncRead + Unpin + Send> Flow<S, R> {
 
     async fn reply(&mut self, reply: &Reply) -> io::Result<()> {
         write_frame(&mut self.send, reply).await
+    }
+
+    /// Answers how receiving a file of `size` bytes ended.
+    async fn answer_received(&mut self, path: &[u8], size: u64, received: Received) -> io::Result<()> {
+        let named = |fault: Fault| Fault { path: path.to_vec(), ..fault };
+        let outcome = match &received {
+            Received::Stored(hash) => FileOutcome::Copied(*hash),
+            Received::Aborted(fault) => FileOutcome::Failed(FileError::Peer(fault.clone())),
+            Received::Failed(fault, _) | Received::Superseded(fault) => {
+                FileOutcome::Failed(FileError::Local(named(fault.clone())))
+            }
+        };
+        self.progress.ended(path, size, &outcome);
+        match received {
+            Received::Stored(hash) => self.reply(&Reply::Stored { hash }).await,
+            Received::Aborted(fault) => self.reply(&Reply::GivenUp(fault)).await,
+            Received::Failed(fault, at) => {
+                self.fault(named(fault)).await?;
+                match at {
+                    Some(at) => drain(&mut self.recv, at).await,
+                    None => Ok(()),
+                }
+            }
+            Received::Superseded(fault) => {
+                self.fault(named(fault)).await?;
+                Err(io::ErrorKind::ConnectionAborted.into())
+            }
+        }
     }
 
     /// A fault while content comes goes out at once, so that the client can stop sending.

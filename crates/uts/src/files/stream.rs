@@ -30,11 +30,11 @@ pub(super) const BLOCK_BYTES: usize = 256 * 1024;
 /// The longest chunk that is accepted.
 pub(super) const CHUNK_BYTES_MAX: usize = 1024 * 1024;
 /// What a chunk's length takes before it.
-const LENGTH_BYTES: usize = size_of::<u32>();
+pub(super) const LENGTH_BYTES: usize = size_of::<u32>();
 /// In place of the length of a chunk: the sender gives up.
-const ABORT: u32 = u32::MAX;
+pub(super) const ABORT: u32 = u32::MAX;
 /// In place of the length of a chunk: a hole comes next.
-const HOLE: u32 = u32::MAX - 1;
+pub(super) const HOLE: u32 = u32::MAX - 1;
 /// Blocks between the flow and the disk.
 const BLOCKS_AHEAD: usize = 4;
 /// On a slow flow, what has arrived is written after this long, so that a resumed copy loses little.
@@ -50,17 +50,17 @@ pub(super) struct Moved {
 }
 
 impl Moved {
-    fn data(bytes: usize) -> Moved {
+    pub(super) fn data(bytes: usize) -> Moved {
         Moved { bytes: bytes as u64, carried: bytes as u64 }
     }
 
-    fn hole(bytes: u64) -> Moved {
+    pub(super) fn hole(bytes: u64) -> Moved {
         Moved { bytes, carried: 0 }
     }
 }
 
 /// How long a copy that another takes over from has to come to an orderly stop.
-const STOP_MAX: Duration = Duration::from_secs(1);
+pub(super) const STOP_MAX: Duration = Duration::from_secs(1);
 
 /// A file to send, from some byte on.
 #[derive(Debug)]
@@ -305,7 +305,7 @@ pub(super) async fn receive_content<R: AsyncRead + Unpin>(
     })
 }
 
-fn superseded_fault() -> Fault {
+pub(super) fn superseded_fault() -> Fault {
     Fault::new(FaultKind::Busy, b"", "another copy of this file has taken over")
 }
 
@@ -316,7 +316,7 @@ enum Ending {
     Superseded,
 }
 
-async fn until(superseded: Option<watch::Receiver<bool>>) {
+pub(super) async fn until(superseded: Option<watch::Receiver<bool>>) {
     if let Some(mut superseded) = superseded
         && superseded.wait_for(|&yes| yes).await.is_ok()
     {
@@ -459,21 +459,21 @@ pub(super) enum Drain {
     InChunk(usize),
 }
 
-fn chunk_length(length: u32) -> io::Result<usize> {
+pub(super) fn chunk_length(length: u32) -> io::Result<usize> {
     match length as usize {
         length if length <= CHUNK_BYTES_MAX => Ok(length),
         length => Err(invalid(format!("a chunk of {length} bytes; the limit is {CHUNK_BYTES_MAX}"))),
     }
 }
 
-async fn hole_length<R: AsyncRead + Unpin>(flow: &mut R) -> io::Result<u64> {
+pub(super) async fn hole_length<R: AsyncRead + Unpin>(flow: &mut R) -> io::Result<u64> {
     match flow.read_u64().await? {
         length @ 1..=HOLE_BYTES_MAX => Ok(length),
         length => Err(invalid(format!("a hole of {length} bytes; from 1 to {HOLE_BYTES_MAX} can be"))),
     }
 }
 
-async fn read_fault<R: AsyncRead + Unpin>(flow: &mut R) -> io::Result<Fault> {
+pub(super) async fn read_fault<R: AsyncRead + Unpin>(flow: &mut R) -> io::Result<Fault> {
     read_frame(flow).await?.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
 }
 

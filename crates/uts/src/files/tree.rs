@@ -89,6 +89,18 @@ impl Tree {
         regular(file.into_std(), path.as_bytes())
     }
 
+    /// Opens a directory, so that names in it can be made.
+    pub(super) fn open_directory(&self, path: &RelPath) -> io::Result<Dir> {
+        self.root.open_dir(path.as_path())
+    }
+
+    /// Waits until the names in the directory of `path` are on the disk.
+    pub(super) fn synchronise_parent(&self, path: &RelPath) -> Result<(), Fault> {
+        let Some((parent, _)) = path.split() else { return Ok(()) };
+        let synchronised = self.open_directory(&parent).and_then(|directory| synchronise_names(&directory));
+        synchronised.map_err(|e| Fault::io(path.as_bytes(), &e))
+    }
+
     /// Calls `emit` for what is in `directory`, each directory before its content, names in order, as `emit` says how
     /// to go on. Paths are relative to `directory`. What cannot be read is emitted as a fault. Unfinished copies are left
     /// out, for they belong to whoever receives them.
@@ -292,6 +304,18 @@ pub(super) fn set_attributes(file: &File, path: &RelPath, entry: &Entry, modes: 
     };
     file.set_permissions(Permissions::from_mode(mode)).map_err(fault)?;
     file.set_times(FileTimes::new().set_modified(time)).map_err(fault)
+}
+
+/// Waits until the names in a directory are on the disk.
+pub(super) fn synchronise_names(directory: &Dir) -> io::Result<()> {
+    // As it was opened it only leads to what is in it.
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    match rustix::fs::openat(directory, ".", flags, rustix::fs::Mode::empty()) {
+        Ok(readable) => Ok(rustix::fs::fsync(readable)?),
+        // One that may be written to and not be read cannot be opened for this.
+        Err(rustix::io::Errno::ACCESS) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Whether a file is one that this program has made for itself, as far as can be told: this user's, under one name only, and

@@ -10,6 +10,7 @@ mod interrupted;
 mod links;
 mod owners;
 mod selected;
+mod small;
 mod sparse;
 mod streams;
 mod together;

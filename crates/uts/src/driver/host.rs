@@ -1,47 +1,53 @@
-//! Who carries an endpoint, and waits with it.
+//! What carries an endpoint: a task of tokio, or the thread that made it.
 
+use super::Driver;
+#[cfg(unix)]
+use super::thread;
 use crate::clock::Clock;
-use crate::driver::Driver;
 use core::time::Duration;
 use std::io;
 use std::net::SocketAddr;
 
-/// Where an endpoint has its turns, and where what it needs beside them is done.
+/// Where the turns of an endpoint run, and where its other work is done: waiting, resolving, blocking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Host {
-    /// In a task of the tokio runtime that it is made in.
+    /// The turns run in a task of the tokio runtime that the endpoint is made in.
     Runtime,
-    /// In the thread that it is made in, while that waits for something: see [`crate::blocking`].
+    /// The turns run in the thread that the endpoint is made in, while the thread waits for something:
+    /// see [`crate::blocking`].
     #[cfg(unix)]
     Thread,
 }
 
 impl Host {
-    /// By which an endpoint tells the time.
+    /// The clock of the endpoint.
     pub fn clock(self) -> Clock {
         match self {
             Host::Runtime => Clock::start(),
             #[cfg(unix)]
-            Host::Thread => crate::driver::thread::clock(),
+            Host::Thread => thread::clock(),
         }
     }
 
-    /// Has the endpoint's turns come.
+    /// Starts the turns of the endpoint. They come until the endpoint ends.
     ///
     /// # Errors
-    /// There is no runtime.
+    /// [`Host::Runtime`] outside a runtime.
     pub fn start(self, driver: Driver) -> io::Result<()> {
         match self {
             Host::Runtime => {
                 drop(tokio::runtime::Handle::try_current().map_err(io::Error::other)?.spawn(driver))
             }
             #[cfg(unix)]
-            Host::Thread => crate::driver::thread::adopt(driver),
+            Host::Thread => thread::adopt(driver),
         }
         Ok(())
     }
 
-    /// The addresses of a host.
+    /// Resolves a host name to its addresses.
+    ///
+    /// # Errors
+    /// Those of the system's resolver.
     pub async fn resolve(self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
         match self {
             Host::Runtime => Ok(tokio::net::lookup_host((host, port)).await?.collect()),
@@ -50,19 +56,19 @@ impl Host {
         }
     }
 
-    /// Waits for so long.
+    /// Sleeps for `duration`.
     pub async fn sleep(self, duration: Duration) {
         match self {
             Host::Runtime => tokio::time::sleep(duration).await,
             #[cfg(unix)]
-            Host::Thread => crate::driver::thread::sleep(duration).await,
+            Host::Thread => thread::sleep(duration).await,
         }
     }
 
-    /// Does what may block where it may.
+    /// Runs work that may block, where blocking disturbs nobody.
     ///
     /// # Errors
-    /// It has failed, or the runtime is going down.
+    /// The work has panicked, or the runtime is shutting down.
     pub async fn unblock<R: Send + 'static>(
         self,
         work: impl FnOnce() -> R + Send + 'static,
