@@ -295,13 +295,7 @@ impl Connection {
                 // Where nothing decodes it, it would only be held.
                 let stack = self.inbound.as_ref().and_then(|i| i.stacks.get(index));
                 if stack.is_some_and(|s| s.fec.is_some()) {
-                    self.repairs_seen.push(fec::Repair {
-                        first: repair.first,
-                        mask: repair.mask.into(),
-                        index: repair.index,
-                        parities: repair.parities,
-                        symbol: Bytes::copy_from_slice(repair.symbol),
-                    });
+                    self.repairs_seen.push(crate::synthesis::repair_of(repair));
                 }
             }
             // A poll was noticed when the packet was scanned.

@@ -386,13 +386,7 @@ impl Connection {
         let Some(stack) = self.outbound.as_mut().and_then(|o| o.stacks.get_mut(draft.stack)) else { return };
         let Some(fec) = &mut stack.fec else { return };
         while let Some(repair) = fec.next_repair() {
-            let frame = Frame::Repair(frame::Repair {
-                first: repair.first,
-                mask: &repair.mask,
-                index: repair.index,
-                parities: repair.parities,
-                symbol: &repair.symbol,
-            });
+            let frame = Frame::Repair(crate::synthesis::repair_frame(repair));
             let len = frame.encoded_len();
             if out.len() + len <= draft.end {
                 frame.emit(out);
