@@ -25,6 +25,8 @@ pub enum Unit {
     Millis,
     /// Thousandths.
     PerMille,
+    /// Thousands of bits per second.
+    KilobitsPerSecond,
 }
 
 impl Unit {
@@ -38,6 +40,7 @@ impl Unit {
             Unit::Micros => " us",
             Unit::Millis => " ms",
             Unit::PerMille => " per mille",
+            Unit::KilobitsPerSecond => " kbit/s",
         }
     }
 }

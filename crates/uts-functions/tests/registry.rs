@@ -69,6 +69,7 @@ fn unit_name(unit: Unit) -> &'static str {
         Unit::Micros => "us",
         Unit::Millis => "ms",
         Unit::PerMille => "per mille",
+        Unit::KilobitsPerSecond => "kbit/s",
     }
 }
 
