@@ -406,8 +406,8 @@ fn citations_lead_somewhere() {
     assert_none(&found);
 }
 
-/// Profiles and the library know the functions, and no function knows them: what a mechanism needs of either stands on
-/// the ground (`function.rs`, `mechanism.rs`).
+/// Profiles and the library know the functions, and no function knows them: what a mechanism needs
+/// of either stands on the ground (`function.rs`, `mechanism.rs`).
 #[test]
 fn functions_know_neither_profile_nor_library() {
     let (mut files, mut found) = (Vec::new(), Vec::new());

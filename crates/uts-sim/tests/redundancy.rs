@@ -13,7 +13,8 @@ const SERVER: NodeId = 0;
 const CLIENT: NodeId = 1;
 const MESSAGES: u32 = 4000;
 
-/// Messages that arrive of [`MESSAGES`], each once and undamaged, where one in twenty packets is lost.
+/// Messages that arrive of [`MESSAGES`], each once and undamaged, where one in twenty packets is
+/// lost.
 fn arrived(fec: &str) -> usize {
     let mut config = ConnectionConfig::default();
     let pin = format!("uts.profile.fec={fec}");

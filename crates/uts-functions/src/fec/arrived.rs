@@ -4,7 +4,8 @@ use super::SYMBOL_PREFIX_BYTES;
 use bytes::Bytes;
 use std::collections::VecDeque;
 
-/// The payload of a symbol; `None` if the length does not fit or the padding is not zero, as no source has it.
+/// The payload of a symbol; `None` if the length does not fit or the padding is not zero, as no
+/// source has it.
 pub(super) fn payload_of(symbol: Vec<u8>) -> Option<Bytes> {
     let (prefix, rest) = symbol.split_first_chunk::<SYMBOL_PREFIX_BYTES>()?;
     let length = usize::from(u16::from_be_bytes(*prefix));
@@ -15,7 +16,8 @@ pub(super) fn payload_of(symbol: Vec<u8>) -> Option<Bytes> {
         .then(|| Bytes::from(symbol).slice(SYMBOL_PREFIX_BYTES..SYMBOL_PREFIX_BYTES + length))
 }
 
-/// Payloads that lately arrived, ascending by number; those let go of are `None` until they are first.
+/// Payloads that lately arrived, ascending by number; those let go of are `None` until they are
+/// first.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Arrived {
     payloads: VecDeque<(u64, Option<Box<[u8]>>)>,
@@ -63,8 +65,8 @@ impl Arrived {
     }
 }
 
-/// How far behind the highest number that arrived a packet may be recovered: four spans, so that reordering by many
-/// packets does no harm. Bounds `known` as well, to half as many ranges.
+/// How far behind the highest number that arrived a packet may be recovered: four spans, so that
+/// reordering by many packets does no harm. Bounds `known` as well, to half as many ranges.
 pub(super) const HISTORY: u64 = 4 * super::SPAN_MAX;
 
 /// Payloads kept: two spans, the block that its repairs are on the way for and the next.

@@ -1,9 +1,10 @@
 //! Forward error correction: repairing losses by redundancy sent ahead.
 //!
-//! Cut, after RFC 6363, into a framework and schemes. The framework says what goes in and out: packets that are sent go
-//! into an [`Encode`], which hands out [`Repair`]s; what arrives goes into a [`Decode`], which turns it into [`Recovered`]
-//! packets. A scheme ([`Fec`]) makes both halves, which live for one epoch in one direction. There are two kinds: codes
-//! over blocks of packets (`block/`), and codes over a window that slides (`window/`). See `spec/functions/fec.md`.
+//! Cut, after RFC 6363, into a framework and schemes. The framework says what goes in and out:
+//! packets that are sent go into an [`Encode`], which hands out [`Repair`]s; what arrives goes into
+//! a [`Decode`], which turns it into [`Recovered`] packets. A scheme ([`Fec`]) makes both halves,
+//! which live for one epoch in one direction. There are two kinds: codes over blocks of packets
+//! (`block/`), and codes over a window that slides (`window/`). See `spec/functions/fec.md`.
 
 use crate::mechanism::Described;
 use crate::registry;
@@ -39,13 +40,15 @@ pub const SYMBOL_PREFIX_BYTES: usize = 2;
 /// Longest payload that can be a source: what the symbol's length field can say.
 pub const PAYLOAD_BYTES_MAX: usize = u16::MAX as usize;
 
-/// Most sources of a repair: bounds what a peer can make the decoder compute, and the places of the code's matrix.
+/// Most sources of a repair: bounds what a peer can make the decoder compute, and the places of the
+/// code's matrix.
 pub const DATA_MAX: usize = 64;
 
 /// Most parities of a block, for the same reasons.
 pub const PARITIES_MAX: usize = 32;
 
-/// Most packet numbers that the sources of a repair span, from the first to the last: bounds the mask.
+/// Most packet numbers that the sources of a repair span, from the first to the last: bounds the
+/// mask.
 pub const SPAN_MAX: u64 = 256;
 
 /// Bytes of the longest mask.
@@ -103,13 +106,14 @@ pub enum RepairId {
     },
 }
 
-/// A sum over packets, with the names of those that it covers. A value; the wire encoding is elsewhere.
+/// A sum over packets, with the names of those that it covers. A value; the wire encoding is
+/// elsewhere.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Repair {
     /// Packet number of the first source.
     pub first: u64,
-    /// Bit `i % 8` (from the least significant) of byte `i / 8` says whether packet `first + i` is a source. Bit 0 is set;
-    /// the last byte is not zero.
+    /// Bit `i % 8` (from the least significant) of byte `i / 8` says whether packet `first + i` is
+    /// a source. Bit 0 is set; the last byte is not zero.
     pub mask: SmallVec<[u8; 16]>,
     /// Which sum it is.
     pub id: RepairId,
@@ -123,8 +127,8 @@ impl Repair {
         (0..self.mask.len() as u64 * 8).filter(|i| self.mask[(i / 8) as usize] >> (i % 8) & 1 == 1)
     }
 
-    /// The sources' distances from `first` if mask and symbol are as every encoder makes them, with at most `sources_max`
-    /// sources.
+    /// The sources' distances from `first` if mask and symbol are as every encoder makes them, with
+    /// at most `sources_max` sources.
     fn proper_offsets(&self, sources_max: usize) -> Option<Offsets> {
         let is_proper = (1..=MASK_BYTES_MAX).contains(&self.mask.len())
             && self.mask.first().is_some_and(|byte| byte & 1 == 1)
@@ -168,11 +172,12 @@ pub struct Counters {
     pub abandoned: u64,
 }
 
-/// The sender's half: packets into repairs. Feed every source in the order of its number, then take repairs until there
-/// are none.
+/// The sender's half: packets into repairs. Feed every source in the order of its number, then take
+/// repairs until there are none.
 pub trait Encode: fmt::Debug + Send + Sync {
-    /// Takes in a packet that is sent: its number, above all that were taken in before, and its plaintext payload.
-    /// Payloads longer than [`PAYLOAD_BYTES_MAX`] and numbers out of order go unprotected.
+    /// Takes in a packet that is sent: its number, above all that were taken in before, and its
+    /// plaintext payload. Payloads longer than [`PAYLOAD_BYTES_MAX`] and numbers out of order go
+    /// unprotected.
     fn on_source(&mut self, now: Time, number: u64, payload: &[u8]);
     /// When [`Encode::on_flush`] wants to be called.
     fn deadline(&self) -> Option<Time>;
@@ -192,11 +197,13 @@ pub trait Encode: fmt::Debug + Send + Sync {
     fn dropped(&self) -> u64;
 }
 
-/// The receiver's half: arrivals and repairs into recovered packets. Feed every source and every repair, in whatever order
-/// they arrive. A packet number is recovered at most once, and never after it arrived. All memory is bounded; what is
-/// given up for that is counted in [`Counters::abandoned`].
+/// The receiver's half: arrivals and repairs into recovered packets. Feed every source and every
+/// repair, in whatever order they arrive. A packet number is recovered at most once, and never
+/// after it arrived. All memory is bounded; what is given up for that is counted in
+/// [`Counters::abandoned`].
 pub trait Decode: fmt::Debug + Send + Sync {
-    /// Takes in a packet that arrived: its number and its plaintext payload. Returns what it was the last piece for.
+    /// Takes in a packet that arrived: its number and its plaintext payload. Returns what it was
+    /// the last piece for.
     fn on_source(&mut self, number: u64, payload: &[u8]) -> Vec<Recovered>;
     /// Takes in a repair. Returns what it completes.
     fn on_repair(&mut self, repair: &Repair) -> Vec<Recovered>;
@@ -206,8 +213,9 @@ pub trait Decode: fmt::Debug + Send + Sync {
     fn held_bytes(&self) -> usize;
 }
 
-/// A scheme: what makes both halves. A symbol is the payload's length (two bytes, big endian), the payload, and as many
-/// zero bytes as the longest symbol of a repair needs; the zeros are never stored.
+/// A scheme: what makes both halves. A symbol is the payload's length (two bytes, big endian), the
+/// payload, and as many zero bytes as the longest symbol of a repair needs; the zeros are never
+/// stored.
 #[enum_dispatch]
 #[auto_impl(Box)]
 pub trait Fec: Described + DynClone {

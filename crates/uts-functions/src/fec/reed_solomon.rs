@@ -79,8 +79,8 @@ impl ReedSolomon {
     }
 }
 
-/// Parities for the losses of a block, and for more than the mean of them, where packets are lost at all (selection.md
-///
+/// Parities for the losses of a block, and for more than the mean of them, where packets are lost
+/// at all (selection.md A-3).
 fn tuned(facts: &PathFacts) -> Vec<Params> {
     if facts.loss < LOSS_MIN {
         return Vec::new();

@@ -1,5 +1,6 @@
-//! Random linear codes over a window that slides (RFC 8681 over GF(256)): after every few packets one repair of the last
-//! ones. What is lost is recovered as soon as there are as many repairs as losses, not at the end of a block.
+//! Random linear codes over a window that slides (RFC 8681 over GF(256)): after every few packets
+//! one repair of the last ones. What is lost is recovered as soon as there are as many repairs as
+//! losses, not at the end of a block.
 
 use super::window::{Decoder, Encoder, Shape as WindowShape};
 use super::{Decoder as DecoderOf, Encoder as EncoderOf, Fec, SYMBOL_PREFIX_BYTES, Shape, predict};
@@ -70,8 +71,8 @@ fn shape(params: &Params) -> WindowShape {
     }
 }
 
-/// What is lost for good is what a block of the window's length with as many repairs would lose; what is recovered waits
-/// for the next repairs only.
+/// What is lost for good is what a block of the window's length with as many repairs would lose;
+/// what is recovered waits for the next repairs only.
 fn predict_window(shape: &WindowShape, facts: &PathFacts, prediction: &mut Prediction) {
     let repairs = shape.sources.div_ceil(shape.every).min(super::PARITIES_MAX);
     let block = Shape { data: shape.sources, parities: repairs, interleave: 1, flush: shape.flush };
@@ -105,5 +106,6 @@ impl Fec for SlidingWindow {
     }
 }
 
-/// Processing per byte of each source of a repair: a row of its own each time, so more than of a block's parities.
+/// Processing per byte of each source of a repair: a row of its own each time, so more than of a
+/// block's parities.
 const CODE_NS_PER_BYTE: f64 = 0.3;

@@ -1,6 +1,6 @@
-//! A leaky bucket that polices: each flow may hand over messages at a rate, and some in advance. What is beyond is
-//! discarded, marked or made to wait before it is part of the flow (ITU-T I.371, the continuous-state leaky bucket).
-//! Packets are spaced as the pacing bucket does it.
+//! A leaky bucket that polices: each flow may hand over messages at a rate, and some in advance.
+//! What is beyond is discarded, marked or made to wait before it is part of the flow (ITU-T I.371,
+//! the continuous-state leaky bucket). Packets are spaced as the pacing bucket does it.
 
 use super::pacing_bucket::PacingBucket;
 use super::{Bucket, Meter, Pace, RateControl, Verdict};
@@ -148,8 +148,8 @@ mod tests {
         assert_eq!(at(1000, 1), Verdict::Discard);
     }
 
-    /// Messages of any length at any time: over no stretch from the start more passes than rate, depth and one message allow,
-    /// and a sender that keeps to the rate loses nothing.
+    /// Messages of any length at any time: over no stretch from the start more passes than rate,
+    /// depth and one message allow, and a sender that keeps to the rate loses nothing.
     #[test]
     fn what_passes_keeps_to_the_rate() {
         for seed in 0..200 {
@@ -203,7 +203,8 @@ mod tests {
         assert_eq!(slot.offer(&mut meter, Time::from_millis(1), 125), Verdict::Go);
     }
 
-    /// Each flow has a meter of its own; it outlives mechanisms, and others let everything pass without touching it.
+    /// Each flow has a meter of its own; it outlives mechanisms, and others let everything pass
+    /// without touching it.
     #[test]
     fn an_exchange_grants_no_second_depth() {
         let (mut meter, mut other) = (Meter::default(), Meter::default());

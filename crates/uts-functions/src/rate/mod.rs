@@ -102,8 +102,8 @@ impl Bucket {
     }
 }
 
-/// The state of the function for one flow: what it has handed over ahead of its rate. Outlives mechanisms, as [`Bucket`]
-/// does.
+/// The state of the function for one flow: what it has handed over ahead of its rate. Outlives
+/// mechanisms, as [`Bucket`] does.
 #[derive(Clone, Debug, Default)]
 pub struct Meter {
     /// Bytes handed over ahead of the rate.
@@ -159,8 +159,8 @@ pub trait RateControl: Described + DynClone {
     fn on_sent(&mut self, bucket: &mut Bucket, now: Time, bytes: u64, pace: &Pace);
     /// Bytes that may leave at `now` in one batch (for segmentation offload); `u64::MAX` = no bound.
     fn batch_bytes(&self, bucket: &Bucket, pace: &Pace) -> u64;
-    /// The application hands a message of `bytes` to the flow of this meter. Asked before the message has a position in
-    /// its flow. Mechanisms that only space packets let everything pass.
+    /// The application hands a message of `bytes` to the flow of this meter. Asked before the
+    /// message has a position in its flow. Mechanisms that only space packets let everything pass.
     fn offer(&mut self, _meter: &mut Meter, _now: Time, _bytes: u64) -> Verdict {
         Verdict::Go
     }

@@ -32,8 +32,8 @@ pub enum RepairId {
 pub struct Repair<'a> {
     /// The packet number that the mask starts from.
     pub first: u64,
-    /// Which packets it covers: bit `i % 8` (from the least significant) of byte `i / 8` stands for `first + i`.
-    /// 1 to 32 bytes.
+    /// Which packets it covers: bit `i % 8` (from the least significant) of byte `i / 8` stands for
+    /// `first + i`. 1 to 32 bytes.
     pub mask: &'a [u8],
     /// Which sum it is.
     pub id: RepairId,

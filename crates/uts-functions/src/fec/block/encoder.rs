@@ -11,10 +11,10 @@ use std::collections::VecDeque;
 
 /// Groups the packets of one epoch into blocks and makes their parities.
 ///
-/// [`Shape::interleave`] blocks
-/// are filled in turns and closed together: when they are full, when the first source has waited for [`Shape::flush`],
-/// when their numbers would span too much, or by [`Encode::flush`]. Their parities come in turns too, so that a burst
-/// harms each block equally. Sources are not kept: the state is the parities of the open blocks.
+/// [`Shape::interleave`] blocks are filled in turns and closed together: when they are full, when
+/// the first source has waited for [`Shape::flush`], when their numbers would span too much, or by
+/// [`Encode::flush`]. Their parities come in turns too, so that a burst harms each block equally.
+/// Sources are not kept: the state is the parities of the open blocks.
 #[derive(Clone, Debug)]
 pub struct Encoder<C> {
     code: C,

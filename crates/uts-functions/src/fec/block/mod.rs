@@ -14,13 +14,15 @@ pub trait BlockCode: Clone + Debug + Send + Sync + 'static {
     /// What its blocks look like.
     fn shape(&self) -> Shape;
 
-    /// Adds `bytes`, which stand at `offset` of the symbol of source `index`, to all parities of the block. Each of
-    /// `parities` reaches to the end of `bytes` at least. Order does not matter, and nothing of the source need be kept.
+    /// Adds `bytes`, which stand at `offset` of the symbol of source `index`, to all parities of
+    /// the block. Each of `parities` reaches to the end of `bytes` at least. Order does not matter,
+    /// and nothing of the source need be kept.
     fn accumulate(&self, index: usize, offset: usize, bytes: &[u8], parities: &mut [Vec<u8>]);
 
-    /// The symbols of the sources that are `None`, in their order, from the payloads of those that are not and from
-    /// parities (index within the block, symbol). All parities are of one length, no payload's symbol is longer, and
-    /// indices are below [`Shape::parities`] and differ. `None` if there are fewer parities than sources missing.
+    /// The symbols of the sources that are `None`, in their order, from the payloads of those that
+    /// are not and from parities (index within the block, symbol). All parities are of one length,
+    /// no payload's symbol is longer, and indices are below [`Shape::parities`] and differ. `None`
+    /// if there are fewer parities than sources missing.
     fn reconstruct(&self, sources: &[Option<&[u8]>], parities: &[(u8, &[u8])]) -> Option<Vec<Vec<u8>>>;
 }
 

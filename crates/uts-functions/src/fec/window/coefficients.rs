@@ -1,4 +1,5 @@
-//! Coefficients of a repair from its key, as in RFC 8681 section 3.5 with the greatest density (`DT` = 15): none is zero.
+//! Coefficients of a repair from its key, as in RFC 8681 section 3.5 with the greatest density
+//! (`DT` = 15): none is zero.
 
 /// The generator TinyMT32 of RFC 8682, which makes the same numbers everywhere.
 #[derive(Clone, Debug)]
@@ -51,7 +52,8 @@ pub(in crate::fec) fn coefficients(key: u16) -> impl Iterator<Item = u8> {
 mod tests {
     use super::*;
 
-    /// The first numbers from seed 1, which RFC 8682 section 2.2 gives for the check of implementations.
+    /// The first numbers from seed 1, which RFC 8682 section 2.2 gives for the check of
+    /// implementations.
     #[test]
     fn numbers_are_those_of_the_rfc() {
         let mut generator = TinyMt32::new(1);

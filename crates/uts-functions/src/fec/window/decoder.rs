@@ -1,7 +1,8 @@
 //! The receiver's half: arrivals and sums, and the equations that are left of them.
 //!
-//! A repair less the sources that are there is an equation over those that are missing. Equations are kept reduced: each
-//! has a source of its own, its pivot, that no other has. One that is left with its pivot alone says what that source is.
+//! A repair less the sources that are there is an equation over those that are missing. Equations
+//! are kept reduced: each has a source of its own, its pivot, that no other has. One that is left
+//! with its pivot alone says what that source is.
 
 use super::{Shape, coefficients};
 use crate::fec::arrived::{Arrived, BYTES_MAX, HISTORY, payload_of};
@@ -28,7 +29,8 @@ pub struct Decoder {
 /// A sum over sources that are missing.
 #[derive(Clone, Debug)]
 struct Equation {
-    /// Number and coefficient of each, ascending; none is zero. The first is the pivot, whose coefficient is one.
+    /// Number and coefficient of each, ascending; none is zero. The first is the pivot, whose
+    /// coefficient is one.
     terms: SmallVec<[(u64, u8); 8]>,
     symbol: Vec<u8>,
 }
@@ -225,7 +227,8 @@ impl Equation {
         Some(self.terms.remove(at).1)
     }
 
-    /// Takes as many times `other` off as makes its source `pivot`, whose coefficient there is one, vanish here.
+    /// Takes as many times `other` off as makes its source `pivot`, whose coefficient there is one,
+    /// vanish here.
     fn subtract(&mut self, other: &Equation, pivot: u64) {
         let Some(factor) = self.terms.iter().find(|(n, _)| *n == pivot).map(|(_, c)| *c) else { return };
         for (number, coefficient) in &other.terms {
@@ -258,5 +261,6 @@ fn add_source(coefficient: u8, payload: &[u8], rows: &mut [Vec<u8>]) {
     gf256::accumulate(&[coefficient], SYMBOL_PREFIX_BYTES, payload, rows);
 }
 
-/// Equations that may wait for more: each stands for a source that is missing, and no repair names more.
+/// Equations that may wait for more: each stands for a source that is missing, and no repair names
+/// more.
 const EQUATIONS_MAX: usize = DATA_MAX;

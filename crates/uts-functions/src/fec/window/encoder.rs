@@ -110,6 +110,6 @@ impl Encode for Encoder {
     }
 }
 
-/// Repairs that may wait to be sent. A sender takes them as it sends sources, so more means that it cannot send at all,
-/// and the newest covers what the oldest does.
+/// Repairs that may wait to be sent. A sender takes them as it sends sources, so more means that it
+/// cannot send at all, and the newest covers what the oldest does.
 const READY_MAX: usize = 16;

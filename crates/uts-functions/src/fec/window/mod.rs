@@ -1,6 +1,7 @@
-//! Codes over a window: each repair is a sum, with coefficients that follow from its key, over the packets that were sent
-//! last. A lost packet is in many repairs, and is recovered by the first that brings what is still lacking; it need not
-//! wait for the end of a block. After RFC 8681 (RLC over GF(256)), whose coefficients these are.
+//! Codes over a window: each repair is a sum, with coefficients that follow from its key, over the
+//! packets that were sent last. A lost packet is in many repairs, and is recovered by the first
+//! that brings what is still lacking; it need not wait for the end of a block. After RFC 8681 (RLC
+//! over GF(256)), whose coefficients these are.
 
 mod coefficients;
 mod decoder;

@@ -30,7 +30,8 @@ enum Packet {
     Repair(Repair),
 }
 
-/// A stream of `count` sources with gaps between their numbers, and the repairs where the encoder offers them.
+/// A stream of `count` sources with gaps between their numbers, and the repairs where the encoder
+/// offers them.
 fn stream(choice: &Choice, count: usize, rng: &mut ChaCha8Rng) -> Vec<Packet> {
     let mut encoder = slot(choice).encoder();
     let mut packets = Vec::new();
@@ -60,7 +61,8 @@ fn sources(packets: &[Packet]) -> BTreeMap<u64, Vec<u8>> {
     packets.iter().filter_map(source).collect()
 }
 
-/// What the receiver recovers of a stream; whatever it says must have been sent, and not have arrived.
+/// What the receiver recovers of a stream; whatever it says must have been sent, and not have
+/// arrived.
 fn receive(choice: &Choice, sent: &BTreeMap<u64, Vec<u8>>, arriving: &[Packet]) -> Vec<u64> {
     let mut decoder = slot(choice).decoder();
     let mut known = std::collections::BTreeSet::new();
@@ -226,7 +228,8 @@ fn what_no_encoder_makes_is_refused() {
             assert_eq!(decoder.counters().refused, count as u64 + 1, "{what}");
             assert_eq!(decoder.held_bytes(), 0);
         }
-        // A source that arrived is longer than the symbol; one that comes out says a length beyond its end.
+        // A source that arrived is longer than the symbol; one that comes out says a length beyond
+        // its end.
         decoder.on_source(100, b"longer than that");
         assert!(decoder.on_repair(&good).is_empty());
         let single = Repair { first: 200, mask: SmallVec::from_slice(&[1]), ..good.clone() };
@@ -259,7 +262,8 @@ fn memory_is_bounded_whatever_arrives() {
     }
 }
 
-/// On a channel of 5 % loss in bursts of 2 what is left unrepaired is no more than twice what is predicted.
+/// On a channel of 5 % loss in bursts of 2 what is left unrepaired is no more than twice what is
+/// predicted.
 #[test]
 fn measured_residual_loss_is_as_predicted() {
     use crate::facts::PathFacts;
@@ -319,7 +323,8 @@ proptest! {
                 let again: Vec<_> = arriving.iter().filter(|_| rng.random_bool(0.3)).cloned().collect();
                 arriving.extend(again);
                 arriving.shuffle(&mut rng);
-                // In any order a source may be recovered before it arrives: it must not be said twice.
+                // In any order a source may be recovered before it arrives: it must not be said
+                // twice.
                 let mut decoder = slot(&choice).decoder();
                 let mut said = std::collections::BTreeSet::new();
                 for packet in &arriving {
