@@ -189,11 +189,11 @@ fn retransmission(r: &Requirements, facts: &PathFacts) -> Wish {
 }
 
 fn acknowledgement(r: &Requirements) -> Wish {
+    const REPORTS: fn(&Mechanism) -> bool = |m| m.promises(Promise::Reports);
+    const AT_ONCE: fn(&Mechanism) -> bool = |m| m.promises(Promise::ReportsAtOnce);
     if r.conn_capacity_profile == CapacityProfile::LowLatencyInteractive {
-        let (reports, at_once): (fn(&Mechanism) -> bool, fn(&Mechanism) -> bool) =
-            (|m| m.promises(Promise::Reports), |m| m.promises(Promise::ReportsAtOnce));
         let why = "losses are noticed without delay";
-        return wish(reports, at_once, Source::Requirement("connCapacityProfile"), why);
+        return wish(REPORTS, AT_ONCE, Source::Requirement("connCapacityProfile"), why);
     }
     wish(ANY, ANY, Source::Default, "half the packets on the way back")
 }
