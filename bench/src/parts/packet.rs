@@ -18,10 +18,10 @@ const BATCH: u64 = 64;
 
 pub fn parts() -> Result<Vec<Part>> {
     let mut parts = vec![emit()?, parse()?];
-    for entry in detection::MECHANISMS.iter().filter(|m| m.name != "none") {
+    for entry in detection::MECHANISMS.iter().filter(|m| !m.facts.inert) {
         parts.extend(detect(entry.name)?);
     }
-    for entry in protection::MECHANISMS.iter().filter(|m| m.name != "none") {
+    for entry in protection::MECHANISMS.iter().filter(|m| !m.facts.inert) {
         parts.extend(protect(entry.name)?);
     }
     Ok(parts)

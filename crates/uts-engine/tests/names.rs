@@ -1,5 +1,5 @@
-//! The engine asks for the facts of mechanisms and knows none of them by name: a mechanism that is added to the library
-//! needs no line here.
+//! The engine asks for the facts of mechanisms and knows none of them by name: a mechanism that is
+//! added to the library needs no line here.
 
 use std::fs;
 use std::path::{Path, PathBuf};

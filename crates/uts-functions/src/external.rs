@@ -1,15 +1,16 @@
 //! Mechanisms from outside this crate: what an administrator adds to a process.
 //!
-//! A mechanism is registered once, before the endpoints are made that shall have it, and stays for as long as the process
-//! runs. It is then like those of this crate, but for a pointer on the way to it.
+//! A mechanism is registered once, before the endpoints are made that shall have it, and stays for
+//! as long as the process runs. It is then like those of this crate, but for a pointer on the way
+//! to it.
 
 use crate::function::Function;
 use crate::mechanism::{Mechanism, Unasked};
 use core::ops::RangeInclusive;
 use std::sync::{PoisonError, RwLock};
 
-/// The numbers of such mechanisms. Of those that `spec/functions.toml` leaves to administrators (128 to 255) these are as
-/// many as fit the sets of mechanisms that endpoints keep of each other.
+/// The numbers of such mechanisms. Of those that `spec/functions.toml` leaves to administrators
+/// (128 to 255) these are as many as fit the sets of mechanisms that endpoints keep of each other.
 pub const NUMBERS: RangeInclusive<u8> = 128..=143;
 
 /// Why a mechanism was not registered.

@@ -2,7 +2,8 @@
 
 macro_rules! functions {
     ($($(#[$doc:meta])* $variant:ident = $number:literal, $name:literal;)+) => {
-        /// A duty that a transport may have. Numbers are those of `spec/functions.toml` and of the wire.
+        /// A duty that a transport may have. Numbers are those of `spec/functions.toml` and of the
+        /// wire.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[repr(u8)]
         pub enum Function {
@@ -74,7 +75,8 @@ impl Function {
         Self::ALL.iter().copied().find(|f| f.name() == name)
     }
 
-    /// Whether a connection direction performs this function once for all its flows. The others belong to the flow.
+    /// Whether a connection direction performs this function once for all its flows. The others
+    /// belong to the flow.
     pub const fn is_shared(self) -> bool {
         matches!(
             self,
@@ -87,7 +89,8 @@ impl Function {
         )
     }
 
-    /// Whether the sender performs this function by itself: the receiver cannot tell which mechanism does it.
+    /// Whether the sender performs this function by itself: the receiver cannot tell which
+    /// mechanism does it.
     pub const fn is_senders_own(self) -> bool {
         matches!(self, Function::Timing | Function::Rate | Function::Congestion)
     }

@@ -20,7 +20,8 @@ pub struct UnknownName {
     pub known: String,
 }
 
-/// The mechanisms of a function that this crate has, in the order of their numbers, and those from outside it.
+/// The mechanisms of a function that this crate has, in the order of their numbers, and those from
+/// outside it.
 fn registry(function: Function) -> (&'static [&'static Mechanism], &'static dyn Listed) {
     macro_rules! of {
         ($module:ident) => {

@@ -25,6 +25,8 @@ pub enum Unit {
     Millis,
     /// Thousandths.
     PerMille,
+    /// Thousands of bits per second.
+    KilobitsPerSecond,
 }
 
 impl Unit {
@@ -38,6 +40,7 @@ impl Unit {
             Unit::Micros => " us",
             Unit::Millis => " ms",
             Unit::PerMille => " per mille",
+            Unit::KilobitsPerSecond => " kbit/s",
         }
     }
 }
@@ -152,8 +155,8 @@ impl Prediction {
     }
 }
 
-/// What a mechanism guarantees. Requirements are promises that must be kept; conformance tests hold a mechanism to its
-/// own.
+/// What a mechanism guarantees. Requirements are promises that must be kept; conformance tests hold
+/// a mechanism to its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Promise {
     /// What is lost arrives all the same.
@@ -172,7 +175,8 @@ pub enum Promise {
     Restraint,
     /// A clean path stays full if its buffer holds what the path itself does.
     FullPath,
-    /// A clean path stays nearly full even if its buffer holds a third of what the path itself does.
+    /// A clean path stays nearly full even if its buffer holds a third of what the path itself
+    /// does.
     FullShallowPath,
     /// No lasting queue builds up.
     ShortQueue,
@@ -205,8 +209,8 @@ impl Promise {
     }
 }
 
-/// Whether a mechanism is taken where nobody asks for it by name. Of mechanisms that are predicted to do equally well, the
-/// one with the smallest number is taken.
+/// Whether a mechanism is taken where nobody asks for it by name. Of mechanisms that are predicted
+/// to do equally well, the one with the smallest number is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unasked {
     /// No: it is used by name only.
@@ -227,13 +231,14 @@ impl Unasked {
     }
 }
 
-/// What is true of a mechanism. Whoever puts mechanisms together asks for facts and never for a name or number.
+/// What is true of a mechanism. Whoever puts mechanisms together asks for facts and never for a
+/// name or number.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts {
     /// The function is not performed at all.
     pub inert: bool,
-    /// Every packet of a run of packets that are alike costs it the same work. Only then are packets built and taken in
-    /// as runs.
+    /// Every packet of a run of packets that are alike costs it the same work. Only then are
+    /// packets built and taken in as runs.
     pub uniform: bool,
     /// It has to know where in its flow data stands.
     pub positions: bool,
@@ -247,8 +252,8 @@ pub struct Facts {
     pub unasked: Unasked,
     /// The smallest window, in packets (congestion control).
     pub window_packets_min: u8,
-    /// The parameters that are worth comparing on a path, best first; none if the mechanism is not worth it there. Without
-    /// this function, the defaults.
+    /// The parameters that are worth comparing on a path, best first; none if the mechanism is not
+    /// worth it there. Without this function, the defaults.
     pub tuned: Option<fn(&PathFacts) -> Vec<Params>>,
 }
 
@@ -336,7 +341,8 @@ pub enum ParamError {
 }
 
 impl Mechanism {
-    /// The entry of a function's `none`, number 0: it has no parameters, needs nothing and changes no prediction.
+    /// The entry of a function's `none`, number 0: it has no parameters, needs nothing and changes
+    /// no prediction.
     pub(crate) const fn inert(function: Function, what: &'static str) -> Self {
         Mechanism {
             function,
@@ -357,7 +363,8 @@ impl Mechanism {
         self.facts.promises.contains(&promise)
     }
 
-    /// Its parameters with some set by name, each brought into its range. Names that it does not have are passed over.
+    /// Its parameters with some set by name, each brought into its range. Names that it does not
+    /// have are passed over.
     pub fn params_within(&self, settings: &[(&str, u64)]) -> Params {
         let mut params = Params::default();
         for (slot, param) in params.0.iter_mut().zip(self.params) {
@@ -428,7 +435,8 @@ impl PartialEq for Mechanism {
     }
 }
 
-/// What every mechanism in use can say of itself. Mechanisms of this crate get it from [`crate::registry`].
+/// What every mechanism in use can say of itself. Mechanisms of this crate get it from
+/// [`crate::registry`].
 pub trait Described: fmt::Debug + Send + Sync {
     /// Its entry in the library.
     fn info(&self) -> &'static Mechanism;
@@ -449,12 +457,12 @@ pub struct Choice {
     pub params: Params,
 }
 
-/// Makes the registry of a function: the enum of its mechanisms (dispatched without indirection), the list of their
-/// entries, the builder from a choice, and the place for mechanisms from outside this crate. One line registers a
-/// mechanism.
+/// Makes the registry of a function: the enum of its mechanisms (dispatched without indirection),
+/// the list of their entries, the builder from a choice, and the place for mechanisms from outside
+/// this crate. One line registers a mechanism.
 ///
-/// `registry!(Slot: Trait, context: Context; Variant => module::Type, …)`; each type has `const INFO: Mechanism` and
-/// `fn build(&Params, Context) -> Self`.
+/// `registry!(Slot: Trait, context: Context; Variant => module::Type, …)`; each type has `const
+/// INFO: Mechanism` and `fn build(&Params, Context) -> Self`.
 #[macro_export]
 macro_rules! registry {
     ($(#[$meta:meta])* $slot:ident : $trait:ident, context: $ctx:ty; $($variant:ident => $module:ident :: $ty:ident),+ $(,)?) => {
@@ -492,11 +500,13 @@ macro_rules! registry {
         /// The mechanisms of this function that are from outside this crate.
         pub(crate) static EXTERNAL: $crate::external::Externals<Builder> = $crate::external::Externals::new();
 
-        /// Makes a mechanism from outside this crate known to this process: from then on it can be asked for by name, and is
-        /// offered to peers. Its number is one of the administrator's own ([`crate::external::NUMBERS`]).
+        /// Makes a mechanism from outside this crate known to this process: from then on it can be
+        /// asked for by name, and is offered to peers. Its number is one of the administrator's own
+        /// ([`crate::external::NUMBERS`]).
         ///
         /// # Errors
-        /// [`crate::external::NotRegistered`] if its entry cannot stand beside the others of this function.
+        /// [`crate::external::NotRegistered`] if its entry cannot stand beside the others of this
+        /// function.
         pub fn register(
             info: &'static $crate::mechanism::Mechanism,
             build: Builder,
@@ -529,10 +539,11 @@ macro_rules! registry {
     };
 }
 
-/// Makes the type of a function's `none`, which has no state: its entry in the library, and how it is built.
+/// Makes the type of a function's `none`, which has no state: its entry in the library, and how it
+/// is built.
 ///
-/// `inert!(Fec, "no redundancy", context: ());` Fields of the entry that differ from [`Mechanism::inert`] follow:
-/// `consent: Consent::OfBoth`.
+/// `inert!(Fec, "no redundancy", context: ());` Fields of the entry that differ from
+/// [`Mechanism::inert`] follow: `consent: Consent::OfBoth`.
 macro_rules! inert {
     ($function:ident, $what:literal, context: $ctx:ty $(, $field:ident: $value:expr)* $(,)?) => {
         /// See the module's page.

@@ -118,7 +118,8 @@ impl Profile {
         self.mechanism(function).is_some_and(|m| m.facts.inert)
     }
 
-    /// Whether packets that are alike cost every mechanism the same work, so that they may be handled as runs.
+    /// Whether packets that are alike cost every mechanism the same work, so that they may be
+    /// handled as runs.
     pub fn is_uniform(&self) -> bool {
         self.mechanisms().all(|m| m.facts.uniform)
     }
@@ -177,8 +178,8 @@ impl Profile {
     }
 }
 
-/// `congestion=cubic fec=reed-solomon(data=20,parity=5) …`: mechanisms that are inert are left out, parameters that
-/// are at their default are left out.
+/// `congestion=cubic fec=reed-solomon(data=20,parity=5) …`: mechanisms that are inert are left out,
+/// parameters that are at their default are left out.
 impl fmt::Display for Profile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut first = true;

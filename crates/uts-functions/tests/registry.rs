@@ -69,6 +69,7 @@ fn unit_name(unit: Unit) -> &'static str {
         Unit::Micros => "us",
         Unit::Millis => "ms",
         Unit::PerMille => "per mille",
+        Unit::KilobitsPerSecond => "kbit/s",
     }
 }
 
@@ -405,8 +406,8 @@ fn citations_lead_somewhere() {
     assert_none(&found);
 }
 
-/// Profiles and the library know the functions, and no function knows them: what a mechanism needs of either stands on
-/// the ground (`function.rs`, `mechanism.rs`).
+/// Profiles and the library know the functions, and no function knows them: what a mechanism needs
+/// of either stands on the ground (`function.rs`, `mechanism.rs`).
 #[test]
 fn functions_know_neither_profile_nor_library() {
     let (mut files, mut found) = (Vec::new(), Vec::new());

@@ -4,7 +4,7 @@ use crate::some_bytes;
 use arbitrary::Unstructured;
 use bytes::Bytes;
 use std::collections::BTreeMap;
-use uts_functions::fec::{self, Decoder, Encoder, Recovered, Repair};
+use uts_functions::fec::{self, Fec, Recovered, Repair, RepairId};
 use uts_functions::presentation::{self, Presentation};
 use uts_functions::{Choice, Time};
 
@@ -31,7 +31,7 @@ pub fn repairs(data: &[u8]) {
 fn try_repairs(u: &mut Unstructured<'_>) -> arbitrary::Result<()> {
     let choice = choice(u, fec::MECHANISMS)?;
     let build = || fec::Slot::build(&choice, ()).expect("parameters in range");
-    let (mut encoder, mut decoder) = (Encoder::new(build()), Decoder::new(build()));
+    let (mut encoder, mut decoder) = (build().encoder(), build().decoder());
     let (mut sent, mut arrived) = (BTreeMap::new(), BTreeMap::new());
     let (mut number, mut is_honest) = (u64::from(u.arbitrary::<u16>()?), true);
     let mut recovered = BTreeMap::new();
@@ -93,15 +93,12 @@ fn made_up(u: &mut Unstructured<'_>, near: u64) -> arbitrary::Result<Repair> {
     let first =
         if u.arbitrary()? { near.saturating_sub(u64::from(u.arbitrary::<u8>()?)) } else { u.arbitrary()? };
     let mask = some_bytes(u, 33)?;
-    let (index, parities) = (u.arbitrary()?, u.arbitrary()?);
+    let id = match u.arbitrary()? {
+        true => RepairId::Block { index: u.arbitrary()?, parities: u.arbitrary()? },
+        false => RepairId::Window { key: u.arbitrary()? },
+    };
     let symbol = some_bytes(u, 255)?;
-    Ok(Repair {
-        first,
-        mask: mask.iter().copied().collect(),
-        index,
-        parities,
-        symbol: Bytes::copy_from_slice(symbol),
-    })
+    Ok(Repair { first, mask: mask.iter().copied().collect(), id, symbol: Bytes::copy_from_slice(symbol) })
 }
 
 pub fn presentation(data: &[u8]) {

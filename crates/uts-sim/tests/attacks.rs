@@ -283,8 +283,7 @@ fn repairs_that_repair_nothing_are_bounded() {
         emitted(&Frame::Repair(frame::Repair {
             first,
             mask: &mask,
-            index: 0,
-            parities: 1,
+            id: frame::RepairId::Block { index: 0, parities: 1 },
             symbol: &[1; 1100],
         }))
     });

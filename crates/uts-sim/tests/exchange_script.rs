@@ -382,7 +382,7 @@ fn authentic_packets_that_cannot_be_read_end_the_connection_and_change_nothing()
     let malformed: [&[u8]; 9] = [
         &[0x17],                                        // P-20: a reserved type,
         &[0xff, 1, 2, 3],                               // and the last of them.
-        &[0x01, 0x14, 0x00],                            // A good frame, then a reserved one.
+        &[0x01, 0x15, 0x00],                            // A good frame, then a reserved one.
         &[0x02, 0x19],                                  // A truncated acknowledgement.
         &[0x05, 0xff, 0xff, 0xff, 0xff, 0xff],          // P-24: a flow beyond 2^32, cut short.
         &[0x0a, 0x00, 0x08, 0x02, 0x00, 0x00],          // P-25: a ninth group.

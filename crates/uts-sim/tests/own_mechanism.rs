@@ -1,11 +1,13 @@
-//! Mechanisms from outside the library: registered, asked for by name, exchanged to in flight and back.
+//! Mechanisms from outside the library: registered, asked for by name, exchanged to in flight and
+//! back.
 
 use bytes::Bytes;
+use core::sync::atomic::{AtomicU32, Ordering};
 use core::time::Duration;
 use uts_engine::{
     ConnectionConfig, ConnectionHandle, Direction, EndpointConfig, Event, ExchangeEvent, FlowId, FlowOptions,
 };
-use uts_functions::congestion::{self, Ack, Congestion, Delivery, Loss, Summary};
+use uts_functions::congestion::{self, Ack, Congestion, Delivery, Loss, Summary, Timeout};
 use uts_functions::external::NotRegistered;
 use uts_functions::mechanism::{Bold, Consent, Described, Facts, Promise, Unasked};
 use uts_functions::retransmission::{self, LostData, Response, Retransmission};
@@ -23,6 +25,9 @@ struct FixedWindow {
     packet_bytes: u64,
     summary: Summary,
 }
+
+/// The most time-outs in a row that a window has heard of.
+static TIMEOUTS: AtomicU32 = AtomicU32::new(0);
 
 static FIXED_WINDOW: Mechanism = Mechanism {
     function: Function::Congestion,
@@ -55,6 +60,9 @@ impl Congestion for FixedWindow {
     fn on_sent(&mut self, _: Time, _: u64, _: &Delivery) {}
     fn on_ack(&mut self, _: &Ack, _: &Delivery) {}
     fn on_loss(&mut self, _: &Loss, _: &Delivery) {}
+    fn on_timeout(&mut self, timeout: &Timeout, _: &Delivery) {
+        TIMEOUTS.fetch_max(timeout.in_a_row, Ordering::Relaxed);
+    }
     fn on_spurious_loss(&mut self, _: u64) {}
     fn set_packet_bytes(&mut self, packet_bytes: u64) {
         self.packet_bytes = packet_bytes;
@@ -234,6 +242,20 @@ fn it_is_asked_for_by_name_and_explained() {
     assert_eq!(profile.describe(Function::Congestion), "fixed-window(packets=30)");
     assert_eq!(profile.name(Function::Retransmission), "again");
     assert_eq!(transfer.read, transfer.written);
+}
+
+/// While nothing is acknowledged, congestion control hears of each time-out and how many there were
+/// in a row.
+#[test]
+fn it_hears_of_time_outs() {
+    register();
+    let pins = ["uts.profile.congestion=fixed-window(packets=30)"];
+    let mut transfer = Transfer::new("rate=10mbit delay=20ms", &pins);
+    transfer.write(200_000);
+    transfer.pass(Duration::from_millis(30));
+    transfer.world.set_path(uts_path::Target::Both, "loss=1").expect("a valid change");
+    transfer.pass(Duration::from_secs(3));
+    assert!(TIMEOUTS.load(Ordering::Relaxed) >= 3, "{TIMEOUTS:?}");
 }
 
 #[test]

@@ -40,8 +40,8 @@ fn permitted(requirements: &Requirements, usable: &Library, home: &Profile, prof
         })
 }
 
-/// Home's, the present one, and what may be used in mid-connection. A scavenger stays what it is: everything else takes
-/// more.
+/// Home's, the present one, and what may be used in mid-connection. A scavenger stays what it is:
+/// everything else takes more.
 fn congestion(
     requirements: &Requirements,
     facts: &PathFacts,
@@ -57,8 +57,9 @@ fn congestion(
     }
 }
 
-/// Home's, the present one, and what may be used in mid-connection without having been asked for by name, in the order
-/// of the mechanisms' ranks, each with the parameters that it says are worth it on this path.
+/// Home's, the present one, and what may be used in mid-connection without having been asked for by
+/// name, in the order of the mechanisms' ranks, each with the parameters that it says are worth it
+/// on this path.
 fn choices(
     function: Function,
     requirements: &Requirements,

@@ -4,8 +4,9 @@ use crate::requirements::{Requirements, Security};
 use core::fmt;
 use uts_functions::{Function, Profile, external, library};
 
-/// Numbers are given out densely (spec/functions.toml), and an administrator's own are from a range: any other is of a
-/// mechanism that this library cannot have, so that nothing is lost by leaving it out of what a peer says that it has.
+/// Numbers are given out densely (spec/functions.toml), and an administrator's own are from a
+/// range: any other is of a mechanism that this library cannot have, so that nothing is lost by
+/// leaving it out of what a peer says that it has.
 const NUMBERS: u8 = u64::BITS as u8 - EXTERNAL;
 /// How many mechanisms of their own administrators have for each function.
 const EXTERNAL: u8 = *external::NUMBERS.end() - *external::NUMBERS.start() + 1;

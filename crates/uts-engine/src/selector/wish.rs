@@ -1,5 +1,6 @@
-//! What each function should be performed by: which mechanisms come into question, and which of them go before others.
-//! Mechanisms are told apart by their facts, never by names. Numbers are those of `spec/selection.md`.
+//! What each function should be performed by: which mechanisms come into question, and which of
+//! them go before others. Mechanisms are told apart by their facts, never by names. Numbers are
+//! those of `spec/selection.md`.
 
 use super::Source;
 use super::forecast::forecast;
@@ -15,8 +16,8 @@ pub(super) struct Wish {
     only: fn(&Mechanism) -> bool,
     /// These go before others.
     first: fn(&Mechanism) -> bool,
-    /// Of those that are alike so far, the one that takes least of a path that loses packets goes first. Otherwise the one
-    /// goes first that is predicted to carry most.
+    /// Of those that are alike so far, the one that takes least of a path that loses packets goes
+    /// first. Otherwise the one goes first that is predicted to carry most.
     is_modest: bool,
     pub source: Source,
     pub why: &'static str,
@@ -38,9 +39,9 @@ fn wish(
 }
 
 impl Wish {
-    /// The mechanisms that come into question and that the requirements allow, best first (S-4): those that are wished
-    /// first; then by what they are predicted to carry under the profile so far, on a path of which nothing is known;
-    /// then by their ranks.
+    /// The mechanisms that come into question and that the requirements allow, best first (S-4):
+    /// those that are wished first; then by what they are predicted to carry under the profile so
+    /// far, on a path of which nothing is known; then by their ranks.
     pub fn mechanisms(
         &self,
         function: Function,
@@ -79,7 +80,8 @@ fn some_path() -> PathFacts {
     }
 }
 
-/// A longer path whose random losses tell apart how much senders take: Reno's window is a quarter of it.
+/// A longer path whose random losses tell apart how much senders take: Reno's window is a quarter
+/// of it.
 fn lossy_path() -> PathFacts {
     let rtt = Duration::from_millis(100);
     PathFacts { rtt_min: rtt, rtt_smoothed: rtt, loss: 1e-4, ..some_path() }
@@ -187,11 +189,11 @@ fn retransmission(r: &Requirements, facts: &PathFacts) -> Wish {
 }
 
 fn acknowledgement(r: &Requirements) -> Wish {
+    const REPORTS: fn(&Mechanism) -> bool = |m| m.promises(Promise::Reports);
+    const AT_ONCE: fn(&Mechanism) -> bool = |m| m.promises(Promise::ReportsAtOnce);
     if r.conn_capacity_profile == CapacityProfile::LowLatencyInteractive {
-        let (reports, at_once): (fn(&Mechanism) -> bool, fn(&Mechanism) -> bool) =
-            (|m| m.promises(Promise::Reports), |m| m.promises(Promise::ReportsAtOnce));
         let why = "losses are noticed without delay";
-        return wish(reports, at_once, Source::Requirement("connCapacityProfile"), why);
+        return wish(REPORTS, AT_ONCE, Source::Requirement("connCapacityProfile"), why);
     }
     wish(ANY, ANY, Source::Default, "half the packets on the way back")
 }

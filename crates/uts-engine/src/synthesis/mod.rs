@@ -5,13 +5,15 @@
 //! exchange replaces, handing over what the old one knew.
 
 use crate::connection::keys::KeyUse;
+use bytes::Bytes;
 use std::sync::Arc;
+use uts_functions::fec::Fec;
 use uts_functions::protection::Secret;
 use uts_functions::{
     Function, Profile, Time, acknowledgement, detection, fec, flow, presentation, protection, retransmission,
     segmentation, sequencing,
 };
-use uts_wire::frame::{Data, DataFlags};
+use uts_wire::frame::{self, Data, DataFlags};
 
 /// The run-time protocol of one epoch at the sender of data.
 pub(crate) struct SendStack {
@@ -99,7 +101,7 @@ impl SendStack {
             profile: Arc::clone(profile),
             detection: detection::Slot::build(profile.get(Function::Detection), ())?,
             protection: Some(Box::new(protection::Slot::build(profile.get(Function::Protection), secret)?)),
-            fec: (!profile.is_inert(Function::Fec)).then(|| Box::new(fec::Encoder::new(fec))),
+            fec: (!profile.is_inert(Function::Fec)).then(|| fec.encoder()),
             retransmission: retransmission::Slot::build(profile.get(Function::Retransmission), ())?,
             acknowledgement: acknowledgement::Slot::build(profile.get(Function::Acknowledgement), ())?,
             flow: flow::Slot::build(profile.get(Function::Flow), ())?,
@@ -122,7 +124,7 @@ impl ReceiveStack {
             profile: Arc::clone(profile),
             detection: detection::Slot::build(profile.get(Function::Detection), ())?,
             protection: Some(Box::new(protection::Slot::build(profile.get(Function::Protection), secret)?)),
-            fec: (!profile.is_inert(Function::Fec)).then(|| Box::new(fec::Decoder::new(fec))),
+            fec: (!profile.is_inert(Function::Fec)).then(|| fec.decoder()),
             acknowledgement: acknowledgement::Slot::build(profile.get(Function::Acknowledgement), ())?,
             flow: flow::Slot::build(profile.get(Function::Flow), ())?,
             sequencing: sequencing::Slot::build(profile.get(Function::Sequencing), ())?,
@@ -132,6 +134,25 @@ impl ReceiveStack {
             first_number: 0,
         })
     }
+}
+
+/// A repair as it travels.
+pub(crate) fn repair_frame(repair: &fec::Repair) -> frame::Repair<'_> {
+    let id = match repair.id {
+        fec::RepairId::Block { index, parities } => frame::RepairId::Block { index, parities },
+        fec::RepairId::Window { key } => frame::RepairId::Window { key },
+    };
+    frame::Repair { first: repair.first, mask: &repair.mask, id, symbol: &repair.symbol }
+}
+
+/// A repair from the form in which it travels.
+pub(crate) fn repair_of(repair: &frame::Repair<'_>) -> fec::Repair {
+    let id = match repair.id {
+        frame::RepairId::Block { index, parities } => fec::RepairId::Block { index, parities },
+        frame::RepairId::Window { key } => fec::RepairId::Window { key },
+    };
+    let symbol = Bytes::copy_from_slice(repair.symbol);
+    fec::Repair { first: repair.first, mask: repair.mask.into(), id, symbol }
 }
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
-//! A sender that steers by a window: what all such mechanisms have in common, over two small policies.
+//! A sender that steers by a window: what all such mechanisms have in common, over two small
+//! policies.
 //!
-//! [`SlowStart`] searches for the path's limit, [`Adjustment`] says how the window grows from there and what a loss takes
-//! from it. Recovery, undoing, growth only where the window is in use, and what a successor is told are here. Cut as in
-//! neqo (`ClassicCongestionController`).
+//! [`SlowStart`] searches for the path's limit, [`Adjustment`] says how the window grows from there
+//! and what a loss takes from it. Recovery, undoing, growth only where the window is in use, and
+//! what a successor is told are here. Cut as in neqo (`ClassicCongestionController`).
 
 use super::learnt::Learnt;
 use super::window::{MIN_PACKETS, Recovery, Usage, WINDOW_MAX_BYTES, start};

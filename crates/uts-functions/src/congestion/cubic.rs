@@ -48,7 +48,8 @@ impl Cubic {
 /// The window as a cubic function of time.
 #[derive(Clone, Debug, Default)]
 pub struct Cubed {
-    /// `W_max` (bytes): the window before the last reduction, less after fast convergence; 0 while unknown.
+    /// `W_max` (bytes): the window before the last reduction, less after fast convergence; 0 while
+    /// unknown.
     window_max: f64,
     /// `cwnd_prior` (bytes): the window before the last reduction.
     window_prior: f64,

@@ -247,7 +247,8 @@ pub struct Ack {
 /// How losses were found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// So many later packets were acknowledged that these are taken for lost (RFC 9002 section 6.1.1).
+    /// So many later packets were acknowledged that these are taken for lost (RFC 9002 section
+    /// 6.1.1).
     Overtaken,
     /// A later packet was acknowledged, and these not long after (RFC 9002 section 6.1.2).
     Expired,
@@ -301,7 +302,8 @@ pub trait Congestion: Described + DynClone {
     fn on_ack(&mut self, ack: &Ack, delivery: &Delivery);
     /// Something was declared lost; `delivery` counts it already. Called before `on_ack` of the same datagram.
     fn on_loss(&mut self, loss: &Loss, delivery: &Delivery);
-    /// Nothing was acknowledged for a time-out. No packet counts as lost for that; a mechanism may reduce all the same.
+    /// Nothing was acknowledged for a time-out. No packet counts as lost for that; a mechanism may
+    /// reduce all the same.
     fn on_timeout(&mut self, _timeout: &Timeout, _delivery: &Delivery) {}
     /// Packets that were declared lost arrived after all: `bytes` of them. A mechanism may undo its last reduction.
     fn on_spurious_loss(&mut self, bytes: u64);

@@ -1,6 +1,6 @@
-//! Tahoe: slow start from one packet after every loss, however it was found, up to half of the window of before; then one
-//! packet more per round trip (Jacobson, "Congestion Avoidance and Control", SIGCOMM 1988). What TCP did before fast
-//! recovery; here to compare with.
+//! Tahoe: slow start from one packet after every loss, however it was found, up to half of the
+//! window of before; then one packet more per round trip (Jacobson, "Congestion Avoidance and
+//! Control", SIGCOMM 1988). What TCP did before fast recovery; here to compare with.
 
 use super::classic::{Adjustment, Classic, Doubling, Reduced, Window};
 use super::{Ack, Context, response};
@@ -102,7 +102,8 @@ mod tests {
         windows
     }
 
-    /// By hand, after figure 5 of the paper: 16 packets, a loss; 1, 2, 4, 8, then one more per round trip; at 11 another.
+    /// By hand, after figure 5 of the paper: 16 packets, a loss; 1, 2, 4, 8, then one more per
+    /// round trip; at 11 another.
     #[test]
     fn a_trace_by_hand() {
         let mut s = script(16, 16 * PACKET);

@@ -4,12 +4,12 @@ use super::learnt::bdp_bytes;
 use super::{Ack, Context};
 use crate::time::Time;
 
-/// The smallest window, in packets, unless a mechanism says otherwise, and the smallest threshold (C-3, RFC 9002 section
-/// 7.2).
+/// The smallest window, in packets, unless a mechanism says otherwise, and the smallest threshold
+/// (C-3, RFC 9002 section 7.2).
 pub(super) const MIN_PACKETS: u64 = 2;
 
-/// The window and threshold, in bytes, that a mechanism built from `context` starts with, whose smallest window is of
-/// `packets_min` packets (C-5).
+/// The window and threshold, in bytes, that a mechanism built from `context` starts with, whose
+/// smallest window is of `packets_min` packets (C-5).
 pub(super) fn start(context: &Context, packets_min: u64) -> (u64, u64) {
     let floor = packets_min * context.packet_bytes.max(1);
     let summary = &context.summary;

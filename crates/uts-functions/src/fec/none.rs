@@ -1,12 +1,15 @@
 //! No redundancy: what is lost is repeated, or missed.
 
-use super::{Fec, Shape};
+use super::Shape;
+use super::block::{BlockCode, block_scheme};
 use crate::mechanism::inert;
 use core::time::Duration;
 
 inert!(Fec, "no redundancy", context: ());
 
-impl Fec for None {
+block_scheme!(None);
+
+impl BlockCode for None {
     fn shape(&self) -> Shape {
         Shape { data: 0, parities: 0, interleave: 1, flush: Duration::ZERO }
     }

@@ -51,8 +51,8 @@ pub fn residual_loss(loss: f64, burst: f64, data: usize, parities: usize, interl
     (unrepaired / data as f64).clamp(0.0, loss)
 }
 
-/// Parities of a block of `data` sources that meet the mean number of losses and some deviations. Losses in runs of
-/// `burst` vary as the sum of `2 burst - 1` times as many alike.
+/// Parities of a block of `data` sources that meet the mean number of losses and some deviations.
+/// Losses in runs of `burst` vary as the sum of `2 burst - 1` times as many alike.
 pub fn parities(data: u64, facts: &PathFacts, deviations: f64) -> u64 {
     let (loss, burst) = (facts.loss, facts.loss_burst.max(1.0));
     let mut parity = 1.0f64;

@@ -6,7 +6,8 @@
 //! parities, so a block may be closed before it is full. Blocks are interleaved: against bursts,
 //! short blocks in turns do what long ones would, for a fraction of the arithmetic.
 
-use super::{DATA_MAX, Fec, PARITIES_MAX, SYMBOL_PREFIX_BYTES, Shape, gf256, predict, prefix};
+use super::block::{BlockCode, block_scheme};
+use super::{DATA_MAX, PARITIES_MAX, SYMBOL_PREFIX_BYTES, Shape, gf256, predict, prefix};
 use crate::facts::{LOSS_MIN, PathFacts};
 use crate::function::Function;
 use crate::mechanism::{Bold, Consent, Facts, Mechanism, Param, Params, Unasked, Unit, millis};
@@ -78,8 +79,8 @@ impl ReedSolomon {
     }
 }
 
-/// Parities for the losses of a block, and for more than the mean of them, where packets are lost at all (selection.md
-///
+/// Parities for the losses of a block, and for more than the mean of them, where packets are lost
+/// at all (selection.md A-3).
 fn tuned(facts: &PathFacts) -> Vec<Params> {
     if facts.loss < LOSS_MIN {
         return Vec::new();
@@ -119,7 +120,9 @@ fn coefficient(parity: u8, source: usize) -> u8 {
     gf256::multiply(x(0) ^ y, gf256::inverse(x(parity) ^ y))
 }
 
-impl Fec for ReedSolomon {
+block_scheme!(ReedSolomon);
+
+impl BlockCode for ReedSolomon {
     fn shape(&self) -> Shape {
         self.shape
     }

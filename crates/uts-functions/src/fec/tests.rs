@@ -8,7 +8,24 @@ use rand::{Rng, SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
 
 fn schemes() -> impl Iterator<Item = &'static Mechanism> {
-    MECHANISMS.iter().copied().filter(|m| !m.facts.inert)
+    MECHANISMS.iter().copied().filter(|m| !m.facts.inert && shape_of(&m.choice()).is_some())
+}
+
+/// What the blocks of a scheme look like; `None` if it codes over a window.
+fn shape_of(choice: &Choice) -> Option<Shape> {
+    slot(choice).shape()
+}
+
+/// How long sources wait for a repair at most, in milliseconds.
+fn flush_ms(choice: &Choice) -> u32 {
+    let info = slot(choice).info();
+    let at = info.params.iter().position(|p| p.name == "flush").expect("every scheme has one");
+    choice.params.get(at)
+}
+
+fn block_id(repair: &Repair) -> (u8, u8) {
+    let RepairId::Block { index, parities } = repair.id else { panic!("{repair:?} is of a window") };
+    (index, parities)
 }
 
 fn slot(choice: &Choice) -> Slot {
@@ -33,7 +50,7 @@ enum Packet {
 /// A stream of `count` sources with gaps between their numbers, and the repairs where the encoder offers them. Time
 /// passes, now and then enough for a block to be flushed.
 fn stream(choice: &Choice, count: usize, rng: &mut ChaCha8Rng) -> Vec<Packet> {
-    let mut encoder = Encoder::new(slot(choice));
+    let mut encoder = slot(choice).encoder();
     let mut packets = Vec::new();
     let (mut number, mut now) = (rng.random_range(0..1000), Time::ZERO);
     for _ in 0..count {
@@ -44,7 +61,7 @@ fn stream(choice: &Choice, count: usize, rng: &mut ChaCha8Rng) -> Vec<Packet> {
         number += if rng.random_bool(0.9) { 1 } else { rng.random_range(2..40) };
         now += Duration::from_micros(rng.random_range(0..200));
         if rng.random_bool(0.01) {
-            now += encoder.shape().flush;
+            now += Duration::from_millis(u64::from(flush_ms(choice)));
         }
         if encoder.deadline().is_some_and(|deadline| deadline <= now) {
             encoder.on_flush(now);
@@ -61,7 +78,7 @@ fn stream(choice: &Choice, count: usize, rng: &mut ChaCha8Rng) -> Vec<Packet> {
 
 /// What the receiver makes of a stream: the packets that it recovered.
 fn receive(choice: &Choice, packets: &[Packet]) -> (Vec<Recovered>, Counters) {
-    let mut decoder = Decoder::new(slot(choice));
+    let mut decoder = slot(choice).decoder();
     let mut recovered = Vec::new();
     for packet in packets {
         recovered.extend(match packet {
@@ -89,7 +106,7 @@ fn blocks(packets: &[Packet]) -> std::collections::BTreeMap<u64, (Vec<u64>, usiz
         .iter()
         .filter_map(|p| match p {
             Packet::Repair(r) => {
-                Some((r.first, (r.offsets().map(|o| r.first + o).collect(), usize::from(r.parities))))
+                Some((r.first, (r.offsets().map(|o| r.first + o).collect(), usize::from(block_id(r).1))))
             }
             Packet::Source(..) => None,
         })
@@ -107,7 +124,7 @@ fn lose(packets: &mut Vec<Packet>, beyond: bool, rng: &mut ChaCha8Rng) -> Vec<u6
         members.truncate(parities + usize::from(beyond));
         packets.retain(|p| match p {
             Packet::Source(number, _) => !members.contains(&(true, *number)),
-            Packet::Repair(r) => r.first != first || !members.contains(&(false, u64::from(r.index))),
+            Packet::Repair(r) => r.first != first || !members.contains(&(false, u64::from(block_id(r).0))),
         });
         lost.extend(members.iter().filter(|(is_source, _)| *is_source).map(|(_, number)| *number));
     }
@@ -131,17 +148,17 @@ fn check_recovered(all: &[Packet], lost: &[u64], recovered: &mut [Recovered], co
 
 #[test]
 fn numbers_are_the_places_in_the_list() {
-    assert!(MECHANISMS.iter().enumerate().all(|(i, m)| usize::from(m.number) == i && m.mandatory));
+    assert!(MECHANISMS.iter().enumerate().all(|(i, m)| usize::from(m.number) == i));
 }
 
 #[test]
 fn none_makes_no_repairs_and_keeps_nothing() {
     let choice = none::None::INFO.choice();
-    let mut encoder = Encoder::new(slot(&choice));
+    let mut encoder = slot(&choice).encoder();
     encoder.on_source(Time::ZERO, 1, b"data");
     encoder.flush();
     assert!(encoder.deadline().is_none() && !encoder.has_repair());
-    let mut decoder = Decoder::new(slot(&choice));
+    let mut decoder = slot(&choice).decoder();
     assert!(decoder.on_source(1, b"data").is_empty());
     assert_eq!(decoder.held_bytes(), 0);
 }
@@ -153,7 +170,7 @@ fn sources_of_the_largest_blocks_fit_the_bounds() {
         for (value, param) in choice.params.0.iter_mut().zip(mechanism.params) {
             *value = param.max;
         }
-        let shape = slot(&choice).shape();
+        let shape = shape_of(&choice).expect("blocks");
         assert!(shape.data <= DATA_MAX && shape.parities <= PARITIES_MAX, "{}", mechanism.name);
         assert!(shape.mask_bytes_max() <= MASK_BYTES_MAX);
         assert_eq!(shape.parities_for(shape.data), shape.parities);
@@ -166,8 +183,8 @@ fn sources_of_the_largest_blocks_fit_the_bounds() {
 fn an_unfinished_block_is_closed_at_its_deadline() {
     for mechanism in schemes() {
         let choice = mechanism.choice();
-        let mut encoder = Encoder::new(slot(&choice));
-        let flush = encoder.shape().flush;
+        let mut encoder = slot(&choice).encoder();
+        let flush = shape_of(&choice).expect("blocks").flush;
         let start = Time::from_millis(5);
         encoder.on_source(start, 7, b"first");
         assert_eq!(encoder.deadline(), Some(start + flush), "{}", mechanism.name);
@@ -175,9 +192,9 @@ fn an_unfinished_block_is_closed_at_its_deadline() {
         assert!(!encoder.has_repair());
         encoder.on_flush(start + flush);
         let repair = encoder.pop_repair().expect("a repair");
-        assert_eq!((repair.first, &repair.mask[..], repair.parities), (7, &[1][..], 1));
+        assert_eq!((repair.first, &repair.mask[..], block_id(&repair)), (7, &[1][..], (0, 1)));
         // A block of one source is that source again.
-        let mut decoder = Decoder::new(slot(&choice));
+        let mut decoder = slot(&choice).decoder();
         let recovered = decoder.on_repair(&repair);
         assert_eq!(recovered, [Recovered { number: 7, payload: Bytes::from_static(b"first") }]);
         assert!(decoder.on_repair(&repair).is_empty(), "recovered once");
@@ -188,8 +205,9 @@ fn an_unfinished_block_is_closed_at_its_deadline() {
 #[test]
 fn numbers_of_a_block_span_no_more_than_allowed() {
     for mechanism in schemes() {
-        let mut encoder = Encoder::new(slot(&mechanism.choice()));
-        let span = encoder.shape().span_max();
+        let mut encoder = slot(&mechanism.choice()).encoder();
+        let shape = shape_of(&mechanism.choice()).expect("blocks");
+        let span = shape.span_max();
         for i in 0..200 {
             encoder.on_source(Time::ZERO, i * 9, &[i as u8; 10]);
         }
@@ -197,8 +215,8 @@ fn numbers_of_a_block_span_no_more_than_allowed() {
         let mut covered = Vec::new();
         while let Some(repair) = encoder.pop_repair() {
             assert!(repair.offsets().all(|o| o < span));
-            assert!(repair.mask.len() <= encoder.shape().mask_bytes_max());
-            if repair.index == 0 {
+            assert!(repair.mask.len() <= shape.mask_bytes_max());
+            if block_id(&repair).0 == 0 {
                 covered.extend(repair.offsets().map(|o| (repair.first + o) / 9));
             }
         }
@@ -210,7 +228,7 @@ fn numbers_of_a_block_span_no_more_than_allowed() {
 #[test]
 fn numbers_out_of_order_and_oversized_payloads_go_unprotected() {
     let choice = reed_solomon::ReedSolomon::INFO.choice_with(&[("interleave", 1)]).expect("in range");
-    let mut encoder = Encoder::new(slot(&choice));
+    let mut encoder = slot(&choice).encoder();
     for number in [10, 10, 9, 11] {
         encoder.on_source(Time::ZERO, number, b"x");
     }
@@ -224,8 +242,8 @@ fn numbers_out_of_order_and_oversized_payloads_go_unprotected() {
 fn interleaved_blocks_stand_a_burst() {
     for mechanism in schemes() {
         let choice = mechanism.choice();
-        let shape = slot(&choice).shape();
-        let mut encoder = Encoder::new(slot(&choice));
+        let shape = shape_of(&choice).expect("blocks");
+        let mut encoder = slot(&choice).encoder();
         let mut packets = Vec::new();
         for number in 0..(shape.data * shape.interleave) as u64 {
             encoder.on_source(Time::ZERO, number, &number.to_be_bytes());
@@ -249,7 +267,7 @@ fn a_clean_path_leaves_nothing_behind() {
     for mechanism in schemes() {
         let mut rng = ChaCha8Rng::seed_from_u64(1);
         let packets = stream(&mechanism.choice(), 2000, &mut rng);
-        let mut decoder = Decoder::new(slot(&mechanism.choice()));
+        let mut decoder = slot(&mechanism.choice()).decoder();
         for packet in &packets {
             let recovered = match packet {
                 Packet::Source(number, payload) => decoder.on_source(*number, payload),
@@ -266,15 +284,14 @@ fn a_clean_path_leaves_nothing_behind() {
 fn memory_is_bounded_whatever_arrives() {
     for mechanism in schemes() {
         let choice = mechanism.choice();
-        let mut decoder = Decoder::new(slot(&choice));
+        let mut decoder = slot(&choice).decoder();
         let payload = vec![1; 60_000];
         for i in 0..2000u64 {
             decoder.on_source(i * 3, &payload);
             decoder.on_repair(&Repair {
                 first: i * 3 + 1,
                 mask: SmallVec::from_slice(&[0b11]),
-                index: 0,
-                parities: 1,
+                id: RepairId::Block { index: 0, parities: 1 },
                 symbol: Bytes::from(payload.clone()),
             });
             assert!(decoder.held_bytes() <= 2 << 20, "{}: {}", mechanism.name, decoder.held_bytes());
@@ -291,8 +308,7 @@ fn repairs_that_no_encoder_makes_are_refused() {
     let good = Repair {
         first: 100,
         mask: SmallVec::from_slice(&[0b111]),
-        index: 0,
-        parities: 1,
+        id: RepairId::Block { index: 0, parities: 1 },
         symbol: Bytes::from_static(&[0, 1, 0x55]),
     };
     let bad = |change: fn(&mut Repair)| {
@@ -306,22 +322,23 @@ fn repairs_that_no_encoder_makes_are_refused() {
         ("mask ends in zeros", bad(|r| r.mask.push(0))),
         ("mask too long", bad(|r| r.mask.resize(MASK_BYTES_MAX + 1, 1))),
         ("too many sources", bad(|r| r.mask = SmallVec::from_elem(0xff, 16))),
-        ("no parities", bad(|r| r.parities = 0)),
-        ("too many parities", bad(|r| r.parities = 200)),
-        ("index out of range", bad(|r| r.index = 1)),
+        ("no parities", bad(|r| r.id = RepairId::Block { index: 0, parities: 0 })),
+        ("too many parities", bad(|r| r.id = RepairId::Block { index: 0, parities: 200 })),
+        ("index out of range", bad(|r| r.id = RepairId::Block { index: 1, parities: 1 })),
         ("symbol too short", bad(|r| r.symbol = Bytes::from_static(&[0]))),
         ("symbol too long", bad(|r| r.symbol = Bytes::from(vec![0; PAYLOAD_BYTES_MAX + 3]))),
+        ("of a window", bad(|r| r.id = RepairId::Window { key: 0 })),
         ("number too large", bad(|r| r.first = u64::MAX - 1)),
     ];
     for mechanism in schemes() {
-        let mut decoder = Decoder::new(slot(&mechanism.choice()));
+        let mut decoder = slot(&mechanism.choice()).decoder();
         for (what, repair) in &cases {
             let before = *decoder.counters();
             assert!(decoder.on_repair(repair).is_empty());
             assert_eq!(decoder.counters().refused, before.refused + 1, "{}: {what}", mechanism.name);
             assert_eq!(decoder.held_bytes(), 0);
         }
-        assert!(Decoder::new(slot(&none::None::INFO.choice())).on_repair(&good).is_empty());
+        assert!(slot(&none::None::INFO.choice()).decoder().on_repair(&good).is_empty());
     }
 }
 
@@ -330,26 +347,25 @@ fn repairs_that_contradict_are_refused() {
     let repair = |mask: u8, symbol: &'static [u8]| Repair {
         first: 100,
         mask: SmallVec::from_slice(&[mask]),
-        index: 0,
-        parities: 1,
+        id: RepairId::Block { index: 0, parities: 1 },
         symbol: Bytes::from_static(symbol),
     };
     for mechanism in schemes() {
         let choice = mechanism.choice();
         // The length field is beyond the symbol; the padding is not zero.
         for symbol in [&[0, 2, 0x55][..], &[0xff, 0xff, 0x55], &[0, 0, 0x55]] {
-            let mut decoder = Decoder::new(slot(&choice));
+            let mut decoder = slot(&choice).decoder();
             assert!(decoder.on_repair(&repair(1, symbol)).is_empty());
             assert_eq!(decoder.counters().refused, 1, "{}: {symbol:?}", mechanism.name);
             assert_eq!(decoder.held_bytes(), 0);
         }
         // A source that arrived is longer than the symbol.
-        let mut decoder = Decoder::new(slot(&choice));
+        let mut decoder = slot(&choice).decoder();
         decoder.on_source(100, b"longer than that");
         assert!(decoder.on_repair(&repair(0b11, &[0, 1, 0x55])).is_empty());
         assert_eq!(decoder.counters().refused, 1, "{}", mechanism.name);
         // The second repair of a block names other sources than the first.
-        let mut decoder = Decoder::new(slot(&choice));
+        let mut decoder = slot(&choice).decoder();
         decoder.on_repair(&repair(0b11, &[0, 1, 0x55]));
         decoder.on_repair(&repair(0b101, &[0, 1, 0x55]));
         decoder.on_repair(&repair(0b11, &[0, 1, 0x55, 0]));
@@ -365,10 +381,10 @@ fn measured_residual_loss_is_as_predicted() {
     let (loss, burst) = (0.05, 4.0);
     for mechanism in schemes() {
         let choice = mechanism.choice();
-        let shape = slot(&choice).shape();
+        let shape = shape_of(&choice).expect("blocks");
         let mut rng = ChaCha8Rng::seed_from_u64(5);
-        let mut encoder = Encoder::new(slot(&choice));
-        let mut decoder = Decoder::new(slot(&choice));
+        let mut encoder = slot(&choice).encoder();
+        let mut decoder = slot(&choice).decoder();
         let (leave, mut lossy) = (1.0 / burst, false);
         let enter = loss * leave / (1.0 - loss);
         let (count, mut lost, mut number) = (200_000u64, 0u64, 0u64);
@@ -463,7 +479,7 @@ proptest! {
         for mechanism in MECHANISMS {
             let mut rng = ChaCha8Rng::seed_from_u64(seed);
             let choice = random_choice(mechanism, &mut rng);
-            let mut decoder = Decoder::new(slot(&choice));
+            let mut decoder = slot(&choice).decoder();
             let mut arrived = std::collections::BTreeSet::new();
             for _ in 0..200 {
                 let number = rng.random_range(0..300u64);
@@ -484,8 +500,7 @@ proptest! {
                     decoder.on_repair(&Repair {
                         first: if rng.random_bool(0.95) { number } else { rng.random() },
                         mask: SmallVec::from_vec(mask),
-                        index: rng.random_range(0..3),
-                        parities: rng.random_range(0..4),
+                        id: RepairId::Block { index: rng.random_range(0..3), parities: rng.random_range(0..4) },
                         symbol: Bytes::from(bytes),
                     })
                 };

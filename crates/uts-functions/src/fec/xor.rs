@@ -3,7 +3,8 @@
 //! Losses come in bursts, so several blocks are filled in turns: a burst no longer than the number of blocks costs each
 //! of them one packet.
 
-use super::{Fec, Shape, predict, prefix};
+use super::block::{BlockCode, block_scheme};
+use super::{Shape, predict, prefix};
 use crate::facts::{LOSS_MIN, PathFacts};
 use crate::function::Function;
 use crate::mechanism::{Bold, Consent, Facts, Mechanism, Param, Params, Unasked, Unit, millis};
@@ -84,7 +85,9 @@ fn shape(params: &Params) -> Shape {
     }
 }
 
-impl Fec for Xor {
+block_scheme!(Xor);
+
+impl BlockCode for Xor {
     fn shape(&self) -> Shape {
         self.shape
     }

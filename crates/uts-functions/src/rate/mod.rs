@@ -8,6 +8,7 @@ use core::time::Duration;
 use dyn_clone::DynClone;
 use enum_dispatch::enum_dispatch;
 
+pub mod leaky_bucket;
 pub mod none;
 pub mod pacing_bucket;
 
@@ -101,7 +102,54 @@ impl Bucket {
     }
 }
 
-/// A policy over [`Bucket`].
+/// The state of the function for one flow: what it has handed over ahead of its rate. Outlives
+/// mechanisms, as [`Bucket`] does.
+#[derive(Clone, Debug, Default)]
+pub struct Meter {
+    /// Bytes handed over ahead of the rate.
+    level_bytes: u64,
+    /// Billionths of a byte that have run out beyond that.
+    fraction: u32,
+    /// When that was last counted.
+    counted_at: Time,
+}
+
+impl Meter {
+    /// What has run out at `rate` since the last time.
+    fn drain(&mut self, now: Time, rate: Rate) {
+        let (bytes, fraction) = rate.bytes_and_billionths_in(now.since(self.counted_at), self.fraction);
+        self.counted_at = self.counted_at.max(now);
+        self.fraction = if bytes < self.level_bytes { fraction } else { 0 };
+        self.level_bytes = self.level_bytes.saturating_sub(bytes);
+    }
+
+    /// When no more than `target_bytes` will be left at `rate`.
+    fn falls_to(&self, target_bytes: u64, rate: Rate) -> Time {
+        if rate == Rate::default() {
+            return Time::NEVER;
+        }
+        let excess = u128::from(self.level_bytes.saturating_sub(target_bytes));
+        let nanos = (excess * BILLION)
+            .saturating_sub(u128::from(self.fraction))
+            .div_ceil(u128::from(rate.bytes_per_sec()));
+        self.counted_at + Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
+}
+
+/// What becomes of a message that a flow is to take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is taken.
+    Go,
+    /// It is not taken before this instant.
+    Wait(Time),
+    /// It is thrown away, and costs nothing.
+    Discard,
+    /// It is taken, and is the first to be given up.
+    Tag,
+}
+
+/// A policy over [`Bucket`], and over the [`Meter`] of each flow.
 #[enum_dispatch]
 #[auto_impl(Box)]
 pub trait RateControl: Described + DynClone {
@@ -111,6 +159,11 @@ pub trait RateControl: Described + DynClone {
     fn on_sent(&mut self, bucket: &mut Bucket, now: Time, bytes: u64, pace: &Pace);
     /// Bytes that may leave at `now` in one batch (for segmentation offload); `u64::MAX` = no bound.
     fn batch_bytes(&self, bucket: &Bucket, pace: &Pace) -> u64;
+    /// The application hands a message of `bytes` to the flow of this meter. Asked before the
+    /// message has a position in its flow. Mechanisms that only space packets let everything pass.
+    fn offer(&mut self, _meter: &mut Meter, _now: Time, _bytes: u64) -> Verdict {
+        Verdict::Go
+    }
 }
 
 dyn_clone::clone_trait_object!(RateControl);
@@ -121,6 +174,7 @@ registry! {
     Slot: RateControl, context: ();
     None => none::None,
     PacingBucket => pacing_bucket::PacingBucket,
+    LeakyBucket => leaky_bucket::LeakyBucket,
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ pub use data::{Data, DataFlags, data_header_len, emit_data_header};
 pub use exchange::{AckPf, ConfirmPf, Direction, MAX_GROUPS, NakPf, RequestPf, StalePf};
 pub use flow::{Credit, FlowLimit, ResetFlow, Skip, StopFlow};
 pub use messages::{Messages, emit_messages_header, messages_header_len};
-pub use repair::{MAX_MASK_BYTES, Repair};
+pub use repair::{MAX_MASK_BYTES, Repair, RepairId};
 pub use row::{DataWriter, InRow, RowHead, RowReader};
 
 use crate::error::{Problem, WireError};
@@ -43,6 +43,7 @@ pub mod kind {
     pub const PATH_CHALLENGE: u8 = 0x11;
     pub const PATH_RESPONSE: u8 = 0x12;
     pub const REPAIR: u8 = 0x13;
+    pub const WINDOW_REPAIR: u8 = 0x14;
     pub const STALE_PF: u8 = 0x16;
     /// The first of the 128 types of data; the low six bits are flags, and the upper half is of presented messages.
     pub const DATA: u8 = 0x40;
@@ -134,7 +135,7 @@ impl<'a> Frame<'a> {
             kind::CLOSE => Frame::Close(Close::read(r)?),
             kind::PATH_CHALLENGE => Frame::PathChallenge(r.u64("path challenge")?),
             kind::PATH_RESPONSE => Frame::PathResponse(r.u64("path response")?),
-            kind::REPAIR => Frame::Repair(Repair::read(r)?),
+            kind::REPAIR | kind::WINDOW_REPAIR => Frame::Repair(Repair::read(frame_kind, r)?),
             found => {
                 // P-20
                 return Err(WireError::new("frame type", at, Problem::Unknown { found: u64::from(found) }));
@@ -164,6 +165,7 @@ impl<'a> Frame<'a> {
             Frame::Close(_) => kind::CLOSE,
             Frame::PathChallenge(_) => kind::PATH_CHALLENGE,
             Frame::PathResponse(_) => kind::PATH_RESPONSE,
+            Frame::Repair(Repair { id: RepairId::Window { .. }, .. }) => kind::WINDOW_REPAIR,
             Frame::Repair(_) => kind::REPAIR,
             Frame::Data(_) => kind::DATA,
             Frame::Messages(messages) if messages.offset.is_some() => kind::MESSAGES_PLACED,

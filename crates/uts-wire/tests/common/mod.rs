@@ -149,12 +149,17 @@ fn messages_frame() -> impl Strategy<Value = Frame<'static>> {
 }
 
 fn repair_frame() -> impl Strategy<Value = Frame<'static>> {
-    (position(), bytes(1..33), any::<u8>(), 1u8.., bytes(0..100)).prop_filter_map(
-        "a block has a packet",
-        |(first, mask, index, parities, symbol)| {
+    (position(), bytes(1..33), any::<u16>(), 0u8.., bytes(0..100)).prop_filter_map(
+        "a repair has a packet",
+        |(first, mask, key, parities, symbol)| {
             let first = first.min(MAX_POSITION - 256);
             let some = mask.iter().any(|byte| *byte != 0);
-            some.then_some(Frame::Repair(Repair { first, mask, index: index % parities, parities, symbol }))
+            let index = |parities| key.to_be_bytes()[0] % parities;
+            let id = match parities {
+                0 => RepairId::Window { key },
+                _ => RepairId::Block { index: index(parities), parities },
+            };
+            some.then_some(Frame::Repair(Repair { first, mask, id, symbol }))
         },
     )
 }

@@ -3,9 +3,9 @@
 use super::super::Ways;
 use super::super::packet::Packet;
 use super::{Interest, Part};
-use crate::synthesis::SendStack;
+use crate::synthesis::{SendStack, repair_frame};
 use uts_functions::Time;
-use uts_wire::frame::{self, Frame};
+use uts_wire::frame::Frame;
 
 /// What is made of data by FEC. The stacks have it.
 #[derive(Debug)]
@@ -32,13 +32,7 @@ impl Part for Repairs {
         let stack = ways.outbound.as_mut().and_then(|outbound| outbound.stacks.get_mut(packet.stack));
         let Some(fec) = stack.and_then(|stack| stack.fec.as_mut()) else { return };
         while let Some(repair) = fec.next_repair() {
-            let frame = Frame::Repair(frame::Repair {
-                first: repair.first,
-                mask: &repair.mask,
-                index: repair.index,
-                parities: repair.parities,
-                symbol: &repair.symbol,
-            });
+            let frame = Frame::Repair(repair_frame(repair));
             let len = frame.encoded_len();
             if packet.put_if_it_fits(&frame) {
                 fec.pop_repair();

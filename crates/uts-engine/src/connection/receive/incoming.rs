@@ -10,7 +10,7 @@ use crate::connection::receive::inbound::{Dropped, Unsealed};
 use crate::connection::receive::messages::Messages;
 use crate::connection::{CloseReason, Connection, Event, Ways};
 use crate::event::{Direction, FlowId};
-use crate::synthesis::ReceiveStack;
+use crate::synthesis::{ReceiveStack, repair_of};
 use bytes::Bytes;
 use core::time::Duration;
 use uts_functions::Time;
@@ -126,13 +126,7 @@ impl Connection {
         let has_data = contents.seen().has_data;
         let mut recovered = if has_data { decoder.on_source(number, payload) } else { Vec::new() };
         contents.for_each_repair(|repair| {
-            recovered.extend(decoder.on_repair(&fec::Repair {
-                first: repair.first,
-                mask: repair.mask.into(),
-                index: repair.index,
-                parities: repair.parities,
-                symbol: Bytes::copy_from_slice(repair.symbol),
-            }));
+            recovered.extend(decoder.on_repair(&repair_of(repair)));
         });
         for packet in recovered {
             self.take_in_recovered(now, epoch, packet);

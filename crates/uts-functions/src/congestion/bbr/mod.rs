@@ -428,9 +428,9 @@ impl Congestion for Sender {
     }
 }
 
-/// Losses matter where they exceed the threshold: each round trip of cruising that sees too many takes its loss off
-/// the rate, until the next probe restores it (C-38).
-/// The default threshold, and thresholds above losses that congestion does not cause: this many times as high, the more
+/// Losses matter where they exceed the threshold: each round trip of cruising that sees too many
+/// takes its loss off the rate, until the next probe restores it (C-38). The default threshold, and
+/// thresholds above losses that congestion does not cause: this many times as high, the more
 /// generous one where bursts are long beside what the path holds. (selection.md A-3)
 fn tuned(facts: &PathFacts) -> Vec<Params> {
     let mut list = vec![Bbr::INFO.params_within(&[])];

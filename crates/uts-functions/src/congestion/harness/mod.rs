@@ -13,7 +13,8 @@ use core::time::Duration;
 
 const SEED: u64 = 7;
 
-/// Share of a clean path that every mechanism puts to use, whether or not it promises to keep the path full.
+/// Share of a clean path that every mechanism puts to use, whether or not it promises to keep the
+/// path full.
 const PART_OF_FULL: f64 = 0.75;
 
 /// Share of the path's rate that passed the queue in `seconds` from the start, and the mean queue in milliseconds.
@@ -99,7 +100,8 @@ fn predictions_agree_with_measurement() {
     }
 }
 
-/// All with their defaults, and those that bear random losses with every threshold that asks for more raised to 200.
+/// All with their defaults, and those that bear random losses with every threshold that asks for
+/// more raised to 200.
 fn predicted() -> Vec<(&'static Mechanism, Choice)> {
     let raised = |m: &'static Mechanism| {
         let bold = m.params.iter().filter(|p| p.bold == Bold::Above);

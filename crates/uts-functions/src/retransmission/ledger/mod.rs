@@ -329,9 +329,8 @@ impl<T: Carried> Ledger<T> {
         let overtaken = 0..(largest + 1).saturating_sub(self.reorder_packets);
         for entry in self.entries.iter_mut().take_while(|entry| entry.first < largest) {
             let (due, older) = (entry.sent.snapshot.sent_at + delay, entry.places(&(0..largest)));
-            let passed = entry.places(&overtaken);
-            let gone = if due > now { passed } else { older };
-            if entry.open & gone & passed != 0 {
+            let gone = if due > now { entry.places(&overtaken) } else { older };
+            if entry.open & gone & older != 0 && entry.open & entry.places(&overtaken) != 0 {
                 cause = Cause::Overtaken;
             }
             entry.close(gone & older, &mut runs);

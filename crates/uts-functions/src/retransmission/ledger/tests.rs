@@ -34,11 +34,11 @@ fn a_gap_of_three_packets_is_a_loss_and_time_decides_the_rest() {
     let mut l = ledger(10);
     let done = l.on_ack([4..6, 0..1].into_iter(), Time::from_millis(20)).expect("sent");
     assert_eq!(settled(&done), [4, 5, 0]);
-    let Lost { packets: lost, look_again: again, .. } = l.detect_lost(Time::from_millis(20), DELAY, DELAY);
-    assert_eq!(numbers(&lost), [1, 2]);
+    let Lost { packets: lost, look_again: again, cause } = l.detect_lost(Time::from_millis(20), DELAY, DELAY);
+    assert_eq!((numbers(&lost), cause), (vec![1, 2], Cause::Overtaken));
     assert_eq!(again, Some(Time::from_millis(3) + DELAY));
-    let Lost { packets: lost, look_again: again, .. } = l.detect_lost(Time::from_millis(53), DELAY, DELAY);
-    assert_eq!((numbers(&lost), again), (vec![3], None));
+    let Lost { packets: lost, look_again: again, cause } = l.detect_lost(Time::from_millis(53), DELAY, DELAY);
+    assert_eq!((numbers(&lost), again, cause), (vec![3], None, Cause::Expired));
     assert_eq!(l.eliciting(), 4);
 }
 

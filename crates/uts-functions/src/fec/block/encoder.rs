@@ -1,6 +1,9 @@
 //! The sender's half: packets into blocks, blocks into repairs.
 
-use super::{Fec, PARITIES_MAX, PAYLOAD_BYTES_MAX, Repair, SYMBOL_PREFIX_BYTES, Shape, Slot, prefix};
+use super::BlockCode;
+use crate::fec::{
+    Encode, PARITIES_MAX, PAYLOAD_BYTES_MAX, Repair, RepairId, SYMBOL_PREFIX_BYTES, Shape, prefix,
+};
 use crate::time::Time;
 use bytes::Bytes;
 use smallvec::SmallVec;
@@ -8,13 +11,13 @@ use std::collections::VecDeque;
 
 /// Groups the packets of one epoch into blocks and makes their parities.
 ///
-/// Feed every source in the order of its number, then take repairs until there are none. [`Shape::interleave`] blocks
-/// are filled in turns and closed together: when they are full, when the first source has waited for [`Shape::flush`],
-/// when their numbers would span too much, or by [`Encoder::flush`]. Their parities come in turns too, so that a burst
-/// harms each block equally. Sources are not kept: the state is the parities of the open blocks.
+/// [`Shape::interleave`] blocks are filled in turns and closed together: when they are full, when
+/// the first source has waited for [`Shape::flush`], when their numbers would span too much, or by
+/// [`Encode::flush`]. Their parities come in turns too, so that a burst harms each block equally.
+/// Sources are not kept: the state is the parities of the open blocks.
 #[derive(Clone, Debug)]
-pub struct Encoder {
-    scheme: Slot,
+pub struct Encoder<C> {
+    code: C,
     shape: Shape,
     /// Open blocks; those that have no source yet are not there.
     blocks: Vec<Block>,
@@ -35,12 +38,12 @@ struct Block {
     parities: Vec<Vec<u8>>,
 }
 
-impl Encoder {
+impl<C: BlockCode> Encoder<C> {
     /// With no block open.
-    pub fn new(scheme: Slot) -> Self {
+    pub fn new(code: C) -> Self {
         Encoder {
-            shape: scheme.shape(),
-            scheme,
+            shape: code.shape(),
+            code,
             blocks: Vec::new(),
             sources: 0,
             last: None,
@@ -49,15 +52,10 @@ impl Encoder {
             dropped: 0,
         }
     }
+}
 
-    /// What its blocks look like.
-    pub fn shape(&self) -> &Shape {
-        &self.shape
-    }
-
-    /// Takes in a packet that is sent: its number, above all that were taken in before, and its plaintext payload.
-    /// Payloads longer than [`PAYLOAD_BYTES_MAX`] and numbers out of order go unprotected.
-    pub fn on_source(&mut self, now: Time, number: u64, payload: &[u8]) {
+impl<C: BlockCode> Encode for Encoder<C> {
+    fn on_source(&mut self, now: Time, number: u64, payload: &[u8]) {
         let unfit = payload.len() > PAYLOAD_BYTES_MAX || self.last.is_some_and(|last| number <= last);
         if self.shape.data == 0 || unfit {
             return;
@@ -72,7 +70,7 @@ impl Encoder {
             self.blocks.push(Block::new(number, self.shape.parities));
         }
         if let Some(block) = self.blocks.get_mut(turn) {
-            block.add(&self.scheme, number, payload);
+            block.add(&self.code, number, payload);
         }
         self.sources += 1;
         if self.sources >= self.shape.data * self.shape.interleave {
@@ -80,20 +78,17 @@ impl Encoder {
         }
     }
 
-    /// When [`Encoder::on_flush`] wants to be called.
-    pub fn deadline(&self) -> Option<Time> {
+    fn deadline(&self) -> Option<Time> {
         self.deadline
     }
 
-    /// Closes the blocks if they have waited long enough.
-    pub fn on_flush(&mut self, now: Time) {
+    fn on_flush(&mut self, now: Time) {
         if self.deadline.is_some_and(|deadline| deadline <= now) {
             self.flush();
         }
     }
 
-    /// Closes the blocks: the epoch ends, or nothing more will be sent for long.
-    pub fn flush(&mut self) {
+    fn flush(&mut self) {
         self.deadline = None;
         self.sources = 0;
         let mut blocks = core::mem::take(&mut self.blocks);
@@ -111,23 +106,19 @@ impl Encoder {
         }
     }
 
-    /// The next repair to send, which stays.
-    pub fn next_repair(&self) -> Option<&Repair> {
+    fn next_repair(&self) -> Option<&Repair> {
         self.ready.front()
     }
 
-    /// The next repair to send.
-    pub fn pop_repair(&mut self) -> Option<Repair> {
+    fn pop_repair(&mut self) -> Option<Repair> {
         self.ready.pop_front()
     }
 
-    /// Whether a repair waits to be sent.
-    pub fn has_repair(&self) -> bool {
+    fn has_repair(&self) -> bool {
         !self.ready.is_empty()
     }
 
-    /// Repairs that nobody took before there were too many.
-    pub fn dropped(&self) -> u64 {
+    fn dropped(&self) -> u64 {
         self.dropped
     }
 }
@@ -137,7 +128,7 @@ impl Block {
         Block { first, mask: SmallVec::new(), sources: 0, parities: vec![Vec::new(); parities] }
     }
 
-    fn add(&mut self, scheme: &Slot, number: u64, payload: &[u8]) {
+    fn add(&mut self, code: &impl BlockCode, number: u64, payload: &[u8]) {
         let offset = (number - self.first) as usize;
         if self.mask.len() <= offset / 8 {
             self.mask.resize(offset / 8 + 1, 0);
@@ -149,8 +140,8 @@ impl Block {
                 parity.resize(symbol_bytes, 0);
             }
         }
-        scheme.accumulate(self.sources, 0, &prefix(payload), &mut self.parities);
-        scheme.accumulate(self.sources, SYMBOL_PREFIX_BYTES, payload, &mut self.parities);
+        code.accumulate(self.sources, 0, &prefix(payload), &mut self.parities);
+        code.accumulate(self.sources, SYMBOL_PREFIX_BYTES, payload, &mut self.parities);
         self.sources += 1;
     }
 
@@ -160,8 +151,7 @@ impl Block {
         Repair {
             first: self.first,
             mask: self.mask.clone(),
-            index: index as u8,
-            parities: parities as u8,
+            id: RepairId::Block { index: index as u8, parities: parities as u8 },
             symbol: Bytes::from(symbol),
         }
     }
@@ -169,4 +159,4 @@ impl Block {
 
 /// Repairs that may wait to be sent: all parities of the largest blocks, which are closed together. A sender takes them
 /// as it sends sources, so more means that it cannot send at all, and old repairs are worth least.
-const READY_MAX: usize = super::reed_solomon::INTERLEAVE_MAX as usize * PARITIES_MAX;
+const READY_MAX: usize = crate::fec::reed_solomon::INTERLEAVE_MAX as usize * PARITIES_MAX;
