@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use uts_functions::library;
 
 /// Where the words of properties stand, some of which are the names of mechanisms too.
-const WORDS: [&str; 2] = ["requirements", "connection"];
+const WORDS: [&str; 1] = ["requirements"];
 
 fn sources(dir: &Path, out: &mut Vec<PathBuf>) {
     let entries = fs::read_dir(dir).unwrap_or_else(|e| panic!("{}: {e}", dir.display()));
@@ -14,7 +14,7 @@ fn sources(dir: &Path, out: &mut Vec<PathBuf>) {
         let name = path.file_name().and_then(|n| n.to_str()).unwrap_or_default().to_owned();
         if path.is_dir() && !WORDS.contains(&name.as_str()) {
             sources(&path, out);
-        } else if name.ends_with(".rs") && name != "tests.rs" {
+        } else if name.ends_with(".rs") && !["tests.rs", "testing.rs"].contains(&name.as_str()) {
             out.push(path);
         }
     }

@@ -473,8 +473,8 @@ macro_rules! registry {
                 #[doc = concat!("See [`", stringify!($module), "`].")]
                 $variant($module::$ty),
             )+
-            /// A mechanism from outside this crate, made known by [`register`].
-            External(Box<dyn $trait>),
+            /// A mechanism from outside this crate, made known by [`register`]. In two boxes, so that the enum is not larger for it.
+            External(Box<Box<dyn $trait>>),
         }
 
         $(
@@ -533,7 +533,7 @@ macro_rules! registry {
                 )+
                 let (info, build) = EXTERNAL.find(choice.number)?;
                 info.check(&choice.params).ok()?;
-                Some($slot::External(build(&choice.params, context)))
+                Some($slot::External(Box::new(build(&choice.params, context))))
             }
         }
     };

@@ -21,6 +21,8 @@ mod receive;
 mod secrets;
 mod send;
 mod settle;
+#[cfg(test)]
+mod testing;
 mod watch;
 mod ways;
 

@@ -367,7 +367,7 @@ fn is_persistent(lost: &[(u64, Sent<Token>)], ledger: &Ledger<Token>, period: Du
 
 #[cfg(test)]
 mod tests {
-    use super::super::packet::testing;
+    use super::super::testing;
     use super::*;
     use uts_functions::Profile;
 

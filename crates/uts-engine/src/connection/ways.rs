@@ -6,6 +6,7 @@ use crate::config::ConnectionConfig;
 use crate::event::Event;
 use std::collections::VecDeque;
 use std::sync::Arc;
+use uts_functions::Time;
 use uts_functions::sequencing::reassembly::Spares;
 
 /// The way out, the way in, and the flows of both.
@@ -47,5 +48,10 @@ impl Ways {
         if let Some(outbound) = &mut self.outbound {
             change(outbound);
         }
+    }
+
+    /// When the last packet was sent that the peer is to acknowledge.
+    pub fn last_eliciting_at(&self) -> Time {
+        self.outbound.as_ref().map_or(Time::ZERO, |outbound| outbound.ledger.last_eliciting_at())
     }
 }

@@ -50,6 +50,11 @@ pub trait FlowControl: Described + DynClone {
 
 dyn_clone::clone_trait_object!(FlowControl);
 
+/// What is in place before any profile is agreed: nothing arrives then.
+pub fn unlimited() -> Slot {
+    Slot::None(none::None::build(&crate::mechanism::Params::default(), ()))
+}
+
 registry! {
     /// The flow-control mechanism in use.
     #[derive(Clone, Debug)]

@@ -72,7 +72,7 @@ impl Connection {
             return Err(ExchangeError::NotConnected);
         }
         profile.check()?;
-        if profile.name(Function::Protection) == "none" && !self.may_go_unprotected() {
+        if profile.is_inert(Function::Protection) && !self.may_go_unprotected() {
             return Err(ExchangeError::Unprotected);
         }
         if let Some(function) = self.agreement.peer_library.and_then(|library| lacks(&library, &profile)) {
@@ -248,7 +248,7 @@ impl Connection {
             self.ways.events.push_back(Event::Exchange(event.into()));
         }
         // To grant credit that nobody needs harms nothing; not to grant it before the sender is known to need none does.
-        if profile.name(Function::Flow) != "none" {
+        if profile.mechanism(Function::Flow).is_some_and(|flow| flow.facts.grants) {
             self.ways.adopt_flow_control(now, epoch);
         }
     }

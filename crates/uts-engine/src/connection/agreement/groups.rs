@@ -91,7 +91,7 @@ impl Forming {
 
     /// Whether messages may travel in another form than they are handed over in.
     pub fn presents(&self) -> bool {
-        !matches!(self.presentation, presentation::Slot::None(_))
+        !self.presentation.info().facts.inert
     }
 
     /// The message as its presentation mechanism has it, where that is not as it is.

@@ -83,8 +83,8 @@ impl Terms<'_> {
             };
             return Err(Refusal { function, reason, alternative: best_of(&self.library, function) });
         }
-        let protection = profile.get(Function::Protection);
-        if protection.number == 0 && !self.may_go_unprotected {
+        let is_open = profile.is_inert(Function::Protection);
+        if is_open && !self.may_go_unprotected {
             let alternative = library::find(Function::Protection, 1).map(|m| m.choice());
             return Err(Refusal {
                 function: Function::Protection,
@@ -97,7 +97,9 @@ impl Terms<'_> {
             return Err(Refusal { function, reason: RefusalReason::Unknown, alternative });
         }
         // protected and unprotected groups do not mix.
-        if group != 0 && (protection.number == 0) != (self.protection.number == 0) {
+        let is_shared_open =
+            library::find(Function::Protection, self.protection.number).is_some_and(|m| m.facts.inert);
+        if group != 0 && is_open != is_shared_open {
             return Err(Refusal {
                 function: Function::Protection,
                 reason: RefusalReason::Combination,

@@ -96,7 +96,7 @@ impl ReceiveHalf {
     /// Whether data that comes under a stack goes into this flow with nothing changed about it.
     fn takes_from(&self, stack: &ReceiveStack) -> bool {
         let is_ours = self.is_placed && self.group == stack.group && self.reset.is_none() && !self.is_done;
-        is_ours && (self.is_free() || !matches!(stack.flow, flow::Slot::None(_)))
+        is_ours && (self.is_free() || stack.flow.info().facts.grants)
     }
 
     /// Tells the application once that there is something to read.
@@ -113,7 +113,7 @@ impl ReceiveHalf {
 
     /// Whether the sender needs no credit.
     pub fn is_free(&self) -> bool {
-        matches!(self.flow, flow::Slot::None(_))
+        !self.flow.info().facts.grants
     }
 
     /// Whether the peer needs credit for more.
@@ -136,7 +136,7 @@ impl ReceiveHalf {
     pub fn widen_for_message(&mut self) -> bool {
         let (consumed, held, grant) = (self.data.consumed(), self.data.contiguous(), &mut self.grant);
         let is_brake = held > consumed && grant.limit.saturating_sub(held) < grant.window_bytes / 4;
-        if !is_brake || matches!(self.flow, flow::Slot::None(_)) {
+        if !is_brake || !self.flow.info().facts.grants {
             return false;
         }
         grant.window_bytes = grant.window_bytes.saturating_mul(2).min(grant.window_bytes_max);
@@ -148,11 +148,10 @@ impl ReceiveHalf {
 
     /// Positions beyond this are refused: what was granted, or where nothing is granted what memory allows.
     pub fn limit(&self) -> u64 {
-        match self.flow {
-            flow::Slot::None(_) => {
-                self.data.consumed().saturating_add(self.grant.window_bytes_max.saturating_mul(4))
-            }
-            _ => self.grant.limit.max(self.free_limit),
+        if self.is_free() {
+            self.data.consumed().saturating_add(self.grant.window_bytes_max.saturating_mul(4))
+        } else {
+            self.grant.limit.max(self.free_limit)
         }
     }
 }

@@ -147,7 +147,7 @@ impl Flows {
                     window_bytes_max: self.config.credit_bytes_max.max(window),
                     grown_at: Time::ZERO,
                 },
-                flow: self.flow_template.clone().unwrap_or_else(unlimited),
+                flow: self.flow_template.clone().unwrap_or_else(flow::unlimited),
                 group: 0,
                 is_placed: false,
                 reader_told: false,
@@ -372,11 +372,6 @@ impl Flows {
             + self.order.len() * 32
             + self.gone.iter().map(RangeSet::heap_bytes).sum::<usize>()
     }
-}
-
-/// The mechanism before any profile is agreed: nothing can arrive then.
-fn unlimited() -> flow::Slot {
-    flow::Slot::None(flow::none::None::build(&uts_functions::Params::default(), ()))
 }
 
 /// The priority of a flow unless another is given.

@@ -82,7 +82,7 @@ impl Connection {
             own
         };
         (!every.is_zero() && !self.parts.ping.is_wanted)
-            .then(|| self.life.last_heard_at.max(self.life.last_eliciting_at) + every)
+            .then(|| self.life.last_heard_at.max(self.ways.last_eliciting_at()) + every)
     }
 }
 

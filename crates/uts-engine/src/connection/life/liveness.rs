@@ -127,7 +127,7 @@ impl Connection {
         (outbound.ledger.eliciting() == 0).then(|| {
             let wait =
                 self.at_least(ASK_AFTER, ASK_AFTER_TIMEOUTS).saturating_mul(1 << self.life.liveness.asked);
-            self.life.last_heard_at.max(self.life.last_eliciting_at).max(self.life.last_write_at) + wait
+            self.life.last_heard_at.max(self.ways.last_eliciting_at()).max(self.life.last_write_at) + wait
         })
     }
 

@@ -38,7 +38,6 @@ pub(in crate::connection) struct Life {
     /// After so long without a packet from the peer the connection ends; zero = never.
     pub idle_timeout: Duration,
     pub last_heard_at: Time,
-    pub last_eliciting_at: Time,
     pub last_write_at: Time,
     pub liveness: Liveness,
     /// When to look whether the connection may rest; `None` while it rests.
@@ -52,7 +51,6 @@ impl Life {
             close_reason: None,
             idle_timeout,
             last_heard_at: now,
-            last_eliciting_at: now,
             last_write_at: now,
             liveness: Liveness::new(now),
             rest_at: Some(now + REST_AFTER),
@@ -61,7 +59,6 @@ impl Life {
 
     /// A packet leaves that the peer is to acknowledge.
     pub fn on_asked(&mut self, now: Time) {
-        self.last_eliciting_at = now;
         self.liveness.on_asked(now, self.last_heard_at);
     }
 }

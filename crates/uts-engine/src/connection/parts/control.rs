@@ -50,7 +50,7 @@ impl Part for Control {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::packet::testing;
+    use super::super::super::testing;
     use super::*;
 
     #[test]

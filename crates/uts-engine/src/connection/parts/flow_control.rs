@@ -120,7 +120,7 @@ fn frame_of(signal: &Signal, ways: &Ways) -> Option<Frame<'static>> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::packet::testing;
+    use super::super::super::testing;
     use super::*;
 
     #[test]

@@ -28,7 +28,7 @@ impl Part for Ping {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::packet::testing;
+    use super::super::super::testing;
     use super::*;
 
     #[test]

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use uts_functions::acknowledgement::Arrivals;
 use uts_functions::detection::{self, Detection};
 use uts_functions::protection::Protection;
-use uts_functions::{Function, Profile, presentation};
+use uts_functions::{Profile, presentation};
 use uts_wire::ConnectionId;
 use uts_wire::packet::{AdaptiveHeader, peek_epoch, sample, unmask};
 
@@ -67,7 +67,7 @@ impl Inbound {
 
     /// Notes how the stack's messages are read, unless they are sent as they are.
     fn keep_presentation(&mut self, stack: &ReceiveStack) {
-        if stack.profile.name(Function::Presentation) != "none" {
+        if !stack.presentation.info().facts.inert {
             self.presentations.retain(|(group, _)| *group != stack.group);
             self.presentations.push((stack.group, stack.presentation.clone()));
         }

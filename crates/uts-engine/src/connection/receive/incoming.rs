@@ -15,9 +15,9 @@ use bytes::Bytes;
 use core::time::Duration;
 use uts_functions::Time;
 use uts_functions::acknowledgement::{Acknowledgement, Arrival};
+use uts_functions::fec;
 use uts_functions::protection::Protection;
 use uts_functions::sequencing::reassembly::Segment;
-use uts_functions::{fec, flow};
 use uts_wire::frame::{self, Frame};
 
 /// How the network marked a packet (RFC 3168): ECT(0), ECT(1) or CE.
@@ -272,7 +272,7 @@ impl Ways {
     ) -> Result<Option<(bool, bool)>, CloseReason> {
         let Some(stack) = self.inbound.as_ref().and_then(|i| i.stacks.get(index)) else { return Ok(None) };
         let (group, governs) = (stack.group, &stack.flow);
-        let sent_free = matches!(governs, flow::Slot::None(_));
+        let sent_free = !governs.info().facts.grants;
         let (repeats, counts) = (repeats(stack), stack.layout.offsets);
         let found = self.flows.of_frame(id).map_err(violation)?;
         let Some((flow, is_new)) = found else { return Ok(None) };

@@ -5,7 +5,7 @@ use crate::connection::Ways;
 use crate::connection::parts::Signal;
 use crate::event::Event;
 use core::time::Duration;
-use uts_functions::{Rate, Time, flow};
+use uts_functions::{Rate, Time};
 
 /// What is granted at once: so much time at the rate. Shorter, and the way back would be full of
 /// credit.
@@ -107,7 +107,7 @@ impl Ways {
     /// Tells the application, once, if there is data that no credit holds back.
     pub(in crate::connection) fn tell_if_receiving_is_free(&mut self) {
         let (Some(state), Some(inbound)) = (&mut self.receive_rate, &self.inbound) else { return };
-        if !state.is_told && inbound.stacks.iter().any(|stack| matches!(stack.flow, flow::Slot::None(_))) {
+        if !state.is_told && inbound.stacks.iter().any(|stack| !stack.flow.info().facts.grants) {
             state.is_told = true;
             self.events.push_back(Event::NoEffect("maxRecvRate"));
         }

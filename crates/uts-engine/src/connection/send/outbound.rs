@@ -70,7 +70,7 @@ pub(crate) struct Outbound {
     /// The application's upper bound on the rate.
     rate_max: Option<Rate>,
     /// What keeps it where the rate mechanism in use keeps none.
-    keeper: Option<rate::Slot>,
+    keeper: Option<Box<rate::Slot>>,
     pub ce_seen: u64,
     /// Not before this instant are new keys asked for.
     pub renew_after: Time,
@@ -274,16 +274,16 @@ impl Outbound {
     pub fn set_rate_max(&mut self, max: Option<Rate>) {
         self.rate_max = max;
         let keeper = || rate::Slot::build(&rate::pacing_bucket::PacingBucket::INFO.choice(), ());
-        self.keeper = max.and_then(|_| keeper());
+        self.keeper = max.and_then(|_| keeper()).map(Box::new);
         self.batch_pace = None;
     }
 
     /// What keeps the rate: the mechanism in use, or where that keeps none and there is an upper
     /// bound, what keeps that.
     fn keeper(&mut self) -> (&mut rate::Slot, &mut Bucket) {
-        let keeper = match (&mut self.rate, &mut self.keeper) {
-            (rate::Slot::None(_), Some(keeper)) => keeper,
-            (rate, _) => rate,
+        let keeper = match &mut self.keeper {
+            Some(keeper) if self.rate.info().facts.inert => keeper,
+            _ => &mut self.rate,
         };
         (keeper, &mut self.bucket)
     }

@@ -49,7 +49,6 @@ impl Connection {
         outbound.stacks[0].keys.add(packets, packets * bytes);
         self.parts.poll.on_unpolled(packets);
         self.ways.flows.update_order(flow, |_| limit);
-        self.life.last_eliciting_at = now;
         self.ways.stats.packets_sent += packets;
         self.ways.stats.bytes_sent += packets * bytes;
         self.ways.stats.data_bytes_sent += packets * data_bytes;
