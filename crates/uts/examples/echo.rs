@@ -13,19 +13,31 @@ use uts::{ConnectOptions, Connection, FlowOptions, Identity, Listener, ServerOpt
 async fn main() -> Result<(), Box<dyn Error>> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["serve", addr] => serve(addr).await,
-        ["send", target, fingerprint, text] => send(target, fingerprint, text).await,
+        ["serve", addr] => {
+            let listener = listen(addr)?;
+            println!("{} {}", listener.local_addr(), listener.fingerprint());
+            serve(&listener).await;
+            Ok(())
+        }
+        ["send", target, fingerprint, text] => {
+            let echo = send(target, fingerprint, text).await?;
+            println!("{}", uts::printable::lines(&echo, 1000));
+            Ok(())
+        }
         _ => Err("usage: echo serve ADDR:PORT | echo send HOST:PORT FINGERPRINT TEXT".into()),
     }
 }
 
-async fn serve(addr: &str) -> Result<(), Box<dyn Error>> {
-    let listener = Listener::bind(addr.parse()?, ServerOptions::new(Identity::generate()?))?;
-    println!("{} {}", listener.local_addr(), listener.fingerprint());
+/// A server with a key of its own, new each time.
+pub fn listen(addr: &str) -> Result<Listener, Box<dyn Error>> {
+    Ok(Listener::bind(addr.parse()?, ServerOptions::new(Identity::generate()?))?)
+}
+
+/// Serves until the listener is closed.
+pub async fn serve(listener: &Listener) {
     while let Some(connection) = listener.accept().await {
         tokio::spawn(echo(connection));
     }
-    Ok(())
 }
 
 async fn echo(connection: Connection) {
@@ -43,14 +55,14 @@ async fn echo(connection: Connection) {
     eprintln!("{}", uts::printable::line(&connection.closed().await.to_string(), 1000));
 }
 
-async fn send(target: &str, fingerprint: &str, text: &str) -> Result<(), Box<dyn Error>> {
+/// Sends a text, and gives what comes back.
+pub async fn send(target: &str, fingerprint: &str, text: &str) -> Result<String, Box<dyn Error>> {
     let connection = connect(target, ConnectOptions::pinned(fingerprint.parse()?)).await?;
     let (mut send, mut recv) = connection.open_flow(FlowOptions::default()).await?.split();
     send.write_all(text.as_bytes()).await?;
     send.shutdown().await?;
     let mut echo = String::new();
     recv.read_to_string(&mut echo).await?;
-    println!("{}", uts::printable::lines(&echo, 1000));
     connection.close(0, "").await;
-    Ok(())
+    Ok(echo)
 }

@@ -75,8 +75,14 @@ pub use listener::{ListenError, Listener, ServerOptions};
 pub use trust::{ClientAuth, ClientAuthError, NewHost, NewHostKey, RefusedClient, Trust, TrustError};
 
 pub use uts_engine::requirements::{self, Requirements};
+pub use uts_engine::selector::{Contradiction, Explanation, Library, explain};
 pub use uts_engine::{
     CloseReason, ConnectionConfig, Direction, ExchangeError, ExchangeEvent, FlowError, FlowId, FlowOptions,
     MessageBatch, MessageOptions, Stats, TraceKind, TraceRow, Tried, UnevenMessages,
 };
 pub use uts_functions::{Function, PathFacts, Profile, Rate, Time};
+
+/// The guide's programs compile.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/library.md")]
+mod guide {}

@@ -1,0 +1,113 @@
+//! The examples run, and print what they are there to show.
+
+mod common;
+
+use common::within;
+
+/// Each example with its `main`, which is not called here.
+macro_rules! examples {
+    ($($name:ident: $file:literal),+ $(,)?) => {
+        $(
+            #[path = $file]
+            #[allow(dead_code, reason = "`main` is for the program")]
+            mod $name;
+        )+
+
+        /// Every file in the folder has a test here.
+        const FILES: &[&str] = &[$($file),+];
+    };
+}
+
+examples! {
+    blocking: "../examples/blocking.rs",
+    by_name: "../examples/by_name.rs",
+    echo: "../examples/echo.rs",
+    explain: "../examples/explain.rs",
+    live: "../examples/live.rs",
+    many_flows: "../examples/many_flows.rs",
+    messages: "../examples/messages.rs",
+}
+
+fn text(out: Vec<u8>) -> String {
+    String::from_utf8(out).expect("text")
+}
+
+#[test]
+fn no_example_goes_untested() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/examples");
+    let mut found: Vec<String> = std::fs::read_dir(folder)
+        .expect("a folder")
+        .map(|entry| format!("../examples/{}", entry.expect("an entry").file_name().to_string_lossy()))
+        .collect();
+    found.sort();
+    assert_eq!(found, FILES);
+}
+
+#[tokio::test]
+async fn echo_gives_back_what_it_is_sent() {
+    let listener = echo::listen("127.0.0.1:0").expect("bound");
+    let (target, fingerprint) = (listener.local_addr().to_string(), listener.fingerprint().to_string());
+    let sent = within(async {
+        tokio::select! {
+            () = echo::serve(&listener) => panic!("the server ended"),
+            echo = echo::send(&target, &fingerprint, "hello") => echo,
+        }
+    });
+    assert_eq!(sent.await.expect("sent"), "hello");
+}
+
+#[tokio::test]
+async fn messages_arrive_in_time() {
+    let mut out = Vec::new();
+    within(messages::run(&mut out)).await.expect("it runs");
+    let out = text(out);
+    assert!(out.starts_with("sent 20 frames, ") && out.contains("the last: frame "), "{out}");
+}
+
+#[tokio::test]
+async fn live_changes_are_told() {
+    let mut out = Vec::new();
+    within(live::run(&mut out)).await.expect("it runs");
+    let out = text(out);
+    let lines: Vec<&str> = out.lines().collect();
+    let [bytes, asked, .., agreed, media] = lines[..] else { panic!("{out}") };
+    assert!(asked.starts_with("asked: ") && agreed == "agreed", "{out}");
+    let (before, after) = (bytes.strip_prefix("bytes: "), media.strip_prefix("media: "));
+    assert!(before.is_some() && after.is_some() && before != after, "{out}");
+}
+
+#[tokio::test]
+async fn mechanisms_are_had_by_name() {
+    let mut out = Vec::new();
+    within(by_name::run(&mut out)).await.expect("it runs");
+    let out = text(out);
+    let lines: Vec<&str> = out.lines().collect();
+    let [first, then, refused] = lines[..] else { panic!("{out}") };
+    assert!(first.starts_with("first: bbr") && then.starts_with("then: cubic"), "{out}");
+    assert!(refused.starts_with("refused: ") && refused.contains("magic"), "{out}");
+}
+
+#[test]
+fn explain_says_what_loss_changes() {
+    let mut out = Vec::new();
+    explain::run(&mut out).expect("it runs");
+    let out = text(out);
+    let (clean, lossy) = out.split_once("loss 0.02:\n").expect("two paths");
+    let clean = clean.strip_prefix("loss 0:\n").expect("a clean path first");
+    assert!(clean.lines().count() > 10 && lossy != clean, "{out}");
+}
+
+#[tokio::test]
+async fn many_flows_all_arrive() {
+    let mut out = Vec::new();
+    within(many_flows::run(&mut out)).await.expect("it runs");
+    assert_eq!(text(out), "50 flows, 1000000 bytes\n");
+}
+
+#[cfg(unix)]
+#[test]
+fn threads_that_wait_get_their_answer() {
+    let mut out = Vec::new();
+    blocking::run(&mut out).expect("it runs");
+    assert_eq!(text(out), "took 5 bytes\n");
+}
