@@ -40,7 +40,8 @@ impl Connection {
         if self.life.phase != Phase::Open || self.life.rest_at.is_none_or(|at| now < at) {
             return;
         }
-        let active_at = self.life.last_heard_at.max(self.ways.last_eliciting_at()).max(self.life.last_write_at);
+        let active_at =
+            self.life.last_heard_at.max(self.ways.last_eliciting_at()).max(self.life.last_write_at);
         let quiet_at = active_at + REST_AFTER;
         if quiet_at > now {
             self.life.rest_at = Some(quiet_at);

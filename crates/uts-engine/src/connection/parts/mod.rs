@@ -185,11 +185,8 @@ impl Parts {
     /// What goes into a packet.
     #[inline]
     pub fn write(&mut self, packet: &mut Packet<'_>, ways: &mut Ways) {
-        in_order!(self, part => {
-            part.write(packet, ways);
-            if packet.is_complete {
-                return;
-            }
+        in_order!(self, part => if !packet.is_complete {
+            part.write(packet, ways)
         });
     }
 
