@@ -13,6 +13,9 @@ use uts_sim::pair::Pair;
 /// What a connection at rest may take, whatever the endpoint keeps for it included: with what handles keep, no more than 4 KiB.
 const BYTES_MAX: usize = 3_400;
 
+/// The same as the allocator counts it, which knows of more.
+const HELD_MAX: usize = 4_096;
+
 /// The counters are the process's: tests take turns.
 static TURN: Mutex<()> = Mutex::new(());
 
@@ -83,7 +86,7 @@ fn a_connection_at_rest_takes_four_kilobytes_at_most() {
     for is_used in [false, true] {
         let each = bytes_each(800, is_used);
         println!("used: {is_used}: {each} bytes at both ends, {} each", each / 2);
-        assert!(each <= 2 * BYTES_MAX, "{each} bytes at two ends");
+        assert!(each <= 2 * HELD_MAX, "{each} bytes at two ends");
     }
 }
 
