@@ -1,5 +1,7 @@
-//! Exchanges: between the pure machines ([`Exchanges`](crate::connection::parts::Exchanges)), the frames that carry their messages, and the stacks that they put
-//! to use.
+//! Exchanges, as the hub sees them. Frames become messages of the two machines ([`Exchanges`]). What a machine decides becomes a
+//! stack.
+//!
+//! [`Exchanges`]: crate::connection::parts::Exchanges
 
 use crate::connection::agreement::refusal::{Refusal, RefusalReason, Terms, lacks};
 use crate::connection::parts::{MESSAGES_MAX, Signal};

@@ -53,11 +53,10 @@ impl<'p, 'a> Contents<'p, 'a> {
     /// Does something for each frame of redundancy.
     pub fn for_each_repair(&self, mut each: impl FnMut(&frame::Repair<'_>)) {
         if let Contents::Frames(frames) = self {
-            let _: Result<(), core::convert::Infallible> = frames.try_for_each(|frame| {
+            frames.for_each(|frame| {
                 if let Frame::Repair(repair) = frame {
                     each(repair);
                 }
-                Ok(())
             });
         }
     }
@@ -107,6 +106,12 @@ impl<'a> Frames<'a> {
         self.first.iter().try_for_each(&mut each)?;
         // All could be read before.
         self.rest.clone().flatten().try_for_each(|frame| each(&frame))
+    }
+
+    /// Does something for each.
+    pub fn for_each(&self, mut each: impl FnMut(&Frame<'_>)) {
+        self.first.iter().for_each(&mut each);
+        self.rest.clone().flatten().for_each(|frame| each(&frame));
     }
 
     pub fn any(&self, mut is_so: impl FnMut(&Frame<'_>) -> bool) -> bool {
