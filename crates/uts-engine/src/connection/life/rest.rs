@@ -54,12 +54,12 @@ impl Connection {
 
     /// Whether nothing is under way and nothing waits to be sent.
     fn is_quiet(&self) -> bool {
-        let (Some(outbound), Some(inbound)) = (&self.ways.outbound, &self.ways.inbound) else { return false };
+        let (parts, ways) = (&self.parts, &self.ways);
         self.is_confirmed()
-            && outbound.ledger.eliciting() == 0
-            && outbound.stacks.iter().all(|s| s.fec.as_ref().is_none_or(|fec| fec.deadline().is_none()))
-            && inbound.arrivals.due.is_none()
-            && self.parts.exchanges.timeout(&self.ways).is_none()
+            && ways.outbound.as_ref().is_some_and(|outbound| outbound.ledger.eliciting() == 0)
+            && parts.repairs.timeout(ways).is_none()
+            && parts.report.timeout(ways).is_none()
+            && parts.exchanges.timeout(ways).is_none()
             && !self.wants_to_send()
     }
 

@@ -1,7 +1,7 @@
 //! What this end sends: epochs in use, the ledger, and the mechanisms that all flows of the direction share.
 
 use crate::connection::allowance::{Admission, Allowance};
-use crate::connection::parts::Token;
+use crate::connection::parts::{Token, has_repair};
 use crate::connection::secrets::SecretChain;
 use crate::connection::watch::meter::Meter;
 use crate::synthesis::SendStack;
@@ -190,7 +190,7 @@ impl Outbound {
         while index < self.stacks.len() {
             let stack = &self.stacks[index];
             let replaced = self.stacks[index + 1..].iter().any(|s| s.group == stack.group);
-            if replaced && !stack.fec.as_ref().is_some_and(|fec| fec.has_repair()) {
+            if replaced && !has_repair(stack) {
                 self.stacks.remove(index);
             } else {
                 index += 1;
