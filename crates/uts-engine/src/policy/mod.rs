@@ -339,14 +339,14 @@ impl Policy {
     /// Whether the time for the change has come.
     fn is_due(&mut self, now: Time, seen: &Seen, target: &Profile, expected: &Expectation) -> bool {
         let rtt = seen.facts.rtt_min;
-        while self.recent.front().is_some_and(|at| now.since(*at) >= Duration::from_secs(60)) {
+        while self.recent.front().is_some_and(|at| now.since(*at) >= MINUTE) {
             self.recent.pop_front();
         }
         let stayed = self.last_exchange.is_none_or(|at| now.since(at) >= DWELL_MIN.max(5 * rtt));
         if *target == self.home {
             self.better_since = None;
             let since = *self.home_good_since.get_or_insert(now);
-            let quiet = QUIET_MIN.max(20 * rtt) * self.quiet_factor;
+            let quiet = (QUIET_MIN.max(20 * rtt) * self.quiet_factor).max(self.bars_way_back(now));
             return stayed && now.since(since) >= quiet && self.recent.len() < EXCHANGES_PER_MINUTE;
         }
         // A place in the budget is kept for the way home.
@@ -359,6 +359,14 @@ impl Policy {
         // An estimate that never settles is acted on all the same after a while.
         let steady = self.path.steady_for(now) >= persists || better_for >= UNSTEADY_MAX.max(10 * rtt);
         stayed && steady && better_for >= persists && self.pays(now, seen, target, expected)
+    }
+
+    /// For how long home could not be left again, if it returned now: the minute's exchanges are spent. Who waits for as
+    /// long as that first loses at most twice what it would have lost knowing what comes.
+    fn bars_way_back(&self, now: Time) -> Duration {
+        let too_many = (self.recent.len() + 3).saturating_sub(EXCHANGES_PER_MINUTE);
+        let last_to_go = too_many.checked_sub(1).and_then(|place| self.recent.get(place));
+        last_to_go.map_or(Duration::ZERO, |at| (*at + MINUTE).since(now))
     }
 
     /// Whether the gain, over the time that the path is expected to stay so, exceeds what is lost until the new mechanism
@@ -482,6 +490,7 @@ const QUIET_FACTOR_MAX: u32 = 16;
 const RETURNED_SOON: Duration = Duration::from_secs(20);
 /// Never more exchanges in a minute.
 const EXCHANGES_PER_MINUTE: usize = 10;
+const MINUTE: Duration = Duration::from_secs(60);
 /// Round trips until a mechanism has caught up: an exchanged congestion control probes anew, a code begins a block.
 const CATCH_UP_CONGESTION_RTTS: f64 = 3.0;
 const CATCH_UP_OTHER_RTTS: f64 = 1.0;

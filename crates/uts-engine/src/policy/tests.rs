@@ -339,6 +339,26 @@ fn a_flapping_path_does_not_make_the_policy_flap() {
     assert!(per_minute <= 5.0, "{:#?}", world.told());
 }
 
+/// Nine exchanges have been spent on following the loss. A short time without any is no reason to spend the last one on the way
+/// home, from where there is no way back for most of a minute.
+#[test]
+fn the_last_exchange_of_a_minute_strands_nobody_at_home() {
+    let mut world = World::of(Requirements::media(Duration::from_millis(150)));
+    world.offered = Some(Rate::from_bits_per_sec(4_000_000));
+    world.run(&CLEAN, 1_000);
+    let lossy = |loss| Weather { loss, burst: 2.0, ..CLEAN };
+    for loss in [0.01, 0.12, 0.02, 0.15, 0.01, 0.12, 0.02, 0.15, 0.01, 0.12, 0.02, 0.15] {
+        world.run(&lossy(loss), 3_000);
+    }
+    let spent = world.decisions.len();
+    assert!(spent >= EXCHANGES_PER_MINUTE - 1, "{:#?}", world.told());
+    world.run(&CLEAN, 4_000).run(&lossy(0.12), 6_000);
+    assert_ne!(world.fec(), "none", "{:#?}", world.told());
+    // Where it lasts, home returns well before the minute is over.
+    world.run(&CLEAN, 30_000);
+    assert_eq!(world.profile, *world.policy.home(), "{:#?}", world.told());
+}
+
 /// Seeds of the random walk; a failing one is printed.
 const SEEDS: u64 = 40;
 
