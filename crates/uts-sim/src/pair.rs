@@ -76,6 +76,8 @@ pub struct Pair {
     pub now: Time,
     /// Of each packet whose turn in the count of packets sent to the server is a multiple of this, nothing arrives.
     pub loses_every: Option<u64>,
+    /// Whether what is marked as capable of ECN is lost on the way to the server, and to the client.
+    pub drops_marked: [bool; 2],
     /// Whether datagrams are handed over one by one, although they came together.
     pub one_by_one: bool,
     /// What comes together is handed over in a buffer for each datagram, as where nothing is joined.
@@ -132,6 +134,7 @@ impl Pair {
             server: Endpoint::new(server, [seed.wrapping_add(1); 32]),
             now: Time::ZERO,
             loses_every: None,
+            drops_marked: [false; 2],
             one_by_one: false,
             apart: false,
             batches: false,
@@ -357,6 +360,10 @@ impl Pair {
             let (ecn, segment_bytes) = (transmit.ecn, transmit.segment_bytes.max(1));
             if let Some(kept) = self.kept.as_mut().filter(|_| to_server) {
                 kept.extend(bytes.chunks(segment_bytes).map(<[u8]>::to_vec));
+            }
+            if ecn.is_some() && self.drops_marked[usize::from(!to_server)] {
+                self.spare.push(bytes);
+                continue;
             }
             let batch = Batch { at: self.now + self.delay, to_server, ecn, segment_bytes, bytes };
             self.on_the_way.push_back(batch);

@@ -27,8 +27,7 @@ impl Connection {
     pub(super) fn on_report(&mut self, now: Time, report: Report<'_>) -> Result<(), CloseReason> {
         let Some(outbound) = &mut self.ways.outbound else { return Ok(()) };
         let next_packet = outbound.ledger.next_number();
-        // All packets are marked: a report without counts shows that the path takes the marks off. One that counts more marks
-        // than there were packets is of no use (RFC 9000 section 13.4.2.1).
+        // One that counts more marks than there were packets is of no use (RFC 9000 section 13.4.2.1).
         let ce = report.ce.filter(|ce| *ce <= next_packet);
         let prior_in_flight = outbound.delivery.in_flight;
         let Some(done) = outbound.ledger.on_ack(report.ranges, now) else {
@@ -41,7 +40,7 @@ impl Connection {
         });
         self.on_spurious(now, &done.spurious);
         let Some(newest) = newest else { return Ok(()) };
-        self.ways.ecn_passes &= ce.is_some();
+        self.ways.marking.on_report(newest.number, ce.is_some(), next_packet);
         self.find_losses(now);
         if let Some(outbound) = &mut self.ways.outbound {
             let packets = done.packets.iter().map(|run| run.packets()).sum();
@@ -196,6 +195,7 @@ impl Connection {
         let timeout =
             Timeout { now, in_a_row: outbound.timeouts, next_packet: outbound.ledger.next_number() };
         outbound.congestion.on_timeout(&timeout, &outbound.delivery);
+        self.ways.marking.on_timeout(timeout.in_a_row, timeout.next_packet);
         self.ways.stats.timeouts += 1;
         let black_hole = outbound.timeouts == TIMEOUTS_OF_BLACK_HOLE;
         // One of an outage carries nothing: what it brings back is the acknowledgement.
