@@ -52,6 +52,10 @@ pub struct Arrivals {
     pub unreported_since: Option<Time>,
     /// When the next report is due, if one is.
     pub due: Option<Time>,
+    /// When the last report was sent.
+    pub reported_at: Time,
+    /// The smoothed round trip, as this end knows it; zero = it does not.
+    pub round_trip: Duration,
     /// Packets received with ECT(0), ECT(1), CE.
     pub ecn: [u64; 3],
     /// Below this, everything was reported and the report acknowledged: duplicates of it are not new.
@@ -103,7 +107,8 @@ impl Arrivals {
     }
 
     /// A report was sent: nothing is due (acknowledgement.md R-5).
-    pub fn on_reported(&mut self) {
+    pub fn on_reported(&mut self, now: Time) {
+        self.reported_at = now;
         self.unreported = 0;
         self.unreported_since = None;
         self.due = None;
@@ -155,6 +160,10 @@ mod tests {
         Slot::build(&choice, ()).expect("in range")
     }
 
+    fn ms(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
     fn packet(number: u64, millis: u64) -> Arrival {
         let now = Time::from_millis(millis);
         Arrival { number, now, eliciting: true, polled: false, marked: false }
@@ -171,7 +180,7 @@ mod tests {
         let (mut slot, mut state) = (build(0, &[]), Arrivals::default());
         for n in 0..5 {
             assert_eq!(arrive(&mut slot, &mut state, packet(n, n)), Some(Time::from_millis(n)));
-            state.on_reported();
+            state.on_reported(Time::ZERO);
         }
     }
 
@@ -180,7 +189,7 @@ mod tests {
         let (mut slot, mut state) = (build(1, &[]), Arrivals::default());
         assert_eq!(arrive(&mut slot, &mut state, packet(0, 10)), Some(Time::from_millis(35)));
         assert_eq!(arrive(&mut slot, &mut state, packet(1, 12)), Some(Time::from_millis(12)));
-        state.on_reported();
+        state.on_reported(Time::ZERO);
         assert_eq!(arrive(&mut slot, &mut state, packet(2, 20)), Some(Time::from_millis(45)));
     }
 
@@ -190,6 +199,34 @@ mod tests {
         for n in 0..5 {
             assert_eq!(arrive(&mut slot, &mut state, packet(n, 100 + 5 * n)), Some(Time::from_millis(130)));
         }
+    }
+
+    /// A sender over a way of which the way back is a few hundredths: reports follow the round trip, not the packets.
+    #[test]
+    fn delayed_reports_come_some_times_in_a_round_trip_however_fast_packets_come() {
+        for (round_trip_ms, gap_every, most) in [(80, 0, 9), (80, 10, 35), (800, 0, 34), (4, 0, 400)] {
+            let mut slot = build(1, &[]);
+            let round_trip = ms(round_trip_ms);
+            let mut state = Arrivals { round_trip, ..Arrivals::default() };
+            let (mut reports, mut number) = (0, 0);
+            for micros in (0..round_trip_ms * 1000).step_by(10) {
+                let now = Time::from_micros(1_000_000 + micros);
+                number += 1 + u64::from(gap_every > 0 && micros % (100 * gap_every) == 0);
+                arrive(&mut slot, &mut state, Arrival { now, ..packet(number, 0) });
+                if state.due.is_some_and(|due| due <= now) {
+                    reports += 1;
+                    state.on_reported(now);
+                }
+            }
+            let at = format!("{round_trip_ms} ms, a gap every {gap_every}: {reports} reports");
+            // Where timers are no finer than that, each second packet is reported.
+            assert!(reports <= most && reports >= most / 2, "{at}");
+        }
+        let (mut slot, mut state) = (build(1, &[]), Arrivals { round_trip: ms(80), ..Arrivals::default() });
+        state.on_reported(Time::from_millis(100));
+        arrive(&mut slot, &mut state, packet(0, 101));
+        let polled = Arrival { polled: true, ..packet(1, 102) };
+        assert_eq!(arrive(&mut slot, &mut state, polled), Some(polled.now), "a poll is answered at once");
     }
 
     #[test]
@@ -210,7 +247,7 @@ mod tests {
                 "packet {}",
                 arrival.number
             );
-            state.on_reported();
+            state.on_reported(Time::ZERO);
         }
         assert_eq!(
             arrive(&mut slot, &mut state, packet(5, 9)),
@@ -243,7 +280,7 @@ mod tests {
                 let mut state = Arrivals::default();
                 let (mut number, mut millis, mut unpolled) = (0, 0, 0);
                 for _ in 0..20 {
-                    state.on_reported();
+                    state.on_reported(Time::ZERO);
                     let quiet = Arrival { eliciting: false, marked: true, ..packet(number, millis) };
                     assert_eq!(arrive(&mut slot, &mut state, quiet), None, "{at}");
                     let burst = rng.random_range(1..80);
@@ -263,7 +300,7 @@ mod tests {
                             "{at}: {due:?} after {bound:?}"
                         );
                         if due.is_some_and(|due| due <= arrival.now) {
-                            state.on_reported();
+                            state.on_reported(Time::ZERO);
                             first = None;
                         }
                     }

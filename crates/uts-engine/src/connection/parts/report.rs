@@ -3,6 +3,7 @@
 use super::super::Ways;
 use super::super::packet::{Packet, Reason};
 use super::{Part, Token};
+use core::time::Duration;
 use uts_functions::Time;
 use uts_functions::acknowledgement::Arrivals;
 use uts_wire::frame::{self, Frame, emit_ack, emit_repaired};
@@ -22,16 +23,21 @@ pub(crate) struct Report {
 impl Part for Report {
     fn write(&mut self, packet: &mut Packet<'_>, ways: &mut Ways) {
         let Some(inbound) = &mut ways.inbound else { return };
+        let measured = ways.outbound.as_ref().map(|o| &o.rtt).filter(|rtt| rtt.samples > 0);
+        let round_trip = measured.map_or(Duration::ZERO, |rtt| rtt.smoothed);
         let arrivals = &mut inbound.arrivals;
         // Under poll/status only a poll is answered: then nothing is due, however much is unreported.
         let is_due = arrivals.due.is_some_and(|due| due <= packet.now || arrivals.unreported > 0);
         if is_due && let Some(largest) = emit_report(arrivals, packet.now, packet.left(), packet.out) {
             packet.tokens.push(Token::Report(largest));
+            arrivals.round_trip = round_trip;
             ways.stats.reports_sent += 1;
         }
         if packet.reason == Reason::Report {
             self.alone += 1;
-            if arrivals.received.len() > RANGES_BEFORE_PING && self.alone >= REPORTS_BEFORE_PING {
+            if arrivals.received.len() > RANGES_BEFORE_PING
+                && self.alone >= REPORTS_BEFORE_PING
+            {
                 self.alone = 0;
                 packet.put(&Frame::Ping);
             }
@@ -68,6 +74,6 @@ pub(in crate::connection) fn emit_report(
     if !arrivals.repaired.is_empty() {
         emit_repaired(out, arrivals.repaired.iter().rev(), end.saturating_sub(out.len()) / 2);
     }
-    arrivals.on_reported();
+    arrivals.on_reported(now);
     Some(largest)
 }

@@ -1,0 +1,109 @@
+//! Paths that are hard in one respect each: what a connection must not do there, however it adapts.
+
+use std::time::Duration;
+use uts_end::{Role, TransportSpec};
+use uts_path::PathConfig;
+use uts_sim_world::{self as sim, Recorder, SimCase, SimFlow, SimLink, SimRecord};
+use uts_traffic::measure::Sample;
+use uts_traffic::workload::Workload;
+
+const MS: Duration = Duration::from_millis(1);
+const SECOND: Duration = Duration::from_secs(1);
+
+/// When what had arrived, in seconds and bytes.
+#[derive(Default)]
+struct Arrived(Vec<(f64, u64)>);
+
+impl Recorder for Arrived {
+    fn sample(&mut self, _flow: usize, role: Role, sample: &Sample) {
+        if let (Role::Server, Sample::Delivered { at_ns, bytes }) = (role, sample) {
+            self.0.push((*at_ns as f64 / 1e9, *bytes));
+        }
+    }
+}
+
+impl Arrived {
+    /// The longest time without anything, in seconds.
+    fn longest_gap(&self) -> f64 {
+        self.0.windows(2).map(|pair| pair[1].0 - pair[0].0).fold(0.0, f64::max)
+    }
+}
+
+fn path(forward: &str, backward: &str, schedule: &str) -> PathConfig {
+    let mut path = PathConfig::both(forward.parse().expect("a valid path"));
+    path.backward = backward.parse().expect("a valid path");
+    path.schedule = schedule.parse().expect("a valid schedule");
+    path
+}
+
+/// Carries a workload from this seed; gives a figure of the server's by its name, and when what arrived.
+fn carry(path: PathConfig, workload: Workload, seed: u64, figure: &str) -> (f64, Arrived) {
+    let [from, to] = ["client", "server"].map(String::from);
+    let transport = TransportSpec::new("uts");
+    let flow = SimFlow { name: "uts".into(), transport, workload, from, to, start: Duration::ZERO };
+    let case = SimCase {
+        links: SimLink::point_to_point("path", path),
+        flows: vec![flow],
+        timeout: 120 * SECOND,
+        sample_every: 50 * MS,
+        seed,
+        record: SimRecord::default(),
+    };
+    let mut arrived = Arrived::default();
+    let result = sim::run(&case, &mut arrived).expect("the case makes sense");
+    let measures = &result.flows[0].server.measures;
+    let measure = measures.iter().find(|m| m.name == figure);
+    (measure.unwrap_or_else(|| panic!("no {figure} among {measures:?}")).value, arrived)
+}
+
+/// A receiver that reports much must not run out of leave to say how far the sender may go on.
+#[test]
+fn reports_of_much_loss_do_not_hold_back_credit() {
+    for seed in [1, 2] {
+        let forward = "rate=50mbit delay=300ms buffer=3MB";
+        let rain = "at=15s both loss=ge:0.05,4";
+        let path = path(forward, "rate=5mbit delay=300ms buffer=500kB", rain);
+        let bulk = Workload::Bulk { bytes: None, duration: Some(50 * SECOND) };
+        let (goodput, arrived) = carry(path, bulk, seed, "goodput");
+        println!("seed {seed}: {:.1} Mbit/s, nothing for {:.2} s", goodput / 1e6, arrived.longest_gap());
+        assert!(arrived.longest_gap() < 4.0, "seed {seed}: nothing for {:.2} s", arrived.longest_gap());
+    }
+}
+
+/// Reports leave as often as the sender has use for them, and no more often than the way back carries.
+#[test]
+fn a_narrow_way_back_carries_the_reports_of_a_wide_way_there() {
+    for back in ["64kbit", "100kbit"] {
+        for delay in ["20ms", "50ms"] {
+            let forward = format!("rate=50mbit delay={delay} buffer=500kB");
+            let backward = format!("rate={back} delay={delay} buffer=20kB");
+            let bulk = Workload::Bulk { bytes: None, duration: Some(20 * SECOND) };
+            let (goodput, _) = carry(path(&forward, &backward, ""), bulk, 1, "goodput");
+            println!("{back} back, {delay}: {:.1} Mbit/s", goodput / 1e6);
+            assert!(goodput > 35e6, "{back} back, {delay}: {:.1} Mbit/s", goodput / 1e6);
+        }
+    }
+}
+
+/// Small messages that take nine tenths of a slow line: whatever else takes of it makes them late for long.
+#[test]
+fn a_stream_that_just_fits_is_not_pushed_aside() {
+    for seed in [1, 2, 3] {
+        let line = "rate=92kbit delay=10ms buffer=5kB";
+        let voice =
+            Workload::Messages { every: 20 * MS, bytes: 160, duration: 20 * SECOND, deadline: 150 * MS };
+        let (in_time, _) = carry(path(line, line, ""), voice, seed, "in_time");
+        println!("seed {seed}: {:.2} % in time", in_time * 100.0);
+        assert!(in_time > 0.99, "seed {seed}: {:.2} % in time", in_time * 100.0);
+    }
+}
+
+/// A file over a long path waits for slow start, and not for credit.
+#[test]
+fn credit_keeps_ahead_of_a_sender_that_doubles() {
+    let line = "rate=50mbit delay=300ms buffer=3750kB";
+    let file = Workload::Bulk { bytes: Some(20_000_000), duration: None };
+    let (took_s, _) = carry(path(line, line, ""), file, 1, "completion");
+    println!("20 MB took {took_s:.2} s");
+    assert!(took_s < 9.0, "{took_s:.2} s");
+}
