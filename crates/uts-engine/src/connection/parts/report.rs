@@ -9,7 +9,7 @@ use uts_functions::acknowledgement::Arrivals;
 use uts_wire::frame::{self, Frame, emit_ack, emit_repaired};
 
 /// With more ranges than this to report, an acknowledgement asks to be acknowledged now and then, so that the peer's
-/// answer shortens the list (RFC 9000 section 13.2.4).
+/// answer shortens the list (RFC 9000 section 13.2.4; acknowledgement.md R-13).
 const RANGES_BEFORE_PING: usize = 6;
 const REPORTS_BEFORE_PING: u32 = 12;
 
@@ -18,6 +18,8 @@ const REPORTS_BEFORE_PING: u32 = 12;
 pub(crate) struct Report {
     /// Packets with nothing but a report since the last one that asked to be acknowledged.
     alone: u32,
+    /// When that one was sent. One in a round trip is enough to keep the list short, and leaves the window to others.
+    asked_at: Time,
 }
 
 impl Part for Report {
@@ -34,11 +36,12 @@ impl Part for Report {
             ways.stats.reports_sent += 1;
         }
         if packet.reason == Reason::Report {
-            self.alone += 1;
+            self.alone = self.alone.saturating_add(1);
             if arrivals.received.len() > RANGES_BEFORE_PING
                 && self.alone >= REPORTS_BEFORE_PING
+                && packet.now.since(self.asked_at) >= round_trip
             {
-                self.alone = 0;
+                (self.alone, self.asked_at) = (0, packet.now);
                 packet.put(&Frame::Ping);
             }
             packet.is_complete = true;
@@ -76,4 +79,39 @@ pub(in crate::connection) fn emit_report(
     }
     arrivals.on_reported(now);
     Some(largest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::testing;
+    use super::*;
+    use uts_functions::acknowledgement::Arrival;
+
+    /// With many gaps to tell of, a report now and then asks for an answer: one in a round trip, however many there are. It owes
+    /// pacing nothing, for which what follows would have to wait.
+    #[test]
+    fn reports_ask_for_one_answer_in_a_round_trip() {
+        let (mut report, mut ways) = (Report::default(), testing::ways());
+        let rtt = &mut ways.outbound.as_mut().expect("established").rtt;
+        (rtt.samples, rtt.smoothed) = (1, Duration::from_millis(600));
+        let mut asked = 0;
+        for number in 0..1000 {
+            let arrivals = &mut ways.inbound.as_mut().expect("established").arrivals;
+            let now = Time::from_millis(2 * number);
+            arrivals.insert(&Arrival {
+                number: 2 * number,
+                now,
+                eliciting: true,
+                polled: false,
+                marked: false,
+            });
+            arrivals.report_by(now);
+            let (frames, _) = testing::packet_of(&mut ways, Reason::Report, 1000, |packet, ways| {
+                packet.now = now;
+                report.write(packet, ways);
+            });
+            asked += u32::from(frames.contains(&Frame::Ping));
+        }
+        assert!((3..=4).contains(&asked), "{asked} in 2 s");
+    }
 }
