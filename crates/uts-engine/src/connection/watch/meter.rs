@@ -168,6 +168,11 @@ impl Meter {
         if window.lost < RARE_LOSSES && all.packets >= MEMORY_PACKETS_MIN { all } else { window }
     }
 
+    /// What the path has been seen to deliver; zero = nothing so far.
+    pub fn capacity(&self) -> Rate {
+        self.rates.front().map_or(Rate::default(), |(_, rate)| *rate)
+    }
+
     /// What is known of the path.
     pub fn facts(&self, rtt: &RoundTrip, packet_bytes: u64) -> PathFacts {
         let sum = self.evidence();
@@ -176,7 +181,7 @@ impl Meter {
             rtt_min: rtt.min,
             rtt_smoothed: rtt.smoothed,
             rtt_deviation: rtt.deviation,
-            capacity: self.rates.front().map_or(Rate::default(), |(_, rate)| *rate),
+            capacity: self.capacity(),
             loss: share(sum.lost, sum.packets),
             loss_burst: share(sum.lost, sum.bursts).max(1.0),
             loss_congestive: share(sum.congestive, sum.lost),
