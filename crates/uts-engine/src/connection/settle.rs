@@ -152,7 +152,6 @@ impl Connection {
             if sent.size_probe {
                 continue;
             }
-            outbound.meter.on_lost(*number, &outbound.rtt);
             self.ways.stats.packets_lost += 1;
             self.ways.trace.on_packet_lost(now, *number);
             let (bytes, packets) = loss.map_or((0, 0), |l| (l.bytes, l.packets));
@@ -169,7 +168,10 @@ impl Connection {
             });
         }
         if let Some(loss) = loss {
-            outbound.congestion.on_loss(&loss, &outbound.delivery);
+            outbound.on_loss(&loss);
+        }
+        for (number, _) in lost.iter().filter(|(_, sent)| sent.eliciting && !sent.size_probe) {
+            outbound.meter.on_lost(now, *number, &outbound.rtt);
         }
         let counted = lost.iter().filter(|(_, sent)| !sent.size_probe);
         if self.parts.size.on_lost(now, counted.map(|(number, sent)| (*number, sent.bytes as usize))) {
@@ -303,6 +305,17 @@ impl Outbound {
             sample
         });
         Newest { number, sent_at, rtt }
+    }
+
+    /// Congestion control hears of a loss. Where that ends its search for the path's limit, what the search has cost says nothing
+    /// of the path: the meter leaves it out.
+    fn on_loss(&mut self, loss: &Loss) {
+        let searches = |o: &Outbound| o.congestion.summary().threshold_bytes == u64::MAX;
+        let has_searched = searches(self);
+        self.congestion.on_loss(loss, &self.delivery);
+        if has_searched && !searches(self) {
+            self.meter.leave_out_before(loss.next_packet);
+        }
     }
 
     /// Congestion control and the meter hear what a report has brought.
