@@ -58,19 +58,16 @@ impl Delayed {
     }
 }
 
-/// Reports in a round trip suffice for a sender that paces what it sends: they are as many as RFC 9406 wants samples. Where packets
-/// come faster than a way back of a few hundred times less could carry a report for each two of them, more would only wait for
-/// each other. What is urgent is told more often.
-const PER_ROUND_TRIP: u32 = 8;
-const URGENT_PER_ROUND_TRIP: u32 = 32;
+/// What is urgent is told so many times as often.
+const URGENT_FACTOR: u32 = 4;
 
 /// Less than that is not waited for: timers are no finer (RFC 9002 section 6.1.2).
 const APART_MIN: Duration = Duration::from_millis(1);
 
 impl Delayed {
-    /// When the next report may leave, if there are to be so many in a round trip (acknowledgement.md R-14).
-    fn next_after(&self, state: &Arrivals, per_round_trip: u32) -> Time {
-        let apart = (state.round_trip / per_round_trip).min(self.delay);
+    /// When the next report may leave, if they are to be so far apart (acknowledgement.md R-14).
+    fn next_after(&self, state: &Arrivals, apart: Duration) -> Time {
+        let apart = apart.min(self.delay);
         if apart < APART_MIN { state.reported_at } else { state.reported_at + apart }
     }
 }
@@ -87,9 +84,9 @@ impl Acknowledgement for Delayed {
         if arrival.polled {
             state.report_by(arrival.now);
         } else if urgent {
-            state.report_by(arrival.now.max(self.next_after(state, URGENT_PER_ROUND_TRIP)));
+            state.report_by(arrival.now.max(self.next_after(state, state.apart / URGENT_FACTOR)));
         } else if enough {
-            state.report_by(arrival.now.max(self.next_after(state, PER_ROUND_TRIP)));
+            state.report_by(arrival.now.max(self.next_after(state, state.apart)));
         } else {
             // acknowledgement.md R-9: the delay runs from the first packet that is unreported.
             state.report_by(state.unreported_since.unwrap_or(arrival.now) + self.delay);

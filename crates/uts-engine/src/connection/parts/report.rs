@@ -6,6 +6,7 @@ use super::{Part, Token};
 use core::time::Duration;
 use uts_functions::Time;
 use uts_functions::acknowledgement::Arrivals;
+use uts_functions::timing::RoundTrip;
 use uts_wire::frame::{self, Frame, emit_ack, emit_repaired};
 
 /// With more ranges than this to report, an acknowledgement asks to be acknowledged now and then, so that the peer's
@@ -26,13 +27,13 @@ impl Part for Report {
     fn write(&mut self, packet: &mut Packet<'_>, ways: &mut Ways) {
         let Some(inbound) = &mut ways.inbound else { return };
         let measured = ways.outbound.as_ref().map(|o| &o.rtt).filter(|rtt| rtt.samples > 0);
-        let round_trip = measured.map_or(Duration::ZERO, |rtt| rtt.smoothed);
+        let (round_trip, apart) = measured.map_or_else(Default::default, |rtt| (rtt.smoothed, apart(rtt)));
         let arrivals = &mut inbound.arrivals;
         // Under poll/status only a poll is answered: then nothing is due, however much is unreported.
         let is_due = arrivals.due.is_some_and(|due| due <= packet.now || arrivals.unreported > 0);
         if is_due && let Some(largest) = emit_report(arrivals, packet.now, packet.left(), packet.out) {
             packet.tokens.push(Token::Report(largest));
-            arrivals.round_trip = round_trip;
+            arrivals.apart = apart;
             ways.stats.reports_sent += 1;
         }
         if packet.reason == Reason::Report {
@@ -58,6 +59,16 @@ impl Part for Report {
     fn timeout(&self, ways: &Ways) -> Option<Time> {
         ways.inbound.as_ref()?.arrivals.due
     }
+}
+
+/// So many reports in a round trip are as many as RFC 9406 wants samples of it.
+const REPORTS_PER_ROUND_TRIP: u32 = 8;
+
+/// How far apart reports are to leave. Where they wait for each other on a narrow way back, round trips are longer than they need be:
+/// the more so, the farther apart, but no farther than a sender has use for (acknowledgement.md R-14).
+fn apart(rtt: &RoundTrip) -> Duration {
+    let queueing = rtt.smoothed.saturating_sub(rtt.min);
+    (queueing / 2).min(rtt.smoothed / REPORTS_PER_ROUND_TRIP)
 }
 
 /// Acknowledges what arrived, in at most `budget` bytes. Says up to which packet, if there was anything, and room.
