@@ -4,7 +4,7 @@ use std::time::Duration;
 use uts_end::{Role, TransportSpec};
 use uts_path::PathConfig;
 use uts_sim_world::{self as sim, Recorder, SimCase, SimFlow, SimLink, SimRecord};
-use uts_traffic::measure::Sample;
+use uts_traffic::measure::{Measure, Sample};
 use uts_traffic::workload::Workload;
 
 const MS: Duration = Duration::from_millis(1);
@@ -36,24 +36,51 @@ fn path(forward: &str, backward: &str, schedule: &str) -> PathConfig {
     path
 }
 
+/// What a neighbour under this transport gets beside a connection that adapts, both with this workload.
+fn carry_beside(neighbour: TransportSpec, path: PathConfig, workload: Workload, seed: u64) -> f64 {
+    let flow = |n: u32, transport| SimFlow {
+        name: format!("flow {n}"),
+        transport,
+        workload: workload.clone(),
+        from: format!("client{n}"),
+        to: format!("server{n}"),
+        start: Duration::ZERO,
+    };
+    let flows = vec![flow(1, TransportSpec::new("uts")), flow(2, neighbour)];
+    let case = case(SimLink::dumbbell("shared", path, 2), flows, seed);
+    let result = sim::run(&case, &mut ()).expect("the case makes sense");
+    value(&result.flows[1].server.measures, "goodput")
+}
+
+fn value(measures: &[Measure], name: &str) -> f64 {
+    let measure = measures.iter().find(|m| m.name == name);
+    measure.unwrap_or_else(|| panic!("no {name} among {measures:?}")).value
+}
+
+fn case(links: Vec<SimLink>, flows: Vec<SimFlow>, seed: u64) -> SimCase {
+    let (timeout, sample_every) = (120 * SECOND, 50 * MS);
+    SimCase { links, flows, timeout, sample_every, seed, record: SimRecord::default() }
+}
+
 /// Carries a workload from this seed; gives a figure of the server's by its name, and when what arrived.
 fn carry(path: PathConfig, workload: Workload, seed: u64, figure: &str) -> (f64, Arrived) {
+    carry_over(TransportSpec::new("uts"), path, workload, seed, figure)
+}
+
+/// The same over a transport with settings.
+fn carry_over(
+    transport: TransportSpec,
+    path: PathConfig,
+    workload: Workload,
+    seed: u64,
+    figure: &str,
+) -> (f64, Arrived) {
     let [from, to] = ["client", "server"].map(String::from);
-    let transport = TransportSpec::new("uts");
     let flow = SimFlow { name: "uts".into(), transport, workload, from, to, start: Duration::ZERO };
-    let case = SimCase {
-        links: SimLink::point_to_point("path", path),
-        flows: vec![flow],
-        timeout: 120 * SECOND,
-        sample_every: 50 * MS,
-        seed,
-        record: SimRecord::default(),
-    };
+    let case = case(SimLink::point_to_point("path", path), vec![flow], seed);
     let mut arrived = Arrived::default();
     let result = sim::run(&case, &mut arrived).expect("the case makes sense");
-    let measures = &result.flows[0].server.measures;
-    let measure = measures.iter().find(|m| m.name == figure);
-    (measure.unwrap_or_else(|| panic!("no {figure} among {measures:?}")).value, arrived)
+    (value(&result.flows[0].server.measures, figure), arrived)
 }
 
 /// A receiver that reports much must not run out of leave to say how far the sender may go on.
@@ -106,4 +133,41 @@ fn credit_keeps_ahead_of_a_sender_that_doubles() {
     let (took_s, _) = carry(path(line, line, ""), file, 1, "completion");
     println!("20 MB took {took_s:.2} s");
     assert!(took_s < 9.0, "{took_s:.2} s");
+}
+
+/// Redundancy takes room that a path hardly wider than the video has not: it must not make more late than it repairs.
+#[test]
+fn redundancy_makes_no_video_late_that_was_in_time_without() {
+    for seed in [1, 2, 3] {
+        let line = "rate=6mbit delay=40ms buffer=100kB loss=ge:0.05,4";
+        let deadline = 200 * MS;
+        let video = || Workload::Video {
+            frames_per_s: 30,
+            rate_bps: 4_000_000,
+            key_every: 60,
+            key_factor: 6.0,
+            duration: 30 * SECOND,
+            deadline,
+        };
+        let in_time = |adaptive| {
+            let transport = TransportSpec::new("uts").with("adaptive", adaptive);
+            carry_over(transport, path(line, line, ""), video(), seed, "in_time").0
+        };
+        let (adaptive, fixed) = (in_time(true), in_time(false));
+        println!("seed {seed}: {:.2} % in time, {:.2} % without exchanges", adaptive * 100.0, fixed * 100.0);
+        assert!(adaptive > fixed - 0.1, "seed {seed}: {adaptive:.4} in time, {fixed:.4} without exchanges");
+    }
+}
+
+/// In a buffer of ten packets a loss is congestion's. A threshold that lets a sender bear its own losses starves who yields.
+#[test]
+fn a_shallow_buffer_is_shared_with_who_yields() {
+    for seed in [1, 2] {
+        let line = "rate=86mbit delay=10ms buffer=10p";
+        let bulk = Workload::Bulk { bytes: None, duration: Some(20 * SECOND) };
+        let fixed = TransportSpec::new("uts").with("adaptive", false);
+        let neighbour = carry_beside(fixed, path(line, line, ""), bulk, seed);
+        println!("seed {seed}: {:.1} Mbit/s for the neighbour", neighbour / 1e6);
+        assert!(neighbour > 8.5e6, "seed {seed}: {:.1} Mbit/s for the neighbour", neighbour / 1e6);
+    }
 }
