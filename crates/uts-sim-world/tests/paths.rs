@@ -135,6 +135,18 @@ fn credit_keeps_ahead_of_a_sender_that_doubles() {
     assert!(took_s < 9.0, "{took_s:.2} s");
 }
 
+/// Over a long path that loses packets at random, the first seconds are a large part: what bears losses comes soon.
+#[test]
+fn random_loss_on_a_long_path_is_answered_within_seconds() {
+    for seed in [1, 2, 3] {
+        let line = "rate=50mbit delay=300ms buffer=3MB loss=0.01";
+        let bulk = Workload::Bulk { bytes: None, duration: Some(20 * SECOND) };
+        let (goodput, _) = carry(path(line, line, ""), bulk, seed, "goodput");
+        println!("seed {seed}: {:.1} Mbit/s", goodput / 1e6);
+        assert!(goodput > 14e6, "seed {seed}: {:.1} Mbit/s", goodput / 1e6);
+    }
+}
+
 /// Redundancy takes room that a path hardly wider than the video has not: it must not make more late than it repairs.
 #[test]
 fn redundancy_makes_no_video_late_that_was_in_time_without() {

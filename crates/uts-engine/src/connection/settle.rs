@@ -307,13 +307,12 @@ impl Outbound {
         Newest { number, sent_at, rtt }
     }
 
-    /// Congestion control hears of a loss. Where that ends its search for the path's limit, what the search has cost says nothing
-    /// of the path: the meter leaves it out.
+    /// Congestion control hears of a loss. Where that ends its search for the path's limit, and packets wait on the way, what the
+    /// search has cost says nothing of the path: the meter leaves it out.
     fn on_loss(&mut self, loss: &Loss) {
-        let searches = |o: &Outbound| o.congestion.summary().threshold_bytes == u64::MAX;
-        let has_searched = searches(self);
+        let has_searched = self.is_searching();
         self.congestion.on_loss(loss, &self.delivery);
-        if has_searched && !searches(self) {
+        if has_searched && !self.is_searching() && self.meter.has_queue(&self.rtt) {
             self.meter.leave_out_before(loss.next_packet);
         }
     }

@@ -44,6 +44,8 @@ pub struct Observation<'a> {
     pub offered: Option<Rate>,
     /// Where arrival in time is the aim: what waits here to be sent would arrive too late.
     pub is_late: bool,
+    /// Congestion control still looks for the path's limit.
+    pub is_searching: bool,
 }
 
 /// When to exchange, and for what.
@@ -179,8 +181,9 @@ impl Policy {
     /// Takes in what is known now.
     pub fn observe(&mut self, now: Time, observation: &Observation<'_>) {
         let at_home = *observation.profile == self.home;
-        let facts =
-            self.path.observe(now, observation.facts, at_home, (observation.offered, observation.is_late));
+        // Who still looks for the path's limit has not met it, whatever waits.
+        let is_limit = observation.is_late && !observation.is_searching;
+        let facts = self.path.observe(now, observation.facts, at_home, (observation.offered, is_limit));
         self.late.observe(now, observation.is_late);
         self.meter.observe(now, observation.delivered_bytes, window(&facts));
         if self.baseline.is_none() && self.is_evident(&facts) {
@@ -409,10 +412,10 @@ impl Policy {
             return false;
         }
         let since = *self.better_since.get_or_insert(now);
-        let persists = PERSISTS_MIN.max(2 * rtt);
+        let persists = PERSISTS_MIN.max(rtt);
         let better_for = now.since(since);
         // An estimate that never settles is acted on all the same after a while.
-        let steady = self.path.steady_for(now) >= persists || better_for >= UNSTEADY_MAX.max(3 * rtt);
+        let steady = self.path.steady_for(now) >= persists || better_for >= UNSTEADY_MAX.max(2 * rtt);
         let is_undone = self.has_disappointed(&seen.profile);
         if now < self.stays_until && !is_undone {
             return false;
@@ -549,9 +552,9 @@ const TIE_SHARE: f64 = 0.01;
 const TIE_IN_TIME: f64 = 0.0005;
 /// For how long a profile stays at least (or five round trips).
 const DWELL_MIN: Duration = Duration::from_secs(1);
-/// For how long another profile must have been better (or two round trips).
+/// For how long another profile must have been better (or a round trip).
 const PERSISTS_MIN: Duration = Duration::from_millis(100);
-/// For how long an estimate of loss that still moves holds up a decision (or three round trips).
+/// For how long an estimate of loss that still moves holds up a decision (or two round trips).
 const UNSTEADY_MAX: Duration = Duration::from_secs(1);
 /// For how long home must have been good enough again (or twenty round trips); longer after each return that did not last.
 const QUIET_MIN: Duration = Duration::from_secs(2);

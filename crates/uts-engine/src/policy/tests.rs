@@ -143,6 +143,7 @@ impl World {
                 delivered_bytes: self.delivered as u64,
                 offered: self.offered,
                 is_late: self.is_late,
+                is_searching: false,
             },
         );
         if let Some(decision) = self.policy.decide(now) {
@@ -430,8 +431,14 @@ fn each_return_that_does_not_last_makes_home_wait_longer() {
         for (profile, ms) in [(away, 0), (home, 500)] {
             let now = Time::from_millis(1000 * second + ms);
             let (facts, delivered_bytes) = (&world.facts, 0);
-            let seen =
-                Observation { facts, profile: &profile, delivered_bytes, offered: None, is_late: false };
+            let seen = Observation {
+                facts,
+                profile: &profile,
+                delivered_bytes,
+                offered: None,
+                is_late: false,
+                is_searching: false,
+            };
             world.policy.observe(now, &seen);
             world.policy.on_exchanged(now, &profile);
         }

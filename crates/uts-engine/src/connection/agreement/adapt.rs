@@ -177,7 +177,9 @@ impl Connection {
         let offered = adaptation.offer.rate(now, self.ways.bytes_written).filter(|_| has_rate);
         let Some(profile) = outbound.stack(0).map(|s| *s.profile) else { return };
         let is_late = self.ways.is_late(adaptation.policy.aim(), &facts);
-        let observation = Observation { facts: &facts, profile: &profile, delivered_bytes, offered, is_late };
+        let is_searching = outbound.is_searching();
+        let observation =
+            Observation { facts: &facts, profile: &profile, delivered_bytes, offered, is_late, is_searching };
         adaptation.policy.observe(now, &observation);
         self.follow_exchange(now, &profile);
         self.report_outcome(now);

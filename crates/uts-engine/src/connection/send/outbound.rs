@@ -233,6 +233,11 @@ impl Outbound {
         self.timeouts > TIMEOUTS_OF_OUTAGE
     }
 
+    /// Whether congestion control still looks for the path's limit.
+    pub fn is_searching(&self) -> bool {
+        self.congestion.summary().threshold_bytes == u64::MAX
+    }
+
     /// Whether a window in each round trip, or what all connections to the peer bring, is so much that processors, not lines, are what
     /// limits it.
     pub fn is_fast(&self) -> bool {

@@ -204,6 +204,11 @@ impl Meter {
         slot.unqueued += u32::from(!congestive);
     }
 
+    /// Whether packets wait for each other now.
+    pub fn has_queue(&self, rtt: &RoundTrip) -> bool {
+        rtt.latest.saturating_sub(rtt.min) >= SHALLOW_QUEUE_MIN
+    }
+
     /// Losses of packets below this number do not count: a sender that doubles overruns any path by as much as that holds.
     pub fn leave_out_before(&mut self, number: u64) {
         self.left_out_before = number;
