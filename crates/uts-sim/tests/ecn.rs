@@ -25,7 +25,7 @@ fn a_path_that_drops_marked_packets_carries_a_transfer_without_marks() {
             pair.carry(handle, flow, BYTES).expect("carried");
             let took = pair.now.since(began);
             println!("{drops:?}, from the start: {from_the_start}: {took:?}");
-            assert!(took < Duration::from_secs(2), "{drops:?}, {from_the_start}: {took:?}");
+            assert!(took < Duration::from_secs(8), "{drops:?}, {from_the_start}: {took:?}");
         }
     }
 }

@@ -13,54 +13,50 @@ pub(super) struct Marking {
     state: State,
     /// A packet with a mark has been answered since marks were last begun with.
     is_proved: bool,
+    /// The first packet that was sent in this state.
+    first: u64,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum State {
-    /// Packets from this number on are marked.
-    From(u64),
-    /// None from this number on, to see whether one without a mark is answered.
-    NotFrom(u64),
-    /// None any more.
+    #[default]
+    Marked,
+    /// None is, to see whether one without a mark is answered.
+    Tried,
+    /// None is any more.
     Never,
-}
-
-impl Default for State {
-    fn default() -> Self {
-        State::From(0)
-    }
 }
 
 impl Marking {
     /// Whether what leaves now is marked.
     pub fn is_on(&self) -> bool {
-        matches!(self.state, State::From(_))
+        self.state == State::Marked
     }
 
     /// Nothing has been answered for as long as the timing function waits, so many times in a row.
     pub fn on_timeout(&mut self, in_a_row: u32, next_packet: u64) {
         let enough = if self.is_proved { TIMEOUTS_PROVED } else { TIMEOUTS_UNPROVED };
         if self.is_on() && in_a_row >= enough {
-            self.state = State::NotFrom(next_packet);
+            (self.state, self.first) = (State::Tried, next_packet);
         }
     }
 
     /// Packets up to `newest` have arrived. `has_counts` = the report tells how many marks have.
     pub fn on_report(&mut self, newest: u64, has_counts: bool, next_packet: u64) {
         match self.state {
-            State::From(first) if newest >= first => {
+            State::Marked if newest >= self.first => {
                 self.is_proved = true;
                 if !has_counts {
                     self.state = State::Never;
                 }
             }
             // It had only taken longer.
-            State::NotFrom(first) if newest < first => self.state = State::From(first),
+            State::Tried if newest < self.first => self.state = State::Marked,
             // congestion.md C-50: the path was out, and marks are tried again; or none has passed twice in a row.
-            State::NotFrom(_) if self.is_proved => {
-                *self = Marking { state: State::From(next_packet), is_proved: false };
+            State::Tried if self.is_proved => {
+                *self = Marking { state: State::Marked, is_proved: false, first: next_packet };
             }
-            State::NotFrom(_) => self.state = State::Never,
+            State::Tried => self.state = State::Never,
             _ => {}
         }
     }

@@ -59,7 +59,7 @@ impl Connection {
         let mut data: Option<(u32, Range<u64>)> = None;
         for run in runs {
             // Behind the look for losses: what has arrived of those that were sent after the first of them counts.
-            self.parts.size.on_acknowledged(run.numbers.end - 1, run.sent.bytes as usize);
+            self.parts.size.on_acknowledged(run.numbers.end - 1, run.packets(), run.sent.bytes as usize);
             if self.ways.trace.is_on() {
                 run.numbers.clone().for_each(|number| self.ways.trace.on_packet_acknowledged(now, number));
             }
@@ -126,7 +126,7 @@ impl Connection {
         self.ways.stats.packets_lost = self.ways.stats.packets_lost.saturating_sub(count);
         self.ways.stats.packets_late += count;
         for (number, sent) in packets {
-            self.parts.size.on_acknowledged(*number, sent.bytes as usize);
+            self.parts.size.on_acknowledged(*number, 1, sent.bytes as usize);
             for token in &sent.tokens {
                 self.parts.acked(now, token, &mut self.ways);
             }
@@ -171,7 +171,7 @@ impl Connection {
             outbound.on_loss(&loss);
         }
         for (number, _) in lost.iter().filter(|(_, sent)| sent.eliciting && !sent.size_probe) {
-            outbound.meter.on_lost(now, *number, &outbound.rtt);
+            outbound.meter.on_lost(now, *number, outbound.delivery.is_app_limited(), &outbound.rtt);
         }
         let counted = lost.iter().filter(|(_, sent)| !sent.size_probe);
         if self.parts.size.on_lost(now, counted.map(|(number, sent)| (*number, sent.bytes as usize))) {

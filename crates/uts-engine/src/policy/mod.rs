@@ -299,7 +299,7 @@ impl Policy {
             delay_after: seen.measured.rtt_min / 2 + seen.measured.queueing(),
         };
         let until = now + DISAPPOINTED_FOR;
-        if self.disappoints(trial, after) {
+        if self.disappoints(trial, after, seen.offered.is_some()) {
             self.disappointing.push((seen.profile, until));
             self.failures = (self.failures + 1).min(FAILURES_MAX);
             self.stays_until = now + AFTER_FAILURE * (1 << self.failures);
@@ -310,8 +310,9 @@ impl Policy {
         Some(outcome)
     }
 
-    /// Whether an exchange has not brought what was expected of it, and not because the path has changed.
-    fn disappoints(&self, trial: &Trial, after: Rate) -> bool {
+    /// Whether an exchange has not brought what was expected of it, and not because the path has changed, or `has_enough` is true:
+    /// all that there is to send is sent, so that no more can be brought.
+    fn disappoints(&self, trial: &Trial, after: Rate, has_enough: bool) -> bool {
         let Expectation { from, to, .. } = &trial.decision.expects;
         match self.aim {
             // Who was in time and is late now has seen what it must not do, whatever the path does.
@@ -323,7 +324,9 @@ impl Policy {
                 let least =
                     if is_return { -RETURN_COSTS * bytes(from.goodput) } else { GAIN_PART * expected };
                 let gained = trial.before.map(|before| bytes(after) - bytes(before));
-                gained.is_some_and(|gained| gained < least) && !self.path.has_changed_since(trial.at)
+                !has_enough
+                    && gained.is_some_and(|gained| gained < least)
+                    && !self.path.has_changed_since(trial.at)
             }
         }
     }

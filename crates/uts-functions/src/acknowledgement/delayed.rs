@@ -66,8 +66,8 @@ const APART_MIN: Duration = Duration::from_millis(1);
 
 impl Delayed {
     /// When the next report may leave, if they are to be so far apart (acknowledgement.md R-14).
-    fn next_after(&self, state: &Arrivals, apart: Duration) -> Time {
-        let apart = apart.min(self.delay);
+    fn next_after(&self, state: &Arrivals, apart_us: u32) -> Time {
+        let apart = Duration::from_micros(apart_us.into()).min(self.delay);
         if apart < APART_MIN { state.reported_at } else { state.reported_at + apart }
     }
 }
@@ -84,9 +84,9 @@ impl Acknowledgement for Delayed {
         if arrival.polled {
             state.report_by(arrival.now);
         } else if urgent {
-            state.report_by(arrival.now.max(self.next_after(state, state.apart / URGENT_FACTOR)));
+            state.report_by(arrival.now.max(self.next_after(state, state.apart_us / URGENT_FACTOR)));
         } else if enough {
-            state.report_by(arrival.now.max(self.next_after(state, state.apart)));
+            state.report_by(arrival.now.max(self.next_after(state, state.apart_us)));
         } else {
             // acknowledgement.md R-9: the delay runs from the first packet that is unreported.
             state.report_by(state.unreported_since.unwrap_or(arrival.now) + self.delay);

@@ -54,8 +54,8 @@ pub struct Arrivals {
     pub due: Option<Time>,
     /// When the last report was sent.
     pub reported_at: Time,
-    /// How far apart reports are to leave, as far as the mechanism has it so; zero = nothing speaks for that.
-    pub apart: Duration,
+    /// How far apart reports are to leave, as far as the mechanism has it so, in microseconds; zero = nothing speaks for that.
+    pub apart_us: u32,
     /// Packets received with ECT(0), ECT(1), CE.
     pub ecn: [u64; 3],
     /// Below this, everything was reported and the report acknowledged: duplicates of it are not new.
@@ -208,7 +208,7 @@ mod tests {
         for (apart_us, gap_every, most) in [(10_000, 0, 9), (10_000, 10, 35), (100_000, 0, 4), (500, 0, 4000)]
         {
             let mut slot = build(1, &[]);
-            let mut state = Arrivals { apart: Duration::from_micros(apart_us), ..Arrivals::default() };
+            let mut state = Arrivals { apart_us, ..Arrivals::default() };
             let (mut reports, mut number) = (0, 0);
             for micros in (0..80_000).step_by(10) {
                 let now = Time::from_micros(1_000_000 + micros);
@@ -223,7 +223,7 @@ mod tests {
             // Less than timers can keep apart is left: each second packet is reported.
             assert!(reports <= most && reports >= most / 2, "{at}");
         }
-        let (mut slot, mut state) = (build(1, &[]), Arrivals { apart: ms(10), ..Arrivals::default() });
+        let (mut slot, mut state) = (build(1, &[]), Arrivals { apart_us: 10_000, ..Arrivals::default() });
         state.on_reported(Time::from_millis(100));
         arrive(&mut slot, &mut state, packet(0, 101));
         let polled = Arrival { polled: true, ..packet(1, 102) };

@@ -19,8 +19,8 @@ const REPORTS_BEFORE_PING: u32 = 12;
 pub(crate) struct Report {
     /// Packets with nothing but a report since the last one that asked to be acknowledged.
     alone: u32,
-    /// When that one was sent. One in a round trip is enough to keep the list short, and leaves the window to others.
-    asked_at: Time,
+    /// When that one was sent, in milliseconds, which wrap. One in a round trip is enough to keep the list short, and leaves the window to others.
+    asked_at_ms: u32,
 }
 
 impl Part for Report {
@@ -33,16 +33,17 @@ impl Part for Report {
         let is_due = arrivals.due.is_some_and(|due| due <= packet.now || arrivals.unreported > 0);
         if is_due && let Some(largest) = emit_report(arrivals, packet.now, packet.left(), packet.out) {
             packet.tokens.push(Token::Report(largest));
-            arrivals.apart = apart;
+            arrivals.apart_us = u32::try_from(apart.as_micros()).unwrap_or(u32::MAX);
             ways.stats.reports_sent += 1;
         }
         if packet.reason == Reason::Report {
             self.alone = self.alone.saturating_add(1);
+            let now_ms = packet.now.wrapping_millis();
             if arrivals.received.len() > RANGES_BEFORE_PING
                 && self.alone >= REPORTS_BEFORE_PING
-                && packet.now.since(self.asked_at) >= round_trip
+                && Duration::from_millis(now_ms.wrapping_sub(self.asked_at_ms).into()) >= round_trip
             {
-                (self.alone, self.asked_at) = (0, packet.now);
+                (self.alone, self.asked_at_ms) = (0, now_ms);
                 packet.put(&Frame::Ping);
             }
             packet.is_complete = true;

@@ -156,11 +156,12 @@ impl PacketSize {
         }
     }
 
-    /// Packets, of which this is the last, have arrived, of so many bytes each.
+    /// So many packets, of which this is the last, have arrived, of so many bytes each.
     #[inline]
-    pub fn on_acknowledged(&mut self, number: u64, bytes: usize) {
+    pub fn on_acknowledged(&mut self, number: u64, packets: u64, bytes: usize) {
         if self.long_packets < LONG_PACKETS_MIN && bytes > self.current / 2 {
-            self.long_packets += 1;
+            let packets = u8::try_from(packets).unwrap_or(u8::MAX);
+            self.long_packets = self.long_packets.saturating_add(packets);
         }
         if self.holes > 0 && bytes >= self.base && self.base > PACKET_BYTES_MIN {
             self.holes = 0;
@@ -297,13 +298,13 @@ mod tests {
     #[test]
     fn a_larger_size_is_looked_for_where_packets_are_filled_and_nobody_waits_for_it() {
         let mut size = PacketSize::new(Time::ZERO, 1200, 1472);
-        (0..100).for_each(|number| size.on_acknowledged(number, 220));
+        (0..100).for_each(|number| size.on_acknowledged(number, 1, 220));
         assert_eq!(
             (size.probe(Time::ZERO), size.probe_at()),
             (None, None),
             "small messages have no use for it"
         );
-        (100..104).for_each(|number| size.on_acknowledged(number, 1100));
+        (100..104).for_each(|number| size.on_acknowledged(number, 1, 1100));
         assert_eq!(size.probe(Time::ZERO), Some(1472));
         let (deadline, slow) = (Some(Duration::from_millis(150)), Rate::from_bits_per_sec(92_000));
         assert!(!PacketSize::is_harmless(1472, deadline, slow), "128 ms");
@@ -358,7 +359,7 @@ mod tests {
         for outage in 0..10 {
             assert!(!size.on_black_hole(Time::from_millis(1000 * outage)));
             assert_eq!(size.current(), 1200);
-            size.on_acknowledged(outage, 1200);
+            size.on_acknowledged(outage, 1, 1200);
         }
     }
 
@@ -391,7 +392,7 @@ mod tests {
             let is_smaller = size.on_lost(Time::ZERO, packets);
             assert_eq!(size.current(), if is_smaller { 1200 } else { 1472 });
             if let Some((packet, bytes)) = arrives(number) {
-                size.on_acknowledged(packet, bytes);
+                size.on_acknowledged(packet, 1, bytes);
             }
             is_smaller
         })

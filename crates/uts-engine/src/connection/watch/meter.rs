@@ -97,11 +97,11 @@ pub(crate) struct Meter {
     slots: VecDeque<Slot>,
     /// What left the window while losses were rare.
     memory: Slot,
-    /// When the newest slot began.
-    slot_at: Time,
-    /// The largest packet number that was lost, to tell bursts, and how many in a row.
-    last_lost: Option<u64>,
+    /// When the newest slot began, in milliseconds, which wrap.
+    slot_at_ms: u32,
+    /// How many in a row were lost last, and the number behind them; 0 = none so far.
     in_row: u32,
+    behind_lost: u64,
     /// Losses of packets below this number are not counted.
     left_out_before: u64,
     rates: VecDeque<(Time, Rate)>,
@@ -114,9 +114,9 @@ impl Meter {
         Meter {
             slots: VecDeque::from([Slot::default()]),
             memory: Slot::default(),
-            slot_at: Time::ZERO,
-            last_lost: None,
+            slot_at_ms: 0,
             in_row: 0,
+            behind_lost: 0,
             left_out_before: 0,
             rates: VecDeque::new(),
             queues: VecDeque::new(),
@@ -124,10 +124,13 @@ impl Meter {
         }
     }
 
-    /// Of maxima of the past only the largest is kept, which is all that is told of them.
+    /// Of maxima of the past only the largest is kept, which is all that is told of them; of losses their sum.
     pub fn shrink(&mut self) {
         self.rates.truncate(1);
         self.queues.truncate(1);
+        let all = self.window();
+        self.slots.truncate(1);
+        self.slots.iter_mut().for_each(|slot| *slot = all);
         self.slots.shrink_to_fit();
         self.rates.shrink_to_fit();
         self.queues.shrink_to_fit();
@@ -140,10 +143,11 @@ impl Meter {
     }
 
     fn slot(&mut self, now: Time) -> &mut Slot {
-        let is_old = now.since(self.slot_at) >= SLOT_TIME;
+        let now_ms = now.wrapping_millis();
+        let is_old = Duration::from_millis(now_ms.wrapping_sub(self.slot_at_ms).into()) >= SLOT_TIME;
         let is_full = |slot: &Slot| slot.packets >= WINDOW_PACKETS / SLOTS as u32;
         if self.slots.back().is_none_or(|slot| is_full(slot) || (is_old && slot.packets > 0)) {
-            self.slot_at = now;
+            self.slot_at_ms = now_ms;
             let mut is_rare = self.window().lost < FREQUENT_LOSSES;
             let oldest = if self.slots.len() >= SLOTS { self.slots.pop_front() } else { None };
             let oldest = oldest.unwrap_or_default();
@@ -161,7 +165,8 @@ impl Meter {
     /// Packets that arrived.
     pub fn on_acknowledged(&mut self, now: Time, packets: u64, sample: &RateSample, rtt: &RoundTrip) {
         self.samples += packets;
-        let meets_queue = self.meets_queue(rtt);
+        // Who could send more is not the cause of a queue: what burst it sends waits for itself.
+        let meets_queue = !sample.app_limited && self.meets_queue(rtt);
         let slot = self.slot(now);
         let count = u32::try_from(packets).unwrap_or(u32::MAX);
         slot.packets = slot.packets.saturating_add(count);
@@ -181,13 +186,14 @@ impl Meter {
     }
 
     /// A packet was lost; packets are reported in the order of their numbers within one call of the ledger.
-    pub fn on_lost(&mut self, now: Time, number: u64, rtt: &RoundTrip) {
+    /// `is_limited`: the application sent less than it could.
+    pub fn on_lost(&mut self, now: Time, number: u64, is_limited: bool, rtt: &RoundTrip) {
         if number < self.left_out_before {
             return;
         }
-        let congestive = self.meets_queue(rtt);
-        let new_burst = self.last_lost.is_none_or(|last| number != last + 1);
-        self.last_lost = Some(number);
+        let congestive = !is_limited && self.meets_queue(rtt);
+        let new_burst = self.behind_lost == 0 || number != self.behind_lost;
+        self.behind_lost = number.saturating_add(1);
         self.in_row = if new_burst { 1 } else { self.in_row.saturating_add(1) };
         if self.in_row > HOLE_PACKETS {
             if self.in_row == HOLE_PACKETS + 1 {
@@ -309,7 +315,12 @@ mod tests {
         let sample = RateSample::default();
         meter.on_acknowledged(Time::from_millis(1), 94, &sample, &round_trip(60));
         for number in [10, 11, 12, 50, 51, 52] {
-            meter.on_lost(Time::from_millis(2), number, &round_trip(if number < 20 { 59 } else { 41 }));
+            meter.on_lost(
+                Time::from_millis(2),
+                number,
+                false,
+                &round_trip(if number < 20 { 59 } else { 41 }),
+            );
         }
         let facts = meter.facts(&round_trip(45), 1200);
         assert!((facts.loss - 0.06).abs() < 1e-9, "{facts:?}");
@@ -324,14 +335,14 @@ mod tests {
         for i in 0..40 {
             meter.on_acknowledged(Time::from_millis(i), 1000, &RateSample::default(), &rtt);
             if i % 10 == 9 {
-                meter.on_lost(Time::from_millis(i), 1000 * i, &rtt);
+                meter.on_lost(Time::from_millis(i), 1000 * i, false, &rtt);
             }
         }
         let loss = meter.facts(&rtt, 1200).loss;
         assert!((0.00007..0.00013).contains(&loss), "{loss}");
         for i in 0..30 {
             meter.on_acknowledged(Time::from_millis(50 + i), 50, &RateSample::default(), &rtt);
-            meter.on_lost(Time::from_millis(50 + i), 50_000 + 50 * i, &rtt);
+            meter.on_lost(Time::from_millis(50 + i), 50_000 + 50 * i, false, &rtt);
         }
         let loss = meter.facts(&rtt, 1200).loss;
         assert!((0.015..0.025).contains(&loss), "{loss}");
@@ -349,7 +360,7 @@ mod tests {
         for i in 1..=3 * u64::from(MEMORY_PACKETS_MAX) / 1000 {
             meter.on_acknowledged(Time::from_millis(i), 1000, &RateSample::default(), &rtt);
             if i % 10 == 0 {
-                meter.on_lost(Time::from_millis(i), 1000 * i, &rtt);
+                meter.on_lost(Time::from_millis(i), 1000 * i, false, &rtt);
             }
             assert!(meter.memory.packets < MEMORY_PACKETS_MAX);
         }
@@ -366,7 +377,7 @@ mod tests {
             let mut rtt = round_trip(40);
             rtt.latest += Duration::from_micros(queue);
             if is_lost(number, queue) {
-                meter.on_lost(now, number, &rtt);
+                meter.on_lost(now, number, false, &rtt);
             } else {
                 meter.on_acknowledged(now, 1, &RateSample::default(), &rtt);
             }
@@ -397,9 +408,9 @@ mod tests {
             }
         };
         arrive(&mut meter);
-        (1000..1010).for_each(|number| meter.on_lost(Time::from_millis(20), number, &rtt));
+        (1000..1010).for_each(|number| meter.on_lost(Time::from_millis(20), number, false, &rtt));
         let before = meter.facts(&rtt, 1200);
-        (2000..2300).for_each(|number| meter.on_lost(Time::from_millis(30), number, &rtt));
+        (2000..2300).for_each(|number| meter.on_lost(Time::from_millis(30), number, false, &rtt));
         let after = meter.facts(&rtt, 1200);
         assert!((after.loss - before.loss).abs() < 0.002, "{before:?}, {after:?}");
         assert!((after.loss_burst - before.loss_burst).abs() < 5.1, "{before:?}, {after:?}");
@@ -412,7 +423,7 @@ mod tests {
         for i in 0..2_000 {
             let now = Time::from_millis(20 * i);
             if i < 1_000 && i % 10 == 0 {
-                meter.on_lost(now, i, &rtt);
+                meter.on_lost(now, i, false, &rtt);
             } else {
                 meter.on_acknowledged(now, 1, &RateSample::default(), &rtt);
             }
@@ -425,7 +436,7 @@ mod tests {
     #[test]
     fn a_burst_is_forgotten() {
         let mut meter = Meter::new();
-        (1..4).for_each(|number| meter.on_lost(Time::ZERO, number, &round_trip(41)));
+        (1..4).for_each(|number| meter.on_lost(Time::ZERO, number, false, &round_trip(41)));
         for i in 0..40 {
             meter.on_acknowledged(Time::from_millis(i), 100, &RateSample::default(), &round_trip(41));
         }
