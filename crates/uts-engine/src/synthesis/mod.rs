@@ -9,6 +9,7 @@ use bytes::Bytes;
 use std::sync::Arc;
 use uts_functions::fec::Fec;
 use uts_functions::protection::Secret;
+use uts_functions::retransmission::{Demand, Retransmission as _};
 use uts_functions::{
     Function, Profile, Time, acknowledgement, detection, fec, flow, presentation, protection, retransmission,
     segmentation, sequencing,
@@ -50,6 +51,8 @@ pub(crate) struct ReceiveStack {
     pub flow: flow::Slot,
     pub sequencing: sequencing::Slot,
     pub presentation: presentation::Slot,
+    /// What asks for missing data, if anything does: each flow has its own.
+    pub demand: Option<Box<dyn Demand>>,
     pub layout: DataLayout,
     /// Every packet of a run costs its mechanisms the same: packets may be taken in as runs.
     pub is_uniform: bool,
@@ -129,6 +132,7 @@ impl ReceiveStack {
             flow: flow::Slot::build(profile.get(Function::Flow), ())?,
             sequencing: sequencing::Slot::build(profile.get(Function::Sequencing), ())?,
             presentation: presentation::Slot::build(profile.get(Function::Presentation), ())?,
+            demand: retransmission::Slot::build(profile.get(Function::Retransmission), ())?.demand(),
             layout: DataLayout::of(profile),
             is_uniform: profile.is_uniform(),
             first_number: 0,

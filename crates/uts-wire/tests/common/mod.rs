@@ -211,6 +211,14 @@ fn control_frame() -> impl Strategy<Value = Frame<'static>> {
         (1usize..40).prop_map(|len| Frame::Padding { len }),
         Just(Frame::Ping),
         Just(Frame::Poll),
+        (any::<u8>(), any::<u8>(), small(), bytes(1..MAX_FEEDBACK_BYTES + 1)).prop_map(
+            |(function, mechanism, flow, words)| Frame::Feedback(Feedback {
+                function,
+                mechanism,
+                flow,
+                words
+            })
+        ),
         any::<u64>().prop_map(Frame::PathChallenge),
         any::<u64>().prop_map(Frame::PathResponse),
         (position(), text(MAX_REASON_BYTES)).prop_map(|(code, reason)| Frame::Close(Close { code, reason })),

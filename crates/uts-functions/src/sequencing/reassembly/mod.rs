@@ -310,6 +310,17 @@ impl Reassembly {
         self.settled.contains_range(&(begin..end + 1)).then_some(begin..end + 1)
     }
 
+    /// The end of the highest data that has arrived or been given up, the marker that ends the flow left out.
+    pub fn reaches(&self) -> u64 {
+        let end = self.settled.last().map_or(0, |last| last.end);
+        self.fin.map_or(end, |fin| end.min(fin))
+    }
+
+    /// Positions below [`Reassembly::reaches`] that have neither arrived nor been given up.
+    pub fn missing(&self) -> impl Iterator<Item = Range<u64>> + '_ {
+        self.settled.gaps(0..self.reaches())
+    }
+
     /// Gaps among the settled positions: what they take is what a peer can make this end remember.
     pub fn gaps(&self) -> usize {
         self.settled.len().saturating_sub(1)

@@ -117,12 +117,12 @@ impl Part for Data {
         }
     }
 
-    /// When a message expires.
+    /// When something is due of a flow.
     fn timeout(&self, ways: &Ways) -> Option<Time> {
-        ways.flows.next_expiry().map(|(at, _)| at)
+        ways.flows.next_alarm().map(|(at, _)| at)
     }
 
     fn on_timeout(&mut self, now: Time, ways: &mut Ways) {
-        ways.expire_messages(now);
+        ways.on_alarms(now);
     }
 }
