@@ -248,6 +248,8 @@ pub struct Facts {
     pub grants: bool,
     /// It has a half that works at the receiver of data and speaks to the half at the sender.
     pub speaks: bool,
+    /// Messages say what they wait for, and it keeps to that.
+    pub orders: bool,
     /// It judges messages before they are a part of their flow.
     pub judges: bool,
     /// What it guarantees.
@@ -270,6 +272,7 @@ impl Facts {
         repeats: false,
         grants: false,
         speaks: false,
+        orders: false,
         judges: false,
         promises: &[],
         unasked: Unasked::Choice(0),

@@ -1,11 +1,12 @@
-//! Mechanisms with a half at the receiver, and those that judge what is handed over: what they do end to end, in virtual time.
+//! Mechanisms with a half at the receiver, those that judge what is handed over, and those that keep the order that messages
+//! ask for: what they do end to end, in virtual time.
 
 use bytes::Bytes;
 use core::time::Duration;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use uts_engine::{
-    ConnectionConfig, ConnectionHandle, Direction, EndpointConfig, Event, FlowId, FlowOptions,
+    After, ConnectionConfig, ConnectionHandle, Direction, EndpointConfig, Event, FlowId, FlowOptions,
     MessageOptions, Read, Stats, WriteError,
 };
 use uts_functions::{Function, Time};
@@ -80,8 +81,13 @@ impl Transfer {
     }
 
     fn offer(&mut self, number: u32, len: usize) -> Result<(), WriteError> {
+        self.offer_after(number, len, After::default())
+    }
+
+    fn offer_after(&mut self, number: u32, len: usize, after: After) -> Result<(), WriteError> {
         let (now, flow) = (self.world.now(), self.flow);
-        self.at(CLIENT).send_message(now, flow, message(number, len), MessageOptions::default())
+        let options = MessageOptions { after, ..MessageOptions::default() };
+        self.at(CLIENT).send_message(now, flow, message(number, len), options)
     }
 
     /// Goes on for so long, or until all these have arrived.
@@ -281,4 +287,99 @@ fn messages_beyond_the_rate_are_the_first_to_be_given_up() {
     transfer.send(500..510, 1024);
     transfer.pass(Duration::from_secs(10));
     assert!((500..510).all(|number| transfer.received.contains(&number)), "{:?}", transfer.received);
+}
+
+/// Messages in each picture: a header, and data that waits for that and for nothing else.
+const IN_PICTURE: u32 = 8;
+
+/// Sends pictures, one every 10 ms; says how long messages took on the mean, and in which order they were read.
+fn pictures(sequencing: &str, seed: u64, exchanges: bool) -> (Duration, Vec<u32>) {
+    let profile = format!("uts.profile.sequencing={sequencing}");
+    let properties = [
+        profile.as_str(),
+        "preserveOrder=avoid",
+        "uts.profile.fec=none",
+        "congestionControl=avoid",
+        "uts.profile.congestion=none",
+    ];
+    let mut transfer =
+        Transfer::new("rate=20mbit delay=20ms loss=0.05 jitter=2ms,reorder", &properties, seed);
+    let home = transfer.at(CLIENT).profile(Direction::Out).expect("connected");
+    let (mut taken, mut seen, mut sent_at, mut exchanged) = (Duration::ZERO, 0, Vec::new(), 0);
+    for picture in 0..100 {
+        if exchanges && picture % 10 == 5 {
+            let name = ["ordered", "partial-order"][(picture / 10 % 2) as usize];
+            let profile = home.with_named(Function::Sequencing, name).expect("it exists");
+            let now = transfer.world.now();
+            let asked = transfer.at(CLIENT).request_profile(now, Direction::Out, profile);
+            // One may still be under way, where losses hold it up.
+            exchanged += u32::from(asked.is_ok());
+        }
+        let now = transfer.world.now();
+        let flow = transfer.flow;
+        let mut after = After::NOTHING;
+        for part in 0..IN_PICTURE {
+            let from = transfer.at(CLIENT).position(flow).expect("open");
+            transfer.offer_after(picture * IN_PICTURE + part, 700, after).expect("room");
+            if part == 0 {
+                let to = transfer.at(CLIENT).position(flow).expect("open");
+                after = After::Positions { from, to };
+            }
+            sent_at.push(now);
+        }
+        for _ in 0..20 {
+            transfer.pass(Duration::from_micros(500));
+            for number in transfer.received.iter().skip(seen) {
+                taken += transfer.world.now().since(sent_at[*number as usize]);
+            }
+            seen = transfer.received.len();
+        }
+    }
+    let count = sent_at.len();
+    while transfer.received.len() < count {
+        transfer.pass(Duration::from_millis(1));
+        for number in transfer.received.iter().skip(seen) {
+            taken += transfer.world.now().since(sent_at[*number as usize]);
+        }
+        seen = transfer.received.len();
+        assert!(transfer.world.now() < Time::from_millis(60_000), "seed {seed}: {seen} of {count} arrived");
+    }
+    assert!(!exchanges || exchanged >= 3, "seed {seed}: {exchanged} exchanges");
+    (taken / count as u32, transfer.received)
+}
+
+/// What need not wait is handed over at once, and nothing before what it waits for.
+#[test]
+fn pictures_overtake_each_other_and_no_data_its_header() {
+    let mut means = [Duration::ZERO; 2];
+    for seed in 0..5 {
+        for (mean, name) in means.iter_mut().zip(["ordered", "partial-order"]) {
+            let (taken, order) = pictures(name, seed, false);
+            *mean += taken / 5;
+            check_order(&order, seed);
+            assert_eq!(order.is_sorted(), name == "ordered", "seed {seed}");
+        }
+    }
+    println!("a message takes {means:?} on the mean: in order, in partial order");
+    assert!(means[1] < means[0], "{means:?}");
+}
+
+#[test]
+fn an_order_is_exchanged_for_another_while_messages_wait() {
+    for seed in 0..10 {
+        let (_, order) = pictures("partial-order", seed, true);
+        check_order(&order, seed);
+    }
+}
+
+fn check_order(order: &[u32], seed: u64) {
+    let mut all = order.to_vec();
+    all.sort_unstable();
+    assert!(all.iter().copied().eq(0..all.len() as u32), "failing seed {seed}: lost, or handed over twice");
+    let mut has_header = vec![false; order.len()];
+    for number in order {
+        let (picture, part) = (number / IN_PICTURE, number % IN_PICTURE);
+        assert!(part == 0 || has_header[picture as usize], "failing seed {seed}: {number} before its header");
+        has_header[picture as usize] |= part == 0;
+    }
 }

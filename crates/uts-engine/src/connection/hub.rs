@@ -133,6 +133,7 @@ impl Connection {
                 self.parts.control.on_path_challenge(*number);
                 Ok(())
             }
+            Frame::Order(order) => self.ways.on_order(index, order),
             Frame::Feedback(feedback) => self.ways.on_feedback(now, feedback),
             // A poll was noticed when the packet was read; redundancy is taken in behind all other frames.
             Frame::Repair(_) | Frame::Poll | Frame::Padding { .. } | Frame::Ping | Frame::PathResponse(_) => {

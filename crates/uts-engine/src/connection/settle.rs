@@ -226,6 +226,7 @@ impl Ways {
             rare.tagged.remove(range.clone());
         }
         flow.send.buffer.on_acknowledged(range);
+        flow.send.forget_settled();
         self.after_send_change(id);
     }
 

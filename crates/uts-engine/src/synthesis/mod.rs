@@ -68,6 +68,8 @@ pub(crate) struct DataLayout {
     /// Positions are sent. They are not where nobody needs them: whole messages, never repeated, in no order, without
     /// credit.
     pub offsets: bool,
+    /// Messages say what they wait for.
+    pub orders: bool,
 }
 
 impl DataLayout {
@@ -75,6 +77,7 @@ impl DataLayout {
         DataLayout {
             repeats: profile.mechanisms().any(|m| m.facts.repeats),
             offsets: profile.mechanisms().any(|m| m.facts.positions),
+            orders: profile.mechanisms().any(|m| m.facts.orders),
         }
     }
 
@@ -174,7 +177,7 @@ mod tests {
             DataFlags { fin: true, ..whole },
         ];
         for offsets in [false, true] {
-            let layout = DataLayout { repeats: false, offsets };
+            let layout = DataLayout { repeats: false, offsets, orders: false };
             let is_unplaced = |flags: DataFlags, offset: Option<u64>| {
                 layout.is_unplaced_message(&Data { flow: 0, offset, flags, has_len: false, bytes: b"data" })
             };

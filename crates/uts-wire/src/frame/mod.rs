@@ -7,6 +7,7 @@ pub mod exchange;
 pub mod feedback;
 pub mod flow;
 pub mod messages;
+pub mod order;
 pub mod repair;
 pub mod row;
 
@@ -17,6 +18,7 @@ pub use exchange::{AckPf, ConfirmPf, Direction, MAX_GROUPS, NakPf, RequestPf, St
 pub use feedback::{Feedback, MAX_FEEDBACK_BYTES};
 pub use flow::{Credit, FlowLimit, ResetFlow, Skip, StopFlow};
 pub use messages::{Messages, emit_messages_header, messages_header_len};
+pub use order::Order;
 pub use repair::{MAX_MASK_BYTES, Repair, RepairId};
 pub use row::{DataWriter, InRow, RowHead, RowReader};
 
@@ -48,6 +50,7 @@ pub mod kind {
     pub const WINDOW_REPAIR: u8 = 0x14;
     pub const FEEDBACK: u8 = 0x15;
     pub const STALE_PF: u8 = 0x16;
+    pub const ORDER: u8 = 0x17;
     /// The first of the 128 types of data; the low six bits are flags, and the upper half is of presented messages.
     pub const DATA: u8 = 0x40;
     /// The last of them.
@@ -103,6 +106,8 @@ pub enum Frame<'a> {
     Repair(Repair<'a>),
     /// What a mechanism at the receiver tells its other half at the sender.
     Feedback(Feedback<'a>),
+    /// A message need not wait for all that was sent before it.
+    Order(Order),
     /// Data of a flow.
     Data(Data<'a>),
     /// Whole messages of one length.
@@ -141,6 +146,7 @@ impl<'a> Frame<'a> {
             kind::PATH_CHALLENGE => Frame::PathChallenge(r.u64("path challenge")?),
             kind::PATH_RESPONSE => Frame::PathResponse(r.u64("path response")?),
             kind::REPAIR | kind::WINDOW_REPAIR => Frame::Repair(Repair::read(frame_kind, r)?),
+            kind::ORDER => Frame::Order(Order::read(r)?),
             kind::FEEDBACK => Frame::Feedback(Feedback::read(r)?),
             found => {
                 // P-20
@@ -174,6 +180,7 @@ impl<'a> Frame<'a> {
             Frame::Repair(Repair { id: RepairId::Window { .. }, .. }) => kind::WINDOW_REPAIR,
             Frame::Repair(_) => kind::REPAIR,
             Frame::Feedback(_) => kind::FEEDBACK,
+            Frame::Order(_) => kind::ORDER,
             Frame::Data(_) => kind::DATA,
             Frame::Messages(messages) if messages.offset.is_some() => kind::MESSAGES_PLACED,
             Frame::Messages(_) => kind::MESSAGES,
@@ -211,6 +218,7 @@ impl<'a> Frame<'a> {
             }
             Frame::Repair(frame) => frame.write(out),
             Frame::Feedback(frame) => frame.write(out),
+            Frame::Order(frame) => frame.write(out),
             Frame::Data(frame) => frame.write(out),
             Frame::Messages(frame) => frame.write(out),
         }

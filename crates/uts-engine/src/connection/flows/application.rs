@@ -59,6 +59,30 @@ impl FlowOptions {
 pub struct MessageOptions {
     /// If it is not acknowledged within this time it is given up (`msgLifetime`); `None` = never.
     pub lifetime: Option<Duration>,
+    /// What is handed over at the receiver before it, where a profile keeps a partial order
+    /// (`uts.profile.sequencing=partial-order`). Under any other profile it says nothing.
+    pub after: After,
+}
+
+/// What a message waits for at the receiver, under a partial order (RFC 1693).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum After {
+    /// Everything that was sent before it in its flow.
+    #[default]
+    Everything,
+    /// What was sent in its flow between these positions, which [`Connection::position`] has given. What is behind the message
+    /// does not count.
+    Positions {
+        /// The first.
+        from: u64,
+        /// The first that it does not wait for.
+        to: u64,
+    },
+}
+
+impl After {
+    /// It waits for nothing.
+    pub const NOTHING: After = After::Positions { from: 0, to: 0 };
 }
 
 /// Why a flow cannot be opened.
@@ -326,7 +350,8 @@ impl Connection {
         };
         let mut judge = outbound.as_mut().map(|o| &mut o.rate).filter(|rate| rate.info().facts.judges);
         let (mut taken, mut bytes) = (0, 0);
-        if keeps_boundaries && judge.is_none() && !forming.presents() {
+        let is_plain = judge.is_none() && options.after == After::Everything;
+        if keeps_boundaries && is_plain && !forming.presents() {
             // As they are: what the loop below would do with each, without its questions.
             (taken, bytes) = messages.hand_over(&mut send.buffer, &terms);
         }
@@ -357,6 +382,7 @@ impl Connection {
                 None if keeps_boundaries => send.buffer.write_message(message, expires),
                 None => send.buffer.write(message),
             }
+            send.order(start, options.after);
             if verdict == Verdict::Tag {
                 send.tag(start);
             }
@@ -376,6 +402,12 @@ impl Connection {
         self.life.liveness.on_data();
         self.ways.bytes_written += bytes as u64;
         self.ways.after_send_change(id);
+    }
+
+    /// The position in a flow behind everything that was handed over so far, for [`After::Positions`]; `None` if there
+    /// is no such flow.
+    pub fn position(&self, id: FlowId) -> Option<u64> {
+        self.ways.flows.get(id.0).map(|flow| flow.send.buffer.written())
     }
 
     /// Ends the flow after what was written.

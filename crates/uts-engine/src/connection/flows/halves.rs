@@ -1,12 +1,13 @@
 //! The halves of a flow: what one end sends in it, and what it receives.
 
+use crate::connection::flows::application::After;
 use crate::connection::life::deadlines::earlier;
 use crate::connection::receive::messages::Messages;
 use crate::event::{Event, FlowId};
 use crate::synthesis::ReceiveStack;
 use core::ops::Range;
 use core::time::Duration;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use uts_functions::flow::{self, Grant};
 use uts_functions::rate::{self, Meter, RateControl as _, Verdict};
 use uts_functions::retransmission::{Awaited, Demand, Received};
@@ -54,6 +55,8 @@ pub(crate) struct Rare {
     pub admits_at: Option<Time>,
     /// Messages beyond the flow's rate: they are given up rather than repeated.
     pub tagged: RangeSet,
+    /// Where messages begin that do not wait for everything before them, and what they wait for.
+    pub orders: BTreeMap<u64, Range<u64>>,
 }
 
 impl SendHalf {
@@ -68,6 +71,23 @@ impl SendHalf {
         verdict
     }
 
+    /// The message that was written from this position on waits for no more than `after` says.
+    pub fn order(&mut self, start: u64, after: After) {
+        if let After::Positions { from, to } = after {
+            let to = to.min(start);
+            self.rare.get_or_insert_default().orders.insert(start, from.min(to)..to);
+        }
+    }
+
+    /// What is known of messages that are settled is forgotten.
+    pub fn forget_settled(&mut self) {
+        let Some(rare) = &mut self.rare else { return };
+        let done_to = self.buffer.done_to();
+        while rare.orders.first_key_value().is_some_and(|(start, _)| *start < done_to) {
+            rare.orders.pop_first();
+        }
+    }
+
     /// What was written from this position on is given up rather than repeated.
     pub fn tag(&mut self, start: u64) {
         self.rare.get_or_insert_default().tagged.insert(start..self.buffer.written());
@@ -75,10 +95,9 @@ impl SendHalf {
 
     /// Bytes of heap memory beyond the application's data.
     pub fn heap_bytes(&self) -> usize {
-        let rare = self
-            .rare
-            .as_ref()
-            .map_or(0, |rare| size_of::<Rare>() + rare.awaited.heap_bytes() + rare.tagged.heap_bytes());
+        let rare = self.rare.as_ref().map_or(0, |rare| {
+            size_of::<Rare>() + rare.awaited.heap_bytes() + rare.tagged.heap_bytes() + rare.orders.len() * 40
+        });
         self.buffer.heap_bytes() + rare
     }
 

@@ -373,6 +373,20 @@ impl Ways {
         }
     }
 
+    /// A message says what it waits for.
+    pub(in crate::connection) fn on_order(
+        &mut self,
+        index: usize,
+        order: &frame::Order,
+    ) -> Result<(), CloseReason> {
+        let counts = self.place(index, order.flow)?.is_some_and(|(counts, _)| counts);
+        let receive = self.flows.get_mut(order.flow).map(|flow| &mut flow.receive).filter(|_| counts);
+        if let Some(receive) = receive.filter(|receive| order.start < receive.limit()) {
+            receive.data.note_order(order.start, order.after.clone());
+        }
+        Ok(())
+    }
+
     /// Looks for what is missing of a flow, where a mechanism here asks for it.
     pub(in crate::connection) fn look_for_missing(&mut self, now: Time, id: u32) {
         let rtt = self.outbound.as_ref().map_or(Duration::ZERO, |o| o.rtt.smoothed);
