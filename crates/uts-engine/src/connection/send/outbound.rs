@@ -9,6 +9,7 @@ use core::time::Duration;
 use std::sync::Arc;
 use uts_functions::acknowledgement::Acknowledgement;
 use uts_functions::congestion::{self, Congestion, Delivery, Snapshot, Summary};
+use uts_functions::feedback::BadFeedback;
 use uts_functions::rate::{self, Bucket, Pace, RateControl};
 use uts_functions::retransmission::ledger::Ledger;
 use uts_functions::timing::{self, RoundTrip, Timing};
@@ -304,7 +305,7 @@ impl Outbound {
     }
 
     /// A report of so many bytes left that asks to be acknowledged. It is in flight, but waited for no pacing, and leaves no debt
-    /// to what does, as one that asks for nothing. (rate.md R-14)
+    /// to what does, as one that asks for nothing. (rate.md R-18)
     pub fn on_report_sent(&mut self, now: Time, bytes: u64, packet_bytes: u64) -> Snapshot {
         let snapshot = self.count_in_flight(now, bytes);
         self.on_sent_unasked(now, bytes, packet_bytes);
@@ -328,6 +329,11 @@ impl Outbound {
         let (keeper, bucket) = self.keeper();
         keeper.on_sent(bucket, now, bytes, &pace);
         snapshot
+    }
+
+    /// The receiver's half of rate control has spoken.
+    pub fn on_rate_feedback(&mut self, words: &[u8]) -> Result<(), BadFeedback> {
+        self.rate.on_feedback(words)
     }
 
     /// What pacing keeps to.
@@ -429,7 +435,7 @@ fn probe_wait(once: Duration, timeouts: u32) -> Duration {
 mod tests {
     use super::*;
 
-    /// rate.md R-14: what goes with reports does not hold back what waits for the rate.
+    /// rate.md R-18: what goes with reports does not hold back what waits for the rate.
     #[test]
     fn reports_leave_no_debt_to_pacing_but_under_an_upper_bound() {
         let bound = Some(Rate::from_bits_per_sec(1_000_000));
