@@ -160,10 +160,6 @@ mod tests {
         Slot::build(&choice, ()).expect("in range")
     }
 
-    fn ms(millis: u64) -> Duration {
-        Duration::from_millis(millis)
-    }
-
     fn packet(number: u64, millis: u64) -> Arrival {
         let now = Time::from_millis(millis);
         Arrival { number, now, eliciting: true, polled: false, marked: false }
