@@ -124,13 +124,16 @@ impl Meter {
         }
     }
 
-    /// Of maxima of the past only the largest is kept, which is all that is told of them; of losses their sum.
+    /// A quiet while has passed. Of the rates of the past the largest is kept, which is all that is told of them; rare losses go into
+    /// the long memory, and queues are met anew.
     pub fn shrink(&mut self) {
         self.rates.truncate(1);
-        self.queues.truncate(1);
+        self.queues.clear();
         let all = self.window();
-        self.slots.truncate(1);
-        self.slots.iter_mut().for_each(|slot| *slot = all);
+        if all.lost < RARE_LOSSES {
+            self.memory = self.memory.and(all);
+        }
+        self.slots.clear();
         self.slots.shrink_to_fit();
         self.rates.shrink_to_fit();
         self.queues.shrink_to_fit();
