@@ -32,7 +32,8 @@ pub(super) struct Tick {
 }
 
 impl Scale {
-    /// An even scale over values, ends at round numbers. With `from_zero` it begins at 0 if no value is below.
+    /// An even scale over values whose ends are round numbers. With `from_zero` it begins at 0 if
+    /// no value is below.
     pub fn linear(values: impl IntoIterator<Item = f64>, from_zero: bool) -> Self {
         let Some((mut min, mut max)) = ends(values) else { return Scale::Linear { min: 0.0, max: 1.0 } };
         if from_zero {
@@ -68,7 +69,8 @@ impl Scale {
         Scale::Linear { min, max: if max > min { max } else { min + 1.0 } }
     }
 
-    /// The place of a value: 0 at the beginning of the axis, 1 at its end. Beyond them if the value is.
+    /// The place of a value: 0 at the beginning of the axis, 1 at its end. Values beyond the axis
+    /// lie beyond these.
     pub(super) fn place(&self, value: f64) -> f64 {
         match self {
             Scale::Linear { min, max } => (value - min) / (max - min),
