@@ -171,7 +171,8 @@ fn a_wait_may_be_limited() {
     join(server);
 }
 
-/// What a call hands over has left when it returns: its thread may do something else for as long as it likes.
+/// When a call returns, what it hands over has left. Its thread may do something else for as long
+/// as it likes.
 #[test]
 fn what_is_said_leaves_at_once() {
     let (heard, hears) = mpsc::channel();
@@ -240,7 +241,7 @@ fn connections_of_a_thread_are_all_carried() {
         |listener| {
             let (first, mut one) = accepted(listener);
             let (second, mut two) = accepted(listener);
-            // The first is answered while the client waits for the second, and it is heard of by then.
+            // The first is answered while the client waits for the second, and is heard of by then.
             one.write_all(b"one").expect("written");
             one.send_half().finished().expect("delivered");
             two.write_all(b"two").expect("written");

@@ -25,8 +25,8 @@ async fn a_key_that_was_not_pinned_is_refused_by_name() {
     assert!(tokio::time::timeout(Duration::from_millis(50), listener.accept()).await.is_err());
 }
 
-/// However soon the end comes after the beginning, whoever connects hears of it: with several threads, the handshake may
-/// be over before the task that asked for it runs on.
+/// However soon the end comes after the beginning, the connecting end hears of it. With several
+/// threads, the handshake may be over before the task that asked for it runs on.
 #[test]
 fn a_refused_key_is_told_every_time() {
     let runtime = || tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");

@@ -1,4 +1,5 @@
-//! Listeners: what they promise of connections that wait, of limits, and of their end; and sockets of clients.
+//! Listeners: what they promise of connections that wait, of limits, and of their end; and sockets
+//! of clients.
 
 mod common;
 
@@ -197,7 +198,8 @@ async fn is_let_in(target: &str, options: ConnectOptions) -> bool {
     refusal(target, options).await.is_none()
 }
 
-/// The file of keys is read again when it has changed, and one that cannot be understood lets nobody in.
+/// The file of keys is read again when it has changed. A file that cannot be understood lets nobody
+/// in.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn changes_to_authorized_keys_count_at_once() {
     let dir = tempfile::tempdir().expect("a folder");

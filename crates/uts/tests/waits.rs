@@ -304,7 +304,8 @@ async fn an_attempt_to_connect_ends_with_its_wait() {
     within(silent.recv(&mut [0; 2000])).await.expect("it has begun");
     attempt.abort();
     let _ = within(attempt).await;
-    // What was on its way, and perhaps a word of farewell; then silence for longer than a client waits for an answer.
+    // What was on its way, and perhaps a close. Then silence for longer than a client waits for an
+    // answer.
     let mut said = 0;
     while tokio::time::timeout(Duration::from_secs(3), silent.recv(&mut [0; 2000])).await.is_ok() {
         said += 1;
