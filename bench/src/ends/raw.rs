@@ -1,5 +1,6 @@
-//! UDP with segmentation offload, a window, and an acknowledgement for each 64 KiB: what a transport cannot do without.
-//! Nothing is repeated, checked or protected. Every segment begins with the position behind its last byte.
+//! UDP with segmentation offload, a window, and an acknowledgement for each 64 KiB: the least that
+//! a transport needs. Nothing is repeated, checked or protected. Every segment begins with the
+//! position behind its last byte.
 
 use super::{
     Expense, Meter, Outcome, PACKET_BYTES, SOCKET_BUFFER_BYTES, Stopwatch, Task, Work, announce, lacks,

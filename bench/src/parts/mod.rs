@@ -1,8 +1,8 @@
 //! What the parts of UTS cost for a packet, each by itself in one thread.
 //!
-//! A part is a plain loop. All parts run in turns, and the median of the turns counts, so that what else happens on the
-//! machine meets all alike. Inputs are in cache: the figures are what the work costs, not what fetching data costs. Only
-//! `passes` says both.
+//! A part is a plain loop. All parts run in turns, and the median of the turns counts. Other work
+//! on the machine then affects all of them alike. Inputs are in cache: the figures are the cost of
+//! the work, not of fetching data. Only `passes` says both.
 
 mod adaptivity;
 mod engine;

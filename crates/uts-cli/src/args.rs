@@ -198,8 +198,8 @@ pub struct ReachArgs {
     /// Accept only a server with this key (SHA256:…)
     #[arg(long, value_name = "FINGERPRINT")]
     pub pin: Option<String>,
-    /// Keep the pinned key among the known hosts once the server has shown it; this replaces another
-    /// key of that server
+    /// Keep the pinned key among the known hosts once the server has shown it; this replaces
+    /// another key of that server
     #[arg(long, requires = "pin")]
     pub remember: bool,
     /// Accept and keep the key of a new server without asking; a changed key is still refused
@@ -267,8 +267,8 @@ pub struct PartsArgs {
 /// Properties, in `serve`, `cp` and `explain`.
 #[derive(Clone, Debug, Default, ClapArgs)]
 pub struct WantedArgs {
-    /// Property asked of the transport, a TAPS name (RFC 9622) or uts.… (see uts properties); may be
-    /// repeated
+    /// Property asked of the transport, a TAPS name (RFC 9622) or uts.… (see uts properties); may
+    /// be repeated
     #[arg(long = "property", value_name = "NAME=VALUE")]
     pub properties: Vec<String>,
     /// Mechanism of a function, as congestion=bbr or fec=reed-solomon(data=20,parity=4); may be
@@ -319,9 +319,7 @@ pub struct ExplainArgs {
 
 /// Options of `uts properties`.
 #[derive(Clone, Debug, ClapArgs)]
-#[command(
-    after_help = "serve, cp and explain take --property NAME=VALUE. The defaults are those of a copy."
-)]
+#[command(after_help = "serve, cp and explain take --property NAME=VALUE. The defaults are those of a copy.")]
 pub struct PropertiesArgs {
     /// Only properties whose name contains this
     #[arg(value_name = "PART")]

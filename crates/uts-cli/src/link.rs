@@ -1,4 +1,4 @@
-//! What the program needs of a transport. Everything else of the program is written against these traits.
+//! What the program needs of a transport. The rest of the program is written against these traits.
 
 use crate::given::PathGiven;
 use crate::target::Host;

@@ -53,7 +53,8 @@ impl Transfer<'_> {
     /// Makes the copy, and sums it up.
     ///
     /// # Errors
-    /// An end or the relay failed, said what makes no sense, or stood still for too long; or `stop`.
+    /// An end or the relay failed, said something that makes no sense, or stood still for too long;
+    /// or `stop`.
     pub(super) fn run(&self) -> Result<Run> {
         let places = self.make_places()?;
         let heading = if self.adapt { "Adaptive" } else { "For comparison, with the first profile fixed" };

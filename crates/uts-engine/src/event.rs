@@ -35,7 +35,8 @@ pub enum Event {
     Finished(FlowId),
     /// The peer wants no more data on this flow, and says why.
     Stopped(FlowId, u64),
-    /// What the flow requires of its own could not be agreed with the peer, for this reason: it was reset.
+    /// The peer did not agree to the requirements of this flow, for this reason. The flow was
+    /// reset.
     Refused(FlowId, String),
     /// An exchange began, was agreed, refused, or brought something.
     Exchange(Box<ExchangeEvent>),
@@ -159,7 +160,8 @@ pub enum CloseReason {
         /// What it did meanwhile.
         tried: Tried,
     },
-    /// The handshake did not finish in time, and what came instead can be from anybody who sees the path.
+    /// The handshake did not finish in time, and what arrived instead can be from anybody who sees
+    /// the path.
     #[error("no answer to the handshake within {}; what came instead is not authenticated: {said}", seconds(.after))]
     Unconfirmed {
         /// How long this end waited.
@@ -235,7 +237,7 @@ impl core::fmt::Display for Tried {
     }
 }
 
-/// What an application says as it closes, behind what was closed: its words, and its code unless that is 0.
+/// An application's words as it closes, behind what was closed, and its code unless that is 0.
 fn said(reason: &str, code: u64) -> String {
     let words = if reason.is_empty() { String::new() } else { format!(": {reason}") };
     format!("{words}{}", code_shown(code))

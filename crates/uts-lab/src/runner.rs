@@ -1,8 +1,8 @@
 //! Does what is missing of an experiment.
 //!
-//! A run that has ended stands whole in the directory and is never done again, unless it was skipped or the caller asks.
-//! A run is begun beside, and renamed when it has ended: whatever kills this process, what is left is a directory that the
-//! same command continues.
+//! A run that has ended stands whole in the directory. It is never done again, unless it was
+//! skipped or the caller asks. A run is written beside its final place, and renamed when it has
+//! ended. Whatever kills this process, it leaves a directory that the same command continues.
 
 use crate::control::Controls;
 use crate::experiment::case::Case;

@@ -22,8 +22,8 @@ pub enum Setting {
     Opportunities(Opportunities),
     /// `buffer=64p`, `buffer=256kB`, `buffer=inf`.
     Buffer(Buffer),
-    /// `queue=droptail`, `random`, `red:MIN,MAX,MAX_P[,WEIGHT][,gentle][,noecn]` as in `red:5p,15p,0.1`,
-    /// `codel[:TARGET,INTERVAL][,noecn]`.
+    /// `queue=droptail`, `random`, `red:MIN,MAX,MAX_P[,WEIGHT][,gentle][,noecn]` as in
+    /// `red:5p,15p,0.1`, `codel[:TARGET,INTERVAL][,noecn]`.
     Queue(Discipline),
     /// `delay=20ms`: nanoseconds.
     Delay(u64),
@@ -135,7 +135,8 @@ impl Change {
         &self.settings
     }
 
-    /// Has the traces read that it names, as [`PathConfig::resolve`](crate::PathConfig::resolve) does.
+    /// Has the traces read that it names, as [`PathConfig::resolve`](crate::PathConfig::resolve)
+    /// does.
     ///
     /// # Errors
     /// As `read` has it; the error names the setting.

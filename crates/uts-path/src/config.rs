@@ -174,7 +174,8 @@ impl Default for LinkConfig {
 }
 
 impl LinkConfig {
-    /// Has the trace read that it names, as [`PathConfig::resolve`](crate::PathConfig::resolve) does.
+    /// Has the trace read that it names, as [`PathConfig::resolve`](crate::PathConfig::resolve)
+    /// does.
     ///
     /// # Errors
     /// As `read` has it; the error names the trace.

@@ -65,7 +65,8 @@ impl Target {
     }
 }
 
-/// A change with its time and place: `at=10s fwd loss=ge:0.05,4`, `at=21MB both loss=0 rate=20mbit`.
+/// A change with its time and place: `at=10s fwd loss=ge:0.05,4`,
+/// `at=21MB both loss=0 rate=20mbit`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Scheduled {
@@ -136,8 +137,9 @@ pub struct Schedule {
 impl FromStr for Schedule {
     type Err = SpecError;
 
-    /// Reads changes separated by `;` or line ends; empty ones count for nothing. Those by time must be in order of time,
-    /// those by bytes in order of bytes: a change ahead of an earlier one is a slip of the pen.
+    /// Reads changes separated by `;` or line ends. Empty ones count for nothing. Changes by time
+    /// must be in order of time, changes by bytes in order of bytes. A change ahead of an earlier
+    /// one is a mistake.
     fn from_str(text: &str) -> Result<Self, SpecError> {
         let mut entries: Vec<Scheduled> = Vec::new();
         for text in text.split([';', '\n']).map(str::trim).filter(|text| !text.is_empty()) {

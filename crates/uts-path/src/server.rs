@@ -17,8 +17,8 @@ pub(crate) enum Supply {
     Opportunities(Playback),
 }
 
-/// A server that has no queue of its own: it is asked when work would be done, and told that it was.
-/// Its answers are ideal instants, whenever it is asked.
+/// A server that has no queue of its own. It is asked when work would be done, and told that it was
+/// done. Its answers are ideal instants, whenever it is asked.
 #[derive(Debug)]
 pub(crate) struct Server {
     supply: Supply,

@@ -1,5 +1,5 @@
-//! The directory of an experiment. What stands in it under its final name is whole: everything is written beside and
-//! renamed. One process writes it at a time.
+//! The directory of an experiment. A file under its final name is whole: everything is written
+//! beside and renamed. One process writes it at a time.
 
 use crate::run::{self, RUN_FILE, RunFile};
 use anyhow::{Context, Result, bail};

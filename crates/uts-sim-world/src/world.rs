@@ -238,7 +238,8 @@ impl World {
         act(self.told.borrow_mut().entry(connection).or_default())
     }
 
-    /// Lets time pass until every task is done, `until` has come, or `goes_on` says no; it is asked at every instant.
+    /// Lets time pass until every task is done, `until` has come, or `goes_on` says no. `goes_on`
+    /// is asked at every instant.
     pub fn run(&self, until: Time, mut goes_on: impl FnMut(&World) -> bool) {
         loop {
             self.executor.run_woken();

@@ -1,8 +1,10 @@
-//! ENet: a reliable channel for each stream, and unreliable messages on channel 0. The library runs in a thread of its own.
+//! ENet: a reliable channel for each stream, and unreliable messages on channel 0. The library runs
+//! in a thread of its own.
 //!
-//! ENet has neither streams nor their ends. A packet on a stream's channel begins with a byte that says whether content
-//! follows, or the end, or that the stream was given up. Whoever opens a stream takes a channel that is free, the client an even
-//! one and the server an odd one; it is free again once both directions have ended.
+//! ENet has neither streams nor their ends. A packet on a stream's channel begins with a byte. It
+//! says whether content follows, or the end, or that the stream was given up. To open a stream, an
+//! end takes a free channel, the client an even one and the server an odd one. It is free again
+//! once both directions have ended.
 
 use super::{Rival, Setting};
 use crate::native::enet::{
@@ -36,14 +38,15 @@ const MESSAGES: u8 = 0;
 /// Bytes of a stream in one packet of ENet, which splits it for the wire.
 const CHUNK_BYTES: usize = 16 << 10;
 
-/// What may wait in ENet for one session: more than the 64 KiB that it has in flight at most, so that it never idles.
+/// What may wait in ENet for one session: more than the 64 KiB that it has in flight at most, so
+/// that ENet never idles.
 const STREAMS_ROOM_BYTES: usize = 512 << 10;
 
 /// The same for messages: as much as quinn keeps of datagrams.
 const MESSAGES_ROOM_BYTES: usize = 1 << 20;
 
-/// The largest message. ENet takes 32 MiB, but sends an unreliable message at once, and the buffer that it gives its socket
-/// holds 256 KiB.
+/// The largest message. ENet takes 32 MiB, but sends an unreliable message at once, and the buffer
+/// that it gives its socket holds 256 KiB.
 const MESSAGE_BYTES_MAX: usize = 64 << 10;
 
 /// What a peer that leaves in order gives as a reason. ENet gives 0 after a time-out.
@@ -528,7 +531,8 @@ impl Worker {
                 match self.host.service() {
                     Ok(Some(event)) => self.on_event(event),
                     Ok(None) => break,
-                    // Without a socket nothing more comes; sessions end as their senders are dropped.
+                    // Without a socket nothing more arrives. Sessions end as their senders are
+                    // dropped.
                     Err(_) => return,
                 }
             }
@@ -546,7 +550,8 @@ impl Worker {
                 }
             }
             Command::Send { peer: id, channel, bytes, flags } => {
-                // What cannot be sent is of a peer that has gone, of which its session hears otherwise.
+                // A packet that cannot be sent belongs to a peer that has gone. Its session hears
+                // that otherwise.
                 self.host.send(id, channel, &bytes, flags);
                 let is_last = channel != MESSAGES && bytes.first().is_some_and(|kind| *kind != CONTENT);
                 if let (true, Some(peer)) = (is_last, self.peers.get_mut(&id)) {

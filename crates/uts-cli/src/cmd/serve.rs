@@ -19,7 +19,8 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use uts::files::{Client, ServeOptions, Service};
 
-/// How long a server that ends takes leave of its clients. With what is left of the rest, it ends within two seconds.
+/// How long a server that ends waits for its clients to be told. With the rest of its work it ends
+/// within two seconds.
 const GOODBYE_MAX: Duration = Duration::from_secs(1);
 
 /// Runs `uts serve` until it is interrupted.

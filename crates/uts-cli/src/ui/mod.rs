@@ -113,8 +113,8 @@ impl Done {
 pub trait Ui: Send + Sync + 'static {
     /// It began.
     fn start(&self, start: &Start);
-    /// Something about the connection, or about a file that waits: `silent`, `heard`, `lost`, `connected`, `waiting`; of
-    /// which client, for a server.
+    /// Something about the connection, or about a file that waits: `silent`, `heard`, `lost`,
+    /// `connected`, `waiting`. At a server, also the client that it concerns.
     fn notice(&self, peer: Option<&str>, step: &str, line: &str);
     /// A client came or went.
     fn connection(&self, step: &str, peer: &str, line: &str);

@@ -1,5 +1,5 @@
-//! The handshake. First packets are protected by keys that everybody can have who has seen the client's first connection id: what
-//! stands in them may be anything. So may tokens.
+//! The handshake. First packets are protected by keys that everybody can have who has seen the
+//! client's first connection id. Their content may be anything. The same holds for tokens.
 
 use super::sealed::{self, Opened};
 use super::{address, identities};
@@ -112,7 +112,8 @@ impl Attack {
         self.drain();
     }
 
-    /// Takes what the victim sends, which is three times what came from an address at most until that is proved.
+    /// Takes what the victim sends. Until an address is proved, that is at most three times what
+    /// came from it.
     fn drain(&mut self) {
         let (mut out, mut answers) = (Vec::new(), 0);
         while let Some(transmit) = self.victim.poll_transmit(self.now, &mut out) {

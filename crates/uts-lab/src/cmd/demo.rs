@@ -9,8 +9,8 @@ use uts_end::signals;
 
 /// Carry a file over a path that changes, and show how the connection adapts
 ///
-/// Starts `uts serve` and `uts cp` as two processes with an emulated path between them: 50 Mbit/s, 40
-/// ms round trip, a queue of 64 packets. After a third of the file, 5 % of packets are lost in
+/// Starts `uts serve` and `uts cp` as two processes with an emulated path between them: 50 Mbit/s,
+/// 40 ms round trip, a queue of 64 packets. After a third of the file, 5 % of packets are lost in
 /// bursts. After two thirds, the loss ends and the rate falls to 20 Mbit/s. A second copy keeps its
 /// first profile, for comparison. Leaves a report. Fails if the file differs at the two ends, or if
 /// no exchange of mechanisms followed a change of the path.

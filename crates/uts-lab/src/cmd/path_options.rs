@@ -1,4 +1,4 @@
-//! Options that say what a path is like, of all commands that make one, and what its links have done, as a table.
+//! The options of all commands that make a path, and what its links have done, as a table.
 
 use clap::Args;
 use std::fmt::Write;
@@ -9,8 +9,8 @@ pub struct PathOptions {
     /// Settings of both directions
     #[arg(long, value_name = "SETTINGS")]
     both: Option<Change>,
-    /// Settings of the forward direction (from clients, or from hosts with lower numbers), in addition
-    /// to --both
+    /// Settings of the forward direction (from clients, or from hosts with lower numbers), in
+    /// addition to --both
     #[arg(long, value_name = "SETTINGS")]
     fwd: Option<Change>,
     /// Settings of the direction back, in addition to --both

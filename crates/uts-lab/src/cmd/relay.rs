@@ -22,10 +22,11 @@ const NOTICE: Duration = Duration::from_millis(50);
 /// Relay UDP datagrams over an emulated path
 ///
 /// SETTINGS are any of: rate=50mbit|trace:FILE|cellular:MAX,SEED delay=20ms buffer=64p|256kB
-/// queue=droptail|random|red:MIN,MAX,MAX_P|codel jitter=2ms[,bell][,reorder] loss=0.01|ge:MEAN,BURST
-/// duplicate=0.001 reorder=0.01,3ms corrupt=0.001[,BITS] mtu=1400 overhead=28
-/// framing=ethernet|slip|aal5|ppp ecn=20p|30kB up|down. A property of the path that is not set is
-/// perfect. Each packet costs 28 bytes of overhead (IPv4 and UDP headers) unless set otherwise.
+/// queue=droptail|random|red:MIN,MAX,MAX_P|codel jitter=2ms[,bell][,reorder]
+/// loss=0.01|ge:MEAN,BURST duplicate=0.001 reorder=0.01,3ms corrupt=0.001[,BITS] mtu=1400
+/// overhead=28 framing=ethernet|slip|aal5|ppp ecn=20p|30kB up|down. A property of the path that is
+/// not set is perfect. Each packet costs 28 bytes of overhead (IPv4 and UDP headers) unless set
+/// otherwise.
 #[derive(Debug, Args)]
 #[allow(rustdoc::broken_intra_doc_links, reason = "brackets are around what may be left out")]
 pub struct Arguments {
@@ -46,8 +47,8 @@ pub struct Arguments {
     /// Forget clients that are idle for this long
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..))]
     idle: u32,
-    /// Stay awake if the next datagram is due within this many microseconds; more punctual, but takes
-    /// a core under load
+    /// Stay awake if the next datagram is due within this many microseconds; more punctual, but
+    /// takes a core under load
     #[arg(long, value_name = "US", default_value_t = 0)]
     spin_us: u32,
     /// Print a JSON object per line
@@ -109,7 +110,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
     print_stats(&stats, arguments.json)
 }
 
-/// Prints a line. Where it is lost the relay goes on nevertheless, for the sake of those whose datagrams it carries.
+/// Prints a line. If it is lost, the relay goes on for the sake of its clients.
 fn say(line: &str) {
     let _ = print_line(line);
 }

@@ -60,7 +60,8 @@ struct RunArguments {
     /// Hosts on each side of the path
     #[arg(long, value_name = "N", default_value_t = 1)]
     pairs: usize,
-    /// Shell command on a host, as `1:iperf3 -s`; it is ended when the program ends; may be repeated
+    /// Shell command on a host, as `1:iperf3 -s`; it is ended when the program ends; may be
+    /// repeated
     #[arg(long, value_name = "HOST:COMMAND")]
     on: Vec<String>,
     /// Write pcap files of all hosts, and CSV files of the queue and of TCP, to this directory

@@ -13,8 +13,9 @@ use uts_end::signals::{self, INTERRUPTED};
 /// Run an experiment, or what is missing of it
 ///
 /// Runs that have ended are kept in the directory and not done again. The same command continues an
-/// interrupted experiment, and extends an experiment whose file has grown. If a world or a transport
-/// cannot carry a run, it is skipped with the reason. docs/lab.md describes the file and the results.
+/// interrupted experiment, and extends an experiment whose file has grown. If a world or a
+/// transport cannot carry a run, it is skipped with the reason. docs/lab.md describes the file and
+/// the results.
 #[derive(Debug, Args)]
 pub struct Arguments {
     /// The experiment
@@ -26,8 +27,8 @@ pub struct Arguments {
     /// World to run in, instead of the file's; may be repeated
     #[arg(long, value_name = "WORLD")]
     world: Vec<WorldKind>,
-    /// Only runs that match: NAME=VALUE, as transport=cubic or buffer=5p, or part of a run's name; if
-    /// repeated, all must match
+    /// Only runs that match: NAME=VALUE, as transport=cubic or buffer=5p, or part of a run's name;
+    /// if repeated, all must match
     #[arg(long, value_name = "WHICH")]
     only: Vec<Only>,
     /// Repeat runs that failed or were invalid

@@ -8,9 +8,9 @@ use uts_path::{Change, Direction, Target};
 
 /// Change the path of a running experiment
 ///
-/// Finds the testbed of `run` on this machine, in the world relay or router, and changes its path at
-/// once. Without settings, says what runs. A run whose path was changed differs from its file. It is
-/// kept, marked invalid, with each change and its time.
+/// Finds the testbed of `run` on this machine, in the world relay or router, and changes its path
+/// at once. Without settings, says what runs. A run whose path was changed differs from its file.
+/// It is kept, marked invalid, with each change and its time.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   uts lab set rate=2mbit loss=ge:0.05,4

@@ -1,4 +1,5 @@
-//! A record as a demonstration would leave it: a plain sender over the emulated path in virtual time.
+//! A record as a demonstration would leave it: a plain sender over the emulated path in virtual
+//! time.
 
 use std::collections::{BTreeMap, VecDeque};
 use uts_path::{Direction, Path, PathConfig, Payload, Schedule};

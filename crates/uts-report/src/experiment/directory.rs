@@ -1,7 +1,7 @@
 //! Reads what an experiment left, as far as it has got.
 //!
-//! Without `plan.json` nothing can be said, and a wrong line of `measures.csv` could say anything: these are errors.
-//! Whatever else is missing or wrong is left out, and told of on the page.
+//! Without `plan.json` nothing can be said, and a wrong line of `measures.csv` could say anything:
+//! these are errors. Whatever else is missing or wrong is left out, and the page says so.
 
 use anyhow::{Context, Result, ensure};
 use serde::de::{DeserializeOwned, IgnoredAny};

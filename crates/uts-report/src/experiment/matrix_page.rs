@@ -1,4 +1,5 @@
-//! The matrix as HTML: one sheet that is printed as it is, and below it everything that it was made from.
+//! The matrix as HTML: one sheet to be printed as it is, and below it everything that it was made
+//! from.
 
 use super::chart::Data;
 use super::directory::Directory;

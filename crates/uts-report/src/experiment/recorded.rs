@@ -245,8 +245,8 @@ fn window(directory: &Directory, looks: &Looks, run: &Run, is_rtt: bool) -> Vec<
     curves
 }
 
-/// Of the two ends of a flow, each of which tells of its own window, the one that has more in flight: it sends the data.
-/// If that is not known it is the client, which stands first.
+/// Each of the two ends of a flow reports its own window. This is the end that has more in flight:
+/// it sends the data. If that is not known, it is the client, which stands first.
 fn sender(rows: Vec<Window>) -> Vec<Window> {
     let mut ends: Vec<Vec<Window>> = Vec::new();
     for row in rows {

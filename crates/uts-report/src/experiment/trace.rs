@@ -1,4 +1,5 @@
-//! Runs against time: everything of one run in panels one above the other, or one quantity of several transports.
+//! Runs against time: everything of one run in panels one above the other, or one quantity of
+//! several transports.
 
 use super::chart::{Chart, Data, Zoom, ZoomPanel, ZoomSeries};
 use super::directory::{Directory, Place, Run};
@@ -77,7 +78,8 @@ pub(super) fn series(directory: &Directory, looks: &Looks, plot: &Plot, limit: u
     Ok(charts)
 }
 
-/// For each transport at each place the repetition whose result is the median, or the one that is asked for.
+/// For each transport at each place, the repetition whose result is the median, or the one that is
+/// asked for.
 fn chosen<'a>(
     directory: &'a Directory,
     selection: &'a Selection,

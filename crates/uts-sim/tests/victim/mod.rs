@@ -1,4 +1,5 @@
-//! An endpoint under attack, and what it holds by the counting allocator: only what its own calls take and leave counts.
+//! An endpoint under attack, and what it holds by the counting allocator. Only what its own calls
+//! allocate and free counts.
 
 use super::counting::HELD;
 use core::time::Duration;

@@ -57,7 +57,8 @@ const ENTRY_BYTES: u64 = 200;
 /// Dropping the future cancels the copy; parts stay here, and the same copy goes on from them.
 ///
 /// # Errors
-/// When nothing could be begun. Later failures are in the [`Report`], and do not keep other files from being copied.
+/// If nothing could be begun. Later failures are in the [`Report`], and do not keep other files
+/// from being copied.
 pub async fn get<F: Flows>(
     flows: Arc<F>,
     sources: &[ServerPath],

@@ -152,8 +152,8 @@ pub(super) struct Rest<T> {
     pub(super) busy: Vec<T>,
 }
 
-/// Lets a flow for each of `items`, up to `options.flows`, carry what is queued until no more comes;
-/// the first error that stops one is that of the copy.
+/// Lets a flow for each of `items`, up to `options.flows`, carry what is queued until no more
+/// comes. The first error that stops one is that of the copy.
 pub(super) async fn work<F, C>(
     flows: &Arc<F>,
     queue: &Arc<Queue<C::Item>>,
