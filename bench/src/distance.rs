@@ -19,7 +19,7 @@ const BLOCK_BYTES: usize = 64 << 10;
 /// Memory goes round, as a kernel's does that frees what has been read.
 const BLOCKS: usize = 16;
 
-/// So many may wait to be read.
+/// This many may wait to be read.
 const BLOCKS_AHEAD: usize = 8;
 
 /// How long blocks are handed over.

@@ -94,7 +94,7 @@ impl Growth {
         Growth { seen: vec![(0, resident_bytes())] }
     }
 
-    /// There are so many now.
+    /// There are this many now.
     pub fn look(&mut self, count: usize) {
         if count.is_multiple_of(LOOK_EVERY) {
             self.seen.push((count, resident_bytes()));

@@ -141,7 +141,7 @@ pub enum Work {
     Bulk,
     /// One byte there and back, again and again.
     Ping,
-    /// The same, and who waits looks again and again instead of sleeping.
+    /// The same, but a waiting end looks again and again instead of sleeping.
     Spin,
     /// Messages of 100 bytes, as many as go through.
     Messages,

@@ -23,7 +23,7 @@ const ACKNOWLEDGE_BYTES: u64 = 64 << 10;
 /// The position that says that nothing follows.
 const END: u64 = u64::MAX;
 
-/// Without an acknowledgement for so long, what is on its way is taken for lost.
+/// Without an acknowledgement for this long, what is on its way is taken for lost.
 const PATIENCE: Duration = Duration::from_millis(20);
 
 /// How often the end is said.

@@ -23,7 +23,7 @@ const MESSAGES_HANDED_OVER: usize = 256;
 /// Messages that are taken at a time.
 const MESSAGES_AT_ONCE: usize = 256;
 
-/// How long who waits looks for what arrives.
+/// How long a waiting end looks for arrivals.
 const SPIN: Duration = Duration::from_millis(1);
 
 /// Memory that is left to others when connections are piled up.
@@ -90,7 +90,7 @@ pub(super) fn bytes_of(chunk: Chunk) -> Bytes {
     }
 }
 
-/// How long who waits looks for what arrives instead of sleeping.
+/// How long a waiting end looks for arrivals instead of sleeping.
 fn spin(task: &Task) -> Duration {
     if task.work == Work::Spin { SPIN } else { Duration::ZERO }
 }
@@ -199,7 +199,7 @@ async fn hold_many(listener: &Listener, first: &Connection) -> Result<Outcome> {
     Ok(Outcome { count: held.len() as u64, bytes_each, idle_cpu, ..Outcome::default() })
 }
 
-/// Reads from many connections what they have, for so long; says how evenly they were served.
+/// Reads from many connections what they have, for this long; says how evenly they were served.
 async fn take_shared(task: &Task, listener: &Listener, first: Connection) -> Result<Outcome> {
     let mut counts = Vec::new();
     for _ in 0..task.connections {
@@ -385,7 +385,7 @@ async fn send_shared(
     Ok(Outcome { lost_packets, ..expense.finish()? })
 }
 
-/// The profile that data was sent under in the end.
+/// The profile that data was last sent under.
 fn profile(connection: &Connection) -> Result<String> {
     let profile = connection.profile(Direction::Out).context("no profile")?;
     Ok(uts::Function::ALL

@@ -26,7 +26,7 @@ pub struct Adaptivity {
     pub ratio: Summary,
 }
 
-/// Measures each of both profiles in so many turns.
+/// Measures each of both profiles in this many turns.
 pub fn measure(turns: usize, packets: u64, progress: impl Fn(String)) -> Result<Vec<Adaptivity>> {
     PROFILES.iter().map(|profile| compare(profile, turns, packets, &progress)).collect()
 }

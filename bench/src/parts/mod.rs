@@ -22,7 +22,7 @@ use std::time::Duration;
 /// Bytes of data in a packet.
 pub const DATA_BYTES: usize = 1400;
 
-/// Runs a part for so many packets; says how long that took, preparations left out.
+/// Runs a part for this many packets; says how long that took, preparations left out.
 type Run = Box<dyn FnMut(u64) -> Result<Duration>>;
 
 /// One part.

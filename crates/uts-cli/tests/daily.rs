@@ -184,7 +184,7 @@ fn a_dry_run_tells_and_changes_nothing() {
     place.cp(&server, &["--exclude", "[", "d", &server.url("")]).failed(2, &["uts: --exclude: `[`"]);
 }
 
-/// A copy that was interrupted or killed is begun again at once, by someone who does not wait.
+/// A copy that was interrupted or killed is begun again at once, without waiting.
 #[test]
 fn a_copy_can_be_begun_again_at_once() {
     let place = Place::new();

@@ -1,4 +1,4 @@
-//! What `uts serve` is told of where to listen and how much to say.
+//! What the options of `uts serve` say of where to listen and how much to print.
 
 #![allow(
     clippy::disallowed_methods,

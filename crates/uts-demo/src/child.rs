@@ -130,7 +130,7 @@ impl Child {
         self.process.try_wait().ok().flatten()
     }
 
-    /// Waits until it has ended, at most so long.
+    /// Waits until it has ended, at most this long.
     pub(super) fn wait_for(&mut self, limit: Duration) -> Option<ExitStatus> {
         let deadline = Instant::now() + limit;
         loop {

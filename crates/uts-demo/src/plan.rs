@@ -67,7 +67,7 @@ impl Plan {
     }
 }
 
-/// What the forward link offers over time, as changes are told of.
+/// What the forward link offers over time, as changes are reported.
 #[derive(Debug)]
 pub(super) struct LinkHistory {
     link: LinkConfig,

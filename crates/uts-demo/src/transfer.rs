@@ -22,7 +22,7 @@ const NOTICE: Duration = Duration::from_millis(50);
 const START_LIMIT: Duration = Duration::from_secs(20);
 /// How long an end may take to leave when asked to, or after it has said its last.
 const LEAVE_LIMIT: Duration = Duration::from_secs(3);
-/// Of a line that makes no sense, so much is shown.
+/// Of a line that makes no sense, this much is shown.
 const SHOWN_CHARS: usize = 200;
 
 /// A copy to make.

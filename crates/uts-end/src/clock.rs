@@ -44,7 +44,7 @@ pub struct MonotonicClock {
 
 struct Timers {
     fd: AsyncFd<OwnedFd>,
-    /// Who waits until when; the number tells those apart that wait for the same instant.
+    /// Which task waits until when. The number tells tasks apart that wait for the same instant.
     waiting: RefCell<BTreeMap<(u64, u64), Waker>>,
     next_number: Cell<u64>,
 }
@@ -84,7 +84,7 @@ impl Clock for MonotonicClock {
     }
 }
 
-/// One who waits.
+/// One waiting task.
 struct Wait {
     timers: Rc<Timers>,
     at_ns: u64,
@@ -122,7 +122,7 @@ impl Drop for Wait {
 }
 
 impl Timers {
-    /// Sets the timer to the first who waits.
+    /// Sets the timer to the first instant that a task waits for.
     fn arm(&self) {
         let Some(((at_ns, _), _)) = self.waiting.borrow().first_key_value().map(|(k, v)| (*k, v.clone()))
         else {

@@ -43,7 +43,7 @@ pub enum Lost {
     Full,
 }
 
-/// `std::error::Error` for the sake of those who pass it on; nobody is to be told once more.
+/// `std::error::Error`, for code that passes it on. It is not reported again.
 impl Display for Lost {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(match self {
@@ -178,7 +178,7 @@ impl Output {
                 Ok(0) => return (written, Some(Errno::IO)),
                 Ok(n) => written += n,
                 Err(Errno::INTR) => {}
-                // Whoever shares the other end may have made it one that does not wait.
+                // Another process that shares the other end may have made it non-blocking.
                 Err(Errno::AGAIN) => {
                     if let Err(error) = poll(&mut [PollFd::new(&fd, PollFlags::OUT)], None)
                         && error != Errno::INTR
@@ -273,7 +273,8 @@ const PRINTED_CHARS_MAX: usize = 1 << 20;
 /// Writes a line to standard output at once, so that a reader at the other end of a pipe sees it.
 ///
 /// # Errors
-/// [`Lost`]: who only prints ends with it, and who has more to do need not care, for it is noted.
+/// [`Lost`]. A program that only prints ends with it. A program that has more to do may ignore it,
+/// because it is noted.
 pub fn print_line(line: &str) -> Result<(), Lost> {
     Output::Out.line(&printable::lines(line, PRINTED_CHARS_MAX))
 }

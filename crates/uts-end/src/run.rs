@@ -58,10 +58,10 @@ pub struct Arguments {
     /// Where contents and random times come from; the same at both ends
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// End after so long whatever has arrived
+    /// End after this long whatever has arrived
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_duration)]
     pub give_up: Duration,
-    /// Sample the transport and what has arrived so often
+    /// Sample the transport and what has arrived this often
     #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = parse_duration)]
     pub sample_every: Duration,
     /// Tell of each packet what happens to it, where the transport can (UTS)

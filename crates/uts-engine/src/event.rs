@@ -42,11 +42,11 @@ pub enum Event {
     Exchange(Box<ExchangeEvent>),
     /// The path now carries packets of this many bytes of UDP payload.
     PacketSize(usize),
-    /// Something is expected of the peer, and nothing has been heard from it for so long: 3 s or
+    /// Something is expected of the peer, and nothing has been heard from it for this long: 3 s or
     /// three probe time-outs, whichever is longer; less if the network says that nobody listens
     /// there. The connection goes on, and is probed. (timing.md R-14)
     Silent(Duration),
-    /// After [`Event::Silent`] the peer was heard again; it had been silent for so long.
+    /// After [`Event::Silent`] the peer was heard again; it had been silent for this long.
     Heard(Duration),
     /// What this property asks cannot be had of the profile in use: `maxRecvRate`, where the peer
     /// sends without flow control (flow/none), so that nothing can hold it back. Told once.

@@ -138,7 +138,7 @@ impl Controls {
         let shared = Arc::clone(&current);
         std::thread::Builder::new().name("uts-lab-control".into()).spawn(move || {
             for stream in listener.incoming().flatten() {
-                // Who does not get an answer has gone.
+                // A caller that does not get an answer has gone.
                 let _ = answer(stream, &what, &shared);
             }
         })?;

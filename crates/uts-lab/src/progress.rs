@@ -76,7 +76,7 @@ impl Progress {
         }
     }
 
-    /// A line that is not shown to whoever wants it quiet.
+    /// A line that is left out if it should be quiet.
     pub fn line(&self, line: &str) {
         if !self.is_quiet {
             self.tell(line);

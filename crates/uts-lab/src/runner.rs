@@ -43,7 +43,7 @@ pub struct RunConfig {
     pub only: Vec<Only>,
     /// Whether runs that failed or were invalid are done again.
     pub retry: bool,
-    /// At most so many runs at a time; `None` for as many as the world and the processors allow.
+    /// At most this many runs at a time; `None` for as many as the world and the processors allow.
     pub jobs: Option<usize>,
     /// Shows nothing but what went wrong.
     pub quiet: bool,

@@ -200,7 +200,7 @@ fn a_cell_without_a_rival_is_not_won() {
         "<h3>Where no other transport ran</h3>",
         "<li>bulk, dsl: tcp-cubic: 1 of 1 skipped (the kernel has no cubic)</li>",
         "<li>bulk, serial: tcp-cubic: 1 of 1 invalid (departures were late)</li>",
-        // Who is best at what: of the two cells that are contested.
+        // Which transport is best at what: of the two cells that are contested.
         "<tr><td>uts</td><td class=\"number\">1</td><td class=\"number\">1</td><td class=\"number\">2</td>",
     ] {
         assert!(page.contains(wanted), "`{wanted}` is missing");

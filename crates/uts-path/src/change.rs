@@ -35,7 +35,7 @@ pub enum Setting {
     Duplicate(f64),
     /// `reorder=0.01,3ms`.
     Reorder(Reordering),
-    /// `corrupt=0.001`, `corrupt=0.001,8` (up to so many bits).
+    /// `corrupt=0.001`, `corrupt=0.001,8` (up to this many bits).
     Corrupt(Corruption),
     /// `overhead=28`: bytes per packet.
     Overhead(u32),

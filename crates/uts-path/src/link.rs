@@ -109,7 +109,7 @@ pub struct Link<T> {
     last_due_ns: u64,
     /// The highest number delivered, to see reordering.
     highest_delivered: Option<u64>,
-    /// What has left the queue and was not yet told of, if that is wanted.
+    /// What has left the queue and was not yet reported, if that is wanted.
     passages: Option<VecDeque<Passage>>,
 }
 

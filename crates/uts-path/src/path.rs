@@ -196,7 +196,7 @@ impl<T: Payload> Path<T> {
         self.backward.advance(now_ns);
     }
 
-    /// The next change that was made and not yet told of, scheduled or [set](Self::set).
+    /// The next change that was made and not yet reported, scheduled or [set](Self::set).
     pub fn poll_applied(&mut self) -> Option<Applied> {
         self.applied.pop_front()
     }

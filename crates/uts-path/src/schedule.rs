@@ -11,9 +11,9 @@ use std::str::FromStr;
 /// When a change is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum At {
-    /// So many nanoseconds after the path's origin.
+    /// This many nanoseconds after the path's origin.
     Time(u64),
-    /// When so many payload bytes have entered the forward link's queue.
+    /// When this many payload bytes have entered the forward link's queue.
     Bytes(u64),
 }
 
@@ -245,7 +245,7 @@ mod tests {
     fn changes_come_in_order_of_time_then_of_the_list() {
         let text =
             "at=2s fwd up; at=1s fwd down; at=2s bwd down; at=2s fwd down; at=5B fwd up; at=3B fwd down";
-        // A relay is told of them one by one, in any order.
+        // A relay hears of them one by one, in any order.
         let entries = text.split(';').map(|entry| entry.parse().unwrap()).collect();
         let mut pending = Pending::new(Schedule { entries }, 100);
         assert_eq!(pending.next_ns(), Some(1_000_000_100));

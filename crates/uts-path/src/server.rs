@@ -11,9 +11,9 @@ const UNITS_PER_OPPORTUNITY: u64 = OPPORTUNITY_BYTES * 8_000_000_000;
 pub(crate) enum Supply {
     /// Any number at once.
     Infinite,
-    /// So many a second.
+    /// This many a second.
     Rate(u64),
-    /// So many at certain instants.
+    /// This many at certain instants.
     Opportunities(Playback),
 }
 

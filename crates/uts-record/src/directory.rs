@@ -142,7 +142,7 @@ pub struct Runs<C> {
     pub damaged: BTreeMap<String, String>,
 }
 
-/// All runs of a directory, whoever writes it. One that is damaged keeps nobody from the others.
+/// All runs of a directory, whichever program writes it. A damaged run does not hide the others.
 ///
 /// # Errors
 /// The directory cannot be read, or is none.

@@ -85,7 +85,7 @@ impl Recorder {
         self.next_ns
     }
 
-    /// Whether it is told of each datagram.
+    /// Whether it wants each datagram.
     pub(super) fn takes_each(&self) -> bool {
         self.next_ns.is_none()
     }

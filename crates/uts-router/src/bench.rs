@@ -16,7 +16,7 @@ const PORT: u16 = 7777;
 /// Datagrams that make packets of 1500 bytes.
 const DATAGRAM_BYTES: usize = 1472;
 
-/// Measures for so many seconds each, and returns the table.
+/// Measures for this many seconds each, and returns the table.
 ///
 /// # Errors
 /// There can be no testbed, or a probe has failed.

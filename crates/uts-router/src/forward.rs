@@ -44,7 +44,7 @@ const HOUSEKEEPING_NS: u64 = 100_000_000;
 /// packets are due. Otherwise the kernel would stop it for 50 ms in each second to give others a
 /// turn (sched(7)).
 const AWAKE_NS_MAX: u64 = 1_000_000;
-/// For so long; with the above, 8 % of the time, where the kernel wants 5 %.
+/// For this long; with the above, 8 % of the time, where the kernel wants 5 %.
 const REST_NS: u64 = 80_000;
 
 /// What is asked of the thread.

@@ -28,7 +28,7 @@ impl Margin {
         self.ns
     }
 
-    /// A sleep has lasted for so much longer than it was to.
+    /// A sleep has lasted for this much longer than it was to.
     pub(super) fn overslept(&mut self, by_ns: u64) {
         if self.least_ns == 0 {
             return;

@@ -109,7 +109,7 @@ impl Network {
         }
     }
 
-    /// The next change that was made and not yet told of, with its path.
+    /// The next change that was made and not yet reported, with its path.
     pub(super) fn poll_applied(&mut self) -> Option<(usize, Applied)> {
         self.paths.iter_mut().enumerate().find_map(|(index, path)| Some((index, path.poll_applied()?)))
     }

@@ -45,7 +45,8 @@ struct Shared {
     waiting: Mutex<Waiting>,
 }
 
-/// Who waits for what. The reader empties it when the stream ends, which tells all that wait.
+/// Which call waits for what. The reader empties it when the stream ends, and all waiting calls
+/// hear of that.
 #[derive(Debug, Default)]
 struct Waiting {
     replies: HashMap<u64, Sender<Result<Answer, String>>>,
@@ -494,7 +495,7 @@ impl RemoteChild {
         }
     }
 
-    /// Waits for its end for so long at most; `None` if it goes on.
+    /// Waits for its end for this long at most; `None` if it goes on.
     ///
     /// # Errors
     /// As [`wait`](Self::wait).

@@ -1,4 +1,4 @@
-//! Who is attached where, and what addresses they have.
+//! Which hosts are attached where, and what addresses they have.
 //!
 //! All topologies are a line of nodes with a path between each two neighbours. Hosts are attached
 //! to nodes. The line behaves like one long Ethernet segment: no TTL is counted down, and all hosts

@@ -19,7 +19,7 @@ use uts_traffic::workload::{Workload, can_carry};
 pub struct SimCase {
     /// The links, which say between them which hosts and routers there are.
     pub links: Vec<SimLink>,
-    /// Who sends what to whom.
+    /// Which end sends what to which.
     pub flows: Vec<SimFlow>,
     /// How long each flow may take to connect, and as long again for its workload.
     pub timeout: Duration,

@@ -63,7 +63,7 @@ pub struct EndResult {
     pub end: End,
 }
 
-/// After the time of its flows is over, a run waits for so long for their leave-taking.
+/// After the time of its flows is over, a run waits for this long for their leave-taking.
 const GRACE: Duration = Duration::from_secs(20);
 
 /// Carries a case.

@@ -17,7 +17,7 @@ use uts_sim::qlog::{Qlog, Vantage};
 use uts_sim::topology::{PathId, Topology};
 use uts_traffic::measure::{Observer, Sample};
 
-/// After so many instants the recorder is told what has gathered.
+/// After this many instants the recorder is told what has gathered.
 pub(super) const EVERY_STEPS: u32 = 1 << 10;
 
 /// Takes what happens in a run, in stretches of time. Within each kind of one flow or link all is

@@ -39,8 +39,8 @@ impl Identities {
         Self::with_names(1)
     }
 
-    /// The same, and the certificate is made out to so many names of about 30 bytes each: as large
-    /// as a chain of several.
+    /// The same, and the certificate is made out to this many names of about 30 bytes each: as
+    /// large as a chain of several.
     ///
     /// # Errors
     /// [`IdentityError`] if the libraries refuse.

@@ -230,7 +230,7 @@ impl<A: Application> Network<A> {
         &self.paths[id.index()].0
     }
 
-    /// The next change that a path has made and that was not yet told of.
+    /// The next change that a path has made and that was not yet reported.
     pub fn poll_applied(&mut self, id: PathId) -> Option<Applied> {
         self.paths[id.index()].0.poll_applied()
     }
@@ -240,7 +240,7 @@ impl<A: Application> Network<A> {
         self.paths[id.index()].0.record_passages(record);
     }
 
-    /// The next packet that has left a queue of a path and was not yet told of.
+    /// The next packet that has left a queue of a path and was not yet reported.
     pub fn poll_passage(&mut self, id: PathId, direction: Direction) -> Option<Passage> {
         self.paths[id.index()].0.poll_passage(direction)
     }

@@ -272,7 +272,7 @@ impl Pair {
         Ok(())
     }
 
-    /// Opens flows, each for so many bytes, and ends them; a few at a time.
+    /// Opens flows, each for this many bytes, and ends them; a few at a time.
     ///
     /// # Errors
     /// [`PairError`] if a connection ends or nothing moves any more.

@@ -74,7 +74,7 @@ impl Source {
         source
     }
 
-    /// Stops after so many datagrams.
+    /// Stops after this many datagrams.
     pub fn with_count(mut self, count: u64) -> Self {
         self.count = count;
         self

@@ -147,7 +147,7 @@ fn garbage_leaves_nothing() {
     hear(&mut victim, 20_000, true);
     println!("{after} bytes, then {}", victim.peak);
     assert!(victim.peak <= 64 * KIB as isize && victim.peak <= after + 4 * KIB as isize, "{}", victim.peak);
-    // While nothing can be sent, answers wait, and only so many.
+    // While nothing can be sent, answers wait, and only this many.
     hear(&mut victim, 20_000, false);
     assert!(victim.peak <= 256 * KIB as isize, "{}", victim.peak);
     assert!(victim.endpoint.is_empty());

@@ -15,7 +15,7 @@ fn config(properties: &[&str]) -> ConnectionConfig {
     config
 }
 
-/// A transfer of `bytes` by one client; what happened is printed for whoever looks.
+/// A transfer of `bytes` by one client. What happened is printed.
 fn transfer(path: PathConfig, bytes: u64, properties: &[&str]) -> Progress {
     let world = WorldConfig { path, ..WorldConfig::default() };
     let mut world = World::new(world, Identities::new().expect("keys")).expect("a valid world");

@@ -178,7 +178,7 @@ impl Script {
         panic!("it does not come to rest");
     }
 
-    /// A message every 20 ms for so long.
+    /// A message every 20 ms for this long.
     fn talk(&mut self, ms: u64) {
         for _ in 0..ms / 20 {
             self.written += 1;

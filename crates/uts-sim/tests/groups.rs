@@ -399,7 +399,7 @@ fn a_quiet_group_keeps_up_with_a_busy_one() {
     assert_eq!(pair.read[&samples].len(), 81);
 }
 
-/// Whoever opens a flow to send only may say so before anything else.
+/// An end that opens a flow only to send may say this before anything else.
 #[test]
 fn a_flow_that_begins_with_a_stop_is_told_to_the_peer() {
     let mut pair = Pair::new("rate=20mbit delay=20ms buffer=100kB", 0, |_| ());

@@ -242,7 +242,8 @@ fn a_forged_refusal_does_not_end_a_handshake() {
     pair.works();
 }
 
-/// An address has so many connections and no more. Who sends in its name keeps nobody out.
+/// An address has a bounded number of connections. A sender that forges the address keeps nobody
+/// out.
 #[test]
 fn an_address_has_its_part_and_no_more() {
     let config = EndpointConfig { connections_per_address_max: 2, ..EndpointConfig::default() };

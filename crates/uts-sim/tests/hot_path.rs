@@ -29,7 +29,7 @@ const BARE: &[&str] = &[
     "uts.profile.congestion=none",
 ];
 
-/// Set for a process that is to carry so many packets, and be counted meanwhile.
+/// Set for a process that is to carry this many packets, and be counted meanwhile.
 const PACKETS_VARIABLE: &str = "UTS_COUNTED_PACKETS";
 
 /// The counter of allocations is the process's: tests take turns.

@@ -9,7 +9,7 @@ use uts_sim::pair::Pair;
 
 const KIB: usize = 1024;
 
-/// Two ends that hold so much for each flow, and a flow that keeps the boundaries of messages.
+/// Two ends that hold this much for each flow, and a flow that keeps the boundaries of messages.
 fn connected(bytes: usize, asked: &[&str]) -> (Pair, ConnectionHandle, FlowId) {
     let mut config = ConnectionConfig::default();
     for property in [&["preserveMsgBoundaries=require"], asked].concat() {

@@ -363,7 +363,7 @@ fn what_is_lost_within_a_run_is_recovered() {
     assert_eq!(recovered[0], recovered[1]);
 }
 
-/// Whoever sends without credit is held to the memory that a flow is given, also within a run.
+/// A peer that sends without credit is held to the memory that a flow is given, also within a run.
 #[test]
 fn a_run_takes_no_more_memory_than_a_flow_is_given() {
     let held = [false, true].map(|one_by_one| {

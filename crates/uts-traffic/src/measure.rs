@@ -26,7 +26,7 @@ impl Measure {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "kind")]
 pub enum Sample {
-    /// So many bytes of the application have arrived by then.
+    /// This many bytes of the application have arrived by then.
     Delivered {
         /// When.
         at_ns: u64,
@@ -43,7 +43,7 @@ pub enum Sample {
         /// Within which time it was of use.
         deadline: Option<Duration>,
     },
-    /// What the transport told of itself.
+    /// What the transport reported of itself.
     Status {
         /// When.
         at_ns: u64,

@@ -35,7 +35,7 @@ impl Pattern {
         self.0.get(at..at + max.min(SLICE_MAX)).unwrap_or_default()
     }
 
-    /// Appends so many bytes of an item from a position on.
+    /// Appends this many bytes of an item from a position on.
     pub fn append(&self, item: u64, mut position: u64, count: usize, to: &mut Vec<u8>) {
         let end = position + count as u64;
         while position < end {

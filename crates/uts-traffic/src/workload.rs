@@ -24,7 +24,7 @@ pub const KEYSTROKE_BYTES: usize = 36;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "kind", deny_unknown_fields)]
 pub enum Workload {
-    /// One file on one stream: until so many bytes have arrived, or until the time is over.
+    /// One file on one stream: until this many bytes have arrived, or until the time is over.
     Bulk {
         /// How many bytes; `None` is as many as fit into `duration`.
         #[serde(default, with = "text::bytes_option", skip_serializing_if = "Option::is_none")]
@@ -33,7 +33,7 @@ pub enum Workload {
         #[serde(default, with = "text::duration_option", skip_serializing_if = "Option::is_none")]
         duration: Option<Duration>,
     },
-    /// Many files one after another, each on a stream of its own, so many at a time.
+    /// Many files one after another, each on a stream of its own, this many at a time.
     Files {
         /// How many.
         count: u32,

@@ -60,7 +60,7 @@ pub fn quantity(text: &str) -> Option<(f64, Unit)> {
     }
 }
 
-/// `number` times so many nanoseconds, in seconds.
+/// `number` times this many nanoseconds, in seconds.
 fn seconds(number: f64, ns: u64) -> f64 {
     // A product with the nearest number to 10^-n: recorded results were made with it.
     let unit_s = match ns {

@@ -112,7 +112,7 @@ impl Number<'_> {
         self.whole == 0 && self.fraction == 0
     }
 
-    /// So many of a unit of `factor`, rounded to the nearest.
+    /// This many of a unit of `factor`, rounded to the nearest.
     fn times(&self, factor: u64) -> Result<u64, AmountError> {
         const ONE: u128 = 10_u128.pow(FRACTION_DIGITS as u32);
         // Both products are below 2^64 * 2^64, and their sum below 2^128.

@@ -212,7 +212,8 @@ fn rewrite(
     Ok(removed.into_iter().map(str::to_owned).collect())
 }
 
-/// A new file beside another, and where it is. Whoever has locked the other is alone in making one.
+/// A new file beside another, and where it is. The process that has locked the other is alone in
+/// making one.
 fn new_beside(path: &Path) -> io::Result<(File, PathBuf)> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".new");

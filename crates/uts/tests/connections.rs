@@ -1,4 +1,5 @@
-//! Connections over real sockets: who is trusted, who is let in, and how they end.
+//! Connections over real sockets: which peers are trusted, which are let in, and how connections
+//! end.
 
 mod common;
 
@@ -404,7 +405,7 @@ async fn events_end_with_the_connection_at_both_ends() {
         })
         .await;
     }
-    // Who asks afterwards is told of the end, and that it is the end.
+    // A caller that asks afterwards hears of the end, and that it is the end.
     let mut late = server.events();
     assert!(matches!(within(late.next()).await, Some(ConnectionEvent::Closed(_))));
     assert_eq!(within(late.next()).await, None);

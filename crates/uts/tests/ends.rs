@@ -203,7 +203,7 @@ async fn a_connection_that_ended_before_it_was_accepted_brings_its_data() {
     drop(client);
 }
 
-/// Whoever drops the handle wants nothing more: the endpoint forgets.
+/// A dropped handle wants nothing more: the endpoint forgets.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn unread_data_goes_with_the_handle() {
     let (listener, client, server) = pair().await;
@@ -327,7 +327,7 @@ fn every_call_after_the_end_of_the_runtime_says_so() {
     });
 }
 
-/// A client shows its key when it connects: who asks after the end is told as well.
+/// A client shows its key when it connects. A caller that asks after the end gets it as well.
 #[tokio::test]
 async fn a_peers_key_is_known_after_the_end() {
     let dir = tempfile::tempdir().expect("a folder");

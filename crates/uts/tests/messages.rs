@@ -211,7 +211,7 @@ async fn a_message_where_bytes_are_kept_is_an_error() {
     assert_eq!(&bytes, b"bytes");
 }
 
-/// Who has read part of a message as bytes reads the rest of it before the next message.
+/// A reader that has read part of a message as bytes reads the rest of it before the next message.
 #[tokio::test]
 async fn the_rest_of_a_message_is_not_overtaken() {
     let (_listener, client, server) =

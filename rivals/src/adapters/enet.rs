@@ -198,7 +198,8 @@ impl EnetSession {
         Ok(Stream { send, receive })
     }
 
-    /// Waits for room for so many bytes, which the thread gives back once ENet has done with them.
+    /// Waits for room for this many bytes, which the thread gives back once ENet has done with
+    /// them.
     async fn room(&self, room: &Semaphore, bytes: usize) -> transport::Result<()> {
         let permits = u32::try_from(bytes).unwrap_or(u32::MAX);
         room.acquire_many(permits).await.map_err(|_| self.ended()).map(|permit| permit.forget())
@@ -495,7 +496,7 @@ struct Peer {
     shared: Arc<Shared>,
     /// By channel, those in use.
     streams: BTreeMap<u8, Channel>,
-    /// Who waits for a channel.
+    /// The tasks that wait for a channel.
     opening: VecDeque<oneshot::Sender<NewStream>>,
     accepts: UnboundedSender<NewStream>,
     messages: UnboundedSender<Bytes>,
@@ -646,14 +647,14 @@ impl Worker {
 }
 
 impl Peer {
-    /// Gives channels to those who wait, while there are any.
+    /// Gives channels to waiting tasks, while there are any.
     fn open(&mut self, opens: Opens) {
         let first = if opens == Opens::Even { 2 } else { 1 };
         while let Some(waits) = self.opening.pop_front() {
             let free = (first..CHANNELS_MAX as u8).step_by(2).find(|n| !self.streams.contains_key(n));
             let Some(channel) = free else { return self.opening.push_front(waits) };
             let (to, incoming) = unbounded_channel();
-            // Whoever gave up waiting needs none.
+            // A task that gave up waiting needs none.
             if waits.send((channel, incoming)).is_ok() {
                 self.streams.insert(channel, Channel { to: Some(to), sends: true });
             }
@@ -661,7 +662,7 @@ impl Peer {
     }
 
     fn on_packet(&mut self, channel: u8, packet: Bytes, opens: Opens) {
-        // Whoever does not want it any more has dropped its receiver.
+        // A task that does not want it any more has dropped its receiver.
         if channel == MESSAGES {
             let _ = self.messages.send(packet);
             return;

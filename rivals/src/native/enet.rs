@@ -211,7 +211,7 @@ impl Host {
         })
     }
 
-    /// Waits until something arrives, until `wake` can be read, or for so long.
+    /// Waits until something arrives, until `wake` can be read, or for this long.
     pub fn wait(&self, wake: BorrowedFd<'_>, at_most: Duration) {
         // SAFETY: the socket is open while the host lives.
         let socket = unsafe { BorrowedFd::borrow_raw(rival_enet_socket(self.raw.as_ptr())) };

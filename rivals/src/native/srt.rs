@@ -219,7 +219,7 @@ impl Socket {
     /// [`SrtError::would_block`] if there is no room.
     pub fn send(&self, bytes: &[u8], lifetime_ms: Option<i32>) -> Result<usize> {
         let length = bytes.len().min(i32::MAX as usize) as c_int;
-        // SAFETY: so many bytes are there, and SRT copies them.
+        // SAFETY: this many bytes are there, and SRT copies them.
         let n = unsafe { srt_sendmsg(self.id, bytes.as_ptr().cast(), length, lifetime_ms.unwrap_or(-1), 1) };
         check("send", n).map(|n| n as usize)
     }
@@ -230,7 +230,7 @@ impl Socket {
     /// [`SrtError::would_block`] if there is none yet.
     pub fn receive(&self, buffer: &mut [u8]) -> Result<usize> {
         let length = buffer.len().min(i32::MAX as usize) as c_int;
-        // SAFETY: SRT writes at most so many bytes.
+        // SAFETY: SRT writes at most this many bytes.
         check("receive", unsafe { srt_recv(self.id, buffer.as_mut_ptr().cast(), length) }).map(|n| n as usize)
     }
 
@@ -322,7 +322,7 @@ impl Socket {
     }
 
     fn set_text(&self, name: OptionName, text: &str) -> Result<()> {
-        // SAFETY: so many bytes are there, and SRT copies them.
+        // SAFETY: this many bytes are there, and SRT copies them.
         check("an option", unsafe {
             srt_setsockflag(self.id, option(name), text.as_ptr().cast(), text.len() as c_int)
         })

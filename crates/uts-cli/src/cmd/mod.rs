@@ -66,7 +66,7 @@ fn properties(wanted: &WantedArgs) -> Result<Vec<(String, String)>, Failure> {
 pub async fn interrupted() {
     let (end, ends) = oneshot::channel();
     let caught = signals::on_end(move || {
-        // Nobody waits who is ending already.
+        // If nobody waits any more, the command is ending already.
         let _ = end.send(());
     });
     // Where signals cannot be caught they end the process by themselves.

@@ -82,7 +82,7 @@ pub(crate) async fn serve<T: Transport>(
     // What clients were sending stays in parts, to be continued.
     stop.send_replace(true);
     let goodbyes = async { while clients.join_next().await.is_some() {} };
-    // Whoever has not been told by then finds out.
+    // A client that has not been told by then finds out by itself.
     let _ = timeout(GOODBYE_MAX, goodbyes).await;
     listener.close().await;
     ended

@@ -33,7 +33,7 @@ pub struct Start {
 pub struct Served {
     /// Files are taken as well.
     pub is_writable: bool,
-    /// Who is let in, in words.
+    /// Which clients are let in, in words.
     pub clients: String,
     /// From where it can be reached, in words.
     pub reach: &'static str,

@@ -27,7 +27,7 @@ const FAREWELLS: u32 = 3;
 /// See [`FAREWELLS`].
 const FAREWELL_EVERY_NS: u64 = 50_000_000;
 
-/// For so long after a farewell datagrams may still come that were sent before it: paths reorder.
+/// For this long after a farewell datagrams may still come that were sent before it: paths reorder.
 const AFTER_FAREWELL_NS: u64 = 250_000_000;
 
 /// The most that the pacer lets leave at once beyond its rate, in time at that rate.
@@ -118,7 +118,7 @@ impl Transport for Udp {
     }
 }
 
-/// Waits for the first datagram; whoever sent it is the client.
+/// Waits for the first datagram. Its sender is the client.
 struct UdpListener {
     udp: Udp,
     address: SocketAddr,

@@ -1,5 +1,5 @@
-//! First packets as anybody can make them who has seen the client's first connection id: good keys,
-//! any content.
+//! First packets as anybody can make them that has seen the client's first connection id: good
+//! keys, any content.
 
 use rustls::quic::{self, Keys};
 use uts_wire::ConnectionId;

@@ -254,7 +254,7 @@ struct Passed {
     dropped: Option<String>,
 }
 
-/// The relay's own record as the run's. Data go forward, whoever is the server.
+/// The relay's own record as the run's. Data go forward, whichever end is the server.
 fn take_queues(file: &Path, path: &str, samples: &mut Samples, outcome: &mut Outcome) -> Result<()> {
     let link = |dir: &str| match dir {
         "fwd" => format!("{path} forward"),

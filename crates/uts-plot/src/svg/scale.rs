@@ -93,7 +93,7 @@ impl Scale {
         }
     }
 
-    /// About so many ticks.
+    /// About this many ticks.
     pub(super) fn ticks(&self, about: usize) -> Vec<Tick> {
         match self {
             Scale::Linear { min, max } => linear_ticks(*min, *max, about),
@@ -114,7 +114,7 @@ fn ends(values: impl IntoIterator<Item = f64>) -> Option<(f64, f64)> {
     })
 }
 
-/// A step of 1, 2 or 5 times a power of ten that divides a span into about so many parts.
+/// A step of 1, 2 or 5 times a power of ten that divides a span into about this many parts.
 fn step(span: f64, parts: usize) -> f64 {
     let rough = span / parts.max(1) as f64;
     let power = 10f64.powf(rough.log10().floor());

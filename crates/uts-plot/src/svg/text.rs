@@ -18,7 +18,7 @@ pub fn wide(text: &str, size: f64) -> f64 {
     thousandths as f64 / 1000.0 * size * 1.03
 }
 
-/// A number with so many decimals and a true minus sign.
+/// A number with this many decimals and a true minus sign.
 pub fn plain(value: f64, decimals: usize) -> String {
     let text = format!("{value:.decimals$}");
     match text.strip_prefix('-') {

@@ -280,7 +280,7 @@ fn remark(runs: &[&Run], complete: usize) -> String {
     parts.join("; ")
 }
 
-/// Who finished all runs comes first, then who has the better mean.
+/// Transports that finished all runs come first, then those with the better mean.
 fn rank(a: &Entry, b: &Entry, better: Better) -> Ordering {
     let share = |e: &Entry| if e.tried == 0 { 0.0 } else { e.complete as f64 / e.tried as f64 };
     let by_mean = |a: &Mean, b: &Mean| match better {

@@ -14,7 +14,7 @@ use uts_record::samples::{Delivered, Latency, Queue, SampleRow, Sequence, Window
 /// Goodput is averaged over such a part of the time that is shown.
 pub(super) const BINS: f64 = 120.0;
 
-/// What was repeated or lost, whoever sent it.
+/// What was repeated or lost, whichever end sent it.
 pub(super) const LOST: Ink = Ink { name: "fault", light: "#d4145a", dark: "#ff6f9f" };
 
 /// What is recorded against time, from top to bottom.

@@ -17,7 +17,7 @@ const WIDE: f64 = 980.0;
 const HEIGHT: f64 = 260.0;
 /// A logarithmic axis is chosen unasked if values span so much.
 const LOG_FROM: f64 = 30.0;
-/// Boxes show each value up to so many.
+/// Boxes show each value up to this many.
 const POINTS_MAX: usize = 24;
 
 /// Values of one transport, or of whatever else has a line of its own, by the index of `x`.

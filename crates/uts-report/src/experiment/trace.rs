@@ -20,7 +20,7 @@ const DRAWN_POINTS: usize = 2_200;
 const ZOOM_LINE_POINTS: usize = 3_000;
 const ZOOM_DOTS: usize = 8_000;
 const ZOOM_MARKS: usize = 2_000;
-/// Changes of the path are drawn up to so many; a rate trace has thousands.
+/// Changes of the path are drawn up to this many; a rate trace has thousands.
 const CHANGES_MAX: usize = 40;
 const WIDTH: f64 = 860.0;
 

@@ -98,7 +98,7 @@ impl Victim {
     }
 }
 
-/// One who has the keys of a connection to the victim, says anything, and hears what it likes.
+/// A peer that has the keys of a connection to the victim, says anything, and hears what it likes.
 pub struct Liar {
     client: Endpoint,
     handle: ConnectionHandle,

@@ -17,7 +17,7 @@ const HEADER_BYTES: usize = MESSAGE_BYTES_MIN as usize;
 /// What is due when.
 pub(super) struct Plan {
     count: u32,
-    /// The n-th is due so many nanoseconds after the start: `n * numerator / denominator`.
+    /// The n-th is due this many nanoseconds after the start: `n * numerator / denominator`.
     numerator_ns: u64,
     denominator: u64,
     /// Every so many is of the first size, the others of the second.

@@ -60,9 +60,9 @@ pub struct RunOptions {
     pub capabilities: Capabilities,
     /// Where contents and random times come from.
     pub seed: u64,
-    /// After so long an end stops waiting, and tells what there is.
+    /// After this long an end stops waiting, and tells what there is.
     pub give_up: Duration,
-    /// Samples of how much was delivered are at least so far apart.
+    /// Samples of how much was delivered are at least this far apart.
     pub sample_every: Duration,
 }
 
@@ -395,7 +395,7 @@ fn seconds(ns: u64) -> f64 {
     ns as f64 / 1e9
 }
 
-/// Bits per second of so many bytes in so long.
+/// Bits per second of this many bytes in this long.
 fn rate(bytes: u64, ns: u64) -> f64 {
     if ns == 0 { 0.0 } else { bytes as f64 * 8.0 / seconds(ns) }
 }

@@ -70,7 +70,7 @@ pub fn connect(target: &str, options: ConnectOptions) -> Result<Connection, Conn
     Ok(Connection::new(connection, carrier))
 }
 
-/// Carries the connections of this thread for so long, and waits for nothing else.
+/// Carries the connections of this thread for this long, and waits for nothing else.
 pub fn carry(duration: Duration) {
     Thread::here().wait(sleep(duration));
 }

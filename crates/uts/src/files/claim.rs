@@ -106,7 +106,7 @@ impl Claims {
         self.take_now(path, client).ok()
     }
 
-    /// The claim, or who has it.
+    /// The claim, or the flow that has it.
     fn take_now(&self, path: &RelPath, client: &Client) -> Result<Claim, Holder> {
         let mut holders = self.lock();
         if let Some(holder) = holders.get(path) {

@@ -45,7 +45,7 @@ pub struct CopyOptions {
     /// What may be held of what a server lists, in bytes; a server that lists more breaks the copy
     /// off.
     pub listing_bytes_max: u64,
-    /// Who wants to know how it goes.
+    /// What hears how the copy goes.
     pub progress: Arc<dyn Progress>,
 }
 

@@ -19,7 +19,7 @@ use std::os::unix::fs::MetadataExt;
 use std::thread::JoinHandle;
 use tokio::sync::watch;
 
-/// After so many bytes the disk is asked to take them: some tenths of a second of a fast network.
+/// After this many bytes the disk is asked to take them: some tenths of a second of a fast network.
 const WRITE_BEHIND_BYTES: u64 = 32 * 1024 * 1024;
 
 /// On what terms a file is received.
@@ -237,7 +237,7 @@ impl Part {
             // A file system without locks: the claim still keeps copies of one server apart.
             Err(TryLockError::Error(_)) => {}
         }
-        // Whoever had the lock until now has given the file its final name.
+        // The copy that had the lock until now has given the file its final name.
         if !tree.is_at(&file, &target.part()) {
             return Err(busy(target));
         }

@@ -290,7 +290,7 @@ impl Service {
     ) -> Result<(RelPath, Have, Reply), Fault> {
         self.writable()?;
         let target = file_target(&entry)?;
-        // Whoever else receives it stops first: what is hashed now must stay as it is.
+        // Any other flow that receives it stops first: what is hashed now must stay as it is.
         let claim = self.claims.take(&target, &session.client).await?;
         let by = session.client.key.clone();
         let have = Have::find(&self.tree, &target, &entry, by, Some(&session.turns)).await?;

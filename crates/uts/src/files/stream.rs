@@ -458,7 +458,7 @@ pub(super) async fn drain<R: AsyncRead + Unpin>(flow: &mut R, mut into_chunk: Dr
 pub(super) enum Drain {
     /// Before the length of a chunk.
     AtChunk,
-    /// With so many bytes of a chunk to come.
+    /// With this many bytes of a chunk to come.
     InChunk(usize),
 }
 

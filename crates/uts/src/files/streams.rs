@@ -79,8 +79,8 @@ pub async fn put_stream<F: Flows>(
     Ok(journal.into_report())
 }
 
-/// Copies a file from the server to `out`, which people call `name`. If the hashes of both ends
-/// differ in the end, that is a failure, of which `out` cannot be told.
+/// Copies a file from the server to `out`, which messages call `name`. If the hashes of both ends
+/// differ, this is a failure, of which `out` cannot be told.
 ///
 /// # Errors
 /// If nothing could be begun, for example because `source` is a directory. Later failures are in

@@ -17,7 +17,7 @@ const QUEUED_MAX: usize = 4096;
 /// After this time a file that somebody else is copying is tried again.
 const BUSY_PAUSE: Duration = Duration::from_millis(500);
 
-/// What is still to be copied, for all flows. Whoever fills it waits while it is full.
+/// What is still to be copied, for all flows. The task that fills it waits while it is full.
 pub(super) struct Queue<T> {
     state: Mutex<State<T>>,
     flows: usize,

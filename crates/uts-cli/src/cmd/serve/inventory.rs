@@ -39,7 +39,7 @@ const KEY_ENDS: [&str; 2] = [".pem", ".key"];
 /// What was found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Inventory {
-    /// Regular files, so many at least.
+    /// Regular files, this many at least.
     pub files: u64,
     /// Not all directories have been looked into.
     pub has_more: bool,

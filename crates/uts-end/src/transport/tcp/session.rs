@@ -230,7 +230,7 @@ impl TcpSession {
     }
 }
 
-/// The next connection of a purpose. The lock passes between those who wait for either.
+/// The next connection of a purpose. The lock passes between the tasks that wait for either.
 async fn next(
     arriving: &Mutex<Arriving>,
     aside: &RefCell<Vec<(Purpose, Rc<Connection>)>>,

@@ -3,7 +3,7 @@
 use super::cut::CutFlows;
 use super::*;
 
-/// Copies over a connection that ends after so many bytes; the report if anything was begun.
+/// Copies over a connection that ends after this many bytes; the report if anything was begun.
 async fn put_cut(rig: &Rig, sources: &[&str], to: &str, after_bytes: usize) -> Option<Report> {
     let (flows, server) = rig.connect();
     let sources: Vec<PathBuf> = sources.iter().map(|s| rig.local.join(s)).collect();
