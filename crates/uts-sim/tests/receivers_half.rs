@@ -36,9 +36,11 @@ struct Transfer {
 
 impl Transfer {
     fn new(path: &str, properties: &[&str], seed: u64) -> Self {
-        let mut config = ConnectionConfig::default();
-        config.send_buffer_bytes = 64 << 20;
-        config.send_buffer_bytes_max = 64 << 20;
+        let mut config = ConnectionConfig {
+            send_buffer_bytes: 64 << 20,
+            send_buffer_bytes_max: 64 << 20,
+            ..ConnectionConfig::default()
+        };
         for property in
             properties.iter().chain(&["uts.adapt=off", "uts.consent=all", "preserveMsgBoundaries=require"])
         {

@@ -364,7 +364,7 @@ impl Connection {
                 refused = Some(WriteError::TooLarge { size, max: bytes_max });
                 break;
             }
-            let verdict = judge.as_mut().map_or(Verdict::Go, |rate| send.offer(&mut **rate, now, size));
+            let verdict = judge.as_mut().map_or(Verdict::Go, |rate| send.offer(rate, now, size));
             if let Verdict::Wait(_) = verdict {
                 refused = Some(WriteError::Blocked);
                 break;
