@@ -78,6 +78,8 @@ pub struct Pair {
     /// A packet to the server is lost if its place in the count of packets sent is a multiple of
     /// this.
     pub loses_every: Option<u64>,
+    /// Whether what is marked as capable of ECN is lost on the way to the server, and to the client.
+    pub drops_marked: [bool; 2],
     /// Whether datagrams are handed over one by one, although they came together.
     pub one_by_one: bool,
     /// Packets that arrive together are handed over in a buffer for each datagram, as if nothing
@@ -135,6 +137,7 @@ impl Pair {
             server: Endpoint::new(server, [seed.wrapping_add(1); 32]),
             now: Time::ZERO,
             loses_every: None,
+            drops_marked: [false; 2],
             one_by_one: false,
             apart: false,
             batches: false,
@@ -362,6 +365,10 @@ impl Pair {
             let (ecn, segment_bytes) = (transmit.ecn, transmit.segment_bytes.max(1));
             if let Some(kept) = self.kept.as_mut().filter(|_| to_server) {
                 kept.extend(bytes.chunks(segment_bytes).map(<[u8]>::to_vec));
+            }
+            if ecn.is_some() && self.drops_marked[usize::from(!to_server)] {
+                self.spare.push(bytes);
+                continue;
             }
             let batch = Batch { at: self.now + self.delay, to_server, ecn, segment_bytes, bytes };
             self.on_the_way.push_back(batch);
