@@ -1,5 +1,6 @@
-//! Two endpoints in memory that hand each other datagrams over a delay: no path, no hosts, nothing but the engine's work.
-//! For what is counted rather than timed: instructions, allocations, bytes of memory.
+//! Two endpoints in memory that hand each other datagrams over a delay: no path, no hosts, nothing
+//! but the engine's work. For what is counted rather than timed: instructions, allocations, bytes
+//! of memory.
 
 use crate::identity::{Identities, IdentityError};
 use bytes::Bytes;
@@ -74,13 +75,15 @@ pub struct Pair {
     pub server: Endpoint,
     /// What both ends read as the time.
     pub now: Time,
-    /// Of each packet whose turn in the count of packets sent to the server is a multiple of this, nothing arrives.
+    /// A packet to the server is lost if its place in the count of packets sent is a multiple of
+    /// this.
     pub loses_every: Option<u64>,
     /// Whether what is marked as capable of ECN is lost on the way to the server, and to the client.
     pub drops_marked: [bool; 2],
     /// Whether datagrams are handed over one by one, although they came together.
     pub one_by_one: bool,
-    /// What comes together is handed over in a buffer for each datagram, as where nothing is joined.
+    /// Packets that arrive together are handed over in a buffer for each datagram, as if nothing
+    /// were joined.
     pub apart: bool,
     /// Messages are handed over and read in batches.
     pub batches: bool,
@@ -186,7 +189,8 @@ impl Pair {
         connection.open_flow(FlowOptions::default()).map_err(refused)
     }
 
-    /// Carries so many bytes over a flow: the client writes as much as there is room for, the server reads all.
+    /// Carries this many bytes over a flow. The client writes as much as there is room for, the
+    /// server reads all.
     ///
     /// # Errors
     /// [`PairError`] if a connection ends or nothing moves any more.
@@ -207,8 +211,8 @@ impl Pair {
         Ok(())
     }
 
-    /// Carries so many bytes as messages of `message_bytes` each, as [`Pair::carry`] does bytes. Where losses are not repeated, what
-    /// was lost does not count.
+    /// Carries this many bytes as messages of `message_bytes` each, as [`Pair::carry`] does bytes.
+    /// If losses are not repeated, lost messages do not count.
     ///
     /// # Errors
     /// [`PairError`] if a connection ends or nothing moves any more.
@@ -247,7 +251,8 @@ impl Pair {
         Ok(())
     }
 
-    /// Sends a byte to and fro so many times: each end answers once it has read, after all is done that was due.
+    /// Sends a byte to and fro this many times. Each end answers once it has read, after all that
+    /// was due is done.
     ///
     /// # Errors
     /// [`PairError`] if a connection ends or nothing moves any more.
@@ -270,7 +275,7 @@ impl Pair {
         Ok(())
     }
 
-    /// Opens flows, each for so many bytes, and ends them; a few at a time.
+    /// Opens flows, each for this many bytes, and ends them; a few at a time.
     ///
     /// # Errors
     /// [`PairError`] if a connection ends or nothing moves any more.

@@ -7,7 +7,8 @@ use uts_sim::pair::Pair;
 
 const MS: Duration = Duration::from_millis(1);
 
-/// A deadline that has moved away may be told too early, which who asks for more exactly is spared; neither is ever too late.
+/// If a deadline moves away, the endpoint may report it too early. The more exact answer spares
+/// that. Neither is ever too late.
 #[test]
 fn deadlines_are_exact_where_that_is_asked_for() {
     let mut pair = Pair::new(ConnectionConfig::default(), Duration::from_micros(20)).expect("a pair");
@@ -29,7 +30,8 @@ fn deadlines_are_exact_where_that_is_asked_for() {
         assert_eq!(pair.client.poll_timeout(), Some(exact), "it stays right");
     }
     assert!(moved > 25, "only {moved} of 50 had moved away");
-    // The last byte is on its way, and nothing answers: it is said again at that time, and not before.
+    // The last byte is on its way, and nothing answers. It is sent again at that time, and not
+    // before.
     let connection = pair.client.connection(handle).expect("open");
     connection.write(pair.now, flow, vec![7].into()).expect("written");
     let mut datagram = Vec::new();

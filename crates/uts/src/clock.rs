@@ -18,7 +18,8 @@ impl Clock {
     }
 }
 
-/// What the standard library reads, without its arithmetic: a short round trip asks for the time several times.
+/// What the standard library reads, without its arithmetic. A short round trip asks for the time
+/// several times.
 #[cfg(unix)]
 mod imp {
     use core::time::Duration;
