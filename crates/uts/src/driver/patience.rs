@@ -48,11 +48,6 @@ impl Patience {
     }
 }
 
-/// The shortest time that a call to receive can wait for.
-pub(super) fn shortest() -> Duration {
-    (TICKS_LATE + 1) * tick()
-}
-
 /// How long to wait in ticks of the kernel so that `most` is not exceeded; the present wait, if that is not much shorter.
 fn wait_within(most: Duration, tick: Duration, present: Option<Duration>) -> Option<Duration> {
     let longest = most.min(WAIT_MAX).checked_sub(TICKS_LATE * tick).filter(|longest| *longest >= tick)?;

@@ -54,8 +54,6 @@ pub(crate) struct Driver {
     pub(super) errors: u32,
     /// When something last arrived or left.
     last_busy: Time,
-    /// When it was last asked what was due.
-    pub(super) fetched_at: Time,
     pub(super) looking: Looking,
     /// Turns since something was sent, while more arrives.
     unanswered: u32,
@@ -141,7 +139,6 @@ impl Driver {
             woken,
             errors: 0,
             last_busy,
-            fetched_at: last_busy,
             looking,
             unanswered: 0,
             awake: 0,
@@ -419,7 +416,6 @@ impl Driver {
         let now = self.shared.clock.now();
         inner.kicked = false;
         if is_first {
-            self.fetched_at = now;
             inner.engine.handle_timeout(now);
         }
         outgoing.is_all = false;

@@ -4,7 +4,7 @@
 //! returns, and what arrives is taken in by the call in which the thread waits for it. In between nothing happens.
 
 use super::task::{Intake, LOOKS_PER_SPIN};
-use super::{Driver, Inner, patience};
+use super::{Driver, Inner};
 use crate::clock::Clock;
 use core::cell::{Cell, RefCell};
 use core::future::{Future, poll_fn};
@@ -338,8 +338,7 @@ impl Carried {
             Due::Now
         } else {
             driver.socket.release_unless(|remote| inner.engine.is_peer(remote));
-            let near = driver.fetched_at + patience::shortest();
-            let at = inner.engine.poll_timeout_exact_before(near).unwrap_or(Time::NEVER);
+            let at = inner.engine.poll_timeout().unwrap_or(Time::NEVER);
             self.rests_until = Some(at);
             Due::At(at)
         };
