@@ -1,5 +1,6 @@
 //! The one place where the clock is read.
 
+use core::time::Duration;
 use uts_functions::Time;
 
 /// Tells the time since it was made.
@@ -18,7 +19,22 @@ impl Clock {
     }
 }
 
-/// What the standard library reads, without its arithmetic: a short round trip asks for the time several times.
+/// By what the kernel measures how long a call may block: some milliseconds.
+pub(crate) fn kernel_tick() -> Duration {
+    #[cfg(target_os = "linux")]
+    {
+        use nix::time::{ClockId, clock_getres};
+        clock_getres(ClockId::CLOCK_MONOTONIC_COARSE).map_or(TICK_MAX, Duration::from).min(TICK_MAX)
+    }
+    #[cfg(not(target_os = "linux"))]
+    TICK_MAX
+}
+
+/// The longest tick of a system that is in use.
+const TICK_MAX: Duration = Duration::from_millis(10);
+
+/// What the standard library reads, without its arithmetic: a short round trip asks for the time
+/// several times.
 #[cfg(unix)]
 mod imp {
     use core::time::Duration;

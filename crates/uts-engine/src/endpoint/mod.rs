@@ -278,11 +278,6 @@ impl Endpoint {
 
     // ---- access --------------------------------------------------------------------------------------------------
 
-    /// Whether there is a connection to `address`.
-    pub fn is_peer(&self, address: SocketAddr) -> bool {
-        self.peers.contains(address)
-    }
-
     /// A connection, to look at or to change. What a change makes due is found by the next poll.
     pub fn connection(&mut self, handle: ConnectionHandle) -> Option<&mut Connection> {
         // The caller may write, close or ask for an exchange: whether it did is found out when sending.
