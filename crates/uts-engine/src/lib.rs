@@ -30,7 +30,7 @@ mod token;
 pub use config::{ALPN, CLIENT_CID_BYTES, ConnectionConfig, EndpointConfig, SERVER_CID_BYTES};
 pub use connection::words::CERTIFICATE as CERTIFICATE_WORDS;
 pub use connection::{
-    Connection, Ecn, ExchangeError, FlowError, FlowOptions, FrameKinds, IntoBatch, MessageBatch,
+    After, Connection, Ecn, ExchangeError, FlowError, FlowOptions, FrameKinds, IntoBatch, MessageBatch,
     MessageOptions, Read, ReadError, ReadSink, Side, Stats, Trace, TraceKind, TraceRow, UnevenMessages,
     WriteError,
 };

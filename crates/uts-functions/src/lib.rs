@@ -10,6 +10,7 @@
 
 pub mod external;
 pub mod facts;
+pub mod feedback;
 pub mod function;
 pub mod library;
 pub mod mechanism;

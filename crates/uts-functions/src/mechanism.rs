@@ -246,6 +246,12 @@ pub struct Facts {
     pub repeats: bool,
     /// The receiver grants what may be sent.
     pub grants: bool,
+    /// It has a half that works at the receiver of data and speaks to the half at the sender.
+    pub speaks: bool,
+    /// Messages say what they wait for, and it keeps to that.
+    pub orders: bool,
+    /// It judges messages before they are a part of their flow.
+    pub judges: bool,
     /// What it guarantees.
     pub promises: &'static [Promise],
     /// Whether it is taken unasked.
@@ -265,6 +271,9 @@ impl Facts {
         positions: false,
         repeats: false,
         grants: false,
+        speaks: false,
+        orders: false,
+        judges: false,
         promises: &[],
         unasked: Unasked::Choice(0),
         window_packets_min: 2,

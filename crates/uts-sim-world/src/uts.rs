@@ -322,7 +322,7 @@ impl Session for UtsSession {
     fn send_message(&self, message: Bytes, lifetime: Option<Duration>) -> Local<'_, Result<()>> {
         Box::pin(async move {
             let flow = self.messages().await?;
-            let options = MessageOptions { lifetime };
+            let options = MessageOptions { lifetime, ..MessageOptions::default() };
             let send = |connection: &mut Connection, now| {
                 connection.send_message(now, flow, message.clone(), options)
             };

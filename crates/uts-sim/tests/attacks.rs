@@ -289,3 +289,26 @@ fn repairs_that_repair_nothing_are_bounded() {
     });
     assert!(bytes <= 2 * MIB + UNANSWERED_BYTES, "{bytes}");
 }
+
+/// Words of mechanisms that are in use and that are not, about data that was never sent and flows that never were.
+#[test]
+fn feedback_about_nothing_costs_nothing() {
+    let _turn = turn();
+    let properties = ["uts.profile.retransmission=nak", "uts.profile.rate=netblt"];
+    let bytes = attack_for_long("feedback", &properties, |n| {
+        let flow = (n % 300) as u32;
+        let ranges = [0x40, (n % 200) as u8, 0x40, 0xff];
+        let rate = [0x00, 0x00];
+        let said = |function, mechanism, flow, words: &[u8]| {
+            emitted(&Frame::Feedback(frame::Feedback { function, mechanism, flow, words }))
+        };
+        [
+            said(5, 3, flow, &ranges),
+            said(5, 4, flow, &[0xff; 255]),
+            said(9, 3, 0, &rate),
+            said((n % 256) as u8, 1, flow, &ranges),
+        ]
+        .concat()
+    });
+    assert!(bytes <= UNANSWERED_BYTES, "{bytes}");
+}

@@ -293,7 +293,13 @@ fn what_is_sent_on_both_sides_of_a_message_that_was_given_up_arrives() {
         let open = pair.client.connection(connection).expect("open");
         open.write(now, flow, Bytes::from(vec![1; first + 4 * next])).expect("room");
         let lifetime = Some(Duration::from_nanos(1));
-        open.send_message(now, flow, Bytes::from(vec![2; 700]), MessageOptions { lifetime }).expect("room");
+        open.send_message(
+            now,
+            flow,
+            Bytes::from(vec![2; 700]),
+            MessageOptions { lifetime, ..Default::default() },
+        )
+        .expect("room");
         open.write(now, flow, Bytes::from(vec![3; 4 * next])).expect("room");
         pair.now = pair.next_at().expect("something is due");
         assert!(pair.now <= now + Duration::from_micros(1), "the message expires before anything is sent");

@@ -43,7 +43,8 @@ async fn film(target: &str, fingerprint: uts::Fingerprint) -> Result<(), Box<dyn
         // A message may have a lifetime of its own: a key frame is worth more than others.
         let lifetime = if n % 10 == 0 { LIFETIME * 2 } else { LIFETIME };
         let frame = Bytes::from(format!("frame {n}"));
-        send.send_message(frame, MessageOptions { lifetime: Some(lifetime) }).await?;
+        send.send_message(frame, MessageOptions { lifetime: Some(lifetime), ..MessageOptions::default() })
+            .await?;
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     // Closing drops what is under way: wait until nothing is.

@@ -77,8 +77,8 @@ pub use trust::{ClientAuth, ClientAuthError, NewHost, NewHostKey, RefusedClient,
 pub use uts_engine::requirements::{self, Requirements};
 pub use uts_engine::selector::{Contradiction, Explanation, Library, explain};
 pub use uts_engine::{
-    CloseReason, ConnectionConfig, Direction, ExchangeError, ExchangeEvent, FlowError, FlowId, FlowOptions,
-    MessageBatch, MessageOptions, Stats, TraceKind, TraceRow, Tried, UnevenMessages,
+    After, CloseReason, ConnectionConfig, Direction, ExchangeError, ExchangeEvent, FlowError, FlowId,
+    FlowOptions, MessageBatch, MessageOptions, Stats, TraceKind, TraceRow, Tried, UnevenMessages,
 };
 pub use uts_functions::{Function, PathFacts, Profile, Rate, Time};
 

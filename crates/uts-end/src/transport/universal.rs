@@ -339,7 +339,9 @@ impl Session for UniversalSession {
         Box::pin(async move {
             let flow = self.messages().await?;
             let mut send = flow.send.lock().await;
-            send.send_message(message, MessageOptions { lifetime }).await.map_err(write_error)
+            send.send_message(message, MessageOptions { lifetime, ..MessageOptions::default() })
+                .await
+                .map_err(write_error)
         })
     }
 

@@ -70,7 +70,8 @@ impl Connection {
             return;
         }
         self.on_authentic(now);
-        let Some((epoch, is_recovered)) = self.ways.on_arrival(now, ecn, (index, number), contents.seen())
+        let Some((epoch, is_recovered)) =
+            self.ways.on_arrival(now, ecn, (index, number), (contents.seen(), payload.len() as u64))
         else {
             return;
         };
@@ -132,6 +133,8 @@ impl Connection {
                 self.parts.control.on_path_challenge(*number);
                 Ok(())
             }
+            Frame::Order(order) => self.ways.on_order(index, order),
+            Frame::Feedback(feedback) => self.ways.on_feedback(now, feedback),
             // A poll was noticed when the packet was read; redundancy is taken in behind all other frames.
             Frame::Repair(_) | Frame::Poll | Frame::Padding { .. } | Frame::Ping | Frame::PathResponse(_) => {
                 Ok(())

@@ -38,7 +38,7 @@ pub(crate) use send::outbound::PROCESSORS_LIMIT;
 pub use agreement::exchanges::{ExchangeError, changes};
 pub use agreement::refusal::{Refusal, RefusalReason};
 pub use flows::Side;
-pub use flows::application::{FlowError, FlowOptions, MessageOptions, Read, ReadError, WriteError};
+pub use flows::application::{After, FlowError, FlowOptions, MessageOptions, Read, ReadError, WriteError};
 pub use flows::batch::{IntoBatch, MessageBatch, ReadSink, UnevenMessages};
 pub use receive::incoming::Ecn;
 pub use watch::stats::Stats;

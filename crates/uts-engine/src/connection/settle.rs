@@ -5,15 +5,21 @@ use super::{CloseReason, Connection, Event, Outbound, Ways};
 use crate::event::FlowId;
 use core::ops::Range;
 use core::time::Duration;
+use smallvec::{SmallVec, smallvec};
 use uts_functions::congestion::{Ack, Congestion, Loss, Timeout};
+use uts_functions::feedback::BadFeedback;
 use uts_functions::flow::FlowControl as _;
 use uts_functions::retransmission::ledger::{Ledger, Lost, Run, Sent};
-use uts_functions::retransmission::{LostData, Response, Retransmission};
+use uts_functions::retransmission::{LostData, Response, Retransmission, SentData};
 use uts_functions::timing::Timing;
-use uts_functions::{Function, Time};
+use uts_functions::{Function, RangeSet, Time};
+use uts_wire::frame;
 
 /// Probe time-outs in a row after which full packets may no longer pass.
 const TIMEOUTS_OF_BLACK_HOLE: u32 = 3;
+
+/// What is lost waits at least so long where it waits, whatever a mechanism says.
+const WAIT_MIN: Duration = Duration::from_millis(1);
 
 /// An acknowledgement as it came.
 pub(super) struct Report<'a> {
@@ -215,7 +221,12 @@ impl Ways {
     /// Data of a flow has arrived.
     pub(super) fn settle_data(&mut self, id: u32, range: Range<u64>) {
         let Some(flow) = self.flows.get_mut(id) else { return };
+        if let Some(rare) = &mut flow.send.rare {
+            rare.awaited.remove(range.clone());
+            rare.tagged.remove(range.clone());
+        }
         flow.send.buffer.on_acknowledged(range);
+        flow.send.forget_settled();
         self.after_send_change(id);
     }
 
@@ -225,7 +236,8 @@ impl Ways {
         let Some(flow) = self.flows.get_mut(id) else { return };
         let stack = self.outbound.as_ref().and_then(|o| o.stack(flow.send.group));
         let send = &mut flow.send;
-        if send.writer_waits && send.buffer.load_bytes() < room {
+        let may_write = send.rare.as_ref().is_none_or(|rare| rare.admits_at.is_none());
+        if send.writer_waits && may_write && send.buffer.load_bytes() < room {
             send.writer_waits = false;
             self.events.push_back(Event::Writable(FlowId(id)));
         }
@@ -233,8 +245,8 @@ impl Ways {
             send.is_done = true;
             self.events.push_back(Event::Finished(FlowId(id)));
         }
-        if send.buffer.next_expiry() != send.expires {
-            self.flows.update_expiry(id);
+        if flow.next_alarm() != flow.alarm {
+            self.flows.update_alarm(id);
         }
         if let Some(stack) = stack {
             self.flows.update_order(id, |limit| stack.flow.send_limit(limit));
@@ -244,34 +256,110 @@ impl Ways {
 
     /// Data of a flow was lost: its retransmission mechanism says whether it is repeated.
     pub(super) fn recover_data(&mut self, id: u32, range: Range<u64>, loss: &LostPacket) {
-        let LostPacket { number: packet, next_packet, .. } = *loss;
+        self.recover(id, range, loss, false);
+    }
+
+    /// What a flow has waited for is not asked for, or another mechanism is in use: that is asked about all of it.
+    pub(super) fn recover_awaited(&mut self, now: Time, id: u32) {
+        let Some(rare) = self.flows.get_mut(id).and_then(|flow| flow.send.rare.as_mut()) else { return };
+        let (ranges, number) = rare.awaited.take();
+        let next_packet = self.outbound.as_ref().map_or(0, |outbound| outbound.ledger.next_number());
+        let loss = LostPacket { now, number, next_packet };
+        ranges.into_iter().for_each(|range| self.recover(id, range, &loss, true));
+    }
+
+    fn recover(&mut self, id: u32, range: Range<u64>, loss: &LostPacket, has_waited: bool) {
+        let Some(flow) = self.ready_to_repeat(id, loss) else { return };
+        for range in self.give_up_tagged(id, range) {
+            let Some(send) = self.flows.get_mut(id).map(|flow| &mut flow.send) else { return };
+            let Some((_, mechanism)) = &mut send.retransmission else { return };
+            let lost = LostData { range: range.clone(), packet: loss.number, has_waited, flow };
+            match mechanism.on_lost(&lost) {
+                Response::Repeat(range) => send.buffer.repeat(range),
+                Response::Abandon(range) => self.give_up(id, range),
+                Response::Covered => {}
+                Response::Wait(until) => {
+                    let until = until.max(loss.now + WAIT_MIN);
+                    send.rare.get_or_insert_default().awaited.insert(range, loss.number, until);
+                }
+            }
+        }
+        self.after_send_change(id);
+    }
+
+    /// Of what was lost, what was handed over beyond the flow's rate is given up (rate.md R-12). Says what is left.
+    fn give_up_tagged(&mut self, id: u32, range: Range<u64>) -> SmallVec<[Range<u64>; 1]> {
+        let rare = self.flows.get(id).and_then(|flow| flow.send.rare.as_ref());
+        let Some(rare) = rare.filter(|rare| !rare.tagged.is_empty()) else { return smallvec![range] };
+        let left: SmallVec<[Range<u64>; 1]> = rare.tagged.gaps(range.clone()).collect();
+        let mut tagged = RangeSet::new();
+        tagged.insert(range);
+        for part in &left {
+            tagged.remove(part.clone());
+        }
+        for part in tagged.iter() {
+            self.give_up(id, part);
+        }
+        if let Some(send) = self.flows.get_mut(id).map(|flow| &mut flow.send)
+            && let Some(rare) = &mut send.rare
+        {
+            rare.tagged.remove(0..send.buffer.done_to());
+        }
+        left
+    }
+
+    fn give_up(&mut self, id: u32, range: Range<u64>) {
         let Some(flow) = self.flows.get_mut(id) else { return };
         let send = &mut flow.send;
-        let sent_to = send.buffer.sent();
-        let Some(outbound) = &mut self.outbound else { return };
-        let Some(index) = outbound.stack_index(send.group) else { return };
-        let stack = &outbound.stacks[index];
+        self.stats.bytes_given_up += range.end - range.start;
+        send.buffer.abandon(range);
+        let offsets =
+            self.outbound.as_ref().and_then(|o| o.stack(send.group)).is_some_and(|s| s.layout.offsets);
+        // Where no positions are sent, nobody waits for any, but for the end, which may have gone before.
+        if !offsets && !send.buffer.is_finished() {
+            send.buffer.forget_skips();
+        } else {
+            self.flows.signals.insert(Signal::Skip(id));
+        }
+    }
+
+    /// The receiver asks for what is missing of a flow.
+    pub(super) fn on_demand(&mut self, now: Time, feedback: &frame::Feedback<'_>) -> Result<(), BadFeedback> {
+        let id = feedback.flow;
+        let next_packet = self.outbound.as_ref().map_or(0, |outbound| outbound.ledger.next_number());
+        let loss = LostPacket { now, number: 0, next_packet };
+        let Some(flow) = self.ready_to_repeat(id, &loss) else { return Ok(()) };
+        let Some(send) = self.flows.get_mut(id).map(|flow| &mut flow.send) else { return Ok(()) };
+        let Some((_, mechanism)) = &mut send.retransmission else { return Ok(()) };
+        if mechanism.info().number != feedback.mechanism || send.reset.is_some() {
+            return Ok(());
+        }
+        for range in mechanism.on_feedback(feedback.words, &flow)? {
+            if let Some(rare) = &mut send.rare {
+                rare.awaited.remove(range.clone());
+            }
+            send.buffer.repeat(range);
+        }
+        self.after_send_change(id);
+        Ok(())
+    }
+
+    /// Sees that a flow has the mechanism that its profile names for its losses; gives the flow as that sees it.
+    fn ready_to_repeat(&mut self, id: u32, loss: &LostPacket) -> Option<SentData> {
+        let send = &mut self.flows.get_mut(id)?.send;
+        let outbound = self.outbound.as_ref()?;
+        let stack = outbound.stack(send.group)?;
         let choice = stack.profile.get(Function::Retransmission);
         if send.retransmission.as_ref().is_none_or(|(built_for, _)| built_for != choice) {
             send.retransmission = Some((*choice, stack.retransmission.clone()));
         }
-        let Some((_, mechanism)) = &mut send.retransmission else { return };
-        let response = mechanism.on_lost(&LostData { range, packet, sent_to, next_packet });
-        match response {
-            Response::Repeat(range) => send.buffer.repeat(range),
-            Response::Abandon(range) => {
-                self.stats.bytes_given_up += range.end - range.start;
-                send.buffer.abandon(range);
-                // Where no positions are sent, nobody waits for any, but for the end, which may have gone before.
-                if !stack.layout.offsets && !send.buffer.is_finished() {
-                    send.buffer.forget_skips();
-                } else {
-                    self.flows.signals.insert(Signal::Skip(id));
-                }
-            }
-            Response::Covered => {}
-        }
-        self.after_send_change(id);
+        Some(SentData {
+            now: loss.now,
+            timeout: outbound.probe_timeout(),
+            sent_to: send.buffer.sent(),
+            heard_to: send.buffer.heard_to(),
+            next_packet: loss.next_packet,
+        })
     }
 
     /// Whether lost data of a flow is sent again.

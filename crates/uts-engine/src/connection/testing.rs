@@ -16,14 +16,19 @@ pub const LOSS: LostPacket = LostPacket { now: Time::ZERO, number: 1, next_packe
 
 /// The ways of a client that is established, under a profile that repeats what is lost.
 pub fn ways() -> Ways {
+    ways_with(&[])
+}
+
+/// The same with other mechanisms.
+pub fn ways_with(others: &[(Function, &str)]) -> Ways {
     let named = [
         (Function::Protection, "aes-128-gcm"),
         (Function::Retransmission, "selective"),
         (Function::Flow, "credit"),
         (Function::Segmentation, "messages"),
     ];
-    let profile = named.into_iter().fold(Profile::bare(), |profile, (function, name)| {
-        profile.with_named(function, name).expect("it exists")
+    let profile = named.iter().chain(others).fold(Profile::bare(), |profile, (function, name)| {
+        profile.with_named(*function, name).expect("it exists")
     });
     ways_under(profile)
 }

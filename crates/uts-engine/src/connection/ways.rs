@@ -1,10 +1,11 @@
 //! What the two ways share: epochs in use and open, flows, and what is told and counted of both.
 
+use super::parts::Topic;
 use super::receive::receive_rate::ReceiveRate;
 use super::{Flows, Inbound, Outbound, Side, Stats, Trace};
 use crate::config::ConnectionConfig;
 use crate::event::Event;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use uts_functions::Time;
 use uts_functions::sequencing::reassembly::Spares;
@@ -17,6 +18,8 @@ pub(super) struct Ways {
     pub outbound: Option<Outbound>,
     pub inbound: Option<Inbound>,
     pub flows: Flows,
+    /// What mechanisms here have to tell their halves at the sender of data.
+    pub feedback: BTreeSet<Topic>,
     /// Where what is received is to keep a rate.
     pub receive_rate: Option<Box<ReceiveRate>>,
     /// Bytes that the application has handed over.
@@ -35,6 +38,7 @@ impl Ways {
             config,
             outbound: None,
             inbound: None,
+            feedback: BTreeSet::new(),
             receive_rate: None,
             bytes_written: 0,
             ecn_passes: true,

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use std::sync::Arc;
 use uts_functions::fec::Fec;
 use uts_functions::protection::Secret;
+use uts_functions::retransmission::{Demand, Retransmission as _};
 use uts_functions::{
     Function, Profile, Time, acknowledgement, detection, fec, flow, presentation, protection, retransmission,
     segmentation, sequencing,
@@ -50,6 +51,8 @@ pub(crate) struct ReceiveStack {
     pub flow: flow::Slot,
     pub sequencing: sequencing::Slot,
     pub presentation: presentation::Slot,
+    /// What asks for missing data, if anything does: each flow has its own.
+    pub demand: Option<Box<dyn Demand>>,
     pub layout: DataLayout,
     /// Every packet of a run costs its mechanisms the same: packets may be taken in as runs.
     pub is_uniform: bool,
@@ -65,6 +68,8 @@ pub(crate) struct DataLayout {
     /// Positions are sent. They are not where nobody needs them: whole messages, never repeated, in no order, without
     /// credit.
     pub offsets: bool,
+    /// Messages say what they wait for.
+    pub orders: bool,
 }
 
 impl DataLayout {
@@ -72,6 +77,7 @@ impl DataLayout {
         DataLayout {
             repeats: profile.mechanisms().any(|m| m.facts.repeats),
             offsets: profile.mechanisms().any(|m| m.facts.positions),
+            orders: profile.mechanisms().any(|m| m.facts.orders),
         }
     }
 
@@ -129,6 +135,7 @@ impl ReceiveStack {
             flow: flow::Slot::build(profile.get(Function::Flow), ())?,
             sequencing: sequencing::Slot::build(profile.get(Function::Sequencing), ())?,
             presentation: presentation::Slot::build(profile.get(Function::Presentation), ())?,
+            demand: retransmission::Slot::build(profile.get(Function::Retransmission), ())?.demand(),
             layout: DataLayout::of(profile),
             is_uniform: profile.is_uniform(),
             first_number: 0,
@@ -170,7 +177,7 @@ mod tests {
             DataFlags { fin: true, ..whole },
         ];
         for offsets in [false, true] {
-            let layout = DataLayout { repeats: false, offsets };
+            let layout = DataLayout { repeats: false, offsets, orders: false };
             let is_unplaced = |flags: DataFlags, offset: Option<u64>| {
                 layout.is_unplaced_message(&Data { flow: 0, offset, flags, has_len: false, bytes: b"data" })
             };

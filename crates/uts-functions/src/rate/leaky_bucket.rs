@@ -64,7 +64,13 @@ impl LeakyBucket {
             },
         ],
         needs: &[],
-        facts: Facts { uniform: true, promises: &[Promise::Rate], unasked: Unasked::Never, ..Facts::PLAIN },
+        facts: Facts {
+            uniform: true,
+            judges: true,
+            promises: &[Promise::Rate],
+            unasked: Unasked::Never,
+            ..Facts::PLAIN
+        },
         predict: |_, facts, p| {
             let defaults = PacingBucket::INFO.params_within(&[]);
             (PacingBucket::INFO.predict)(&defaults, facts, p);

@@ -1,5 +1,6 @@
 //! Rate control: spacing of packets. Congestion control (or the application) says the rate, this function keeps it.
 
+use crate::feedback::BadFeedback;
 use crate::mechanism::Described;
 use crate::registry;
 use crate::time::{Rate, Time};
@@ -9,6 +10,7 @@ use dyn_clone::DynClone;
 use enum_dispatch::enum_dispatch;
 
 pub mod leaky_bucket;
+pub mod netblt;
 pub mod none;
 pub mod pacing_bucket;
 
@@ -164,7 +166,29 @@ pub trait RateControl: Described + DynClone {
     fn offer(&mut self, _meter: &mut Meter, _now: Time, _bytes: u64) -> Verdict {
         Verdict::Go
     }
+    /// The half of this mechanism at the receiver, if it has one (a fact of its entry: `speaks`).
+    fn watch(&self) -> Option<Box<dyn Watch>> {
+        None
+    }
+    /// The half at the receiver has spoken.
+    ///
+    /// # Errors
+    /// [`BadFeedback`] if the words are none of this mechanism.
+    fn on_feedback(&mut self, _words: &[u8]) -> Result<(), BadFeedback> {
+        Ok(())
+    }
 }
+
+/// The half of a rate-control mechanism that works at the receiver of a connection's data.
+pub trait Watch: core::fmt::Debug + DynClone + Send {
+    /// A packet has arrived, with so many bytes of payload. Says whether the sender is to be told
+    /// something.
+    fn on_arrival(&mut self, now: Time, number: u64, bytes: u64) -> bool;
+    /// Appends what the sender is to be told, as it is now: at most 255 bytes.
+    fn say(&self, out: &mut Vec<u8>);
+}
+
+dyn_clone::clone_trait_object!(Watch);
 
 dyn_clone::clone_trait_object!(RateControl);
 
@@ -175,6 +199,7 @@ registry! {
     None => none::None,
     PacingBucket => pacing_bucket::PacingBucket,
     LeakyBucket => leaky_bucket::LeakyBucket,
+    Netblt => netblt::Netblt,
 }
 
 #[cfg(test)]

@@ -70,8 +70,8 @@ impl Retransmission for GoBackN {
             }
             // retransmission.md R-5.
             _ => {
-                self.last = Some(GoBack { from: start, before_packet: lost.next_packet });
-                Response::Repeat(start..lost.sent_to.max(lost.range.end))
+                self.last = Some(GoBack { from: start, before_packet: lost.flow.next_packet });
+                Response::Repeat(start..lost.flow.sent_to.max(lost.range.end))
             }
         }
     }

@@ -1,10 +1,15 @@
 //! Conformance harness: a flow of positions over a path that loses, reorders and delays, for every mechanism in the
 //! registry. It keeps no ledger, only what the contract with a mechanism speaks of.
 
-use super::{LostData, MECHANISMS, Response, Retransmission, Slot};
+use super::demand::emit_ranges;
+use super::{
+    Awaited, Demand, LostData, MECHANISMS, Received, Response, Retransmission, SentData, Slot, blast,
+};
 use crate::mechanism::Choice;
 use crate::range::RangeSet;
+use crate::time::Time;
 use core::ops::Range;
+use core::time::Duration;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::collections::BTreeMap;
@@ -40,6 +45,12 @@ struct Run {
     back: BTreeMap<(u64, u64), Vec<u64>>,
     last_numbers: Vec<u64>,
     acked_largest: u64,
+    finds_by_time_only: bool,
+    /// What waits to be asked for.
+    awaited: Awaited,
+    /// The half at the receiver, and what it has said, by step of arrival.
+    demand: Option<Box<dyn Demand>>,
+    words: BTreeMap<u64, Vec<u8>>,
     transmitted: u64,
     lost_positions: u64,
 }
@@ -53,14 +64,18 @@ struct Outcome {
 impl Run {
     fn new(choice: &Choice, seed: u64) -> Self {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let slot = Slot::build(choice, ()).expect("a registered mechanism");
         Run {
+            awaited: Awaited::default(),
+            demand: slot.demand(),
+            words: BTreeMap::new(),
             loss: rng.random_range(0.0..0.3),
             jitter: if rng.random() { rng.random_range(0..20) } else { 0 },
             window: rng.random_range(1..64),
             total: rng.random_range(1..4000),
             rng,
             now: 0,
-            slot: Slot::build(choice, ()).expect("a registered mechanism"),
+            slot,
             next_packet: 0,
             sent_to: 0,
             repeat: RangeSet::new(),
@@ -73,6 +88,7 @@ impl Run {
             back: BTreeMap::new(),
             last_numbers: Vec::new(),
             acked_largest: 0,
+            finds_by_time_only: false,
             transmitted: 0,
             lost_positions: 0,
         }
@@ -133,6 +149,7 @@ impl Run {
                 let range =
                     self.in_flight.remove(&number).map(|(r, _)| r).or_else(|| self.late.remove(&number));
                 if let Some(range) = range {
+                    self.awaited.remove(range.clone());
                     self.acked.insert(range);
                     self.acked_largest = self.acked_largest.max(number);
                 }
@@ -142,7 +159,8 @@ impl Run {
 
     fn find_losses(&mut self) {
         let timeout = 4 * DELAY + self.jitter;
-        let (largest, now) = (self.acked_largest, self.now);
+        let largest = if self.finds_by_time_only { 0 } else { self.acked_largest };
+        let now = self.now;
         let is_lost = |n: u64, at: u64| n + REORDERING <= largest || at + timeout <= now;
         let lost: Vec<u64> =
             self.in_flight.iter().filter(|(n, (_, at))| is_lost(**n, *at)).map(|(n, _)| *n).collect();
@@ -150,23 +168,76 @@ impl Run {
             let Some((range, _)) = self.in_flight.remove(&packet) else { continue };
             self.late.insert(packet, range.clone());
             self.lost_positions += range.end - range.start;
-            let (sent_to, next_packet) = (self.sent_to, self.next_packet);
-            match self.slot.on_lost(&LostData { range, packet, sent_to, next_packet }) {
-                Response::Repeat(range) => {
-                    assert!(!range.is_empty() && range.end <= sent_to, "repeats {range:?} of {sent_to}");
-                    self.repeat.insert(range);
-                }
-                Response::Abandon(range) => {
-                    self.abandoned.insert(range);
-                }
-                Response::Covered => {}
+            self.recover(range, packet, false);
+        }
+        if self.awaited.until().is_some_and(|until| until <= self.time()) {
+            let (ranges, packet) = self.awaited.take();
+            ranges.into_iter().for_each(|range| self.recover(range, packet, true));
+        }
+    }
+
+    fn recover(&mut self, range: Range<u64>, packet: u64, has_waited: bool) {
+        let flow = self.seen();
+        match self.slot.on_lost(&LostData { range: range.clone(), packet, has_waited, flow }) {
+            Response::Repeat(range) => self.order(range),
+            Response::Abandon(range) => {
+                self.abandoned.insert(range);
             }
+            Response::Covered => {}
+            Response::Wait(until) => {
+                assert!(!has_waited && until > self.time(), "waits for ever");
+                self.awaited.insert(range, packet, until);
+            }
+        }
+    }
+
+    fn order(&mut self, range: Range<u64>) {
+        assert!(!range.is_empty() && range.end <= self.sent_to, "repeats {range:?} of {}", self.sent_to);
+        self.awaited.remove(range.clone());
+        self.repeat.insert(range);
+    }
+
+    fn time(&self) -> Time {
+        Time::from_millis(self.now)
+    }
+
+    /// The flow as its sender sees it.
+    fn seen(&self) -> SentData {
+        SentData {
+            now: self.time(),
+            timeout: Duration::from_millis(4 * DELAY + self.jitter),
+            sent_to: self.sent_to,
+            heard_to: self.acked.last().map_or(0, |last| last.end),
+            next_packet: self.next_packet,
+        }
+    }
+
+    /// The receiver asks, and what it has asked for arrives, or not.
+    fn ask(&mut self) {
+        if let Some(demand) = &mut self.demand {
+            let reaches = self.received.last().map_or(0, |last| last.end);
+            let mut missing = self.received.gaps(0..reaches);
+            let (now, rtt) = (Time::from_millis(self.now), Duration::from_millis(2 * DELAY));
+            let is_ended = reaches == self.total;
+            demand.look(&mut Received { now, reaches, is_ended, missing: &mut missing, rtt });
+            let ranges = demand.take(now, rtt);
+            let mut words = Vec::new();
+            if emit_ranges(&ranges, 255, &mut words) > 0 && !self.rng.random_bool(self.loss) {
+                self.words.insert(self.now + DELAY, words);
+            }
+        }
+        while let Some(entry) = self.words.first_entry().filter(|e| *e.key() <= self.now) {
+            let (words, flow) = (entry.remove(), self.seen());
+            // After an exchange, another mechanism may have said them.
+            let orders = self.slot.on_feedback(&words, &flow).unwrap_or_default();
+            orders.into_iter().for_each(|range| self.order(range));
         }
     }
 
     fn step(&mut self) {
         self.now += 1;
         self.receive();
+        self.ask();
         self.acknowledge();
         self.find_losses();
         self.send();
@@ -194,11 +265,20 @@ fn for_each_seed(name: &str, seeds: Range<u64>, check: impl Fn(u64) + std::panic
     }
 }
 
+/// All mechanisms, and what their parameters make of them.
+fn variants() -> Vec<(&'static crate::Mechanism, Choice)> {
+    let small = |strategy| {
+        let settings = [("unit", 1), ("strategy", strategy)];
+        (&blast::Blast::INFO, blast::Blast::INFO.choice_with(&settings).expect("in range"))
+    };
+    MECHANISMS.iter().map(|m| (*m, m.choice())).chain((1..=4).map(small)).collect()
+}
+
 #[test]
 fn everything_is_delivered_or_given_up() {
-    for m in MECHANISMS {
+    for (m, choice) in variants() {
         for_each_seed(m.name, 0..300, |seed| {
-            let run = Run::new(&m.choice(), seed).finish(|_| {}).run;
+            let run = Run::new(&choice, seed).finish(|_| {}).run;
             if !m.facts.repeats {
                 assert_eq!(run.transmitted, run.total, "none repeats nothing");
             } else {
@@ -211,9 +291,9 @@ fn everything_is_delivered_or_given_up() {
 
 #[test]
 fn nothing_is_sent_twice_without_a_loss() {
-    for m in MECHANISMS {
+    for (m, choice) in variants() {
         for_each_seed(m.name, 0..50, |seed| {
-            let mut run = Run::new(&m.choice(), seed);
+            let mut run = Run::new(&choice, seed);
             (run.loss, run.jitter) = (0.0, 0);
             let run = run.finish(|_| {}).run;
             assert_eq!(run.transmitted, run.total);
@@ -240,11 +320,12 @@ fn exchanges_on_the_way_lose_nothing() {
     for_each_seed("exchanges", 0..300, |seed| {
         let mut rng = ChaCha8Rng::seed_from_u64(!seed);
         let repeating: Vec<Choice> =
-            MECHANISMS.iter().filter(|m| m.facts.repeats).map(|m| m.choice()).collect();
+            variants().into_iter().filter(|(m, _)| m.facts.repeats).map(|(_, choice)| choice).collect();
         let run = Run::new(&repeating[0], seed).finish(|run| {
             if rng.random_ratio(1, 20) {
                 let choice = &repeating[rng.random_range(0..repeating.len())];
                 run.slot = Slot::build(choice, ()).expect("registered");
+                run.demand = run.slot.demand();
             }
         });
         assert!(run.run.abandoned.is_empty());
@@ -255,12 +336,36 @@ fn exchanges_on_the_way_lose_nothing() {
 #[test]
 fn go_back_n_covers_what_it_has_ordered_and_no_more() {
     let mut slot = Slot::build(&MECHANISMS[1].choice(), ()).expect("mandatory");
-    let mut lost =
-        |range, packet, next_packet| slot.on_lost(&LostData { range, packet, sent_to: 100, next_packet });
+    let mut lost = |range, packet, next_packet| {
+        let flow =
+            SentData { now: Time::ZERO, timeout: Duration::ZERO, sent_to: 100, heard_to: 0, next_packet };
+        slot.on_lost(&LostData { range, packet, has_waited: false, flow })
+    };
     assert_eq!(lost(50..60, 5, 10), Response::Repeat(50..100));
     assert_eq!(lost(60..70, 6, 10), Response::Covered);
     assert_eq!(lost(30..40, 3, 10), Response::Repeat(30..50), "an earlier loss is found later");
     assert_eq!(lost(40..50, 4, 10), Response::Covered);
     assert_eq!(lost(70..80, 10, 14), Response::Repeat(70..100), "the repeat is lost too");
     assert_eq!(lost(30..40, 11, 14), Response::Repeat(30..70));
+}
+
+/// Acknowledgements that hardly ever come: who asks for what is missing is not slower for that.
+#[test]
+fn what_is_asked_for_needs_no_acknowledgements() {
+    let steps = |choice: &Choice| -> u64 {
+        (0..40)
+            .map(|seed| {
+                let mut run = Run::new(choice, seed);
+                (run.loss, run.jitter, run.total, run.window) = (0.05, 0, 3000, 64);
+                let mut arrived = 0;
+                run.finds_by_time_only = true;
+                run.finish(|run| {
+                    arrived += u64::from(!run.received.contains_range(&(0..run.total)));
+                });
+                arrived
+            })
+            .sum()
+    };
+    let (selective, nak) = (steps(&MECHANISMS[2].choice()), steps(&MECHANISMS[3].choice()));
+    assert!(nak < selective, "{nak} steps, {selective} without asking");
 }

@@ -3,20 +3,33 @@
 //! The function keeps the ledger of what was sent, as tokens rather than bytes, and finds losses;
 //! a mechanism decides, for data that was lost, whether and what to repeat. Whatever was sent under one mechanism can
 //! be repeated under any other.
+//!
+//! A mechanism may have a half at the receiver, a [`Demand`], which asks for what is missing. Data
+//! that is lost and has not been asked for yet waits with the function ([`Awaited`]), so that no
+//! exchange forgets it.
 
 use crate::facts::PathFacts;
+use crate::feedback::BadFeedback;
 use crate::mechanism::Described;
 use crate::mechanism::Prediction;
 use crate::registry;
+use crate::time::Time;
 use auto_impl::auto_impl;
+pub use awaited::Awaited;
 use core::ops::Range;
+use core::time::Duration;
+pub use demand::{Demand, Received};
 use dyn_clone::DynClone;
 use enum_dispatch::enum_dispatch;
 
+mod awaited;
+pub mod blast;
+pub mod demand;
 pub mod go_back_n;
 #[cfg(test)]
 mod harness;
 pub mod ledger;
+pub mod nak;
 pub mod none;
 pub mod selective;
 
@@ -27,8 +40,24 @@ pub struct LostData {
     pub range: Range<u64>,
     /// The number of the packet that carried it.
     pub packet: u64,
+    /// It was lost before, and the time is over for which [`Response::Wait`] has waited.
+    pub has_waited: bool,
+    /// The flow at this instant.
+    pub flow: SentData,
+}
+
+/// A flow as its sender sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct SentData {
+    /// The instant.
+    pub now: Time,
+    /// How long to wait for an answer before it counts as lost.
+    pub timeout: Duration,
     /// Everything of the flow below this position has been sent at least once.
     pub sent_to: u64,
+    /// The end of the highest data that the receiver has reported; whatever is missing below, the
+    /// receiver can see that it is.
+    pub heard_to: u64,
     /// The next packet number to be sent.
     pub next_packet: u64,
 }
@@ -42,6 +71,9 @@ pub enum Response {
     Abandon(Range<u64>),
     /// Nothing: an earlier response covers it.
     Covered,
+    /// Nothing yet. If it has not been repeated or acknowledged by this instant, the mechanism is
+    /// asked again, or the one that has taken its place by then.
+    Wait(Time),
 }
 
 /// A policy over lost data, private to each flow: positions of different flows say nothing of each other.
@@ -50,6 +82,19 @@ pub enum Response {
 pub trait Retransmission: Described + DynClone {
     /// Data was in a packet that was declared lost.
     fn on_lost(&mut self, lost: &LostData) -> Response;
+
+    /// The half of this mechanism at the receiver, if it has one (a fact of its entry: `speaks`).
+    fn demand(&self) -> Option<Box<dyn Demand>> {
+        None
+    }
+
+    /// The half at the receiver has spoken: says what to send again.
+    ///
+    /// # Errors
+    /// [`BadFeedback`] if the words are none of this mechanism.
+    fn on_feedback(&mut self, _words: &[u8], _flow: &SentData) -> Result<Vec<Range<u64>>, BadFeedback> {
+        Ok(Vec::new())
+    }
 }
 
 /// What repeating losses does to a prediction: nothing stays lost, each loss costs a transmission and a round trip.
@@ -74,4 +119,6 @@ registry! {
     None => none::None,
     GoBackN => go_back_n::GoBackN,
     Selective => selective::Selective,
+    Nak => nak::Nak,
+    Blast => blast::Blast,
 }

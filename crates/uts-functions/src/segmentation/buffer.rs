@@ -267,6 +267,16 @@ impl SendBuffer {
         self.sent
     }
 
+    /// Everything below this position has arrived at the peer, or was given up.
+    pub fn done_to(&self) -> u64 {
+        self.done.run_end(0)
+    }
+
+    /// The end of the highest data that has arrived at the peer, or was given up.
+    pub fn heard_to(&self) -> u64 {
+        self.done.last().map_or(0, |last| last.end)
+    }
+
     /// Whether everything, the end included, is acknowledged or given up and the peer has been told.
     pub fn is_complete(&self) -> bool {
         self.fin.is_some()
@@ -383,7 +393,8 @@ impl SendBuffer {
 
     /// Positions are to be sent again, those excepted that have arrived meanwhile.
     pub fn repeat(&mut self, range: Range<u64>) {
-        for gap in self.done.gaps(range.start..range.end.min(self.sent)).collect::<Vec<_>>() {
+        let sent = range.start.min(self.sent)..range.end.min(self.sent);
+        for gap in self.done.gaps(sent).collect::<Vec<_>>() {
             self.repeat.insert(gap);
         }
     }

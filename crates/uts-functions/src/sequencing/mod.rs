@@ -12,6 +12,7 @@ use reassembly::{Delivery, Reassembly};
 
 pub mod message_row;
 pub mod ordered;
+pub mod partial_order;
 pub mod reassembly;
 pub mod unordered;
 
@@ -64,6 +65,7 @@ registry! {
     Slot: Sequencing, context: ();
     Ordered => ordered::Ordered,
     Unordered => unordered::Unordered,
+    PartialOrder => partial_order::PartialOrder,
 }
 
 #[cfg(test)]

@@ -285,7 +285,8 @@ impl Torture {
             let profile = profile.or(own).expect("connected");
             let as_message = sends_messages && profile.name(Function::Segmentation) == "messages";
             let len = data.len();
-            let options = MessageOptions { lifetime: lifetime.map(Duration::from_millis) };
+            let options =
+                MessageOptions { lifetime: lifetime.map(Duration::from_millis), ..Default::default() };
             let mut taken = vec![len];
             let sent = if let Some(mut batch) = batch {
                 taken = batch.iter().map(<[u8]>::len).collect();

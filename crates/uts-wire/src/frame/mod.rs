@@ -4,8 +4,10 @@ pub mod ack;
 pub mod control;
 pub mod data;
 pub mod exchange;
+pub mod feedback;
 pub mod flow;
 pub mod messages;
+pub mod order;
 pub mod repair;
 pub mod row;
 
@@ -13,8 +15,10 @@ pub use ack::{Ack, AckRanges, EcnCounts, MAX_ACK_RANGES, emit_ack, emit_repaired
 pub use control::{Close, MAX_REASON_BYTES, MAX_TOKEN_BYTES};
 pub use data::{Data, DataFlags, data_header_len, emit_data_header};
 pub use exchange::{AckPf, ConfirmPf, Direction, MAX_GROUPS, NakPf, RequestPf, StalePf};
+pub use feedback::{Feedback, MAX_FEEDBACK_BYTES};
 pub use flow::{Credit, FlowLimit, ResetFlow, Skip, StopFlow};
 pub use messages::{Messages, emit_messages_header, messages_header_len};
+pub use order::Order;
 pub use repair::{MAX_MASK_BYTES, Repair, RepairId};
 pub use row::{DataWriter, InRow, RowHead, RowReader};
 
@@ -44,7 +48,9 @@ pub mod kind {
     pub const PATH_RESPONSE: u8 = 0x12;
     pub const REPAIR: u8 = 0x13;
     pub const WINDOW_REPAIR: u8 = 0x14;
+    pub const FEEDBACK: u8 = 0x15;
     pub const STALE_PF: u8 = 0x16;
+    pub const ORDER: u8 = 0x17;
     /// The first of the 128 types of data; the low six bits are flags, and the upper half is of presented messages.
     pub const DATA: u8 = 0x40;
     /// The last of them.
@@ -98,6 +104,10 @@ pub enum Frame<'a> {
     PathResponse(u64),
     /// Redundancy for a block of packets.
     Repair(Repair<'a>),
+    /// What a mechanism at the receiver tells its other half at the sender.
+    Feedback(Feedback<'a>),
+    /// A message need not wait for all that was sent before it.
+    Order(Order),
     /// Data of a flow.
     Data(Data<'a>),
     /// Whole messages of one length.
@@ -136,6 +146,8 @@ impl<'a> Frame<'a> {
             kind::PATH_CHALLENGE => Frame::PathChallenge(r.u64("path challenge")?),
             kind::PATH_RESPONSE => Frame::PathResponse(r.u64("path response")?),
             kind::REPAIR | kind::WINDOW_REPAIR => Frame::Repair(Repair::read(frame_kind, r)?),
+            kind::ORDER => Frame::Order(Order::read(r)?),
+            kind::FEEDBACK => Frame::Feedback(Feedback::read(r)?),
             found => {
                 // P-20
                 return Err(WireError::new("frame type", at, Problem::Unknown { found: u64::from(found) }));
@@ -167,6 +179,8 @@ impl<'a> Frame<'a> {
             Frame::PathResponse(_) => kind::PATH_RESPONSE,
             Frame::Repair(Repair { id: RepairId::Window { .. }, .. }) => kind::WINDOW_REPAIR,
             Frame::Repair(_) => kind::REPAIR,
+            Frame::Feedback(_) => kind::FEEDBACK,
+            Frame::Order(_) => kind::ORDER,
             Frame::Data(_) => kind::DATA,
             Frame::Messages(messages) if messages.offset.is_some() => kind::MESSAGES_PLACED,
             Frame::Messages(_) => kind::MESSAGES,
@@ -203,6 +217,8 @@ impl<'a> Frame<'a> {
                 out.put(&number.to_be_bytes());
             }
             Frame::Repair(frame) => frame.write(out),
+            Frame::Feedback(frame) => frame.write(out),
+            Frame::Order(frame) => frame.write(out),
             Frame::Data(frame) => frame.write(out),
             Frame::Messages(frame) => frame.write(out),
         }

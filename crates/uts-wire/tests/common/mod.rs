@@ -211,6 +211,19 @@ fn control_frame() -> impl Strategy<Value = Frame<'static>> {
         (1usize..40).prop_map(|len| Frame::Padding { len }),
         Just(Frame::Ping),
         Just(Frame::Poll),
+        (small(), prop::array::uniform3(position())).prop_map(|(flow, mut places)| {
+            places.sort_unstable();
+            let [from, end, start] = places;
+            Frame::Order(Order { flow, start, after: from..end })
+        }),
+        (any::<u8>(), any::<u8>(), small(), bytes(1..MAX_FEEDBACK_BYTES + 1)).prop_map(
+            |(function, mechanism, flow, words)| Frame::Feedback(Feedback {
+                function,
+                mechanism,
+                flow,
+                words
+            })
+        ),
         any::<u64>().prop_map(Frame::PathChallenge),
         any::<u64>().prop_map(Frame::PathResponse),
         (position(), text(MAX_REASON_BYTES)).prop_map(|(code, reason)| Frame::Close(Close { code, reason })),

@@ -120,6 +120,12 @@ impl SendFlow {
         Ok(sent.ok_or_else(|| full(self.timeout))??)
     }
 
+    /// The position behind everything that was handed over so far, for [`After::Positions`](crate::After::Positions); `None` if the
+    /// connection is over.
+    pub fn position(&self) -> Option<u64> {
+        self.inner.position()
+    }
+
     /// Gives what is sent in the flow requirements of its own, as
     /// [`FlowOptions::requirements`](crate::FlowOptions::requirements) does: for flows that the peer has opened. Possible until
     /// something is written.

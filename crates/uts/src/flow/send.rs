@@ -116,6 +116,12 @@ impl SendFlow {
         Ok(())
     }
 
+    /// The position behind everything that was handed over so far, for [`After::Positions`](crate::After::Positions); `None` if the
+    /// connection is over.
+    pub fn position(&self) -> Option<u64> {
+        self.connection.shared().act(|inner, _| self.connection.open(inner).ok()?.position(self.id))
+    }
+
     /// Gives what is sent in the flow requirements of its own, as [`FlowOptions::requirements`] does: for flows that the
     /// peer has opened. Possible until something is written.
     ///

@@ -293,6 +293,9 @@ impl Connection {
             if !had_offsets && has_offsets {
                 self.ways.place_flow(FlowId(id));
             }
+            if old.get(Function::Retransmission) != profile.get(Function::Retransmission) {
+                self.ways.recover_awaited(now, id);
+            }
             if let Some(stack) = self.ways.outbound.as_ref().and_then(|o| o.stack(group)) {
                 use uts_functions::flow::FlowControl as _;
                 self.ways.flows.update_order(id, |limit| stack.flow.send_limit(limit));

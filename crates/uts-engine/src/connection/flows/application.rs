@@ -4,7 +4,7 @@ use crate::connection::flows::DEFAULT_PRIORITY;
 use crate::connection::flows::batch::{MessageBatch, Queue, ReadSink, Terms};
 use crate::connection::parts::Signal;
 use crate::connection::{CloseReason, Connection, Life, Ways};
-use crate::event::{Direction, FlowId, code_shown};
+use crate::event::{Direction, Event, FlowId, code_shown};
 use crate::requirements::Requirements;
 use crate::selector::Contradiction;
 use bytes::Bytes;
@@ -13,6 +13,7 @@ use std::borrow::Cow;
 use std::collections::VecDeque;
 use uts_functions::congestion::Congestion;
 use uts_functions::presentation::Presentation;
+use uts_functions::rate::Verdict;
 use uts_functions::sequencing::reassembly::Delivery;
 use uts_functions::sequencing::{self, Sequencing};
 use uts_functions::{Profile, Time};
@@ -58,6 +59,30 @@ impl FlowOptions {
 pub struct MessageOptions {
     /// If it is not acknowledged within this time it is given up (`msgLifetime`); `None` = never.
     pub lifetime: Option<Duration>,
+    /// What is handed over at the receiver before it, where a profile keeps a partial order
+    /// (`uts.profile.sequencing=partial-order`). Under any other profile it says nothing.
+    pub after: After,
+}
+
+/// What a message waits for at the receiver, under a partial order (RFC 1693).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum After {
+    /// Everything that was sent before it in its flow.
+    #[default]
+    Everything,
+    /// What was sent in its flow between these positions, which [`Connection::position`] has given. What is behind the message
+    /// does not count.
+    Positions {
+        /// The first.
+        from: u64,
+        /// The first that it does not wait for.
+        to: u64,
+    },
+}
+
+impl After {
+    /// It waits for nothing.
+    pub const NOTHING: After = After::Positions { from: 0, to: 0 };
 }
 
 /// Why a flow cannot be opened.
@@ -318,34 +343,55 @@ impl Connection {
         let lifetime =
             options.lifetime.or(self.requirements_of(group).msg_lifetime).filter(|_| keeps_boundaries);
         let expires = lifetime.map(|lifetime| now + lifetime);
-        let capacity = self.ways.send_capacity();
-        let Some(flow) = self.ways.flows.get_mut(id.0) else { return Err(WriteError::Unknown) };
-        let buffer = &mut flow.send.buffer;
+        let terms = Terms { capacity: self.ways.send_capacity(), bytes_max, expires };
+        let Ways { flows, outbound, stats, .. } = &mut self.ways;
+        let Some(send) = flows.get_mut(id.0).map(|flow| &mut flow.send) else {
+            return Err(WriteError::Unknown);
+        };
+        let mut judge = outbound.as_mut().map(|o| &mut o.rate).filter(|rate| rate.info().facts.judges);
         let (mut taken, mut bytes) = (0, 0);
-        if keeps_boundaries && !forming.presents() {
+        let is_plain = judge.is_none() && options.after == After::Everything;
+        if keeps_boundaries && is_plain && !forming.presents() {
             // As they are: what the loop below would do with each, without its questions.
-            (taken, bytes) = messages.hand_over(buffer, &Terms { capacity, bytes_max, expires });
+            (taken, bytes) = messages.hand_over(&mut send.buffer, &terms);
         }
-        while buffer.load_bytes() < capacity
+        let mut refused = None;
+        while send.buffer.load_bytes() < terms.capacity
             && let Some(message) = messages.front()
         {
             let size = message.len();
             if size > bytes_max {
-                // What is wrong is said when nothing else is left to say.
-                if taken > 0 {
-                    break;
-                }
-                return Err(WriteError::TooLarge { size, max: bytes_max });
+                refused = Some(WriteError::TooLarge { size, max: bytes_max });
+                break;
+            }
+            let verdict = judge.as_mut().map_or(Verdict::Go, |rate| send.offer(&mut **rate, now, size));
+            if let Verdict::Wait(_) = verdict {
+                refused = Some(WriteError::Blocked);
+                break;
             }
             let presented = forming.present(message);
             let Some(message) = messages.take_front() else { break };
-            match presented {
-                Some(presented) => buffer.write_presented(presented, expires),
-                None if keeps_boundaries => buffer.write_message(message, expires),
-                None => buffer.write(message),
-            }
             taken += 1;
+            if verdict == Verdict::Discard {
+                stats.messages_discarded += 1;
+                continue;
+            }
+            let start = send.buffer.written();
+            match presented {
+                Some(presented) => send.buffer.write_presented(presented, expires),
+                None if keeps_boundaries => send.buffer.write_message(message, expires),
+                None => send.buffer.write(message),
+            }
+            send.order(start, options.after);
+            if verdict == Verdict::Tag {
+                send.tag(start);
+            }
             bytes += size;
+        }
+        // What is wrong is said when nothing else is left to say.
+        if let Some(refused) = refused.filter(|_| taken == 0) {
+            self.ways.flows.update_alarm(id.0);
+            return Err(refused);
         }
         self.after_write(now, id.0, bytes);
         Ok(taken)
@@ -356,6 +402,12 @@ impl Connection {
         self.life.liveness.on_data();
         self.ways.bytes_written += bytes as u64;
         self.ways.after_send_change(id);
+    }
+
+    /// The position in a flow behind everything that was handed over so far, for [`After::Positions`]; `None` if there
+    /// is no such flow.
+    pub fn position(&self, id: FlowId) -> Option<u64> {
+        self.ways.flows.get(id.0).map(|flow| flow.send.buffer.written())
     }
 
     /// Ends the flow after what was written.
@@ -380,6 +432,7 @@ impl Connection {
         }
         let complete = receive.data.is_complete() || receive.reset.is_some();
         receive.is_done = true;
+        receive.asking = None;
         receive.data = Default::default();
         if !complete {
             receive.stop = Some(code);
@@ -524,21 +577,38 @@ impl Ways {
         }
         flow.send.reset = Some((code, flow.send.buffer.sent()));
         flow.send.buffer.clear();
+        flow.send.rare = None;
         self.flows.signals.remove(&Signal::Skip(id.0));
         self.flows.signals.insert(Signal::Reset(id.0));
         self.after_send_change(id.0);
     }
 
-    /// Gives up messages whose lifetime is over.
-    pub(in crate::connection) fn expire_messages(&mut self, now: Time) {
-        while let Some((_, id)) = self.flows.next_expiry().filter(|(at, _)| *at <= now) {
+    /// Does what is due of flows.
+    pub(in crate::connection) fn on_alarms(&mut self, now: Time) {
+        while let Some((_, id)) = self.flows.next_alarm().filter(|(at, _)| *at <= now) {
+            self.expire_messages(now, id);
             let Some(flow) = self.flows.get_mut(id) else { break };
-            let messages = flow.send.buffer.expire(now);
-            if messages > 0 {
-                self.stats.messages_expired += messages as u64;
-                self.flows.signals.insert(Signal::Skip(id));
+            if let Some(rare) = &mut flow.send.rare {
+                let may_write = rare.admits_at.take_if(|at| *at <= now).is_some();
+                if may_write && core::mem::take(&mut flow.send.writer_waits) {
+                    self.events.push_back(Event::Writable(FlowId(id)));
+                }
+                if rare.awaited.until().is_some_and(|until| until <= now) {
+                    self.recover_awaited(now, id);
+                }
             }
+            self.look_for_missing(now, id);
             self.after_send_change(id);
+        }
+    }
+
+    /// Gives up messages of a flow whose lifetime is over.
+    fn expire_messages(&mut self, now: Time, id: u32) {
+        let Some(flow) = self.flows.get_mut(id) else { return };
+        let messages = flow.send.buffer.expire(now);
+        if messages > 0 {
+            self.stats.messages_expired += messages as u64;
+            self.flows.signals.insert(Signal::Skip(id));
         }
     }
 }

@@ -1,13 +1,19 @@
 //! The halves of a flow: what one end sends in it, and what it receives.
 
+use crate::connection::flows::application::After;
+use crate::connection::life::deadlines::earlier;
 use crate::connection::receive::messages::Messages;
 use crate::event::{Event, FlowId};
 use crate::synthesis::ReceiveStack;
-use std::collections::VecDeque;
+use core::ops::Range;
+use core::time::Duration;
+use std::collections::{BTreeMap, VecDeque};
 use uts_functions::flow::{self, Grant};
+use uts_functions::rate::{self, Meter, RateControl as _, Verdict};
+use uts_functions::retransmission::{Awaited, Demand, Received};
 use uts_functions::segmentation::buffer::SendBuffer;
 use uts_functions::sequencing::reassembly::Reassembly;
-use uts_functions::{Choice, Time, retransmission};
+use uts_functions::{Choice, Function, RangeSet, Time, retransmission};
 use uts_wire::frame::Data;
 
 /// The sending half of a flow.
@@ -32,10 +38,85 @@ pub(crate) struct SendHalf {
     /// What repeats this flow's losses, and the choice that it was built for: its memory is the flow's own, and outlives epochs that
     /// change other functions.
     pub retransmission: Option<(Choice, retransmission::Slot)>,
+    /// What only few mechanisms need.
+    pub rare: Option<Box<Rare>>,
     /// Place in the order of sending, if it is in it.
     pub(in crate::connection) turn: Option<u64>,
-    /// Place among the flows of which a message expires, if it is among them.
-    pub expires: Option<Time>,
+}
+
+/// States of functions for a flow that is sent, which only few mechanisms need.
+#[derive(Debug, Default)]
+pub(crate) struct Rare {
+    /// What is lost and waits to be asked for.
+    pub awaited: Awaited,
+    /// What was handed over ahead of the flow's rate.
+    pub meter: Meter,
+    /// When the flow's rate lets the next message in, if one was refused.
+    pub admits_at: Option<Time>,
+    /// Messages beyond the flow's rate: they are given up rather than repeated.
+    pub tagged: RangeSet,
+    /// Where messages begin that do not wait for everything before them, and what they wait for.
+    pub orders: BTreeMap<u64, Range<u64>>,
+}
+
+impl SendHalf {
+    /// What becomes of a message that the application hands over, as far as the flow's rate is concerned. If it has to wait, the
+    /// writer is told when it need not any more.
+    pub fn offer(&mut self, rate: &mut rate::Slot, now: Time, bytes: usize) -> Verdict {
+        let rare = self.rare.get_or_insert_default();
+        let verdict = rate.offer(&mut rare.meter, now, bytes as u64);
+        if let Verdict::Wait(at) = verdict {
+            (rare.admits_at, self.writer_waits) = (Some(at), true);
+        }
+        verdict
+    }
+
+    /// The message that was written from this position on waits for no more than `after` says.
+    pub fn order(&mut self, start: u64, after: After) {
+        if let After::Positions { from, to } = after {
+            let to = to.min(start);
+            self.rare.get_or_insert_default().orders.insert(start, from.min(to)..to);
+        }
+    }
+
+    /// What is known of messages that are settled is forgotten.
+    pub fn forget_settled(&mut self) {
+        let Some(rare) = &mut self.rare else { return };
+        let done_to = self.buffer.done_to();
+        while rare.orders.first_key_value().is_some_and(|(start, _)| *start < done_to) {
+            rare.orders.pop_first();
+        }
+    }
+
+    /// What was written from this position on is given up rather than repeated.
+    pub fn tag(&mut self, start: u64) {
+        self.rare.get_or_insert_default().tagged.insert(start..self.buffer.written());
+    }
+
+    /// Bytes of heap memory beyond the application's data.
+    pub fn heap_bytes(&self) -> usize {
+        let rare = self.rare.as_ref().map_or(0, |rare| {
+            size_of::<Rare>() + rare.awaited.heap_bytes() + rare.tagged.heap_bytes() + rare.orders.len() * 40
+        });
+        self.buffer.heap_bytes() + rare
+    }
+
+    /// When something is due.
+    fn next_alarm(&self) -> Option<Time> {
+        let rare = self.rare.as_ref().and_then(|rare| earlier(rare.awaited.until(), rare.admits_at));
+        earlier(self.buffer.next_expiry(), rare)
+    }
+}
+
+/// What asks for missing data of a flow.
+#[derive(Debug)]
+pub(crate) struct Asking {
+    /// The epoch that says so, and its choice.
+    epoch: u32,
+    choice: Choice,
+    demand: Box<dyn Demand>,
+    /// It has something to ask for, and waits for a packet.
+    is_wanted: bool,
 }
 
 /// The receiving half of a flow.
@@ -57,6 +138,8 @@ pub(crate) struct ReceiveHalf {
     pub reader_waits: bool,
     /// Data that was sent while nothing had to be granted may still arrive below this position.
     pub free_limit: u64,
+    /// What asks for missing data, if anything does.
+    pub asking: Option<Box<Asking>>,
     pub reset: Option<u64>,
     pub stop: Option<u64>,
     /// The application has seen its end (or its reset, or wants no more).
@@ -96,7 +179,47 @@ impl ReceiveHalf {
     /// Whether data that comes under a stack goes into this flow with nothing changed about it.
     fn takes_from(&self, stack: &ReceiveStack) -> bool {
         let is_ours = self.is_placed && self.group == stack.group && self.reset.is_none() && !self.is_done;
-        is_ours && (self.is_free() || stack.flow.info().facts.grants)
+        // Who asks for what is missing sees each arrival while something is.
+        let is_followed = self.asking.is_some() && self.data.gaps() > 0;
+        is_ours && !is_followed && (self.is_free() || stack.flow.info().facts.grants)
+    }
+
+    /// Data has come under a stack: what asks for missing data is what the newest of them says.
+    pub fn follow_demand(&mut self, stack: &ReceiveStack) {
+        let known = self.asking.as_ref();
+        if (known.is_none() && stack.demand.is_none())
+            || known.is_some_and(|known| stack.epoch <= known.epoch)
+        {
+            return;
+        }
+        let choice = *stack.profile.get(Function::Retransmission);
+        if let Some(asking) = self.asking.as_mut().filter(|asking| asking.choice == choice) {
+            asking.epoch = stack.epoch;
+            return;
+        }
+        let new = |demand| Asking { epoch: stack.epoch, choice, demand, is_wanted: false };
+        self.asking = stack.demand.clone().map(|demand| Box::new(new(demand)));
+    }
+
+    /// Looks for what is missing. Says whether it is to be asked for, which it was not before.
+    pub fn look_for_missing(&mut self, now: Time, rtt: Duration) -> bool {
+        let Some(asking) = &mut self.asking else { return false };
+        look(asking, &self.data, now, rtt);
+        let is_due = asking.demand.due().is_some_and(|due| due <= now);
+        is_due && !core::mem::replace(&mut asking.is_wanted, true)
+    }
+
+    /// What is to be asked for now, and the number of the mechanism that says so.
+    pub fn ask(&mut self, now: Time, rtt: Duration) -> Option<(u8, Vec<Range<u64>>)> {
+        let asking = self.asking.as_mut()?;
+        asking.is_wanted = false;
+        look(asking, &self.data, now, rtt);
+        Some((asking.choice.number, asking.demand.take(now, rtt)))
+    }
+
+    /// When something is due.
+    fn next_alarm(&self) -> Option<Time> {
+        self.asking.as_ref().filter(|asking| !asking.is_wanted && !self.is_done)?.demand.due()
     }
 
     /// Tells the application once that there is something to read.
@@ -160,4 +283,20 @@ impl ReceiveHalf {
 pub(crate) struct Flow {
     pub send: SendHalf,
     pub receive: ReceiveHalf,
+    /// Place among the flows of which something is due, if it is among them.
+    pub alarm: Option<Time>,
+}
+
+impl Flow {
+    /// When something is due: a message expires, what is lost has waited, what is missing is to be asked for.
+    #[inline]
+    pub fn next_alarm(&self) -> Option<Time> {
+        earlier(self.send.next_alarm(), self.receive.next_alarm())
+    }
+}
+
+fn look(asking: &mut Asking, data: &Reassembly, now: Time, rtt: Duration) {
+    let (reaches, is_ended) = (data.reaches(), data.end_position().is_some());
+    let missing = &mut data.missing();
+    asking.demand.look(&mut Received { now, reaches, is_ended, missing, rtt });
 }

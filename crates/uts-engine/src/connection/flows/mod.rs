@@ -50,9 +50,9 @@ pub(crate) struct Flows {
     /// Flows with something to send: (priority, turn, id).
     order: BTreeSet<(u8, u64, u32)>,
     turns: u64,
-    /// Flows of which a message expires, by when the next one does. Most connections have none, and many rest.
+    /// Flows of which something is due ([`Flow::next_alarm`]), by when. Most connections have none, and many rest.
     #[allow(clippy::box_collection, reason = "16 bytes less for each connection at rest")]
-    expiring: Option<Box<BTreeSet<(Time, u32)>>>,
+    alarms: Option<Box<BTreeSet<(Time, u32)>>>,
     /// What the peer is to be told of flows.
     pub signals: BTreeSet<Signal>,
     pub credit_initial_out: u64,
@@ -89,7 +89,7 @@ impl Flows {
             accepted: VecDeque::new(),
             order: BTreeSet::new(),
             turns: 0,
-            expiring: None,
+            alarms: None,
             signals: BTreeSet::new(),
             credit_initial_out: 0,
             peer_reads_messages: false,
@@ -135,8 +135,8 @@ impl Flows {
                 stopped: None,
                 is_done: false,
                 retransmission: None,
+                rare: None,
                 turn: None,
-                expires: None,
             },
             receive: ReceiveHalf {
                 data: Reassembly::sharing(self.spares.clone()),
@@ -154,10 +154,12 @@ impl Flows {
                 reader_waits: false,
                 told_limit: if self.is_rated { first } else { u64::MAX },
                 free_limit: 0,
+                asking: None,
                 reset: None,
                 stop: None,
                 is_done: false,
             },
+            alarm: None,
         };
         self.table.insert(id, Box::new(flow));
     }
@@ -225,31 +227,30 @@ impl Flows {
         }
     }
 
-    /// Keeps a flow's place among those of which a message expires.
-    pub fn update_expiry(&mut self, id: u32) {
-        let Some(send) = self.table.get_mut(&id).map(|flow| &mut flow.send) else { return };
-        let next = send.buffer.next_expiry();
-        let before = core::mem::replace(&mut send.expires, next);
-        if next == before {
-            return;
+    /// Keeps a flow's place among those of which something is due.
+    pub fn update_alarm(&mut self, id: u32) {
+        let Some(flow) = self.table.get_mut(&id) else { return };
+        let next = flow.next_alarm();
+        let before = core::mem::replace(&mut flow.alarm, next);
+        if next != before {
+            self.relist_alarm(id, before, next);
         }
-        self.relist_expiry(id, before, next);
     }
 
-    fn relist_expiry(&mut self, id: u32, before: Option<Time>, next: Option<Time>) {
-        let expiring = self.expiring.get_or_insert_default();
+    fn relist_alarm(&mut self, id: u32, before: Option<Time>, next: Option<Time>) {
+        let alarms = self.alarms.get_or_insert_default();
         if let Some(at) = before {
-            expiring.remove(&(at, id));
+            alarms.remove(&(at, id));
         }
         if let Some(at) = next {
-            expiring.insert((at, id));
+            alarms.insert((at, id));
         }
     }
 
-    /// When the next message of any flow expires, and whose it is.
+    /// When something is due of any flow next, and of which.
     #[inline]
-    pub fn next_expiry(&self) -> Option<(Time, u32)> {
-        self.expiring.as_ref()?.first().copied()
+    pub fn next_alarm(&self) -> Option<(Time, u32)> {
+        self.alarms.as_ref()?.first().copied()
     }
 
     /// Whether a flow is in the order of sending.
@@ -314,8 +315,8 @@ impl Flows {
         if let Some(turn) = flow.send.turn {
             self.order.remove(&(flow.send.priority, turn, id));
         }
-        if let Some(at) = flow.send.expires {
-            self.relist_expiry(id, Some(at), None);
+        if let Some(at) = flow.alarm {
+            self.relist_alarm(id, Some(at), None);
         }
         self.table.remove(&id);
         for signal in [Signal::Credit(id), Signal::Skip(id)] {
@@ -344,7 +345,7 @@ impl Flows {
         if self.order.is_empty() {
             self.order = BTreeSet::new();
         }
-        self.expiring.take_if(|expiring| expiring.is_empty());
+        self.alarms.take_if(|alarms| alarms.is_empty());
         if self.signals.is_empty() {
             self.signals = BTreeSet::new();
         }
@@ -365,10 +366,10 @@ impl Flows {
         let flows: usize = self
             .table
             .values()
-            .map(|f| size_of::<Flow>() + 16 + f.send.buffer.heap_bytes() + f.receive.data.heap_bytes())
+            .map(|f| size_of::<Flow>() + 16 + f.send.heap_bytes() + f.receive.data.heap_bytes())
             .sum();
         flows
-            + self.expiring.as_ref().map_or(0, |expiring| size_of_val(&**expiring) + expiring.len() * 32)
+            + self.alarms.as_ref().map_or(0, |alarms| size_of_val(&**alarms) + alarms.len() * 32)
             + self.order.len() * 32
             + self.gone.iter().map(RangeSet::heap_bytes).sum::<usize>()
     }
@@ -449,16 +450,16 @@ mod tests {
             let message = bytes::Bytes::from_static(b"data");
             let buffer = &mut flows.get_mut(id).expect("open").send.buffer;
             buffer.write_message(message, Some(Time::from_millis(ms)));
-            flows.update_expiry(id);
+            flows.update_alarm(id);
             id
         });
         let mut seen = Vec::new();
-        while let Some((at, id)) = flows.next_expiry() {
+        while let Some((at, id)) = flows.next_alarm() {
             let flow = flows.get_mut(id).expect("open");
             assert_eq!(flow.send.buffer.expire(at), 1);
             seen.push((at.as_nanos() / 1_000_000, id));
             if id == ids[2] {
-                flows.update_expiry(id);
+                flows.update_alarm(id);
             } else {
                 // Who is gone is not listed.
                 (flow.send.is_done, flow.receive.is_done) = (true, true);
@@ -467,7 +468,7 @@ mod tests {
         }
         assert_eq!(seen, [(3, ids[1]), (3, ids[2]), (5, ids[0])]);
         flows.shrink();
-        assert!(flows.expiring.is_none());
+        assert!(flows.alarms.is_none());
     }
 
     #[test]

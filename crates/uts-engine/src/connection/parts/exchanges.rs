@@ -116,3 +116,42 @@ impl Part for Exchanges {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::testing;
+    use super::*;
+    use uts_wire::frame;
+
+    fn confirm(epoch: u32) -> (Direction, Frame<'static>) {
+        let direction = frame::Direction::FromSender;
+        (Direction::Out, Frame::ConfirmPf(frame::ConfirmPf { direction, epoch }))
+    }
+
+    #[test]
+    fn messages_are_said_in_order_as_far_as_there_is_room() {
+        let (mut part, mut ways) = (Exchanges::new(), testing::ways());
+        part.pending.extend([confirm(1), confirm(2), confirm(3)]);
+        let frames = testing::written(&mut ways, 7, |packet, ways| part.write(packet, ways));
+        assert_eq!(frames, [confirm(1).1, confirm(2).1]);
+        assert!(part.interest(&ways) == Interest::Frames);
+        let frames = testing::written(&mut ways, 7, |packet, ways| part.write(packet, ways));
+        assert_eq!(frames, [confirm(3).1]);
+        assert!(part.interest(&ways) == Interest::Nothing);
+    }
+
+    #[test]
+    fn what_is_lost_is_the_business_of_the_direction_that_asked() {
+        let (mut part, mut ways) = (Exchanges::new(), testing::ways());
+        // Nothing was asked: to lose an answer orders nothing.
+        part.lost(&testing::LOSS, &Token::Exchange(Direction::In), &mut ways);
+        assert!(part.is_idle(Direction::In) && part.timeout(&ways).is_none());
+        let profile = ways.outbound.as_ref().expect("established").stacks[0].profile.clone();
+        let machine = part.begin_at(Direction::Out, Some(Duration::from_millis(50)));
+        machine.request(Time::ZERO, 0, *profile).expect("idle");
+        while machine.poll_message().is_some() {}
+        part.lost(&testing::LOSS, &Token::Exchange(Direction::Out), &mut ways);
+        let machine = part.machine(Direction::Out).expect("begun");
+        assert!(machine.poll_message().is_some(), "the request is said again");
+    }
+}

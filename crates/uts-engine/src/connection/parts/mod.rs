@@ -4,6 +4,7 @@
 mod control;
 mod data;
 mod exchanges;
+mod feedback;
 mod flow_control;
 mod ping;
 mod poll;
@@ -14,6 +15,7 @@ mod size;
 pub(super) use control::Control;
 pub(super) use data::{Data, How, Written, append_whole};
 pub(super) use exchanges::{Exchanges, MESSAGES_MAX};
+pub(super) use feedback::{Feedback, Topic};
 pub(super) use flow_control::{FlowControl, Signal};
 pub(super) use ping::Ping;
 pub(super) use poll::Poll;
@@ -92,6 +94,8 @@ pub(crate) enum Token {
     /// A message of an exchange of this direction's profile.
     Exchange(Direction),
     FlowControl(Signal),
+    /// What a mechanism here has told its half at the sender of data.
+    Feedback(Topic),
     /// Positions of a flow that the sender gave up.
     Skip {
         flow: u32,
@@ -121,7 +125,7 @@ impl Carried for Token {
 /// Does something with each part, in the order of urgency, in which they write into a packet.
 macro_rules! in_order {
     ($parts:expr, $part:ident => $do:expr) => {
-        in_order!(@list report exchanges control flow_control repairs size data ping poll; $parts, $part => $do)
+        in_order!(@list report exchanges control flow_control feedback repairs size data ping poll; $parts, $part => $do)
     };
     (@list $($name:ident)*; $parts:expr, $part:ident => $do:expr) => {{
         let Parts { $($name),* } = $parts;
@@ -135,6 +139,7 @@ pub(super) struct Parts {
     pub exchanges: Exchanges,
     pub control: Control,
     pub flow_control: FlowControl,
+    pub feedback: Feedback,
     pub repairs: Repairs,
     pub size: PacketSize,
     pub data: Data,
@@ -149,6 +154,7 @@ impl Parts {
             exchanges: Exchanges::new(),
             control: Control::default(),
             flow_control: FlowControl,
+            feedback: Feedback,
             repairs: Repairs,
             size,
             data: Data,
@@ -163,6 +169,7 @@ impl Parts {
             Token::Report(_) => &mut self.report,
             Token::Exchange(_) => &mut self.exchanges,
             Token::FlowControl(_) | Token::Skip { .. } => &mut self.flow_control,
+            Token::Feedback(_) => &mut self.feedback,
             Token::Size(_) => &mut self.size,
             Token::Data { .. } => &mut self.data,
         }

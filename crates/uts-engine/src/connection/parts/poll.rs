@@ -25,7 +25,6 @@ impl Part for Poll {
         if !packet.eliciting || matches!(packet.reason, Reason::SizeProbe(_)) {
             return;
         }
-        self.packets = self.packets.saturating_add(1);
         let has_more = ways.flows.wants_to_send();
         let Some(outbound) = &ways.outbound else { return };
         let Some(stack) = outbound.stacks.get(packet.stack) else { return };
@@ -35,6 +34,49 @@ impl Part for Poll {
         if asks && packet.left() > 0 {
             Frame::Poll.emit(packet.out);
             self.packets = 0;
+        } else {
+            self.on_unpolled(1);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::testing;
+    use super::*;
+    use uts_functions::Function;
+
+    #[test]
+    fn every_so_many_packets_and_the_last_ask() {
+        let mut ways = testing::ways_with(&[(Function::Acknowledgement, "poll-status")]);
+        let id = ways.flows.open(100).expect("granted").0;
+        let mut poll = Poll::default();
+        let asks = |poll: &mut Poll, ways: &mut Ways| {
+            let frames = testing::written(ways, 100, |packet, ways| {
+                packet.put(&Frame::Ping);
+                poll.write(packet, ways);
+            });
+            frames.contains(&Frame::Poll)
+        };
+        assert!(asks(&mut poll, &mut ways), "nothing follows");
+        ways.flows.get_mut(id).expect("open").send.buffer.write(bytes::Bytes::from_static(b"more"));
+        ways.flows.update_order(id, |limit| limit);
+        // Every 32nd, which is the default, as long as there is more.
+        let asked: Vec<bool> = (0..96).map(|_| asks(&mut poll, &mut ways)).collect();
+        assert!(asked.iter().enumerate().all(|(n, asks)| *asks == (n % 32 == 31)), "{asked:?}");
+        poll.on_unpolled(31);
+        assert!(asks(&mut poll, &mut ways), "those of a run count");
+    }
+
+    #[test]
+    fn nobody_is_asked_where_reports_come_by_themselves_or_nothing_is_to_be_reported() {
+        let (mut poll, mut ways) = (Poll::default(), testing::ways());
+        let frames = testing::written(&mut ways, 100, |packet, ways| {
+            packet.put(&Frame::Ping);
+            poll.write(packet, ways);
+        });
+        assert_eq!(frames, [Frame::Ping]);
+        let mut ways = testing::ways_with(&[(Function::Acknowledgement, "poll-status")]);
+        assert!(testing::written(&mut ways, 100, |packet, ways| poll.write(packet, ways)).is_empty());
     }
 }

@@ -62,3 +62,43 @@ impl Part for Repairs {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::testing;
+    use super::*;
+    use uts_functions::Function;
+
+    /// Ways of which a block of redundancy is to be sent, made of packets of so many bytes.
+    fn ways(bytes: usize) -> Ways {
+        let mut ways = testing::ways_with(&[(Function::Fec, "reed-solomon")]);
+        let outbound = ways.outbound.as_mut().expect("established");
+        let fec = outbound.stacks[0].fec.as_mut().expect("not inert");
+        (0..4).for_each(|number| fec.on_source(Time::ZERO, number, &vec![number as u8; bytes]));
+        ways
+    }
+
+    #[test]
+    fn a_block_is_closed_in_time_and_each_packet_takes_one_symbol() {
+        let (mut part, mut ways) = (Repairs, ways(500));
+        assert!(part.interest(&ways) == Interest::Nothing, "the block is not full");
+        let due = part.timeout(&ways).expect("it is closed some time");
+        part.on_timeout(due, &mut ways);
+        let mut symbols = 0;
+        while part.interest(&ways) == Interest::Frames {
+            let frames = testing::written(&mut ways, 1100, |packet, ways| part.write(packet, ways));
+            assert!(matches!(frames[..], [Frame::Repair(_)]), "{frames:?}");
+            symbols += 1;
+        }
+        assert!(symbols > 0 && ways.stats.repairs_sent == symbols);
+    }
+
+    #[test]
+    fn a_symbol_that_fits_into_no_packet_any_more_is_dropped() {
+        let (mut part, mut ways) = (Repairs, ways(1000));
+        let due = part.timeout(&ways).expect("it is closed some time");
+        part.on_timeout(due, &mut ways);
+        assert!(testing::written(&mut ways, 600, |packet, ways| part.write(packet, ways)).is_empty());
+        assert!(part.interest(&ways) == Interest::Nothing && ways.stats.repairs_sent == 0);
+    }
+}

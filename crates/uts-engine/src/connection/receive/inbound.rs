@@ -8,7 +8,8 @@ use std::sync::Arc;
 use uts_functions::acknowledgement::Arrivals;
 use uts_functions::detection::{self, Detection};
 use uts_functions::protection::Protection;
-use uts_functions::{Profile, presentation};
+use uts_functions::rate::{self, RateControl as _, Watch};
+use uts_functions::{Choice, Function, Profile, presentation};
 use uts_wire::ConnectionId;
 use uts_wire::packet::{AdaptiveHeader, peek_epoch, sample, unmask};
 
@@ -25,6 +26,8 @@ pub(crate) struct Inbound {
     pub flow_epochs: [u32; GROUPS_MAX],
     /// The epoch of the last packet. Another one of it is no news for the exchange of mechanisms.
     pub heard_of: Option<u32>,
+    /// What measures the rate of arrivals for the sender, if anything does, and the choice that it was built for.
+    pub watch: Option<Box<(Choice, Box<dyn Watch>)>>,
     /// Packets that failed authentication, against the cipher's limit.
     pub forged: u64,
 }
@@ -58,6 +61,7 @@ impl Inbound {
             presentations: Vec::new(),
             flow_epochs: [0; GROUPS_MAX],
             heard_of: None,
+            watch: None,
             forged: 0,
         };
         inbound.keep_presentation(&stack);
@@ -76,6 +80,16 @@ impl Inbound {
     /// What undoes the presentation of a group's messages.
     pub fn presentation(&self, group: u8) -> Option<&presentation::Slot> {
         self.presentations.iter().find(|(of, _)| *of == group).map(|(_, slot)| slot)
+    }
+
+    /// The sender has put this epoch to use: what measures its rate is what this epoch's profile says.
+    pub fn follow_rate(&mut self, epoch: u32) {
+        let Some(stack) = self.stacks.iter().find(|s| s.epoch == epoch && s.group == 0) else { return };
+        let choice = stack.profile.get(Function::Rate);
+        if self.watch.as_ref().is_none_or(|watch| watch.0 != *choice) {
+            let watch = rate::Slot::build(choice, ()).and_then(|rate| rate.watch());
+            self.watch = watch.map(|watch| Box::new((*choice, watch)));
+        }
     }
 
     /// Opens an epoch. Says whether the library had everything.

@@ -4,7 +4,7 @@
 //! `handle_frames` -> `repair` (what redundancy brings back goes through `handle_frames` as well).
 
 use crate::connection::flows::FlowViolation;
-use crate::connection::parts::Signal;
+use crate::connection::parts::{Signal, Topic};
 use crate::connection::receive::contents::{Contents, Frames, Seen};
 use crate::connection::receive::inbound::{Dropped, Unsealed};
 use crate::connection::receive::messages::Messages;
@@ -13,11 +13,11 @@ use crate::event::{Direction, FlowId};
 use crate::synthesis::{ReceiveStack, repair_of};
 use bytes::Bytes;
 use core::time::Duration;
-use uts_functions::Time;
 use uts_functions::acknowledgement::{Acknowledgement, Arrival};
 use uts_functions::fec;
 use uts_functions::protection::Protection;
 use uts_functions::sequencing::reassembly::Segment;
+use uts_functions::{Function, Time};
 use uts_wire::frame::{self, Frame};
 
 /// How the network marked a packet (RFC 3168): ECT(0), ECT(1) or CE.
@@ -160,6 +160,9 @@ impl Connection {
     pub(in crate::connection) fn on_packet_of_epoch(&mut self, now: Time, epoch: u32) {
         let Some(inbound) = &mut self.ways.inbound else { return };
         let is_first = inbound.heard_of.replace(epoch) != Some(epoch);
+        if is_first {
+            inbound.follow_rate(epoch);
+        }
         if !is_first || inbound.stacks.len() == 1 {
             return;
         }
@@ -197,14 +200,14 @@ impl Ways {
             })
     }
 
-    /// Notes that a packet has arrived, built under this stack. Says its epoch, and whether redundancy had brought it back before:
+    /// Notes that a packet has arrived, built under this stack, with so many bytes of frames. Says its epoch, and whether redundancy had brought it back before:
     /// then only its arrival is news.
     pub(in crate::connection) fn on_arrival(
         &mut self,
         now: Time,
         ecn: Option<Ecn>,
         (index, number): (usize, u64),
-        seen: Seen,
+        (seen, bytes): (Seen, u64),
     ) -> Option<(u32, bool)> {
         let inbound = self.inbound.as_mut()?;
         let stack = inbound.stacks.get_mut(index)?;
@@ -215,6 +218,11 @@ impl Ways {
         inbound.arrivals.insert(&arrival);
         if let Some(ecn) = ecn {
             inbound.arrivals.ecn[ecn as usize] += 1;
+        }
+        if let Some(watch) = &mut inbound.watch
+            && watch.1.on_arrival(now, number, bytes)
+        {
+            self.feedback.insert(Topic::Rate);
         }
         self.stats.packets_received += 1;
         Some((stack.epoch, is_recovered))
@@ -289,6 +297,7 @@ impl Ways {
             let what = format!("flow {id} of group {}: data in group {group}", receive.group);
             return Err(CloseReason::Protocol(what));
         }
+        receive.follow_demand(stack);
         if sent_free && !receive.is_free() {
             // It left before its sender needed credit.
             let free =
@@ -357,10 +366,53 @@ impl Ways {
                 }
                 self.tell_reader(data.flow);
                 self.consumed(now, data.flow);
+                self.look_for_missing(now, data.flow);
                 Ok(())
             }
             Err(error) => Err(CloseReason::Protocol(format!("flow {}: {error}", data.flow))),
         }
+    }
+
+    /// A message says what it waits for.
+    pub(in crate::connection) fn on_order(
+        &mut self,
+        index: usize,
+        order: &frame::Order,
+    ) -> Result<(), CloseReason> {
+        let counts = self.place(index, order.flow)?.is_some_and(|(counts, _)| counts);
+        let receive = self.flows.get_mut(order.flow).map(|flow| &mut flow.receive).filter(|_| counts);
+        if let Some(receive) = receive.filter(|receive| order.start < receive.limit()) {
+            receive.data.note_order(order.start, order.after.clone());
+        }
+        Ok(())
+    }
+
+    /// Looks for what is missing of a flow, where a mechanism here asks for it.
+    pub(in crate::connection) fn look_for_missing(&mut self, now: Time, id: u32) {
+        let rtt = self.outbound.as_ref().map_or(Duration::ZERO, |o| o.rtt.smoothed);
+        let Some(receive) = self.flows.get_mut(id).map(|flow| &mut flow.receive) else { return };
+        if receive.look_for_missing(now, rtt) {
+            self.feedback.insert(Topic::Missing(id));
+        }
+        self.flows.update_alarm(id);
+    }
+
+    /// The half of one of our mechanisms that works at the peer has spoken. What is for another than is in use, or for a flow that
+    /// is gone, came too late.
+    pub(in crate::connection) fn on_feedback(
+        &mut self,
+        now: Time,
+        feedback: &frame::Feedback<'_>,
+    ) -> Result<(), CloseReason> {
+        let Some(outbound) = &mut self.outbound else { return Ok(()) };
+        let result = match Function::from_number(feedback.function) {
+            Some(Function::Rate) if outbound.rate.info().number == feedback.mechanism => {
+                outbound.on_rate_feedback(feedback.words)
+            }
+            Some(Function::Retransmission) => self.on_demand(now, feedback),
+            _ => Ok(()),
+        };
+        result.map_err(|bad| CloseReason::Protocol(bad.to_string()))
     }
 
     /// Tells the application once that a flow has something to read.

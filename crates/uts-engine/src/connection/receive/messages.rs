@@ -169,6 +169,7 @@ impl Ways {
                 receive.data.limit_gaps(GAPS_MAX);
             }
             self.consumed(now, messages.flow);
+            self.look_for_missing(now, messages.flow);
         }
         self.tell_reader(messages.flow);
         Ok(())

@@ -9,6 +9,7 @@ use core::time::Duration;
 use std::sync::Arc;
 use uts_functions::acknowledgement::Acknowledgement;
 use uts_functions::congestion::{self, Congestion, Delivery, Snapshot, Summary};
+use uts_functions::feedback::BadFeedback;
 use uts_functions::rate::{self, Bucket, Pace, RateControl};
 use uts_functions::retransmission::ledger::Ledger;
 use uts_functions::timing::{self, RoundTrip, Timing};
@@ -310,6 +311,11 @@ impl Outbound {
         let (keeper, bucket) = self.keeper();
         keeper.on_sent(bucket, now, bytes, &pace);
         snapshot
+    }
+
+    /// The receiver's half of rate control has spoken.
+    pub fn on_rate_feedback(&mut self, words: &[u8]) -> Result<(), BadFeedback> {
+        self.rate.on_feedback(words)
     }
 
     /// What pacing keeps to.

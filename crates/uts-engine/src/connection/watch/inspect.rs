@@ -51,7 +51,7 @@ impl Connection {
             .collect();
         format!(
             "flows {flows:?} handshake {:?} idle {:?} loss {:?} ({} in flight, {} bytes) paced {:?} report {:?} exchange {:?} size {:?} \
-             expiry {:?} policy {:?} fec {fec:?} control {:?} pending {} order {}",
+             alarm {:?} policy {:?} fec {fec:?} control {:?} pending {} order {}",
             self.handshake_timer(),
             self.idle_at(),
             outbound.loss_timeout(),
@@ -61,7 +61,7 @@ impl Connection {
             inbound.arrivals.due,
             self.parts.exchanges.timeout(&self.ways),
             self.parts.size.timeout(&self.ways),
-            self.ways.flows.next_expiry().map(|(at, _)| at),
+            self.ways.flows.next_alarm().map(|(at, _)| at),
             self.agreement.adaptation.as_ref().and_then(|a| a.timeout()),
             self.ways.flows.signals,
             self.parts.exchanges.pending.len(),

@@ -26,6 +26,8 @@ pub struct Stats {
     pub bytes_given_up: u64,
     pub positions_skipped: u64,
     pub messages_expired: u64,
+    /// Beyond the rate of their flow, and thrown away before they were a part of it.
+    pub messages_discarded: u64,
     pub timeouts: u64,
     pub exchanges: u64,
     pub dropped_malformed: u64,

@@ -5,6 +5,7 @@
 //! everything else, wait in one queue, in memory that those of a packet share ([`Arena`]). Trees are for all the rest.
 
 mod arena;
+mod orders;
 mod room;
 mod run;
 mod spares;
@@ -15,6 +16,7 @@ use crate::sequencing::message_row::MessageRow;
 use arena::Arena;
 use bytes::{Bytes, BytesMut};
 use core::ops::Range;
+use orders::Orders;
 use run::Run;
 pub use spares::Spares;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -138,6 +140,8 @@ pub struct Reassembly {
     held_bytes: usize,
     /// Positions given up of which the application has not been told.
     skipped: RangeSet,
+    /// What messages wait for, where it is said.
+    orders: Option<Box<Orders>>,
 }
 
 impl Reassembly {
@@ -172,6 +176,11 @@ impl Reassembly {
     /// Everything below this position has arrived or been given up.
     pub fn contiguous(&self) -> u64 {
         self.settled.run_end(0)
+    }
+
+    /// Whether all of these positions have been handed over or given up.
+    pub fn is_handed_over(&self, range: &Range<u64>) -> bool {
+        self.delivered.contains_range(range)
     }
 
     /// Whether the end has been handed over.
@@ -300,6 +309,9 @@ impl Reassembly {
             self.push_ready(start);
         } else if let Some(whole) = self.whole_message_around(start) {
             self.push_ready(whole.start);
+            if let Some(orders) = &mut self.orders {
+                orders.on_whole(whole.start);
+            }
         }
     }
 
@@ -308,6 +320,17 @@ impl Reassembly {
         let begin = *self.begins.range(..=position).next_back()?;
         let end = *self.ends.range(position..).next()?;
         self.settled.contains_range(&(begin..end + 1)).then_some(begin..end + 1)
+    }
+
+    /// The end of the highest data that has arrived or been given up, the marker that ends the flow left out.
+    pub fn reaches(&self) -> u64 {
+        let end = self.settled.last().map_or(0, |last| last.end);
+        self.fin.map_or(end, |fin| end.min(fin))
+    }
+
+    /// Positions below [`Reassembly::reaches`] that have neither arrived nor been given up.
+    pub fn missing(&self) -> impl Iterator<Item = Range<u64>> + '_ {
+        self.settled.gaps(0..self.reaches())
     }
 
     /// Gaps among the settled positions: what they take is what a peer can make this end remember.
@@ -561,6 +584,7 @@ impl Reassembly {
         self.settled.heap_bytes()
             + self.delivered.heap_bytes()
             + self.skipped.heap_bytes()
+            + self.orders.as_ref().map_or(0, |orders| orders.heap_bytes())
             + self.unplaced.capacity() * size_of::<MessageRow>()
             + self.pieces.len() * (size_of::<Piece>() + 16)
             + self.ready.capacity() * size_of::<Ready>()

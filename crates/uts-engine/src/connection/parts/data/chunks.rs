@@ -3,7 +3,10 @@
 use super::super::super::packet::DATA_ROOM_MIN_BYTES;
 use super::{Cargo, Written};
 use uts_functions::flow::FlowControl as _;
-use uts_wire::frame::{DataFlags, data_header_len, emit_data_header};
+use uts_wire::frame::{DataFlags, Frame, Order, data_header_len, emit_data_header};
+
+/// Bytes of what a message says it waits for, at most: type, flow, position, distance, length.
+const ORDER_BYTES_MAX: usize = 33;
 
 impl Cargo<'_, '_> {
     /// Writes one data frame.
@@ -16,7 +19,8 @@ impl Cargo<'_, '_> {
         let room = end.saturating_sub(packet.out.len() + if polls { length_bytes + 1 } else { 0 });
         // A repeat's position is smaller than what was sent, so its field is not longer.
         let position = send.buffer.sent();
-        let header_bytes = data_header_len(flow, Some(position), None);
+        let order_bytes = if stack.layout.orders { ORDER_BYTES_MAX } else { 0 };
+        let header_bytes = data_header_len(flow, Some(position), None) + order_bytes;
         if room < header_bytes + length_bytes + 1 || (packet.shape.has_data && room < DATA_ROOM_MIN_BYTES) {
             return Written::NoRoom;
         }
@@ -31,6 +35,8 @@ impl Cargo<'_, '_> {
             return Written::NoRoom;
         }
         let Some(chunk) = send.buffer.next_chunk(room - header_bytes, limit) else { return Written::Nothing };
+        let after = send.rare.as_ref().filter(|_| stack.layout.orders && chunk.begin);
+        let after = after.and_then(|rare| rare.orders.get(&chunk.range.start).cloned());
         let whole = chunk.begin && chunk.end;
         // A repeat may be of what arrived with its position; the end of the flow is a position.
         let offset =
@@ -48,6 +54,9 @@ impl Cargo<'_, '_> {
             end: chunk.end,
             presented: chunk.presented,
         };
+        if let Some(after) = after {
+            Frame::Order(Order { flow, start: chunk.range.start, after }).emit(packet.out);
+        }
         emit_data_header(packet.out, flow, offset, with_len.then_some(chunk.data_bytes), flags);
         if let Some(send) = flows.get(flow).map(|f| &f.send) {
             send.buffer.copy(&chunk, packet.out);

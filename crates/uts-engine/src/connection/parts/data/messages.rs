@@ -17,6 +17,9 @@ impl Cargo<'_, '_> {
         let Cargo { flows, stack, flow, polls, coalesce, .. } = self;
         let (flow, polls, coalesce) = (*flow, *polls, *coalesce);
         let send = &mut flows.get_mut(flow)?.send;
+        if stack.layout.orders {
+            return None;
+        }
         let limit = stack.flow.send_limit(send.limit);
         // The first question, as it is asked of every frame of bytes too.
         if !send.buffer.may_have_messages() {

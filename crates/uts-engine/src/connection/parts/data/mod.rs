@@ -117,12 +117,84 @@ impl Part for Data {
         }
     }
 
-    /// When a message expires.
+    /// When something is due of a flow.
     fn timeout(&self, ways: &Ways) -> Option<Time> {
-        ways.flows.next_expiry().map(|(at, _)| at)
+        ways.flows.next_alarm().map(|(at, _)| at)
     }
 
     fn on_timeout(&mut self, now: Time, ways: &mut Ways) {
-        ways.expire_messages(now);
+        ways.on_alarms(now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::testing;
+    use super::*;
+    use bytes::Bytes;
+    use uts_functions::Function;
+    use uts_wire::frame::Frame;
+
+    fn sent(frames: &[Frame<'_>]) -> Vec<(u32, u64, usize)> {
+        let of = |frame: &Frame<'_>| match frame {
+            Frame::Data(data) => (data.flow, data.offset.unwrap_or(0), data.bytes.len()),
+            other => panic!("{other:?}"),
+        };
+        frames.iter().map(of).collect()
+    }
+
+    /// Flows with so many bytes each to send.
+    fn ways(retransmission: &str, bytes: &[usize]) -> Ways {
+        let mut ways = testing::ways_with(&[(Function::Retransmission, retransmission)]);
+        for bytes in bytes {
+            let id = ways.flows.open(100).expect("granted").0;
+            ways.flows.get_mut(id).expect("open").send.buffer.write(Bytes::from(vec![7; *bytes]));
+            ways.after_send_change(id);
+        }
+        ways
+    }
+
+    #[test]
+    fn flows_take_turns_and_what_is_lost_goes_first() {
+        let (mut part, mut ways) = (Data, ways("selective", &[3000, 100]));
+        let mut write = |ways: &mut Ways| {
+            let (frames, tokens) = testing::packet_of(ways, Reason::Admitted, 1000, |packet, ways| {
+                part.write(packet, ways);
+            });
+            (sent(&frames), tokens)
+        };
+        let (first, tokens) = write(&mut ways);
+        assert_eq!((first.len(), first[0].0), (1, 0), "{first:?}");
+        assert_eq!(write(&mut ways).0[0], (2, 0, 100), "the other's turn");
+        Data.lost(&testing::LOSS, &tokens[0], &mut ways);
+        assert_eq!(write(&mut ways).0[0].1, 0, "from its beginning");
+        Data.acked(Time::ZERO, &tokens[0], &mut ways);
+        Data.lost(&testing::LOSS, &tokens[0], &mut ways);
+        assert!(write(&mut ways).0[0].1 > 0, "what has arrived is not repeated");
+    }
+
+    #[test]
+    fn what_is_given_up_is_not_sent_and_the_receiver_is_told() {
+        let (mut part, mut ways) = (Data, ways("none", &[3000]));
+        let (_, tokens) =
+            testing::packet_of(&mut ways, Reason::Admitted, 1000, |packet, ways| part.write(packet, ways));
+        part.lost(&testing::LOSS, &tokens[0], &mut ways);
+        assert!(ways.flows.signals.contains(&super::super::Signal::Skip(0)));
+        let frames = testing::written(&mut ways, 1000, |packet, ways| part.write(packet, ways));
+        assert!(sent(&frames)[0].1 > 0, "{frames:?}");
+    }
+
+    #[test]
+    fn a_probe_of_an_outage_carries_nothing() {
+        let (mut part, mut ways) = (Data, ways("selective", &[3000]));
+        let mut frames_of_probe = |ways: &mut Ways| {
+            testing::packet_of(ways, Reason::Probe, 1000, |packet, ways| part.write(packet, ways)).0.len()
+        };
+        assert_eq!(frames_of_probe(&mut ways), 1);
+        let outbound = ways.outbound.as_mut().expect("established");
+        while !outbound.is_out() {
+            outbound.on_probe_timeout();
+        }
+        assert_eq!(frames_of_probe(&mut ways), 0);
     }
 }

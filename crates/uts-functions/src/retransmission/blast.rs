@@ -1,0 +1,274 @@
+//! Blast: data goes in units that are answered as a whole. When the last of a unit is there, the
+//! receiver asks once for all that it lacks of it; what is then sent again is the strategy's to say
+//! (Zwaenepoel, "Protocols for Large Data Transfers over Local Networks", 1985, section 3.2).
+
+use super::demand::{self, Demand, Gaps, Received};
+use super::{LostData, Response, Retransmission, SentData};
+use crate::feedback::BadFeedback;
+use crate::function::Function;
+use crate::mechanism::{Bold, Consent, Facts, Mechanism, Need, Param, Params, Promise, Unasked, Unit};
+use crate::time::Time;
+use core::ops::Range;
+use core::time::Duration;
+
+/// What is sent again of a unit that has not arrived whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Strategy {
+    /// All of it, after a time-out: the receiver says nothing of what is missing.
+    FullAfterTimeout,
+    /// All of it, once the receiver asks.
+    Full,
+    /// All from the first that is missing.
+    FromFirst,
+    /// What is missing.
+    Selective,
+}
+
+/// The sender's half. See the module's page.
+#[derive(Clone, Debug)]
+pub struct Blast {
+    unit_bytes: u64,
+    strategy: Strategy,
+    /// The last order to send something again.
+    last: Option<Order>,
+}
+
+/// Positions that were ordered to be sent again; packets below the number were sent before.
+#[derive(Clone, Debug)]
+struct Order {
+    range: Range<u64>,
+    before_packet: u64,
+}
+
+impl Blast {
+    /// Its entry in the library.
+    pub const INFO: Mechanism = Mechanism {
+        function: Function::Retransmission,
+        number: 4,
+        name: "blast",
+        what: "the receiver answers a unit of data as a whole, and the strategy says what is sent again of it",
+        mandatory: false,
+        consent: Consent::NotNeeded,
+        params: &[
+            Param {
+                name: "unit",
+                unit: Unit::Kibibytes,
+                default: 64,
+                min: 1,
+                max: 65_536,
+                bold: Bold::Neither,
+                what: "data that is answered as a whole",
+            },
+            Param {
+                name: "strategy",
+                unit: Unit::Count,
+                default: 4,
+                min: 1,
+                max: 4,
+                bold: Bold::Neither,
+                what: "what is repeated: 1 = the unit, after a time-out; 2 = the unit; 3 = from the first missing; \
+                       4 = what is missing",
+            },
+        ],
+        needs: &[Need::Present(Function::Acknowledgement)],
+        facts: Facts {
+            uniform: true,
+            positions: true,
+            repeats: true,
+            speaks: true,
+            promises: &[Promise::Reliability],
+            unasked: Unasked::Never,
+            ..Facts::PLAIN
+        },
+        predict: |params, facts, p| {
+            let packets = (f64::from(params.get(0)) * 1024.0 / facts.mtu_bytes.max(1) as f64).max(1.0);
+            // Packets that a lost one repeats: its unit, the half of it behind the loss, or itself.
+            let repeats = match params.get(1) {
+                1 | 2 => packets,
+                3 => packets / 2.0,
+                _ => 1.0,
+            };
+            p.expansion *= 1.0 + p.loss * (repeats - 1.0);
+            // The answer waits for the end of the unit.
+            p.delay_s += p.loss * facts.packet_time().as_secs_f64() * packets / 2.0;
+            super::predict_repeats(facts, p);
+            p.cpu_ns += 15.0;
+        },
+    };
+
+    /// Builds it.
+    pub fn build(params: &Params, (): ()) -> Self {
+        let strategy = match params.get(1) {
+            1 => Strategy::FullAfterTimeout,
+            2 => Strategy::Full,
+            3 => Strategy::FromFirst,
+            _ => Strategy::Selective,
+        };
+        Blast { unit_bytes: unit_bytes(params), strategy, last: None }
+    }
+
+    /// The unit that a position is in, as far as it has been sent.
+    fn unit_of(&self, position: u64, flow: &SentData) -> Range<u64> {
+        let start = position - position % self.unit_bytes;
+        start..start.saturating_add(self.unit_bytes).min(flow.sent_to)
+    }
+
+    /// What to send again because this is missing (retransmission.md R-18).
+    fn order(&mut self, missing: &Range<u64>, flow: &SentData) -> Range<u64> {
+        // What ends in another unit is as good as missing there, too.
+        let (first, last) =
+            (self.unit_of(missing.start, flow), self.unit_of(missing.end.saturating_sub(1), flow));
+        let range = match self.strategy {
+            Strategy::FullAfterTimeout | Strategy::Full => first.start..last.end,
+            Strategy::FromFirst => missing.start..last.end,
+            Strategy::Selective => missing.clone(),
+        };
+        self.last = Some(Order { range: range.clone(), before_packet: flow.next_packet });
+        range
+    }
+}
+
+fn unit_bytes(params: &Params) -> u64 {
+    u64::from(params.get(0)).max(1) * 1024
+}
+
+impl Retransmission for Blast {
+    fn on_lost(&mut self, lost: &LostData) -> Response {
+        let SentData { now, timeout, heard_to, .. } = lost.flow;
+        // retransmission.md R-19.
+        let is_covered = |last: &Order| {
+            lost.packet < last.before_packet
+                && last.range.start <= lost.range.start
+                && lost.range.end <= last.range.end
+        };
+        if self.last.as_ref().is_some_and(is_covered) {
+            return Response::Covered;
+        }
+        // retransmission.md R-17: the answer to the unit is waited for, if one can come.
+        let is_silent = self.strategy == Strategy::FullAfterTimeout;
+        if !lost.has_waited && (is_silent || lost.range.end <= heard_to) {
+            return Response::Wait(now + timeout);
+        }
+        Response::Repeat(self.order(&lost.range, &lost.flow))
+    }
+
+    fn demand(&self) -> Option<Box<dyn Demand>> {
+        let unit_bytes = self.unit_bytes;
+        (self.strategy != Strategy::FullAfterTimeout)
+            .then(|| Box::new(Answer { unit_bytes, gaps: Gaps::default() }) as Box<dyn Demand>)
+    }
+
+    fn on_feedback(&mut self, words: &[u8], flow: &SentData) -> Result<Vec<Range<u64>>, BadFeedback> {
+        let missing = demand::read_ranges(words).ok_or(BadFeedback { mechanism: Self::INFO.name })?;
+        let sent = missing.iter().filter(|range| range.end <= flow.sent_to);
+        let mut orders: Vec<Range<u64>> = Vec::new();
+        for range in sent {
+            // One order for a unit is enough, unless each asks for itself.
+            if !orders.last().is_some_and(|order| range.end <= order.end) {
+                orders.push(self.order(range, flow));
+            }
+        }
+        Ok(orders)
+    }
+}
+
+/// The receiver's half: answers units, once their last data is there.
+#[derive(Clone, Debug)]
+struct Answer {
+    unit_bytes: u64,
+    gaps: Gaps,
+}
+
+impl Demand for Answer {
+    fn look(&mut self, flow: &mut Received<'_>) {
+        // retransmission.md R-16.
+        let over = if flow.is_ended { flow.reaches } else { flow.reaches - flow.reaches % self.unit_bytes };
+        let missing = flow.missing.map_while(|gap| {
+            let end = gap.end.min(over);
+            (gap.start < end).then_some(gap.start..end)
+        });
+        self.gaps.update(flow.now, missing, Duration::ZERO);
+    }
+
+    fn take(&mut self, now: Time, rtt: Duration) -> Vec<Range<u64>> {
+        self.gaps.take_due(now, rtt)
+    }
+
+    fn due(&self) -> Option<Time> {
+        self.gaps.next()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const UNIT: u64 = 4096;
+    const TIMEOUT: Duration = Duration::from_millis(100);
+
+    fn blast(strategy: u32) -> Blast {
+        Blast::build(&Params([4, strategy, 0, 0]), ())
+    }
+
+    fn flow(next_packet: u64) -> SentData {
+        SentData {
+            now: Time::from_millis(1000),
+            timeout: TIMEOUT,
+            sent_to: 3 * UNIT,
+            heard_to: 3 * UNIT,
+            next_packet,
+        }
+    }
+
+    fn words(ranges: &[Range<u64>]) -> Vec<u8> {
+        let mut words = Vec::new();
+        demand::emit_ranges(ranges, 255, &mut words);
+        words
+    }
+
+    /// Two packets of the second unit are missing.
+    const MISSING: [Range<u64>; 2] = [UNIT + 1000..UNIT + 2000, UNIT + 3000..UNIT + 4000];
+
+    #[test]
+    fn each_strategy_sends_again_what_it_says() {
+        let unit = UNIT..2 * UNIT;
+        let orders =
+            |strategy: u32| blast(strategy).on_feedback(&words(&MISSING), &flow(50)).expect("ranges");
+        assert_eq!(orders(2), [unit.clone()]);
+        assert_eq!(orders(3), [MISSING[0].start..unit.end]);
+        assert_eq!(orders(4), MISSING);
+        // Nobody asks under the first: the sender waits for a time-out.
+        let mut silent = blast(1);
+        assert!(silent.demand().is_none());
+        let mut lost = LostData { range: MISSING[0].clone(), packet: 7, has_waited: false, flow: flow(50) };
+        assert_eq!(silent.on_lost(&lost), Response::Wait(Time::from_millis(1000) + TIMEOUT));
+        lost.has_waited = true;
+        assert_eq!(silent.on_lost(&lost), Response::Repeat(unit));
+        lost.range = MISSING[1].clone();
+        assert_eq!(silent.on_lost(&lost), Response::Covered, "the unit is under way again");
+        lost.packet = 60;
+        assert_eq!(silent.on_lost(&lost), Response::Repeat(UNIT..2 * UNIT), "that was lost again");
+    }
+
+    #[test]
+    fn the_receiver_answers_a_unit_when_its_last_data_is_there() {
+        let mut answer = blast(4).demand().expect("it answers");
+        let mut ask = |reaches: u64, is_ended: bool| {
+            let mut missing = MISSING.into_iter().chain([2 * UNIT + 500..2 * UNIT + 600]);
+            let (now, rtt) = (Time::from_millis(5), Duration::from_millis(40));
+            answer.look(&mut Received { now, reaches, is_ended, missing: &mut missing, rtt });
+            answer.take(now, rtt)
+        };
+        assert!(ask(2 * UNIT - 1, false).is_empty(), "the unit is not over");
+        assert_eq!(ask(2 * UNIT + 700, false), MISSING);
+        assert!(ask(2 * UNIT + 900, false).is_empty(), "it was asked for a moment ago");
+        assert_eq!(ask(2 * UNIT + 900, true), [2 * UNIT + 500..2 * UNIT + 600], "nothing more comes");
+    }
+
+    #[test]
+    fn words_about_data_that_was_never_sent_order_nothing() {
+        let mut blast = blast(3);
+        assert_eq!(blast.on_feedback(&words(&[0..1, 9 * UNIT..10 * UNIT]), &flow(1)), Ok(vec![0..UNIT]));
+        assert!(blast.on_feedback(&[0x80], &flow(1)).is_err());
+    }
+}
