@@ -1,7 +1,7 @@
 //! Writes what fuzzing starts from into `fuzz/corpus`: the vectors of the specification, texts of the documentation's kind, messages
 //! of real copies, and for what reads steps out of bytes, bytes from a seed. Files that are there stay, or become the same again.
 
-use rand::{RngCore as _, SeedableRng as _};
+use rand::{Rng as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 use std::fs;

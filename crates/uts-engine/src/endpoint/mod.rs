@@ -28,7 +28,7 @@ use crowd::Crowd;
 use ids::OwnIds;
 use limits::ResetLimit;
 use peers::Peers;
-use rand::{RngCore, SeedableRng};
+use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::ServerName;

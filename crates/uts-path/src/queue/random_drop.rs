@@ -5,7 +5,7 @@
 //! that comes is one of the candidates here; the one in transmission is not.
 
 use super::QueueDiscipline;
-use rand::Rng;
+use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
 #[derive(Debug)]

@@ -146,7 +146,10 @@ mod tests {
         arrive(&mut ways, Time::ZERO, flow, 300);
         assert!(part.interest(&ways) == Interest::Nothing && ways.flows.next_alarm().is_none());
         ways.feedback.extend([Topic::Missing(flow.0), Topic::Missing(98), Topic::Rate]);
-        assert!(asked(&mut part, &mut ways, Time::ZERO, 200).is_empty() && part.interest(&ways) == Interest::Nothing);
+        assert!(
+            asked(&mut part, &mut ways, Time::ZERO, 200).is_empty()
+                && part.interest(&ways) == Interest::Nothing
+        );
     }
 
     #[test]
