@@ -42,10 +42,7 @@ impl Strayed {
 
     /// The peer sends one.
     pub fn send(&mut self, cx: &mut Context<'_>) {
-        let contents = b"of no connection";
-        let remote = self.shared.local_addr;
-        let stray = Batch { remote, local: None, ecn: None, segment_bytes: contents.len(), contents };
-        assert!(matches!(self.peer.poll_send(cx, &stray), Poll::Ready(Ok(_))));
+        send_stray(cx, &mut self.peer, self.shared.local_addr);
     }
 
     /// How many the task has taken in.
@@ -76,6 +73,13 @@ impl Strayed {
         assert!(Pin::new(&mut self.task).poll(cx).is_pending());
         self.shared.lock().parked.is_some()
     }
+}
+
+/// Sends a datagram of no connection.
+pub(super) fn send_stray(cx: &mut Context<'_>, from: &mut Socket, remote: SocketAddr) {
+    let contents = b"of no connection";
+    let stray = Batch { remote, local: None, ecn: None, segment_bytes: contents.len(), contents };
+    assert!(matches!(from.poll_send(cx, &stray), Poll::Ready(Ok(_))));
 }
 
 /// What endpoints that this thread carries say in the log of their turns and waits.

@@ -383,7 +383,8 @@ impl Carried {
 mod tests {
     use super::*;
     use crate::blocking::{Listener, connect};
-    use crate::driver::testing::Log;
+    use crate::driver::socket::Socket;
+    use crate::driver::testing::{Log, send_stray};
     use crate::driver::{Host, Shared};
     use crate::{ConnectOptions, FlowOptions, Identity, ServerOptions};
     use std::io::{Read, Write};
@@ -479,8 +480,9 @@ mod tests {
             wait(carried, now, now + Duration::from_secs(3600));
         };
         turns(&mut carried);
-        let peer = std::net::UdpSocket::bind("127.0.0.1:0").expect("bound");
-        peer.send_to(b"of no connection", shared.local_addr).expect("sent");
+        let any = "127.0.0.1:0".parse().expect("an address");
+        let mut peer = Socket::bind(any, None, Host::Thread).expect("bound");
+        send_stray(&mut Context::from_waker(Waker::noop()), &mut peer, shared.local_addr);
         let arrived = || shared.lock().engine.strangers;
         assert!((0..100_000).any(|_| {
             turns(&mut carried);
