@@ -5,7 +5,7 @@
 # A fresh rustup is found also before the shell has been restarted.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: help setup demo test bench bench-test bench-copies instructions rivals rivals-test check doc deny doctor fuzz clean
+.PHONY: help setup demo test bench bench-test bench-copies regret instructions rivals rivals-test check doc deny doctor fuzz clean
 .DEFAULT_GOAL := help
 
 help: ## List these targets
@@ -28,6 +28,10 @@ bench-test: setup ## Test the program that measures: what it takes for undisturb
 bench-copies: setup ## Measure `uts cp` beside scp, rsync and croc, on loopback and over emulated paths (QUICK=1 for small files): bench/copies
 	cargo build --release --locked --bin uts --bin uts-lab
 	@python3 bench/copies $(if $(QUICK),--quick) $(BENCH)
+
+regret: setup ## Compare the profile that adapts with the best fixed one, in virtual time, over 65 scenarios; page in regret-out/ (REGRET='--only voice')
+	cargo build --release --locked --bin uts-regret
+	@target/release/uts-regret --out regret-out $(REGRET)
 
 instructions: setup ## Count instructions per packet of the hot path under valgrind; fails if they have grown
 	@scripts/instructions
@@ -63,7 +67,7 @@ doctor: setup ## Say which optional tools are here, and what each is for
 
 clean: ## Remove what was built, and what the demonstration wrote
 	cargo clean
-	rm -rf demo-out bench/target bench/out fuzz/target fuzz/found rivals/target
+	rm -rf demo-out regret-out bench/target bench/out fuzz/target fuzz/found rivals/target
 
 setup:
 	@scripts/setup

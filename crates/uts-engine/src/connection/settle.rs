@@ -221,26 +221,19 @@ impl Ways {
     /// Data of a flow has arrived.
     pub(super) fn settle_data(&mut self, id: u32, range: Range<u64>) {
         let Some(flow) = self.flows.get_mut(id) else { return };
-        if let Some(rare) = &mut flow.send.rare {
-            rare.awaited.remove(range.clone());
-            rare.tagged.remove(range.clone());
-        }
-        flow.send.buffer.on_acknowledged(range);
-        flow.send.forget_settled();
+        flow.send.buffer.on_acknowledged(range.clone());
+        flow.send.on_settled(range);
         self.after_send_change(id);
     }
 
     /// A flow's sending state has changed: wakes its writer, keeps its place in the order, ends it when it is complete.
     pub(super) fn after_send_change(&mut self, id: u32) {
-        let room = self.send_capacity();
+        if self.flows.get(id).is_some_and(|flow| flow.send.writer_waits) {
+            self.wake_writer(id);
+        }
         let Some(flow) = self.flows.get_mut(id) else { return };
         let stack = self.outbound.as_ref().and_then(|o| o.stack(flow.send.group));
         let send = &mut flow.send;
-        let may_write = send.rare.as_ref().is_none_or(|rare| rare.admits_at.is_none());
-        if send.writer_waits && may_write && send.buffer.load_bytes() < room {
-            send.writer_waits = false;
-            self.events.push_back(Event::Writable(FlowId(id)));
-        }
         if !send.is_done && send.reset.is_none() && send.buffer.is_complete() {
             send.is_done = true;
             self.events.push_back(Event::Finished(FlowId(id)));
@@ -252,6 +245,17 @@ impl Ways {
             self.flows.update_order(id, |limit| stack.flow.send_limit(limit));
         }
         self.flows.drop_if_done(id);
+    }
+
+    /// Tells the application that a flow takes more, if it does.
+    fn wake_writer(&mut self, id: u32) {
+        let room = self.send_capacity();
+        let Some(send) = self.flows.get_mut(id).map(|flow| &mut flow.send) else { return };
+        let may_write = send.rare.as_ref().is_none_or(|rare| rare.admits_at.is_none());
+        if may_write && send.buffer.load_bytes() < room {
+            send.writer_waits = false;
+            self.events.push_back(Event::Writable(FlowId(id)));
+        }
     }
 
     /// Data of a flow was lost: its retransmission mechanism says whether it is repeated.

@@ -79,9 +79,11 @@ impl SendHalf {
         }
     }
 
-    /// What is known of messages that are settled is forgotten.
-    pub fn forget_settled(&mut self) {
+    /// Positions have arrived: what was known of them is forgotten.
+    pub fn on_settled(&mut self, range: Range<u64>) {
         let Some(rare) = &mut self.rare else { return };
+        rare.awaited.remove(range.clone());
+        rare.tagged.remove(range);
         let done_to = self.buffer.done_to();
         while rare.orders.first_key_value().is_some_and(|(start, _)| *start < done_to) {
             rare.orders.pop_first();

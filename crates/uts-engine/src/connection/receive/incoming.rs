@@ -389,8 +389,9 @@ impl Ways {
 
     /// Looks for what is missing of a flow, where a mechanism here asks for it.
     pub(in crate::connection) fn look_for_missing(&mut self, now: Time, id: u32) {
+        let receive = self.flows.get_mut(id).map(|flow| &mut flow.receive);
+        let Some(receive) = receive.filter(|receive| receive.asking.is_some()) else { return };
         let rtt = self.outbound.as_ref().map_or(Duration::ZERO, |o| o.rtt.smoothed);
-        let Some(receive) = self.flows.get_mut(id).map(|flow| &mut flow.receive) else { return };
         if receive.look_for_missing(now, rtt) {
             self.feedback.insert(Topic::Missing(id));
         }

@@ -75,7 +75,8 @@ fn append<'f>(
     payload: &[u8],
     messages: &mut Messages,
 ) -> Option<(&'f mut ReceiveHalf, u32, u64)> {
-    let data = Data::only(payload);
+    // A message that has a position is taken in as messages in a row are, though it is alone.
+    let data = Data::only(payload).filter(|data| !(data.flags.message && data.offset.is_some()));
     let (flow, bytes) = match &data {
         Some(data) => (data.flow, data.bytes.len() as u64),
         None if payload.first().is_some_and(|kind| Messages::may_begin_with(*kind))
