@@ -11,18 +11,18 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
-demo: setup ## Carry a file across a bad network, refitted in flight (FILE=path for one of yours); report in demo-out/
+demo: setup ## Copy a file over an emulated path that goes bad, and write a report to demo-out/ (FILE=path for a file of yours)
 	cargo build --release --bin uts --bin uts-lab
 	@cargo run --quiet --release --bin uts-lab -- demo $${FILE:+--file "$$FILE"} --out demo-out
 
-test: setup ## Run every test: unit, conformance, 1,000 seeds, end to end; the last line is the total
+test: setup ## Run every test: unit, conformance, 1,000 seeds, end to end; the last line has the total
 	@scripts/cargo-test --workspace
 
-bench: setup ## Measure beside raw UDP, kernel TCP, quinn and s2n-quic, and each part (QUICK=1 for a first look): docs/performance.md
+bench: setup ## Measure UTS beside raw UDP, kernel TCP, quinn and s2n-quic, and its parts (QUICK=1 for a first look): docs/performance.md
 	cargo build --release --locked --manifest-path bench/Cargo.toml --target-dir bench/target
 	@bench/target/release/uts-bench $(if $(QUICK),--quick) --out bench/out/bench.json $(BENCH)
 
-bench-test: setup ## Test the program that measures: what it takes for undisturbed, and that ways which it compares do the same
+bench-test: setup ## Test the program that measures
 	@scripts/cargo-test --release --locked --manifest-path bench/Cargo.toml --target-dir bench/target
 
 bench-copies: setup ## Measure `uts cp` beside scp, rsync and croc, on loopback and over emulated paths (QUICK=1 for small files): bench/copies
@@ -33,39 +33,40 @@ regret: setup ## Compare the profile that adapts with the best fixed one, in vir
 	cargo build --release --locked --bin uts-regret
 	@target/release/uts-regret --out regret-out $(REGRET)
 
-instructions: setup ## Count instructions per packet of the hot path under valgrind; fails if they have grown
+instructions: setup ## Count the instructions per packet of the hot path under valgrind; fails if they have grown
 	@scripts/instructions
 
 # What the system has of their libraries: with one that was installed since, or is gone, cargo looks again.
 rivals rivals-test: export RIVAL_LIBRARIES = $(shell scripts/rivals)
 
-rivals: setup ## Build what UTS is compared with in experiments (quinn, s2n-quic, SRT, ENet): rivals/README.md
+rivals: setup ## Build the transports that experiments compare UTS with (quinn, s2n-quic, SRT, ENet): rivals/README.md
 	@scripts/rivals
 	cargo build --release --locked --manifest-path rivals/Cargo.toml --target-dir rivals/target
 
-rivals-test: setup ## Test them under every workload that they can carry
+rivals-test: setup ## Test the rivals under every workload that they can carry
 	@scripts/rivals
 	@scripts/cargo-test --release --locked --manifest-path rivals/Cargo.toml --target-dir rivals/target
 
-check: setup ## Formatting, lints, links of the documentation, and the tests inside the crates: before each commit
+check: setup ## Check formatting, lints, widths of lines and links, and run the tests inside the crates: before each commit
 	cargo fmt --all --check
+	@scripts/wide-lines
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	@$(MAKE) --no-print-directory doc
 	@scripts/cargo-test --workspace --lib --bins
 
-doc: setup ## Build the documentation of all crates, inner parts included, into target/doc
+doc: setup ## Build the documentation of all crates, private parts included, into target/doc
 	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --document-private-items --locked
 
 deny: setup ## Check licences and sources of all dependencies (and with cargo-deny installed, their versions)
 	@scripts/deny
 
-fuzz: setup ## Fuzz every decoder, the handshake and sequences of datagrams in turn (TARGET=name, SECONDS=60 for each): fuzz/README.md
+fuzz: setup ## Fuzz every decoder, the handshake and sequences of datagrams, one after the other (TARGET=name, SECONDS=60 for each): fuzz/README.md
 	@scripts/fuzz $(or $(TARGET),all) $(or $(SECONDS),60)
 
-doctor: setup ## Say which optional tools are here, and what each is for
+doctor: setup ## List the optional tools that are installed, and what each is for
 	@scripts/doctor
 
-clean: ## Remove what was built, and what the demonstration wrote
+clean: ## Remove everything that was built, and the demonstration's report
 	cargo clean
 	rm -rf demo-out regret-out bench/target bench/out fuzz/target fuzz/found rivals/target
 

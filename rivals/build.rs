@@ -1,6 +1,8 @@
-//! Looks for the libraries of the system that some rivals need, and leaves out the rivals whose library is missing.
+//! Looks for the libraries of the system that some rivals need, and leaves out the rivals whose
+//! library is missing.
 
-/// A library: its name for pkg-config, the oldest version that will do, and the file in `src/native` that reads its structures.
+/// A library: its name for pkg-config, the oldest version that will do, and the file in
+/// `src/native` that reads its structures.
 const LIBRARIES: [(&str, &str, &str); 2] = [("srt", "1.4.2", "srt"), ("libenet", "1.3.13", "enet")];
 
 /// Packages that are rivals: their versions are shown.

@@ -113,7 +113,8 @@ fn waiting(rows: &[Row], bars: &mut Vec<Bar>) {
         let (work, what) = (format!("{}, {path}", ours.work.name()), what.to_owned());
         bars.push(Bar { work, what, reached: ratio(rows, &ours, &theirs, at_most), wanted, at_most });
     };
-    // Raw UDP waits in the thread that uses it, as `uts-blocking` does: that is the bar. Through a runtime, one hop more.
+    // Raw UDP waits in the thread that uses it, as `uts-blocking` does. This sets the bar. A
+    // runtime adds one hop.
     for (ours, by) in [(&[UtsBlocking], "by calls that wait"), (&[Uts], "through tokio")] {
         let mut compare = |work, cores, what: &str, wanted| {
             let theirs = Pick { work, path, cores, transports: &[RawUdp], figure: "p50_us" };

@@ -1,8 +1,9 @@
 //! How far two cores are from each other at present.
 //!
-//! The host of a virtual machine moves its cores: for seconds they share a cache, for seconds they do not, and then whatever one of them
-//! writes and the other has read takes several times as long. That meets those most who move most, so that a ratio of two transports,
-//! one measured before and one after, says nothing.
+//! The host of a virtual machine moves its cores. For some seconds they share a cache, for others
+//! they do not. While they do not, a core takes several times as long to read what the other has
+//! written. Transports that move most data suffer most. If one of two transports was measured
+//! before such a move and the other after it, their ratio says nothing.
 
 use crate::summary::Summary;
 use crate::usage;
@@ -18,7 +19,7 @@ const BLOCK_BYTES: usize = 64 << 10;
 /// Memory goes round, as a kernel's does that frees what has been read.
 const BLOCKS: usize = 16;
 
-/// So many may wait to be read.
+/// This many may wait to be read.
 const BLOCKS_AHEAD: usize = 8;
 
 /// How long blocks are handed over.
@@ -26,15 +27,18 @@ const DURATION: Duration = Duration::from_millis(20);
 
 const LINE_BYTES: usize = 64;
 
-/// Cores are far from each other where a line takes more than so many times what it takes where they are near.
+/// Cores are far from each other if a line takes more than this many times what it takes when they
+/// are near.
 const FAR: f64 = 2.0;
 
-/// Whether cores are far from each other where a line takes `ns`, if it takes `near_ns` where they are near.
+/// Whether cores are far from each other, if a line takes `ns` now and `near_ns` when they are
+/// near.
 pub fn is_far(ns: f64, near_ns: f64) -> bool {
     ns > FAR * near_ns
 }
 
-/// Nanoseconds that `writer` takes to write a line of memory that `reader` has read, by the median of blocks. Takes some 20 ms of both cores.
+/// Nanoseconds that `writer` takes to write a line of memory that `reader` has read, as the median
+/// of blocks. Takes some 20 ms of both cores.
 ///
 /// # Errors
 ///

@@ -32,7 +32,8 @@ impl Host {
     }
 }
 
-/// How many threads wanted to run over the last minute. Other work on the machine makes every figure worse.
+/// How many threads wanted to run over the last minute. Other work on the machine makes every
+/// figure worse.
 pub fn load() -> f64 {
     let text = read_to_string("/proc/loadavg").unwrap_or_default();
     text.split_whitespace().next().and_then(|n| n.parse().ok()).unwrap_or(f64::NAN)

@@ -1,4 +1,6 @@
-//! The main figures of a run as a picture: bars of medians, each with a line from the smallest repetition to the largest.
+//! The main figures of a run as a picture: bars of medians, each with a line from the smallest
+//! repetition to the largest. Not by `uts-plot`: its bars stand upright, without a name and a
+//! figure at each, and its panels share one horizontal axis.
 
 use crate::ends::{Transport, Work};
 use crate::summary::Summary;
@@ -214,7 +216,8 @@ impl Panel {
     }
 }
 
-/// Draws a bar, where `longest` reaches to the end of the scale; its figure is shown `times` as large.
+/// Draws a bar. `longest` reaches to the end of the scale. The figure beside the bar is shown
+/// `times` as large.
 fn bar(body: &mut String, top: f64, label: &str, found: &Summary, longest: f64, times: f64) {
     let place = |value: f64| LEFT + value / longest * (WIDTH - LEFT - RIGHT);
     let Summary { median, min, max, .. } = *found;

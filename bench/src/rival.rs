@@ -37,7 +37,8 @@ pub fn missing(transport: Transport) -> Option<String> {
     (rival["available"] != true).then(|| format!("{name}: {}; to have it: {}", text("why"), text("get")))
 }
 
-/// Bulk data from the client to the server; both ends' outcomes. Unlike the other ends these count from the first byte on.
+/// Bulk data from the client to the server, and both ends' outcomes. Unlike the other ends, these
+/// count from the first byte on.
 pub fn bulk(world: &World, place: Place, transport: Transport, pair: &Pair) -> Result<(Outcome, Outcome)> {
     let files = Files::new()?;
     let patience = pair.duration + Duration::from_secs(20);

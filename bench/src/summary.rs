@@ -31,7 +31,8 @@ impl Summary {
     }
 }
 
-/// The value below which `share` (0..=1) of the values lie; `values` must be in ascending order. `None` without any.
+/// The value below which `share` (0..=1) of the values lie. `values` must be in ascending order.
+/// `None` if there are none.
 pub fn percentile<T: Copy>(values: &[T], share: f64) -> Option<T> {
     let index = (share * values.len() as f64) as usize;
     values.get(index.min(values.len().saturating_sub(1))).copied()

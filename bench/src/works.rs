@@ -143,8 +143,8 @@ pub fn cases(works: &[Work], world: &World, transports: &[Transport], plan: &Pla
     cases
 }
 
-/// Runs all of them in turns, so that what else happens on the machine meets all alike. What was measured while cores were far from each
-/// other is measured again in the end.
+/// Runs all works in turns. Other work on the machine then affects all of them alike. What was
+/// measured while cores were far from each other is measured again at the end.
 pub fn measure(world: &World, cases: &[Case], plan: &Plan, progress: impl Fn(String)) -> Vec<Row> {
     let mut rows: Vec<Row> = cases.iter().map(Case::row).collect();
     let mut due: Vec<(usize, usize)> =
@@ -189,7 +189,8 @@ pub fn measure(world: &World, cases: &[Case], plan: &Plan, progress: impl Fn(Str
     rows
 }
 
-/// How far from each other cores are where they are near: what one measurement in ten does not exceed, which no single one decides.
+/// The distance of near cores: the value that one measurement in ten does not exceed. No single
+/// measurement decides it.
 pub fn near_line_ns(rows: &[Row]) -> f64 {
     let figures = rows.iter().filter_map(|row| row.figures.get(LINE_NS));
     let mut all: Vec<f64> = figures.flatten().flatten().copied().collect();
@@ -203,7 +204,7 @@ fn distance_ns() -> Option<f64> {
     if first == last { None } else { distance::line_ns(first, last).ok() }
 }
 
-/// How far they are from each other, once they are near; `None` if patience is at an end before that.
+/// The distance of cores once they are near. `None` if patience ends before that.
 fn wait_until_near(near_ns: f64, patience: &mut Duration) -> Option<f64> {
     let since = Instant::now();
     loop {

@@ -1,7 +1,7 @@
 //! Two hosts joined by a veth pair, in network namespaces that need no privileges.
 //!
-//! The whole program runs again in a user and network namespace of its own (the client's host); a child that holds a
-//! second network namespace is the server's. Both end with the program.
+//! The whole program runs again in a user and network namespace of its own (the client's host). A
+//! child holds a second network namespace (the server's host). Both end with the program.
 
 use anyhow::{Context, Result, ensure};
 use std::io::Read;

@@ -75,7 +75,7 @@ impl Identity {
     }
 }
 
-/// What a client trusts: the certificate that it was told of.
+/// What a client trusts: the certificate that it was given.
 #[derive(Clone, Debug)]
 pub struct Trusted(CertificateDer<'static>);
 

@@ -30,7 +30,8 @@ enum Command {
         #[arg(long, value_name = "JSON", value_parser = json::<Workload>)]
         workload: Workload,
     },
-    /// Print a line of JSON for each rival: its version, settings and capabilities, or why it is missing and how to have it
+    /// Print a line of JSON for each rival: its version, settings and capabilities, or why it is
+    /// missing and how to have it
     List,
 }
 
@@ -79,7 +80,8 @@ fn refusal(transport: &TransportSpec, workload: &Workload) -> Result<(), String>
     can_carry(workload, &uts_rival::provide(transport, &context)?.capabilities())
 }
 
-/// What a rival can do for an application, as it comes; one that has modes, in the mode that the application needs.
+/// What a rival can do for an application, as it comes. A rival with modes is in the mode that the
+/// application needs.
 fn capabilities(name: &str) -> Value {
     let second = Duration::from_secs(1);
     let workloads = [

@@ -1,4 +1,5 @@
-//! What workloads may rely on, whatever the rival: each adapter over loopback, both ends in one thread.
+//! What workloads may rely on, whatever the rival: each adapter over loopback, both ends in one
+//! thread.
 
 use bytes::Bytes;
 use serde_json::json;

@@ -127,7 +127,7 @@ fn keystrokes() {
     });
 }
 
-// Loopback does not lose packets, but a machine that is busy may lose some in full buffers, or be late.
+// Loopback does not lose packets, but a busy machine may lose some in full buffers, or be late.
 
 #[test]
 fn messages() {

@@ -1,4 +1,4 @@
-//! UTS by calls that wait: the thread that has something to say carries its connection itself, without a runtime.
+//! UTS by calls that wait: the thread that sends carries its connection itself, without a runtime.
 
 use super::universal::{READ_BYTES, bytes_of, check, client_options, server_options};
 use super::{Expense, Meter, Outcome, Stopwatch, Task, WRITE_BYTES, Work, announce, lacks};

@@ -33,7 +33,8 @@ impl Counter {
     }
 }
 
-/// Connects one after the other for half of the time, which gives how long it takes; then `at_once` at a time.
+/// For half of the time, connects one after the other, which measures how long it takes. Then keeps
+/// `at_once` under way.
 pub async fn handshakes<C>(task: &Task, at_once: usize, mut connect: impl FnMut() -> C) -> Result<Outcome>
 where
     C: Future<Output = Result<()>> + Send + 'static,
@@ -78,8 +79,8 @@ pub fn resident_bytes() -> u64 {
     pages * 4096
 }
 
-/// How memory grows with connections. Of the second half: what those hold that were just made, and what the allocator
-/// keeps of it for the next, is in both ends of it.
+/// How memory grows with connections, taken over the second half. Both ends of that half contain
+/// the connections that were just made, and what the allocator keeps for the next.
 pub struct Growth {
     seen: Vec<(usize, u64)>,
 }
@@ -93,7 +94,7 @@ impl Growth {
         Growth { seen: vec![(0, resident_bytes())] }
     }
 
-    /// There are so many now.
+    /// There are this many now.
     pub fn look(&mut self, count: usize) {
         if count.is_multiple_of(LOOK_EVERY) {
             self.seen.push((count, resident_bytes()));

@@ -1,7 +1,8 @@
-//! The two ends of a measurement, each in a process of its own: the server takes and echoes, the client sends and times.
+//! The two ends of a measurement, each in a process of its own. The server takes and echoes, the
+//! client sends and times.
 //!
-//! A server prints a line with [`Ready`], and when its client is done, one with [`Outcome`]; a client prints its
-//! [`Outcome`]. Bulk data goes from the client to the server.
+//! A server prints a line with [`Ready`], and when its client is done, one with [`Outcome`]. A
+//! client prints its [`Outcome`]. Bulk data goes from the client to the server.
 
 mod blocking;
 mod many;
@@ -17,7 +18,8 @@ use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
-/// UDP payload of a full packet: what Ethernet's 1500 bytes leave. The same for all, also over loopback.
+/// UDP payload of a full packet: what Ethernet's 1500 bytes leave. It is the same for all
+/// transports, also over loopback.
 pub const PACKET_BYTES: usize = 1472;
 
 /// What applications hand over at a time.
@@ -139,7 +141,7 @@ pub enum Work {
     Bulk,
     /// One byte there and back, again and again.
     Ping,
-    /// The same, and who waits looks again and again instead of sleeping.
+    /// The same, but a waiting end looks again and again instead of sleeping.
     Spin,
     /// Messages of 100 bytes, as many as go through.
     Messages,
@@ -348,7 +350,7 @@ impl Meter {
             self.started = Some((Instant::now(), usage::cpu_s()?));
             return Ok(());
         };
-        // The clock is read seldom, so that it does not weigh on those who deliver packet by packet.
+        // The clock is read seldom, to cost little when packets are delivered one by one.
         if self.calls.is_multiple_of(16) {
             let now = Instant::now();
             if now - started >= self.warm_up {

@@ -139,7 +139,8 @@ fn client_config(work: Work, certificate: &str) -> Result<ClientConfig> {
     let mut config = ClientConfig::new(Arc::new(QuicClientConfig::try_from(tls)?));
     let mut settings = settings();
     if work == Work::SingleMessages {
-        // Has no setting for a packet each; with room for one, a second only comes once the first has left.
+        // There is no setting for one packet each. With room for one packet, a second comes only
+        // after the first has left.
         settings.datagram_send_buffer_size(2 * MESSAGE_BYTES);
     }
     config.transport_config(Arc::new(settings));

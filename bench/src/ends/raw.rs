@@ -1,5 +1,6 @@
-//! UDP with segmentation offload, a window, and an acknowledgement for each 64 KiB: what a transport cannot do without.
-//! Nothing is repeated, checked or protected. Every segment begins with the position behind its last byte.
+//! UDP with segmentation offload, a window, and an acknowledgement for each 64 KiB: the least that
+//! a transport needs. Nothing is repeated, checked or protected. Every segment begins with the
+//! position behind its last byte.
 
 use super::{
     Expense, Meter, Outcome, PACKET_BYTES, SOCKET_BUFFER_BYTES, Stopwatch, Task, Work, announce, lacks,
@@ -22,7 +23,7 @@ const ACKNOWLEDGE_BYTES: u64 = 64 << 10;
 /// The position that says that nothing follows.
 const END: u64 = u64::MAX;
 
-/// Without an acknowledgement for so long, what is on its way is taken for lost.
+/// Without an acknowledgement for this long, what is on its way is taken for lost.
 const PATIENCE: Duration = Duration::from_millis(20);
 
 /// How often the end is said.

@@ -23,7 +23,7 @@ const MESSAGES_HANDED_OVER: usize = 256;
 /// Messages that are taken at a time.
 const MESSAGES_AT_ONCE: usize = 256;
 
-/// How long who waits looks for what arrives.
+/// How long a waiting end looks for arrivals.
 const SPIN: Duration = Duration::from_millis(1);
 
 /// Memory that is left to others when connections are piled up.
@@ -35,7 +35,8 @@ const PILING_MAX: Duration = Duration::from_secs(150);
 /// How long it is watched what idle connections cost.
 const IDLE: Duration = Duration::from_secs(2);
 
-/// What the last handshakes still have to do is not idleness, nor is going to rest after two seconds.
+/// The last handshakes still have work to do, and connections go to rest after two seconds. Neither
+/// counts as idle.
 const SETTLING: Duration = Duration::from_secs(3);
 
 fn settings(task: &Task) -> Result<ConnectionConfig> {
@@ -89,7 +90,7 @@ pub(super) fn bytes_of(chunk: Chunk) -> Bytes {
     }
 }
 
-/// How long who waits looks for what arrives instead of sleeping.
+/// How long a waiting end looks for arrivals instead of sleeping.
 fn spin(task: &Task) -> Duration {
     if task.work == Work::Spin { SPIN } else { Duration::ZERO }
 }
@@ -148,8 +149,11 @@ async fn take(task: &Task, flow: Flow) -> Result<Outcome> {
             // Its end may be lost: that of the connection is not.
             let mut batch = MessageBatch::new();
             while recv.recv_batch(&mut batch, MESSAGES_AT_ONCE).await.is_ok_and(|count| count > 0) {
-                // Summed in a register: whatever each message is added to in memory has to wait for the one before.
-                meter.add(batch.iter().fold(0, |bytes, message| bytes + std::hint::black_box(message).len()))?;
+                // The sum is kept in a register. In memory, each addition would have to wait for
+                // the one before.
+                meter.add(
+                    batch.iter().fold(0, |bytes, message| bytes + std::hint::black_box(message).len()),
+                )?;
                 batch.clear();
             }
             return meter.finish();
@@ -176,7 +180,8 @@ async fn accept_many(listener: &Listener, first: &Connection) -> Result<Outcome>
     }
 }
 
-/// Holds connections until the first one says, by a flow, that there are enough; then watches what they cost.
+/// Holds connections until the first one says, by a flow, that there are enough. Then watches what
+/// they cost.
 async fn hold_many(listener: &Listener, first: &Connection) -> Result<Outcome> {
     let (mut held, mut growth) = (Vec::new(), many::Growth::start());
     loop {
@@ -194,7 +199,7 @@ async fn hold_many(listener: &Listener, first: &Connection) -> Result<Outcome> {
     Ok(Outcome { count: held.len() as u64, bytes_each, idle_cpu, ..Outcome::default() })
 }
 
-/// Reads from many connections what they have, for so long; says how evenly they were served.
+/// Reads from many connections what they have, for this long; says how evenly they were served.
 async fn take_shared(task: &Task, listener: &Listener, first: Connection) -> Result<Outcome> {
     let mut counts = Vec::new();
     for _ in 0..task.connections {
@@ -380,7 +385,7 @@ async fn send_shared(
     Ok(Outcome { lost_packets, ..expense.finish()? })
 }
 
-/// The profile that data was sent under in the end.
+/// The profile that data was last sent under.
 fn profile(connection: &Connection) -> Result<String> {
     let profile = connection.profile(Direction::Out).context("no profile")?;
     Ok(uts::Function::ALL
@@ -391,7 +396,8 @@ fn profile(connection: &Connection) -> Result<String> {
         .join(" "))
 }
 
-/// What is called unprotected must be, and what is not must not; no detection and no repeats where none are asked for.
+/// Checks that unprotected means unprotected and protected means protected, and that there is no
+/// detection and no repetition if none was asked for.
 pub(super) fn check(task: &Task, profile: Option<uts::Profile>) -> Result<()> {
     use uts::Function::{Detection, Protection, Retransmission};
     let profile = profile.context("no profile")?;

@@ -1,5 +1,6 @@
-//! What it costs that mechanisms are chosen while the program runs: the functions of a packet with mechanisms that the compiler knows
-//! against the same by way of slots, and how much of a packet of the whole engine the difference is.
+//! The cost of choosing mechanisms while the program runs. Compares the functions of a packet with
+//! mechanisms that the compiler knows to the same functions by way of slots, and says how much of a
+//! packet of the whole engine the difference is.
 
 use super::engine::{PROFILES, Pair, Profile};
 use crate::summary::Summary;
@@ -20,11 +21,12 @@ pub struct Adaptivity {
     pub named_ns: Summary,
     /// The same by way of slots.
     pub synthesised_ns: Summary,
-    /// A packet of two engines in memory, which are synthesised, to one of engines that were not, turn by turn.
+    /// One packet of two engines in memory with synthesised stacks, then one of engines without, in
+    /// turn.
     pub ratio: Summary,
 }
 
-/// Measures each of both profiles in so many turns.
+/// Measures each of both profiles in this many turns.
 pub fn measure(turns: usize, packets: u64, progress: impl Fn(String)) -> Result<Vec<Adaptivity>> {
     PROFILES.iter().map(|profile| compare(profile, turns, packets, &progress)).collect()
 }

@@ -218,7 +218,7 @@ impl Pair {
         Ok(pair)
     }
 
-    /// Sends so many packets' worth of data; the time that both ends spent on it.
+    /// Sends this many packets' worth of data; the time that both ends spent on it.
     pub fn carry(&mut self, packets: u64) -> Result<[Duration; 2]> {
         let target = self.received + packets * DATA_BYTES as u64;
         self.spent = [Duration::ZERO; 2];
@@ -231,7 +231,7 @@ impl Pair {
         Ok(self.spent)
     }
 
-    /// Sends so many packets of one byte each.
+    /// Sends this many packets of one byte each.
     fn carry_single(&mut self, packets: u64) -> Result<[Duration; 2]> {
         // What larger packets left behind goes first.
         while self.client.peek(self.connection).context("the connection is gone")?.undelivered_bytes() > 0 {

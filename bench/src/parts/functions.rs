@@ -66,7 +66,8 @@ fn fec_encode(name: &'static str) -> Result<Part> {
     }))
 }
 
-/// Decodes what an encoder made; with `loses`, the third packet of each group of blocks does not arrive.
+/// Decodes what an encoder made. With `loses`, the third packet of each group of blocks does not
+/// arrive.
 fn fec_decode(name: &'static str, loses: bool) -> Result<Part> {
     let slot = scheme(name)?;
     let group = slot.shape().map_or(WINDOW_GROUP, |shape| (shape.data * shape.interleave) as u64);
@@ -109,8 +110,8 @@ fn sent(snapshot: Snapshot) -> Sent<Data> {
     Sent { bytes: 1472, epoch: 0, eliciting: true, size_probe: false, tokens, snapshot }
 }
 
-/// Packets are entered, each by itself or in batches that are alike, acknowledged ten at a time, and those behind looked at for
-/// losses.
+/// Packets are entered, one by one or in batches that are alike, and acknowledged ten at a time.
+/// Packets behind these are checked for losses.
 fn ledger(batch: u64, what: &str) -> Part {
     let (mut ledger, mut now) = (Ledger::default(), Time::ZERO);
     let (mut acknowledged, mut due) = (0, 0);

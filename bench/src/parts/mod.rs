@@ -1,8 +1,8 @@
 //! What the parts of UTS cost for a packet, each by itself in one thread.
 //!
-//! A part is a plain loop. All parts run in turns, and the median of the turns counts, so that what else happens on the
-//! machine meets all alike. Inputs are in cache: the figures are what the work costs, not what fetching data costs. Only
-//! `passes` says both.
+//! A part is a plain loop. All parts run in turns, and the median of the turns counts. Other work
+//! on the machine then affects all of them alike. Inputs are in cache: the figures are the cost of
+//! the work, not of fetching data. Only `passes` says both.
 
 mod adaptivity;
 mod engine;
@@ -22,7 +22,7 @@ use std::time::Duration;
 /// Bytes of data in a packet.
 pub const DATA_BYTES: usize = 1400;
 
-/// Runs a part for so many packets; says how long that took, preparations left out.
+/// Runs a part for this many packets; says how long that took, preparations left out.
 type Run = Box<dyn FnMut(u64) -> Result<Duration>>;
 
 /// One part.

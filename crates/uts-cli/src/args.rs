@@ -33,21 +33,21 @@ pub enum Command {
     Serve(ServeArgs),
     /// Copy files and directories to or from a server
     Cp(CpArgs),
-    /// List what is at a server
+    /// List the files at a server
     Ls(LsArgs),
-    /// List copies that were not finished, and remove what is left of them
+    /// List unfinished copies, or remove what is left of them
     Parts(PartsArgs),
-    /// Say which profile properties lead to, and what forces each choice
+    /// Show which profile given properties lead to, and the reason for each choice
     Explain(ExplainArgs),
-    /// List the properties that can be asked for, with values and defaults
+    /// List the properties of a transport that can be set, with values and defaults
     Properties(PropertiesArgs),
-    /// List, remove or add servers whose keys are known
+    /// List, remove or add known servers and their keys
     Hosts {
         /// What to do.
         #[command(subcommand)]
         command: HostsCommand,
     },
-    /// Make a key, unless there is one, and print its fingerprint
+    /// Make a key if there is none, and print its fingerprint
     Keygen(KeygenArgs),
     /// Print the fingerprint of a key
     Fingerprint(FingerprintArgs),
@@ -71,32 +71,33 @@ pub enum Command {
   uts serve --dir /tmp/inbox --writable --anyone
   uts serve --dir /srv/files --cert chain.pem --cert-key key.pem
 
-Nothing outside the directory is ever read or written. Ctrl-C ends the server;
-copies under way can be continued.")]
+Nothing outside the directory is ever read or written. Ctrl-C ends the server.
+Clients can then continue interrupted copies when it runs again.")]
 pub struct ServeArgs {
-    /// Directory to serve; files are taken into it as well with --writable
+    /// Directory to serve; with --writable, files are also taken into it
     #[arg(long, value_name = "DIR")]
     pub dir: PathBuf,
-    /// Address or host name and UDP port to listen on, as ADDR:PORT, [V6]:PORT, NAME, :PORT or PORT; port 0 is any that
-    /// is free [default: all networks of the host, port 4433]
+    /// Address or host name and UDP port to listen on, as ADDR:PORT, [V6]:PORT, NAME, :PORT or
+    /// PORT; port 0 takes any free port [default: all networks of the host, port 4433]
     #[arg(long, value_name = "WHERE")]
     pub listen: Option<String>,
-    /// Take files as well, and replace those of the same name; needs --authorized-keys or --anyone
+    /// Also take files, and replace files of the same name; needs --authorized-keys or --anyone
     #[arg(long)]
     pub writable: bool,
-    /// Take no files, which is the default
+    /// Take no files (this is the default)
     #[arg(long, conflicts_with = "writable")]
     pub read_only: bool,
-    /// Show and take hidden files as well: names that begin with a dot, and all beneath such directories
+    /// Also show and take hidden files: names that begin with a dot, and all beneath such
+    /// directories
     #[arg(long)]
     pub hidden: bool,
-    /// Let clients have modes set as they say (uts cp --preserve-mode), rather than by this umask
+    /// Set the modes that clients ask for (uts cp --preserve-mode), whatever this umask is
     #[arg(long)]
     pub preserve_mode: bool,
-    /// Let in only clients whose keys are in FILE, one fingerprint a line
+    /// Accept only clients whose keys are in FILE, one fingerprint a line
     #[arg(long, value_name = "FILE")]
     pub authorized_keys: Option<PathBuf>,
-    /// Let in whoever comes, which is the default for reading; with --writable it has to be said
+    /// Accept any client; this is the default for reading, and must be given with --writable
     #[arg(long, conflicts_with = "authorized_keys")]
     pub anyone: bool,
     /// Most connections at once
@@ -108,10 +109,10 @@ pub struct ServeArgs {
     /// Most connections at once of one client's key, with --authorized-keys
     #[arg(long, value_name = "COUNT", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..))]
     pub max_per_key: u32,
-    /// Key of this server, made at first use [default: the user's key, as of uts keygen]
+    /// Key of this server, made at first use [default: the user's key, see uts keygen]
     #[arg(long, value_name = "FILE", conflicts_with = "cert")]
     pub key: Option<PathBuf>,
-    /// X.509 certificate chain (PEM) to show instead of a bare key
+    /// X.509 certificate chain (PEM) to present instead of a bare key
     #[arg(long, value_name = "FILE", requires = "cert_key")]
     pub cert: Option<PathBuf>,
     /// Private key (PEM) of that certificate
@@ -140,10 +141,10 @@ pub struct ServeArgs {
   uts cp --property connCapacityProfile=scavenger -r src uts://host/backup
 
 SRC… or DST is on a server, written uts://host[:port]/path. A path is beneath
-the directory that is served. `-` is standard input or output. An interrupted
-copy goes on when the same command is run again. A file stands under its name
-only when it is whole and the hashes of both ends agree. What was left out makes
-the exit status 1, unless an option asked for it."
+the directory that is served. `-` is standard input or output. To continue an
+interrupted copy, run the same command again. A file gets its name only when it
+is whole and the hashes of both ends agree. If something was left out, the exit
+status is 1, unless an option asked for it."
 )]
 pub struct CpArgs {
     /// Sources, then the destination
@@ -153,25 +154,25 @@ pub struct CpArgs {
     /// Copy directories with everything in them
     #[arg(short, long)]
     pub recursive: bool,
-    /// Copy symbolic links that lead to within the copy, rather than leave them out
+    /// Copy symbolic links that lead to within the copy, instead of leaving them out
     #[arg(long)]
     pub links: bool,
     /// Leave out links, devices, pipes and sockets in directories without a warning
     #[arg(long)]
     pub skip_special: bool,
-    /// Leave out what is named so in directories (*.o, cache/, /top, **/x); may be repeated
+    /// Leave out names in directories that match (*.o, cache/, /top, **/x); may be repeated
     #[arg(long, value_name = "PATTERN")]
     pub exclude: Vec<String>,
     /// Change nothing; print what would be copied
     #[arg(short = 'n', long)]
     pub dry_run: bool,
-    /// Most bits per second, in either direction, as 5Mbit/s
+    /// Limit the rate in either direction, as 5Mbit/s
     #[arg(long, value_name = "RATE")]
     pub bwlimit: Option<String>,
-    /// How long to try to go on after the connection was lost; 0 gives up at once
+    /// Keep trying for this long after the connection was lost; 0 gives up at once
     #[arg(long, value_name = "TIME", default_value = "10min", value_parser = crate::given::lasting)]
     pub retry: Duration,
-    /// Set modes as those of the sources, whatever the umask; to a server, if it lets clients
+    /// Set the modes of the sources, whatever the umask; at a server, if it allows this
     #[arg(short, long)]
     pub preserve_mode: bool,
     /// How the server is known, and this end to it
@@ -197,22 +198,23 @@ pub struct ReachArgs {
     /// Accept only a server with this key (SHA256:…)
     #[arg(long, value_name = "FINGERPRINT")]
     pub pin: Option<String>,
-    /// Keep the pinned key among the known hosts once the server has shown it, in place of any other that it had
+    /// Keep the pinned key among the known hosts once the server has shown it; this replaces
+    /// another key of that server
     #[arg(long, requires = "pin")]
     pub remember: bool,
-    /// Accept and keep the key of a server that was never met before, without asking; one that has changed is refused
+    /// Accept and keep the key of a new server without asking; a changed key is still refused
     #[arg(long, conflicts_with_all = ["pin", "ca"])]
     pub accept_new: bool,
-    /// Keys of servers met before [default: known_hosts among the user's configuration]
+    /// File of the keys of known servers [default: known_hosts in the user's configuration]
     #[arg(long, value_name = "FILE", conflicts_with = "ca")]
     pub known_hosts: Option<PathBuf>,
-    /// Key to show to the server, made at first use [default: the user's key, if there is one]
+    /// Key to present to the server, made at first use [default: the user's key, if there is one]
     #[arg(long, value_name = "FILE")]
     pub key: Option<PathBuf>,
     /// Accept a server whose X.509 certificate leads to a root in FILE (PEM)
     #[arg(long, value_name = "FILE", conflicts_with = "pin")]
     pub ca: Option<PathBuf>,
-    /// Name that the server's certificate must be for [default: the host]
+    /// Name that the server's certificate must have [default: the host]
     #[arg(long, value_name = "NAME")]
     pub server_name: Option<String>,
 }
@@ -223,12 +225,12 @@ pub struct ReachArgs {
   uts ls uts://host/
   uts ls -r uts://host:5000/photos
 
-Each line has the mode, the size, the time of change in UTC, and the name.")]
+Each line has the mode, the size, the time of the last change in UTC, and the name.")]
 pub struct LsArgs {
-    /// What to list, as uts://host[:port]/path
+    /// File or directory to list, as uts://host[:port]/path
     #[arg(value_name = "URL")]
     pub path: std::ffi::OsString,
-    /// With everything beneath
+    /// List everything beneath it too
     #[arg(short, long)]
     pub recursive: bool,
     /// How the server is known, and this end to it
@@ -245,16 +247,16 @@ pub struct LsArgs {
   uts parts
   uts parts --older-than 7d --remove /srv/files
 
-A copy that was interrupted leaves what has arrived beside the final name, to go on from. What is
-told is what this program knows to be its own; other files of such names are nobody's business.")]
+An interrupted copy leaves what has arrived beside the final name, and can go on from there.
+Only files that this program recognises as its own are listed.")]
 pub struct PartsArgs {
-    /// Where to look, with everything beneath
+    /// Directory to search, with everything beneath
     #[arg(value_name = "DIR", default_value = ".")]
     pub dir: PathBuf,
-    /// Remove them, unless a copy is under way; they cannot be gone on from after that
+    /// Remove them, except while a copy is under way; copies can then no longer go on from them
     #[arg(long)]
     pub remove: bool,
-    /// Only those to which nothing has come for this long, as 36h or 7d
+    /// Only those that have not grown for this long, as 36h or 7d
     #[arg(long, value_name = "TIME", value_parser = crate::given::lasting)]
     pub older_than: Option<Duration>,
     /// Print one JSON object a line
@@ -265,13 +267,15 @@ pub struct PartsArgs {
 /// Properties, in `serve`, `cp` and `explain`.
 #[derive(Clone, Debug, Default, ClapArgs)]
 pub struct WantedArgs {
-    /// What is asked of the transport, by TAPS names (RFC 9622) or uts.…; may be repeated
+    /// Property asked of the transport, a TAPS name (RFC 9622) or uts.… (see uts properties); may
+    /// be repeated
     #[arg(long = "property", value_name = "NAME=VALUE")]
     pub properties: Vec<String>,
-    /// Mechanism of a function, as congestion=bbr or fec=reed-solomon(data=20,parity=4); may be repeated
+    /// Mechanism of a function, as congestion=bbr or fec=reed-solomon(data=20,parity=4); may be
+    /// repeated
     #[arg(long = "profile", value_name = "FUNCTION=MECHANISM")]
     pub profile: Vec<String>,
-    /// Keep the first profile: exchange no mechanism, whatever the path does
+    /// Keep the first profile: exchange no mechanisms, whatever the path does
     #[arg(long)]
     pub no_adapt: bool,
 }
@@ -305,7 +309,7 @@ pub struct ExplainArgs {
     /// What is asked
     #[command(flatten)]
     pub wanted: WantedArgs,
-    /// What is known of the path: rtt=TIME,rate=RATE,loss=SHARE,burst=PACKETS,mtu=BYTES, each optional
+    /// Facts of the path: rtt=TIME,rate=RATE,loss=SHARE,burst=PACKETS,mtu=BYTES, each optional
     #[arg(long, value_name = "FACTS", default_value = "", hide_default_value = true)]
     pub path: String,
     /// Print a JSON object
@@ -315,11 +319,9 @@ pub struct ExplainArgs {
 
 /// Options of `uts properties`.
 #[derive(Clone, Debug, ClapArgs)]
-#[command(
-    after_help = "Set by --property NAME=VALUE in serve, cp and explain. A default is what a copy asks."
-)]
+#[command(after_help = "serve, cp and explain take --property NAME=VALUE. The defaults are those of a copy.")]
 pub struct PropertiesArgs {
-    /// Only those whose names contain this
+    /// Only properties whose name contains this
     #[arg(value_name = "PART")]
     pub part: Option<String>,
     /// Print one JSON object a line
@@ -332,33 +334,33 @@ pub struct PropertiesArgs {
 pub enum HostsCommand {
     /// Print each server with its key
     List {
-        /// Only this one
+        /// Only this server
         #[arg(value_name = "HOST[:PORT]")]
         host: Option<String>,
-        /// The file [default: known_hosts among the user's configuration]
+        /// File of known servers [default: known_hosts in the user's configuration]
         #[arg(long, value_name = "FILE")]
         known_hosts: Option<PathBuf>,
         /// Print one JSON object a line
         #[arg(long)]
         json: bool,
     },
-    /// Forget servers; the next copy takes them for new
+    /// Forget servers; the next copy treats them as new
     Remove {
-        /// Which
+        /// Servers to forget
         #[arg(value_name = "HOST[:PORT]", required = true)]
         hosts: Vec<String>,
-        /// The file [default: known_hosts among the user's configuration]
+        /// File of known servers [default: known_hosts in the user's configuration]
         #[arg(long, value_name = "FILE")]
         known_hosts: Option<PathBuf>,
     },
-    /// Make a server known by its key, as it prints it when it starts
+    /// Make a server known by its key, which `uts serve` prints when it starts
     Add {
-        /// Which
+        /// Server to add
         #[arg(value_name = "HOST[:PORT]")]
         host: String,
-        /// Its key (SHA256:…)
+        /// Fingerprint of its key (SHA256:…)
         fingerprint: String,
-        /// The file [default: known_hosts among the user's configuration]
+        /// File of known servers [default: known_hosts in the user's configuration]
         #[arg(long, value_name = "FILE")]
         known_hosts: Option<PathBuf>,
     },
@@ -367,14 +369,14 @@ pub enum HostsCommand {
 /// Options of `uts keygen`.
 #[derive(Clone, Debug, ClapArgs)]
 pub struct KeygenArgs {
-    /// Where the key is or is to be [default: the user's key]
+    /// File of the key [default: the user's key]
     pub file: Option<PathBuf>,
 }
 
 /// Options of `uts fingerprint`.
 #[derive(Clone, Debug, ClapArgs)]
 pub struct FingerprintArgs {
-    /// The key [default: the user's key]
+    /// File of the key [default: the user's key]
     pub file: Option<PathBuf>,
 }
 

@@ -118,7 +118,8 @@ mod tests {
         }
     }
 
-    /// What each place of use makes of an amount: the rate in bit/s, the size in bytes, the time in ns, the share in millionths.
+    /// What each place of use makes of an amount: the rate in bit/s, the size in bytes, the time in
+    /// ns, the share in millionths.
     mod places {
         use super::*;
         use uts_lab::experiment::file::Experiment;

@@ -1,4 +1,4 @@
-//! What the program needs of a transport. Everything else of the program is written against these traits.
+//! What the program needs of a transport. The rest of the program is written against these traits.
 
 use crate::given::PathGiven;
 use crate::target::Host;
@@ -167,9 +167,9 @@ impl ExchangeStep {
 pub enum LinkEvent {
     /// A step of an exchange.
     Exchange(ExchangeStep),
-    /// Something is expected of the peer, and nothing has been heard from it for so long.
+    /// Something is expected of the peer, and nothing has been heard from it for this long.
     Silent(Duration),
-    /// It was heard again, after so long.
+    /// It was heard again, after this long.
     Heard(Duration),
     /// Something that was asked does nothing, and why.
     NoEffect(String),

@@ -28,7 +28,8 @@ fn main() -> ExitCode {
         Ok(args) => args,
         Err(status) => return status,
     };
-    // The laboratory makes its own threads, and a testbed must leave for its namespaces before there are any.
+    // The laboratory makes its own threads. A testbed must enter its namespaces before there are
+    // any threads.
     let called = Called { name: "uts lab", prefix: &["lab"] };
     let command = match args.command {
         Command::Lab { command } => return program::run(*command, called),

@@ -297,8 +297,8 @@ impl Host {
     }
 }
 
-/// `%41` is `A`: how names are written that a shell or a URL would not take. A `%` that begins no such triple stands for
-/// itself.
+/// `%41` is `A`. Names can be written that way if a shell or a URL would not take them. A `%` that
+/// begins no such triple stands for itself.
 fn decode_percent(path: &[u8]) -> Result<Vec<u8>, String> {
     let mut out = Vec::with_capacity(path.len());
     let mut rest = path;

@@ -1,4 +1,5 @@
-//! The commands over a transport inside the process: a client and a server task that talk through memory.
+//! The commands over a transport inside the process: a client and a server task that talk through
+//! memory.
 
 use crate::args::{Args, Command, CpArgs, ServeArgs};
 use crate::cmd::{Failure, cp, serve};
@@ -365,7 +366,8 @@ fn lines_written(written: &Written) -> usize {
     text.lines().count()
 }
 
-/// Nothing that a peer says reaches a terminal as it is: no control character, no line of its own, no end of text.
+/// A peer's text reaches a terminal only in a safe form: no control character, no line of its own,
+/// no end of text.
 #[test]
 fn no_text_of_a_peer_steers_a_terminal() {
     use crate::ui::plain::Plain;

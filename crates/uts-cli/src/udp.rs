@@ -169,7 +169,8 @@ fn known_hosts(file: Option<&Path>) -> Result<PathBuf, String> {
     file.map_or_else(|| KnownHosts::default_path().map_err(|e| e.to_string()), |file| Ok(file.to_owned()))
 }
 
-/// Keeps a pinned key that the server has shown. Another key that the server had is forgotten, which is told.
+/// Keeps a pinned key that the server has shown. If the server had another key, it is forgotten,
+/// and a message says so.
 fn keep(host: &Host, pin: &str, file: Option<&Path>) -> Result<(), String> {
     let file = known_hosts(file)?;
     let fingerprint = pin.parse().map_err(|e| format!("--pin: {e}"))?;

@@ -138,7 +138,7 @@ fn what_is_left_out_shows_in_the_status() {
     assert_eq!(ended.err.lines().count(), 2, "{}", ended.err);
     let ended = place.cp(&server, &["-q", "-r", "--skip-special", "d", &server.url("b")]).ok();
     assert_eq!(ended.err, "");
-    // One link that is refused is named; the rest is copied, and the next run goes on with the same place.
+    // A refused link is named. The rest is copied, and the next run continues in the same place.
     symlink("/etc/passwd", place.path("d/out")).expect("made");
     for _ in 0..2 {
         let ended = place.cp(&server, &["-q", "-r", "--links", "--skip-special", "d", &server.url("c")]);
@@ -184,7 +184,7 @@ fn a_dry_run_tells_and_changes_nothing() {
     place.cp(&server, &["--exclude", "[", "d", &server.url("")]).failed(2, &["uts: --exclude: `[`"]);
 }
 
-/// A copy that was interrupted or killed is begun again at once, by someone who does not wait.
+/// A copy that was interrupted or killed is begun again at once, without waiting.
 #[test]
 fn a_copy_can_be_begun_again_at_once() {
     let place = Place::new();

@@ -1,4 +1,4 @@
-//! Links between the project's documents lead somewhere: to a file, or to a heading of one.
+//! The project's texts: links between documents lead somewhere, and no line is too wide to read.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -30,7 +30,8 @@ fn links(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The names by which headings of a text are linked to: small letters, hyphens for spaces, no other signs.
+/// The names by which links name the headings of a text: lower case, hyphens for spaces, no other
+/// signs.
 fn anchors(text: &str) -> BTreeSet<String> {
     let mut is_code = false;
     let mut found = BTreeSet::new();
@@ -89,4 +90,37 @@ fn a_broken_link_is_found() {
     assert!(told("[a](docs/nowhere.md)").ends_with("no file docs/nowhere.md"));
     assert!(anchors("# See *it*, all\n```\n# no\n```\n").contains("see-it-all"));
     assert_eq!(anchors("```\n# no\n```\n#no\n").len(), 0);
+}
+
+/// What `scripts/wide-lines` says of a folder, and whether it is content.
+#[cfg(unix)]
+fn wide_lines(folder: &Path) -> (bool, String) {
+    let mut command = std::process::Command::new(root().join("scripts/wide-lines"));
+    let output = command.arg(folder).output().expect("the script runs");
+    assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+    (output.status.success(), String::from_utf8(output.stdout).expect("text"))
+}
+
+#[cfg(unix)]
+#[test]
+fn no_line_is_too_wide_to_read() {
+    assert_eq!(wide_lines(&root()), (true, String::new()));
+}
+
+#[cfg(unix)]
+#[test]
+fn a_line_that_is_too_wide_is_found() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let write = |name: &str, lines: [String; 4]| {
+        std::fs::write(folder.path().join(name), lines.join("\n")).expect("written");
+    };
+    let [a, more] = ["…".repeat(97), "…".repeat(200)];
+    write(
+        "a.rs",
+        [format!("/// {a}"), format!("// {a}"), format!("let x = 1; // {more}"), format!("//! | {more}")],
+    );
+    let b = "…".repeat(131);
+    write("b.md", [b.clone(), format!("| {b}"), format!("```\n{b}"), "```".to_owned()]);
+    let expected = "./a.rs:1: 101 columns, 100 at most\n./b.md:1: 131 columns, 130 at most\n";
+    assert_eq!(wide_lines(folder.path()), (false, expected.to_owned()));
 }

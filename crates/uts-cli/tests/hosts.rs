@@ -1,4 +1,4 @@
-//! Servers whose keys are known, and properties that can be asked for: what is listed, kept and forgotten.
+//! Known servers, and properties that can be set: what is listed, kept and forgotten.
 
 #![allow(
     clippy::disallowed_methods,

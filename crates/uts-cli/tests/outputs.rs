@@ -1,4 +1,5 @@
-//! What becomes of the program where nobody reads what it writes, or nothing takes it: no panic, no status 0.
+//! What becomes of the program if nobody reads its output, or nothing takes it: no panic, no status
+//! 0.
 
 #![allow(
     clippy::disallowed_methods,
@@ -125,7 +126,8 @@ fn an_error_that_cannot_be_told_has_its_status_nevertheless() {
     }
 }
 
-/// The files are what the user wants of a copy: it goes on without its reader, and its status says what was lost.
+/// The user wants the files of a copy. It goes on without a reader, and its status says what was
+/// lost.
 #[test]
 fn a_copy_goes_on_where_its_events_are_lost() {
     let place = Place::new();

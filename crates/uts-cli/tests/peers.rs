@@ -13,7 +13,8 @@ use rustix::process::Signal;
 use std::fs;
 use uts::{ConnectOptions, Connection, Identity, Listener, ServerOptions};
 
-/// Sets the title, clears the screen, forges a line, turns the text: and says so when it is taken for text.
+/// A text that sets the title, clears the screen, forges a line and turns the direction of text. It
+/// shows if it is printed as it is.
 const HOSTILE: &str =
     "\u{1b}]0;pwned\u{7}\u{1b}[2J\r\nuts: connected as admin\u{9b}31m\u{202e}\u{2028}\u{7f}";
 

@@ -73,7 +73,8 @@ fn a_directory_keeps_modes_and_times() {
     }
 }
 
-/// What an interrupted copy is continued from: nothing under the final name, and less to carry than all.
+/// What an interrupted copy is continued from: nothing under the final name, and less to send than
+/// the whole.
 #[track_caller]
 fn continued(place: &Place, server: &common::Server, content: &[u8]) {
     assert!(place.finished("srv").is_empty(), "nothing half-written under its name");
@@ -384,8 +385,9 @@ fn every_line_of_json_is_an_event() {
     }
 }
 
-/// Runs the test `name` again in a mount namespace of its own, where it may mount what it likes; says whether this is that
-/// run. Where the system allows no such namespace the test is skipped. It may leave nothing in the folder for temporary files.
+/// Runs the test `name` again in a mount namespace of its own, where it may mount file systems.
+/// Returns whether this is that run. If the system allows no such namespace, the test is skipped.
+/// It must leave nothing in the folder for temporary files.
 fn in_own_namespace(name: &str) -> bool {
     const INSIDE: &str = "UTS_TEST_INSIDE_NAMESPACE";
     if std::env::var_os(INSIDE).is_some() {
@@ -411,7 +413,8 @@ fn in_own_namespace(name: &str) -> bool {
     false
 }
 
-/// A file system at a folder, unmounted when it is dropped: a folder at which one is mounted cannot be removed.
+/// A file system at a folder, unmounted when it is dropped. A folder cannot be removed while
+/// something is mounted there.
 struct Disk(PathBuf);
 
 impl Drop for Disk {
@@ -420,8 +423,8 @@ impl Drop for Disk {
     }
 }
 
-/// A file system of 16 MiB at a folder of the place, all but `free` bytes of which are taken by `ballast` in it. To be dropped
-/// before the place, and after whoever uses it.
+/// A file system of 16 MiB at a folder of the place. `ballast` in it takes all but `free` bytes.
+/// Drop it before the place, and after its users.
 #[must_use]
 fn small_disk(place: &Place, dir: &str, free: u64) -> Disk {
     const DISK: u64 = 16 << 20;

@@ -1,4 +1,4 @@
-//! What `uts serve` is told of where to listen and how much to say.
+//! What the options of `uts serve` say of where to listen and how much to print.
 
 #![allow(
     clippy::disallowed_methods,
@@ -74,7 +74,8 @@ fn a_quiet_server_tells_of_errors_only() {
     place.run(&["serve", "--dir", "no", "--quiet"]).failed(1, &["uts: --dir no: no such file or directory"]);
 }
 
-/// Hidden files are neither shown nor taken unless that was asked for, and none is lost without a word.
+/// Hidden files are neither shown nor taken unless the options say so. Each one that is left out is
+/// reported.
 #[test]
 fn hidden_files_are_served_by_option() {
     let place = Place::new();

@@ -61,8 +61,8 @@ pub(super) struct Child {
 }
 
 impl Child {
-    /// Starts `program`, with directories of its own for what it keeps: a demonstration neither uses
-    /// nor changes the user's keys and known hosts.
+    /// Starts `program` with directories of its own for its files. A demonstration neither uses nor
+    /// changes the user's keys and known hosts.
     pub(super) fn start(
         end: End,
         program: &Path,
@@ -130,7 +130,7 @@ impl Child {
         self.process.try_wait().ok().flatten()
     }
 
-    /// Waits until it has ended, at most so long.
+    /// Waits until it has ended, at most this long.
     pub(super) fn wait_for(&mut self, limit: Duration) -> Option<ExitStatus> {
         let deadline = Instant::now() + limit;
         loop {

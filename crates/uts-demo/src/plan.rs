@@ -67,7 +67,7 @@ impl Plan {
     }
 }
 
-/// What the forward link offers over time, as changes are told of.
+/// What the forward link offers over time, as changes are reported.
 #[derive(Debug)]
 pub(super) struct LinkHistory {
     link: LinkConfig,
@@ -131,7 +131,8 @@ mod tests {
         assert!(Plan::new(1, true).is_ok() && Plan::new(u64::MAX, false).is_ok());
     }
 
-    /// What the real demonstration shows where the machine keeps up: CUBIC gives way when losses begin, and comes back when they end.
+    /// What the real demonstration shows if the machine keeps up: CUBIC is replaced when losses
+    /// begin, and comes back when they end.
     #[test]
     fn both_changes_of_a_quick_copy_are_answered() {
         let plan = Plan::new(QUICK_FILE_BYTES, true).unwrap();

@@ -22,7 +22,7 @@ const NOTICE: Duration = Duration::from_millis(50);
 const START_LIMIT: Duration = Duration::from_secs(20);
 /// How long an end may take to leave when asked to, or after it has said its last.
 const LEAVE_LIMIT: Duration = Duration::from_secs(3);
-/// Of a line that makes no sense, so much is shown.
+/// Of a line that makes no sense, this much is shown.
 const SHOWN_CHARS: usize = 200;
 
 /// A copy to make.
@@ -53,7 +53,8 @@ impl Transfer<'_> {
     /// Makes the copy, and sums it up.
     ///
     /// # Errors
-    /// An end or the relay failed, said what makes no sense, or stood still for too long; or `stop`.
+    /// An end or the relay failed, said something that makes no sense, or stood still for too long;
+    /// or `stop`.
     pub(super) fn run(&self) -> Result<Run> {
         let places = self.make_places()?;
         let heading = if self.adapt { "Adaptive" } else { "For comparison, with the first profile fixed" };

@@ -34,8 +34,9 @@ fn nanos(time: Timespec) -> u64 {
     seconds.saturating_mul(1_000_000_000).saturating_add(u64::try_from(time.tv_nsec).unwrap_or(0))
 }
 
-/// The monotonic clock, to be waited for. tokio's own timers have a grain of a millisecond, as long as a message on a
-/// fast path takes; the kernel's keep time to some microseconds.
+/// The monotonic clock, as something to wait for. tokio's own timers have a resolution of a
+/// millisecond, which is as long as a message takes on a fast path. The kernel's timers keep time
+/// to some microseconds.
 pub struct MonotonicClock {
     timers: Rc<Timers>,
     task: AbortHandle,
@@ -43,7 +44,7 @@ pub struct MonotonicClock {
 
 struct Timers {
     fd: AsyncFd<OwnedFd>,
-    /// Who waits until when; the number tells those apart that wait for the same instant.
+    /// Which task waits until when. The number tells tasks apart that wait for the same instant.
     waiting: RefCell<BTreeMap<(u64, u64), Waker>>,
     next_number: Cell<u64>,
 }
@@ -56,8 +57,8 @@ impl MonotonicClock {
     pub fn new() -> io::Result<Self> {
         let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
         let fd = timerfd_create(TimerfdClockId::Monotonic, flags)?;
-        // Deprecated because it accepts types that do not own their descriptor, or change it; an `OwnedFd` owns it and
-        // never changes it.
+        // It is deprecated because it accepts types that do not own their descriptor, or change it.
+        // An `OwnedFd` owns it and never changes it.
         #[allow(deprecated, reason = "sound for an OwnedFd")]
         let fd = AsyncFd::with_interest(fd, Interest::READABLE)?;
         let timers = Rc::new(Timers { fd, waiting: RefCell::default(), next_number: Cell::new(0) });
@@ -83,7 +84,7 @@ impl Clock for MonotonicClock {
     }
 }
 
-/// One who waits.
+/// One waiting task.
 struct Wait {
     timers: Rc<Timers>,
     at_ns: u64,
@@ -121,7 +122,7 @@ impl Drop for Wait {
 }
 
 impl Timers {
-    /// Sets the timer to the first who waits.
+    /// Sets the timer to the first instant that a task waits for.
     fn arm(&self) {
         let Some(((at_ns, _), _)) = self.waiting.borrow().first_key_value().map(|(k, v)| (*k, v.clone()))
         else {

@@ -1,16 +1,19 @@
-//! One end of a measured run, as a process of its own: a transport under test, a workload over it, and what came of it.
+//! One end of a measured run, as a process of its own: a transport under test, a workload over it,
+//! and the results.
 //!
 //! * [`spec`]: which transport, with which settings, as text.
 //! * [`transport`]: kernel TCP, MPTCP, raw UDP and UTS as transports under test, by their names.
-//! * [`run()`]: what an end does from its arguments to its last line; [`main`] is the whole of a program that is such an
-//!   end. Programs with other transports call them with a [`Provide`] of their own.
+//! * [`run()`]: what an end does from its arguments to its last line. [`main`] is the whole of a
+//!   program that is such an end. Programs with other transports call them with a [`Provide`] of
+//!   their own.
 //! * [`mod@line`]: what an end prints and writes.
 //! * [`output`]: what programs write, and their exit status where it is lost.
 //! * [`signals`]: which end a program, and how.
 //! * [`clock`]: the machine's monotonic clock, which all ends on it share.
 //!
-//! A server prints [`line::Ready`] as one line of JSON once it can be connected to. Each end writes [`line::Line`]s to its
-//! file; the last is [`line::Line::End`], and a file without it is of an end that was killed.
+//! A server prints [`line::Ready`] as one line of JSON once clients can connect to it. Each end
+//! writes [`line::Line`]s to its file. The last is [`line::Line::End`]. A file without it is of an
+//! end that was killed.
 #![deny(unsafe_code)]
 #![allow(
     clippy::disallowed_methods,

@@ -75,7 +75,8 @@ impl Role {
 /// Reads an end's file.
 ///
 /// # Errors
-/// If it cannot be read, a line is no [`Line`], or the last is not [`Line::End`] (the end was killed).
+/// If it cannot be read, a line is no [`Line`], or the last is not [`Line::End`] (the end was
+/// killed).
 pub fn read(file: &Path) -> Result<Vec<Line>> {
     let shown = file.display();
     let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {shown}"))?;

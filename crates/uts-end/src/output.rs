@@ -1,9 +1,10 @@
-//! What a program writes, and what becomes of it where nobody reads it any more or nothing takes it.
+//! The output of a program, and what happens if nobody reads it any more or nothing takes it.
 //!
-//! No output makes a program panic. What is lost is noted, and the exit status says so when everything else went well
-//! ([`status`]): 141 where the reader is gone, the status that a shell shows of a program that SIGPIPE has ended, and 1
-//! where the output takes no more (a full disk). The latter is told on standard error, once for each output. Programs that
-//! only print end at the first line that is lost; those that carry something go on.
+//! Lost output makes no program panic. It is noted, and if all else went well, the exit status says
+//! so ([`status`]). The status is 141 if the reader is gone, as a shell shows it for a program that
+//! SIGPIPE has ended. It is 1 if the output takes no more (a full disk). Standard error then says
+//! so, once for each output. Programs that only print end at the first lost line. Programs that
+//! carry something go on.
 
 use clap::Parser;
 use clap::error::ErrorKind;
@@ -20,7 +21,8 @@ use uts::printable;
 pub const READER_GONE: u8 = 141;
 /// The exit status where the command line is wrong.
 pub const USAGE: u8 = 2;
-/// The longest line of an error, in characters: beyond the longest path (4,096 bytes) with what is said of it.
+/// The longest line of an error, in characters: longer than the longest path (4,096 bytes) and the
+/// text around it.
 pub const LINE_CHARS_MAX: usize = 5_000;
 
 /// One of a program's two outputs.
@@ -41,7 +43,7 @@ pub enum Lost {
     Full,
 }
 
-/// `std::error::Error` for the sake of those who pass it on; nobody is to be told once more.
+/// `std::error::Error`, for code that passes it on. It is not reported again.
 impl Display for Lost {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(match self {
@@ -96,7 +98,8 @@ pub fn status(status: u8) -> ExitCode {
     ExitCode::from(full.or(lost.iter().flatten().next()).map_or(0, |lost| lost.status()))
 }
 
-/// Notes that something else was lost that somebody asked for, as a file beside the outputs, and was told.
+/// Notes the loss of something else that the user asked for, such as a file beside the outputs. It
+/// has already been reported.
 pub fn lose() {
     Output::Out.state().lost.get_or_insert(Lost::Full);
 }
@@ -115,7 +118,8 @@ pub fn words(error: &io::Error) -> String {
     chars.next().map_or_else(String::new, |first| first.to_lowercase().chain(chars).collect())
 }
 
-/// Text without the numbers that the standard library sets behind the words for errors of the system: `(os error 2)`.
+/// Text without the numbers that the standard library puts behind errors of the system:
+/// `(os error 2)`.
 pub fn unnumbered(text: &str) -> String {
     let mut parts = text.split(" (os error ");
     let mut kept = parts.next().unwrap_or_default().to_owned();
@@ -135,7 +139,8 @@ impl Output {
         state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes text and the end of its last line at once, so that a reader at the other end of a pipe sees it.
+    /// Writes text and the end of its last line at once. A reader at the other end of a pipe sees
+    /// it whole.
     ///
     /// # Errors
     /// [`Lost`], which was noted, and told where that is of use.
@@ -162,8 +167,9 @@ impl Output {
         Err(lost)
     }
 
-    /// Writes until all is written or nothing more can be; how many bytes, and why no more. Past the buffers of the standard
-    /// library, which keep what could not be written and say nothing of how much that is.
+    /// Writes until all is written or nothing more can be. Returns how many bytes, and why no more.
+    /// Bypasses the buffers of the standard library: they keep what could not be written, and do
+    /// not say how much that is.
     fn write_bytes(self, bytes: &[u8]) -> (usize, Option<Errno>) {
         let fd = if self == Output::Out { stdout() } else { stderr() };
         let mut written = 0;
@@ -172,7 +178,7 @@ impl Output {
                 Ok(0) => return (written, Some(Errno::IO)),
                 Ok(n) => written += n,
                 Err(Errno::INTR) => {}
-                // Whoever shares the other end may have made it one that does not wait.
+                // Another process that shares the other end may have made it non-blocking.
                 Err(Errno::AGAIN) => {
                     if let Err(error) = poll(&mut [PollFd::new(&fd, PollFlags::OUT)], None)
                         && error != Errno::INTR
@@ -187,7 +193,8 @@ impl Output {
     }
 }
 
-/// For those who write to any writer: one line at a time, with its end. What was lost is an error once more.
+/// For code that writes to any writer: one line at a time, with its end. Lost output is an error
+/// for that code too.
 impl Write for Output {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(bytes);
@@ -202,7 +209,8 @@ impl Write for Output {
     }
 }
 
-/// Reads the command line. What is wrong with it is told in one line; help and version go to standard output.
+/// Reads the command line. An error in it is reported in one line. Help and version go to standard
+/// output.
 ///
 /// # Errors
 /// The exit status of a program that has nothing more to do.
@@ -258,13 +266,15 @@ fn one_line(text: &str) -> String {
     }
 }
 
-/// The longest line, in characters. What is written for programs (JSON) may be long; text of a peer is short where it arises.
+/// The longest line, in characters. Lines for programs (JSON) may be long. A peer's text is
+/// shortened where it arises.
 const PRINTED_CHARS_MAX: usize = 1 << 20;
 
 /// Writes a line to standard output at once, so that a reader at the other end of a pipe sees it.
 ///
 /// # Errors
-/// [`Lost`]: who only prints ends with it, and who has more to do need not care, for it is noted.
+/// [`Lost`]. A program that only prints ends with it. A program that has more to do may ignore it,
+/// because it is noted.
 pub fn print_line(line: &str) -> Result<(), Lost> {
     Output::Out.line(&printable::lines(line, PRINTED_CHARS_MAX))
 }

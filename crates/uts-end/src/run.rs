@@ -58,10 +58,10 @@ pub struct Arguments {
     /// Where contents and random times come from; the same at both ends
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// End after so long whatever has arrived
+    /// End after this long whatever has arrived
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_duration)]
     pub give_up: Duration,
-    /// Sample the transport and what has arrived so often
+    /// Sample the transport and what has arrived this often
     #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = parse_duration)]
     pub sample_every: Duration,
     /// Tell of each packet what happens to it, where the transport can (UTS)
@@ -83,8 +83,8 @@ struct Program {
     arguments: Arguments,
 }
 
-/// The whole of a program that is an end: reads its arguments, runs, and says on stderr what went wrong. Its status is 0 if
-/// the end's file was written, whatever became of the run.
+/// The whole of a program that is an end: reads its arguments, runs, and reports errors on standard
+/// error. Its status is 0 if the end's file was written, whatever the outcome of the run.
 pub fn main(provide: &Provide<'_>) -> ExitCode {
     output::name("uts-end");
     let program = match output::parse::<Program>() {
@@ -105,8 +105,8 @@ pub fn main(provide: &Provide<'_>) -> ExitCode {
 /// Runs one end, on this thread, and writes its file; gives its last words.
 ///
 /// # Errors
-/// If the arguments make no sense, the server cannot listen, or the file cannot be written. That there was no session, or that it
-/// failed, is said in the file.
+/// If the arguments make no sense, the server cannot listen, or the file cannot be written. If
+/// there was no session, or it failed, the file says so.
 pub fn run(provide: &Provide<'_>, arguments: &Arguments) -> Result<End> {
     end_with_parent()?;
     arguments.workload.validate().map_err(|why| anyhow::anyhow!("--workload: {why}"))?;

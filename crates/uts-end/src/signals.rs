@@ -1,4 +1,5 @@
-//! Signals that end a program in order: SIGINT, SIGTERM and SIGHUP, all alike. One more ends it at once.
+//! Signals that end a program in order: SIGINT, SIGTERM and SIGHUP, all alike. A second one ends it
+//! at once.
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -13,12 +14,12 @@ pub const INTERRUPTED: u8 = 130;
 
 const ENDING: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
 
-/// What comes within this time of the first signal is the same wish once more: timeout(1), and shells whose terminal goes
-/// away, send to a process and to its group.
+/// A signal within this time of the first means the same request: timeout(1), and shells whose
+/// terminal goes away, signal both a process and its group.
 const SAME_WISH: Duration = Duration::from_millis(300);
 
-/// Calls `end` at the first signal. A later one ends the process at once, with [`INTERRUPTED`], whatever it is doing. What
-/// was ignored when the process began is ignored still (nohup(1)).
+/// Calls `end` at the first signal. A later one ends the process at once, with [`INTERRUPTED`],
+/// whatever it is doing. A signal that was ignored when the process began stays ignored (nohup(1)).
 ///
 /// # Errors
 /// Signals cannot be caught: they end the process, as they do by themselves.

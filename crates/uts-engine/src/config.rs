@@ -7,7 +7,8 @@ use core::time::Duration;
 use std::sync::Arc;
 use uts_functions::Function;
 
-/// The ALPN name that keeps UTS apart from QUIC, whose key schedule it uses (spec P, design section 4).
+/// The ALPN name that keeps UTS apart from QUIC, whose key schedule it uses (spec P, design section
+/// 4).
 pub const ALPN: &[u8] = b"uts/1";
 
 /// The UDP payload that is tried first, for most paths carry it (RFC 9000 section 14, RFC 8899
@@ -18,19 +19,21 @@ pub const PACKET_BYTES_BASE: usize = 1200;
 /// 1122 section 3.3.2), less IP and UDP headers. Below it a path is of no use.
 pub const PACKET_BYTES_MIN: usize = 548;
 
-/// Ids of an endpoint that others connect to: half of it is drawn at random, half proves that it is its own (P-53).
+/// Length of the ids of an endpoint that others connect to. Half of an id is random, the other half
+/// proves that it is the endpoint's own (P-53).
 pub const SERVER_CID_BYTES: usize = 8;
 
-/// Ids of an endpoint that only begins connections: it is to tell its own apart, and nobody asks it for resets.
+/// Length of the ids of an endpoint that only begins connections. It needs to tell its own apart,
+/// and nobody asks it for resets.
 pub const CLIENT_CID_BYTES: usize = 4;
 
 /// Settings of an endpoint.
 #[derive(Clone)]
 pub struct EndpointConfig {
-    /// Length of the connection ids that this endpoint gives itself, 0..=20 bytes. A server that is to tell its clients that
-    /// it was restarted needs 8 at least. An endpoint that only begins connections does with
-    /// [`CLIENT_CID_BYTES`], one that has one connection per socket with none, a server with few connections on a slow
-    /// line with one.
+    /// Length of the connection ids that this endpoint gives itself, 0..=20 bytes. A server needs 8
+    /// at least to tell its clients that it was restarted. [`CLIENT_CID_BYTES`] are enough for an
+    /// endpoint that only begins connections, none for an endpoint with one connection per socket,
+    /// and one for a server with few connections on a slow line.
     pub cid_bytes: usize,
     /// TLS settings for connections that are accepted; `None` = none are.
     pub server: Option<Arc<rustls::ServerConfig>>,
@@ -38,20 +41,25 @@ pub struct EndpointConfig {
     pub accept: ConnectionConfig,
     /// Most connections at once, so that memory is bounded.
     pub connections_max: usize,
-    /// Most connections at once that clients at one address (of IPv6: in one /64 network) have begun, so that no host takes all
-    /// that there are; `usize::MAX` = any number. Behind one address there may be many clients.
+    /// Most connections at once that clients at one address (of IPv6: in one /64 network) have
+    /// begun, so that no host takes all; `usize::MAX` = any number. There may be many clients
+    /// behind one address.
     pub connections_per_address_max: usize,
-    /// With more than this many handshakes under way, clients must first show that they are at their address (retry).
-    /// 0 = always.
+    /// If more than this many handshakes are under way, clients must first show that they are at
+    /// their address (retry). 0 = always.
     pub handshakes_before_retry: usize,
-    /// Memory that handshakes under way may take together, in bytes; one that another begins takes 24 KiB and what
-    /// its peer makes this end store. What would take more is dropped, as if it had been lost.
+    /// Memory that all handshakes under way may take together, in bytes. A handshake that another
+    /// begins takes 24 KiB, and what its peer makes this end store. Datagrams that would take more
+    /// are dropped, as if they had been lost.
     pub handshake_bytes_max: usize,
-    /// Bytes that connections to one address may have waiting on the way together, if there are several or it is near (round
-    /// trips of 0.5 ms at most): what the socket behind it is likely to hold. What is on its way because the path is long does not count.
+    /// Bytes that all connections to one address may have waiting on the way, if there are several
+    /// or the address is near (round trips of 0.5 ms at most). This is what the socket at that
+    /// address is likely to hold. Bytes that are on the way only because the path is long do not
+    /// count.
     pub waiting_bytes_max: u64,
-    /// Key of ids and stateless resets, of this endpoint alone: others that share it reset its connections. A server that
-    /// keeps it over restarts can end its old connections.
+    /// Key of ids and stateless resets. It must be this endpoint's alone: another endpoint with the
+    /// same key can reset its connections. A server that keeps the key over restarts can end its
+    /// old connections.
     pub secret: [u8; 32],
 }
 
@@ -90,7 +98,8 @@ impl Default for EndpointConfig {
 /// Settings of a connection.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ConnectionConfig {
-    /// What the application asks: of the data that it sends and, where it is the client, of what it is sent at first.
+    /// What the application asks of the data that it sends. At a client, also of the data that it
+    /// is sent at first.
     pub requirements: Requirements,
     /// Without any packet from the peer for this long, the connection is given up; zero = never.
     pub idle_timeout: Duration,
@@ -106,30 +115,35 @@ pub struct ConnectionConfig {
     pub flows_max: u32,
     /// Positions of each flow that the peer may send before it is granted more, in bytes.
     pub credit_bytes_initial: u64,
-    /// Memory for received data per flow, in bytes. Twice that is held at the most, and up to four times that beside it to keep track of
-    /// messages of a few bytes each; what comes beyond counts as lost. A message that is longer never arrives.
+    /// Memory for received data per flow, in bytes. At most twice that is held, and up to four
+    /// times that beside it to keep track of messages of a few bytes each. Data beyond that counts
+    /// as lost. A message that is longer than this never arrives.
     pub credit_bytes_max: u64,
-    /// Data that an application may hand over to a flow before it has to wait until some of it has arrived, in bytes. A write or a
-    /// message of less than [`PIECE_BYTES`](uts_functions::segmentation::buffer::PIECE_BYTES) counts for as many.
+    /// Data that an application may hand over to a flow before it must wait until some of it has
+    /// arrived, in bytes. A write or a message of less than
+    /// [`PIECE_BYTES`](uts_functions::segmentation::buffer::PIECE_BYTES) counts as that many.
     pub send_buffer_bytes: usize,
-    /// Where two congestion windows are more than that, they are what a flow takes, up to so many bytes: a long fat pipe
-    /// is filled. No more than `send_buffer_bytes` turns that off.
+    /// If two congestion windows are more than `send_buffer_bytes`, a flow takes that many bytes,
+    /// up to this bound. A long fat pipe is filled that way. A value of at most `send_buffer_bytes`
+    /// turns this off.
     pub send_buffer_bytes_max: usize,
-    /// The largest UDP payload to try, in bytes (RFC 8899): 1472 = Ethernet less IPv4 and UDP headers.
+    /// The largest UDP payload to try, in bytes (RFC 8899): 1472 = Ethernet less IPv4 and UDP
+    /// headers.
     pub packet_bytes_max: usize,
     /// The UDP payload that is used before anything larger has been proved, at least
     /// [`PACKET_BYTES_MIN`]. First packets have as much, up to [`PACKET_BYTES_BASE`]. Where they
     /// are not answered, and where packets of this size get lost later, this end goes down to
     /// [`PACKET_BYTES_MIN`] of itself.
     pub packet_bytes_initial: usize,
-    /// The longest batch of packets of one size that is handed out at once (segmentation offload): 44 of 1472 bytes are what a
-    /// UDP datagram can hold.
+    /// The longest batch of packets of one size that is handed out at once (segmentation offload).
+    /// A UDP datagram can hold 44 of 1472 bytes.
     pub batch_packets_max: usize,
-    /// Whether messages and pieces of flows that wait may share a packet. Where each has one of its own, a lost packet is one
-    /// lost message, at the price of a header and a seal for each.
+    /// Whether messages and pieces of flows that wait may share a packet. If each has its own
+    /// packet, a lost packet is one lost message, at the price of a header and a seal for each.
     pub coalesce: bool,
-    /// Mechanisms that are left alone although the library has them: neither offered, nor chosen, nor agreed to in an
-    /// exchange. A client's first profile may still hold those that are mandatory.
+    /// Mechanisms that the library has but this endpoint does not use: they are neither offered,
+    /// nor chosen, nor agreed to in an exchange. A client's first profile may still contain those
+    /// that are mandatory.
     pub withdrawn: Vec<(Function, u8)>,
 }
 

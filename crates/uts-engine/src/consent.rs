@@ -1,8 +1,9 @@
 //! Consent: what an end agrees to when its peer asks for a profile (selection.md S-37 to S-40).
 //!
-//! The sender answers for what it puts on the network: congestion control, pacing, time-outs, and how seldom it lets itself
-//! be told of losses. The receiver answers for its memory. So a peer gets by asking what is no bolder than the defaults, and
-//! all else only where the end that answers for it has named it: by its requirements, by a pin, or by `uts.consent`.
+//! The sender is responsible for its load on the network: congestion control, pacing, time-outs,
+//! and how seldom it is told of losses. The receiver is responsible for its memory. A peer that
+//! asks gets what is no bolder than the defaults. It gets more only if the responsible end has
+//! named it: by its requirements, by a pin, or by `uts.consent`.
 
 use crate::event::Direction;
 use crate::requirements::Requirements;
@@ -35,27 +36,28 @@ impl<'a> Answering<'a> {
         *own.get(function)
     }
 
-    /// The first function of the first profile that this end does not agree to. What the application needs beyond
-    /// that is asked for by exchange.
+    /// The first function of the first profile that this end does not agree to. Further needs of
+    /// the application are asked for by exchange.
     pub fn objects_to_first(&self, asked: &Profile) -> Option<Function> {
         Function::ALL.iter().copied().find(|f| self.must_be_named(asked, *f))
     }
 
-    /// The first function of a profile for a group that this end does not agree to. What the direction shares is
-    /// looked at for group 0 only.
+    /// The first function of a group's profile that this end does not agree to. What the direction
+    /// shares is checked for group 0 only.
     pub fn objects_to(&self, asked: &Profile, group: u8) -> Option<Function> {
         let looked_at = |f: &Function| group == 0 || !f.is_shared();
         Function::ALL.iter().copied().filter(looked_at).find(|f| {
             let number = asked.get(*f).number;
-            // S-39: what the receiver gets of the data is the sender's choice, who must be able to keep to its own word.
+            // S-39: the sender chooses what the receiver gets of the data. It must be able to keep
+            // to its own word.
             let is_ruled_out =
                 self.direction == Direction::Out && !rules::allows(self.requirements, *f, number);
             (is_ruled_out && !self.requirements.consents.has(*f, number)) || self.must_be_named(asked, *f)
         })
     }
 
-    /// The profile with what this end does by itself as this end would choose it (S-40). `Err` names a function to
-    /// which it objects, and which the other end would have to perform as well.
+    /// The profile, with this end's own choice for what it does by itself (S-40). `Err` names a
+    /// function to which it objects, and which the other end would have to perform as well.
     pub fn corrected(&self, asked: &Profile) -> Result<Profile, Function> {
         let mut profile = *asked;
         while let Some(function) = self.objects_to_first(&profile) {
@@ -68,10 +70,12 @@ impl<'a> Answering<'a> {
         Ok(profile)
     }
 
-    /// S-37, S-38: whether a function is asked to be performed in a way that this end would have had to name.
+    /// S-37, S-38: whether the peer asks that a function be performed in a way that this end must
+    /// have named.
     fn must_be_named(&self, asked: &Profile, function: Function) -> bool {
         let choice = asked.get(function);
-        // Packets without protection have a consent of their own, which both ends say in the handshake (S-9).
+        // Packets without protection have a consent of their own. Both ends give it in the
+        // handshake (S-9).
         if function == Function::Protection || self.requirements.consents.has(function, choice.number) {
             return false;
         }
@@ -123,7 +127,8 @@ mod tests {
         r
     }
 
-    /// What is asked, whether a sender and whether a receiver with the defaults agrees, and how the sender names it.
+    /// What is asked, whether a sender and a receiver with the defaults agree, and how the sender
+    /// names it.
     type Row = ((&'static str, &'static str), bool, bool, &'static [(&'static str, &'static str)]);
 
     #[test]

@@ -35,17 +35,18 @@ pub enum Event {
     Finished(FlowId),
     /// The peer wants no more data on this flow, and says why.
     Stopped(FlowId, u64),
-    /// What the flow requires of its own could not be agreed with the peer, for this reason: it was reset.
+    /// The peer did not agree to the requirements of this flow, for this reason. The flow was
+    /// reset.
     Refused(FlowId, String),
     /// An exchange began, was agreed, refused, or brought something.
     Exchange(Box<ExchangeEvent>),
     /// The path now carries packets of this many bytes of UDP payload.
     PacketSize(usize),
-    /// Something is expected of the peer, and nothing has been heard from it for so long: 3 s or
+    /// Something is expected of the peer, and nothing has been heard from it for this long: 3 s or
     /// three probe time-outs, whichever is longer; less if the network says that nobody listens
     /// there. The connection goes on, and is probed. (timing.md R-14)
     Silent(Duration),
-    /// After [`Event::Silent`] the peer was heard again; it had been silent for so long.
+    /// After [`Event::Silent`] the peer was heard again; it had been silent for this long.
     Heard(Duration),
     /// What this property asks cannot be had of the profile in use: `maxRecvRate`, where the peer
     /// sends without flow control (flow/none), so that nothing can hold it back. Told once.
@@ -159,7 +160,8 @@ pub enum CloseReason {
         /// What it did meanwhile.
         tried: Tried,
     },
-    /// The handshake did not finish in time, and what came instead can be from anybody who sees the path.
+    /// The handshake did not finish in time, and what arrived instead can be from anybody who sees
+    /// the path.
     #[error("no answer to the handshake within {}; what came instead is not authenticated: {said}", seconds(.after))]
     Unconfirmed {
         /// How long this end waited.
@@ -235,7 +237,7 @@ impl core::fmt::Display for Tried {
     }
 }
 
-/// What an application says as it closes, behind what was closed: its words, and its code unless that is 0.
+/// An application's words as it closes, behind what was closed, and its code unless that is 0.
 fn said(reason: &str, code: u64) -> String {
     let words = if reason.is_empty() { String::new() } else { format!(": {reason}") };
     format!("{words}{}", code_shown(code))

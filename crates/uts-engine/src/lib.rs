@@ -1,15 +1,17 @@
 //! A UTS endpoint without IO.
 //!
-//! The engine has no socket, no clock and no random source: datagrams, time and seeds are handed in. What is tested in
-//! virtual time is, line for line, what runs on the network.
+//! The engine has no socket, no clock and no random source: datagrams, time and seeds are handed
+//! in. What is tested in virtual time is, line for line, what runs on the network.
 //!
 //! **Mutate, then drain.** After any call that takes something in ([`Endpoint::handle_datagram`],
-//! [`Endpoint::handle_timeout`], anything on a [`Connection`]), drain [`Endpoint::poll_transmit`] and
-//! [`Endpoint::poll_event`] until they are empty, then ask [`Endpoint::poll_timeout`] when to come back.
+//! [`Endpoint::handle_timeout`], anything on a [`Connection`]), drain [`Endpoint::poll_transmit`]
+//! and [`Endpoint::poll_event`] until they are empty, then ask [`Endpoint::poll_timeout`] when to
+//! come back.
 //!
 //! * [`requirements`], [`selector`]: what the application asks, and the profile that follows;
 //! * [`synthesis`]: from a profile to the stack that runs;
-//! * [`connection`]: the two ways as lists (`connection/hub.rs`), what they share, and parts that have frames of their own;
+//! * [`connection`]: the two ways as lists (`connection/hub.rs`), what they share, and parts that
+//!   have frames of their own;
 //! * `consent`: what an end agrees to when its peer asks;
 //! * [`exchange`]: how two ends agree on another profile; [`policy`]: when to want one;
 //! * [`endpoint`]: many connections behind one address.

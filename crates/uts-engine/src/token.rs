@@ -18,8 +18,8 @@ pub(crate) struct Proof {
     pub retry_scid: ConnectionId,
 }
 
-/// The key of an endpoint's tokens. It is of this start of the endpoint, as the clock is by which tokens grow old: after a
-/// restart no older token is good.
+/// The key of an endpoint's tokens. It belongs to this start of the endpoint, as does the clock by
+/// which tokens grow old. After a restart no older token is valid.
 pub(crate) struct TokenKeys {
     seal: aead::LessSafeKey,
     counter: u64,
@@ -81,7 +81,8 @@ impl TokenKeys {
     }
 }
 
-/// The address that a token is bound to, port included: its client comes back at once (RFC 9000 section 8.1.4).
+/// The address that a token is bound to, port included, because its client comes back at once (RFC
+/// 9000 section 8.1.4).
 fn address(remote: SocketAddr) -> Vec<u8> {
     let mut bytes = match remote.ip() {
         IpAddr::V4(ip) => ip.octets().to_vec(),
@@ -91,8 +92,9 @@ fn address(remote: SocketAddr) -> Vec<u8> {
     bytes
 }
 
-/// The integrity field of a retry: a keyed sum over the client's first id and the packet, so that it can only be made by
-/// someone who saw the client's first packet. As in RFC 9001 section 5.8, the key is public.
+/// The integrity field of a retry: a keyed sum over the client's first id and the packet. Only
+/// someone who saw the client's first packet can make it. As in RFC 9001 section 5.8, the key is
+/// public.
 pub(crate) fn retry_integrity(original_dcid: &ConnectionId, packet: &[u8]) -> [u8; 16] {
     let key = hmac::Key::new(hmac::HMAC_SHA256, b"uts retry integrity 1");
     let mut context = hmac::Context::with_key(&key);

@@ -1,7 +1,9 @@
-//! Exhaustive exploration of one end of the exchange whose peer lies: it may say any message at any time, whatever was said before.
+//! Exhaustive exploration of one end of the exchange whose peer lies. The peer may say any message
+//! at any time, whatever was said before.
 //!
-//! A liar may harm the direction that the two share; what it never brings about is a state of the honest end that has no bounds,
-//! contradicts itself, or does not come to rest. Epochs are those around the first, and some that are far beyond.
+//! A liar may harm the direction that the two share. It must never bring the honest end into a
+//! state that has no bounds, contradicts itself, or does not come to rest. Epochs are those around
+//! the first, and some that are far beyond.
 
 use stateright::{Checker, Model, Property};
 use std::collections::BTreeMap;
@@ -22,7 +24,8 @@ const NEAR: u32 = 4;
 const FAR: [u32; 3] = [EPOCH_SPAN - 1, EPOCH_SPAN, u32::MAX];
 /// Messages that a machine has to say at once.
 const MESSAGES_MAX: usize = 4;
-/// Timers in a row until nothing is due: each of two messages as often as it is repeated, and a retirement.
+/// Timers in a row until nothing is due: each of two messages as often as it is repeated, and a
+/// retirement.
 const FIRINGS_MAX: usize = 2 * TRIES_MAX as usize + 2;
 
 /// What must have happened somewhere in an exploration for it to mean anything.
@@ -140,7 +143,8 @@ impl World {
         })
     }
 
-    /// Left alone it is done with all that it has to repeat, and can then be asked for something, or says why not.
+    /// Left alone, it finishes all its repetitions. It can then be asked for something, or says why
+    /// not.
     fn comes_to_rest(&self) -> bool {
         let mut world = self.clone();
         for _ in 0..FIRINGS_MAX {
@@ -287,7 +291,8 @@ fn a_receiver_of_data_bears_any_lie() {
     Lies::explore("receiver, nothing retires", Lies::new(Side::DataReceiver, false), all);
 }
 
-/// An owner that does not hear of what is retired ends up with what the machine does not know: the exploration finds it.
+/// If an owner does not hear of what is retired, it knows epochs that the machine does not know.
+/// The exploration finds it.
 #[test]
 fn a_planted_fault_is_found() {
     let model = Lies { is_deaf: true, ..Lies::new(Side::DataReceiver, true) };

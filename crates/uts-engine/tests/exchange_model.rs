@@ -1,9 +1,11 @@
-//! Exhaustive exploration of the exchange: the machines that the engine runs, at both ends of one direction, joined by a
-//! network that may lose, repeat, reorder and delay every message without bound.
+//! Exhaustive exploration of the exchange: the machines that the engine runs, at both ends of one
+//! direction, joined by a network that may lose, repeat, reorder and delay every message without
+//! bound.
 //!
-//! The network is the set of all messages ever sent; any of them may be delivered at any time, any number of times, or
-//! never. Timers fire in any order. Whatever shall come to pass "eventually" is stated as safety: from every reachable
-//! state, a network that delivers from then on brings the ends together.
+//! The network is the set of all messages ever sent. Any of them may be delivered at any time, any
+//! number of times, or never. Timers fire in any order. What must happen "eventually" is stated as
+//! safety: from every reachable state, a network that delivers from then on brings the ends
+//! together.
 
 use stateright::{Checker, Model, Property};
 use std::collections::{BTreeMap, BTreeSet};
@@ -49,7 +51,8 @@ struct Exchange {
     wishes: [u8; 2],
     groups: u8,
     tries_max: u8,
-    /// Whether replaced epochs close as soon as a timer fires, or never: the extremes of the retirement delay.
+    /// Whether replaced epochs close as soon as a timer fires, or never: the extremes of the
+    /// retirement delay.
     retires: bool,
     seen: AtomicU32,
 }
@@ -87,7 +90,8 @@ enum Action {
 }
 
 impl World {
-    /// Takes out what the machine of `end` has to say; returns what it sent and which events (as bits) it had.
+    /// Takes out the messages of the machine of `end`. Returns what it sent and which events (as
+    /// bits) it had.
     fn drain(&mut self, end: usize) -> (Vec<Letter>, u32) {
         let mut seen = 0;
         while let Some(event) = self.ends[end].poll_event() {
@@ -166,7 +170,8 @@ impl World {
         self.using.iter().all(|(group, (epoch, profile))| self.open.get(epoch) == Some(&(*group, *profile)))
     }
 
-    /// At most one epoch that each end asked for is open in a group without being known to be in use.
+    /// At most one epoch for which each end asked is open in a group without being known to be in
+    /// use.
     fn doubt_is_bounded(&self) -> bool {
         (0..2).all(|group| {
             let current = self.ends[RECEIVER].current(group);

@@ -114,6 +114,8 @@ impl Params {
 pub struct Prediction {
     /// Share of the path's capacity (0..=1) that the sender puts to use, headers and repeats included.
     pub utilisation: f64,
+    /// The same, as is exceeded in all but a twentieth of the time: what is sent in time waits for the rest.
+    pub utilisation_low: f64,
     /// Packets on the wire per packet that carries new data (1 = no overhead).
     pub expansion: f64,
     /// Header and trailer bytes per packet beyond UDP.
@@ -136,6 +138,7 @@ impl Prediction {
         let queueing_s = facts.queueing().as_secs_f64();
         Prediction {
             utilisation: 1.0,
+            utilisation_low: 1.0,
             expansion: 1.0,
             header_bytes: 0.0,
             loss: facts.loss,
@@ -148,9 +151,18 @@ impl Prediction {
 
     /// Application bytes per second that would arrive on a path with these facts.
     pub fn goodput(&self, facts: &PathFacts) -> f64 {
+        self.goodput_of(self.utilisation, facts)
+    }
+
+    /// The same of all but a twentieth of the time.
+    pub fn goodput_low(&self, facts: &PathFacts) -> f64 {
+        self.goodput_of(self.utilisation_low, facts)
+    }
+
+    fn goodput_of(&self, utilisation: f64, facts: &PathFacts) -> f64 {
         let payload =
             (facts.mtu_bytes as f64 - self.header_bytes).max(0.0) / (facts.mtu_bytes as f64).max(1.0);
-        facts.capacity.bytes_per_sec() as f64 * self.utilisation * payload * (1.0 - self.loss)
+        facts.capacity.bytes_per_sec() as f64 * utilisation * payload * (1.0 - self.loss)
             / self.expansion.max(1.0)
     }
 }

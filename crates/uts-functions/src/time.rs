@@ -34,6 +34,11 @@ impl Time {
         self.0
     }
 
+    /// Milliseconds since the origin, modulo 2^32 (49 days): for spans that are far shorter.
+    pub const fn wrapping_millis(self) -> u32 {
+        (self.0 / 1_000_000) as u32
+    }
+
     /// Seconds since the origin.
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / 1e9

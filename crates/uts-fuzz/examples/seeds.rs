@@ -1,5 +1,6 @@
-//! Writes what fuzzing starts from into `fuzz/corpus`: the vectors of the specification, texts of the documentation's kind, messages
-//! of real copies, and for what reads steps out of bytes, bytes from a seed. Files that are there stay, or become the same again.
+//! Writes what fuzzing starts from into `fuzz/corpus`: the vectors of the specification, texts like
+//! those of the documentation, messages of real copies, and bytes from a seed for targets that read
+//! steps out of bytes. Existing files stay, or become the same again.
 
 use rand::{Rng as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;

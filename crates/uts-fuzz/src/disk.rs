@@ -33,7 +33,8 @@ pub fn identity(data: &[u8]) {
     });
 }
 
-/// A file that can be read still can be when a host has been added, and what it said before it says still.
+/// After a host has been added, a file that could be read can still be read, and still says the
+/// same.
 pub fn known_hosts(data: &[u8]) {
     let fingerprint = uts::Fingerprint::of_spki(b"any");
     with_file(data, |path| {

@@ -1,4 +1,5 @@
-//! Files: messages, and both ends of a copy whose other end says anything. Nothing outside the directory is touched.
+//! Files: messages, and both ends of a copy whose other end says anything. Nothing outside the
+//! directory is touched.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -28,7 +29,8 @@ pub fn messages(data: &[u8]) {
     round_trip::<Entry>(data);
 }
 
-/// What is read is written as the same, and takes no more bytes than it came in: nothing allocates by what a length claims.
+/// What is read is written as the same, and takes no more bytes than it came in. No length that a
+/// message claims decides an allocation.
 fn round_trip<T: DeserializeOwned + Serialize + PartialEq + std::fmt::Debug>(data: &[u8]) {
     let Ok(value) = message::decode::<T>(data) else { return };
     let body = postcard::to_stdvec(&value).expect("encoded");
@@ -113,8 +115,8 @@ fn list(dir: &Path) -> Vec<String> {
     names
 }
 
-/// What goes over each flow, out of pieces: `f`, a length and so many bytes are a frame; `r` and these are bytes as they are; any other
-/// byte begins the next flow.
+/// The bytes of each flow, made of pieces: `f`, a length and that many bytes are a frame; `r` and
+/// these are bytes as they are; any other byte begins the next flow.
 fn scripts(data: &[u8]) -> Vec<Vec<u8>> {
     let mut scripts = vec![Vec::new()];
     let mut rest = data;
@@ -199,7 +201,8 @@ pub fn fetch(data: &[u8]) {
     });
 }
 
-/// A note names what an unfinished copy is a copy of. What is not such a note is none, and the part beside it is worth nothing.
+/// A note names what an unfinished copy is a copy of. Other content is no note, and the part beside
+/// it is worth nothing.
 pub fn notes(data: &[u8]) {
     let rig = Rig::new();
     for (name, contents) in [(".n.uts-id", data), (".n.uts-part", b"part"), (".d.uts-id", data)] {

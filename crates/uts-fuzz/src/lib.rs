@@ -1,11 +1,14 @@
-//! What is fuzzed. A target takes any bytes and panics if something does not hold: not only "no crash", but that what was read is
-//! emitted and read again as the same, that bounds hold, and that whoever keeps to the protocol gets what was sent.
+//! What is fuzzed. A target takes any bytes and panics if something does not hold. It asks for more
+//! than "no crash": that what was read is emitted and read again as the same, that bounds hold, and
+//! that peers that keep to the protocol get what was sent.
 //!
-//! The bodies stand here once, in a library that stable Rust builds. `fuzz/` makes a libFuzzer program of each (`make fuzz`), and
-//! `tests/replay.rs` runs each over the corpus of `fuzz/corpus` and over seeded mutations of it (`make test`).
+//! The bodies stand here once, in a library that stable Rust builds. `fuzz/` makes a libFuzzer
+//! program of each (`make fuzz`). `tests/replay.rs` runs each over the corpus of `fuzz/corpus` and
+//! over seeded mutations of it (`make test`).
 //!
-//! Every decoder is reached as a peer, a file or a command line reaches it: through what the crates offer to all, and through
-//! [`packet_of`](uts_engine::Connection::packet_of), with which an authenticated peer lies. So no crate has a door for this one.
+//! Every decoder is reached as a peer, a file or a command line reaches it: through the public
+//! interfaces of the crates, and through [`packet_of`](uts_engine::Connection::packet_of), with
+//! which an authenticated peer lies. No crate has a door for this one.
 #![forbid(unsafe_code)]
 
 mod disk;
@@ -24,7 +27,8 @@ pub struct Target {
     pub what: &'static str,
     /// Takes any bytes; panics if something does not hold.
     pub run: fn(&[u8]),
-    /// Mutations of each file of the corpus that `make test` tries: few where a run takes milliseconds.
+    /// Mutations of each file of the corpus that `make test` tries: few if a run takes
+    /// milliseconds.
     pub mutations: usize,
 }
 

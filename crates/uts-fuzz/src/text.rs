@@ -1,4 +1,5 @@
-//! What people write: properties, experiments, paths. What is read is shown, and read again as the same.
+//! What people write: properties, experiments, paths. What is read is shown, and read again as the
+//! same.
 
 use std::path::Path;
 use std::str::FromStr;
@@ -15,7 +16,8 @@ pub fn properties(data: &[u8]) {
             assert_eq!(requirements, before, "{line:?} was refused ({error}) and left something behind");
         }
     }
-    // As it is shown it can be read. Numbers are shown with three decimals: shown again they are the same.
+    // The form in which it is shown can be read. Numbers are shown with three decimals. Shown again
+    // they are the same.
     let shown = requirements.settings();
     let mut again = Requirements::default();
     for (name, value) in &shown {

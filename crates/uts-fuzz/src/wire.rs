@@ -1,4 +1,5 @@
-//! Packets, headers, frames, hellos and profiles: what is read is emitted, and read again as the same.
+//! Packets, headers, frames, hellos and profiles: what is read is emitted, and read again as the
+//! same.
 
 use uts_functions::{Choice, Function, Params, Profile};
 use uts_wire::packet::*;
@@ -177,7 +178,8 @@ pub fn profile(bytes: &[u8]) {
     }
 }
 
-/// A profile that this library finds good has a mechanism in each slot; one that it does not, it can say why.
+/// A profile that this library accepts has a mechanism in each slot. If it does not accept one, it
+/// can say why.
 fn judge(wire: &WireProfile) {
     let mut profile = Profile::bare();
     for choice in wire.choices() {

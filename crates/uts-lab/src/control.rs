@@ -1,8 +1,10 @@
-//! Changing the path of a testbed that is running: a socket in the file system, through which `uts lab set` reaches it.
+//! Changes the path of a running testbed: a socket in the file system, through which `uts lab set`
+//! reaches it.
 //!
-//! A [`Control`] is a testbed with paths. While one is [registered](Controls::register), a thread answers at
-//! `DIR/PID.sock`, with DIR the directory `uts-lab` in `XDG_RUNTIME_DIR`, or else `uts-lab-UID` in the directory for
-//! temporary files; only its owner may enter it. A request is a line of JSON, so is the answer.
+//! A [`Control`] is a testbed with paths. While one is [registered](Controls::register), a thread
+//! answers at `DIR/PID.sock`. DIR is the directory `uts-lab` in `XDG_RUNTIME_DIR`, or otherwise
+//! `uts-lab-UID` in the directory for temporary files. Only its owner may enter it. A request is a
+//! line of JSON, and so is the answer.
 
 use anyhow::{Context, Result, anyhow, bail};
 use serde::{Deserialize, Serialize};
@@ -94,7 +96,8 @@ pub enum Answer {
     Failed(String),
 }
 
-/// The testbeds that run in this process: one at a time, as worlds in real time run one case at a time.
+/// The testbeds that run in this process. There is one at a time, because worlds in real time run
+/// one case at a time.
 #[derive(Debug, Default)]
 pub struct Controls {
     current: Arc<Mutex<Option<Current>>>,
@@ -135,7 +138,7 @@ impl Controls {
         let shared = Arc::clone(&current);
         std::thread::Builder::new().name("uts-lab-control".into()).spawn(move || {
             for stream in listener.incoming().flatten() {
-                // Who does not get an answer has gone.
+                // A caller that does not get an answer has gone.
                 let _ = answer(stream, &what, &shared);
             }
         })?;

@@ -2,14 +2,15 @@
 //!
 //! * [`experiment`]: the file, and the runs that it means.
 //! * [`runner`]: does what is missing of them, with [`progress`].
-//! * [`worlds`]: where a run happens: virtual time (`uts-sim-world`), a relay (`uts-relay`), hosts behind RouterPC
-//!   (`uts-router`).
+//! * [`worlds`]: where a run happens: virtual time (`uts-sim-world`), a relay (`uts-relay`), hosts
+//!   behind RouterPC (`uts-router`).
 //! * [`transports`]: what there is to compare.
 //! * [`control`]: changing a path while it runs.
 //! * [`doctor`]: what this machine permits.
 //! * [`program`]: all of it as commands.
 //!
-//! What it leaves is written and read by `uts-record`; pages are made of it by `uts-report`. The demonstration is `uts-demo`.
+//! `uts-record` writes and reads the results. `uts-report` makes pages of them. `uts-demo` is the
+//! demonstration.
 
 #![allow(
     clippy::disallowed_methods,

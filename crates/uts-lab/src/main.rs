@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use uts_end::output;
 use uts_lab::program::{self, Called, Command};
 
-/// Paths to try a transport on, and what measures it there.
+/// Compare transports on emulated paths.
 #[derive(Debug, Parser)]
 #[command(name = "uts-lab", version)]
 struct Arguments {

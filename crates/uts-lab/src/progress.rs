@@ -27,7 +27,7 @@ struct Bars {
 pub struct Running(Option<ProgressBar>);
 
 impl Progress {
-    /// For so many runs, of which some are done already. `is_quiet` shows nothing but what went wrong.
+    /// For this many runs, of which some are done already. `is_quiet` shows only what went wrong.
     pub fn new(total: usize, done: usize, is_quiet: bool) -> Self {
         if is_quiet || !std::io::stderr().is_terminal() {
             return Progress { bars: None, is_quiet };
@@ -76,7 +76,7 @@ impl Progress {
         }
     }
 
-    /// A line that is not shown to whoever wants it quiet.
+    /// A line that is left out if it should be quiet.
     pub fn line(&self, line: &str) {
         if !self.is_quiet {
             self.tell(line);

@@ -1,8 +1,8 @@
 //! Does what is missing of an experiment.
 //!
-//! A run that has ended stands whole in the directory and is never done again, unless it was skipped or the caller asks.
-//! A run is begun beside, and renamed when it has ended: whatever kills this process, what is left is a directory that the
-//! same command continues.
+//! A run that has ended stands whole in the directory. It is never done again, unless it was
+//! skipped or the caller asks. A run is written beside its final place, and renamed when it has
+//! ended. Whatever kills this process, it leaves a directory that the same command continues.
 
 use crate::control::Controls;
 use crate::experiment::case::Case;
@@ -43,7 +43,7 @@ pub struct RunConfig {
     pub only: Vec<Only>,
     /// Whether runs that failed or were invalid are done again.
     pub retry: bool,
-    /// At most so many runs at a time; `None` for as many as the world and the processors allow.
+    /// At most this many runs at a time; `None` for as many as the world and the processors allow.
     pub jobs: Option<usize>,
     /// Shows nothing but what went wrong.
     pub quiet: bool,

@@ -1,4 +1,4 @@
-//! Which transports there are: those that come with the lab, and the rivals, which a program of their own has.
+//! The transports: those that come with the lab, and the rivals, which have a program of their own.
 
 use crate::names::unknown;
 use serde::Deserialize;
@@ -19,7 +19,8 @@ pub const RIVALS_PROGRAM: &str = "uts-rival";
 
 const GET_RIVALS: &str = "build it by: make rivals";
 
-/// Transports of the program with the rivals, which may not be here to say so. All of them go over UDP.
+/// Transports of the program with the rivals. It may not be here to be asked. All of them go over
+/// UDP.
 const RIVAL_KINDS: [&str; 4] = ["quinn", "s2n-quic", "srt", "enet"];
 
 /// Looked for once, as the program must be run for it.
@@ -117,7 +118,8 @@ pub fn rivals() -> Result<&'static Rivals, String> {
     RIVALS.get_or_init(find_rivals).as_ref().map_err(Clone::clone)
 }
 
-/// Checks a transport's settings as far as can be done here: those of rivals are checked by their program.
+/// Checks a transport's settings as far as possible here. The rivals' program checks the rivals'
+/// settings.
 ///
 /// # Errors
 /// What is wrong, after the kind.
@@ -202,7 +204,8 @@ fn rival_places() -> Vec<PathBuf> {
 mod tests {
     use super::*;
 
-    /// Who has built the rivals without the libraries of one has its experiments checked all the same, but for what only it knows.
+    /// If a rival was built without its library, its experiments are checked all the same, except
+    /// for what only the library knows.
     #[test]
     fn settings_are_checked_by_who_knows_them() {
         let mut spec = TransportSpec::new("srt");

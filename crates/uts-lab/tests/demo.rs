@@ -1,5 +1,5 @@
-//! `uts-lab demo` with a stand-in for `uts`, a script that says what the real one would: what is made
-//! of it, and how it ends when an end fails.
+//! `uts-lab demo` with a stand-in for `uts`, a script that says what the real one would. Tests what
+//! becomes of its output, and how the demo ends when an end fails.
 
 #![allow(
     clippy::disallowed_methods,

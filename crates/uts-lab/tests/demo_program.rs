@@ -11,7 +11,8 @@ mod skip;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The program beside the laboratory's. Tests of the whole workspace build it, as it has tests of its own.
+/// The program beside the laboratory's. It has tests of its own, so tests of the whole workspace
+/// build it.
 fn program() -> Option<PathBuf> {
     let uts = Path::new(env!("CARGO_BIN_EXE_uts-lab")).with_file_name("uts");
     let deps = uts.with_file_name("deps");
@@ -28,8 +29,9 @@ fn program() -> Option<PathBuf> {
     }
 }
 
-/// How often a machine that does not keep up with the relay may have another try: what it does to a path looks like losses, and
-/// that it answers the path's changes is held in virtual time (`uts-demo/src/plan.rs`).
+/// How often a machine that does not keep up with the relay may try again. What such a machine does
+/// to a path looks like losses. A test in virtual time (`uts-demo/src/plan.rs`) shows that the
+/// demonstration answers the path's changes.
 const TRIES: u64 = 3;
 
 #[test]

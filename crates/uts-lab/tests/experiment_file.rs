@@ -1,4 +1,5 @@
-//! What experiment files mean, and what is said of broken ones: the line, the key, and what was expected.
+//! What experiment files mean, and the errors of broken ones: the line, the key, and what was
+//! expected.
 
 use std::path::Path;
 use uts_lab::experiment::file::Experiment;

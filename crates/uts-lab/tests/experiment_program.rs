@@ -1,4 +1,5 @@
-//! `uts-lab run` and its neighbours as programs: interruption and continuation, what is skipped, worlds that agree.
+//! `uts-lab run` and its neighbours as programs: interruption and continuation, skipped runs,
+//! worlds that agree.
 
 #![allow(
     clippy::disallowed_methods,
@@ -322,7 +323,8 @@ fn the_same_file_gives_the_same_figures_in_virtual_time_and_behind_router_pc() {
         skip::say(&format!("too busy a machine: {}", said.lines().last().unwrap_or_default()));
         return;
     }
-    // The sim has no processor to wait for: bounds are for the time that processes take, and what follows from it.
+    // The sim waits for no processor. Bounds are for the time that processes take, and what follows
+    // from it.
     let near = |workload: &str, measure: &str, share: f64, beyond: f64| {
         let (sim, router) = (bench.mean("sim", workload, measure), bench.mean("router", workload, measure));
         let bound = sim.abs() * share + beyond;
@@ -508,7 +510,8 @@ tcp_probe = true
     let rows: Vec<BTreeMap<String, String>> = reader.deserialize().map(Result::unwrap).collect();
     let of =
         |end: &str| rows.iter().filter(|row| row["end"] == end && row["flow"] == "cubic").collect::<Vec<_>>();
-    // Of the sender each acknowledgement that came, with a window that grew; of the receiver the data.
+    // Of the sender, each acknowledgement that arrived, with a growing window. Of the receiver, the
+    // data.
     let (client, server) = (of("client"), of("server"));
     let windows: Vec<u64> = client.iter().map(|row| row["window_segments"].parse().unwrap()).collect();
     assert!(windows.iter().max() > windows.first(), "{windows:?}");

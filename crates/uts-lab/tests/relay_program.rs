@@ -61,7 +61,7 @@ fn it_relays_tells_of_changes_and_sums_up_when_the_input_ends() {
     let server = UdpSocket::bind("127.0.0.1:0").unwrap();
     server.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     let to = server.local_addr().unwrap().to_string();
-    // More than a pipe holds: the input ends while they are still being told of.
+    // More than a pipe holds: the input ends while they are still being reported.
     let changes = 5000;
     let mut arguments = vec!["--to", &to, "--both", "delay=1ms", "--until-stdin-closes"];
     arguments.extend(["--at", "at=4B fwd loss=ge:0.05,4"].repeat(changes));

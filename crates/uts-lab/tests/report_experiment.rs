@@ -1,5 +1,5 @@
-//! Reports of experiments from made-up directories: what the page holds, what it says of what is missing or wrong, and
-//! that a browser draws, exports and prints it.
+//! Reports of experiments from made-up directories: what the page contains, what it says of missing
+//! or wrong data, and that a browser draws, exports and prints it.
 
 #![allow(
     clippy::disallowed_methods,
@@ -169,7 +169,8 @@ fn first_among_equals_is_not_the_best() {
     }
 }
 
-/// Cells are counted against the figures of who ran: one in which nothing else did is no victory of UTS.
+/// Cells are compared with the figures of all that ran. A cell in which nothing else ran is no
+/// victory of UTS.
 #[test]
 fn a_cell_without_a_rival_is_not_won() {
     let mut experiment = universal(1);
@@ -199,7 +200,7 @@ fn a_cell_without_a_rival_is_not_won() {
         "<h3>Where no other transport ran</h3>",
         "<li>bulk, dsl: tcp-cubic: 1 of 1 skipped (the kernel has no cubic)</li>",
         "<li>bulk, serial: tcp-cubic: 1 of 1 invalid (departures were late)</li>",
-        // Who is best at what: of the two cells that are contested.
+        // Which transport is best at what: of the two cells that are contested.
         "<tr><td>uts</td><td class=\"number\">1</td><td class=\"number\">1</td><td class=\"number\">2</td>",
     ] {
         assert!(page.contains(wanted), "`{wanted}` is missing");
@@ -500,7 +501,8 @@ fn the_matrix_is_printed_on_one_sheet() {
     let Some(browser) = browser::installed_or_say() else { return };
     let dir = directory(&universal(3), universal_end);
     let page = page(dir.path());
-    // What stands behind the sheet is on pages of the same size: without it, there is one such page.
+    // What stands behind the sheet is on pages of the same size. Without it, there is one such
+    // page.
     let (before, rest) = page.split_once("<section class=\"behind\">").unwrap();
     let (_, after) = rest.split_once("</section>").unwrap();
     let file = dir.path().join("sheet.html");

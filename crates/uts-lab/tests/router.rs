@@ -1,6 +1,6 @@
-//! RouterPC with real hosts: what passes, each impairment against its statistics, segmentation against the kernel's,
-//! and that nothing is left behind. Nothing here depends on how fast the machine is: what is compared are counts, and
-//! times of the model.
+//! RouterPC with real hosts: what passes, each impairment against its statistics, segmentation
+//! against the kernel's, and that nothing is left behind. Nothing here depends on how fast the
+//! machine is. The tests compare counts, and times of the model.
 //!
 //! Where there can be no testbed, a line says what would permit it, and the tests pass.
 
@@ -80,7 +80,8 @@ fn bursts_of_loss_have_their_length() {
     if ending.fidelity.lost_outside.in_sockets > 0 {
         return eprintln!("the bursts were not looked at: the receiver was too slow");
     }
-    // 80 bursts are expected: six deviations of their number and of their length, which are geometric.
+    // 80 bursts are expected: six deviations of their number and of their length, which are
+    // geometric.
     let bursts = got.gaps as f64;
     assert!((bursts - 80.0).abs() < 6.0 * 80f64.sqrt(), "{bursts} bursts");
     let length = lost as f64 / bursts;
@@ -109,7 +110,8 @@ fn packets_held_back_are_overtaken() {
     let forward = ending.paths[0].forward;
     assert_eq!(got.reordered, forward.reordered, "the receiver sees what is counted");
     assert_eq!(got.different + ending.fidelity.lost_outside.in_sockets, count);
-    // How many were overtaken depends on when they were sent, but for the last ones it is all that were held back.
+    // The number that were overtaken depends on when they were sent. Except for the last ones, all
+    // that were held back were overtaken.
     assert!(forward.reordered as f64 > 0.05 * count as f64, "{forward:?}");
     assert!((forward.reordered as f64) < 0.15 * count as f64, "{forward:?}");
 }
@@ -124,8 +126,9 @@ fn damaged_packets_are_refused_by_the_checksum() {
         let ending = ended(bed);
         let forward = ending.paths[0].forward;
         assert_share(forward.corrupted, count, 0.2, "corruption");
-        // One flipped bit never escapes a checksum: of IP, or of UDP. What a sum does not cover are bits that
-        // make it another packet: none of UDP over IPv4, but fragments of one that never comes.
+        // One flipped bit never escapes a checksum, of IP or of UDP. Bits that make it another
+        // packet are not covered by a sum. UDP over IPv4 has none of them, but fragments of a
+        // packet that never comes are possible.
         let arrived = got.received + ending.fidelity.lost_outside.in_sockets;
         assert_eq!(arrived + forward.corrupted, count, "{got:?}");
         assert_eq!(got.damaged, 0);
@@ -225,7 +228,7 @@ fn the_record_has_the_queue_and_the_sequence() {
     assert_eq!(acks.max(), Some(1_000_002), "all, and the FIN");
     assert!(sequence.iter().any(|r| r["window"].parse::<u64>().unwrap() > 65_535), "scaled");
 
-    // At least 160 ms at this rate: many samples, and the sender's are of the connection that it had.
+    // At least 160 ms at this rate: many samples. The sender's are of its connection.
     let tcp = rows(&dir.path().join("tcp.csv"));
     let sender: Vec<_> =
         tcp.iter().filter(|r| r["host"] == "0" && r["remote"] == at_1 && r["state"] != "syn-sent").collect();
@@ -256,7 +259,8 @@ fn a_rate_holds_and_changes_while_it_runs() {
     assert_eq!(got.received, 500, "{ending:?}");
     let gaps: Vec<f64> = departures(dir.path()).windows(2).map(|w| w[1] - w[0]).collect();
     let near = |gap: f64, wanted: f64| (gap - wanted).abs() < 2e-9;
-    // Never sooner; later only while the sender, who may have to wait for a processor, is not ahead of the path.
+    // Never sooner. Later only while the sender, which may wait for a processor, is not ahead of
+    // the path.
     let slow = gaps.iter().take_while(|gap| **gap > 0.004 - 2e-9).count();
     let late = gaps.iter().take(slow).filter(|gap| !near(**gap, 0.004)).count();
     let fast = gaps.iter().rev().take_while(|gap| near(**gap, 0.000_04)).count();
@@ -556,8 +560,9 @@ fn hosts_of_fast_paths_take_in_by_themselves_and_are_waited_for() {
     ended(bed);
 }
 
-/// Datagrams come faster than a host takes them in, and fill the buffer of RouterPC's socket: without patience two thirds of them
-/// are lost there. A host that gets no processor for long may lose some all the same.
+/// Datagrams come faster than a host takes them in, and fill the buffer of RouterPC's socket.
+/// Without patience two thirds of them are lost there. A host that gets no processor for long may
+/// still lose some.
 #[test]
 fn a_host_that_is_behind_is_waited_for() {
     const COUNT: u64 = 300_000;
@@ -571,8 +576,8 @@ fn a_host_that_is_behind_is_waited_for() {
 /// What doctor calls it.
 const FAST_PATHS: &str = "fast paths";
 
-/// Whether a host's interface has a thread that receives, as the kernel writes it: it shows a namespace only to those who have
-/// mounted its sysfs.
+/// Whether a host's interface has a thread that receives, in the form in which the kernel writes
+/// it. The kernel shows a namespace only to processes that have mounted its sysfs.
 fn threaded(bed: &Testbed) -> Option<String> {
     let show = "mount -t sysfs sysfs /sys && cat /sys/class/net/eth0/threaded";
     let output = bed.command(1, "unshare").arg("--mount").arg("sh").arg("-c").arg(show).output().ok()?;

@@ -1,5 +1,5 @@
-//! RouterPC's links with real packets of real hosts: framings bit by bit, queue disciplines against the model that is
-//! given the same arrivals, and what is told of packets that are too big for a link of IPv6.
+//! RouterPC's links with real packets of real hosts: framings bit by bit, queue disciplines against
+//! a model with the same arrivals, and the answer to packets that are too big for a link of IPv6.
 
 #![allow(
     clippy::disallowed_methods,
@@ -61,7 +61,8 @@ fn slip_bytes(ip: &[u8]) -> usize {
     2 + ip.iter().map(|byte| if matches!(byte, 0xc0 | 0xdb) { 2 } else { 1 }).sum::<usize>()
 }
 
-/// RFC 1662 without compression: a flag, address and control, protocol, the packet, FCS-16; 0x7d and 0x7e escaped.
+/// RFC 1662 without compression: a flag, address and control, protocol, the packet, FCS-16. 0x7d
+/// and 0x7e are escaped.
 fn ppp_bytes(ip: &[u8]) -> usize {
     let header = [0xff, 0x03, 0x00, 0x21];
     let mut fcs = 0xffffu16;

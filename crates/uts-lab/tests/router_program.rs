@@ -146,8 +146,8 @@ fn interfaces() -> BTreeSet<PathBuf> {
     entries.filter_map(|e| Some(e.ok()?.path())).collect()
 }
 
-/// Starts a testbed with programs on both hosts, one of which has left its session and its parent, and kills
-/// what `victim` chooses of the program, the outer and the inner process.
+/// Starts a testbed with programs on both hosts. One of them has left its session and its parent.
+/// Kills what `victim` chooses of the program, the outer and the inner process.
 fn nothing_is_left_after_killing(victim: usize) {
     if !possible() {
         return;

@@ -22,8 +22,8 @@ pub enum Setting {
     Opportunities(Opportunities),
     /// `buffer=64p`, `buffer=256kB`, `buffer=inf`.
     Buffer(Buffer),
-    /// `queue=droptail`, `random`, `red:MIN,MAX,MAX_P[,WEIGHT][,gentle][,noecn]` as in `red:5p,15p,0.1`,
-    /// `codel[:TARGET,INTERVAL][,noecn]`.
+    /// `queue=droptail`, `random`, `red:MIN,MAX,MAX_P[,WEIGHT][,gentle][,noecn]` as in
+    /// `red:5p,15p,0.1`, `codel[:TARGET,INTERVAL][,noecn]`.
     Queue(Discipline),
     /// `delay=20ms`: nanoseconds.
     Delay(u64),
@@ -35,7 +35,7 @@ pub enum Setting {
     Duplicate(f64),
     /// `reorder=0.01,3ms`.
     Reorder(Reordering),
-    /// `corrupt=0.001`, `corrupt=0.001,8` (up to so many bits).
+    /// `corrupt=0.001`, `corrupt=0.001,8` (up to this many bits).
     Corrupt(Corruption),
     /// `overhead=28`: bytes per packet.
     Overhead(u32),
@@ -135,7 +135,8 @@ impl Change {
         &self.settings
     }
 
-    /// Has the traces read that it names, as [`PathConfig::resolve`](crate::PathConfig::resolve) does.
+    /// Has the traces read that it names, as [`PathConfig::resolve`](crate::PathConfig::resolve)
+    /// does.
     ///
     /// # Errors
     /// As `read` has it; the error names the setting.

@@ -23,9 +23,9 @@ pub(crate) const MAX_FLIPPED_BITS: u32 = 64;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Buffer {
-    /// So many packets of whatever size.
+    /// This many packets of whatever size.
     Packets(u64),
-    /// So many bytes.
+    /// This many bytes.
     Bytes(u64),
     /// No limit but [`MAX_HELD_BYTES`](crate::MAX_HELD_BYTES) and
     /// [`MAX_HELD_PACKETS`](crate::MAX_HELD_PACKETS).
@@ -174,7 +174,8 @@ impl Default for LinkConfig {
 }
 
 impl LinkConfig {
-    /// Has the trace read that it names, as [`PathConfig::resolve`](crate::PathConfig::resolve) does.
+    /// Has the trace read that it names, as [`PathConfig::resolve`](crate::PathConfig::resolve)
+    /// does.
     ///
     /// # Errors
     /// As `read` has it; the error names the trace.

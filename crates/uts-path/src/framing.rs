@@ -11,16 +11,16 @@ use std::str::FromStr;
 ///
 /// Text form, in TOML too: `none`, `ethernet`, `slip`, `aal5`, `ppp`, `ppp:0xffffffff`.
 ///
-/// Framings that escape look at the packet ([`Payload::bytes`](crate::Payload::bytes)); bytes that are not
-/// shown, those of the overhead among them, count as needing no escape.
+/// Framings that escape look at the packet ([`Payload::bytes`](crate::Payload::bytes)). Bytes that
+/// are not shown, such as those of the overhead, count as needing no escape.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Framing {
     /// `8 len` bits: nothing is added.
     #[default]
     None,
-    /// Ethernet (IEEE 802.3): `8 max(84, len + 38)` bits: preamble 8, header 14, at least 46 of payload,
-    /// frame check sequence 4 and the gap between frames 12 bytes.
+    /// Ethernet (IEEE 802.3): `8 max(84, len + 38)` bits: preamble 8, header 14, at least 46 of
+    /// payload, frame check sequence 4 and the gap between frames 12 bytes.
     Ethernet,
     /// SLIP (RFC 1055) on an asynchronous line with a start and a stop bit:
     /// `10 (len + 2 + escapes)` bits. An END stands before and after each packet, and each 0xC0 and
@@ -31,12 +31,13 @@ pub enum Framing {
     /// `8 * 53 * ceil((len + 16) / 48)` bits.
     Aal5,
     /// PPP in asynchronous HDLC-like framing (RFC 1662) with a start and a stop bit:
-    /// `10 (len + 7 + escapes)` bits. One flag between frames, address and control 2, protocol 2 and FCS-16 2
-    /// bytes; neither of the header compressions of RFC 1661 is in use. Escaped are 0x7D, 0x7E and
-    /// what `accm` names, in header and FCS too; the FCS is that of the bytes shown.
+    /// `10 (len + 7 + escapes)` bits. There is one flag between frames, address and control of 2
+    /// bytes, protocol of 2 and FCS-16 of 2. Neither of the header compressions of RFC 1661 is in
+    /// use. 0x7D, 0x7E and what `accm` names are escaped, in header and FCS too. The FCS is that of
+    /// the bytes shown.
     Ppp {
-        /// Async-Control-Character-Map: byte `b` below 32 is escaped if bit `b` is set. 0, as nearly all
-        /// peers agree on, escapes none; RFC 1662 begins with `0xffffffff`.
+        /// Async-Control-Character-Map: byte `b` below 32 is escaped if bit `b` is set. 0, on which
+        /// nearly all peers agree, escapes none. RFC 1662 begins with `0xffffffff`.
         accm: u32,
     },
 }

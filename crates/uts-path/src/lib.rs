@@ -1,10 +1,10 @@
 //! An emulated network path, without IO, clock or randomness of its own.
 //!
-//! A [`Link`] carries packets one way: a bottleneck (rate, buffer and queue discipline), then a wire that
-//! delays, loses, reorders, duplicates and corrupts. A [`Path`] is two links and a [`Schedule`] of
-//! changes. The caller hands in the time, in nanoseconds since an origin of its choice, and a seed;
-//! the same calls with the same seed give the same result. The same code serves virtual-time tests,
-//! the real-time relay and RouterPC.
+//! A [`Link`] carries packets one way: a bottleneck (rate, buffer and queue discipline), then a
+//! wire that delays, loses, reorders, duplicates and corrupts. A [`Path`] is two links and a
+//! [`Schedule`] of changes. The caller hands in a seed and the time, in nanoseconds since an origin
+//! of its choice. The same calls with the same seed give the same result. The same code serves
+//! virtual-time tests, the real-time relay and RouterPC.
 //!
 //! A packet passes these steps in this order:
 //!

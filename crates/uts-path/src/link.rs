@@ -109,7 +109,7 @@ pub struct Link<T> {
     last_due_ns: u64,
     /// The highest number delivered, to see reordering.
     highest_delivered: Option<u64>,
-    /// What has left the queue and was not yet told of, if that is wanted.
+    /// What has left the queue and was not yet reported, if that is wanted.
     passages: Option<VecDeque<Passage>>,
 }
 
@@ -196,14 +196,15 @@ impl<T: Payload> Link<T> {
         Some(Delivery { payload, len, due_ns, duplicate: copy, passage })
     }
 
-    /// Whether to keep what [`poll_passage`](Self::poll_passage) tells; not at the start. What is kept grows
-    /// until it is polled.
+    /// Whether to keep the passages for [`poll_passage`](Self::poll_passage). Off at the start.
+    /// What is kept grows until it is polled.
     pub fn record_passages(&mut self, record: bool) {
         self.passages = if record { Some(self.passages.take().unwrap_or_default()) } else { None };
     }
 
-    /// The next packet that has left the queue and was not yet told of, transmitted or dropped, in
-    /// the order in which they left. Each packet offered is told of once; a copy that the wire makes is not.
+    /// The next packet that has left the queue, transmitted or dropped, and was not yet reported,
+    /// in the order in which they left. Each packet offered is reported once. A copy that the wire
+    /// makes is not.
     pub fn poll_passage(&mut self) -> Option<Passage> {
         self.passages.as_mut()?.pop_front()
     }
@@ -223,7 +224,8 @@ impl<T: Payload> Link<T> {
     /// departs under the new settings, even if it exceeds a smaller buffer.
     ///
     /// # Errors
-    /// A value is out of range, or a trace has not been [read](Change::resolve); then nothing is changed.
+    /// A value is out of range, or a trace has not been [read](Change::resolve). Nothing is changed
+    /// then.
     pub fn set(&mut self, now_ns: u64, change: &Change) -> Result<(), SpecError> {
         let mut config = self.config.clone();
         change.apply_to(&mut config);
@@ -277,7 +279,8 @@ impl<T: Payload> Link<T> {
         self.stats.bytes_entered
     }
 
-    /// Whether the buffer has room for a packet, if need be by dropping those that the discipline chooses.
+    /// Makes room in the buffer for a packet, if need be by dropping those that the discipline
+    /// chooses. Returns whether there is room.
     fn make_room(&mut self, cost_bytes: u64, len: u64) -> bool {
         if !self.can_hold(len) {
             return false;

@@ -159,7 +159,7 @@ pub(crate) fn parse_whole<T: FromStr>(value: &str, what: &str) -> Result<T, Stri
     value.parse::<T>().map_err(|_| format!("{what} must be a whole number, not `{value}`"))
 }
 
-/// The shortest exact form of so many nanoseconds.
+/// The shortest exact form of this many nanoseconds.
 pub(crate) fn format_duration(ns: u64) -> String {
     show::time(Duration::from_nanos(ns))
 }

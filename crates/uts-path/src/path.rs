@@ -162,7 +162,8 @@ impl<T: Payload> Path<T> {
         }
     }
 
-    /// The next packet that has left a link's queue and was not yet told of; see [`Link::poll_passage`].
+    /// The next packet that has left a link's queue and was not yet reported; see
+    /// [`Link::poll_passage`].
     pub fn poll_passage(&mut self, direction: Direction) -> Option<Passage> {
         self.link_mut(direction).poll_passage()
     }
@@ -195,7 +196,7 @@ impl<T: Payload> Path<T> {
         self.backward.advance(now_ns);
     }
 
-    /// The next change that was made and not yet told of, scheduled or [set](Self::set).
+    /// The next change that was made and not yet reported, scheduled or [set](Self::set).
     pub fn poll_applied(&mut self) -> Option<Applied> {
         self.applied.pop_front()
     }

@@ -11,9 +11,9 @@ use std::str::FromStr;
 /// When a change is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum At {
-    /// So many nanoseconds after the path's origin.
+    /// This many nanoseconds after the path's origin.
     Time(u64),
-    /// When so many payload bytes have entered the forward link's queue.
+    /// When this many payload bytes have entered the forward link's queue.
     Bytes(u64),
 }
 
@@ -65,7 +65,8 @@ impl Target {
     }
 }
 
-/// A change with its time and place: `at=10s fwd loss=ge:0.05,4`, `at=21MB both loss=0 rate=20mbit`.
+/// A change with its time and place: `at=10s fwd loss=ge:0.05,4`,
+/// `at=21MB both loss=0 rate=20mbit`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Scheduled {
@@ -136,8 +137,9 @@ pub struct Schedule {
 impl FromStr for Schedule {
     type Err = SpecError;
 
-    /// Reads changes separated by `;` or line ends; empty ones count for nothing. Those by time must be in order of time,
-    /// those by bytes in order of bytes: a change ahead of an earlier one is a slip of the pen.
+    /// Reads changes separated by `;` or line ends. Empty ones count for nothing. Changes by time
+    /// must be in order of time, changes by bytes in order of bytes. A change ahead of an earlier
+    /// one is a mistake.
     fn from_str(text: &str) -> Result<Self, SpecError> {
         let mut entries: Vec<Scheduled> = Vec::new();
         for text in text.split([';', '\n']).map(str::trim).filter(|text| !text.is_empty()) {
@@ -243,7 +245,7 @@ mod tests {
     fn changes_come_in_order_of_time_then_of_the_list() {
         let text =
             "at=2s fwd up; at=1s fwd down; at=2s bwd down; at=2s fwd down; at=5B fwd up; at=3B fwd down";
-        // A relay is told of them one by one, in any order.
+        // A relay hears of them one by one, in any order.
         let entries = text.split(';').map(|entry| entry.parse().unwrap()).collect();
         let mut pending = Pending::new(Schedule { entries }, 100);
         assert_eq!(pending.next_ns(), Some(1_000_000_100));

@@ -11,14 +11,14 @@ const UNITS_PER_OPPORTUNITY: u64 = OPPORTUNITY_BYTES * 8_000_000_000;
 pub(crate) enum Supply {
     /// Any number at once.
     Infinite,
-    /// So many a second.
+    /// This many a second.
     Rate(u64),
-    /// So many at certain instants.
+    /// This many at certain instants.
     Opportunities(Playback),
 }
 
-/// A server that has no queue of its own: it is asked when work would be done, and told that it was.
-/// Its answers are ideal instants, whenever it is asked.
+/// A server that has no queue of its own. It is asked when work would be done, and told that it was
+/// done. Its answers are ideal instants, whenever it is asked.
 #[derive(Debug)]
 pub(crate) struct Server {
     supply: Supply,

@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 /// Counters of one link since its start, and its queue now.
 ///
-/// Bytes are those of the payloads, without overhead, except in the queue.
-/// When nothing is under way, `packets_in + duplicated` equals `delivered` and all that was dropped.
+/// Bytes are those of the payloads, without overhead, except in the queue. When nothing is under
+/// way, `packets_in + duplicated` equals `delivered` plus all drops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 // A record of before a counter was there lacks it.
 #[serde(default)]

@@ -232,7 +232,8 @@ fn codel_drops_at_the_head_and_says_when() {
     link.advance(S);
     let told = passages(&mut link);
     let dropped: Vec<&Passage> = told.iter().filter(|p| p.dropped.is_some()).collect();
-    // Above 5 ms since the start at 5 ms; an interval later the first goes, and the next 100 ms later.
+    // Above 5 ms since the start at 5 ms. An interval later the first is dropped, and the next 100
+    // ms later.
     assert_eq!(dropped[0].dropped, Some(DropReason::CoDel));
     assert_eq!((dropped[0].left_ns, dropped[0].number), (105 * MS, 105));
     assert_eq!((dropped[1].left_ns, dropped[1].number), (205 * MS, 206));

@@ -32,9 +32,11 @@ fn opportunities_are_shared_and_wasted() {
     for len in [500, 400, 300, 500, 1500] {
         link.send(MS, vec![0; len], len);
     }
-    // At 4 ms the second of its two opportunities begins the fifth packet: 300 + 1200 left from them.
+    // At 4 ms the second of its two opportunities begins the fifth packet. 300 + 1200 bytes are
+    // left of it.
     assert_eq!(departures(&mut link, 5 * MS), [2 * MS, 2 * MS, 2 * MS, 4 * MS, 4 * MS]);
-    // 1300 bytes of 4 ms, and what nobody waits for at 10 and 12 ms, are lost; at 14 ms it has come too late.
+    // 1300 bytes of 4 ms are lost, and the opportunities at 10 and 12 ms, because nothing waits. At
+    // 14 ms it has come too late.
     link.send(14 * MS, vec![0; 100], 100);
     assert_eq!(departures(&mut link, S), [20 * MS]);
 }
@@ -61,7 +63,8 @@ fn a_change_of_rate_keeps_the_remaining_bits() {
     let mut change: Change = "rate=trace:t".parse().unwrap();
     change.resolve(read("2\n4\n")).unwrap();
     link.send(0, vec![0; 5000], 5000);
-    // 1000 of 5000 bytes are sent. The trace begins here: 1500 each at 3 and 5 ms, so that 1000 are left.
+    // 1000 of 5000 bytes are sent. The trace begins here: 1500 bytes each at 3 and 5 ms. 1000 are
+    // left.
     link.set(MS, &change).unwrap();
     link.advance(5 * MS);
     link.set(6 * MS, &"rate=4mbit".parse().unwrap()).unwrap();
@@ -167,7 +170,8 @@ fn a_cellular_link_needs_no_file() {
     assert_eq!(stats.packets_in, 60_000);
 }
 
-/// Mahimahi's link as its paper describes it, one opportunity after the other: when each packet departs.
+/// Mahimahi's link as its paper describes it, one opportunity after the other: when each packet
+/// departs.
 fn reference(trace: &[u32], packets: &[(u64, usize)]) -> Vec<u64> {
     let mut waiting: VecDeque<(usize, usize)> = VecDeque::new();
     let mut arrivals = packets.iter().copied().enumerate().peekable();

@@ -19,7 +19,8 @@ pub struct Document<'a> {
 }
 
 impl Document<'_> {
-    /// The whole page, with everything that it needs inlined, and these values for the rest of its template.
+    /// The whole page, with everything that it needs inlined, and these values for the rest of its
+    /// template.
     pub fn page(&self, values: &[(&str, &str)]) -> String {
         let title = escape(self.title);
         let head = fill(HEAD, &[("title", &title), ("uplot_css", UPLOT_CSS), ("css", CSS)]);
@@ -59,7 +60,7 @@ pub fn escape(text: &str) -> String {
             '"' => escaped.push_str("&quot;"),
             '\'' => escaped.push_str("&#39;"),
             // As on a terminal: what a peer has said is not to turn the text around it.
-            c if c == '\n' || uts::printable::is_plain(c) => escaped.push(c),
+            c if c == '\n' || uts_units::printable::is_plain(c) => escaped.push(c),
             c => escaped.extend(c.escape_default()),
         }
     }

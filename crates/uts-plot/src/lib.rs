@@ -1,4 +1,4 @@
-//! Pictures and pages that stand alone: nothing is loaded, and no script is needed to see a picture.
+//! Pictures and pages that stand alone: nothing is loaded, and a picture needs no script.
 //!
 //! * [`svg`]: a [`Picture`](svg::Picture) of panels with axes, drawn as SVG.
 //! * [`html`]: a page with everything inlined that it needs.

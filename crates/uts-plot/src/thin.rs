@@ -29,8 +29,9 @@ pub fn every_nth(points: &[(f64, f64)], max: usize) -> (Vec<(f64, f64)>, usize) 
     (points.iter().step_by(step).copied().collect(), step)
 }
 
-/// The rate of growth of a total, in bins of `width_s` from 0 to `end_s`: `(middle of the bin, growth
-/// per second)`. Between samples the total is taken to grow evenly; the last bin may be narrower.
+/// The rate of growth of a total, in bins of `width_s` from 0 to `end_s`:
+/// `(middle of the bin, growth per second)`. Between samples the total is assumed to grow evenly.
+/// The last bin may be narrower.
 pub fn growth(totals: &[(f64, f64)], width_s: f64, end_s: f64) -> Vec<(f64, f64)> {
     let mut rates = Vec::new();
     if width_s.is_nan() || width_s <= 0.0 || totals.is_empty() || !end_s.is_finite() {

@@ -270,7 +270,7 @@ impl Summary {
 }
 
 impl Exchange {
-    /// Whether it is about the data that the client sends, as the file is, and not about the way back.
+    /// Whether it concerns the data that the client sends, as the file is, and not the way back.
     pub fn governs_data(&self) -> bool {
         !matches!((self.end.as_str(), self.direction.as_str()), ("client", "in") | ("server", "out"))
     }
@@ -282,8 +282,8 @@ impl Run {
         self.exchanges.iter().filter(|e| e.outcome == Outcome::Agreed)
     }
 
-    /// Changes of the path after which, before the next change, no exchange for the data was asked for
-    /// that came into force.
+    /// Changes of the path after which, before the next change, no exchange was requested for the
+    /// data that came into force.
     pub fn unanswered_changes(&self) -> Vec<&PathChange> {
         let ends = self.changes.iter().skip(1).map(|c| c.t_s).chain([f64::INFINITY]);
         let phases = self.changes.iter().zip(ends);
@@ -291,8 +291,9 @@ impl Run {
         phases.filter(|phase| !answered(phase)).map(|(change, _)| change).collect()
     }
 
-    /// The path's first change, if no exchange answered it, but others did answer theirs, and an exchange came into force before it: what
-    /// slow start lost may have led to the profile that the change asks for.
+    /// The path's first change, if no exchange answered it, other changes were answered, and an
+    /// exchange came into force before it. Losses in slow start may then have led to the profile
+    /// that the change asks for.
     pub fn anticipated_change(&self) -> Option<&PathChange> {
         let first = self.changes.first()?;
         let unanswered = self.unanswered_changes();

@@ -1,5 +1,5 @@
-//! The directory of an experiment. What stands in it under its final name is whole: everything is written beside and
-//! renamed. One process writes it at a time.
+//! The directory of an experiment. A file under its final name is whole: everything is written
+//! beside and renamed. One process writes it at a time.
 
 use crate::run::{self, RUN_FILE, RunFile};
 use anyhow::{Context, Result, bail};
@@ -142,7 +142,7 @@ pub struct Runs<C> {
     pub damaged: BTreeMap<String, String>,
 }
 
-/// All runs of a directory, whoever writes it. One that is damaged keeps nobody from the others.
+/// All runs of a directory, whichever program writes it. A damaged run does not hide the others.
 ///
 /// # Errors
 /// The directory cannot be read, or is none.

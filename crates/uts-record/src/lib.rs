@@ -1,7 +1,8 @@
 //! What an experiment and a demonstration leave on disk: the types, and who writes and reads them.
 //!
-//! An experiment leaves a [`directory`] with its [`plan`], a file for each [`run`], tables of [`samples`] beside it, and
-//! the [`measures`] of all runs. docs/lab.md describes it. A [`demo`] leaves one file.
+//! An experiment leaves a [`directory`] with its [`plan`], a file for each [`run`], tables of
+//! [`samples`] beside it, and the [`measures`] of all runs. docs/lab.md describes it. A [`demo`]
+//! leaves one file.
 //!
 //! * [`table`]: reading a CSV file by the names of its columns.
 //! * [`lateness`]: how late a world in real time is, as it stands in what it leaves.

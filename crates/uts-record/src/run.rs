@@ -129,7 +129,7 @@ pub struct RunFile<C> {
     /// When it began, in seconds since 1970.
     #[serde(default)]
     pub started_unix_s: f64,
-    /// How long it took, in the time of whoever waited for it.
+    /// How long it took, in real time.
     pub elapsed_s: Option<f64>,
     /// The program that ran it.
     pub version: Option<String>,

@@ -1,4 +1,4 @@
-//! The samples of a run as tables: who writes them and who reads them; see docs/lab.md for their columns.
+//! The samples of a run as tables, with their writers and readers. docs/lab.md lists their columns.
 
 use crate::csv_text::Csv;
 use anyhow::{Context, Result};
@@ -79,7 +79,8 @@ impl Samples {
         &mut self.tables[index].csv
     }
 
-    /// A sample of an end (`client` or `server`) of a flow, on a clock on which the run began at `origin_ns`.
+    /// A sample of an end (`client` or `server`) of a flow, on a clock on which the run began at
+    /// `origin_ns`.
     pub fn add(&mut self, flow: &str, end: &str, sample: &Sample, origin_ns: u64) {
         let t_s = |at_ns: u64| (at_ns as f64 - origin_ns as f64) / 1e9;
         match sample {

@@ -17,8 +17,8 @@ const fn fixed(name: &'static str, mechanisms: &'static [(&'static str, &'static
     Fixed { name, mechanisms }
 }
 
-/// The fixed profiles: each congestion control with redundancy and without, and for messages also without repeats. One
-/// that a service's requirements forbid does not take part there.
+/// The fixed profiles: each congestion control with redundancy and without, and for messages also
+/// without repeats. One that a service's requirements forbid does not take part there.
 pub const FIXED: &[Fixed] = &[
     fixed("cubic", &[("congestion", "cubic"), ("fec", "none")]),
     fixed("new-reno", &[("congestion", "new-reno"), ("fec", "none")]),

@@ -1,5 +1,5 @@
-//! The `uts-regret` program: carries scenarios in virtual time, and writes the table of how far what adapts is from the best
-//! fixed profile. `make regret` runs it.
+//! The `uts-regret` program: carries scenarios in virtual time, and writes the table of how far
+//! what adapts is from the best fixed profile. `make regret` runs it.
 
 #![forbid(unsafe_code)]
 

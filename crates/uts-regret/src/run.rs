@@ -53,7 +53,8 @@ impl Outcome {
         fixed.copied().max_by(|(_, a), (_, b)| a.total_cmp(b)).unwrap_or(("none", 0.0))
     }
 
-    /// What adapts, as a multiple of the best fixed profile. Where that is worth nothing there is nothing to lose.
+    /// What adapts, as a multiple of the best fixed profile. Where that is worth nothing there is
+    /// nothing to lose.
     pub fn score(&self) -> f64 {
         ratio(self.adaptive(), self.best().1)
     }
@@ -80,7 +81,8 @@ impl Recorder for Exchanges {
     }
 }
 
-/// Carries a scenario once; utility, and exchanges in a minute. `None` if the contender does not take part.
+/// Carries a scenario once; utility, and exchanges in a minute. `None` if the contender does not
+/// take part.
 fn carry(scenario: &Scenario, contender: Contender, seed: u64) -> Result<Option<(f64, f64)>, String> {
     let transport = contender.transport();
     let refused = sim::refuses(&transport, &scenario.workload);
@@ -114,8 +116,8 @@ fn carry(scenario: &Scenario, contender: Contender, seed: u64) -> Result<Option<
     Ok(Some((utility::of(scenario.service, &measures), f64::from(exchanges.0) / minutes.max(1e-3))))
 }
 
-/// Carries scenarios by all contenders, each with these seeds, on so many threads; `tell` hears of each that is done, with how many
-/// are. They come back in their order.
+/// Carries scenarios by all contenders, each with these seeds, on so many threads; `tell` hears of
+/// each that is done, with how many are. They come back in their order.
 ///
 /// # Errors
 /// A case that cannot be run, which is a fault of the scenario.

@@ -56,7 +56,8 @@ impl Service {
         }
     }
 
-    /// What it does over a path of this rate (bit/s, of the way there) and one-way delay. What lasts goes on for `lasting`.
+    /// What it does over a path of this rate (bit/s, of the way there) and one-way delay. What
+    /// lasts goes on for `lasting`.
     fn workload(self, rate_bps: f64, delay: Duration, lasting: Duration) -> Workload {
         let ms = Duration::from_millis;
         let messages = |every: u64, bytes: u64, time: u64| Workload::Messages {
@@ -301,10 +302,12 @@ impl Draw {
 /// * service: each of the nine equally likely;
 /// * rate there: 64 kbit/s to 200 Mbit/s, log-uniform; one-way delay: 1 to 300 ms, log-uniform;
 /// * buffer: 0.2 to 4 times what the path holds in a round trip, log-uniform, at least 7500 bytes;
-/// * loss: none (40 %), 0.01 to 5 % log-uniform of single packets (30 %), the same in bursts of 2 to 8 (20 %), single
-///   losses that come and go every 3 s (10 %);
-/// * a change: none (75 %), the rate halved after 5 s (15 %), an outage of 0.2 to 1 s every 4 s (10 %);
-/// * way back: as the way there (60 %), a tenth of its rate (25 %), 100 kbit/s (15 %), but not more than there.
+/// * loss: none (40 %), 0.01 to 5 % log-uniform of single packets (30 %), the same in bursts of 2
+///   to 8 (20 %), single losses that come and go every 3 s (10 %);
+/// * a change: none (75 %), the rate halved after 5 s (15 %), an outage of 0.2 to 1 s every 4 s
+///   (10 %);
+/// * way back: as the way there (60 %), a tenth of its rate (25 %), 100 kbit/s (15 %), but not more
+///   than there.
 ///
 /// # Errors
 /// If what was drawn makes no sense, which is a fault of this function.

@@ -14,7 +14,8 @@ pub const fn figure(service: Service) -> (&'static str, bool) {
     }
 }
 
-/// What a run with these figures is worth. One that did not finish has no figure, and is worth nothing.
+/// What a run with these figures is worth. One that did not finish has no figure, and is worth
+/// nothing.
 pub fn of(service: Service, measures: &[Measure]) -> f64 {
     let (name, less_is_better) = figure(service);
     let value = measures.iter().find(|measure| measure.name == name).map_or(0.0, |measure| measure.value);

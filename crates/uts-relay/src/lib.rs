@@ -154,7 +154,8 @@ impl Relay {
     /// Starts a relay in a thread of its own.
     ///
     /// # Errors
-    /// The address cannot be listened on, the path is not valid, a trace cannot be read, or the record cannot be made.
+    /// The address cannot be listened on, the path is not valid, a trace cannot be read, or the
+    /// record cannot be made.
     pub fn start(config: RelayConfig) -> Result<RelayHandle, RelayError> {
         let wake =
             Arc::new(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).map_err(io::Error::from)?);

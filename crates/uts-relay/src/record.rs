@@ -1,11 +1,19 @@
 //! Samples of both links in CSV.
 //!
 //! `FILE` gets a row for each direction every 10 ms:
-//! `t_s,dir,queue_packets,queue_bytes,packets_in,delivered,dropped_queue,dropped_loss,bytes_delivered,rate_bps`.
-//! Or, if each datagram is asked for, a row when it has left the queue:
-//! `t_s,dir,queue_packets,queue_bytes,sojourn_s,dropped`: when it came and what it found, how long it was there, and why it
-//! was dropped, if it was. Counters are since the start; `dir` is `fwd` or `bwd`; `rate_bps` is the link's, and empty when
-//! infinite. `FILE.changes.csv` gets a row `t_s,dir,change` for each change, `dir` also `both`.
+//!
+//! ```text
+//! t_s,dir,queue_packets,queue_bytes,packets_in,delivered,dropped_queue,dropped_loss,
+//! bytes_delivered,rate_bps
+//! ```
+//!
+//! If each datagram is wanted, it gets a row when one has left the queue:
+//! `t_s,dir,queue_packets,queue_bytes,sojourn_s,dropped`: when it arrived and what it found, how
+//! long it stayed, and why it was dropped, if it was.
+//!
+//! Counters are since the start. `dir` is `fwd` or `bwd`. `rate_bps` is the link's, and empty when
+//! infinite. `FILE.changes.csv` gets a row `t_s,dir,change` for each change, in which `dir` may
+//! also be `both`.
 
 use super::RelayError;
 use std::fs::File;
@@ -77,7 +85,7 @@ impl Recorder {
         self.next_ns
     }
 
-    /// Whether it is told of each datagram.
+    /// Whether it wants each datagram.
     pub(super) fn takes_each(&self) -> bool {
         self.next_ns.is_none()
     }

@@ -128,7 +128,7 @@ impl Relaying {
         })
     }
 
-    /// Writes down who has passed the queues.
+    /// Writes down which datagrams have passed the queues.
     fn record_passages(&mut self) -> Result<(), RelayError> {
         let Some(recorder) = self.recorder.as_mut().filter(|recorder| recorder.takes_each()) else {
             return Ok(());
@@ -155,7 +155,7 @@ impl Relaying {
             self.receive(&ready)?;
         }
         let stats = self.stats();
-        // What happened up to now is told of and recorded, too.
+        // What happened up to now is reported and recorded, too.
         self.house_keep()?;
         if let Some(recorder) = &mut self.recorder {
             recorder.flush()?;

@@ -7,7 +7,8 @@ use uts_path::Trace;
 /// Most bytes that a trace's file may have: 256 MiB, some nine hours at 12 Mbit/s.
 const MAX_BYTES: u64 = 256 << 20;
 
-/// Reads a trace in Mahimahi's format; what [`PathConfig::resolve`](uts_path::PathConfig::resolve) asks for.
+/// Reads a trace in Mahimahi's format, as [`PathConfig::resolve`](uts_path::PathConfig::resolve)
+/// asks for.
 ///
 /// # Errors
 /// In words: the file cannot be read or is too big, or the line that is wrong.

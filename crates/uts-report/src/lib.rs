@@ -1,8 +1,8 @@
 //! Reports: one self-contained page from what a demonstration or an [`experiment`] recorded.
 //!
-//! For a demonstration, [`write()`] leaves `run.json`, which holds everything, and `report.html`, which opens from disk:
-//! it loads nothing. Its tables are plain HTML; its charts are drawn by the inlined uPlot from
-//! series that were thinned to what a screen can show.
+//! For a demonstration, [`write()`] leaves `run.json`, which holds everything, and `report.html`,
+//! which opens from disk and loads nothing. Its tables are plain HTML. The inlined uPlot draws its
+//! charts from series that were thinned to what a screen can show.
 
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,5 @@
-//! How true and how fast RouterPC is on this machine: a table for people to read. Nothing is asserted; what else the
-//! machine does shows in it.
+//! How exact and how fast RouterPC is on this machine: a table for people to read. Nothing is
+//! asserted. Other work on the machine shows in it.
 
 use super::config::TestbedConfig;
 use super::error::RouterError;
@@ -16,7 +16,7 @@ const PORT: u16 = 7777;
 /// Datagrams that make packets of 1500 bytes.
 const DATAGRAM_BYTES: usize = 1472;
 
-/// Measures for so many seconds each, and returns the table.
+/// Measures for this many seconds each, and returns the table.
 ///
 /// # Errors
 /// There can be no testbed, or a probe has failed.
@@ -51,8 +51,8 @@ fn config(link: &str) -> Result<TestbedConfig, RouterError> {
     Ok(TestbedConfig { bounds, sysctls: sysctls.into(), ..TestbedConfig::point_to_point(path) })
 }
 
-/// A queue is filled while next to nothing leaves it, and then drained at the rate: it never lacks a packet, however
-/// slow the sender.
+/// A queue is filled while next to nothing leaves it, and then drained at the rate. It never lacks
+/// a packet, however slow the sender.
 fn rate_error(rate: &str, seconds: u32) -> Result<String, RouterError> {
     let config = config("rate=1bit")?;
     let change: Change = format!("rate={rate}").parse()?;
@@ -120,8 +120,8 @@ fn tcp(config: TestbedConfig, seconds: u32) -> Result<(Transfer, Ending), Router
     measure(bed, &["tcp-serve", &to, "--unseen"], &["tcp-send", &to, "--seconds", &seconds], None)
 }
 
-/// Runs a probe on host 1, and when it is ready, one on host 0, and then makes a change, if any; the result is
-/// the first probe's.
+/// Runs a probe on host 1. When it is ready, runs one on host 0, and then makes a change, if there
+/// is one. The result is the first probe's.
 fn measure<T: DeserializeOwned>(
     bed: Testbed,
     serve: &[&str],

@@ -19,37 +19,39 @@ const FAST_BPS: u64 = 500_000_000;
 pub struct TestbedConfig {
     /// How hosts and paths are connected.
     pub topology: Topology,
-    /// The paths, as many as the topology has; forward is from the lower node to the higher. A link's
-    /// lengths are those of IP packets: what a frame adds is for `overhead` or a framing to say.
+    /// The paths, as many as the topology has. Forward is from the lower node to the higher. A
+    /// link's lengths are those of IP packets. `overhead` or a framing says what a frame adds.
     pub paths: Vec<PathConfig>,
     /// Seed of all random decisions.
     pub seed: u64,
     /// What to write, if anything.
     pub record: Option<RecordConfig>,
-    /// Whether hosts hand over super-packets (TSO, GSO, UDP segmentation): far cheaper, but up to 45
-    /// packets then reach RouterPC at one instant, as from an infinitely fast network card. Without,
-    /// and where buffers are tiny, each comes by itself.
+    /// Whether hosts hand over super-packets (TSO, GSO, UDP segmentation). This is far cheaper, but
+    /// up to 45 packets then reach RouterPC at one instant, as from an infinitely fast network
+    /// card. Without it, and if buffers are tiny, each comes by itself.
     pub offload: bool,
-    /// Rate of the access link from each host, 1 to 10^13 bit/s, before the first queue: spaces what comes at
-    /// one instant. `None` is infinite. Its queue is not bounded.
+    /// Rate of the access link from each host, 1 to 10^13 bit/s, before the first queue. It spaces
+    /// packets that come at one instant. `None` is infinite. Its queue is not bounded.
     pub access_rate_bps: Option<u64>,
     /// MTU of hosts' interfaces, 576 to 65535 (with IPv6, at least 1280).
     pub mtu_bytes: u32,
     /// Whether hosts have IPv6 addresses, too. Then they send a little of their own.
     pub ipv6: bool,
-    /// Whether senders of packets that exceed a link's MTU get an ICMP message (RFC 1191), as from a
-    /// router; if not, such packets vanish.
+    /// Whether senders of packets that exceed a link's MTU get an ICMP message (RFC 1191), as from
+    /// a router. Otherwise such packets vanish.
     pub tell_too_big: bool,
     /// Settings of the kernel on every host, as `("net.ipv4.tcp_rmem", "4096 131072 67108864")`.
     pub sysctls: Vec<(String, String)>,
     /// What the run may deviate.
     pub bounds: Bounds,
-    /// When the next packet is due within so many microseconds, RouterPC stays awake: more punctual, but
-    /// takes a core under load. Where sleeps are later than that, up to 200. 0 (never awake) to 100000.
+    /// If the next packet is due within this many microseconds, RouterPC stays awake. This is more
+    /// punctual, but takes a core under load. If sleeps overrun by more, the value rises with them,
+    /// up to 200. From 0 (never awake) to 100000.
     pub spin_us: u32,
     /// The program that has `router supervise` as a subcommand; this program if `None`.
     pub program: Option<PathBuf>,
-    /// Whether programs on hosts share the caller's terminal, as a shell must: then Ctrl-C reaches them.
+    /// Whether programs on hosts share the caller's terminal, as a shell must. Ctrl-C then reaches
+    /// them.
     pub foreground: bool,
 }
 
@@ -81,7 +83,7 @@ impl TestbedConfig {
         TestbedConfig { paths: vec![path], ..TestbedConfig::default() }
     }
 
-    /// Whether a path carries so much that RouterPC's time is too dear for the hosts' work of receiving.
+    /// Whether a path carries so much that RouterPC has no time for the hosts' work of receiving.
     pub(super) fn is_fast(&self) -> bool {
         let is_fast = |link: &LinkConfig| {
             link.opportunities.is_none() && link.rate_bps.is_none_or(|bps| bps > FAST_BPS)
@@ -147,32 +149,39 @@ impl TestbedConfig {
     }
 }
 
-/// What to write while a testbed runs. All times `t_s` are seconds since [`begin`](super::Testbed::begin), or
-/// since the start without that.
+/// What to write while a testbed runs. All times `t_s` are seconds since
+/// [`begin`](super::Testbed::begin), or since the start if that was not called.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RecordConfig {
     /// Where to; made if it is not there.
     pub dir: PathBuf,
-    /// `host-N.pcap`: what passes each host's interface, with nanoseconds (absolute). What the host sends is
-    /// stamped as it comes to RouterPC, what it gets as RouterPC has sent it. Checksums are complete.
+    /// `host-N.pcap`: what passes each host's interface, with nanoseconds (absolute). Packets from
+    /// the host have the time of their arrival at RouterPC. Packets to it have the time at which
+    /// RouterPC sent them. Checksums are complete.
     pub pcap: bool,
     /// Bytes kept of each frame in the pcap, 64 to 65535.
     pub snap_bytes: u32,
     /// `queue.csv`: a row for each packet that has left a queue, in the order of leaving:
-    /// `t_s,path,dir,number,len,packets,bytes,wait_s,sojourn_s,marked,dropped`. `t_s` is the instant of its
-    /// arrival, `packets` and `bytes` what it found before it, `sojourn_s` the time to its last bit's departure,
-    /// `dropped` empty or a reason.
+    /// `t_s,path,dir,number,len,packets,bytes,wait_s,sojourn_s,marked,dropped`. `t_s` is the
+    /// instant of its arrival. `packets` and `bytes` are what it found before it. `sojourn_s` is
+    /// the time until its last bit's departure. `dropped` is empty or a reason.
     pub queue: bool,
-    /// `sequence.csv`: a row for each TCP segment as it comes to RouterPC, before any queue, at the instant
-    /// of its arrival: `t_s,flow,dir,seq,ack,window,len,flags`. `seq` and `ack` count from the flow's first
-    /// numbers and do not wrap; `window` is in bytes, scaled where the SYN was seen; `dir` is `fwd` from the
-    /// host of the lower number.
+    /// `sequence.csv`: a row for each TCP segment as it arrives at RouterPC, before any queue, at
+    /// the instant of its arrival: `t_s,flow,dir,seq,ack,window,len,flags`. `seq` and `ack` count
+    /// from the flow's first numbers and do not wrap. `window` is in bytes, scaled if the SYN was
+    /// seen. `dir` is `fwd` from the host of the lower number.
     pub sequence: bool,
-    /// `tcp.csv`: `TCP_INFO` of every TCP socket on the hosts, every so many milliseconds, 1 to 60000; none if `None`:
-    /// `t_s,host,local,remote,state,congestion,cwnd,ssthresh,mss,rtt_s,rtt_var_s,rtt_min_s,rto_s,unacked,lost,`
-    /// `retransmitted,pacing_bps,delivery_bps,bytes_acked,bytes_received,rcv_ssthresh`. `cwnd`, `ssthresh`, `unacked`,
-    /// `lost` and `retransmitted` are segments, `mss` and `rcv_ssthresh` bytes; empty is unknown or infinite.
+    /// `tcp.csv`: `TCP_INFO` of every TCP socket on the hosts, at this interval in milliseconds, 1
+    /// to 60000; none if `None`:
+    ///
+    /// ```text
+    /// t_s,host,local,remote,state,congestion,cwnd,ssthresh,mss,rtt_s,rtt_var_s,rtt_min_s,rto_s,
+    /// unacked,lost,retransmitted,pacing_bps,delivery_bps,bytes_acked,bytes_received,rcv_ssthresh
+    /// ```
+    ///
+    /// `cwnd`, `ssthresh`, `unacked`, `lost` and `retransmitted` are segments, `mss` and
+    /// `rcv_ssthresh` bytes. Empty is unknown or infinite.
     pub tcp_info_ms: Option<u32>,
 }
 

@@ -41,7 +41,8 @@ pub struct LostOutside {
     pub not_read: u64,
     /// The system would not send them on.
     pub not_sent: u64,
-    /// Dropped between RouterPC's interface and a host's, in either direction, as the interfaces count.
+    /// Dropped between RouterPC's interface and a host's, in either direction, as the interfaces
+    /// count.
     pub on_interfaces: u64,
     /// Could not be understood, so not passed on.
     pub not_understood: u64,
@@ -59,7 +60,8 @@ impl LostOutside {
 /// What a run was like, against what it was to be.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Fidelity {
-    /// How late packets were: the instant at which the kernel had taken them, less that of the model.
+    /// How late packets were: the instant at which the kernel had taken them, less the instant of
+    /// the model.
     pub lateness: Lateness,
     /// Packets sent on; lateness is theirs.
     pub packets: u64,
@@ -73,7 +75,8 @@ pub struct Fidelity {
     pub cpu_s: f64,
     /// How long the run was, in seconds.
     pub elapsed_s: f64,
-    /// How far the system's clock was set during the run, in seconds; its steady adjustment not counted.
+    /// How far the system's clock was set during the run, in seconds. Its steady adjustment is not
+    /// counted.
     pub clock_step_s: f64,
     /// Whether the run is within its bounds.
     pub is_valid: bool,

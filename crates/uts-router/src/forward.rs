@@ -1,11 +1,13 @@
 //! RouterPC's data path: one thread between the hosts' interfaces and the emulated network.
 //!
-//! Departures are computed in virtual time from the kernel's arrival stamps, so that a thread that is late
-//! changes no rate and loses no order. In each turn it reads all that is there, moves the network on to the
-//! instant at which reading began (not further: what came meanwhile is not read yet), and sends what is due. It
-//! sleeps until shortly before the next packet is due, and stays awake for the rest.
+//! Departures are computed in virtual time from the kernel's arrival stamps. A late thread
+//! therefore changes no rate and loses no order. In each turn it reads all that is there, moves the
+//! network on to the instant at which reading began (not further: what arrived meanwhile is not
+//! read yet), and sends what is due. It sleeps until shortly before the next packet is due, and
+//! stays awake for the rest.
 //!
-//! The clock is the system's (`CLOCK_REALTIME`), as the stamps are; that it is set is noticed and spoils the run.
+//! The clock is the system's (`CLOCK_REALTIME`), as the stamps are. If it is set, this is noticed
+//! and spoils the run.
 
 use super::config::TestbedConfig;
 use super::error::RouterError;
@@ -38,10 +40,11 @@ const PATIENCE_AT_A_TIME: Duration = Duration::from_micros(20);
 const BATCHES_PER_TURN: usize = 8;
 /// How often clocks are compared, and records flushed.
 const HOUSEKEEPING_NS: u64 = 100_000_000;
-/// With a real-time priority, the thread rests after having been awake for so long, even if packets are due: the
-/// kernel would otherwise stop it, for 50 ms in each second, so that others have their turn (sched(7)).
+/// With a real-time priority, the thread rests after having been awake for this long, even if
+/// packets are due. Otherwise the kernel would stop it for 50 ms in each second to give others a
+/// turn (sched(7)).
 const AWAKE_NS_MAX: u64 = 1_000_000;
-/// For so long; with the above, 8 % of the time, where the kernel wants 5 %.
+/// For this long; with the above, 8 % of the time, where the kernel wants 5 %.
 const REST_NS: u64 = 80_000;
 
 /// What is asked of the thread.
@@ -162,8 +165,8 @@ impl Forwarder {
     pub(super) fn run(mut self) -> Result<Ended, RouterError> {
         // The default slack of 50 us would add to every sleep. Where it cannot be set, it stays.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
-        // A thread that others keep waiting is a path that stands still. Where the process may not go before others,
-        // short turns help; older kernels know none.
+        // While other threads keep this one waiting, the path stands still. If the process may not
+        // have priority over them, short turns help. Older kernels do not have them.
         if schedule(Schedule::RealTime).is_ok() {
             self.awake_since_ns = Some(now_ns());
         } else {
@@ -252,7 +255,8 @@ impl Forwarder {
         Ok(horizon_ns)
     }
 
-    /// Offers what has come to the network in the order of time, moves it on, and collects what is due.
+    /// Offers the arrivals to the network in the order of time, moves it on, and collects what is
+    /// due.
     fn feed(&mut self, horizon_ns: u64) {
         let Run { network, recorder, .. } = &mut self.run;
         loop {
@@ -287,8 +291,9 @@ impl Forwarder {
                 let frames = port.leaving.iter().take(BATCH).map(|(_, packet)| packet.bytes.as_slice());
                 let sent = port.socket.send(frames);
                 let sent_ns = now_ns();
-                // Where a host takes packets in by itself, it may be behind for a moment. What the kernel does not take then is
-                // lost outside the model, and counted: to wait for longer would delay the others.
+                // A host that takes packets in by itself may be behind for a moment. Packets that
+                // the kernel does not take then are lost outside the model, and counted. To wait
+                // longer would delay the others.
                 let (count, failed) = match sent {
                     Ok(count) => {
                         patient_until_ns = None;

@@ -21,9 +21,9 @@ pub struct Segmented {
     pub segments: u64,
 }
 
-/// Sends super-packets over an interface of its own that does not take them, so that the kernel segments them, and
-/// compares with what [`split`] makes of them. Checksums are completed on both sides: whether the kernel leaves them
-/// partial depends on the interface.
+/// Sends super-packets over an interface of its own that does not take them. The kernel then
+/// segments them. Compares the result with that of [`split`]. Checksums are completed on both
+/// sides, because it depends on the interface whether the kernel leaves them partial.
 pub(super) fn gso_check(cases: u32, seed: u64) -> Result<Segmented, RouterError> {
     let failed = |what: &'static str| move |e| RouterError::system(what, e);
     ip(&["link", "add", "gso-a", "type", "veth", "peer", "name", "gso-b"], Stdio::null())?;
@@ -100,7 +100,8 @@ struct Kind {
     payload: Vec<u8>,
 }
 
-/// A super-packet as a host may send it: TCP or UDP, over IPv4 or IPv6, of any size and with any flags.
+/// A super-packet as a host may send it: TCP or UDP, over IPv4 or IPv6, of any size and with any
+/// flags.
 fn super_packet(rng: &mut ChaCha8Rng) -> Vec<u8> {
     let mut below = |bound: usize| (rng.next_u32() as usize) % bound;
     let (tcp, ipv4) = (below(2) == 0, below(2) == 0);

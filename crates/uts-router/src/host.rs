@@ -1,4 +1,4 @@
-//! Hosts: network namespaces, each kept by a thread that lives in it and does there what it is asked.
+//! Hosts: network namespaces. A thread lives in each, keeps it, and does there what it is asked.
 
 use super::config::TestbedConfig;
 use super::error::RouterError;
@@ -18,7 +18,7 @@ type Job = Box<dyn FnOnce() + Send>;
 /// An interface that has not come up by then does not.
 const UP_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// Where the programs of iproute2 may be when the search path of an ordinary user does not name them.
+/// Where the programs of iproute2 may be if the search path of an ordinary user does not name them.
 const PROGRAM_DIRECTORIES: [&str; 3] = ["", "/usr/sbin/", "/sbin/"];
 
 /// A host.
@@ -101,7 +101,8 @@ impl Host {
         .map_err(|e| RouterError::system("reach a host", e))?
     }
 
-    /// Datagrams that found their socket's buffer full, and packets dropped on the interface, both since the start.
+    /// Datagrams that found their socket's buffer full, and packets dropped on the interface, both
+    /// since the start.
     pub(super) fn losses(&self) -> io::Result<HostLosses> {
         self.run(|| {
             let in_sockets = ["/proc/thread-self/net/snmp", "/proc/thread-self/net/snmp6"]
@@ -220,8 +221,8 @@ fn ethernet_text(host: usize) -> String {
     ethernet_of(host).map(|byte| format!("{byte:02x}")).join(":")
 }
 
-/// Whether a veth interface lets packets wait for a peer that is behind, instead of dropping them: since Linux 6.16, and if it
-/// has a queue.
+/// Whether a veth interface lets packets wait for a slow peer, instead of dropping them. This needs
+/// Linux 6.16 and a queue.
 pub(super) fn veth_waits() -> bool {
     let release = rustix::system::uname();
     let mut numbers = release.release().to_str().unwrap_or_default().split(['.', '-']).map(str::parse::<u32>);
@@ -256,8 +257,8 @@ fn ip_batch(text: &str) -> Result<(), RouterError> {
     judge(fed, "ip", "-batch")
 }
 
-/// Waits until an interface carries packets: it is told to in no time, but the kernel takes its own, and what is
-/// sent before is lost.
+/// Waits until an interface carries packets. It is told to at once, but the kernel takes time. What
+/// is sent before that is lost.
 pub(super) fn wait_until_up(interface: &str) -> Result<(), RouterError> {
     let begun = Instant::now();
     loop {

@@ -1,5 +1,5 @@
-//! What a router answers when a packet is bigger than the next link takes: RFC 792 with RFC 1191 ("fragmentation
-//! needed"), and RFC 4443 ("packet too big").
+//! A router's answer to a packet that is bigger than the next link takes: RFC 792 with RFC 1191
+//! ("fragmentation needed"), and RFC 4443 ("packet too big").
 
 use super::frame::{ETHERNET_BYTES, ETHERTYPE_IPV4, ETHERTYPE_IPV6, IP_AT, Packet, ethertype, fold, sum_of};
 use super::sys::VNET_HEADER_BYTES;

@@ -6,11 +6,12 @@ const MARGIN_NS_MAX: u64 = 200_000;
 /// Beyond what sleeps took too long.
 const SPARE_NS: u64 = 20_000;
 
-/// What of the margin is forgotten with each sleep: of sleeps that are as late as one in a hundred, one is remembered until the next.
+/// The share of the margin that is forgotten with each sleep. Of sleeps as late as one in a
+/// hundred, one is remembered until the next.
 const FORGOTTEN: u64 = 256;
 
-/// How long before a packet is due to be woken: sleeps last longer than they were asked to, by 50 us on a virtual machine, and by some hundreds
-/// once in a while. What they took of late is added to the margin.
+/// How long before a packet is due to be woken. Sleeps last longer than requested, by 50 us on a
+/// virtual machine, and by some hundreds once in a while. The recent excess is added to the margin.
 #[derive(Debug)]
 pub(super) struct Margin {
     least_ns: u64,
@@ -27,7 +28,7 @@ impl Margin {
         self.ns
     }
 
-    /// A sleep has lasted for so much longer than it was to.
+    /// A sleep has lasted for this much longer than it was to.
     pub(super) fn overslept(&mut self, by_ns: u64) {
         if self.least_ns == 0 {
             return;

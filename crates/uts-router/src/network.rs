@@ -17,7 +17,8 @@ pub(super) struct Arrival {
     pub packet: Packet,
 }
 
-/// The network. Times are nanoseconds on the caller's clock; each call's is at or after the one before.
+/// The network. Times are nanoseconds on the caller's clock. Each call's time is at or after the
+/// one before.
 #[derive(Debug)]
 pub(super) struct Network {
     topology: Topology,
@@ -39,7 +40,8 @@ enum From {
 }
 
 impl Network {
-    /// Makes an idle one. Each path has a seed that follows from `seed`; schedules count from `origin_ns`.
+    /// Makes an idle one. Each path has a seed that follows from `seed`. Schedules count from
+    /// `origin_ns`.
     pub(super) fn new(
         topology: Topology,
         paths: &[PathConfig],
@@ -107,7 +109,7 @@ impl Network {
         }
     }
 
-    /// The next change that was made and not yet told of, with its path.
+    /// The next change that was made and not yet reported, with its path.
     pub(super) fn poll_applied(&mut self) -> Option<(usize, Applied)> {
         self.paths.iter_mut().enumerate().find_map(|(index, path)| Some((index, path.poll_applied()?)))
     }
@@ -142,8 +144,8 @@ impl Network {
         self.paths.iter().filter_map(Path::next_ns).min()
     }
 
-    /// Takes what has arrived at the paths' ends by `now_ns`. What passes several paths in no time is
-    /// followed to its end.
+    /// Takes what has arrived at the paths' ends by `now_ns`. A packet that passes several paths in
+    /// no time is followed to its end.
     fn collect(&mut self, now_ns: u64) {
         loop {
             let mut moved = false;
@@ -188,7 +190,8 @@ impl Network {
         }
     }
 
-    /// Multicast and broadcast: to every other host of the node, and on to where it does not come from.
+    /// Multicast and broadcast: to every other host of the node, and on to the sides from which it
+    /// did not come.
     fn flood(&mut self, now_ns: u64, node: usize, from: From, packet: Packet) -> bool {
         for host in 0..self.topology.hosts() {
             if self.topology.node_of(host) == node && from != From::Host(host) {
@@ -247,7 +250,8 @@ mod tests {
 
     #[test]
     fn a_chain_is_exact_however_seldom_it_is_advanced() {
-        // 1000 bytes: 1 ms at 8 Mbit/s, then 10 ms, then 2 ms at 4 Mbit/s: the second link is the bottleneck.
+        // 1000 bytes: 1 ms at 8 Mbit/s, then 10 ms, then 2 ms at 4 Mbit/s: the second link is the
+        // bottleneck.
         let links = ["rate=8mbit delay=10ms", "rate=4mbit delay=20ms"];
         let wanted: Vec<(usize, u64)> = (0..5).map(|i| (2, 33_000_000 + i * 2_000_000)).collect();
         for step_ns in [1_000, 777_777, 1_000_000_000] {

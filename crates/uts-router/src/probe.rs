@@ -1,5 +1,5 @@
-//! Small programs to run on hosts: what tests and measurements send, and what they see. They print one JSON object
-//! at their end; those that wait for others print `ready` first.
+//! Small programs to run on hosts: what tests and measurements send, and what they see. They print
+//! one JSON object at their end. Those that wait for others print `ready` first.
 
 use super::error::RouterError;
 pub use super::gso_check::Segmented;
@@ -162,7 +162,8 @@ fn say(line: &str) -> io::Result<()> {
     writeln!(out, "{line}").and_then(|()| out.flush())
 }
 
-/// What stands at a position of a transfer: a block that repeats, of a length that no segment divides.
+/// The content at a position of a transfer: a block that repeats, of a length that no segment
+/// divides.
 fn pattern() -> Vec<u8> {
     let mut bytes = vec![0; 65_521];
     ChaCha8Rng::seed_from_u64(7).fill_bytes(&mut bytes);

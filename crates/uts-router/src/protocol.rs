@@ -1,5 +1,5 @@
-//! How a testbed's handle and its supervisor speak: a JSON object per line over a stream socket, with
-//! descriptors beside those that need them.
+//! How a testbed's handle and its supervisor speak: a JSON object per line over a stream socket,
+//! together with the descriptors that it needs.
 //!
 //! The stream is also the lifeline: that it ends tells the supervisor to end.
 

@@ -1,9 +1,10 @@
 //! The record: taken where packets pass, written by a thread of its own.
 //!
-//! The forwarding thread only copies into a chunk, and hands it over when it is full or old. It never waits for the
-//! writer, not even for a lock that the writer holds while others have the processor: chunks go to and fro in two
-//! wait-free rings, and the writer looks every few milliseconds. If it falls behind by all the [`CHUNKS`], entries are
-//! lost and counted, and the run is not valid.
+//! The forwarding thread only copies into a chunk, and hands it over when it is full or old. It
+//! never waits for the writer, not even for a lock that the writer holds while others have the
+//! processor. Chunks go to and fro in two wait-free rings, and the writer looks every few
+//! milliseconds. If it falls behind by all the [`CHUNKS`], entries are lost and counted, and the
+//! run is not valid.
 
 use super::config::RecordConfig;
 use super::error::RouterError;

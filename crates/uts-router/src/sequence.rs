@@ -71,8 +71,8 @@ impl fmt::Display for Row {
 }
 
 impl Sequences {
-    /// Reads an Ethernet frame; `None` if it carries no TCP segment, or only a later fragment of one. Only headers are
-    /// needed.
+    /// Reads an Ethernet frame. `None` if it carries no TCP segment, or only a later fragment of
+    /// one. Only headers are needed.
     pub(super) fn row(&mut self, frame: &[u8]) -> Option<Row> {
         let from_host = frame.get(6..12).and_then(|a| host_of(a.try_into().ok()?))?;
         let to_host = frame.first_chunk::<6>().and_then(|&a| host_of(a))?;

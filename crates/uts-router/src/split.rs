@@ -1,8 +1,8 @@
-//! Segmentation in user space: what the kernel hands over as one super-packet (GSO) becomes the packets
-//! that it would have put on a wire.
+//! Segmentation in user space: a super-packet (GSO) from the kernel becomes the packets that the
+//! kernel would have put on a wire.
 //!
-//! It does what `tcp_gso_segment`, `__udp_gso_segment`, `inet_gso_segment` and `ipv6_gso_segment` of
-//! Linux do; tests compare with them bit by bit. Checksums of TCP and UDP stay partial.
+//! It does what `tcp_gso_segment`, `__udp_gso_segment`, `inet_gso_segment` and `ipv6_gso_segment`
+//! of Linux do. Tests compare with them bit by bit. Checksums of TCP and UDP stay partial.
 
 use super::frame::{ETHERNET_BYTES, ETHERTYPE_IPV4, ETHERTYPE_IPV6, VnetHeader, ethertype, fold, sum_of};
 use super::sys::VNET_HEADER_BYTES;
@@ -87,7 +87,8 @@ impl Plan {
             ETHERTYPE_IPV6 => false,
             _ => return None,
         };
-        // The kernel leaves the transport's checksum to us in every super-packet, and so says where it is.
+        // The kernel leaves the transport's checksum to us in every super-packet, and therefore
+        // says where it is.
         let offset = if tcp { TCP_CHECKSUM_AT } else { UDP_CHECKSUM_AT };
         if !header.needs_checksum() || usize::from(header.checksum_offset) != offset {
             return None;

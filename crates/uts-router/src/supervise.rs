@@ -1,13 +1,14 @@
 //! The processes that a testbed lives in.
 //!
 //! ```text
-//! the caller's process --- stream --- outer --- fork --- inner, process 1 of its namespace --- programs
+//! the caller's process --- stream --- outer --- fork --- inner --- programs
 //! ```
 //!
-//! *Outer* leaves the caller's namespaces (single-threaded, as a user namespace demands), starts *inner* in
-//! the new ones, and waits. *Inner* holds everything: hosts, RouterPC's thread, programs. When it ends, for
-//! whatever reason, the kernel kills every process of its namespace, and with the last one go the network
-//! namespaces and the interfaces in them. It ends
+//! *Outer* leaves the caller's namespaces (single-threaded, as a user namespace demands), starts
+//! *inner* in the new ones, and waits. *Inner* is process 1 of its namespace and holds everything:
+//! hosts, RouterPC's thread, programs. When it ends, for whatever reason, the kernel kills every
+//! process of its namespace. With the last one, the network namespaces and their interfaces end.
+//! *Inner* ends
 //!
 //! * when it is told to, or the stream ends because the caller has ended or was killed;
 //! * when *outer* was killed (it gets SIGKILL as its parent's death signal);
@@ -50,8 +51,9 @@ pub enum Stage {
     Inner,
 }
 
-/// Is a testbed's supervisor, with its handle at the other end of standard input; false = it failed. To be called by the
-/// subcommand `router supervise`, before the process has a second thread.
+/// Is a testbed's supervisor, with its handle at the other end of standard input. False = it
+/// failed. To be called by the subcommand `router supervise`, before the process has a second
+/// thread.
 pub fn supervise(stage: Stage) -> bool {
     let stream = match rustix::stdio::stdin().try_clone_to_owned() {
         Ok(fd) => UnixStream::from(fd),
@@ -75,7 +77,8 @@ pub fn supervise(stage: Stage) -> bool {
 }
 
 fn outer() -> Result<bool, RouterError> {
-    // Ctrl-C is for the caller and for programs in the foreground; the testbed ends when its handle wants it.
+    // Ctrl-C is for the caller and for programs in the foreground. The testbed ends when its handle
+    // wants it.
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGQUIT, signal_hook::consts::SIGHUP] {
         signal_hook::flag::register(signal, Arc::default())
             .map_err(|e| RouterError::system("catch signals", e))?;
@@ -97,7 +100,8 @@ fn leave_namespaces() -> Result<(), RouterError> {
         return Ok(());
     }
     unshare(spaces | UnshareFlags::NEWUSER).map_err(|e| RouterError::system("make namespaces", e))?;
-    // In this order: a group may only be mapped once changing groups is given up (user_namespaces(7)).
+    // In this order: a group may only be mapped once changing groups is given up
+    // (user_namespaces(7)).
     for (file, text) in [
         ("/proc/self/setgroups", "deny".into()),
         ("/proc/self/uid_map", format!("0 {} 1", user.as_raw())),
@@ -138,8 +142,9 @@ fn inner(stream: &UnixStream) -> Result<bool, RouterError> {
     }
 }
 
-/// Mounts a `/proc` that shows the namespace's own processes. Where it may not be mounted (in containers that
-/// hide parts of theirs), the caller's stays: programs that look for others by number find none.
+/// Mounts a `/proc` that shows the namespace's own processes. If it may not be mounted (in
+/// containers that hide parts of theirs), the caller's stays. Programs that look for others by
+/// number find none.
 fn own_proc() {
     let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
     if mount_change("/", private).is_ok() {
@@ -360,8 +365,8 @@ impl Bed {
                 command.process_group(0);
             }
             let (programs, changed) = &*programs;
-            // Held meanwhile, so that the reaper neither takes a process that could not be started, nor
-            // one that is not yet noted.
+            // Held meanwhile, to keep the reaper from taking a process that could not be started,
+            // or one that is not yet noted.
             let mut programs = lock(programs);
             let pid = command.spawn()?.id().cast_signed();
             programs.by_pid.insert(pid, child);
@@ -450,8 +455,8 @@ pub(super) fn null(write: bool) -> io::Result<OwnedFd> {
 /// An environment variable of processes that were started to supervise a testbed.
 const SUPERVISOR_VARIABLE: &str = "UTS_LAB_SUPERVISOR";
 
-/// Whether this process was started to supervise a testbed. A program that has no such subcommand, as one of tests, would
-/// otherwise do again what it was started from, without end.
+/// Whether this process was started to supervise a testbed. A program without that subcommand, such
+/// as a test program, would otherwise start itself again without end.
 pub(super) fn is_supervisor() -> bool {
     std::env::var_os(SUPERVISOR_VARIABLE).is_some()
 }

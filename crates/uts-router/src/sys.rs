@@ -39,12 +39,14 @@ pub(super) fn unshare(flags: UnshareFlags) -> io::Result<()> {
     unsafe { rustix::thread::unshare_unsafe(flags) }.map_err(Into::into)
 }
 
-/// Has a thread of the kernel take in what a veth interface receives, on whatever processor is free (threaded NAPI), and join what
-/// arrives together (GRO). Else whoever sends to the interface does the receiver's protocol work as well. In the calling thread's
-/// network namespace, and without privileges beyond it.
+/// Has a thread of the kernel take in what a veth interface receives, on whatever processor is free
+/// (threaded NAPI), and join packets that arrive together (GRO). Otherwise the sender to the
+/// interface does the receiver's protocol work as well. Acts in the calling thread's network
+/// namespace, and needs no privileges beyond it.
 pub(super) fn receive_in_thread(interface: &str) -> io::Result<()> {
     set_offload(interface, Offload::Receive, true)?;
-    // sysfs shows the network namespace of who has mounted it: in a namespace of mounts that ends with its only thread.
+    // sysfs shows the network namespace of the process that has mounted it: in a namespace of
+    // mounts that ends with its only thread.
     std::thread::scope(|scope| {
         let switched = scope.spawn(|| {
             unshare(UnshareFlags::NEWNS)?;
@@ -58,7 +60,8 @@ pub(super) fn receive_in_thread(interface: &str) -> io::Result<()> {
 /// What an interface does for its host.
 #[derive(Clone, Copy)]
 pub(super) enum Offload {
-    /// TSO: `ETHTOOL_STSO` of linux/ethtool.h. Only from an interface without it does a veth peer receive by NAPI.
+    /// TSO: `ETHTOOL_STSO` of linux/ethtool.h. A veth peer receives by NAPI only from an interface
+    /// without it.
     Send = 0x1f,
     /// GRO: `ETHTOOL_SGRO`. Only with it does a veth interface have NAPI.
     Receive = 0x2c,
@@ -84,7 +87,7 @@ pub(super) fn set_offload(interface: &str, offload: Offload, on: bool) -> io::Re
         *place = byte as libc::c_char;
     }
     request.ifr_ifru.ifru_data = (&raw mut value).cast();
-    // SAFETY: the kernel reads the request and the value that it points to, both of which outlive the call.
+    // SAFETY: the kernel reads the request and the value that it points to. Both outlive the call.
     check(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL, &raw mut request) }).map(drop)
 }
 
@@ -105,7 +108,8 @@ impl PacketSocket {
         socket.set(libc::SOL_PACKET, libc::PACKET_VNET_HDR, 1)?;
         socket.set(libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1)?;
         socket.set(libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)?;
-        // What the host at the other end has not taken in counts as sent by us: its ring holds 256 packets.
+        // What the host at the other end has not taken in counts as sent by us. Its ring holds 256
+        // packets.
         if socket.set(libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, SEND_BUFFER_BYTES).is_err() {
             socket.set(libc::SOL_SOCKET, libc::SO_SNDBUF, SEND_BUFFER_BYTES)?;
         }
@@ -150,8 +154,8 @@ impl PacketSocket {
         Ok(drops.into())
     }
 
-    /// Sends frames, each with its header before it, in order. Returns how many were taken; the error
-    /// is that of the first frame.
+    /// Sends frames, each with its header before it, in order. Returns how many were taken. The
+    /// error is that of the first frame.
     pub(super) fn send<'a>(&self, frames: impl Iterator<Item = &'a [u8]>) -> io::Result<usize> {
         // SAFETY: plain old data, for which zeros are valid.
         let mut messages: [libc::mmsghdr; BATCH] = unsafe { zeroed() };
@@ -268,7 +272,8 @@ fn stamp_of(control: &[u64; CONTROL_BYTES / 8], len: usize) -> Option<u64> {
 /// How the calling thread is to be scheduled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Schedule {
-    /// Like others, but for shorter turns, so that it gets its turn sooner (Linux 6.12; before, as ever).
+    /// Like others, but with shorter turns. It then gets its turn sooner (from Linux 6.12; no
+    /// effect before).
     Fair,
     /// Before others; needs a privilege.
     RealTime,

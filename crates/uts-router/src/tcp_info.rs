@@ -1,5 +1,5 @@
-//! `TCP_INFO` of all TCP sockets of a host, sampled by the kernel's own interface for it (sock_diag(7)), as `ss -ti`
-//! shows it. Each host has a thread in its namespace that asks.
+//! `TCP_INFO` of all TCP sockets of a host, sampled by the kernel's interface for it
+//! (sock_diag(7)), as `ss -ti` shows it. Each host has a thread in its namespace that asks.
 
 use super::error::RouterError;
 use super::forward::now_ns;

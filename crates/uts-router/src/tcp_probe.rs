@@ -1,8 +1,9 @@
-//! The kernel's own account of its TCP (the tracepoint tcp:tcp_probe): the state of a connection at each segment that it
-//! receives, of all network namespaces. It needs root, and tracefs to be mounted.
+//! The kernel's own account of its TCP (the tracepoint tcp:tcp_probe): the state of a connection at
+//! each segment that it receives, of all network namespaces. It needs root, and tracefs to be
+//! mounted.
 //!
-//! A recording has a buffer of its own in tracefs, an instance. A shell holds it, and removes it when this process has
-//! ended, however that ends.
+//! A recording has a buffer of its own in tracefs, an instance. A shell holds it, and removes it
+//! when this process has ended, however it ends.
 
 use super::check::Check;
 use rustix::fs::{Access, OFlags, access};

@@ -25,8 +25,8 @@ use uts_path::{Change, Target};
 /// How long a supervisor may take to end after its stream has; then it is killed.
 const ENDING_TIME: Duration = Duration::from_secs(5);
 
-/// A running testbed. It ends with this handle, or with the process that holds it, however that ends; so do all
-/// programs on its hosts.
+/// A running testbed. It ends with this handle, or with the process that holds it, however that
+/// ends. All programs on its hosts end too.
 #[derive(Debug)]
 pub struct Testbed {
     control: Control,
@@ -45,7 +45,8 @@ struct Shared {
     waiting: Mutex<Waiting>,
 }
 
-/// Who waits for what. The reader empties it when the stream ends, which tells all that wait.
+/// Which call waits for what. The reader empties it when the stream ends, and all waiting calls
+/// hear of that.
 #[derive(Debug, Default)]
 struct Waiting {
     replies: HashMap<u64, Sender<Result<Answer, String>>>,
@@ -67,7 +68,8 @@ impl Testbed {
     /// Makes the hosts and the paths, and starts RouterPC. Takes some hundredths of a second.
     ///
     /// # Errors
-    /// A setting is out of range; or the system does not permit it, where [`doctor`](super::doctor()) says what would help.
+    /// A setting is out of range; or the system does not permit it, and [`doctor`](super::doctor())
+    /// says what would help.
     pub fn start(config: TestbedConfig) -> Result<Self, RouterError> {
         config.validate()?;
         if is_supervisor() {
@@ -134,8 +136,9 @@ impl Testbed {
         self.control.command(host, program)
     }
 
-    /// Starts all paths, their schedules, the counters and the record anew, from now on; programs go on, and what
-    /// was under way is gone. For when all programs are ready, and the experiment is to begin.
+    /// Starts all paths, their schedules, the counters and the record anew, from now on. Programs
+    /// go on. Packets under way are gone. Call it when all programs are ready and the experiment is
+    /// to begin.
     ///
     /// # Errors
     /// A file of the record cannot be written, or the testbed has ended.
@@ -288,8 +291,8 @@ pub enum Io {
     File(File),
 }
 
-/// A program to be run on a host, in the manner of [`std::process::Command`]. Unless said otherwise, it has
-/// no input, and this process's output, environment and directory.
+/// A program to be run on a host, in the manner of [`std::process::Command`]. By default it has no
+/// input, and this process's output, environment and directory.
 #[derive(Debug)]
 #[must_use]
 pub struct HostCommand {
@@ -492,7 +495,7 @@ impl RemoteChild {
         }
     }
 
-    /// Waits for its end for so long at most; `None` if it goes on.
+    /// Waits for its end for this long at most; `None` if it goes on.
     ///
     /// # Errors
     /// As [`wait`](Self::wait).
@@ -507,7 +510,8 @@ impl RemoteChild {
         }
     }
 
-    /// Kills it and what it has started, unless that has left its process group. Nothing happens if it has ended.
+    /// Kills it and what it has started, except what has left its process group. Nothing happens if
+    /// it has ended.
     ///
     /// # Errors
     /// The testbed has ended.

@@ -1,7 +1,8 @@
-//! Who is attached where, and what addresses they have.
+//! Which hosts are attached where, and what addresses they have.
 //!
-//! All topologies are a line of nodes with a path between each two neighbours; hosts hang on nodes. The
-//! line behaves like one long Ethernet segment: no TTL is counted down, all hosts share a subnet.
+//! All topologies are a line of nodes with a path between each two neighbours. Hosts are attached
+//! to nodes. The line behaves like one long Ethernet segment: no TTL is counted down, and all hosts
+//! share a subnet.
 
 use serde::{Deserialize, Serialize};
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -20,9 +21,9 @@ pub enum Topology {
         /// Hosts on each side, at least 1.
         pairs: usize,
     },
-    /// So many routers in a row, at least 2, with a path between each two neighbours (path `i` is
-    /// between router `i` and `i + 1`), and host `i` at router `i`: from host 0 to the last one all paths are
-    /// passed; the hosts between make cross traffic.
+    /// This many routers in a row, at least 2, with a path between each two neighbours (path `i` is
+    /// between router `i` and `i + 1`), and host `i` at router `i`. From host 0 to the last one all
+    /// paths are passed. The hosts between make cross traffic.
     Chain {
         /// Routers, and hosts.
         routers: usize,

@@ -19,7 +19,7 @@ use uts_traffic::workload::{Workload, can_carry};
 pub struct SimCase {
     /// The links, which say between them which hosts and routers there are.
     pub links: Vec<SimLink>,
-    /// Who sends what to whom.
+    /// Which end sends what to which.
     pub flows: Vec<SimFlow>,
     /// How long each flow may take to connect, and as long again for its workload.
     pub timeout: Duration,
@@ -31,7 +31,8 @@ pub struct SimCase {
     pub record: SimRecord,
 }
 
-/// Two nodes and the path between them. A node is a host if flows begin or end there, and forwards what is not for it.
+/// Two nodes and the path between them. A node is a host if flows begin or end there. It forwards
+/// packets for other nodes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SimLink {
     /// Its name; empty for one that is of no interest, of which nothing is recorded.
@@ -68,7 +69,8 @@ pub struct SimRecord {
     pub queues: bool,
     /// Write what each host that has flows sends and receives to `HOST.pcap` in this directory.
     pub pcap: Option<PathBuf>,
-    /// Write what UTS connections do to `FLOW.client.sqlog` and `FLOW.server.sqlog` in this directory.
+    /// Write what UTS connections do to `FLOW.client.sqlog` and `FLOW.server.sqlog` in this
+    /// directory.
     pub qlog: Option<PathBuf>,
 }
 
@@ -97,7 +99,8 @@ impl SimLink {
         Self::chain(vec![(name.into(), path)])
     }
 
-    /// `client` and `server`, and these paths in a row between, with `router1` and so on between those.
+    /// `client` and `server`, and these paths in a row between, with `router1` and so on between
+    /// those.
     pub fn chain(paths: Vec<(String, PathConfig)>) -> Vec<Self> {
         let last = paths.len();
         let node = |n: usize| match n {
@@ -109,7 +112,8 @@ impl SimLink {
         paths.into_iter().enumerate().map(link).collect()
     }
 
-    /// `client1` and so on, and as many of `server1`, that share a path; what leads to it is perfect.
+    /// `client1` and so on, and as many of `server1`, that share a path. What leads to it is
+    /// perfect.
     pub fn dumbbell(name: impl Into<String>, path: PathConfig, pairs: u32) -> Vec<Self> {
         let [left, right] = ["left", "right"].map(String::from);
         let shared = SimLink { name: name.into(), ends: [left.clone(), right.clone()], path };
@@ -121,7 +125,8 @@ impl SimLink {
     }
 }
 
-/// Why a transport cannot carry a workload in virtual time, if so; one line, without the transport's name in front.
+/// The reason if a transport cannot carry a workload in virtual time: one line, without the
+/// transport's name in front.
 pub fn refuses(transport: &TransportSpec, workload: &Workload) -> Option<String> {
     Carrier::new(transport, workload).err()
 }

@@ -1,4 +1,5 @@
-//! The ends of flows: each a task that meets its peer, carries its part of the workload, and takes its leave.
+//! The ends of flows. Each is a task that meets its peer, carries its part of the workload, and
+//! closes.
 
 use super::case::{Carrier, CarrierKind, Plan, SimCase, SimError, SimFlow};
 use super::executor::SimClock;

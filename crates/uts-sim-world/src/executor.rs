@@ -1,6 +1,7 @@
 //! Futures in virtual time: a thread, its tasks, and a clock that somebody else moves.
 //!
-//! What runs in which order follows from the order in which tasks were spawned and woken, and from nothing else.
+//! The order in which things run follows from the order in which tasks were spawned and woken, and
+//! from nothing else.
 
 use core::cell::{Cell, RefCell};
 use core::future::Future;

@@ -1,12 +1,14 @@
-//! The world `sim`: hosts and paths in virtual time, around the real engine. The same case gives the same figures on any
-//! machine, as fast as the machine can.
+//! The world `sim`: hosts and paths in virtual time, around the real engine. The same case gives
+//! the same figures on any machine, as fast as the machine can.
 //!
-//! [`run`] carries a [`SimCase`]: its links, its flows (UTS by requirements or by mechanisms, and raw UDP, several over
-//! shared links if that is wanted), and says what came of it. What pictures need is told to a [`Recorder`] as it happens.
-//! A case keeps one core busy; cases on several threads do not disturb each other.
+//! [`run`] carries a [`SimCase`]: its links and its flows (UTS by requirements or by mechanisms,
+//! and raw UDP, also several over shared links). It returns the results. What pictures need goes to
+//! a [`Recorder`] as it happens. A case keeps one core busy. Cases on several threads do not
+//! disturb each other.
 //!
-//! Links carry IP packets with 28 bytes of IPv4 and UDP headers: what a frame adds is for `overhead` or a framing to say,
-//! as in the world `router`. Hosts take no time of their own, and drop datagrams whose checksum is wrong.
+//! Links carry IP packets with 28 bytes of IPv4 and UDP headers. As in the world `router`,
+//! `overhead` or a framing says what a frame adds. Hosts take no time of their own, and drop
+//! datagrams whose checksum is wrong.
 
 mod case;
 mod ends;
@@ -61,14 +63,15 @@ pub struct EndResult {
     pub end: End,
 }
 
-/// After the time of its flows is over, a run waits for so long for their leave-taking.
+/// After the time of its flows is over, a run waits for this long for their leave-taking.
 const GRACE: Duration = Duration::from_secs(20);
 
 /// Carries a case.
 ///
 /// # Errors
-/// [`SimError`]: something is wrong with the case, a file cannot be written, or the recorder has stopped it. That a
-/// transport fails, or does not finish in time, is no error but part of the result.
+/// [`SimError`]: something is wrong with the case, a file cannot be written, or the recorder has
+/// stopped it. If a transport fails, or does not finish in time, this is part of the result and no
+/// error.
 pub fn run(case: &SimCase, recorder: &mut dyn Recorder) -> Result<SimResult, SimError> {
     let plan = case.plan()?;
     let identities = Identities::new().map_err(|e| SimError::Case(e.to_string()))?;

@@ -17,24 +17,26 @@ use uts_sim::qlog::{Qlog, Vantage};
 use uts_sim::topology::{PathId, Topology};
 use uts_traffic::measure::{Observer, Sample};
 
-/// After so many instants the recorder is told what has gathered.
+/// After this many instants the recorder is told what has gathered.
 pub(super) const EVERY_STEPS: u32 = 1 << 10;
 
-/// Takes what happens in a run, in stretches of time; within each kind of one flow or link all is in order. Flows and
-/// links go by their places in the case.
+/// Takes what happens in a run, in stretches of time. Within each kind of one flow or link all is
+/// in order. Flows and links are named by their places in the case.
 pub trait Recorder {
     /// A sample of an end of a flow.
     fn sample(&mut self, flow: usize, role: Role, sample: &Sample) {
         let _ = (flow, role, sample);
     }
 
-    /// What a packet did that an end of a flow had sent, if [`SimRecord::packets`](super::SimRecord::packets) asks for it.
-    /// Rows of packets with data that were acknowledged or lost say what was sent in them, too.
+    /// What a packet did that an end of a flow had sent, if
+    /// [`SimRecord::packets`](super::SimRecord::packets) asks for it. Rows of packets with data
+    /// that were acknowledged or lost also say what was sent in them.
     fn packet(&mut self, flow: usize, role: Role, row: &TraceRow) {
         let _ = (flow, role, row);
     }
 
-    /// What a packet met in a link's queue, if [`SimRecord::queues`](super::SimRecord::queues) asks for it.
+    /// What a packet met in a link's queue, if [`SimRecord::queues`](super::SimRecord::queues) asks
+    /// for it.
     fn passage(&mut self, link: usize, direction: Direction, passage: &Passage) {
         let _ = (link, direction, passage);
     }
@@ -182,7 +184,8 @@ impl Records {
         }
         if self.packets {
             for endpoint in self.endpoints.borrow_mut().iter_mut() {
-                // That the endpoint counts as touched then changes nothing: it has nothing new to send.
+                // The endpoint then counts as touched, which changes nothing: it has nothing new to
+                // send.
                 let Port::Uts(host) = network.app_mut(endpoint.app) else { continue };
                 for (handle, row) in host.take_packets() {
                     let row = endpoint.complete(handle, row);

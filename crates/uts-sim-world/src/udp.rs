@@ -130,7 +130,7 @@ impl Socket {
     }
 }
 
-/// Waits for the first datagram; whoever sent it is the client.
+/// Waits for the first datagram. Its sender is the client.
 struct UdpListener {
     udp: SimUdp,
     socket: Socket,

@@ -157,7 +157,7 @@ impl Link {
         self.close_reason().map_or(TransportError::Closed, closed)
     }
 
-    /// What is to be said where an attempt has to wait: that the connection is over, or to come back.
+    /// What to report if an attempt has to wait: that the connection is over, or to come back.
     fn wait<T>(&self, interest: Interest, context: &Context<'_>) -> Poll<Result<T>> {
         self.world.told(self.id, |told| {
             if let Some(reason) = &told.closed {
@@ -368,8 +368,8 @@ impl Session for UtsSession {
         Box::pin(async {
             self.finish_all().await;
             if self.role == Role::Server {
-                // What ends a connection overtakes what has arrived and was not read; so the client, which has had all
-                // answers, ends it.
+                // A close overtakes data that has arrived but was not read. The client has all its
+                // answers, and therefore closes.
                 within(&self.connection.clock(), FAREWELL_MAX, self.connection.ended()).await;
             }
             let _ = self.connection.act(|connection, now| connection.close(now, 0, "done"));

@@ -1,4 +1,5 @@
-//! The network with the tasks that use it: what happens at an endpoint wakes who waits for it.
+//! The network with the tasks that use it. What happens at an endpoint wakes the task that waits
+//! for it.
 
 use super::executor::{Executor, SimClock};
 use super::udp::UdpPort;
@@ -93,7 +94,7 @@ pub(super) struct Told {
 }
 
 impl Told {
-    /// Remembers who waits for what.
+    /// Remembers which task waits for what.
     pub fn wait(&mut self, interest: Interest, context: &Context<'_>) {
         let waiting = self.waiting.entry(interest).or_default();
         if !waiting.iter().any(|waker| waker.will_wake(context.waker())) {
@@ -238,7 +239,8 @@ impl World {
         act(self.told.borrow_mut().entry(connection).or_default())
     }
 
-    /// Lets time pass until every task is done, `until` has come, or `goes_on` says no; it is asked at every instant.
+    /// Lets time pass until every task is done, `until` has come, or `goes_on` says no. `goes_on`
+    /// is asked at every instant.
     pub fn run(&self, until: Time, mut goes_on: impl FnMut(&World) -> bool) {
         loop {
             self.executor.run_woken();

@@ -1,4 +1,5 @@
-//! Cases in virtual time: what transports and workloads do there, that it follows from the seed, and what is told of it.
+//! Cases in virtual time: what transports and workloads do there, that it follows from the seed,
+//! and what is reported.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -159,7 +160,8 @@ fn a_clean_path_is_filled() {
     assert!((0.88..1.0).contains(&(goodput / 50e6)), "{goodput}");
 }
 
-/// A voice packet over an empty path takes its bits over the rate and the delay, to the nanosecond; with its headers.
+/// A voice packet over an empty path takes its bits over the rate, and the delay, to the
+/// nanosecond, with its headers.
 #[test]
 fn a_message_alone_takes_transmission_and_propagation() {
     let links = SimLink::chain(vec![

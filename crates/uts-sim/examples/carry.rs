@@ -1,10 +1,14 @@
-//! Carries packets between two engines in memory and does nothing else: for a profiler, or a counter of instructions.
+//! Carries packets between two engines in memory and does nothing else: for a profiler, or a
+//! counter of instructions.
 //!
-//! `carry PACKETS [--soon] [--in-flight MB] [--loss PER_MILLE] [--messages BYTES [--separate | --batches] | --round-trips |
-//! --flows OPEN] [NAME=VALUE ...]`, the last properties of both ends. Soon after the exchange that they ask for, the epoch before it is still
-//! open; else it is closed. With messages, PACKETS counts packets that would be full of them, also if each is to have a packet of its own;
-//! they may be handed over and read in batches. Of round trips each is of one byte, and PACKETS says how many; so it does of flows, each
-//! of 1000 bytes, while OPEN others stay open.
+//! `carry PACKETS [--soon] [--in-flight MB] [--loss PER_MILLE] [--messages BYTES [--separate |
+//! --batches] | --round-trips | --flows OPEN] [NAME=VALUE
+//! ...]`. The last are properties of both ends. With `--soon`, packets are carried soon after the
+//! exchange that the properties ask for, while the epoch before it is still open. Otherwise that
+//! epoch is closed. With messages, PACKETS counts packets that would be full of them, even if each
+//! message has a packet of its own. They may be handed over and read in batches. Each round trip is
+//! of one byte, and PACKETS says how many. With flows, PACKETS says how many, each of 1000 bytes,
+//! while OPEN others stay open.
 
 use bytes::Bytes;
 use std::process::ExitCode;
@@ -72,14 +76,16 @@ fn run() -> Result<(), Box<dyn std::error::Error>> {
     // The peer's credit is what holds the sender back.
     (config.credit_bytes_initial, config.credit_bytes_max) = (window, window);
     config.send_buffer_bytes = 2 * window as usize;
-    // So long that a window is under way before the first acknowledgement: 8 batches of 32 packets take 40 us.
+    // Long enough for a window to be under way before the first acknowledgement: 8 batches of 32
+    // packets take 40 us.
     let delay = Duration::from_micros(window / (256 * DATA_BYTES) * 40 + 100);
     config.flows_max = config.flows_max.max(2 * flows_open.unwrap_or(0) as u32);
     let mut pair = Pair::new(config.clone(), delay)?;
     pair.batches = arguments.batches;
     let connection = pair.connect(config)?;
     let flow = pair.open_flow(connection)?;
-    // Until the profile that was asked for is agreed and, unless it is to be soon, the epoch before closed.
+    // Until the profile that was asked for is agreed and, unless it is to be soon, the epoch before
+    // is closed.
     pair.pass(pair.now + if soon { 10 * delay } else { Duration::from_secs(1) })?;
     for _ in 0..flows_open.unwrap_or(0) {
         let (now, flow) = (pair.now, pair.open_flow(connection)?);

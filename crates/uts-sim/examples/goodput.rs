@@ -1,6 +1,8 @@
-//! Goodput of one bulk transfer in virtual time, by seed: what a change of a policy or a congestion control is worth.
+//! Goodput of one bulk transfer in virtual time, by seed: what a change of a policy or a congestion
+//! control is worth.
 //!
-//! `cargo run --release -p uts-sim --example goodput -- [PATH[; at=WHEN CHANGE ...]] [MEGABYTES] [SEEDS] [PROPERTY=VALUE ...]`
+//! `cargo run --release -p uts-sim --example goodput -- [PATH[; at=WHEN CHANGE ...]] [MEGABYTES]
+//! [SEEDS] [PROPERTY=VALUE ...]`
 
 use uts_engine::ConnectionConfig;
 use uts_functions::Time;

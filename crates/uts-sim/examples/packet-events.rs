@@ -1,10 +1,10 @@
 //! How many packet events a core handles in a second:
 //! `cargo run --release -p uts-sim --example packet-events [PACKETS]`.
 //!
-//! A packet event is a packet that leaves its source, or that arrives at a node at the end of a path. Loss on the way
-//! and the queue's own departures do not count.
+//! A packet event is a packet that leaves its source, or that arrives at a node at the end of a
+//! path. Losses on the way and the queue's own departures do not count.
 //!
-//! What counts is the processor's time and not the wall's: other work on the machine does not slow a core down.
+//! The processor's time counts, not the wall's. Other work on the machine does not change it.
 
 use core::time::Duration;
 use rustix::time::{ClockId, clock_gettime};
@@ -30,7 +30,8 @@ fn path(text: &str) -> PathConfig {
     PathConfig::both(text.parse::<LinkConfig>().expect("a valid path"))
 }
 
-/// Sends `packets` from each first node to each second one, and says how many events that were and how long it took.
+/// Sends `packets` from each first node to each second one. Returns how many events that were and
+/// how long it took.
 fn run(topology: &Topology, pairs: &[(Node, Node)], mean: Duration, packets: u64) -> (u64, Duration) {
     let mut network = Network::new(topology, 1).expect("a valid topology");
     for (number, (from, to)) in pairs.iter().enumerate() {

@@ -2,9 +2,9 @@
 
 use uts_functions::Time;
 
-/// An indexed binary heap. Every entry (a path, an application) has one instant at most, which is changed in place, so
-/// the heap is as large as the network and not as what is under way in it. Entries due at once come in the order of
-/// their numbers: what happens follows from the instants alone.
+/// An indexed binary heap. Every entry (a path, an application) has at most one instant, which is
+/// changed in place. The heap is as large as the network, not as what is under way in it. Entries
+/// that are due at once come in the order of their numbers: the instants alone decide what happens.
 #[derive(Debug, Default)]
 pub(crate) struct Agenda {
     /// A binary heap of instants and entries.

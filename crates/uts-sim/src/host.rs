@@ -44,8 +44,9 @@ impl Host {
         Host { endpoint, buffer: Vec::new(), batch: None, observer: None }
     }
 
-    /// The endpoint, to look at or to change. Reach it through [`Network::app_mut`](crate::network::Network::app_mut),
-    /// so that what a change makes due is done.
+    /// The endpoint, to look at or to change. Reach it through
+    /// [`Network::app_mut`](crate::network::Network::app_mut), which then does what the change
+    /// makes due.
     pub fn endpoint(&mut self) -> &mut Endpoint {
         &mut self.endpoint
     }
@@ -81,7 +82,8 @@ impl Host {
         }
     }
 
-    /// Keeps what packets do, of connections that are established from now on, for [`Host::take_packets`].
+    /// Keeps what packets do, of connections that are established from now on, for
+    /// [`Host::take_packets`].
     pub fn keep_packets(&mut self) {
         self.observer.get_or_insert_default().packets.get_or_insert_default();
     }

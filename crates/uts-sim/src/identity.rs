@@ -9,8 +9,8 @@ use uts_functions::Time;
 /// The name that the server's certificate is made out to.
 pub const SERVER_NAME: &str = "server.uts.test";
 
-/// Settings of a server and of clients that know its certificate. Keys are Ed25519, whose signatures have one length:
-/// packets are as long in every run.
+/// Settings of a server and of clients that know its certificate. Keys are Ed25519, whose
+/// signatures have one length. Packets have the same length in every run.
 #[derive(Clone)]
 pub struct Identities {
     /// For [`uts_engine::EndpointConfig::server`].
@@ -39,8 +39,8 @@ impl Identities {
         Self::with_names(1)
     }
 
-    /// The same, and the certificate is made out to so many names of about 30 bytes each: as large
-    /// as a chain of several.
+    /// The same, and the certificate is made out to this many names of about 30 bytes each: as
+    /// large as a chain of several.
     ///
     /// # Errors
     /// [`IdentityError`] if the libraries refuse.

@@ -1,14 +1,16 @@
-//! Virtual time: hosts, routers and paths, and around them the engine that runs on the real network, in a world whose
-//! clock is moved by whoever looks at it.
+//! Virtual time: hosts, routers and paths, and around them the engine that runs on the real
+//! network, in a world whose clock the caller moves.
 //!
 //! * [`topology`]: which hosts and routers there are, and the paths between them;
 //! * [`network`]: the same in virtual time, with an [`network::Application`] at each port;
-//! * [`traffic`]: sources and sinks without an engine; [`host`]: the engine; [`qlog`]: the log of what it does;
+//! * [`traffic`]: sources and sinks without an engine; [`host`]: the engine; [`qlog`]: the log of
+//!   what it does;
 //! * [`pair`]: two endpoints in memory, for what is counted;
-//! * [`world`]: one server, some clients, one path that they all share: the world of most tests; [`transfer`]: what its
-//!   hosts do.
+//! * [`world`]: one server, some clients, one path that they all share: the world of most tests;
+//!   [`transfer`]: what its hosts do.
 //!
-//! Everything follows from one seed, on any machine; only the bytes of TLS's keys do not, and nothing depends on those.
+//! Everything follows from one seed, on any machine, except the bytes of TLS's keys. Nothing
+//! depends on those.
 #![forbid(unsafe_code)]
 
 mod agenda;

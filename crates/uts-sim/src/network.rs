@@ -10,9 +10,10 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use uts_functions::Time;
 use uts_path::{Applied, Change, Direction, Passage, Path, SpecError, Target};
 
-/// An application of a host. As with the engine: mutate, then drain. After [`Application::handle_datagram`],
-/// [`Application::handle_timeout`] and anything that is done through [`Network::app_mut`], the network drains
-/// [`Application::poll_transmit`] and then asks [`Application::poll_timeout`].
+/// An application of a host. As with the engine: mutate, then drain. After
+/// [`Application::handle_datagram`], [`Application::handle_timeout`] and anything that is done
+/// through [`Network::app_mut`], the network drains [`Application::poll_transmit`] and then asks
+/// [`Application::poll_timeout`].
 pub trait Application {
     /// A datagram has arrived.
     fn handle_datagram(&mut self, now: Time, packet: Packet);
@@ -97,11 +98,12 @@ struct Attached<A> {
     next_identification: u16,
 }
 
-/// A network in virtual time. All that happens follows from the topology, the seed and the applications.
+/// A network in virtual time. All that happens follows from the topology, the seed and the
+/// applications.
 ///
-/// Whoever drives it repeats: look at what [`Network::touched`] applications have to tell; [`Network::transmit`] until
-/// it says that nothing was sent; [`Network::advance`]. [`Network::run_until`] does so for applications that need no
-/// driver.
+/// A driver repeats: look at what [`Network::touched`] applications have to tell;
+/// [`Network::transmit`] until it says that nothing was sent; [`Network::advance`].
+/// [`Network::run_until`] does this for applications that need no driver.
 pub struct Network<A> {
     now: Time,
     paths: Vec<(Path<Packet>, [Node; 2])>,
@@ -121,8 +123,8 @@ pub struct Network<A> {
 }
 
 impl<A: Application> Network<A> {
-    /// An idle network at time zero. Each path has a seed of its own that follows from `seed`; that of the first is
-    /// `seed` itself.
+    /// An idle network at time zero. Each path has a seed of its own that follows from `seed`. The
+    /// seed of the first is `seed` itself.
     ///
     /// # Errors
     /// A value of a path is out of range.
@@ -163,8 +165,8 @@ impl<A: Application> Network<A> {
         self.attach_at(node, SocketAddrV4::new(Topology::address(node), port), app)
     }
 
-    /// Attaches an application to any address, which becomes one of the node's: a node may stand for many hosts that
-    /// share everything that leads to them.
+    /// Attaches an application to any address, which becomes one of the node's. A node may stand
+    /// for many hosts that share everything that leads to them.
     ///
     /// # Errors
     /// [`AttachError`] if the address is in use.
@@ -184,7 +186,7 @@ impl<A: Application> Network<A> {
         Ok(id)
     }
 
-    // ---- access --------------------------------------------------------------------------------------------------
+    // ---- access ----
 
     /// The instant that the network has reached.
     pub fn now(&self) -> Time {
@@ -217,7 +219,8 @@ impl<A: Application> Network<A> {
         &mut self.apps[id.index()].app
     }
 
-    /// Applications to which something has happened since they last had nothing to send, in no particular order.
+    /// Applications to which something has happened since they last had nothing to send, in no
+    /// particular order.
     pub fn touched(&self) -> &[AppId] {
         &self.touched
     }
@@ -227,7 +230,7 @@ impl<A: Application> Network<A> {
         &self.paths[id.index()].0
     }
 
-    /// The next change that a path has made and that was not yet told of.
+    /// The next change that a path has made and that was not yet reported.
     pub fn poll_applied(&mut self, id: PathId) -> Option<Applied> {
         self.paths[id.index()].0.poll_applied()
     }
@@ -237,12 +240,12 @@ impl<A: Application> Network<A> {
         self.paths[id.index()].0.record_passages(record);
     }
 
-    /// The next packet that has left a queue of a path and was not yet told of.
+    /// The next packet that has left a queue of a path and was not yet reported.
     pub fn poll_passage(&mut self, id: PathId, direction: Direction) -> Option<Passage> {
         self.paths[id.index()].0.poll_passage(direction)
     }
 
-    // ---- settings ------------------------------------------------------------------------------------------------
+    // ---- settings ----
 
     /// Changes a path now; see [`uts_path::Link::set`].
     ///
@@ -255,19 +258,21 @@ impl<A: Application> Network<A> {
         Ok(())
     }
 
-    /// Whether paths carry IP packets, as real ones do: with 28 bytes of IPv4 and UDP headers. At first they carry UDP
-    /// payloads, and `overhead` of a path stands for all headers. It counts for what is sent from now on.
+    /// Whether paths carry IP packets, as real ones do, with 28 bytes of IPv4 and UDP headers. At
+    /// first they carry UDP payloads, and `overhead` of a path stands for all headers. Applies to
+    /// what is sent from now on.
     pub fn set_headers(&mut self, on: bool) {
         self.header_bytes = if on { pcap::HEADER_BYTES as u8 } else { 0 };
     }
 
-    /// Whether hosts drop datagrams whose UDP checksum is wrong, as real hosts do. At first they do not: an engine sees
-    /// what paths have done to its packets.
+    /// Whether hosts drop datagrams whose UDP checksum is wrong, as real hosts do. At first they do
+    /// not: an engine sees what paths have done to its packets.
     pub fn set_udp_checks(&mut self, on: bool) {
         self.checks_udp = on;
     }
 
-    /// Lets at most this many more instants and datagrams pass: against networks in which something is due for ever.
+    /// Lets at most this many more instants and datagrams pass. This ends networks in which
+    /// something is due for ever.
     pub fn limit_steps(&mut self, steps: u64) {
         self.steps_left = steps;
     }
@@ -277,7 +282,8 @@ impl<A: Application> Network<A> {
         self.steps_left == 0
     }
 
-    /// Records what is sent from an address and what arrives there, as pcap with nanoseconds since time zero.
+    /// Records what is sent from an address and what arrives there, as pcap with nanoseconds since
+    /// time zero.
     ///
     /// # Errors
     /// The writer's. Later ones are told by [`Network::finish_captures`].
@@ -296,10 +302,10 @@ impl<A: Application> Network<A> {
         results.into_iter().collect()
     }
 
-    // ---- time ----------------------------------------------------------------------------------------------------
+    // ---- time ----
 
-    /// Sends what touched applications want to send now; says whether there was anything. Those that sent stay touched:
-    /// they may have something to tell, and more to send.
+    /// Sends what touched applications want to send now. Returns whether there was anything. Those
+    /// that sent stay touched: they may have something to tell, and more to send.
     pub fn transmit(&mut self) -> bool {
         let mut touched = core::mem::take(&mut self.touched);
         touched.sort_unstable();
@@ -325,8 +331,8 @@ impl<A: Application> Network<A> {
         self.counters.sent > before && self.steps_left > 0
     }
 
-    /// Lets time pass to the next instant at which something is due, and does all that is due then. If nothing is due
-    /// until `until`, lets time pass to `until` and says `false`.
+    /// Lets time pass to the next instant at which something is due, and does all that is due then.
+    /// If nothing is due until `until`, lets time pass to `until` and returns `false`.
     pub fn advance(&mut self, until: Time) -> bool {
         let next = self.agenda.first().map(|(at, _)| at).filter(|at| *at <= until && self.steps_left > 0);
         let Some(next) = next else {
@@ -360,7 +366,7 @@ impl<A: Application> Network<A> {
         }
     }
 
-    // ---- packets -------------------------------------------------------------------------------------------------
+    // ---- packets ----
 
     /// Takes a datagram from an application, which sends it now.
     fn send(&mut self, id: AppId, datagram: Datagram) {
@@ -491,8 +497,9 @@ impl<A: Application> Network<A> {
     }
 }
 
-/// The seed of a path: that of the network for the first; for others mixed with their number (the finalizer of
-/// SplitMix64, Steele, Lea and Flood 2014), so that paths of one network, or of two with adjacent seeds, differ.
+/// The seed of a path. The first has that of the network. Others have it mixed with their number
+/// (the finalizer of SplitMix64, Steele, Lea and Flood 2014). Paths of one network, or of two with
+/// adjacent seeds, therefore differ.
 fn seed_of(seed: u64, index: u64) -> u64 {
     if index == 0 {
         return seed;

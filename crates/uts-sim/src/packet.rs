@@ -13,8 +13,8 @@ pub(crate) const HOPS_MAX: u8 = 64;
 pub enum Body {
     /// Its UDP payload.
     Bytes(Vec<u8>),
-    /// A payload of a traffic source, of which only length and number matter: the number in eight bytes, as far as they
-    /// fit in, then zeros. It is never laid out in memory.
+    /// A payload of a traffic source, of which only length and number matter: the number in eight
+    /// bytes, as far as they fit in, then zeros. It is never laid out in memory.
     Blank {
         /// Length of the UDP payload in bytes.
         len: u16,

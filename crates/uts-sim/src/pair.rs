@@ -1,5 +1,6 @@
-//! Two endpoints in memory that hand each other datagrams over a delay: no path, no hosts, nothing but the engine's work.
-//! For what is counted rather than timed: instructions, allocations, bytes of memory.
+//! Two endpoints in memory that hand each other datagrams over a delay: no path, no hosts, nothing
+//! but the engine's work. For what is counted rather than timed: instructions, allocations, bytes
+//! of memory.
 
 use crate::identity::{Identities, IdentityError};
 use bytes::Bytes;
@@ -74,11 +75,15 @@ pub struct Pair {
     pub server: Endpoint,
     /// What both ends read as the time.
     pub now: Time,
-    /// Of each packet whose turn in the count of packets sent to the server is a multiple of this, nothing arrives.
+    /// A packet to the server is lost if its place in the count of packets sent is a multiple of
+    /// this.
     pub loses_every: Option<u64>,
+    /// Whether what is marked as capable of ECN is lost on the way to the server, and to the client.
+    pub drops_marked: [bool; 2],
     /// Whether datagrams are handed over one by one, although they came together.
     pub one_by_one: bool,
-    /// What comes together is handed over in a buffer for each datagram, as where nothing is joined.
+    /// Packets that arrive together are handed over in a buffer for each datagram, as if nothing
+    /// were joined.
     pub apart: bool,
     /// Messages are handed over and read in batches.
     pub batches: bool,
@@ -132,6 +137,7 @@ impl Pair {
             server: Endpoint::new(server, [seed.wrapping_add(1); 32]),
             now: Time::ZERO,
             loses_every: None,
+            drops_marked: [false; 2],
             one_by_one: false,
             apart: false,
             batches: false,
@@ -183,7 +189,8 @@ impl Pair {
         connection.open_flow(FlowOptions::default()).map_err(refused)
     }
 
-    /// Carries so many bytes over a flow: the client writes as much as there is room for, the server reads all.
+    /// Carries this many bytes over a flow. The client writes as much as there is room for, the
+    /// server reads all.
     ///
     /// # Errors
     /// [`PairError`] if a connection ends or nothing moves any more.
@@ -204,8 +211,8 @@ impl Pair {
         Ok(())
     }
 
-    /// Carries so many bytes as messages of `message_bytes` each, as [`Pair::carry`] does bytes. Where losses are not repeated, what
-    /// was lost does not count.
+    /// Carries this many bytes as messages of `message_bytes` each, as [`Pair::carry`] does bytes.
+    /// If losses are not repeated, lost messages do not count.
     ///
     /// # Errors
     /// [`PairError`] if a connection ends or nothing moves any more.
@@ -244,7 +251,8 @@ impl Pair {
         Ok(())
     }
 
-    /// Sends a byte to and fro so many times: each end answers once it has read, after all is done that was due.
+    /// Sends a byte to and fro this many times. Each end answers once it has read, after all that
+    /// was due is done.
     ///
     /// # Errors
     /// [`PairError`] if a connection ends or nothing moves any more.
@@ -267,7 +275,7 @@ impl Pair {
         Ok(())
     }
 
-    /// Opens flows, each for so many bytes, and ends them; a few at a time.
+    /// Opens flows, each for this many bytes, and ends them; a few at a time.
     ///
     /// # Errors
     /// [`PairError`] if a connection ends or nothing moves any more.
@@ -357,6 +365,10 @@ impl Pair {
             let (ecn, segment_bytes) = (transmit.ecn, transmit.segment_bytes.max(1));
             if let Some(kept) = self.kept.as_mut().filter(|_| to_server) {
                 kept.extend(bytes.chunks(segment_bytes).map(<[u8]>::to_vec));
+            }
+            if ecn.is_some() && self.drops_marked[usize::from(!to_server)] {
+                self.spare.push(bytes);
+                continue;
             }
             let batch = Batch { at: self.now + self.delay, to_server, ecn, segment_bytes, bytes };
             self.on_the_way.push_back(batch);

@@ -1,4 +1,5 @@
-//! Captures of what hosts send and receive, as tcpdump and Wireshark read them (draft-ietf-opsawg-pcap).
+//! Captures of what hosts send and receive, as tcpdump and Wireshark read them
+//! (draft-ietf-opsawg-pcap).
 
 use crate::packet::{Body, Packet};
 use etherparse::{IpEcn, IpNumber, Ipv4Header, UdpHeader};
@@ -75,8 +76,8 @@ pub(crate) fn udp_checksum(packet: &Packet) -> u16 {
     udp.calc_checksum_ipv4_raw(from, to, &content(&packet.body)).unwrap_or(0)
 }
 
-/// Whether a packet that was damaged still has the checksum that it was sent with. Of a blank body it is not known what
-/// was hit: it counts as found.
+/// Whether a damaged packet still has the checksum that it was sent with. Of a blank body it is not
+/// known what was hit: it counts as found.
 pub(crate) fn is_checksum_right(packet: &Packet) -> bool {
     matches!(packet.body, Body::Bytes(_)) && udp_checksum(packet) == packet.checksum
 }

@@ -1,11 +1,12 @@
-//! Logs of what connections do, in qlog's streamed form: JSON text sequences (RFC 7464) by the schemas of
-//! draft-ietf-quic-qlog-main-schema and draft-ietf-quic-qlog-quic-events.
+//! Logs of what connections do, in qlog's streamed form: JSON text sequences (RFC 7464) by the
+//! schemas of draft-ietf-quic-qlog-main-schema and draft-ietf-quic-qlog-quic-events.
 //!
-//! Packets, losses and path figures are QUIC's events, so that its tools read them. What QUIC does not have, the
-//! exchange of mechanisms above all, stands under `uts:`. Connections of one host share a log and are told apart by
-//! `group_id`. Times are milliseconds since time zero of the network.
+//! Packets, losses and path figures are QUIC's events, which its tools read. What QUIC does not
+//! have, above all the exchange of mechanisms, stands under `uts:`. Connections of one host share a
+//! log and are told apart by `group_id`. Times are milliseconds since time zero of the network.
 //!
-//! The `qlog` crate is not used: its writer takes the time of day for its origin, which virtual time does not have.
+//! The `qlog` crate is not used: its writer takes the time of day for its origin, which virtual
+//! time does not have.
 
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -45,8 +46,8 @@ pub struct Figures {
 pub struct Qlog {
     writer: Box<dyn Write>,
     error: Option<io::Error>,
-    /// What was last said of the path of each connection: window, bytes in flight, smoothed and least round trip in
-    /// nanoseconds.
+    /// The last figures of the path of each connection: window, bytes in flight, smoothed and least
+    /// round trip in nanoseconds.
     told: BTreeMap<ConnectionHandle, [u64; 4]>,
 }
 
@@ -54,7 +55,8 @@ impl Qlog {
     /// Begins a log; `name` says which host it is, `title` where.
     ///
     /// # Errors
-    /// The writer's. Later ones are told by [`Host::finish_record`](crate::host::Host::finish_record).
+    /// The writer's. Later ones are returned by
+    /// [`Host::finish_record`](crate::host::Host::finish_record).
     pub fn new(writer: Box<dyn Write>, title: &str, name: &str, vantage: Vantage) -> io::Result<Self> {
         let kind = match vantage {
             Vantage::Client => "client",

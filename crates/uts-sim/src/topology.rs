@@ -33,8 +33,8 @@ pub(crate) struct Edge {
     pub path: PathConfig,
 }
 
-/// Nodes and the paths between them. A packet takes the way of the fewest paths; of several such, at each node the
-/// path that was added first.
+/// Nodes and the paths between them. A packet takes the way of the fewest paths. Of several such
+/// ways, at each node it takes the path that was added first.
 #[derive(Clone, Debug, Default)]
 pub struct Topology {
     nodes: u32,
@@ -47,7 +47,8 @@ impl Topology {
         Topology::default()
     }
 
-    /// Another node. It is a host if applications are attached to it, and forwards what is not for it.
+    /// Another node. It is a host if applications are attached to it. It forwards packets for other
+    /// nodes.
     ///
     /// # Panics
     /// With more than 2^16 - 2 nodes, for which there are no addresses.
@@ -87,8 +88,9 @@ impl Topology {
         from == to || self.routes().get(from.index() * self.len() + to.index()).is_some_and(Option::is_some)
     }
 
-    /// For each pair of a node and a destination, the first path to take and whether it is taken forward. `None` where
-    /// there is no way, and at the destination itself. The pair `(node, destination)` is at `node * len + destination`.
+    /// For each pair of a node and a destination, the first path to take and whether it is taken
+    /// forward. `None` if there is no way, and at the destination itself. The pair
+    /// `(node, destination)` is at `node * len + destination`.
     pub(crate) fn routes(&self) -> Vec<Option<(PathId, bool)>> {
         let nodes = self.len();
         let mut neighbours = vec![Vec::new(); nodes];
@@ -154,9 +156,9 @@ pub struct Dumbbell {
 }
 
 impl Dumbbell {
-    /// So many pairs; `access` gives the path between a host and its router, for the left (`false`) and the right
-    /// (`true`) host of each pair, and its forward direction is away from the left and towards the right host: the same
-    /// as that of the bottleneck.
+    /// This many pairs. `access` gives the path between a host and its router, for the left
+    /// (`false`) and the right (`true`) host of each pair. Its forward direction is away from the
+    /// left and towards the right host, the same as that of the bottleneck.
     pub fn new(
         pairs: usize,
         bottleneck: PathConfig,

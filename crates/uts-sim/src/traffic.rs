@@ -1,4 +1,5 @@
-//! Traffic without an engine: sources and sinks, to check links and routers by themselves and to load a network.
+//! Traffic without an engine: sources and sinks, to check links and routers by themselves and to
+//! load a network.
 
 use crate::network::Application;
 use crate::packet::{Body, Datagram, Packet};
@@ -25,7 +26,8 @@ pub enum Pattern {
         /// The mean time between two packets.
         mean: Duration,
     },
-    /// Back to back at the rate of its interface, whatever becomes of it: a UDP sender that knows no restraint.
+    /// Back to back at the rate of its interface, whatever becomes of it: a UDP sender without
+    /// restraint.
     Greedy {
         /// The interface's rate in bits per second, at least 1.
         rate_bps: u64,
@@ -60,7 +62,8 @@ struct Instant {
 }
 
 impl Source {
-    /// A source of datagrams of `len` bytes of UDP payload, from `start` on; what is random follows from `seed`.
+    /// A source of datagrams of `len` bytes of UDP payload, from `start` on. All that is random
+    /// follows from `seed`.
     pub fn new(to: SocketAddrV4, len: u16, pattern: Pattern, start: Time, seed: u64) -> Self {
         let first = Instant { at: start, fraction_ns: 0.0 };
         let rng = ChaCha8Rng::seed_from_u64(seed);
@@ -71,7 +74,7 @@ impl Source {
         source
     }
 
-    /// Stops after so many datagrams.
+    /// Stops after this many datagrams.
     pub fn with_count(mut self, count: u64) -> Self {
         self.count = count;
         self
@@ -119,8 +122,8 @@ impl Source {
     }
 }
 
-/// An exponentially distributed value with mean 1: the inverse of its distribution at a uniform value. The logarithm is
-/// the same on every machine, which that of the system's library is not.
+/// An exponentially distributed value with mean 1: the inverse of its distribution at a uniform
+/// value. The logarithm is the same on every machine, unlike that of the system's library.
 pub fn exponential(rng: &mut impl RngExt) -> f64 {
     -libm::log(1.0 - rng.random::<f64>())
 }

@@ -1,4 +1,5 @@
-//! A transfer: one client sends a run of bytes, the server takes it; the application of most experiments.
+//! A transfer: one client sends a run of bytes, the server takes it. The application of most
+//! experiments.
 
 use crate::world::{Happening, NodeId, SERVER, World};
 use bytes::Bytes;

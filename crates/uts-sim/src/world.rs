@@ -113,7 +113,8 @@ impl World {
         self.network.counters().delivered
     }
 
-    /// Lets at most this many more instants and datagrams pass: against worlds in which something is due for ever.
+    /// Lets at most this many more instants and datagrams pass. This ends worlds in which something
+    /// is due for ever.
     pub fn limit_steps(&mut self, steps: u64) {
         self.network.limit_steps(steps);
     }
@@ -143,7 +144,8 @@ impl World {
         self.network.path(self.path).stats(direction)
     }
 
-    /// Records a host: its packets as pcap, what its connections do as qlog. Neither changes what happens.
+    /// Records a host: its packets as pcap, what its connections do as qlog. Neither changes what
+    /// happens.
     ///
     /// # Errors
     /// A writer's. Later ones are told by [`World::finish_records`].

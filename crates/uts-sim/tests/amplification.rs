@@ -1,4 +1,5 @@
-//! What an address that nobody has proved gets: every short sequence of what may come from it, and of time.
+//! What an unproved address gets: every short sequence of datagrams that may come from it, and of
+//! time.
 
 use core::time::Duration;
 use std::net::SocketAddr;

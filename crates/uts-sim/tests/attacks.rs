@@ -1,4 +1,5 @@
-//! What an endpoint holds under attack, by the counting allocator: bounded, however long it goes on.
+//! What an endpoint holds under attack, by the counting allocator: bounded, however long the attack
+//! goes on.
 
 mod counting;
 mod victim;
@@ -45,8 +46,9 @@ fn skip(flow: u64, start: u64) -> Vec<u8> {
     emitted(&Frame::Skip(frame::Skip { flow: flow as u32, start, len: 1 }))
 }
 
-/// Says so many packets to an open connection, acknowledging nothing; the victim has its turn after each. Gives what it held at most
-/// beyond the connection, and whether it still has that.
+/// Sends this many packets to an open connection, without acknowledging anything. The victim has
+/// its turn after each. Returns the most that it held beyond the connection, and whether it still
+/// has the connection.
 fn attack(name: &str, asked: &[&str], packets: u64, mut frames: impl FnMut(u64) -> Vec<u8>) -> (usize, bool) {
     let identities = Identities::new().expect("keys");
     let mut liar = Liar::connected(&identities, &config(asked));
@@ -61,7 +63,8 @@ fn attack(name: &str, asked: &[&str], packets: u64, mut frames: impl FnMut(u64) 
     (liar.grown(), liar.is_open())
 }
 
-/// What stays within a bound by far, but for what grows with each packet: after three times as many it is no more.
+/// An attack whose memory stays far below a bound could hide growth with each packet. Three times
+/// as many packets must not take more.
 fn attack_for_long(name: &str, asked: &[&str], frames: impl Fn(u64) -> Vec<u8>) -> usize {
     let (short, _) = attack(name, asked, 5_000, &frames);
     let (long, is_open) = attack(name, asked, 15_000, &frames);
@@ -70,7 +73,8 @@ fn attack_for_long(name: &str, asked: &[&str], frames: impl Fn(u64) -> Vec<u8>) 
     long
 }
 
-/// Packets of the victim that nobody acknowledges, in flight or reported: `UNASKED_MAX` of the ledger twice over, at 300 bytes each.
+/// Packets of the victim that nobody acknowledges, in flight or reported: `UNASKED_MAX` of the
+/// ledger twice over, at 300 bytes each.
 const UNANSWERED_BYTES: usize = 256 * KIB;
 
 #[test]
@@ -143,7 +147,7 @@ fn garbage_leaves_nothing() {
     hear(&mut victim, 20_000, true);
     println!("{after} bytes, then {}", victim.peak);
     assert!(victim.peak <= 64 * KIB as isize && victim.peak <= after + 4 * KIB as isize, "{}", victim.peak);
-    // While nothing can be sent, answers wait, and only so many.
+    // While nothing can be sent, answers wait, and only this many.
     hear(&mut victim, 20_000, false);
     assert!(victim.peak <= 256 * KIB as isize, "{}", victim.peak);
     assert!(victim.endpoint.is_empty());
@@ -161,7 +165,8 @@ fn data_beyond_credit_and_flows_beyond_the_limit_end_the_connection() {
     assert!(!is_open && bytes < 2 * MIB, "{bytes}");
 }
 
-/// 4096 gaps of a flow are remembered, with a piece of one byte between each two: of so little data that the pieces are all there is.
+/// 4096 gaps of a flow are remembered, with a piece of one byte between each two. With so little
+/// data, the pieces are all there is.
 #[test]
 fn tiny_pieces_are_bounded_by_their_number() {
     let _turn = turn();
@@ -290,7 +295,8 @@ fn repairs_that_repair_nothing_are_bounded() {
     assert!(bytes <= 2 * MIB + UNANSWERED_BYTES, "{bytes}");
 }
 
-/// Words of mechanisms that are in use and that are not, about data that was never sent and flows that never were.
+/// Words of mechanisms that are in use and of others that are not, about data that was never sent
+/// and flows that never were.
 #[test]
 fn feedback_about_nothing_costs_nothing() {
     let _turn = turn();

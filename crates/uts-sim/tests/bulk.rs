@@ -15,7 +15,7 @@ fn config(properties: &[&str]) -> ConnectionConfig {
     config
 }
 
-/// A transfer of `bytes` by one client; what happened is printed for whoever looks.
+/// A transfer of `bytes` by one client. What happened is printed.
 fn transfer(path: PathConfig, bytes: u64, properties: &[&str]) -> Progress {
     let world = WorldConfig { path, ..WorldConfig::default() };
     let mut world = World::new(world, Identities::new().expect("keys")).expect("a valid world");
@@ -107,7 +107,8 @@ fn a_path_without_any_delay_holds_nothing_back() {
     transfer(PathConfig::default(), 5_000_000, &[]);
 }
 
-/// On a slow line a probe of the packet size is seconds of the line: whoever sends little is spared.
+/// On a slow line a probe of the packet size takes seconds of the line. A sender of little data is
+/// spared them.
 #[test]
 fn the_packet_size_is_probed_for_those_who_send_much() {
     let packet_bytes = |bytes: u64| {

@@ -1,12 +1,13 @@
 //! The network against closed forms, within 0.1 %.
 //!
-//! Where a figure is a mean over random arrivals, so many packets would be needed for 0.1 % (10^8 and more for M/D/1 at
-//! a load of 0.8, whose waits are correlated over tens of packets) that no test could pass them. There the arrivals are
-//! drawn by array randomized quasi-Monte Carlo (L'Ecuyer, Lécot and Tuffin, Operations Research 56(4), 2008): many
-//! queues are driven side by side, sorted at each step by their state, and given interarrival times of a point set that
-//! is evenly spread over states and times. Each queue for itself still has exactly Poisson arrivals, so the mean is
-//! that of M/D/1; its variance is smaller by orders of magnitude. The arrivals are then played through the network, and
-//! what is compared is what the network's sink has seen.
+//! If a figure is a mean over random arrivals, 0.1 % would take so many packets (10^8 and more for
+//! M/D/1 at a load of 0.8, whose waits are correlated over tens of packets) that no test could pass
+//! them. There the arrivals are drawn by array randomized quasi-Monte Carlo (L'Ecuyer, Lécot and
+//! Tuffin, Operations Research 56(4), 2008). Many queues are driven side by side. At each step they
+//! are sorted by their state, and given interarrival times of a point set that is evenly spread
+//! over states and times. Each queue for itself still has exactly Poisson arrivals. The mean is
+//! therefore that of M/D/1, but its variance is smaller by orders of magnitude. The arrivals are
+//! then played through the network, and the test compares what the network's sink has seen.
 
 use core::time::Duration;
 use rand::{RngExt, SeedableRng};
@@ -57,10 +58,10 @@ fn assert_near(what: &str, value: f64, expected: f64, precision: f64) {
     assert!(error.abs() < precision, "{what}: {value} is not within {precision} of {expected}");
 }
 
-// ---- transmission and propagation --------------------------------------------------------------------------------
+// ---- transmission and propagation ----
 
-/// A packet alone takes, at each path, its bits over the rate, and the delay. All is known to the nanosecond; each
-/// path rounds up to the next one.
+/// A packet alone takes, at each path, its bits over the rate, and the delay. All is known to the
+/// nanosecond. Each path rounds up to the next one.
 #[test]
 fn a_packet_alone_takes_transmission_and_propagation_at_each_path_of_a_chain() {
     for seed in 0..200 {
@@ -129,29 +130,31 @@ fn a_train_takes_the_slowest_path_s_time_for_each_further_packet() {
     }
 }
 
-// ---- queues with Poisson arrivals --------------------------------------------------------------------------------
+// ---- queues with Poisson arrivals ----
 
 /// Queues that are driven side by side: a power of two.
 const QUEUES: usize = 4096;
 
-/// One queue: its work in nanoseconds before the next arrival, and the gaps between its arrivals so far.
+/// One queue: its work in nanoseconds before the next arrival, and the gaps between its arrivals so
+/// far.
 #[derive(Clone, Default)]
 struct Queue {
     work_ns: u64,
     gaps_ns: Vec<u64>,
 }
 
-/// The arrivals of [`QUEUES`] queues at `load`, `steps` for each. `admits` says whether a packet that finds this work
-/// is taken. The queues follow one another in time, with room for each to empty.
+/// The arrivals of [`QUEUES`] queues at `load`, `steps` for each. `admits` says whether a packet
+/// that finds this work is taken. The queues follow one another in time, with room for each to
+/// empty.
 fn poisson_arrivals(load: f64, steps: usize, seed: u64, admits: impl Fn(u64) -> bool) -> Vec<Time> {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let mut queues = vec![Queue::default(); QUEUES];
     let mut order: Vec<usize> = (0..QUEUES).collect();
     for _ in 0..steps {
         order.sort_by_key(|n| queues[*n].work_ns);
-        // Ranks and van der Corput's sequence make the Hammersley net. A random digital shift makes each point uniform,
-        // and the baker's transformation, under which it stays so, makes the mean converge faster still (Hickernell
-        // 2002).
+        // Ranks and van der Corput's sequence make the Hammersley net. A random digital shift makes
+        // each point uniform. The baker's transformation keeps it uniform, and makes the mean
+        // converge still faster (Hickernell 2002).
         let (shift, offset) = (rng.random::<u32>(), rng.random::<f64>());
         for (rank, n) in order.iter().enumerate() {
             let point = ((rank as u32).reverse_bits() ^ shift) >> (u32::BITS - QUEUES.trailing_zeros());
@@ -175,8 +178,9 @@ fn poisson_arrivals(load: f64, steps: usize, seed: u64, admits: impl Fn(u64) -> 
     arrivals
 }
 
-/// Plays `steps` arrivals of each queue through a path, of which the first `idle_steps`, while the queue is still filling
-/// from empty, do not count. Gives the mean wait in service times, and the share of packets that were lost.
+/// Plays `steps` arrivals of each queue through a path. The first `idle_steps`, while the queue is
+/// still filling from empty, do not count. Returns the mean wait in service times, and the share of
+/// packets that were lost.
 fn play_queues(server: &str, arrivals: Vec<Time>, idle_steps: usize, steps: usize) -> (f64, f64) {
     let count = arrivals.len() as u64;
     let (_, seen) = play(path(server), Pattern::At(arrivals), count, 0, true);
@@ -187,8 +191,8 @@ fn play_queues(server: &str, arrivals: Vec<Time>, idle_steps: usize, steps: usiz
     (sum as f64 / f64::from(number) / SERVICE_NS as f64, 1.0 - f64::from(number) / offered)
 }
 
-/// The mean wait of M/D/1 is load / (2 (1 - load)) service times (Pollaczek and Khinchine). Over seeds the mean of this
-/// test has a standard deviation of 0.02 %, so that 0.1 % is five of them.
+/// The mean wait of M/D/1 is load / (2 (1 - load)) service times (Pollaczek and Khinchine). Over
+/// seeds the mean of this test has a standard deviation of 0.02 %. 0.1 % is five of them.
 #[test]
 fn waits_are_those_of_an_md1_queue() {
     for (load, idle_steps, steps) in [(0.3, 40, 100), (0.5, 80, 160), (0.8, 250, 550)] {
@@ -201,8 +205,8 @@ fn waits_are_those_of_an_md1_queue() {
     }
 }
 
-/// The share that M/D/1/K loses, K packets with the one in service, from the chain at departures (Gross and Harris,
-/// Fundamentals of Queueing Theory, section 5.1.8).
+/// The share that M/D/1/K loses, K packets with the one in service, from the chain at departures
+/// (Gross and Harris, Fundamentals of Queueing Theory, section 5.1.8).
 fn md1k_loss(load: f64, capacity: usize) -> f64 {
     let mut arrivals = vec![(-load).exp()];
     for k in 1..=capacity {
@@ -231,8 +235,9 @@ fn a_full_buffer_loses_what_an_md1k_queue_loses() {
     }
 }
 
-/// The source itself, in a plain run: gaps with the mean, the variance and the independence of a Poisson process, and
-/// the wait that follows, each within five standard errors, which the run estimates from its own batches.
+/// The source itself, in a plain run: gaps with the mean, the variance and the independence of a
+/// Poisson process, and the wait that follows. Each is within five standard errors, which the run
+/// estimates from its own batches.
 #[test]
 fn a_poisson_source_is_one() {
     const BATCHES: usize = 40;
@@ -272,10 +277,10 @@ fn a_poisson_source_is_one() {
     }
 }
 
-// ---- loss --------------------------------------------------------------------------------------------------------
+// ---- loss ----
 
-/// What comes at rate R to a link of rate C loses exactly 1 - C/R, apart from one buffer's worth at the start; the link
-/// carries exactly C.
+/// Arrivals at rate R to a link of rate C lose exactly 1 - C/R, apart from one buffer's worth at
+/// the start. The link carries exactly C.
 #[test]
 fn an_overloaded_link_carries_its_rate_and_loses_the_rest() {
     const PACKETS: u64 = 400_000;
@@ -304,8 +309,9 @@ fn gilbert_elliott(loss: f64, burst: f64, packets: u64, seed: u64) -> (f64, f64)
     (lost as f64 / packets as f64, received.missing as f64 / received.gaps as f64)
 }
 
-/// Of B bursts of mean m, geometric, and gaps of mean g, the mean burst has the relative variance (1 - 1/m) / B, and the
-/// share s of losses (1 - s)^2 ((1 - 1/m) + (1 - 1/g)) / B. Here 0.1 % is three standard deviations of either.
+/// Of B bursts of mean m, geometric, and gaps of mean g, the mean burst has the relative variance
+/// (1 - 1/m) / B, and the share s of losses (1 - s)^2 ((1 - 1/m) + (1 - 1/g)) / B. Here 0.1 % is
+/// three standard deviations of either.
 #[test]
 fn bursts_of_loss_are_those_of_the_gilbert_elliott_model() {
     let (loss, burst, packets, seed) = (0.4, 1.5, 11_000_000, 4);
@@ -322,7 +328,8 @@ fn rare_long_bursts_are_those_of_the_gilbert_elliott_model() {
     }
 }
 
-/// The same until 0.1 % is three standard deviations: `cargo test --release -p uts-sim --test closed_forms -- --ignored`.
+/// The same until 0.1 % is three standard deviations: `cargo test --release -p uts-sim --test
+/// closed_forms -- --ignored`.
 #[test]
 #[ignore = "takes a minute"]
 fn rare_long_bursts_within_a_thousandth() {

@@ -7,7 +7,8 @@ use uts_sim::pair::Pair;
 
 const MS: Duration = Duration::from_millis(1);
 
-/// A deadline moves away with each acknowledgement. What is told is where it is now: neither too early nor too late.
+/// A deadline moves away with each acknowledgement. What is told is where it is now: neither too
+/// early nor too late.
 #[test]
 fn deadlines_are_exact() {
     let mut pair = Pair::new(ConnectionConfig::default(), Duration::from_micros(20)).expect("a pair");
@@ -24,10 +25,12 @@ fn deadlines_are_exact() {
         assert_eq!(pair.client.poll_timeout(), Some(told), "asked again");
         waits.push(told.since(pair.now));
     }
-    // All rounds are alike. A deadline of an earlier packet would be nearer, by up to the time that a round takes.
+    // All rounds are alike. A deadline of an earlier packet would be nearer, by up to the time that
+    // a round takes.
     let (shortest, longest) = (waits.iter().min().expect("fifty"), waits.iter().max().expect("fifty"));
     assert!(*longest - *shortest < MS, "{waits:?}");
-    // The last byte is on its way, and nothing answers: it is said again at that time, and not before.
+    // The last byte is on its way, and nothing answers. It is sent again at that time, and not
+    // before.
     let connection = pair.client.connection(handle).expect("open");
     connection.write(pair.now, flow, vec![7].into()).expect("written");
     let mut datagram = Vec::new();

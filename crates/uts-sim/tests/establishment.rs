@@ -35,28 +35,31 @@ fn a_lost_confirmation_is_repeated_by_the_round_trip_that_is_known() {
     let (whole, _) = transfer("");
     let (cut, stats) = transfer("at=19ms fwd down; at=30ms fwd up");
     let (whole, cut) = (whole.done_at.expect("done"), cut.done_at.expect("done"));
-    // The confirmation left at 20 ms with the first window behind it; all of it is lost. Without a round trip known the
-    // first repeat would come after a second.
+    // The confirmation left at 20 ms with the first window behind it. All of it is lost. Without a
+    // known round trip, the first repeat would come after a second.
     assert!(stats.packets_lost + stats.timeouts > 0, "{stats:?}");
     assert!(whole < Time::from_millis(200) && cut < Time::from_millis(700), "{whole:?} {cut:?}");
 }
 
 #[test]
 fn data_that_overtakes_the_confirmation_is_kept() {
-    // What departs before 20.4 ms takes 5 ms longer: the confirmation, and not the window behind it.
+    // What departs before 20.4 ms takes 5 ms longer: the confirmation, and not the window behind
+    // it.
     let (_, stats) = transfer("at=19ms fwd reorder=1,5ms; at=20400us fwd reorder=0,0ms");
     assert_eq!((stats.packets_lost, stats.bytes_repeated, stats.timeouts), (0, 0, 0), "{stats:?}");
 }
 
 #[test]
 fn a_line_slower_than_the_first_time_out_is_measured_all_the_same() {
-    // A full packet takes 1.3 s: the first packet is repeated, and its answer still tells the round trip, so that nothing else is.
+    // A full packet takes 1.3 s. The first packet is repeated, and its answer still gives the round
+    // trip. Nothing else is repeated.
     let (done, stats) = transfer_over("rate=9600bit delay=5ms framing=slip buffer=8p", "", 8_000);
     assert_eq!((stats.packets_lost, stats.bytes_repeated, stats.timeouts), (0, 0, 0), "{stats:?}");
     assert!(done.done_at.expect("done") < Time::from_millis(13_000), "{done:?}");
 }
 
-/// Sends all that an endpoint has, into one buffer, and checks what is said of each batch; hands it to the other.
+/// Sends all that an endpoint has, into one buffer, checks the report of each batch, and hands it
+/// to the other.
 fn pass_on(from: &mut Endpoint, to: &mut Endpoint, now: Time, from_address: SocketAddr) -> u64 {
     let mut buffer = Vec::new();
     let mut start = 0;
@@ -85,7 +88,7 @@ fn what_many_connections_send_into_one_buffer_is_counted_as_each_ones_own() {
     for turn in 0..40 {
         now += Duration::from_millis(1);
         if turn == 20 {
-            // All answers fit into one round trip each: nobody was held back by what others had been sent.
+            // All answers fit into one round trip each. What others had been sent held nobody back.
             assert!(handles.iter().all(|h| ends[0].peek(*h).is_some_and(uts_engine::Connection::is_open)));
             handles.iter().for_each(|h| ends[0].connection(*h).expect("open").close(now, 0, "done"));
         }

@@ -1,4 +1,5 @@
-//! Every mechanism of every function is exchanged for every other while data flows, and nothing is lost.
+//! Every mechanism of every function is exchanged for every other while data flows, and nothing is
+//! lost.
 
 use bytes::Bytes;
 use core::time::Duration;
@@ -135,7 +136,8 @@ impl Transfer {
     }
 }
 
-/// Visits every ordered pair of the mechanisms of each function, from a profile that repeats what is lost.
+/// Visits every ordered pair of the mechanisms of each function, from a profile that repeats what
+/// is lost.
 fn walk(path: &str, may_lose: bool) -> usize {
     let unprotected = "uts.security=unprotected";
     let mut transfer = Transfer::new(path, [unprotected; 2]);

@@ -1,5 +1,5 @@
-//! The exchange over whole connections: each of its messages is lost on the way, the first, second or third of its kind,
-//! in every combination, while data flows.
+//! The exchange over whole connections. Each of its messages is lost on the way, the first, second
+//! or third of its kind, in every combination, while data flows.
 
 use bytes::Bytes;
 use core::time::Duration;
@@ -178,7 +178,7 @@ impl Script {
         panic!("it does not come to rest");
     }
 
-    /// A message every 20 ms for so long.
+    /// A message every 20 ms for this long.
     fn talk(&mut self, ms: u64) {
         for _ in 0..ms / 20 {
             self.written += 1;
@@ -198,7 +198,8 @@ impl Script {
         self.at(CLIENT).profile(Direction::Out).expect("connected")
     }
 
-    /// Both ends of the client's data have the same profile; all messages have arrived, in order; nothing is under way.
+    /// Both ends of the client's data have the same profile; all messages have arrived, in order;
+    /// nothing is under way.
     fn settle(&mut self) -> Profile {
         self.losses.clear();
         self.talk(200);
@@ -232,7 +233,8 @@ fn patterns() -> impl Iterator<Item = Vec<u32>> {
     (1..8u32).map(|set| (1..=3).filter(|n| set & (1 << (n - 1)) != 0).collect())
 }
 
-/// Who may ask for a change of the client's data: the client, its sender, and the server, its receiver.
+/// The ends that may ask for a change of the client's data: the client, its sender, and the server,
+/// its receiver.
 const ASKERS: [(usize, Direction); 2] = [(CLIENT, Direction::Out), (SERVER, Direction::In)];
 
 #[test]
@@ -309,7 +311,8 @@ fn an_exchange_that_nobody_answers_is_given_up_and_asked_for_again() {
     }
 }
 
-/// The server has withdrawn what it said that it had: over the wire, that is a peer with a smaller library.
+/// The server withdraws a mechanism that it said it had. Over the wire, that is a peer with a
+/// smaller library.
 #[test]
 fn a_peer_that_lacks_a_mechanism_refuses_and_the_old_profile_goes_on() {
     let identities = Identities::new().expect("keys");
@@ -424,7 +427,8 @@ fn unprotected_packets_that_cannot_be_read_are_dropped() {
     script.settle();
 }
 
-/// P-5: so many others have overtaken a packet that its number is completed to that of one to come. The checksum covers all of it.
+/// P-5: so many others have overtaken a packet that its number is completed to one that is still to
+/// come. The checksum covers all of it.
 #[test]
 fn a_late_packet_is_not_taken_for_one_to_come() {
     const OVERTAKING: usize = 200;
@@ -452,7 +456,8 @@ fn a_late_packet_is_not_taken_for_one_to_come() {
     }
 }
 
-/// Well-formed, authentic, and out of place: answered or ignored as the specification says, and no state is made.
+/// Well-formed, authentic, and out of place: answered or ignored as the specification says. No
+/// state is made.
 #[test]
 fn authentic_nonsense_about_exchanges_makes_no_state() {
     let identities = Identities::new().expect("keys");
@@ -477,7 +482,8 @@ fn authentic_nonsense_about_exchanges_makes_no_state() {
         of(Frame::RequestPf(frame::RequestPf { direction, group, epoch, using, profile }))
     };
     let aes = (12, 1, 0);
-    // What is refused is answered with NAK-PF; what contradicts the numbering is passed over.
+    // A refusal is answered with NAK-PF. A message that contradicts the numbering is ignored
+    //
     let refused = |round: u32| {
         [
             request(out, round + 2, 0, &[(10, 200, 0), aes]), // an unknown mechanism
@@ -547,7 +553,8 @@ fn data_in_the_wrong_group_ends_the_connection() {
     assert!(why.contains("group"), "{why}");
 }
 
-/// P-30: without a position data stands at the front of its flow, and so does each message of a packet.
+/// P-30: without a position, data stands at the front of its flow, and so does each message of a
+/// packet.
 #[test]
 fn messages_without_positions_stand_at_the_front_of_a_flow_that_has_them() {
     let identities = Identities::new().expect("keys");

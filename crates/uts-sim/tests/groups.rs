@@ -196,21 +196,24 @@ fn a_file_and_telemetry_keep_their_own_promises_on_one_lossy_path() {
             let is_data = |(f, position)| f == flow.0 && position < end;
             rows.iter().filter(|r| r.kind == TraceKind::Repeated && r.data.is_some_and(is_data)).count()
         };
-        // The end of a flow is no sample: it takes the position behind them, and is repeated (sequencing.md R-4).
+        // The end of a flow is no sample. It takes the position behind them, and is repeated
+        // (sequencing.md R-4).
         assert_eq!(repeated(telemetry, u64::from(SAMPLES) * 201), 0, "telemetry is never repeated");
         assert!(repeated(FlowId(0), u64::MAX) > 50, "the file is");
         let mut distinct = outcome.numbers.clone();
         distinct.sort_unstable();
         distinct.dedup();
         assert_eq!(distinct.len(), outcome.numbers.len(), "each at most once");
-        // Redundancy brings back nearly all of the 3 %; some of it comes after its successors, who did not wait.
+        // Redundancy brings back nearly all of the 3 %. Some of it comes after its successors,
+        // which did not wait.
         let missing = SAMPLES as usize - distinct.len();
         println!("{missing} of {SAMPLES} samples missing");
         missing_in_all += missing;
         assert!(pair.at(SERVER).stats().packets_recovered > 3);
         assert!(outcome.numbers.windows(2).any(|w| w[0] > w[1]), "none waits for an earlier one");
         let slowest = outcome.delays.iter().max().expect("some arrived");
-        // Path 20 ms, queue 40 ms, the wait for its profile 60 ms and the handshake's tail, redundancy 60 ms.
+        // Path 20 ms, queue 40 ms, the wait for its profile 60 ms and the handshake's tail,
+        // redundancy 60 ms.
         assert!(*slowest < Duration::from_millis(400), "{slowest:?}");
         assert_eq!(pair.asked().iter().filter(|g| **g == 1).count(), 1);
         assert_eq!(pair.asked().iter().filter(|g| **g == 2).count(), 1);
@@ -250,7 +253,8 @@ fn each_flow_has_the_profile_that_it_requires_and_the_connections_shared_functio
     assert_eq!(texts(plain), [Read::Bytes(0, Bytes::from_static(b"bytes"))]);
     assert_eq!(texts(messages), [b"one", b"two"].map(|m| Read::Message(Bytes::from_static(m))));
     assert_eq!(texts(samples), [Read::Message(Bytes::from_static(b"sample"))]);
-    // What is shared changes for all: congestion with group 0's profile alone, ciphers by an exchange of each group.
+    // What is shared changes for all: congestion with group 0's profile alone, ciphers by an
+    // exchange of each group.
     let base = pair.at(CLIENT).profile(Direction::Out).expect("connected");
     let other = base
         .with_named(Function::Congestion, "new-reno")
@@ -395,7 +399,7 @@ fn a_quiet_group_keeps_up_with_a_busy_one() {
     assert_eq!(pair.read[&samples].len(), 81);
 }
 
-/// Whoever opens a flow to send only may say so before anything else.
+/// An end that opens a flow only to send may say this before anything else.
 #[test]
 fn a_flow_that_begins_with_a_stop_is_told_to_the_peer() {
     let mut pair = Pair::new("rate=20mbit delay=20ms buffer=100kB", 0, |_| ());

@@ -1,4 +1,5 @@
-//! What a handshake that nobody finishes holds of a server's memory, whatever its packets say: by a counting allocator.
+//! What a handshake that nobody finishes holds of a server's memory, whatever its packets say: by a
+//! counting allocator.
 
 mod counting;
 
@@ -98,7 +99,8 @@ fn long_greeting(rng: &mut ChaCha8Rng) -> Vec<u8> {
     [&[1, 0][..], &(body.len() as u16).to_be_bytes(), &body].concat()
 }
 
-/// The greeting of a client that means it: the server answers with all that it has to say, and keeps it for repeats.
+/// The first packet of an honest client. The server answers with all that it has to say, and keeps
+/// it for repeats.
 fn true_greeting() -> Vec<u8> {
     let config = Identities::new().expect("keys").client;
     let name = SERVER_NAME.try_into().expect("a name");
@@ -113,7 +115,7 @@ fn sequence(rng: &mut ChaCha8Rng, kind: u32) -> Vec<(u32, Vec<u8>)> {
     let count = 3000;
     let piece = |rng: &mut ChaCha8Rng, len: usize| vec![rng.random(); len];
     match kind {
-        // A byte further back each time, each piece as long as it may be: each would be stored whole.
+        // A byte further back each time, each piece as long as allowed: each would be stored whole.
         0 => (0..count).map(|n| (20_000 - n, piece(rng, 1000))).collect(),
         // A byte at every other position.
         1 => (0..count).map(|n| (2 * n + 1, piece(rng, 1))).collect(),

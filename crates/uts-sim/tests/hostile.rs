@@ -1,4 +1,5 @@
-//! Packets from strangers: counted and dropped, with no state made or changed, and answered sparingly.
+//! Packets from strangers: counted and dropped, with no state made or changed, and answered
+//! sparingly.
 
 mod joined;
 
@@ -64,7 +65,8 @@ fn bad_packets_change_nothing_at_any_stage() {
     }
 }
 
-/// P-35: of a header the id is authenticated, the number is the nonce, its length says where the payload begins and the epoch which keys.
+/// P-35: of a header the id is authenticated, the number is the nonce, its length says where the
+/// payload begins, and the epoch says which keys.
 #[test]
 fn a_packet_with_another_header_is_dropped() {
     for cipher in ["aes-128-gcm", "chacha20-poly1305"] {
@@ -108,7 +110,8 @@ fn replayed_packets_are_dropped_and_make_no_second_connection() {
         }
     }
     assert_eq!(pair.state(), before);
-    // From elsewhere a first packet is a first packet; what follows of it is bounded, and others are nothing.
+    // From elsewhere, a first packet is a first packet. What follows it is bounded. Others have no
+    // effect.
     let firsts = pair.sent[CLIENT].clone();
     let answered: usize = firsts.iter().map(|datagram| pair.inject(SERVER, address(9), datagram)).sum();
     assert!(answered <= 3 * firsts.iter().map(Vec::len).sum::<usize>());
@@ -239,7 +242,8 @@ fn a_forged_refusal_does_not_end_a_handshake() {
     pair.works();
 }
 
-/// An address has so many connections and no more. Who sends in its name keeps nobody out.
+/// An address has a bounded number of connections. A sender that forges the address keeps nobody
+/// out.
 #[test]
 fn an_address_has_its_part_and_no_more() {
     let config = EndpointConfig { connections_per_address_max: 2, ..EndpointConfig::default() };

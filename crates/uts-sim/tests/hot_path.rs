@@ -1,5 +1,6 @@
-//! What a packet costs, counted rather than timed: allocations, and instructions under valgrind. The bounds here hold for the
-//! tests' profile on any machine; `scripts/instructions` has closer ones for the release profile.
+//! What a packet costs, counted rather than timed: allocations, and instructions under valgrind.
+//! The bounds here hold for the tests' profile on any machine. `scripts/instructions` has closer
+//! ones for the release profile.
 
 mod counting;
 
@@ -28,7 +29,7 @@ const BARE: &[&str] = &[
     "uts.profile.congestion=none",
 ];
 
-/// Set for a process that is to carry so many packets, and be counted meanwhile.
+/// Set for a process that is to carry this many packets, and be counted meanwhile.
 const PACKETS_VARIABLE: &str = "UTS_COUNTED_PACKETS";
 
 /// The counter of allocations is the process's: tests take turns.
@@ -76,7 +77,8 @@ fn a_gap_for_ever_costs_what_follows_nothing() {
     assert!(per_thousand <= 100, "{per_thousand} allocations per 1,000 packets of which 10 are lost");
 }
 
-/// What the kernel hands over at once is answered once: the more packets come per second, the fewer are acknowledged by themselves.
+/// Packets that the kernel hands over at once are answered once. The more packets arrive per
+/// second, the fewer are acknowledged by themselves.
 #[test]
 fn acknowledgements_become_rarer_with_the_rate() {
     let (mut pair, connection, flow) = pair(&[]);

@@ -10,7 +10,8 @@ use uts_engine::{ConnectionConfig, ConnectionHandle};
 use uts_functions::Time;
 use uts_sim::pair::Pair;
 
-/// What a connection at rest may take, whatever the endpoint keeps for it included: with what handles keep, no more than 4 KiB.
+/// What a connection at rest may take, including what the endpoint keeps for it. Together with what
+/// handles keep, it is no more than 4 KiB.
 const BYTES_MAX: usize = 3_400;
 
 /// How often connections are made and counted.
@@ -32,7 +33,8 @@ fn use_it(pair: &mut Pair, handle: ConnectionHandle) {
     let flow = pair.open_flow(handle).expect("a flow");
     pair.carry(handle, flow, 200_000).expect("carried");
     pair.client.connection(handle).expect("open").finish(flow);
-    // The rest of what was written arrives; else all connections would be busy at once, and the pair's line full.
+    // The rest of what was written arrives. Otherwise all connections would be busy at once, and
+    // the pair's line full.
     pair.pass(pair.now + Duration::from_secs(1)).unwrap_or_else(|e| panic!("{e}"));
 }
 
@@ -52,7 +54,8 @@ fn bytes_each(count: usize, is_used: bool) -> usize {
     };
     connect(&mut pair);
     rest(&mut pair);
-    // Connections leave an endpoint buffers for all, up to a bound that is not reached in one round: not in each.
+    // Connections leave an endpoint buffers for all, up to a bound that one round does not reach.
+    // They do not keep buffers each.
     let mut round = || {
         let before = HELD.load(Ordering::Relaxed);
         (0..count / 2).for_each(|_| connect(&mut pair));

@@ -92,8 +92,8 @@ fn silence_is_told_while_data_is_unacknowledged_and_that_it_is_over() {
     assert_eq!(world.connection(CLIENT, handle).expect("open").silence(at(13_000)), None);
 }
 
-/// Who waits to read has nothing unacknowledged: without questions only the idle time-out would
-/// show that the server is gone.
+/// An end that waits to read has nothing unacknowledged. Without questions, only the idle time-out
+/// would show that the server is gone.
 #[test]
 fn a_server_that_is_gone_is_noticed_while_its_answer_is_waited_for() {
     for answer in [0, 1000] {

@@ -1,4 +1,5 @@
-//! What is held is bounded however little there is in each message: to keep track of one takes more than a small one is long.
+//! Memory is bounded however little there is in each message. To keep track of a message takes more
+//! than a small one is long.
 
 use bytes::Bytes;
 use core::time::Duration;
@@ -8,7 +9,7 @@ use uts_sim::pair::Pair;
 
 const KIB: usize = 1024;
 
-/// Two ends that hold so much for each flow, and a flow that keeps the boundaries of messages.
+/// Two ends that hold this much for each flow, and a flow that keeps the boundaries of messages.
 fn connected(bytes: usize, asked: &[&str]) -> (Pair, ConnectionHandle, FlowId) {
     let mut config = ConnectionConfig::default();
     for property in [&["preserveMsgBoundaries=require"], asked].concat() {
@@ -77,8 +78,8 @@ fn small_writes_of_bytes_are_bounded_as_well() {
     assert_eq!((pair.received, pair.told_of_room), (taken, 1));
 }
 
-/// Nothing is lost where the reader is late, under credit or not, and what waits for him takes no more than a multiple of what
-/// memory he gives.
+/// Nothing is lost if the reader is late, under credit or not. What waits for it takes no more than
+/// a multiple of the memory that it grants.
 #[test]
 fn a_receiver_holds_no_more_messages_than_it_has_room_for() {
     for (asked, len) in

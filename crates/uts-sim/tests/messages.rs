@@ -25,7 +25,8 @@ fn connected(asked: &[&str]) -> (Pair, ConnectionHandle) {
     (pair, connection)
 }
 
-/// Carries `bytes` as messages of `len`, in batches or not, of every so many packets one lost; says what the sender did.
+/// Carries `bytes` as messages of `len`, in batches or not, and loses one of every so many packets.
+/// Returns what the sender did.
 fn carry(asked: &[&str], len: usize, bytes: u64, batches: bool, loses_every: Option<u64>) -> Stats {
     let (mut pair, connection) = connected(asked);
     let flow = pair.open_flow(connection).expect("a flow");
@@ -49,7 +50,8 @@ fn messages_of_any_size_get_through_with_and_without_losses() {
     }
 }
 
-/// A window that one message takes up is enlarged, whatever it begins with: the end of a message takes a position, too.
+/// A window that one message fills is enlarged, whatever the message begins with. The end of a
+/// message takes a position, too.
 #[test]
 fn messages_longer_than_the_window_get_through() {
     for asked in [ORDERED, UNORDERED] {
@@ -63,7 +65,8 @@ fn messages_longer_than_the_window_get_through() {
     }
 }
 
-/// Small messages fill packets and are not torn; those of a kilobyte are where what is lost is sent again, so that packets are full.
+/// Small messages fill packets and are not split. Messages of a kilobyte are split if lost data is
+/// sent again, to fill packets.
 #[test]
 fn packets_are_as_good_as_full() {
     for (asked, len, batches, least) in [
@@ -83,7 +86,7 @@ fn packets_are_as_good_as_full() {
     }
 }
 
-/// What of a message has arrived whose other part was lost is of no use: there is nothing of that kind.
+/// A part of a message whose other part was lost is of no use. No such part is delivered.
 #[test]
 fn where_nothing_is_repeated_no_message_is_lost_but_with_its_packet() {
     const SEED: u64 = 7;

@@ -221,7 +221,8 @@ fn paths_carry_headers_where_they_are_counted() {
         let delay = Duration::from_nanos(delay_ns);
         assert_eq!(received.delay_range, Some((delay, delay)));
         assert_eq!(network.path(path).stats(Direction::Forward).bytes_in, delay_ns / 1000 * 4000);
-        // A packet whose headers were hit does not arrive: one in two is hit, and 28 of 1028 bytes are headers.
+        // A packet whose headers were damaged does not arrive. One packet in two is damaged, and 28
+        // of 1028 bytes are headers.
         let expected = if headers { 4000.0 * 0.5 * 28.0 / 1028.0 } else { 0.0 };
         let dropped = network.counters().bad_checksum as f64;
         assert!((dropped - expected).abs() <= 5.0 * expected.sqrt(), "{dropped} of {expected}");
@@ -229,7 +230,7 @@ fn paths_carry_headers_where_they_are_counted() {
     }
 }
 
-// ---- captures ----------------------------------------------------------------------------------------------------
+// ---- captures ----
 
 /// A writer whose bytes can be looked at.
 #[derive(Clone, Default)]

@@ -1,4 +1,5 @@
-//! Outages: nothing passes for a while, in either direction. Cheap probes find the path's return (timing.md R-11).
+//! Outages: nothing passes for a while, in either direction. Cheap probes find the path's return
+//! (timing.md R-11).
 
 use core::time::Duration;
 use uts_engine::ConnectionConfig;
@@ -16,8 +17,8 @@ const DOWN_AT: Time = Time::from_millis(3000);
 /// How long probes carry data.
 const FIRST_PROBES: Duration = Duration::from_secs(3);
 
-/// A transfer over 10 Mbit/s and 60 ms, cut off for a while. Says how long after the path's return data comes
-/// again.
+/// A transfer over 10 Mbit/s and 60 ms, cut off for a while. Returns how long after the path's
+/// return data arrives again.
 fn resumes_after(seed: u64, outage: Duration) -> Duration {
     let path = "rate=10mbit delay=30ms buffer=100kB".parse().expect("a path");
     let config = WorldConfig { path: uts_path::PathConfig::both(path), seed, ..WorldConfig::default() };
@@ -54,7 +55,8 @@ fn data_flows_again_soon_after_the_path_is_back() {
             let outage = Duration::from_millis(1000 * outage + 190 * seed);
             let after = resumes_after(seed, outage);
             println!("seed {seed}: out for {outage:?}, data {after:?} after its return");
-            // A probe within a second, then two round trips: its acknowledgement, and what was lost.
+            // A probe within a second, then two round trips: its acknowledgement, and the lost
+            // data.
             assert!(after <= Duration::from_millis(1200), "seed {seed}: {after:?} after {outage:?}");
         }
     }

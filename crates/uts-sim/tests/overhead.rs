@@ -84,7 +84,8 @@ fn overhead(cid_bytes: usize, security: &str, profile: Profile, len: usize) -> u
     pair.connection(CLIENT).request_profile(now, Direction::Out, profile).expect("both have it");
     pair.pass(Duration::from_secs(2));
     assert_eq!(pair.connection(CLIENT).profile(Direction::Out), Some(profile));
-    // The congestion and rate mechanisms of the profile are none: each message leaves at once, and alone.
+    // The congestion and rate mechanisms of the profile are none: each message leaves at once, and
+    // alone.
     let flow = pair.connection(CLIENT).open_flow(FlowOptions::default()).expect("a flow");
     let mut overheads = Vec::new();
     for value in 0..20u8 {

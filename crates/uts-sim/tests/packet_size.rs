@@ -12,8 +12,9 @@ const CLIENT: usize = 1;
 /// IP and UDP, in the path's bytes.
 const OVERHEAD: u64 = 28;
 
-/// A path that carries 1500 bytes, and from the first second on so many. Then `bytes` are written at once, and on another flow a few
-/// every `chatter`; says how long it took until the first had arrived, and the packet size in the end.
+/// A path that carries 1500 bytes, and after the first second this many. Then `bytes` are written
+/// at once, and on another flow a few every `chatter`. Returns how long it took until the first had
+/// arrived, and the packet size at the end.
 fn write(mtu: u64, bytes: u64, chatter: Duration, properties: &[&str]) -> (Duration, u64) {
     let path = format!("rate=20mbit delay=20ms buffer=64p overhead={OVERHEAD} mtu=1500");
     let path = PathConfig::both(path.parse().expect("a valid path"));

@@ -1,5 +1,5 @@
-//! Mechanisms with a half at the receiver, those that judge what is handed over, and those that keep the order that messages
-//! ask for: what they do end to end, in virtual time.
+//! Mechanisms with a half at the receiver, mechanisms that judge what is handed over, and
+//! mechanisms that keep the order that messages ask for: what they do end to end, in virtual time.
 
 use bytes::Bytes;
 use core::time::Duration;
@@ -36,9 +36,11 @@ struct Transfer {
 
 impl Transfer {
     fn new(path: &str, properties: &[&str], seed: u64) -> Self {
-        let mut config = ConnectionConfig::default();
-        config.send_buffer_bytes = 64 << 20;
-        config.send_buffer_bytes_max = 64 << 20;
+        let mut config = ConnectionConfig {
+            send_buffer_bytes: 64 << 20,
+            send_buffer_bytes_max: 64 << 20,
+            ..ConnectionConfig::default()
+        };
         for property in
             properties.iter().chain(&["uts.adapt=off", "uts.consent=all", "preserveMsgBoundaries=require"])
         {
@@ -200,7 +202,8 @@ fn what_waits_is_repeated_by_whoever_comes() {
     }
 }
 
-/// The receiver finds the rate of the line, from below and from above, though nothing else bounds the sender.
+/// The receiver finds the rate of the line, from below and from above, although nothing else bounds
+/// the sender.
 #[test]
 fn netblt_comes_to_the_rate_of_the_line() {
     for kbits in [500, 40_000] {
@@ -292,7 +295,8 @@ fn messages_beyond_the_rate_are_the_first_to_be_given_up() {
 /// Messages in each picture: a header, and data that waits for that and for nothing else.
 const IN_PICTURE: u32 = 8;
 
-/// Sends pictures, one every 10 ms; says how long messages took on the mean, and in which order they were read.
+/// Sends pictures, one every 10 ms. Returns how long messages took on the mean, and in which order
+/// they were read.
 fn pictures(sequencing: &str, seed: u64, exchanges: bool) -> (Duration, Vec<u32>) {
     let profile = format!("uts.profile.sequencing={sequencing}");
     let properties = [

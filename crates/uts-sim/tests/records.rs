@@ -26,8 +26,8 @@ impl Write for Shared {
     }
 }
 
-/// What a transfer leaves: how it went, what the path did, and the records (pcap and qlog of the server, then of the
-/// client).
+/// The results of a transfer: how it went, what the path did, and the records (pcap and qlog of the
+/// server, then of the client).
 struct Run {
     progress: Progress,
     stats: Stats,

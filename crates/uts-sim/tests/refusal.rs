@@ -7,8 +7,8 @@ use uts_path::{Direction, PathConfig, Target};
 use uts_sim::identity::Identities;
 use uts_sim::{World, WorldConfig};
 
-/// When, and why, a connection ends at each of two ends whose client does not trust the server; it takes 10 ms from one
-/// to the other. `changes` = what happens to the way to the server, and when.
+/// When, and why, a connection ends at each of two ends if the client does not trust the server.
+/// One way takes 10 ms. `changes` says what happens to the way to the server, and when.
 fn refused(changes: &[(u64, &str)]) -> [Option<(Time, CloseReason)>; 2] {
     let path = "rate=100mbit delay=10ms buffer=256kB".parse().expect("a path");
     let config = WorldConfig { path: PathConfig::both(path), ..WorldConfig::default() };

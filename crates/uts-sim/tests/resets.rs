@@ -1,4 +1,4 @@
-//! Stateless resets: for connections that were forgotten, from the endpoint that had them, and from no other.
+//! Stateless resets for forgotten connections: from the endpoint that had them, and from no other.
 
 mod joined;
 

@@ -1,6 +1,6 @@
-//! Packets of a run are those that the general way builds, to the byte, and what it takes in is what the general way does. A
-//! connection that is traced builds no runs, and what is handed over one by one is none, so that the same transfer with and without
-//! shows whether they differ.
+//! Packets of a run are those that the general way builds, to the byte. Taking them in does what
+//! the general way does. A connection that is traced builds no runs, and packets handed over one by
+//! one are no run. The same transfer with and without therefore shows whether they differ.
 
 use bytes::Bytes;
 use core::time::Duration;
@@ -21,10 +21,12 @@ fn act(rng: &mut ChaCha8Rng, pair: &mut Pair, connection: ConnectionHandle, flow
     let mut data = vec![0; rng.random_range(1..200_000)];
     rng.fill_bytes(&mut data);
     let open = pair.client.connection(connection).expect("open");
-    // Bytes mostly, some in small writes, and now and then messages between them. Who finds no room comes again.
+    // Bytes mostly, some in small writes, and now and then messages between them. A writer that
+    // finds no room comes again.
     let _ = match rng.random_range(0..10) {
         0 => {
-            // Many or few in a packet, which need not be the same in each, or one that nearly fills it.
+            // Many or few in a packet, not always the same number in each, or one that nearly fills
+            // it.
             let bytes = [20, 100, 700, 1316][rng.random_range(0..4)];
             let most = [60, 3000][rng.random_range(0..2)];
             let mut messages: VecDeque<Bytes> =
@@ -42,7 +44,8 @@ fn act(rng: &mut ChaCha8Rng, pair: &mut Pair, connection: ConnectionHandle, flow
         _ => open.write(now, flow, Bytes::from(data)).map(drop),
     };
     if rng.random_bool(0.3) {
-        // The client has something to acknowledge, and credit to give. The server may not know the flow yet.
+        // The client has something to acknowledge, and credit to give. The server may not know the
+        // flow yet.
         let server = pair.server.handles().next().expect("accepted");
         let answer = Bytes::from(vec![1; rng.random_range(1..300_000)]);
         let _ = pair.server.connection(server).expect("open").write(now, flow, answer);
@@ -175,8 +178,9 @@ fn messages_that_have_packets_of_their_own_leave_together() {
     assert_eq!(batches, [20, 3, 2]);
 }
 
-/// Window and rate are asked for room for a full packet before each, however small.
-/// Nor are those torn that nobody would repeat: packets are as long as these make them, several or one in each.
+/// Before each packet, window and rate are asked for room for a full one, however small it is.
+/// Messages that nobody would repeat are not split. Packets are therefore as long as one or several
+/// messages make them.
 #[test]
 fn messages_that_are_not_torn_leave_together() {
     for (bytes, packets) in [(450, 3), (480, 4), (700, 4), (1000, 8), (1200, 8), (1400, 8)] {
@@ -248,7 +252,7 @@ fn packets_are_whole_blocks_of_the_cipher_only_where_processors_are_the_limit() 
     assert!(fast > 1472 - 16 && (fast - (1 + CID_BYTES + 2 + 16)).is_multiple_of(16), "{fast}");
 }
 
-/// How long full packets of a connection that sends little are while another one has so much to send.
+/// How long full packets are of a connection that sends little while another one has a lot to send.
 fn full_packet_bytes_beside(other: u64) -> usize {
     let (mut pair, first) = connected_over(Duration::from_millis(10), &[]);
     let second = pair.connect(ConnectionConfig::default()).expect("connected");
@@ -280,8 +284,9 @@ fn packets_are_whole_blocks_where_all_connections_together_bring_much() {
     assert!(fast > 1472 - 16 && (fast - (1 + CID_BYTES + 1 + 16)).is_multiple_of(16), "{fast}");
 }
 
-/// Bytes on both sides of a message that was given up before it was sent do not follow each other: whatever of them is lost is
-/// repeated, also where a packet ends just before the message, which depends on how much a first packet and those behind it hold.
+/// A message is given up before it was sent. The bytes on both sides of it do not follow each
+/// other. All of them that are lost are repeated, even if a packet ends just before the message.
+/// Whether it does depends on how much a first packet and those behind it hold.
 #[test]
 fn what_is_sent_on_both_sides_of_a_message_that_was_given_up_arrives() {
     let (mut pair, connection) = connected(&["preserveMsgBoundaries=require"]);
@@ -313,8 +318,9 @@ fn what_is_sent_on_both_sides_of_a_message_that_was_given_up_arrives() {
     assert_eq!(expired, 35 * 6);
 }
 
-/// What redundancy is made from leaves in batches, too, as many at a time as the pace lets go, and so does the redundancy, which is
-/// longer: four blocks are filled in turns and end together.
+/// Packets that redundancy is made from leave in batches, too, as many at a time as the pace
+/// allows. So does the redundancy, which is longer: four blocks are filled in turns and end
+/// together.
 #[test]
 fn packets_under_redundancy_travel_in_batches() {
     let (mut pair, connection) = connected(&["uts.profile.fec=xor"]);
@@ -363,7 +369,7 @@ fn what_is_lost_within_a_run_is_recovered() {
     assert_eq!(recovered[0], recovered[1]);
 }
 
-/// Whoever sends without credit is held to the memory that a flow is given, also within a run.
+/// A peer that sends without credit is held to the memory that a flow is given, also within a run.
 #[test]
 fn a_run_takes_no_more_memory_than_a_flow_is_given() {
     let held = [false, true].map(|one_by_one| {
@@ -439,7 +445,8 @@ fn a_run_ends_where_another_connection_begins() {
     assert_eq!(packets, [first.len() as u64, second.len() as u64]);
 }
 
-/// What a connection has heard is answered, whoever else sends something to its id at the same time, which changes nothing.
+/// A connection answers what it has received, even if someone else sends something to its id at the
+/// same time. That changes nothing.
 #[test]
 fn a_stranger_among_what_came_together_changes_nothing() {
     let (mut pair, connection) = connected(&[]);
@@ -464,8 +471,9 @@ fn a_stranger_among_what_came_together_changes_nothing() {
     assert!(pair.server.strangers > 0);
 }
 
-/// What the receiver has asked for is agreed once a packet shows that the sender uses it, also where the answer was lost and that packet
-/// came together with others of the epoch before.
+/// A profile that the receiver has asked for is agreed once a packet shows that the sender uses it.
+/// This holds even if the answer was lost and that packet came together with others of the epoch
+/// before.
 #[test]
 fn the_first_packet_of_an_epoch_is_heard_in_the_midst_of_a_run() {
     let (mut pair, connection) = connected(&[

@@ -1,4 +1,5 @@
-//! Many connections between two endpoints that all send what they can: over one path, into one socket's buffer.
+//! Many connections between two endpoints that all send what they can: over one path, into one
+//! socket's buffer.
 
 use bytes::Bytes;
 use core::time::Duration;
@@ -74,7 +75,8 @@ impl Setup {
         World::new(config, Identities::new().expect("keys")).expect("a valid world")
     }
 
-    /// Lets them send until the second time, in milliseconds; what arrives from the first on counts.
+    /// Lets them send until the second time, in milliseconds. What arrives from the first on
+    /// counts.
     fn run(&self, [from, until]: [u64; 2]) -> Outcome {
         let mut world = self.world();
         let mut flows: BTreeMap<ConnectionHandle, FlowId> = BTreeMap::new();
@@ -154,7 +156,8 @@ fn received(connection: &mut Connection, now: Time, flow: FlowId) -> Vec<Bytes> 
     .collect()
 }
 
-/// The buffer of a socket on a machine of its own: short, and deep beside what the path itself holds.
+/// The buffer of a socket on a machine of its own: short, and deep beside what the path itself
+/// holds.
 const MACHINE: &str = "rate=1gbit delay=100us buffer=4MB";
 
 #[test]
@@ -170,7 +173,8 @@ fn many_share_a_peer_evenly_and_lose_nothing() {
     assert!(alone.lost * 100 > alone.sent, "{} of {}", alone.lost, alone.sent);
 }
 
-/// Who seldom says something waits for what is on the way already, not for a turn of each of those who send without end.
+/// A connection that seldom sends waits for what is on the way already. It does not wait for a turn
+/// of each connection that sends without end.
 #[test]
 fn among_many_that_send_what_they_can_one_is_heard_at_once() {
     let outcome = Setup { with_quiet: true, ..Setup::new(300, MACHINE) }.run([1_500, 3_500]);
@@ -182,8 +186,8 @@ fn among_many_that_send_what_they_can_one_is_heard_at_once() {
     assert_eq!(outcome.lost, 0);
 }
 
-/// For a while nothing waits on the way. That is no reason to send at once what hundreds of windows allow, which they have grown to
-/// by turns.
+/// For a while nothing waits on the way. Hundreds of windows have grown by turns, and must not send
+/// at once all that they allow.
 #[test]
 fn many_lose_nothing_when_a_queue_that_was_gone_comes_back() {
     let schedule = "at=1s both rate=2gbit; at=1100ms both rate=1gbit";

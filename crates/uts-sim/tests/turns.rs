@@ -77,7 +77,8 @@ impl Files {
     }
 }
 
-/// A flow that had sent all it had used to stand before the others until it was acknowledged: a file a round trip.
+/// A flow that had sent all it had used to keep its place before the others until it was
+/// acknowledged: one file took a round trip.
 #[test]
 fn a_flow_that_has_sent_everything_stands_aside() {
     let mut files = Files::new("rate=50mbit delay=300ms buffer=1500kB");

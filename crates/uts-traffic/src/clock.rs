@@ -4,8 +4,8 @@ use crate::transport::Local;
 
 /// A clock that can be waited for.
 ///
-/// All ends of a run count from the same origin (the machine's monotonic clock, or the beginning of virtual time), so
-/// that an instant written into a message says how long it travelled.
+/// All ends of a run count from the same origin (the machine's monotonic clock, or the beginning of
+/// virtual time). An instant written into a message therefore says how long it travelled.
 pub trait Clock {
     /// Nanoseconds since the origin.
     fn now_ns(&self) -> u64;

@@ -7,8 +7,8 @@
 //! * [`measure`]: what a run yields.
 //! * [`stream_messages`]: messages for a transport that has only streams.
 //!
-//! Nothing here opens a socket or reads the clock: the same futures run on tokio over real sockets and in virtual
-//! time over the engine.
+//! Nothing here opens a socket or reads the clock. The same futures run on tokio over real sockets
+//! and in virtual time over the engine.
 #![forbid(unsafe_code)]
 
 pub mod clock;

@@ -26,14 +26,15 @@ impl Measure {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "kind")]
 pub enum Sample {
-    /// So many bytes of the application have arrived by then.
+    /// This many bytes of the application have arrived by then.
     Delivered {
         /// When.
         at_ns: u64,
         /// How many since the start.
         bytes: u64,
     },
-    /// A message, request or keystroke: when it was due to leave, and how long it took, `None` if it never arrived.
+    /// A message, request or keystroke: when it was due to leave, and how long it took. `None` if
+    /// it never arrived.
     Latency {
         /// When it left, or should have left.
         at_ns: u64,
@@ -42,7 +43,7 @@ pub enum Sample {
         /// Within which time it was of use.
         deadline: Option<Duration>,
     },
-    /// What the transport told of itself.
+    /// What the transport reported of itself.
     Status {
         /// When.
         at_ns: u64,
@@ -122,8 +123,9 @@ impl Spans {
         self.0.len()
     }
 
-    /// `NAME_p50`, `NAME_p90`, `NAME_p99`, `NAME_max` and `NAME_mean` in milliseconds; nothing if there are no spans. A
-    /// quantile is the smallest value that so large a share of all does not exceed (nearest rank).
+    /// `NAME_p50`, `NAME_p90`, `NAME_p99`, `NAME_max` and `NAME_mean` in milliseconds; nothing if
+    /// there are no spans. A quantile is the smallest value that this share of all does not exceed
+    /// (nearest rank).
     pub fn measures(mut self, name: &str) -> Vec<Measure> {
         self.0.sort_unstable();
         let (Some(last), count) = (self.0.last().copied(), self.0.len()) else { return Vec::new() };

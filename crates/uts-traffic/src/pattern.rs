@@ -4,14 +4,15 @@ use bytes::Bytes;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
-/// The content repeats after so many bytes: a prime, so that a stretch that is misplaced by any usual size (packets,
-/// blocks, buffers) differs.
+/// The content repeats after this many bytes. The number is prime: a stretch that is misplaced by
+/// any usual size (packets, blocks, buffers) differs.
 const PERIOD: usize = 65_521;
 
 /// The longest stretch that [`Pattern::slice`] gives.
 pub(crate) const SLICE_MAX: usize = 64 << 10;
 
-/// Random bytes from a seed, repeated without end. Each file, request or message begins at another place of it.
+/// Random bytes from a seed, repeated without end. Each file, request or message begins at another
+/// place of it.
 #[derive(Clone, Debug)]
 pub(crate) struct Pattern(Bytes);
 
@@ -34,7 +35,7 @@ impl Pattern {
         self.0.get(at..at + max.min(SLICE_MAX)).unwrap_or_default()
     }
 
-    /// Appends so many bytes of an item from a position on.
+    /// Appends this many bytes of an item from a position on.
     pub fn append(&self, item: u64, mut position: u64, count: usize, to: &mut Vec<u8>) {
         let end = position + count as u64;
         while position < end {

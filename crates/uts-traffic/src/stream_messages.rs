@@ -13,8 +13,8 @@ const LENGTH_BYTES: usize = 4;
 /// Bytes that one read asks for.
 const READ_BYTES: usize = 64 << 10;
 
-/// Carries messages over one stream, each after its length. They arrive whole and in order; a lost packet delays all
-/// that follow it, which is what it costs to send messages over a stream.
+/// Carries messages over one stream, each after its length. They arrive whole and in order. A lost
+/// packet delays all that follow it: this is the cost of sending messages over a stream.
 pub struct MessagesOverStream {
     send: Mutex<Box<dyn SendStream>>,
     receive: Mutex<Receiver>,
@@ -33,8 +33,8 @@ impl MessagesOverStream {
         MessagesOverStream { send: Mutex::new(stream.send), receive: Mutex::new(receive) }
     }
 
-    /// Sends a message, after those whose sending has begun. Dropped before it is done it may leave half a message: the
-    /// stream is of no use then.
+    /// Sends a message, after those whose sending has begun. If it is dropped before it is done, it
+    /// may leave half a message. The stream is of no use then.
     ///
     /// # Errors
     /// If it is larger than [`MESSAGE_BYTES_MAX`], and what the stream says.
@@ -52,11 +52,12 @@ impl MessagesOverStream {
         self.send.lock().await.write(&framed).await
     }
 
-    /// The next message. Nothing is lost if the wait is given up, provided the stream's reads can be.
+    /// The next message. Nothing is lost if the wait is given up, provided that this holds for the
+    /// stream's reads.
     ///
     /// # Errors
-    /// [`TransportError::Closed`] at the end of the stream; [`TransportError::Failed`] if it ends within a message or
-    /// announces one that is too large; what the stream says.
+    /// [`TransportError::Closed`] at the end of the stream; [`TransportError::Failed`] if it ends
+    /// within a message or announces one that is too large; what the stream says.
     pub async fn receive(&self) -> Result<Bytes> {
         let mut receiver = self.receive.lock().await;
         loop {

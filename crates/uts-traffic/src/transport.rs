@@ -51,8 +51,8 @@ pub trait Transport {
     /// Opens a session to a server.
     fn connect(&self, to: SocketAddr) -> Local<'_, Result<Rc<dyn Session>>>;
 
-    /// What clients must be told so that they know this server: a fingerprint, a certificate; nothing if the transport
-    /// does not authenticate.
+    /// What clients need to be told to know this server: a fingerprint, a certificate; nothing if
+    /// the transport does not authenticate.
     fn identity(&self) -> Option<String> {
         None
     }
@@ -72,16 +72,18 @@ pub trait Listener {
 
 /// An association of two ends. Several streams, and messages beside them, may be in use at once.
 ///
-/// Futures may be dropped before they are done when a run gives up; the session is then only closed or dropped.
+/// Futures may be dropped before they are done when a run gives up. The session is then only closed
+/// or dropped.
 pub trait Session {
-    /// Opens a stream in both directions. A transport without several streams (TCP) opens another connection.
+    /// Opens a stream in both directions. A transport without several streams (TCP) opens another
+    /// connection.
     fn open(&self) -> Local<'_, Result<Stream>>;
 
     /// The next stream that the peer opened.
     fn accept(&self) -> Local<'_, Result<Stream>>;
 
-    /// Sends a message; waits while the transport has no room. After `lifetime` it is of no use any more: a transport
-    /// that can give it up then, does.
+    /// Sends a message. Waits while the transport has no room. After `lifetime` it is of no use any
+    /// more, and a transport that can give it up then, does.
     fn send_message(&self, message: Bytes, lifetime: Option<Duration>) -> Local<'_, Result<()>>;
 
     /// The next message, in whatever order the transport delivers.
@@ -90,16 +92,18 @@ pub trait Session {
     /// What the transport tells of itself, for pictures; `None` if it tells nothing.
     fn status(&self) -> Option<Status>;
 
-    /// Asks for a [`Sample::Packet`] of whatever happens to packets from now on; most transports have nothing to tell.
+    /// Asks for a [`Sample::Packet`] of whatever happens to packets from now on. Most transports
+    /// have nothing to report.
     fn record_packets(&self) {}
 
-    /// What happened since this was last asked, as [`Sample::Exchange`]; most transports have nothing to tell.
+    /// What happened since this was last asked, as [`Sample::Exchange`]. Most transports have
+    /// nothing to report.
     fn take_samples(&self) -> Vec<Sample> {
         Vec::new()
     }
 
-    /// Ends the session once everything that was sent has arrived, or cannot arrive any more. The peer's calls then
-    /// end with [`TransportError::Closed`], after what it has not read yet.
+    /// Ends the session once everything that was sent has arrived, or cannot arrive any more. The
+    /// peer's calls then end with [`TransportError::Closed`], after what it has not read yet.
     fn close(&self) -> Local<'_, ()>;
 }
 
@@ -111,8 +115,8 @@ pub struct Stream {
     pub receive: Box<dyn ReceiveStream>,
 }
 
-/// The sending direction of a stream. Dropped before it was finished, it is given up: what has not been sent need not
-/// be, and the peer must not see an orderly end.
+/// The sending direction of a stream. If it is dropped before it was finished, it is given up: what
+/// has not been sent need not be, and the peer must not see an orderly end.
 pub trait SendStream {
     /// Writes all of it; waits while the transport has no room.
     fn write<'a>(&'a mut self, bytes: &'a [u8]) -> Local<'a, Result<()>>;

@@ -5,13 +5,16 @@ use core::time::Duration;
 use serde::{Deserialize, Serialize};
 use uts_units::text;
 
-/// Most requests, files, messages or keystrokes of one run: what the ends remember of each stays within memory.
+/// Most requests, files, messages or keystrokes of one run. What the ends remember of each stays
+/// within memory.
 pub const COUNT_MAX: u64 = 10_000_000;
 
-/// The smallest message, in bytes: what says which message it is and when it was due (see [`crate::run`]).
+/// The smallest message, in bytes: it says which message it is and when it was due (see
+/// [`crate::run`]).
 pub const MESSAGE_BYTES_MIN: u64 = 16;
 
-/// The size of a keystroke in bytes: that of an SSH packet with one character (RFC 4253 section 6, with a MAC of 16).
+/// The size of a keystroke in bytes: that of an SSH packet with one character (RFC 4253 section 6,
+/// with a MAC of 16).
 pub const KEYSTROKE_BYTES: usize = 36;
 
 /// A workload, the same for every transport that can carry it.
@@ -21,7 +24,7 @@ pub const KEYSTROKE_BYTES: usize = 36;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "kind", deny_unknown_fields)]
 pub enum Workload {
-    /// One file on one stream: until so many bytes have arrived, or until the time is over.
+    /// One file on one stream: until this many bytes have arrived, or until the time is over.
     Bulk {
         /// How many bytes; `None` is as many as fit into `duration`.
         #[serde(default, with = "text::bytes_option", skip_serializing_if = "Option::is_none")]
@@ -30,7 +33,7 @@ pub enum Workload {
         #[serde(default, with = "text::duration_option", skip_serializing_if = "Option::is_none")]
         duration: Option<Duration>,
     },
-    /// Many files one after another, each on a stream of its own, so many at a time.
+    /// Many files one after another, each on a stream of its own, this many at a time.
     Files {
         /// How many.
         count: u32,
@@ -70,7 +73,8 @@ pub enum Workload {
         #[serde(with = "text::duration")]
         deadline: Duration,
     },
-    /// Video: frames at a rate, every n-th a key frame that is larger; a frame is of use when whole and in time.
+    /// Video: frames at a rate, every n-th a key frame that is larger. A frame is of use if it is
+    /// whole and in time.
     Video {
         /// Frames in a second.
         frames_per_s: u32,

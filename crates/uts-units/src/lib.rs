@@ -1,14 +1,20 @@
-//! Amounts as people write them: `5Mbit/s`, `64kB`, `20ms`, `5%`, `63p`. All of UTS reads and writes them here.
+//! Amounts as people write them: `5Mbit/s`, `64kB`, `20ms`, `5%`, `63p`. All of UTS reads and
+//! writes them here. Beside them, [`printable`]: text that may be shown, whoever it is from.
 //!
-//! * **Bits and bytes differ by case**, as everyone writes them: `Mbit/s`, `mbit`, `Mb/s`, `Mbps` are bits, `MB/s`, `MBps`,
-//!   `MiB/s` are bytes. `bit` may have any case. A number of bits without `/s` is a rate, as with `tc`.
-//! * **What can be read in two ways is refused**, with both readings: `5mb/s`, `5M` as a rate, `64kb` as a size.
+//! * **Bits and bytes differ by case**, as everyone writes them: `Mbit/s`, `mbit`, `Mb/s`, `Mbps`
+//!   are bits, `MB/s`, `MBps`, `MiB/s` are bytes. `bit` may have any case. A number of bits without
+//!   `/s` is a rate, as with `tc`.
+//! * **An amount that can be read in two ways is refused**, with both readings: `5mb/s`, `5M` as a
+//!   rate, `64kb` as a size.
 //! * `k`, `M`, `G`, `T`, `P`, `E` are powers of 1000; `Ki`, `Mi`, … of 1024.
 //! * Times have `ns`, `us` (`µs`), `ms`, `s`, `m` or `min`, `h`, `d`.
-//! * Values are computed in whole numbers of the smallest unit and rounded to the nearest, halves up.
+//! * Values are computed in whole numbers of the smallest unit and rounded to the nearest, halves
+//!   up.
 //!
-//! What a number without a unit counts is said by who reads: see [`rate`], [`size`], [`time`], [`time_in`].
+//! The reader says what a number without a unit counts: see [`rate`], [`size`], [`time`],
+//! [`time_in`].
 
+pub mod printable;
 mod quantity;
 mod read;
 pub mod show;
@@ -42,7 +48,8 @@ pub enum AmountError {
 }
 
 impl AmountError {
-    /// What to tell: `wanted` where the text does not have the form or the unit, else what is wrong with it.
+    /// The error: `wanted` if the text does not have the form or the unit, otherwise what is wrong
+    /// with it.
     pub fn or(self, wanted: &str) -> String {
         match self {
             AmountError::Form | AmountError::Unit(_) => wanted.to_owned(),

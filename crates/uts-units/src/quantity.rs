@@ -31,8 +31,8 @@ impl Unit {
     }
 }
 
-/// Reads a number with its unit, in the unit's base: `20ms` is 0.02 [`Unit::Seconds`], `5%` is 0.05 [`Unit::One`]. `None`
-/// for anything else, and for what can be read in two ways.
+/// Reads a number with its unit, in the unit's base: `20ms` is 0.02 [`Unit::Seconds`], `5%` is 0.05
+/// [`Unit::One`]. `None` for anything else, and for what can be read in two ways.
 pub fn quantity(text: &str) -> Option<(f64, Unit)> {
     let text = text.trim();
     let is_number = |c: char| c.is_ascii_digit() || c == '.';
@@ -60,7 +60,7 @@ pub fn quantity(text: &str) -> Option<(f64, Unit)> {
     }
 }
 
-/// `number` times so many nanoseconds, in seconds.
+/// `number` times this many nanoseconds, in seconds.
 fn seconds(number: f64, ns: u64) -> f64 {
     // A product with the nearest number to 10^-n: recorded results were made with it.
     let unit_s = match ns {

@@ -7,8 +7,8 @@ use core::time::Duration;
 /// Digits behind the point that count; more are below any unit's smallest part.
 const FRACTION_DIGITS: usize = 18;
 
-/// Reads a rate, in bits per second: `9600`, `64kbit`, `5Mbit/s`, `5Mb/s`, `5MB/s` (40,000,000). A bare number counts
-/// bits per second.
+/// Reads a rate, in bits per second: `9600`, `64kbit`, `5Mbit/s`, `5Mb/s`, `5MB/s` (40,000,000). A
+/// bare number counts bits per second.
 ///
 /// # Errors
 /// If it has another form or unit, is above 2^64 - 1, or can be read in two ways: `5mb/s`, `5M`.
@@ -112,7 +112,7 @@ impl Number<'_> {
         self.whole == 0 && self.fraction == 0
     }
 
-    /// So many of a unit of `factor`, rounded to the nearest.
+    /// This many of a unit of `factor`, rounded to the nearest.
     fn times(&self, factor: u64) -> Result<u64, AmountError> {
         const ONE: u128 = 10_u128.pow(FRACTION_DIGITS as u32);
         // Both products are below 2^64 * 2^64, and their sum below 2^128.

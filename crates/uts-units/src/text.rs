@@ -1,4 +1,5 @@
-//! Serde forms of amounts (`#[serde(with = "uts_units::text::duration")]`): text is read and written.
+//! Serde forms of amounts (`#[serde(with = "uts_units::text::duration")]`): text is read and
+//! written.
 //!
 //! Sizes may also be plain numbers of bytes, rates of bits per second.
 

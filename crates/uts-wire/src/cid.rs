@@ -34,7 +34,8 @@ impl ConnectionId {
         self.bytes.get(..usize::from(self.len)).unwrap_or(&[])
     }
 
-    /// The bytes, those of a shorter id filled up with zeros to 16: what protection authenticates of it. [P-35]
+    /// The bytes, those of a shorter id padded with zeros to 16, as protection authenticates them.
+    /// [P-35]
     pub fn filled(&self) -> &[u8] {
         self.bytes.get(..usize::from(self.len).max(FILLED_CID_LEN)).unwrap_or(&self.bytes)
     }

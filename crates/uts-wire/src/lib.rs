@@ -1,12 +1,14 @@
 //! Packets and headers as values: parse and emit, without state, keys, clock or socket.
 //!
-//! The format is specified in `spec/packets.md`; `P-n` in a comment cites the rule that the line obeys. Two families of
-//! packets exist: long, self-describing [establishment](packet::establishment) packets and short
-//! [adaptive](packet::adaptive) ones, whose payload is a sequence of [frames](frame). What an endpoint can do travels in
-//! a [`Hello`], inside the TLS handshake.
+//! The format is specified in `spec/packets.md`. `P-n` in a comment cites the rule that the line
+//! obeys. Two families of packets exist: long, self-describing
+//! [establishment](packet::establishment) packets and short [adaptive](packet::adaptive) ones,
+//! whose payload is a sequence of [frames](frame). A [`Hello`] inside the TLS handshake says what
+//! an endpoint can do.
 //!
-//! Every parser takes any bytes, never panics, never allocates more than a fixed bound, and returns a [`WireError`] that
-//! names the field, the byte and what was expected. Every emitter appends to a `Vec<u8>` exactly `encoded_len()` bytes.
+//! Every parser takes any bytes, never panics, never allocates more than a fixed bound, and returns
+//! a [`WireError`] that names the field, the byte and what was expected. Every emitter appends to a
+//! `Vec<u8>` exactly `encoded_len()` bytes.
 #![forbid(unsafe_code)]
 
 mod cid;
@@ -27,5 +29,6 @@ pub use varint::Reader;
 /// The version of the wire format that this crate speaks: "UTS" and 2. [P-2]
 pub const VERSION: u32 = 0x5554_5302;
 
-/// The largest position in a flow, packet number, or other value that a variable-length integer can hold. [P-1]
+/// The largest position in a flow, packet number, or other value that a variable-length integer can
+/// hold. [P-1]
 pub const MAX_POSITION: u64 = varint::VARINT_MAX;

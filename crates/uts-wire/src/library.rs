@@ -1,4 +1,5 @@
-//! What an endpoint has and allows, as it travels in the TLS handshake (as QUIC's transport parameters do). [P-50]
+//! What an endpoint has and allows, as the TLS handshake carries it (like QUIC's transport
+//! parameters). [P-50]
 
 use crate::cid::ConnectionId;
 use crate::error::{Problem, WireError};
@@ -7,7 +8,8 @@ use crate::varint::{Counter, Reader, Sink, emitters};
 use smallvec::SmallVec;
 use std::collections::BTreeSet;
 
-/// The longest encoding that is read, in bytes; the largest that this version writes is a third of it. [P-50]
+/// The longest encoding that is read, in bytes. The largest that this version writes is a third of
+/// it. [P-50]
 pub const MAX_HELLO_BYTES: usize = 4096;
 
 /// The most versions. [P-52]
@@ -73,7 +75,8 @@ pub struct Hello {
     pub limits: Limits,
     /// From a server: what a stateless reset of this connection ends with.
     pub reset_token: Option<[u8; 16]>,
-    /// The profile of what it sends: a client's proposal, a server's decision. Without it, the default one.
+    /// The profile of what it sends: a client's proposal, a server's decision. Without it, the
+    /// default one.
     pub profile_out: Option<WireProfile>,
     /// The profile of what it receives, likewise.
     pub profile_in: Option<WireProfile>,
@@ -201,8 +204,8 @@ impl Default for Hello {
 }
 
 impl Default for Limits {
-    /// 256 flows, 1 MiB of credit each, 30 s of silence, any UDP payload, acknowledgements within 25 ms, 4 MiB for
-    /// FEC.
+    /// 256 flows, 1 MiB of credit each, 30 s of silence, any UDP payload, acknowledgements within
+    /// 25 ms, 4 MiB for FEC.
     fn default() -> Self {
         Limits {
             max_flows: 256,

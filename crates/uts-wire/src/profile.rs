@@ -17,7 +17,8 @@ pub struct WireChoice {
     pub function: u8,
     /// The mechanism's number within the function.
     pub mechanism: u8,
-    /// Parameters in the order of the mechanism's table; zeros at the end are not sent, and absent ones are zero.
+    /// Parameters in the order of the mechanism's table. Zeros at the end are not sent, and absent
+    /// ones are zero.
     pub params: [u32; MAX_PARAMS],
 }
 
@@ -60,8 +61,8 @@ impl WireProfile {
     /// Adds a choice.
     ///
     /// # Errors
-    /// `Duplicate` if the function has one already, `TooLong` over [`MAX_CHOICES`]; the error's place is the number of
-    /// choices before it.
+    /// `Duplicate` if the function has one already, `TooLong` over [`MAX_CHOICES`]. The error's
+    /// place is the number of choices before it.
     pub fn push(&mut self, choice: WireChoice) -> Result<(), WireError> {
         let at = self.choices.len();
         if self.get(choice.function).is_some() {

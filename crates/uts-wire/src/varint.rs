@@ -1,5 +1,5 @@
-//! Variable-length integers (RFC 9000, section 16), the cursor that every parser reads with, and the sink that every
-//! emitter writes to.
+//! Variable-length integers (RFC 9000, section 16), the cursor that every parser reads with, and
+//! the sink that every emitter writes to.
 
 use crate::error::{Problem, WireError};
 
@@ -16,8 +16,8 @@ pub const fn varint_len(value: u64) -> usize {
     }
 }
 
-/// Appends `value` in the fewest bytes. A value over [`VARINT_MAX`] is the caller's mistake; it is written as the
-/// maximum.
+/// Appends `value` in the fewest bytes. A value over [`VARINT_MAX`] is the caller's mistake. It is
+/// written as the maximum.
 pub fn put_varint(out: &mut Vec<u8>, value: u64) {
     out.put_varint(value);
 }
@@ -36,7 +36,8 @@ impl<'a> Reader<'a> {
         Reader { left: bytes, end: bytes.len() }
     }
 
-    /// A cursor at the start of `bytes`, which themselves stand at `offset` of what offsets in errors count from.
+    /// A cursor at the start of `bytes`. These stand at `offset` of what offsets in errors count
+    /// from.
     pub const fn at(bytes: &'a [u8], offset: usize) -> Self {
         Reader { left: bytes, end: offset.saturating_add(bytes.len()) }
     }
@@ -120,7 +121,8 @@ impl<'a> Reader<'a> {
         self.array(what).map(u64::from_be_bytes)
     }
 
-    /// Takes a variable-length integer. Encodings longer than need be are accepted, as RFC 9000 does. [P-1]
+    /// Takes a variable-length integer. Encodings longer than necessary are accepted, as RFC 9000
+    /// does. [P-1]
     #[inline]
     pub fn varint(&mut self, what: &'static str) -> Result<u64, WireError> {
         let (value, tail) = match self.left {
@@ -183,8 +185,8 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Where emitters write: a vector, memory that is there, or a counter that only measures. One routine serves all, so that `encoded_len()`
-/// cannot differ from what `emit()` writes.
+/// Where emitters write: a vector, memory that is there, or a counter that only measures. One
+/// routine serves all. `encoded_len()` can therefore not differ from what `emit()` writes.
 pub(crate) trait Sink {
     fn put(&mut self, bytes: &[u8]);
 

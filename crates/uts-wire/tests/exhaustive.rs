@@ -1,4 +1,5 @@
-//! What is small enough to try out whole: varints, packet numbers, acknowledged ranges, and bodies with their trailers.
+//! What is small enough to try out whole: varints, packet numbers, acknowledged ranges, and bodies
+//! with their trailers.
 
 use std::ops::Range;
 use uts_wire::frame::{Frame, MAX_ACK_RANGES, emit_ack};
@@ -30,7 +31,8 @@ fn every_value_has_a_shortest_form() {
     }
 }
 
-/// P-1: every form, the longer ones too, reads as RFC 9000 section 16 says, and takes no byte of what follows.
+/// P-1: every form, the longer ones too, reads as RFC 9000 section 16 says, and takes no byte of
+/// what follows.
 #[test]
 fn every_first_byte_is_read_as_the_rfc_says() {
     for first in 0..=255u8 {
@@ -46,7 +48,8 @@ fn every_first_byte_is_read_as_the_rfc_says() {
     }
 }
 
-/// P-5: within half a window of what is expected, a number is completed to itself; at the ends of the space as well.
+/// P-5: within half a window of what is expected, a number is completed to itself, also at the ends
+/// of the space.
 #[test]
 fn a_number_within_half_a_window_is_completed_to_itself() {
     let far = [0, 1 << 16, 1 << 32, MAX_POSITION / 2, MAX_POSITION - (1 << 17)];
@@ -76,7 +79,8 @@ fn the_length_that_a_sender_takes_is_always_enough() {
         let first = acked.map_or(0, |acked| acked + 1);
         for full in first..first + 300 {
             let number = TruncatedNumber::of(full, acked);
-            // The receiver has all up to some number below, or has got ahead by as many as are in flight.
+            // The receiver has all up to some number below, or is ahead by as many as are in
+            // flight.
             for received in acked.unwrap_or(0)..full {
                 assert_eq!(number.expand(received + 1), full, "{acked:?} acknowledged, {received} received");
             }
@@ -109,7 +113,8 @@ fn ranges(set: u32) -> Vec<Range<u64>> {
     list
 }
 
-/// P-23: every set of numbers below 13 comes back, or as many of its ranges as there is room for, the newest first.
+/// P-23: every set of numbers below 13 comes back, or as many of its ranges as there is room for,
+/// the newest first.
 #[test]
 fn every_set_of_small_numbers_is_acknowledged() {
     for set in 1..1u32 << 13 {
@@ -143,8 +148,9 @@ fn sequences(bytes: &[u8], longest: u32, mut each: impl FnMut(&[u8])) {
     }
 }
 
-/// P-11 to P-15: there is one way to write a body, so that whatever reads is what would be written. With these bytes there are headers,
-/// known and unknown, trailers that reach into the chain, and data longer than the packet.
+/// P-11 to P-15: there is one way to write a body. What can be read is what would be written. With
+/// these bytes there are headers, known and unknown, trailers that reach into the chain, and data
+/// longer than the packet.
 #[test]
 fn every_short_body_is_read_as_it_would_be_written_or_refused() {
     let (mut read, mut refused) = (0, 0);
@@ -163,8 +169,9 @@ fn every_short_body_is_read_as_it_would_be_written_or_refused() {
     assert!(read > 10_000 && refused > 100_000, "{read} read, {refused} refused");
 }
 
-/// P-15: trailers of any lengths, of known headers and of others, come back as they were, and neither they nor the data overlap. A body
-/// that is cut is refused, or it is another one, shorter in its padding.
+/// P-15: trailers of any lengths, of known headers and of others, come back as they were. Neither
+/// they nor the data overlap. A body that is cut is refused, or it is another one, shorter in its
+/// padding.
 #[test]
 fn trailers_of_any_length_come_back() {
     let text = "a reason";

@@ -1,5 +1,5 @@
-//! Any bytes: no parser panics, every error stays inside the input, and what does parse is a value that emits and reads
-//! back as itself.
+//! Any bytes: no parser panics, every error stays inside the input, and what does parse is a value
+//! that emits and reads back as itself.
 
 mod common;
 

@@ -21,8 +21,8 @@ proptest! {
         prop_assert!(r.is_empty());
     }
 
-    /// Whatever the receiver has seen between the largest number that it acknowledged and what was sent since, it
-    /// completes the number as the sender meant it.
+    /// Whatever the receiver has seen between the largest number that it acknowledged and those
+    /// sent since, it completes the number as the sender meant it.
     #[test]
     fn packet_number(
         acked in 0..MAX_POSITION / 2, ahead in 1u64..0x7fff_ffff, shift in 0u32..31, seen in 0.0f64..1.0, later in 0u64..64,
@@ -111,7 +111,8 @@ proptest! {
         prop_assert_eq!(Hello::parse(&out), Ok(hello));
     }
 
-    /// A datagram of several establishment packets and an adaptive one, sealed by a tag of zeros and masked.
+    /// A datagram of several establishment packets and an adaptive one, sealed by a tag of zeros
+    /// and masked.
     #[test]
     fn coalesced_packets(
         packets in prop::collection::vec((establishment_header(), establishment_body(), any::<u32>()), 1..4),

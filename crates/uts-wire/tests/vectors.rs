@@ -1,5 +1,6 @@
-//! The golden vectors of `spec/vectors`: the bytes read as the value described, and the value emits the bytes; what is
-//! invalid fails with the kind of error, in the field and at the byte that the vector names.
+//! The golden vectors of `spec/vectors`. The bytes read as the value described, and the value emits
+//! the bytes. Invalid bytes fail with the kind of error, in the field and at the byte that the
+//! vector names.
 
 use serde::Deserialize;
 use std::path::Path;

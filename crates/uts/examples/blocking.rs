@@ -53,7 +53,8 @@ fn serve(
     let mut flow = connection.accept_flow().ok_or("the connection ended")?;
     let bytes = std::io::copy(flow.recv_half(), &mut std::io::sink())?;
     write!(flow, "took {bytes} bytes")?;
-    // A connection is carried only while its thread is in a call: this one waits for the acknowledgement.
+    // A connection is carried only while its thread is in a call. This call waits for the
+    // acknowledgement.
     flow.send_half().finished()?;
     Ok(())
 }

@@ -1,4 +1,5 @@
-//! Many flows in one connection: none waits for another, urgent ones go first, one asks for something of its own.
+//! Many flows in one connection: none waits for another, urgent ones go first, one has requirements
+//! of its own.
 //!
 //! ```text
 //! cargo run --example many_flows
@@ -34,7 +35,8 @@ pub async fn run(out: &mut impl Write) -> Result<(), Box<dyn Error>> {
         let options = match n {
             // 0 is the most urgent, 255 the least.
             0 => FlowOptions { priority: 0, ..FlowOptions::default() },
-            // A group of its own, with its own mechanisms. What is written waits until the peer has agreed.
+            // A group of its own, with its own mechanisms. What is written waits until the peer has
+            // agreed.
             1 => FlowOptions::requiring(Requirements::interactive()),
             _ => FlowOptions::default(),
         };

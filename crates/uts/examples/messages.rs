@@ -1,4 +1,4 @@
-//! Messages with a lifetime: a frame of video that comes late is worth nothing, so it is not waited for.
+//! Messages with a lifetime: a late frame of video is worth nothing, and nobody waits for it.
 //!
 //! ```text
 //! cargo run --example messages
@@ -35,7 +35,8 @@ pub async fn run(out: &mut impl Write) -> Result<(), Box<dyn Error>> {
 
 async fn film(target: &str, fingerprint: uts::Fingerprint) -> Result<(), Box<dyn Error>> {
     let mut options = ConnectOptions::pinned(fingerprint);
-    // Requirements are about what this end sends: messages in any order, not repeated once they are late.
+    // Requirements are about what this end sends: messages in any order, not repeated once they are
+    // late.
     options.connection.requirements = Requirements::media(LIFETIME);
     let connection = connect(target, options).await?;
     let (mut send, _recv) = connection.open_flow(FlowOptions::default()).await?.split();

@@ -1,4 +1,5 @@
-//! The file of client keys that a server accepts: lines of `fingerprint`, whatever else is said about them, and comments.
+//! The file of client keys that a server accepts: lines with a fingerprint and whatever else is
+//! said about it, and comments.
 
 use crate::fingerprint::Fingerprint;
 use crate::known_hosts::read_text;
@@ -9,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-/// A file that was changed less than this before it was read may change again without looking other: times of files are as
-/// coarse as two seconds (FAT).
+/// A file that was changed less than this before it was read may change again without looking
+/// different: times of files are as coarse as two seconds (FAT).
 const UNSETTLED: Duration = Duration::from_secs(3);
 
 /// The keys of a file.
@@ -94,7 +95,7 @@ impl AuthorizedKeys {
     }
 }
 
-/// A file of keys that is read again when it has changed, and only then: a client costs a look at its times.
+/// A file of keys that is read again only if it has changed. A client costs a look at its times.
 #[derive(Debug)]
 pub(crate) struct Watched {
     path: PathBuf,

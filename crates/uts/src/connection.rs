@@ -13,8 +13,8 @@ use uts_engine::selector::Contradiction;
 use uts_engine::{CloseReason, ConnectionHandle, Direction, ExchangeError, FlowError, FlowOptions, Stats};
 use uts_functions::{PathFacts, Profile};
 
-/// A connection to one peer. Clones are handles of the same connection; when the last of them and the last of its flows
-/// is dropped, it is closed with code 0.
+/// A connection to one peer. Clones are handles of the same connection. When the last of them and
+/// the last of its flows is dropped, it is closed with code 0.
 #[derive(Clone)]
 pub struct Connection(Arc<ConnectionRef>);
 
@@ -47,7 +47,8 @@ pub enum PropertyError {
 pub struct Events(UnboundedReceiver<ConnectionEvent>);
 
 impl Events {
-    /// Waits for the next event; `None` after [`ConnectionEvent::Closed`]. Nothing is lost if the wait is given up.
+    /// Waits for the next event. `None` after [`ConnectionEvent::Closed`]. Nothing is lost if the
+    /// wait is given up.
     pub async fn next(&mut self) -> Option<ConnectionEvent> {
         self.0.recv().await
     }
@@ -90,22 +91,24 @@ impl Connection {
         let Some(connection) = inner.connection(self.handle()) else {
             return Err(self.explain(ended.unwrap_or_else(gone)));
         };
-        // The engine is told at once of a close, others when it has had its turn; of the end of its carrier it is not told.
+        // The engine hears of a close at once, others when it has had its turn. It does not hear of
+        // the end of its carrier.
         match ended.or_else(|| connection.close_reason().cloned()) {
             Some(reason) => Err(self.explain(reason)),
             None => Ok(connection),
         }
     }
 
-    /// Opens a flow, which goes both ways. Waits while the peer allows no more. The peer learns of it with the first
-    /// data (or end) that is sent on it.
+    /// Opens a flow, which goes both ways. Waits while the peer allows no more. The peer learns of
+    /// it with the first data (or end) that is sent on it.
     ///
-    /// With [requirements of its own](FlowOptions::requirements) what is sent on it has a profile of its own, which is
-    /// agreed with the peer meanwhile: data may be written at once, and leaves when that is done.
+    /// With [requirements of its own](FlowOptions::requirements), a flow has a profile of its own
+    /// for what is sent on it. The profile is agreed with the peer meanwhile. Data may be written
+    /// at once, and leaves when the profile is agreed.
     ///
     /// # Errors
-    /// [`FlowError::Closed`] if the connection has ended; others (but never [`FlowError::Blocked`]) if the flow cannot have
-    /// what it requires.
+    /// [`FlowError::Closed`] if the connection has ended. Others (but never [`FlowError::Blocked`])
+    /// if the flow cannot have what it requires.
     pub async fn open_flow(&self, options: FlowOptions) -> Result<Flow, FlowError> {
         let notify = self.notify();
         loop {
@@ -130,8 +133,8 @@ impl Connection {
         }
     }
 
-    /// Waits for the next flow that the peer opens; `None` when the connection has ended. Nothing is lost if the wait
-    /// is given up, and several tasks may wait.
+    /// Waits for the next flow that the peer opens. `None` when the connection has ended. Nothing
+    /// is lost if the wait is given up. Several tasks may wait.
     pub async fn accept_flow(&self) -> Option<Flow> {
         let notify = self.notify();
         loop {
@@ -150,17 +153,17 @@ impl Connection {
         }
     }
 
-    /// What happens on the connection: exchanges of mechanisms, the packet size, its end. The first who asks is told
-    /// what happened before as well (the latest 256 events).
+    /// What happens on the connection: exchanges of mechanisms, the packet size, its end. The first
+    /// stream of events also has what happened before (the latest 256 events).
     pub fn events(&self) -> Events {
         Events(self.shared().subscribe(self.handle()))
     }
 
-    /// Changes what is asked of the data that this end sends. What has to change follows by exchange.
+    /// Changes what is asked of the data that this end sends. The necessary exchanges follow.
     ///
     /// # Errors
-    /// [`PropertyError::Contradiction`] if it cannot be met, [`PropertyError::Closed`] if the connection has ended: nothing
-    /// has changed then.
+    /// [`PropertyError::Contradiction`] if it cannot be met, [`PropertyError::Closed`] if the
+    /// connection has ended. Nothing has changed then.
     pub fn set_requirements(&self, requirements: Requirements) -> Result<(), PropertyError> {
         self.change_requirements(|r| {
             *r = requirements;
@@ -201,10 +204,12 @@ impl Connection {
         self.change_requirements(|requirements| requirements.set(name, value))
     }
 
-    /// Asks the peer to exchange the profile of a direction; gives the epoch. What becomes of it is an event.
+    /// Asks the peer to exchange the profile of a direction. Returns the epoch. The outcome is an
+    /// event.
     ///
     /// # Errors
-    /// [`ExchangeError`] if the profile cannot be had, another exchange is under way, or the connection has ended.
+    /// [`ExchangeError`] if the profile cannot be had, another exchange is under way, or the
+    /// connection has ended.
     pub fn request_profile(&self, direction: Direction, profile: Profile) -> Result<u32, ExchangeError> {
         self.shared().act(|inner, now| {
             inner.changed();
@@ -213,8 +218,8 @@ impl Connection {
         })
     }
 
-    /// The profile of a direction; `None` while there is none, and once the endpoint has forgotten the connection, some time
-    /// after its end.
+    /// The profile of a direction. `None` while there is none, and once the endpoint has forgotten
+    /// the connection, some time after its end.
     pub fn profile(&self, direction: Direction) -> Option<Profile> {
         self.shared().act(|inner, _| inner.engine.peek(self.handle()).and_then(|c| c.profile(direction)))
     }
@@ -235,12 +240,14 @@ impl Connection {
             .unwrap_or_default()
     }
 
-    /// Looks at the engine's side of the connection, if it still has one. The endpoint stands still meanwhile.
+    /// Looks at the engine's side of the connection, if it still has one. The endpoint stands still
+    /// meanwhile.
     pub fn inspect<R>(&self, look: impl FnOnce(&uts_engine::Connection) -> R) -> Option<R> {
         self.shared().act(|inner, _| inner.engine.peek(self.handle()).map(look))
     }
 
-    /// Bytes that were handed over and that the peer has not acknowledged, of all flows; `None` after the connection's end.
+    /// Bytes that were handed over and that the peer has not acknowledged, of all flows. `None`
+    /// after the connection's end.
     pub fn undelivered_bytes(&self) -> Option<u64> {
         self.shared().act(|inner, _| self.open(inner).ok().map(|c| c.undelivered_bytes()))
     }
@@ -252,7 +259,8 @@ impl Connection {
         self.shared().act(|inner, now| inner.engine.peek(self.handle()).and_then(|c| c.silence(now)))
     }
 
-    /// The peer's address; `None` once the endpoint has forgotten the connection, some time after its end.
+    /// The peer's address. `None` once the endpoint has forgotten the connection, some time after
+    /// its end.
     pub fn remote_addr(&self) -> Option<SocketAddr> {
         self.inspect(|c| c.remote()).map(canonical)
     }
@@ -270,9 +278,9 @@ impl Connection {
         self.0.peer.get().copied()
     }
 
-    /// Closes the connection and waits until the peer was told; what was not delivered is lost: see
-    /// [`SendFlow::finished`](crate::SendFlow::finished). It is closed at once, also if the wait is given up; one that has ended
-    /// stays as it ended.
+    /// Closes the connection and waits until the peer was told. What was not delivered is lost: see
+    /// [`SendFlow::finished`](crate::SendFlow::finished). It is closed at once, even if the wait is
+    /// given up. A connection that has ended stays as it ended.
     pub async fn close(&self, code: u64, reason: &str) {
         self.shared().act(|inner, now| {
             if let Ok(connection) = self.open(inner) {

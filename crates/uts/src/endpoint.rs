@@ -27,13 +27,15 @@ pub struct ConnectOptions {
     pub identity: Option<Identity>,
     /// Settings of the connection.
     pub connection: ConnectionConfig,
-    /// The name that the server's certificate must be made out to; `None` = the host that is connected to.
+    /// The name that the server's certificate must be made out to. `None` = the host that is
+    /// connected to.
     pub server_name: Option<String>,
-    /// How long to look for what arrives before sleeping, after anything has arrived or left; zero = only where that has paid
-    /// of late, for some 10 us while data streams in, and some 50 us for an answer. A round trip
-    /// then takes no wake-up, which is most of a short one, at the price of a core that is busy meanwhile. Of use up to some
-    /// 100 us, with a runtime that has a thread for it. Applies where the connection has a socket of its own ([`connect`]);
-    /// see [`Endpoint::client_spinning`].
+    /// How long to look for arrivals before sleeping, after anything has arrived or left. Zero =
+    /// only if that has paid lately, for some 10 us while data streams in, and some 50 us for an
+    /// answer. A round trip then needs no wake-up, which is most of a short one, at the price of a
+    /// core that is busy meanwhile. Useful up to some 100 us, with a runtime that has a thread for
+    /// it. Applies if the connection has a socket of its own ([`connect`]). See
+    /// [`Endpoint::client_spinning`].
     pub spin: Duration,
 }
 
@@ -111,7 +113,8 @@ pub enum ConnectError {
         /// What it sent, and what came back.
         tried: Tried,
     },
-    /// No answer but one that anybody could have sent who sees the path: that it refuses connections, or speaks other versions.
+    /// The only answer could have been sent by anybody who sees the path: it refuses connections,
+    /// or speaks other versions.
     #[error("no answer from {addr} within {}; what came instead is not authenticated: {said}", seconds(.after))]
     Unconfirmed {
         /// Where to.
@@ -208,7 +211,8 @@ impl Endpoint {
         Self::client_spinning(addr, Duration::ZERO)
     }
 
-    /// The same, and it looks for what arrives for `spin` before it sleeps: see [`ConnectOptions::spin`].
+    /// The same, but it looks for arrivals for `spin` before it sleeps: see
+    /// [`ConnectOptions::spin`].
     ///
     /// # Errors
     /// If the address cannot be used, or outside of a tokio runtime.

@@ -1,7 +1,7 @@
 //! Who this end is: a key and the certificate that carries it.
 
-use crate::curve25519;
 use crate::fingerprint::Fingerprint;
+use crate::x25519_by_aws_lc;
 use core::fmt;
 use rcgen::{CertificateParams, KeyPair, PKCS_ED25519};
 use rustls::pki_types::pem::PemObject;
@@ -13,8 +13,8 @@ use zeroize::{Zeroize, Zeroizing};
 /// The name in the certificate of a key that nobody certified; peers look at the key alone.
 const SELF_SIGNED_NAME: &str = "uts";
 
-/// A key, and the certificate that carries it: self-signed (peers know the key by its [`Fingerprint`]) or X.509 (peers
-/// know who certified it).
+/// A key, and the certificate that carries it: self-signed (peers know the key by its
+/// [`Fingerprint`]) or X.509 (peers know who certified it).
 pub struct Identity {
     certificates: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,
@@ -65,8 +65,9 @@ pub enum IdentityError {
 }
 
 impl Identity {
-    /// What the ids and resets of this server's endpoints follow from, together with where they are: the same after a
-    /// restart, so that a restarted server can end the connections that it has forgotten.
+    /// The secret from which the ids and resets of this server's endpoints follow, together with
+    /// where they are. It is the same after a restart. A restarted server can then end the
+    /// connections that it has forgotten.
     pub(crate) fn endpoint_secret(&self) -> [u8; 32] {
         let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, self.key.secret_der());
         let mut secret = [0; 32];
@@ -84,7 +85,8 @@ impl Identity {
         Self::self_signed(&pair)
     }
 
-    /// Where a user's key is kept: `$XDG_CONFIG_HOME/uts/id_ed25519.pem`, or else `~/.config/uts/id_ed25519.pem`.
+    /// Where a user's key is kept: `$XDG_CONFIG_HOME/uts/id_ed25519.pem`, or otherwise
+    /// `~/.config/uts/id_ed25519.pem`.
     ///
     /// # Errors
     /// [`IdentityError::NoHome`].
@@ -106,8 +108,8 @@ impl Identity {
         Self::self_signed(&pair)
     }
 
-    /// The key in a file, which is made (with mode 0600, and the folders above it) if it does not exist. Says whether
-    /// it was made now.
+    /// The key in a file. If the file does not exist, it is made (with mode 0600, and the folders
+    /// above it). Returns whether it was made now.
     ///
     /// # Errors
     /// As [`Identity::load`], and [`IdentityError::Create`].
@@ -148,7 +150,7 @@ impl Identity {
         let unusable = |e: rustls::Error| IdentityError::Unusable(e.to_string());
         let first = certificates.first().ok_or_else(|| IdentityError::Unusable("no certificate".into()))?;
         let fingerprint = Fingerprint::of_certificate(first).map_err(unusable)?;
-        let signer = curve25519::load_private_key(&key).map_err(unusable)?;
+        let signer = x25519_by_aws_lc::load_private_key(&key).map_err(unusable)?;
         rustls::sign::CertifiedKey::new(certificates.clone(), signer).keys_match().map_err(unusable)?;
         Ok(Identity { certificates, key, fingerprint })
     }
@@ -244,7 +246,8 @@ fn check_permissions(_: &Path) -> Result<(), IdentityError> {
     Ok(())
 }
 
-/// Makes a file of mode 0600 that is complete as soon as it has its name; says whether it is this call's.
+/// Makes a file of mode 0600 that is complete as soon as it has its name. Returns whether it is
+/// this call's.
 fn create_private(path: &Path, contents: &[u8]) -> io::Result<bool> {
     let dir = match path.parent() {
         Some(dir) if !dir.as_os_str().is_empty() => dir,

@@ -1,12 +1,15 @@
-//! What tells one endpoint from others of the same identity: on other hosts, in other containers, at other ports.
+//! What tells one endpoint from others of the same identity: on other hosts, in other containers,
+//! at other ports.
 //!
-//! Nothing is stored. A server that is started again at its place has the same key, and can reset the connections that it
-//! has forgotten; one at any other place has another, and can be no oracle for them (RFC 9000 section 21.11).
+//! Nothing is stored. A server that is started again at its place has the same key, and can reset
+//! the connections that it has forgotten. A server at any other place has another key, and can be
+//! no oracle for them (RFC 9000 section 21.11).
 
 use ring::hmac;
 use std::net::{IpAddr, SocketAddr};
 
-/// The key of an endpoint's ids and resets: it follows from what its owner keeps, and from where it is. [P-53]
+/// The key of an endpoint's ids and resets. It follows from its owner's secret, and from where it
+/// is. [P-53]
 pub(crate) fn secret(kept: &[u8; 32], at: SocketAddr) -> [u8; 32] {
     secret_of(kept, at, &host())
 }
@@ -30,8 +33,9 @@ fn secret_of(kept: &[u8; 32], at: SocketAddr, host: &[Vec<u8>]) -> [u8; 32] {
     secret
 }
 
-/// What is known of this host. An address and a port belong to one socket of a network namespace; the others tell that from
-/// namespaces of other hosts and containers. All outlive a restart of the host, but for the namespace of a container.
+/// What is known of this host. An address and a port belong to one socket of a network namespace.
+/// The other facts tell that namespace from those of other hosts and containers. All outlive a
+/// restart of the host, except the namespace of a container.
 fn host() -> Vec<Vec<u8>> {
     let read = |path| std::fs::read(path).unwrap_or_default();
     let namespace = std::fs::read_link("/proc/self/ns/net").unwrap_or_default();

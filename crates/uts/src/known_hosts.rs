@@ -61,7 +61,8 @@ pub enum KnownHostsError {
 }
 
 impl KnownHosts {
-    /// Where a user's known hosts are kept: `$XDG_CONFIG_HOME/uts/known_hosts`, or else `~/.config/uts/known_hosts`.
+    /// Where a user's known hosts are kept: `$XDG_CONFIG_HOME/uts/known_hosts`, or otherwise
+    /// `~/.config/uts/known_hosts`.
     ///
     /// # Errors
     /// [`KnownHostsError::NoHome`].
@@ -81,8 +82,8 @@ impl KnownHosts {
         Ok(KnownHosts { entries })
     }
 
-    /// What the lines of a file say, in their order: for each that is no comment a host, or what is wrong with it. A file
-    /// that does not exist has none.
+    /// What the lines of a file say, in their order: for each that is no comment, a host or what is
+    /// wrong with it. A file that does not exist has none.
     ///
     /// # Errors
     /// If it cannot be read.
@@ -100,11 +101,12 @@ impl KnownHosts {
         self.entries.iter().filter(move |entry| entry.host == host)
     }
 
-    /// Adds a host to a file, which is made if it does not exist. What is in the file stays as it is. A host that is
-    /// already there with this key is not added again; says whether it was added.
+    /// Adds a host to a file, which is made if it does not exist. The content of the file stays as
+    /// it is. A host that is already there with this key is not added again. Returns whether it was
+    /// added.
     ///
     /// # Errors
-    /// If the file cannot be read, understood or written, or if `host` is not what a line can begin with: a word.
+    /// If the file cannot be read, understood or written, or if `host` is not a single word.
     pub fn add(path: &Path, host: &str, fingerprint: Fingerprint) -> Result<bool, KnownHostsError> {
         check(path, host)?;
         let mut file = open_alone(path)?;
@@ -121,12 +123,13 @@ impl KnownHosts {
         Ok(true)
     }
 
-    /// Makes this the one key of a host: a line that says so stays, the host's others go, and one is added if there was
-    /// none. Everything else in the file stays as it is. Gives the keys that the host has no more.
+    /// Makes this the one key of a host. A line that says so stays, the host's others go, and one
+    /// is added if there was none. Everything else in the file stays as it is. Returns the keys
+    /// that the host no longer has.
     ///
     /// # Errors
-    /// If the file cannot be read or written, a line of another host cannot be understood, or as for [`KnownHosts::add`] `host`
-    /// is not a word.
+    /// If the file cannot be read or written, a line of another host cannot be understood, or, as
+    /// for [`KnownHosts::add`], `host` is not a word.
     pub fn set(
         path: &Path,
         host: &str,
@@ -150,8 +153,8 @@ impl KnownHosts {
         Ok(removed.iter().filter_map(|line| key_of(line).ok()).collect())
     }
 
-    /// Removes the lines of a host, whether they can be understood or not; says how many there were. Everything else in
-    /// the file stays as it is.
+    /// Removes the lines of a host, whether they can be understood or not. Returns how many there
+    /// were. Everything else in the file stays as it is.
     ///
     /// # Errors
     /// If the file cannot be read or written.
@@ -172,8 +175,9 @@ fn check(path: &Path, host: &str) -> Result<(), KnownHostsError> {
     Err(KnownHostsError::Write { path: path.to_owned(), source })
 }
 
-/// Removes the lines that are to go, which are given; where there are some, `then` may change what is kept. The file is
-/// replaced at once, by a new one that is on the disk: whatever happens, either is there.
+/// Removes the lines that are to go, and returns them. If there are some, `then` may change what is
+/// kept. The file is replaced at once, by a new one that is on the disk. Whatever happens, one of
+/// the two is there.
 fn rewrite(
     path: &Path,
     goes: impl Fn(&str) -> bool,
@@ -208,7 +212,8 @@ fn rewrite(
     Ok(removed.into_iter().map(str::to_owned).collect())
 }
 
-/// A new file beside another, and where it is. Whoever has locked the other is alone in making one.
+/// A new file beside another, and where it is. The process that has locked the other is alone in
+/// making one.
 fn new_beside(path: &Path) -> io::Result<(File, PathBuf)> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".new");

@@ -1,12 +1,14 @@
-//! The Universal Transport System for async Rust: an end-to-end transport that is assembled to fit what an application
-//! asks, and refitted in flight.
+//! The Universal Transport System for async Rust: an end-to-end transport that is assembled to fit
+//! what an application asks, and refitted in flight.
 //!
-//! A [`Listener`] accepts [`Connection`]s, [`connect`] opens them. Inside a connection are [`Flow`]s: bytes (they are
-//! `AsyncRead` and `AsyncWrite`) or messages, both ways. Ends know each other by their keys, as with ssh: see
-//! [`Identity`], [`Trust`], [`ClientAuth`]. What an application needs it says by [`Requirements`], in the names of TAPS
-//! (RFC 9622); what the transport makes of it, and when it changes its mind, comes as [`Connection::events`].
+//! A [`Listener`] accepts [`Connection`]s, [`connect`] opens them. Inside a connection are
+//! [`Flow`]s: bytes (they are `AsyncRead` and `AsyncWrite`) or messages, both ways. Ends know each
+//! other by their keys, as with ssh: see [`Identity`], [`Trust`], [`ClientAuth`]. An application
+//! says what it needs by [`Requirements`], in the names of TAPS (RFC 9622). [`Connection::events`]
+//! says what the transport makes of it, and when it exchanges mechanisms.
 //!
-//! All this lives in a runtime of tokio. `uts::blocking` has the same for threads that wait, without one.
+//! All this runs in a runtime of tokio. `uts::blocking` has the same by calls that wait, without a
+//! runtime.
 //!
 //! ```
 //! use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -14,7 +16,8 @@
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let listener = Listener::bind("127.0.0.1:0".parse()?, ServerOptions::new(Identity::generate()?))?;
+//! let server = ServerOptions::new(Identity::generate()?);
+//! let listener = Listener::bind("127.0.0.1:0".parse()?, server)?;
 //! let target = listener.local_addr().to_string();
 //! let options = ConnectOptions::pinned(listener.fingerprint());
 //!
@@ -48,7 +51,6 @@ mod authorized_keys;
 pub mod blocking;
 mod clock;
 mod connection;
-mod curve25519;
 mod driver;
 mod endpoint;
 pub mod files;
@@ -58,10 +60,10 @@ mod identity;
 mod instance;
 mod known_hosts;
 mod listener;
-pub mod printable;
 mod tls;
 mod trace;
 mod trust;
+mod x25519_by_aws_lc;
 
 pub use authorized_keys::{AuthorizedKeys, AuthorizedKeysError};
 pub use connection::{Connection, Events, PropertyError};
@@ -80,7 +82,10 @@ pub use uts_engine::{
     After, CloseReason, ConnectionConfig, Direction, ExchangeError, ExchangeEvent, FlowError, FlowId,
     FlowOptions, MessageBatch, MessageOptions, Stats, TraceKind, TraceRow, Tried, UnevenMessages,
 };
+/// The library of functions: the traits of mechanisms, and where a program registers its own.
+pub use uts_functions as functions;
 pub use uts_functions::{Function, PathFacts, Profile, Rate, Time};
+pub use uts_units::printable;
 
 /// The guide's programs compile.
 #[cfg(doctest)]

@@ -27,14 +27,17 @@ pub struct ServerOptions {
     pub connection: ConnectionConfig,
     /// Most connections at once.
     pub connections_max: usize,
-    /// Most connections at once from one address (of IPv6: from one /64 network); `usize::MAX` = any number. Many clients may be
-    /// behind one address.
+    /// Most connections at once from one address (of IPv6: from one /64 network); `usize::MAX` =
+    /// any number. Many clients may be behind one address.
     pub connections_per_address_max: usize,
-    /// Most connections at once of one client's key; `usize::MAX` = any number. Of effect where clients are asked for keys.
+    /// Most connections at once of one client's key; `usize::MAX` = any number. Has an effect if
+    /// clients are asked for keys.
     pub connections_per_key_max: usize,
-    /// With more than this many handshakes under way, clients must first show that they are at their address.
+    /// If more than this many handshakes are under way, clients must first show that they are at
+    /// their address.
     pub handshakes_before_retry: usize,
-    /// How long to look for what arrives before sleeping: see [`ConnectOptions::spin`](crate::ConnectOptions::spin).
+    /// How long to look for arrivals before sleeping: see
+    /// [`ConnectOptions::spin`](crate::ConnectOptions::spin).
     pub spin: Duration,
     on_refused: Option<OnRefused>,
 }
@@ -63,7 +66,8 @@ impl ServerOptions {
         self
     }
 
-    /// Wants to be told of clients whose keys were refused, or that have too many connections. The call must not block: the endpoint waits for it.
+    /// Is called for clients whose keys were refused, or that have too many connections. The call
+    /// must not block: the endpoint waits for it.
     #[must_use]
     pub fn on_refused(mut self, told: impl Fn(&RefusedClient) + Send + Sync + 'static) -> Self {
         self.on_refused = Some(Arc::new(told));
@@ -108,7 +112,8 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Accepts connections at `addr`; `[::]:port` takes IPv4 as well. Must be called within a tokio runtime.
+    /// Accepts connections at `addr`. `[::]:port` takes IPv4 as well. Must be called within a tokio
+    /// runtime.
     ///
     /// # Errors
     /// [`ListenError`].
@@ -140,9 +145,9 @@ impl Listener {
         Ok(Listener { shared, requirements, fingerprint: options.identity.fingerprint() })
     }
 
-    /// Waits for the next connection, whose handshake is done; it may have ended again already, and what it brought is there
-    /// to be read. `None` once the listener is closed. Nothing is lost if
-    /// the wait is given up, and several tasks may wait.
+    /// Waits for the next connection, whose handshake is done. It may have ended again already.
+    /// What it brought is there to be read. `None` once the listener is closed. Nothing is lost if
+    /// the wait is given up. Several tasks may wait.
     pub async fn accept(&self) -> Option<Connection> {
         loop {
             let accepts = self.shared.accept.notified();
@@ -179,7 +184,8 @@ impl Listener {
         self.fingerprint
     }
 
-    /// Accepts no more connections. Those that wait to be accepted are closed, those that were accepted go on.
+    /// Accepts no more connections. Those that wait to be accepted are closed. Accepted connections
+    /// go on.
     pub fn close(&self) {
         self.shared.act(|inner, now| {
             inner.is_listening = false;

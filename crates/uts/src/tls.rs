@@ -1,10 +1,11 @@
-//! TLS 1.3 as UTS uses it: keys that are known by fingerprint, or certificates; nothing resumed, nothing sent early.
+//! TLS 1.3 as UTS uses it: keys that are known by fingerprint, or certificates. Nothing is resumed,
+//! nothing sent early.
 
 use crate::authorized_keys::Watched;
-use crate::curve25519::{Keys, X25519};
 use crate::fingerprint::Fingerprint;
 use crate::identity::{Identity, IdentityError, read_certificates};
 use crate::trust::{ClientAuth, Expected, RefusedClient, Trust, TrustError};
+use crate::x25519_by_aws_lc::{Keys, X25519};
 use core::fmt;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{Resumption, WebPkiServerVerifier};
@@ -89,8 +90,9 @@ pub(crate) fn server(
     Ok(Arc::new(config))
 }
 
-/// What TLS may use. Its own default puts SHA-384 first, which processors do in software, and which takes a tenth of a
-/// handshake; the ciphers of data are not negotiated here. Curve25519 takes aws-lc half the time that it takes ring.
+/// The ciphers that TLS may use. Its own default puts SHA-384 first. Processors do that in
+/// software, and it takes a tenth of a handshake. The ciphers of data are not negotiated here.
+/// Curve25519 takes aws-lc half the time that it takes ring.
 fn provider() -> Arc<CryptoProvider> {
     static PROVIDER: LazyLock<Arc<CryptoProvider>> = LazyLock::new(|| {
         use ring::kx_group::{SECP256R1, SECP384R1};
@@ -209,8 +211,9 @@ impl ServerCertVerifier for ServerKey {
     verify_signatures!(|_: &Self, _: &CertificateDer<'_>| Ok::<(), Error>(()));
 }
 
-/// A client is let in if its key is in a file. Whether it is, is looked up once the client has shown that it has that key: who
-/// has not makes this end neither read files nor tell of keys that others have.
+/// A client is let in if its key is in a file. The key is looked up only once the client has shown
+/// that it has it. A client without the key makes this end neither read files nor reveal which keys
+/// others have.
 struct ClientKey {
     keys: Watched,
     on_refused: Option<OnRefused>,
@@ -270,7 +273,8 @@ mod tests {
     use rustls::internal::msgs::codec::Codec;
     use std::sync::Mutex;
 
-    /// Who shows a certificate without having its key is refused for that, and the file of keys is not asked.
+    /// A client that shows a certificate without having its key is refused for that. The file of
+    /// keys is not asked.
     #[test]
     fn a_key_is_looked_up_once_its_owner_has_signed() {
         let refused = Arc::new(Mutex::new(Vec::new()));
@@ -284,7 +288,7 @@ mod tests {
         let certificate = &stranger.certificates()[0];
         verifier.verify_client_cert(certificate, &[], UnixTime::now()).expect("not decided yet");
         let message = b"the handshake";
-        let signer = crate::curve25519::load_private_key(&stranger.key()).expect("a key");
+        let signer = crate::x25519_by_aws_lc::load_private_key(&stranger.key()).expect("a key");
         let scheme = SignatureScheme::ED25519;
         let signature = signer.choose_scheme(&[scheme]).expect("Ed25519").sign(message).expect("signed");
         let mut forged = signature.clone();

@@ -5,7 +5,8 @@ use uts_engine::TraceRow;
 use uts_functions::Time;
 
 impl Connection {
-    /// Begins to record packets; gives the time that rows count from. Rows must be taken, or the oldest are dropped.
+    /// Begins to record packets. Returns the time that rows count from. Rows must be taken, or the
+    /// oldest are dropped.
     pub fn start_trace(&self) -> Time {
         self.shared().act(|inner, now| {
             if let Some(connection) = inner.connection(self.handle()) {

@@ -1,4 +1,4 @@
-//! Whom to trust: how a client knows that a server is the one it means, and which clients a server lets in.
+//! Trust: how a client knows that a server is the one it means, and which clients a server lets in.
 
 use crate::authorized_keys::AuthorizedKeysError;
 use crate::fingerprint::Fingerprint;
@@ -72,7 +72,8 @@ pub enum ClientAuth {
     /// All; they are not asked who they are.
     #[default]
     None,
-    /// Those whose keys are in this file (see [`crate::AuthorizedKeys`]), which is read again when it has changed.
+    /// Those whose keys are in this file (see [`crate::AuthorizedKeys`]), which is read again when
+    /// it has changed.
     AuthorizedKeys(PathBuf),
 }
 

@@ -121,7 +121,7 @@ fn messages_keep_their_boundaries_one_by_one_and_many_at_a_time() {
     join(server);
 }
 
-/// Who has waited in vain has lost nothing.
+/// A wait in vain has lost nothing.
 #[test]
 fn a_wait_may_be_limited() {
     let (go, goes) = mpsc::channel();
@@ -171,7 +171,8 @@ fn a_wait_may_be_limited() {
     join(server);
 }
 
-/// What a call hands over has left when it returns: its thread may do something else for as long as it likes.
+/// When a call returns, what it hands over has left. Its thread may do something else for as long
+/// as it likes.
 #[test]
 fn what_is_said_leaves_at_once() {
     let (heard, hears) = mpsc::channel();
@@ -209,7 +210,7 @@ fn what_is_said_leaves_at_once() {
     assert!(matches!(reason, CloseReason::Peer { code: 0, .. }), "{reason:?}");
 }
 
-/// Who has read to the end need not call again for the other end to know.
+/// An end that has read to the end need not call again for the other end to know.
 #[test]
 fn the_end_is_acknowledged_at_once() {
     let (server, target, options) = serve(
@@ -240,7 +241,7 @@ fn connections_of_a_thread_are_all_carried() {
         |listener| {
             let (first, mut one) = accepted(listener);
             let (second, mut two) = accepted(listener);
-            // The first is answered while the client waits for the second, and it is heard of by then.
+            // The first is answered while the client waits for the second, and is heard of by then.
             one.write_all(b"one").expect("written");
             one.send_half().finished().expect("delivered");
             two.write_all(b"two").expect("written");
@@ -265,7 +266,7 @@ fn connections_of_a_thread_are_all_carried() {
         two.read_to_string(&mut told).expect("read");
         assert_eq!(told, "two");
         assert!(first.stats().packets_received > 0);
-        // Kept alive, by who waits for nothing.
+        // Kept alive by a thread that waits for nothing.
         carry(Duration::from_millis(2500));
         one.send_half().finished().expect("delivered");
         let mut told = String::new();
@@ -295,7 +296,7 @@ fn events_end_with_the_connection() {
     }
 }
 
-/// Timers go off in who waits: what is not answered is said again.
+/// Timers go off in the waiting thread: what is not answered is sent again.
 #[test]
 fn who_is_not_answered_says_it_again_and_gives_up() {
     let silent = UdpSocket::bind(SocketAddr::from(ANY)).expect("bound");

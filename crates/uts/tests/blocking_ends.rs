@@ -283,7 +283,7 @@ fn what_a_limited_wait_has_not_taken_comes_next() {
     assert!(got == taken, "{} messages of {}", got.len(), taken.len());
 }
 
-/// Whoever waits learns of the end: the thread that waits is the one that hears of it.
+/// The thread that waits is the one that hears of the end.
 #[test]
 fn waits_end_with_the_connection() {
     for case in 0..5 {
@@ -396,7 +396,7 @@ fn threads_do_not_get_in_each_others_way() {
     join(server);
 }
 
-/// Who reads part of a message as bytes reads the rest before the next.
+/// A reader that reads part of a message as bytes reads the rest before the next.
 #[test]
 fn the_rest_of_a_message_is_not_overtaken() {
     let (server, target, mut options) = serve(keeps_messages, |listener| {

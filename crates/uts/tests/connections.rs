@@ -1,4 +1,5 @@
-//! Connections over real sockets: who is trusted, who is let in, and how they end.
+//! Connections over real sockets: which peers are trusted, which are let in, and how connections
+//! end.
 
 mod common;
 
@@ -25,8 +26,8 @@ async fn a_key_that_was_not_pinned_is_refused_by_name() {
     assert!(tokio::time::timeout(Duration::from_millis(50), listener.accept()).await.is_err());
 }
 
-/// However soon the end comes after the beginning, whoever connects hears of it: with several threads, the handshake may
-/// be over before the task that asked for it runs on.
+/// However soon the end comes after the beginning, the connecting end hears of it. With several
+/// threads, the handshake may be over before the task that asked for it runs on.
 #[test]
 fn a_refused_key_is_told_every_time() {
     let runtime = || tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
@@ -404,7 +405,7 @@ async fn events_end_with_the_connection_at_both_ends() {
         })
         .await;
     }
-    // Who asks afterwards is told of the end, and that it is the end.
+    // A caller that asks afterwards hears of the end, and that it is the end.
     let mut late = server.events();
     assert!(matches!(within(late.next()).await, Some(ConnectionEvent::Closed(_))));
     assert_eq!(within(late.next()).await, None);

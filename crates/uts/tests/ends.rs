@@ -203,7 +203,7 @@ async fn a_connection_that_ended_before_it_was_accepted_brings_its_data() {
     drop(client);
 }
 
-/// Whoever drops the handle wants nothing more: the endpoint forgets.
+/// A dropped handle wants nothing more: the endpoint forgets.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn unread_data_goes_with_the_handle() {
     let (listener, client, server) = pair().await;
@@ -327,7 +327,7 @@ fn every_call_after_the_end_of_the_runtime_says_so() {
     });
 }
 
-/// A client shows its key when it connects: who asks after the end is told as well.
+/// A client shows its key when it connects. A caller that asks after the end gets it as well.
 #[tokio::test]
 async fn a_peers_key_is_known_after_the_end() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -382,7 +382,8 @@ async fn a_flow_that_was_given_up_is_never_finished() {
         assert_eq!(within(send.write(b"x")).await.expect_err("over").kind(), ErrorKind::BrokenPipe);
         assert_eq!(within(send.shutdown()).await.expect_err("over").kind(), ErrorKind::BrokenPipe);
         let mut accepted = within(server.accept_flow()).await.expect("accepted");
-        // What arrived before may be read, and then always the reset: never an end, which would make it whole.
+        // What arrived before may be read, and then always the reset. There is never an end, which
+        // would make it whole.
         let recv = accepted.recv_half();
         while let Ok(chunk) = within(recv.recv_chunk(9)).await {
             assert!(chunk.is_some(), "a flow that was given up has no end");
@@ -408,7 +409,7 @@ async fn an_end_is_told_once_and_stays_the_end() {
     send.shutdown().await.expect("it is finished");
     let (mut answer, mut recv) = within(server.accept_flow()).await.expect("accepted").split();
     within(recv.read_exact(&mut [0; 3])).await.expect("read");
-    // Of readers of bytes that is the end, as often as they ask; others are told when they ask again.
+    // Readers of bytes get the end as often as they ask. Others get the error when they ask again.
     for _ in 0..2 {
         assert_eq!(within(recv.read(&mut [0; 3])).await.expect("the end"), 0);
     }

@@ -26,6 +26,7 @@ examples! {
     live: "../examples/live.rs",
     many_flows: "../examples/many_flows.rs",
     messages: "../examples/messages.rs",
+    own_mechanism: "../examples/own_mechanism.rs",
 }
 
 fn text(out: Vec<u8>) -> String {
@@ -102,6 +103,21 @@ async fn many_flows_all_arrive() {
     let mut out = Vec::new();
     within(many_flows::run(&mut out)).await.expect("it runs");
     assert_eq!(text(out), "50 flows, 1000000 bytes\n");
+}
+
+#[tokio::test]
+async fn a_mechanism_of_ones_own_is_changed_to_and_back() {
+    let mut out = Vec::new();
+    within(own_mechanism::run(&mut out)).await.expect("it runs");
+    let out = text(out);
+    let lines: Vec<&str> = out.lines().collect();
+    let [before, own, after, arrived] = lines[..] else { panic!("{out}") };
+    let home = before.strip_prefix("begins with ").expect("the first mechanism");
+    assert_eq!(own, "changed to fixed-window(packets=40)");
+    assert_eq!(after, format!("changed to {home}"));
+    let (right, sent) = arrived.split_once(" of ").expect("two counts");
+    let sent = sent.strip_suffix(" bytes arrived as they were sent").expect("what was sent");
+    assert!(right == sent && sent.parse::<u64>().is_ok_and(|sent| sent > 0), "{out}");
 }
 
 #[cfg(unix)]

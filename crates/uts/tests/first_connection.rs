@@ -1,5 +1,6 @@
-//! What the first connection of a process costs, in instructions rather than in time: a library that gathers randomness of its own before
-//! the first key makes every short run of a program late by tens of milliseconds.
+//! What the first connection of a process costs, in instructions rather than in time. If a library
+//! gathers randomness of its own before the first key, every short run of a program is late by tens
+//! of milliseconds.
 
 use std::process::Command;
 use uts::{ConnectOptions, Identity, Listener, ServerOptions, connect};

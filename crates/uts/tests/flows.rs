@@ -1,4 +1,5 @@
-//! Flows over real sockets: bytes both ways, many at once, and flows with requirements of their own.
+//! Flows over real sockets: bytes both ways, many at once, and flows with requirements of their
+//! own.
 
 mod common;
 
@@ -139,7 +140,7 @@ async fn bytes_are_read_in_portions_of_any_size() {
     within(async { tokio::join!(write, read) }).await;
 }
 
-/// Ends that look for what arrives instead of sleeping: they carry what others do, and sleep in the end.
+/// Ends that look for arrivals instead of sleeping. They carry what others do, and sleep at last.
 #[tokio::test]
 async fn ends_that_spin_carry_data_and_leave_others_their_turn() {
     let mut options = ServerOptions::new(Identity::generate().expect("a key"));

@@ -1,4 +1,5 @@
-//! Listeners: what they promise of connections that wait, of limits, and of their end; and sockets of clients.
+//! Listeners: what they promise of connections that wait, of limits, and of their end; and sockets
+//! of clients.
 
 mod common;
 
@@ -89,7 +90,7 @@ async fn there_are_as_many_connections_as_a_server_takes() {
     }
 }
 
-/// One key has as many connections as it may, and the server is told of who wanted more.
+/// One key has as many connections as it may, and the server hears which client wanted more.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_key_has_as_many_connections_as_it_may() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -132,7 +133,7 @@ async fn what_a_listener_cannot_have_is_told_when_it_is_made() {
     assert!(error.to_string().contains("192.0.2.1:4433"), "{error}");
 }
 
-/// Who has no runtime is told, and nothing panics.
+/// Without a runtime, the call says so, and nothing panics.
 #[test]
 fn without_a_runtime_there_is_an_error() {
     let any = "127.0.0.1:0".parse().expect("an address");
@@ -197,7 +198,8 @@ async fn is_let_in(target: &str, options: ConnectOptions) -> bool {
     refusal(target, options).await.is_none()
 }
 
-/// The file of keys is read again when it has changed, and one that cannot be understood lets nobody in.
+/// The file of keys is read again when it has changed. A file that cannot be understood lets nobody
+/// in.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn changes_to_authorized_keys_count_at_once() {
     let dir = tempfile::tempdir().expect("a folder");

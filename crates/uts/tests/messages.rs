@@ -25,7 +25,8 @@ async fn messages_keep_their_boundaries() {
     assert_eq!(within(flow.recv_message()).await, Ok(None));
 }
 
-/// More than fits at a time: what was not taken stays, in order, and nothing is lost when a wait is given up.
+/// More than fits at a time. What was not taken stays, in order, and nothing is lost when a wait is
+/// given up.
 #[tokio::test]
 async fn messages_are_handed_over_many_at_a_time() {
     let (_listener, client, server) = pair_with(|config| {
@@ -210,7 +211,7 @@ async fn a_message_where_bytes_are_kept_is_an_error() {
     assert_eq!(&bytes, b"bytes");
 }
 
-/// Who has read part of a message as bytes reads the rest of it before the next message.
+/// A reader that has read part of a message as bytes reads the rest of it before the next message.
 #[tokio::test]
 async fn the_rest_of_a_message_is_not_overtaken() {
     let (_listener, client, server) =
@@ -239,7 +240,8 @@ async fn the_rest_of_a_message_is_not_overtaken() {
     assert_eq!(within(recv.recv_message()).await, Ok(None));
 }
 
-/// A message may be as large as the profile allows, and no larger; the error says how large that is.
+/// A message may be as large as the profile allows, and no larger. The error says how large that
+/// is.
 #[tokio::test]
 async fn the_largest_message_is_known() {
     let (_listener, client, server) =

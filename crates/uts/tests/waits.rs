@@ -203,7 +203,7 @@ async fn a_write_that_was_given_up_has_sent_a_beginning() {
     assert!(!received.is_empty() && received.len() < data.len() && data.starts_with(&received));
 }
 
-/// Each flow goes to one of those who wait, each of whom learns of the end.
+/// Each flow goes to one of the waiting tasks. Each task hears of the end.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn several_may_wait_for_flows_and_for_the_end() {
     let (_listener, client, server) = pair().await;
@@ -239,7 +239,7 @@ async fn several_may_wait_for_flows_and_for_the_end() {
     assert_eq!(accepted, opened, "each once");
 }
 
-/// Who waits for its turn to open a flow learns of the end as well.
+/// A task that waits for its turn to open a flow hears of the end as well.
 #[tokio::test]
 async fn several_may_wait_to_open_flows() {
     let (_listener, client, server) = pair_with(|config| config.flows_max = 1).await;
@@ -258,7 +258,7 @@ async fn several_may_wait_to_open_flows() {
     }
 }
 
-/// Each connection goes to one of those who wait, each of whom learns that the listener is closed.
+/// Each connection goes to one of the waiting tasks. Each task hears that the listener is closed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn several_may_wait_for_connections() {
     let (listener, target) = server(ServerOptions::new(identity()));
@@ -304,7 +304,8 @@ async fn an_attempt_to_connect_ends_with_its_wait() {
     within(silent.recv(&mut [0; 2000])).await.expect("it has begun");
     attempt.abort();
     let _ = within(attempt).await;
-    // What was on its way, and perhaps a word of farewell; then silence for longer than a client waits for an answer.
+    // What was on its way, and perhaps a close. Then silence for longer than a client waits for an
+    // answer.
     let mut said = 0;
     while tokio::time::timeout(Duration::from_secs(3), silent.recv(&mut [0; 2000])).await.is_ok() {
         said += 1;

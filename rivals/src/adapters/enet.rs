@@ -1,8 +1,10 @@
-//! ENet: a reliable channel for each stream, and unreliable messages on channel 0. The library runs in a thread of its own.
+//! ENet: a reliable channel for each stream, and unreliable messages on channel 0. The library runs
+//! in a thread of its own.
 //!
-//! ENet has neither streams nor their ends. A packet on a stream's channel begins with a byte that says whether content
-//! follows, or the end, or that the stream was given up. Whoever opens a stream takes a channel that is free, the client an even
-//! one and the server an odd one; it is free again once both directions have ended.
+//! ENet has neither streams nor their ends. A packet on a stream's channel begins with a byte. It
+//! says whether content follows, or the end, or that the stream was given up. To open a stream, an
+//! end takes a free channel, the client an even one and the server an odd one. It is free again
+//! once both directions have ended.
 
 use super::{Rival, Setting};
 use crate::native::enet::{
@@ -36,14 +38,15 @@ const MESSAGES: u8 = 0;
 /// Bytes of a stream in one packet of ENet, which splits it for the wire.
 const CHUNK_BYTES: usize = 16 << 10;
 
-/// What may wait in ENet for one session: more than the 64 KiB that it has in flight at most, so that it never idles.
+/// What may wait in ENet for one session: more than the 64 KiB that it has in flight at most, so
+/// that ENet never idles.
 const STREAMS_ROOM_BYTES: usize = 512 << 10;
 
 /// The same for messages: as much as quinn keeps of datagrams.
 const MESSAGES_ROOM_BYTES: usize = 1 << 20;
 
-/// The largest message. ENet takes 32 MiB, but sends an unreliable message at once, and the buffer that it gives its socket
-/// holds 256 KiB.
+/// The largest message. ENet takes 32 MiB, but sends an unreliable message at once, and the buffer
+/// that it gives its socket holds 256 KiB.
 const MESSAGE_BYTES_MAX: usize = 64 << 10;
 
 /// What a peer that leaves in order gives as a reason. ENet gives 0 after a time-out.
@@ -195,7 +198,8 @@ impl EnetSession {
         Ok(Stream { send, receive })
     }
 
-    /// Waits for room for so many bytes, which the thread gives back once ENet has done with them.
+    /// Waits for room for this many bytes, which the thread gives back once ENet has done with
+    /// them.
     async fn room(&self, room: &Semaphore, bytes: usize) -> transport::Result<()> {
         let permits = u32::try_from(bytes).unwrap_or(u32::MAX);
         room.acquire_many(permits).await.map_err(|_| self.ended()).map(|permit| permit.forget())
@@ -492,7 +496,7 @@ struct Peer {
     shared: Arc<Shared>,
     /// By channel, those in use.
     streams: BTreeMap<u8, Channel>,
-    /// Who waits for a channel.
+    /// The tasks that wait for a channel.
     opening: VecDeque<oneshot::Sender<NewStream>>,
     accepts: UnboundedSender<NewStream>,
     messages: UnboundedSender<Bytes>,
@@ -528,7 +532,8 @@ impl Worker {
                 match self.host.service() {
                     Ok(Some(event)) => self.on_event(event),
                     Ok(None) => break,
-                    // Without a socket nothing more comes; sessions end as their senders are dropped.
+                    // Without a socket nothing more arrives. Sessions end as their senders are
+                    // dropped.
                     Err(_) => return,
                 }
             }
@@ -546,7 +551,8 @@ impl Worker {
                 }
             }
             Command::Send { peer: id, channel, bytes, flags } => {
-                // What cannot be sent is of a peer that has gone, of which its session hears otherwise.
+                // A packet that cannot be sent belongs to a peer that has gone. Its session hears
+                // that otherwise.
                 self.host.send(id, channel, &bytes, flags);
                 let is_last = channel != MESSAGES && bytes.first().is_some_and(|kind| *kind != CONTENT);
                 if let (true, Some(peer)) = (is_last, self.peers.get_mut(&id)) {
@@ -641,14 +647,14 @@ impl Worker {
 }
 
 impl Peer {
-    /// Gives channels to those who wait, while there are any.
+    /// Gives channels to waiting tasks, while there are any.
     fn open(&mut self, opens: Opens) {
         let first = if opens == Opens::Even { 2 } else { 1 };
         while let Some(waits) = self.opening.pop_front() {
             let free = (first..CHANNELS_MAX as u8).step_by(2).find(|n| !self.streams.contains_key(n));
             let Some(channel) = free else { return self.opening.push_front(waits) };
             let (to, incoming) = unbounded_channel();
-            // Whoever gave up waiting needs none.
+            // A task that gave up waiting needs none.
             if waits.send((channel, incoming)).is_ok() {
                 self.streams.insert(channel, Channel { to: Some(to), sends: true });
             }
@@ -656,7 +662,7 @@ impl Peer {
     }
 
     fn on_packet(&mut self, channel: u8, packet: Bytes, opens: Opens) {
-        // Whoever does not want it any more has dropped its receiver.
+        // A task that does not want it any more has dropped its receiver.
         if channel == MESSAGES {
             let _ = self.messages.send(packet);
             return;

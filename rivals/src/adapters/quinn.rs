@@ -24,7 +24,8 @@ use uts_traffic::transport::{
     TransportError,
 };
 
-/// The largest datagram that fits into a packet of 1200 bytes, as every path carries; quinn finds out later whether more fits.
+/// The largest datagram that fits into a packet of 1200 bytes, which every path carries. quinn
+/// finds out later whether more fits.
 const MESSAGE_BYTES_MAX: usize = 1162;
 
 /// What quinn can be set to; what is not said is as quinn comes.
@@ -32,7 +33,8 @@ const MESSAGE_BYTES_MAX: usize = 1162;
 #[serde(default, deny_unknown_fields)]
 struct Settings {
     congestion: Congestion,
-    /// How much a stream may have in flight (quinn: 1.25 MB), and how much an end keeps for sending (quinn: 10 MB).
+    /// How much a stream may have in flight (quinn: 1.25 MB), and how much an end keeps for sending
+    /// (quinn: 10 MB).
     #[serde(with = "uts_units::text::bytes_option")]
     window: Option<u64>,
     /// Buffers of the UDP socket (quinn: the system's).
@@ -277,7 +279,8 @@ impl Session for QuinnSession {
                 sleep(DATAGRAMS_POLL).await;
             }
             self.connection.close(VarInt::from_u32(0), b"");
-            // Until the peer has been told. It is told again if it goes on sending, which the endpoint need not outlive.
+            // Until the peer has been told. If it goes on sending, it is told again. The endpoint
+            // need not outlive that.
             let _ = timeout(CLOSE_MAX, self.endpoint.wait_idle()).await;
         })
     }
@@ -313,7 +316,7 @@ impl SendStream for QuinnSend {
 impl Drop for QuinnSend {
     fn drop(&mut self) {
         if let Some(mut stream) = self.stream.take() {
-            // Left alone, quinn would end it in order. It may have been stopped by the peer already.
+            // Left alone, quinn would end it in order. The peer may have stopped it already.
             let _ = stream.reset(VarInt::from_u32(0));
             settle(stream, &self.unsettled);
         }

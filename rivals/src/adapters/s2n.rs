@@ -1,7 +1,7 @@
 //! QUIC by s2n-quic: streams, and messages as unreliable datagrams (RFC 9221).
 //!
-//! A connection that its peer closes forgets what the application has not read. So whoever closes first says goodbye by an empty
-//! stream in one direction, and waits for the other.
+//! A connection that its peer closes forgets what the application has not read. The end that closes
+//! first therefore says goodbye by an empty stream in one direction, and waits for the other.
 
 use super::{Rival, Setting};
 use crate::identity::{SERVER_NAME, Who};
@@ -31,11 +31,12 @@ use uts_traffic::transport::{
     TransportError,
 };
 
-/// The largest datagram that fits into a packet of 1200 bytes, as every path carries; s2n-quic drops larger ones unsaid.
+/// The largest datagram that fits into a packet of 1200 bytes, which every path carries. s2n-quic
+/// drops larger ones silently.
 const MESSAGE_BYTES_MAX: usize = 1150;
 
-/// How many datagrams wait for the window at one end, and for the application at the other. They have no number of their
-/// own as they come, and s2n-quic offers no default; it is as many as fit into quinn's buffer.
+/// How many datagrams wait for the window at one end, and for the application at the other.
+/// s2n-quic has no default for it. It is as many as fit into quinn's buffer.
 const DATAGRAMS_WAITING: usize = 1024;
 
 /// What s2n-quic can be set to; what is not said is as it comes.
@@ -43,8 +44,8 @@ const DATAGRAMS_WAITING: usize = 1024;
 #[serde(default, deny_unknown_fields)]
 struct Settings {
     congestion: Congestion,
-    /// How much may be in flight in a stream and altogether (s2n-quic: 3.75 MB), and how much an end keeps for sending in
-    /// a stream (s2n-quic: 4 MiB).
+    /// How much may be in flight in a stream and altogether (s2n-quic: 3.75 MB), and how much an
+    /// end keeps for sending in a stream (s2n-quic: 4 MiB).
     #[serde(with = "uts_units::text::bytes_option")]
     window: Option<u64>,
     /// Buffers of the UDP socket (s2n-quic: the system's).
@@ -379,7 +380,7 @@ impl SendStream for S2nSend {
 impl Drop for S2nSend {
     fn drop(&mut self) {
         if let Some(stream) = &mut self.stream {
-            // Left alone, s2n-quic would end it in order. It may have been reset by the peer already.
+            // Left alone, s2n-quic would end it in order. The peer may have reset it already.
             let _ = stream.reset(0_u32.into());
         }
     }
@@ -464,5 +465,5 @@ const DATAGRAMS_POLL: Duration = Duration::from_millis(2);
 /// How long a client's endpoint stays to tell its peer that it has closed.
 const CLOSE_MAX: Duration = Duration::from_millis(500);
 
-/// How long a server does: its endpoint has no such call, and is there for as long as the program is.
+/// How long a server does. Its endpoint has no such call, and exists for as long as the program.
 const CLOSE_SERVER: Duration = Duration::from_millis(50);

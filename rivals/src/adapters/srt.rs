@@ -1,8 +1,9 @@
-//! SRT: live mode for messages, file mode for streams; the workload says which, unless a setting does.
+//! SRT: live mode for messages, file mode for streams. The workload decides, unless a setting does.
 //!
-//! A connection of SRT is one stream, so a session opens one for each, from one UDP port; the stream ID that SRT carries in
-//! its handshake says to which session and which mode it belongs. A stream of SRT has no end of its own in one direction: what is
-//! written goes in frames of a length (4 bytes) and content, and one without content is the end.
+//! A connection of SRT is one stream. A session therefore opens one for each, from one UDP port.
+//! The stream ID that SRT carries in its handshake says to which session and which mode it belongs.
+//! A stream of SRT has no end of its own in one direction. What is written goes in frames of a
+//! length (4 bytes) and content, and a frame without content is the end.
 
 use super::{Rival, Setting};
 use crate::native::srt::{Mode, Options, Socket, SrtError, version};
@@ -44,7 +45,8 @@ const GIVEN_UP: u32 = u32::MAX;
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 128;
 
-/// Both ends have it, as they have all settings: it authenticates nobody, and costs what a real one does.
+/// Both ends have it, as they have all settings. It authenticates nobody, and costs what a real one
+/// does.
 const PASSPHRASE: &str = "the passphrase of a measured run";
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -199,7 +201,8 @@ fn mode_of(stream_id: &str) -> Option<Mode> {
 
 async fn connect(how: &How, to: SocketAddr, from_port: u16, id: &str) -> transport::Result<Arc<Socket>> {
     let id = stream_id(how.mode, id);
-    // All connections of a session share a UDP socket of SRT's, which must be bound to the same address for that.
+    // All connections of a session share a UDP socket of SRT's. For that they must be bound to the
+    // same address.
     let any = if to.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     let from = SocketAddr::new(any, from_port);
     let socket = Socket::connect(to, from, how.mode, &id, &how.options).map_err(failed)?;
@@ -297,8 +300,8 @@ struct SrtSession {
     how: Rc<How>,
     id: String,
     side: Side,
-    /// Lives as long as the session: in live mode all messages go over it; in file mode it is the first stream's, and its end
-    /// is the session's.
+    /// Lives as long as the session. In live mode all messages go over it. In file mode it is the
+    /// first stream's, and its end is the session's.
     first: Arc<Socket>,
     /// All connections that were made; those of streams that have ended are closed one by one.
     sockets: RefCell<Vec<sync::Weak<Socket>>>,
@@ -498,7 +501,8 @@ impl Session for SrtSession {
             let _ = timeout(ENDING_MAX, async { while ending.join_next().await.is_some() {} }).await;
             self.settle().await;
             if self.how.mode == Mode::Live && self.first.is_connected() == Some(true) {
-                // What has arrived is held for the latency, and dropped if the connection goes before.
+                // What has arrived is held for the latency, and dropped if the connection goes
+                // before.
                 sleep(self.how.latency + CLOSE_MARGIN).await;
             }
             self.closed.set(true);
@@ -542,8 +546,8 @@ impl Drop for Both {
         if Arc::ptr_eq(&self.socket, &session.first) {
             return;
         }
-        // What is on its way still has to arrive. SRT forgets a connection that has gone before it was accepted: only the
-        // server's end shows that it was.
+        // What is on its way must still arrive. SRT forgets a connection that has gone before it
+        // was accepted. Only the server's end shows that it was.
         let may_close = self.got_end.get() || matches!(session.side, Side::Server(_));
         let (socket, past) = (self.socket.clone(), session.past.clone());
         session.ending.borrow_mut().spawn(async move {
@@ -688,7 +692,8 @@ fn failed(error: SrtError) -> TransportError {
     if error.is_gone() { TransportError::Closed } else { TransportError::Failed(error.to_string()) }
 }
 
-/// SRT's edges are not promised to be complete: a connection that breaks tells nobody who was not waiting.
+/// SRT's edges are not promised to be complete. If a connection breaks, only a waiting thread hears
+/// of it.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// How long a session that is closed waits for the server to have seen all its streams.

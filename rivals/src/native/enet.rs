@@ -1,4 +1,5 @@
-//! ENet: a host, which is one UDP socket, and its peers. What reads ENet's structures is in `enet.c`.
+//! ENet: a host, which is one UDP socket, and its peers. What reads ENet's structures is in
+//! `enet.c`.
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsFd, BorrowedFd};
@@ -46,7 +47,8 @@ pub struct Done {
 /// A host. It belongs to the thread that made it.
 pub struct Host {
     raw: NonNull<RawHost>,
-    /// By number. The counters are written by ENet when it frees a packet, so they stay where they are until the host goes.
+    /// By number. ENet writes the counters when it frees a packet. They stay where they are until
+    /// the host goes.
     peers: BTreeMap<PeerId, Peer>,
     gone: Vec<Counters>,
     next: PeerId,
@@ -143,15 +145,16 @@ impl Host {
     pub fn send(&mut self, peer: PeerId, channel: u8, bytes: &[u8], flags: u32) -> bool {
         let Some(peer) = self.peers.get(&peer) else { return false };
         let which = usize::from(channel != 0);
-        // SAFETY: the peer is one of the living host, the bytes are copied, and the counter stays until the host is gone.
+        // SAFETY: the peer is one of the living host, the bytes are copied, and the counter stays
+        // until the host is gone.
         unsafe {
             let counter = peer.counters.0.as_ptr().cast::<Done>().add(which);
             rival_enet_send(peer.raw, channel, bytes.as_ptr(), bytes.len(), flags, counter) == 0
         }
     }
 
-    /// Leaves a peer once everything that was sent to it has been acknowledged, and a ping besides: a peer that gets unreliable
-    /// packets and the leave at once forgets those.
+    /// Leaves a peer once it has acknowledged everything that was sent to it, and a ping besides. A
+    /// peer that gets unreliable packets and the leave at once forgets those packets.
     pub fn disconnect_later(&mut self, peer: PeerId, data: u32) {
         if let Some(peer) = self.peers.get(&peer) {
             // SAFETY: a peer in `peers` is one of the living host.
@@ -165,13 +168,15 @@ impl Host {
     /// Leaves a peer, and tells it once.
     pub fn disconnect_now(&mut self, peer: PeerId, data: u32) {
         if let Some(peer) = self.peers.remove(&peer) {
-            // SAFETY: as above; this frees the packets of the peer, and no event of it comes any more.
+            // SAFETY: as above. This frees the packets of the peer, and no event of it comes any
+            // more.
             unsafe { enet_peer_disconnect_now(peer.raw, data) }
             self.gone.push(peer.counters);
         }
     }
 
-    /// Sends and receives what there is; the next event, if there is one. To be called until there is none.
+    /// Sends and receives what there is. Returns the next event, if there is one. To be called
+    /// until there is none.
     ///
     /// # Errors
     /// If the socket fails.
@@ -190,7 +195,8 @@ impl Host {
                 Some(Event::Disconnected(id, event.data))
             }
             (RECEIVE, known) => {
-                // SAFETY: ENet hands over the packet, which holds so many bytes until it is destroyed, once.
+                // SAFETY: ENet hands over the packet. It holds this many bytes until it is
+                // destroyed, once.
                 let bytes = unsafe {
                     let bytes = match event.length {
                         0 => Vec::new(),
@@ -205,7 +211,7 @@ impl Host {
         })
     }
 
-    /// Waits until something arrives, until `wake` can be read, or for so long.
+    /// Waits until something arrives, until `wake` can be read, or for this long.
     pub fn wait(&self, wake: BorrowedFd<'_>, at_most: Duration) {
         // SAFETY: the socket is open while the host lives.
         let socket = unsafe { BorrowedFd::borrow_raw(rival_enet_socket(self.raw.as_ptr())) };
@@ -225,7 +231,8 @@ impl Host {
 
 impl Drop for Host {
     fn drop(&mut self) {
-        // SAFETY: it is not used any more; the counters, to which this writes, are dropped after it.
+        // SAFETY: it is not used any more. The counters, to which this writes, are dropped after
+        // it.
         unsafe { enet_host_destroy(self.raw.as_ptr()) }
     }
 }

@@ -1,4 +1,5 @@
-//! The C libraries, made safe to call. The only unsafe code is here: there is no kept crate for either library.
+//! The C libraries, made safe to call. The only unsafe code is here: there is no maintained crate
+//! for either library.
 #![allow(unsafe_code)]
 
 #[cfg(has_enet)]

@@ -39,7 +39,8 @@ impl SrtError {
     }
 
     fn last(doing: &'static str) -> SrtError {
-        // SAFETY: both read what the calling thread's last call left; the string is SRT's and copied at once.
+        // SAFETY: both read what the calling thread's last call left. The string is SRT's and
+        // copied at once.
         unsafe {
             let code = srt_getlasterror(std::ptr::null_mut());
             let words = CStr::from_ptr(srt_getlasterror_str()).to_string_lossy().into_owned();
@@ -90,7 +91,8 @@ impl Socket {
         if id < 0 { Err(SrtError::last("a new socket")) } else { library.watch(id) }
     }
 
-    /// Begins to connect: [`Socket::is_connected`] says when it is done. Sockets of one process may share a port.
+    /// Begins to connect. [`Socket::is_connected`] says when it is done. Sockets of one process may
+    /// share a port.
     ///
     /// # Errors
     /// If an option or an address is refused.
@@ -113,8 +115,8 @@ impl Socket {
         Ok(socket)
     }
 
-    /// Listens at an address. The stream ID that a caller gives is shown to `accepts`, which says the mode of the new
-    /// socket, or refuses it.
+    /// Listens at an address. `accepts` gets the stream ID that a caller gives, and says the mode
+    /// of the new socket, or refuses it.
     ///
     /// # Errors
     /// If an option or the address is refused.
@@ -127,7 +129,8 @@ impl Socket {
         let socket = Socket::new()?;
         socket.configure(Mode::Live, options)?;
         let address = SockAddr::from(at);
-        // SAFETY: an address and its length; a function that lives as long as the program, given back to `on_caller`.
+        // SAFETY: an address and its length; a function that lives as long as the program, given
+        // back to `on_caller`.
         unsafe {
             check("bind", srt_bind(socket.id, address.as_ptr().cast(), address.len() as c_int))?;
             check("listen", srt_listen_callback(socket.id, on_caller, accepts as *mut c_void))?;
@@ -216,7 +219,7 @@ impl Socket {
     /// [`SrtError::would_block`] if there is no room.
     pub fn send(&self, bytes: &[u8], lifetime_ms: Option<i32>) -> Result<usize> {
         let length = bytes.len().min(i32::MAX as usize) as c_int;
-        // SAFETY: so many bytes are there, and SRT copies them.
+        // SAFETY: this many bytes are there, and SRT copies them.
         let n = unsafe { srt_sendmsg(self.id, bytes.as_ptr().cast(), length, lifetime_ms.unwrap_or(-1), 1) };
         check("send", n).map(|n| n as usize)
     }
@@ -227,7 +230,7 @@ impl Socket {
     /// [`SrtError::would_block`] if there is none yet.
     pub fn receive(&self, buffer: &mut [u8]) -> Result<usize> {
         let length = buffer.len().min(i32::MAX as usize) as c_int;
-        // SAFETY: SRT writes at most so many bytes.
+        // SAFETY: SRT writes at most this many bytes.
         check("receive", unsafe { srt_recv(self.id, buffer.as_mut_ptr().cast(), length) }).map(|n| n as usize)
     }
 
@@ -241,7 +244,8 @@ impl Socket {
         if result < 0 || self.is_connected() != Some(true) { 0 } else { value }
     }
 
-    /// What SRT tells of the connection, or told last if that has gone meanwhile; `None` once it was closed here.
+    /// What SRT reports of the connection, or reported last if that has gone meanwhile. `None` once
+    /// it was closed here.
     pub fn status(&self) -> Option<Status> {
         if self.closed.load(Ordering::Relaxed) {
             return None;
@@ -288,8 +292,8 @@ impl Socket {
         self.set(OptionName::TransmissionType, &(mode as i32))
     }
 
-    /// Closes it; what was taken for sending still leaves in file mode, unless it was forgotten. Gives its last
-    /// [`Socket::status`] to the first who closes it.
+    /// Closes it. What was taken for sending still leaves in file mode, unless it was forgotten.
+    /// Returns its last [`Socket::status`] to the first call that closes it.
     pub fn close(&self) -> Option<Status> {
         let status = self.status();
         if self.closed.swap(true, Ordering::Relaxed) {
@@ -318,7 +322,7 @@ impl Socket {
     }
 
     fn set_text(&self, name: OptionName, text: &str) -> Result<()> {
-        // SAFETY: so many bytes are there, and SRT copies them.
+        // SAFETY: this many bytes are there, and SRT copies them.
         check("an option", unsafe {
             srt_setsockflag(self.id, option(name), text.as_ptr().cast(), text.len() as c_int)
         })
@@ -339,8 +343,8 @@ pub fn version() -> String {
     format!("{}.{}.{}", version >> 16, version >> 8 & 0xff, version & 0xff)
 }
 
-/// The library, and the thread that waits for all its sockets. Started with the first socket, and there until the
-/// program ends.
+/// The library, and the thread that waits for all its sockets. Started with the first socket. It
+/// stays until the program ends.
 struct Library {
     poll: c_int,
     watched: Mutex<BTreeMap<c_int, watch::Sender<()>>>,
@@ -350,7 +354,8 @@ impl Library {
     fn get() -> &'static Arc<Library> {
         static LIBRARY: OnceLock<Arc<Library>> = OnceLock::new();
         LIBRARY.get_or_init(|| {
-            // SAFETY: the first calls of the process. Only what is fatal is written to stderr; the rest is an error here.
+            // SAFETY: the first calls of the process. Only fatal errors are written to stderr. The
+            // rest are errors here.
             let poll = unsafe {
                 srt_startup();
                 srt_setloglevel(LOG_CRITICAL);
@@ -360,7 +365,8 @@ impl Library {
             };
             let library = Arc::new(Library { poll, watched: Mutex::default() });
             let waits = Arc::clone(&library);
-            // Without the thread nothing would ever be ready: better no program than one that hangs.
+            // Without the thread nothing would ever be ready. No program is better than one that
+            // hangs.
             thread::Builder::new()
                 .name("srt-poll".into())
                 .spawn(move || waits.wait())

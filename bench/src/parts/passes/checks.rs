@@ -113,7 +113,8 @@ fn put_then_sum(_: u64, from: &mut Slot, packet: &mut Slot) -> bool {
     true
 }
 
-/// The sum of 32-bit words, two at a time; it is folded to 16 bits in the end (RFC 1071 section 2(C)).
+/// The sum of 32-bit words, two at a time. It is folded to 16 bits at the end (RFC 1071 section
+/// 2(C)).
 fn sum(bytes: &[u8]) -> u64 {
     let (words, others) = bytes.as_chunks();
     words.iter().map(|word| halves(*word)).sum::<u64>() + last(others)

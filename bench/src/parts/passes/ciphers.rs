@@ -1,7 +1,8 @@
 //! Copy and cipher, with and without a checksum.
 //!
-//! ring seals and opens in place only. aws-lc does so from one place to another as well, but the packet's plaintext begins
-//! with a frame's header that is not where the data is: to seal both it takes what follows the first stretch as `extra_in`.
+//! ring seals and opens only in place. aws-lc can also do so from one place to another. But the
+//! packet's plaintext begins with a frame's header, which is not beside the data. To seal both,
+//! aws-lc takes what follows the first stretch as `extra_in`.
 
 use super::checks::{CRC_BYTES, crc, put_and_crc, put_then_crc, take_and_crc};
 use super::{BODY, DATA, DATA_BYTES, END, FRAME, HEADER, Slot, Work, put, put_headers, take};
@@ -36,7 +37,8 @@ fn seal_work(cipher: &Cipher) -> Result<Work> {
     Ok(work.way("one pass (aws-lc)", move |number, from, into| seal_straight(&key, number, from, into)))
 }
 
-/// The same if the frame's header stood behind the data: which part is short then suits the library.
+/// The same with the frame's header behind the data. The library prefers the second part to be the
+/// short one.
 fn seal_work_behind(cipher: &Cipher) -> Result<Work> {
     let (ring, aws_lc) = (cipher.ring()?, cipher.aws_lc()?);
     Ok(Work::sender(format!("copy, {}, frame header last", cipher.name))
@@ -226,7 +228,8 @@ fn seal_before(key: &AwsLcKey, number: u64, from: &Slot, follows: &[u8], packet:
     key.seal_out_of_place_scatter(nonce, header, &from[..DATA_BYTES], data, follows, others).is_ok()
 }
 
-/// Decrypts straight to where the data has to be; what stands before and behind it in the packet comes along.
+/// Decrypts straight to the place of the data. What stands before and behind it in the packet comes
+/// along.
 fn open_straight(key: &AwsLcKey, number: u64, packet: &Slot, end: usize, into: &mut Slot) -> bool {
     use aws_lc_rs::aead::{Aad, Nonce};
     let (body, tag) = packet[BODY..end + TAG_BYTES].split_at(end - BODY);

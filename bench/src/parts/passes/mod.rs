@@ -1,8 +1,9 @@
-//! One pass over the data of a packet for copy, check and seal, against passes in turn: the integrated layer processing of
-//! Clark and Tennenhouse (SIGCOMM 1990).
+//! One pass over the data of a packet for copy, check and seal, compared with separate passes: the
+//! integrated layer processing of Clark and Tennenhouse (SIGCOMM 1990).
 //!
-//! A work is what one end does with a packet, from where the data stands to where it has to be, in several ways. The first
-//! way is how UTS does it. All make the same bytes, which is looked at before any is measured.
+//! A work is what one end does with a packet, from the place where the data is to the place where
+//! it must be, in several ways. The first way is how UTS does it. All ways make the same bytes.
+//! This is checked before any is measured.
 
 mod checks;
 mod ciphers;
@@ -22,8 +23,8 @@ type Slot = [u8; SLOT_BYTES];
 /// Packets of a batch that the kernel takes or hands over at once (64 KiB).
 const BATCH: usize = 44;
 
-/// Packets that follow each other with data in cache: 506 KiB, which the second cache holds, and long enough that to read the
-/// clock between rounds costs each packet little.
+/// Packets in sequence with their data in cache: 506 KiB, which the second-level cache holds.
+/// Reading the clock between rounds costs each packet little.
 const CACHED: usize = 8 * BATCH;
 
 /// Rounds of a turn with data in cache.
@@ -162,7 +163,8 @@ impl Work {
         self
     }
 
-    /// Nanoseconds per packet. Packets are made anew for each round, since to open them in place takes them away.
+    /// Nanoseconds per packet. Packets are made anew for each round, because opening them in place
+    /// destroys them.
     fn run(&mut self, way: usize, from: &mut [Slot], into: &mut [Slot], rounds: usize) -> Result<f64> {
         let Way { name, step } = &mut self.ways[way];
         let (mut took, mut intact) = (Duration::ZERO, 0);
@@ -188,7 +190,8 @@ impl Work {
         Ok(took.as_nanos() as f64 / packets as f64)
     }
 
-    /// Makes sure that senders make the same packet, and that receivers find the data and notice damage.
+    /// Checks that senders make the same packet, and that receivers find the data and notice
+    /// damage.
     fn check(&mut self) -> Result<()> {
         let mut expected = None;
         for Way { name, step } in &mut self.ways {
@@ -222,7 +225,8 @@ fn put(from: &Slot, packet: &mut Slot) {
     packet[DATA..END].copy_from_slice(&from[..DATA_BYTES]);
 }
 
-/// Where the data has to be at a receiver: there is room before it for the frame's header, which is decrypted with it.
+/// The place of the data at a receiver. There is room before it for the frame's header, which is
+/// decrypted with it.
 fn place(into: &mut Slot) -> &mut [u8] {
     &mut into[FRAME.len()..][..DATA_BYTES]
 }

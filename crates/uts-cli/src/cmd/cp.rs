@@ -57,7 +57,8 @@ pub(crate) async fn copy<T: Transport>(
     }
 }
 
-/// What is asked of the transport. A limit is of the end that sends: here, or at the peer by how fast this end receives.
+/// The properties asked of the transport. The end that sends keeps a limit: this end, or the peer
+/// because of how fast this end receives.
 fn asked(args: &CpArgs) -> Result<Vec<(String, String)>, Failure> {
     let mut limits = Vec::new();
     if let Some(rate) = &args.bwlimit {

@@ -9,7 +9,8 @@ use crate::ui::lines;
 /// Runs `uts explain`.
 ///
 /// # Errors
-/// [`Failure::Usage`] for what cannot be read, [`Failure::Failed`] for requirements that contradict.
+/// [`Failure::Usage`] for what cannot be read, [`Failure::Failed`] for requirements that contradict
+/// each other.
 pub fn run<T: Transport>(transport: &T, args: &ExplainArgs) -> Result<(), Failure> {
     let properties = properties(&args.wanted)?;
     let path = PathGiven::parse(&args.path).map_err(Failure::Usage)?;

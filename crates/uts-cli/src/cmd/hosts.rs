@@ -11,8 +11,8 @@ use uts::{Fingerprint, KnownHosts};
 /// Lists, forgets or adds.
 ///
 /// # Errors
-/// [`Failure::Usage`] for what is no host or no fingerprint; [`Failure::Failed`] where the file cannot be read or written, or
-/// does not know a host that it should.
+/// [`Failure::Usage`] if a host or a fingerprint is not one. [`Failure::Failed`] if the file cannot
+/// be read or written, or lacks a host that it should have.
 pub fn run(command: &HostsCommand) -> Result<(), Failure> {
     match command {
         HostsCommand::List { host, known_hosts, json } => {

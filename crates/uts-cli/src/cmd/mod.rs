@@ -50,8 +50,8 @@ impl Failure {
 /// What is asked of the transport.
 ///
 /// # Errors
-/// [`Failure::Usage`] for properties that there are not, or not with such values. Whether they contradict each other is
-/// found out later.
+/// [`Failure::Usage`] for properties that do not exist, or not with such values. Contradictions
+/// between them are found later.
 fn properties(wanted: &WantedArgs) -> Result<Vec<(String, String)>, Failure> {
     let properties = wanted.properties().map_err(Failure::Usage)?;
     let mut requirements = uts::Requirements::bulk();
@@ -61,11 +61,12 @@ fn properties(wanted: &WantedArgs) -> Result<Vec<(String, String)>, Failure> {
     Ok(properties)
 }
 
-/// Waits for Ctrl-C, a request to end, or the end of the terminal. One more ends the process at once.
+/// Waits for Ctrl-C, a request to end, or the end of the terminal. A second signal ends the process
+/// at once.
 pub async fn interrupted() {
     let (end, ends) = oneshot::channel();
     let caught = signals::on_end(move || {
-        // Nobody waits who is ending already.
+        // If nobody waits any more, the command is ending already.
         let _ = end.send(());
     });
     // Where signals cannot be caught they end the process by themselves.

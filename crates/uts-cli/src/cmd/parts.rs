@@ -14,7 +14,8 @@ use uts_units::show;
 /// Runs `uts parts`.
 ///
 /// # Errors
-/// [`Failure::Failed`] for a directory that cannot be opened, [`Failure::Told`] where something cannot be looked into or removed.
+/// [`Failure::Failed`] if the directory cannot be opened, [`Failure::Told`] if something in it
+/// cannot be read or removed.
 pub fn run(args: &PartsArgs) -> Result<(), Failure> {
     let mut has_failed = false;
     let mut fail = |fault: Fault| {

@@ -56,7 +56,7 @@ fn rows() -> impl Iterator<Item = Row> {
         };
         let is_accepted = property.effect == Effect::Accepted;
         let notes = [
-            (is_accepted, "taken, and without effect in UTS"),
+            (is_accepted, "accepted, but without effect in UTS"),
             (property.fixed, "fixed once the connection is established"),
         ];
         Row {

@@ -12,8 +12,8 @@ pub fn named(host: &str, error: &FileError) -> String {
 }
 
 impl ReachArgs {
-    /// How to connect, with what is asked of the transport; the user is asked about an unknown server if `may_ask` and there is a
-    /// terminal.
+    /// How to connect, with what is asked of the transport. If `may_ask` and there is a terminal,
+    /// the user is asked about an unknown server.
     ///
     /// # Errors
     /// [`Failure::Usage`].

@@ -19,7 +19,8 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use uts::files::{Client, ServeOptions, Service};
 
-/// How long a server that ends takes leave of its clients. With what is left of the rest, it ends within two seconds.
+/// How long a server that ends waits for its clients to be told. With the rest of its work it ends
+/// within two seconds.
 const GOODBYE_MAX: Duration = Duration::from_secs(1);
 
 /// Runs `uts serve` until it is interrupted.
@@ -81,7 +82,7 @@ pub(crate) async fn serve<T: Transport>(
     // What clients were sending stays in parts, to be continued.
     stop.send_replace(true);
     let goodbyes = async { while clients.join_next().await.is_some() {} };
-    // Whoever has not been told by then finds out.
+    // A client that has not been told by then finds out by itself.
     let _ = timeout(GOODBYE_MAX, goodbyes).await;
     listener.close().await;
     ended

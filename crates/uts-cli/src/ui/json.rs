@@ -126,7 +126,7 @@ impl<W: Write + Send + 'static> Ui for Json<W> {
 
     fn error(&self, line: &str) {
         if !self.emit("error", None, json!({"message": lines::line(line)})) {
-            // Whoever reads events no more may read this.
+            // If nobody reads the events any more, somebody may still read this.
             lines::fail(line);
         }
     }

@@ -1,5 +1,5 @@
-//! Where text leaves the program: here, and nowhere else. What a peer has said may stand in any of it. What is lost on the
-//! way is noted, and shows in the exit status ([`output::status`]).
+//! The only place where text leaves the program. Any text may contain what a peer has said. Lost
+//! output is noted, and shows in the exit status ([`output::status`]).
 
 use serde_json::Value;
 use std::borrow::Borrow;
@@ -31,7 +31,8 @@ fn write(out: &mut impl Write, mut text: String) -> bool {
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).is_ok()
 }
 
-/// The longest text in JSON, in characters: the longest path, each byte of which may be shown as six.
+/// The longest text in JSON, in characters: the longest path, each byte of which may take six
+/// characters.
 const JSON_CHARS_MAX: usize = 6 * 4096;
 
 /// Writes one JSON object as a line; says whether it was written.

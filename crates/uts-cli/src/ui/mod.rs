@@ -33,7 +33,7 @@ pub struct Start {
 pub struct Served {
     /// Files are taken as well.
     pub is_writable: bool,
-    /// Who is let in, in words.
+    /// Which clients are let in, in words.
     pub clients: String,
     /// From where it can be reached, in words.
     pub reach: &'static str,
@@ -113,8 +113,8 @@ impl Done {
 pub trait Ui: Send + Sync + 'static {
     /// It began.
     fn start(&self, start: &Start);
-    /// Something about the connection, or about a file that waits: `silent`, `heard`, `lost`, `connected`, `waiting`; of
-    /// which client, for a server.
+    /// Something about the connection, or about a file that waits: `silent`, `heard`, `lost`,
+    /// `connected`, `waiting`. At a server, also the client that it concerns.
     fn notice(&self, peer: Option<&str>, step: &str, line: &str);
     /// A client came or went.
     fn connection(&self, step: &str, peer: &str, line: &str);

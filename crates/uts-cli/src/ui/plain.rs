@@ -18,7 +18,8 @@ pub struct Plain<W, O> {
 }
 
 impl<W: Write + Send + 'static, O: Write + Send + 'static> Plain<W, O> {
-    /// Lines go to `lines`, the summary to `results`; if `quiet`, only errors and warnings are told.
+    /// Lines go to `lines`, the summary to `results`. If `quiet`, only errors and warnings are
+    /// printed.
     pub fn new(lines: W, results: O, quiet: bool) -> Self {
         Plain { lines: Mutex::new(lines), results: Mutex::new(results), quiet }
     }

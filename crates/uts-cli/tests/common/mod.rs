@@ -68,7 +68,8 @@ impl Place {
         command
     }
 
-    /// Runs the program at a terminal, answering when it asks; gives its exit status and what the terminal showed.
+    /// Runs the program at a terminal and answers its questions. Returns its exit status and what
+    /// the terminal showed.
     pub fn run_at_terminal(&self, args: &[&str], asks: &str, answer: &str) -> (i32, String) {
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
         grantpt(&master).and_then(|()| unlockpt(&master)).expect("its other end");

@@ -6,11 +6,12 @@ use core::time::Duration;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
-/// Bytes of `struct tcp_info` (Linux, include/uapi/linux/tcp.h) that are asked for; older kernels give fewer.
+/// Bytes of `struct tcp_info` (Linux, include/uapi/linux/tcp.h) that are asked for. Older kernels
+/// return fewer.
 const TCP_INFO_BYTES: usize = 232;
 
-/// The level of MPTCP's options, and of `struct mptcp_info` (Linux, include/uapi/linux/mptcp.h): the option that reads it, the bytes asked for, and where
-/// `mptcpi_subflows_total` is.
+/// The level of MPTCP's options, and of `struct mptcp_info` (Linux, include/uapi/linux/mptcp.h):
+/// the option that reads it, the bytes asked for, and where `mptcpi_subflows_total` is.
 const SOL_MPTCP: c_int = 284;
 const MPTCP_INFO: c_int = 1;
 const MPTCP_INFO_BYTES: usize = 88;
@@ -78,7 +79,8 @@ pub(super) fn tcp_info(socket: impl AsFd) -> io::Result<TcpInfo> {
     Ok(TcpInfo::parse(option(&socket, libc::IPPROTO_TCP, libc::TCP_INFO, &mut raw)?))
 }
 
-/// How many subflows an MPTCP connection has now; nothing of one of TCP, or where the kernel does not say (before 6.5).
+/// How many subflows an MPTCP connection has now. `None` for TCP, and if the kernel does not say
+/// (before 6.5).
 pub(super) fn subflows(socket: impl AsFd) -> Option<u8> {
     let mut raw = [0u8; MPTCP_INFO_BYTES];
     option(&socket, SOL_MPTCP, MPTCP_INFO, &mut raw).ok()?.get(MPTCP_SUBFLOWS_AT).copied()
@@ -87,7 +89,8 @@ pub(super) fn subflows(socket: impl AsFd) -> Option<u8> {
 /// Reads an option of a socket to `raw`, and gives what the kernel has put there.
 fn option<'a>(socket: &impl AsFd, level: c_int, name: c_int, raw: &'a mut [u8]) -> io::Result<&'a [u8]> {
     let mut length = raw.len() as libc::socklen_t;
-    // SAFETY: the descriptor is open while it is borrowed, and the kernel writes at most `length` bytes to `raw`.
+    // SAFETY: the descriptor is open while it is borrowed, and the kernel writes at most `length`
+    // bytes to `raw`.
     let result = unsafe {
         libc::getsockopt(socket.as_fd().as_raw_fd(), level, name, raw.as_mut_ptr().cast(), &raw mut length)
     };
@@ -97,8 +100,9 @@ fn option<'a>(socket: &impl AsFd, level: c_int, name: c_int, raw: &'a mut [u8]) 
     Ok(raw.get(..length as usize).unwrap_or_default())
 }
 
-/// Bounds the window that a TCP socket advertises, in bytes. The kernel forgets that when it learns anew how much memory
-/// packets take, so it has to be said again: gives whether it had been forgotten.
+/// Bounds the window that a TCP socket advertises, in bytes. The kernel forgets the bound when it
+/// learns anew how much memory packets take. It must then be set again. Returns whether it had been
+/// forgotten.
 pub(super) fn keep_window_clamp(socket: impl AsFd, bytes: c_int) -> io::Result<bool> {
     let mut now = [0; size_of::<c_int>()];
     let is_told = option(&socket, libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP, &mut now).is_ok();

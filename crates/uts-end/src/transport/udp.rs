@@ -1,5 +1,5 @@
-//! Raw UDP: each message a datagram. Nothing is repeated, ordered, held back or encrypted; what others are measured
-//! against.
+//! Raw UDP: each message is a datagram. Nothing is repeated, ordered, held back or encrypted.
+//! Others are measured against it.
 
 use super::failed;
 use crate::clock::MonotonicClock;
@@ -22,12 +22,12 @@ use uts_units::text;
 /// What sockets ask for, so that what is lost was lost on the path.
 const BUFFER_BYTES: usize = 4 << 20;
 
-/// The end of a session is an empty datagram, which may be lost as well: so often and so far apart it is sent.
+/// An empty datagram ends a session. It may be lost too, and is sent this often and this far apart.
 const FAREWELLS: u32 = 3;
 /// See [`FAREWELLS`].
 const FAREWELL_EVERY_NS: u64 = 50_000_000;
 
-/// For so long after a farewell datagrams may still come that were sent before it: paths reorder.
+/// For this long after a farewell datagrams may still come that were sent before it: paths reorder.
 const AFTER_FAREWELL_NS: u64 = 250_000_000;
 
 /// The most that the pacer lets leave at once beyond its rate, in time at that rate.
@@ -37,11 +37,11 @@ const BURST: Duration = Duration::from_millis(1);
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct UdpSettings {
-    /// The largest message in bytes; what is larger goes in pieces. 1200 passes every path that QUIC passes (RFC 9000,
-    /// section 14).
+    /// The largest message in bytes. Larger ones go in pieces. 1200 bytes pass every path that QUIC
+    /// passes (RFC 9000, section 14).
     #[serde(with = "text::bytes")]
     pub message: u64,
-    /// No more than this leaves, in bits of messages per second; unset, what is sent leaves at once.
+    /// The rate limit of messages, in bits per second. If it is not set, messages leave at once.
     #[serde(with = "text::rate_option", skip_serializing_if = "Option::is_none")]
     pub rate: Option<u64>,
 }
@@ -118,7 +118,7 @@ impl Transport for Udp {
     }
 }
 
-/// Waits for the first datagram; whoever sent it is the client.
+/// Waits for the first datagram. Its sender is the client.
 struct UdpListener {
     udp: Udp,
     address: SocketAddr,
@@ -160,7 +160,8 @@ impl Datagrams for Connected {
         Box::pin(async move {
             match self.socket.send(datagram).await {
                 Ok(_) => Ok(true),
-                // What the peer's host says of an earlier datagram; this one was not sent, as good as lost.
+                // The peer's host reports on an earlier datagram. This one was not sent, and counts
+                // as lost.
                 Err(e) if e.kind() == io::ErrorKind::ConnectionRefused => Ok(false),
                 Err(e) => Err(failed("send")(e)),
             }

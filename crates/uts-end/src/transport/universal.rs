@@ -29,7 +29,7 @@ use uts_traffic::transport::{
     TransportError,
 };
 
-/// The first flow of a client carries its messages, and the answers to them; the others are streams.
+/// The first flow of a client carries its messages and the answers to them. The others are streams.
 pub const MESSAGE_FLOW: FlowId = FlowId(0);
 
 /// The largest message of the mechanism `messages` unless told otherwise.
@@ -178,7 +178,7 @@ struct Packets {
 }
 
 impl Packets {
-    /// A row as a sample, which says of packets that were acknowledged or lost what they carried, too.
+    /// A row as a sample. Rows of acknowledged and lost packets also say what the packets carried.
     fn sample(&mut self, row: &TraceRow) -> Sample {
         let data = match row.kind {
             TraceKind::Sent | TraceKind::Repeated => row.data.inspect(|data| {
@@ -386,8 +386,8 @@ impl Session for UniversalSession {
         Box::pin(async {
             self.finish_all().await;
             if self.role == Role::Server {
-                // What ends a connection overtakes what has arrived and was not read; so the client, which has had all
-                // answers, ends it.
+                // A close overtakes data that has arrived but was not read. The client has all its
+                // answers, and therefore closes.
                 let _ = timeout(FAREWELL_MAX, self.connection.closed()).await;
             }
             self.connection.close(0, "done").await;

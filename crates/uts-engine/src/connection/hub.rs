@@ -7,7 +7,7 @@ use super::establish::handshake::Place;
 use super::life::Phase;
 use super::life::deadlines::earlier;
 use super::packet::{Reason, Room, Shape};
-use super::parts::{Part, has_repair};
+use super::parts::{PacketSize, Part, has_repair};
 use super::receive::contents::{Contents, Frames, Places};
 use super::receive::incoming::Ecn;
 use super::settle::Report;
@@ -15,7 +15,7 @@ use super::{Allowance, Connection, Outbound, Polled};
 use crate::event::{CloseReason, Event};
 use crate::policy::Turns;
 use core::time::Duration;
-use uts_functions::Time;
+use uts_functions::{Rate, Time};
 use uts_wire::frame::Frame;
 use uts_wire::packet::establishment::{LongPacket, parse_header};
 
@@ -203,8 +203,7 @@ impl Connection {
     /// Why the next packet may leave, if it may.
     pub(super) fn next_packet(&mut self, now: Time) -> Option<Reason> {
         let wants = self.wants_to_send();
-        let worth_probing = self.is_confirmed() && self.ways.stats.data_bytes_sent >= PROBE_AFTER_BYTES;
-        let probe_size = self.parts.size.probe(now).filter(|_| worth_probing);
+        let probe_size = self.parts.size.probe(now).filter(|bytes| self.is_worth_probing(*bytes));
         let packet_bytes = self.parts.size.current() as u64;
         let report_due = self.parts.report.timeout(&self.ways).is_some_and(|due| due <= now);
         let outbound = self.ways.outbound.as_mut()?;
@@ -230,6 +229,14 @@ impl Connection {
             }
         }
         report_due.then_some(Reason::Report)
+    }
+
+    fn is_worth_probing(&self, bytes: usize) -> bool {
+        let deadline = self.ways.config.requirements.deadline();
+        let capacity = self.ways.outbound.as_ref().map_or_else(Rate::default, |o| o.meter.capacity());
+        self.is_confirmed()
+            && self.ways.stats.data_bytes_sent >= PROBE_AFTER_BYTES
+            && PacketSize::is_harmless(bytes, deadline, capacity)
     }
 
     /// Whether anything but acknowledgements waits.

@@ -15,6 +15,7 @@ mod flows;
 mod hub;
 mod identity;
 pub(crate) mod life;
+mod marking;
 mod packet;
 mod parts;
 mod receive;
@@ -253,9 +254,13 @@ impl Connection {
         self.identity.peer_reset_token.as_ref()
     }
 
-    /// How packets are marked for the network: as capable of ECN, unless the path was found to lose the mark.
-    pub(crate) fn ecn(&self) -> Option<Ecn> {
-        (self.life.phase == Phase::Open && self.ways.ecn_passes).then_some(Ecn::Ect0)
+    /// How packets that were built at this instant are marked for the network: as capable of ECN, where some of them ask for an
+    /// acknowledgement, unless the path was found to lose the mark, or what carries it.
+    pub(crate) fn ecn(&self, now: Time) -> Option<Ecn> {
+        let is_marked = self.life.phase == Phase::Open
+            && self.ways.marking.is_on()
+            && self.ways.last_eliciting_at() == now;
+        is_marked.then_some(Ecn::Ect0)
     }
 
     fn is_confirmed(&self) -> bool {

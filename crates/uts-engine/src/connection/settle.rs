@@ -33,8 +33,7 @@ impl Connection {
     pub(super) fn on_report(&mut self, now: Time, report: Report<'_>) -> Result<(), CloseReason> {
         let Some(outbound) = &mut self.ways.outbound else { return Ok(()) };
         let next_packet = outbound.ledger.next_number();
-        // All packets are marked: a report without counts shows that the path takes the marks off. One that counts more marks
-        // than there were packets is of no use (RFC 9000 section 13.4.2.1).
+        // One that counts more marks than there were packets is of no use (RFC 9000 section 13.4.2.1).
         let ce = report.ce.filter(|ce| *ce <= next_packet);
         let prior_in_flight = outbound.delivery.in_flight;
         let Some(done) = outbound.ledger.on_ack(report.ranges, now) else {
@@ -47,7 +46,7 @@ impl Connection {
         });
         self.on_spurious(now, &done.spurious);
         let Some(newest) = newest else { return Ok(()) };
-        self.ways.ecn_passes &= ce.is_some();
+        self.ways.marking.on_report(newest.number, ce.is_some(), next_packet);
         self.find_losses(now);
         if let Some(outbound) = &mut self.ways.outbound {
             let packets = done.packets.iter().map(|run| run.packets()).sum();
@@ -66,7 +65,7 @@ impl Connection {
         let mut data: Option<(u32, Range<u64>)> = None;
         for run in runs {
             // Behind the look for losses: what has arrived of those that were sent after the first of them counts.
-            self.parts.size.on_acknowledged(run.numbers.end - 1, run.sent.bytes as usize);
+            self.parts.size.on_acknowledged(run.numbers.end - 1, run.packets(), run.sent.bytes as usize);
             if self.ways.trace.is_on() {
                 run.numbers.clone().for_each(|number| self.ways.trace.on_packet_acknowledged(now, number));
             }
@@ -133,7 +132,7 @@ impl Connection {
         self.ways.stats.packets_lost = self.ways.stats.packets_lost.saturating_sub(count);
         self.ways.stats.packets_late += count;
         for (number, sent) in packets {
-            self.parts.size.on_acknowledged(*number, sent.bytes as usize);
+            self.parts.size.on_acknowledged(*number, 1, sent.bytes as usize);
             for token in &sent.tokens {
                 self.parts.acked(now, token, &mut self.ways);
             }
@@ -159,7 +158,6 @@ impl Connection {
             if sent.size_probe {
                 continue;
             }
-            outbound.meter.on_lost(*number, &outbound.rtt);
             self.ways.stats.packets_lost += 1;
             self.ways.trace.on_packet_lost(now, *number);
             let (bytes, packets) = loss.map_or((0, 0), |l| (l.bytes, l.packets));
@@ -176,7 +174,10 @@ impl Connection {
             });
         }
         if let Some(loss) = loss {
-            outbound.congestion.on_loss(&loss, &outbound.delivery);
+            outbound.on_loss(&loss);
+        }
+        for (number, _) in lost.iter().filter(|(_, sent)| sent.eliciting && !sent.size_probe) {
+            outbound.meter.on_lost(now, *number, outbound.delivery.is_app_limited(), &outbound.rtt);
         }
         let counted = lost.iter().filter(|(_, sent)| !sent.size_probe);
         if self.parts.size.on_lost(now, counted.map(|(number, sent)| (*number, sent.bytes as usize))) {
@@ -202,6 +203,7 @@ impl Connection {
         let timeout =
             Timeout { now, in_a_row: outbound.timeouts, next_packet: outbound.ledger.next_number() };
         outbound.congestion.on_timeout(&timeout, &outbound.delivery);
+        self.ways.marking.on_timeout(timeout.in_a_row, timeout.next_packet);
         self.ways.stats.timeouts += 1;
         let black_hole = outbound.timeouts == TIMEOUTS_OF_BLACK_HOLE;
         // One of an outage carries nothing: what it brings back is the acknowledgement.
@@ -395,6 +397,16 @@ impl Outbound {
             sample
         });
         Newest { number, sent_at, rtt }
+    }
+
+    /// Congestion control hears of a loss. Where that ends its search for the path's limit, and packets wait on the way, what the
+    /// search has cost says nothing of the path: the meter leaves it out.
+    fn on_loss(&mut self, loss: &Loss) {
+        let has_searched = self.is_searching();
+        self.congestion.on_loss(loss, &self.delivery);
+        if has_searched && !self.is_searching() && self.meter.has_queue(&self.rtt) {
+            self.meter.leave_out_before(loss.next_packet);
+        }
     }
 
     /// Congestion control and the meter hear what a report has brought.

@@ -1,5 +1,6 @@
 //! What the two ways share: epochs in use and open, flows, and what is told and counted of both.
 
+use super::marking::Marking;
 use super::parts::Topic;
 use super::receive::receive_rate::ReceiveRate;
 use super::{Flows, Inbound, Outbound, Side, Stats, Trace};
@@ -24,8 +25,8 @@ pub(super) struct Ways {
     pub receive_rate: Option<Box<ReceiveRate>>,
     /// Bytes that the application has handed over.
     pub bytes_written: u64,
-    /// The peer has seen our ECN marks, or has not yet had the occasion (RFC 9000 section 13.4.2).
-    pub ecn_passes: bool,
+    /// Whether the path bears ECN marks.
+    pub marking: Marking,
     pub stats: Stats,
     pub trace: Trace,
     pub events: VecDeque<Event>,
@@ -41,7 +42,7 @@ impl Ways {
             feedback: BTreeSet::new(),
             receive_rate: None,
             bytes_written: 0,
-            ecn_passes: true,
+            marking: Marking::default(),
             stats: Stats::default(),
             trace: Trace::default(),
             events: VecDeque::new(),

@@ -408,7 +408,7 @@ impl Endpoint {
             let allowance = self.peers.allowance_of(&entry.share);
             let polled = connection.poll_transmit(now, allowance, buffer);
             self.peers.on_polled(handle, &mut entry.share, connection.in_flight_bytes(), polled);
-            let (remote, local, ecn) = (connection.remote(), connection.local(), connection.ecn());
+            let (remote, local, ecn) = (connection.remote(), connection.local(), connection.ecn(now));
             entry.is_ready = polled.has_more;
             enlist(&mut entry.is_stale, || self.stale.push(handle));
             if entry.is_ready {

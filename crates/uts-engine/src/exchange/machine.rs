@@ -9,7 +9,8 @@ use core::time::Duration;
 use std::collections::VecDeque;
 use uts_functions::Time;
 
-/// What repeats a message: when it is due next, and how often it was sent. `at` is `None` once given up or done.
+/// The repetition of a message: when it is due next, and how often it was sent. `at` is `None` once
+/// it is given up or done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Repeat {
     at: Option<Time>,
@@ -53,7 +54,8 @@ impl Repeat {
     }
 }
 
-/// The initiator's request, until it is answered or withdrawn. With `repeat` stopped it is *in doubt* (X-21).
+/// The initiator's request, until it is answered or withdrawn. With `repeat` stopped it is *in
+/// doubt* (X-21).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Asking<P> {
     epoch: u32,
@@ -86,9 +88,11 @@ pub struct Machine<P, R> {
     tries_max: u8,
     /// The highest number heard of: what is allotted next is above it.
     highest: u32,
-    /// The highest number decided here, by answering it or by asking it: what is not above it comes too late.
+    /// The highest number decided here, by answering or by asking. A request that is not above it
+    /// comes too late.
     decided: u32,
-    /// Sender: the epoch in use for each group. Receiver: the highest that the sender is known to use.
+    /// Sender: the epoch in use for each group. Receiver: the highest epoch that the sender is
+    /// known to use.
     current: Using,
     /// Receiver only.
     open: OpenEpochs,
@@ -102,8 +106,8 @@ pub struct Machine<P, R> {
 }
 
 impl<P: Clone + Eq, R: Clone> Machine<P, R> {
-    /// A machine for the direction whose establishment agreed on `first_epoch` for group 0. The probe time-out is
-    /// 1 s until [`set_pto`](Self::set_pto).
+    /// A machine for the direction whose establishment agreed on `first_epoch` for group 0.
+    /// The probe time-out is 1 s until [`set_pto`](Self::set_pto).
     pub fn new(side: Side, first_epoch: u32) -> Self {
         let mut current = [None; GROUPS_MAX];
         current[0] = Some(first_epoch);
@@ -130,13 +134,15 @@ impl<P: Clone + Eq, R: Clone> Machine<P, R> {
         }
     }
 
-    /// The same machine with another bound than [`TRIES_MAX`] on how often it sends a message (at least once).
+    /// The same machine with another bound than [`TRIES_MAX`] on how often it sends a message (at
+    /// least once).
     pub fn with_tries_max(mut self, tries_max: u8) -> Self {
         self.tries_max = tries_max.max(1);
         self
     }
 
-    /// Sets the probe time-out: how long to wait for the first answer. Holds for timers set from now on.
+    /// Sets the probe time-out: how long to wait for the first answer. Applies to timers set from
+    /// now on.
     pub fn set_pto(&mut self, pto: Duration) {
         self.pto = pto;
         self.retire_after = pto.saturating_mul(RETIRE_PTOS);
@@ -147,7 +153,8 @@ impl<P: Clone + Eq, R: Clone> Machine<P, R> {
         self.retire_after = retire_after;
     }
 
-    /// Whether no exchange is under way: nothing is being repeated. A request in doubt is not under way.
+    /// Whether no exchange is under way: nothing is being repeated. A request in doubt is not under
+    /// way.
     pub fn is_idle(&self) -> bool {
         !self.asking.as_ref().is_some_and(|asking| asking.repeat.is_active()) && !self.awaits_confirm()
     }
@@ -167,8 +174,8 @@ impl<P: Clone + Eq, R: Clone> Machine<P, R> {
         self.asking.as_ref().filter(|asking| !asking.repeat.is_active()).map(|asking| asking.epoch)
     }
 
-    /// Asks the peer to change `group` to `profile`; returns the epoch. The receiver's machine has then emitted
-    /// [`Event::Open`].
+    /// Asks the peer to change `group` to `profile`; returns the epoch. The receiver's machine has
+    /// then emitted [`Event::Open`].
     ///
     /// Asking again for what is in doubt continues under the same number.
     pub fn request(&mut self, now: Time, group: u8, profile: P) -> Result<u32, Busy> {
@@ -180,7 +187,8 @@ impl<P: Clone + Eq, R: Clone> Machine<P, R> {
         }
         if let Some(asking) = &mut self.asking {
             let same = asking.group == group && asking.profile == profile;
-            // the receiver cannot know whether the sender took up what is in doubt, so it asks until it knows.
+            // the receiver cannot know whether the sender uses what is in doubt. It asks
+            // until it knows.
             if same || self.side == Side::DataReceiver {
                 asking.repeat = Repeat::start(now, self.pto);
                 asking.send = true;
@@ -197,7 +205,8 @@ impl<P: Clone + Eq, R: Clone> Machine<P, R> {
         let using = match self.side {
             Side::DataSender => self.current,
             Side::DataReceiver => {
-                // before the request leaves, since the sender may use the epoch as soon as it accepts.
+                // before the request leaves, because the sender may use the epoch as soon as
+                // it accepts.
                 self.open.open(epoch, group);
                 self.events.push_back(Event::Open { epoch, group, profile: profile.clone() });
                 [None; GROUPS_MAX]
@@ -208,7 +217,8 @@ impl<P: Clone + Eq, R: Clone> Machine<P, R> {
         Ok(epoch)
     }
 
-    /// Takes a message from the peer. `accept` is asked at most once, and only for a request not decided before.
+    /// Takes a message from the peer. `accept` is asked at most once, and only for a request that
+    /// was not decided before.
     ///
     /// Late, repeated and nonsensical messages change nothing.
     pub fn handle(
@@ -231,8 +241,8 @@ impl<P: Clone + Eq, R: Clone> Machine<P, R> {
         }
     }
 
-    /// Receiver: a packet of `epoch` arrived and was authenticated. It shows that the sender uses the epoch: it counts as
-    /// Ack or as Confirm. Epochs that are not open are ignored.
+    /// Receiver: a packet of `epoch` arrived and was authenticated. It shows that the sender uses
+    /// the epoch, and counts as Ack or as Confirm. Epochs that are not open are ignored.
     pub fn on_packet(&mut self, now: Time, epoch: u32) {
         if self.events.len() >= EVENTS_MAX {
             return;
@@ -257,7 +267,8 @@ impl<P: Clone + Eq, R: Clone> Machine<P, R> {
             match asking.repeat.fire(now, self.pto, self.tries_max) {
                 Due::No => {}
                 Due::Send => asking.send = true,
-                // what the receiver opened stays open, what the sender was asked to use may be in use.
+                // an epoch that the receiver opened stays open. An epoch that the sender was
+                // asked to use may be in use.
                 Due::GiveUp => {
                     asking.send = false;
                     self.events.push_back(Event::Failed { epoch: asking.epoch, group: asking.group });
@@ -268,7 +279,7 @@ impl<P: Clone + Eq, R: Clone> Machine<P, R> {
             match answer.repeat.fire(now, self.pto, self.tries_max) {
                 Due::No => {}
                 Due::Send => answer.send = true,
-                // the epoch stays open, or in use; the answer is still given to repeated requests.
+                // the epoch stays open, or in use. Repeated requests still get the answer.
                 Due::GiveUp => answer.send = false,
             }
         }
@@ -277,8 +288,8 @@ impl<P: Clone + Eq, R: Clone> Machine<P, R> {
         }
     }
 
-    /// A message of this end was lost for sure: what is unanswered is sent again at once, beside the timer, which goes on
-    /// and ends it as ever.
+    /// A message of this end was certainly lost. Unanswered messages are sent again at once. The
+    /// timer goes on beside that, and ends the repetition as before.
     pub fn handle_lost(&mut self) {
         if let Some(asking) = &mut self.asking {
             asking.send |= asking.repeat.is_active();
@@ -428,8 +439,8 @@ impl<P: Clone + Eq, R: Clone> Machine<P, R> {
         }
     }
 
-    /// the sender's request says what it uses; having sent it, it will use nothing else below `epoch`. False, and
-    /// nothing is changed, if that contradicts what is known.
+    /// the sender's request says what it uses. Having sent it, the sender uses nothing else
+    /// below `epoch`. Returns false, and changes nothing, if this contradicts what is known.
     fn learn_using(&mut self, now: Time, epoch: u32, using: &Using) -> bool {
         let contradicts = (0u8..).zip(using).any(|(group, &used)| match used {
             None => self.current(group).is_some(),
@@ -458,7 +469,8 @@ impl<P: Clone + Eq, R: Clone> Machine<P, R> {
         true
     }
 
-    /// Gives up our own request for a higher one of the peer. The owner has heard already of one in doubt.
+    /// Gives up our own request in favour of a higher one of the peer. If the request is in doubt,
+    /// its owner already knows.
     fn withdraw(&mut self) {
         if let Some(Asking { epoch, group, profile, repeat, .. }) = self.asking.take().map(|asking| *asking)
             && repeat.is_active()

@@ -1,12 +1,14 @@
 //! The negotiated exchange of profiles, as a pure type (`spec/exchange.md`, cited as `X-n`).
 //!
-//! A connection has two directions; each direction has a [`Machine`] at its data sender and one at its data receiver.
-//! Either may ask for another profile of a group of flows. An exchange binds one profile to one *epoch*; every packet
-//! says its epoch, so that old and new are in flight together.
+//! A connection has two directions. Each direction has a [`Machine`] at its data sender and one at
+//! its data receiver. Either may ask for another profile of a group of flows. An exchange binds one
+//! profile to one *epoch*. Every packet names its epoch, and old and new packets are in flight
+//! together.
 //!
-//! The machine knows no frame, no clock and no profile: it takes messages and the time, and gives messages, events and
-//! the time of its next timer. After each call, drain [`Machine::poll_event`] (before sending anything: an epoch must be
-//! open before the peer hears of it) and then [`Machine::poll_message`].
+//! The machine knows no frame, no clock and no profile. It takes messages and the time, and gives
+//! messages, events and the time of its next timer. After each call, first drain
+//! [`Machine::poll_event`], because an epoch must be open before the peer hears of it. Then drain
+//! [`Machine::poll_message`].
 
 mod machine;
 mod open;
@@ -21,15 +23,18 @@ use core::time::Duration;
 
 /// Groups of flows that one direction can have.
 pub const GROUPS_MAX: usize = 8;
-/// Epochs are sent modulo this in packets; those that are live at once are all less than this apart.
+/// Packets carry epochs modulo this. All epochs that are live at once are less than this apart
+///
 pub const EPOCH_SPAN: u32 = 32;
-/// The span beyond which only the group of the oldest epoch may be renewed, so that this always remains possible.
+/// Beyond this span only the group of the oldest epoch may be renewed, to keep this always possible
+///
 pub const EPOCH_SPAN_SOFT: u32 = 24;
 /// How often a message is sent before its sender stops repeating it.
 pub const TRIES_MAX: u8 = 8;
 /// A replaced epoch stays open at the receiver for this many probe time-outs.
 pub const RETIRE_PTOS: u32 = 3;
-/// Events that may wait for [`Machine::poll_event`]; while as many wait, input is treated as lost.
+/// Events that may wait for [`Machine::poll_event`]. While this many wait, input is treated as lost
+///
 pub const EVENTS_MAX: usize = 64;
 
 /// Which end of the direction a machine stands at.
@@ -44,8 +49,8 @@ pub enum Side {
 /// The data sender's epoch in use for each group: its word on what the receiver may close.
 pub type Using = [Option<u32>; GROUPS_MAX];
 
-/// What the two machines of a direction say to each other. Frames that carry them may be lost, repeated, reordered or
-/// late without bound.
+/// What the two machines of a direction say to each other. The frames with these messages may be
+/// lost, repeated, reordered or delayed without bound.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Message<P, R> {
     /// Request-PF: use `profile` for `group`, under the number `epoch`.
@@ -76,7 +81,8 @@ pub enum Message<P, R> {
         /// The request's number.
         epoch: u32,
     },
-    /// The request of that number came after a higher one was decided on or sent; it will never be accepted.
+    /// The request with that number came after a higher one was decided on or sent. It will never
+    /// be accepted.
     Stale {
         /// The request's number.
         epoch: u32,
@@ -124,7 +130,8 @@ pub enum Event<P, R> {
         /// The peer's reason.
         refusal: R,
     },
-    /// Initiator: the peer's own request came first by the rule of crossing requests; ask again if still wanted.
+    /// Initiator: the peer's own request came first by the rule of crossing requests. Ask again if
+    /// it is still wanted.
     Withdrawn {
         /// The spent number.
         epoch: u32,
@@ -159,8 +166,8 @@ pub enum Busy {
         /// The number in doubt.
         epoch: u32,
     },
-    /// The oldest live epoch is too old: `group` must change first (to the same profile under a new number, if need be),
-    /// or, where it has changed already, its old epoch must retire.
+    /// The oldest live epoch is too old. `group` must change first (to the same profile under a new
+    /// number, if need be). If it has changed already, its old epoch must first retire.
     #[error("the epoch of group {group} is too old; renew it first")]
     Span {
         /// The group of the oldest live epoch.

@@ -11,7 +11,8 @@ struct Slot {
     retire_at: Option<Time>,
 }
 
-/// Open epochs in ascending order. At most [`super::EPOCH_SPAN`], since they are distinct and less than that apart.
+/// Open epochs in ascending order. There are at most [`super::EPOCH_SPAN`], because they are
+/// distinct and less than that apart.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 pub(super) struct OpenEpochs(Vec<Slot>);
 
@@ -48,8 +49,8 @@ impl OpenEpochs {
         self.close_where(|slot| slot.retire_at.is_some_and(|at| at <= now))
     }
 
-    /// Closes one epoch of `group` between `above` (`None`: from the first) and `below`, both exclusive, that was not in
-    /// use before (those that were have their time to retire).
+    /// Closes one epoch of `group` between `above` (`None`: from the first) and `below`, both
+    /// exclusive, that was never in use. Epochs that were in use have their time to retire.
     pub(super) fn close_between(&mut self, group: u8, above: Option<u32>, below: u32) -> Option<u32> {
         self.close_where(|slot| {
             slot.group == group

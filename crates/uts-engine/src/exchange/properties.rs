@@ -1,5 +1,5 @@
-//! Many exchanges in sequence, by both ends, over a network that loses, repeats and reorders: whatever happened, the
-//! sender is always understood, and once the network delivers both ends agree.
+//! Many exchanges in sequence, by both ends, over a network that loses, repeats and reorders. The
+//! sender is always understood. Once the network delivers, both ends agree.
 
 use super::{Busy, EPOCH_SPAN, Event, Machine, Message, Side};
 use core::time::Duration;
@@ -138,7 +138,8 @@ impl World {
         assert!(old.is_none_or(|old| old == (group, profile)), "epoch {epoch} bound to two profiles");
     }
 
-    /// Runs on over a network that delivers everything at once and accepts everything, until nothing moves.
+    /// Continues over a network that delivers everything at once and accepts everything, until
+    /// nothing moves.
     fn settle(&mut self) {
         for _ in 0..1000 {
             if self.flight.is_empty() {
@@ -154,7 +155,8 @@ impl World {
         panic!("does not come to rest");
     }
 
-    /// An exchange of `group` by `end` on the good network: what is in doubt, spent or too old may cost some attempts.
+    /// An exchange of `group` by `end` on the good network. An exchange that is in doubt, spent or
+    /// too old may cost some attempts.
     fn exchange(&mut self, end: usize, group: u8) {
         for _ in 0..4 * u32::from(GROUPS) {
             let asked = self.ask(end, group);

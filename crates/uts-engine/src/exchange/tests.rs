@@ -1,4 +1,5 @@
-//! Packet scripts: what each end sends and receives, in order. `s` is the data sender, `r` the data receiver.
+//! Packet scripts: what each end sends and receives, in order. `s` is the data sender, `r` the data
+//! receiver.
 
 use super::{Busy, EPOCH_SPAN_SOFT, Event, GROUPS_MAX, Machine, Message, Side, TRIES_MAX, Using};
 use core::time::Duration;

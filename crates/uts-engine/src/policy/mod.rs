@@ -10,6 +10,7 @@
 //! [`Policy::outcome`] for what it brought.
 
 mod candidates;
+mod lateness;
 mod meter;
 mod path;
 mod report;
@@ -19,6 +20,7 @@ mod utility;
 use crate::requirements::Requirements;
 use crate::selector::Library;
 use core::time::Duration;
+use lateness::Lateness;
 use meter::Meter;
 use path::Path;
 use std::collections::VecDeque;
@@ -40,6 +42,10 @@ pub struct Observation<'a> {
     pub delivered_bytes: u64,
     /// What the application sends, if it has a rate of its own: it sends less than it could, or sends in time.
     pub offered: Option<Rate>,
+    /// Where arrival in time is the aim: what waits here to be sent would arrive too late.
+    pub is_late: bool,
+    /// Congestion control still looks for the path's limit.
+    pub is_searching: bool,
 }
 
 /// When to exchange, and for what.
@@ -57,6 +63,7 @@ pub struct Policy {
     next_at: Time,
     pending: Option<Box<Decision>>,
     trial: Option<Box<Trial>>,
+    late: Lateness,
     requirements_changed: bool,
     last_exchange: Option<Time>,
     /// Another profile than home was put to use last.
@@ -67,6 +74,9 @@ pub struct Policy {
     quiet_factor: u32,
     recent: VecDeque<Time>,
     disappointing: Vec<(Profile, Time)>,
+    /// Exchanges in a row that have not brought what was expected, and until when no other is tried because of them.
+    failures: u32,
+    stays_until: Time,
 }
 
 /// The last observation, as believed.
@@ -86,6 +96,7 @@ struct Trial {
     at: Time,
     before: Option<Rate>,
     loss_before: f64,
+    late_before: f64,
     from: Option<(Time, u64)>,
 }
 
@@ -104,6 +115,7 @@ impl Policy {
             next_at: Time::ZERO,
             pending: None,
             trial: None,
+            late: Lateness::default(),
             requirements_changed: false,
             last_exchange: None,
             is_away: false,
@@ -113,6 +125,8 @@ impl Policy {
             quiet_factor: 1,
             recent: VecDeque::new(),
             disappointing: Vec::new(),
+            failures: 0,
+            stays_until: Time::ZERO,
         }
     }
 
@@ -167,7 +181,10 @@ impl Policy {
     /// Takes in what is known now.
     pub fn observe(&mut self, now: Time, observation: &Observation<'_>) {
         let at_home = *observation.profile == self.home;
-        let facts = self.path.observe(now, observation.facts, at_home, observation.offered);
+        // Who still looks for the path's limit has not met it, whatever waits.
+        let is_limit = observation.is_late && !observation.is_searching;
+        let facts = self.path.observe(now, observation.facts, at_home, (observation.offered, is_limit));
+        self.late.observe(now, observation.is_late);
         self.meter.observe(now, observation.delivered_bytes, window(&facts));
         if self.baseline.is_none() && self.is_evident(&facts) {
             self.baseline = Some(facts);
@@ -245,8 +262,9 @@ impl Policy {
         seen.profile = *profile;
         if let Some(decision) = self.pending.take().map(|d| *d).filter(|d| d.to == *profile) {
             let before = self.meter.rate(window(&seen.facts));
-            let loss_before = seen.measured.loss;
-            self.trial = Some(Box::new(Trial { decision, at: now, before, loss_before, from: None }));
+            let (loss_before, late_before) = (seen.measured.loss, self.late.share());
+            self.trial =
+                Some(Box::new(Trial { decision, at: now, before, loss_before, late_before, from: None }));
         }
         self.meter.clear();
     }
@@ -280,13 +298,42 @@ impl Policy {
             loss_after: seen.measured.loss,
             delay_after: seen.measured.rtt_min / 2 + seen.measured.queueing(),
         };
-        let stayed = !self.path.has_changed_since(trial.at);
-        let worse = trial.before.is_some_and(|before| after < before);
-        if self.aim == Aim::Throughput && seen.profile != self.home && worse && stayed {
-            self.disappointing.push((seen.profile, now + DISAPPOINTED_FOR));
+        let until = now + DISAPPOINTED_FOR;
+        if self.disappoints(trial, after, seen.offered.is_some()) {
+            self.disappointing.push((seen.profile, until));
+            self.failures = (self.failures + 1).min(FAILURES_MAX);
+            self.stays_until = now + AFTER_FAILURE * (1 << self.failures);
+        } else if seen.profile != self.home {
+            self.failures = 0;
         }
         self.trial = None;
         Some(outcome)
+    }
+
+    /// Whether an exchange has not brought what was expected of it, and not because the path has changed, or `has_enough` is true:
+    /// all that there is to send is sent, so that no more can be brought.
+    fn disappoints(&self, trial: &Trial, after: Rate, has_enough: bool) -> bool {
+        let Expectation { from, to, .. } = &trial.decision.expects;
+        match self.aim {
+            // Who was in time and is late now has seen what it must not do, whatever the path does.
+            Aim::InTime(_) => self.late.share() > trial.late_before + LATE_MORE,
+            Aim::Throughput => {
+                let is_return = trial.decision.to == self.home;
+                let bytes = |rate: Rate| rate.bytes_per_sec() as f64;
+                let expected = (bytes(to.goodput) - bytes(from.goodput)).max(0.0);
+                let least =
+                    if is_return { -RETURN_COSTS * bytes(from.goodput) } else { GAIN_PART * expected };
+                let gained = trial.before.map(|before| bytes(after) - bytes(before));
+                !has_enough
+                    && gained.is_some_and(|gained| gained < least)
+                    && !self.path.has_changed_since(trial.at)
+            }
+        }
+    }
+
+    /// Whether this profile, or one that differs from it in parameters that are not the defaults, has brought too little.
+    fn has_disappointed(&self, profile: &Profile) -> bool {
+        self.disappointing.iter().any(|(other, _)| are_alike(other, profile))
     }
 
     /// The profile whose home is `home` that does best, and what it is expected to bring; `None` if that is the present
@@ -296,18 +343,20 @@ impl Policy {
         let judge = self.judge(seen);
         let list =
             candidates::candidates(&self.requirements, &seen.facts, &self.usable, &self.home, &seen.profile);
-        let scores: Vec<(Profile, Score)> = list
-            .into_iter()
-            .filter(|p| *p == seen.profile || !self.disappointing.iter().any(|(d, _)| d == p))
-            .map(|p| (p, judge.score(&p)))
-            .collect();
+        let scores: Vec<(Profile, Score)> =
+            list.into_iter().filter(|p| !self.has_disappointed(p)).map(|p| (p, judge.score(&p))).collect();
         let present = self.present_score(seen, judge.score(&seen.profile));
-        let target = best(self.aim, &scores, &self.home)?;
+        let home = scores.iter().find(|(p, _)| *p == self.home).copied();
+        // What has disappointed is undone; what else might do is not tried from there.
+        let target = match home.filter(|_| self.has_disappointed(&seen.profile)) {
+            Some(home) => home,
+            None => best(self.aim, &scores, &self.home)?,
+        };
         let home_is_target = target.0 == self.home;
         if !home_is_target || seen.profile == self.home {
             self.home_good_since = None;
         }
-        let enough = home_is_target || self.is_gain(present.worth, target.1.worth);
+        let enough = home_is_target || self.is_gain(&present, &target.1);
         if target.0 == seen.profile || !enough {
             self.better_since = None;
             return None;
@@ -319,19 +368,29 @@ impl Policy {
     fn present_score(&self, seen: &Seen, predicted: Score) -> Score {
         let measured = self.meter.rate(window(&seen.facts)).filter(|_| seen.offered.is_none());
         let capacity = seen.facts.capacity.bytes_per_sec() as f64;
+        if let Aim::InTime(_) = self.aim {
+            // Lateness that came with an exchange is the new profile's; any other may be the path's, which all share.
+            let share = if self.has_disappointed(&seen.profile) { self.late.share() } else { 0.0 };
+            return Score { worth: predicted.worth.min(1.0 - share), ..predicted };
+        }
         let Some(rate) = measured.filter(|_| self.aim == Aim::Throughput && capacity > 0.0) else {
             return predicted;
         };
-        let worth = (rate.bytes_per_sec() as f64 / capacity).min(1.0).max(predicted.worth);
+        let measured = (rate.bytes_per_sec() as f64 / capacity).min(1.0);
+        // What is predicted of a profile that has disappointed counts no more.
+        let worth =
+            if self.has_disappointed(&seen.profile) { measured } else { measured.max(predicted.worth) };
         Score { worth, goodput: rate, ..predicted }
     }
 
     /// Whether the gain exceeds the hysteresis.
-    fn is_gain(&self, from: f64, to: f64) -> bool {
+    fn is_gain(&self, from: &Score, to: &Score) -> bool {
         match self.aim {
-            Aim::Throughput => to > from * (1.0 + GAIN_THROUGHPUT),
+            Aim::Throughput => to.worth > from.worth * (1.0 + GAIN_THROUGHPUT),
             Aim::InTime(_) => {
-                to - from > GAIN_IN_TIME && (to - from) > GAIN_IN_TIME_SHARE * (1.0 - from).max(0.0)
+                let gain = to.worth - from.worth;
+                let error = if from.slow > 0.0 { RATE_ERROR } else { 0.0 };
+                gain > GAIN_IN_TIME + error && gain > GAIN_IN_TIME_SHARE * (1.0 - from.worth).max(0.0)
             }
         }
     }
@@ -339,14 +398,16 @@ impl Policy {
     /// Whether the time for the change has come.
     fn is_due(&mut self, now: Time, seen: &Seen, target: &Profile, expected: &Expectation) -> bool {
         let rtt = seen.facts.rtt_min;
-        while self.recent.front().is_some_and(|at| now.since(*at) >= Duration::from_secs(60)) {
+        while self.recent.front().is_some_and(|at| now.since(*at) >= MINUTE) {
             self.recent.pop_front();
         }
         let stayed = self.last_exchange.is_none_or(|at| now.since(at) >= DWELL_MIN.max(5 * rtt));
         if *target == self.home {
             self.better_since = None;
             let since = *self.home_good_since.get_or_insert(now);
-            let quiet = QUIET_MIN.max(20 * rtt) * self.quiet_factor;
+            let quiet = (QUIET_MIN.max(20 * rtt) * self.quiet_factor).max(self.bars_way_back(now));
+            // What has not brought what was expected is undone at once.
+            let quiet = if self.has_disappointed(&seen.profile) { Duration::ZERO } else { quiet };
             return stayed && now.since(since) >= quiet && self.recent.len() < EXCHANGES_PER_MINUTE;
         }
         // A place in the budget is kept for the way home.
@@ -354,11 +415,23 @@ impl Policy {
             return false;
         }
         let since = *self.better_since.get_or_insert(now);
-        let persists = PERSISTS_MIN.max(2 * rtt);
+        let persists = PERSISTS_MIN.max(rtt);
         let better_for = now.since(since);
         // An estimate that never settles is acted on all the same after a while.
-        let steady = self.path.steady_for(now) >= persists || better_for >= UNSTEADY_MAX.max(10 * rtt);
-        stayed && steady && better_for >= persists && self.pays(now, seen, target, expected)
+        let steady = self.path.steady_for(now) >= persists || better_for >= UNSTEADY_MAX.max(2 * rtt);
+        let is_undone = self.has_disappointed(&seen.profile);
+        if now < self.stays_until && !is_undone {
+            return false;
+        }
+        stayed && (is_undone || (steady && better_for >= persists && self.pays(now, seen, target, expected)))
+    }
+
+    /// For how long home could not be left again, if it returned now: the minute's exchanges are spent. Who waits for as
+    /// long as that first loses at most twice what it would have lost knowing what comes.
+    fn bars_way_back(&self, now: Time) -> Duration {
+        let too_many = (self.recent.len() + 3).saturating_sub(EXCHANGES_PER_MINUTE);
+        let last_to_go = too_many.checked_sub(1).and_then(|place| self.recent.get(place));
+        last_to_go.map_or(Duration::ZERO, |at| (*at + MINUTE).since(now))
     }
 
     /// Whether the gain, over the time that the path is expected to stay so, exceeds what is lost until the new mechanism
@@ -420,15 +493,14 @@ pub(crate) fn fit(
     if !policy.is_evident(facts) {
         return *home;
     }
-    let facts = Path::default().observe(Time::ZERO, facts, true, None);
+    let facts = Path::default().observe(Time::ZERO, facts, true, (None, false));
     let judge = Judge { requirements, aim: policy.aim, facts: &facts, offered: None };
     let scores: Vec<(Profile, Score)> = candidates::candidates(requirements, &facts, usable, home, home)
         .into_iter()
         .map(|p| (p, judge.score(&p)))
         .collect();
     let Some((target, score)) = best(policy.aim, &scores, home) else { return *home };
-    let from = judge.score(home).worth;
-    if policy.is_gain(from, score.worth) { target } else { *home }
+    if policy.is_gain(&judge.score(home), &score) { target } else { *home }
 }
 
 /// Home, if it is about as good as any; else the first of those about as good as the best.
@@ -443,6 +515,16 @@ fn best(aim: Aim, scores: &[(Profile, Score)], home: &Profile) -> Option<(Profil
         .find(|(p, s)| p == home && about(s.worth, HOME_SHARE, GAIN_IN_TIME))
         .or_else(|| scores.iter().find(|(_, s)| about(s.worth, TIE_SHARE, TIE_IN_TIME)))
         .copied()
+}
+
+/// Whether two profiles have the same mechanisms, each with its defaults in both or in neither.
+fn are_alike(a: &Profile, b: &Profile) -> bool {
+    let has_defaults = |profile: &Profile, f| {
+        profile.mechanism(f).is_none_or(|m| profile.get(f).params == m.choice().params)
+    };
+    Function::ALL
+        .iter()
+        .all(|f| a.get(*f).number == b.get(*f).number && has_defaults(a, *f) == has_defaults(b, *f))
 }
 
 /// Over how long delivery is measured.
@@ -464,6 +546,8 @@ const GAIN_THROUGHPUT: f64 = 0.10;
 /// A gain in worth where arrival in time counts must be larger than this, and than this share of what falls short.
 const GAIN_IN_TIME: f64 = 0.003;
 const GAIN_IN_TIME_SHARE: f64 = 0.25;
+/// … and, where the rate falls short, than what predictions of a rate are off by.
+const RATE_ERROR: f64 = 0.05;
 /// Home is as good as the best if it falls short by no more than this.
 const HOME_SHARE: f64 = 0.05;
 /// Profiles that differ by less are taken for equal, and the first, simplest one is taken.
@@ -471,9 +555,9 @@ const TIE_SHARE: f64 = 0.01;
 const TIE_IN_TIME: f64 = 0.0005;
 /// For how long a profile stays at least (or five round trips).
 const DWELL_MIN: Duration = Duration::from_secs(1);
-/// For how long another profile must have been better (or two round trips).
+/// For how long another profile must have been better (or a round trip).
 const PERSISTS_MIN: Duration = Duration::from_millis(100);
-/// For how long an estimate of loss that still moves holds up a decision (or ten round trips).
+/// For how long an estimate of loss that still moves holds up a decision (or two round trips).
 const UNSTEADY_MAX: Duration = Duration::from_secs(1);
 /// For how long home must have been good enough again (or twenty round trips); longer after each return that did not last.
 const QUIET_MIN: Duration = Duration::from_secs(2);
@@ -482,11 +566,20 @@ const QUIET_FACTOR_MAX: u32 = 16;
 const RETURNED_SOON: Duration = Duration::from_secs(20);
 /// Never more exchanges in a minute.
 const EXCHANGES_PER_MINUTE: usize = 10;
+const MINUTE: Duration = Duration::from_secs(60);
 /// Round trips until a mechanism has caught up: an exchanged congestion control probes anew, a code begins a block.
 const CATCH_UP_CONGESTION_RTTS: f64 = 3.0;
 const CATCH_UP_OTHER_RTTS: f64 = 1.0;
 /// For how long a profile that brought nothing, or was refused, is left alone.
 const DISAPPOINTED_FOR: Duration = Duration::from_secs(60);
+/// An exchange away from home must bring this part of the gain that was expected, a return may cost this part of what there was.
+const GAIN_PART: f64 = 0.25;
+const RETURN_COSTS: f64 = 0.2;
+/// For how long at least nothing is tried after an exchange that has disappointed; twice as long after each further one in a row.
+const AFTER_FAILURE: Duration = Duration::from_secs(4);
+const FAILURES_MAX: u32 = 4;
+/// So much more of the time (0..=1) in which what waits is late is a harm.
+const LATE_MORE: f64 = 0.05;
 const METER_MIN: Duration = Duration::from_millis(400);
 const SETTLE_MIN: Duration = Duration::from_millis(300);
 

@@ -20,6 +20,14 @@ const TRANSITION: Duration = Duration::from_secs(1);
 /// A path that carries what is sent without a queue, be it that the application has no more or that random losses hold
 /// the sender back, is taken to carry so many times that.
 const ROOM: f64 = 2.0;
+/// Away from home at most so many times the random loss that was seen at home, and this (0..=1) at least, is taken for random: what
+/// came with the profile in use is its own doing.
+const LOSS_AWAY_FACTOR: f64 = 3.0;
+const LOSS_AWAY_MIN: f64 = 0.003;
+
+/// For how long the path's limit is remembered that what is sent in time has met.
+const LIMIT_HOLDS: Duration = Duration::from_secs(20);
+
 /// A random loss (0..=1) that stays within this share of itself and this much besides is steady.
 const STEADY_SHARE: f64 = 0.2;
 const STEADY_MIN: f64 = 0.001;
@@ -31,6 +39,10 @@ pub(super) struct Path {
     rtt_min: Duration,
     /// A queue has shown that the path does not carry more.
     is_capacity_known: bool,
+    /// When what was to arrive in time has last waited at the sender: the path carries no more than was seen.
+    late_at: Option<Time>,
+    /// The random loss that was believed at home last.
+    random_at_home: Option<f64>,
     reference: Option<PathFacts>,
     changed_at: Time,
     transition_at: Time,
@@ -41,27 +53,42 @@ pub(super) struct Path {
 
 impl Path {
     /// Takes in measured facts; returns those to reckon with. `at_home` says that the home profile is in use.
-    /// `offered` is what the application sends if that is less than it could.
+    /// `offered` is what the application sends if that is less than it could; `is_late`, that it waits too long for that.
     pub fn observe(
         &mut self,
         now: Time,
         facts: &PathFacts,
         at_home: bool,
-        offered: Option<Rate>,
+        (offered, is_late): (Option<Rate>, bool),
     ) -> PathFacts {
         // What a sender delivers is a lower bound of what the path could, unless the path holds it up.
         let is_other_path = moved(facts.rtt_min, self.rtt_min);
-        if facts.capacity >= self.capacity || is_filled(facts) || is_other_path {
+        if is_other_path {
+            (self.late_at, self.random_at_home) = (None, None);
+        }
+        if is_late {
+            self.late_at = Some(now);
+        }
+        let is_limited = self.late_at.is_some_and(|at| now.since(at) < LIMIT_HOLDS);
+        if facts.capacity >= self.capacity || is_filled(facts) || is_other_path || is_late {
             self.capacity = facts.capacity;
             self.rtt_min = facts.rtt_min;
         }
         self.is_capacity_known = is_filled(facts) || (self.is_capacity_known && !is_other_path);
         let mut believed = PathFacts { capacity: self.capacity, ..*facts };
-        if let Some(offered) = offered.filter(|_| !is_filled(facts)) {
+        if let Some(offered) = offered.filter(|_| !is_filled(facts) && !is_limited) {
             // Nobody has tried what the path can do: it is taken to have room for redundancy.
             believed.capacity = believed.capacity.max(offered.mul_f64(ROOM));
         }
         believed.loss_congestive = judge_losses(facts, at_home);
+        if at_home {
+            self.random_at_home = Some(believed.loss_random());
+        } else if let Some(at_home) = self.random_at_home {
+            let most = (LOSS_AWAY_FACTOR * at_home).max(LOSS_AWAY_MIN);
+            if believed.loss_random() > most {
+                believed.loss_congestive = 1.0 - most / believed.loss;
+            }
+        }
         if at_home && offered.is_none() && !self.is_capacity_known && believed.loss_random() > 0.0 {
             // Random losses hold the sender back: nobody has tried what the path can do.
             believed.capacity = believed.capacity.max(facts.capacity.mul_f64(ROOM));
@@ -150,12 +177,12 @@ mod tests {
     #[test]
     fn a_sender_held_back_by_loss_does_not_make_the_path_slow() {
         let mut p = Path::default();
-        p.observe(Time::ZERO, &path(50, 40, 0.0, 1.0, 0.0), true, None);
-        let held_back = p.observe(Time::from_millis(500), &path(5, 40, 0.05, 4.0, 0.0), true, None);
+        p.observe(Time::ZERO, &path(50, 40, 0.0, 1.0, 0.0), true, (None, false));
+        let held_back = p.observe(Time::from_millis(500), &path(5, 40, 0.05, 4.0, 0.0), true, (None, false));
         assert_eq!(held_back.capacity, Rate::from_bits_per_sec(50_000_000));
         let mut filled = path(20, 40, 0.0, 1.0, 0.0);
         filled.rtt_smoothed = Duration::from_millis(70);
-        let slow = p.observe(Time::from_millis(900), &filled, true, None);
+        let slow = p.observe(Time::from_millis(900), &filled, true, (None, false));
         assert_eq!(slow.capacity, Rate::from_bits_per_sec(20_000_000));
     }
 
@@ -167,6 +194,32 @@ mod tests {
         assert_eq!(judge_losses(&path(50, 40, 0.00009, 1.0, 0.5), true), 1.0);
     }
 
+    /// What a profile that bears losses loses beyond what was lost before it came, it has caused.
+    #[test]
+    fn losses_that_came_with_the_profile_are_its_own() {
+        let mut p = Path::default();
+        p.observe(Time::ZERO, &path(86, 20, 0.001, 1.0, 0.0), true, (None, false));
+        let away = p.observe(Time::from_millis(900), &path(86, 20, 0.05, 3.0, 0.0), false, (None, false));
+        assert!((away.loss_random() - LOSS_AWAY_MIN).abs() < 1e-9, "{away:?}");
+        p.observe(Time::from_millis(2000), &path(86, 20, 0.02, 1.0, 0.0), true, (None, false));
+        let away = p.observe(Time::from_millis(2900), &path(86, 20, 0.05, 3.0, 0.0), false, (None, false));
+        assert!((away.loss_random() - 0.05).abs() < 1e-9, "{away:?}");
+    }
+
+    #[test]
+    fn what_waits_at_the_sender_shows_the_limit() {
+        let mut p = Path::default();
+        let (offered, facts) = (Some(Rate::from_bits_per_sec(4_000_000)), path(6, 80, 0.0, 1.0, 0.0));
+        let mbit = |mut p: Path, is_late| {
+            p.observe(Time::from_millis(500), &facts, true, (offered, is_late)).capacity.bits_per_sec()
+                / 1_000_000
+        };
+        p.observe(Time::ZERO, &facts, true, (offered, false));
+        assert_eq!((mbit(p.clone(), false), mbit(p.clone(), true)), (8, 6));
+        p.observe(Time::ZERO, &facts, true, (offered, true));
+        assert_eq!(mbit(p, false), 6, "it is remembered");
+    }
+
     #[test]
     fn a_path_that_flaps_is_expected_to_flap() {
         let mut p = Path::default();
@@ -174,7 +227,7 @@ mod tests {
         assert_eq!(p.stay(Time::ZERO), STAY_INITIAL);
         for i in 0..8 {
             let facts = if i % 2 == 0 { &clean } else { &lossy };
-            p.observe(Time::from_millis(i * 1500), facts, true, None);
+            p.observe(Time::from_millis(i * 1500), facts, true, (None, false));
         }
         assert!(p.stay(Time::from_millis(7 * 1500)) <= Duration::from_millis(1500));
         assert_eq!(p.stay(Time::from_millis(7 * 1500 + 20_000)), Duration::from_secs(20));

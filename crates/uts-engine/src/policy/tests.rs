@@ -33,6 +33,11 @@ struct World {
     delivered: f64,
     peaks: std::collections::VecDeque<(u64, f64)>,
     offered: Option<Rate>,
+    is_late: bool,
+    /// No other profile does more than home does.
+    is_useless: bool,
+    /// Home does less than it says, for whatever reason.
+    home_fails: bool,
     exchange_at: Option<(u64, Profile)>,
     decisions: Vec<(u64, Decision)>,
     outcomes: Vec<Outcome>,
@@ -52,6 +57,9 @@ impl World {
             delivered: 0.0,
             peaks: Default::default(),
             offered: None,
+            is_late: false,
+            is_useless: false,
+            home_fails: false,
             exchange_at: None,
             decisions: Vec::new(),
             outcomes: Vec::new(),
@@ -73,7 +81,9 @@ impl World {
             mtu_bytes: 1400,
             ..PathFacts::default()
         };
-        let used = forecast(&self.profile, &true_facts).utilisation;
+        let profile = if self.is_useless { self.policy.home() } else { &self.profile };
+        let fails = self.home_fails && self.profile == *self.policy.home();
+        let used = forecast(profile, &true_facts).utilisation * if fails { 0.3 } else { 1.0 };
         let greedy = self.offered.is_none() && used > 0.9;
         match (greedy, self.profile.name(Function::Congestion)) {
             (true, "cubic" | "new-reno") => (used, 0.015, 0.001),
@@ -132,6 +142,8 @@ impl World {
                 profile: &self.profile,
                 delivered_bytes: self.delivered as u64,
                 offered: self.offered,
+                is_late: self.is_late,
+                is_searching: false,
             },
         );
         if let Some(decision) = self.policy.decide(now) {
@@ -339,6 +351,72 @@ fn a_flapping_path_does_not_make_the_policy_flap() {
     assert!(per_minute <= 5.0, "{:#?}", world.told());
 }
 
+/// Redundancy for which the path has no room makes messages late: it is taken off again, and not tried again for a while.
+#[test]
+fn what_makes_messages_late_is_undone_and_remembered() {
+    let mut world = World::of(Requirements::media(Duration::from_millis(150)));
+    world.offered = Some(Rate::from_bits_per_sec(4_000_000));
+    world.run(&CLEAN, 2_000);
+    let (mut late_ms, mut had_redundancy) = (0, false);
+    for _ in 0..3_000 {
+        world.is_late = world.fec() != "none";
+        had_redundancy |= world.is_late;
+        late_ms += if world.is_late { STEP_MS } else { 0 };
+        world.step(&BURSTY);
+    }
+    assert!(had_redundancy, "{:#?}", world.told());
+    assert!(late_ms < 10_000, "late for {late_ms} of 30000 ms: {:#?}", world.told());
+    assert_eq!(world.fec(), "none", "{:#?}", world.told());
+}
+
+/// A profile that was expected to bring much, and brings nothing, is left at once, and with it those that differ in parameters only.
+/// What else might do is tried less and less often.
+#[test]
+fn what_brings_nothing_is_undone_and_remembered() {
+    let mut world = World::of(Requirements::bulk());
+    world.run(&CLEAN, 2_000);
+    world.is_useless = true;
+    world.run(&BURSTY, 40_000);
+    assert!((2..=6).contains(&world.decisions.len()), "{:#?}", world.told());
+    assert_eq!(world.congestion(), "cubic", "{:#?}", world.told());
+    for pair in world.decisions.chunks(2) {
+        assert!(pair[1].0 - pair[0].0 < 1_500, "{:#?}", world.told());
+    }
+}
+
+/// A return is an exchange like others: one that costs most of what there was is undone.
+#[test]
+fn a_return_that_costs_much_is_undone() {
+    let mut world = World::of(Requirements::bulk());
+    world.run(&CLEAN, 2_000).run(&BURSTY, 6_000);
+    world.home_fails = true;
+    world.run(&CLEAN, 10_000);
+    assert_eq!(world.decisions.len(), 3, "{:#?}", world.told());
+    assert_ne!(world.profile, *world.policy.home(), "{:#?}", world.told());
+    let (back, away) = (world.decisions[1].0, world.decisions[2].0);
+    assert!(away - back < 2_500, "{:#?}", world.told());
+}
+
+/// Nine exchanges have been spent on following the loss. A short time without any is no reason to spend the last one on the way
+/// home, from where there is no way back for most of a minute.
+#[test]
+fn the_last_exchange_of_a_minute_strands_nobody_at_home() {
+    let mut world = World::of(Requirements::media(Duration::from_millis(150)));
+    world.offered = Some(Rate::from_bits_per_sec(4_000_000));
+    world.run(&CLEAN, 1_000);
+    let lossy = |loss| Weather { loss, burst: 2.0, ..CLEAN };
+    let home = world.profile;
+    for _ in 1..EXCHANGES_PER_MINUTE {
+        world.profile = home.with_named(Function::Fec, "reed-solomon").expect("in the library");
+        world.policy.on_exchanged(Time::from_millis(world.now_ms), &world.profile);
+    }
+    world.run(&CLEAN, 4_000).run(&lossy(0.12), 6_000);
+    assert_ne!(world.fec(), "none", "{:#?}", world.told());
+    // Where it lasts, home returns well before the minute is over.
+    world.run(&CLEAN, 30_000);
+    assert_eq!(world.profile, *world.policy.home(), "{:#?}", world.told());
+}
+
 /// Seeds of the random walk; a failing one is printed.
 const SEEDS: u64 = 40;
 
@@ -353,9 +431,15 @@ fn each_return_that_does_not_last_makes_home_wait_longer() {
         for (profile, ms) in [(away, 0), (home, 500)] {
             let now = Time::from_millis(1000 * second + ms);
             let (facts, delivered_bytes) = (&world.facts, 0);
-            world
-                .policy
-                .observe(now, &Observation { facts, profile: &profile, delivered_bytes, offered: None });
+            let seen = Observation {
+                facts,
+                profile: &profile,
+                delivered_bytes,
+                offered: None,
+                is_late: false,
+                is_searching: false,
+            };
+            world.policy.observe(now, &seen);
             world.policy.on_exchanged(now, &profile);
         }
         factors.push(world.policy.quiet_factor);

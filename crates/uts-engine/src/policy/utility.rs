@@ -15,6 +15,9 @@ const OVERHEAD_WEIGHT: f64 = 0.02;
 /// Below this share of what a profile could carry, the application's own rate is what flows, and the queue is not ours.
 const LIGHT_LOAD: f64 = 0.7;
 
+/// What is sent in time comes in bursts: for so many times its mean rate there must be room.
+const BURSTS: f64 = 1.25;
+
 /// What the application is after.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Aim {
@@ -49,6 +52,8 @@ pub struct Score {
     pub goodput: Rate,
     /// Share of the data (0..=1) that would arrive in time.
     pub in_time: f64,
+    /// Share of the rate that is needed (0..=1) which falls short, where arrival in time is the aim.
+    pub slow: f64,
     /// Mean time one way.
     pub delay: Duration,
     /// The prediction.
@@ -86,17 +91,21 @@ impl Judge<'_> {
                 (1.0 - prediction.loss) * on_time(&prediction, deadline.as_secs_f64() - propagation_s)
             }
         };
-        let worth = match self.aim {
+        let (worth, slow) = match self.aim {
             Aim::Throughput => {
                 let capacity = self.facts.capacity.bytes_per_sec() as f64;
-                if capacity > 0.0 { (possible / capacity).min(1.0) } else { prediction.utilisation }
+                (if capacity > 0.0 { (possible / capacity).min(1.0) } else { prediction.utilisation }, 0.0)
             }
-            Aim::InTime(_) => self.worth_in_time(&prediction, in_time, possible, wanted),
+            Aim::InTime(_) => {
+                let slow = self.slow(&prediction, wanted);
+                (self.worth_in_time(&prediction, in_time, slow), slow)
+            }
         };
         Score {
             worth,
             goodput: Rate::from_bytes_per_sec(goodput as u64),
             in_time,
+            slow,
             delay: Duration::try_from_secs_f64(propagation_s + prediction.delay_s).unwrap_or(Duration::MAX),
             prediction,
         }
@@ -111,12 +120,17 @@ impl Judge<'_> {
         prediction.delay_p99_s = prediction.delay_p99_s.min(without.delay_p99_s);
     }
 
+    /// What the rate falls short of what is needed: what it does at times is waited for, whatever its mean.
+    fn slow(&self, p: &Prediction, wanted: Option<f64>) -> f64 {
+        let needed =
+            self.requirements.min_send_rate.map(|r| r.bytes_per_sec() as f64).or(wanted.map(|w| w * BURSTS));
+        needed.filter(|n| *n > 0.0).map_or(0.0, |n| (1.0 - p.goodput_low(self.facts) / n).max(0.0))
+    }
+
     /// One, less what falls short, each quality by its weight.
-    fn worth_in_time(&self, p: &Prediction, in_time: f64, possible: f64, wanted: Option<f64>) -> f64 {
+    fn worth_in_time(&self, p: &Prediction, in_time: f64, slow: f64) -> f64 {
         let arrives = 1.0 - p.loss;
         let late = if arrives > 0.0 { 1.0 - in_time / arrives } else { 1.0 };
-        let needed = self.requirements.min_send_rate.map(|r| r.bytes_per_sec() as f64).or(wanted);
-        let slow = needed.filter(|n| *n > 0.0).map_or(0.0, |n| 1.0 - (possible / n).min(1.0));
         let jitter = self.requirements.max_jitter.map_or(0.0, |max| {
             let max_s = max.as_secs_f64().max(1e-6);
             (((p.delay_p99_s - p.delay_s) - max_s) / max_s).clamp(0.0, 1.0)
@@ -211,6 +225,32 @@ mod tests {
         assert_eq!(Aim::of(&media), Aim::InTime(Duration::from_millis(200)));
         let strict = Requirements { max_delay: Some(Duration::from_millis(80)), ..media };
         assert_eq!(Aim::of(&strict), Aim::InTime(Duration::from_millis(80)));
+    }
+
+    /// A window that random losses hold down is at times below what is sent in time, though its mean is not, and no queue of its own
+    /// speaks against it: where that is a good part of the path, it is not worth more than what keeps its rate.
+    #[test]
+    fn a_rate_that_swings_about_what_is_sent_is_worth_less_than_one_that_keeps_it() {
+        let r = Requirements::media(Duration::from_millis(200));
+        let mut told = Vec::new();
+        for (mbit, offered_mbit) in [(20, 4.0), (10, 4.0), (6, 4.0), (50, 20.0)] {
+            for rtt_ms in [20, 80, 150] {
+                for (loss, burst) in [(0.002, 1.0), (0.01, 1.0), (0.03, 1.0), (0.05, 4.0)] {
+                    let facts = crate::selector::tests::path(mbit, rtt_ms, loss, burst, 0.0);
+                    let offered = Some(Rate::from_bits_per_sec((offered_mbit * 1e6) as u64));
+                    let judge = Judge { requirements: &r, aim: Aim::of(&r), facts: &facts, offered };
+                    let profile = Profile::bare();
+                    let worth = |name| {
+                        let profile = profile.with_named(Function::Congestion, name).expect("it exists");
+                        judge.score(&profile).worth
+                    };
+                    if worth("cubic") > worth("bbr") + 0.003 {
+                        told.push(format!("{offered_mbit} of {mbit} Mbit/s, {rtt_ms} ms, {loss}"));
+                    }
+                }
+            }
+        }
+        assert!(told.is_empty(), "{told:#?}");
     }
 
     #[test]

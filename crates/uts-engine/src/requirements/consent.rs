@@ -1,4 +1,5 @@
-//! Consents: mechanisms that a peer may ask for, named by this end (`uts.consent`, selection.md S-37).
+//! Consents: mechanisms that this end allows its peer to ask for (`uts.consent`, selection.md
+//! S-37).
 
 use core::fmt;
 use uts_functions::{Function, library};

@@ -1,9 +1,9 @@
-//! Requirements: what the application asks, in the names of IETF TAPS (RFC 9622) and, for what TAPS has no name for,
-//! in the namespace `uts.`.
+//! Requirements: what the application asks. They have the names of IETF TAPS (RFC 9622). If TAPS
+//! has no name, they are in the namespace `uts.`.
 //!
-//! In TAPS, selection properties are fixed once a connection is established. Here they may change at any time: a
-//! change leads to another profile, which is exchanged in mid-connection. Fixed after establishment are only those that
-//! no exchange can alter: see [`Property::fixed`].
+//! In TAPS, selection properties are fixed once a connection is established. Here they may change
+//! at any time. A change leads to another profile, which is exchanged in mid-connection. Only
+//! properties that no exchange can alter are fixed after establishment: see [`Property::fixed`].
 
 mod consent;
 mod pin;
@@ -19,8 +19,8 @@ pub use pin::{PREFIX, Pin};
 pub use property::{Effect, PROPERTIES, Property};
 pub use value::{CapacityProfile, Direction, Preference, Quality, Scheduler, Security};
 
-/// What the application asks of a connection or flow. [`Requirements::default`] is what RFC 9622 gives as defaults: a
-/// reliable, ordered stream of bytes under congestion control.
+/// What the application asks of a connection or flow. [`Requirements::default`] is what RFC 9622
+/// gives as defaults: a reliable, ordered stream of bytes under congestion control.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Requirements {
     /// `reliability`: all data arrives.
@@ -57,9 +57,10 @@ pub struct Requirements {
     pub conn_priority: u32,
     /// `connScheduler`.
     pub conn_scheduler: Scheduler,
-    /// `connTimeout`: without an acknowledgement for so long, the connection has failed; `None` = never.
+    /// `connTimeout`: without an acknowledgement for this long, the connection has failed. `None` =
+    /// never.
     pub conn_timeout: Option<Duration>,
-    /// `keepAliveTimeout`: idle for so long, a keep-alive is sent.
+    /// `keepAliveTimeout`: a keep-alive is sent after this idle time.
     pub keep_alive_timeout: Option<Duration>,
     /// `minSendRate`: what the application needs; `None` = nothing in particular.
     pub min_send_rate: Option<Rate>,
@@ -75,8 +76,8 @@ pub struct Requirements {
     pub max_delay: Option<Duration>,
     /// `uts.maxJitter`: by how much the slowest percent may be later than the mean; `None` = any.
     pub max_jitter: Option<Duration>,
-    /// `uts.degradation`: what may be given up, first things first, when the path cannot give all. Other required
-    /// qualities are not given up.
+    /// `uts.degradation`: what may be given up, in this order, if the path cannot give all. Other
+    /// required qualities are not given up.
     pub degradation: Vec<Quality>,
     /// `uts.security`.
     pub security: Security,
@@ -196,7 +197,8 @@ impl Requirements {
         Requirements { conn_capacity_profile: CapacityProfile::LowLatencyInteractive, ..Self::default() }
     }
 
-    /// Audio or video: messages in any order that are worthless after `lifetime` and are not repeated.
+    /// Audio or video: messages in any order that are worthless after `lifetime` and are not
+    /// repeated.
     pub fn media(lifetime: Duration) -> Self {
         Requirements {
             reliability: Preference::Avoid,
@@ -216,7 +218,8 @@ impl Requirements {
     /// Sets a property from text, as on a command line.
     ///
     /// # Errors
-    /// [`RequirementError`], which names the property, the value and what was expected. Nothing has changed then.
+    /// [`RequirementError`], which names the property, the value and what was expected. Nothing has
+    /// changed then.
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), RequirementError> {
         let (name, value) = (name.trim(), value.trim());
         if name.starts_with(PREFIX) {
@@ -268,7 +271,8 @@ impl Requirements {
         self.degradation.contains(&quality)
     }
 
-    /// Whether reliability and order are asked to yield before delay does: an earlier place in `uts.degradation`.
+    /// Whether reliability and order yield before delay does: they have an earlier place in
+    /// `uts.degradation`.
     pub fn yields_before(&self, first: Quality, second: Quality) -> bool {
         let place = |q| self.degradation.iter().position(|x| *x == q);
         match (place(first), place(second)) {

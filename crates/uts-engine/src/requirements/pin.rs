@@ -19,8 +19,8 @@ impl Pin {
     /// Reads `uts.profile.FUNCTION` and `mechanism(param=value,…)`.
     ///
     /// # Errors
-    /// [`RequirementError::Unknown`] for a function that does not exist, [`RequirementError::Pin`] for a mechanism or
-    /// parameter that does not.
+    /// [`RequirementError::Unknown`] for a function that does not exist, [`RequirementError::Pin`]
+    /// for a mechanism or parameter that does not.
     pub fn parse(name: &str, value: &str) -> Result<Pin, RequirementError> {
         let function_name = name.strip_prefix(PREFIX).unwrap_or(name);
         let function = Function::from_name(function_name).ok_or_else(|| RequirementError::Unknown {

@@ -256,14 +256,14 @@ pub static PROPERTIES: &[Property] = &[
         conn_timeout,
         seconds,
         Connection,
-        "without acknowledgement for so long it has failed"
+        "a connection without acknowledgement for this long has failed"
     ),
     time!(
         "keepAliveTimeout",
         keep_alive_timeout,
         seconds,
         Connection,
-        "idle for so long a keep-alive is sent"
+        "a keep-alive is sent after this idle time"
     ),
     word!(
         "connScheduler",
@@ -284,8 +284,8 @@ pub static PROPERTIES: &[Property] = &[
     rate!("minRecvRate", min_recv_rate, Connection, "the rate that receiving needs"),
     rate!("maxSendRate", max_send_rate, Steers, "the rate that sending never exceeds"),
     rate!("maxRecvRate", max_recv_rate, Connection, "the rate that receiving never exceeds"),
-    time!("msgLifetime", msg_lifetime, millis, Steers, "after it an undelivered message is worthless"),
-    time!("uts.maxDelay", max_delay, millis, Steers, "from `send` to `receive`, one way"),
+    time!("msgLifetime", msg_lifetime, millis, Steers, "an undelivered message is worthless after this time"),
+    time!("uts.maxDelay", max_delay, millis, Steers, "the longest time from `send` to `receive`, one way"),
     time!(
         "uts.maxJitter",
         max_jitter,
@@ -297,7 +297,7 @@ pub static PROPERTIES: &[Property] = &[
         "uts.degradation",
         "a list of qualities (reliability, order, delay, jitter, rate), separated by commas",
         Effect::Steers,
-        "what may be given up, first things first",
+        "what may be given up, the first before the second",
         |r, v| {
             let list = if v.eq_ignore_ascii_case("none") { Vec::new() } else { value::qualities(v)? };
             r.degradation = list;

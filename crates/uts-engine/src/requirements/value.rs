@@ -207,7 +207,8 @@ pub(super) fn show_qualities(list: &[Quality]) -> String {
     list.iter().map(|q| q.word()).collect::<Vec<_>>().join(",")
 }
 
-/// A positive time; a bare number counts `bare`, a unit of time. The words in `never` mean no limit.
+/// A positive time. A bare number counts `bare`, a unit of time. The words in `never` mean no
+/// limit.
 pub(super) fn duration(text: &str, bare: &str, never: &str) -> Result<Option<Duration>, String> {
     let text = text.trim();
     if text.eq_ignore_ascii_case(never) {
@@ -226,7 +227,8 @@ pub(super) fn show_duration(value: Option<Duration>, never: &str) -> String {
 
 /// Lowest rate, in bits per second: a byte a second.
 const RATE_MIN_BPS: u64 = 8;
-/// Highest rate, in bits per second: far above any interface, and far from an overflow of what is computed with it.
+/// Highest rate, in bits per second: far above any interface, and far below an overflow of what is
+/// computed with it.
 const RATE_MAX_BPS: u64 = 1_000_000_000_000_000;
 
 /// A positive rate; a bare number counts bits per second.

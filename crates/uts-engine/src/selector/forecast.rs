@@ -43,6 +43,7 @@ fn congestion(before: Prediction, facts: &PathFacts, predict: impl FnOnce(&mut P
 fn sanitise(p: &mut Prediction, before: &Prediction) {
     let keep = |value: f64, old: f64| if value.is_finite() { value } else { old };
     p.utilisation = keep(p.utilisation, before.utilisation).clamp(0.0, 1.0);
+    p.utilisation_low = keep(p.utilisation_low, before.utilisation_low).clamp(0.0, p.utilisation);
     p.expansion = keep(p.expansion, before.expansion).max(1.0);
     p.header_bytes = keep(p.header_bytes, before.header_bytes).max(0.0);
     p.loss = keep(p.loss, before.loss).clamp(0.0, 1.0);

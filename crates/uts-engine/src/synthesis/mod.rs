@@ -1,8 +1,8 @@
 //! Synthesis: from a profile to the stack that sends or receives under it.
 //!
-//! Slots are enums, so that a packet pays a jump and not a pointer for each function (design section 2, principle 7).
-//! What the connection shares (congestion, rate, timing) is not in a stack: the connection has one slot of each, which an
-//! exchange replaces, handing over what the old one knew.
+//! Slots are enums: each function costs a packet a jump, not a pointer (design section 2, principle
+//! 7). What the connection shares (congestion, rate, timing) is not in a stack. The connection has
+//! one slot of each. An exchange replaces it and hands over what the old one knew.
 
 use crate::connection::keys::KeyUse;
 use bytes::Bytes;
@@ -65,8 +65,8 @@ pub(crate) struct ReceiveStack {
 pub(crate) struct DataLayout {
     /// What is lost of data is sent again.
     pub repeats: bool,
-    /// Positions are sent. They are not where nobody needs them: whole messages, never repeated, in no order, without
-    /// credit.
+    /// Positions are sent. They are left out if nobody needs them: whole messages, never repeated,
+    /// in no order, without credit.
     pub offsets: bool,
     /// Messages say what they wait for.
     pub orders: bool,
@@ -81,8 +81,8 @@ impl DataLayout {
         }
     }
 
-    /// Where the bytes of a frame stand in their flow, if it carries nothing else. Where positions are not sent, those of bytes
-    /// are all the same.
+    /// Where the bytes of a frame stand in their flow, if it carries nothing else. If positions are
+    /// not sent, all bytes have the same one.
     pub fn start_of_bytes(self, data: &Data<'_>) -> Option<u64> {
         // P-30: at the front of a flow the position goes without saying.
         let start = data.offset.or(self.offsets.then_some(0));

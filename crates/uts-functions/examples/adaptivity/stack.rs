@@ -133,7 +133,7 @@ where
     }
 
     fn acknowledge(&mut self, s: &mut State) {
-        s.arrivals.on_reported();
+        s.arrivals.on_reported(s.now);
         let prior_in_flight = s.delivery.in_flight;
         let Some((snapshot, bytes)) = s.flight.pop_front() else { return };
         s.delivery.on_acknowledged(s.now, bytes, &snapshot);

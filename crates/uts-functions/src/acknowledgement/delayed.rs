@@ -4,6 +4,7 @@
 use super::{Acknowledgement, Arrival, Arrivals, REPORT_NS};
 use crate::function::Function;
 use crate::mechanism::{Bold, Consent, Facts, Mechanism, Param, Params, Promise, Unit, millis};
+use crate::time::Time;
 use core::time::Duration;
 
 /// See the module's page.
@@ -57,6 +58,20 @@ impl Delayed {
     }
 }
 
+/// What is urgent is told so many times as often.
+const URGENT_FACTOR: u32 = 4;
+
+/// Less than that is not waited for: timers are no finer (RFC 9002 section 6.1.2).
+const APART_MIN: Duration = Duration::from_millis(1);
+
+impl Delayed {
+    /// When the next report may leave, if they are to be so far apart (acknowledgement.md R-14).
+    fn next_after(&self, state: &Arrivals, apart_us: u32) -> Time {
+        let apart = Duration::from_micros(apart_us.into()).min(self.delay);
+        if apart < APART_MIN { state.reported_at } else { state.reported_at + apart }
+    }
+}
+
 impl Acknowledgement for Delayed {
     fn on_arrival(&mut self, state: &mut Arrivals, arrival: &Arrival) {
         // acknowledgement.md R-2.
@@ -65,9 +80,13 @@ impl Acknowledgement for Delayed {
         }
         // acknowledgement.md.
         let enough = state.unreported.saturating_add(1) >= self.packets;
-        let urgent = arrival.marked || arrival.polled || state.is_out_of_order(arrival.number);
-        if enough || urgent {
+        let urgent = arrival.marked || state.is_out_of_order(arrival.number);
+        if arrival.polled {
             state.report_by(arrival.now);
+        } else if urgent {
+            state.report_by(arrival.now.max(self.next_after(state, state.apart_us / URGENT_FACTOR)));
+        } else if enough {
+            state.report_by(arrival.now.max(self.next_after(state, state.apart_us)));
         } else {
             // acknowledgement.md R-9: the delay runs from the first packet that is unreported.
             state.report_by(state.unreported_since.unwrap_or(arrival.now) + self.delay);

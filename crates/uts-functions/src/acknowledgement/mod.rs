@@ -52,6 +52,10 @@ pub struct Arrivals {
     pub unreported_since: Option<Time>,
     /// When the next report is due, if one is.
     pub due: Option<Time>,
+    /// When the last report was sent.
+    pub reported_at: Time,
+    /// How far apart reports are to leave, as far as the mechanism has it so, in microseconds; zero = nothing speaks for that.
+    pub apart_us: u32,
     /// Packets received with ECT(0), ECT(1), CE.
     pub ecn: [u64; 3],
     /// Below this, everything was reported and the report acknowledged: duplicates of it are not new.
@@ -103,7 +107,8 @@ impl Arrivals {
     }
 
     /// A report was sent: nothing is due (acknowledgement.md R-5).
-    pub fn on_reported(&mut self) {
+    pub fn on_reported(&mut self, now: Time) {
+        self.reported_at = now;
         self.unreported = 0;
         self.unreported_since = None;
         self.due = None;
@@ -171,7 +176,7 @@ mod tests {
         let (mut slot, mut state) = (build(0, &[]), Arrivals::default());
         for n in 0..5 {
             assert_eq!(arrive(&mut slot, &mut state, packet(n, n)), Some(Time::from_millis(n)));
-            state.on_reported();
+            state.on_reported(Time::ZERO);
         }
     }
 
@@ -180,7 +185,7 @@ mod tests {
         let (mut slot, mut state) = (build(1, &[]), Arrivals::default());
         assert_eq!(arrive(&mut slot, &mut state, packet(0, 10)), Some(Time::from_millis(35)));
         assert_eq!(arrive(&mut slot, &mut state, packet(1, 12)), Some(Time::from_millis(12)));
-        state.on_reported();
+        state.on_reported(Time::ZERO);
         assert_eq!(arrive(&mut slot, &mut state, packet(2, 20)), Some(Time::from_millis(45)));
     }
 
@@ -190,6 +195,35 @@ mod tests {
         for n in 0..5 {
             assert_eq!(arrive(&mut slot, &mut state, packet(n, 100 + 5 * n)), Some(Time::from_millis(130)));
         }
+    }
+
+    /// Where reports wait for each other on the way back they leave as far apart as is wanted, within what the mechanism admits to,
+    /// however fast packets come.
+    #[test]
+    fn delayed_reports_keep_apart_however_fast_packets_come() {
+        for (apart_us, gap_every, most) in [(10_000, 0, 9), (10_000, 10, 35), (100_000, 0, 4), (500, 0, 4000)]
+        {
+            let mut slot = build(1, &[]);
+            let mut state = Arrivals { apart_us, ..Arrivals::default() };
+            let (mut reports, mut number) = (0, 0);
+            for micros in (0..80_000).step_by(10) {
+                let now = Time::from_micros(1_000_000 + micros);
+                number += 1 + u64::from(gap_every > 0 && micros % (100 * gap_every) == 0);
+                arrive(&mut slot, &mut state, Arrival { now, ..packet(number, 0) });
+                if state.due.is_some_and(|due| due <= now) {
+                    reports += 1;
+                    state.on_reported(now);
+                }
+            }
+            let at = format!("{apart_us} us, a gap every {gap_every}: {reports} reports");
+            // Less than timers can keep apart is left: each second packet is reported.
+            assert!(reports <= most && reports >= most / 2, "{at}");
+        }
+        let (mut slot, mut state) = (build(1, &[]), Arrivals { apart_us: 10_000, ..Arrivals::default() });
+        state.on_reported(Time::from_millis(100));
+        arrive(&mut slot, &mut state, packet(0, 101));
+        let polled = Arrival { polled: true, ..packet(1, 102) };
+        assert_eq!(arrive(&mut slot, &mut state, polled), Some(polled.now), "a poll is answered at once");
     }
 
     #[test]
@@ -210,7 +244,7 @@ mod tests {
                 "packet {}",
                 arrival.number
             );
-            state.on_reported();
+            state.on_reported(Time::ZERO);
         }
         assert_eq!(
             arrive(&mut slot, &mut state, packet(5, 9)),
@@ -243,7 +277,7 @@ mod tests {
                 let mut state = Arrivals::default();
                 let (mut number, mut millis, mut unpolled) = (0, 0, 0);
                 for _ in 0..20 {
-                    state.on_reported();
+                    state.on_reported(Time::ZERO);
                     let quiet = Arrival { eliciting: false, marked: true, ..packet(number, millis) };
                     assert_eq!(arrive(&mut slot, &mut state, quiet), None, "{at}");
                     let burst = rng.random_range(1..80);
@@ -263,7 +297,7 @@ mod tests {
                             "{at}: {due:?} after {bound:?}"
                         );
                         if due.is_some_and(|due| due <= arrival.now) {
-                            state.on_reported();
+                            state.on_reported(Time::ZERO);
                             first = None;
                         }
                     }

@@ -17,6 +17,10 @@ pub(super) fn reno_packets(p: f64) -> f64 {
     (1.5 / p).sqrt()
 }
 
+/// A window that random losses hold down swings: in a twentieth of the time it is below this share of its mean. (Ott, Kemperman and
+/// Mathis, "The Stationary Behavior of Ideal TCP Congestion Avoidance", 1996, give 0.4 for Reno.)
+const LOW_SHARE: f64 = 0.4;
+
 /// Puts a mean window of `packets` to the path, and the standing queue (`queue_share` of the smallest round trip) of a
 /// sender whose window would exceed it.
 pub(super) fn apply(packets: f64, queue_share: f64, facts: &PathFacts, prediction: &mut Prediction) {
@@ -28,6 +32,7 @@ pub(super) fn apply(packets: f64, queue_share: f64, facts: &PathFacts, predictio
         f64::INFINITY
     };
     prediction.utilisation *= fill.min(1.0);
+    prediction.utilisation_low *= (fill * LOW_SHARE).min(1.0);
     // The buffer's size is not among the facts; a buffer of one bandwidth-delay product is the common rule. A queue
     // that was seen counts if it was larger. Random losses that keep the window below the path leave no queue.
     let filling = (fill - 1.0).clamp(0.0, 1.0);

@@ -36,6 +36,7 @@ impl Tahoe {
             // As Reno's, less the round trips in which the window comes up again from one packet.
             response::apply(packets * RESTART_SHARE, 0.5, facts, prediction);
             prediction.utilisation *= RESTART_SHARE;
+            prediction.utilisation_low *= RESTART_SHARE;
         },
     };
 

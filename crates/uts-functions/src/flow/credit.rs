@@ -4,7 +4,7 @@
 use super::{FlowControl, Grant};
 use crate::function::Function;
 use crate::mechanism::{Bold, Consent, Facts, Mechanism, Param, Params, Unit};
-use crate::time::Time;
+use crate::time::{Rate, Time};
 use core::time::Duration;
 
 /// A window that is consumed within so many round trips was the brake (flow.md R-5). Beside the round trip of the grant, and
@@ -16,8 +16,10 @@ const BRAKE_ROUNDS: u32 = 4;
 #[derive(Clone, Debug)]
 pub struct Credit {
     window_bytes: u64,
-    /// Since when, and from which position, consumption is being measured.
+    /// Since when, and from which position, consumption is being measured, until it is a window.
     measured_from: Option<(Time, u64)>,
+    /// The same for the round trip under way.
+    round_from: Option<(Time, u64)>,
 }
 
 impl Credit {
@@ -46,7 +48,24 @@ impl Credit {
 
     /// Builds it.
     pub fn build(params: &Params, (): ()) -> Self {
-        Credit { window_bytes: u64::from(params.get(0)) * 1024, measured_from: None }
+        Credit { window_bytes: u64::from(params.get(0)) * 1024, measured_from: None, round_from: None }
+    }
+
+    /// Keeps the window ahead of a sender that doubles what it sends in each round trip: what is granted now is sent in the next
+    /// one. A whole window takes a long path several, in which the sender would wait.
+    fn follow(&mut self, state: &mut Grant, now: Time, rtt: Duration) {
+        let (since, position) = *self.round_from.get_or_insert((now, state.consumed));
+        if rtt.is_zero() || now.since(since) < rtt {
+            return;
+        }
+        self.round_from = Some((now, state.consumed));
+        let rate = Rate::from_delivery(state.consumed.saturating_sub(position), now.since(since));
+        // A little more than a window that counts as the brake: else it would be doubled besides.
+        let wanted = rate.bytes_in(rtt.saturating_mul(BRAKE_ROUNDS) + rtt / 2);
+        if wanted > state.window_bytes {
+            state.window_bytes = wanted.min(state.window_bytes_max).max(state.window_bytes);
+            state.grown_at = now;
+        }
     }
 
     /// Doubles the window if all of it was consumed within [`BRAKE_ROUNDS`].
@@ -79,6 +98,7 @@ impl FlowControl for Credit {
         // flow.md R-6: a successor keeps a window that was learnt, and raises one that is smaller than its own.
         state.window_bytes = state.window_bytes.max(self.window_bytes).min(state.window_bytes_max);
         self.tune(state, now, rtt);
+        self.follow(state, now, rtt);
         // flow.md.
         let limit = state.consumed.saturating_add(state.window_bytes);
         if limit <= state.limit || limit - state.limit < state.window_bytes / 4 {

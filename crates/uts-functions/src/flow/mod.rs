@@ -141,6 +141,31 @@ mod tests {
         assert_eq!(state.window_bytes, 128 * KIB);
     }
 
+    /// A sender that begins with ten packets and doubles what it sends in each of these long round trips: the window must not be what
+    /// it waits for.
+    #[test]
+    fn the_window_keeps_ahead_of_a_sender_that_doubles() {
+        let (mut slot, rtt) = (credit(1024), ms(600));
+        let mut state = Grant::new(Time::ZERO, slot.window_bytes(), 1 << 30);
+        let (mut consumed, mut in_round) = (0.0, 14_000.0);
+        for round in 0..10u64 {
+            for part in 0..50u64 {
+                consumed += in_round / 50.0;
+                state.consumed = consumed as u64;
+                let now = Time::from_millis(600 * round + 12 * part);
+                slot.on_consumed(&mut state, now, rtt);
+            }
+            in_round *= 2.0;
+            // What is under way, and what the next round trip brings before a new limit has got there.
+            let wanted = in_round as u64;
+            assert!(state.window_bytes >= wanted, "{} of {wanted} in round {round}", state.window_bytes);
+        }
+        let before = state.window_bytes;
+        state.consumed += before / 2;
+        slot.on_consumed(&mut state, Time::from_millis(20_000), rtt);
+        assert_eq!(state.window_bytes, before, "a pause tells nothing");
+    }
+
     #[test]
     fn the_window_grows_to_the_path_and_stops() {
         let bdp = 12_500 * 20;

@@ -164,7 +164,7 @@ impl Retransmission for Blast {
         let mut orders: Vec<Range<u64>> = Vec::new();
         for range in sent {
             // One order for a unit is enough, unless each asks for itself.
-            if !orders.last().is_some_and(|order| range.end <= order.end) {
+            if orders.last().is_none_or(|order| range.end > order.end) {
                 orders.push(self.order(range, flow));
             }
         }
@@ -234,7 +234,7 @@ mod tests {
         let unit = UNIT..2 * UNIT;
         let orders =
             |strategy: u32| blast(strategy).on_feedback(&words(&MISSING), &flow(50)).expect("ranges");
-        assert_eq!(orders(2), [unit.clone()]);
+        assert_eq!(orders(2), core::slice::from_ref(&unit));
         assert_eq!(orders(3), [MISSING[0].start..unit.end]);
         assert_eq!(orders(4), MISSING);
         // Nobody asks under the first: the sender waits for a time-out.

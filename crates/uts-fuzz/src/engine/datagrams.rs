@@ -1,4 +1,5 @@
-//! Sequences of datagrams between two endpoints: lost, late, again, changed, made up, and made by one who has the keys and lies.
+//! Sequences of datagrams between two endpoints: lost, late, repeated, changed, made up, or made by
+//! a peer that has the keys and lies.
 
 use super::{address, identities};
 use crate::some_bytes;
@@ -59,7 +60,8 @@ struct World {
     is_protected: bool,
     /// Positions that each end has written of each flow.
     written: [BTreeMap<FlowId, u64>; 2],
-    /// Flows on which each end has sent messages: their ends take positions, and their bytes are others.
+    /// Flows on which each end has sent messages. Their ends take positions, and their bytes are
+    /// different.
     messages: [BTreeSet<FlowId>; 2],
     /// Bytes from and to the stranger's address, at each end.
     stranger: [(usize, usize); 2],
@@ -151,7 +153,8 @@ impl World {
         }
     }
 
-    /// Of datagrams that are lost, late, repeated, changed or made up a connection does not end, but for a time-out.
+    /// A connection does not end because datagrams are lost, late, repeated, changed or made up,
+    /// except by a time-out.
     fn judge(&mut self, end: usize, reason: &CloseReason) {
         let by_time = matches!(reason, CloseReason::IdleTimeout(_) | CloseReason::HandshakeTimeout { .. })
             // The other end has given it up, and says so when it hears of it again.

@@ -1,4 +1,5 @@
-//! The machines of an exchange. What the network does to messages is anything; so is what a lying end sends.
+//! The machines of an exchange. The network does anything to messages, and a lying end sends
+//! anything.
 
 use arbitrary::Unstructured;
 use core::time::Duration;
@@ -28,7 +29,8 @@ impl End {
         End { machine, side, open: [(0, (0, 0))].into(), using: [(0, 0)].into() }
     }
 
-    /// Takes out what it has to say. What an owner is told always fits what it was told before, whoever the peer is.
+    /// Takes out its messages and events. What an owner hears always fits what it heard before,
+    /// whoever the peer is.
     fn drain(&mut self, out: &mut Vec<Letter>) {
         let mut events = 0;
         while let Some(event) = self.machine.poll_event() {

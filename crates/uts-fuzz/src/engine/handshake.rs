@@ -1,5 +1,5 @@
-//! The handshake. First packets are protected by keys that everybody can have who has seen the client's first connection id: what
-//! stands in them may be anything. So may tokens.
+//! The handshake. Everybody who has seen the client's first connection id can have the keys of
+//! first packets. Their content may be anything. The same holds for tokens.
 
 use super::sealed::{self, Opened};
 use super::{address, identities};
@@ -26,7 +26,7 @@ const CLIENT: u8 = 0;
 const SERVER: u8 = 1;
 const STRANGER: u8 = 9;
 
-/// One end, attacked by whoever makes its first packets.
+/// One end, attacked by the sender of its first packets.
 struct Attack {
     victim: Endpoint,
     now: Time,
@@ -39,7 +39,8 @@ struct Attack {
     tokens: Vec<Vec<u8>>,
     /// Bytes from and to each address that is not proved.
     counts: BTreeMap<u8, (usize, usize)>,
-    /// Whoever has shown a token of his, or what else only the one there can know.
+    /// Whether each address has shown a token of its own, or something else that only a host there
+    /// can know.
     proved: [bool; 2],
     is_server: bool,
 }
@@ -112,7 +113,8 @@ impl Attack {
         self.drain();
     }
 
-    /// Takes what the victim sends, which is three times what came from an address at most until that is proved.
+    /// Takes what the victim sends. Until an address is proved, that is at most three times what
+    /// came from it.
     fn drain(&mut self) {
         let (mut out, mut answers) = (Vec::new(), 0);
         while let Some(transmit) = self.victim.poll_transmit(self.now, &mut out) {

@@ -1,4 +1,5 @@
-//! First packets as anybody can make them who has seen the client's first connection id: good keys, any content.
+//! First packets as anybody can make them that has seen the client's first connection id: good
+//! keys, any content.
 
 use rustls::quic::{self, Keys};
 use uts_wire::ConnectionId;
@@ -11,7 +12,8 @@ const FOUR_BYTE_NUMBER: u8 = 0x83;
 /// Bytes of a tag.
 const TAG_BYTES: usize = 16;
 
-/// The keys of first packets of a client that began with this id (RFC 9001 section 5.2), as this side uses them.
+/// The keys of first packets of a client that began with this id (RFC 9001 section 5.2), as this
+/// side uses them.
 pub fn keys(first_dcid: &ConnectionId, side: rustls::Side) -> Keys {
     let suite = rustls::crypto::ring::cipher_suite::TLS13_AES_128_GCM_SHA256;
     let suite = suite.tls13().and_then(|suite| suite.quic_suite()).expect("ring has it");
@@ -42,7 +44,8 @@ pub fn initial(
     Some(out)
 }
 
-/// What stands in the Initial packet that a datagram begins with, and the ids and token in its header.
+/// The content of the Initial packet that a datagram begins with, and the ids and token in its
+/// header.
 pub fn open(keys: &Keys, datagram: &[u8]) -> Option<Opened> {
     let LongPacket::Establishment(packet) = parse_header(datagram).ok()? else { return None };
     let header = packet.header;

@@ -7,19 +7,20 @@ use std::time::Duration;
 use uts_demo::{DemoConfig, FILE_BYTES, QUICK_FILE_BYTES};
 use uts_end::signals;
 
-/// Carries a file over a path that changes, and shows how the connection follows
+/// Carry a file over a path that changes, and show how the connection adapts
 ///
-/// Starts `uts serve` and `uts cp` as two processes with an emulated path between: 50 Mbit/s, 40 ms
-/// round trip, a queue of 64 packets. A third of the way in, 5 % of packets are lost in bursts; at
-/// two thirds the loss ends and the rate falls to 20 Mbit/s. Then the same with the first profile
-/// fixed, for comparison. Leaves a report. Fails if the file differs at the two ends, or if a change
-/// of the path was not answered by an exchange of mechanisms.
+/// Starts `uts serve` and `uts cp` as two processes with an emulated path between them: 50 Mbit/s,
+/// 40 ms round trip, a queue of 64 packets. After a third of the file, 5 % of packets are lost in
+/// bursts. After two thirds, the loss ends and the rate falls to 20 Mbit/s. A second copy keeps its
+/// first profile, for comparison. Leaves a report. Fails if the file differs at the two ends, or if
+/// no exchange of mechanisms followed a change of the path.
 #[derive(Debug, Args)]
 pub struct Arguments {
-    /// The file to carry, instead of a pseudo-random one
+    /// File to carry, instead of a pseudo-random one
     #[arg(long, value_name = "FILE", conflicts_with = "size")]
     file: Option<PathBuf>,
-    /// Length of the file to make, as in 64MB; bytes without a unit [default: 64MB, with --quick 8MB]
+    /// Length of the pseudo-random file, as 64MB; bytes if there is no unit [default: 64MB, with
+    /// --quick 8MB]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     size: Option<u64>,
     /// Directory for report.html and run.json
@@ -31,13 +32,13 @@ pub struct Arguments {
     /// Seed of the file and of the path's random decisions
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Leave out the run with the first profile fixed
+    /// Leave out the copy that keeps its first profile
     #[arg(long)]
     no_comparison: bool,
-    /// A short one, for tests: 20 Mbit/s and 20 ms round trip at first, 8 Mbit/s at last
+    /// Short, for tests: 20 Mbit/s and 20 ms round trip at first, 8 Mbit/s at last
     #[arg(long)]
     quick: bool,
-    /// Give up when nothing moves for so many seconds
+    /// Give up if nothing moves for this long
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..))]
     patience: u32,
 }

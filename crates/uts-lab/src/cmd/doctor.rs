@@ -7,7 +7,7 @@ use crate::worlds::ends::Programs;
 use anyhow::{Context, Result};
 use clap::Args;
 
-/// Says what this machine can and cannot do, and the one command that would allow it
+/// Say what this machine can and cannot do, and the one command that would allow the rest
 #[derive(Debug, Args)]
 pub struct Arguments {
     /// Print a JSON object per line

@@ -18,10 +18,10 @@ const DAMAGED: &str = "damaged";
 /// Where experiments and their results are, unless said.
 const FOLDERS: [&str; 2] = ["experiments", "lab-out"];
 
-/// Lists experiments, or runs
+/// List experiments, or the runs of one
 ///
-/// Of a folder: the experiment files in it, and the directories of results with how far they are. Of
-/// a directory of results: its runs with their state. Of an experiment file: the runs that it means.
+/// A folder: its experiment files, and its directories of results with their progress. A directory
+/// of results: its runs with their state. An experiment file: the runs that it describes.
 #[derive(Debug, Args)]
 pub struct Arguments {
     /// A folder, a directory of results or an experiment file [default: experiments and lab-out]

@@ -1,4 +1,4 @@
-//! Options that say what a path is like, of all commands that make one, and what its links have done, as a table.
+//! The options of all commands that make a path, and what its links have done, as a table.
 
 use clap::Args;
 use std::fmt::Write;
@@ -6,17 +6,18 @@ use uts_path::{Change, LinkConfig, PathConfig, Schedule, Scheduled, SpecError, S
 
 #[derive(Debug, Args)]
 pub struct PathOptions {
-    /// The path in both directions
+    /// Settings of both directions
     #[arg(long, value_name = "SETTINGS")]
     both: Option<Change>,
-    /// The path forward (from clients, or hosts of a lower number), beyond --both
+    /// Settings of the forward direction (from clients, or from hosts with lower numbers), in
+    /// addition to --both
     #[arg(long, value_name = "SETTINGS")]
     fwd: Option<Change>,
-    /// The path back, beyond --both
+    /// Settings of the direction back, in addition to --both
     #[arg(long, value_name = "SETTINGS")]
     bwd: Option<Change>,
-    /// A change to come, as `at=10s fwd loss=ge:0.05,4` (time since the start) or `at=21MB both
-    /// rate=20mbit` (bytes that have entered the forward path); may be repeated
+    /// Later change, as `at=10s fwd loss=ge:0.05,4` (time since the start) or `at=21MB both
+    /// rate=20mbit` (bytes that have entered the forward direction); may be repeated
     #[arg(long, value_name = "CHANGE")]
     at: Vec<Scheduled>,
     /// Seed of the path's random decisions

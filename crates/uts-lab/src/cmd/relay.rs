@@ -19,20 +19,21 @@ use uts_relay::{Relay, RelayConfig, RelayEvent, RelayStats, default_link};
 /// How soon a signal or the end of the input is noticed.
 const NOTICE: Duration = Duration::from_millis(50);
 
-/// Relays UDP datagrams over an emulated path
+/// Relay UDP datagrams over an emulated path
 ///
 /// SETTINGS are any of: rate=50mbit|trace:FILE|cellular:MAX,SEED delay=20ms buffer=64p|256kB
-/// queue=droptail|random|red:MIN,MAX,MAX_P|codel jitter=2ms[,bell][,reorder] loss=0.01|ge:MEAN,BURST
-/// duplicate=0.001 reorder=0.01,3ms corrupt=0.001[,BITS] mtu=1400 overhead=28
-/// framing=ethernet|slip|aal5|ppp ecn=20p|30kB up|down. What is not set is perfect; each packet costs 28 bytes of
-/// overhead (IPv4 and UDP headers) unless set otherwise.
+/// queue=droptail|random|red:MIN,MAX,MAX_P|codel jitter=2ms[,bell][,reorder]
+/// loss=0.01|ge:MEAN,BURST duplicate=0.001 reorder=0.01,3ms corrupt=0.001[,BITS] mtu=1400
+/// overhead=28 framing=ethernet|slip|aal5|ppp ecn=20p|30kB up|down. A property of the path that is
+/// not set is perfect. Each packet costs 28 bytes of overhead (IPv4 and UDP headers) unless set
+/// otherwise.
 #[derive(Debug, Args)]
 #[allow(rustdoc::broken_intra_doc_links, reason = "brackets are around what may be left out")]
 pub struct Arguments {
-    /// Where clients send to; port 0 for any free one
+    /// Address that clients send to; port 0 takes any free port
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:0", value_parser = address)]
     listen: SocketAddr,
-    /// Where their datagrams go
+    /// Address to which their datagrams are relayed
     #[arg(long, value_name = "HOST:PORT", value_parser = address)]
     to: SocketAddr,
     #[command(flatten)]
@@ -43,17 +44,17 @@ pub struct Arguments {
     /// Most clients at a time
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..))]
     max_clients: u16,
-    /// Forget clients that are idle for so many seconds
+    /// Forget clients that are idle for this long
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..))]
     idle: u32,
-    /// Stay awake when the next datagram is due within so many microseconds: more punctual, but
+    /// Stay awake if the next datagram is due within this many microseconds; more punctual, but
     /// takes a core under load
     #[arg(long, value_name = "US", default_value_t = 0)]
     spin_us: u32,
     /// Print a JSON object per line
     #[arg(long)]
     json: bool,
-    /// End when standard input does
+    /// End when standard input ends
     #[arg(long)]
     until_stdin_closes: bool,
 }
@@ -109,7 +110,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
     print_stats(&stats, arguments.json)
 }
 
-/// Prints a line. Where it is lost the relay goes on nevertheless, for the sake of those whose datagrams it carries.
+/// Prints a line. If it is lost, the relay goes on for the sake of its clients.
 fn say(line: &str) {
     let _ = print_line(line);
 }

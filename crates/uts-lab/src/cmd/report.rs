@@ -8,10 +8,11 @@ use uts_end::output;
 use uts_record::demo;
 use uts_report::experiment;
 
-/// Makes report.html from what an experiment, finished or not, or a demonstration left in a directory
+/// Make report.html from the results of an experiment (finished or not) or of a demonstration
 #[derive(Debug, Args)]
 pub struct Arguments {
-    /// Where plan.json of an experiment or run.json of a demonstration is, and report.html will be
+    /// Directory with plan.json of an experiment or run.json of a demonstration; report.html goes
+    /// there too
     #[arg(value_name = "DIR", default_value = "demo-out")]
     dir: PathBuf,
 }

@@ -12,7 +12,7 @@ use uts_router::{
     Check, Ending, Io, RecordConfig, Stage, Testbed, TestbedConfig, Topology, bench, doctor, supervise,
 };
 
-/// Runs programs on hosts behind an emulated network
+/// Run programs on hosts behind an emulated network
 #[derive(Debug, Args)]
 pub struct Arguments {
     #[command(subcommand)]
@@ -28,7 +28,7 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Measure how true and how fast RouterPC is on this machine
+    /// Measure how exact and how fast RouterPC is on this machine
     #[command(hide = true)]
     Bench {
         /// Seconds for each measurement
@@ -49,9 +49,10 @@ enum Command {
     },
 }
 
-/// Runs a program on host 0, with others on other hosts; ends with it
+/// Run a program on host 0, and others on other hosts; end when it ends
 ///
-/// Host N has the address 10.77.0.(N+1). SETTINGS are as for `uts-lab relay`, and framing=ethernet|slip|aal5|ppp.
+/// Host N has the address 10.77.0.(N+1). SETTINGS are as for `uts-lab relay`, and
+/// framing=ethernet|slip|aal5|ppp.
 #[derive(Debug, Args)]
 struct RunArguments {
     #[command(flatten)]
@@ -59,19 +60,20 @@ struct RunArguments {
     /// Hosts on each side of the path
     #[arg(long, value_name = "N", default_value_t = 1)]
     pairs: usize,
-    /// A command for the shell on a host, as `1:iperf3 -s`; ended with the program; may be repeated
+    /// Shell command on a host, as `1:iperf3 -s`; it is ended when the program ends; may be
+    /// repeated
     #[arg(long, value_name = "HOST:COMMAND")]
     on: Vec<String>,
     /// Write pcap files of all hosts, and CSV files of the queue and of TCP, to this directory
     #[arg(long, value_name = "DIR")]
     record: Option<PathBuf>,
-    /// Hosts send each packet by itself (no TSO, no GSO)
+    /// Let hosts send each packet by itself (no TSO, no GSO)
     #[arg(long)]
     no_offload: bool,
-    /// Hosts have IPv6 addresses, fd77::(N+1), too
+    /// Give hosts IPv6 addresses, fd77::(N+1), too
     #[arg(long)]
     ipv6: bool,
-    /// Print how it was as JSON
+    /// Print the result as JSON
     #[arg(long)]
     json: bool,
     /// The program and its arguments

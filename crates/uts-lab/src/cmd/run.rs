@@ -10,37 +10,37 @@ use clap::Args;
 use std::path::PathBuf;
 use uts_end::signals::{self, INTERRUPTED};
 
-/// Runs what is missing of an experiment
+/// Run an experiment, or what is missing of it
 ///
-/// Each run that has ended stands in the directory as a whole, and is not done again: the same
-/// command continues an experiment that was interrupted, and extends one whose file has grown. What
-/// a world or a transport cannot carry is skipped, and the reason told. docs/lab.md describes the
-/// file, and what a run leaves.
+/// Runs that have ended are kept in the directory and not done again. The same command continues an
+/// interrupted experiment, and extends an experiment whose file has grown. If a world or a
+/// transport cannot carry a run, it is skipped with the reason. docs/lab.md describes the file and
+/// the results.
 #[derive(Debug, Args)]
 pub struct Arguments {
     /// The experiment
     #[arg(value_name = "FILE.toml")]
     file: PathBuf,
-    /// Where everything is kept [default: lab-out/ and the file's name]
+    /// Directory of the results [default: lab-out/ and the file's name]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Run in this world rather than the file's; may be repeated
+    /// World to run in, instead of the file's; may be repeated
     #[arg(long, value_name = "WORLD")]
     world: Vec<WorldKind>,
-    /// Only runs that fit: NAME=VALUE, as transport=cubic or buffer=5p, or part of a run's name; may be
-    /// repeated, and then all must fit
+    /// Only runs that match: NAME=VALUE, as transport=cubic or buffer=5p, or part of a run's name;
+    /// if repeated, all must match
     #[arg(long, value_name = "WHICH")]
     only: Vec<Only>,
-    /// Do runs again that failed or were invalid
+    /// Repeat runs that failed or were invalid
     #[arg(long)]
     retry: bool,
-    /// At most so many runs at a time [default: as many as there are cores in sim, one elsewhere]
+    /// Runs at a time [default: the number of cores in sim, otherwise one]
     #[arg(long, short, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     jobs: Option<u16>,
     /// Print only what went wrong
     #[arg(long, short)]
     quiet: bool,
-    /// Read the file, say what it would run, and run nothing
+    /// Read the file and list its runs, but run nothing
     #[arg(long)]
     dry_run: bool,
 }

@@ -6,11 +6,11 @@ use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use uts_path::{Change, Direction, Target};
 
-/// Changes the path of an experiment that is running
+/// Change the path of a running experiment
 ///
-/// Finds the testbed of `run` on this machine, in the world relay or router, and changes its path at
-/// once; without settings, says what runs. A run that was changed by hand is not what its file says:
-/// it is kept, marked invalid, with what was changed and when.
+/// Finds the testbed of `run` on this machine, in the world relay or router, and changes its path
+/// at once. Without settings, says what runs. A run whose path was changed differs from its file.
+/// It is kept, marked invalid, with each change and its time.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   uts lab set rate=2mbit loss=ge:0.05,4
@@ -20,13 +20,13 @@ pub struct Arguments {
     /// Settings of a path, as rate=2mbit loss=0.01 delay=20ms buffer=20p down
     #[arg(value_name = "SETTING")]
     settings: Vec<String>,
-    /// Which path, if there are several
+    /// Name of the path, if there are several
     #[arg(long, value_name = "NAME")]
     path: Option<String>,
-    /// Which of its directions
+    /// Direction to change
     #[arg(long, value_enum, default_value_t = Which::Both)]
     direction: Which,
-    /// Which process, if several run experiments
+    /// Process that runs the experiment, if there are several
     #[arg(long, value_name = "PID")]
     process: Option<u32>,
 }

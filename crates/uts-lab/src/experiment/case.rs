@@ -1,4 +1,5 @@
-//! A case: everything that one run needs to know, and nothing else. It is what `run.json` says was run.
+//! A case: everything that one run needs to know, and nothing else. `run.json` records it as what
+//! was run.
 
 use super::file::{Hosts, Record, Topology, WorldKind};
 use super::path::PathSpec;
@@ -16,7 +17,8 @@ pub struct Case {
     pub world: WorldKind,
     /// Its hosts.
     pub topology: Topology,
-    /// The paths that a flow passes, from the client's side to the server's. The first is the bottleneck of a dumbbell.
+    /// The paths that a flow passes, from the client's side to the server's. The first is the
+    /// bottleneck of a dumbbell.
     pub hops: Vec<PathSpec>,
     /// The flows; more than one in mixtures.
     pub flows: Vec<Flow>,
@@ -26,7 +28,8 @@ pub struct Case {
     pub sweep: Vec<(String, String)>,
     /// Which repetition, from 1.
     pub repetition: u32,
-    /// Seed of everything that is random in it. The same repetition of other transports has the same.
+    /// Seed of everything that is random in it. The same repetition of other transports has the
+    /// same.
     pub seed: u64,
     /// How long it may take, in the time of its world.
     #[serde(with = "text::duration")]

@@ -34,15 +34,16 @@ pub fn add(case: &Case, outcome: &mut Outcome) {
     outcome.measures.extend(derived);
 }
 
-/// Jain's index of fairness: 1 if all are alike, 1/n if one has all (Jain, Chiu and Hawe 1984). `None` if nobody has any.
+/// Jain's index of fairness: 1 if all are alike, 1/n if one has all (Jain, Chiu and Hawe 1984).
+/// `None` if none has anything.
 pub fn jain(shares: &[f64]) -> Option<f64> {
     let sum: f64 = shares.iter().sum();
     let squares: f64 = shares.iter().map(|share| share * share).sum();
     (squares > 0.0).then(|| sum * sum / (shares.len() as f64 * squares))
 }
 
-/// The rate of the slowest link that a flow's data pass, in bits per second, and in the mean where a trace gives it; `None`
-/// if none has a rate, or a schedule changes one.
+/// The rate of the slowest link that a flow's data pass, in bits per second; of a trace, its mean.
+/// `None` if no link has a rate, or a schedule changes one.
 fn slowest_rate(case: &Case, flow: &Flow) -> Option<f64> {
     bottleneck(case, flow).map(|(_, bps)| bps as f64)
 }

@@ -1,7 +1,8 @@
-//! The experiment file: TOML that names hosts, paths, transports, workloads, sweeps, and what to record and to show.
+//! The experiment file: TOML that names hosts, paths, transports, workloads, sweeps, and what to
+//! record and to show.
 //!
-//! [`Experiment::parse`] tells of everything that is wrong at once, each with its line (`read`). What a file means run by run is
-//! in [`super::plan`].
+//! [`Experiment::parse`] reports everything that is wrong at once, each with its line (`read`).
+//! [`super::plan`] says which runs a file means.
 
 mod read;
 
@@ -122,12 +123,14 @@ impl Topology {
 /// What the hosts are like.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hosts {
-    /// Whether hosts hand over super-packets (TSO, GSO), which reach the path as bursts. Unless said, they do if no link
-    /// has a rate below [`OFFLOAD_FROM_BPS`]. For the world `router`.
+    /// Whether hosts hand over super-packets (TSO, GSO), which reach the path as bursts. If it is
+    /// not said, they do if no link has a rate below [`OFFLOAD_FROM_BPS`]. For the world `router`.
     pub offload: Option<bool>,
-    /// Rate of each host's own link, before the path; without, packets reach the path as soon as they are sent.
+    /// Rate of each host's own link, before the path. Without it, packets reach the path as soon as
+    /// they are sent.
     pub access_bps: Option<u64>,
-    /// The largest IP packet that a host sends or takes, in bytes. For the worlds `router` and `sim`.
+    /// The largest IP packet that a host sends or takes, in bytes. For the worlds `router` and
+    /// `sim`.
     pub mtu: u32,
     /// Settings of the hosts' kernels, by their names. For the world `router`.
     pub sysctl: BTreeMap<String, String>,
@@ -157,12 +160,14 @@ pub struct Record {
     /// What UTS does, as qlog.
     #[serde(default, skip_serializing_if = "is_not")]
     pub qlog: bool,
-    /// The state of kernel TCP at each segment that it receives, where that is permitted. For the world `router`.
+    /// The state of kernel TCP at each segment that it receives, if the system permits it. For the
+    /// world `router`.
     #[serde(default, skip_serializing_if = "is_not")]
     pub tcp_probe: bool,
 }
 
-/// What is not recorded is not written either: a case keeps its name when there is more that could be.
+/// Records that are not wanted are not written here. A case keeps its name when further kinds of
+/// records are added.
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "as serde wants it")]
 fn is_not(recorded: &bool) -> bool {
     !*recorded

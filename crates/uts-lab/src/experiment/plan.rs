@@ -18,7 +18,8 @@ pub const RUNS_MAX: usize = 1_000_000;
 /// All runs of an experiment.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// The runs. All first repetitions come first, so that what is interrupted has a bit of everything.
+    /// The runs. All first repetitions come first: an interrupted experiment has a bit of
+    /// everything.
     pub cases: Vec<Case>,
     /// Their names, in the same order.
     pub ids: Vec<String>,

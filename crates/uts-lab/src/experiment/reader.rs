@@ -1,4 +1,4 @@
-//! Reads tables of TOML that know where they stand, and tells of everything that is wrong with them.
+//! Reads tables of TOML that know where they stand, and reports everything that is wrong with them.
 
 use super::problem::Sink;
 use crate::names::unknown;
@@ -13,7 +13,8 @@ use toml::de::{DeTable, DeValue};
 /// A value with its place.
 pub(super) type Node<'i> = Spanned<DeValue<'i>>;
 
-/// A table under its name. A value that is missing or wrong is `None`; what is wrong has been told to the sink.
+/// A table under its name. A value that is missing or wrong is `None`, and the error has been
+/// reported to the sink.
 pub(super) struct Section<'s, 'i> {
     /// Dotted name; empty for the file itself.
     pub name: String,

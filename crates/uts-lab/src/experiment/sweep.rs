@@ -1,4 +1,5 @@
-//! What an experiment varies: a setting of a path, a transport or a workload, over a list of values.
+//! What an experiment varies: a setting of a path, a transport or a workload, over a list of
+//! values.
 
 use super::path::{PathSpec, link_problem, schedule_problem};
 use super::reader::{Section, to_json};
@@ -68,7 +69,8 @@ impl Sweep {
         matches!(&self.target, Target::Path { name, .. } if is(name, path))
     }
 
-    /// Whether it changes a transport. One that all have that know the setting passes over the others.
+    /// Whether it changes a transport. A sweep over all that know the setting passes over the
+    /// others.
     pub(super) fn changes_transport(&self, transport: &Template) -> bool {
         let Target::Transport { name, key } = &self.target else { return false };
         match name {
@@ -348,7 +350,8 @@ fn listed_values(section: &Section<'_, '_>) -> Vec<(SweepValue, Range<usize>)> {
     found
 }
 
-/// `{ from = 1, to = 63, step = 2, unit = "p" }` or `{ from = 1, to = 1000, count = 10, scale = "log" }`.
+/// `{ from = 1, to = 63, step = 2, unit = "p" }` or
+/// `{ from = 1, to = 1000, count = 10, scale = "log" }`.
 fn ranged_values(section: &Section<'_, '_>) -> Vec<(SweepValue, Range<usize>)> {
     let Some(range) = section.section("range") else { return Vec::new() };
     let span = range.span.clone();

@@ -1,4 +1,5 @@
-//! A transport or a workload as the file has it: settings that sweeps may change before they become what they name.
+//! A transport or a workload as the file has it: settings that sweeps may change before they are
+//! read.
 
 use super::problem::Sink;
 use super::reader::suggest;
@@ -80,8 +81,8 @@ impl Template {
     }
 }
 
-/// Reads settings by serde. Which key is wrong serde does not say of tagged enums: it is the one without which the message
-/// is another.
+/// Reads settings by serde. For tagged enums, serde does not say which key is wrong: it is the one
+/// without which the message differs.
 fn read<T: serde::de::DeserializeOwned>(settings: &Map<String, Value>) -> Result<T, Wrong> {
     let attempt = |settings: Map<String, Value>| {
         serde_json::from_value::<T>(Value::Object(settings)).map_err(|e| e.to_string())

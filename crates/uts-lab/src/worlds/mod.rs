@@ -5,7 +5,7 @@
 //! * [`router`]: hosts in network namespaces, behind RouterPC.
 //! * [`ends`]: the processes that are the ends of a flow, and what they leave.
 //!
-//! Each world says beforehand what it cannot carry, and then carries the rest, or says why it failed.
+//! Each world says beforehand what it cannot carry. It carries the rest, or says why it failed.
 
 pub mod ends;
 mod qlog;
@@ -25,7 +25,8 @@ use uts_record::run::Figure;
 /// What a world needs for a run.
 #[derive(Debug)]
 pub struct Room<'r> {
-    /// A directory of the run's own, with the directory `samples` in it. What else is left there is kept.
+    /// A directory of the run's own, with the directory `samples` in it. Other files that are left
+    /// there are kept.
     pub dir: &'r Path,
     /// Becomes true when the run is to end at once.
     pub stop: &'r AtomicBool,

@@ -1,4 +1,5 @@
-//! The relay world: the ends of one flow as processes on loopback, and in this process a UDP relay between.
+//! The relay world: the ends of one flow as processes on loopback, and a UDP relay between them in
+//! this process.
 
 use super::ends::{self, GRACE, NOTICE, Place, Programs};
 use super::{Room, World};
@@ -20,8 +21,8 @@ use uts_record::run::{Fidelity, Intervention, LinkStats};
 use uts_record::samples::Samples;
 use uts_relay::{Relay, RelayConfig, RelayHandle, RelayStats, default_link};
 
-/// The latest that 99 % of a valid run's datagrams may be. The relay sleeps until a datagram is due, and the two ends
-/// need processors, too: tens of microseconds on an idle machine.
+/// The lateness that 99 % of a valid run's datagrams may not exceed. The relay sleeps until a
+/// datagram is due, and the two ends need processors too: tens of microseconds on an idle machine.
 pub const LATENESS_P99_MAX_US: f64 = 2000.0;
 
 /// Cases over the relay, one at a time.
@@ -253,7 +254,7 @@ struct Passed {
     dropped: Option<String>,
 }
 
-/// The relay's own record as the run's. Data go forward, whoever is the server.
+/// The relay's own record as the run's. Data go forward, whichever end is the server.
 fn take_queues(file: &Path, path: &str, samples: &mut Samples, outcome: &mut Outcome) -> Result<()> {
     let link = |dir: &str| match dir {
         "fwd" => format!("{path} forward"),

@@ -1,5 +1,5 @@
-//! The router world: hosts in network namespaces, RouterPC between them, and the ends of all flows as processes on the
-//! hosts.
+//! The router world: hosts in network namespaces, RouterPC between them, and the ends of all flows
+//! as processes on the hosts.
 
 use super::ends::{self, GRACE, NOTICE, Place, Programs};
 use super::{Room, World};

@@ -117,7 +117,8 @@ fn add_access(links: &mut Vec<SimLink>, case: &Case, rate_bps: u64) {
     }
 }
 
-/// Whether a flow's packets would have to be fragmented, which kernels do and hosts in virtual time do not.
+/// Whether a flow's packets would have to be fragmented. Kernels do this, hosts in virtual time do
+/// not.
 fn fragments(case: &Case, flow: &Flow) -> Option<String> {
     let settings: UdpSettings = (flow.transport.kind == "udp").then(|| flow.transport.read().ok())??;
     let packet_bytes = settings.message + u64::from(IP_UDP_OVERHEAD_BYTES);

@@ -94,7 +94,7 @@ pub fn ended(bed: Testbed) -> Ending {
     bed.finish().unwrap()
 }
 
-/// Sends so many datagrams from host 0 to the last host, and sees what comes.
+/// Sends this many datagrams from host 0 to the last host, and sees what comes.
 pub fn datagrams(bed: &Testbed, count: u64, bytes: usize) -> Datagrams {
     let last = bed.hosts() - 1;
     let receiver = serve(bed, last, &["udp-receive", &at(bed, last)]);

@@ -1,5 +1,5 @@
-//! A headless Chromium that is spoken to over a pipe, in the DevTools protocol, so that a test can wait for what a page
-//! does and hear of every error in it.
+//! A headless Chromium, controlled over a pipe in the DevTools protocol. A test can wait for what a
+//! page does, and hears of every error in it.
 
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
@@ -45,7 +45,8 @@ impl Page {
     /// Opens a file and waits until it is loaded.
     pub fn open(browser: &Path, file: &Path) -> Page {
         let profile = tempfile::tempdir().unwrap();
-        // The protocol is on descriptors 3 and 4, which a shell can make of standard input and output.
+        // The protocol is on descriptors 3 and 4, which a shell can make of standard input and
+        // output.
         let mut child = Command::new("sh")
             .args(["-c", "exec \"$0\" \"$@\" 3<&0 4>&1 </dev/null >/dev/null"])
             .arg(browser)
@@ -105,7 +106,8 @@ impl Page {
         self.last
     }
 
-    /// Takes messages until the one that is waited for; errors of the page are kept, one about `id` is fatal.
+    /// Takes messages until the awaited one. Errors of the page are kept. An error about `id` is
+    /// fatal.
     fn wait(&mut self, is_it: impl Fn(&Value) -> bool, id: u64) -> Value {
         loop {
             let message = self.messages.recv_timeout(PATIENCE).expect("the browser is silent");
@@ -133,7 +135,8 @@ impl Page {
 impl Drop for Page {
     fn drop(&mut self) {
         self.session = None;
-        // It ends its own helpers if it is asked to; a test that failed half-way must not hang here.
+        // It ends its own helpers if it is asked to. A test that failed half-way must not hang
+        // here.
         let _ = self.input.write_all(b"{\"id\":0,\"method\":\"Browser.close\"}\0");
         for _ in 0..100 {
             if matches!(self.child.try_wait(), Ok(Some(_))) {

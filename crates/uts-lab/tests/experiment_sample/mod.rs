@@ -1,5 +1,5 @@
-//! Directories as experiments leave them, with figures that are made up: for tests of reports only. The same arguments
-//! make the same files.
+//! Directories as experiments leave them, with made-up figures: for tests of reports only. The same
+//! arguments make the same files.
 
 use serde_json::{Value, json};
 use std::collections::BTreeMap;

@@ -1,4 +1,5 @@
-//! A record as a demonstration would leave it: a plain sender over the emulated path in virtual time.
+//! A record as a demonstration would leave it: a plain sender over the emulated path in virtual
+//! time.
 
 use std::collections::{BTreeMap, VecDeque};
 use uts_path::{Direction, Path, PathConfig, Payload, Schedule};
@@ -8,7 +9,7 @@ const PACKET_BYTES: u64 = 1350;
 const STEP_NS: u64 = 50_000;
 const SAMPLE_NS: u64 = 10_000_000;
 
-/// A record of two runs of a file of so many bytes.
+/// A record of two runs of a file of this many bytes.
 pub fn record(file_bytes: u64, seed: u64) -> Record {
     let third = file_bytes / 3;
     let schedule = format!("at={third}B fwd loss=ge:0.05,4; at={}B both loss=0 rate=20mbit", 2 * third);

@@ -4,7 +4,8 @@ use std::io::Write;
 
 /// Prints a line that is seen although the test passes, and that `make test` counts.
 pub fn say(why: &str) {
-    // A test program that was started as a supervisor, to see that it refuses, runs no tests that count.
+    // A test program that was started as a supervisor runs no tests that count. This shows that it
+    // refuses.
     if std::env::var_os("UTS_LAB_SUPERVISOR").is_some() {
         return;
     }

@@ -128,7 +128,8 @@ impl CoDelQueue {
         at_ns.saturating_add((self.settings.interval_ns as f64 / (self.count.max(1) as f64).sqrt()) as u64)
     }
 
-    /// Begins the dropping state, at the rate that controlled the queue last time if that is not long ago.
+    /// Begins the dropping state. If the last one is not long ago, it begins at the rate that
+    /// controlled the queue then.
     fn begin_dropping(&mut self, now_ns: u64) {
         self.dropping = true;
         let delta = self.count - self.lastcount;

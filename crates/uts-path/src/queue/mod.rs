@@ -208,7 +208,8 @@ impl<T: crate::Payload> Transmitter<T> {
         self.packets.front().filter(|_| self.started).map_or((0, 0), |head| (1, head.cost_bytes))
     }
 
-    /// Asks the discipline about a packet that comes. All that is due by `now_ns` must have been taken.
+    /// Asks the discipline about an arriving packet. All that is due by `now_ns` must have been
+    /// taken.
     pub(crate) fn judge(
         &mut self,
         now_ns: u64,

@@ -1,8 +1,8 @@
 //! Random drop: when the queue overflows, any packet of it may be the one that goes.
 //!
-//! Random drop for congestion recovery (RFC 1254; A. Mankin, "Random Drop Congestion Control", SIGCOMM 1990):
-//! a sender loses in proportion to its share of the queue, not to its bursts. The packet
-//! that comes is one of the candidates here; the one in transmission is not.
+//! Random drop for congestion recovery (RFC 1254; A. Mankin, "Random Drop Congestion Control",
+//! SIGCOMM 1990): a sender loses in proportion to its share of the queue, not to its bursts. The
+//! arriving packet is one of the candidates here. The packet in transmission is not.
 
 use super::QueueDiscipline;
 use rand::RngExt;

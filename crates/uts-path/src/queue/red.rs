@@ -18,8 +18,8 @@ use std::fmt;
 
 /// The weight of a new sample in the average where none is given; Floyd and Jacobson use it.
 const WEIGHT: f64 = 0.002;
-/// A typical small packet: while the queue is idle, as many of them as could have been transmitted count
-/// as samples of an empty queue.
+/// A typical small packet. An idle queue counts as samples of an empty queue: as many as such
+/// packets could have been transmitted.
 const SMALL_PACKET_BYTES: u64 = 500;
 
 /// Settings of random early detection.
@@ -29,8 +29,8 @@ pub struct Red {
     pub min: Buffer,
     /// Average queue from which all go, in the same unit and above `min`.
     pub max: Buffer,
-    /// The probability (p_b of the paper) as the average reaches `max`; above 0 to 1. As marks are spread
-    /// out, about twice this share of packets goes.
+    /// The probability (p_b of the paper) as the average reaches `max`, above 0 to 1. Because marks
+    /// are spread out, about twice this share of packets is dropped.
     pub max_p: f64,
     /// Weight of a new sample in the average, above 0 to 1.
     pub weight: f64,
@@ -220,7 +220,7 @@ mod tests {
 
     #[test]
     fn the_average_follows_a_step_as_the_paper_says() {
-        // Equation (2): L packets come as the queue grows from 0 to L; avg = L + 1 + ((1-w)^(L+1) - 1) / w.
+        // Equation (2), as the queue grows from 0 to L: avg = L + 1 + ((1-w)^(L+1) - 1) / w.
         let mut queue = red("500p,1000p,0.1,0.002");
         let mut rng = ChaCha8Rng::seed_from_u64(1);
         for length in 1..=100 {

@@ -14,7 +14,8 @@
 //! In a third of all spans of 10 s the best half second carries ten times the worst one that
 //! carries anything.
 //!
-//! Only operations that IEEE 754 defines to the bit are used: a seed means the same trace on every machine.
+//! Only operations that IEEE 754 defines to the bit are used. A seed means the same trace on every
+//! machine.
 
 use super::{OPPORTUNITY_BYTES, Trace};
 use crate::config::between;
@@ -31,8 +32,8 @@ const VOLATILITY: f64 = 0.2;
 /// Mean length of an outage, in milliseconds.
 const OUTAGE_MS: f64 = 1000.0;
 
-/// A generator of traces like those of a cellular link: two minutes in which the rate varies tenfold within
-/// seconds, and which now and then stop; `cellular:12mbit,7`.
+/// A generator of traces like those of a cellular link: two minutes in which the rate varies
+/// tenfold within seconds, with a stop now and then; `cellular:12mbit,7`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cellular {
     /// Highest rate in bits per second, 100 kbit/s to 1 Gbit/s; the mean is about 0.59 of it.
@@ -54,7 +55,8 @@ impl Cellular {
         let deviation = VOLATILITY * max * (f64::from(STEP_MS) / 1000.0).sqrt();
         let mut rate = max * rng.random::<f64>();
         let mut outage_ms = 0.0;
-        // A Poisson process of varying rate: the integral of the rate between events is exponential.
+        // A Poisson process of varying rate: the integral of the rate between events is
+        // exponential.
         let mut until_next = exponential(&mut rng);
         let mut times_ms = Vec::new();
         for ms in 0..DURATION_MS {
@@ -188,7 +190,8 @@ mod tests {
             }
         }
         let variance = changes.iter().map(|c| c * c).sum::<f64>() / changes.len() as f64;
-        // Averages over 0.1 s, 1 s apart: 0.04 * (1 - 0.1 / 3); each count of about 50 adds 0.5 / 100.
+        // Averages over 0.1 s, 1 s apart: 0.04 * (1 - 0.1 / 3); each count of about 50 adds 0.5 /
+        // 100.
         let wanted = 0.04 * (1.0 - 0.1 / 3.0) + 2.0 * 0.5 / 100.0;
         assert!(changes.len() > 1000 && (variance / wanted - 1.0).abs() < 0.15, "{variance} {wanted}");
     }

@@ -20,9 +20,9 @@ const NS_PER_MS: u64 = 1_000_000;
 /// Record-and-Replay for HTTP", USENIX ATC 2015): a line for each, its time in whole milliseconds
 /// since the start, never less than the one before.
 ///
-/// Each opportunity carries 1500 bytes, of one packet or of several; what is left over serves the
-/// next packet that waits, and what finds none is lost. A packet that comes at the very instant of an
-/// opportunity has missed it. The trace repeats, shifted by its last time.
+/// Each opportunity carries 1500 bytes, of one packet or of several. What is left over serves the
+/// next packet that waits. If none waits, it is lost. A packet that arrives at the very instant of
+/// an opportunity has missed it. The trace repeats, shifted by its last time.
 ///
 /// It is printed in the same format.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,4 +1,5 @@
-//! Draws a picture: from the top its title, legend and numbers, then panels, then the horizontal axis.
+//! Draws a picture, from the top: its title, legend and numbers, then panels, then the horizontal
+//! axis.
 
 use super::scale::{Scale, Tick};
 use super::text::wide;

@@ -1,8 +1,9 @@
-//! Charts as SVG: static, so that they print, can be read aloud, need no script, and go into a paper as they are.
+//! Charts as SVG. They are static: they print, can be read aloud, need no script, and go into a
+//! paper as they are.
 //!
-//! Each element carries the colours of paper as attributes and the name of its colour as a class. An SVG cut out of
-//! the page therefore stands alone; within the page, style sheets (which win over attributes) give other colours
-//! where the screen is dark. Coordinates are in CSS pixels.
+//! Each element has the colours of paper as attributes and the name of its colour as a class. An
+//! SVG cut out of the page therefore stands alone. Within the page, style sheets (which win over
+//! attributes) give other colours if the screen is dark. Coordinates are in CSS pixels.
 
 mod draw;
 mod scale;
@@ -16,7 +17,8 @@ use std::fmt::Write;
 /// A colour by role: its class, on paper, and on a dark screen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ink {
-    /// What the page's custom property `--NAME` and the classes `s-NAME` (stroke) and `f-NAME` (fill) are called.
+    /// The page's custom property is `--NAME`, and the classes are `s-NAME` (stroke) and `f-NAME`
+    /// (fill).
     pub name: &'static str,
     /// On paper, as `#rrggbb`.
     pub light: &'static str,
@@ -86,7 +88,8 @@ pub struct Quartiles {
     pub beyond: Vec<f64>,
 }
 
-/// Something drawn in a panel. Values are in the units of its axes; a place on an ordinal axis is its index.
+/// Something drawn in a panel. Values are in the units of its axes. A place on an ordinal axis is
+/// its index.
 #[derive(Clone, Debug)]
 pub enum Mark {
     /// Values joined by a line, or by steps that hold a value until the next.
@@ -236,7 +239,7 @@ impl Picture {
     }
 }
 
-/// Rules that name colours, for the page's style sheet: what each class is on paper and on a dark screen.
+/// Rules that name colours, for the page's style sheet: each class on paper and on a dark screen.
 pub fn style_sheet(inks: &[Ink]) -> String {
     let mut css = String::new();
     let variables = |css: &mut String, dark: bool| {

@@ -32,7 +32,8 @@ pub(super) struct Tick {
 }
 
 impl Scale {
-    /// An even scale over values, ends at round numbers. With `from_zero` it begins at 0 if no value is below.
+    /// An even scale over values whose ends are round numbers. With `from_zero` it begins at 0 if
+    /// no value is below.
     pub fn linear(values: impl IntoIterator<Item = f64>, from_zero: bool) -> Self {
         let Some((mut min, mut max)) = ends(values) else { return Scale::Linear { min: 0.0, max: 1.0 } };
         if from_zero {
@@ -68,7 +69,8 @@ impl Scale {
         Scale::Linear { min, max: if max > min { max } else { min + 1.0 } }
     }
 
-    /// The place of a value: 0 at the beginning of the axis, 1 at its end. Beyond them if the value is.
+    /// The place of a value: 0 at the beginning of the axis, 1 at its end. Values beyond the axis
+    /// lie beyond these.
     pub(super) fn place(&self, value: f64) -> f64 {
         match self {
             Scale::Linear { min, max } => (value - min) / (max - min),
@@ -91,7 +93,7 @@ impl Scale {
         }
     }
 
-    /// About so many ticks.
+    /// About this many ticks.
     pub(super) fn ticks(&self, about: usize) -> Vec<Tick> {
         match self {
             Scale::Linear { min, max } => linear_ticks(*min, *max, about),
@@ -112,7 +114,7 @@ fn ends(values: impl IntoIterator<Item = f64>) -> Option<(f64, f64)> {
     })
 }
 
-/// A step of 1, 2 or 5 times a power of ten that divides a span into about so many parts.
+/// A step of 1, 2 or 5 times a power of ten that divides a span into about this many parts.
 fn step(span: f64, parts: usize) -> f64 {
     let rough = span / parts.max(1) as f64;
     let power = 10f64.powf(rough.log10().floor());

@@ -1,7 +1,8 @@
 //! How wide text is, and how numbers are written.
 
-/// Widths of printable ASCII in Helvetica, in thousandths of the size (Adobe's font metrics, which Arial and Liberation
-/// Sans share). In other fonts text is a few hundredths wider or narrower; layouts leave that room.
+/// Widths of printable ASCII in Helvetica, in thousandths of the size (Adobe's font metrics, which
+/// Arial and Liberation Sans share). In other fonts text is a few hundredths wider or narrower.
+/// Layouts leave room for that.
 const WIDTHS: [u16; 95] = [
     278, 278, 355, 556, 556, 889, 667, 191, 333, 333, 389, 584, 278, 333, 278, 278, 556, 556, 556, 556, 556,
     556, 556, 556, 556, 556, 278, 278, 584, 584, 584, 556, 1015, 667, 667, 722, 722, 667, 611, 778, 722, 278,
@@ -17,7 +18,7 @@ pub fn wide(text: &str, size: f64) -> f64 {
     thousandths as f64 / 1000.0 * size * 1.03
 }
 
-/// A number with so many decimals and a true minus sign.
+/// A number with this many decimals and a true minus sign.
 pub fn plain(value: f64, decimals: usize) -> String {
     let text = format!("{value:.decimals$}");
     match text.strip_prefix('-') {

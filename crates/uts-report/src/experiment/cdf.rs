@@ -15,7 +15,8 @@ use uts_record::samples::{Latency, SampleRow};
 /// Points of a line: its body evenly by rank, and its tail in full.
 const BODY_POINTS: usize = 240;
 const TAIL_POINTS: usize = 60;
-/// The share that misses its deadline is what matters: if it is at most this, slack gets a logarithmic axis.
+/// What matters is the share that misses its deadline. If it is at most this, slack gets a
+/// logarithmic axis.
 const RARE: f64 = 0.25;
 /// A logarithmic axis is chosen unasked if the middle of the latencies spans so much.
 const LOG_FROM: f64 = 20.0;
@@ -38,8 +39,8 @@ impl Messages {
         self.arrived.len() + self.lost
     }
 
-    /// The value that a share of all messages does not exceed; `None` if that many did not arrive. For slack, what is
-    /// lost is below everything.
+    /// The value that a share of all messages does not exceed. `None` if that many did not arrive.
+    /// For slack, lost messages are below everything.
     fn quantile(&self, share: f64, is_slack: bool) -> Option<f64> {
         let rank = share * self.all() as f64 - if is_slack { self.lost as f64 } else { 0.0 };
         let index = (rank.ceil() as usize).max(1) - 1;

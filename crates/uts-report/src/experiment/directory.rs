@@ -1,7 +1,7 @@
 //! Reads what an experiment left, as far as it has got.
 //!
-//! Without `plan.json` nothing can be said, and a wrong line of `measures.csv` could say anything: these are errors.
-//! Whatever else is missing or wrong is left out, and told of on the page.
+//! Without `plan.json` nothing can be said, and a wrong line of `measures.csv` could say anything:
+//! these are errors. Whatever else is missing or wrong is left out, and the page says so.
 
 use anyhow::{Context, Result, ensure};
 use serde::de::{DeserializeOwned, IgnoredAny};
@@ -175,7 +175,7 @@ impl Directory {
         self.entry("workload", name).and_then(|w| w.get("kind")).and_then(toml::Value::as_str).unwrap_or(name)
     }
 
-    /// Reads samples of a run; nothing if it has none. What is wrong with them is told of.
+    /// Reads samples of a run; nothing if it has none. The page names what is wrong with them.
     pub(super) fn samples<T: SampleRow>(&self, run: &Run) -> Vec<T> {
         let path = self.samples_path(run, T::FILE);
         if !path.is_file() {

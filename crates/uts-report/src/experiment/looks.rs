@@ -1,8 +1,8 @@
 //! A colour, a dash and a mark for each transport, the same in every picture of a report.
 //!
-//! Colour alone tells nothing to some readers and to most printers: any two of the looks that are alike to someone who
-//! sees no red or no green differ in dash or mark. The colours are Okabe and Ito's (2008) and Tol's (2021), darkened
-//! where they were too pale for a line on white.
+//! Some readers and most printers see no colour. If two looks are alike to someone who sees no red
+//! or no green, they differ in dash or mark. The colours are Okabe and Ito's (2008) and Tol's
+//! (2021), darkened if they were too pale for a line on white.
 
 use super::directory::Directory;
 use std::collections::BTreeMap;
@@ -119,7 +119,8 @@ fn second(name: &str, transport: &str) -> Option<usize> {
 mod tests {
     use super::*;
 
-    /// Machado, Oliveira and Fernandes 2009, severity 1: what is seen without the cones for red, and for green.
+    /// Machado, Oliveira and Fernandes 2009, severity 1: what is seen without the cones for red,
+    /// and for green.
     const PROTANOPIA: [[f64; 3]; 3] =
         [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]];
     const DEUTERANOPIA: [[f64; 3]; 3] =

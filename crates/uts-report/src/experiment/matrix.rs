@@ -1,5 +1,5 @@
-//! Workloads by paths: who is best in each cell, by how much, and where UTS stands. Nothing here is weighed or left
-//! out: a transport that did not finish every run ranks behind all that did.
+//! Workloads by paths: who is best in each cell, by how much, and where UTS stands. Nothing here is
+//! weighted or left out. A transport that did not finish every run ranks behind all that did.
 
 use super::chart::{Data, Datum};
 use super::directory::{Directory, Kind, Place, Run, RunStatus};
@@ -115,7 +115,8 @@ fn axes(directory: &Directory, plot: &Plot) -> Result<[usize; 2]> {
     Ok(axes)
 }
 
-/// The transport that stands for UTS: as asked for, else the one of that name, else the first of its kind.
+/// The transport that stands for UTS: the one asked for, otherwise the one of that name, otherwise
+/// the first of its kind.
 fn stand_in(directory: &Directory, plot: &Plot) -> Result<Option<usize>> {
     if let Some(name) = &plot.uts {
         let Some(at) = directory.names.iter().position(|n| n == name) else {
@@ -279,7 +280,7 @@ fn remark(runs: &[&Run], complete: usize) -> String {
     parts.join("; ")
 }
 
-/// Who finished all runs comes first, then who has the better mean.
+/// Transports that finished all runs come first, then those with the better mean.
 fn rank(a: &Entry, b: &Entry, better: Better) -> Ordering {
     let share = |e: &Entry| if e.tried == 0 { 0.0 } else { e.complete as f64 / e.tried as f64 };
     let by_mean = |a: &Mean, b: &Mean| match better {
@@ -305,12 +306,14 @@ impl Cell {
         self.entries.iter().find(|e| Some(e.who) == who)
     }
 
-    /// Whether there is something to win or to lose for an entry: another has a figure, too, for UTS one that is not UTS.
+    /// Whether an entry can win or lose: another has a figure too. For UTS, another that is not
+    /// UTS.
     pub(super) fn is_contested(&self, entry: &Entry) -> bool {
         self.entries.iter().any(|e| e.mean.is_some() && e.who != entry.who && !(e.is_uts && entry.is_uts))
     }
 
-    /// Whether an entry is the best, and not only first among equals or among those that are not told apart.
+    /// Whether an entry is the best, and not only the first among equals or among those that are
+    /// not told apart.
     pub(super) fn is_won_by(&self, entry: &Entry) -> bool {
         let next = self.entries.get(1).filter(|e| e.mean.is_some());
         self.best().is_some_and(|best| best.who == entry.who)

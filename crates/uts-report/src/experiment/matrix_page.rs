@@ -1,4 +1,5 @@
-//! The matrix as HTML: one sheet that is printed as it is, and below it everything that it was made from.
+//! The matrix as HTML: one sheet to be printed as it is, and below it everything that it was made
+//! from.
 
 use super::chart::Data;
 use super::directory::Directory;
@@ -9,7 +10,7 @@ use super::verdict::{Distance, Standing, Verdict};
 use std::fmt::Write;
 use uts_plot::html::{capitalised, escape};
 
-/// The sheet: a sentence, the grid, and who is best at what.
+/// The sheet: a sentence, the grid, and which transport is best at what.
 pub(super) fn sheet(directory: &Directory, matrix: &Matrix, number: usize) -> String {
     let mut html = format!(
         "<section class=\"sheet\" id=\"matrix{number}\"><h2>{}</h2>",

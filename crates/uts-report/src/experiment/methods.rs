@@ -1,4 +1,5 @@
-//! How the figures came about: set-up, seeds, machine, versions, and which runs do not count and why.
+//! How the figures were made: set-up, seeds, machine, versions, and which runs do not count and
+//! why.
 
 use super::directory::{Directory, Kind, Run, RunStatus, some, tally};
 use super::quantity::three_digits;
@@ -113,7 +114,8 @@ fn facts(rows: &[(String, String)]) -> String {
     html + "</tbody></table></div>"
 }
 
-/// Runs that do not count, by the reason; and how true to its model the emulation was in the others.
+/// Runs that do not count, by the reason, and how true the emulation was to its model in the
+/// others.
 fn validity(directory: &Directory) -> String {
     let mut html = format!("<p>{}.</p>", escape(&progress(directory)));
     let mut reasons: BTreeMap<(RunStatus, &str), Vec<String>> = BTreeMap::new();

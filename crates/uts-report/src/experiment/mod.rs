@@ -1,9 +1,10 @@
-//! The report of an experiment: from a directory that `uts lab run` has left, finished or not, one page that opens
-//! from disk without a network. docs/lab.md says what is in the directory.
+//! The report of an experiment: from a directory that `uts lab run` has left, finished or not, one
+//! page that opens from disk without a network. docs/lab.md describes the directory.
 //!
-//! What the page shows is chosen by `[[plot]]` in the experiment file ([`plot::Plot`] has the keys), or else by what
-//! there is: a matrix if several workloads meet several paths, each sweep, distributions of latency and slack, and
-//! traces of a few runs. A picture is an SVG made here; series over time can also be zoomed, by the inlined uPlot.
+//! `[[plot]]` in the experiment file chooses what the page shows ([`plot::Plot`] has the keys).
+//! Without it, the page shows what there is: a matrix if several workloads meet several paths, each
+//! sweep, distributions of latency and slack, and traces of a few runs. A picture is an SVG made
+//! here. Series over time can also be zoomed, by the inlined uPlot.
 
 mod cdf;
 mod chart;
@@ -47,7 +48,8 @@ pub const PLOT_KINDS: [&str; plot::KINDS.len()] = plot::KINDS;
 pub struct Written {
     /// The page.
     pub page: PathBuf,
-    /// What was missing or wrong but did not prevent a report, a sentence each; the page tells of it, too.
+    /// What was missing or wrong but did not prevent a report, a sentence each. The page shows it
+    /// too.
     pub problems: Vec<String>,
 }
 
@@ -59,12 +61,13 @@ pub fn is_experiment(dir: &Path) -> bool {
 /// Writes `report.html` into the directory of an experiment, which may be unfinished.
 ///
 /// # Errors
-/// `plan.json` is missing or wrong; a line of `measures.csv` is (its number and column are named), or it is missing
-/// although runs have ended; the page cannot be written.
+/// `plan.json` is missing or wrong; a line of `measures.csv` is wrong (its number and column are
+/// named); `measures.csv` is missing although runs have ended; the page cannot be written.
 pub fn write(dir: &Path) -> Result<Written> {
     let (html, problems) = render(dir)?;
     let page = dir.join(PAGE_FILE);
-    // Whole or not at all: a browser may have the last one open, and the experiment may be interrupted.
+    // Whole or not at all. A browser may have the last one open, and the experiment may be
+    // interrupted.
     let part = dir.join(format!(".{PAGE_FILE}.part"));
     fs::write(&part, html).with_context(|| format!("cannot write {}", part.display()))?;
     fs::rename(&part, &page).with_context(|| format!("cannot write {}", page.display()))?;

@@ -61,16 +61,18 @@ pub(super) struct Plot {
     /// `sweep`: the sweep's name. `bars`, `box`: `transport`, `workload`, `path` or a sweep's name.
     #[serde(default)]
     pub x: Option<String>,
-    /// Measures, or for `series` and `trace` what was sampled (`sequence`, `window`, `rtt`, `goodput`, `queue`,
-    /// `sojourn`), or for `cdf` `latency` or `slack`: a picture for each, but one panel of the same picture for `trace`.
+    /// Measures. For `series` and `trace` what was sampled (`sequence`, `window`, `rtt`, `goodput`,
+    /// `queue`, `sojourn`), for `cdf` `latency` or `slack`. There is a picture for each, but for
+    /// `trace` a panel of the same picture.
     #[serde(default, deserialize_with = "one_or_many")]
     pub y: Vec<String>,
     #[serde(default)]
     pub title: Option<String>,
     #[serde(default)]
     pub caption: Option<String>,
-    /// `sweep`, `bars`, `box`, `table`: what has a line or a colour of its own: `transport`, which is usual, or what else
-    /// may be `x`. Then there is a picture for each transport.
+    /// `sweep`, `bars`, `box`, `table`: what has a line or a colour of its own. This is
+    /// `transport`, or whatever else may be `x`. In the latter case there is a picture for each
+    /// transport.
     #[serde(default)]
     pub series: Option<String>,
     /// `matrix`: what its rows are, else workloads.

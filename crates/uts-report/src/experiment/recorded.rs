@@ -14,7 +14,7 @@ use uts_record::samples::{Delivered, Latency, Queue, SampleRow, Sequence, Window
 /// Goodput is averaged over such a part of the time that is shown.
 pub(super) const BINS: f64 = 120.0;
 
-/// What was repeated or lost, whoever sent it.
+/// What was repeated or lost, whichever end sent it.
 pub(super) const LOST: Ink = Ink { name: "fault", light: "#d4145a", dark: "#ff6f9f" };
 
 /// What is recorded against time, from top to bottom.
@@ -245,8 +245,8 @@ fn window(directory: &Directory, looks: &Looks, run: &Run, is_rtt: bool) -> Vec<
     curves
 }
 
-/// Of the two ends of a flow, each of which tells of its own window, the one that has more in flight: it sends the data.
-/// If that is not known it is the client, which stands first.
+/// Each of the two ends of a flow reports its own window. This is the end that has more in flight:
+/// it sends the data. If that is not known, it is the client, which stands first.
 fn sender(rows: Vec<Window>) -> Vec<Window> {
     let mut ends: Vec<Vec<Window>> = Vec::new();
     for row in rows {

@@ -122,8 +122,8 @@ fn found_values(directory: &Directory, at: usize, wanted: &[String]) -> Result<V
     wanted.iter().map(place).collect()
 }
 
-/// Values of a measure: for each place (transport included, without what the picture spreads), each line and each value
-/// of `x`.
+/// Values of a measure: for each place (transport included, without what the picture spreads), each
+/// line and each value of `x`.
 pub(super) struct Gathered {
     /// The unit of the data.
     pub unit: String,
@@ -199,7 +199,8 @@ pub(super) fn left_out(
     counts.iter().map(one).collect::<Vec<_>>().join("; ")
 }
 
-/// "cubic: bulk over bottleneck, window 48kB, in sim": a place in words, without dimensions that the picture spreads.
+/// "cubic: bulk over bottleneck, window 48kB, in sim": a place in words, without dimensions that
+/// the picture spreads.
 pub(super) fn place_in_words(directory: &Directory, place: &Place, without: &[usize]) -> String {
     let (mut head, mut rest) = (String::new(), Vec::new());
     if place.len() > directory.transports() && !without.contains(&directory.transports()) {
@@ -228,7 +229,8 @@ pub(super) fn place_in_words(directory: &Directory, place: &Place, without: &[us
     rest.join(", ")
 }
 
-/// What the experiment file says of a path (of each, for a chain), as "bottleneck: rate 5mbit, delay 10ms".
+/// What the experiment file says of a path (of each, for a chain), as "bottleneck: rate 5mbit,
+/// delay 10ms".
 pub(super) fn path_in_words(directory: &Directory, place: &Place) -> Option<String> {
     let name = directory.value(place, directory.dimension(&Kind::Path));
     let one = |name: &str| {
@@ -254,7 +256,8 @@ fn swept_key<'k>(key: &'k str, path: &str) -> Option<&'k str> {
     (whose == path || whose == "*").then(|| what.rsplit('.').next().unwrap_or(what))
 }
 
-/// What is swept is not what the file says, neither as a value of its own nor within a link's settings.
+/// A swept setting does not have the file's value, neither as a value of its own nor within a
+/// link's settings.
 fn replace_swept(table: &mut toml::Table, key: &str) {
     for (name, value) in table.iter_mut() {
         let Some(text) = value.as_str() else { continue };

@@ -38,8 +38,8 @@ impl Mean {
     }
 }
 
-/// The probability that means differ at least so much although the same is measured: Welch's test, two-sided. `None`
-/// if one of them has a single value.
+/// The probability that means differ by at least this much if the same is measured: Welch's test,
+/// two-sided. `None` if one of them has a single value.
 pub(super) fn welch(a: &Mean, b: &Mean) -> Option<f64> {
     if a.n < 2 || b.n < 2 {
         return None;
@@ -66,7 +66,8 @@ pub(super) fn quantile(sorted: &[f64], share: f64) -> Option<f64> {
     Some(low + (high - low) * (place - below as f64))
 }
 
-/// Quartiles with Tukey's whiskers: the farthest values within one and a half quartile distances of the box.
+/// Quartiles with Tukey's whiskers: the farthest values within one and a half quartile distances of
+/// the box.
 pub(super) fn quartiles(values: &[f64]) -> Option<Quartiles> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -105,7 +106,8 @@ mod tests {
         assert_eq!(Mean::of(&[1.0, 1.0, 1.0]).unwrap().half_width(), Some(0.0));
     }
 
-    /// The example of R's `t.test(extra ~ group, data = sleep)`: t = 1.8608, df = 17.776, p = 0.07939.
+    /// The example of R's `t.test(extra ~ group, data = sleep)`: t = 1.8608, df = 17.776, p =
+    /// 0.07939.
     #[test]
     fn welch_agrees_with_r() {
         let a = Mean::of(&[0.7, -1.6, -0.2, -1.2, -0.1, 3.4, 3.7, 0.8, 0.0, 2.0]).unwrap();

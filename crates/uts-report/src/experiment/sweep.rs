@@ -1,4 +1,5 @@
-//! A measure against a sweep, and measures as bars and boxes: means of repetitions with their confidence intervals.
+//! A measure against a sweep, and measures as bars and boxes: means of repetitions with their
+//! confidence intervals.
 
 use super::chart::{Chart, Data, Datum};
 use super::directory::{Dimension, Directory, Kind, Place};
@@ -16,7 +17,7 @@ const WIDE: f64 = 980.0;
 const HEIGHT: f64 = 260.0;
 /// A logarithmic axis is chosen unasked if values span so much.
 const LOG_FROM: f64 = 30.0;
-/// Boxes show each value up to so many.
+/// Boxes show each value up to this many.
 const POINTS_MAX: usize = 24;
 
 /// Values of one transport, or of whatever else has a line of its own, by the index of `x`.
@@ -280,7 +281,8 @@ fn against(view: &View<'_>, x: usize) -> Chart {
     let name_of_x = view.directory.title(x);
     for (i, line) in view.lines.iter().enumerate() {
         let look = line.look;
-        // Side by side where the axis has room between values, so that error bars do not cover each other.
+        // Side by side if the axis has room between values, to keep error bars from covering each
+        // other.
         let middle = (view.lines.len() - 1) as f64 / 2.0;
         let aside = if is_ordinal { (i as f64 - middle) * 0.5 / view.lines.len() as f64 } else { 0.0 };
         let (mut points, mut hints) = (Vec::new(), Vec::new());

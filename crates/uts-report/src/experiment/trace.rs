@@ -1,4 +1,5 @@
-//! Runs against time: everything of one run in panels one above the other, or one quantity of several transports.
+//! Runs against time: everything of one run in panels one above the other, or one quantity of
+//! several transports.
 
 use super::chart::{Chart, Data, Zoom, ZoomPanel, ZoomSeries};
 use super::directory::{Directory, Place, Run};
@@ -19,7 +20,7 @@ const DRAWN_POINTS: usize = 2_200;
 const ZOOM_LINE_POINTS: usize = 3_000;
 const ZOOM_DOTS: usize = 8_000;
 const ZOOM_MARKS: usize = 2_000;
-/// Changes of the path are drawn up to so many; a rate trace has thousands.
+/// Changes of the path are drawn up to this many; a rate trace has thousands.
 const CHANGES_MAX: usize = 40;
 const WIDTH: f64 = 860.0;
 
@@ -77,7 +78,8 @@ pub(super) fn series(directory: &Directory, looks: &Looks, plot: &Plot, limit: u
     Ok(charts)
 }
 
-/// For each transport at each place the repetition whose result is the median, or the one that is asked for.
+/// For each transport at each place, the repetition whose result is the median, or the one that is
+/// asked for.
 fn chosen<'a>(
     directory: &'a Directory,
     selection: &'a Selection,

@@ -1,5 +1,5 @@
-//! How a transport stands beside the best of a cell, and UTS beside those that people use today. Only where another
-//! transport has a figure, too, is there anything to win or to lose.
+//! How a transport compares with the best of a cell, and UTS with the others. Only if another
+//! transport has a figure too, can anything be won or lost.
 
 use super::matrix::Entry;
 use super::quantity::{Better, Quantity, three_digits};

@@ -80,7 +80,7 @@ impl Lane {
         (left > 0).then(|| contents(self.tag, 0, self.next, left.min(10_000), false))
     }
 
-    /// The messages that come next, so many at the most.
+    /// The messages that come next, this many at the most.
     pub fn next_messages(&self, most: usize) -> impl Iterator<Item = Bytes> {
         let next = self.plan.sizes.iter().enumerate().skip(self.next).take(most);
         next.map(|(index, len)| contents(self.tag, index as u32, 0, *len, true))

@@ -1,7 +1,8 @@
-//! Two engines on paths of every kind, exchanging mechanisms at random: what was sent must arrive as the profiles promise,
-//! and both ends must come to rest.
+//! Two engines on paths of every kind exchange mechanisms at random. What was sent must arrive as
+//! the profiles promise, and both ends must come to rest.
 //!
-//! `UTS_SEED=n` runs one seed and says what it does; `UTS_SEEDS=n` sets how many run (1000 unless set).
+//! `UTS_SEED=n` runs one seed and says what it does. `UTS_SEEDS=n` sets how many run (1000 unless
+//! set).
 
 mod lane;
 mod plan;
@@ -280,7 +281,8 @@ impl Torture {
                 self.lane(node, flow).is_finished = true;
                 return;
             };
-            // Until it is agreed, the profile that the flow waits for says what becomes of messages.
+            // Until it is agreed, the profile that the flow waits for decides what becomes of
+            // messages.
             let profile = connection.flow_profile(Direction::Out, flow);
             let profile = profile.or(own).expect("connected");
             let as_message = sends_messages && profile.name(Function::Segmentation) == "messages";
@@ -354,7 +356,8 @@ impl Torture {
         assert!(memory < MEMORY_BYTES_MAX, "a connection took {memory} bytes");
     }
 
-    /// On a path that has become clean, an exchange each way succeeds, and then nothing happens any more.
+    /// On a path that has become clean, an exchange each way succeeds. Then nothing happens any
+    /// more.
     fn come_to_rest(&mut self) {
         let clean = "up rate=10mbit delay=10ms buffer=100p loss=0 jitter=0ms duplicate=0 reorder=0,0ms corrupt=0,1 mtu=inf";
         self.world.set_path(uts_path::Target::Both, clean).expect("a valid change");
@@ -368,7 +371,8 @@ impl Torture {
         ] {
             let profile = plan::profile(&mut rng, &self.plan.class);
             let before = self.completed;
-            // An answer whose confirmation was lost is repeated for up to 128 time-outs, of many seconds under timing/fixed.
+            // An answer whose confirmation was lost is repeated for up to 128 time-outs, of many
+            // seconds under timing/fixed.
             for _ in 0..40 {
                 let now = self.world.now();
                 let asked = self.connection(node).request_profile(now, direction, profile);

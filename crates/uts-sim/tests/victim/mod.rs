@@ -1,4 +1,5 @@
-//! An endpoint under attack, and what it holds by the counting allocator: only what its own calls take and leave counts.
+//! An endpoint under attack, and what it holds by the counting allocator. Only what its own calls
+//! allocate and free counts.
 
 use super::counting::HELD;
 use core::time::Duration;
@@ -97,7 +98,7 @@ impl Victim {
     }
 }
 
-/// One who has the keys of a connection to the victim, says anything, and hears what it likes.
+/// A peer that has the keys of a connection to the victim, says anything, and hears what it likes.
 pub struct Liar {
     client: Endpoint,
     handle: ConnectionHandle,

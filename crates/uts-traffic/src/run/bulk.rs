@@ -1,4 +1,5 @@
-//! One file on one stream. The client's start stands before it; the receiver says when it has had enough.
+//! One file on one stream. The client's start stands before it. The receiver says when it has
+//! enough.
 
 use super::{
     Outcome, Progress, Run, RunError, Stop, await_receipt, bytes_of, give_receipt, nanos, rate, read_exact,
@@ -65,7 +66,8 @@ pub(super) async fn serve(
             },
         }
         give_receipt(&mut *stream.send).await?;
-        // Until the client has seen it, nothing may be torn down; what it still sends is of no interest.
+        // Until the client has seen it, nothing may be torn down. What the client still sends is of
+        // no interest.
         let mut rest = vec![0; SLICE_MAX];
         while !is_whole.get() && !matches!(stream.receive.read(&mut rest).await, Ok(0) | Err(_)) {}
         Ok(())

@@ -1,4 +1,5 @@
-//! Many files, each on a stream of its own. The receiver answers each with one byte, as any protocol of files does.
+//! Many files, each on a stream of its own. The receiver answers each with one byte, as any file
+//! protocol does.
 
 use super::{
     Outcome, Progress, Run, RunError, Stop, await_receipt, bytes_of, count as counted, give_receipt, rate,

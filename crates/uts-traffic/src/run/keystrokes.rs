@@ -1,4 +1,5 @@
-//! Keystrokes at a person's pace, each echoed: on one stream, or as messages where a transport has no streams.
+//! Keystrokes at a person's pace, each echoed: on one stream, or as messages if a transport has no
+//! streams.
 
 use super::{Outcome, QUIET, Run, RunError, Stop, count as counted, nanos, read_exact};
 use crate::measure::{Sample, Spans};

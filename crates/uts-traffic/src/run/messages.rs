@@ -1,7 +1,7 @@
 //! Paced messages and video frames, each of use only until its deadline.
 //!
-//! Each message says which it is, which piece of how many, and when it was due; the rest is content. The receiver knows
-//! the plan, so it knows what is missing.
+//! Each message says which one it is, which piece of how many, and when it was due. The rest is
+//! content. The receiver knows the plan, and therefore knows what is missing.
 
 use super::{Outcome, QUIET, Run, RunError, Stop, bytes_of, count as counted, nanos, rate};
 use crate::measure::{Measure, Sample, Spans};
@@ -17,7 +17,7 @@ const HEADER_BYTES: usize = MESSAGE_BYTES_MIN as usize;
 /// What is due when.
 pub(super) struct Plan {
     count: u32,
-    /// The n-th is due so many nanoseconds after the start: `n * numerator / denominator`.
+    /// The n-th is due this many nanoseconds after the start: `n * numerator / denominator`.
     numerator_ns: u64,
     denominator: u64,
     /// Every so many is of the first size, the others of the second.
@@ -86,7 +86,8 @@ impl Plan {
         u16::try_from(pieces.max(1)).unwrap_or(u16::MAX)
     }
 
-    /// Where a piece begins in its message, and how long it is; pieces are of the same size but for one byte.
+    /// Where a piece begins in its message, and how long it is. Pieces have the same size but for
+    /// one byte.
     fn piece(&self, index: u32, piece: u16, pieces: u16) -> (u64, usize) {
         let at = |n: u16| u64::from(self.bytes(index)) * u64::from(n) / u64::from(pieces.max(1));
         (at(piece), (at(piece.saturating_add(1)) - at(piece)) as usize)

@@ -1,7 +1,8 @@
 //! Runs a workload: [`drive`] at the client, [`serve`] at the server.
 //!
-//! Both ends are given the same workload, seed and capabilities. Each item carries when it left on the clock that both
-//! ends share, so each figure comes from the end that sees it happen, and from that end only:
+//! Both ends get the same workload, seed and capabilities. Each item carries the instant at which
+//! it left, on the clock that both ends share. Each figure therefore comes from the end that sees
+//! it happen, and from that end only:
 //!
 //! | workload | the client (`drive`) tells | the server (`serve`) tells |
 //! | --- | --- | --- |
@@ -11,17 +12,19 @@
 //! | messages, video | `sent`, `skipped` | `due`, `in_time`, `late`, `missing`, `wasted`, `goodput`, `latency_*` |
 //! | keystrokes | `typed`, `missing`, `echo_*` | `echoed` |
 //!
-//! `NAME_*` is `_p50`, `_p90`, `_p99`, `_max` and `_mean` in milliseconds, of those that arrived; nothing if none did.
-//! `completion` is in seconds from the client's start to the last byte; `goodput` is in bit/s of the application's bytes
-//! over that time, or over the time that was given to it; `sent`, `delivered` and `wasted` are bytes; `in_time` is the
-//! share (0 to 1) of all messages or frames that were due; the rest are counts (unit `1`). Samples come from the same end
+//! `NAME_*` is `_p50`, `_p90`, `_p99`, `_max` and `_mean` in milliseconds, of those that arrived;
+//! nothing if none did. `completion` is in seconds from the client's start to the last byte.
+//! `goodput` is in bit/s of the application's bytes over that time, or over the time that was given
+//! to it. `sent`, `delivered` and `wasted` are bytes. `in_time` is the share (0 to 1) of all
+//! messages or frames that were due. The rest are counts (unit `1`). Samples come from the same end
 //! as the figures that they belong to.
 //!
-//! The clock starts when `drive` is called: what it took to connect is not in it, what it takes to open a stream is.
-//! A message is due at its time whether or not the transport has taken those before it; one whose deadline has passed
-//! before the transport had room for it is skipped, as an application would. Messages that are larger than the transport
-//! allows go in pieces. `messages` and `video` count as late what came whole but after its deadline, as missing what did
-//! not come whole at all, and as wasted all bytes that came of either.
+//! The clock starts when `drive` is called. The time to connect is not in it, the time to open a
+//! stream is. A message is due at its time whether or not the transport has taken those before it.
+//! If its deadline has passed before the transport has room for it, it is skipped, as an
+//! application would. Messages that are larger than the transport allows go in pieces. `messages`
+//! and `video` count as late what came whole but after its deadline, as missing what did not come
+//! whole at all, and as wasted all bytes that came of either.
 
 mod bulk;
 mod files;
@@ -42,8 +45,9 @@ use core::time::Duration;
 use futures_util::future::{Either, select};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
-/// After the last message was due, a receiver to which nothing comes any more for so long has all that it will get. It
-/// is longer than a few time-outs of a transport that repeats, as those that do not repeat are told of the end.
+/// How long a receiver waits for more after the last message was due. Then it has all that it will
+/// get. This is longer than a few time-outs of a transport that repeats. Transports that do not
+/// repeat are told of the end.
 const QUIET: Duration = Duration::from_secs(5);
 
 /// What a receiver answers once it has had all that it wanted.
@@ -56,9 +60,9 @@ pub struct RunOptions {
     pub capabilities: Capabilities,
     /// Where contents and random times come from.
     pub seed: u64,
-    /// After so long an end stops waiting, and tells what there is.
+    /// After this long an end stops waiting, and tells what there is.
     pub give_up: Duration,
-    /// Samples of how much was delivered are at least so far apart.
+    /// Samples of how much was delivered are at least this far apart.
     pub sample_every: Duration,
 }
 
@@ -103,7 +107,8 @@ pub enum RunError {
 /// The client's end of a workload, over a session that it opened. It does not close the session.
 ///
 /// # Errors
-/// [`RunError`]. That a transport stalls or fails is no error of the run but part of its [`Outcome`].
+/// [`RunError`]. If a transport stalls or fails, this is part of the [`Outcome`] and no error of
+/// the run.
 pub async fn drive(
     workload: &Workload,
     session: &dyn Session,
@@ -152,8 +157,8 @@ pub async fn serve(
     }
 }
 
-/// Samples what a transport tells of itself, without end: to run beside [`drive`] or [`serve`], and be dropped with it.
-/// Call [`sample_now`] once more after that, so that nothing is missed.
+/// Samples what a transport reports of itself, without end. To be run beside [`drive`] or
+/// [`serve`], and dropped with it. Call [`sample_now`] once more after that, to miss nothing.
 pub async fn watch(session: &dyn Session, clock: &dyn Clock, every: Duration, observer: &dyn Observer) {
     let every_ns = nanos(every).max(1);
     let mut next_ns = clock.now_ns();
@@ -232,8 +237,8 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Does a part of the run until the end gives up. What the transport says becomes part of the outcome; wrong content
-    /// is an error.
+    /// Does a part of the run until the end gives up. The transport's errors become part of the
+    /// outcome. Wrong content is an error.
     async fn patiently(&self, part: impl Future<Output = Result<(), Stop>>) -> Result<(), RunError> {
         let why = match self.until(self.give_up_ns, part).await {
             Some(Ok(())) => return Ok(()),
@@ -249,8 +254,8 @@ impl<'a> Run<'a> {
         Ok(Outcome { measures, cut_short: self.cut_short.take() })
     }
 
-    /// Accepts streams and handles each beside the others, until `has_all` says that no more will come and those that
-    /// came have been handled.
+    /// Accepts streams and handles each beside the others, until `has_all` says that no more will
+    /// come and those that came have been handled.
     async fn accept_streams(
         &self,
         has_all: impl Fn() -> bool,
@@ -348,8 +353,8 @@ async fn give_receipt(stream: &mut dyn SendStream) -> Result<(), Stop> {
     Ok(stream.finish().await?)
 }
 
-/// Waits until the receiver says that it has everything. Its end is read as well: a stream that is dropped before tells
-/// the peer that something was not wanted.
+/// Waits until the receiver says that it has everything. Its end is read as well: if a stream is
+/// dropped before that, the peer would believe that something was not wanted.
 async fn await_receipt(stream: &mut dyn ReceiveStream) -> Result<(), Stop> {
     if !read_exact(stream, &mut [0; 1]).await? {
         return Err(TransportError::Closed.into());
@@ -390,7 +395,7 @@ fn seconds(ns: u64) -> f64 {
     ns as f64 / 1e9
 }
 
-/// Bits per second of so many bytes in so long.
+/// Bits per second of this many bytes in this long.
 fn rate(bytes: u64, ns: u64) -> f64 {
     if ns == 0 { 0.0 } else { bytes as f64 * 8.0 / seconds(ns) }
 }

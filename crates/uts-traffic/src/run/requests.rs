@@ -1,7 +1,8 @@
-//! Requests and answers: as many streams as requests are under way, on each one request after another.
+//! Requests and answers: as many streams as requests are under way, with one request after another
+//! on each.
 //!
-//! A stream says first which it is; the k-th request on it, and its answer, have contents that follow from that, so
-//! that they need no header and may be of any size.
+//! A stream first says which one it is. The contents of the k-th request on it, and of its answer,
+//! follow from that. They need no header and may be of any size.
 
 use super::{Outcome, Run, RunError, Stop, await_end, count as counted, read_exact, seconds};
 use crate::measure::{Measure, Sample, Spans};

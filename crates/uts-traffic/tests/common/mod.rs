@@ -1,5 +1,5 @@
-//! Virtual time, and a transport within it: two ends in memory with a link each way that has a rate, a delay, a buffer,
-//! and what faults a test asks for.
+//! Virtual time, and a transport within it: two ends in memory with a link each way that has a
+//! rate, a delay, a buffer, and the faults that a test asks for.
 
 #![allow(dead_code, reason = "each test file takes a part of it")]
 

@@ -9,7 +9,8 @@ use core::ops::Range;
 /// The most ranges in a frame. [P-23]
 pub const MAX_ACK_RANGES: usize = 64;
 
-/// Ranges of packet numbers, coded as in RFC 9000 section 19.3.1 and checked when they were read. [P-23]
+/// Ranges of packet numbers, coded as in RFC 9000 section 19.3.1 and checked when they were read.
+/// [P-23]
 #[derive(Clone, Copy)]
 pub struct AckRanges<'a> {
     largest: u64,
@@ -175,10 +176,12 @@ impl EcnCounts {
     }
 }
 
-/// Appends an acknowledgement with as many of `ranges` as fit in `budget_bytes` (and in [`MAX_ACK_RANGES`]).
+/// Appends an acknowledgement with as many of `ranges` as fit in `budget_bytes` (and in
+/// [`MAX_ACK_RANGES`]).
 ///
-/// `ranges` come from the largest down, non-empty, with at least one number between them; the frame ends at the first
-/// that is not so. Returns how many ranges were written; 0 means that nothing was appended.
+/// `ranges` come from the largest down, non-empty, with at least one number between them. The frame
+/// ends at the first that breaks this. Returns how many ranges were written; 0 means that nothing
+/// was appended.
 pub fn emit_ack(
     out: &mut Vec<u8>,
     ranges: impl IntoIterator<Item = Range<u64>>,
@@ -219,7 +222,8 @@ pub fn emit_repaired(
     written
 }
 
-/// Appends as many ranges as leave `out` no longer than `end`; if that is none, what it appended is of no use.
+/// Appends as many ranges as leave `out` no longer than `end`. If that is none, what it appended is
+/// of no use.
 fn put_ranges(out: &mut Vec<u8>, ranges: impl IntoIterator<Item = Range<u64>>, end: usize) -> usize {
     let mut ranges = ranges.into_iter();
     let Some(first) = ranges.next().filter(|first| !first.is_empty() && first.end <= VARINT_MAX) else {

@@ -24,7 +24,7 @@ pub struct DataFlags {
     pub begin: bool,
     /// The last byte ends a message; only with `message`.
     pub end: bool,
-    /// The message travels in the form that the presentation mechanism gave it; only with `message`.
+    /// The message is in the form that the presentation mechanism gave it. Only with `message`.
     pub presented: bool,
 }
 
@@ -33,7 +33,8 @@ pub struct DataFlags {
 pub struct Data<'a> {
     /// The flow.
     pub flow: u32,
-    /// Position of the first byte; absent where the profile needs none, and for the first bytes of a flow.
+    /// Position of the first byte. Absent if the profile needs none, and for the first bytes of a
+    /// flow.
     pub offset: Option<u64>,
     /// Marks.
     pub flags: DataFlags,
@@ -86,8 +87,8 @@ impl<'a> Data<'a> {
         }
     }
 
-    /// The frame that a payload consists of, but for padding behind it, if that is one of data; `None` if it is anything else, or
-    /// malformed.
+    /// The data frame that a payload consists of, except padding behind it. `None` if it is
+    /// anything else, or malformed.
     #[inline]
     pub fn only(payload: &'a [u8]) -> Option<Self> {
         let mut r = Reader::new(payload);
@@ -105,9 +106,9 @@ impl<'a> Data<'a> {
         kind::DATA <= frame_kind && frame_kind <= kind::DATA_LAST && frame_kind & (MARKS | FIN) == MARKS
     }
 
-    /// Reads a whole message, which ends neither the flow nor, if padding follows, the payload; the cursor is at the end then.
-    /// Gives it, and where its bytes begin, as the cursor counts. `None` if there is anything else, or what is malformed; the
-    /// cursor is anywhere then.
+    /// Reads a whole message that ends neither the flow nor, if padding follows, the payload. The
+    /// cursor is then at the end. Returns it, and where its bytes begin, as the cursor counts.
+    /// `None` if there is anything else, or if it is malformed. The cursor is then anywhere.
     // Of small messages each takes this way, and most of what is read is not looked at.
     #[inline(always)]
     pub fn next_message(r: &mut Reader<'a>) -> Option<(Self, usize)> {
@@ -131,8 +132,9 @@ impl<'a> Data<'a> {
 
 emitters!(Data<'_>);
 
-/// Appends the header of a data frame, so that the caller can write the bytes in place after it. Without `len` the
-/// bytes run to the end of the payload; without `offset` too, and in a flow below 64, it takes 2 bytes. [P-33]
+/// Appends the header of a data frame. The caller can then write the bytes in place after it.
+/// Without `len` the bytes run to the end of the payload. Without `offset` too, and in a flow below
+/// 64, it takes 2 bytes. [P-33]
 #[inline]
 pub fn emit_data_header(
     out: &mut Vec<u8>,

@@ -1,4 +1,4 @@
-//! Feedback: what the half of a mechanism that works at the receiver of data tells its other half at the sender.
+//! Feedback: what the receiver's half of a mechanism tells its other half at the sender.
 
 use super::kind;
 use crate::error::WireError;
@@ -12,8 +12,8 @@ pub const MAX_FEEDBACK_BYTES: usize = 255;
 pub struct Feedback<'a> {
     /// The function.
     pub function: u8,
-    /// The mechanism that says it, by which the receiver of the frame knows whether it is for the one
-    /// that it uses.
+    /// The mechanism that says it. The receiver of the frame knows by it whether the frame is for
+    /// the one that it uses.
     pub mechanism: u8,
     /// The flow that it is about; 0 where the function belongs to the connection.
     pub flow: u32,

@@ -25,8 +25,8 @@ impl<'a> Messages<'a> {
         frame_kind & !OFFSET == kind::MESSAGES
     }
 
-    /// Reads one at the cursor; the cursor is anywhere if there is anything else, or what is malformed. Gives it, and where its bytes
-    /// begin, as the cursor counts.
+    /// Reads one at the cursor. If there is anything else, or if it is malformed, the cursor is
+    /// anywhere. Returns it, and where its bytes begin, as the cursor counts.
     #[inline]
     pub fn next(r: &mut Reader<'a>) -> Option<(Self, usize)> {
         let frame_kind = r.u8("frame type").ok().filter(|kind| Messages::is_kind(*kind))?;
@@ -100,7 +100,8 @@ fn write_header<S: Sink>(out: &mut S, flow: u32, offset: Option<u64>, count: u32
     out.put_varint(message_bytes as u64);
 }
 
-/// Appends the header of a frame of messages, so that the caller can write the bytes in place after it. [P-34]
+/// Appends the header of a frame of messages. The caller can then write the bytes in place after
+/// it. [P-34]
 #[inline]
 pub fn emit_messages_header(
     out: &mut Vec<u8>,

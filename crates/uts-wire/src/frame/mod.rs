@@ -51,7 +51,8 @@ pub mod kind {
     pub const FEEDBACK: u8 = 0x15;
     pub const STALE_PF: u8 = 0x16;
     pub const ORDER: u8 = 0x17;
-    /// The first of the 128 types of data; the low six bits are flags, and the upper half is of presented messages.
+    /// The first of the 128 types of data. The low six bits are flags, and the upper half is of
+    /// presented messages.
     pub const DATA: u8 = 0x40;
     /// The last of them.
     pub const DATA_LAST: u8 = 0xbf;
@@ -224,8 +225,8 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// Whether the receiver has to acknowledge a packet with this frame: all but padding, acknowledgements and close
-    /// do. [P-22]
+    /// Whether the receiver must acknowledge a packet with this frame: all but padding,
+    /// acknowledgements and close. [P-22]
     pub const fn elicits_ack(&self) -> bool {
         !matches!(self, Frame::Padding { .. } | Frame::Ack(_) | Frame::Repaired(_) | Frame::Close(_))
     }

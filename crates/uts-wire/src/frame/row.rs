@@ -1,5 +1,5 @@
-//! Whole messages of a flow, one behind the other: many small ones fill a packet, and what their frames have in common is written,
-//! and looked at, once.
+//! Whole messages of a flow, one behind the other. Many small ones fill a packet. What their frames
+//! have in common is written, and checked, once.
 
 use super::data::{Data, DataFlags, LEN, OFFSET, PRESENTED};
 use super::messages::Messages;
@@ -14,8 +14,8 @@ const VARINT_BYTES_MAX: usize = 8;
 /// What may stand before a message's bytes in a row.
 const AROUND_BYTES_MAX: usize = HEAD_BYTES + 2 * VARINT_BYTES_MAX;
 
-/// Writes data frames, one behind the other, into memory that is there already: of many small ones that is much faster than
-/// to append each.
+/// Writes data frames, one behind the other, into memory that is there already. For many small ones
+/// this is much faster than to append each.
 #[derive(Debug)]
 pub struct DataWriter<'a>(Room<'a>);
 
@@ -43,7 +43,8 @@ pub struct RowReader<'a> {
 }
 
 impl RowHead {
-    /// That of whole messages of a flow, each with its length; `None` if the flow's number takes more than a byte. [P-30]
+    /// The writer of whole messages of a flow, each with its length. `None` if the flow's number
+    /// takes more than a byte. [P-30]
     pub fn new(flow: u32, has_offset: bool, presented: bool) -> Option<Self> {
         let flow = u8::try_from(flow).ok().filter(|flow| *flow < 0x40)?;
         let flags = DataFlags { message: true, begin: true, end: true, presented, ..DataFlags::default() };
@@ -66,7 +67,8 @@ impl RowHead {
 }
 
 impl<'a> DataWriter<'a> {
-    /// Room with less left than this and a message's bytes may be too little for [`DataWriter::put_in_row`].
+    /// If room for less than this and a message's bytes is left, it may be too little for
+    /// [`DataWriter::put_in_row`].
     pub const ROW_HEAD_MAX_BYTES: usize = AROUND_BYTES_MAX;
 
     /// Begins at the front of `room`.
@@ -91,9 +93,11 @@ impl<'a> DataWriter<'a> {
         messages.write(&mut self.0);
     }
 
-    /// Writes a message's frame as [`DataWriter::put`] does. `offset` is its position if the head says that there is one. `None`
-    /// if it did not, which is never so if [`DataWriter::ROW_HEAD_MAX_BYTES`] fit beside the message.
-    // What is behind a varint is written over it: a whole word is written faster than as many bytes as it takes.
+    /// Writes a message's frame as [`DataWriter::put`] does. `offset` is its position if the head
+    /// says that there is one. `None` if it did not. It always does if
+    /// [`DataWriter::ROW_HEAD_MAX_BYTES`] fit beside the message.
+    // What is behind a varint is written over it: a whole word is written faster than the bytes
+    // that it takes.
     #[inline(always)]
     pub fn put_in_row(&mut self, head: RowHead, offset: u64, bytes: &[u8]) -> Option<()> {
         let room = &mut *self.0.0;
@@ -121,7 +125,8 @@ fn put_varint(value: u64, out: &mut [u8], at: usize) -> Option<usize> {
     Some(at + len)
 }
 
-/// The variable-length integer in front of `bytes`, and how many it takes; `None` if there is less than a word.
+/// The variable-length integer in front of `bytes`, and how many it takes. `None` if there is less
+/// than a word.
 #[inline(always)]
 fn decode(bytes: &[u8]) -> Option<(u64, usize)> {
     let word = u64::from_be_bytes(*bytes.first_chunk()?);
@@ -130,7 +135,8 @@ fn decode(bytes: &[u8]) -> Option<(u64, usize)> {
 }
 
 impl<'a> RowReader<'a> {
-    /// The row in front of a payload; `None` if it begins with anything else, or with what has to be looked at more closely.
+    /// The row in front of a payload. `None` if it begins with anything else, or with something
+    /// that needs a closer check.
     #[inline]
     pub fn new(payload: &'a [u8]) -> Option<Self> {
         let head = RowHead(*payload.first_chunk()?);
@@ -149,8 +155,9 @@ impl<'a> RowReader<'a> {
         self.at
     }
 
-    /// The next message; `None` if another frame follows, or what is malformed, or too near to the end of the payload to be read
-    /// by words: that is for [`Data::next_message`], which reads on from [`RowReader::end`].
+    /// The next message. `None` if another frame follows, if it is malformed, or if it is too near
+    /// to the end of the payload to be read by words. In these cases [`Data::next_message`] reads
+    /// on from [`RowReader::end`].
     #[inline(always)]
     pub fn next_message(&mut self) -> Option<InRow> {
         let (head, mut left) = self.payload.get(self.at..)?.split_first_chunk()?;

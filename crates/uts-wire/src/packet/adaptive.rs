@@ -36,18 +36,20 @@ pub struct AdaptiveMark {
     pub pn_len: usize,
 }
 
-/// The epoch modulo 32 in the first byte of an adaptive packet: enough to tell open epochs apart. [P-17]
+/// The epoch modulo 32 in the first byte of an adaptive packet: enough to tell open epochs apart.
+/// [P-17]
 #[inline]
 pub const fn peek_epoch(first: u8) -> u8 {
     first >> EPOCH_SHIFT & EPOCH_MASK
 }
 
 impl AdaptiveHeader {
-    /// Reads the header that `datagram` starts with, given the length of the ids that this endpoint hands out. Returns
-    /// it and where the (masked) packet number stands.
+    /// Reads the header that `datagram` starts with, given the length of the ids that this endpoint
+    /// hands out. Returns it and where the (masked) packet number stands.
     ///
     /// # Errors
-    /// `Value` for a long packet, `TooLong` for an id length over 20, `Truncated` if no byte is left for the number.
+    /// `Value` for a long packet, `TooLong` for an id length over 20, `Truncated` if no byte is
+    /// left for the number.
     pub fn parse(datagram: &[u8], cid_len: usize) -> Result<(Self, usize), WireError> {
         let mut r = Reader::new(datagram);
         let first = r.u8("first byte")?;
@@ -65,8 +67,8 @@ impl AdaptiveHeader {
         Ok((AdaptiveHeader { epoch_low5: peek_epoch(first), dcid }, pn_offset))
     }
 
-    /// Where the packet number of a datagram stands that is for the owner of `dcid`; `None` if it is too short for one or is a long
-    /// packet. Which id it bears is not looked at: by that it came here.
+    /// Where the packet number of a datagram for the owner of `dcid` stands. `None` if it is too
+    /// short for one or is a long packet. Its id is not checked: the datagram came here by it.
     #[inline]
     pub fn pn_offset(datagram: &[u8], dcid: &ConnectionId) -> Option<usize> {
         let pn_offset = 1 + dcid.len();
@@ -115,8 +117,8 @@ impl AdaptiveMark {
 
 /// Unmasks the number and its length in place, and reads it. The payload follows the number. [P-6]
 ///
-/// Only the two low bits of the first byte are masked, so that the epoch can be read before. The mask is that of
-/// RFC 9001 section 5.4.1. All zeros read a packet that was never masked.
+/// Only the two low bits of the first byte are masked. The epoch can then be read before. The mask
+/// is that of RFC 9001 section 5.4.1. A mask of zeros reads a packet that was never masked.
 ///
 /// # Errors
 /// `Truncated` if the packet ends within the number.
@@ -130,7 +132,8 @@ pub fn unmask(packet: &mut [u8], pn_offset: usize, mask: &[u8; 5]) -> Result<Tru
     let end = pn_offset.saturating_add(len);
     let error = short(pn_offset, len as u64, left.saturating_sub(pn_offset));
     let number = packet.get_mut(pn_offset..end).ok_or(error)?;
-    // Put together on the way: a processor waits for bytes that were just written one by one and are read as a word.
+    // Put together while reading: a processor waits if bytes that were just written one by one are
+    // read as a word.
     let value = number.iter_mut().zip(&mask[1..]).fold(0, |value, (byte, mask)| {
         *byte ^= mask;
         value << 8 | u64::from(*byte)
@@ -138,8 +141,9 @@ pub fn unmask(packet: &mut [u8], pn_offset: usize, mask: &[u8; 5]) -> Result<Tru
     Ok(TruncatedNumber::with_len(value, len as u8))
 }
 
-/// A datagram that ends a connection whose keys the sender has lost: to anyone but the receiver it looks like an
-/// adaptive packet. Only for an id that its sender gave to that receiver. [P-18, P-53, P-54]
+/// A datagram that ends a connection whose keys the sender has lost. To anyone but the receiver it
+/// looks like an adaptive packet. Only for an id that its sender gave to that receiver. [P-18,
+/// P-53, P-54]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StatelessReset<'a> {
     /// Random bytes, at least 5; the highest bit is cleared on the way out.
@@ -149,7 +153,8 @@ pub struct StatelessReset<'a> {
 }
 
 impl<'a> StatelessReset<'a> {
-    /// Reads any datagram that could be a reset. Whether it is one, the token tells; compare it in constant time.
+    /// Reads any datagram that could be a reset. The token decides whether it is one. Compare it in
+    /// constant time.
     ///
     /// # Errors
     /// `Truncated` under [`MIN_RESET_BYTES`], `Value` for a long packet.

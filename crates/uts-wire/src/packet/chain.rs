@@ -1,5 +1,5 @@
-//! The body of an establishment packet: a chain of function headers, data, padding, and trailers back to front.
-//! [P-11] to [P-15]
+//! The body of an establishment packet: a chain of function headers, data, padding, and trailers
+//! back to front. [P-11] to [P-15]
 
 use crate::error::{Problem, WireError};
 use crate::varint::{Reader, Sink, clip, emitters};
@@ -50,8 +50,9 @@ pub enum FunctionHeader<'a> {
     Acknowledgement {
         /// Microseconds between the arrival of the largest and this packet.
         delay_us: u32,
-        /// Packet numbers below 2^32, from the largest down; none empty and no two touching. 1 to [`MAX_RANGES`] ranges
-        /// travel; from the first that breaks these rules or is longer or farther than 16 bits say, none do.
+        /// Packet numbers below 2^32, from the largest down; none empty and no two touching. 1 to
+        /// [`MAX_RANGES`] ranges are sent. From the first that breaks these rules, or is longer or
+        /// farther than 16 bits can say, none are.
         ranges: SmallVec<[Range<u64>; 2]>,
     },
     /// Asks for nothing but an acknowledgement.
@@ -176,9 +177,9 @@ impl<'a> HeaderChain<'a> {
     /// Adds a header.
     ///
     /// # Errors
-    /// `Duplicate` for a second of the same number, `TooLong` over [`MAX_HEADERS`] or for parts over their bounds,
-    /// `Value` for an unknown header whose fields are no multiple of 4 or whose number is a known one's. The error's
-    /// place is the number of headers before it.
+    /// `Duplicate` for a second of the same number. `TooLong` over [`MAX_HEADERS`] or for parts
+    /// over their bounds. `Value` for an unknown header whose fields are no multiple of 4 or whose
+    /// number is a known one's. The error's place is the number of headers before it.
     pub fn push(&mut self, header: FunctionHeader<'a>) -> Result<(), WireError> {
         let at = self.headers.len();
         match &header {
@@ -251,7 +252,8 @@ pub fn parse_body(body: &[u8]) -> Result<EstablishmentBody<'_>, WireError> {
             (r.u8("function")?, r.u8("mechanism")?, r.u8("trailer length")?);
         let fields_at = r.offset();
         let fields = r.bytes((u64::from(words) - 1) * WORD_BYTES, "function header fields")?;
-        // Trailers are taken from the end, in the order of their headers: none overlaps anything else. P-15
+        // Trailers are taken from the end, in the order of their headers. None overlaps anything
+        // else. P-15
         let trailer_at = r.offset().saturating_add(r.remaining()).saturating_sub(usize::from(trailer_len));
         let trailer = r.bytes_back(u64::from(trailer_len), "function header trailer")?;
         let mut f = Reader::at(fields, fields_at);

@@ -1,4 +1,5 @@
-//! Establishment packets: long, self-describing headers, before protection is taken off. [P-2], [P-7]
+//! Establishment packets: long, self-describing headers, before protection is taken off. [P-2],
+//! [P-7]
 
 use crate::VERSION;
 use crate::cid::ConnectionId;
@@ -24,7 +25,8 @@ pub const MAX_LENGTH: usize = 0x3fff;
 const LONG: u8 = 0x80;
 const RETRY: u8 = 2;
 
-/// Which keys protect an establishment packet; it is also the TLS level of the handshake bytes in it. [P-7]
+/// Which keys protect an establishment packet. It is also the TLS level of the handshake bytes in
+/// it. [P-7]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Level {
@@ -43,7 +45,8 @@ pub struct EstablishmentHeader<'a> {
     pub dcid: ConnectionId,
     /// The sender's connection id.
     pub scid: ConnectionId,
-    /// Proof of the client's address, at most [`MAX_TOKEN_BYTES`]; empty if there is none, and at `Handshake`.
+    /// Proof of the client's address, at most [`MAX_TOKEN_BYTES`]; empty if there is none, and at
+    /// `Handshake`.
     pub token: &'a [u8],
 }
 
@@ -52,8 +55,8 @@ pub struct EstablishmentHeader<'a> {
 pub struct EstablishmentPacket<'a> {
     /// Its header.
     pub header: EstablishmentHeader<'a>,
-    /// Where the packet stands in the bytes that were parsed; it starts at 0, and what follows `range.end` is the next
-    /// packet of the datagram.
+    /// Where the packet stands in the bytes that were parsed. It starts at 0. What follows
+    /// `range.end` is the next packet of the datagram.
     pub range: Range<usize>,
     /// Where the (masked) packet number stands; the protected body follows it.
     pub pn_offset: usize,
@@ -68,12 +71,13 @@ pub struct Retry<'a> {
     pub scid: ConnectionId,
     /// 1 to [`MAX_TOKEN_BYTES`] bytes.
     pub token: &'a [u8],
-    /// Ties the packet to the client's first. It covers all bytes before it, so that a sender emits the packet with any
-    /// value here and then overwrites the last 16 bytes.
+    /// Ties the packet to the client's first. It covers all bytes before it. A sender therefore
+    /// emits the packet with any value here and then overwrites the last 16 bytes.
     pub integrity: [u8; INTEGRITY_BYTES],
 }
 
-/// The answer to an unknown version. Its layout, and that of [`OtherVersion`], never changes. [P-10]
+/// The answer to an unknown version. Its layout, and that of [`OtherVersion`], never changes.
+/// [P-10]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VersionRefusal<'a> {
     /// The receiver's connection id, as the refused packet gave it.
@@ -119,10 +123,11 @@ pub struct EstablishmentMark {
     pub pn_offset: usize,
 }
 
-/// Reads the long packet that `datagram` starts with, as far as it can be read before protection is taken off.
+/// Reads the long packet that `datagram` starts with, as far as it can be read before protection is
+/// taken off.
 ///
-/// The rest of a datagram of several packets starts at the packet's `range.end`. Bytes and offsets are counted from
-/// the start of `datagram`. [P-19]
+/// The rest of a datagram of several packets starts at the packet's `range.end`. Bytes and offsets
+/// are counted from the start of `datagram`. [P-19]
 pub fn parse_header(datagram: &[u8]) -> Result<LongPacket<'_>, WireError> {
     let mut r = Reader::new(datagram);
     let first = r.u8("first byte")?;
@@ -231,12 +236,14 @@ impl EstablishmentHeader<'_> {
 }
 
 impl EstablishmentMark {
-    /// The first byte of the body, which protection encrypts; what stands between `start` and here it authenticates.
+    /// The first byte of the body, which protection encrypts. Protection authenticates what stands
+    /// between `start` and here.
     pub const fn body_offset(&self) -> usize {
         self.pn_offset.saturating_add(NUMBER_BYTES)
     }
 
-    /// Fills the length field in, once the body is in `out` and before it is protected by a tag of `tag_bytes`.
+    /// Fills the length field in, once the body is in `out` and before it is protected by a tag of
+    /// `tag_bytes`.
     ///
     /// # Errors
     /// `TooLong` if the packet is longer than [`MAX_LENGTH`].

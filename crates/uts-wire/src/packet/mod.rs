@@ -21,7 +21,8 @@ pub const SAMPLE_BYTES: usize = 16;
 /// Where the sample starts, counted from the packet number, however long that is. [P-6]
 pub const SAMPLE_OFFSET_BYTES: usize = 4;
 
-/// Whether a packet with this first byte is long (establishment) rather than short (adaptive). [P-4]
+/// Whether a packet with this first byte is long (establishment) rather than short (adaptive).
+/// [P-4]
 pub const fn is_long(first: u8) -> bool {
     first & 0x80 != 0
 }
@@ -46,7 +47,8 @@ pub const fn sample_padding(pn_len: usize, payload_bytes: usize, tag_bytes: usiz
         .saturating_sub(pn_len.saturating_add(payload_bytes).saturating_add(tag_bytes))
 }
 
-/// Masks or unmasks the bytes of a packet number; the mask's first byte is for the packet's first byte. [P-6]
+/// Masks or unmasks the bytes of a packet number. The mask's first byte is for the packet's first
+/// byte. [P-6]
 pub fn mask_number(number: &mut [u8], mask: &[u8; 5]) {
     number.iter_mut().zip(&mask[1..]).for_each(|(byte, mask)| *byte ^= mask);
 }

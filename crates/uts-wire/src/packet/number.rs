@@ -10,8 +10,9 @@ pub struct TruncatedNumber {
 }
 
 impl TruncatedNumber {
-    /// Truncates `full` to the fewest bytes that the peer can complete, given the largest number that it has
-    /// acknowledged (RFC 9000, A.2). With 2^31 or more numbers unacknowledged no length would do; it is 4 then.
+    /// Truncates `full` to the fewest bytes that the peer can complete, given the largest number
+    /// that it has acknowledged (RFC 9000, A.2). With 2^31 or more numbers unacknowledged no length
+    /// is enough. It is 4 then.
     pub const fn of(full: u64, largest_acked: Option<u64>) -> Self {
         let unacked = match largest_acked {
             Some(acked) => full.saturating_sub(acked),
@@ -53,7 +54,8 @@ impl TruncatedNumber {
         self.value
     }
 
-    /// The packet number nearest to `expected`, the largest received so far plus 1, that ends so (RFC 9000, A.3).
+    /// The packet number nearest to `expected`, the largest received so far plus 1, that ends with
+    /// these bytes (RFC 9000, A.3).
     pub const fn expand(self, expected: u64) -> u64 {
         let window = 1u64 << (8 * self.len as u32);
         let half = window / 2;

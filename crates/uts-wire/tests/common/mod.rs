@@ -1,4 +1,5 @@
-//! Values of every kind, drawn at random, for the property tests. What they borrow is leaked: a test is short.
+//! Values of every kind, drawn at random, for the property tests. What they borrow is leaked,
+//! because a test is short.
 #![allow(dead_code, reason = "each test program uses some of them")]
 
 use proptest::prelude::*;
@@ -243,7 +244,8 @@ pub fn frame() -> impl Strategy<Value = Frame<'static>> {
     ]
 }
 
-/// Frames that can stand after each other: only the last runs to the end, and runs of padding are one.
+/// Frames that can stand after each other: only the last runs to the end, and runs of padding are
+/// one.
 pub fn payload() -> impl Strategy<Value = Vec<Frame<'static>>> {
     prop::collection::vec(frame(), 0..8).prop_map(|mut frames| {
         frames.dedup_by(|a, b| matches!((a, b), (Frame::Padding { .. }, Frame::Padding { .. })));

@@ -11,8 +11,8 @@ use uts_engine::requirements::Requirements;
 use uts_engine::{CloseReason, Direction, ExchangeError, FlowError, FlowOptions, Stats};
 use uts_functions::{PathFacts, Profile};
 
-/// A connection to one peer. Clones are handles of the same connection; when the last of them and the last of its flows
-/// is dropped, it is closed with code 0.
+/// A connection to one peer. Clones are handles of the same connection. When the last of them and
+/// the last of its flows is dropped, it is closed with code 0.
 #[derive(Clone)]
 pub struct Connection {
     inner: crate::Connection,
@@ -43,11 +43,12 @@ impl Connection {
         Connection { inner, carrier }
     }
 
-    /// Opens a flow, which goes both ways, as [`crate::Connection::open_flow`] does. Waits while the peer allows no more.
+    /// Opens a flow, which goes both ways, as [`crate::Connection::open_flow`] does. Waits while
+    /// the peer allows no more.
     ///
     /// # Errors
-    /// [`FlowError::Closed`] if the connection has ended; others (but never [`FlowError::Blocked`]) if the flow cannot have
-    /// what it requires.
+    /// [`FlowError::Closed`] if the connection has ended. Others (but never [`FlowError::Blocked`])
+    /// if the flow cannot have what it requires.
     pub fn open_flow(&self, options: FlowOptions) -> Result<Flow, FlowError> {
         let flow = self.carrier.wait(self.inner.open_flow(options))?;
         Ok(Flow::new(flow, &self.carrier))
@@ -59,17 +60,17 @@ impl Connection {
         Some(Flow::new(flow, &self.carrier))
     }
 
-    /// What happens on the connection: exchanges of mechanisms, the packet size, its end. The first who asks is told
-    /// what happened before as well (the latest 256 events).
+    /// What happens on the connection: exchanges of mechanisms, the packet size, its end. The first
+    /// stream of events also has what happened before (the latest 256 events).
     pub fn events(&self) -> Events {
         Events { inner: self.inner.events(), carrier: self.carrier.clone() }
     }
 
-    /// Changes what is asked of the data that this end sends. What has to change follows by exchange.
+    /// Changes what is asked of the data that this end sends. The necessary exchanges follow.
     ///
     /// # Errors
-    /// [`PropertyError::Contradiction`] if it cannot be met, [`PropertyError::Closed`] if the connection has ended: nothing
-    /// has changed then.
+    /// [`PropertyError::Contradiction`] if it cannot be met, [`PropertyError::Closed`] if the
+    /// connection has ended. Nothing has changed then.
     pub fn set_requirements(&self, requirements: Requirements) -> Result<(), PropertyError> {
         self.carrier.act(|| self.inner.set_requirements(requirements))
     }
@@ -87,16 +88,18 @@ impl Connection {
         self.carrier.act(|| self.inner.set_property(name, value))
     }
 
-    /// Asks the peer to exchange the profile of a direction; gives the epoch. What becomes of it is an event.
+    /// Asks the peer to exchange the profile of a direction. Returns the epoch. The outcome is an
+    /// event.
     ///
     /// # Errors
-    /// [`ExchangeError`] if the profile cannot be had, another exchange is under way, or the connection has ended.
+    /// [`ExchangeError`] if the profile cannot be had, another exchange is under way, or the
+    /// connection has ended.
     pub fn request_profile(&self, direction: Direction, profile: Profile) -> Result<u32, ExchangeError> {
         self.carrier.act(|| self.inner.request_profile(direction, profile))
     }
 
-    /// The profile of a direction; `None` while there is none, and once the endpoint has forgotten the connection, some time
-    /// after its end.
+    /// The profile of a direction. `None` while there is none, and once the endpoint has forgotten
+    /// the connection, some time after its end.
     pub fn profile(&self, direction: Direction) -> Option<Profile> {
         self.inner.profile(direction)
     }
@@ -116,7 +119,8 @@ impl Connection {
         self.inner.inspect(look)
     }
 
-    /// Bytes that were handed over and that the peer has not acknowledged, of all flows; `None` after the connection's end.
+    /// Bytes that were handed over and that the peer has not acknowledged, of all flows. `None`
+    /// after the connection's end.
     pub fn undelivered_bytes(&self) -> Option<u64> {
         self.inner.undelivered_bytes()
     }
@@ -127,7 +131,8 @@ impl Connection {
         self.inner.silence()
     }
 
-    /// The peer's address; `None` once the endpoint has forgotten the connection, some time after its end.
+    /// The peer's address. `None` once the endpoint has forgotten the connection, some time after
+    /// its end.
     pub fn remote_addr(&self) -> Option<SocketAddr> {
         self.inner.remote_addr()
     }
@@ -142,8 +147,8 @@ impl Connection {
         self.inner.peer_fingerprint()
     }
 
-    /// Closes the connection, and tells the peer; what was not delivered is lost: see [`SendFlow::finished`]. One that has ended
-    /// stays as it ended.
+    /// Closes the connection, and tells the peer. What was not delivered is lost: see
+    /// [`SendFlow::finished`]. A connection that has ended stays as it ended.
     ///
     /// [`SendFlow::finished`]: super::SendFlow::finished
     pub fn close(&self, code: u64, reason: &str) {

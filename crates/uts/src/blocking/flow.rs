@@ -21,15 +21,16 @@ pub struct Flow {
     recv: RecvFlow,
 }
 
-/// The half of a flow that is written. Dropped before it was finished, it resets the flow with code 0: the peer must not
-/// take half of something for the whole.
+/// The half of a flow that is written. If it is dropped before it was finished, it resets the flow
+/// with code 0: the peer must not take half of something for the whole.
 pub struct SendFlow {
     inner: crate::SendFlow,
     carrier: Carrier,
     timeout: Option<Duration>,
 }
 
-/// The half of a flow that is read. Dropped before its end was read, it tells the peer to stop, with code 0.
+/// The half of a flow that is read. If it is dropped before its end was read, it tells the peer to
+/// stop, with code 0.
 pub struct RecvFlow {
     inner: crate::RecvFlow,
     carrier: Carrier,
@@ -72,8 +73,8 @@ impl SendFlow {
         self.inner.id()
     }
 
-    /// How long a call waits while the flow is full: then it fails with [`io::ErrorKind::TimedOut`]. `None` (the default) = for
-    /// as long as it takes.
+    /// How long a call waits while the flow is full. After that it fails with
+    /// [`io::ErrorKind::TimedOut`]. `None` (the default) = without limit.
     pub fn set_timeout(&mut self, timeout: Option<Duration>) {
         self.timeout = timeout;
     }
@@ -81,7 +82,8 @@ impl SendFlow {
     /// Hands all of `data` over, without copying it; waits while the flow is full.
     ///
     /// # Errors
-    /// A [`WriteError`](crate::WriteError), or that it took too long: a first part of it may have been taken then.
+    /// A [`WriteError`](crate::WriteError), or a time-out. A first part of the data may have been
+    /// taken then.
     pub fn write_bytes(&mut self, data: Bytes) -> io::Result<()> {
         let sent = self.carrier.say(self.inner.write_bytes(data), self.timeout);
         Ok(sent.ok_or_else(|| full(self.timeout))??)
@@ -96,11 +98,12 @@ impl SendFlow {
         Ok(sent.ok_or_else(|| full(self.timeout))??)
     }
 
-    /// Hands messages over, each as [`SendFlow::send_message`] does, and as many at a time as the flow takes: of small ones
-    /// that is much faster. If that fails those that were taken are no longer in `messages`.
+    /// Hands messages over, each as [`SendFlow::send_message`] does, and as many at a time as the
+    /// flow takes. For small ones this is much faster. If it fails, those that were taken are no
+    /// longer in `messages`.
     ///
     /// # Errors
-    /// A [`WriteError`](crate::WriteError), of the message that is in front then, or that it took too long.
+    /// A [`WriteError`](crate::WriteError) of the message that is then in front, or a time-out.
     pub fn send_messages(
         &mut self,
         messages: &mut VecDeque<Bytes>,
@@ -110,25 +113,25 @@ impl SendFlow {
         Ok(sent.ok_or_else(|| full(self.timeout))??)
     }
 
-    /// Hands the messages of a batch over, as [`SendFlow::send_messages`] does, of which this is the faster way. If that fails those
-    /// that were taken are no longer in the batch.
+    /// Hands the messages of a batch over, as [`SendFlow::send_messages`] does. This is the faster
+    /// way. If it fails, those that were taken are no longer in the batch.
     ///
     /// # Errors
-    /// A [`WriteError`](crate::WriteError), of the message that is in front then, or that it took too long.
+    /// A [`WriteError`](crate::WriteError) of the message that is then in front, or a time-out.
     pub fn send_batch(&mut self, batch: &mut MessageBatch, options: MessageOptions) -> io::Result<()> {
         let sent = self.carrier.say(self.inner.send_batch(batch, options), self.timeout);
         Ok(sent.ok_or_else(|| full(self.timeout))??)
     }
 
-    /// The position behind everything that was handed over so far, for [`After::Positions`](crate::After::Positions); `None` if the
-    /// connection is over.
+    /// The position behind everything that was handed over so far, for
+    /// [`After::Positions`](crate::After::Positions). `None` if the connection is over.
     pub fn position(&self) -> Option<u64> {
         self.inner.position()
     }
 
     /// Gives what is sent in the flow requirements of its own, as
-    /// [`FlowOptions::requirements`](crate::FlowOptions::requirements) does: for flows that the peer has opened. Possible until
-    /// something is written.
+    /// [`FlowOptions::requirements`](crate::FlowOptions::requirements) does: for flows that the
+    /// peer has opened. Possible until something is written.
     ///
     /// # Errors
     /// [`FlowError`]; nothing has changed then.
@@ -136,7 +139,8 @@ impl SendFlow {
         self.carrier.act(|| self.inner.set_requirements(requirements))
     }
 
-    /// The profile under which its data leaves; `None` while that is not agreed, and after the flow's end.
+    /// The profile under which its data leaves. `None` while that is not agreed, and after the
+    /// flow's end.
     pub fn profile(&self) -> Option<Profile> {
         self.inner.profile()
     }
@@ -149,8 +153,8 @@ impl SendFlow {
         Ok(self.carrier.act(|| self.inner.finish())?)
     }
 
-    /// Finishes the flow, if that was not done, and waits until the peer has acknowledged everything (or, where losses
-    /// are not repaired, until nothing is under way).
+    /// Finishes the flow, if that was not done, and waits until the peer has acknowledged
+    /// everything (or, if losses are not repaired, until nothing is under way).
     ///
     /// # Errors
     /// A [`WriteError`](crate::WriteError), or that it took too long.
@@ -171,8 +175,8 @@ impl RecvFlow {
         self.inner.id()
     }
 
-    /// How long a call waits for something to arrive: then it fails with [`io::ErrorKind::TimedOut`], and nothing is lost. `None` (the
-    /// default) = for as long as it takes.
+    /// How long a call waits for something to arrive. After that it fails with
+    /// [`io::ErrorKind::TimedOut`], and nothing is lost. `None` (the default) = without limit.
     pub fn set_timeout(&mut self, timeout: Option<Duration>) {
         self.timeout = timeout;
     }
@@ -199,11 +203,11 @@ impl RecvFlow {
         Ok(message)
     }
 
-    /// Waits for messages, and puts those that are there at the end of `messages`, `most` at most; gives how many, as
-    /// [`crate::RecvFlow::recv_messages`] does.
+    /// Waits for messages, and puts those that are there at the end of `messages`, `most` at most.
+    /// Returns how many, as [`crate::RecvFlow::recv_messages`] does.
     ///
     /// # Errors
-    /// A [`ReadError`](crate::ReadError), of what comes next, or that it took too long; nothing was put then.
+    /// A [`ReadError`](crate::ReadError) of what comes next, or a time-out. Nothing was put then.
     pub fn recv_messages(&mut self, messages: &mut Vec<Bytes>, most: usize) -> io::Result<usize> {
         let count = self.carrier.0.wait_within(self.inner.recv_messages(messages, most), self.timeout);
         let count = self.took(count)?;
@@ -211,11 +215,11 @@ impl RecvFlow {
         Ok(count)
     }
 
-    /// Waits for messages, and adds those that are there to `batch`, `most` at most; gives how many, as
-    /// [`crate::RecvFlow::recv_batch`] does.
+    /// Waits for messages, and adds those that are there to `batch`, `most` at most. Returns how
+    /// many, as [`crate::RecvFlow::recv_batch`] does.
     ///
     /// # Errors
-    /// A [`ReadError`](crate::ReadError), of what comes next, or that it took too long; nothing was added then.
+    /// A [`ReadError`](crate::ReadError) of what comes next, or a time-out. Nothing was added then.
     pub fn recv_batch(&mut self, batch: &mut MessageBatch, most: usize) -> io::Result<usize> {
         let count = self.carrier.0.wait_within(self.inner.recv_batch(batch, most), self.timeout);
         let count = self.took(count)?;
@@ -228,7 +232,8 @@ impl RecvFlow {
         self.carrier.act(|| self.inner.stop(code));
     }
 
-    /// Who has read the end may not wait for anything again: his peer learns at once that all has arrived.
+    /// A caller that has read the end may never wait for anything again. The peer learns at once
+    /// that all has arrived.
     fn heard(&self, is_end: bool) {
         if is_end {
             self.carrier.act(|| self.inner.acknowledge());
@@ -256,15 +261,16 @@ impl Write for SendFlow {
         self.carrier.say(written, self.timeout).ok_or_else(|| full(self.timeout))?
     }
 
-    /// What was written is sent without being asked for, as soon as the peer and the path take it and the thread is in a call.
+    /// What was written is sent without being asked for, as soon as the peer and the path take it
+    /// and the thread is in a call.
     fn flush(&mut self) -> io::Result<()> {
         self.carrier.act(|| Ok(()))
     }
 }
 
 impl Read for RecvFlow {
-    /// Reads bytes in order. Where the profile leaves gaps or keeps no order, use [`RecvFlow::recv_chunk`]: here that is
-    /// an error. Messages are read as the bytes that they are made of.
+    /// Reads bytes in order. If the profile leaves gaps or keeps no order, this is an error: use
+    /// [`RecvFlow::recv_chunk`]. Messages are read as the bytes that they are made of.
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let has_room = !buffer.is_empty();
         let mut buffer = ReadBuf::new(buffer);

@@ -7,7 +7,8 @@ use crate::listener::{ListenError, ServerOptions};
 use core::fmt;
 use std::net::SocketAddr;
 
-/// Accepts connections at an address, in the thread that made it. Dropped, it accepts no more; those that were accepted go on.
+/// Accepts connections at an address, in the thread that made it. When it is dropped, it accepts no
+/// more. Accepted connections go on.
 pub struct Listener {
     inner: crate::Listener,
     carrier: Carrier,
@@ -23,14 +24,16 @@ impl Listener {
         Ok(Listener { inner, carrier: Carrier::here() })
     }
 
-    /// Waits for the next connection, whose handshake is done; it may have ended again already, and what it brought is there
-    /// to be read. `None` once the listener is closed, or its socket has failed.
+    /// Waits for the next connection, whose handshake is done. It may have ended again already.
+    /// What it brought is there to be read. `None` once the listener is closed, or its socket has
+    /// failed.
     pub fn accept(&self) -> Option<Connection> {
         let connection = self.carrier.wait(self.inner.accept())?;
         Some(Connection::new(connection, self.carrier.clone()))
     }
 
-    /// Accepts no more connections. Those that wait to be accepted are closed, those that were accepted go on.
+    /// Accepts no more connections. Those that wait to be accepted are closed. Accepted connections
+    /// go on.
     pub fn close(&self) {
         self.carrier.act(|| self.inner.close());
     }

@@ -1,14 +1,17 @@
 //! Connections that the thread that uses them carries itself, without a runtime.
 //!
-//! The same connections, flows and messages as elsewhere in this crate, by calls that wait, as those of [`std::net`] do. There is no task
-//! behind them: what a call hands over has left when it returns, as far as peer and path take it, and a call that waits is the one in which
-//! the kernel hands over what arrives. A short round trip thereby costs less than through a runtime. Where data streams in at some Gbit/s, who waits
-//! for it polls the network interface meanwhile (`SO_BUSY_POLL` of Linux), but goes on with that only where comparisons show that more comes so.
+//! The same connections, flows and messages as elsewhere in this crate, by calls that wait, as
+//! those of [`std::net`] do. There is no task behind them. When a call returns, what it hands over
+//! has left, as far as peer and path take it. A call that waits receives from the kernel itself. A
+//! short round trip therefore costs less than through a runtime. If data streams in at some Gbit/s,
+//! a waiting call polls the network interface meanwhile (`SO_BUSY_POLL` of Linux). It goes on with
+//! that only if comparisons show that more arrives.
 //!
-//! What a thread has opened stays with it (its handles are not [`Send`]), and **lives only while the thread is in a call of this module**:
-//! in between nothing is received, acknowledged, repeated or kept alive. Any call that waits carries all connections of the thread; who has
-//! nothing to wait for, but connections to keep, calls [`carry`]. Many connections at once, each waiting for its own, are a matter for a
-//! runtime: see [`connect`](crate::connect).
+//! What a thread has opened stays with it (its handles are not [`Send`]), and **lives only while
+//! the thread is in a call of this module**. In between nothing is received, acknowledged, repeated
+//! or kept alive. Any call that waits carries all connections of the thread. A thread that has
+//! connections to keep, but nothing to wait for, calls [`carry`]. If many connections each wait for
+//! their own data at once, use a runtime: see [`connect`](crate::connect).
 //!
 //! ```
 //! use std::io::{Read, Write};
@@ -67,12 +70,13 @@ pub fn connect(target: &str, options: ConnectOptions) -> Result<Connection, Conn
     Ok(Connection::new(connection, carrier))
 }
 
-/// Carries the connections of this thread for so long, and waits for nothing else.
+/// Carries the connections of this thread for this long, and waits for nothing else.
 pub fn carry(duration: Duration) {
     Thread::here().wait(sleep(duration));
 }
 
-/// The thread, as handles hold it, behind what they are handles of: when they are dropped, what that has to say leaves.
+/// The thread, as handles hold it. It stands behind the thing that they are handles of: when a
+/// handle is dropped, that thing's last messages leave.
 #[derive(Clone)]
 struct Carrier(Rc<Thread>);
 

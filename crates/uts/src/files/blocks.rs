@@ -1,4 +1,5 @@
-//! Memory between a flow and the disk. Blocks are used again: fresh ones would be zeroed, and their pages found, each time.
+//! Memory between a flow and the disk. Blocks are used again: new ones would be zeroed, and their
+//! pages mapped, each time.
 
 use super::{FLOW_BUFFER_BYTES, WriteShared};
 use bytes::{Bytes, BytesMut};
@@ -6,8 +7,8 @@ use std::collections::VecDeque;
 use std::io;
 use tokio::io::{AsyncWriteExt, BufWriter};
 
-/// Blocks that a flow was given, the oldest first. It lets go of them once the peer has them, so that there are no more than the
-/// flow holds, and they come back in order.
+/// Blocks that a flow was given, the oldest first. It lets go of them once the peer has them. There
+/// are then no more than the flow holds, and they come back in order.
 #[derive(Debug, Default)]
 pub(super) struct Lent(VecDeque<Bytes>);
 

@@ -1,7 +1,6 @@
-//! Who receives a file now. Others wait for a moment. Where nothing comes any more, the newest claim
-//! of the same client wins: one that was killed leaves behind a copy that waits for a dead
-//! connection, and its successor must not have to wait for that to time out. Another client does
-//! not get in.
+//! Which copy receives a file now. Others wait for a moment. If nothing more arrives, the newest
+//! claim of the same client wins. A copy that was killed leaves a copy behind that waits for a dead
+//! connection. Its successor must not wait for that to time out. Another client does not get in.
 
 use super::error::{Fault, FaultKind};
 use super::path::RelPath;
@@ -62,8 +61,8 @@ pub(super) struct Claim {
 }
 
 impl Claims {
-    /// Claims `path` for a client, as soon as its present holder has let go of it; tells that to stop
-    /// if it belongs to the same client and is silent.
+    /// Claims `path` for a client, as soon as its present holder has let go of it. Tells the holder
+    /// to stop if it belongs to the same client and is silent.
     ///
     /// # Errors
     /// [`FaultKind::Busy`] if that takes longer than [`WAIT_MAX`].
@@ -107,7 +106,7 @@ impl Claims {
         self.take_now(path, client).ok()
     }
 
-    /// The claim, or who has it.
+    /// The claim, or the flow that has it.
     fn take_now(&self, path: &RelPath, client: &Client) -> Result<Claim, Holder> {
         let mut holders = self.lock();
         if let Some(holder) = holders.get(path) {

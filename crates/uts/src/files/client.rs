@@ -45,7 +45,7 @@ pub struct CopyOptions {
     /// What may be held of what a server lists, in bytes; a server that lists more breaks the copy
     /// off.
     pub listing_bytes_max: u64,
-    /// Who wants to know how it goes.
+    /// What hears how the copy goes.
     pub progress: Arc<dyn Progress>,
 }
 
@@ -124,7 +124,8 @@ pub struct Report {
     pub broken: Option<FileError>,
     /// Files that were on their way when the copy was broken off.
     pub interrupted: Vec<Vec<u8>>,
-    /// What became of the destination, once that is known: a copy that goes on does the same, whatever is there by then.
+    /// What became of the destination, once that is known. A copy that goes on does the same,
+    /// whatever is there by then.
     pub placement: Option<Placement>,
 }
 
@@ -152,8 +153,8 @@ impl Report {
     }
 }
 
-/// Refuses sources that would be copied to the same name: of each, the name that it gets, if it gets one of its own, and what
-/// the user calls it. The names are in `directory`.
+/// Refuses sources that would be copied to the same name. For each source: the name that it gets,
+/// if it gets one of its own, and what the user calls it. The names are in `directory`.
 pub(super) fn once_each<'a>(
     directory: &[u8],
     names: impl IntoIterator<Item = (Option<&'a [u8]>, &'a [u8])>,

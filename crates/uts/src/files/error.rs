@@ -44,11 +44,12 @@ pub enum FaultKind {
     Io,
 }
 
-/// The longest cause that is kept of a peer's, in bytes: some lines of text. A frame would take sixty times as much, and a
-/// copy may keep a thousand.
+/// The longest cause from a peer that is kept, in bytes: some lines of text. A frame would take
+/// sixty times as much, and a copy may keep a thousand.
 pub const WHY_BYTES_MAX: usize = 1024;
 
-/// What went wrong with one file. One that a peer sent is cut to [`WHY_BYTES_MAX`] and [`PATH_BYTES_MAX`] when it is read.
+/// What went wrong with one file. A fault from a peer is cut to [`WHY_BYTES_MAX`] and
+/// [`PATH_BYTES_MAX`] when it is read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "SentFault")]
 pub struct Fault {

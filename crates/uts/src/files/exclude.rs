@@ -60,8 +60,8 @@ impl Exclude {
         })))
     }
 
-    /// Whether an entry of a directory is left out, itself or with a directory that it is in. `path`
-    /// is that from the directory that is copied.
+    /// Whether an entry of a directory is left out, itself or with a directory that it is in.
+    /// `path` is the path from the directory that is copied.
     pub(super) fn has(&self, path: &[u8], is_directory: bool) -> bool {
         let above = path.iter().enumerate().filter(|&(_, &byte)| byte == b'/').map(|(at, _)| at);
         above.map(|at| (path.get(..at).unwrap_or_default(), true)).chain([(path, is_directory)]).any(

@@ -245,8 +245,8 @@ impl Item {
     }
 }
 
-/// The server agrees that the file is here in full: nothing follows but its hash. Mode and time are set if `modes` say
-/// how.
+/// The server agrees that the file is here in full. Only its hash follows. Mode and time are set if
+/// `modes` say how.
 async fn confirm<R>(
     flow: &mut R,
     item: &Item,

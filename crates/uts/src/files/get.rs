@@ -57,7 +57,8 @@ const ENTRY_BYTES: u64 = 200;
 /// Dropping the future cancels the copy; parts stay here, and the same copy goes on from them.
 ///
 /// # Errors
-/// When nothing could be begun. Later failures are in the [`Report`], and do not keep other files from being copied.
+/// If nothing could be begun. Later failures are in the [`Report`], and do not keep other files
+/// from being copied.
 pub async fn get<F: Flows>(
     flows: Arc<F>,
     sources: &[ServerPath],
@@ -325,7 +326,7 @@ impl<F: Flows> Listing<'_, F> {
         self.hold(name.len())?;
         self.plan.files += 1;
         self.plan.bytes = self.plan.bytes.saturating_add(entry.size);
-        // Not with each file: everybody who wants to know has a line or an event of it.
+        // Not with each file: whatever shows progress has a line or an event of it.
         if self.plan.files.is_power_of_two() {
             self.journal.planned(self.plan.files, self.plan.bytes);
         }
@@ -375,7 +376,7 @@ impl<F: Flows> Listing<'_, F> {
         Ok(())
     }
 
-    /// Counts an entry with so many bytes of text against what the server may list.
+    /// Counts an entry with this many bytes of text against what the server may list.
     fn hold(&mut self, text_bytes: usize) -> Result<(), FileError> {
         let max = self.options.listing_bytes_max;
         self.plan.held_bytes = self.plan.held_bytes.saturating_add(ENTRY_BYTES + text_bytes as u64);

@@ -50,7 +50,7 @@ impl Default for AllTurns {
 }
 
 impl AllTurns {
-    /// Whether nothing is hashed for anybody, nor will be by those who have been served.
+    /// Whether nothing is hashed for any client, nor will be for those that have been served.
     #[cfg(test)]
     pub(super) fn are_free(&self) -> bool {
         self.0.available_permits() == IN_ALL_MAX
@@ -63,8 +63,8 @@ impl AllTurns {
 }
 
 impl Turns {
-    /// Waits for a turn, first among the client's own. Those who wait have their turns in the order
-    /// of their coming.
+    /// Waits for a turn, first among the client's own. Waiting flows have their turns in the order
+    /// of their arrival.
     pub(super) async fn next(&self) -> io::Result<Turn> {
         let own = self.client.clone().acquire_owned().await.map_err(io::Error::other)?;
         let all = self.all.clone().acquire_owned().await.map_err(io::Error::other)?;
@@ -122,7 +122,7 @@ pub(super) async fn content_after(
     Ok(Content { file, entry, from: 0, hasher: Hasher::new() })
 }
 
-/// Hashes so many bytes of a file from `start` on; fewer if it ends before.
+/// Hashes this many bytes of a file from `start` on; fewer if it ends before.
 fn hash_slice(
     (runs, file): &mut (Runs, File),
     start: u64,

@@ -1,5 +1,5 @@
-//! Hidden files: those with a name that begins with a dot, and all beneath such a directory. A server neither shows nor takes
-//! them unless it was told to: in most homes they are what nobody means to share.
+//! Hidden files: those whose name begins with a dot, and all beneath such a directory. A server
+//! neither shows nor takes them unless it was told to. In most homes nobody means to share them.
 
 use super::error::{Fault, FaultKind};
 use super::message::{Kind, Request};
@@ -21,7 +21,8 @@ pub(super) fn check(path: &[u8]) -> Result<(), Fault> {
     Err(Fault::new(FaultKind::Permission, path, why))
 }
 
-/// The same for what a request is about. A link is hidden by what it leads to, too: it would show what is there.
+/// The same for the subject of a request. A link is also hidden if it leads to a hidden file,
+/// because it would show the file.
 ///
 /// # Errors
 /// It is about something hidden.

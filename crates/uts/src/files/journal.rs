@@ -22,7 +22,7 @@ pub enum FileOutcome {
     Failed(FileError),
 }
 
-/// Who wants to know how a copy goes. Calls come from the tasks of the copy and must not block.
+/// What hears how a copy goes. Calls come from the tasks of the copy and must not block.
 pub trait Progress: Send + Sync + 'static {
     /// What is to be done: known when the sources have been listed.
     fn planned(&self, files: u64, bytes: u64) {
@@ -48,7 +48,7 @@ pub trait Progress: Send + Sync + 'static {
     fn warned(&self, fault: &Fault) {
         let _ = fault;
     }
-    /// A file is in place since an earlier part of this copy, and was told of then.
+    /// A file is in place since an earlier part of this copy, and was reported then.
     fn again(&self, name: &[u8], size: u64) {
         let _ = (name, size);
     }

@@ -26,7 +26,8 @@ const FOLLOWED_MAX: usize = 40;
 /// name.
 ///
 /// # Errors
-/// [`FaultKind::Unsafe`] if it leads out of `top`, or could: see the rule above. Else what the operating system says.
+/// [`FaultKind::Unsafe`] if it leads out of `top`, or could: see the rule above. Otherwise what the
+/// operating system says.
 pub(super) fn make(root: &Dir, path: &RelPath, target: &[u8], top: &RelPath) -> Result<(), Fault> {
     let fault = |e: io::Error| Fault::io(path.as_bytes(), &e);
     let unsafe_ = |why: &str| Fault::new(FaultKind::Unsafe, path.as_bytes(), why);

@@ -8,10 +8,10 @@ use super::message::{Entry, Kind, Reply, Request};
 use super::path::{RelPath, ServerPath};
 
 /// Lists what is in a directory at the server, with everything below if `recursive`; or a file, if
-/// that is what is there. `emit` is told of each, or why it cannot be listed, and holds what it
-/// wants of it: names are the server's word, and come in any number. Paths are relative to what is
-/// listed; that of a file is its name. Entries come in the order of their names, a directory before
-/// what is in it.
+/// that is what is there. `emit` gets each entry, or why it cannot be listed, and limits what it
+/// takes: names are the server's word, and come in any number. Paths are relative to what is
+/// listed. The path of a file is its name. Entries come in the order of their names, a directory
+/// before what is in it.
 ///
 /// # Errors
 /// When there is nothing of that name, or the connection fails.

@@ -1,9 +1,9 @@
 //! The messages of the files protocol, and how they are framed.
 //!
-//! Each direction of a flow begins with nothing from the server and, from the client, [`MAGIC`] and one byte of
-//! [`VERSION`]. Then come frames: length (4 bytes, big-endian, at most [`FRAME_BYTES_MAX`]) and a value in postcard
-//! (<https://postcard.jamesmunns.com/wire-format>). Contents of files are not framed but cut into chunks, see
-//! [`super::stream`].
+//! Each direction of a flow begins with nothing from the server and, from the client, [`MAGIC`] and
+//! one byte of [`VERSION`]. Then come frames: length (4 bytes, big-endian, at most
+//! [`FRAME_BYTES_MAX`]) and a value in postcard (<https://postcard.jamesmunns.com/wire-format>).
+//! Contents of files are not framed but cut into chunks, see [`super::stream`].
 
 use super::error::Fault;
 use serde::de::DeserializeOwned;
@@ -46,7 +46,8 @@ pub struct Mtime {
 /// A file, directory or link, with what is kept of it in a copy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
-    /// Relative to the root of the server's tree, or to what was listed. Unchecked: see [`super::RelPath::parse`].
+    /// Relative to the root of the server's tree, or to what was listed. Unchecked: see
+    /// [`super::RelPath::parse`].
     pub path: Vec<u8>,
     /// What it is.
     pub kind: Kind,
@@ -54,8 +55,8 @@ pub struct Entry {
     pub size: u64,
     /// Time of the last change of content.
     pub mtime: Mtime,
-    /// Permission bits; only 0o777 of them are ever set by a receiver, and unless it was asked to preserve them, without
-    /// those of its umask.
+    /// Permission bits. A receiver only ever sets 0o777 of them. Unless it was asked to preserve
+    /// them, it removes those of its umask.
     pub mode: u32,
 }
 
@@ -108,7 +109,8 @@ pub enum Request {
     },
     /// What do you have of this file? Answer: [`Reply::Have`].
     Offer(Entry),
-    /// Here is a file; its content from byte `from` follows at once. Answer, after that: [`Reply::Stored`].
+    /// Here is a file. Its content from byte `from` follows at once. Answer, after that:
+    /// [`Reply::Stored`].
     Put {
         /// The file.
         entry: Entry,
@@ -119,7 +121,8 @@ pub enum Request {
     MakeDirectory {
         /// The directory. Its mode and time are set at the end, by [`Request::Attributes`].
         entry: Entry,
-        /// If it is new: the name of the source that it is to become a copy of, kept until the copy is complete.
+        /// If it is new: the name of the source that it is to become a copy of, kept until the copy
+        /// is complete.
         copy_of: Option<Vec<u8>>,
     },
     /// Set mode and time. Answer: [`Reply::Done`].
@@ -136,14 +139,14 @@ pub enum Request {
         /// The directory that it must not lead out of.
         top: Vec<u8>,
     },
-    /// Here is a file whose length is not known before it ends; its content follows at once. Answer, after that:
-    /// [`Reply::Stored`].
+    /// Here is a file whose length is not known before it ends. Its content follows at once.
+    /// Answer, after that: [`Reply::Stored`].
     Stream(
         /// The file; its size says nothing.
         Entry,
     ),
-    /// From now on this flow, set modes as they are said, whatever the umask. Answer: [`Reply::Done`], or a fault if the
-    /// server does not let its clients.
+    /// From now on this flow, set modes as they are given, whatever the umask. Answer:
+    /// [`Reply::Done`], or a fault if the server does not allow this.
     PreserveModes,
 }
 
@@ -174,8 +177,8 @@ pub enum Reply {
     Have {
         /// A prefix.
         held: Option<Held>,
-        /// If that is a file of the same size, under the final name: what else it is. The mode is that of the offer if
-        /// it has what the server would set for that.
+        /// If it is a file of the same size under the final name: its other attributes. The mode is
+        /// that of the offer if it has what the server would set for that.
         whole: Option<Attributes>,
     },
     /// The sender gave up a file, for this reason of its own. The part is kept.
@@ -202,7 +205,8 @@ pub async fn write_frame<W: AsyncWrite + Unpin, T: Serialize>(flow: &mut W, valu
 /// Reads one frame; `None` if the flow ended in order before it.
 ///
 /// # Errors
-/// Those of the flow; `InvalidData` if it is too long or not such a value; `UnexpectedEof` if it is cut.
+/// Those of the flow. `InvalidData` if it is too long or not such a value. `UnexpectedEof` if it is
+/// cut.
 pub async fn read_frame<R: AsyncRead + Unpin, T: DeserializeOwned>(flow: &mut R) -> io::Result<Option<T>> {
     let mut length = [0; 4];
     let mut have = 0;

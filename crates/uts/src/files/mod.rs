@@ -1,14 +1,14 @@
 //! A file service over any reliable byte flows.
 //!
-//! A client opens flows; on each it sends [`message::MAGIC`], a version, and then requests, one after another. Requests
-//! are pipelined: many small files share a round trip, and a big file runs at the speed of its flow, with no round trip
-//! per block. Several flows work at once.
+//! A client opens flows. On each it sends [`message::MAGIC`], a version, and then requests, one
+//! after another. Requests are pipelined: many small files share a round trip, and a big file runs
+//! at the speed of its flow, with no round trip per block. Several flows work at once.
 //!
-//! What is received is written to `.NAME.uts-part` beside the final name, with `.NAME.uts-id` that says which source it
-//! is a part of; [`unfinished()`] finds those that were left behind. Only when the BLAKE3 hashes of both
-//! ends agree is it synchronised and renamed, so nothing half-written ever stands under a final name,
-//! whenever either end is killed. A later copy goes on from the part: both ends hash that prefix first,
-//! and it starts again unless the hashes agree.
+//! Received data is written to `.NAME.uts-part` beside the final name, with `.NAME.uts-id` that
+//! says which source it is a part of. [`unfinished()`] finds those that were left behind. Only when
+//! the BLAKE3 hashes of both ends agree is it synchronised and renamed. Nothing half-written ever
+//! stands under a final name, whenever either end is killed. A later copy goes on from the part.
+//! Both ends first hash that prefix. If the hashes differ, the copy starts again.
 //!
 //! Small files that arrive whole have no part: see [`small`] and [`store`].
 //!
@@ -85,7 +85,8 @@ pub trait WriteShared: AsyncWrite + Unpin + Send {
 
 /// A connection that carries reliable byte flows in both directions.
 pub trait Flows: Send + Sync + 'static {
-    /// The half of a flow that is written. `shutdown` ends it in order; dropping it before that resets it.
+    /// The half of a flow that is written. `shutdown` ends it in order. If it is dropped before
+    /// that, it is reset.
     type Send: WriteShared + 'static;
     /// The half of a flow that is read. End of file is the peer's orderly end; a reset is an error.
     type Recv: AsyncRead + Unpin + Send + 'static;

@@ -19,7 +19,7 @@ use std::os::unix::fs::MetadataExt;
 use std::thread::JoinHandle;
 use tokio::sync::watch;
 
-/// After so many bytes the disk is asked to take them: some tenths of a second of a fast network.
+/// After this many bytes the disk is asked to take them: some tenths of a second of a fast network.
 const WRITE_BEHIND_BYTES: u64 = 32 * 1024 * 1024;
 
 /// On what terms a file is received.
@@ -58,7 +58,8 @@ pub(super) struct Part {
     claim: Option<Claim>,
 }
 
-/// Makes what was written durable while the rest arrives, so that the end of a long copy waits for the last part only.
+/// Makes what was written durable while the rest arrives. The end of a long copy then waits for the
+/// last part only.
 #[derive(Debug, Default)]
 struct WriteBehind {
     /// Bytes written since the last time.
@@ -67,7 +68,8 @@ struct WriteBehind {
 }
 
 impl WriteBehind {
-    /// `bytes` more were written. The error is that of an earlier part: the kernel tells it once, to whoever asks first.
+    /// `bytes` more were written. The error is that of an earlier part: the kernel reports it once,
+    /// to the first that asks.
     fn wrote(&mut self, file: &File, bytes: u64) -> io::Result<()> {
         self.pending += bytes;
         if self.pending < WRITE_BEHIND_BYTES || self.under_way.as_ref().is_some_and(|t| !t.is_finished()) {
@@ -235,7 +237,7 @@ impl Part {
             // A file system without locks: the claim still keeps copies of one server apart.
             Err(TryLockError::Error(_)) => {}
         }
-        // Whoever had the lock until now has given the file its final name.
+        // The copy that had the lock until now has given the file its final name.
         if !tree.is_at(&file, &target.part()) {
             return Err(busy(target));
         }
@@ -356,8 +358,9 @@ pub(super) fn copy_of(tree: &Tree, path: &RelPath) -> Option<Vec<u8>> {
     }
 }
 
-/// Makes a directory unless there is one. If it is new and to be a copy of the source of that name, this is noted before
-/// it stands, so that a copy which is killed at any moment goes on in its place.
+/// Makes a directory unless there is one. If it is new and is to be a copy of the source of that
+/// name, this is noted before it appears. A copy that is killed at any moment then goes on in its
+/// place.
 pub(super) fn make_directory(tree: &Tree, path: &RelPath, source: Option<&[u8]>) -> Result<(), Fault> {
     let noted = match source {
         Some(source) if !path.is_root() && tree.stat_link(path)?.is_none() => {
@@ -401,7 +404,8 @@ mod tests {
         behind.wait().unwrap();
     }
 
-    /// The kernel tells an error of writing back once: lost here, the final synchronisation would know nothing of it.
+    /// The kernel reports an error of writing back once. If it were lost here, the final
+    /// synchronisation would know nothing of it.
     #[test]
     fn an_error_of_an_earlier_part_is_not_lost() {
         let (_read, write) = std::io::pipe().unwrap();

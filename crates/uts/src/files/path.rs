@@ -25,9 +25,9 @@ pub(super) enum Reserved {
     Note,
 }
 
-/// A path relative to the root of a tree that cannot, by its text, lead outside it: no leading `/`, no empty, `.` or
-/// `..` component, no NUL. The empty path is the root. Symbolic links are the matter of the tree, which follows none
-/// that leads outside.
+/// A path relative to the root of a tree that cannot, by its text, lead outside it: no leading `/`,
+/// no empty, `.` or `..` component, no NUL. The empty path is the root. The tree takes care of
+/// symbolic links, and follows none that leads outside.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RelPath(Vec<u8>);
 
@@ -72,7 +72,8 @@ impl RelPath {
         Ok(RelPath(bytes.to_vec()))
     }
 
-    /// The path that a person wrote: a leading `/` means the root of the tree, `//` and `.` mean nothing.
+    /// The path that a person wrote. A leading `/` means the root of the tree, `//` and `.` mean
+    /// nothing.
     ///
     /// # Errors
     /// As [`RelPath::parse`], so for `..`.
@@ -178,8 +179,8 @@ impl RelPath {
         self.beside(&[format!(".{:016x}", u64::from_le_bytes(random)).as_bytes(), PART_SUFFIX].concat())
     }
 
-    /// A name beside this one that no other copy has: what takes the place of a file is a part of that
-    /// for a moment.
+    /// A name beside this one that no other copy has. For a moment, a file that takes the place of
+    /// another one has a name made with it.
     pub(super) fn aside(&self, random: [u8; 8]) -> RelPath {
         let passing = self.passing(random);
         passing.reserved().map_or(passing, |(aside, _)| aside)
@@ -205,7 +206,8 @@ impl RelPath {
         let shortened = if name.len() <= room {
             name.to_vec()
         } else {
-            // Cut at a character boundary for file systems that take UTF-8 only; the hash keeps names apart.
+            // Cut at a character boundary for file systems that take UTF-8 only. The hash keeps
+            // names apart.
             let hash = blake3::hash(name).to_hex();
             let mut cut = room - 17;
             while cut > 0 && name.get(cut).is_some_and(|byte| byte & 0xC0 == 0x80) {

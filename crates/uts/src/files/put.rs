@@ -24,13 +24,15 @@ struct Plan {
     top: Option<(RelPath, Vec<u8>)>,
 }
 
-/// Copies files, and with [`CopyOptions::recursive`] directories, to `destination` at the server: into it, if it is a
-/// directory, or to that name.
+/// Copies files, and with [`CopyOptions::recursive`] directories, to `destination` at the server:
+/// into it, if it is a directory, or to that name.
 ///
-/// Dropping the future cancels the copy; parts stay at the server, and the same copy goes on from them.
+/// Dropping the future cancels the copy. Parts stay at the server, and the same copy goes on from
+/// them.
 ///
 /// # Errors
-/// When nothing could be begun. Later failures are in the [`Report`], and do not keep other files from being copied.
+/// If nothing could be begun. Later failures are in the [`Report`], and do not keep other files
+/// from being copied.
 pub async fn put<F: Flows>(
     flows: Arc<F>,
     sources: &[PathBuf],
@@ -107,7 +109,8 @@ async fn plan<F: Flows>(
                 if *is_directory && !into && scanned.directories.is_empty() {
                     return refuse(FaultKind::NotFound, "no such directory");
                 }
-                // A directory that the user named keeps its mode, unless this is to make it such as the source.
+                // A directory that the user named keeps its mode, unless this copy is to give it
+                // the source's.
                 if let (true, None, false, Some(top)) =
                     (into && !resumed, &name, options.preserve_mode, scanned.directories.first_mut())
                 {
@@ -257,7 +260,8 @@ async fn make_directories<F: Flows>(
     flow.ask_all(&requests, answered).await
 }
 
-/// Links, and the modes and times of directories: last, for what is made in a directory changes its time.
+/// Links, and the modes and times of directories. They come last, because anything made in a
+/// directory changes its time.
 async fn finish_directories<F: Flows>(
     flow: &mut Conversation<F>,
     directories: &[Entry],

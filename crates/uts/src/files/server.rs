@@ -29,7 +29,8 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-/// Flows of one connection that are served at once; more wait. A bound on open files and blocks in memory.
+/// Flows of one connection that are served at once. More wait. A bound on open files and blocks in
+/// memory.
 const FLOWS_MAX: usize = 64;
 /// Flows of one connection that wait for that; more are reset.
 const FLOWS_WAITING_MAX: usize = 1024;
@@ -48,7 +49,8 @@ pub struct ServeOptions {
     pub read_only: bool,
     /// Clients may have modes set as they say, whatever the umask.
     pub preserve_mode: bool,
-    /// Files whose names begin with a dot are shown and taken as well, and all beneath such directories.
+    /// Files whose names begin with a dot are shown and taken as well, and all beneath such
+    /// directories.
     pub hidden: bool,
 }
 
@@ -85,8 +87,8 @@ impl Service {
         })
     }
 
-    /// Serves one connection until it ends, that of `client`, and tells `progress` of the files that come and go. Dropping
-    /// the future ends all of its copies; parts stay.
+    /// Serves one connection of `client` until it ends, and reports the files that come and go to
+    /// `progress`. Dropping the future ends all of its copies. Parts stay.
     ///
     /// # Errors
     /// When the connection fails. What happens on single flows is told to the client only.
@@ -108,7 +110,8 @@ impl Service {
             let (service, session, progress) = (self.clone(), session.clone(), progress.clone());
             let room = room.clone();
             running.spawn(async move {
-                // It waits here, not before it is accepted: the end of the connection shows only there.
+                // It waits here, not before it is accepted: the end of the connection shows only
+                // here.
                 let _permit = room.acquire_owned().await.map_err(io::Error::other)?;
                 // A flow that fails concerns only the client, and it knows.
                 service.serve_in(send, recv, session, progress).await
@@ -287,7 +290,7 @@ impl Service {
     ) -> Result<(RelPath, Have, Reply), Fault> {
         self.writable()?;
         let target = file_target(&entry)?;
-        // Whoever else receives it stops first: what is hashed now must stay as it is.
+        // Any other flow that receives it stops first: what is hashed now must stay as it is.
         let claim = self.claims.take(&target, &session.client).await?;
         let by = session.client.key.clone();
         let have = Have::find(&self.tree, &target, &entry, by, Some(&session.turns)).await?;
@@ -314,7 +317,8 @@ struct Flow<S, R> {
     group: Group<(Vec<u8>, u64)>,
 }
 
-/// Waits until the flow fails, while nothing else is read from it. What has come already hides that until it is read.
+/// Waits until the flow fails, while nothing else is read from it. Data that has arrived hides the
+/// failure until it is read.
 async fn failure<R: AsyncRead + Unpin>(recv: &mut BufReader<R>) -> io::Error {
     if recv.buffer().is_empty()
         && let Err(error) = recv.fill_buf().await

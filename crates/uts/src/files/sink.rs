@@ -11,7 +11,7 @@ use std::io::Write;
 pub(super) trait Sink: Send + 'static {
     /// Takes content.
     fn write(&mut self, block: &[u8]) -> Result<(), Fault>;
-    /// Takes so many zeros.
+    /// Takes this many zeros.
     fn skip(&mut self, bytes: u64) -> Result<(), Fault>;
     /// The content is complete, and has this hash at its sender.
     fn finish(self, theirs: &Hash) -> Result<Hash, Fault>;

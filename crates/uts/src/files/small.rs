@@ -1,8 +1,9 @@
-//! Small files that arrive whole. They are held in memory until several can be [stored](super::store)
-//! together: what a disk asks for each synchronisation is then paid once for all of them. Such a file
-//! never stands under the name of a part, so it needs no note.
+//! Small files that arrive whole. They are held in memory until several can be
+//! [stored](super::store) together. The disk's cost of a synchronisation is then paid once for all
+//! of them. Such a file never stands under the name of a part, and needs no note.
 //!
-//! A group waits for nobody. It is stored when it is full, and before this end waits for more of the flow.
+//! A group waits for nobody. It is stored when it is full, and before this end waits for more of
+//! the flow.
 
 use super::claim::Claim;
 use super::error::{Fault, FaultKind};
@@ -20,8 +21,8 @@ use tokio::io::{AsyncRead, AsyncReadExt, BufReader};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
-/// The longest file that is small, in bytes. So much is lost at most where a file is cut off: it is not
-/// gone on from.
+/// The longest file that is small, in bytes. At most this much is lost if a file is cut off,
+/// because the copy does not go on from it.
 const SMALL_BYTES_MAX: u64 = 64 * 1024;
 /// Files of a group. A bound on open files, and on what is sent again after a cut.
 const GROUP_FILES_MAX: usize = 64;

@@ -15,9 +15,9 @@ const STAT_BLOCK_BYTES: u64 = 512;
 /// What comes next in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Run {
-    /// So many bytes of content.
+    /// This many bytes of content.
     Data(u64),
-    /// So many bytes that read as zeros.
+    /// This many bytes that read as zeros.
     Hole(u64),
 }
 

@@ -1,10 +1,10 @@
 //! How files that have arrived whole come to stand under their names, several at once.
 //!
-//! The content of all is on the disk before the first gets its name, and the names are on the disk
-//! before anybody is told: nothing half-written is ever seen, and what was said to be stored survives
-//! a power cut. A file is made without a name (`O_TMPFILE`) and given one when it is complete, so that
-//! an end that is killed leaves nothing behind. Where a file system cannot do that, or there is a part
-//! of an earlier copy, the file goes the way of a [`Part`].
+//! The content of all files is on the disk before the first gets its name. The names are on the
+//! disk before anybody is told. Nothing half-written is ever seen, and what was reported as stored
+//! survives a power cut. A file is made without a name (`O_TMPFILE`) and given one when it is
+//! complete. An end that is killed therefore leaves nothing behind. If a file system cannot do
+//! that, or there is a part of an earlier copy, the file goes the way of a [`Part`].
 
 use super::client::blocking;
 use super::error::Fault;
@@ -27,7 +27,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::Semaphore;
 
-/// Groups that are stored at once, of all flows. Disks do several things side by side; and each file of
+/// Groups that are stored at once, of all flows. Disks do several things side by side. Each file of
 /// a group is open until all have their names.
 const GROUPS_AT_ONCE_MAX: usize = 4;
 
@@ -78,7 +78,8 @@ trait Disk {
     fn synchronise_directory(&self, small: &Small) -> Result<(), Fault>;
 }
 
-/// Stores a group, each step for all files before the next. A file that fails takes no further steps.
+/// Stores a group, each step for all files before the next. A file that fails takes no further
+/// steps.
 fn in_order<D: Disk>(group: &[Small], disk: &D) -> Vec<Result<Hash, Fault>> {
     let mut files: Vec<_> = group.iter().map(|small| disk.write(small)).collect();
     for file in files.iter().flatten().flatten() {
@@ -139,7 +140,7 @@ impl System {
         Ok(directory)
     }
 
-    /// An empty file without a name; none where that cannot be, or where something is under the names
+    /// An empty file without a name. None if that is impossible, or if something is under the names
     /// of an unfinished copy of the file.
     fn make(&self, small: &Small) -> Option<Unnamed> {
         let (parent, _) = small.target.split()?;
@@ -209,8 +210,8 @@ impl Unnamed {
     }
 }
 
-/// Puts the file in the place of an older one. For a moment it has another name, which no other copy
-/// uses. Its note is there before, so that it is known for what it is after a kill.
+/// Puts the file in the place of an older one. For a moment it has another name, which no other
+/// copy uses. Its note exists before that. After a kill, the note shows what it is.
 fn replace(small: &Small, unnamed: &Unnamed) -> Result<(), Fault> {
     let Small { tree, target, entry, by, .. } = small;
     let fault = |e: io::Error| Fault::io(target.as_bytes(), &e);

@@ -1,7 +1,8 @@
-//! The content of a file on a flow, in chunks: length (4 bytes, big-endian, 1..=[`CHUNK_BYTES_MAX`]) and so many bytes.
-//! Length 0 ends it and is followed by the BLAKE3 hash of the whole file, prefix included; length [`HOLE`] is followed by
-//! 8 bytes, how many zeros come next (1..=[`HOLE_BYTES_MAX`]); length [`ABORT`] gives the content up and is followed by a
-//! frame with the [`Fault`].
+//! The content of a file on a flow, in chunks: length (4 bytes, big-endian,
+//! 1..=[`CHUNK_BYTES_MAX`]) and that many bytes. Length 0 ends it and is followed by the BLAKE3
+//! hash of the whole file, prefix included. Length [`HOLE`] is followed by 8 bytes, the number of
+//! zeros that come next (1..=[`HOLE_BYTES_MAX`]). Length [`ABORT`] gives the content up and is
+//! followed by a frame with the [`Fault`].
 //!
 //! Disk and hash work on a thread of their own, a few blocks ahead of or behind the flow.
 
@@ -37,7 +38,7 @@ pub(super) const ABORT: u32 = u32::MAX;
 pub(super) const HOLE: u32 = u32::MAX - 1;
 /// Blocks between the flow and the disk.
 const BLOCKS_AHEAD: usize = 4;
-/// On a slow flow, what has arrived is written after this long, so that a resumed copy loses little.
+/// On a slow flow, what has arrived is written after this long. A resumed copy then loses little.
 const BLOCK_AGE_MAX: Duration = Duration::from_millis(200);
 
 /// Content that went or came.
@@ -135,7 +136,8 @@ pub(super) async fn send_stream<W: WriteShared>(
     send_blocks(flow, name, read, true, observe, &|| false).await
 }
 
-/// Sends what `read` hands over; its faults are told by `path`. What is live goes out at once, for the next may be long in coming.
+/// Sends what `read` hands over. Its faults name `path`. Live data goes out at once, because the
+/// next may be long in coming.
 async fn send_blocks<W: WriteShared>(
     flow: &mut W,
     path: Vec<u8>,
@@ -268,8 +270,8 @@ fn read_stream(mut source: File, blocks: &mpsc::Sender<Outgoing>) -> io::Result<
     }
 }
 
-/// Receives content into `sink`. What has arrived is left there however it ends. Holes, which cost the peer nothing, are
-/// hashed in its `turns`.
+/// Receives content into `sink`. What has arrived is left there however it ends. Holes, which cost
+/// the peer nothing, are hashed in its `turns`.
 pub(super) async fn receive_content<R: AsyncRead + Unpin>(
     flow: &mut R,
     sink: impl Sink,
@@ -376,7 +378,8 @@ async fn forward<R: AsyncRead + Unpin>(
     }
 }
 
-/// Fills a block, or as much of it as comes within [`BLOCK_AGE_MAX`]; what was read counts even if an error follows.
+/// Fills a block, or as much of it as comes within [`BLOCK_AGE_MAX`]. What was read counts even if
+/// an error follows.
 async fn read_block<R: AsyncRead + Unpin>(flow: &mut R, block: &mut [u8]) -> (usize, io::Result<()>) {
     let mut n = 0;
     let mut deadline = None;
@@ -455,7 +458,7 @@ pub(super) async fn drain<R: AsyncRead + Unpin>(flow: &mut R, mut into_chunk: Dr
 pub(super) enum Drain {
     /// Before the length of a chunk.
     AtChunk,
-    /// With so many bytes of a chunk to come.
+    /// With this many bytes of a chunk to come.
     InChunk(usize),
 }
 

@@ -24,7 +24,8 @@ const STREAM_MODE: u32 = 0o666;
 /// nothing stays.
 ///
 /// # Errors
-/// When nothing could be begun, as where `destination` is a directory. Later failures are in the [`Report`].
+/// If nothing could be begun, for example because `destination` is a directory. Later failures are
+/// in the [`Report`].
 pub async fn put_stream<F: Flows>(
     flows: Arc<F>,
     source: File,
@@ -64,7 +65,8 @@ pub async fn put_stream<F: Flows>(
         };
         tokio::select! {
             biased;
-            // Before the end of the source there is nothing to be told but a failure, and the source may wait for ever.
+            // Before the end of the source there is nothing to report but a failure, and the source
+            // may wait for ever.
             reply = next_reply(recv) => Err(unexpected(reply?)),
             sent = sending => {
                 let sent = sent?;
@@ -77,11 +79,12 @@ pub async fn put_stream<F: Flows>(
     Ok(journal.into_report())
 }
 
-/// Copies a file from the server to `out`, which people call `name`. If the hashes of both ends
-/// differ in the end, that is a failure, of which `out` cannot be told.
+/// Copies a file from the server to `out`, which messages call `name`. If the hashes of both ends
+/// differ, this is a failure, of which `out` cannot be told.
 ///
 /// # Errors
-/// When nothing could be begun, as where `source` is a directory. Later failures are in the [`Report`].
+/// If nothing could be begun, for example because `source` is a directory. Later failures are in
+/// the [`Report`].
 pub async fn get_stream<F: Flows>(
     flows: Arc<F>,
     source: &ServerPath,

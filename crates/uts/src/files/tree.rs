@@ -1,5 +1,6 @@
-//! A directory that is shared or copied into. Every path is resolved beneath its root (openat2 RESOLVE_BENEATH, through
-//! cap-std): neither `..` nor a symbolic link, however it came to be there, leads outside.
+//! A directory that is shared or copied into. Every path is resolved beneath its root (openat2
+//! RESOLVE_BENEATH, through cap-std). Neither `..` nor a symbolic link, however it came to be
+//! there, leads outside.
 
 use super::error::{Fault, FaultKind};
 use super::links;
@@ -19,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-/// How often a new part is tried to be made where somebody else makes a file of that name again and again.
+/// How often to try to make a new part if somebody else makes a file of that name again and again.
 const TRIES_MAX: usize = 4;
 
 /// A directory and everything beneath it.
@@ -101,9 +102,9 @@ impl Tree {
         synchronised.map_err(|e| Fault::io(path.as_bytes(), &e))
     }
 
-    /// Calls `emit` for what is in `directory`, each directory before its content, names in order, as `emit` says how
-    /// to go on. Paths are relative to `directory`. What cannot be read is emitted as a fault. Unfinished copies are left
-    /// out, for they belong to whoever receives them.
+    /// Calls `emit` for what is in `directory`, each directory before its content, names in order.
+    /// `emit` says how to go on. Paths are relative to `directory`. Entries that cannot be read are
+    /// emitted as faults. Unfinished copies are left out, because they belong to their receiver.
     pub(super) fn list(
         &self,
         directory: &RelPath,
@@ -181,7 +182,8 @@ impl Tree {
             .map(cap_std::time::SystemTime::into_std)
     }
 
-    /// Makes a directory unless there is one; true if it is new. An old one is made writable for its owner.
+    /// Makes a directory unless there is one. True if it is new. An old one is made writable for
+    /// its owner.
     pub(super) fn make_directory(&self, path: &RelPath) -> Result<bool, Fault> {
         let fault = |e: io::Error| Fault::io(path.as_bytes(), &e);
         match self.root.create_dir(path.as_path()) {
@@ -318,8 +320,8 @@ pub(super) fn synchronise_names(directory: &Dir) -> io::Result<()> {
     }
 }
 
-/// Whether a file is one that this program has made for itself, as far as can be told: this user's, under one name only, and
-/// nobody else may write to it.
+/// Whether a file is one that this program has made for itself, as far as can be told: it is this
+/// user's, has one name only, and is writable by nobody else.
 pub(super) fn is_own(file: &File) -> bool {
     file.metadata().is_ok_and(|m| {
         let is_ours = m.uid() == rustix::process::geteuid().as_raw();
@@ -443,7 +445,8 @@ mod tests {
         assert!(tree.open_file(&rel("fine"), FollowSymlinks::Yes).is_ok());
     }
 
-    /// Made beforehand by somebody else, who would read or change what comes, or have another file overwritten.
+    /// Made beforehand by somebody else, who could read or change what arrives, or have another
+    /// file overwritten.
     #[test]
     fn nothing_is_written_to_that_was_not_made_for_it() {
         let dir = tempfile::tempdir().unwrap();

@@ -17,7 +17,7 @@ const QUEUED_MAX: usize = 4096;
 /// After this time a file that somebody else is copying is tried again.
 const BUSY_PAUSE: Duration = Duration::from_millis(500);
 
-/// What is still to be copied, for all flows. Whoever fills it waits while it is full.
+/// What is still to be copied, for all flows. The task that fills it waits while it is full.
 pub(super) struct Queue<T> {
     state: Mutex<State<T>>,
     flows: usize,
@@ -152,8 +152,8 @@ pub(super) struct Rest<T> {
     pub(super) busy: Vec<T>,
 }
 
-/// Lets a flow for each of `items`, up to `options.flows`, carry what is queued until no more comes;
-/// the first error that stops one is that of the copy.
+/// Lets a flow for each of `items`, up to `options.flows`, carry what is queued until no more
+/// comes. The first error that stops one is that of the copy.
 pub(super) async fn work<F, C>(
     flows: &Arc<F>,
     queue: &Arc<Queue<C::Item>>,

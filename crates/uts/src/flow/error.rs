@@ -37,7 +37,8 @@ pub enum ReadError {
     /// The flow's end was read before, or this end has stopped it.
     #[error("the flow has ended")]
     Ended,
-    /// Bytes came where a message was asked for: the profile keeps no boundaries, or part of the message was read as bytes.
+    /// A message was asked for, and bytes came: the profile keeps no boundaries, or part of the
+    /// message was read as bytes.
     #[error("the flow carries bytes, not messages: ask for preserveMsgBoundaries")]
     NotMessages,
     /// A message could not be converted back.

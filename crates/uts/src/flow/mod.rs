@@ -1,6 +1,7 @@
 //! Flows: bytes or messages, both ways, each way with its own end.
 //!
-//! The half that is written: [`send`]; the half that is read: [`recv`]; here is what both are together, and share.
+//! The half that is written is in [`send`], the half that is read in [`recv`]. Here is what both
+//! are together, and share.
 
 mod error;
 mod recv;

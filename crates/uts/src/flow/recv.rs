@@ -12,11 +12,12 @@ use tokio::io::{AsyncRead, ReadBuf};
 use uts_engine::{FlowId, IntoBatch, MessageBatch, Read};
 use uts_functions::Time;
 
-/// With less than this taken from the connection, reading takes what comes next along: what arrived in small pieces would
-/// otherwise need the endpoint's lock for each of them.
+/// If less than this was taken from the connection, reading also takes what comes next. Small
+/// pieces would otherwise need the endpoint's lock for each of them.
 const AHEAD_BYTES: usize = 16 << 10;
 
-/// The half of a flow that is read. Dropped before its end was read, it tells the peer to stop, with code 0.
+/// The half of a flow that is read. If it is dropped before its end was read, it tells the peer to
+/// stop, with code 0.
 #[derive(Debug)]
 pub struct RecvFlow {
     connection: Connection,
@@ -53,8 +54,8 @@ impl From<Ended> for ReadError {
 /// What comes next in a flow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Chunk {
-    /// A stretch of bytes, and its position in the flow, which matters where order is not kept or losses are not
-    /// repaired.
+    /// A stretch of bytes, and its position in the flow. The position matters if order is not kept
+    /// or losses are not repaired.
     Bytes(u64, Bytes),
     /// A message.
     Message(Bytes),
@@ -75,8 +76,9 @@ impl RecvFlow {
         &self.connection
     }
 
-    /// Waits for what comes next: up to `bytes_max` bytes (one at least), or a message, however long; `None` at the end. What is
-    /// left of a message that was begun to be read as bytes comes as bytes. Nothing is lost if the wait is given up.
+    /// Waits for what comes next: up to `bytes_max` bytes (one at least), or a message, however
+    /// long. `None` at the end. If a message was begun to be read as bytes, the rest of it comes as
+    /// bytes. Nothing is lost if the wait is given up.
     ///
     /// # Errors
     /// [`ReadError`].
@@ -90,17 +92,18 @@ impl RecvFlow {
     /// Waits for the next message; `None` at the end. Nothing is lost if the wait is given up.
     ///
     /// # Errors
-    /// [`ReadError`]; [`ReadError::NotMessages`] also while part of a message was read as bytes, and the rest is still to be.
+    /// [`ReadError`]. [`ReadError::NotMessages`] also if part of a message was read as bytes, and
+    /// the rest is still to be read.
     pub async fn recv_message(&mut self) -> Result<Option<Bytes>, ReadError> {
         poll_fn(|cx| self.poll_message(cx)).await
     }
 
-    /// Waits for messages, and puts those that are there at the end of `messages`, `most` at most; gives how many, which is 0 at
-    /// the end only (or if `most` is). Of small messages that is much faster than one by one. Nothing is lost if the wait is
-    /// given up.
+    /// Waits for messages, and puts those that are there at the end of `messages`, `most` at most.
+    /// Returns how many: 0 at the end only (or if `most` is 0). For small messages this is much
+    /// faster than one by one. Nothing is lost if the wait is given up.
     ///
-    /// Small messages are slices of memory that they share with others that came about the same time, up to 64 KiB: what is
-    /// kept for long is better copied.
+    /// Small messages are slices of memory that they share with others that arrived about the same
+    /// time, up to 64 KiB. Copy a message that is to be kept for long.
     ///
     /// # Errors
     /// [`ReadError`], of what comes next; nothing was put then.
@@ -115,8 +118,9 @@ impl RecvFlow {
         poll_fn(|cx| self.poll_messages(cx, messages, most)).await
     }
 
-    /// Waits for messages, and adds those that are there to `batch`, `most` at most; gives how many, as
-    /// [`RecvFlow::recv_messages`] does, of which this is the faster way: none of them needs a handle.
+    /// Waits for messages, and adds those that are there to `batch`, `most` at most. Returns how
+    /// many, as [`RecvFlow::recv_messages`] does. This is the faster way: none of them needs a
+    /// handle.
     ///
     /// # Errors
     /// [`ReadError`], of what comes next; nothing was added then.
@@ -244,8 +248,8 @@ impl RecvFlow {
 }
 
 impl RecvFlow {
-    /// Takes what there is, and a little more if that is little, out of the connection; waits until there is something. Up to `most`
-    /// messages go to `messages`, the rest to `ahead`.
+    /// Takes what there is out of the connection, and a little more if that is little. Waits until
+    /// there is something. Up to `most` messages go to `messages`, the rest to `ahead`.
     fn poll_take(
         &mut self,
         cx: &mut Context<'_>,
@@ -306,8 +310,8 @@ trait Gather {
     fn count(&self) -> usize;
     fn add(&mut self, message: Bytes);
 
-    /// Reads from the connection, as far as it is for this, up to so many messages; whatever else there is, up to so many bytes, goes
-    /// to `other`.
+    /// Reads from the connection, as far as it is for this, up to this many messages. Whatever else
+    /// there is, up to this many bytes, goes to `other`.
     fn read(
         &mut self,
         connection: &mut uts_engine::Connection,
@@ -391,8 +395,8 @@ impl Drop for RecvFlow {
 }
 
 impl AsyncRead for RecvFlow {
-    /// Reads bytes in order. Where the profile leaves gaps or keeps no order, use [`RecvFlow::recv_chunk`]: here that is
-    /// an error. Messages are read as the bytes that they are made of.
+    /// Reads bytes in order. If the profile leaves gaps or keeps no order, this is an error: use
+    /// [`RecvFlow::recv_chunk`]. Messages are read as the bytes that they are made of.
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

@@ -17,8 +17,8 @@ use uts_functions::Profile;
 /// Bytes that one call of `AsyncWrite` copies at most.
 const WRITE_BYTES_MAX: usize = 64 << 10;
 
-/// The half of a flow that is written. Dropped before it was finished, it resets the flow with code 0: the peer must not
-/// take half of something for the whole.
+/// The half of a flow that is written. If it is dropped before it was finished, it resets the flow
+/// with code 0: the peer must not take half of something for the whole.
 #[derive(Debug)]
 pub struct SendFlow {
     connection: Connection,
@@ -43,8 +43,8 @@ impl SendFlow {
         &self.connection
     }
 
-    /// Hands all of `data` over, without copying it; waits while the flow is full. If the wait is given up, a first
-    /// part of it may have been taken.
+    /// Hands all of `data` over, without copying it. Waits while the flow is full. If the wait is
+    /// given up, a first part of it may have been taken.
     ///
     /// # Errors
     /// [`WriteError`].
@@ -56,8 +56,9 @@ impl SendFlow {
         Ok(())
     }
 
-    /// Hands a message over, whole or not at all; waits while the flow is full. If the wait is given up, nothing was
-    /// taken. Under a profile without message boundaries the peer reads bytes.
+    /// Hands a message over, whole or not at all. Waits while the flow is full. If the wait is
+    /// given up, nothing was taken. Under a profile without message boundaries the peer reads
+    /// bytes.
     ///
     /// # Errors
     /// [`WriteError`].
@@ -71,8 +72,9 @@ impl SendFlow {
         .await
     }
 
-    /// Hands messages over, each as [`SendFlow::send_message`] does, and as many at a time as the flow takes: of small ones
-    /// that is much faster. If the wait is given up, or fails, those that were taken are no longer in `messages`.
+    /// Hands messages over, each as [`SendFlow::send_message`] does, and as many at a time as the
+    /// flow takes. For small ones this is much faster. If the wait is given up, or fails, those
+    /// that were taken are no longer in `messages`.
     ///
     /// # Errors
     /// [`WriteError`], of the message that is in front then.
@@ -93,9 +95,9 @@ impl SendFlow {
         Ok(())
     }
 
-    /// Hands the messages of a batch over, as [`SendFlow::send_messages`] does, of which this is the faster way: none of them needs a
-    /// handle, and those of one length are kept together. If the wait is given up, or fails, those that were taken are no longer in
-    /// the batch.
+    /// Hands the messages of a batch over, as [`SendFlow::send_messages`] does. This is the faster
+    /// way: none of them needs a handle, and those of one length are kept together. If the wait is
+    /// given up, or fails, those that were taken are no longer in the batch.
     ///
     /// # Errors
     /// [`WriteError`], of the message that is in front then.
@@ -116,14 +118,14 @@ impl SendFlow {
         Ok(())
     }
 
-    /// The position behind everything that was handed over so far, for [`After::Positions`](crate::After::Positions); `None` if the
-    /// connection is over.
+    /// The position behind everything that was handed over so far, for
+    /// [`After::Positions`](crate::After::Positions). `None` if the connection is over.
     pub fn position(&self) -> Option<u64> {
         self.connection.shared().act(|inner, _| self.connection.open(inner).ok()?.position(self.id))
     }
 
-    /// Gives what is sent in the flow requirements of its own, as [`FlowOptions::requirements`] does: for flows that the
-    /// peer has opened. Possible until something is written.
+    /// Gives what is sent in the flow requirements of its own, as [`FlowOptions::requirements`]
+    /// does: for flows that the peer has opened. Possible until something is written.
     ///
     /// # Errors
     /// [`FlowError`]; nothing has changed then.
@@ -137,7 +139,8 @@ impl SendFlow {
         })
     }
 
-    /// The profile under which its data leaves; `None` while that is not agreed, and after the flow's end.
+    /// The profile under which its data leaves. `None` while that is not agreed, and after the
+    /// flow's end.
     pub fn profile(&self) -> Option<Profile> {
         self.connection.shared().act(|inner, _| {
             self.connection.open(inner).ok().and_then(|c| c.flow_profile(Direction::Out, self.id))
@@ -147,7 +150,8 @@ impl SendFlow {
     /// Ends the flow after what was written.
     ///
     /// # Errors
-    /// [`WriteError::Finished`] if it has ended already, [`WriteError::Stopped`], [`WriteError::Closed`].
+    /// [`WriteError::Finished`] if it has ended already, [`WriteError::Stopped`],
+    /// [`WriteError::Closed`].
     pub fn finish(&mut self) -> Result<(), WriteError> {
         if self.has_ended {
             return Err(WriteError::Finished);
@@ -165,13 +169,14 @@ impl SendFlow {
         Ok(())
     }
 
-    /// Finishes the flow, if that was not done, and waits until the peer has acknowledged everything (or, where losses
-    /// are not repaired, until nothing is under way).
+    /// Finishes the flow, if that was not done, and waits until the peer has acknowledged
+    /// everything (or, if losses are not repaired, until nothing is under way).
     ///
     /// Nothing is lost if the wait is given up.
     ///
     /// # Errors
-    /// [`WriteError::Stopped`] or [`WriteError::Closed`] if that came first, [`WriteError::Finished`] if the flow was reset here.
+    /// [`WriteError::Stopped`] or [`WriteError::Closed`] if that came first,
+    /// [`WriteError::Finished`] if the flow was reset here.
     pub async fn finished(&mut self) -> Result<(), WriteError> {
         if !self.has_ended {
             self.finish()?;
@@ -199,7 +204,8 @@ impl SendFlow {
         .await
     }
 
-    /// Gives the flow up: what was not delivered will not be. Without effect if everything has been delivered.
+    /// Gives the flow up. What was not delivered will not be. Without effect if everything has been
+    /// delivered.
     pub fn reset(&mut self, code: u64) {
         (self.has_ended, self.was_reset) = (true, true);
         let (handle, id) = (self.connection.handle(), self.id);
@@ -258,7 +264,8 @@ impl SendFlow {
                     }
                 },
                 Some(E::Stopped(code)) => {
-                    // The engine's event may not have been handed on yet: who asks next is told the same.
+                    // The engine's event may not have been handed on yet. The next caller that asks
+                    // hears it.
                     if let Some(flow) = inner.flow(handle, id) {
                         flow.stopped = Some(code);
                     }

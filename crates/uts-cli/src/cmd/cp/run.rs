@@ -221,7 +221,7 @@ impl<'a, T: Transport> Run<'a, T> {
     }
 }
 
-/// Opens what may keep whoever opens it waiting.
+/// Opens a file whose opening may wait.
 async fn open(
     outside: &Outside,
     name: Vec<u8>,

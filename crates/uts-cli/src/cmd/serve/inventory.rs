@@ -7,7 +7,8 @@ use std::io::Read;
 use std::path::Path;
 use uts::files::path::show;
 
-/// Entries that are looked at: a server is not to wait for a count that nobody reads to its last digit.
+/// Entries that are counted. A server does not wait for a count that nobody needs to the last
+/// digit.
 const ENTRIES_MAX: u64 = 10_000;
 /// How long they are looked at, in seconds: file systems may be slow.
 const SECONDS_MAX: f64 = 1.0;
@@ -38,7 +39,7 @@ const KEY_ENDS: [&str; 2] = [".pem", ".key"];
 /// What was found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Inventory {
-    /// Regular files, so many at least.
+    /// Regular files, this many at least.
     pub files: u64,
     /// Not all directories have been looked into.
     pub has_more: bool,
@@ -64,8 +65,8 @@ impl Inventory {
     }
 }
 
-/// Looks at what is beneath a directory, as far as it may be seen; at hidden files if those are served. Links are not
-/// followed.
+/// Counts what is beneath a directory, as far as it may be seen. Hidden files count if they are
+/// served. Links are not followed.
 pub fn look(dir: &Path, hidden: bool) -> Inventory {
     look_at_most(dir, hidden, ENTRIES_MAX)
 }

@@ -1,4 +1,5 @@
-//! Where a server is told to listen: `ADDR:PORT`, `[V6]:PORT`, `NAME`, `:PORT`, `PORT`, each port optional.
+//! The address that a server listens on: `ADDR:PORT`, `[V6]:PORT`, `NAME`, `:PORT`, `PORT`, each
+//! port optional.
 
 use crate::target::PORT;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -6,7 +7,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 /// The addresses to try, in their order: both families of all networks, unless one is named.
 ///
 /// # Errors
-/// What is wrong with the text ([`Wrong::Text`]), or a name that has no address ([`Wrong::Name`]), in words.
+/// Says what is wrong with the text ([`Wrong::Text`]), or that a name has no address
+/// ([`Wrong::Name`]).
 pub async fn addresses(text: Option<&str>) -> Result<Vec<SocketAddr>, Wrong> {
     let (host, port) = text.map_or(Ok((None, PORT)), split)?;
     let Some(host) = host else {

@@ -1,8 +1,8 @@
-//! Kernel TCP, and MPTCP, as applications use them: one connection for each stream, and for messages one connection on
-//! which each has its length before it.
+//! Kernel TCP, and MPTCP, as applications use them. Each stream has one connection. Messages have
+//! one connection, on which each follows its length.
 //!
-//! A connection says first which session it belongs to and what it is for ([`PREAMBLE_BYTES`], together with its first
-//! data), so that a server can tell the connections of a session apart.
+//! A connection first says which session it belongs to and what it is for ([`PREAMBLE_BYTES`],
+//! together with its first data). A server tells the connections of a session apart by that.
 
 mod session;
 
@@ -30,8 +30,9 @@ const PREAMBLE_BYTES: usize = 9;
 /// Within this time a connection must say what it is for.
 const PREAMBLE_PATIENCE: Duration = Duration::from_secs(30);
 
-/// Reset with full buffers, an MPTCP connection may end unheard: where the receiver's window has shrunk since, the reset is
-/// not within it, and ignored. A quiet end therefore asks whether the other is still there; to outages it is patient.
+/// If an MPTCP connection is reset with full buffers, the peer may not notice. If the receiver's
+/// window has shrunk since, the reset is outside of it and ignored. A quiet end therefore asks
+/// whether the other is still there. It is patient during outages.
 const MULTIPATH_KEEPALIVE: TcpKeepalive = TcpKeepalive::new()
     .with_time(Duration::from_secs(2))
     .with_interval(Duration::from_secs(1))
@@ -43,11 +44,11 @@ const BACKLOG: u32 = 1024;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TcpSettings {
-    /// `TCP_CONGESTION`: `cubic`, `bbr`, `reno`, or another that the kernel has. It is always set, as kernels differ in
-    /// what they do unasked.
+    /// `TCP_CONGESTION`: `cubic`, `bbr`, `reno`, or another that the kernel has. It is always set,
+    /// because the defaults of kernels differ.
     pub congestion: String,
-    /// The largest window that a receiver advertises, in bytes (`TCP_WINDOW_CLAMP`). The kernel may exceed it by half
-    /// in the first round trips, until it has seen packets of full size.
+    /// The largest window that a receiver advertises, in bytes (`TCP_WINDOW_CLAMP`). In the first
+    /// round trips the kernel may exceed it by half, until it has seen packets of full size.
     #[serde(with = "text::bytes_option", skip_serializing_if = "Option::is_none")]
     pub window: Option<u64>,
     /// `SO_SNDBUF` in bytes; unset, the kernel adapts it.
@@ -146,8 +147,9 @@ impl Tcp {
         if let Some(bytes) = self.settings.send_buffer {
             socket.set_send_buffer_size(bytes as usize).map_err(failed("SO_SNDBUF"))?;
         }
-        // A kernel that adapts the buffer moves the window along with it, so that must not be left to it. It takes the
-        // double of what is asked for, and some packets take three times the memory of what they carry.
+        // A kernel that adapts the buffer moves the window along with it. The buffer is therefore
+        // fixed. The kernel doubles the size that is asked for, and some packets take three times
+        // the memory of their content.
         let receive_buffer = self.settings.receive_buffer.or(self.settings.window.map(|window| window * 2));
         if let Some(bytes) = receive_buffer {
             socket.set_recv_buffer_size(bytes as usize).map_err(failed("SO_RCVBUF"))?;
@@ -313,7 +315,8 @@ mod tests {
         windows
     }
 
-    /// Whether a reader sees it as a failure that the sender gives up after `sends_for`, in the midst of what it sends.
+    /// Whether a reader sees a failure if the sender gives up after `sends_for`, in the midst of
+    /// its data.
     fn is_failure_seen(tcp: &Tcp, sends_for: Duration) -> bool {
         let runtime =
             || tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");

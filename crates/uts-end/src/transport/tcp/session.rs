@@ -21,8 +21,9 @@ use uts_traffic::transport::{
 /// How often a closing session looks whether everything has arrived.
 const DRAIN_EVERY: Duration = Duration::from_millis(2);
 
-/// An MPTCP connection that has no subflow for so long is over. A reset that finds packets missing resets the subflow
-/// without MP_FASTCLOSE (RFC 8684, 3.5), and the kernel then waits `net.mptcp.close_timeout` (60 s) for another subflow.
+/// An MPTCP connection without a subflow for this long is over. If packets are missing, a reset
+/// resets the subflow without MP_FASTCLOSE (RFC 8684, 3.5). The kernel then waits
+/// `net.mptcp.close_timeout` (60 s) for another subflow.
 const SUBFLOW_PATIENCE: Duration = Duration::from_secs(1);
 
 /// What a connection is for.
@@ -78,7 +79,7 @@ impl Connection {
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
                 read => {
                     if let Some(window) = self.window {
-                        // It was set once already, so this does not fail while there is a connection.
+                        // It was set once already. It does not fail while there is a connection.
                         let _ = keep_window_clamp(&self.tcp, window);
                     }
                     return read;
@@ -187,7 +188,8 @@ impl TcpSession {
         TcpSession { side, connections, gone, messages: OnceCell::new() }
     }
 
-    /// A connection for a purpose: at the client a new one, at the server the next that the client opened.
+    /// A connection for a purpose: a new one at the client, the next that the client opened at the
+    /// server.
     async fn connection(&self, purpose: Purpose) -> Result<Stream> {
         let (connection, preamble) = match &self.side {
             Side::Client { tcp, to, token, first } => {
@@ -228,7 +230,7 @@ impl TcpSession {
     }
 }
 
-/// The next connection of a purpose. The lock passes between those who wait for either.
+/// The next connection of a purpose. The lock passes between the tasks that wait for either.
 async fn next(
     arriving: &Mutex<Arriving>,
     aside: &RefCell<Vec<(Purpose, Rc<Connection>)>>,

@@ -23,7 +23,7 @@ pub enum Preset {
     Bulk,
     /// Somebody waits for each answer.
     Interactive,
-    /// Messages that are worthless after the workload's deadline, and until then worth being sent again.
+    /// Messages that are worthless after the workload's deadline, and are repeated until then.
     Timely,
     /// Messages that are worthless after the workload's deadline, and are never sent again.
     Media,
@@ -35,14 +35,15 @@ pub enum Preset {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct UniversalSettings {
-    /// What is asked for; unset, what an application with such a workload would: bulk for files, interactive for
-    /// requests and keystrokes, timely for messages and video.
+    /// What is asked for. If it is not set, what an application with such a workload would ask:
+    /// bulk for files, interactive for requests and keystrokes, timely for messages and video.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requirements: Option<Preset>,
     /// Further properties by their names, as `reliability = "prohibit"`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub properties: BTreeMap<String, Value>,
-    /// Mechanisms by the names of their functions, as `congestion = "cubic"`: short for properties `uts.profile.*`.
+    /// Mechanisms by the names of their functions, as `congestion = "cubic"`. Short for properties
+    /// `uts.profile.*`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub profile: BTreeMap<String, String>,
     /// Whether mechanisms may be exchanged in mid-connection: short for the property `uts.adapt`.
@@ -63,7 +64,8 @@ impl UniversalSettings {
     /// The requirements of an application with such a workload.
     ///
     /// # Errors
-    /// A property that does not exist or has another value, with its name; properties that contradict each other.
+    /// A property that does not exist or has another value, with its name. Or properties that
+    /// contradict each other.
     pub fn requirements(&self, workload: &Workload) -> std::result::Result<Requirements, String> {
         let lifetime = match workload {
             Workload::Messages { deadline, .. } | Workload::Video { deadline, .. } => Some(*deadline),

@@ -2,7 +2,8 @@
 
 use crate::connection::agreement::exchanges::Reasons;
 use crate::connection::agreement::refusal::Refusal;
-use crate::connection::{Connection, Side};
+use crate::connection::flows::halves::Flow;
+use crate::connection::{Connection, Side, Ways};
 use crate::event::{Direction, Event, ExchangeEvent};
 use crate::policy::{Aim, Observation, Policy, Turn, Turns};
 use crate::selector;
@@ -11,6 +12,8 @@ use uts_functions::{PathFacts, Profile, Rate, Time};
 
 /// What the application sends is measured over once to twice this time: frames of video and bursts of speech differ.
 const OFFER_SPAN: Duration = Duration::from_millis(500);
+/// The largest of so many measurements counts: a key frame every few seconds is part of what a path must carry.
+const OFFER_SPANS: usize = 6;
 /// Less than this tells no rate.
 const OFFER_MIN: Duration = Duration::from_millis(200);
 
@@ -23,20 +26,27 @@ const TICK_MIN: Duration = Duration::from_millis(5);
 struct Offer {
     /// Instants, and bytes written by then; the older one is where the measurement begins.
     marks: [(Time, u64); 2],
+    /// Of the latest spans.
+    rates: [Rate; OFFER_SPANS],
 }
 
 impl Offer {
     fn new(now: Time, written: u64) -> Self {
-        Offer { marks: [(now, written); 2] }
+        Offer { marks: [(now, written); 2], rates: [Rate::default(); OFFER_SPANS] }
     }
 
     fn rate(&mut self, now: Time, written: u64) -> Option<Rate> {
+        let rate_since = |(since, before): (Time, u64)| {
+            Rate::from_delivery(written.saturating_sub(before), now.since(since))
+        };
         if now.since(self.marks[1].0) >= OFFER_SPAN {
+            self.rates.rotate_right(1);
+            self.rates[0] = rate_since(self.marks[1]);
             self.marks = [self.marks[1], (now, written)];
         }
-        let (since, before) = self.marks[0];
-        let span = now.since(since);
-        (span >= OFFER_MIN).then(|| Rate::from_delivery(written.saturating_sub(before), span))
+        let largest = self.rates.iter().copied().max().unwrap_or_default();
+        let is_known = now.since(self.marks[0].0) >= OFFER_MIN;
+        is_known.then(|| rate_since(self.marks[0]).max(largest))
     }
 }
 
@@ -81,6 +91,20 @@ impl Adaptation {
     pub fn timeout(&self) -> Option<Time> {
         let at = self.to_observe.at().map_or(self.next_at, |at| at.max(self.next_at));
         (self.waits_for_outcome || self.asked.is_some()).then_some(at)
+    }
+}
+
+impl Ways {
+    /// Whether what waits here would arrive too late if it left at what the path delivers.
+    fn is_late(&self, aim: Aim, facts: &PathFacts) -> bool {
+        let Aim::InTime(deadline) = aim else { return false };
+        if facts.capacity == Rate::default() {
+            return false;
+        }
+        let unsent =
+            |(_, flow): (u32, &Flow)| flow.send.buffer.written().saturating_sub(flow.send.buffer.sent());
+        let waits = facts.capacity.time_for(self.flows.iter().map(unsent).sum());
+        waits + facts.rtt_min / 2 + facts.queueing() > deadline
     }
 }
 
@@ -152,7 +176,10 @@ impl Connection {
         let has_rate = adaptation.policy.aim() != Aim::Throughput || outbound.delivery.is_app_limited();
         let offered = adaptation.offer.rate(now, self.ways.bytes_written).filter(|_| has_rate);
         let Some(profile) = outbound.stack(0).map(|s| *s.profile) else { return };
-        let observation = Observation { facts: &facts, profile: &profile, delivered_bytes, offered };
+        let is_late = self.ways.is_late(adaptation.policy.aim(), &facts);
+        let is_searching = outbound.is_searching();
+        let observation =
+            Observation { facts: &facts, profile: &profile, delivered_bytes, offered, is_late, is_searching };
         adaptation.policy.observe(now, &observation);
         self.follow_exchange(now, &profile);
         self.report_outcome(now);
@@ -239,5 +266,23 @@ impl Connection {
             adaptation.next_at = now;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 30 frames in a second, each of 15 kB, but one in 60 of 90 kB.
+    #[test]
+    fn a_key_frame_counts_until_the_next_one() {
+        let mut offer = Offer::new(Time::ZERO, 0);
+        let mut written = 0;
+        for frame in 0..300u64 {
+            written += if frame % 60 == 20 { 90_000 } else { 15_000 };
+            let rate = offer.rate(Time::from_millis(frame * 1000 / 30), written);
+            let mbit = rate.map_or(0.0, |rate| rate.bits_per_sec() as f64 / 1e6);
+            assert!(frame < 60 || (4.3..5.5).contains(&mbit), "{mbit} Mbit/s at frame {frame}");
+        }
     }
 }

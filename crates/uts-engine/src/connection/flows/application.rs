@@ -123,7 +123,7 @@ pub enum FlowError {
 /// Why data cannot be written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WriteError {
-    /// The flow is full; an [`Event::Writable`](crate::Event::Writable) follows.
+    /// The flow is full; an [`Event::Writable`] follows.
     #[error("the flow takes no more at present")]
     Blocked,
     /// The peer wants no more data.
@@ -154,7 +154,7 @@ pub enum WriteError {
 /// Why nothing was read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReadError {
-    /// Nothing has arrived yet; an [`Event::Readable`](crate::Event::Readable) follows.
+    /// Nothing has arrived yet; an [`Event::Readable`] follows.
     #[error("nothing has arrived")]
     Blocked,
     /// The peer gave the flow up.
@@ -364,7 +364,7 @@ impl Connection {
                 refused = Some(WriteError::TooLarge { size, max: bytes_max });
                 break;
             }
-            let verdict = judge.as_mut().map_or(Verdict::Go, |rate| send.offer(&mut **rate, now, size));
+            let verdict = judge.as_mut().map_or(Verdict::Go, |rate| send.offer(rate, now, size));
             if let Verdict::Wait(_) = verdict {
                 refused = Some(WriteError::Blocked);
                 break;

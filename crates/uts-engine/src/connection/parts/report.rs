@@ -3,12 +3,14 @@
 use super::super::Ways;
 use super::super::packet::{Packet, Reason};
 use super::{Part, Token};
+use core::time::Duration;
 use uts_functions::Time;
 use uts_functions::acknowledgement::Arrivals;
+use uts_functions::timing::RoundTrip;
 use uts_wire::frame::{self, Frame, emit_ack, emit_repaired};
 
 /// With more ranges than this to report, an acknowledgement asks to be acknowledged now and then, so that the peer's
-/// answer shortens the list (RFC 9000 section 13.2.4).
+/// answer shortens the list (RFC 9000 section 13.2.4; acknowledgement.md R-13).
 const RANGES_BEFORE_PING: usize = 6;
 const REPORTS_BEFORE_PING: u32 = 12;
 
@@ -17,22 +19,31 @@ const REPORTS_BEFORE_PING: u32 = 12;
 pub(crate) struct Report {
     /// Packets with nothing but a report since the last one that asked to be acknowledged.
     alone: u32,
+    /// When that one was sent, in milliseconds, which wrap. One in a round trip is enough to keep the list short, and leaves the window to others.
+    asked_at_ms: u32,
 }
 
 impl Part for Report {
     fn write(&mut self, packet: &mut Packet<'_>, ways: &mut Ways) {
         let Some(inbound) = &mut ways.inbound else { return };
+        let measured = ways.outbound.as_ref().map(|o| &o.rtt).filter(|rtt| rtt.samples > 0);
+        let (round_trip, apart) = measured.map_or_else(Default::default, |rtt| (rtt.smoothed, apart(rtt)));
         let arrivals = &mut inbound.arrivals;
         // Under poll/status only a poll is answered: then nothing is due, however much is unreported.
         let is_due = arrivals.due.is_some_and(|due| due <= packet.now || arrivals.unreported > 0);
         if is_due && let Some(largest) = emit_report(arrivals, packet.now, packet.left(), packet.out) {
             packet.tokens.push(Token::Report(largest));
+            arrivals.apart_us = u32::try_from(apart.as_micros()).unwrap_or(u32::MAX);
             ways.stats.reports_sent += 1;
         }
         if packet.reason == Reason::Report {
-            self.alone += 1;
-            if arrivals.received.len() > RANGES_BEFORE_PING && self.alone >= REPORTS_BEFORE_PING {
-                self.alone = 0;
+            self.alone = self.alone.saturating_add(1);
+            let now_ms = packet.now.wrapping_millis();
+            if arrivals.received.len() > RANGES_BEFORE_PING
+                && self.alone >= REPORTS_BEFORE_PING
+                && Duration::from_millis(now_ms.wrapping_sub(self.asked_at_ms).into()) >= round_trip
+            {
+                (self.alone, self.asked_at_ms) = (0, now_ms);
                 packet.put(&Frame::Ping);
             }
             packet.is_complete = true;
@@ -49,6 +60,16 @@ impl Part for Report {
     fn timeout(&self, ways: &Ways) -> Option<Time> {
         ways.inbound.as_ref()?.arrivals.due
     }
+}
+
+/// So many reports in a round trip are as many as RFC 9406 wants samples of it.
+const REPORTS_PER_ROUND_TRIP: u32 = 8;
+
+/// How far apart reports are to leave. Where they wait for each other on a narrow way back, round trips are longer than they need be:
+/// the more so, the farther apart, but no farther than a sender has use for (acknowledgement.md R-14).
+fn apart(rtt: &RoundTrip) -> Duration {
+    let queueing = rtt.smoothed.saturating_sub(rtt.min);
+    (queueing / 2).min(rtt.smoothed / REPORTS_PER_ROUND_TRIP)
 }
 
 /// Acknowledges what arrived, in at most `budget` bytes. Says up to which packet, if there was anything, and room.
@@ -68,6 +89,41 @@ pub(in crate::connection) fn emit_report(
     if !arrivals.repaired.is_empty() {
         emit_repaired(out, arrivals.repaired.iter().rev(), end.saturating_sub(out.len()) / 2);
     }
-    arrivals.on_reported();
+    arrivals.on_reported(now);
     Some(largest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::testing;
+    use super::*;
+    use uts_functions::acknowledgement::Arrival;
+
+    /// With many gaps to tell of, a report now and then asks for an answer: one in a round trip, however many there are. It owes
+    /// pacing nothing, for which what follows would have to wait.
+    #[test]
+    fn reports_ask_for_one_answer_in_a_round_trip() {
+        let (mut report, mut ways) = (Report::default(), testing::ways());
+        let rtt = &mut ways.outbound.as_mut().expect("established").rtt;
+        (rtt.samples, rtt.smoothed) = (1, Duration::from_millis(600));
+        let mut asked = 0;
+        for number in 0..1000 {
+            let arrivals = &mut ways.inbound.as_mut().expect("established").arrivals;
+            let now = Time::from_millis(2 * number);
+            arrivals.insert(&Arrival {
+                number: 2 * number,
+                now,
+                eliciting: true,
+                polled: false,
+                marked: false,
+            });
+            arrivals.report_by(now);
+            let (frames, _) = testing::packet_of(&mut ways, Reason::Report, 1000, |packet, ways| {
+                packet.now = now;
+                report.write(packet, ways);
+            });
+            asked += u32::from(frames.contains(&Frame::Ping));
+        }
+        assert!((3..=4).contains(&asked), "{asked} in 2 s");
+    }
 }

@@ -6,8 +6,8 @@ use super::{LostPacket, Part, Token};
 use crate::config::{PACKET_BYTES_BASE, PACKET_BYTES_MIN};
 use crate::event::Event;
 use core::time::Duration;
-use uts_functions::Time;
 use uts_functions::congestion::Congestion;
+use uts_functions::{Rate, Time};
 use uts_wire::frame::Frame;
 
 /// Probes of one size that must be lost before it counts as too large (RFC 8899 section 5.1.2).
@@ -28,6 +28,13 @@ const LOSSES_OF_BLACK_HOLE: u8 = 8;
 /// between, is none.
 const HOLES_OF_SMALL_PATH: u8 = 2;
 
+/// Who fills packets has use for larger ones, and a probe takes little more than what is sent anyway. So many as long as half a
+/// packet must have arrived before anything is probed: to small messages on a slow line a probe would be a long wait.
+const LONG_PACKETS_MIN: u8 = 4;
+
+/// A probe takes no more than this part of the time that messages have, where that is known.
+const PART_OF_DEADLINE: u32 = 8;
+
 /// The search for the packet size.
 #[derive(Clone, Debug)]
 pub(crate) struct PacketSize {
@@ -47,6 +54,8 @@ pub(crate) struct PacketSize {
     first: bool,
     /// The peer is known to have finished the handshake: nothing is probed before.
     pub is_begun: bool,
+    /// Packets of more than half the size that have arrived.
+    long_packets: u8,
     /// Times in a row that packets larger than must pass were lost, and none as large has arrived: small ones may still pass, and be
     /// acknowledged, where these do not. In parts, which take less memory so.
     hole_times: u8,
@@ -71,6 +80,7 @@ impl PacketSize {
             due_since: Time::NEVER,
             first: true,
             is_begun: false,
+            long_packets: 0,
             hole_times: 0,
             hole_bytes: 0,
             hole_since: 0,
@@ -84,7 +94,7 @@ impl PacketSize {
 
     /// The size to probe now, if one is due.
     pub fn probe(&self, now: Time) -> Option<usize> {
-        if self.in_flight || now < self.next_at || self.ceiling <= self.current + 1 {
+        if self.in_flight || now < self.next_at || self.ceiling <= self.current + 1 || !self.is_of_use() {
             return None;
         }
         // Most paths carry the largest size at once; only if not, the search halves.
@@ -95,9 +105,22 @@ impl PacketSize {
         (size < self.ceiling).then_some(size)
     }
 
+    /// Whether larger packets would be of use.
+    fn is_of_use(&self) -> bool {
+        self.long_packets >= LONG_PACKETS_MIN
+    }
+
+    /// Whether a probe makes nobody wait: messages are to arrive within `deadline` over a path of this capacity, as far as
+    /// either is known.
+    pub fn is_harmless(bytes: usize, deadline: Option<Duration>, capacity: Rate) -> bool {
+        let takes =
+            if capacity == Rate::default() { Duration::ZERO } else { capacity.time_for(bytes as u64) };
+        deadline.is_none_or(|deadline| takes <= deadline / PART_OF_DEADLINE)
+    }
+
     /// When a probe is due. Once it is, it leaves when window and rate let it: there is nothing more to wait for.
     fn probe_at(&self) -> Option<Time> {
-        let open = !self.in_flight && self.ceiling > self.current + STEP_BYTES;
+        let open = !self.in_flight && self.ceiling > self.current + STEP_BYTES && self.is_of_use();
         (open && self.next_at != Time::NEVER && self.due_since != self.next_at).then_some(self.next_at)
     }
 
@@ -133,9 +156,13 @@ impl PacketSize {
         }
     }
 
-    /// Packets, of which this is the last, have arrived, of so many bytes each.
+    /// So many packets, of which this is the last, have arrived, of so many bytes each.
     #[inline]
-    pub fn on_acknowledged(&mut self, number: u64, bytes: usize) {
+    pub fn on_acknowledged(&mut self, number: u64, packets: u64, bytes: usize) {
+        if self.long_packets < LONG_PACKETS_MIN && bytes > self.current / 2 {
+            let packets = u8::try_from(packets).unwrap_or(u8::MAX);
+            self.long_packets = self.long_packets.saturating_add(packets);
+        }
         if self.holes > 0 && bytes >= self.base && self.base > PACKET_BYTES_MIN {
             self.holes = 0;
         }
@@ -246,9 +273,14 @@ impl Part for PacketSize {
 mod tests {
     use super::*;
 
+    /// A search of whose packets some have arrived, which were full.
+    fn begun(initial: usize, max: usize) -> PacketSize {
+        PacketSize { long_packets: LONG_PACKETS_MIN, ..PacketSize::new(Time::ZERO, initial, max) }
+    }
+
     /// Runs the search on a path that carries `limit` bytes; gives the size found and the probes it took.
     fn search(initial: usize, max: usize, limit: usize) -> (usize, u32) {
-        let mut size = PacketSize::new(Time::ZERO, initial, max);
+        let mut size = begun(initial, max);
         let mut probes = 0;
         while let Some(bytes) = size.probe(Time::ZERO) {
             probes += 1;
@@ -261,6 +293,24 @@ mod tests {
             }
         }
         (size.current(), probes)
+    }
+
+    #[test]
+    fn a_larger_size_is_looked_for_where_packets_are_filled_and_nobody_waits_for_it() {
+        let mut size = PacketSize::new(Time::ZERO, 1200, 1472);
+        (0..100).for_each(|number| size.on_acknowledged(number, 1, 220));
+        assert_eq!(
+            (size.probe(Time::ZERO), size.probe_at()),
+            (None, None),
+            "small messages have no use for it"
+        );
+        (100..104).for_each(|number| size.on_acknowledged(number, 1, 1100));
+        assert_eq!(size.probe(Time::ZERO), Some(1472));
+        let (deadline, slow) = (Some(Duration::from_millis(150)), Rate::from_bits_per_sec(92_000));
+        assert!(!PacketSize::is_harmless(1472, deadline, slow), "128 ms");
+        assert!(PacketSize::is_harmless(1472, deadline, Rate::from_bits_per_sec(1_000_000)));
+        assert!(PacketSize::is_harmless(1472, None, slow));
+        assert!(PacketSize::is_harmless(1472, deadline, Rate::default()), "nothing is known");
     }
 
     #[test]
@@ -281,7 +331,7 @@ mod tests {
     #[test]
     fn a_probe_that_is_due_is_announced_once() {
         for ceiling in 1210..1240 {
-            let mut size = PacketSize { ceiling, first: false, ..PacketSize::new(Time::ZERO, 1200, 1472) };
+            let mut size = PacketSize { ceiling, first: false, ..begun(1200, 1472) };
             assert_eq!(size.probe_at().is_some(), size.probe(Time::ZERO).is_some(), "{ceiling}");
             size.on_due(Time::ZERO);
             assert_eq!(size.probe_at(), None, "{ceiling}");
@@ -290,7 +340,7 @@ mod tests {
 
     #[test]
     fn a_black_hole_falls_back_and_searches_again() {
-        let mut size = PacketSize::new(Time::ZERO, 1200, 1472);
+        let mut size = begun(1200, 1472);
         size.on_probe_sent();
         size.on_probe_acknowledged(Time::ZERO, 1472);
         assert!(size.on_black_hole(Time::from_millis(5)));
@@ -305,17 +355,17 @@ mod tests {
     /// Nothing passes for a while, again and again: that says nothing of sizes.
     #[test]
     fn outages_leave_the_base() {
-        let mut size = PacketSize::new(Time::ZERO, 1200, 1472);
+        let mut size = begun(1200, 1472);
         for outage in 0..10 {
             assert!(!size.on_black_hole(Time::from_millis(1000 * outage)));
             assert_eq!(size.current(), 1200);
-            size.on_acknowledged(outage, 1200);
+            size.on_acknowledged(outage, 1, 1200);
         }
     }
 
     #[test]
     fn a_path_that_was_small_and_grows_is_searched_again() {
-        let mut size = PacketSize::new(Time::ZERO, 1200, 1472);
+        let mut size = begun(1200, 1472);
         assert!(!size.on_black_hole(Time::ZERO) && size.on_black_hole(Time::ZERO));
         let mut now = Time::from_millis(1000);
         let mut sizes = Vec::new();
@@ -333,7 +383,7 @@ mod tests {
     /// A search that has found 1472, and a path that then loses packets, each time one of these bytes. Between two losses something may
     /// arrive: packet and bytes. Says after how many losses the size has changed.
     fn losses_until_smaller(lost: &[usize], arrives: impl Fn(u64) -> Option<(u64, usize)>) -> Option<u64> {
-        let mut size = PacketSize::new(Time::ZERO, 1200, 1472);
+        let mut size = begun(1200, 1472);
         size.on_probe_sent();
         size.on_probe_acknowledged(Time::ZERO, 1472);
         (1..=20).find(|time| {
@@ -342,7 +392,7 @@ mod tests {
             let is_smaller = size.on_lost(Time::ZERO, packets);
             assert_eq!(size.current(), if is_smaller { 1200 } else { 1472 });
             if let Some((packet, bytes)) = arrives(number) {
-                size.on_acknowledged(packet, bytes);
+                size.on_acknowledged(packet, 1, bytes);
             }
             is_smaller
         })

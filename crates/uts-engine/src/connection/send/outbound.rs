@@ -234,6 +234,11 @@ impl Outbound {
         self.timeouts > TIMEOUTS_OF_OUTAGE
     }
 
+    /// Whether congestion control still looks for the path's limit.
+    pub fn is_searching(&self) -> bool {
+        self.congestion.summary().threshold_bytes == u64::MAX
+    }
+
     /// Whether a window in each round trip, or what all connections to the peer bring, is so much that processors, not lines, are what
     /// limits it.
     pub fn is_fast(&self) -> bool {
@@ -299,14 +304,27 @@ impl Outbound {
         }
     }
 
-    /// Packets of `bytes` in all were built, of which a full one has `packet_bytes`; gives the snapshot of the last.
-    pub fn on_sent(&mut self, now: Time, bytes: u64, packet_bytes: u64) -> Snapshot {
+    /// A report of so many bytes left that asks to be acknowledged. It is in flight, but waited for no pacing, and leaves no debt
+    /// to what does, as one that asks for nothing. (rate.md R-18)
+    pub fn on_report_sent(&mut self, now: Time, bytes: u64, packet_bytes: u64) -> Snapshot {
+        let snapshot = self.count_in_flight(now, bytes);
+        self.on_sent_unasked(now, bytes, packet_bytes);
+        snapshot
+    }
+
+    fn count_in_flight(&mut self, now: Time, bytes: u64) -> Snapshot {
         let snapshot = self.delivery.on_sent(now, bytes);
         self.congestion.on_sent(now, bytes, &self.delivery);
         if self.congestion.pacing_rate().is_some() {
             // The first packet after a pause may change that rate.
             self.batch_pace = None;
         }
+        snapshot
+    }
+
+    /// Packets of `bytes` in all were built, of which a full one has `packet_bytes`; gives the snapshot of the last.
+    pub fn on_sent(&mut self, now: Time, bytes: u64, packet_bytes: u64) -> Snapshot {
+        let snapshot = self.count_in_flight(now, bytes);
         let pace = self.pace_of_batch(packet_bytes);
         let (keeper, bucket) = self.keeper();
         keeper.on_sent(bucket, now, bytes, &pace);
@@ -416,6 +434,26 @@ fn probe_wait(once: Duration, timeouts: u32) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// rate.md R-18: what goes with reports does not hold back what waits for the rate.
+    #[test]
+    fn reports_leave_no_debt_to_pacing_but_under_an_upper_bound() {
+        let bound = Some(Rate::from_bits_per_sec(1_000_000));
+        for (rate_max, waits) in [(None, false), (bound, true)] {
+            let profile = Profile::bare().with_named(Function::Rate, "pacing-bucket").expect("it exists");
+            let mut ways = crate::connection::testing::ways_under(profile);
+            let outbound = ways.outbound.as_mut().expect("established");
+            (outbound.rtt.samples, outbound.rtt.smoothed) = (1, Duration::from_millis(600));
+            outbound.set_rate_max(rate_max);
+            let now = Time::from_millis(1);
+            assert!(outbound.admits(now, 1200, 1200));
+            for _ in 0..30 {
+                outbound.on_report_sent(now, 200, 1200);
+                outbound.delivery.forget(200);
+            }
+            assert_eq!(!outbound.admits(now, 1200, 1200), waits, "{rate_max:?}");
+        }
+    }
 
     #[test]
     fn probes_back_off_to_a_second_and_later_to_a_minute() {

@@ -149,7 +149,9 @@ impl Connection {
         let Some(outbound) = &mut self.ways.outbound else { return };
         let epoch = outbound.stacks.get(stack).map_or(0, |s| s.epoch);
         let size_probe = matches!(reason, Reason::SizeProbe(_));
-        let snapshot = if eliciting {
+        let snapshot = if eliciting && reason == Reason::Report {
+            outbound.on_report_sent(now, bytes, packet_bytes)
+        } else if eliciting {
             outbound.on_sent(now, bytes, packet_bytes)
         } else {
             outbound.on_sent_unasked(now, bytes, packet_bytes);

@@ -468,6 +468,8 @@ fn predict(params: &Params, facts: &PathFacts, prediction: &mut Prediction) {
         1.0
     };
     prediction.utilisation *= FILL * mean.min(1.0);
+    // The last rounds of a cycle.
+    prediction.utilisation_low *= FILL * libm::pow(1.0 - per_round, rounds);
     prediction.delay_s = 0.1 * rtt_min_s;
     prediction.delay_p99_s = 0.5 * rtt_min_s;
 }

@@ -151,7 +151,8 @@ fn read_paths(file: &Section<'_, '_>, text: &str, base: &Path) -> Vec<PathSpec> 
     paths
 }
 
-/// The schedule of a path. What is wrong with it is told at the line of the change: there may be many of them.
+/// The schedule of a path. An error in it is reported at the line of the change: there may be many
+/// of them.
 fn read_schedule(section: &Section<'_, '_>, text: &str, base: &Path) -> Option<String> {
     let (schedule, span) = section.string("schedule", "changes, as \"at=10s both loss=0.01\"")?;
     match schedule_problem(schedule, base) {

@@ -1,4 +1,4 @@
-//! Flows that fail for good after so many bytes in both directions together.
+//! Flows that fail for good after this many bytes in both directions together.
 
 use super::super::memory::MemoryFlows;
 use super::super::{Flows, WriteShared};

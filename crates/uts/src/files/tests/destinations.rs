@@ -109,7 +109,8 @@ async fn a_slash_at_the_end_asks_for_a_directory() {
     assert!(rig.remote.join("made/x").is_file() && rig.local.join("made/x").is_file());
 }
 
-/// The reply to the last question was lost: the directory is there, and no note says that it is a copy of this source.
+/// The reply to the last question was lost. The directory is there, and no note says that it is a
+/// copy of this source.
 #[tokio::test]
 async fn a_copy_that_goes_on_goes_where_it_went_before() {
     let rig = Rig::new();

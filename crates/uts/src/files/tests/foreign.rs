@@ -85,7 +85,8 @@ async fn what_is_not_copied_is_told_and_what_is_ours_is_not() {
     }
 }
 
-/// A hard link, a link, and what others may write to: somebody lays them to have a file overwritten, or to change what comes.
+/// A hard link, a link, and a file that others may write to. Somebody puts them there to have a
+/// file overwritten, or to change what arrives.
 #[tokio::test]
 async fn a_trap_laid_beforehand_receives_nothing() {
     let rig = Rig::new();
@@ -166,7 +167,8 @@ async fn what_was_left_behind_is_found_and_removed() {
     assert_eq!(fs::read_dir(root.join("a/b")).unwrap().count(), 0);
 }
 
-/// Whatever happens under a name while a copy to it is unfinished, its part never loses the note by which it is known.
+/// Whatever happens under a name while a copy to it is unfinished, its part never loses the note
+/// that identifies it.
 #[tokio::test]
 async fn a_part_is_known_whatever_else_was_done() {
     use message::{Entry, Request};

@@ -3,7 +3,7 @@
 use super::cut::CutFlows;
 use super::*;
 
-/// Copies over a connection that ends after so many bytes; the report if anything was begun.
+/// Copies over a connection that ends after this many bytes; the report if anything was begun.
 async fn put_cut(rig: &Rig, sources: &[&str], to: &str, after_bytes: usize) -> Option<Report> {
     let (flows, server) = rig.connect();
     let sources: Vec<PathBuf> = sources.iter().map(|s| rig.local.join(s)).collect();
@@ -68,7 +68,8 @@ async fn a_file_goes_on_from_where_it_was_cut() {
     }
 }
 
-/// Whether the copy of a directory was complete before the cut. As with cp, the next would go into it.
+/// Whether the copy of a directory was complete before the cut. If it was, the next would go into
+/// it, as with cp.
 fn is_finished(parent: &Path, name: &str) -> bool {
     parent.join(name).exists() && !parent.join(format!(".{name}.uts-id")).exists()
 }

@@ -79,7 +79,8 @@ async fn a_file_that_was_only_touched_is_not_sent_again() {
     }
 }
 
-/// Of the part of a newer file as long as an older one the copy goes on, though the old might be the same.
+/// The copy goes on from the part of a newer file that is as long as an older one, though the old
+/// might be the same.
 #[tokio::test]
 async fn a_part_counts_more_than_an_old_file_of_that_length() {
     let rig = Rig::new();

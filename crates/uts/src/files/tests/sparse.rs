@@ -75,7 +75,8 @@ async fn holes_beyond_the_end_and_without_an_end_are_refused() {
         mtime: message::Mtime::default(),
         mode: 0o600,
     };
-    // Each hole costs twelve bytes. Of a length that cannot be it ends the flow; beyond the file it fails that.
+    // Each hole costs twelve bytes. A hole of an impossible length ends the flow. A hole beyond the
+    // end of the file makes the file fail.
     for (hole, kind) in
         [(0, FaultKind::Protocol), (u64::MAX, FaultKind::Protocol), (1001, FaultKind::Protocol)]
     {

@@ -1,12 +1,12 @@
-//! Text for people, some of which may come from a peer: nothing in it steers a terminal, forges a line, or turns the
-//! direction of what stands beside it.
+//! Text for people, some of which may come from a peer. Nothing in it steers a terminal, forges a
+//! line, or turns the direction of what stands beside it.
 
 use core::fmt::Write;
 
 /// Whether a character shows as itself, or as nothing but room, wherever it stands.
 ///
-/// Not so are control characters (C0, DEL, C1), separators of lines and paragraphs, what turns the direction of text (Unicode
-/// Standard Annex 9), and what is invisible.
+/// Not plain are control characters (C0, DEL, C1), separators of lines and paragraphs, characters
+/// that turn the direction of text (Unicode Standard Annex 9), and invisible characters.
 pub fn is_plain(c: char) -> bool {
     !(c.is_control()
         || matches!(c,
@@ -14,12 +14,12 @@ pub fn is_plain(c: char) -> bool {
             | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}'))
 }
 
-/// Text as one line: what is not [plain](is_plain) is written as in Rust (`\n`, `\u{1b}`), and of a text of more than
-/// `max_chars` characters the middle is left out, which is said.
+/// Text as one line. What is not [plain](is_plain) is written as in Rust (`\n`, `\u{1b}`). If a
+/// text has more than `max_chars` characters, its middle is left out, and the text says so.
 ///
 /// ```
-/// assert_eq!(uts::printable::line("a\u{1b}[2J\nb", 80), r"a\u{1b}[2J\nb");
-/// assert_eq!(uts::printable::line("abcdefgh", 4), "abc… (4 characters left out) …h");
+/// assert_eq!(uts_units::printable::line("a\u{1b}[2J\nb", 80), r"a\u{1b}[2J\nb");
+/// assert_eq!(uts_units::printable::line("abcdefgh", 4), "abc… (4 characters left out) …h");
 /// ```
 pub fn line(text: &str, max_chars: usize) -> String {
     let escaped = escape(text, |c, out| out.extend(c.escape_default()));
@@ -43,10 +43,11 @@ pub fn lines(text: &str, max_chars: usize) -> String {
 /// A JSON text that says the same without anything that is not plain.
 ///
 /// ```
-/// assert_eq!(uts::printable::json("{\"name\":\"a\u{202e}b\"}"), r#"{"name":"a\u202eb"}"#);
+/// assert_eq!(uts_units::printable::json("{\"name\":\"a\u{202e}b\"}"), r#"{"name":"a\u202eb"}"#);
 /// ```
 pub fn json(text: &str) -> String {
-    // Outside of strings JSON has no such character but white space, which a text on one line does without.
+    // Outside of strings JSON has no such character but white space, which a text on one line does
+    // without.
     escape(text, |c, out| {
         for unit in c.encode_utf16(&mut [0; 2]) {
             let _ = write!(out, "\\u{unit:04x}");

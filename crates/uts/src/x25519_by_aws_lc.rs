@@ -1,7 +1,8 @@
 //! Curve25519 for TLS by aws-lc, which takes half of ring's time for it.
 //!
-//! Only where no random numbers of aws-lc's own are needed: before the first of them it measures jitter of the processor, which
-//! holds up the first connection of a process by 30 ms. Secrets come from the system, as ring's do.
+//! Only for operations that need no random numbers of aws-lc's own. Before the first of them,
+//! aws-lc measures jitter of the processor, which delays the first connection of a process by 30
+//! ms. Secrets come from the system, as ring's do.
 
 use aws_lc_rs::agreement::{self, PrivateKey, UnparsedPublicKey};
 use ring::rand::{SecureRandom, SystemRandom};
@@ -53,7 +54,8 @@ impl Exchange {
 
 impl ActiveKeyExchange for Exchange {
     fn complete(self: Box<Self>, peer: &[u8]) -> Result<SharedSecret, Error> {
-        // All of it zero, which a point of small order gives, is refused by aws-lc (RFC 7748, section 6.1).
+        // aws-lc refuses a result of all zeros, which a point of small order gives (RFC 7748,
+        // section 6.1).
         let peer = UnparsedPublicKey::new(&agreement::X25519, peer);
         let refused = Error::PeerMisbehaved(PeerMisbehaved::InvalidKeyShare);
         agreement::agree(&self.secret, peer, refused, |shared| Ok(SharedSecret::from(shared)))
@@ -78,8 +80,8 @@ impl KeyProvider for Keys {
     }
 }
 
-/// A key to sign with: Ed25519 by aws-lc, since it takes no random numbers to sign with it, others by ring, and by aws-lc what ring does
-/// not know.
+/// A key to sign with. Ed25519 is signed by aws-lc, because this takes no random numbers. Other
+/// keys are signed by ring, and by aws-lc if ring does not know them.
 pub(crate) fn load_private_key(key: &PrivateKeyDer<'_>) -> Result<Arc<dyn SigningKey>, Error> {
     if let PrivateKeyDer::Pkcs8(key) = key
         && let Ok(key) = by_aws_lc::sign::any_eddsa_type(key)

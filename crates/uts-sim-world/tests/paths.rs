@@ -1,0 +1,185 @@
+//! Paths that are hard in one respect each: what a connection must not do there, however it adapts.
+
+use std::time::Duration;
+use uts_end::{Role, TransportSpec};
+use uts_path::PathConfig;
+use uts_sim_world::{self as sim, Recorder, SimCase, SimFlow, SimLink, SimRecord};
+use uts_traffic::measure::{Measure, Sample};
+use uts_traffic::workload::Workload;
+
+const MS: Duration = Duration::from_millis(1);
+const SECOND: Duration = Duration::from_secs(1);
+
+/// When what had arrived, in seconds and bytes.
+#[derive(Default)]
+struct Arrived(Vec<(f64, u64)>);
+
+impl Recorder for Arrived {
+    fn sample(&mut self, _flow: usize, role: Role, sample: &Sample) {
+        if let (Role::Server, Sample::Delivered { at_ns, bytes }) = (role, sample) {
+            self.0.push((*at_ns as f64 / 1e9, *bytes));
+        }
+    }
+}
+
+impl Arrived {
+    /// The longest time without anything, in seconds.
+    fn longest_gap(&self) -> f64 {
+        self.0.windows(2).map(|pair| pair[1].0 - pair[0].0).fold(0.0, f64::max)
+    }
+}
+
+fn path(forward: &str, backward: &str, schedule: &str) -> PathConfig {
+    let mut path = PathConfig::both(forward.parse().expect("a valid path"));
+    path.backward = backward.parse().expect("a valid path");
+    path.schedule = schedule.parse().expect("a valid schedule");
+    path
+}
+
+/// What a neighbour under this transport gets beside a connection that adapts, both with this workload.
+fn carry_beside(neighbour: TransportSpec, path: PathConfig, workload: Workload, seed: u64) -> f64 {
+    let flow = |n: u32, transport| SimFlow {
+        name: format!("flow {n}"),
+        transport,
+        workload: workload.clone(),
+        from: format!("client{n}"),
+        to: format!("server{n}"),
+        start: Duration::ZERO,
+    };
+    let flows = vec![flow(1, TransportSpec::new("uts")), flow(2, neighbour)];
+    let case = case(SimLink::dumbbell("shared", path, 2), flows, seed);
+    let result = sim::run(&case, &mut ()).expect("the case makes sense");
+    value(&result.flows[1].server.measures, "goodput")
+}
+
+fn value(measures: &[Measure], name: &str) -> f64 {
+    let measure = measures.iter().find(|m| m.name == name);
+    measure.unwrap_or_else(|| panic!("no {name} among {measures:?}")).value
+}
+
+fn case(links: Vec<SimLink>, flows: Vec<SimFlow>, seed: u64) -> SimCase {
+    let (timeout, sample_every) = (120 * SECOND, 50 * MS);
+    SimCase { links, flows, timeout, sample_every, seed, record: SimRecord::default() }
+}
+
+/// Carries a workload from this seed; gives a figure of the server's by its name, and when what arrived.
+fn carry(path: PathConfig, workload: Workload, seed: u64, figure: &str) -> (f64, Arrived) {
+    carry_over(TransportSpec::new("uts"), path, workload, seed, figure)
+}
+
+/// The same over a transport with settings.
+fn carry_over(
+    transport: TransportSpec,
+    path: PathConfig,
+    workload: Workload,
+    seed: u64,
+    figure: &str,
+) -> (f64, Arrived) {
+    let [from, to] = ["client", "server"].map(String::from);
+    let flow = SimFlow { name: "uts".into(), transport, workload, from, to, start: Duration::ZERO };
+    let case = case(SimLink::point_to_point("path", path), vec![flow], seed);
+    let mut arrived = Arrived::default();
+    let result = sim::run(&case, &mut arrived).expect("the case makes sense");
+    (value(&result.flows[0].server.measures, figure), arrived)
+}
+
+/// A receiver that reports much must not run out of leave to say how far the sender may go on.
+#[test]
+fn reports_of_much_loss_do_not_hold_back_credit() {
+    for seed in [1, 2] {
+        let forward = "rate=50mbit delay=300ms buffer=3MB";
+        let rain = "at=15s both loss=ge:0.05,4";
+        let path = path(forward, "rate=5mbit delay=300ms buffer=500kB", rain);
+        let bulk = Workload::Bulk { bytes: None, duration: Some(50 * SECOND) };
+        let (goodput, arrived) = carry(path, bulk, seed, "goodput");
+        println!("seed {seed}: {:.1} Mbit/s, nothing for {:.2} s", goodput / 1e6, arrived.longest_gap());
+        assert!(arrived.longest_gap() < 4.0, "seed {seed}: nothing for {:.2} s", arrived.longest_gap());
+    }
+}
+
+/// Reports leave as often as the sender has use for them, and no more often than the way back carries.
+#[test]
+fn a_narrow_way_back_carries_the_reports_of_a_wide_way_there() {
+    for back in ["64kbit", "100kbit"] {
+        for delay in ["20ms", "50ms"] {
+            let forward = format!("rate=50mbit delay={delay} buffer=500kB");
+            let backward = format!("rate={back} delay={delay} buffer=20kB");
+            let bulk = Workload::Bulk { bytes: None, duration: Some(20 * SECOND) };
+            let (goodput, _) = carry(path(&forward, &backward, ""), bulk, 1, "goodput");
+            println!("{back} back, {delay}: {:.1} Mbit/s", goodput / 1e6);
+            assert!(goodput > 35e6, "{back} back, {delay}: {:.1} Mbit/s", goodput / 1e6);
+        }
+    }
+}
+
+/// Small messages that take nine tenths of a slow line: whatever else takes of it makes them late for long.
+#[test]
+fn a_stream_that_just_fits_is_not_pushed_aside() {
+    for seed in [1, 2, 3] {
+        let line = "rate=92kbit delay=10ms buffer=5kB";
+        let voice =
+            Workload::Messages { every: 20 * MS, bytes: 160, duration: 20 * SECOND, deadline: 150 * MS };
+        let (in_time, _) = carry(path(line, line, ""), voice, seed, "in_time");
+        println!("seed {seed}: {:.2} % in time", in_time * 100.0);
+        assert!(in_time > 0.99, "seed {seed}: {:.2} % in time", in_time * 100.0);
+    }
+}
+
+/// A file over a long path waits for slow start, and not for credit.
+#[test]
+fn credit_keeps_ahead_of_a_sender_that_doubles() {
+    let line = "rate=50mbit delay=300ms buffer=3750kB";
+    let file = Workload::Bulk { bytes: Some(20_000_000), duration: None };
+    let (took_s, _) = carry(path(line, line, ""), file, 1, "completion");
+    println!("20 MB took {took_s:.2} s");
+    assert!(took_s < 9.0, "{took_s:.2} s");
+}
+
+/// Over a long path that loses packets at random, the first seconds are a large part: what bears losses comes soon.
+#[test]
+fn random_loss_on_a_long_path_is_answered_within_seconds() {
+    for seed in [1, 2, 3] {
+        let line = "rate=50mbit delay=300ms buffer=3MB loss=0.01";
+        let bulk = Workload::Bulk { bytes: None, duration: Some(20 * SECOND) };
+        let (goodput, _) = carry(path(line, line, ""), bulk, seed, "goodput");
+        println!("seed {seed}: {:.1} Mbit/s", goodput / 1e6);
+        assert!(goodput > 14e6, "seed {seed}: {:.1} Mbit/s", goodput / 1e6);
+    }
+}
+
+/// Redundancy takes room that a path hardly wider than the video has not: it must not make more late than it repairs.
+#[test]
+fn redundancy_makes_no_video_late_that_was_in_time_without() {
+    for seed in [1, 2, 3] {
+        let line = "rate=6mbit delay=40ms buffer=100kB loss=ge:0.05,4";
+        let deadline = 200 * MS;
+        let video = || Workload::Video {
+            frames_per_s: 30,
+            rate_bps: 4_000_000,
+            key_every: 60,
+            key_factor: 6.0,
+            duration: 30 * SECOND,
+            deadline,
+        };
+        let in_time = |adaptive| {
+            let transport = TransportSpec::new("uts").with("adaptive", adaptive);
+            carry_over(transport, path(line, line, ""), video(), seed, "in_time").0
+        };
+        let (adaptive, fixed) = (in_time(true), in_time(false));
+        println!("seed {seed}: {:.2} % in time, {:.2} % without exchanges", adaptive * 100.0, fixed * 100.0);
+        assert!(adaptive > fixed - 0.1, "seed {seed}: {adaptive:.4} in time, {fixed:.4} without exchanges");
+    }
+}
+
+/// In a buffer of ten packets a loss is congestion's. A threshold that lets a sender bear its own losses starves who yields.
+#[test]
+fn a_shallow_buffer_is_shared_with_who_yields() {
+    for seed in [1, 2] {
+        let line = "rate=86mbit delay=10ms buffer=10p";
+        let bulk = Workload::Bulk { bytes: None, duration: Some(20 * SECOND) };
+        let fixed = TransportSpec::new("uts").with("adaptive", false);
+        let neighbour = carry_beside(fixed, path(line, line, ""), bulk, seed);
+        println!("seed {seed}: {:.1} Mbit/s for the neighbour", neighbour / 1e6);
+        assert!(neighbour > 8.5e6, "seed {seed}: {:.1} Mbit/s for the neighbour", neighbour / 1e6);
+    }
+}

@@ -1,0 +1,31 @@
+//! Paths that drop what is marked as capable of ECN: connections give the marks up, and live.
+
+use core::time::Duration;
+use uts_engine::ConnectionConfig;
+use uts_sim::pair::Pair;
+
+const BYTES: u64 = 1_000_000;
+
+#[test]
+fn a_path_that_drops_marked_packets_carries_a_transfer_without_marks() {
+    for (to_server, to_client) in [(true, false), (false, true), (true, true)] {
+        for from_the_start in [true, false] {
+            let mut pair = Pair::new(ConnectionConfig::default(), Duration::from_millis(10)).expect("a pair");
+            let drops = [to_server, to_client];
+            if from_the_start {
+                pair.drops_marked = drops;
+            }
+            let handle = pair.connect(ConnectionConfig::default()).expect("connected");
+            let flow = pair.open_flow(handle).expect("opened");
+            if !from_the_start {
+                pair.carry(handle, flow, BYTES).expect("carried");
+                pair.drops_marked = drops;
+            }
+            let began = pair.now;
+            pair.carry(handle, flow, BYTES).expect("carried");
+            let took = pair.now.since(began);
+            println!("{drops:?}, from the start: {from_the_start}: {took:?}");
+            assert!(took < Duration::from_secs(8), "{drops:?}, {from_the_start}: {took:?}");
+        }
+    }
+}
