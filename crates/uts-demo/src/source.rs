@@ -3,7 +3,7 @@
 use super::check_stop;
 use anyhow::{Context, Result, bail};
 use rand_chacha::ChaCha8Rng;
-use rand_chacha::rand_core::{RngCore, SeedableRng};
+use rand_chacha::rand_core::{Rng, SeedableRng};
 use ring::digest;
 use std::fmt::Write as _;
 use std::fs::File;

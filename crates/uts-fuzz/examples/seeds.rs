@@ -2,7 +2,7 @@
 //! those of the documentation, messages of real copies, and bytes from a seed for targets that read
 //! steps out of bytes. Existing files stay, or become the same again.
 
-use rand::{RngCore as _, SeedableRng as _};
+use rand::{Rng as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 use std::fs;

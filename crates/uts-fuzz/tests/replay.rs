@@ -1,6 +1,6 @@
 //! Every file of the corpus, and seeded mutations of each: what was found once is not found again.
 
-use rand::{Rng as _, SeedableRng as _};
+use rand::{RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 use std::collections::BTreeSet;
 use std::fs;

@@ -8,7 +8,7 @@ use crate::passage::{DropReason, Fate, Passage};
 use crate::queue::{Queued, Transmitter, Verdict};
 use crate::stats::Stats;
 use crate::wire::{InFlight, Wire, draw_jitter_ns};
-use rand::{Rng, SeedableRng};
+use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::collections::VecDeque;
 
@@ -383,7 +383,7 @@ impl<T: Payload> Link<T> {
 }
 
 /// Flips 1 to `max_bits` different bits.
-fn flip_bits<T: Payload>(payload: &mut T, len_bits: usize, max_bits: u32, rng: &mut impl Rng) {
+fn flip_bits<T: Payload>(payload: &mut T, len_bits: usize, max_bits: u32, rng: &mut impl RngExt) {
     let count = (rng.random_range(1..=max_bits.max(1)) as usize).min(len_bits);
     let mut flipped = Vec::with_capacity(count);
     while flipped.len() < count {

@@ -1,7 +1,7 @@
 //! Which packets the wire loses.
 
 use crate::config::Loss;
-use rand::Rng;
+use rand::RngExt;
 
 /// A loss model with its state.
 #[derive(Debug, Clone)]
@@ -17,7 +17,7 @@ impl LossState {
     }
 
     /// Decides over the next packet.
-    pub(crate) fn loses(&mut self, rng: &mut impl Rng) -> bool {
+    pub(crate) fn loses(&mut self, rng: &mut impl RngExt) -> bool {
         match self.model {
             Loss::None => false,
             Loss::Random { p } => chance(rng, p),
@@ -28,7 +28,7 @@ impl LossState {
     /// The bad state lasts `burst` packets in the mean, and is left with probability 1/burst. It is
     /// entered as often as makes `loss` its share of the time. The first packet draws its state
     /// from the stationary distribution, so that the mean holds from the start.
-    fn loses_in_bursts(&mut self, rng: &mut impl Rng, loss: f64, burst: f64) -> bool {
+    fn loses_in_bursts(&mut self, rng: &mut impl RngExt, loss: f64, burst: f64) -> bool {
         let bad = match self.bad {
             Some(bad) => bad,
             None => chance(rng, loss),
@@ -42,7 +42,7 @@ impl LossState {
 }
 
 /// True with probability `p`; never for 0, always for 1.
-pub(crate) fn chance(rng: &mut impl Rng, p: f64) -> bool {
+pub(crate) fn chance(rng: &mut impl RngExt, p: f64) -> bool {
     p > 0.0 && rng.random::<f64>() < p
 }
 

@@ -2,7 +2,7 @@
 
 use crate::config::{Jitter, JitterShape};
 use crate::passage::Passage;
-use rand::Rng;
+use rand::RngExt;
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, VecDeque};
 
@@ -101,7 +101,7 @@ impl<T> Wire<T> {
 }
 
 /// Draws a jitter.
-pub(crate) fn draw_jitter_ns(jitter: Jitter, rng: &mut impl Rng) -> u64 {
+pub(crate) fn draw_jitter_ns(jitter: Jitter, rng: &mut impl RngExt) -> u64 {
     if jitter.max_ns == 0 {
         return 0;
     }

@@ -1,6 +1,6 @@
 //! Queue disciplines at work in a link.
 
-use rand::{Rng, SeedableRng};
+use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use uts_path::{DropReason, Fate, Link, LinkConfig, Passage, Payload};
 

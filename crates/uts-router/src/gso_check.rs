@@ -6,7 +6,7 @@ use super::host::{ip, wait_until_up};
 use super::split::split;
 use super::sys::{PacketSocket, ReceiveBatch, VNET_HEADER_BYTES};
 use rand_chacha::ChaCha8Rng;
-use rand_chacha::rand_core::{RngCore, SeedableRng};
+use rand_chacha::rand_core::{Rng, SeedableRng};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::{Deserialize, Serialize};
 use std::io;

@@ -6,7 +6,7 @@ pub use super::gso_check::Segmented;
 use super::gso_check::gso_check;
 use clap::Subcommand;
 use rand_chacha::ChaCha8Rng;
-use rand_chacha::rand_core::{RngCore, SeedableRng};
+use rand_chacha::rand_core::{Rng, SeedableRng};
 use rustix::net::sockopt::{set_socket_recv_buffer_size, set_tcp_congestion};
 use serde::{Deserialize, Serialize};
 use socket2::{Domain, Protocol, Socket, Type};

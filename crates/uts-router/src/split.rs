@@ -176,7 +176,7 @@ fn fix_tcp(tcp: &mut [u8], offset: usize, first: bool, last: bool) {
 mod tests {
     use super::*;
     use rand_chacha::ChaCha8Rng;
-    use rand_chacha::rand_core::{RngCore, SeedableRng};
+    use rand_chacha::rand_core::{Rng, SeedableRng};
 
     // That segments are the kernel's is tested against the kernel: tests/router.rs.
 

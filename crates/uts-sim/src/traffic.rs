@@ -4,7 +4,7 @@
 use crate::network::Application;
 use crate::packet::{Body, Datagram, Packet};
 use core::time::Duration;
-use rand::{Rng, SeedableRng};
+use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, SocketAddrV4};
@@ -124,7 +124,7 @@ impl Source {
 
 /// An exponentially distributed value with mean 1: the inverse of its distribution at a uniform
 /// value. The logarithm is the same on every machine, unlike that of the system's library.
-pub fn exponential(rng: &mut impl Rng) -> f64 {
+pub fn exponential(rng: &mut impl RngExt) -> f64 {
     -libm::log(1.0 - rng.random::<f64>())
 }
 

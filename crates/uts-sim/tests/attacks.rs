@@ -5,7 +5,7 @@ mod counting;
 mod victim;
 
 use core::time::Duration;
-use rand::{Rng, SeedableRng};
+use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use uts_engine::{ConnectionConfig, Endpoint, EndpointConfig};
 use uts_functions::Time;

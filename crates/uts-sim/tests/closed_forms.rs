@@ -10,7 +10,7 @@
 //! then played through the network, and the test compares what the network's sink has seen.
 
 use core::time::Duration;
-use rand::{Rng, SeedableRng};
+use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use uts_functions::Time;
 use uts_path::{LinkConfig, PathConfig};

@@ -4,7 +4,7 @@
 mod counting;
 
 use counting::HELD;
-use rand::{Rng, SeedableRng};
+use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rustls::quic::{self, Keys};
 use std::net::SocketAddr;

@@ -4,7 +4,7 @@
 mod joined;
 
 use joined::{CLIENT, Pair, SERVER, address};
-use rand::{Rng, SeedableRng};
+use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use uts_engine::{CloseReason, Direction, Endpoint, EndpointConfig, Event};
 use uts_functions::Function;

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use core::time::Duration;
-use rand::{Rng, SeedableRng};
+use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::collections::VecDeque;
 use uts_engine::{Connection, ConnectionConfig, ConnectionHandle, MessageOptions, Stats};

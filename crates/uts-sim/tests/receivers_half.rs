@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use core::time::Duration;
-use rand::{Rng, SeedableRng};
+use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use uts_engine::{
     After, ConnectionConfig, ConnectionHandle, Direction, EndpointConfig, Event, FlowId, FlowOptions,

@@ -4,7 +4,7 @@
 
 use bytes::Bytes;
 use core::time::Duration;
-use rand::{Rng, RngCore, SeedableRng};
+use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::collections::VecDeque;
 use std::net::SocketAddr;

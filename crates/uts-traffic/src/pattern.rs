@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use rand_chacha::ChaCha8Rng;
-use rand_chacha::rand_core::{RngCore, SeedableRng};
+use rand_chacha::rand_core::{Rng, SeedableRng};
 
 /// The content repeats after this many bytes. The number is prime: a stretch that is misplaced by
 /// any usual size (packets, blocks, buffers) differs.

@@ -1,5 +1,6 @@
 //! The one place where the clock is read.
 
+use core::time::Duration;
 use uts_functions::Time;
 
 /// Tells the time since it was made.
@@ -17,6 +18,20 @@ impl Clock {
         Time::from_nanos(imp::nanos_since(self.origin))
     }
 }
+
+/// By what the kernel measures how long a call may block: some milliseconds.
+pub(crate) fn kernel_tick() -> Duration {
+    #[cfg(target_os = "linux")]
+    {
+        use nix::time::{ClockId, clock_getres};
+        clock_getres(ClockId::CLOCK_MONOTONIC_COARSE).map_or(TICK_MAX, Duration::from).min(TICK_MAX)
+    }
+    #[cfg(not(target_os = "linux"))]
+    TICK_MAX
+}
+
+/// The longest tick of a system that is in use.
+const TICK_MAX: Duration = Duration::from_millis(10);
 
 /// What the standard library reads, without its arithmetic. A short round trip asks for the time
 /// several times.

@@ -6,7 +6,7 @@ use crate::config::PACKET_BYTES_MIN;
 use crate::connection::{self, Birth, Connection, Place, Side};
 use crate::event::ConnectionHandle;
 use crate::token::Proof;
-use rand::RngCore;
+use rand::Rng;
 use rustls::quic;
 use std::net::SocketAddr;
 use std::sync::Arc;

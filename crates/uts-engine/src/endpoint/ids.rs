@@ -3,7 +3,7 @@
 //! An id carries a check under the endpoint's key, over its random part and the peer's address. So an endpoint that has
 //! forgotten everything still knows its own ids, and to whom it gave each: for no other does it ever say a word.
 
-use rand::RngCore;
+use rand::Rng;
 use ring::{hkdf, hmac};
 use std::net::{IpAddr, SocketAddr};
 use uts_wire::ConnectionId;
@@ -28,7 +28,7 @@ impl OwnIds {
     }
 
     /// A new id for a peer.
-    pub fn draw(&self, rng: &mut impl RngCore, remote: SocketAddr) -> ConnectionId {
+    pub fn draw(&self, rng: &mut impl Rng, remote: SocketAddr) -> ConnectionId {
         let mut id = [0; uts_wire::MAX_CID_LEN];
         let bytes = self.bytes.min(id.len());
         rng.fill_bytes(&mut id[..bytes]);

@@ -28,7 +28,7 @@ use crowd::Crowd;
 use ids::OwnIds;
 use limits::ResetLimit;
 use peers::Peers;
-use rand::{RngCore, SeedableRng};
+use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::ServerName;
@@ -109,8 +109,8 @@ pub struct Endpoint {
     /// Connections by the word with which their peer says that it has forgotten them. Looked up through a keyed hash, so that
     /// the time it takes says nothing of the word (RFC 9000 section 10.3.1).
     by_reset: HashMap<(SocketAddr, [u8; RESET_TOKEN_BYTES]), ConnectionHandle>,
-    /// Connections by the instant at which something is due, or was when that was last looked at: what has moved back since
-    /// is put right when its turn comes, so that a deadline that moves with each packet costs nothing.
+    /// Connections by the instant at which something is due, or was when that was last looked at. A
+    /// deadline moves with each packet: one that has become later is put right when it stands first.
     timers: BTreeSet<(Time, ConnectionHandle)>,
     /// Connections whose deadlines may have changed.
     stale: Vec<ConnectionHandle>,
@@ -278,11 +278,6 @@ impl Endpoint {
 
     // ---- access --------------------------------------------------------------------------------------------------
 
-    /// Whether there is a connection to `address`.
-    pub fn is_peer(&self, address: SocketAddr) -> bool {
-        self.peers.contains(address)
-    }
-
     /// A connection, to look at or to change. What a change makes due is found by the next poll.
     pub fn connection(&mut self, handle: ConnectionHandle) -> Option<&mut Connection> {
         // The caller may write, close or ask for an exchange: whether it did is found out when sending.
@@ -428,10 +423,8 @@ impl Endpoint {
         None
     }
 
-    /// When to call [`Endpoint::handle_timeout`] next. To be asked once [`Endpoint::poll_transmit`] has nothing more.
-    ///
-    /// It may be earlier than anything is due, once: a deadline that moves away, as with each acknowledgement, is put right when it would
-    /// have come.
+    /// When something is next due: when to call [`Endpoint::handle_timeout`]. `None` = never. To be
+    /// asked once [`Endpoint::poll_transmit`] has nothing more.
     pub fn poll_timeout(&mut self) -> Option<Time> {
         self.settle_deadlines();
         // Normally there are none.
@@ -440,21 +433,13 @@ impl Endpoint {
                 settle_deadline(*handle, entry, &mut self.timers);
             }
         }
-        self.timers.first().map(|(at, _)| *at)
-    }
-
-    /// The same, but what is before `until` is put right at once: for who can wait for longer at less cost.
-    pub fn poll_timeout_exact_before(&mut self, until: Time) -> Option<Time> {
-        let mut next = self.poll_timeout();
-        while next.is_some_and(|next| next < until) {
+        loop {
             let (at, handle) = *self.timers.first()?;
-            let entry = self.connections.get_mut(handle).filter(|entry| at < entry.deadline);
-            let Some(entry) = entry else { break };
+            let moved = self.connections.get_mut(handle).filter(|entry| at < entry.deadline);
+            let Some(entry) = moved else { return Some(at) };
             self.timers.remove(&(at, handle));
             self.timers.extend(entry.set_timer(handle));
-            next = self.timers.first().map(|(at, _)| *at);
         }
-        next
     }
 
     /// The next thing to tell the application.
@@ -523,7 +508,7 @@ fn settle_deadline(
     timers: &mut BTreeSet<(Time, ConnectionHandle)>,
 ) {
     entry.deadline = entry.connection.poll_timeout().unwrap_or(Time::NEVER);
-    // One that is later than it was is put right when its time has come.
+    // One that has become later is put right when it stands first.
     if entry.deadline < entry.timer {
         timers.remove(&(entry.timer, handle));
         timers.extend(entry.set_timer(handle));

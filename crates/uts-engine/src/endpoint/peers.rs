@@ -122,11 +122,6 @@ impl Peers {
         Share { peer, standing: Standing::Free, in_flight: 0, sent: 0 }
     }
 
-    /// Whether there is a connection to `address`.
-    pub fn contains(&self, address: SocketAddr) -> bool {
-        self.by_address.contains_key(&address)
-    }
-
     /// A connection is gone.
     pub fn leave(&mut self, share: &mut Share) {
         let Some(peer) = self.list.get_mut(share.peer as usize) else { return };

@@ -7,7 +7,7 @@ use crate::connection::Side;
 use crate::event::ConnectionHandle;
 use crate::token::retry_integrity;
 use bytes::Bytes;
-use rand::RngCore;
+use rand::Rng;
 use std::net::SocketAddr;
 use uts_functions::Time;
 use uts_wire::packet::adaptive::{MIN_RESET_BYTES, RESET_TOKEN_BYTES};

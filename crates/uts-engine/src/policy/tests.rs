@@ -3,7 +3,7 @@
 use super::*;
 use crate::requirements::CapacityProfile;
 use crate::selector::{Source, forecast, rules, select};
-use rand::{Rng, SeedableRng};
+use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 const STEP_MS: u64 = 10;

@@ -152,7 +152,7 @@ registry! {
 mod tests {
     use super::*;
     use crate::mechanism::Promise;
-    use rand::{Rng, SeedableRng};
+    use rand::{RngExt, SeedableRng};
     use rand_chacha::ChaCha8Rng;
 
     fn build(number: usize, settings: &[(&str, u64)]) -> Slot {

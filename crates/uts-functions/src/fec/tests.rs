@@ -4,7 +4,7 @@ use super::*;
 use crate::mechanism::{Choice, Mechanism};
 use crate::time::Time;
 use proptest::prelude::*;
-use rand::{Rng, SeedableRng, seq::SliceRandom};
+use rand::{RngExt, SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
 
 fn schemes() -> impl Iterator<Item = &'static Mechanism> {

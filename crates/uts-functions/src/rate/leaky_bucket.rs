@@ -126,7 +126,7 @@ impl RateControl for LeakyBucket {
 mod tests {
     use super::*;
     use core::time::Duration;
-    use rand::{Rng, SeedableRng};
+    use rand::{RngExt, SeedableRng};
     use rand_chacha::ChaCha8Rng;
 
     const DISCARD: u64 = 0;

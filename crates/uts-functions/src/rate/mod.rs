@@ -207,7 +207,7 @@ mod tests {
     use super::pacing_bucket::LATE_MAX;
     use super::*;
     use crate::mechanism::Promise;
-    use rand::{Rng, SeedableRng};
+    use rand::{RngExt, SeedableRng};
     use rand_chacha::ChaCha8Rng;
 
     const PACKET: u64 = 1200;

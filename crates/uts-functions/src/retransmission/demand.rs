@@ -127,7 +127,7 @@ pub fn read_ranges(mut words: &[u8]) -> Option<Vec<Range<u64>>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rand::{Rng, SeedableRng};
+    use rand::{RngExt, SeedableRng};
     use rand_chacha::ChaCha8Rng;
 
     #[test]

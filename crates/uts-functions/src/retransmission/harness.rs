@@ -10,7 +10,7 @@ use crate::range::RangeSet;
 use crate::time::Time;
 use core::ops::Range;
 use core::time::Duration;
-use rand::{Rng, SeedableRng};
+use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::collections::BTreeMap;
 

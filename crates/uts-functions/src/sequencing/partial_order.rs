@@ -51,7 +51,7 @@ mod tests {
     use super::*;
     use bytes::Bytes;
     use core::ops::Range;
-    use rand::{Rng, SeedableRng, seq::SliceRandom};
+    use rand::{RngExt, SeedableRng, seq::SliceRandom};
     use rand_chacha::ChaCha8Rng;
 
     /// A message of one byte, which takes two positions.

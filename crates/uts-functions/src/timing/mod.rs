@@ -118,7 +118,7 @@ registry! {
 mod tests {
     use super::*;
     use crate::mechanism::Choice;
-    use rand::{Rng, SeedableRng};
+    use rand::{RngExt, SeedableRng};
     use rand_chacha::ChaCha8Rng;
 
     fn every_mechanism() -> impl Iterator<Item = (&'static str, Slot)> {

@@ -5,7 +5,7 @@
 //! arriving packet is one of the candidates here. The packet in transmission is not.
 
 use super::QueueDiscipline;
-use rand::Rng;
+use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
 #[derive(Debug)]

@@ -20,7 +20,7 @@
 use super::{OPPORTUNITY_BYTES, Trace};
 use crate::config::between;
 use crate::error::SpecError;
-use rand::{Rng, SeedableRng};
+use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 /// Time after which the trace repeats.

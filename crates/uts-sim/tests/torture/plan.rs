@@ -1,6 +1,6 @@
 //! What happens in a world of torture, all of it out of its seed.
 
-use rand::{Rng, SeedableRng};
+use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::collections::VecDeque;
 use uts_engine::requirements::{Pin, Preference, Requirements};

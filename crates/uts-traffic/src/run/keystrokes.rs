@@ -10,7 +10,7 @@ use core::cell::{Cell, RefCell};
 use core::time::Duration;
 use futures_util::future::try_join;
 use rand_chacha::ChaCha8Rng;
-use rand_chacha::rand_core::{RngCore, SeedableRng};
+use rand_chacha::rand_core::{Rng, SeedableRng};
 
 /// Distinguishes the random times from the random contents of the same seed.
 const TIMES: u64 = 0x6b65_7973;

@@ -1,4 +1,4 @@
-//! From the engine's events to whoever waits for them.
+//! From the engine's events to the handles that wait for them.
 
 use super::{Inner, Shared, gone};
 use crate::connection::peer_key;
@@ -12,13 +12,14 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use uts_engine::{CloseReason, ConnectionHandle, Event, ExchangeEvent, FlowId, Stats};
 use uts_functions::PathFacts;
 
-/// Events kept for the first who asks for them; a connection that nobody asks has few.
+/// Events that are kept for the first subscriber. A connection without one has few.
 const BACKLOG_MAX: usize = 256;
 
 /// What an application may want to know of a connection, beside its flows.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ConnectionEvent {
-    /// A step of an exchange of mechanisms. Boxed, for that of others many wait at idle connections.
+    /// A step of an exchange of mechanisms. Boxed, for that of others many wait at idle
+    /// connections.
     Exchange(Box<ExchangeEvent>),
     /// The path now carries packets of this many bytes of UDP payload.
     PacketSize(usize),
@@ -44,12 +45,13 @@ pub(crate) struct ConnectionState {
     /// Handles, those of flows included.
     pub users: usize,
     pub flows: BTreeMap<FlowId, FlowState>,
-    /// Held by who waits: connections that nobody waits for are many.
+    /// Held by those who wait. Many connections have none.
     notify: Weak<ConnectionNotify>,
     /// What the connection had done when it ended.
     pub last: Option<Box<(Stats, PathFacts)>>,
     subscribers: Vec<UnboundedSender<ConnectionEvent>>,
-    /// The latest packet size, of which nobody has heard, from before what is in `backlog`: at most connections all that waits.
+    /// The latest packet size, older than what is in `backlog`. At most connections it is all that
+    /// waits for a subscriber.
     packet_size: Option<NonZeroUsize>,
     /// Boxed, since a queue makes room for more than there is.
     backlog: Option<VecDeque<Box<ConnectionEvent>>>,
@@ -114,7 +116,7 @@ impl ConnectionState {
         receiver
     }
 
-    /// Tells those who have asked, if any have: to who asks later it is of no interest.
+    /// Tells those who have asked, if any have. It is of no interest later.
     fn publish_if_asked(&mut self, event: ConnectionEvent) {
         if !self.subscribers.is_empty() {
             self.publish(event);
@@ -131,7 +133,7 @@ impl ConnectionState {
             if let (Some(last), ConnectionEvent::PacketSize(_)) = (backlog.back_mut(), &event)
                 && matches!(**last, ConnectionEvent::PacketSize(_))
             {
-                // Of sizes that nobody has asked for, the latest is enough.
+                // Of packet sizes that wait, the latest is enough.
                 **last = event;
                 return;
             }
@@ -154,7 +156,7 @@ impl ConnectionState {
             woken.extend(flow.reader.take());
             woken.extend(flow.writer.take());
         }
-        // Who asks later is told of the end by `subscribe`.
+        // Later subscribers are told of the end by `subscribe`.
         for subscriber in self.subscribers.drain(..) {
             let _ = subscriber.send(ConnectionEvent::Closed(reason.clone()));
         }
@@ -165,7 +167,7 @@ impl ConnectionState {
 
     fn on_event(&mut self, event: Event, woken: &mut Vec<Waker>) {
         if self.notify.strong_count() == 0 {
-            // What nobody waits by any more would keep its memory.
+            // Nobody waits any more. The weak reference would keep its memory.
             self.notify = Weak::new();
         }
         match event {
@@ -205,7 +207,8 @@ impl ConnectionState {
 }
 
 impl Inner {
-    /// Hands all events of the engine to those who wait for them; they are woken later, without the lock.
+    /// Hands all events of the engine to those who wait for them; they are woken later, without the
+    /// lock.
     pub(super) fn dispatch(&mut self, shared: &Shared, woken: &mut Vec<Waker>) {
         let mut has_new = false;
         while let Some(handle) = self.engine.accept() {
@@ -216,9 +219,12 @@ impl Inner {
             if is_end {
                 self.per_key.leave(handle);
             }
-            self.has_heard |= matches!(event, Event::Readable(_));
+            if matches!(event, Event::Readable(_)) {
+                self.dialogue.on_told();
+            }
             if !self.connections.contains_key(&handle) {
-                // A client's connection becomes known with its first event, unless it is over already.
+                // A client's connection becomes known with its first event, unless it is over
+                // already.
                 if self.engine.peek(handle).is_none_or(|c| c.close_reason().is_some()) {
                     continue;
                 }
@@ -327,7 +333,8 @@ mod tests {
         assert_eq!(events.try_recv(), Err(TryRecvError::Disconnected));
     }
 
-    /// The stream ends with the connection, whether it was asked for before or afterwards, and however often.
+    /// The stream ends with the connection, whether it was asked for before or afterwards, and
+    /// however often.
     #[test]
     fn nothing_follows_the_end() {
         let mut state = ConnectionState::default();

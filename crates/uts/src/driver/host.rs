@@ -1,6 +1,7 @@
 //! What carries an endpoint: a task of tokio, or the thread that made it.
 
 use super::Driver;
+use super::task::Task;
 #[cfg(unix)]
 use super::thread;
 use crate::clock::Clock;
@@ -8,13 +9,14 @@ use core::time::Duration;
 use std::io;
 use std::net::SocketAddr;
 
-/// Where the turns of an endpoint run, and where its other work is done: waiting, resolving, blocking.
+/// Where the turns of an endpoint run, and where its other work is done: waiting, resolving,
+/// blocking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Host {
     /// The turns run in a task of the tokio runtime that the endpoint is made in.
     Runtime,
-    /// The turns run in the thread that the endpoint is made in, while the thread waits for something:
-    /// see [`crate::blocking`].
+    /// The turns run in the thread that the endpoint is made in, while the thread waits for
+    /// something: see [`crate::blocking`].
     #[cfg(unix)]
     Thread,
 }
@@ -33,11 +35,11 @@ impl Host {
     ///
     /// # Errors
     /// [`Host::Runtime`] outside a runtime.
-    pub fn start(self, driver: Driver) -> io::Result<()> {
+    pub(super) fn start(self, driver: Driver) -> io::Result<()> {
         match self {
-            Host::Runtime => {
-                drop(tokio::runtime::Handle::try_current().map_err(io::Error::other)?.spawn(driver))
-            }
+            Host::Runtime => drop(
+                tokio::runtime::Handle::try_current().map_err(io::Error::other)?.spawn(Task::new(driver)),
+            ),
             #[cfg(unix)]
             Host::Thread => thread::adopt(driver),
         }

@@ -1,31 +1,31 @@
-//! Between the engine and the world: one task for each socket, and what it shares with the handles that people hold.
+//! Between the engine and the world: what carries an endpoint, and what it shares with the handles
+//! that people hold.
 //!
-//! Handles change the engine under the lock and wake the task; the task takes in datagrams, does what is due, sends, and
-//! tells handles what happened. Whoever waits has left a waker under the lock, so no event is missed.
+//! Handles change the engine under a lock, and kick whatever carries the endpoint. That receives
+//! datagrams, does what is due, sends, and tells handles what has happened. A handle that waits has
+//! left a waker under the lock, so that no event is missed.
+//!
+//! * a turn and its steps: [`turn`], [`schedule`], [`outgoing`], [`dispatch`];
+//! * what takes turns: [`task`], or `thread`; which of them: [`host`];
+//! * how to wait between turns: [`waiting`], [`timer`];
+//! * the UDP socket: [`socket`].
 
-mod bound;
-#[cfg(unix)]
-mod busy_polling;
 mod dispatch;
 mod host;
-mod lone;
-mod looking;
-mod napping;
-#[cfg(unix)]
-mod patience;
+mod outgoing;
 mod per_key;
-mod readiness;
-#[cfg(target_os = "linux")]
-mod receiving;
-#[cfg(unix)]
-mod single;
+mod schedule;
 mod socket;
 mod task;
 #[cfg(test)]
 mod testing;
+#[cfg(all(test, target_os = "linux"))]
+mod tests;
 #[cfg(unix)]
 pub(crate) mod thread;
 mod timer;
+mod turn;
+mod waiting;
 
 use crate::clock::Clock;
 use core::task::Waker;
@@ -43,12 +43,13 @@ use uts_engine::{
     CloseReason, Connection, ConnectionConfig, ConnectionHandle, Endpoint, EndpointConfig, FlowId,
 };
 use uts_functions::Time;
+use waiting::Dialogue;
 
 pub use dispatch::ConnectionEvent;
 pub(crate) use dispatch::{ConnectionNotify, FlowState};
 pub(crate) use host::Host;
 pub(crate) use per_key::PerKey;
-pub(crate) use task::Driver;
+use turn::Driver;
 
 /// An endpoint and its socket.
 pub(crate) struct Shared {
@@ -58,7 +59,7 @@ pub(crate) struct Shared {
     pub local_addr: SocketAddr,
     /// Segments that the kernel sends at once.
     pub segments_max: usize,
-    /// How long the task looks for what arrives before it sleeps.
+    /// For how long after anything happens the endpoint looks for what arrives before it sleeps.
     spin: Duration,
     /// A connection may be accepted, or no more ever will.
     pub accept: Notify,
@@ -93,26 +94,7 @@ pub(crate) struct Inner {
     changes: u64,
     sent: u64,
     flush_waiters: usize,
-    /// Since the task last looked for an answer: somebody who waited for data was told of it, and somebody has sent some.
-    has_heard: bool,
-    has_said: bool,
-    /// Somebody has sent something who was told of data: an answer waits to leave.
-    has_answer: bool,
-    #[cfg(test)]
-    counts: Counts,
-}
-
-/// What a task has done.
-#[cfg(test)]
-#[derive(Clone, Copy, Debug, Default)]
-struct Counts {
-    /// Rounds of looks for answers.
-    rounds_for_answers: u32,
-    /// Turns that ended with sleep.
-    sleeps: u32,
-    /// Turns that looked for what had arrived, and of these, such that an answer had to wait for.
-    looks: u32,
-    looks_before_answers: u32,
+    dialogue: Dialogue,
 }
 
 impl Inner {
@@ -122,10 +104,9 @@ impl Inner {
         self.changes += 1;
     }
 
-    /// An application sends something.
-    pub fn said(&mut self) {
-        self.has_said = true;
-        self.has_answer |= self.has_heard;
+    /// An application has written something.
+    pub fn on_written(&mut self) {
+        self.dialogue.on_written();
         self.changed();
     }
 
@@ -195,8 +176,8 @@ pub(crate) fn gone() -> CloseReason {
 }
 
 impl Shared {
-    /// Binds a socket and starts its task. `peer` = the only one that the socket will talk to; `spin` = how long to look for
-    /// what arrives before sleeping.
+    /// Binds a socket and starts its task. `peer` = the only one that the socket will talk to;
+    /// `spin` = how long to look for what arrives before sleeping.
     pub fn start(
         host: Host,
         addr: SocketAddr,
@@ -244,11 +225,7 @@ impl Shared {
                 changes: 0,
                 sent: 0,
                 flush_waiters: 0,
-                has_heard: false,
-                has_said: false,
-                has_answer: false,
-                #[cfg(test)]
-                counts: Counts::default(),
+                dialogue: Dialogue::default(),
             }),
         });
         let driver = Driver::new(shared.clone(), socket);

@@ -1,10 +1,13 @@
 //! A thread that carries its endpoints itself, while it waits for something.
 //!
-//! There is no task that would have to be woken, and nothing between who waits and the kernel: what a thread says leaves before its call
-//! returns, and what arrives is taken in by the call in which the thread waits for it. In between nothing happens.
+//! No task has to be woken, and nothing stands between the waiting thread and the kernel: what a
+//! thread writes leaves before its call returns, and what arrives is taken in by the call in which
+//! the thread waits for it. In between nothing happens.
 
-use super::task::{Intake, LOOKS_PER_SPIN};
-use super::{Driver, Inner, patience};
+use super::Driver;
+use super::Inner;
+use super::turn::Sent;
+use super::waiting::{Situation, Sleeper, Wait, Waiting};
 use crate::clock::Clock;
 use core::cell::{Cell, RefCell};
 use core::future::{Future, poll_fn};
@@ -19,11 +22,9 @@ use std::sync::Arc;
 use std::task::Wake;
 use uts_functions::Time;
 
-/// What a wait brought sooner than this was there before it began, and more may be: unless it was an answer, which comes alone.
-const AT_ONCE: Duration = Duration::from_micros(2);
-
-/// What is read without waiting does not show that more is wanted; every so often that is looked after.
-const UNCARRIED_MAX: u32 = 8;
+/// Reads that found data without waiting, after which the endpoints have a turn: the peer may have
+/// to be told that it may send more.
+const READS_PER_TURN: u32 = 8;
 
 thread_local! {
     static THREAD: Rc<Thread> = Rc::new(Thread::new());
@@ -33,18 +34,15 @@ thread_local! {
 pub(crate) struct Thread {
     clock: Clock,
     carried: RefCell<Vec<Carried>>,
-    /// Such as were made since the last turn.
+    /// Endpoints that were made since the last turn.
     new: RefCell<Vec<Driver>>,
     /// What is waited for may have happened.
     woken: Arc<Woken>,
     waker: Waker,
     /// When that is so at the latest.
     alarm: Cell<Time>,
-    /// Waits that were none, since the last turn.
-    uncarried: Cell<u32>,
-    /// Sleeps in the call that receives, and others.
-    #[cfg(test)]
-    sleeps: Cell<(u32, u32)>,
+    /// Reads that found data without waiting, since the last turn.
+    reads: Cell<u32>,
 }
 
 #[derive(Default)]
@@ -71,7 +69,7 @@ impl Woken {
 }
 
 /// Has the thread carry an endpoint.
-pub(crate) fn adopt(driver: Driver) {
+pub(super) fn adopt(driver: Driver) {
     Thread::here().new.borrow_mut().push(driver);
 }
 
@@ -89,7 +87,7 @@ pub(crate) async fn sleep(duration: Duration) {
     .await;
 }
 
-/// By which the endpoints of this thread tell the time.
+/// The clock of this thread's endpoints.
 pub(crate) fn clock() -> Clock {
     Thread::here().clock
 }
@@ -104,9 +102,7 @@ impl Thread {
             waker: woken.clone().into(),
             woken,
             alarm: Cell::new(Time::NEVER),
-            uncarried: Cell::new(0),
-            #[cfg(test)]
-            sleeps: Cell::default(),
+            reads: Cell::new(0),
         }
     }
 
@@ -119,7 +115,7 @@ impl Thread {
     pub fn wait<T>(&self, future: impl Future<Output = T>) -> T {
         let mut future = pin!(future);
         let mut cx = Context::from_waker(&self.waker);
-        // Who is polled for the first time was not woken.
+        // The first poll needs no waker.
         let mut is_due = true;
         loop {
             if (core::mem::take(&mut is_due) | self.woken.take())
@@ -127,8 +123,8 @@ impl Thread {
             {
                 return result;
             }
-            if let Some(rests_until) = self.carry(true) {
-                self.sleep(rests_until);
+            if let Some(until) = self.carry() {
+                self.rest(until);
             }
             let alarm = self.alarm.get();
             if alarm != Time::NEVER && self.clock.now() >= alarm {
@@ -138,7 +134,8 @@ impl Thread {
         }
     }
 
-    /// Waits for `future`, for so long at most if that is limited; `None` = it was not there by then.
+    /// Waits for `future`, for so long at most if that is limited; `None` = it was not there by
+    /// then.
     pub fn wait_within<T>(&self, future: impl Future<Output = T>, most: Option<Duration>) -> Option<T> {
         let Some(most) = most else { return Some(self.wait(future)) };
         let (mut future, mut limit) = (pin!(future), pin!(sleep(most)));
@@ -148,33 +145,33 @@ impl Thread {
         }))
     }
 
-    /// Has what was just said leave, as far as the path takes it.
+    /// Has what was just written leave, as far as the path takes it.
     pub fn send(&self) {
         // In what an endpoint calls it has its turn already.
         if self.carried.try_borrow_mut().is_ok() {
-            self.carry(false);
+            self.carry();
         }
     }
 
-    /// Something was taken that was there: that the peer may send more is said now and then.
+    /// Something was read that was there. So now and then the peer is told that it may send more.
     pub fn took(&self) {
-        self.uncarried.set(self.uncarried.get() + 1);
-        if self.uncarried.get() >= UNCARRIED_MAX {
-            self.carry(false);
+        self.reads.set(self.reads.get() + 1);
+        if self.reads.get() >= READS_PER_TURN {
+            self.carry();
         }
     }
 
-    /// A turn for each endpoint; `is_waiting` = what arrives is waited for. Says until when nothing is to be done; `None` = there is
-    /// more, or somebody was woken.
-    fn carry(&self, is_waiting: bool) -> Option<Time> {
-        self.uncarried.set(0);
+    /// A turn for each endpoint. Says until when nothing is to be done; `None` = there is more, or
+    /// somebody was woken.
+    fn carry(&self) -> Option<Time> {
+        self.reads.set(0);
         let mut carried = self.carried.borrow_mut();
         if !self.new.borrow().is_empty() {
             carried.extend(self.new.take().into_iter().map(Carried::new));
         }
         let (mut rests_until, mut turns) = (Some(Time::NEVER), 0);
         while let Some(next) = carried.get_mut(turns) {
-            let due = next.turn(is_waiting).unwrap_or_else(|error| {
+            let due = next.turn().unwrap_or_else(|error| {
                 next.driver.fail(&error);
                 Due::Never
             });
@@ -191,27 +188,12 @@ impl Thread {
         rests_until.filter(|_| !self.woken.is_set())
     }
 
-    /// Waits in the kernel until something arrives, or until `until`.
-    fn sleep(&self, until: Time) {
+    /// Waits until something arrives, or until `until`.
+    fn rest(&self, until: Time) {
         let mut carried = self.carried.borrow_mut();
         let (now, until) = (self.clock.now(), until.min(self.alarm.get()));
         if until > now {
-            let most = until.since(now);
-            let has_waited = match &mut carried[..] {
-                [only] => only.wait(now, most),
-                _ => Ok(false),
-            };
-            #[cfg(test)]
-            {
-                let (receiving, others) = self.sleeps.get();
-                let is_receiving = u32::from(matches!(has_waited, Ok(true)));
-                self.sleeps.set((receiving + is_receiving, others + 1 - is_receiving));
-            }
-            match has_waited {
-                Ok(true) => {}
-                Ok(false) => wait_for_any(&mut carried, most),
-                Err(error) => carried.drain(..).for_each(|only| only.driver.fail(&error)),
-            }
+            wait(&mut carried, now, until);
         }
         for carried in carried.iter_mut() {
             carried.rests_until.take_if(|at| *at <= now);
@@ -219,28 +201,47 @@ impl Thread {
     }
 }
 
+/// Waits until something arrives, or until `until`: as suits the only endpoint, or for all of
+/// several.
+fn wait(carried: &mut Vec<Carried>, now: Time, until: Time) {
+    let sleeper = if carried.len() == 1 { Sleeper::Thread } else { Sleeper::SharedThread };
+    let (mut has_waited, mut n) = (false, 0);
+    while let Some(next) = carried.get_mut(n) {
+        match next.wait(now, until, sleeper) {
+            Ok(waits) => {
+                has_waited |= waits;
+                n += 1;
+            }
+            Err(error) => {
+                carried.swap_remove(n).driver.fail(&error);
+                has_waited = true;
+            }
+        }
+    }
+    if !has_waited {
+        wait_for_any(carried, until.since(now));
+    } else if sleeper == Sleeper::SharedThread {
+        // While one endpoint spins, the others are not kept from receiving.
+        carried.iter_mut().for_each(|carried| carried.has_more = true);
+    }
+}
+
 /// Waits until something may be received.
 fn wait_for_any(carried: &mut [Carried], most: Duration) {
+    tracing::trace!("wait for any socket");
     for carried in &mut *carried {
-        // Only who waits in the call that receives has a use for it. Where it cannot be taken back it does no harm.
+        // Only a call that receives has a use for it. Where it cannot be taken back it does no
+        // harm.
         carried.driver.socket.set_busy_polling(false).ok();
     }
     let ready: Vec<bool> = {
-        let mut of = Vec::new();
-        let mut fds = Vec::new();
-        for (n, carried) in carried.iter().enumerate() {
-            for fd in carried.driver.socket.fds() {
-                of.push(n);
-                fds.push(PollFd::from_borrowed_fd(fd, PollFlags::IN));
-            }
-        }
+        let mut fds: Vec<_> = carried
+            .iter()
+            .map(|carried| PollFd::from_borrowed_fd(carried.driver.socket.fd(), PollFlags::IN))
+            .collect();
         // An interruption is as good as an arrival.
-        let all = poll(&mut fds, Some(&timespec(most))).is_err();
-        let mut ready = vec![all; carried.len()];
-        for (n, fd) in of.into_iter().zip(&fds) {
-            ready[n] |= !fd.revents().is_empty();
-        }
-        ready
+        let is_interrupted = poll(&mut fds, Some(&timespec(most))).is_err();
+        fds.iter().map(|fd| is_interrupted || !fd.revents().is_empty()).collect()
     };
     for (carried, is_ready) in carried.iter_mut().zip(ready) {
         carried.has_more |= is_ready;
@@ -277,117 +278,94 @@ impl Carried {
         Carried { driver, rests_until: None, has_more: false }
     }
 
-    /// Does what there is to do, and looks for what arrives if it is waited for and that is worth it.
-    fn turn(&mut self, is_waited_for: bool) -> io::Result<Due> {
-        let (due, is_talk) = match self.rest(is_waited_for) {
-            Some((at, is_talk)) => (Due::At(at), is_talk),
-            None => self.work(is_waited_for)?,
-        };
-        if is_waited_for && matches!(due, Due::At(_)) {
-            let driver = &mut self.driver;
-            let looks = if driver.spins() {
-                Some(LOOKS_PER_SPIN)
-            } else {
-                // Mostly nothing streams, which is known without the lock.
-                let naps = driver.napping.streams() && driver.naps(&driver.shared.lock());
-                driver.looks_that_pay(is_talk, naps)
-            };
-            if let Some(looks) = looks {
-                if core::mem::take(&mut driver.shared.lock().has_answer) {
-                    // To an answer comes one.
-                    driver.socket.expect_one();
-                }
-                self.rests_until = None;
-                let found = driver.spin_and(looks, Inner::dispatch);
-                driver.wake();
-                return found.map(|_| Due::Now);
-            }
+    /// Does what there is to do.
+    fn turn(&mut self) -> io::Result<Due> {
+        if let Some(at) = self.rests_until.filter(|_| !self.has_more && !self.driver.shared.lock().kicked) {
+            return Ok(Due::At(at));
         }
+        // No task is to be woken by the socket.
+        let mut cx = Context::from_waker(Waker::noop());
+        self.has_more = self.has_more && self.driver.receive(&mut cx)?;
+        let sent = self.driver.send(&mut cx, self.has_more)?;
+        self.driver.dispatch(sent);
+        let due = self.due(sent);
+        self.driver.wake();
         Ok(due)
     }
 
-    /// Until when nothing is to be done, if that is so; and whether somebody who waits has said something to be answered.
-    fn rest(&self, is_waited_for: bool) -> Option<(Time, bool)> {
-        let at = self.rests_until.filter(|_| !self.has_more)?;
-        let mut inner = self.driver.shared.lock();
-        if inner.kicked {
-            return None;
-        }
-        Some((at, is_waited_for && inner.takes_talk()))
-    }
-
-    /// Takes in, sends, tells. Says the same as [`rest`](Self::rest) does.
-    fn work(&mut self, is_waited_for: bool) -> io::Result<(Due, bool)> {
+    /// When there is something to do again.
+    fn due(&mut self, sent: Sent) -> Due {
         self.rests_until = None;
-        let driver = &mut self.driver;
-        // Nobody is to be woken by the socket.
-        let mut cx = Context::from_waker(Waker::noop());
-        if core::mem::take(&mut self.has_more) {
-            self.has_more = driver.receive(&mut cx)?;
+        let mut inner = self.driver.shared.lock();
+        if inner.is_over() {
+            return Due::Never;
         }
-        let (sent_all, _) = driver.answer(&mut cx, self.has_more)?;
-        let is_busy = self.has_more || !sent_all;
-        let mut inner = driver.shared.lock();
-        if sent_all {
-            inner.on_sent_all(&driver.shared);
+        if self.has_more || sent != Sent::All || !self.driver.woken.is_empty() || inner.kicked {
+            return Due::Now;
         }
-        inner.dispatch(&driver.shared, &mut driver.woken);
-        let due = if inner.is_over() {
-            Due::Never
-        } else if is_busy || !driver.woken.is_empty() || inner.kicked {
-            Due::Now
-        } else {
-            driver.socket.release_unless(|remote| inner.engine.is_peer(remote));
-            let near = driver.fetched_at + patience::shortest();
-            let at = inner.engine.poll_timeout_exact_before(near).unwrap_or(Time::NEVER);
-            self.rests_until = Some(at);
-            Due::At(at)
-        };
-        let is_talk = is_waited_for && matches!(due, Due::At(_)) && inner.takes_talk();
-        drop(inner);
-        driver.wake();
-        Ok((due, is_talk))
+        let at = inner.engine.poll_timeout().unwrap_or(Time::NEVER);
+        self.rests_until = Some(at);
+        Due::At(at)
     }
 
-    /// Waits for what arrives, for so long at most, and takes it in, or sleeps through it for a while. Says whether it could wait.
-    fn wait(&mut self, now: Time, most: Duration) -> io::Result<bool> {
-        let driver = &mut self.driver;
-        // Who naps holds no lock meanwhile.
-        let nap = driver.nap(now, &driver.shared.clone().lock());
-        let nap = nap.map(|until| most.min(until.since(now)));
-        let polls = driver.busy_polling.polls(now, driver.napping.streams()) && nap.is_some();
-        let is_set = driver.socket.set_busy_polling(polls).is_ok();
-        if !is_set {
-            driver.busy_polling.give_up();
+    /// Waits for what arrives, until `until` at most. Says whether it has waited: else all sockets
+    /// of the thread are to be waited for.
+    fn wait(&mut self, now: Time, until: Time, sleeper: Sleeper) -> io::Result<bool> {
+        let Driver { shared, waiting, socket, .. } = &mut self.driver;
+        let mut inner = shared.lock();
+        let situation = Situation { now, until, sleeper, has_woken: false };
+        let mut wait = waiting.next(situation, &mut inner.dialogue);
+        let busy_polls = matches!(wait, Wait::BusyPoll(_));
+        if socket.set_busy_polling(busy_polls).is_err() {
+            waiting.on_busy_polling_refused();
+            if busy_polls {
+                wait = waiting.next(situation, &mut inner.dialogue);
+            }
         }
-        if let Some(nap) = nap.filter(|_| !(polls && is_set)) {
-            self.nap(nap);
-            return Ok(true);
-        }
-        let mut intake = Intake::new(&driver.shared, &mut driver.lone);
-        let received = driver.socket.wait(most, |received| intake.take_in(received));
-        let mut is_answer = false;
-        let taken_in = intake.finish_and(|inner| {
-            is_answer = core::mem::take(&mut inner.has_answer);
-            inner.dispatch(&driver.shared, &mut driver.woken);
-        });
-        driver.wake();
-        let is_at_once = taken_in.as_ref().is_some_and(|taken_in| taken_in.at.since(now) < AT_ONCE);
-        driver.on_taken_in(taken_in);
-        match received? {
-            None => {
-                if let Some(nap) = nap {
-                    self.nap(nap);
+        let is_response = matches!(wait, Wait::Spin { .. }) && inner.dialogue.take_response();
+        drop(inner);
+        tracing::trace!(endpoint = %shared.local_addr, ?wait, "wait");
+        match wait {
+            Wait::Not => Ok(true),
+            Wait::Spin { looks, .. } => {
+                if is_response {
+                    // To a response comes one.
+                    socket.expect_one();
                 }
-                return Ok(nap.is_some());
+                self.rests_until = None;
+                self.driver.spin(looks, Inner::dispatch)?;
+                self.driver.wake();
+                Ok(true)
             }
-            Some(Poll::Pending) => return Ok(true),
-            Some(Poll::Ready(Ok(_))) => {
-                driver.errors = 0;
-                driver.looking.on_arrival();
-                self.has_more = is_at_once && !is_answer;
+            Wait::Nap(until) => {
+                self.nap(until.since(now));
+                Ok(true)
             }
-            Some(Poll::Ready(Err(error))) => driver.on_error(error)?,
+            Wait::Sleep(_) if sleeper != Sleeper::Thread => Ok(false),
+            Wait::Sleep(until) | Wait::BusyPoll(until) => match waiting.receive_timeout(until.since(now)) {
+                Some(timeout) => self.receive_within(now, timeout),
+                None => Ok(false),
+            },
+        }
+    }
+
+    /// Blocks until something arrives, for so long at most, and takes it in.
+    fn receive_within(&mut self, now: Time, timeout: Duration) -> io::Result<bool> {
+        let mut is_response = false;
+        let (received, at) = self.driver.take_in(
+            |socket, intake| socket.receive_within(timeout, |received| intake.add(received)),
+            |inner, shared, woken| {
+                is_response = inner.dialogue.take_response();
+                inner.dispatch(shared, woken);
+            },
+        );
+        self.driver.wake();
+        match received {
+            Poll::Pending => return Ok(true),
+            Poll::Ready(Ok(_)) => {
+                self.has_more = at.is_some_and(|at| Waiting::may_be_more(now, at, is_response));
+            }
+            Poll::Ready(Err(error)) => self.driver.on_error(error)?,
         }
         self.rests_until = None;
         Ok(true)
@@ -405,49 +383,59 @@ impl Carried {
 mod tests {
     use super::*;
     use crate::blocking::{Listener, connect};
-    #[cfg(target_os = "linux")]
-    use crate::driver::Host;
-    #[cfg(target_os = "linux")]
-    use crate::driver::Shared;
-    #[cfg(target_os = "linux")]
-    use crate::driver::busy_polling::BusyPolling;
-    #[cfg(target_os = "linux")]
-    use crate::driver::napping::Napping;
+    use crate::driver::socket::Socket;
+    use crate::driver::testing::{Log, send_stray};
+    use crate::driver::{Host, Shared};
     use crate::{ConnectOptions, FlowOptions, Identity, ServerOptions};
     use std::io::{Read, Write};
     use std::sync::mpsc;
 
-    const ANSWERS: u32 = 30;
+    const ANSWERS: usize = 30;
 
-    /// An endpoint that a thread carries, to which nothing is sent.
-    #[cfg(target_os = "linux")]
-    fn bound() -> (Arc<Shared>, Carried) {
+    /// An endpoint that a thread carries, to which nothing is sent. It spins for so long after
+    /// anything happens.
+    fn bound_to_spin(spin: Duration) -> (Arc<Shared>, Carried) {
         let any = "127.0.0.1:0".parse().expect("an address");
         let config = uts_engine::EndpointConfig::default();
-        let bound = Shared::bind(Host::Thread, any, None, config, Duration::ZERO);
-        let (shared, driver) = bound.expect("bound");
+        let (shared, driver) = Shared::bind(Host::Thread, any, None, config, spin).expect("bound");
         (shared, Carried::new(driver))
     }
 
-    /// Nothing arrives here: who naps looks for it all the same when he wakes.
-    #[cfg(target_os = "linux")]
+    fn bound() -> (Arc<Shared>, Carried) {
+        bound_to_spin(Duration::ZERO)
+    }
+
+    impl Carried {
+        /// Waits for so long at most, while nothing else has to be done, and applications have
+        /// written something or have not.
+        fn waits(&mut self, most: Duration, has_written: bool) -> bool {
+            let shared = self.driver.shared.clone();
+            shared.lock().dialogue = Default::default();
+            if has_written {
+                shared.lock().dialogue.on_written();
+            }
+            let now = shared.clock.now();
+            self.wait(now, now + most, Sleeper::Thread).expect("it waits")
+        }
+    }
+
+    /// Nothing arrives here: an endpoint that has napped receives all the same when it wakes.
     #[test]
     fn the_thread_naps_through_a_stream_and_else_waits_for_what_arrives() {
-        let (shared, mut carried) = bound();
+        let (_shared, mut carried) = bound();
         for (streams, has_said) in [(false, false), (true, false), (true, true)] {
-            carried.driver.napping = Napping::set(streams);
-            shared.lock().has_said = has_said;
-            let waited = carried.wait(shared.clock.now(), Duration::from_millis(50));
-            assert!(waited.expect("it waits"), "{streams} {has_said}");
+            carried.driver.waiting.set_streams(streams);
+            assert!(carried.waits(Duration::from_millis(50), has_said), "{streams} {has_said}");
             assert_eq!(core::mem::take(&mut carried.has_more), streams && !has_said, "{streams} {has_said}");
         }
     }
 
-    /// Who polls does so in the call that receives, while he waits for a stream only, and naps where the system does not let him poll.
+    /// The thread polls in the call that receives, while it waits for a stream only, and naps where
+    /// the system does not let it poll.
     #[cfg(target_os = "linux")]
     #[test]
     fn the_thread_polls_for_a_stream_where_that_brings_more() {
-        let (shared, mut carried) = bound();
+        let (_shared, mut carried) = bound();
         let may = carried.driver.socket.set_busy_polling(true).is_ok();
         for (polls, streams, has_said) in [
             (true, true, false),
@@ -456,11 +444,9 @@ mod tests {
             (true, false, false),
             (true, true, true),
         ] {
-            carried.driver.busy_polling = BusyPolling::set(polls);
-            carried.driver.napping = Napping::set(streams);
-            shared.lock().has_said = has_said;
-            let waited = carried.wait(shared.clock.now(), Duration::from_millis(50));
-            assert!(waited.expect("it waits"), "{polls} {streams} {has_said}");
+            carried.driver.waiting.set_busy_polls(polls);
+            carried.driver.waiting.set_streams(streams);
+            assert!(carried.waits(Duration::from_millis(50), has_said), "{polls} {streams} {has_said}");
             let is_polling = carried.driver.socket.busy_poll().expect("said") > 0;
             assert_eq!(is_polling, may && polls && streams && !has_said, "{polls} {streams} {has_said}");
             let naps = streams && !has_said && !is_polling;
@@ -470,7 +456,7 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn who_waits_for_several_endpoints_polls_for_none() {
+    fn a_thread_that_waits_for_several_endpoints_polls_for_none() {
         let (_shared, mut carried): (Vec<_>, Vec<_>) = [bound(), bound()].into_iter().unzip();
         for carried in &mut carried {
             carried.driver.socket.set_busy_polling(true).ok();
@@ -480,7 +466,31 @@ mod tests {
         assert_eq!(carried.iter().map(polls).collect::<Vec<_>>(), [0, 0]);
     }
 
-    /// Gives its client back what he says, byte by byte and after a while.
+    /// One endpoint spins; what another has received is taken in meanwhile.
+    #[test]
+    fn an_endpoint_that_spins_keeps_no_other_from_receiving() {
+        let (_spins, spinning) = bound_to_spin(Duration::from_secs(3600));
+        let (shared, resting) = bound();
+        let mut carried = vec![spinning, resting];
+        let turns = |carried: &mut Vec<Carried>| {
+            for carried in carried.iter_mut() {
+                carried.turn().expect("a turn");
+            }
+            let now = shared.clock.now();
+            wait(carried, now, now + Duration::from_secs(3600));
+        };
+        turns(&mut carried);
+        let any = "127.0.0.1:0".parse().expect("an address");
+        let mut peer = Socket::bind(any, None, Host::Thread).expect("bound");
+        send_stray(&mut Context::from_waker(Waker::noop()), &mut peer, shared.local_addr);
+        let arrived = || shared.lock().engine.strangers;
+        assert!((0..100_000).any(|_| {
+            turns(&mut carried);
+            arrived() > 0
+        }));
+    }
+
+    /// Gives its client back what that says, byte by byte and after a while.
     fn answer(tell: &mpsc::Sender<(String, ConnectOptions)>) {
         let identity = Identity::generate().expect("a key");
         let options = ConnectOptions::pinned(identity.fingerprint());
@@ -496,24 +506,25 @@ mod tests {
         }
     }
 
-    /// Who waits for answers sleeps in the call that receives them: another one to wait, and the kernel's telling who does, would
-    /// be a good part of a short round trip.
+    /// A thread that waits for responses sleeps in the call that receives them: another call to
+    /// wait, and the kernel's telling, would be a good part of a short round trip.
     #[test]
-    fn who_waits_for_an_answer_sleeps_in_the_call_that_receives_it() {
+    fn a_thread_that_waits_for_a_response_sleeps_in_the_call_that_receives_it() {
         let (tell, told) = mpsc::channel();
         let server = std::thread::spawn(move || answer(&tell));
         let (target, options) = told.recv().expect("bound");
         let connection = connect(&target, options).expect("connected");
         let mut flow = connection.open_flow(FlowOptions::default()).expect("opened");
-        let thread = Thread::here();
-        thread.sleeps.take();
+        let log = Log::begin();
         for n in 0..ANSWERS {
             flow.write_all(&[n as u8]).expect("written");
             let mut word = [0];
             flow.read_exact(&mut word).expect("read");
             assert_eq!(word, [n as u8]);
         }
-        let (receiving, others) = thread.sleeps.get();
+        let others = log.count(|line| line.what == "wait for any socket");
+        let sleeps = log.count(|line| line.what == "wait" && !line.says("Spin"));
+        let receiving = sleeps - others;
         assert!(receiving >= ANSWERS / 2 && others <= receiving / 2, "{receiving} and {others} others");
         flow.send_half().finished().expect("delivered");
         server.join().expect("answered");

@@ -1,9 +1,12 @@
-//! A timer that is fine enough for pacing. The runtime's own has a grain of a millisecond, in which a path of 1 Gbit/s
-//! carries 83 packets; the kernel's keeps time to some microseconds.
+//! A timer that is fine enough for pacing. The runtime's own has a grain of a millisecond, in which
+//! a path of 1 Gbit/s carries 83 packets; the kernel's keeps time to some microseconds.
 
 use core::task::{Context, Poll};
 use std::io;
 use uts_functions::Time;
+
+/// Whether the timer's grain is finer than a millisecond.
+pub(super) const IS_FINE: bool = cfg!(target_os = "linux");
 
 /// Wakes the task that polls it at a deadline.
 pub(crate) struct Timer {
@@ -15,9 +18,11 @@ impl Timer {
         Ok(Timer { imp: imp::Timer::new()? })
     }
 
-    /// Ready once `deadline` has passed. May wake the task earlier.
-    pub fn poll(&mut self, cx: &mut Context<'_>, now: Time, deadline: Option<Time>) -> io::Result<Poll<()>> {
-        let Some(deadline) = deadline.filter(|at| *at != Time::NEVER) else { return Ok(Poll::Pending) };
+    /// Ready once `deadline` has passed, which may be [`Time::NEVER`]. May wake the task earlier.
+    pub fn poll(&mut self, cx: &mut Context<'_>, now: Time, deadline: Time) -> io::Result<Poll<()>> {
+        if deadline == Time::NEVER {
+            return Ok(Poll::Pending);
+        }
         if deadline <= now {
             return Ok(Poll::Ready(()));
         }
@@ -28,7 +33,7 @@ impl Timer {
 
 #[cfg(target_os = "linux")]
 mod imp {
-    use crate::driver::readiness::watch;
+    use crate::driver::socket::watch;
     use core::task::{Context, Poll};
     use core::time::Duration;
     use rustix::io::Errno;
@@ -55,8 +60,8 @@ mod imp {
             Ok(Timer { fd, armed: None })
         }
 
-        /// Makes sure that the task is woken at `deadline` or earlier. A deadline that moves away costs nothing: the
-        /// timer goes off at the old one and is set again.
+        /// Makes sure that the task is woken at `deadline` or earlier. A deadline that moves away
+        /// costs nothing: the timer goes off at the old one and is set again.
         pub fn wait(&mut self, cx: &mut Context<'_>, now: Time, deadline: Time) -> io::Result<()> {
             if self.armed.is_none_or(|armed| deadline < armed || armed <= now) {
                 self.arm(now, deadline)?;
@@ -140,7 +145,7 @@ mod tests {
         let mut timer = Timer::new().expect("a timer");
         for micros in [1, 200, 5_000, 50] {
             let deadline = clock.now() + Duration::from_micros(micros);
-            poll_fn(|cx| match timer.poll(cx, clock.now(), Some(deadline)) {
+            poll_fn(|cx| match timer.poll(cx, clock.now(), deadline) {
                 Ok(poll) => poll,
                 Err(e) => panic!("{e}"),
             })
@@ -161,11 +166,11 @@ mod tests {
             if polls == 1 {
                 cx.waker().wake_by_ref();
             }
-            timer.poll(cx, clock.now(), Some(deadline)).expect("polled")
+            timer.poll(cx, clock.now(), deadline).expect("polled")
         })
         .await;
         assert!(clock.now() >= near);
-        poll_fn(|cx| timer.poll(cx, clock.now(), Some(later)).expect("polled")).await;
+        poll_fn(|cx| timer.poll(cx, clock.now(), later).expect("polled")).await;
         assert!(clock.now() >= later);
     }
 }

@@ -246,7 +246,7 @@ impl SendFlow {
             }
             let error = match send(inner, now, handle, id) {
                 Ok(sent) => {
-                    inner.said();
+                    inner.on_written();
                     return Poll::Ready(Ok(sent));
                 }
                 Err(error) => error,

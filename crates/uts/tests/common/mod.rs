@@ -43,7 +43,7 @@ pub async fn pair_with(change: impl Fn(&mut uts::ConnectionConfig)) -> (Listener
 
 /// Bytes that tell their place, so that anything lost, repeated or swapped shows.
 pub fn pattern(len: usize, seed: u64) -> Vec<u8> {
-    use rand::{RngCore, SeedableRng};
+    use rand::{Rng, SeedableRng};
     let mut bytes = vec![0; len];
     rand_chacha::ChaCha8Rng::seed_from_u64(seed).fill_bytes(&mut bytes);
     bytes

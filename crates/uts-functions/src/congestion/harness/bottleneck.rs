@@ -10,7 +10,7 @@ use crate::mechanism::{Choice, Promise};
 use crate::time::{Rate, Time};
 use core::cmp::Reverse;
 use core::time::Duration;
-use rand::{Rng, SeedableRng};
+use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::collections::{BTreeMap, BinaryHeap};
 

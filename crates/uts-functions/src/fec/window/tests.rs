@@ -7,7 +7,7 @@ use crate::time::Time;
 use bytes::Bytes;
 use core::time::Duration;
 use proptest::prelude::*;
-use rand::{Rng, SeedableRng, seq::SliceRandom};
+use rand::{RngExt, SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
 use smallvec::SmallVec;
 use std::collections::BTreeMap;

@@ -18,7 +18,7 @@ mod whole;
 
 use super::memory::{MemoryFlows, pair};
 use super::*;
-use rand::{Rng, SeedableRng};
+use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};

@@ -1,50 +1,56 @@
-//! Whether to poll the network interface for what arrives.
+//! Whether to have the kernel poll the network interface while a thread waits for what arrives
+//! (busy polling).
 //!
-//! Somebody's processor takes packets from the interface, joins them and puts them into the socket's queue: the one that the interface
-//! interrupts, and between two network namespaces the sender's own, which then sends less. A thread that waits in the call that receives
-//! can have the kernel do that work there and then (busy polling: `SO_BUSY_POLL` of Linux, with interfaces that join packets). It keeps its
-//! processor busy with that. So while data streams in both ways are tried in turns now and then, and it goes on only where that brings more.
+//! Some processor takes packets from the interface, joins them and puts them into the socket's
+//! queue. It is the one that the interface interrupts; between two network namespaces it is the
+//! sender's own, which then sends less. A thread that blocks in the call that receives can have the
+//! kernel do that work there and then (`SO_BUSY_POLL` of Linux, with interfaces that join packets).
+//! That keeps its processor busy. So while data streams in, both ways are tried in turns now and
+//! then, and polling goes on only where it brings more.
 
 use core::time::Duration;
 use uts_functions::Time;
 
-/// How long a turn of a comparison lasts: some dozens of batches at 2.6 Gbit/s, below which nothing streams.
-const TURN: Duration = Duration::from_millis(4);
+/// How long a trial lasts: some dozens of batches at 2.6 Gbit/s, below which nothing streams.
+const TRIAL: Duration = Duration::from_millis(4);
 
-/// Which turns of a comparison poll. Neither way gains by a rate that grows steadily meanwhile, as that of a new connection does.
-const TURNS: [bool; 8] = [false, true, true, false, false, true, true, false];
+/// Which trials of a comparison poll. Neither way gains by a rate that grows steadily meanwhile, as
+/// that of a new connection does.
+const TRIALS: [bool; 8] = [false, true, true, false, false, true, true, false];
 
-/// Turns of either way.
-const OF_EACH: usize = TURNS.len() / 2;
+/// Trials of either way.
+const OF_EACH: usize = TRIALS.len() / 2;
 
 /// What polling has to bring: a sixteenth more.
 const GAIN: (u64, u64) = (17, 16);
 
-/// How long it goes on before it is compared again.
+/// How long polling goes on before it is compared again.
 const POLLS: Duration = Duration::from_secs(1);
 
-/// How long it is not tried after a comparison that it has lost: for so long after the first, and twice as long after each other.
+/// How long polling is not tried after it has lost a comparison: this long after the first, and
+/// twice as long after each other.
 const RESTS_MIN: Duration = Duration::from_millis(32);
 const RESTS_MAX: Duration = Duration::from_secs(16);
 
-/// How it went of late.
+/// What was found of late.
 #[derive(Debug)]
 pub(super) struct BusyPolling {
     stage: Stage,
     /// How long to rest after the next comparison that is lost.
     rests: Duration,
-    /// What has arrived since the comparison's turn began, in bytes.
+    /// What has arrived since the trial began, in bytes.
     bytes: u64,
 }
 
 #[derive(Debug)]
 enum Stage {
-    /// The system does not let us.
+    /// The system does not let this process poll.
     Never,
     /// What was found holds until then.
     Settled { polls: bool, until: Time },
-    /// The comparison's turn, since when, and what each turn so far has brought, in bytes a second: without polling, and with it.
-    Comparing { turn: usize, since: Time, rates: [Vec<u64>; 2] },
+    /// The trial, since when, and what each so far has brought, in bytes a second: without polling,
+    /// and with it.
+    Comparing { trial: usize, since: Time, rates: [Vec<u64>; 2] },
 }
 
 impl BusyPolling {
@@ -54,7 +60,7 @@ impl BusyPolling {
     }
 
     /// What was found holds for ever.
-    #[cfg(all(test, target_os = "linux"))]
+    #[cfg(test)]
     pub fn set(polls: bool) -> Self {
         let stage = Stage::Settled { polls, until: Time::NEVER };
         BusyPolling { stage, rests: RESTS_MIN, bytes: 0 }
@@ -65,12 +71,13 @@ impl BusyPolling {
         self.bytes += bytes as u64;
     }
 
-    /// The system does not let us.
+    /// The system does not let this process poll.
     pub fn give_up(&mut self) {
         self.stage = Stage::Never;
     }
 
-    /// Whether to poll during the wait that comes now; `streams` = data streams in. To be asked before each.
+    /// Whether to poll during the wait that comes now; `streams` = data streams in. To be asked
+    /// before each.
     pub fn polls(&mut self, now: Time, streams: bool) -> bool {
         match &mut self.stage {
             Stage::Never => false,
@@ -82,21 +89,21 @@ impl BusyPolling {
             Stage::Settled { polls, until } => {
                 let polls = *polls;
                 if streams && now >= *until {
-                    self.stage = Stage::Comparing { turn: 0, since: now, rates: Default::default() };
+                    self.stage = Stage::Comparing { trial: 0, since: now, rates: Default::default() };
                     self.bytes = 0;
-                    return TURNS[0];
+                    return TRIALS[0];
                 }
                 polls && streams
             }
-            Stage::Comparing { turn, since, rates } => {
+            Stage::Comparing { trial, since, rates } => {
                 let elapsed = now.since(*since);
-                if elapsed < TURN {
-                    return TURNS[*turn];
+                if elapsed < TRIAL {
+                    return TRIALS[*trial];
                 }
                 let rate = u128::from(core::mem::take(&mut self.bytes)) * 1_000_000_000 / elapsed.as_nanos();
-                rates[usize::from(TURNS[*turn])].push(u64::try_from(rate).unwrap_or(u64::MAX / 64));
-                (*turn, *since) = (*turn + 1, now);
-                if let Some(polls) = TURNS.get(*turn) {
+                rates[usize::from(TRIALS[*trial])].push(u64::try_from(rate).unwrap_or(u64::MAX / 64));
+                (*trial, *since) = (*trial + 1, now);
+                if let Some(polls) = TRIALS.get(*trial) {
                     return *polls;
                 }
                 let [without, with] = rates.each_mut().map(|rates| usual(rates));
@@ -115,8 +122,8 @@ impl BusyPolling {
     }
 }
 
-/// What turns bring, but for the best and the worst: a processor that is taken away for a millisecond is to decide nothing, nor is what comes
-/// at once when it is back.
+/// What trials bring, but for the best and the worst: a processor that is taken away for a
+/// millisecond is to decide nothing, nor is what comes at once when it is back.
 fn usual(rates: &mut [u64]) -> u64 {
     rates.sort_unstable();
     rates.iter().skip(1).take(OF_EACH - 2).sum()
@@ -126,7 +133,8 @@ fn usual(rates: &mut [u64]) -> u64 {
 mod tests {
     use super::*;
 
-    /// What share of the time is spent polling, in thousandths, where a stream brings so many bytes a millisecond by either way.
+    /// What share of the time is spent polling, in thousandths, where a stream brings so many bytes
+    /// a millisecond by either way.
     fn share(lasts: Duration, rate: impl Fn(Time, bool) -> u64) -> u64 {
         let (mut now, mut polling) = (Time::ZERO, BusyPolling::new(Time::ZERO));
         let (step, mut polled, mut steps) = (Duration::from_micros(200), 0, 0);
@@ -158,7 +166,8 @@ mod tests {
         assert!(share(Duration::from_secs(1), |_, polls| if polls { 1_200_000 } else { 1_000_000 }) > 950);
     }
 
-    /// A processor that is taken away now and then takes as much from either way, but not in each comparison.
+    /// A processor that is taken away now and then takes as much from either way, but not in each
+    /// comparison.
     #[test]
     fn a_stall_decides_nothing() {
         let stalls = |now: Time, polls: bool| {
@@ -175,7 +184,7 @@ mod tests {
         assert!(share > 900, "{share}");
     }
 
-    /// A connection that gets faster by itself does not because somebody polls.
+    /// A connection that gets faster by itself does not do so because of polling.
     #[test]
     fn a_rate_that_grows_proves_nothing() {
         let grows = |now: Time, _| 300_000 + 20 * now.since(Time::ZERO).as_micros() as u64;
@@ -191,9 +200,9 @@ mod tests {
         assert!((480..=520).contains(&share), "{share}");
     }
 
-    /// Nobody has his processor kept busy while nothing streams, or where the system does not let him.
+    /// No processor is kept busy while nothing streams, or where the system does not allow it.
     #[test]
-    fn who_waits_for_little_does_not_poll() {
+    fn a_thread_that_waits_for_little_does_not_poll() {
         let mut polling = BusyPolling::set(true);
         assert_eq!(
             [true, false, true].map(|streams| polling.polls(Time::ZERO, streams)),
@@ -204,9 +213,9 @@ mod tests {
         let (mut now, mut polling) = (Time::ZERO, BusyPolling::new(Time::ZERO));
         // A stream that ends while it is tried, again and again.
         for _ in 0..1000 {
-            now += TURN;
+            now += TRIAL;
             assert!(!polling.polls(now, true));
-            now += TURN;
+            now += TRIAL;
             polling.polls(now, true);
             assert!(!polling.polls(now, false));
         }

@@ -1,49 +1,55 @@
-//! Sending what the socket itself knows most of.
+//! Sending without ancillary data: on Linux. Elsewhere systems differ in what a socket's own mark
+//! is good for.
 //!
-//! Where a datagram goes and how it is marked need not be said with each where the socket knows: that is some tenths of a microsecond of a
-//! short round trip. To be told where a batch goes the kernel looks up a route for it, which it keeps for a socket that is connected.
+//! Where a datagram goes and how it is marked (ECN) need not be said with each where the socket
+//! knows it. That saves some tenths of a microsecond of a short round trip. For a batch whose
+//! destination is said the kernel looks up a route; a connected socket keeps its own.
 
+use nix::errno::Errno;
+use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 use quinn_udp::Transmit;
 use socket2::{SockAddr, Socket};
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::AsRawFd as _;
 
-/// How a socket marks what it sends, unless something else is said.
+/// How a socket marks what it sends, unless the ancillary data of a datagram says something else.
 #[derive(Debug, Default)]
-pub(super) struct Single {
+pub(super) struct PlainSend {
     /// As ECN's two bits (RFC 3168 section 5).
     mark: u8,
-    /// The mark of the last one that had another, if it was the last.
+    /// The mark of the last datagram, if it was another.
     other: Option<u8>,
+    /// The system does not let the socket be marked.
     is_refused: bool,
 }
 
-impl Single {
-    /// Sends a datagram that needs nothing said beside it, or a batch of which nothing needs saying but how it is cut, if this is one.
-    /// `is_connected` = to the only peer that the socket has.
+impl PlainSend {
+    /// Sends a datagram, or a batch, if it needs no ancillary data but how it is cut. `None` = it
+    /// needs some. `is_connected` = to the only peer that the socket has.
     pub fn try_send(
         &mut self,
         socket: &Socket,
         is_connected: bool,
         transmit: &Transmit<'_>,
     ) -> Option<io::Result<()>> {
-        // Elsewhere systems differ in what a socket's own mark is good for, and IPv4 by way of an IPv6 socket has another one.
-        let is_plain = cfg!(target_os = "linux")
-            && (transmit.segment_size.is_none() || is_connected)
+        // IPv4 by way of an IPv6 socket has a mark of its own.
+        let is_plain = (transmit.segment_size.is_none() || is_connected)
             && transmit.src_ip.is_none()
             && !matches!(transmit.destination, SocketAddr::V6(v6) if v6.ip().to_ipv4_mapped().is_some());
         if !is_plain || !self.marks(socket, transmit) {
             return None;
         }
         let sent = match transmit.segment_size {
-            Some(bytes) => return send_cut(socket, transmit.contents, bytes),
+            Some(bytes) => return send_segments(socket, transmit.contents, bytes),
             None if is_connected => socket.send(transmit.contents),
             None => socket.send_to(transmit.contents, &SockAddr::from(transmit.destination)),
         };
         Some(sent.map(|_| ()))
     }
 
-    /// Whether the socket marks what it sends as this is to be. One that is marked otherwise changes nothing, two in a row do.
+    /// Whether the socket marks what it sends as this is to be. One datagram that is marked
+    /// otherwise changes nothing, two in a row do.
     fn marks(&mut self, socket: &Socket, transmit: &Transmit<'_>) -> bool {
         let wanted = transmit.ecn.map_or(0, |ecn| ecn as u8);
         if wanted == self.mark {
@@ -65,31 +71,20 @@ impl Single {
     }
 }
 
-/// Elsewhere nothing is plain.
-#[cfg(not(target_os = "linux"))]
-fn send_cut(_: &Socket, _: &[u8], _: usize) -> Option<io::Result<()>> {
-    None
-}
-
-/// Sends datagrams of so many bytes, of which the last may be shorter, to the peer that the socket is connected to. `None` = the
-/// kernel does not cut them, or not so.
-#[cfg(target_os = "linux")]
-fn send_cut(socket: &Socket, contents: &[u8], bytes: usize) -> Option<io::Result<()>> {
-    use nix::errno::Errno;
-    use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
-    use std::os::fd::AsRawFd as _;
-
+/// Sends datagrams of so many bytes, of which the last may be shorter, to the peer that the socket
+/// is connected to (GSO). `None` = the kernel does not cut them, or not so.
+fn send_segments(socket: &Socket, contents: &[u8], bytes: usize) -> Option<io::Result<()>> {
     let bytes = u16::try_from(bytes).ok()?;
-    let said = [ControlMessage::UdpGsoSegments(&bytes)];
-    let said = if contents.len() > usize::from(bytes) { &said[..] } else { &[] };
+    let segments = [ControlMessage::UdpGsoSegments(&bytes)];
+    let ancillary = if contents.len() > usize::from(bytes) { &segments[..] } else { &[] };
     let contents = [io::IoSlice::new(contents)];
-    match sendmsg::<()>(socket.as_raw_fd(), &contents, said, MsgFlags::empty(), None) {
+    match sendmsg::<()>(socket.as_raw_fd(), &contents, ancillary, MsgFlags::empty(), None) {
         Err(Errno::EINVAL | Errno::EIO | Errno::EOPNOTSUPP) => None,
         sent => Some(sent.map(|_| ()).map_err(io::Error::from)),
     }
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
 mod tests {
     use crate::driver::Host;
     use crate::driver::socket::{Batch, Socket};
@@ -98,7 +93,7 @@ mod tests {
     use std::net::SocketAddr;
     use uts_engine::Ecn;
 
-    /// Whatever the one before was marked with, and whoever knows where it goes.
+    /// Whatever the one before was marked with, and whether the socket knows where it goes.
     #[test]
     fn each_arrives_with_its_own_mark() {
         let marks = [

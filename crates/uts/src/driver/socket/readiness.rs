@@ -1,15 +1,17 @@
 //! When a UDP socket may be read, and when it may be written.
 //!
-//! Nearly always it may be written. To be told so costs: the kernel reports room for each datagram that has left, so that who wants to sleep
-//! until an answer comes is woken for nothing. So the runtime is asked for room only while there is none.
+//! Nearly always it may be written. To be told so costs: the kernel reports room for each datagram
+//! that has left, and wakes for nothing a task that sleeps until a response comes. So the runtime
+//! is asked for room only while there is none.
 //!
-//! To be watched at all costs, too: whatever arrives or has left is told to who watches, by the sender of the one and after each packet
-//! of the other. So who does not sleep anyway has the runtime look away. A thread that carries its endpoints needs no runtime: it waits
-//! in the kernel, for what arrives by the very call that takes it.
+//! To have the socket watched at all costs, too: each arrival and each departure is told to the
+//! reactor, by the sender of the one and after each packet of the other. So an endpoint that does
+//! not sleep has the runtime look away. A thread that carries its endpoints needs no runtime: it
+//! waits in the kernel.
 
 pub(super) use imp::Readiness;
 #[cfg(target_os = "linux")]
-pub(super) use imp::watch;
+pub(in crate::driver) use imp::watch;
 
 #[cfg(unix)]
 mod imp {
@@ -43,27 +45,22 @@ mod imp {
             Ok(Readiness { socket, host, watched: None, unwatched: None, full: None })
         }
 
-        /// Who waits for it.
-        pub fn host(&self) -> Host {
-            self.host
-        }
-
-        /// The socket as who waits for it in the kernel knows it.
+        /// What a thread waits for in the kernel.
         pub fn fd(&self) -> BorrowedFd<'_> {
             self.socket.as_fd()
         }
 
-        /// Whether calls wait until they have something.
-        pub fn set_waiting(&self, waits: bool) -> io::Result<()> {
-            self.socket.set_nonblocking(!waits)
+        /// Whether calls block until they have something.
+        pub fn set_blocking(&self, blocks: bool) -> io::Result<()> {
+            self.socket.set_nonblocking(!blocks)
         }
 
-        /// For how long they wait to receive something.
-        pub fn set_wait(&self, wait: core::time::Duration) -> io::Result<()> {
-            self.socket.set_read_timeout(Some(wait))
+        /// For how long calls that receive block.
+        pub fn set_timeout(&self, timeout: core::time::Duration) -> io::Result<()> {
+            self.socket.set_read_timeout(Some(timeout))
         }
 
-        /// For how long they do the network interface's work before they sleep.
+        /// For how long calls that block poll the network interface before they sleep.
         pub fn set_busy_poll(&self, most: core::time::Duration) -> io::Result<()> {
             #[cfg(target_os = "linux")]
             return self.socket.set_busy_poll(u32::try_from(most.as_micros()).unwrap_or(u32::MAX));
@@ -84,21 +81,7 @@ mod imp {
             self.socket.local_addr()?.as_socket().ok_or(io::ErrorKind::AddrNotAvailable.into())
         }
 
-        /// Whether another socket that says the same may be bound to this address.
-        pub fn set_reuse_address(&self, may_be_shared: bool) -> io::Result<()> {
-            self.socket.set_reuse_address(may_be_shared)
-        }
-
-        /// The kernel need not say to which address a datagram came: of a hundred nanoseconds that it would take for each, the sender
-        /// pays some where both are on one host.
-        pub fn tell_no_destinations(&self) {
-            use nix::sys::socket::{setsockopt, sockopt};
-            #[cfg(any(target_os = "linux", target_os = "android", target_vendor = "apple"))]
-            let _ = setsockopt(&self.socket, sockopt::Ipv4PacketInfo, &false);
-            let _ = setsockopt(&self.socket, sockopt::Ipv6RecvPacketInfo, &false);
-        }
-
-        /// Whether the runtime watches; else nobody is woken, and who wants to read tries.
+        /// Whether the runtime watches; else no task is woken.
         pub fn is_watched(&self) -> bool {
             self.watched.is_some()
         }
@@ -119,7 +102,8 @@ mod imp {
             Ok(())
         }
 
-        /// Ready if there may be something to read, or nobody watches; else the task is woken once there is.
+        /// Ready if there may be something to read, or the runtime does not watch; else the task is
+        /// woken once there is.
         pub fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
             match &self.watched {
                 None => Poll::Ready(Ok(())),
@@ -152,7 +136,8 @@ mod imp {
                         Host::Runtime => {
                             self.full = Some(watch(self.socket.try_clone()?, Interest::WRITABLE)?);
                         }
-                        // What fills it leaves without anybody's help. Who is interrupted tries again.
+                        // What fills it leaves without help. A wait that is interrupted is tried
+                        // again.
                         Host::Thread => {
                             let _ = poll(&mut [PollFd::new(&self.socket, PollFlags::OUT)], None);
                         }
@@ -170,8 +155,8 @@ mod imp {
 
     /// Has the runtime watch what owns its descriptor, and never changes it.
     pub fn watch<T: AsRawFd + Into<OwnedFd>>(fd: T, interest: Interest) -> io::Result<AsyncFd<T>> {
-        // Deprecated because it accepts types that do not own their descriptor, or change it. The function that replaces it is
-        // unsafe, which this crate forbids.
+        // Deprecated because it accepts types that do not own their descriptor, or change it. The
+        // function that replaces it is unsafe, which this crate forbids.
         #[allow(deprecated, reason = "sound for what owns its descriptor")]
         AsyncFd::with_interest(fd, interest)
     }
@@ -195,10 +180,6 @@ mod imp {
             UdpSocket::from_std(socket.into()).map(Readiness)
         }
 
-        pub fn host(&self) -> Host {
-            Host::Runtime
-        }
-
         pub fn socket(&self) -> UdpSockRef<'_> {
             (&self.0).into()
         }
@@ -206,12 +187,6 @@ mod imp {
         pub fn local_addr(&self) -> io::Result<SocketAddr> {
             self.0.local_addr()
         }
-
-        pub fn set_reuse_address(&self, _: bool) -> io::Result<()> {
-            Err(io::ErrorKind::Unsupported.into())
-        }
-
-        pub fn tell_no_destinations(&self) {}
 
         pub fn is_watched(&self) -> bool {
             true
@@ -295,10 +270,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_arrives_while_nobody_watches_is_noticed_by_who_watches_again() {
+    async fn what_arrives_while_nobody_watches_is_noticed_when_it_is_watched_again() {
         let mut echo = Echo::new();
         for _ in 0..3 {
-            // Waits already: who looks away wakes nobody, and who watches again does.
+            // A task that waits already is woken once the socket is watched again, and not before.
             assert!(echo.io.poll_readable(&mut Context::from_waker(Waker::noop())).is_pending());
             echo.io.unwatch();
             assert!(!echo.io.is_watched());
@@ -317,7 +292,8 @@ mod tests {
         let mut echo = Echo::new();
         for _ in 0..3 {
             poll_fn(|cx| echo.io.poll_writable(cx)).await.expect("writable");
-            // As the kernel would say if the socket's buffer were full: it is not, which shows at once.
+            // As the kernel would say if the socket's buffer were full: it is not, which shows at
+            // once.
             let full = echo.io.write(|_| Err::<(), _>(io::ErrorKind::WouldBlock.into()));
             assert_eq!(full.expect_err("full").kind(), io::ErrorKind::WouldBlock);
             poll_fn(|cx| echo.io.poll_writable(cx)).await.expect("writable again");
