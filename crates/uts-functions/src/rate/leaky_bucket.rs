@@ -33,7 +33,7 @@ impl LeakyBucket {
         name: "leaky-bucket",
         what: "each flow keeps to a rate; messages beyond it are discarded, marked or wait",
         mandatory: false,
-        consent: Consent::NotNeeded,
+        consent: Consent::OfSender,
         params: &[
             Param {
                 name: "rate",

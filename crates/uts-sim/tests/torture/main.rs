@@ -350,6 +350,7 @@ impl Torture {
         let given_up: u64 = stats
             .iter()
             .map(|s| s.bytes_given_up + s.messages_expired + s.positions_skipped + s.dropped_overrun)
+            .chain(stats.iter().map(|s| s.messages_discarded))
             .sum();
         assert!(missing == 0 || given_up > 0, "{missing} positions are missing and nobody gave them up");
         let memory = self.memory_bytes_max;

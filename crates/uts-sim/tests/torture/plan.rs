@@ -285,6 +285,8 @@ fn fits(profile: &Profile, class: &Class) -> bool {
         && (!unprotected || class.unprotected)
         && (!class.unprotected || detects)
         && (!class.reliable || name(Function::Retransmission) != "none")
+        // What keeps messages to a rate may throw some away.
+        && (!class.reliable || !profile.mechanisms().any(|m| m.facts.judges))
         && (!class.ordered || name(Function::Sequencing) == "ordered")
         && (!class.messages || name(Function::Segmentation) == "messages")
         && (class.messages || name(Function::Presentation) == "none")
