@@ -3,7 +3,8 @@
 use crate::time::Rate;
 use core::time::Duration;
 
-/// What is known of a path in one direction. Everything is measured; a field nobody could measure yet keeps its default.
+/// What is known of a path in one direction. Everything is measured; a field nobody could measure
+/// yet keeps its default.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PathFacts {
     /// Smallest round trip of the last while: the path without queues.
@@ -12,9 +13,11 @@ pub struct PathFacts {
     pub rtt_smoothed: Duration,
     /// Mean deviation of the round trip.
     pub rtt_deviation: Duration,
-    /// What the path has been seen to deliver: the filtered maximum of delivery rate, in bytes of UDP payload per second.
+    /// What the path has been seen to deliver: the filtered maximum of delivery rate, in bytes of
+    /// UDP payload per second.
     pub capacity: Rate,
-    /// Share of packets lost (0..=1), over the last few hundred packets and a few round trips at least.
+    /// Share of packets lost (0..=1), over the last few hundred packets and a few round trips at
+    /// least.
     pub loss: f64,
     /// Mean number of packets lost in a row.
     pub loss_burst: f64,

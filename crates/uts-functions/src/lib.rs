@@ -1,11 +1,13 @@
 //! The library of protocol functions.
 //!
-//! Each *function* is a duty that a transport may have, and a folder here: its `mod.rs` holds the trait, the state that
-//! outlives every mechanism, and the registry. Each *mechanism* is one way to perform it, and a file in that folder.
-//! A function owns the state; a mechanism is a policy over it, so that exchanging one for another moves no data and
-//! forgets nothing that the network taught.
+//! Each *function* is a duty that a transport may have, and a folder here: its `mod.rs` holds the
+//! trait, the state that outlives every mechanism, and the registry. Each *mechanism* is one way to
+//! perform it, and a file in that folder. A function owns the state; a mechanism is a policy over
+//! it, so that exchanging one for another moves no data and forgets nothing that the network
+//! taught.
 //!
-//! Nothing here reads a clock, opens a socket or draws a random number: time and seeds are handed in.
+//! Nothing here reads a clock, opens a socket or draws a random number: time and seeds are handed
+//! in.
 #![forbid(unsafe_code)]
 
 pub mod external;

@@ -1,4 +1,5 @@
-//! What every mechanism says of itself: number, name, parameters, needs, and what it would do on a given path.
+//! What every mechanism says of itself: number, name, parameters, needs, and what it would do on a
+//! given path.
 
 use crate::facts::PathFacts;
 use crate::function::Function;
@@ -56,7 +57,8 @@ pub enum Consent {
     OfBoth,
 }
 
-/// On which side of its default a parameter asks for more than the sender owes the network (selection.md S-38).
+/// On which side of its default a parameter asks for more than the sender owes the network
+/// (selection.md S-38).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bold {
     /// On none.
@@ -97,7 +99,8 @@ pub struct Param {
     pub what: &'static str,
 }
 
-/// The values of a mechanism's parameters, in the order of its table; places beyond the table are zero.
+/// The values of a mechanism's parameters, in the order of its table; places beyond the table are
+/// zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Params(pub [u32; MAX_PARAMS]);
 
@@ -108,21 +111,26 @@ impl Params {
     }
 }
 
-/// What an endpoint expects of a profile on a path. Built by passing it through the profile's mechanisms in the order
-/// of [`Function::ALL`]'s prediction order; each changes what it has influence on.
+/// What an endpoint expects of a profile on a path. Built by passing it through the profile's
+/// mechanisms in the order of [`Function::ALL`]'s prediction order; each changes what it has
+/// influence on.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Prediction {
-    /// Share of the path's capacity (0..=1) that the sender puts to use, headers and repeats included.
+    /// Share of the path's capacity (0..=1) that the sender puts to use, headers and repeats
+    /// included.
     pub utilisation: f64,
-    /// The same, as is exceeded in all but a twentieth of the time: what is sent in time waits for the rest.
+    /// The same, as is exceeded in all but a twentieth of the time: what is sent in time waits for
+    /// the rest.
     pub utilisation_low: f64,
     /// Packets on the wire per packet that carries new data (1 = no overhead).
     pub expansion: f64,
     /// Header and trailer bytes per packet beyond UDP.
     pub header_bytes: f64,
-    /// Share of the packets (0..=1) that the path loses and nothing has repaired so far in the chain.
+    /// Share of the packets (0..=1) that the path loses and nothing has repaired so far in the
+    /// chain.
     pub loss: f64,
-    /// Share of the packets whose loss congestion control sees (repaired ones included unless it is told otherwise).
+    /// Share of the packets whose loss congestion control sees (repaired ones included unless it is
+    /// told otherwise).
     pub loss_seen: f64,
     /// Mean one-way delay that a message meets beyond propagation, in seconds.
     pub delay_s: f64,
@@ -494,7 +502,8 @@ macro_rules! registry {
                 #[doc = concat!("See [`", stringify!($module), "`].")]
                 $variant($module::$ty),
             )+
-            /// A mechanism from outside this crate, made known by [`register`]. In two boxes, so that the enum is not larger for it.
+            /// A mechanism from outside this crate, made known by [`register`]. In two boxes, so
+            /// that the enum is not larger for it.
             External(Box<Box<dyn $trait>>),
         }
 
@@ -544,7 +553,8 @@ macro_rules! registry {
                 }
             }
 
-            /// Builds the chosen mechanism; `None` if this library has none of that number or its parameters are out of range.
+            /// Builds the chosen mechanism; `None` if this library has none of that number or its
+            /// parameters are out of range.
             pub fn build(choice: &$crate::mechanism::Choice, context: $ctx) -> Option<Self> {
                 $(
                     if choice.number == $module::$ty::INFO.number {

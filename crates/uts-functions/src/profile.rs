@@ -5,7 +5,8 @@ use crate::library::{self, UnknownName};
 use crate::mechanism::{Choice, Mechanism, ParamError, Promise};
 use core::fmt;
 
-/// One mechanism, with parameters, for each function: what governs the data of a flow in one direction.
+/// One mechanism, with parameters, for each function: what governs the data of a flow in one
+/// direction.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Profile {
     slots: [Choice; Function::COUNT],
@@ -56,8 +57,8 @@ impl ProfileError {
 }
 
 impl Profile {
-    /// The profile in which every function is performed by its mechanism number 0 (`none`, or the simplest), with
-    /// default parameters.
+    /// The profile in which every function is performed by its mechanism number 0 (`none`, or the
+    /// simplest), with default parameters.
     pub fn bare() -> Self {
         let mut slots = [Choice::default(); Function::COUNT];
         for f in Function::ALL {
@@ -85,7 +86,8 @@ impl Profile {
         self
     }
 
-    /// This profile with a mechanism, named, in its default parameters; for code whose names are known to exist.
+    /// This profile with a mechanism, named, in its default parameters; for code whose names are
+    /// known to exist.
     ///
     /// # Errors
     /// [`UnknownName`] if the library has no such mechanism.
@@ -139,7 +141,8 @@ impl Profile {
         changes.collect::<Vec<_>>().join(", ")
     }
 
-    /// Checks that this library has every mechanism, with parameters in range, and that they go together.
+    /// Checks that this library has every mechanism, with parameters in range, and that they go
+    /// together.
     ///
     /// # Errors
     /// The first [`ProfileError`] in the order of [`Function::ALL`].

@@ -1,12 +1,14 @@
-//! A set of integers kept as disjoint half-open ranges: acknowledged packet numbers, received bytes, what is to repeat.
+//! A set of integers kept as disjoint half-open ranges: acknowledged packet numbers, received
+//! bytes, what is to repeat.
 
 use core::ops::Range;
 use std::collections::VecDeque;
 
 /// Disjoint, non-adjacent, ascending half-open ranges of `u64`.
 ///
-/// Insertion at either end, which is where packets and bytes arrive on a path that behaves, is O(1); elsewhere it is a
-/// binary search and a shift of the ranges behind it. Owners bound the number of ranges with [`RangeSet::trim_front`].
+/// Insertion at either end, which is where packets and bytes arrive on a path that behaves, is
+/// O(1); elsewhere it is a binary search and a shift of the ranges behind it. Owners bound the
+/// number of ranges with [`RangeSet::trim_front`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RangeSet {
     ranges: VecDeque<Range<u64>>,
@@ -81,7 +83,8 @@ impl RangeSet {
         !range.is_empty() && self.ranges.get(self.position(range.start)).is_some_and(|r| r.start < range.end)
     }
 
-    /// The end of the range that holds `value`, or `value` itself: where the run from `value` on breaks off.
+    /// The end of the range that holds `value`, or `value` itself: where the run from `value` on
+    /// breaks off.
     #[inline]
     pub fn run_end(&self, value: u64) -> u64 {
         match self.ranges.get(self.position(value)) {
@@ -271,7 +274,8 @@ mod tests {
         set
     }
 
-    /// Every operation from every set: as a set has one form only, whatever leads to it, so any sequence of operations is right.
+    /// Every operation from every set: as a set has one form only, whatever leads to it, so any
+    /// sequence of operations is right.
     #[test]
     fn every_operation_does_what_it_says_to_every_small_set() {
         let mask = |range: &Range<u64>| (1u64 << range.end) - (1 << range.start);

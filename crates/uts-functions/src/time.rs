@@ -4,7 +4,8 @@ use core::fmt;
 use core::ops::{Add, AddAssign, Sub};
 use core::time::Duration;
 
-/// An instant: nanoseconds since an origin that the driver chose and keeps for the life of an endpoint.
+/// An instant: nanoseconds since an origin that the driver chose and keeps for the life of an
+/// endpoint.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Time(u64);
 
@@ -119,7 +120,8 @@ impl Rate {
         self.bytes_and_billionths_in(interval, 0).0
     }
 
-    /// Bytes that pass in `interval`, with so many billionths of one that were left before, and billionths that are left now.
+    /// Bytes that pass in `interval`, with so many billionths of one that were left before, and
+    /// billionths that are left now.
     pub(crate) fn bytes_and_billionths_in(self, interval: Duration, left: u32) -> (u64, u32) {
         const BILLION: u64 = 1_000_000_000;
         let nanos = u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX);

@@ -36,7 +36,8 @@ fn path(forward: &str, backward: &str, schedule: &str) -> PathConfig {
     path
 }
 
-/// What a neighbour under this transport gets beside a connection that adapts, both with this workload.
+/// What a neighbour under this transport gets beside a connection that adapts, both with this
+/// workload.
 fn carry_beside(neighbour: TransportSpec, path: PathConfig, workload: Workload, seed: u64) -> f64 {
     let flow = |n: u32, transport| SimFlow {
         name: format!("flow {n}"),
@@ -62,7 +63,8 @@ fn case(links: Vec<SimLink>, flows: Vec<SimFlow>, seed: u64) -> SimCase {
     SimCase { links, flows, timeout, sample_every, seed, record: SimRecord::default() }
 }
 
-/// Carries a workload from this seed; gives a figure of the server's by its name, and when what arrived.
+/// Carries a workload from this seed; gives a figure of the server's by its name, and when what
+/// arrived.
 fn carry(path: PathConfig, workload: Workload, seed: u64, figure: &str) -> (f64, Arrived) {
     carry_over(TransportSpec::new("uts"), path, workload, seed, figure)
 }
@@ -97,7 +99,8 @@ fn reports_of_much_loss_do_not_hold_back_credit() {
     }
 }
 
-/// Reports leave as often as the sender has use for them, and no more often than the way back carries.
+/// Reports leave as often as the sender has use for them, and no more often than the way back
+/// carries.
 #[test]
 fn a_narrow_way_back_carries_the_reports_of_a_wide_way_there() {
     for back in ["64kbit", "100kbit"] {
@@ -112,7 +115,8 @@ fn a_narrow_way_back_carries_the_reports_of_a_wide_way_there() {
     }
 }
 
-/// Small messages that take nine tenths of a slow line: whatever else takes of it makes them late for long.
+/// Small messages that take nine tenths of a slow line: whatever else takes of it makes them late
+/// for long.
 #[test]
 fn a_stream_that_just_fits_is_not_pushed_aside() {
     for seed in [1, 2, 3] {
@@ -135,7 +139,8 @@ fn credit_keeps_ahead_of_a_sender_that_doubles() {
     assert!(took_s < 9.0, "{took_s:.2} s");
 }
 
-/// Over a long path that loses packets at random, the first seconds are a large part: what bears losses comes soon.
+/// Over a long path that loses packets at random, the first seconds are a large part: what bears
+/// losses comes soon.
 #[test]
 fn random_loss_on_a_long_path_is_answered_within_seconds() {
     for seed in [1, 2, 3] {
@@ -147,7 +152,8 @@ fn random_loss_on_a_long_path_is_answered_within_seconds() {
     }
 }
 
-/// Redundancy takes room that a path hardly wider than the video has not: it must not make more late than it repairs.
+/// Redundancy takes room that a path hardly wider than the video has not: it must not make more
+/// late than it repairs.
 #[test]
 fn redundancy_makes_no_video_late_that_was_in_time_without() {
     for seed in [1, 2, 3] {
@@ -171,7 +177,8 @@ fn redundancy_makes_no_video_late_that_was_in_time_without() {
     }
 }
 
-/// In a buffer of ten packets a loss is congestion's. A threshold that lets a sender bear its own losses starves who yields.
+/// In a buffer of ten packets a loss is congestion's. A threshold that lets a sender bear its own
+/// losses starves who yields.
 #[test]
 fn a_shallow_buffer_is_shared_with_who_yields() {
     for seed in [1, 2] {

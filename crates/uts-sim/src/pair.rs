@@ -78,7 +78,8 @@ pub struct Pair {
     /// A packet to the server is lost if its place in the count of packets sent is a multiple of
     /// this.
     pub loses_every: Option<u64>,
-    /// Whether what is marked as capable of ECN is lost on the way to the server, and to the client.
+    /// Whether what is marked as capable of ECN is lost on the way to the server, and to the
+    /// client.
     pub drops_marked: [bool; 2],
     /// Whether datagrams are handed over one by one, although they came together.
     pub one_by_one: bool,

@@ -1,4 +1,5 @@
-//! What a connection may send, since others share the way to its peer: the endpoint says it, and hears what it came to.
+//! What a connection may send, since others share the way to its peer: the endpoint says it, and
+//! hears what it came to.
 
 /// Whether a connection may send what is not urgent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -16,14 +17,16 @@ pub(crate) enum Admission {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Allowance {
     pub admission: Admission,
-    /// Together with others it brings so much to the peer that processors, not lines, are what limits it.
+    /// Together with others it brings so much to the peer that processors, not lines, are what
+    /// limits it.
     pub is_fast: bool,
 }
 
 /// What a connection did with its allowance.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Polled {
-    /// Bytes of each datagram that it has built, but the last, which may be shorter; `None` = it has built none.
+    /// Bytes of each datagram that it has built, but the last, which may be shorter; `None` = it
+    /// has built none.
     pub segment_bytes: Option<usize>,
     /// It would have sent more, were it not for others.
     pub has_waited: bool,

@@ -1,6 +1,7 @@
-//! The two ways of a connection, and time, as lists. Out: why a packet may leave (`next_packet`), and how it is built (`build`); what
-//! goes into it the [`Parts`](super::parts::Parts) write, in their order. In: from a datagram (`handle_datagram`, `take_in`) to
-//! whom its frames concern (`handle_frame`). Time: when something is due (`poll_timeout`), and doing it (`handle_timeout`).
+//! The two ways of a connection, and time, as lists. Out: why a packet may leave (`next_packet`),
+//! and how it is built (`build`); what goes into it the [`Parts`](super::parts::Parts) write, in
+//! their order. In: from a datagram (`handle_datagram`, `take_in`) to whom its frames concern
+//! (`handle_frame`). Time: when something is due (`poll_timeout`), and doing it (`handle_timeout`).
 //! What became of packets that were sent is in [`settle`](super::settle).
 
 use super::establish::handshake::Place;
@@ -19,8 +20,8 @@ use uts_functions::{Rate, Time};
 use uts_wire::frame::Frame;
 use uts_wire::packet::establishment::{LongPacket, parse_header};
 
-/// A larger packet size is looked for once so much data was sent: to a few keystrokes it is of no use, and on a slow line
-/// they would wait for the probe.
+/// A larger packet size is looked for once so much data was sent: to a few keystrokes it is of no
+/// use, and on a slow line they would wait for the probe.
 const PROBE_AFTER_BYTES: u64 = 16 * 1024;
 
 /// The way in.
@@ -54,7 +55,8 @@ impl Connection {
         }
     }
 
-    /// Takes in an authentic packet: all of it or, if it is malformed, none. `index` = the stack under which it was built.
+    /// Takes in an authentic packet: all of it or, if it is malformed, none. `index` = the stack
+    /// under which it was built.
     pub(super) fn take_in(
         &mut self,
         now: Time,
@@ -65,7 +67,8 @@ impl Connection {
         let mut places = Places::new(payload);
         let Some(contents) = Contents::read(payload, &mut places) else { return self.on_malformed(index) };
         if self.ways.overruns(index, &contents) {
-            // Without flow control a receiver may be overrun: the packet counts as lost, not as arrived.
+            // Without flow control a receiver may be overrun: the packet counts as lost, not as
+            // arrived.
             self.ways.stats.dropped_overrun += 1;
             return;
         }
@@ -135,7 +138,8 @@ impl Connection {
             }
             Frame::Order(order) => self.ways.on_order(index, order),
             Frame::Feedback(feedback) => self.ways.on_feedback(now, feedback),
-            // A poll was noticed when the packet was read; redundancy is taken in behind all other frames.
+            // A poll was noticed when the packet was read; redundancy is taken in behind all other
+            // frames.
             Frame::Repair(_) | Frame::Poll | Frame::Padding { .. } | Frame::Ping | Frame::PathResponse(_) => {
                 Ok(())
             }
@@ -159,7 +163,8 @@ impl Connection {
         self.ways.events.pop_front()
     }
 
-    /// Fills `out` with datagrams of one size, as far as the connection may. Says what size, and whether others were in the way.
+    /// Fills `out` with datagrams of one size, as far as the connection may. Says what size, and
+    /// whether others were in the way.
     pub(crate) fn poll_transmit(&mut self, now: Time, allowance: Allowance, out: &mut Vec<u8>) -> Polled {
         self.ways.outbound_mut(|outbound| outbound.begin(allowance));
         let before = out.len();
@@ -170,7 +175,8 @@ impl Connection {
         Polled { segment_bytes, has_waited, has_more }
     }
 
-    /// Whether to ask again what to send. Mostly there is nothing more, and to find that here takes less than another turn.
+    /// Whether to ask again what to send. Mostly there is nothing more, and to find that here takes
+    /// less than another turn.
     fn has_more_to_send(&mut self, now: Time) -> bool {
         if self.life.phase != Phase::Open || self.establishing.is_active() {
             return true;
@@ -210,7 +216,8 @@ impl Connection {
         if outbound.probes_due > 0 {
             return Some(Reason::Probe);
         }
-        // A probe that is due goes first: who always has data to send would never come to it, and stay with small packets.
+        // A probe that is due goes first: who always has data to send would never come to it, and
+        // stay with small packets.
         let may_probe = |outbound: &Outbound, bytes: usize| {
             outbound.delivery.in_flight.saturating_add(bytes as u64) <= outbound.window_bytes()
         };
@@ -244,7 +251,8 @@ impl Connection {
         self.ways.outbound.is_some() && self.parts.want_to_send(&self.ways)
     }
 
-    /// The epoch under which the next packet is built: redundancy must leave under its own, data under its group's.
+    /// The epoch under which the next packet is built: redundancy must leave under its own, data
+    /// under its group's.
     pub(super) fn choose_stack(&self) -> Option<usize> {
         let (outbound, flows) = (self.ways.outbound.as_ref()?, &self.ways.flows);
         outbound.stacks.iter().position(has_repair).or_else(|| {

@@ -1,4 +1,5 @@
-//! Who a connection is between: the two ends, their addresses, and the ids by which packets are known to be of it.
+//! Who a connection is between: the two ends, their addresses, and the ids by which packets are
+//! known to be of it.
 
 use super::Side;
 use std::net::{IpAddr, SocketAddr};

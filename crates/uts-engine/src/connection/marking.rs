@@ -1,10 +1,13 @@
-//! Marks for the network: packets are marked as capable of ECN until the path is found to take the marks off (RFC 9000 section
-//! 13.4.2), or to drop what carries them. Reports alone carry none: nobody would notice that they do not arrive.
+//! Marks for the network: packets are marked as capable of ECN until the path is found to take the
+//! marks off (RFC 9000 section 13.4.2), or to drop what carries them. Reports alone carry none:
+//! nobody would notice that they do not arrive.
 
-/// Time-outs in a row, while no packet with a mark has ever been answered, after which it is tried without (congestion.md C-50).
+/// Time-outs in a row, while no packet with a mark has ever been answered, after which it is tried
+/// without (congestion.md C-50).
 const TIMEOUTS_UNPROVED: u32 = 2;
 
-/// The same where some were: most likely the path is out, and probes go without a mark as long as that lasts.
+/// The same where some were: most likely the path is out, and probes go without a mark as long as
+/// that lasts.
 const TIMEOUTS_PROVED: u32 = 4;
 
 /// Whether packets are marked.
@@ -52,7 +55,8 @@ impl Marking {
             }
             // It had only taken longer.
             State::Tried if newest < self.first => self.state = State::Marked,
-            // congestion.md C-50: the path was out, and marks are tried again; or none has passed twice in a row.
+            // congestion.md C-50: the path was out, and marks are tried again; or none has passed
+            // twice in a row.
             State::Tried if self.is_proved => {
                 *self = Marking { state: State::Marked, is_proved: false, first: next_packet };
             }

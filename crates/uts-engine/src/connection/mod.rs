@@ -1,10 +1,13 @@
 //! A connection to one peer: a hub over the ways out and in, and over parts that own their frames.
 //!
-//! Begin with [`hub`]: the two ways, and time, as lists. What becomes of packets is in [`settle`], what the ways share in [`ways`], a
-//! packet under construction in [`packet`]. A part is in [`parts`]; it has frames of its own.
+//! Begin with [`hub`]: the two ways, and time, as lists. What becomes of packets is in [`settle`],
+//! what the ways share in [`ways`], a packet under construction in [`packet`]. A part is in
+//! [`parts`]; it has frames of its own.
 //!
-//! * [`establish`]: from a first packet to keys and profiles; [`life`]: whether the peer is there, rest, and the end;
-//! * [`send`], [`receive`]: epochs, batches, runs of packets that are alike; [`flows`]: what the application does;
+//! * [`establish`]: from a first packet to keys and profiles; [`life`]: whether the peer is there,
+//!   rest, and the end;
+//! * [`send`], [`receive`]: epochs, batches, runs of packets that are alike; [`flows`]: what the
+//!   application does;
 //! * [`agreement`]: from one profile to the next, when the policy or a group of flows wants one;
 //! * [`watch`]: statistics, traces, what is known of the path.
 
@@ -135,7 +138,8 @@ impl Connection {
         })
     }
 
-    // ---- getters -------------------------------------------------------------------------------------------------
+    // ---- getters
+    // --------------------------------------------------------------------------------
 
     /// Which end this is.
     pub fn side(&self) -> Side {
@@ -185,7 +189,8 @@ impl Connection {
         self.ways.outbound.as_ref().map(|o| (o.congestion.phase(), o.congestion.window_bytes()))
     }
 
-    /// Bytes of packets that were sent and neither acknowledged nor taken for lost; zero once the connection is closed.
+    /// Bytes of packets that were sent and neither acknowledged nor taken for lost; zero once the
+    /// connection is closed.
     pub fn in_flight_bytes(&self) -> u64 {
         self.ways.outbound.as_ref().filter(|_| self.is_open()).map_or(0, |o| o.delivery.in_flight)
     }
@@ -229,7 +234,8 @@ impl Connection {
         self.life.phase == Phase::Over
     }
 
-    /// Whether it has ended otherwise than by this end's own wish, and the application has not read all that had arrived.
+    /// Whether it has ended otherwise than by this end's own wish, and the application has not read
+    /// all that had arrived.
     pub(crate) fn has_unread(&self) -> bool {
         let is_own = matches!(self.close_reason(), None | Some(CloseReason::Local { .. }));
         !is_own && self.ways.flows.has_unread()
@@ -254,8 +260,9 @@ impl Connection {
         self.identity.peer_reset_token.as_ref()
     }
 
-    /// How packets that were built at this instant are marked for the network: as capable of ECN, where some of them ask for an
-    /// acknowledgement, unless the path was found to lose the mark, or what carries it.
+    /// How packets that were built at this instant are marked for the network: as capable of ECN,
+    /// where some of them ask for an acknowledgement, unless the path was found to lose the mark,
+    /// or what carries it.
     pub(crate) fn ecn(&self, now: Time) -> Option<Ecn> {
         let is_marked = self.life.phase == Phase::Open
             && self.ways.marking.is_on()

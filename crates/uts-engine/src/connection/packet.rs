@@ -11,12 +11,13 @@ use uts_wire::packet::AdaptiveMark;
 /// Below this much room no further data frame is begun.
 pub(super) const DATA_ROOM_MIN_BYTES: usize = 32;
 
-/// A packet is as good as full with less than this part of its room left: a message that would go whole into the next one is
-/// not torn for it, and what follows in a batch is made as long as the first by padding.
+/// A packet is as good as full with less than this part of its room left: a message that would go
+/// whole into the next one is not torn for it, and what follows in a batch is made as long as the
+/// first by padding.
 pub(super) const FULL_BUT: usize = 8;
 
-/// Room that a packet under FEC leaves, so that the redundancy made from it fits into a packet too: type, first number,
-/// mask, index, count, length (spec P: Repair), and the symbol's own length.
+/// Room that a packet under FEC leaves, so that the redundancy made from it fits into a packet too:
+/// type, first number, mask, index, count, length (spec P: Repair), and the symbol's own length.
 const REPAIR_ROOM_BYTES: usize = 56;
 
 /// Why a packet may leave.

@@ -1,9 +1,10 @@
-//! The chain of secrets of one direction: each epoch has its own, and none leads back to an older one.
+//! The chain of secrets of one direction: each epoch has its own, and none leads back to an older
+//! one.
 
 use uts_functions::protection::Secret;
 
-/// How many epochs ahead of the oldest live one a secret is derived (spec X: live epochs lie within 32, numbers may be
-/// skipped by refusals).
+/// How many epochs ahead of the oldest live one a secret is derived (spec X: live epochs lie within
+/// 32, numbers may be skipped by refusals).
 const AHEAD_MAX: u32 = 256;
 
 /// Secrets from the oldest live epoch on.

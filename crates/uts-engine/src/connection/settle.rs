@@ -1,4 +1,5 @@
-//! What became of packets: acknowledgements, losses, time-outs, and what follows for data, congestion and size.
+//! What became of packets: acknowledgements, losses, time-outs, and what follows for data,
+//! congestion and size.
 
 use super::parts::{LostPacket, Signal, Token};
 use super::{CloseReason, Connection, Event, Outbound, Ways};
@@ -33,7 +34,8 @@ impl Connection {
     pub(super) fn on_report(&mut self, now: Time, report: Report<'_>) -> Result<(), CloseReason> {
         let Some(outbound) = &mut self.ways.outbound else { return Ok(()) };
         let next_packet = outbound.ledger.next_number();
-        // One that counts more marks than there were packets is of no use (RFC 9000 section 13.4.2.1).
+        // One that counts more marks than there were packets is of no use (RFC 9000 section
+        // 13.4.2.1).
         let ce = report.ce.filter(|ce| *ce <= next_packet);
         let prior_in_flight = outbound.delivery.in_flight;
         let Some(done) = outbound.ledger.on_ack(report.ranges, now) else {
@@ -64,7 +66,8 @@ impl Connection {
     fn settle_runs(&mut self, now: Time, runs: &[Run<Token>]) {
         let mut data: Option<(u32, Range<u64>)> = None;
         for run in runs {
-            // Behind the look for losses: what has arrived of those that were sent after the first of them counts.
+            // Behind the look for losses: what has arrived of those that were sent after the first
+            // of them counts.
             self.parts.size.on_acknowledged(run.numbers.end - 1, run.packets(), run.sent.bytes as usize);
             if self.ways.trace.is_on() {
                 run.numbers.clone().for_each(|number| self.ways.trace.on_packet_acknowledged(now, number));
@@ -97,7 +100,8 @@ impl Connection {
         }
     }
 
-    /// The peer recovered packets from redundancy: their data has arrived, though the packets are lost to the path.
+    /// The peer recovered packets from redundancy: their data has arrived, though the packets are
+    /// lost to the path.
     pub(super) fn on_repaired(
         &mut self,
         now: Time,
@@ -228,7 +232,8 @@ impl Ways {
         self.after_send_change(id);
     }
 
-    /// A flow's sending state has changed: wakes its writer, keeps its place in the order, ends it when it is complete.
+    /// A flow's sending state has changed: wakes its writer, keeps its place in the order, ends it
+    /// when it is complete.
     pub(super) fn after_send_change(&mut self, id: u32) {
         if self.flows.get(id).is_some_and(|flow| flow.send.writer_waits) {
             self.wake_writer(id);
@@ -265,7 +270,8 @@ impl Ways {
         self.recover(id, range, loss, false);
     }
 
-    /// What a flow has waited for is not asked for, or another mechanism is in use: that is asked about all of it.
+    /// What a flow has waited for is not asked for, or another mechanism is in use: that is asked
+    /// about all of it.
     pub(super) fn recover_awaited(&mut self, now: Time, id: u32) {
         let Some(rare) = self.flows.get_mut(id).and_then(|flow| flow.send.rare.as_mut()) else { return };
         let (ranges, number) = rare.awaited.take();
@@ -293,7 +299,8 @@ impl Ways {
         self.after_send_change(id);
     }
 
-    /// Of what was lost, what was handed over beyond the flow's rate is given up (rate.md R-12). Says what is left.
+    /// Of what was lost, what was handed over beyond the flow's rate is given up (rate.md R-12).
+    /// Says what is left.
     fn give_up_tagged(&mut self, id: u32, range: Range<u64>) -> SmallVec<[Range<u64>; 1]> {
         let rare = self.flows.get(id).and_then(|flow| flow.send.rare.as_ref());
         let Some(rare) = rare.filter(|rare| !rare.tagged.is_empty()) else { return smallvec![range] };
@@ -321,7 +328,8 @@ impl Ways {
         send.buffer.abandon(range);
         let offsets =
             self.outbound.as_ref().and_then(|o| o.stack(send.group)).is_some_and(|s| s.layout.offsets);
-        // Where no positions are sent, nobody waits for any, but for the end, which may have gone before.
+        // Where no positions are sent, nobody waits for any, but for the end, which may have gone
+        // before.
         if !offsets && !send.buffer.is_finished() {
             send.buffer.forget_skips();
         } else {
@@ -350,7 +358,8 @@ impl Ways {
         Ok(())
     }
 
-    /// Sees that a flow has the mechanism that its profile names for its losses; gives the flow as that sees it.
+    /// Sees that a flow has the mechanism that its profile names for its losses; gives the flow as
+    /// that sees it.
     fn ready_to_repeat(&mut self, id: u32, loss: &LostPacket) -> Option<SentData> {
         let send = &mut self.flows.get_mut(id)?.send;
         let outbound = self.outbound.as_ref()?;
@@ -385,8 +394,8 @@ struct Newest {
 }
 
 impl Outbound {
-    /// The newest packet of a report measures the round trip. Each transmission has its own number, so that every sample is
-    /// unambiguous.
+    /// The newest packet of a report measures the round trip. Each transmission has its own number,
+    /// so that every sample is unambiguous.
     fn on_newest(&mut self, now: Time, run: &Run<Token>, delay: Duration) -> Newest {
         let (number, sent_at) = (run.numbers.end - 1, run.sent.snapshot.sent_at);
         self.timeouts = 0;
@@ -399,8 +408,9 @@ impl Outbound {
         Newest { number, sent_at, rtt }
     }
 
-    /// Congestion control hears of a loss. Where that ends its search for the path's limit, and packets wait on the way, what the
-    /// search has cost says nothing of the path: the meter leaves it out.
+    /// Congestion control hears of a loss. Where that ends its search for the path's limit, and
+    /// packets wait on the way, what the search has cost says nothing of the path: the meter leaves
+    /// it out.
     fn on_loss(&mut self, loss: &Loss) {
         let has_searched = self.is_searching();
         self.congestion.on_loss(loss, &self.delivery);
@@ -452,7 +462,8 @@ fn delay_max(stack: &crate::synthesis::SendStack) -> Duration {
     stack.acknowledgement.delay_max()
 }
 
-/// Whether everything sent over `period` was lost: then nothing that was learnt of the path holds (RFC 9002 section 7.6).
+/// Whether everything sent over `period` was lost: then nothing that was learnt of the path holds
+/// (RFC 9002 section 7.6).
 fn is_persistent(lost: &[(u64, Sent<Token>)], ledger: &Ledger<Token>, period: Duration) -> bool {
     let mut start: Option<(u64, Time)> = None;
     for (number, sent) in lost {
@@ -475,7 +486,8 @@ mod tests {
     use super::*;
     use uts_functions::Profile;
 
-    /// An exchange of another function leaves a flow's retransmission alone: go-back-N knows that it has ordered all of a flight again.
+    /// An exchange of another function leaves a flow's retransmission alone: go-back-N knows that
+    /// it has ordered all of a flight again.
     #[test]
     fn retransmission_forgets_nothing_when_another_function_is_exchanged() {
         let profile = [

@@ -27,8 +27,9 @@ impl Endpoint {
         self.refusing = true;
     }
 
-    /// A client's first packet. No state is made before it is found to be whole and made by someone who follows the
-    /// protocol; with many handshakes under way, not before the client has shown that it is at its address.
+    /// A client's first packet. No state is made before it is found to be whole and made by someone
+    /// who follows the protocol; with many handshakes under way, not before the client has shown
+    /// that it is at its address.
     pub(super) fn on_first_packet(
         &mut self,
         now: Time,

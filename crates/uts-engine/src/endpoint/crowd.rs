@@ -1,7 +1,9 @@
-//! How many connections one address has begun with this endpoint, so that no single host takes them all.
+//! How many connections one address has begun with this endpoint, so that no single host takes them
+//! all.
 //!
-//! Anybody can send first packets in the name of another. What counts against an address is therefore what has shown to
-//! come from it; what has not shown it makes this end ask for proof, and nothing else.
+//! Anybody can send first packets in the name of another. What counts against an address is
+//! therefore what has shown to come from it; what has not shown it makes this end ask for proof,
+//! and nothing else.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -104,8 +106,8 @@ impl Crowd {
     }
 }
 
-/// What one host has for certain: an IPv4 address, or 64 bits of IPv6, whose other half it chooses freely (RFC 4291
-/// section 2.5.4).
+/// What one host has for certain: an IPv4 address, or 64 bits of IPv6, whose other half it chooses
+/// freely (RFC 4291 section 2.5.4).
 fn host(of: IpAddr) -> IpAddr {
     match of.to_canonical() {
         IpAddr::V6(v6) => IpAddr::V6((v6.to_bits() & !u128::from(u64::MAX)).into()),

@@ -1,7 +1,8 @@
 //! The ids that this endpoint gives out, and the words that reset their connections.
 //!
-//! An id carries a check under the endpoint's key, over its random part and the peer's address. So an endpoint that has
-//! forgotten everything still knows its own ids, and to whom it gave each: for no other does it ever say a word.
+//! An id carries a check under the endpoint's key, over its random part and the peer's address. So
+//! an endpoint that has forgotten everything still knows its own ids, and to whom it gave each: for
+//! no other does it ever say a word.
 
 use rand::Rng;
 use ring::{hkdf, hmac};
@@ -9,7 +10,8 @@ use std::net::{IpAddr, SocketAddr};
 use uts_wire::ConnectionId;
 use uts_wire::packet::adaptive::RESET_TOKEN_BYTES;
 
-/// The shortest id that has room for a check: its other half leaves 2^32 ids. Shorter ones have none, and no word. [P-53]
+/// The shortest id that has room for a check: its other half leaves 2^32 ids. Shorter ones have
+/// none, and no word. [P-53]
 const CHECKED_CID_BYTES: usize = 8;
 
 /// One guess in 2^32 passes.
@@ -39,7 +41,8 @@ impl OwnIds {
         ConnectionId::new(&id[..bytes]).unwrap_or(ConnectionId::EMPTY)
     }
 
-    /// The word that resets the connection of an id; `None` if this endpoint did not give it to this peer.
+    /// The word that resets the connection of an id; `None` if this endpoint did not give it to
+    /// this peer.
     pub fn reset_token(&self, id: &ConnectionId, remote: SocketAddr) -> Option<[u8; RESET_TOKEN_BYTES]> {
         if id.len() != self.bytes || id.len() < CHECKED_CID_BYTES {
             return None;

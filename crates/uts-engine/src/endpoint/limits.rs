@@ -1,4 +1,5 @@
-//! How many resets leave: each is a hint to whoever looks for a word, and work for nothing to whoever floods.
+//! How many resets leave: each is a hint to whoever looks for a word, and work for nothing to
+//! whoever floods.
 
 use core::time::Duration;
 use std::net::{IpAddr, SocketAddr};
@@ -7,7 +8,8 @@ use uts_functions::Time;
 /// Resets are counted for this long.
 const SPAN: Duration = Duration::from_secs(1);
 
-/// Resets to all, in a span: the clients of a server that was restarted learn of it within seconds, and 43 kB leave at most.
+/// Resets to all, in a span: the clients of a server that was restarted learn of it within seconds,
+/// and 43 kB leave at most.
 const RESETS_MAX: u32 = 1000;
 
 /// Resets to one source, in a span: more tell it nothing.
@@ -52,7 +54,8 @@ impl ResetLimit {
         }
     }
 
-    /// The counter of an address. Of IPv6 the first 64 bits count: who has one of them has all that begin alike.
+    /// The counter of an address. Of IPv6 the first 64 bits count: who has one of them has all that
+    /// begin alike.
     fn place(&self, remote: SocketAddr) -> usize {
         let source = match remote.ip().to_canonical() {
             IpAddr::V4(ip) => u64::from(u32::from(ip)),

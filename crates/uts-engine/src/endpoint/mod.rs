@@ -1,10 +1,10 @@
 //! An endpoint: many connections behind one address, found by the connection ids that it gave out.
 //!
-//! Whatever an unauthenticated datagram says, it changes nothing: it is matched, checked, and at most answered with less
-//! than three times its size.
+//! Whatever an unauthenticated datagram says, it changes nothing: it is matched, checked, and at
+//! most answered with less than three times its size.
 //!
-//! * what comes in: [`routing`]; connections that others begin: [`accepting`], how many of one address: [`crowd`]; what
-//!   belongs to no connection: [`strangers`];
+//! * what comes in: [`routing`]; connections that others begin: [`accepting`], how many of one
+//!   address: [`crowd`]; what belongs to no connection: [`strangers`];
 //! * what goes out, and what is due: here; whose turn it is on the way to one address: [`peers`].
 
 mod accepting;
@@ -42,7 +42,8 @@ use uts_functions::{Function, PathFacts, Profile, Time, library};
 use uts_wire::ConnectionId;
 use uts_wire::packet::adaptive::RESET_TOKEN_BYTES;
 
-/// Answers to strangers (retries, refusals, resets) that may wait to be sent: more are not worth the memory.
+/// Answers to strangers (retries, refusals, resets) that may wait to be sent: more are not worth
+/// the memory.
 const ANSWERS_MAX: usize = 64;
 
 /// Random ids that are tried before they count as used up.
@@ -106,11 +107,13 @@ pub struct Endpoint {
     /// Connections without an id of their own, and handshakes by the client's first id.
     by_remote: ByRemote,
     by_first: HashMap<(SocketAddr, ConnectionId), ConnectionHandle>,
-    /// Connections by the word with which their peer says that it has forgotten them. Looked up through a keyed hash, so that
-    /// the time it takes says nothing of the word (RFC 9000 section 10.3.1).
+    /// Connections by the word with which their peer says that it has forgotten them. Looked up
+    /// through a keyed hash, so that the time it takes says nothing of the word (RFC 9000 section
+    /// 10.3.1).
     by_reset: HashMap<(SocketAddr, [u8; RESET_TOKEN_BYTES]), ConnectionHandle>,
     /// Connections by the instant at which something is due, or was when that was last looked at. A
-    /// deadline moves with each packet: one that has become later is put right when it stands first.
+    /// deadline moves with each packet: one that has become later is put right when it stands
+    /// first.
     timers: BTreeSet<(Time, ConnectionHandle)>,
     /// Connections whose deadlines may have changed.
     stale: Vec<ConnectionHandle>,
@@ -132,7 +135,8 @@ pub struct Endpoint {
     answers: VecDeque<Answer>,
     /// Large buffers for what flows receive.
     spares: Spares,
-    /// The connection that datagrams were taken in for last, and the id by which, until what they made due is looked at.
+    /// The connection that datagrams were taken in for last, and the id by which, until what they
+    /// made due is looked at.
     taking: Option<(ConnectionHandle, ConnectionId)>,
     /// The address of this host to which the datagram came that is being taken in.
     arrived_at: Option<IpAddr>,
@@ -145,7 +149,8 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// An endpoint whose random choices (connection ids, tokens, the spread of probes) follow from `seed`.
+    /// An endpoint whose random choices (connection ids, tokens, the spread of probes) follow from
+    /// `seed`.
     pub fn new(config: EndpointConfig, seed: [u8; 32]) -> Self {
         let mut rng = ChaCha20Rng::from_seed(seed);
         let mut token_key = [0; 32];
@@ -192,7 +197,8 @@ impl Endpoint {
     /// Begins a connection.
     ///
     /// # Errors
-    /// [`ConnectError`] if the requirements contradict each other or TLS does not accept its settings.
+    /// [`ConnectError`] if the requirements contradict each other or TLS does not accept its
+    /// settings.
     pub fn connect(
         &mut self,
         now: Time,
@@ -276,11 +282,13 @@ impl Endpoint {
         Some(self.initial.as_ref()?.keys(dcid.as_slice(), side, quic::Version::V1))
     }
 
-    // ---- access --------------------------------------------------------------------------------------------------
+    // ---- access
+    // --------------------------------------------------------------------------------
 
     /// A connection, to look at or to change. What a change makes due is found by the next poll.
     pub fn connection(&mut self, handle: ConnectionHandle) -> Option<&mut Connection> {
-        // The caller may write, close or ask for an exchange: whether it did is found out when sending.
+        // The caller may write, close or ask for an exchange: whether it did is found out when
+        // sending.
         self.touch(handle);
         Some(&mut self.connections.get_mut(handle)?.connection)
     }
@@ -290,7 +298,8 @@ impl Endpoint {
         self.connections.get(handle).map(|entry| &entry.connection)
     }
 
-    /// What packets of a connection did. Unlike [`Endpoint::connection`] it changes no connection's turn to send.
+    /// What packets of a connection did. Unlike [`Endpoint::connection`] it changes no connection's
+    /// turn to send.
     pub fn trace(&mut self, handle: ConnectionHandle) -> Option<&mut Trace> {
         self.connections.get_mut(handle).map(|entry| entry.connection.trace())
     }
@@ -310,7 +319,8 @@ impl Endpoint {
         self.connections.is_empty()
     }
 
-    // ---- input ---------------------------------------------------------------------------------------------------
+    // ---- input
+    // --------------------------------------------------------------------------------
 
     /// Does what is due.
     pub fn handle_timeout(&mut self, now: Time) {
@@ -358,7 +368,8 @@ impl Endpoint {
         }
     }
 
-    /// A connection has changed: it may have something to send and to tell, and its deadline may be another.
+    /// A connection has changed: it may have something to send and to tell, and its deadline may be
+    /// another.
     fn touch(&mut self, handle: ConnectionHandle) {
         let Some(entry) = self.connections.get_mut(handle) else { return };
         enlist(&mut entry.is_ready, || self.ready.push_back(handle));
@@ -366,7 +377,8 @@ impl Endpoint {
         enlist(&mut entry.is_stale, || self.stale.push(handle));
     }
 
-    /// Calls those that wait for their turn to send to the peer of this connection, as far as there is room.
+    /// Calls those that wait for their turn to send to the peer of this connection, as far as there
+    /// is room.
     fn call_waiting(&mut self, of: ConnectionHandle) {
         while let Some(next) = self.connections.get(of).and_then(|entry| self.peers.next_turn(&entry.share)) {
             if let Some(entry) = self.connections.get_mut(next) {
@@ -376,8 +388,9 @@ impl Endpoint {
         }
     }
 
-    /// Asks connections that have changed when something is due. Those that wait for their turn to send are asked after it:
-    /// what is due may be just that, and while many wait it would be found due again and again.
+    /// Asks connections that have changed when something is due. Those that wait for their turn to
+    /// send are asked after it: what is due may be just that, and while many wait it would be found
+    /// due again and again.
     fn settle_deadlines(&mut self) {
         while let Some(handle) = self.stale.pop() {
             let Some(entry) = self.connections.get_mut(handle) else { continue };
@@ -388,7 +401,8 @@ impl Endpoint {
         }
     }
 
-    // ---- output --------------------------------------------------------------------------------------------------
+    // ---- output
+    // --------------------------------------------------------------------------------
 
     /// Fills `buffer` with datagrams of one size for one peer. Connections take turns.
     pub fn poll_transmit(&mut self, now: Time, buffer: &mut Vec<u8>) -> Option<Transmit> {
@@ -466,8 +480,8 @@ impl Endpoint {
         }
     }
 
-    /// Forgets a connection that has told everything and has nothing left to do. What its peer has sent, and takes for
-    /// delivered, stays until it is read, or [released](Self::release).
+    /// Forgets a connection that has told everything and has nothing left to do. What its peer has
+    /// sent, and takes for delivered, stays until it is read, or [released](Self::release).
     fn drop_if_over(&mut self, handle: ConnectionHandle) {
         let Some(entry) = self.connections.get_mut(handle) else { return };
         let connection = &entry.connection;
@@ -537,7 +551,8 @@ fn own_profile(config: &ConnectionConfig) -> Result<Profile, Contradiction> {
     selector::select(&config.requirements, &PathFacts::default(), &config.library(), None).map(|s| s.profile)
 }
 
-/// A first profile holds only what every endpoint has; where the selector wants more, an exchange follows.
+/// A first profile holds only what every endpoint has; where the selector wants more, an exchange
+/// follows.
 fn made_mandatory(mut profile: Profile) -> Profile {
     for &function in Function::ALL {
         let mandatory = profile.mechanism(function).is_some_and(|m| m.mandatory);

@@ -1,15 +1,20 @@
-//! Peers: connections to one address share the path and, behind it, one socket's buffer, which holds a few megabytes
-//! however many they are. Each keeps to its window; what all have waiting on the way together is bounded here, and they take
-//! turns at that. With hundreds of windows the buffer would overflow, or each would shrink to a packet or two. One that sends
-//! little, less than its part, need not wait for all others (as in FQ-CoDel, RFC 8290 section 4.2): of two turns one is for these.
+//! Peers: connections to one address share the path and, behind it, one socket's buffer, which
+//! holds a few megabytes however many they are. Each keeps to its window; what all have waiting on
+//! the way together is bounded here, and they take turns at that. With hundreds of windows the
+//! buffer would overflow, or each would shrink to a packet or two. One that sends little, less than
+//! its part, need not wait for all others (as in FQ-CoDel, RFC 8290 section 4.2): of two turns one
+//! is for these.
 //!
-//! What waits is what is in flight beyond rate times shortest round trip. A path that is long holds more in flight, and
-//! losses change nothing: how to answer them is each connection's congestion control to say.
+//! What waits is what is in flight beyond rate times shortest round trip. A path that is long holds
+//! more in flight, and losses change nothing: how to answer them is each connection's congestion
+//! control to say.
 //!
-//! A connection that is the only one is held to that where the peer is near: there what waits waits in that buffer, which
-//! slow start would overflow by thousands of packets. Elsewhere the round trip may have become longer.
+//! A connection that is the only one is held to that where the peer is near: there what waits waits
+//! in that buffer, which slow start would overflow by thousands of packets. Elsewhere the round
+//! trip may have become longer.
 //!
-//! What all bring together also tells whether lines or processors are the limit, which none of many knows by itself.
+//! What all bring together also tells whether lines or processors are the limit, which none of many
+//! knows by itself.
 
 use crate::connection::{Admission, Allowance, PROCESSORS_LIMIT, Polled};
 use crate::event::ConnectionHandle;
@@ -22,15 +27,17 @@ use uts_functions::{Rate, Time};
 /// What one connection sends in its turn, about: a batch for segmentation offload.
 const BATCH_BYTES: u64 = 64 << 10;
 
-/// Where more wait than this, the state of none is in cache when its turn comes, which costs both ends some microseconds. So
-/// that each turn is worth that, it is several batches then, as long as all have their turn within this time. Below this rate
-/// that is of no account, and short turns are better for what is small.
+/// Where more wait than this, the state of none is in cache when its turn comes, which costs both
+/// ends some microseconds. So that each turn is worth that, it is several batches then, as long as
+/// all have their turn within this time. Below this rate that is of no account, and short turns are
+/// better for what is small.
 const MANY: usize = 64;
 const FAST: Rate = Rate::from_bits_per_sec(2_500_000_000);
 const BATCHES_OF_MANY: u64 = 4;
 const ALL_TURNS_MAX: Duration = Duration::from_millis(150);
 
-/// Who has sent less than this since it had to wait takes less than others: as much as a connection may begin with (RFC 6928).
+/// Who has sent less than this since it had to wait takes less than others: as much as a connection
+/// may begin with (RFC 6928).
 const LITTLE_BYTES: u64 = 14_600;
 
 /// A peer is near up to this round trip: on the same host, or behind a switch or two.
@@ -92,7 +99,8 @@ struct Peer {
     rtt_min: Duration,
     window_min: Duration,
     window_start: Time,
-    /// Rates of the last two round trips, and what was done with in the one under way, lost packets included.
+    /// Rates of the last two round trips, and what was done with in the one under way, lost packets
+    /// included.
     rates: [Rate; 2],
     round_bytes: u64,
     round_start: Time,
@@ -272,7 +280,8 @@ impl Peer {
         let held = rate.bytes_in(self.rtt_min);
         let by_rate = held.saturating_add(waiting_max);
         if self.rtt_min <= NEAR {
-            // Round trips tell more of the two hosts than of what is between them, which holds next to nothing.
+            // Round trips tell more of the two hosts than of what is between them, which holds next
+            // to nothing.
             by_rate
         } else if waiting > self.rtt_min {
             // Most of it waits, whatever the rate, which takes a round trip to be known.
@@ -281,8 +290,9 @@ impl Peer {
         } else if rate.bytes_in(waiting) >= waiting_max / 2 {
             by_rate
         } else {
-            // Little waits: the path may hold more. It may be twice as much in the next round trip, as in slow start, but not
-            // all that hundreds of windows allow: how much that was too much is known a round trip later.
+            // Little waits: the path may hold more. It may be twice as much in the next round trip,
+            // as in slow start, but not all that hundreds of windows allow: how much that was too
+            // much is known a round trip later.
             by_rate.saturating_add(held)
         }
     }
@@ -306,7 +316,8 @@ mod tests {
         (peers, shares)
     }
 
-    /// Connections of which one has `in_flight` bytes under way in each round trip of so many milliseconds.
+    /// Connections of which one has `in_flight` bytes under way in each round trip of so many
+    /// milliseconds.
     fn pass(peers: &mut Peers, now: &mut Time, share: &mut Share, in_flight: u64, rtts_ms: &[u64]) {
         let rtts: Vec<_> = rtts_ms.iter().copied().map(Duration::from_millis).collect();
         pass_in(peers, now, share, in_flight, &rtts);
@@ -347,7 +358,8 @@ mod tests {
         assert_ne!(peers.allowance_of(&shares[0].1).admission, Admission::Waits);
     }
 
-    /// A peer that is near has nothing but a buffer for what waits; a path that is no longer short may hold it.
+    /// A peer that is near has nothing but a buffer for what waits; a path that is no longer short
+    /// may hold it.
     #[test]
     fn who_is_alone_is_held_back_where_the_peer_is_near() {
         for (rtt_us, is_held) in [(100, true), (500, true), (600, false)] {
@@ -359,7 +371,8 @@ mod tests {
         }
     }
 
-    /// What is in flight to a peer may grow as in slow start, not by all windows at once; to one that is near, not even so.
+    /// What is in flight to a peer may grow as in slow start, not by all windows at once; to one
+    /// that is near, not even so.
     #[test]
     fn where_nothing_waits_what_is_in_flight_may_double() {
         let (ms, us) = (Duration::from_millis, Duration::from_micros);
@@ -469,7 +482,8 @@ mod tests {
         }
     }
 
-    /// Where many wait, each has a longer turn if the way is fast; one that has nothing more to send ends it.
+    /// Where many wait, each has a longer turn if the way is fast; one that has nothing more to
+    /// send ends it.
     #[test]
     fn the_turn_of_one_of_many_is_several_batches() {
         let (mut peers, mut shares) = peers(2 * MANY as u64);
@@ -482,7 +496,8 @@ mod tests {
         assert_eq!(peers.next_turn(&shares[0].1), Some(ConnectionHandle(1)));
         peers.call(&mut shares[1].1);
         assert_eq!(shares[1].1.batches(), 1, "1 MiB a second");
-        // At half of what is fast there is time for two of each; at 1.5 times of it, for more than a turn may be.
+        // At half of what is fast there is time for two of each; at 1.5 times of it, for more than
+        // a turn may be.
         for (n, tenths) in [(2, 5), (3, 15), (4, 15), (5, 15)] {
             let rate = Rate::from_bytes_per_sec(FAST.bytes_per_sec() / 10 * tenths);
             peers.list.iter_mut().for_each(|(_, peer)| peer.rates[1] = rate);
@@ -500,7 +515,8 @@ mod tests {
             );
         }
         assert_eq!(peers.allowance_of(&shares[3].1).admission, Admission::Waits, "it has had its turn");
-        // The next have little to say, of which one is asked twice, and the first two are gone: nothing is promised to anybody then.
+        // The next have little to say, of which one is asked twice, and the first two are gone:
+        // nothing is promised to anybody then.
         peers.on_polled(ConnectionHandle(4), &mut shares[4].1, 1000, polled(false));
         peers.on_polled(ConnectionHandle(4), &mut shares[4].1, 1000, polled(false));
         peers.on_polled(ConnectionHandle(5), &mut shares[5].1, 1000, polled(false));

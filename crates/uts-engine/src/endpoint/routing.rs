@@ -1,5 +1,5 @@
-//! The way in, as far as the connection: to which a datagram belongs, found by the id that this end gave out, or by the peer's
-//! address where it gave out none.
+//! The way in, as far as the connection: to which a datagram belongs, found by the id that this end
+//! gave out, or by the peer's address where it gave out none.
 
 use super::Endpoint;
 use super::table::Entry;
@@ -17,11 +17,13 @@ impl Endpoint {
         self.taken_in(now);
     }
 
-    /// Takes in datagrams that came together from one address, marked alike (receive offload), but looks at nothing that they make
-    /// due: for as many of these as there are at one time, [`Endpoint::taken_in`] has to be called.
+    /// Takes in datagrams that came together from one address, marked alike (receive offload), but
+    /// looks at nothing that they make due: for as many of these as there are at one time,
+    /// [`Endpoint::taken_in`] has to be called.
     ///
-    /// `local` = where they came to, if this host has several addresses: what answers them leaves from there. Each is of
-    /// `segment_bytes`, but for the last, which may be shorter. They are deciphered in place. Says for which connection the last was.
+    /// `local` = where they came to, if this host has several addresses: what answers them leaves
+    /// from there. Each is of `segment_bytes`, but for the last, which may be shorter. They are
+    /// deciphered in place. Says for which connection the last was.
     pub fn take_in(
         &mut self,
         now: Time,
@@ -48,7 +50,8 @@ impl Endpoint {
         of
     }
 
-    /// Takes in a datagram, but looks at nothing that it makes due; says for which connection it was.
+    /// Takes in a datagram, but looks at nothing that it makes due; says for which connection it
+    /// was.
     fn take_in_one(
         &mut self,
         now: Time,
@@ -99,7 +102,8 @@ impl Endpoint {
         Some(handle)
     }
 
-    /// Takes in what follows on what was just taken in, of the same connection; says how many bytes. None if it is anything else.
+    /// Takes in what follows on what was just taken in, of the same connection; says how many
+    /// bytes. None if it is anything else.
     fn take_in_run(
         &mut self,
         now: Time,

@@ -23,7 +23,8 @@ impl Endpoint {
         self.answers.push_back(Answer { remote, local: self.arrived_at, bytes });
     }
 
-    /// A short packet that belongs to nothing here: either a reset of one of our connections, or of one that is forgotten.
+    /// A short packet that belongs to nothing here: either a reset of one of our connections, or of
+    /// one that is forgotten.
     pub(super) fn on_unknown_short(&mut self, now: Time, remote: SocketAddr, datagram: &[u8]) {
         if let Some((_, token)) = datagram.split_last_chunk::<RESET_TOKEN_BYTES>() {
             let owner = self.by_reset.get(&(remote, *token)).copied();
@@ -42,8 +43,9 @@ impl Endpoint {
         self.touch(handle);
     }
 
-    /// Tells the peer of a forgotten connection that it is forgotten, if this endpoint gave that peer the id. Shorter than
-    /// what it answers, so that two endpoints never keep answering each other (RFC 9000 section 10.3.3).
+    /// Tells the peer of a forgotten connection that it is forgotten, if this endpoint gave that
+    /// peer the id. Shorter than what it answers, so that two endpoints never keep answering each
+    /// other (RFC 9000 section 10.3.3).
     pub(super) fn answer_with_reset(&mut self, now: Time, remote: SocketAddr, datagram: &[u8]) {
         let Some(id) = datagram.get(1..1 + self.config.cid_bytes).and_then(ConnectionId::new) else { return };
         if self.config.server.is_none()

@@ -1,6 +1,8 @@
-//! The endpoint's connections: found by handle without a search, each beside what the endpoint's lists say of it.
+//! The endpoint's connections: found by handle without a search, each beside what the endpoint's
+//! lists say of it.
 //!
-//! A handle holds a place in the table and a serial number, so that it is never reused while the endpoint lives.
+//! A handle holds a place in the table and a serial number, so that it is never reused while the
+//! endpoint lives.
 
 use super::crowd::Counted;
 use super::peers::Share;
@@ -13,20 +15,23 @@ use std::net::SocketAddr;
 use uts_functions::Time;
 use uts_wire::ConnectionId;
 
-/// Connections by ids that this end drew at random. Nobody else chooses a key that is inserted, so that nobody can make
-/// keys collide: a cheap hash does. Whatever is looked up meets chains as short as chance makes them.
+/// Connections by ids that this end drew at random. Nobody else chooses a key that is inserted, so
+/// that nobody can make keys collide: a cheap hash does. Whatever is looked up meets chains as
+/// short as chance makes them.
 pub(super) type ByOwnId = HashMap<ConnectionId, ConnectionHandle, BuildHasherDefault<OwnIdHasher>>;
 
-/// Connections that this end has opened, without an id of their own, by where it has connected to: nobody else chooses a key that is
-/// inserted here either.
+/// Connections that this end has opened, without an id of their own, by where it has connected to:
+/// nobody else chooses a key that is inserted here either.
 pub(super) type ByRemote = HashMap<SocketAddr, ConnectionHandle, BuildHasherDefault<OwnIdHasher>>;
 
 /// A connection, and where it stands.
 pub(super) struct Entry {
     pub connection: Connection,
-    /// When something is due ([`Time::NEVER`] = nothing), as far as is known; out of date while `is_stale` or `is_ready`.
+    /// When something is due ([`Time::NEVER`] = nothing), as far as is known; out of date while
+    /// `is_stale` or `is_ready`.
     pub deadline: Time,
-    /// Where the endpoint's timers have it ([`Time::NEVER`] = nowhere): never later than `deadline`.
+    /// Where the endpoint's timers have it ([`Time::NEVER`] = nowhere): never later than
+    /// `deadline`.
     pub timer: Time,
     /// Its part in what is in flight to its peer.
     pub share: Share,
@@ -111,7 +116,8 @@ fn handle(serial: u32, place: usize) -> ConnectionHandle {
 /// The part of a handle that is its place.
 const PLACE: u64 = u32::MAX as u64;
 
-/// Folds the words of an id into one (the multiplier of Fibonacci hashing: 2^64 over the golden ratio).
+/// Folds the words of an id into one (the multiplier of Fibonacci hashing: 2^64 over the golden
+/// ratio).
 #[derive(Default)]
 pub(super) struct OwnIdHasher(u64);
 

@@ -1,5 +1,6 @@
-//! Which profiles are worth predicting: the home profile, the present one, and those that differ from home in what
-//! answers loss and queues. None violates a pin or requirement, or has a mechanism that one end lacks.
+//! Which profiles are worth predicting: the home profile, the present one, and those that differ
+//! from home in what answers loss and queues. None violates a pin or requirement, or has a
+//! mechanism that one end lacks.
 
 use crate::requirements::{CapacityProfile, Requirements};
 use crate::selector::{Library, rules};

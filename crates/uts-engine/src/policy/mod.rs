@@ -1,13 +1,14 @@
 //! The policy: when to exchange mechanisms, and for which.
 //!
-//! Each candidate profile is predicted on the path as it is believed to be, and judged by a utility that follows from
-//! the requirements. A change is decided only if its gain over the time that the path is expected to stay so exceeds
-//! what the change costs, and only with hysteresis: evidence, persistence, a minimum stay, and a quiet period before the
-//! home profile returns. Numbers are those of `spec/selection.md`.
+//! Each candidate profile is predicted on the path as it is believed to be, and judged by a utility
+//! that follows from the requirements. A change is decided only if its gain over the time that the
+//! path is expected to stay so exceeds what the change costs, and only with hysteresis: evidence,
+//! persistence, a minimum stay, and a quiet period before the home profile returns. Numbers are
+//! those of `spec/selection.md`.
 //!
-//! Drive it so: [`Policy::observe`] whenever facts are new (once a round trip is enough), then [`Policy::decide`]; when
-//! the exchange that it decided has happened, [`Policy::on_exchanged`], or [`Policy::on_refused`]; and
-//! [`Policy::outcome`] for what it brought.
+//! Drive it so: [`Policy::observe`] whenever facts are new (once a round trip is enough), then
+//! [`Policy::decide`]; when the exchange that it decided has happened, [`Policy::on_exchanged`], or
+//! [`Policy::on_refused`]; and [`Policy::outcome`] for what it brought.
 
 mod candidates;
 mod lateness;
@@ -40,7 +41,8 @@ pub struct Observation<'a> {
     pub profile: &'a Profile,
     /// Application bytes that were delivered so far.
     pub delivered_bytes: u64,
-    /// What the application sends, if it has a rate of its own: it sends less than it could, or sends in time.
+    /// What the application sends, if it has a rate of its own: it sends less than it could, or
+    /// sends in time.
     pub offered: Option<Rate>,
     /// Where arrival in time is the aim: what waits here to be sent would arrive too late.
     pub is_late: bool,
@@ -74,7 +76,8 @@ pub struct Policy {
     quiet_factor: u32,
     recent: VecDeque<Time>,
     disappointing: Vec<(Profile, Time)>,
-    /// Exchanges in a row that have not brought what was expected, and until when no other is tried because of them.
+    /// Exchanges in a row that have not brought what was expected, and until when no other is tried
+    /// because of them.
     failures: u32,
     stays_until: Time,
 }
@@ -101,7 +104,8 @@ struct Trial {
 }
 
 impl Policy {
-    /// A policy that leaves `home`, the selector's profile, when the path calls for it. `usable` is what both ends have.
+    /// A policy that leaves `home`, the selector's profile, when the path calls for it. `usable` is
+    /// what both ends have.
     pub fn new(requirements: Requirements, usable: Library, home: Profile) -> Self {
         Policy {
             aim: Aim::of(&requirements),
@@ -130,8 +134,8 @@ impl Policy {
         }
     }
 
-    /// The requirements have changed in mid-connection, and `home` is what the selector makes of them now. The next
-    /// decision is for it, whatever the path.
+    /// The requirements have changed in mid-connection, and `home` is what the selector makes of
+    /// them now. The next decision is for it, whatever the path.
     pub fn set_requirements(&mut self, requirements: Requirements, home: Profile) {
         self.aim = Aim::of(&requirements);
         self.requirements = requirements;
@@ -141,7 +145,8 @@ impl Policy {
         self.better_since = None;
     }
 
-    /// Whether nothing has been exchanged or asked for so far: all that it holds are beliefs of the path.
+    /// Whether nothing has been exchanged or asked for so far: all that it holds are beliefs of the
+    /// path.
     pub fn is_untried(&self) -> bool {
         self.last_exchange.is_none()
             && self.pending.is_none()
@@ -218,7 +223,8 @@ impl Policy {
             && is_known()
     }
 
-    /// Whether to exchange now, and for what. After a decision there is none until it is carried out or refused.
+    /// Whether to exchange now, and for what. After a decision there is none until it is carried
+    /// out or refused.
     pub fn decide(&mut self, now: Time) -> Option<Decision> {
         if self.pending.is_some() || now < self.next_at {
             return None;
@@ -243,7 +249,8 @@ impl Policy {
         Some(decision)
     }
 
-    /// The decided exchange has happened: `profile` is in use from now on. Also for exchanges that were not decided here.
+    /// The decided exchange has happened: `profile` is in use from now on. Also for exchanges that
+    /// were not decided here.
     pub fn on_exchanged(&mut self, now: Time, profile: &Profile) {
         self.last_exchange = Some(now);
         self.recent.push_back(now);
@@ -269,8 +276,9 @@ impl Policy {
         self.meter.clear();
     }
 
-    /// The decided exchange was refused because the peer lacks that mechanism, or was given up for another reason
-    /// (`None`). Until this or [`Policy::on_exchanged`] is called, there is no further decision.
+    /// The decided exchange was refused because the peer lacks that mechanism, or was given up for
+    /// another reason (`None`). Until this or [`Policy::on_exchanged`] is called, there is no
+    /// further decision.
     pub fn on_refused(&mut self, now: Time, lacking: Option<(Function, u8)>) {
         if let Some((function, number)) = lacking {
             self.usable.remove(function, number);
@@ -310,8 +318,9 @@ impl Policy {
         Some(outcome)
     }
 
-    /// Whether an exchange has not brought what was expected of it, and not because the path has changed, or `has_enough` is true:
-    /// all that there is to send is sent, so that no more can be brought.
+    /// Whether an exchange has not brought what was expected of it, and not because the path has
+    /// changed, or `has_enough` is true: all that there is to send is sent, so that no more can be
+    /// brought.
     fn disappoints(&self, trial: &Trial, after: Rate, has_enough: bool) -> bool {
         let Expectation { from, to, .. } = &trial.decision.expects;
         match self.aim {
@@ -331,13 +340,14 @@ impl Policy {
         }
     }
 
-    /// Whether this profile, or one that differs from it in parameters that are not the defaults, has brought too little.
+    /// Whether this profile, or one that differs from it in parameters that are not the defaults,
+    /// has brought too little.
     fn has_disappointed(&self, profile: &Profile) -> bool {
         self.disappointing.iter().any(|(other, _)| are_alike(other, profile))
     }
 
-    /// The profile whose home is `home` that does best, and what it is expected to bring; `None` if that is the present
-    /// one, or not by enough.
+    /// The profile whose home is `home` that does best, and what it is expected to bring; `None` if
+    /// that is the present one, or not by enough.
     fn choose(&mut self, now: Time, seen: &Seen) -> Option<(Profile, Expectation)> {
         self.disappointing.retain(|(_, until)| *until > now);
         let judge = self.judge(seen);
@@ -369,7 +379,8 @@ impl Policy {
         let measured = self.meter.rate(window(&seen.facts)).filter(|_| seen.offered.is_none());
         let capacity = seen.facts.capacity.bytes_per_sec() as f64;
         if let Aim::InTime(_) = self.aim {
-            // Lateness that came with an exchange is the new profile's; any other may be the path's, which all share.
+            // Lateness that came with an exchange is the new profile's; any other may be the
+            // path's, which all share.
             let share = if self.has_disappointed(&seen.profile) { self.late.share() } else { 0.0 };
             return Score { worth: predicted.worth.min(1.0 - share), ..predicted };
         }
@@ -426,16 +437,17 @@ impl Policy {
         stayed && (is_undone || (steady && better_for >= persists && self.pays(now, seen, target, expected)))
     }
 
-    /// For how long home could not be left again, if it returned now: the minute's exchanges are spent. Who waits for as
-    /// long as that first loses at most twice what it would have lost knowing what comes.
+    /// For how long home could not be left again, if it returned now: the minute's exchanges are
+    /// spent. Who waits for as long as that first loses at most twice what it would have
+    /// lost knowing what comes.
     fn bars_way_back(&self, now: Time) -> Duration {
         let too_many = (self.recent.len() + 3).saturating_sub(EXCHANGES_PER_MINUTE);
         let last_to_go = too_many.checked_sub(1).and_then(|place| self.recent.get(place));
         last_to_go.map_or(Duration::ZERO, |at| (*at + MINUTE).since(now))
     }
 
-    /// Whether the gain, over the time that the path is expected to stay so, exceeds what is lost until the new mechanism
-    /// has found its place.
+    /// Whether the gain, over the time that the path is expected to stay so, exceeds what is lost
+    /// until the new mechanism has found its place.
     fn pays(&self, now: Time, seen: &Seen, target: &Profile, expected: &Expectation) -> bool {
         let rtt_s = seen.facts.rtt_smoothed.max(seen.facts.rtt_min).as_secs_f64();
         let gain = expected.to.worth - expected.from.worth;
@@ -444,7 +456,8 @@ impl Policy {
         let catch_up_rtts = if changes_congestion { CATCH_UP_CONGESTION_RTTS } else { CATCH_UP_OTHER_RTTS };
         let cost = match self.aim {
             Aim::Throughput => catch_up_rtts * rtt_s * expected.from.worth,
-            // The old profile goes on until the new one is agreed: what comes late is at most what is late already.
+            // The old profile goes on until the new one is agreed: what comes late is at most what
+            // is late already.
             Aim::InTime(_) => catch_up_rtts * rtt_s * (1.0 - expected.from.worth),
         };
         gain * stay_s > cost
@@ -482,7 +495,8 @@ impl Policy {
     }
 }
 
-/// What does best on a known path among the profiles around `home`; `home` where the path is not known well enough.
+/// What does best on a known path among the profiles around `home`; `home` where the path is not
+/// known well enough.
 pub(crate) fn fit(
     requirements: &Requirements,
     facts: &PathFacts,
@@ -543,7 +557,8 @@ const SAMPLES_MIN: u64 = 60;
 const DECIDE_EVERY_MIN: Duration = Duration::from_millis(10);
 /// A gain in throughput must be larger than this.
 const GAIN_THROUGHPUT: f64 = 0.10;
-/// A gain in worth where arrival in time counts must be larger than this, and than this share of what falls short.
+/// A gain in worth where arrival in time counts must be larger than this, and than this share of
+/// what falls short.
 const GAIN_IN_TIME: f64 = 0.003;
 const GAIN_IN_TIME_SHARE: f64 = 0.25;
 /// … and, where the rate falls short, than what predictions of a rate are off by.
@@ -559,7 +574,8 @@ const DWELL_MIN: Duration = Duration::from_secs(1);
 const PERSISTS_MIN: Duration = Duration::from_millis(100);
 /// For how long an estimate of loss that still moves holds up a decision (or two round trips).
 const UNSTEADY_MAX: Duration = Duration::from_secs(1);
-/// For how long home must have been good enough again (or twenty round trips); longer after each return that did not last.
+/// For how long home must have been good enough again (or twenty round trips); longer after each
+/// return that did not last.
 const QUIET_MIN: Duration = Duration::from_secs(2);
 const QUIET_FACTOR_MAX: u32 = 16;
 /// A return to home that lasted no longer was too early.
@@ -567,15 +583,18 @@ const RETURNED_SOON: Duration = Duration::from_secs(20);
 /// Never more exchanges in a minute.
 const EXCHANGES_PER_MINUTE: usize = 10;
 const MINUTE: Duration = Duration::from_secs(60);
-/// Round trips until a mechanism has caught up: an exchanged congestion control probes anew, a code begins a block.
+/// Round trips until a mechanism has caught up: an exchanged congestion control probes anew, a code
+/// begins a block.
 const CATCH_UP_CONGESTION_RTTS: f64 = 3.0;
 const CATCH_UP_OTHER_RTTS: f64 = 1.0;
 /// For how long a profile that brought nothing, or was refused, is left alone.
 const DISAPPOINTED_FOR: Duration = Duration::from_secs(60);
-/// An exchange away from home must bring this part of the gain that was expected, a return may cost this part of what there was.
+/// An exchange away from home must bring this part of the gain that was expected, a return may cost
+/// this part of what there was.
 const GAIN_PART: f64 = 0.25;
 const RETURN_COSTS: f64 = 0.2;
-/// For how long at least nothing is tried after an exchange that has disappointed; twice as long after each further one in a row.
+/// For how long at least nothing is tried after an exchange that has disappointed; twice as long
+/// after each further one in a row.
 const AFTER_FAILURE: Duration = Duration::from_secs(4);
 const FAILURES_MAX: u32 = 4;
 /// So much more of the time (0..=1) in which what waits is late is a harm.

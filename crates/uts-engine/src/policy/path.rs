@@ -1,5 +1,5 @@
-//! What the policy holds of the path: facts that do not take a sender that is held back for a path that is slow, and
-//! how long the path usually stays as it is.
+//! What the policy holds of the path: facts that do not take a sender that is held back for a path
+//! that is slow, and how long the path usually stays as it is.
 
 use core::time::Duration;
 use uts_functions::{PathFacts, Rate, Time};
@@ -17,11 +17,11 @@ const STAY_MAX: Duration = Duration::from_secs(60);
 /// Changes closer than this are one: measurements take time to follow.
 const TRANSITION: Duration = Duration::from_secs(1);
 
-/// A path that carries what is sent without a queue, be it that the application has no more or that random losses hold
-/// the sender back, is taken to carry so many times that.
+/// A path that carries what is sent without a queue, be it that the application has no more or that
+/// random losses hold the sender back, is taken to carry so many times that.
 const ROOM: f64 = 2.0;
-/// Away from home at most so many times the random loss that was seen at home, and this (0..=1) at least, is taken for random: what
-/// came with the profile in use is its own doing.
+/// Away from home at most so many times the random loss that was seen at home, and this (0..=1) at
+/// least, is taken for random: what came with the profile in use is its own doing.
 const LOSS_AWAY_FACTOR: f64 = 3.0;
 const LOSS_AWAY_MIN: f64 = 0.003;
 
@@ -39,7 +39,8 @@ pub(super) struct Path {
     rtt_min: Duration,
     /// A queue has shown that the path does not carry more.
     is_capacity_known: bool,
-    /// When what was to arrive in time has last waited at the sender: the path carries no more than was seen.
+    /// When what was to arrive in time has last waited at the sender: the path carries no more than
+    /// was seen.
     late_at: Option<Time>,
     /// The random loss that was believed at home last.
     random_at_home: Option<f64>,
@@ -52,8 +53,9 @@ pub(super) struct Path {
 }
 
 impl Path {
-    /// Takes in measured facts; returns those to reckon with. `at_home` says that the home profile is in use.
-    /// `offered` is what the application sends if that is less than it could; `is_late`, that it waits too long for that.
+    /// Takes in measured facts; returns those to reckon with. `at_home` says that the home profile
+    /// is in use. `offered` is what the application sends if that is less than it could; `is_late`,
+    /// that it waits too long for that.
     pub fn observe(
         &mut self,
         now: Time,
@@ -61,7 +63,8 @@ impl Path {
         at_home: bool,
         (offered, is_late): (Option<Rate>, bool),
     ) -> PathFacts {
-        // What a sender delivers is a lower bound of what the path could, unless the path holds it up.
+        // What a sender delivers is a lower bound of what the path could, unless the path holds it
+        // up.
         let is_other_path = moved(facts.rtt_min, self.rtt_min);
         if is_other_path {
             (self.late_at, self.random_at_home) = (None, None);
@@ -106,12 +109,14 @@ impl Path {
         self.transition_at > at
     }
 
-    /// For how long the random loss has been about what it is: an estimate that still moves is no ground to size by.
+    /// For how long the random loss has been about what it is: an estimate that still moves is no
+    /// ground to size by.
     pub fn steady_for(&self, now: Time) -> Duration {
         now.since(self.steady.1)
     }
 
-    /// How long the path is expected to stay as it is: as long again as it has, or as long as it usually does.
+    /// How long the path is expected to stay as it is: as long again as it has, or as long as it
+    /// usually does.
     pub fn stay(&self, now: Time) -> Duration {
         let age = now.since(self.changed_at);
         let rest = self.stay_mean.unwrap_or(STAY_INITIAL).saturating_sub(age);
@@ -149,9 +154,10 @@ fn moved(a: Duration, b: Duration) -> bool {
     b > 0.0 && !(0.67..=1.5).contains(&(a / b))
 }
 
-/// The share of losses to be taken for congestive. A few losses are no evidence against the default. Away from home, where a
-/// sender that tolerates loss may keep a queue of its own, losses count as random unless almost all met a queue: else
-/// the queue that it keeps would hide the loss that it was chosen for.
+/// The share of losses to be taken for congestive. A few losses are no evidence against the
+/// default. Away from home, where a sender that tolerates loss may keep a queue of its own, losses
+/// count as random unless almost all met a queue: else the queue that it keeps would hide the loss
+/// that it was chosen for.
 fn judge_losses(facts: &PathFacts, at_home: bool) -> f64 {
     let random = if at_home { facts.loss_random() } else { facts.loss };
     let too_few = random * (facts.samples as f64) < RANDOM_LOSSES_MIN || random < RANDOM_LOSS_MIN;

@@ -70,7 +70,8 @@ impl World {
         World::new(requirements, Library::local())
     }
 
-    /// What the mechanism in use makes of the weather: share of the capacity used, queue in seconds, congestive loss.
+    /// What the mechanism in use makes of the weather: share of the capacity used, queue in
+    /// seconds, congestive loss.
     fn sender(&self, w: &Weather) -> (f64, f64, f64) {
         let true_facts = PathFacts {
             rtt_min: Duration::from_millis(w.rtt_ms),
@@ -351,7 +352,8 @@ fn a_flapping_path_does_not_make_the_policy_flap() {
     assert!(per_minute <= 5.0, "{:#?}", world.told());
 }
 
-/// Redundancy for which the path has no room makes messages late: it is taken off again, and not tried again for a while.
+/// Redundancy for which the path has no room makes messages late: it is taken off again, and not
+/// tried again for a while.
 #[test]
 fn what_makes_messages_late_is_undone_and_remembered() {
     let mut world = World::of(Requirements::media(Duration::from_millis(150)));
@@ -369,8 +371,8 @@ fn what_makes_messages_late_is_undone_and_remembered() {
     assert_eq!(world.fec(), "none", "{:#?}", world.told());
 }
 
-/// A profile that was expected to bring much, and brings nothing, is left at once, and with it those that differ in parameters only.
-/// What else might do is tried less and less often.
+/// A profile that was expected to bring much, and brings nothing, is left at once, and with it
+/// those that differ in parameters only. What else might do is tried less and less often.
 #[test]
 fn what_brings_nothing_is_undone_and_remembered() {
     let mut world = World::of(Requirements::bulk());
@@ -397,8 +399,8 @@ fn a_return_that_costs_much_is_undone() {
     assert!(away - back < 2_500, "{:#?}", world.told());
 }
 
-/// Nine exchanges have been spent on following the loss. A short time without any is no reason to spend the last one on the way
-/// home, from where there is no way back for most of a minute.
+/// Nine exchanges have been spent on following the loss. A short time without any is no reason to
+/// spend the last one on the way home, from where there is no way back for most of a minute.
 #[test]
 fn the_last_exchange_of_a_minute_strands_nobody_at_home() {
     let mut world = World::of(Requirements::media(Duration::from_millis(150)));
@@ -420,7 +422,8 @@ fn the_last_exchange_of_a_minute_strands_nobody_at_home() {
 /// Seeds of the random walk; a failing one is printed.
 const SEEDS: u64 = 40;
 
-/// A connection shows what it sees before it tells of the exchange: the path is then seen under the new profile already.
+/// A connection shows what it sees before it tells of the exchange: the path is then seen under the
+/// new profile already.
 #[test]
 fn each_return_that_does_not_last_makes_home_wait_longer() {
     let mut world = World::of(Requirements::bulk());

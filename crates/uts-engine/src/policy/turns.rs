@@ -1,11 +1,12 @@
-//! What adaptation may cost an endpoint, however many connections it has: they take turns in watching their paths and in
-//! comparing profiles.
+//! What adaptation may cost an endpoint, however many connections it has: they take turns in
+//! watching their paths and in comparing profiles.
 
 use core::time::Duration;
 use uts_functions::Time;
 
-/// Watching takes up to a microsecond where a connection's state is not in cache, comparing up to a hundred: a few per cent,
-/// and at worst a tenth, of a core. As often as a connection does it at most, that suffices for 100 that watch and 10 that compare.
+/// Watching takes up to a microsecond where a connection's state is not in cache, comparing up to a
+/// hundred: a few per cent, and at worst a tenth, of a core. As often as a connection does it at
+/// most, that suffices for 100 that watch and 10 that compare.
 const OBSERVE_EVERY: Duration = Duration::from_micros(50);
 const COMPARE_EVERY: Duration = Duration::from_millis(1);
 

@@ -1,4 +1,5 @@
-//! What a profile is worth to the application: a figure from 0 to 1, made from its prediction by the requirements.
+//! What a profile is worth to the application: a figure from 0 to 1, made from its prediction by
+//! the requirements.
 
 use crate::requirements::{CapacityProfile, Quality, Requirements};
 use crate::selector::forecast;
@@ -10,9 +11,11 @@ use uts_functions::{Function, PathFacts, Prediction, Profile, Rate};
 const INTERACTIVE_DELAY: Duration = Duration::from_millis(150);
 /// One way, what ITU-T G.114 calls the upper limit for planning.
 const OTHER_DELAY: Duration = Duration::from_millis(400);
-/// What doubling the packets costs where arrival in time is what counts: as much as this share of the data lost.
+/// What doubling the packets costs where arrival in time is what counts: as much as this share of
+/// the data lost.
 const OVERHEAD_WEIGHT: f64 = 0.02;
-/// Below this share of what a profile could carry, the application's own rate is what flows, and the queue is not ours.
+/// Below this share of what a profile could carry, the application's own rate is what flows, and
+/// the queue is not ours.
 const LIGHT_LOAD: f64 = 0.7;
 
 /// What is sent in time comes in bursts: for so many times its mean rate there must be room.
@@ -52,7 +55,8 @@ pub struct Score {
     pub goodput: Rate,
     /// Share of the data (0..=1) that would arrive in time.
     pub in_time: f64,
-    /// Share of the rate that is needed (0..=1) which falls short, where arrival in time is the aim.
+    /// Share of the rate that is needed (0..=1) which falls short, where arrival in time is the
+    /// aim.
     pub slow: f64,
     /// Mean time one way.
     pub delay: Duration,
@@ -111,8 +115,8 @@ impl Judge<'_> {
         }
     }
 
-    /// Congestion control does not fill a queue with data that the application does not send: what is in the queue was
-    /// there before.
+    /// Congestion control does not fill a queue with data that the application does not send: what
+    /// is in the queue was there before.
     fn queue_of_others(&self, profile: &Profile, prediction: &mut Prediction) {
         let own = profile.with(Function::Congestion, Default::default());
         let without = forecast(&own, self.facts);
@@ -120,7 +124,8 @@ impl Judge<'_> {
         prediction.delay_p99_s = prediction.delay_p99_s.min(without.delay_p99_s);
     }
 
-    /// What the rate falls short of what is needed: what it does at times is waited for, whatever its mean.
+    /// What the rate falls short of what is needed: what it does at times is waited for, whatever
+    /// its mean.
     fn slow(&self, p: &Prediction, wanted: Option<f64>) -> f64 {
         let needed =
             self.requirements.min_send_rate.map(|r| r.bytes_per_sec() as f64).or(wanted.map(|w| w * BURSTS));
@@ -153,8 +158,9 @@ impl Judge<'_> {
     }
 }
 
-/// Share of what arrives that takes no longer than `left_s` beyond propagation. Delays are taken to have an exponential
-/// tail through the two points that a prediction gives: half beyond the mean, a hundredth beyond the slowest percent.
+/// Share of what arrives that takes no longer than `left_s` beyond propagation. Delays are taken to
+/// have an exponential tail through the two points that a prediction gives: half beyond the mean, a
+/// hundredth beyond the slowest percent.
 fn on_time(p: &Prediction, left_s: f64) -> f64 {
     if left_s < 0.0 {
         return 0.0;
@@ -227,8 +233,9 @@ mod tests {
         assert_eq!(Aim::of(&strict), Aim::InTime(Duration::from_millis(80)));
     }
 
-    /// A window that random losses hold down is at times below what is sent in time, though its mean is not, and no queue of its own
-    /// speaks against it: where that is a good part of the path, it is not worth more than what keeps its rate.
+    /// A window that random losses hold down is at times below what is sent in time, though its
+    /// mean is not, and no queue of its own speaks against it: where that is a good part of the
+    /// path, it is not worth more than what keeps its rate.
     #[test]
     fn a_rate_that_swings_about_what_is_sent_is_worth_less_than_one_that_keeps_it() {
         let r = Requirements::media(Duration::from_millis(200));

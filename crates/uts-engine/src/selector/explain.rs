@@ -100,7 +100,8 @@ fn parameters(selection: &Selection, function: Function) -> String {
 }
 
 impl Explanation {
-    /// Mean time from `send` to `receive` that the profile promises on the path, if the path is known.
+    /// Mean time from `send` to `receive` that the profile promises on the path, if the path is
+    /// known.
     pub fn delay(&self) -> Option<Duration> {
         let known = super::rules::is_known(&self.facts);
         let promised = self.facts.rtt_min.as_secs_f64() / 2.0 + self.selection.prediction.delay_s;

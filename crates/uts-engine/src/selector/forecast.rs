@@ -28,8 +28,8 @@ pub fn steps<'a>(
     })
 }
 
-/// The queue on the path is congestion control's doing: it is shown the delay of the queue alone, and what repair and
-/// spacing add to it is kept beside whatever it makes of that.
+/// The queue on the path is congestion control's doing: it is shown the delay of the queue alone,
+/// and what repair and spacing add to it is kept beside whatever it makes of that.
 fn congestion(before: Prediction, facts: &PathFacts, predict: impl FnOnce(&mut Prediction)) -> Prediction {
     let queue = Prediction::of_path(facts);
     let mut after = Prediction { delay_s: queue.delay_s, delay_p99_s: queue.delay_p99_s, ..before };

@@ -34,8 +34,8 @@ impl Library {
         library::all().filter(|m| m.mandatory).map(|m| (m.function, m.number)).collect()
     }
 
-    /// What this endpoint tells a peer that it has: everything, but protection/none only where `uts.security` asks for
-    /// it by name (selection.md S-9).
+    /// What this endpoint tells a peer that it has: everything, but protection/none only where
+    /// `uts.security` asks for it by name (selection.md S-9).
     pub fn offered(requirements: &Requirements) -> Self {
         let mut library = Self::local();
         if requirements.security != Security::Unprotected {
@@ -44,7 +44,8 @@ impl Library {
         library
     }
 
-    /// From pairs of numbers, as they come from a peer. Functions that this endpoint does not know are left out.
+    /// From pairs of numbers, as they come from a peer. Functions that this endpoint does not know
+    /// are left out.
     pub fn from_pairs(pairs: impl IntoIterator<Item = (u8, u8)>) -> Self {
         pairs.into_iter().filter_map(|(f, m)| Some((Function::from_number(f)?, m))).collect()
     }

@@ -1,7 +1,9 @@
-//! The selector: requirements, path facts and both libraries give a profile, and the reason for each choice.
+//! The selector: requirements, path facts and both libraries give a profile, and the reason for
+//! each choice.
 //!
-//! Rules are numbered in `spec/selection.md`. The selector chooses the profile that a connection begins with, its *home*;
-//! the [policy] leaves it when the path calls for it and comes back when it no longer does.
+//! Rules are numbered in `spec/selection.md`. The selector chooses the profile that a connection
+//! begins with, its *home*; the [policy] leaves it when the path calls for it and comes back when
+//! it no longer does.
 
 mod explain;
 mod forecast;
@@ -80,7 +82,8 @@ pub struct Selection {
 /// Chooses a profile. Without `peer`, the peer is taken to have what this endpoint has.
 ///
 /// # Errors
-/// A [`Contradiction`] that names the two requirements, or the requirement and the path or library, that cannot both be.
+/// A [`Contradiction`] that names the two requirements, or the requirement and the path or library,
+/// that cannot both be.
 pub fn select(
     requirements: &Requirements,
     facts: &PathFacts,
@@ -157,7 +160,8 @@ impl Selector<'_> {
         self.fall_back(function, &wish, &missing, lacking)
     }
 
-    /// Nothing wished for is there: a mandatory mechanism does, if the requirements allow one (S-4).
+    /// Nothing wished for is there: a mandatory mechanism does, if the requirements allow one
+    /// (S-4).
     fn fall_back(
         &mut self,
         function: Function,
@@ -229,7 +233,8 @@ impl Selector<'_> {
         }
     }
 
-    /// Puts another mechanism to `function` so that `error` is gone; false if there is none or it is pinned.
+    /// Puts another mechanism to `function` so that `error` is gone; false if there is none or it
+    /// is pinned.
     fn replace(&mut self, function: Function, because: Function, error: &ProfileError) -> bool {
         if self.requirements.pinned(function).is_some() {
             return false;

@@ -1,4 +1,5 @@
-//! Which requirements cannot be met together, or not on this path. Numbers are those of `spec/selection.md`.
+//! Which requirements cannot be met together, or not on this path. Numbers are those of
+//! `spec/selection.md`.
 
 use crate::requirements::{Preference, Quality, Requirements, Security};
 use core::fmt;
@@ -102,7 +103,8 @@ fn excluded(requirements: &Requirements, function: Function, number: u8) -> Opti
     EXCLUSIONS.iter().find(|e| e.function == function && (e.holds)(requirements) && (e.excludes)(mechanism))
 }
 
-/// Values that UTS does not offer, where they were not set through [`Requirements::set`], which refuses them.
+/// Values that UTS does not offer, where they were not set through [`Requirements::set`], which
+/// refuses them.
 fn refused(requirements: &Requirements) -> Result<(), Contradiction> {
     for property in crate::requirements::PROPERTIES {
         if let Some(why) = property.refused(requirements) {
@@ -122,8 +124,8 @@ pub(super) fn is_known(facts: &PathFacts) -> bool {
     facts.samples > 0 && !facts.rtt_min.is_zero()
 }
 
-/// Whether data that is lost once would, when repeated, come after the deadline on this path: it is missed after about
-/// a round trip and takes half of one.
+/// Whether data that is lost once would, when repeated, come after the deadline on this path: it is
+/// missed after about a round trip and takes half of one.
 pub(super) fn repeats_come_late(requirements: &Requirements, facts: &PathFacts) -> bool {
     let Some(deadline) = requirements.deadline() else { return false };
     is_known(facts) && deadline < facts.rtt_min + facts.rtt_min / 2

@@ -90,7 +90,8 @@ fn lossy_path() -> PathFacts {
 /// Mechanisms whose predictions differ by less do equally well.
 const TIE_SHARE: f64 = 0.01;
 
-/// The wish for a function. `profile` holds what was chosen so far; protection is chosen before detection.
+/// The wish for a function. `profile` holds what was chosen so far; protection is chosen before
+/// detection.
 pub(super) fn of(function: Function, r: &Requirements, facts: &PathFacts, profile: &Profile) -> Wish {
     match function {
         Function::Establishment => wish(ANY, ANY, Source::Default, "authenticates both ends"),

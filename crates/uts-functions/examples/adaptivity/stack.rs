@@ -61,8 +61,9 @@ where
     R: RateControl,
     C: Congestion,
 {
-    /// A batch, from one end to the other, and the acknowledgement of an earlier one back. As the engine does, window, rate and what is in
-    /// flight are asked and told once for the run; of its packets each is checked, sealed, opened and noted by itself.
+    /// A batch, from one end to the other, and the acknowledgement of an earlier one back. As the
+    /// engine does, window, rate and what is in flight are asked and told once for the run; of its
+    /// packets each is checked, sealed, opened and noted by itself.
     fn carry(&mut self, s: &mut State, packets: u64) {
         s.now += GAP.saturating_mul(packets as u32);
         let packet_bytes = (HEADER.len() + DATA_BYTES + 16) as u64;
@@ -90,7 +91,8 @@ where
         }
     }
 
-    /// A packet. Not to be unrolled into its caller, where a compiler that sees all might do it once for all packets.
+    /// A packet. Not to be unrolled into its caller, where a compiler that sees all might do it
+    /// once for all packets.
     #[inline(never)]
     fn build(&self, s: &mut State) {
         s.packet.clear();
@@ -190,7 +192,8 @@ fn secret() -> Secret {
     Secret::from_exporter(&[7; 32], protection::Direction::ClientToServer)
 }
 
-/// By the numbers of a profile, which the compiler does not know; `None` if the library lacks one of them.
+/// By the numbers of a profile, which the compiler does not know; `None` if the library lacks one
+/// of them.
 pub fn synthesised(protects: bool) -> Option<Carrier> {
     let chosen = |entry: &'static Mechanism| -> Choice { black_box(entry.choice()) };
     let detection = if protects { &detection::none::None::INFO } else { &detection::crc_32c::Crc32c::INFO };

@@ -1,5 +1,5 @@
-//! One report for several packets, at the latest after a delay; at once for what the sender should know (RFC 9000
-//! section 13.2).
+//! One report for several packets, at the latest after a delay; at once for what the sender should
+//! know (RFC 9000 section 13.2).
 
 use super::{Acknowledgement, Arrival, Arrivals, REPORT_NS};
 use crate::function::Function;

@@ -1,7 +1,8 @@
 //! Acknowledgement: when the receiver reports which transmissions arrived.
 //!
-//! The function keeps which packets arrived ([`Arrivals`]); a mechanism decides when to say so. What is said is always
-//! the same: ranges of packet numbers, that is of transmissions, not of data.
+//! The function keeps which packets arrived ([`Arrivals`]); a mechanism decides when to say so.
+//! What is said is always the same: ranges of packet numbers, that is of transmissions, not of
+//! data.
 
 use crate::mechanism::Described;
 use crate::range::RangeSet;
@@ -16,10 +17,12 @@ pub mod delayed;
 pub mod per_packet;
 pub mod poll_status;
 
-/// Ranges of packet numbers that are remembered for reporting; older ones have been reported many times.
+/// Ranges of packet numbers that are remembered for reporting; older ones have been reported many
+/// times.
 pub const RANGES_MAX: usize = 64;
 
-/// Building, sending, receiving and reading one report, in nanoseconds: an estimate for predictions.
+/// Building, sending, receiving and reading one report, in nanoseconds: an estimate for
+/// predictions.
 const REPORT_NS: f64 = 1000.0;
 
 /// A packet that arrived.
@@ -29,7 +32,8 @@ pub struct Arrival {
     pub number: u64,
     /// When.
     pub now: Time,
-    /// Whether it asks for an acknowledgement (carries more than acknowledgements, padding or a close).
+    /// Whether it asks for an acknowledgement (carries more than acknowledgements, padding or a
+    /// close).
     pub eliciting: bool,
     /// Whether it carries the sender's poll.
     pub polled: bool,
@@ -54,21 +58,25 @@ pub struct Arrivals {
     pub due: Option<Time>,
     /// When the last report was sent.
     pub reported_at: Time,
-    /// How far apart reports are to leave, as far as the mechanism has it so, in microseconds; zero = nothing speaks for that.
+    /// How far apart reports are to leave, as far as the mechanism has it so, in microseconds; zero
+    /// = nothing speaks for that.
     pub apart_us: u32,
     /// Packets received with ECT(0), ECT(1), CE.
     pub ecn: [u64; 3],
-    /// Below this, everything was reported and the report acknowledged: duplicates of it are not new.
+    /// Below this, everything was reported and the report acknowledged: duplicates of it are not
+    /// new.
     floor: u64,
 }
 
 impl Arrivals {
-    /// Whether a packet of this number was here before (or is so old that it must be taken for a repeat).
+    /// Whether a packet of this number was here before (or is so old that it must be taken for a
+    /// repeat).
     pub fn is_duplicate(&self, number: u64) -> bool {
         number < self.floor || self.received.contains(number)
     }
 
-    /// Whether the packet leaves a gap, fills one, or comes behind a larger one: news that the sender wants at once.
+    /// Whether the packet leaves a gap, fills one, or comes behind a larger one: news that the
+    /// sender wants at once.
     pub fn is_out_of_order(&self, number: u64) -> bool {
         match self.largest {
             None => false,
@@ -76,7 +84,8 @@ impl Arrivals {
         }
     }
 
-    /// Notes an arrival; call [`Acknowledgement::on_arrival`] first, it compares with the state before.
+    /// Notes an arrival; call [`Acknowledgement::on_arrival`] first, it compares with the state
+    /// before.
     pub fn insert(&mut self, arrival: &Arrival) {
         self.received.insert_one(arrival.number);
         if !self.repaired.is_empty() {
@@ -114,7 +123,8 @@ impl Arrivals {
         self.due = None;
     }
 
-    /// The sender has seen a report of everything up to `largest`: it need not be said again (RFC 9000 section 13.2.4).
+    /// The sender has seen a report of everything up to `largest`: it need not be said again (RFC
+    /// 9000 section 13.2.4).
     pub fn forget_through(&mut self, largest: u64) {
         let keep = self.largest.map_or(0, |(l, _)| l);
         let bound = largest.saturating_add(1).min(keep);
@@ -128,12 +138,13 @@ impl Arrivals {
 #[enum_dispatch]
 #[auto_impl(Box)]
 pub trait Acknowledgement: Described + DynClone {
-    /// A packet arrives that is not in `state` yet: sets `state.due` (with [`Arrivals::report_by`]) if it must be reported.
+    /// A packet arrives that is not in `state` yet: sets `state.due` (with [`Arrivals::report_by`])
+    /// if it must be reported.
     fn on_arrival(&mut self, state: &mut Arrivals, arrival: &Arrival);
     /// The longest that a report is held back on purpose; the sender adds it to its time-outs.
     fn delay_max(&self) -> Duration;
-    /// Sender's side: whether the packet about to be sent should poll. `unpolled` eliciting packets were sent since the
-    /// last poll; `last` says that nothing more can be sent for now.
+    /// Sender's side: whether the packet about to be sent should poll. `unpolled` eliciting packets
+    /// were sent since the last poll; `last` says that nothing more can be sent for now.
     fn poll(&self, unpolled: u32, last: bool) -> bool;
 }
 
@@ -197,8 +208,8 @@ mod tests {
         }
     }
 
-    /// Where reports wait for each other on the way back they leave as far apart as is wanted, within what the mechanism admits to,
-    /// however fast packets come.
+    /// Where reports wait for each other on the way back they leave as far apart as is wanted,
+    /// within what the mechanism admits to, however fast packets come.
     #[test]
     fn delayed_reports_keep_apart_however_fast_packets_come() {
         for (apart_us, gap_every, most) in [(10_000, 0, 9), (10_000, 10, 35), (100_000, 0, 4), (500, 0, 4000)]
@@ -265,8 +276,9 @@ mod tests {
         assert!(slot.poll(0, true), "and so does the last");
     }
 
-    /// Conformance: sender and receiver of one mechanism. What asks for no report gets none; once the sender pauses,
-    /// everything that asked is reported within the delay that the mechanism admits to.
+    /// Conformance: sender and receiver of one mechanism. What asks for no report gets none; once
+    /// the sender pauses, everything that asked is reported within the delay that the mechanism
+    /// admits to.
     #[test]
     fn everything_is_reported_in_time_and_nothing_unasked() {
         for seed in 0..300 {

@@ -1,5 +1,5 @@
-//! The sender asks, the receiver answers: reports cost nothing unless wanted (XTP; Delta-t; the Blast paper's block
-//! acknowledgement).
+//! The sender asks, the receiver answers: reports cost nothing unless wanted (XTP; Delta-t; the
+//! Blast paper's block acknowledgement).
 
 use super::{Acknowledgement, Arrival, Arrivals, REPORT_NS};
 use crate::function::Function;

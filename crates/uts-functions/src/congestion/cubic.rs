@@ -1,5 +1,6 @@
-//! CUBIC: the window as a cubic function of the time since the last reduction (RFC 9438), left out of slow start by
-//! HyStart++ (RFC 9406). What most of the Internet runs; needs long times without loss on fast paths.
+//! CUBIC: the window as a cubic function of the time since the last reduction (RFC 9438), left out
+//! of slow start by HyStart++ (RFC 9406). What most of the Internet runs; needs long times without
+//! loss on fast paths.
 
 use super::classic::{Adjustment, Classic, Reduced, Window};
 use super::hystart::HyStart;
@@ -74,7 +75,8 @@ impl Adjustment for Cubed {
     fn reduce(&mut self, window: &Window) -> Reduced {
         let before = window.exact;
         self.window_prior = before;
-        // Section 4.7, fast convergence: a flow that did not regain its plateau makes room for others.
+        // Section 4.7, fast convergence: a flow that did not regain its plateau makes room for
+        // others.
         self.window_max = if before < self.window_max { before * (1.0 + BETA) / 2.0 } else { before };
         self.curve = None;
         Reduced { window: before * BETA, threshold: before * BETA }
@@ -167,7 +169,8 @@ mod tests {
 
     #[test]
     fn on_short_paths_it_is_no_slower_than_reno() {
-        // 20 packets at 50 ms: Reno regains 6 packets at 0.53 per round trip in 11 round trips, the curve in 2.5 s.
+        // 20 packets at 50 ms: Reno regains 6 packets at 0.53 per round trip in 11 round trips, the
+        // curve in 2.5 s.
         let mut s = script(20, 20 * PACKET);
         s.lose(1, s.now - RTT, false);
         assert_eq!(s.packets(), 14.0);

@@ -103,7 +103,8 @@ impl SlowStart for HyStart {
     }
 }
 
-/// RFC 9406 section 4.3: `MIN_RTT_THRESH`, `MAX_RTT_THRESH`, `MIN_RTT_DIVISOR`, `N_RTT_SAMPLE`, `CSS_ROUNDS`.
+/// RFC 9406 section 4.3: `MIN_RTT_THRESH`, `MAX_RTT_THRESH`, `MIN_RTT_DIVISOR`, `N_RTT_SAMPLE`,
+/// `CSS_ROUNDS`.
 const RISE_MIN: Duration = Duration::from_millis(4);
 const RISE_MAX: Duration = Duration::from_millis(16);
 const RTT_DIVISOR: u32 = 8;

@@ -1,4 +1,5 @@
-//! What every mechanism notes of the path on the side, so that its summary serves successors of any kind.
+//! What every mechanism notes of the path on the side, so that its summary serves successors of any
+//! kind.
 
 use super::{Ack, Summary};
 use crate::time::Rate;
@@ -35,7 +36,8 @@ impl Learnt {
         if ack.largest >= self.round_end {
             self.round_end = ack.next_packet;
             self.slot_rounds += 1;
-            // A slot without a sample (all of them were limited by the application) keeps its predecessor.
+            // A slot without a sample (all of them were limited by the application) keeps its
+            // predecessor.
             if self.slot_rounds > SLOT_ROUNDS && self.slots[1] > Rate::default() {
                 self.slots = [self.slots[1], Rate::default()];
                 self.slot_rounds = 0;

@@ -1,9 +1,9 @@
 //! Congestion control: how much may be in flight so that the path is used and not overrun.
 //!
-//! The function keeps what the network taught: what is in flight, what was delivered and at what rate
-//! ([`Delivery`], after draft-cheng-iccrg-delivery-rate-estimation), and the neutral [`Summary`] that any mechanism
-//! hands to any successor. Mechanisms say a window in bytes and, if they have one, a rate; the rate is enforced by the
-//! rate function, never here.
+//! The function keeps what the network taught: what is in flight, what was delivered and at what
+//! rate ([`Delivery`], after draft-cheng-iccrg-delivery-rate-estimation), and the neutral
+//! [`Summary`] that any mechanism hands to any successor. Mechanisms say a window in bytes and, if
+//! they have one, a rate; the rate is enforced by the rate function, never here.
 
 use crate::mechanism::Described;
 use crate::registry;
@@ -166,8 +166,9 @@ impl Delivery {
         self.app_limited_until != 0
     }
 
-    /// Counts acknowledged packets, one or several that were sent at once: `bytes` of them all, and the snapshot of the last. Once
-    /// all packets of an acknowledgement are counted, [`Delivery::sample`] gives the rate.
+    /// Counts acknowledged packets, one or several that were sent at once: `bytes` of them all, and
+    /// the snapshot of the last. Once all packets of an acknowledgement are counted,
+    /// [`Delivery::sample`] gives the rate.
     pub fn on_acknowledged(&mut self, now: Time, bytes: u64, sent: &Snapshot) {
         self.in_flight = self.in_flight.saturating_sub(bytes);
         self.delivered += bytes;
@@ -240,7 +241,8 @@ pub struct Ack {
     pub sample: RateSample,
     /// Packets newly reported as marked by the network (ECN CE).
     pub ecn_marked: u64,
-    /// The next packet number to be sent: an acknowledgement of it or a later one ends the round that starts now.
+    /// The next packet number to be sent: an acknowledgement of it or a later one ends the round
+    /// that starts now.
     pub next_packet: u64,
 }
 
@@ -300,19 +302,21 @@ pub trait Congestion: Described + DynClone {
     fn on_sent(&mut self, now: Time, bytes: u64, delivery: &Delivery);
     /// Something was newly acknowledged; `delivery` counts it already.
     fn on_ack(&mut self, ack: &Ack, delivery: &Delivery);
-    /// Something was declared lost; `delivery` counts it already. Called before `on_ack` of the same datagram.
+    /// Something was declared lost; `delivery` counts it already. Called before `on_ack` of the
+    /// same datagram.
     fn on_loss(&mut self, loss: &Loss, delivery: &Delivery);
     /// Nothing was acknowledged for a time-out. No packet counts as lost for that; a mechanism may
     /// reduce all the same.
     fn on_timeout(&mut self, _timeout: &Timeout, _delivery: &Delivery) {}
-    /// Packets that were declared lost arrived after all: `bytes` of them. A mechanism may undo its last reduction.
+    /// Packets that were declared lost arrived after all: `bytes` of them. A mechanism may undo its
+    /// last reduction.
     fn on_spurious_loss(&mut self, bytes: u64);
     /// The size of a full packet has changed.
     fn set_packet_bytes(&mut self, packet_bytes: u64);
     /// Bytes that may be in flight.
     fn window_bytes(&self) -> u64;
-    /// The rate at which to send, if this mechanism has one. Without one, the rate function spaces a window over a
-    /// round trip.
+    /// The rate at which to send, if this mechanism has one. Without one, the rate function spaces
+    /// a window over a round trip.
     fn pacing_rate(&self) -> Option<Rate>;
     /// How much may leave in one burst under `pacing_rate`, if this mechanism says.
     fn burst_bytes(&self) -> Option<u64>;

@@ -1,5 +1,6 @@
-//! NewReno: slow start, then one packet more per round trip, and half the window after a loss (RFC 9002 section 7, after
-//! RFC 6582). Known by everyone, fair to everything, slow on long or lossy paths.
+//! NewReno: slow start, then one packet more per round trip, and half the window after a loss (RFC
+//! 9002 section 7, after RFC 6582). Known by everyone, fair to everything, slow on long or lossy
+//! paths.
 
 use super::classic::{Adjustment, Classic, Doubling, Reduced, Window};
 use super::{Ack, Context, response};
@@ -28,7 +29,8 @@ impl NewReno {
         },
         predict: |_, facts, prediction| {
             let packets = response::reno_packets(response::random_events(facts, prediction));
-            // The window swings between one half and the whole of path and buffer: half a path of queue on average.
+            // The window swings between one half and the whole of path and buffer: half a path of
+            // queue on average.
             response::apply(packets, 0.5, facts, prediction);
         },
     };

@@ -1,4 +1,5 @@
-//! No congestion control: the window never closes. For links that belong to one sender, beside flow or rate control.
+//! No congestion control: the window never closes. For links that belong to one sender, beside flow
+//! or rate control.
 
 use super::learnt::Learnt;
 use super::window::MIN_PACKETS;
@@ -19,7 +20,8 @@ impl None {
     pub const INFO: Mechanism = Mechanism {
         consent: Consent::OfSender,
         predict: |_, facts, prediction| {
-            // Nothing keeps the sender from filling the buffer: one path's worth of it is the common rule.
+            // Nothing keeps the sender from filling the buffer: one path's worth of it is the
+            // common rule.
             let standing_s = facts.rtt_min.as_secs_f64();
             prediction.delay_s = prediction.delay_s.max(standing_s);
             prediction.delay_p99_s = prediction.delay_p99_s.max(standing_s);

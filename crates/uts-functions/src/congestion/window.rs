@@ -1,4 +1,5 @@
-//! What the mechanisms that steer by a window have in common: where to start, recovery, and when growth is earned.
+//! What the mechanisms that steer by a window have in common: where to start, recovery, and when
+//! growth is earned.
 
 use super::learnt::bdp_bytes;
 use super::{Ack, Context};
@@ -14,7 +15,8 @@ pub(super) fn start(context: &Context, packets_min: u64) -> (u64, u64) {
     let floor = packets_min * context.packet_bytes.max(1);
     let summary = &context.summary;
     if summary.threshold_bytes == u64::MAX {
-        // What was delivered in a round trip has been in flight before: no need to search for it again.
+        // What was delivered in a round trip has been in flight before: no need to search for it
+        // again.
         let known = bdp_bytes(summary).unwrap_or(0);
         return (summary.window_bytes.max(known).clamp(floor, WINDOW_MAX_BYTES), u64::MAX);
     }
@@ -23,7 +25,8 @@ pub(super) fn start(context: &Context, packets_min: u64) -> (u64, u64) {
     (window, summary.threshold_bytes.clamp(threshold_min, WINDOW_MAX_BYTES))
 }
 
-/// The recovery period: one reduction per round trip, told apart by when packets were sent (RFC 9002 section 7.3.2).
+/// The recovery period: one reduction per round trip, told apart by when packets were sent (RFC
+/// 9002 section 7.3.2).
 #[derive(Clone, Debug, Default)]
 pub(super) struct Recovery {
     started_at: Option<Time>,
@@ -31,7 +34,8 @@ pub(super) struct Recovery {
 }
 
 impl Recovery {
-    /// Whether a packet sent at `sent_at` belongs to the period under way: its fate has been answered already.
+    /// Whether a packet sent at `sent_at` belongs to the period under way: its fate has been
+    /// answered already.
     pub fn covers(&self, sent_at: Time) -> bool {
         self.started_at.is_some_and(|start| sent_at <= start)
     }
@@ -51,8 +55,8 @@ impl Recovery {
         self.lost_bytes = self.lost_bytes.saturating_add(bytes);
     }
 
-    /// Counts lost bytes that arrived after all. True once nothing of the period was lost, so that its reduction was
-    /// unfounded (RFC 9438 section 4.9).
+    /// Counts lost bytes that arrived after all. True once nothing of the period was lost, so that
+    /// its reduction was unfounded (RFC 9438 section 4.9).
     pub fn all_spurious(&mut self, bytes: u64) -> bool {
         let had_losses = self.lost_bytes > 0;
         self.lost_bytes = self.lost_bytes.saturating_sub(bytes);
@@ -60,8 +64,9 @@ impl Recovery {
     }
 }
 
-/// How much of the window was in use in the last two rounds. A sender that something else holds back (flow control, the
-/// application) must not earn a window that it never tried (C-4, RFC 9002 section 7.8).
+/// How much of the window was in use in the last two rounds. A sender that something else holds
+/// back (flow control, the application) must not earn a window that it never tried (C-4, RFC 9002
+/// section 7.8).
 #[derive(Clone, Debug, Default)]
 pub(super) struct Usage {
     peaks: [u64; 2],

@@ -1,7 +1,7 @@
 //! CRC-32C (Castagnoli), as in iSCSI (RFC 3720 section 12.1) and SCTP (RFC 4960 appendix B).
 //!
-//! It finds every burst of up to 32 bits and, in packets of up to 5,243 bits, every error of up to five bits; one in
-//! 2^32 of the others passes.
+//! It finds every burst of up to 32 bits and, in packets of up to 5,243 bits, every error of up to
+//! five bits; one in 2^32 of the others passes.
 
 use super::Detection;
 use crate::function::Function;
@@ -15,7 +15,8 @@ const TRAILER_BYTES: usize = 4;
 static FOLDING: LazyLock<CrcParams> =
     LazyLock::new(|| CrcParams::new("CRC-32C", 32, 0x1edc_6f41, 0xffff_ffff, true, 0xffff_ffff, 0xe306_9283));
 
-/// From so many bytes on, where it is the faster way: below them, to begin and to end takes more than it saves.
+/// From so many bytes on, where it is the faster way: below them, to begin and to end takes more
+/// than it saves.
 const FOLDED_FROM_BYTES: usize = 256;
 
 /// See the module's page.
@@ -68,8 +69,9 @@ fn checksum(bytes: &[u8]) -> [u8; TRAILER_BYTES] {
     sum.to_le_bytes()
 }
 
-/// Whether the processor's instruction for CRC-32C, through which crc-fast sends a part of the bytes, starts only once in three cycles, as the
-/// first of AMD's Zen does: 1468 bytes take it 190 ns by [`folded`], 286 by the other way. AMD's have SSE4a, and from Zen 3 on carry-less
+/// Whether the processor's instruction for CRC-32C, through which crc-fast sends a part of the
+/// bytes, starts only once in three cycles, as the first of AMD's Zen does: 1468 bytes take it 190
+/// ns by [`folded`], 286 by the other way. AMD's have SSE4a, and from Zen 3 on carry-less
 /// multiplication of wide vectors.
 #[cfg(target_arch = "x86_64")]
 fn starts_crc_rarely() -> bool {

@@ -1,7 +1,7 @@
 //! The Internet checksum (RFC 1071): the complement of the ones'-complement sum of 16-bit words.
 //!
-//! It finds every error that is confined to one word, and one in about 65,000 of the others. It does not find words
-//! that have changed places, nor a word of zeros that became a word of ones.
+//! It finds every error that is confined to one word, and one in about 65,000 of the others. It
+//! does not find words that have changed places, nor a word of zeros that became a word of ones.
 
 use super::Detection;
 use crate::function::Function;
@@ -59,8 +59,9 @@ impl Detection for Internet16 {
 
 /// RFC 1071 section 1; an odd last byte is the high half of a word.
 fn checksum(bytes: &[u8]) -> u16 {
-    // Sums of 32-bit words fold to the same 16 bits (section 2(C)), in whatever order the bytes of a word are added (section 2(B)): two
-    // at a time, as the processor reads them. 64 bits hold the carries of 2^32 of them.
+    // Sums of 32-bit words fold to the same 16 bits (section 2(C)), in whatever order the bytes of
+    // a word are added (section 2(B)): two at a time, as the processor reads them. 64 bits hold the
+    // carries of 2^32 of them.
     let (pairs, rest) = bytes.as_chunks();
     let mut last = [0; 8];
     last[..rest.len()].copy_from_slice(rest);

@@ -1,8 +1,8 @@
 //! Error detection: finding packets that were damaged on the way.
 //!
-//! A mechanism computes a trailer over all bytes of the packet that come before it; what the packet leaves out of its number
-//! is added to the trailer of every mechanism alike ([`add_left_out`]). There is no state: every packet stands for itself. See
-//! `spec/functions/detection.md`.
+//! A mechanism computes a trailer over all bytes of the packet that come before it; what the packet
+//! leaves out of its number is added to the trailer of every mechanism alike ([`add_left_out`]).
+//! There is no state: every packet stands for itself. See `spec/functions/detection.md`.
 
 use crate::mechanism::Described;
 use crate::registry;
@@ -31,8 +31,9 @@ pub trait Detection: Described + DynClone {
 /// The longest trailer of any mechanism, in bytes.
 pub const TRAILER_BYTES_MAX: usize = 4;
 
-/// Adds to a trailer what its packet leaves out of its number, or takes it off again: a packet that comes so late that its number is
-/// completed to another is found as one that was damaged. (A cipher, whose nonce is the whole number, refuses it by itself.)
+/// Adds to a trailer what its packet leaves out of its number, or takes it off again: a packet that
+/// comes so late that its number is completed to another is found as one that was damaged. (A
+/// cipher, whose nonce is the whole number, refuses it by itself.)
 #[inline]
 pub fn add_left_out(left_out: u64, trailer: &mut [u8]) {
     if left_out == 0 || trailer.is_empty() {

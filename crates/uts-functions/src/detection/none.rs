@@ -1,5 +1,5 @@
-//! No detection: for packets that are protected (whose tag finds damage), or applications that prefer damaged data to
-//! none.
+//! No detection: for packets that are protected (whose tag finds damage), or applications that
+//! prefer damaged data to none.
 
 use super::Detection;
 use crate::mechanism::inert;

@@ -1,5 +1,5 @@
-//! Establishment: how a connection comes to be. The packets and the TLS handshake that they carry are the engine's; a
-//! mechanism says when to repeat them and when to give up.
+//! Establishment: how a connection comes to be. The packets and the TLS handshake that they carry
+//! are the engine's; a mechanism says when to repeat them and when to give up.
 
 use crate::mechanism::Described;
 use crate::registry;
@@ -25,8 +25,8 @@ pub enum Heard {
 #[enum_dispatch]
 #[auto_impl(Box)]
 pub trait Establishment: Described + DynClone {
-    /// How long to wait for an answer to a flight that was sent `tries` times before (0 = first transmission), as long
-    /// as no round trip was measured.
+    /// How long to wait for an answer to a flight that was sent `tries` times before (0 = first
+    /// transmission), as long as no round trip was measured.
     fn timeout(&self, tries: u32) -> Duration;
     /// How long after its start an unfinished handshake is given up.
     fn give_up_after(&self, heard: Heard) -> Duration;
@@ -55,8 +55,8 @@ mod tests {
         assert_eq!(patience, [10, 30, 60].map(Duration::from_secs));
     }
 
-    /// Conformance: time-outs never shrink, never are zero, and a handshake is tried more than once before it is
-    /// given up, for any number of tries and any parameters.
+    /// Conformance: time-outs never shrink, never are zero, and a handshake is tried more than once
+    /// before it is given up, for any number of tries and any parameters.
     #[test]
     fn timeouts_never_shrink() {
         for m in MECHANISMS {

@@ -1,5 +1,5 @@
-//! Three-way handshake: the client's flight, the server's answer, the client's confirmation, each repeated with
-//! doubling time-outs until answered (RFC 9002 sections 6.2.1 and 6.2.2).
+//! Three-way handshake: the client's flight, the server's answer, the client's confirmation, each
+//! repeated with doubling time-outs until answered (RFC 9002 sections 6.2.1 and 6.2.2).
 
 use super::{Establishment, Heard};
 use crate::function::Function;

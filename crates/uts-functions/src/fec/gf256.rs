@@ -1,5 +1,5 @@
-//! Arithmetic in the field of 256 elements, modulo x^8 + x^4 + x^3 + x^2 + 1 (0x11d) with generator 2: the field of
-//! RFC 5510 section 8.1.
+//! Arithmetic in the field of 256 elements, modulo x^8 + x^4 + x^3 + x^2 + 1 (0x11d) with generator
+//! 2: the field of RFC 5510 section 8.1.
 
 /// The product of two elements.
 pub(super) fn multiply(a: u8, b: u8) -> u8 {
@@ -14,12 +14,15 @@ pub(super) fn inverse(a: u8) -> u8 {
     if a == 0 { 0 } else { EXP[255 - usize::from(LOG[usize::from(a)])] }
 }
 
-/// Adds `bytes`, times the coefficient of each row, to the rows from `offset` on. Rows reach to the end of `bytes`.
+/// Adds `bytes`, times the coefficient of each row, to the rows from `offset` on. Rows reach to the
+/// end of `bytes`.
 ///
-/// A product is the sum of the doublings of `bytes` that the coefficient's bits name. The doublings are made once for
-/// all rows, tile by tile, in operations that compilers turn into vector instructions; tables could not be.
+/// A product is the sum of the doublings of `bytes` that the coefficient's bits name. The doublings
+/// are made once for all rows, tile by tile, in operations that compilers turn into vector
+/// instructions; tables could not be.
 pub(super) fn accumulate(coefficients: &[u8], offset: usize, bytes: &[u8], rows: &mut [Vec<u8>]) {
-    // Doublings that no coefficient names are not made: none at all for sums, which repair of a single loss needs.
+    // Doublings that no coefficient names are not made: none at all for sums, which repair of a
+    // single loss needs.
     let bits = 8 - coefficients.iter().fold(0, |all, c| all | c).leading_zeros() as usize;
     for (tile, chunk) in bytes.chunks(TILE_BYTES).enumerate() {
         let at = offset + tile * TILE_BYTES;
@@ -128,7 +131,8 @@ mod tests {
             }
             assert_eq!(multiply(a, inverse(a)), u8::from(a != 0), "{a}");
         }
-        // The generator, whose powers RFC 5510 section 8.1 names the elements by: x^8 = x^4 + x^3 + x^2 + 1.
+        // The generator, whose powers RFC 5510 section 8.1 names the elements by: x^8 = x^4 + x^3 +
+        // x^2 + 1.
         assert_eq!((EXP[0], EXP[7], EXP[8], EXP[255]), (1, 0x80, 0x1d, 1));
     }
 

@@ -76,14 +76,15 @@ impl Shape {
         (self.parities * sources.min(self.data)).div_ceil(self.data)
     }
 
-    /// Packet numbers that one of the encoder's blocks spans at most: twice what its sources need, since packets that
-    /// are no sources lie between.
+    /// Packet numbers that one of the encoder's blocks spans at most: twice what its sources need,
+    /// since packets that are no sources lie between.
     pub fn span_max(&self) -> u64 {
         ((2 * self.data * self.interleave) as u64).next_multiple_of(8).clamp(32, SPAN_MAX)
     }
 
-    /// Bytes of the longest mask that the encoder makes. A packet that carries a repair needs room for this, for the
-    /// other fields of a repair, and for a symbol [`SYMBOL_PREFIX_BYTES`] longer than the longest source.
+    /// Bytes of the longest mask that the encoder makes. A packet that carries a repair needs room
+    /// for this, for the other fields of a repair, and for a symbol [`SYMBOL_PREFIX_BYTES`] longer
+    /// than the longest source.
     pub fn mask_bytes_max(&self) -> usize {
         (self.span_max() / 8) as usize
     }

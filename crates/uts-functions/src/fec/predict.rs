@@ -4,12 +4,13 @@ use super::{SYMBOL_PREFIX_BYTES, Shape};
 use crate::facts::PathFacts;
 use crate::mechanism::Prediction;
 
-/// Share of the sources (0..=1) that are lost and not recovered by a code that repairs up to `parities` losses in a block
-/// of `data` sources and `parities` parities, on a path that loses a share `loss` in runs of `burst` packets on average.
-/// The block's packets are `interleave` apart.
+/// Share of the sources (0..=1) that are lost and not recovered by a code that repairs up to
+/// `parities` losses in a block of `data` sources and `parities` parities, on a path that loses a
+/// share `loss` in runs of `burst` packets on average. The block's packets are `interleave` apart.
 ///
-/// The path is a Gilbert channel (Gilbert, "Capacity of a burst-noise channel", 1960): a chain of two states, one of
-/// which loses every packet. The chance of each count of losses follows by recursion over the packets of the block.
+/// The path is a Gilbert channel (Gilbert, "Capacity of a burst-noise channel", 1960): a chain of
+/// two states, one of which loses every packet. The chance of each count of losses follows by
+/// recursion over the packets of the block.
 pub fn residual_loss(loss: f64, burst: f64, data: usize, parities: usize, interleave: usize) -> f64 {
     let loss = loss.clamp(0.0, 1.0);
     if loss == 0.0 || loss == 1.0 || data == 0 {
@@ -19,13 +20,15 @@ pub fn residual_loss(loss: f64, burst: f64, data: usize, parities: usize, interl
     let burst = burst.max(1.0 / (1.0 - loss));
     let leave = 1.0 / burst;
     let enter = (loss * leave / (1.0 - loss)).min(1.0);
-    // The chain's second eigenvalue: what is left of the state after a step, here of `interleave` packets.
+    // The chain's second eigenvalue: what is left of the state after a step, here of `interleave`
+    // packets.
     let memory = (1.0 - enter - leave).powi(interleave.max(1) as i32);
     let stay_lost = loss + (1.0 - loss) * memory;
     let become_lost = loss * (1.0 - memory);
 
     let packets = data + parities;
-    // By count of losses: the chance that the last packet was (kept, lost), and the sources lost, weighted by it.
+    // By count of losses: the chance that the last packet was (kept, lost), and the sources lost,
+    // weighted by it.
     let mut chance = vec![[0.0; 2]; packets + 1];
     let mut sources = vec![[0.0; 2]; packets + 1];
     chance[0] = [1.0 - loss, loss];
@@ -34,7 +37,8 @@ pub fn residual_loss(loss: f64, burst: f64, data: usize, parities: usize, interl
         let mut next_sources = vec![[0.0; 2]; packets + 1];
         for losses in 0..=packet {
             for last in 0..2 {
-                // The state before the first packet is the chain's steady state: its next is so too.
+                // The state before the first packet is the chain's steady state: its next is so
+                // too.
                 let lost = if last == 1 { stay_lost } else { become_lost };
                 let (c, s) = (chance[losses][last], sources[losses][last]);
                 next_chance[losses][0] += c * (1.0 - lost);
@@ -65,7 +69,8 @@ pub fn parities(data: u64, facts: &PathFacts, deviations: f64) -> u64 {
     parity as u64
 }
 
-/// Applies a block code to a prediction. `ns_per_byte` is the processing per byte of a source and parity.
+/// Applies a block code to a prediction. `ns_per_byte` is the processing per byte of a source and
+/// parity.
 pub(super) fn apply(shape: &Shape, ns_per_byte: f64, facts: &PathFacts, prediction: &mut Prediction) {
     let (data, parities) = (shape.data as f64, shape.parities as f64);
     if shape.data == 0 {
@@ -87,7 +92,8 @@ pub(super) fn apply(shape: &Shape, ns_per_byte: f64, facts: &PathFacts, predicti
         prediction.delay_p99_s += block.as_secs_f64();
     }
     prediction.loss *= 1.0 - repaired;
-    // Parities at the sender; the receiver copies every source, and decodes for those that are lost.
+    // Parities at the sender; the receiver copies every source, and decodes for those that are
+    // lost.
     prediction.cpu_ns +=
         ns_per_byte * packet_bytes * parities * (1.0 + facts.loss) + COPY_NS_PER_BYTE * packet_bytes;
 }
@@ -105,8 +111,8 @@ mod tests {
 
     #[test]
     fn independent_losses_follow_the_binomial() {
-        // One parity, three sources, independent losses of 10 %: a source is lost for good if it is lost and any of the
-        // three others is.
+        // One parity, three sources, independent losses of 10 %: a source is lost for good if it is
+        // lost and any of the three others is.
         let expected = 0.1 * (1.0 - 0.9f64.powi(3));
         let residual = residual_loss(0.1, 1.0 / 0.9, 3, 1, 1);
         assert!((residual - expected).abs() < 1e-12, "{residual} against {expected}");
@@ -116,7 +122,8 @@ mod tests {
 
     #[test]
     fn a_block_of_two_in_a_bursty_channel() {
-        // One source, one parity: lost for good if both are: loss times the chance to stay in the lossy state.
+        // One source, one parity: lost for good if both are: loss times the chance to stay in the
+        // lossy state.
         let residual = residual_loss(0.05, 4.0, 1, 1, 1);
         assert!((residual - 0.05 * 0.75).abs() < 1e-12, "{residual}");
     }

@@ -1,10 +1,11 @@
 //! Reed-Solomon erasure code: with `parity` parities, any `parity` losses in a block are repaired.
 //!
-//! Systematic, over the field of 256 elements, with a Cauchy matrix (Bloemer et al., "An XOR-based erasure-resilient
-//! coding scheme", 1995) whose columns are scaled so that the first parity is the exclusive-or of the sources. Every
-//! square part of such a matrix can be inverted, and its elements depend on neither the number of sources nor that of
-//! parities, so a block may be closed before it is full. Blocks are interleaved: against bursts,
-//! short blocks in turns do what long ones would, for a fraction of the arithmetic.
+//! Systematic, over the field of 256 elements, with a Cauchy matrix (Bloemer et al., "An XOR-based
+//! erasure-resilient coding scheme", 1995) whose columns are scaled so that the first parity is the
+//! exclusive-or of the sources. Every square part of such a matrix can be inverted, and its
+//! elements depend on neither the number of sources nor that of parities, so a block may be closed
+//! before it is full. Blocks are interleaved: against bursts, short blocks in turns do what long
+//! ones would, for a fraction of the arithmetic.
 
 use super::block::{BlockCode, block_scheme};
 use super::{DATA_MAX, PARITIES_MAX, SYMBOL_PREFIX_BYTES, Shape, gf256, predict, prefix};
@@ -107,13 +108,14 @@ fn shape(params: &Params) -> Shape {
     }
 }
 
-/// Most blocks that are filled in turns: bounds the parities that a sender keeps, which are 8 * 32 packets then.
+/// Most blocks that are filled in turns: bounds the parities that a sender keeps, which are 8 * 32
+/// packets then.
 pub(super) const INTERLEAVE_MAX: u32 = 8;
 
 type Column = SmallVec<[u8; PARITIES_MAX]>;
 
-/// What source `source` is multiplied by in parity `parity`: `(X0 + Y) / (Xp + Y)`, where `Xp` is 64 + `parity` and `Y`
-/// is `source`, none of which are equal.
+/// What source `source` is multiplied by in parity `parity`: `(X0 + Y) / (Xp + Y)`, where `Xp` is
+/// 64 + `parity` and `Y` is `source`, none of which are equal.
 fn coefficient(parity: u8, source: usize) -> u8 {
     let x = |parity: u8| DATA_MAX as u8 + parity;
     let y = source as u8;
@@ -136,7 +138,8 @@ impl BlockCode for ReedSolomon {
         let missing: SmallVec<[usize; PARITIES_MAX]> =
             sources.iter().enumerate().filter(|(_, s)| s.is_none()).map(|(i, _)| i).collect();
         let used = parities.get(..missing.len())?;
-        // What the missing sources contributed to each parity: the parity less the sources that are there.
+        // What the missing sources contributed to each parity: the parity less the sources that are
+        // there.
         let mut shares: Vec<Vec<u8>> = used.iter().map(|(_, symbol)| symbol.to_vec()).collect();
         for (source, payload) in sources.iter().enumerate().filter_map(|(i, s)| s.map(|payload| (i, payload)))
         {
@@ -185,8 +188,8 @@ mod tests {
             .collect()
     }
 
-    /// Every way to lose sources, and to repair them from parities: what comes of it are the solutions of plain equations, and what
-    /// was sent.
+    /// Every way to lose sources, and to repair them from parities: what comes of it are the
+    /// solutions of plain equations, and what was sent.
     #[test]
     fn every_pattern_of_loss_is_repaired_as_plain_equations_say() {
         let scheme = ReedSolomon { shape: shape(&ReedSolomon::INFO.choice().params) };
@@ -259,7 +262,8 @@ mod tests {
         }
     }
 
-    /// Repair needs every square part of the matrix to have an inverse: all of two by two, and larger ones by sample.
+    /// Repair needs every square part of the matrix to have an inverse: all of two by two, and
+    /// larger ones by sample.
     #[test]
     fn square_parts_have_inverses() {
         for a in 0..PARITIES_MAX as u8 {

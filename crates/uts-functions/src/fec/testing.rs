@@ -1,6 +1,8 @@
-//! The arithmetic of GF(256) once more, by its definition and without a table: what the library's is judged by.
+//! The arithmetic of GF(256) once more, by its definition and without a table: what the library's
+//! is judged by.
 
-/// A product: of polynomials over GF(2), reduced by x^8 + x^4 + x^3 + x^2 + 1 (RFC 5510 section 8.1).
+/// A product: of polynomials over GF(2), reduced by x^8 + x^4 + x^3 + x^2 + 1 (RFC 5510 section
+/// 8.1).
 pub(super) fn product(a: u8, b: u8) -> u8 {
     let mut product = (0..8).filter(|bit| b >> bit & 1 == 1).fold(0u16, |sum, bit| sum ^ u16::from(a) << bit);
     for bit in (8..15).rev() {
@@ -21,8 +23,8 @@ pub(super) fn coefficient(parity: u8, source: u8) -> u8 {
     product(64 ^ source, inverse((64 + parity) ^ source))
 }
 
-/// Solves equations over GF(256), a row for each: its coefficients, and the bytes that their sum is. `None` if there is no single
-/// solution.
+/// Solves equations over GF(256), a row for each: its coefficients, and the bytes that their sum
+/// is. `None` if there is no single solution.
 pub(super) fn solve(mut rows: Vec<(Vec<u8>, Vec<u8>)>) -> Option<Vec<Vec<u8>>> {
     let unknowns = rows.first().map_or(0, |(coefficients, _)| coefficients.len());
     for column in 0..unknowns {

@@ -47,8 +47,8 @@ enum Packet {
     Repair(Repair),
 }
 
-/// A stream of `count` sources with gaps between their numbers, and the repairs where the encoder offers them. Time
-/// passes, now and then enough for a block to be flushed.
+/// A stream of `count` sources with gaps between their numbers, and the repairs where the encoder
+/// offers them. Time passes, now and then enough for a block to be flushed.
 fn stream(choice: &Choice, count: usize, rng: &mut ChaCha8Rng) -> Vec<Packet> {
     let mut encoder = slot(choice).encoder();
     let mut packets = Vec::new();
@@ -113,7 +113,8 @@ fn blocks(packets: &[Packet]) -> std::collections::BTreeMap<u64, (Vec<u64>, usiz
         .collect()
 }
 
-/// Takes out as many sources and repairs of each block as it can stand, or one more if told so; says which sources.
+/// Takes out as many sources and repairs of each block as it can stand, or one more if told so;
+/// says which sources.
 fn lose(packets: &mut Vec<Packet>, beyond: bool, rng: &mut ChaCha8Rng) -> Vec<u64> {
     let mut lost = Vec::new();
     for (first, (numbers, parities)) in blocks(packets) {
@@ -237,7 +238,8 @@ fn numbers_out_of_order_and_oversized_payloads_go_unprotected() {
     assert_eq!(encoder.pop_repair().expect("a repair").mask[..], [0b11]);
 }
 
-/// A burst costs each of the interleaved blocks its share, wherever it falls, also among the repairs.
+/// A burst costs each of the interleaved blocks its share, wherever it falls, also among the
+/// repairs.
 #[test]
 fn interleaved_blocks_stand_a_burst() {
     for mechanism in schemes() {
@@ -375,7 +377,8 @@ fn repairs_that_contradict_are_refused() {
     }
 }
 
-/// On a channel of 5 % loss in bursts of 4, what is left unrepaired is what the prediction says, within a factor of two.
+/// On a channel of 5 % loss in bursts of 4, what is left unrepaired is what the prediction says,
+/// within a factor of two.
 #[test]
 fn measured_residual_loss_is_as_predicted() {
     let (loss, burst) = (0.05, 4.0);
@@ -431,7 +434,8 @@ proptest! {
         }
     }
 
-    /// The same in any order and with every packet possibly twice, as long as nothing grows too old.
+    /// The same in any order and with every packet possibly twice, as long as nothing grows too
+    /// old.
     #[test]
     fn order_and_duplicates_do_not_matter(seed in any::<u64>(), count in 1usize..80) {
         for mechanism in schemes() {
@@ -446,8 +450,8 @@ proptest! {
             arriving.extend(again);
             arriving.shuffle(&mut rng);
             let (recovered, _) = receive(&choice, &arriving);
-            // In any order a block may be recovered from its repairs before its last sources arrive: these are then
-            // recovered without having been lost.
+            // In any order a block may be recovered from its repairs before its last sources
+            // arrive: these are then recovered without having been lost.
             let sources = sources(&all);
             let mut numbers: Vec<u64> = recovered.iter().map(|r| r.number).collect();
             numbers.sort_unstable();

@@ -1,7 +1,8 @@
-//! One parity per block, the exclusive-or of its sources (as in RFC 5109): repairs one loss in a block.
+//! One parity per block, the exclusive-or of its sources (as in RFC 5109): repairs one loss in a
+//! block.
 //!
-//! Losses come in bursts, so several blocks are filled in turns: a burst no longer than the number of blocks costs each
-//! of them one packet.
+//! Losses come in bursts, so several blocks are filled in turns: a burst no longer than the number
+//! of blocks costs each of them one packet.
 
 use super::block::{BlockCode, block_scheme};
 use super::{Shape, predict, prefix};

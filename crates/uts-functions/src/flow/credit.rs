@@ -1,5 +1,5 @@
-//! Credit: the receiver says up to which position the sender may send, a window ahead of what was consumed. The window
-//! grows while it is the brake (automatic tuning; RFC 9000 section 4.2).
+//! Credit: the receiver says up to which position the sender may send, a window ahead of what was
+//! consumed. The window grows while it is the brake (automatic tuning; RFC 9000 section 4.2).
 
 use super::{FlowControl, Grant};
 use crate::function::Function;
@@ -7,9 +7,9 @@ use crate::mechanism::{Bold, Consent, Facts, Mechanism, Param, Params, Unit};
 use crate::time::{Rate, Time};
 use core::time::Duration;
 
-/// A window that is consumed within so many round trips was the brake (flow.md R-5). Beside the round trip of the grant, and
-/// that of what is under way, what is lost stops consumption for one or two more: bounded by two, the window would stay
-/// where loss has stopped it.
+/// A window that is consumed within so many round trips was the brake (flow.md R-5). Beside the
+/// round trip of the grant, and that of what is under way, what is lost stops consumption for one
+/// or two more: bounded by two, the window would stay where loss has stopped it.
 const BRAKE_ROUNDS: u32 = 4;
 
 /// See the module's page.
@@ -42,7 +42,8 @@ impl Credit {
         }],
         needs: &[],
         facts: Facts { uniform: true, positions: true, grants: true, ..Facts::PLAIN },
-        // A window that is smaller than what the path holds grows until it is not: it takes nothing for long.
+        // A window that is smaller than what the path holds grows until it is not: it takes nothing
+        // for long.
         predict: |_, _, p| p.cpu_ns += 5.0,
     };
 
@@ -51,8 +52,9 @@ impl Credit {
         Credit { window_bytes: u64::from(params.get(0)) * 1024, measured_from: None, round_from: None }
     }
 
-    /// Keeps the window ahead of a sender that doubles what it sends in each round trip: what is granted now is sent in the next
-    /// one. A whole window takes a long path several, in which the sender would wait.
+    /// Keeps the window ahead of a sender that doubles what it sends in each round trip: what is
+    /// granted now is sent in the next one. A whole window takes a long path several, in which the
+    /// sender would wait.
     fn follow(&mut self, state: &mut Grant, now: Time, rtt: Duration) {
         let (since, position) = *self.round_from.get_or_insert((now, state.consumed));
         if rtt.is_zero() || now.since(since) < rtt {
@@ -95,7 +97,8 @@ impl FlowControl for Credit {
     }
 
     fn on_consumed(&mut self, state: &mut Grant, now: Time, rtt: Duration) -> Option<u64> {
-        // flow.md R-6: a successor keeps a window that was learnt, and raises one that is smaller than its own.
+        // flow.md R-6: a successor keeps a window that was learnt, and raises one that is smaller
+        // than its own.
         state.window_bytes = state.window_bytes.max(self.window_bytes).min(state.window_bytes_max);
         self.tune(state, now, rtt);
         self.follow(state, now, rtt);

@@ -38,13 +38,14 @@ impl Grant {
 #[enum_dispatch]
 #[auto_impl(Box)]
 pub trait FlowControl: Described + DynClone {
-    /// Receiver's side: the window that a flow begins with, for [`Grant::new`]; `u64::MAX` = no bound but memory.
+    /// Receiver's side: the window that a flow begins with, for [`Grant::new`]; `u64::MAX` = no
+    /// bound but memory.
     fn window_bytes(&self) -> u64;
     /// Sender's side: the position up to which data may be sent, given the peer's `limit`.
     fn send_limit(&self, limit: u64) -> u64;
-    /// Receiver's side: the application consumed data (or this mechanism has just taken over: call it once then); a new
-    /// limit if one should be sent. May enlarge
-    /// `state.window_bytes` up to its maximum. Sets `state.limit` to what it returns.
+    /// Receiver's side: the application consumed data (or this mechanism has just taken over: call
+    /// it once then); a new limit if one should be sent. May enlarge `state.window_bytes` up to its
+    /// maximum. Sets `state.limit` to what it returns.
     fn on_consumed(&mut self, state: &mut Grant, now: Time, rtt: Duration) -> Option<u64>;
 }
 
@@ -141,8 +142,8 @@ mod tests {
         assert_eq!(state.window_bytes, 128 * KIB);
     }
 
-    /// A sender that begins with ten packets and doubles what it sends in each of these long round trips: the window must not be what
-    /// it waits for.
+    /// A sender that begins with ten packets and doubles what it sends in each of these long round
+    /// trips: the window must not be what it waits for.
     #[test]
     fn the_window_keeps_ahead_of_a_sender_that_doubles() {
         let (mut slot, rtt) = (credit(1024), ms(600));
@@ -156,7 +157,8 @@ mod tests {
                 slot.on_consumed(&mut state, now, rtt);
             }
             in_round *= 2.0;
-            // What is under way, and what the next round trip brings before a new limit has got there.
+            // What is under way, and what the next round trip brings before a new limit has got
+            // there.
             let wanted = in_round as u64;
             assert!(state.window_bytes >= wanted, "{} of {wanted} in round {round}", state.window_bytes);
         }
@@ -186,7 +188,8 @@ mod tests {
         assert!(limit.is_some_and(|l| l >= state.consumed + 64 * KIB), "{limit:?}");
     }
 
-    /// Conformance: limits only rise, are never beyond the memory set aside, and an empty window is never left shut.
+    /// Conformance: limits only rise, are never beyond the memory set aside, and an empty window is
+    /// never left shut.
     #[test]
     fn limits_rise_within_memory_and_never_shut_for_good() {
         for seed in 0..300 {

@@ -1,6 +1,7 @@
 //! LZ4 compression of each message by itself, where that makes it smaller.
 //!
-//! Form: a byte 0 and the message; or a byte 1, the message's length as a big-endian `u32`, and an LZ4 block.
+//! Form: a byte 0 and the message; or a byte 1, the message's length as a big-endian `u32`, and an
+//! LZ4 block.
 
 use super::{Error, Presentation};
 use crate::function::Function;
@@ -42,7 +43,8 @@ impl Lz4 {
         }],
         needs: &[Need::Promise(Function::Segmentation, Promise::Boundaries)],
         facts: Facts { unasked: Unasked::Never, ..Facts::PLAIN },
-        // What it saves depends on the data, of which the path knows nothing. Costs for 1400 bytes, both ends.
+        // What it saves depends on the data, of which the path knows nothing. Costs for 1400 bytes,
+        // both ends.
         predict: |_, facts, p| {
             p.header_bytes += 1.0;
             p.cpu_ns += 2400.0 * facts.mtu_bytes as f64 / 1400.0;

@@ -1,5 +1,5 @@
-//! Presentation: what is done to messages before they are sent, and undone before they are handed over. Byte streams
-//! pass unchanged.
+//! Presentation: what is done to messages before they are sent, and undone before they are handed
+//! over. Byte streams pass unchanged.
 
 use crate::mechanism::Described;
 use crate::registry;
@@ -47,7 +47,8 @@ pub enum Error {
 pub trait Presentation: Described + DynClone {
     /// The form in which a message travels.
     fn present<'a>(&self, message: &'a [u8]) -> Cow<'a, [u8]>;
-    /// The message, from the form in which it travelled; at most `max_bytes`, whatever the data claims.
+    /// The message, from the form in which it travelled; at most `max_bytes`, whatever the data
+    /// claims.
     ///
     /// # Errors
     /// [`Error`] if the data is malformed or the message too large.
@@ -108,7 +109,8 @@ mod tests {
             }
         }
 
-        /// Damage to a compressed message is refused, or at least stays within the size that was sent.
+        /// Damage to a compressed message is refused, or at least stays within the size that was
+        /// sent.
         #[test]
         fn damage_is_contained(at in 0usize..200, bit in 0u8..8) {
             let message: Vec<u8> = (0..4000u32).map(|i| (i / 7 % 50) as u8).collect();

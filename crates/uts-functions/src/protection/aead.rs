@@ -1,4 +1,5 @@
-//! What the AEAD mechanisms share: keys from a secret, the nonce, sealing and opening (RFC 9001 section 5.3).
+//! What the AEAD mechanisms share: keys from a secret, the nonce, sealing and opening (RFC 9001
+//! section 5.3).
 
 use super::crypto::{aead, quic};
 use super::{Forged, MASK_BYTES, SAMPLE_BYTES, Secret};
@@ -52,7 +53,8 @@ impl Keys {
     fn nonce(&self, number: u64) -> aead::Nonce {
         let (front, back) = self.iv;
         let mut nonce = [0; aead::NONCE_LEN];
-        // In the pieces in which it is read right behind this: a processor waits to read what it has just written in others.
+        // In the pieces in which it is read right behind this: a processor waits to read what it
+        // has just written in others.
         nonce[..8].copy_from_slice(&(front ^ (number >> 32)).to_be_bytes());
         nonce[8..].copy_from_slice(&(back ^ number as u32).to_be_bytes());
         aead::Nonce::assume_unique_for_key(nonce)

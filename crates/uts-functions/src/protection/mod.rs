@@ -1,8 +1,9 @@
 //! Protection: secrecy and authenticity of adaptive packets.
 //!
-//! The function's state is the direction's [`Secret`]: it comes from the handshake's exporter, is ratcheted once per
-//! epoch, and gives each mechanism its keys, so that exchanging one cipher for another needs no new handshake and no
-//! key serves two of them. See `spec/functions/protection.md`.
+//! The function's state is the direction's [`Secret`]: it comes from the handshake's exporter, is
+//! ratcheted once per epoch, and gives each mechanism its keys, so that exchanging one cipher for
+//! another needs no new handshake and no key serves two of them. See
+//! `spec/functions/protection.md`.
 
 use crate::mechanism::Described;
 use crate::registry;
@@ -35,7 +36,8 @@ pub const TAG_BYTES_MAX: usize = 16;
 #[error("packet does not authenticate")]
 pub struct Forged;
 
-/// A way to protect packets. One instance serves one direction in one epoch; a packet number is used once.
+/// A way to protect packets. One instance serves one direction in one epoch; a packet number is
+/// used once.
 #[enum_dispatch]
 #[auto_impl(Box)]
 pub trait Protection: Described {
@@ -45,13 +47,14 @@ pub trait Protection: Described {
     /// Bytes of ciphertext that [`Protection::header_mask`] needs; 0 if headers stay in clear.
     fn sample_bytes(&self) -> usize;
 
-    /// Payloads of a multiple of so many bytes cost less to seal and to open than shorter ones; 1 if it makes no difference.
+    /// Payloads of a multiple of so many bytes cost less to seal and to open than shorter ones; 1
+    /// if it makes no difference.
     fn block_bytes(&self) -> usize {
         1
     }
 
-    /// Encrypts `payload` in place and writes the tag that authenticates it together with `associated` and `number`.
-    /// `tag` is [`Protection::tag_bytes`] long. [P-35]
+    /// Encrypts `payload` in place and writes the tag that authenticates it together with
+    /// `associated` and `number`. `tag` is [`Protection::tag_bytes`] long. [P-35]
     fn seal(&self, number: u64, associated: &[u8], payload: &mut [u8], tag: &mut [u8]);
 
     /// Decrypts in place and returns the length of the plaintext, which stands at the beginning.
@@ -60,7 +63,8 @@ pub trait Protection: Described {
     /// [`Forged`]; the bytes are then undefined and must not be used.
     fn open(&self, number: u64, associated: &[u8], payload_and_tag: &mut [u8]) -> Result<usize, Forged>;
 
-    /// The mask for the header's protected bits, from a sample of the ciphertext (RFC 9001 section 5.4).
+    /// The mask for the header's protected bits, from a sample of the ciphertext (RFC 9001 section
+    /// 5.4).
     fn header_mask(&self, sample: &[u8; SAMPLE_BYTES]) -> [u8; MASK_BYTES];
 
     /// Packets that may be sealed with these keys (RFC 9001 section 6.6: confidentiality limit).
@@ -101,7 +105,8 @@ impl Secret {
         Secret(bytes)
     }
 
-    /// The first secret of a direction, from the value that the handshake exports to both ends (RFC 8446 section 7.5).
+    /// The first secret of a direction, from the value that the handshake exports to both ends (RFC
+    /// 8446 section 7.5).
     pub fn from_exporter(exporter: &[u8; Self::BYTES], direction: Direction) -> Self {
         let label = match direction {
             Direction::ClientToServer => "uts c2s",

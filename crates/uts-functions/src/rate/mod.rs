@@ -1,4 +1,5 @@
-//! Rate control: spacing of packets. Congestion control (or the application) says the rate, this function keeps it.
+//! Rate control: spacing of packets. Congestion control (or the application) says the rate, this
+//! function keeps it.
 
 use crate::feedback::BadFeedback;
 use crate::mechanism::Described;
@@ -27,8 +28,8 @@ pub struct Pace {
     pub rtt_min: Duration,
 }
 
-/// The state of the function: what has been sent ahead of the rate. Outlives mechanisms, so that an exchange neither
-/// grants a second burst nor stalls.
+/// The state of the function: what has been sent ahead of the rate. Outlives mechanisms, so that an
+/// exchange neither grants a second burst nor stalls.
 #[derive(Clone, Debug, Default)]
 pub struct Bucket {
     /// Bytes that may leave now (may be negative: sent ahead).
@@ -47,8 +48,9 @@ pub struct Bucket {
 const BILLION: u128 = 1_000_000_000;
 
 impl Bucket {
-    /// Adds what was earned at `rate` since the last time, up to `burst_bytes`. A sender that was told to wait and comes
-    /// late keeps what it earned since, for up to `late_max`; one that comes later than twice that was idle.
+    /// Adds what was earned at `rate` since the last time, up to `burst_bytes`. A sender that was
+    /// told to wait and comes late keeps what it earned since, for up to `late_max`; one that comes
+    /// later than twice that was idle.
     fn fill(&mut self, now: Time, rate: Rate, burst_bytes: u64, late_max: Duration) {
         let burst = i64::try_from(burst_bytes).unwrap_or(i64::MAX);
         if !self.started {
@@ -75,8 +77,8 @@ impl Bucket {
         }
     }
 
-    /// Whether `bytes` are there at `now` in any case, nothing having been earned since the last time: they are for the next
-    /// packet of a batch.
+    /// Whether `bytes` are there at `now` in any case, nothing having been earned since the last
+    /// time: they are for the next packet of a batch.
     fn still_holds(&self, now: Time, bytes: u64) -> bool {
         self.started && now <= self.filled_at && u64::try_from(self.tokens).is_ok_and(|held| held >= bytes)
     }
@@ -159,7 +161,8 @@ pub trait RateControl: Described + DynClone {
     fn wait_until(&mut self, bucket: &mut Bucket, now: Time, pace: &Pace) -> Option<Time>;
     /// A packet of `bytes` left.
     fn on_sent(&mut self, bucket: &mut Bucket, now: Time, bytes: u64, pace: &Pace);
-    /// Bytes that may leave at `now` in one batch (for segmentation offload); `u64::MAX` = no bound.
+    /// Bytes that may leave at `now` in one batch (for segmentation offload); `u64::MAX` = no
+    /// bound.
     fn batch_bytes(&self, bucket: &Bucket, pace: &Pace) -> u64;
     /// The application hands a message of `bytes` to the flow of this meter. Asked before the
     /// message has a position in its flow. Mechanisms that only space packets let everything pass.
@@ -225,8 +228,8 @@ mod tests {
         }
     }
 
-    /// Sends all that may leave at `now`, in batches of up to `batch_packets`; says how much it was and when there is
-    /// more.
+    /// Sends all that may leave at `now`, in batches of up to `batch_packets`; says how much it was
+    /// and when there is more.
     fn drain(
         slot: &mut Slot,
         bucket: &mut Bucket,
@@ -374,8 +377,9 @@ mod tests {
         assert!(at.since(now) <= Duration::from_millis(1), "and the successor does not stall");
     }
 
-    /// Conformance: a promised instant is in the future and is kept; with a rate, no stretch of time carries more than
-    /// the rate, a burst and what lateness allows. Rates, sizes, lateness and idle times are arbitrary.
+    /// Conformance: a promised instant is in the future and is kept; with a rate, no stretch of
+    /// time carries more than the rate, a burst and what lateness allows. Rates, sizes, lateness
+    /// and idle times are arbitrary.
     #[test]
     fn promises_are_kept_and_bursts_bounded() {
         for seed in 0..300 {

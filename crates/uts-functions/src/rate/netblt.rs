@@ -13,15 +13,16 @@ use crate::time::{Rate, Time};
 /// than the path or the receiver takes it, if some of it was lost too.
 const SHARE_MIN_EIGHTHS: u64 = 7;
 
-/// With less of a buffer lost than one packet in so many, the rate is not too high. (Of the numbers of
-/// packets, some are left out.)
+/// With less of a buffer lost than one packet in so many, the rate is not too high. (Of the numbers
+/// of packets, some are left out.)
 const LOSS_DIVISOR: u64 = 25;
 
 /// The rate rises by one part in so many while buffers arrive whole and as fast as asked for. Until
 /// the first that does not, it doubles.
 const RISE_DIVISOR: u64 = 4;
 
-/// A pause of this share of the time for a buffer is the sender's: the buffer begins anew behind it.
+/// A pause of this share of the time for a buffer is the sender's: the buffer begins anew behind
+/// it.
 const PAUSE_DIVISOR: u64 = 4;
 
 /// The rate is never asked below this: the sender stays able to end what it has begun.
@@ -232,8 +233,9 @@ mod tests {
         Pace { rate: None, packet_bytes: PACKET, burst_bytes: None, rtt_min: Duration::ZERO }
     }
 
-    /// Sends for a while over a line of so many kbit/s with a queue of ten packets, on which one packet in
-    /// `loss` is lost besides; says the bytes that arrived in the second half, per second.
+    /// Sends for a while over a line of so many kbit/s with a queue of ten packets, on which one
+    /// packet in `loss` is lost besides; says the bytes that arrived in the second half, per
+    /// second.
     fn run(first_kbits: u64, line_kbits: u64, loss: u64, secs: u64) -> (u64, Rate) {
         let mut sender = netblt(first_kbits);
         let mut watch = sender.watch().expect("it has one");

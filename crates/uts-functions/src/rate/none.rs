@@ -19,7 +19,8 @@ impl RateControl for None {
     }
 
     fn on_sent(&mut self, bucket: &mut Bucket, now: Time, _: u64, _: &Pace) {
-        // rate.md R-2: a successor starts from what was earned since the last packet, not from a full burst.
+        // rate.md R-2: a successor starts from what was earned since the last packet, not from a
+        // full burst.
         bucket.empty(now);
     }
 

@@ -1,7 +1,8 @@
 //! A token bucket that spaces packets at the rate of congestion control (RFC 9002 section 7.7).
 //!
-//! Tokens are bytes and are counted to the billionth, so that the average is exact however often it is polled. A driver
-//! that wakes late gets what it missed on top of the burst, up to [`LATE_MAX`]; a sender that was idle does not.
+//! Tokens are bytes and are counted to the billionth, so that the average is exact however often it
+//! is polled. A driver that wakes late gets what it missed on top of the burst, up to [`LATE_MAX`];
+//! a sender that was idle does not.
 
 use super::{Bucket, Pace, RateControl};
 use crate::function::Function;
@@ -9,15 +10,16 @@ use crate::mechanism::{Bold, Consent, Facts, Mechanism, Param, Params, Promise, 
 use crate::time::{Rate, Time};
 use core::time::Duration;
 
-/// What a late wake-up may make up for: later than that, and the sender counts as idle. Timers of general-purpose
-/// systems are late by one to two milliseconds.
+/// What a late wake-up may make up for: later than that, and the sender counts as idle. Timers of
+/// general-purpose systems are late by one to two milliseconds.
 pub const LATE_MAX: Duration = Duration::from_millis(4);
 
 /// A burst is no longer than this at the rate, so that it does not fill the queue of a slow link.
 const BURST_TIME_MAX: Duration = Duration::from_millis(1);
 
-/// On paths shorter than some of these, bursts are longer: each waking costs the host as much as on a long one, comes more
-/// often, and what a burst holds up is soon over. Linux sizes its batches likewise (`tcp_tso_rtt_log`, 2022).
+/// On paths shorter than some of these, bursts are longer: each waking costs the host as much as on
+/// a long one, comes more often, and what a burst holds up is soon over. Linux sizes its batches
+/// likewise (`tcp_tso_rtt_log`, 2022).
 const SHORT_PATH_NANOS: u64 = 512_000;
 
 /// How much longer at most: 40 packets, about what segmentation offload takes at once.
@@ -65,7 +67,8 @@ impl PacingBucket {
 
     /// Bytes that may leave in one burst.
     fn burst_bytes(&self, rate: Rate, pace: &Pace) -> u64 {
-        // rate.md R-4: congestion control's word wins; else the parameter, within a millisecond at the rate.
+        // rate.md R-4: congestion control's word wins; else the parameter, within a millisecond at
+        // the rate.
         let own = || {
             let by_time = rate.bytes_in(BURST_TIME_MAX).max(pace.packet_bytes.saturating_mul(2));
             let burst = pace.packet_bytes.saturating_mul(self.burst_packets);
@@ -75,7 +78,8 @@ impl PacingBucket {
     }
 }
 
-/// Halved for each [`SHORT_PATH_NANOS`] of the round trip; zero on any that is not short, or not known.
+/// Halved for each [`SHORT_PATH_NANOS`] of the round trip; zero on any that is not short, or not
+/// known.
 fn short_path_factor(rtt_min: Duration) -> u64 {
     let nanos = u64::try_from(rtt_min.as_nanos()).unwrap_or(u64::MAX);
     let halvings = u32::try_from(nanos / SHORT_PATH_NANOS).unwrap_or(u32::MAX);
@@ -98,7 +102,8 @@ impl RateControl for PacingBucket {
         if bucket.tokens >= packet as i64 {
             return None;
         }
-        // rate.md R-6: half a burst at a time, so that a fast sender does not wake for every packet.
+        // rate.md R-6: half a burst at a time, so that a fast sender does not wake for every
+        // packet.
         let target = packet.max(burst / 2);
         let at = bucket.full_at(rate, target);
         bucket.promised = Some(at);

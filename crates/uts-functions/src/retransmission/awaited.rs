@@ -4,8 +4,8 @@ use crate::range::RangeSet;
 use crate::time::Time;
 use core::ops::Range;
 
-/// What of a flow waits, and until when. Outlives mechanisms: what one has waited for, its successor
-/// is asked about. (retransmission.md R-12)
+/// What of a flow waits, and until when. Outlives mechanisms: what one has waited for, its
+/// successor is asked about. (retransmission.md R-12)
 #[derive(Clone, Debug, Default)]
 pub struct Awaited {
     ranges: RangeSet,

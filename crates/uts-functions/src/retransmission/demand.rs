@@ -34,7 +34,8 @@ pub trait Demand: fmt::Debug + DynClone + Send {
     /// When there is something to ask for.
     fn due(&self) -> Option<Time>;
 
-    /// What to ask for now, at most [`RANGES_MAX`] ranges in ascending order. They count as asked for.
+    /// What to ask for now, at most [`RANGES_MAX`] ranges in ascending order. They count as asked
+    /// for.
     fn take(&mut self, now: Time, rtt: Duration) -> Vec<Range<u64>>;
 }
 
@@ -52,8 +53,8 @@ pub(super) struct Gaps {
 const GAPS_MAX: usize = 256;
 
 impl Gaps {
-    /// Takes over what is missing now. A part of a gap that was known is as old as it was; a new one
-    /// is to be asked for after `patience`.
+    /// Takes over what is missing now. A part of a gap that was known is as old as it was; a new
+    /// one is to be asked for after `patience`.
     pub fn update(&mut self, now: Time, missing: impl Iterator<Item = Range<u64>>, patience: Duration) {
         let before = core::mem::take(&mut self.known);
         let mut old = before.iter().peekable();

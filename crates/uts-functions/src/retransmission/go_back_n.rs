@@ -1,4 +1,5 @@
-//! Go-back-N: everything from the loss on is sent again, so that the receiver gets it in order without a buffer.
+//! Go-back-N: everything from the loss on is sent again, so that the receiver gets it in order
+//! without a buffer.
 
 use super::{LostData, Response, Retransmission};
 use crate::function::Function;
@@ -39,8 +40,8 @@ impl GoBackN {
             ..Facts::PLAIN
         },
         predict: |_, facts, p| {
-            // Each loss repeats what is in flight behind it: (1 - p + p N) / (1 - p) transmissions per packet
-            // (Bertsekas and Gallager, Data Networks, section 2.4.1).
+            // Each loss repeats what is in flight behind it: (1 - p + p N) / (1 - p) transmissions
+            // per packet (Bertsekas and Gallager, Data Networks, section 2.4.1).
             let in_flight = facts.bdp_packets().max(1.0);
             p.expansion *= 1.0 + p.loss * (in_flight - 1.0);
             super::predict_repeats(facts, p);
@@ -58,7 +59,8 @@ impl Retransmission for GoBackN {
     fn on_lost(&mut self, lost: &LostData) -> Response {
         let start = lost.range.start;
         match &mut self.last {
-            // retransmission.md R-6: the packet left before the last return, which ordered all from `from` on again.
+            // retransmission.md R-6: the packet left before the last return, which ordered all from
+            // `from` on again.
             Some(last) if lost.packet < last.before_packet => {
                 if start >= last.from {
                     return Response::Covered;

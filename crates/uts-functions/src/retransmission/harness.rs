@@ -1,5 +1,6 @@
-//! Conformance harness: a flow of positions over a path that loses, reorders and delays, for every mechanism in the
-//! registry. It keeps no ledger, only what the contract with a mechanism speaks of.
+//! Conformance harness: a flow of positions over a path that loses, reorders and delays, for every
+//! mechanism in the registry. It keeps no ledger, only what the contract with a mechanism speaks
+//! of.
 
 use super::demand::emit_ranges;
 use super::{

@@ -1,8 +1,8 @@
 //! Retransmission: what is sent again when transmissions are lost.
 //!
-//! The function keeps the ledger of what was sent, as tokens rather than bytes, and finds losses;
-//! a mechanism decides, for data that was lost, whether and what to repeat. Whatever was sent under one mechanism can
-//! be repeated under any other.
+//! The function keeps the ledger of what was sent, as tokens rather than bytes, and finds losses; a
+//! mechanism decides, for data that was lost, whether and what to repeat. Whatever was sent under
+//! one mechanism can be repeated under any other.
 //!
 //! A mechanism may have a half at the receiver, a [`Demand`], which asks for what is missing. Data
 //! that is lost and has not been asked for yet waits with the function ([`Awaited`]), so that no
@@ -76,7 +76,8 @@ pub enum Response {
     Wait(Time),
 }
 
-/// A policy over lost data, private to each flow: positions of different flows say nothing of each other.
+/// A policy over lost data, private to each flow: positions of different flows say nothing of each
+/// other.
 #[enum_dispatch]
 #[auto_impl(Box)]
 pub trait Retransmission: Described + DynClone {
@@ -97,13 +98,15 @@ pub trait Retransmission: Described + DynClone {
     }
 }
 
-/// What repeating losses does to a prediction: nothing stays lost, each loss costs a transmission and a round trip.
+/// What repeating losses does to a prediction: nothing stays lost, each loss costs a transmission
+/// and a round trip.
 fn predict_repeats(facts: &PathFacts, p: &mut Prediction) {
     let rtt_s = facts.rtt_smoothed.max(facts.rtt_min).as_secs_f64();
     let loss = p.loss.clamp(0.0, 0.99);
     p.expansion /= 1.0 - loss;
     p.delay_s += loss * rtt_s;
-    // Half a round trip to the receiver is in the path's own delay; the rest is noticing, asking, and once more.
+    // Half a round trip to the receiver is in the path's own delay; the rest is noticing, asking,
+    // and once more.
     if loss > 0.01 {
         p.delay_p99_s += 1.5 * rtt_s;
     }

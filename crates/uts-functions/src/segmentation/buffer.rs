@@ -1,4 +1,5 @@
-//! What a flow's sender holds: data handed over by the application and not yet acknowledged or given up.
+//! What a flow's sender holds: data handed over by the application and not yet acknowledged or
+//! given up.
 
 use crate::range::RangeSet;
 use crate::time::Time;
@@ -13,7 +14,8 @@ mod expiry;
 mod plain;
 mod unsent;
 
-/// What the application handed over at once: a stretch of bytes, or messages of one length, each with the marker that ends it.
+/// What the application handed over at once: a stretch of bytes, or messages of one length, each
+/// with the marker that ends it.
 #[derive(Clone, Debug)]
 struct Segment {
     start: u64,
@@ -99,8 +101,9 @@ impl Piece<'_> {
     }
 }
 
-/// What a write or a message counts for at least against the room that a flow has, in bytes: a quarter of what it takes to keep track of
-/// it. Writes of less hold up to four times that room beside their data; what is larger is bounded by its data alone.
+/// What a write or a message counts for at least against the room that a flow has, in bytes: a
+/// quarter of what it takes to keep track of it. Writes of less hold up to four times that room
+/// beside their data; what is larger is bounded by its data alone.
 pub const PIECE_BYTES: usize = size_of::<Segment>() / 4;
 
 /// A part of a flow that goes into one frame.
@@ -145,7 +148,8 @@ pub struct SendBuffer {
     held_bytes: usize,
     /// Messages that are worthless from some time on.
     expiries: Expiries,
-    /// Place among the segments of what was cut last: what is cut next mostly lies there, or behind.
+    /// Place among the segments of what was cut last: what is cut next mostly lies there, or
+    /// behind.
     cursor: usize,
 }
 
@@ -193,8 +197,8 @@ impl SendBuffer {
         self.push_segment(Segment { start: self.written, data, messages, presented: false }, expires);
     }
 
-    /// Appends one message in the form that a presentation mechanism gave it, in which it travels whatever mechanism
-    /// follows (segmentation.md R-2).
+    /// Appends one message in the form that a presentation mechanism gave it, in which it travels
+    /// whatever mechanism follows (segmentation.md R-2).
     pub fn write_presented(&mut self, data: Bytes, expires: Option<Time>) {
         self.push(data, [true, true], expires);
     }
@@ -235,14 +239,15 @@ impl SendBuffer {
         self.held_bytes
     }
 
-    /// What is held as it counts against the room that a flow has, in bytes: the data or, where its pieces are so small that to keep
-    /// track of them takes a multiple of that, [`PIECE_BYTES`] for each.
+    /// What is held as it counts against the room that a flow has, in bytes: the data or, where its
+    /// pieces are so small that to keep track of them takes a multiple of that, [`PIECE_BYTES`] for
+    /// each.
     pub fn load_bytes(&self) -> usize {
         self.held_bytes.max(self.segments.len() * PIECE_BYTES)
     }
 
-    /// How many of the messages of these sizes fill room of `capacity` bytes ([`SendBuffer::load_bytes`]), the last one whole; and how
-    /// many bytes they have.
+    /// How many of the messages of these sizes fill room of `capacity` bytes
+    /// ([`SendBuffer::load_bytes`]), the last one whole; and how many bytes they have.
     pub fn fit(&self, capacity: usize, sizes: impl Iterator<Item = usize>) -> (usize, usize) {
         let room = capacity.saturating_sub(self.held_bytes);
         let most = (capacity / PIECE_BYTES).saturating_sub(self.segments.len());
@@ -277,7 +282,8 @@ impl SendBuffer {
         self.done.last().map_or(0, |last| last.end)
     }
 
-    /// Whether everything, the end included, is acknowledged or given up and the peer has been told.
+    /// Whether everything, the end included, is acknowledged or given up and the peer has been
+    /// told.
     pub fn is_complete(&self) -> bool {
         self.fin.is_some()
             && self.done.run_end(0) == self.written
@@ -304,8 +310,8 @@ impl SendBuffer {
         self.segments.partition_point(|s| s.end() <= position)
     }
 
-    /// The next chunk of at most `data_bytes_max` bytes, repeats first, new data only below `limit`; `None` if there is
-    /// nothing. The caller must send it.
+    /// The next chunk of at most `data_bytes_max` bytes, repeats first, new data only below
+    /// `limit`; `None` if there is nothing. The caller must send it.
     pub fn next_chunk(&mut self, data_bytes_max: usize, limit: u64) -> Option<Chunk> {
         // segmentation.md R-3.
         if let Some(range) = self.repeat.first() {
@@ -323,8 +329,8 @@ impl SendBuffer {
         Some(chunk)
     }
 
-    /// Cuts from the front of `range` what fits into one frame: runs over segments of bytes, but never beyond the end
-    /// of a message.
+    /// Cuts from the front of `range` what fits into one frame: runs over segments of bytes, but
+    /// never beyond the end of a message.
     fn cut(&self, range: Range<u64>, data_bytes_max: usize, repeat: bool) -> Option<Chunk> {
         let mut chunk = Chunk {
             range: range.start..range.start,
@@ -399,8 +405,8 @@ impl SendBuffer {
         }
     }
 
-    /// Positions are given up: whole messages, since a part of one is of no use, but never the end of the flow.
-    /// The peer must be told ([`SendBuffer::pop_skip`]).
+    /// Positions are given up: whole messages, since a part of one is of no use, but never the end
+    /// of the flow. The peer must be told ([`SendBuffer::pop_skip`]).
     pub fn abandon(&mut self, range: Range<u64>) {
         // segmentation.md R-6.
         let mut whole = range.clone();

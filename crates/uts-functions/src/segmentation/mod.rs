@@ -1,8 +1,9 @@
 //! Segmentation: whether the receiver sees the sender's messages or a run of bytes.
 //!
 //! The function keeps what the application handed over and the peer has not acknowledged
-//! ([`SendBuffer`](buffer::SendBuffer)). Every flow is one sequence of positions: each byte takes one, so does the end
-//! of each message and the end of the flow. An exchange between bytes and messages therefore renumbers nothing.
+//! ([`SendBuffer`](buffer::SendBuffer)). Every flow is one sequence of positions: each byte takes
+//! one, so does the end of each message and the end of the flow. An exchange between bytes and
+//! messages therefore renumbers nothing.
 
 use crate::mechanism::Described;
 use crate::registry;

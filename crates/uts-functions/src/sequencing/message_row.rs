@@ -1,5 +1,5 @@
-//! Many small messages in memory that they share: what they have in common is held once, so that for each there is neither a handle
-//! nor an entry in a list.
+//! Many small messages in memory that they share: what they have in common is held once, so that
+//! for each there is neither a handle nor an entry in a list.
 
 use bytes::{Buf, Bytes};
 
@@ -42,7 +42,8 @@ impl Places {
         (self.bytes as u64 + 1) * u64::from(self.count)
     }
 
-    /// Adds a message that lies between these places, if it goes on as the others do. Says whether it did.
+    /// Adds a message that lies between these places, if it goes on as the others do. Says whether
+    /// it did.
     #[inline]
     pub fn extend(&mut self, from: usize, to: usize) -> bool {
         if to - from != self.bytes {

@@ -22,10 +22,11 @@ pub use message_row::MessageRow;
 #[enum_dispatch]
 #[auto_impl(Box)]
 pub trait Sequencing: Described + DynClone {
-    /// Takes out what is to be handed over next: at most `bytes_max` bytes of a run of bytes, or a whole message.
+    /// Takes out what is to be handed over next: at most `bytes_max` bytes of a run of bytes, or a
+    /// whole message.
     fn next(&mut self, state: &mut Reassembly, bytes_max: usize) -> Option<Delivery>;
-    /// Which whole messages may be handed over many at once, without asking [`Sequencing::next`] for each: none, unless the mechanism
-    /// says so.
+    /// Which whole messages may be handed over many at once, without asking [`Sequencing::next`]
+    /// for each: none, unless the mechanism says so.
     fn rows(&self) -> Rows {
         Rows::Apart
     }
@@ -42,8 +43,9 @@ pub enum Rows {
     Apart,
 }
 
-/// Hands over rows of whole messages where the mechanism lets them go together, as [`Reassembly::take_messages`] does. Says
-/// whether more is wanted: that is for [`Sequencing::next`].
+/// Hands over rows of whole messages where the mechanism lets them go together, as
+/// [`Reassembly::take_messages`] does. Says whether more is wanted: that is for
+/// [`Sequencing::next`].
 #[inline]
 pub fn take_rows(
     mechanism: &impl Sequencing,

@@ -1,4 +1,5 @@
-//! Ordered: data is handed over in the order of its positions; what was given up by the sender is passed over.
+//! Ordered: data is handed over in the order of its positions; what was given up by the sender is
+//! passed over.
 
 use super::reassembly::{Delivery, Reassembly};
 use super::{Rows, Sequencing};
@@ -21,7 +22,8 @@ impl Ordered {
         params: &[],
         needs: &[],
         facts: Facts { uniform: true, positions: true, promises: &[Promise::Order], ..Facts::PLAIN },
-        // What arrives behind a loss waits for its repair: head-of-line blocking for about one recovery.
+        // What arrives behind a loss waits for its repair: head-of-line blocking for about one
+        // recovery.
         predict: |_, facts, p| {
             let flight = (facts.bdp_bytes() / facts.mtu_bytes.max(1)).max(1) as f64;
             let blocked = (p.loss * flight).min(1.0);

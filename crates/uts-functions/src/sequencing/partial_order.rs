@@ -76,7 +76,8 @@ mod tests {
         core::iter::from_fn(next).collect()
     }
 
-    /// The headers of a picture wait for nothing, its data for the headers (RFC 1693, the case of pictures).
+    /// The headers of a picture wait for nothing, its data for the headers (RFC 1693, the case of
+    /// pictures).
     #[test]
     fn a_message_waits_for_what_it_says_and_for_nothing_else() {
         let mut state = Reassembly::default();
@@ -87,7 +88,8 @@ mod tests {
             state.insert(message(number), u64::MAX).expect("in the limit");
             take_all(&mut state)
         };
-        // 0 and 4 are headers, 1 to 3 and 5 to 7 data of theirs; 8 says nothing and so waits for all.
+        // 0 and 4 are headers, 1 to 3 and 5 to 7 data of theirs; 8 says nothing and so waits for
+        // all.
         assert_eq!(arrive(2, Some(0..1)), []);
         assert_eq!(arrive(5, Some(4..5)), []);
         assert_eq!(arrive(8, None), []);
@@ -99,8 +101,8 @@ mod tests {
         assert_eq!(arrive(3, Some(0..1)), [3, 8]);
     }
 
-    /// Whatever arrives in whatever order, repeated or given up: nothing is handed over before what it waits for, and all is
-    /// handed over once.
+    /// Whatever arrives in whatever order, repeated or given up: nothing is handed over before what
+    /// it waits for, and all is handed over once.
     #[test]
     fn the_order_that_messages_ask_for_is_kept() {
         for seed in 0..300 {

@@ -1,4 +1,5 @@
-//! Unordered: each message (or each run of bytes, with its offset) is handed over as soon as it is whole.
+//! Unordered: each message (or each run of bytes, with its offset) is handed over as soon as it is
+//! whole.
 
 use super::reassembly::{Delivery, Reassembly};
 use super::{Rows, Sequencing};

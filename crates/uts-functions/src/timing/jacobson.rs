@@ -1,6 +1,7 @@
-//! Jacobson's estimator: the time-out follows the mean of the round trip and its deviation (V. Jacobson, "Congestion
-//! Avoidance and Control", SIGCOMM 1988; RFC 6298; RFC 9002 sections 5.3, 6.1.2 and 6.2.1). As every sample names its
-//! transmission, repeats are measured too and there is no Karn's rule.
+//! Jacobson's estimator: the time-out follows the mean of the round trip and its deviation (V.
+//! Jacobson, "Congestion Avoidance and Control", SIGCOMM 1988; RFC 6298; RFC 9002 sections 5.3,
+//! 6.1.2 and 6.2.1). As every sample names its transmission, repeats are measured too and there is
+//! no Karn's rule.
 
 use super::{GRANULARITY, RoundTrip, Timing};
 use crate::function::Function;

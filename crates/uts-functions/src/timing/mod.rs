@@ -1,7 +1,8 @@
 //! Round-trip timing: how samples of the round trip become time-outs.
 //!
-//! A packet number is never reused, so every sample names the transmission that it measures, repeats included (the Rx
-//! paper's serial numbers, against Karn's rule). The function keeps the samples; a mechanism smooths them.
+//! A packet number is never reused, so every sample names the transmission that it measures,
+//! repeats included (the Rx paper's serial numbers, against Karn's rule). The function keeps the
+//! samples; a mechanism smooths them.
 
 use crate::mechanism::Described;
 use crate::registry;
@@ -20,7 +21,8 @@ pub const INITIAL_RTT: Duration = Duration::from_millis(333);
 /// Timers are no finer than this (RFC 9002 section 6.1.2).
 pub const GRANULARITY: Duration = Duration::from_millis(1);
 
-/// For how long a smallest round trip holds before newer samples may raise it (draft-ietf-ccwg-bbr: 10 s).
+/// For how long a smallest round trip holds before newer samples may raise it (draft-ietf-ccwg-bbr:
+/// 10 s).
 const RTT_MIN_WINDOW: Duration = Duration::from_secs(10);
 
 /// The state of the function: what the round trip was, is, and how far it strays.
@@ -55,8 +57,9 @@ impl Default for RoundTrip {
 }
 
 impl RoundTrip {
-    /// Takes in a sample of one transmission: `raw` as measured, of which the peer says that it held back the
-    /// acknowledgement for `ack_delay`. Returns the sample that mechanisms should use.
+    /// Takes in a sample of one transmission: `raw` as measured, of which the peer says that it
+    /// held back the acknowledgement for `ack_delay`. Returns the sample that mechanisms should
+    /// use.
     pub fn on_sample(&mut self, now: Time, raw: Duration, ack_delay: Duration) -> Duration {
         if self.samples == 0 {
             self.min = raw;
@@ -71,13 +74,14 @@ impl RoundTrip {
             self.window_min = raw;
             self.window_start = now;
         }
-        // timing.md R-2 (RFC 9002 section 5.3): the delay is taken off unless the sample would fall below the smallest.
+        // timing.md R-2 (RFC 9002 section 5.3): the delay is taken off unless the sample would fall
+        // below the smallest.
         self.latest = if raw >= self.min.saturating_add(ack_delay) { raw - ack_delay } else { raw };
         self.latest
     }
 
-    /// Moves `smoothed` and `deviation` towards a sample that [`RoundTrip::on_sample`] has taken in, by an eighth and
-    /// a quarter (RFC 6298 section 2, RFC 9002 section 5.3).
+    /// Moves `smoothed` and `deviation` towards a sample that [`RoundTrip::on_sample`] has taken
+    /// in, by an eighth and a quarter (RFC 6298 section 2, RFC 9002 section 5.3).
     fn smooth(&mut self, sample: Duration) {
         // timing.md R-3: the first sample replaces the assumption.
         if self.samples <= 1 {
@@ -98,9 +102,11 @@ impl RoundTrip {
 pub trait Timing: Described + DynClone {
     /// Updates `smoothed` and `deviation` for a sample that [`RoundTrip::on_sample`] has taken in.
     fn on_sample(&mut self, state: &mut RoundTrip, sample: Duration);
-    /// After how long without acknowledgement to probe (before back-off, without the peer's ACK delay).
+    /// After how long without acknowledgement to probe (before back-off, without the peer's ACK
+    /// delay).
     fn timeout(&self, state: &RoundTrip) -> Duration;
-    /// How long after a later packet was acknowledged an earlier one counts as lost (RFC 9002 section 6.1.2).
+    /// How long after a later packet was acknowledged an earlier one counts as lost (RFC 9002
+    /// section 6.1.2).
     fn loss_delay(&self, state: &RoundTrip) -> Duration;
 }
 

@@ -10,9 +10,11 @@ use crate::selector;
 use core::time::Duration;
 use uts_functions::{PathFacts, Profile, Rate, Time};
 
-/// What the application sends is measured over once to twice this time: frames of video and bursts of speech differ.
+/// What the application sends is measured over once to twice this time: frames of video and bursts
+/// of speech differ.
 const OFFER_SPAN: Duration = Duration::from_millis(500);
-/// The largest of so many measurements counts: a key frame every few seconds is part of what a path must carry.
+/// The largest of so many measurements counts: a key frame every few seconds is part of what a path
+/// must carry.
 const OFFER_SPANS: usize = 6;
 /// Less than this tells no rate.
 const OFFER_MIN: Duration = Duration::from_millis(200);
@@ -22,7 +24,8 @@ const TICK: Duration = Duration::from_millis(100);
 /// … and no more often than this, nor than its turn among the endpoint's connections comes.
 const TICK_MIN: Duration = Duration::from_millis(5);
 
-/// The rate at which the application hands data over: not what is delivered, which congestion control may hold back.
+/// The rate at which the application hands data over: not what is delivered, which congestion
+/// control may hold back.
 struct Offer {
     /// Instants, and bytes written by then; the older one is where the measurement begins.
     marks: [(Time, u64); 2],
@@ -78,7 +81,8 @@ impl Adaptation {
         }
     }
 
-    /// A quiet while has passed. Says what to begin with again, if nothing has been learnt that would be lost.
+    /// A quiet while has passed. Says what to begin with again, if nothing has been learnt that
+    /// would be lost.
     pub fn rest(&mut self) -> Option<&Profile> {
         self.policy.forget_recent();
         (self.policy.is_untried() && self.asked.is_none()).then(|| self.policy.home())
@@ -114,7 +118,8 @@ impl Connection {
         self.agreement.adaptation.as_ref().filter(|_| !self.is_resting()).and_then(|a| a.timeout())
     }
 
-    /// The connection is established: the policy begins, with the profile that the selector would choose knowing the peer.
+    /// The connection is established: the policy begins, with the profile that the selector would
+    /// choose knowing the peer.
     pub(in crate::connection) fn begin_adaptation(&mut self, now: Time, is_corrected: bool) {
         let local = self.ways.config.library();
         let Some(peer) = self.agreement.peer_library else { return };
@@ -125,8 +130,8 @@ impl Connection {
         };
         let home = selection.profile;
         self.start_policy(now, home);
-        // The first profile is made of mandatory mechanisms, and proposed by the client: what this end wants beyond that
-        // is asked for now.
+        // The first profile is made of mandatory mechanisms, and proposed by the client: what this
+        // end wants beyond that is asked for now.
         let wants_more = match self.identity.side {
             Side::Client => self.profile_of(Direction::Out, 0) != home,
             Side::Server => {
@@ -244,7 +249,8 @@ impl Connection {
         }
     }
 
-    /// The application's needs have changed: the selector chooses anew, knowing the path, and the difference is asked for.
+    /// The application's needs have changed: the selector chooses anew, knowing the path, and the
+    /// difference is asked for.
     ///
     /// # Errors
     /// [`selector::Contradiction`] if the requirements cannot be met; nothing changes then.

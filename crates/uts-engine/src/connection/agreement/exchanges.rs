@@ -1,5 +1,5 @@
-//! Exchanges, as the hub sees them. Frames become messages of the two machines ([`Exchanges`]). What a machine decides becomes a
-//! stack.
+//! Exchanges, as the hub sees them. Frames become messages of the two machines ([`Exchanges`]).
+//! What a machine decides becomes a stack.
 //!
 //! [`Exchanges`]: crate::connection::parts::Exchanges
 
@@ -43,10 +43,12 @@ pub enum ExchangeError {
 }
 
 impl Connection {
-    /// Asks the peer to change the profile of group 0 of a direction. Its progress comes as [`ExchangeEvent`]s.
+    /// Asks the peer to change the profile of group 0 of a direction. Its progress comes as
+    /// [`ExchangeEvent`]s.
     ///
     /// # Errors
-    /// [`ExchangeError`] if the profile cannot be had, or another exchange of the direction is under way.
+    /// [`ExchangeError`] if the profile cannot be had, or another exchange of the direction is
+    /// under way.
     pub fn request_profile(
         &mut self,
         now: Time,
@@ -56,8 +58,9 @@ impl Connection {
         self.request_exchange(now, direction, 0, profile, Reasons::default())
     }
 
-    /// Leaves a mechanism alone from now on: it is neither asked for nor agreed to. What is in use stays, and the
-    /// peer, which has been told that this end has it, may still ask, and is refused.
+    /// Leaves a mechanism alone from now on: it is neither asked for nor agreed to. What is in use
+    /// stays, and the peer, which has been told that this end has it, may still ask, and is
+    /// refused.
     pub fn withdraw(&mut self, function: Function, mechanism: u8) {
         Arc::make_mut(&mut self.ways.config).withdrawn.push((function, mechanism));
     }
@@ -179,14 +182,15 @@ impl Connection {
         Ok(())
     }
 
-    /// Carries out what a machine has decided, then takes up what it has to say: an epoch is open before the peer hears
-    /// of it.
+    /// Carries out what a machine has decided, then takes up what it has to say: an epoch is open
+    /// before the peer hears of it.
     pub(in crate::connection) fn drain_exchange(&mut self, now: Time, direction: Direction) {
         while let Some(event) = self.parts.exchanges.machine(direction).and_then(Machine::poll_event) {
             self.on_exchange_event(now, direction, event);
         }
         while let Some(message) = self.parts.exchanges.machine(direction).and_then(Machine::poll_message) {
-            // a peer that asks without end and acknowledges nothing has no answers pile up. The oldest counts as lost.
+            // a peer that asks without end and acknowledges nothing has no answers pile up.
+            // The oldest counts as lost.
             if self.parts.exchanges.pending.len() >= MESSAGES_MAX {
                 self.parts.exchanges.pending.pop_front();
             }
@@ -226,7 +230,8 @@ impl Connection {
                     (Direction::In, _) => {}
                 }
             }
-            // The peer's wish came first; a wish of this end's policy is formed anew from what then holds.
+            // The peer's wish came first; a wish of this end's policy is formed anew from what then
+            // holds.
             exchange::Event::Withdrawn { epoch, group, .. } | exchange::Event::Failed { epoch, group } => {
                 let event = ExchangeEvent::Failed { direction, group, epoch };
                 self.ways.events.push_back(Event::Exchange(event.into()));
@@ -249,14 +254,15 @@ impl Connection {
             let event = ExchangeEvent::Granted { direction, group, epoch, changes, profile };
             self.ways.events.push_back(Event::Exchange(event.into()));
         }
-        // To grant credit that nobody needs harms nothing; not to grant it before the sender is known to need none does.
+        // To grant credit that nobody needs harms nothing; not to grant it before the sender is
+        // known to need none does.
         if profile.mechanism(Function::Flow).is_some_and(|flow| flow.facts.grants) {
             self.ways.adopt_flow_control(now, epoch);
         }
     }
 
-    /// An epoch closes. If it governed flow control, and was opened for a request that came to nothing, the newest of those
-    /// before governs again.
+    /// An epoch closes. If it governed flow control, and was opened for a request that came to
+    /// nothing, the newest of those before governs again.
     fn retire_epoch(&mut self, now: Time, epoch: u32) {
         let Some(inbound) = &mut self.ways.inbound else { return };
         let Some(group) = inbound.retire(epoch) else { return };
@@ -328,7 +334,8 @@ impl Connection {
 }
 
 impl Ways {
-    /// The receiver's side of flow control changes hands: a sender whose data was free of credit before needs some.
+    /// The receiver's side of flow control changes hands: a sender whose data was free of credit
+    /// before needs some.
     pub(in crate::connection) fn adopt_flow_control(&mut self, now: Time, epoch: u32) {
         let Some(inbound) = &mut self.inbound else { return };
         let Some(stack) = inbound.stacks.iter().find(|s| s.epoch == epoch) else { return };
@@ -352,8 +359,9 @@ impl Ways {
         }
     }
 
-    /// Positions begin to be sent: the receiver is told where the flow stands. What is still in flight went without a
-    /// position, so that it could not be told from a repeat: it is not repeated.
+    /// Positions begin to be sent: the receiver is told where the flow stands. What is still in
+    /// flight went without a position, so that it could not be told from a repeat: it is not
+    /// repeated.
     fn place_flow(&mut self, id: FlowId) {
         if let Some(flow) = self.flows.get_mut(id.0).filter(|flow| flow.send.reset.is_none()) {
             let buffer = &flow.send.buffer;
@@ -388,7 +396,8 @@ pub(crate) fn from_wire(wire: &WireProfile) -> Result<Profile, Refusal> {
     let mut profile = Profile::bare();
     for choice in wire.choices() {
         let Some(function) = Function::from_number(choice.function) else {
-            // A function that this end has never heard of, performed by something: it cannot take part.
+            // A function that this end has never heard of, performed by something: it cannot take
+            // part.
             if choice.mechanism == 0 {
                 continue;
             }

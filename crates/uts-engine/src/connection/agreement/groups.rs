@@ -1,9 +1,10 @@
-//! Groups of flows that have requirements of their own: one profile for each, agreed by exchange as any other.
+//! Groups of flows that have requirements of their own: one profile for each, agreed by exchange as
+//! any other.
 //!
-//! Flows with equal requirements share a group, and stay in it. Until its first profile is in use a group waits: what is
-//! written to its flows is kept, and nothing of it is sent. What a direction shares (acknowledgement, timing, rate,
-//! congestion, protection) is group 0's. Groups do not adapt: their profile is chosen for the path as it is when
-//! they come to be.
+//! Flows with equal requirements share a group, and stay in it. Until its first profile is in use a
+//! group waits: what is written to its flows is kept, and nothing of it is sent. What a
+//! direction shares (acknowledgement, timing, rate, congestion, protection) is group 0's.
+//! Groups do not adapt: their profile is chosen for the path as it is when they come to be.
 
 use crate::config::ConnectionConfig;
 use crate::connection::agreement::exchanges::{ExchangeError, Reasons};
@@ -23,7 +24,8 @@ use uts_functions::{Function, Profile, Time};
 #[derive(Debug)]
 pub(crate) struct Group {
     requirements: Requirements,
-    /// What the selector chose. Of the functions that the direction shares only the latest choice of group 0 counts.
+    /// What the selector chose. Of the functions that the direction shares only the latest choice
+    /// of group 0 counts.
     profile: Profile,
     /// It has been in use.
     is_agreed: bool,
@@ -115,7 +117,8 @@ impl Connection {
         let usable = self.agreement.peer_library.ok_or(FlowError::Blocked)?;
         let profile = self.select_for_group(&requirements, &usable)?;
         let group = Group { requirements, profile, is_agreed: false, is_wanting: true, usable };
-        // A group without data to send may become another one: receivers read what they have under either profile.
+        // A group without data to send may become another one: receivers read what they have under
+        // either profile.
         let flows = &self.ways.flows;
         let is_free = |number| !flows.iter().any(|(_, f)| f.send.group == number && !f.send.is_done);
         self.agreement.groups.insert(group, is_free).ok_or(FlowError::TooManyGroups(GROUPS_MAX - 1))
@@ -172,7 +175,8 @@ impl Connection {
         self.agreement.groups.requirements_of(group, &self.ways.config)
     }
 
-    /// What becomes of messages that are handed to a flow: as the profile in use has it, or the one that it waits for.
+    /// What becomes of messages that are handed to a flow: as the profile in use has it, or the one
+    /// that it waits for.
     pub(in crate::connection) fn forming(&self, flow: FlowId) -> Option<Forming> {
         let send = &self.ways.flows.get(flow.0)?.send;
         if send.is_held {
@@ -222,7 +226,8 @@ impl Connection {
         }
     }
 
-    /// The profile that a group should have and has not: its own choices, and group 0's of what is shared.
+    /// The profile that a group should have and has not: its own choices, and group 0's of what is
+    /// shared.
     fn wanted_by_group(&self, number: u8) -> Option<Profile> {
         let group = self.agreement.groups.get(number)?;
         let shared = self.profile_of(Direction::Out, 0);
@@ -234,7 +239,8 @@ impl Connection {
         if !group.is_agreed {
             return Some(profile);
         }
-        // What is shared has a say in the rest: detection is for packets that nothing authenticates.
+        // What is shared has a say in the rest: detection is for packets that nothing
+        // authenticates.
         let select = || self.select_for_group(&group.requirements, &group.usable).unwrap_or(profile);
         differ(&in_use, &profile).then(select)
     }
@@ -261,7 +267,8 @@ impl Connection {
         }
     }
 
-    /// The peer refused a group's profile: the selector chooses another, without the mechanism that the peer objects to.
+    /// The peer refused a group's profile: the selector chooses another, without the mechanism that
+    /// the peer objects to.
     pub(in crate::connection) fn on_group_refused(
         &mut self,
         number: u8,
@@ -314,8 +321,8 @@ fn is_same_of_group(a: &Profile, b: &Profile) -> bool {
     a.differences(b).all(Function::is_shared)
 }
 
-/// Whether packets under two profiles are protected or acknowledged differently. (What else is shared is not looked for in
-/// the profiles of groups other than 0.)
+/// Whether packets under two profiles are protected or acknowledged differently. (What else is
+/// shared is not looked for in the profiles of groups other than 0.)
 fn differ(a: &Profile, b: &Profile) -> bool {
     [Function::Protection, Function::Acknowledgement].into_iter().any(|f| a.get(f) != b.get(f))
 }

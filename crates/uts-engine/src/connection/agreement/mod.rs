@@ -1,4 +1,5 @@
-//! What the two ends can have together, and what this end wants of it: for the connection, and for groups of flows.
+//! What the two ends can have together, and what this end wants of it: for the connection, and for
+//! groups of flows.
 
 pub(in crate::connection) mod adapt;
 pub(in crate::connection) mod exchanges;

@@ -1,4 +1,5 @@
-//! From the handshake to an open connection: who the peer is, what it can do, and the first keys and profiles.
+//! From the handshake to an open connection: who the peer is, what it can do, and the first keys
+//! and profiles.
 
 use super::handshake::Place;
 use super::words;
@@ -25,7 +26,8 @@ use uts_wire::packet::establishment::Level;
 use uts_wire::{ConnectionId, Hello};
 use zeroize::Zeroizing;
 
-/// Packets that may wait for the end of the handshake: a first window of them, from whoever sends under this id.
+/// Packets that may wait for the end of the handshake: a first window of them, from whoever sends
+/// under this id.
 const EARLY_PACKETS_MAX: usize = 16;
 const EARLY_BYTES_MAX: usize = 16 * 1024;
 
@@ -77,7 +79,8 @@ impl Connection {
         let is_done = handshake.is_done();
         if let Some((code, reason)) = brought.closed {
             let reason = match refusal_of(code, &reason) {
-                // Whoever answered the first packet can have made this one: people are not to take it for the peer's word.
+                // Whoever answered the first packet can have made this one: people are not to take
+                // it for the peer's word.
                 CloseReason::Refused(said) if !is_done => CloseReason::Refused(unproved(said)),
                 reason => reason,
             };
@@ -213,7 +216,8 @@ impl Connection {
         Ok(is_corrected)
     }
 
-    /// The ids in the greeting are authentic; they must be those of the packets (RFC 9000 section 7.3).
+    /// The ids in the greeting are authentic; they must be those of the packets (RFC 9000 section
+    /// 7.3).
     pub(in crate::connection) fn check_identity(&self, hello: &Hello) -> Result<(), CloseReason> {
         let mut same = hello.initial_scid == self.identity.peer_cid;
         if self.identity.side == Side::Client {
@@ -261,8 +265,8 @@ impl Connection {
         }
     }
 
-    /// Keeps a packet that overtook the end of the handshake, whose keys are still to come; a client sends its first
-    /// window right behind its confirmation.
+    /// Keeps a packet that overtook the end of the handshake, whose keys are still to come; a
+    /// client sends its first window right behind its confirmation.
     pub(in crate::connection) fn keep_early(&mut self, ecn: Option<Ecn>, packet: &[u8]) {
         let kept: usize = self.establishing.early.iter().map(|(_, packet)| packet.len()).sum();
         let fits =
@@ -279,7 +283,8 @@ impl Connection {
         }
     }
 
-    /// Builds a datagram of the handshake, if it has something to say and a whole one may be sent. Says its bytes.
+    /// Builds a datagram of the handshake, if it has something to say and a whole one may be sent.
+    /// Says its bytes.
     pub(in crate::connection) fn poll_handshake(&mut self, now: Time, out: &mut Vec<u8>) -> Option<usize> {
         let before = out.len();
         let handshake = self.establishing.handshake.as_ref();
@@ -312,8 +317,8 @@ impl Connection {
         usize::try_from(room).unwrap_or(usize::MAX)
     }
 
-    /// Holds the peer's certificates together with the connection that was made before, if they are the same: a client often
-    /// has many connections to one server.
+    /// Holds the peer's certificates together with the connection that was made before, if they are
+    /// the same: a client often has many connections to one server.
     pub(crate) fn share_certificates(&mut self, last: &mut Option<Weak<[CertificateDer<'static>]>>) {
         let Some(own) = &mut self.establishing.peer_certificates else { return };
         match last.as_ref().and_then(Weak::upgrade).filter(|last| last == own) {

@@ -1,8 +1,9 @@
 //! Establishment: TLS 1.3 in establishment packets, three ways.
 //!
-//! The handshake carries the two libraries and the first profile in its transport parameters (a [`Hello`](uts_wire::Hello)), so
-//! that they are authenticated with it. The client proposes the first profile of both directions out of mandatory mechanisms, which
-//! every endpoint has: it needs no answer. Everything else is a matter of exchange.
+//! The handshake carries the two libraries and the first profile in its transport parameters (a
+//! [`Hello`](uts_wire::Hello)), so that they are authenticated with it. The client proposes the
+//! first profile of both directions out of mandatory mechanisms, which every endpoint has: it needs
+//! no answer. Everything else is a matter of exchange.
 
 use crate::config::PACKET_BYTES_MIN;
 use crate::connection::establish::handshake_memory::{CryptoStream, Ration};
@@ -83,7 +84,8 @@ pub(crate) struct Handshake {
     pub ration: Ration,
     /// Round trip of the latest establishment packet that was acknowledged.
     pub rtt_sample: Option<Duration>,
-    /// What someone has said whom nobody vouches for: told if nothing better comes. (establishment.md R-6)
+    /// What someone has said whom nobody vouches for: told if nothing better comes.
+    /// (establishment.md R-6)
     pub hint: Option<CloseReason>,
     /// Close of the handshake to be said: code and reason.
     pub close: Option<(u16, String)>,
@@ -205,8 +207,8 @@ impl Handshake {
         let Some((number, body)) = open(&level.keys, packet, parsed) else { return brought };
         let Ok(body) = parse_body(body) else { return brought };
         brought.authentic = true;
-        // Anybody who has seen a first packet has the keys of this level: a farewell under them changes nothing, not even
-        // which packets have been here. (establishment.md R-6)
+        // Anybody who has seen a first packet has the keys of this level: a farewell under them
+        // changes nothing, not even which packets have been here. (establishment.md R-6)
         if parsed.level == Level::Initial
             && let Some(closed) = body.chain.headers().iter().find_map(farewell)
         {
@@ -280,8 +282,9 @@ impl Handshake {
         }
     }
 
-    /// Nothing came back in time: everything unacknowledged is sent again; a client that has nothing left to repeat says
-    /// something, so that the server may send more (RFC 9002 section 6.2.2.1).
+    /// Nothing came back in time: everything unacknowledged is sent again; a client that has
+    /// nothing left to repeat says something, so that the server may send more (RFC 9002 section
+    /// 6.2.2.1).
     pub fn on_timeout(&mut self, now: Time) {
         self.tries += 1;
         if self.tries >= TRIES_IN_FULL {
@@ -297,7 +300,8 @@ impl Handshake {
     pub fn repeat(&mut self) -> bool {
         let mut repeats = false;
         for level in self.levels.iter_mut().flatten() {
-            // When it was sent is kept: it may still be acknowledged, and on a slow line that is the only measured round trip.
+            // When it was sent is kept: it may still be acknowledged, and on a slow line that is
+            // the only measured round trip.
             for (_, carried) in level.sent.values_mut() {
                 let carried = core::mem::take(carried);
                 repeats |= !carried.is_empty();
@@ -366,8 +370,9 @@ impl Handshake {
         out: &mut Vec<u8>,
     ) {
         let (client, ping_due) = (self.side == Side::Client, self.ping_due && is_highest);
-        // A server does not know which keys the client has got to, so it says farewell under all of them (RFC 9000
-        // section 10.2.3). A client's server has all; its first packets are padded and would leave no room for others.
+        // A server does not know which keys the client has got to, so it says farewell under all of
+        // them (RFC 9000 section 10.2.3). A client's server has all; its first packets are padded
+        // and would leave no room for others.
         let close = self.close.clone().filter(|_| is_highest || !client);
         if self.close.is_some() && close.is_none() {
             return;
@@ -400,7 +405,8 @@ impl Handshake {
         let mark = header.emit(number, out);
         let tag_bytes = state.keys.local.packet.tag_len();
         let mut body = EstablishmentBody { chain, padding: 0 };
-        // A client's datagrams with an initial packet are full; so is what else must be long enough to be masked.
+        // A client's datagrams with an initial packet are full; so is what else must be long enough
+        // to be masked.
         body.padding = if client && level == Level::Initial {
             (datagram_start + full_bytes).saturating_sub(out.len() + body.encoded_len() + tag_bytes)
         } else {
@@ -428,7 +434,8 @@ fn farewell(header: &FunctionHeader<'_>) -> Option<(u16, String)> {
     }
 }
 
-/// An initial packet that refuses a connection, made without any state: answer to a packet whose keys these are.
+/// An initial packet that refuses a connection, made without any state: answer to a packet whose
+/// keys these are.
 pub(crate) fn refusal(
     keys: &Keys,
     (dcid, scid): (ConnectionId, ConnectionId),
@@ -471,7 +478,8 @@ fn open<'a>(keys: &Keys, packet: &'a mut [u8], place: &Place) -> Option<(u32, &'
     Some((number, plain))
 }
 
-/// Whether the packet was made by someone who knows the client's first connection id: a cheap check before any state.
+/// Whether the packet was made by someone who knows the client's first connection id: a cheap check
+/// before any state.
 pub(crate) fn is_authentic(keys: &Keys, packet: &[u8], place: &Place) -> bool {
     let mut copy = packet.to_vec();
     open(keys, &mut copy, place).is_some()
@@ -492,7 +500,8 @@ fn seal(
     Some(())
 }
 
-/// The mask of a packet number, out of a key that only knows how to apply it: applied to zeros, it shows itself.
+/// The mask of a packet number, out of a key that only knows how to apply it: applied to zeros, it
+/// shows itself.
 fn mask(key: &dyn quic::HeaderProtectionKey, packet: &[u8], pn_offset: usize) -> Option<[u8; 5]> {
     let sample = sample(packet, pn_offset).ok()?;
     let mut first = FOUR_BYTE_NUMBER;

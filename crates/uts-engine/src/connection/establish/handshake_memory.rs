@@ -1,22 +1,24 @@
-//! What handshakes store for peers that nobody knows yet: each byte of a level once, so much for each handshake, and so much for
-//! all of an endpoint together.
+//! What handshakes store for peers that nobody knows yet: each byte of a level once, so much for
+//! each handshake, and so much for all of an endpoint together.
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 use uts_functions::RangeSet;
 use uts_wire::packet::establishment::Level;
 
-/// What a handshake takes before it has stored anything: its keys, and the state of the TLS library.
+/// What a handshake takes before it has stored anything: its keys, and the state of the TLS
+/// library.
 const HANDSHAKE_BYTES: usize = 24 * 1024;
 
 /// Separate pieces of a level that may wait for what is between them: a flight has fewer packets.
 const PIECES_MAX: usize = 32;
 
-/// How far the handshake bytes of a level may reach, and so how many of them are held, here and by the TLS library.
-/// (establishment.md R-5)
+/// How far the handshake bytes of a level may reach, and so how many of them are held, here and by
+/// the TLS library. (establishment.md R-5)
 const fn reach_max(level: Level) -> u32 {
     match level {
-        // The address of who sends these is not proved. A ClientHello with a key of ML-KEM has 2 KiB.
+        // The address of who sends these is not proved. A ClientHello with a key of ML-KEM has 2
+        // KiB.
         Level::Initial => 16 * 1024,
         // A chain of certificates.
         Level::Handshake => 32 * 1024,
@@ -82,7 +84,8 @@ pub(in crate::connection) struct CryptoStream {
     /// Where the furthest byte so far ends: so many are paid for.
     reach: u32,
     read_to: u32,
-    /// Which bytes have come that were not read, by position, and they: those that have not come are zero.
+    /// Which bytes have come that were not read, by position, and they: those that have not come
+    /// are zero.
     have: RangeSet,
     waiting: Vec<u8>,
 }
@@ -98,7 +101,8 @@ impl CryptoStream {
         }
     }
 
-    /// Takes in a piece. One that there is no room for is dropped, as if it had been lost: its sender repeats it.
+    /// Takes in a piece. One that there is no room for is dropped, as if it had been lost: its
+    /// sender repeats it.
     pub fn insert(&mut self, offset: u32, piece: &[u8], ration: &mut Ration) {
         let Some(end) = u32::try_from(piece.len()).ok().and_then(|len| offset.checked_add(len)) else {
             return;

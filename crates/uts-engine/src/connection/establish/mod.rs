@@ -1,4 +1,5 @@
-//! What is there until a connection is established, and what stays of it: the proof of the peer's address, and its certificates.
+//! What is there until a connection is established, and what stays of it: the proof of the peer's
+//! address, and its certificates.
 
 pub(in crate::connection) mod established;
 pub(in crate::connection) mod handshake;

@@ -41,7 +41,8 @@ fn of_certificate(error: &CertificateError) -> String {
     }
 }
 
-/// The name of a case as words: `NoCipherSuitesInCommon` is `no cipher suites in common`. What the case holds is left out.
+/// The name of a case as words: `NoCipherSuitesInCommon` is `no cipher suites in common`. What the
+/// case holds is left out.
 fn spaced(name: &str) -> String {
     let mut words = String::new();
     let mut was_small = false;

@@ -21,15 +21,17 @@ use uts_functions::{Profile, Time};
 /// How a flow is opened.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FlowOptions {
-    /// Whose turn it is among the flows of the connection: 0 = most urgent, 255 = least. Where it is left at 100,
-    /// `connPriority` of the requirements says it.
+    /// Whose turn it is among the flows of the connection: 0 = most urgent, 255 = least. Where it
+    /// is left at 100, `connPriority` of the requirements says it.
     pub priority: u8,
-    /// What is asked of the data that this end sends in the flow; `None` = what is asked of the connection.
+    /// What is asked of the data that this end sends in the flow; `None` = what is asked of the
+    /// connection.
     ///
-    /// Flows with equal requirements share a profile, which is agreed with the peer by an exchange when the first of them is
-    /// opened. Until then what is written waits: nothing is ever sent under a profile that does not keep what was asked.
-    /// Besides that of the connection there may be 7 at once. What belongs to the connection (`uts.security`,
-    /// `congestionControl`, `maxSendRate` …; the mechanisms of acknowledgement, timing, rate, congestion and protection)
+    /// Flows with equal requirements share a profile, which is agreed with the peer by an exchange
+    /// when the first of them is opened. Until then what is written waits: nothing is ever sent
+    /// under a profile that does not keep what was asked. Besides that of the connection there may
+    /// be 7 at once. What belongs to the connection (`uts.security`, `congestionControl`,
+    /// `maxSendRate` …; the mechanisms of acknowledgement, timing, rate, congestion and protection)
     /// cannot be asked of a flow.
     pub requirements: Option<Requirements>,
 }
@@ -70,8 +72,8 @@ pub enum After {
     /// Everything that was sent before it in its flow.
     #[default]
     Everything,
-    /// What was sent in its flow between these positions, which [`Connection::position`] has given. What is behind the message
-    /// does not count.
+    /// What was sent in its flow between these positions, which [`Connection::position`] has given.
+    /// What is behind the message does not count.
     Positions {
         /// The first.
         from: u64,
@@ -174,7 +176,8 @@ pub enum ReadError {
 /// What was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Read {
-    /// A stretch of bytes, and its position in the flow (which matters only where order is not kept).
+    /// A stretch of bytes, and its position in the flow (which matters only where order is not
+    /// kept).
     Bytes(u64, Bytes),
     /// A message.
     Message(Bytes),
@@ -186,8 +189,8 @@ impl Connection {
     /// Opens a flow, which goes both ways.
     ///
     /// # Errors
-    /// [`FlowError::Blocked`] while the peer allows no more; it is worth trying again at the next event. Others are about
-    /// the flow's own requirements.
+    /// [`FlowError::Blocked`] while the peer allows no more; it is worth trying again at the next
+    /// event. Others are about the flow's own requirements.
     pub fn open_flow(&mut self, options: FlowOptions) -> Result<FlowId, FlowError> {
         if let Some(reason) = self.close_reason() {
             return Err(FlowError::Closed(reason.clone()));
@@ -203,8 +206,9 @@ impl Connection {
         Ok(id)
     }
 
-    /// Gives what this end sends in a flow requirements of its own, as [`FlowOptions::requirements`] does: for flows that
-    /// the peer has opened. Possible until something is written.
+    /// Gives what this end sends in a flow requirements of its own, as
+    /// [`FlowOptions::requirements`] does: for flows that the peer has opened. Possible until
+    /// something is written.
     ///
     /// # Errors
     /// [`FlowError`]; nothing has changed then.
@@ -225,8 +229,9 @@ impl Connection {
         Ok(())
     }
 
-    /// The profile under which a flow's data travels; `None` while that is not agreed, or if there is no such flow. For
-    /// what the peer sends it is the connection's until the first data has come.
+    /// The profile under which a flow's data travels; `None` while that is not agreed, or if there
+    /// is no such flow. For what the peer sends it is the connection's until the first data has
+    /// come.
     pub fn flow_profile(&self, direction: Direction, id: FlowId) -> Option<Profile> {
         let flow = self.ways.flows.get(id.0)?;
         match direction {
@@ -300,8 +305,9 @@ impl Connection {
         self.hand_over(now, id, &mut Some(message), options).map(|_| ())
     }
 
-    /// Hands messages over, each as [`Connection::send_message`] does, as many as the flow takes at present; says how many, which
-    /// is one at least unless `messages` is empty. Those that were taken are no longer in `messages`.
+    /// Hands messages over, each as [`Connection::send_message`] does, as many as the flow takes at
+    /// present; says how many, which is one at least unless `messages` is empty. Those that were
+    /// taken are no longer in `messages`.
     ///
     /// # Errors
     /// [`WriteError`], of the message in front; nothing was taken then.
@@ -404,8 +410,8 @@ impl Connection {
         self.ways.after_send_change(id);
     }
 
-    /// The position in a flow behind everything that was handed over so far, for [`After::Positions`]; `None` if there
-    /// is no such flow.
+    /// The position in a flow behind everything that was handed over so far, for
+    /// [`After::Positions`]; `None` if there is no such flow.
     pub fn position(&self, id: FlowId) -> Option<u64> {
         self.ways.flows.get(id.0).map(|flow| flow.send.buffer.written())
     }
@@ -441,7 +447,8 @@ impl Connection {
         self.ways.flows.drop_if_done(id.0);
     }
 
-    /// Takes what comes next out of a flow: at most `bytes_max` bytes of a run of bytes, or a whole message.
+    /// Takes what comes next out of a flow: at most `bytes_max` bytes of a run of bytes, or a whole
+    /// message.
     ///
     /// # Errors
     /// [`ReadError`]; with [`ReadError::Blocked`], an event follows when there is something.
@@ -454,21 +461,23 @@ impl Connection {
         next.ok_or(ReadError::Blocked)
     }
 
-    /// Has what has arrived acknowledged at once if it is to be acknowledged at some time: for who may be called again late.
+    /// Has what has arrived acknowledged at once if it is to be acknowledged at some time: for who
+    /// may be called again late.
     pub fn acknowledge(&mut self, now: Time) {
         if let Some(inbound) = self.ways.inbound.as_mut().filter(|inbound| inbound.arrivals.due.is_some()) {
             inbound.arrivals.report_by(now);
         }
     }
 
-    /// Whether all that has arrived in a flow was read, and more may come: to read would be in vain.
+    /// Whether all that has arrived in a flow was read, and more may come: to read would be in
+    /// vain.
     pub fn has_read_all(&self, id: FlowId) -> bool {
         let receive = self.ways.flows.get(id.0).map(|flow| &flow.receive);
         self.life.close_reason.is_none() && receive.is_some_and(|receive| receive.is_awaited())
     }
 
-    /// Takes what comes next, as [`Connection::read`] does, again and again until `put` wants no more, or the flow has ended:
-    /// of small messages that is much faster.
+    /// Takes what comes next, as [`Connection::read`] does, again and again until `put` wants no
+    /// more, or the flow has ended: of small messages that is much faster.
     ///
     /// # Errors
     /// [`ReadError`] of what comes behind that which was put.
@@ -482,8 +491,8 @@ impl Connection {
         self.read_into(now, id, bytes_max, put)
     }
 
-    /// Takes what comes next, as [`Connection::read_many`] does, into whatever it is to be read into: of small messages an
-    /// [`IntoBatch`](crate::IntoBatch) is faster still.
+    /// Takes what comes next, as [`Connection::read_many`] does, into whatever it is to be read
+    /// into: of small messages an [`IntoBatch`](crate::IntoBatch) is faster still.
     ///
     /// # Errors
     /// [`ReadError`] of what comes behind that which was put.

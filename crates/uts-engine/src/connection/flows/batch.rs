@@ -10,11 +10,13 @@ use uts_functions::sequencing::message_row::{MessageRow, Places};
 /// Memory that messages are copied into is asked for so much at a time.
 const MEMORY_BYTES: usize = 64 << 10;
 
-/// Messages of one length are kept together up to so many bytes: a sender sets their memory free when all of them have arrived.
+/// Messages of one length are kept together up to so many bytes: a sender sets their memory free
+/// when all of them have arrived.
 const ROW_BYTES_MAX: usize = 16 << 10;
 
-/// Messages one behind the other, in memory that they share. Of small ones many are handed over and read so with next to no work
-/// for each, those of one length with least: no handle, no allocation, no entry in a list.
+/// Messages one behind the other, in memory that they share. Of small ones many are handed over and
+/// read so with next to no work for each, those of one length with least: no handle, no allocation,
+/// no entry in a list.
 ///
 /// ```
 /// let mut batch = uts_engine::MessageBatch::new();
@@ -66,7 +68,8 @@ impl MessageBatch {
         self.data_bytes += message.len();
     }
 
-    /// Adds messages of so many bytes each, which stand one behind the other in `messages`, without copying them.
+    /// Adds messages of so many bytes each, which stand one behind the other in `messages`, without
+    /// copying them.
     ///
     /// # Errors
     /// [`UnevenMessages`] if that is no whole number of messages; nothing was added then.
@@ -111,7 +114,8 @@ impl MessageBatch {
         self.rows.iter().flat_map(MessageRow::iter).chain(open)
     }
 
-    /// Takes the first one out. It shares its memory, up to 64 KiB, with others: what is kept for long is better copied.
+    /// Takes the first one out. It shares its memory, up to 64 KiB, with others: what is kept for
+    /// long is better copied.
     pub fn pop_front(&mut self) -> Option<Bytes> {
         let message = self.front_row()?.pop_front()?;
         self.drop_empty_row();
@@ -190,8 +194,8 @@ pub(in crate::connection) trait Queue {
     fn front(&mut self) -> Option<&[u8]>;
     fn take_front(&mut self) -> Option<Bytes>;
 
-    /// Hands over those in front as they are, as many as fit, the last one whole, up to one that is too long. Says how many they were,
-    /// and of how many bytes.
+    /// Hands over those in front as they are, as many as fit, the last one whole, up to one that is
+    /// too long. Says how many they were, and of how many bytes.
     fn hand_over(&mut self, buffer: &mut SendBuffer, terms: &Terms) -> (usize, usize);
 }
 
@@ -283,7 +287,8 @@ pub struct IntoBatch<'a, F> {
 }
 
 impl<'a, F: FnMut(Read) -> bool> IntoBatch<'a, F> {
-    /// Up to `most` messages go into the batch, what is none to `other`, which says whether more is wanted.
+    /// Up to `most` messages go into the batch, what is none to `other`, which says whether more is
+    /// wanted.
     pub fn new(batch: &'a mut MessageBatch, most: usize, other: F) -> Self {
         IntoBatch { batch, most, other }
     }

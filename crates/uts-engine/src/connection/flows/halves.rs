@@ -35,8 +35,8 @@ pub(crate) struct SendHalf {
     pub reset: Option<(u64, u64)>,
     pub stopped: Option<u64>,
     pub is_done: bool,
-    /// What repeats this flow's losses, and the choice that it was built for: its memory is the flow's own, and outlives epochs that
-    /// change other functions.
+    /// What repeats this flow's losses, and the choice that it was built for: its memory is the
+    /// flow's own, and outlives epochs that change other functions.
     pub retransmission: Option<(Choice, retransmission::Slot)>,
     /// What only few mechanisms need.
     pub rare: Option<Box<Rare>>,
@@ -60,8 +60,8 @@ pub(crate) struct Rare {
 }
 
 impl SendHalf {
-    /// What becomes of a message that the application hands over, as far as the flow's rate is concerned. If it has to wait, the
-    /// writer is told when it need not any more.
+    /// What becomes of a message that the application hands over, as far as the flow's rate is
+    /// concerned. If it has to wait, the writer is told when it need not any more.
     pub fn offer(&mut self, rate: &mut rate::Slot, now: Time, bytes: usize) -> Verdict {
         let rare = self.rare.get_or_insert_default();
         let verdict = rate.offer(&mut rare.meter, now, bytes as u64);
@@ -134,7 +134,8 @@ pub(crate) struct ReceiveHalf {
     pub group: u8,
     /// Its group is known: data has arrived.
     pub is_placed: bool,
-    /// The application has been told that there is something to read and has not read everything since.
+    /// The application has been told that there is something to read and has not read everything
+    /// since.
     pub reader_told: bool,
     /// The application has tried to read, and there was nothing.
     pub reader_waits: bool,
@@ -154,8 +155,8 @@ impl ReceiveHalf {
         self.data.load_bytes() as u64 + bytes <= self.grant.window_bytes_max.saturating_mul(2)
     }
 
-    /// Takes in the data of a frame if it is the next bytes, or a whole message without a position, and the flow is one that takes such
-    /// under this stack.
+    /// Takes in the data of a frame if it is the next bytes, or a whole message without a position,
+    /// and the flow is one that takes such under this stack.
     pub fn append(&mut self, stack: &ReceiveStack, data: &Data<'_>) -> bool {
         if !self.takes_from(stack) {
             return false;
@@ -167,8 +168,8 @@ impl ReceiveHalf {
         stack.layout.is_unplaced_message(data) && self.data.append_unplaced(data.bytes, data.flags.presented)
     }
 
-    /// Takes in the messages that a packet consists of if they are the next, or have no positions, and the flow is one that takes such
-    /// under this stack.
+    /// Takes in the messages that a packet consists of if they are the next, or have no positions,
+    /// and the flow is one that takes such under this stack.
     pub fn append_messages(&mut self, stack: &ReceiveStack, messages: &Messages, payload: &[u8]) -> bool {
         let (limit, offsets) = (self.limit(), stack.layout.offsets);
         self.takes_from(stack)
@@ -256,8 +257,9 @@ impl ReceiveHalf {
         self.told_limit().saturating_sub(self.data.contiguous())
     }
 
-    /// Enlarges the window for a message that cannot be read before it is whole, and that takes nearly all of it; says whether there is
-    /// a new limit. To be called when there is nothing to read. (flow.md R-9)
+    /// Enlarges the window for a message that cannot be read before it is whole, and that takes
+    /// nearly all of it; says whether there is a new limit. To be called when there is nothing to
+    /// read. (flow.md R-9)
     pub fn widen_for_message(&mut self) -> bool {
         let (consumed, held, grant) = (self.data.consumed(), self.data.contiguous(), &mut self.grant);
         let is_brake = held > consumed && grant.limit.saturating_sub(held) < grant.window_bytes / 4;
@@ -271,7 +273,8 @@ impl ReceiveHalf {
         is_new
     }
 
-    /// Positions beyond this are refused: what was granted, or where nothing is granted what memory allows.
+    /// Positions beyond this are refused: what was granted, or where nothing is granted what memory
+    /// allows.
     pub fn limit(&self) -> u64 {
         if self.is_free() {
             self.data.consumed().saturating_add(self.grant.window_bytes_max.saturating_mul(4))
@@ -290,7 +293,8 @@ pub(crate) struct Flow {
 }
 
 impl Flow {
-    /// When something is due: a message expires, what is lost has waited, what is missing is to be asked for.
+    /// When something is due: a message expires, what is lost has waited, what is missing is to be
+    /// asked for.
     #[inline]
     pub fn next_alarm(&self) -> Option<Time> {
         earlier(self.send.next_alarm(), self.receive.next_alarm())

@@ -50,7 +50,8 @@ pub(crate) struct Flows {
     /// Flows with something to send: (priority, turn, id).
     order: BTreeSet<(u8, u64, u32)>,
     turns: u64,
-    /// Flows of which something is due ([`Flow::next_alarm`]), by when. Most connections have none, and many rest.
+    /// Flows of which something is due ([`Flow::next_alarm`]), by when. Most connections have none,
+    /// and many rest.
     #[allow(clippy::box_collection, reason = "16 bytes less for each connection at rest")]
     alarms: Option<Box<BTreeSet<(Time, u32)>>>,
     /// What the peer is to be told of flows.
@@ -180,8 +181,8 @@ impl Flows {
         self.table.iter_mut().map(|(id, flow)| (*id, &mut **flow))
     }
 
-    /// Finds the flow that a frame of the peer names, opening it if it is the peer's to open. `Ok(None)`: it was, and is
-    /// gone. The flag says whether it is new.
+    /// Finds the flow that a frame of the peer names, opening it if it is the peer's to open.
+    /// `Ok(None)`: it was, and is gone. The flag says whether it is new.
     pub fn of_frame(&mut self, id: u32) -> Result<Option<(&mut Flow, bool)>, FlowViolation> {
         if self.table.contains_key(&id) {
             return Ok(self.table.get_mut(&id).map(|flow| (&mut **flow, false)));
@@ -207,7 +208,8 @@ impl Flows {
         self.opened_max = self.opened_max.max(max_flows);
     }
 
-    /// Puts a flow into the order of sending if it has something to send, and takes it out if it has not.
+    /// Puts a flow into the order of sending if it has something to send, and takes it out if it
+    /// has not.
     pub fn update_order(&mut self, id: u32, limit_of: impl Fn(u64) -> u64) {
         let Some(flow) = self.table.get_mut(&id) else { return };
         let send = &mut flow.send;
@@ -277,7 +279,8 @@ impl Flows {
         self.in_order(group).next()
     }
 
-    /// Flows that have something to send, of this group if one is named, in the order in which they may.
+    /// Flows that have something to send, of this group if one is named, in the order in which they
+    /// may.
     fn in_order(&self, group: Option<u8>) -> impl Iterator<Item = u32> + '_ {
         let is_in = move |id: &u32| self.table.get(id).is_some_and(|flow| Some(flow.send.group) == group);
         self.order.iter().map(|(_, _, id)| *id).filter(move |id| group.is_none() || is_in(id))
@@ -306,7 +309,8 @@ impl Flows {
         !self.order.is_empty()
     }
 
-    /// Drops a flow both halves of which are done; grants the peer another one if it was the peer's.
+    /// Drops a flow both halves of which are done; grants the peer another one if it was the
+    /// peer's.
     pub fn drop_if_done(&mut self, id: u32) {
         let Some(flow) = self.table.get(&id) else { return };
         if !(flow.send.is_done && flow.receive.is_done && flow.receive.stop.is_none()) {
@@ -325,7 +329,8 @@ impl Flows {
         self.gone[(id & 1) as usize].insert_one(u64::from(id / 2));
         if !self.side().opens(id) {
             self.peers_gone += 1;
-            // Said for a quarter of what the peer may still open, not for each flow, unless it may open next to none.
+            // Said for a quarter of what the peer may still open, not for each flow, unless it may
+            // open next to none.
             let limit = self.peers_gone.saturating_add(self.config.flows_max);
             let left = self.accepted_max.saturating_sub(self.peers_opened);
             if limit >= self.accepted_max.saturating_add((left / 4).max(1)) {

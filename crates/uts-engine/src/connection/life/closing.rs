@@ -89,7 +89,8 @@ impl Connection {
         self.write_alone(now, &frames, out)
     }
 
-    /// A packet that carries just these frames, right or wrong: what a broken or hostile peer could send.
+    /// A packet that carries just these frames, right or wrong: what a broken or hostile peer could
+    /// send.
     #[doc(hidden)]
     pub fn packet_of(&mut self, now: Time, frames: &[u8]) -> Option<Vec<u8>> {
         let mut out = Vec::new();
@@ -131,8 +132,8 @@ impl Connection {
         }
     }
 
-    /// Closes a connection that this end does not take, for this reason. The peer, who has shown its address and its key,
-    /// hears it as [`CloseReason::Refused`].
+    /// Closes a connection that this end does not take, for this reason. The peer, who has shown
+    /// its address and its key, hears it as [`CloseReason::Refused`].
     pub fn refuse(&mut self, now: Time, why: &str) {
         self.close(now, REFUSED, why);
     }

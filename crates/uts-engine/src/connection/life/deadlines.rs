@@ -1,4 +1,5 @@
-//! How long a connection lives: when a handshake has failed, when a quiet connection ends, and what keeps one alive.
+//! How long a connection lives: when a handshake has failed, when a quiet connection ends, and what
+//! keeps one alive.
 
 use crate::connection::{Connection, Phase};
 use crate::event::{CloseReason, Tried};
@@ -67,7 +68,8 @@ impl Connection {
 
     pub(in crate::connection) fn idle_at(&self) -> Option<Time> {
         (!self.life.idle_timeout.is_zero()).then(|| {
-            // As long as something is in flight, three probes at least go out before the peer counts as gone.
+            // As long as something is in flight, three probes at least go out before the peer
+            // counts as gone.
             let probes = self.ways.outbound.as_ref().map_or(Duration::ZERO, |o| o.probe_timeout() * 3);
             self.life.last_heard_at + self.life.idle_timeout.max(probes)
         })

@@ -1,5 +1,5 @@
-//! How long keys are used (protection.md 9, 11): an exchange to the same profile renews them in time, and where the peer
-//! does not agree to one, the sender stops before the cipher's limit.
+//! How long keys are used (protection.md 9, 11): an exchange to the same profile renews them in
+//! time, and where the peer does not agree to one, the sender stops before the cipher's limit.
 
 use crate::connection::agreement::exchanges::Reasons;
 use crate::connection::{CloseReason, Connection};
@@ -15,7 +15,8 @@ const BYTES_MAX: u64 = 1 << 36;
 /// How long one key is used, for the same reason.
 const AGE_MAX: Duration = Duration::from_secs(3600);
 
-/// Packets that are kept back under each key, for one batch of any size and for the packets that close the connection.
+/// Packets that are kept back under each key, for one batch of any size and for the packets that
+/// close the connection.
 const RESERVED_PACKETS: u64 = 2048;
 
 /// A peer that refuses new keys is asked again after this time.
@@ -56,7 +57,8 @@ impl KeyUse {
         }
     }
 
-    /// Whether the cipher's limit is so near that nothing more may be sealed but the connection's end.
+    /// Whether the cipher's limit is so near that nothing more may be sealed but the connection's
+    /// end.
     const fn is_spent(&self, packets_max: u64) -> bool {
         self.packets >= packets_max.saturating_sub(RESERVED_PACKETS)
     }
@@ -68,7 +70,8 @@ fn packets_max(stack: &SendStack) -> u64 {
 }
 
 impl Connection {
-    /// Keys in use are old: the same profile under a new epoch brings new ones (RFC 9001 section 6).
+    /// Keys in use are old: the same profile under a new epoch brings new ones (RFC 9001 section
+    /// 6).
     pub(in crate::connection) fn renew_keys_if_due(&mut self, now: Time) {
         let Some(outbound) = &mut self.ways.outbound else { return };
         if now < outbound.renew_after || !self.parts.exchanges.is_idle(Direction::Out) {
@@ -96,7 +99,8 @@ impl Connection {
         }
     }
 
-    /// Counts as if so many packets had been sealed under the keys in use. For tests, which cannot send 2^23 of them.
+    /// Counts as if so many packets had been sealed under the keys in use. For tests, which cannot
+    /// send 2^23 of them.
     #[doc(hidden)]
     pub fn age_keys(&mut self, packets: u64) {
         self.ways.outbound_mut(|o| o.stacks.iter_mut().for_each(|stack| stack.keys.add(packets, 0)));

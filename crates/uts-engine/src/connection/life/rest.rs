@@ -1,6 +1,7 @@
-//! Rest: a connection that has been quiet for a while keeps what it has learnt and what it could not make anew, and lets go of
-//! the rest: keys (the epoch's secret stays), and the memory of buffers that are empty. Nothing is due then but the idle
-//! time-out and what keeps the connection alive.
+//! Rest: a connection that has been quiet for a while keeps what it has learnt and what it could
+//! not make anew, and lets go of the rest: keys (the epoch's secret stays), and the memory of
+//! buffers that are empty. Nothing is due then but the idle time-out and what keeps the connection
+//! alive.
 
 use crate::connection::parts::Part;
 use crate::connection::secrets::SecretChain;

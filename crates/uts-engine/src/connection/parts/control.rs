@@ -1,5 +1,5 @@
-//! Frames of the connection that are said once: answers to path challenges. One that is lost is not repeated, for whoever asked
-//! asks again (RFC 9000 section 13.3).
+//! Frames of the connection that are said once: answers to path challenges. One that is lost is not
+//! repeated, for whoever asked asks again (RFC 9000 section 13.3).
 
 use super::super::Ways;
 use super::super::packet::Packet;

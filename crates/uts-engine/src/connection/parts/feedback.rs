@@ -1,5 +1,5 @@
-//! Feedback: what the halves of mechanisms that work here, at the receiver of data, tell their halves at the
-//! sender. Each is said as it is when the packet is built.
+//! Feedback: what the halves of mechanisms that work here, at the receiver of data, tell their
+//! halves at the sender. Each is said as it is when the packet is built.
 
 use super::super::Ways;
 use super::super::packet::Packet;

@@ -1,5 +1,6 @@
-//! Control of flows: credit, skips, resets, stops, and how many flows the peer may open. Each is said as it is when the packet is
-//! built, and again if that packet is lost: what is older is of no use.
+//! Control of flows: credit, skips, resets, stops, and how many flows the peer may open. Each is
+//! said as it is when the packet is built, and again if that packet is lost: what is older is of no
+//! use.
 
 use super::super::Ways;
 use super::super::packet::{DATA_ROOM_MIN_BYTES, Packet};

@@ -1,5 +1,6 @@
-//! Parts of a connection that have frames of their own. Each keeps what it has to say, writes it into packets, and hears what
-//! became of it. A new one is a file, a field of [`Parts`], a name in its list, and a kind of [`Token`].
+//! Parts of a connection that have frames of their own. Each keeps what it has to say, writes it
+//! into packets, and hears what became of it. A new one is a file, a field of [`Parts`], a name in
+//! its list, and a kind of [`Token`].
 
 mod control;
 mod data;
@@ -31,7 +32,8 @@ use core::ops::Range;
 use uts_functions::Time;
 use uts_functions::retransmission::ledger::Carried;
 
-/// A part of a connection that has frames of its own. What a part shares with others is in the [`Ways`].
+/// A part of a connection that has frames of its own. What a part shares with others is in the
+/// [`Ways`].
 pub(super) trait Part {
     /// What waits to be sent as soon as window and rate allow a packet.
     fn interest(&self, _ways: &Ways) -> Interest {
@@ -47,8 +49,8 @@ pub(super) trait Part {
     /// A packet was lost that carried this.
     fn lost(&mut self, _loss: &LostPacket, _token: &Token, _ways: &mut Ways) {}
 
-    /// The oldest packet in flight carried this, and no acknowledgement comes: what a probe should repeat of it is to be sent again
-    /// (RFC 9002 section 6.2.4).
+    /// The oldest packet in flight carried this, and no acknowledgement comes: what a probe should
+    /// repeat of it is to be sent again (RFC 9002 section 6.2.4).
     fn probe(&mut self, _token: &Token, _ways: &mut Ways) {}
 
     /// When something is due.
@@ -86,7 +88,8 @@ pub(super) struct LostPacket {
     pub next_packet: u64,
 }
 
-/// What a packet carried, to be settled when it is acknowledged or lost: of which part, and the part's own token.
+/// What a packet carried, to be settled when it is acknowledged or lost: of which part, and the
+/// part's own token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Token {
     /// An acknowledgement of packets up to this number.

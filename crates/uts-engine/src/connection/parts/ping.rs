@@ -1,4 +1,5 @@
-//! A ping asks for an acknowledgement where nothing else in the packet does: a probe, or a question whether the peer is there.
+//! A ping asks for an acknowledgement where nothing else in the packet does: a probe, or a question
+//! whether the peer is there.
 
 use super::super::Ways;
 use super::super::packet::{Packet, Reason};

@@ -1,4 +1,5 @@
-//! A poll asks the peer to report at once, where the acknowledgement mechanism has it that the sender asks.
+//! A poll asks the peer to report at once, where the acknowledgement mechanism has it that the
+//! sender asks.
 
 use super::super::Ways;
 use super::super::packet::{Packet, Reason};

@@ -1,4 +1,5 @@
-//! Redundancy that waits to be sent: each packet takes one symbol, under the epoch whose data it repairs.
+//! Redundancy that waits to be sent: each packet takes one symbol, under the epoch whose data it
+//! repairs.
 
 use super::super::Ways;
 use super::super::packet::Packet;

@@ -1,4 +1,5 @@
-//! Reports of what has arrived. What there is to report is the acknowledgement function's to say ([`Arrivals`]).
+//! Reports of what has arrived. What there is to report is the acknowledgement function's to say
+//! ([`Arrivals`]).
 
 use super::super::Ways;
 use super::super::packet::{Packet, Reason};
@@ -9,8 +10,8 @@ use uts_functions::acknowledgement::Arrivals;
 use uts_functions::timing::RoundTrip;
 use uts_wire::frame::{self, Frame, emit_ack, emit_repaired};
 
-/// With more ranges than this to report, an acknowledgement asks to be acknowledged now and then, so that the peer's
-/// answer shortens the list (RFC 9000 section 13.2.4; acknowledgement.md R-13).
+/// With more ranges than this to report, an acknowledgement asks to be acknowledged now and then,
+/// so that the peer's answer shortens the list (RFC 9000 section 13.2.4; acknowledgement.md R-13).
 const RANGES_BEFORE_PING: usize = 6;
 const REPORTS_BEFORE_PING: u32 = 12;
 
@@ -19,7 +20,8 @@ const REPORTS_BEFORE_PING: u32 = 12;
 pub(crate) struct Report {
     /// Packets with nothing but a report since the last one that asked to be acknowledged.
     alone: u32,
-    /// When that one was sent, in milliseconds, which wrap. One in a round trip is enough to keep the list short, and leaves the window to others.
+    /// When that one was sent, in milliseconds, which wrap. One in a round trip is enough to keep
+    /// the list short, and leaves the window to others.
     asked_at_ms: u32,
 }
 
@@ -29,7 +31,8 @@ impl Part for Report {
         let measured = ways.outbound.as_ref().map(|o| &o.rtt).filter(|rtt| rtt.samples > 0);
         let (round_trip, apart) = measured.map_or_else(Default::default, |rtt| (rtt.smoothed, apart(rtt)));
         let arrivals = &mut inbound.arrivals;
-        // Under poll/status only a poll is answered: then nothing is due, however much is unreported.
+        // Under poll/status only a poll is answered: then nothing is due, however much is
+        // unreported.
         let is_due = arrivals.due.is_some_and(|due| due <= packet.now || arrivals.unreported > 0);
         if is_due && let Some(largest) = emit_report(arrivals, packet.now, packet.left(), packet.out) {
             packet.tokens.push(Token::Report(largest));
@@ -65,14 +68,16 @@ impl Part for Report {
 /// So many reports in a round trip are as many as RFC 9406 wants samples of it.
 const REPORTS_PER_ROUND_TRIP: u32 = 8;
 
-/// How far apart reports are to leave. Where they wait for each other on a narrow way back, round trips are longer than they need be:
-/// the more so, the farther apart, but no farther than a sender has use for (acknowledgement.md R-14).
+/// How far apart reports are to leave. Where they wait for each other on a narrow way back, round
+/// trips are longer than they need be: the more so, the farther apart, but no farther than a sender
+/// has use for (acknowledgement.md R-14).
 fn apart(rtt: &RoundTrip) -> Duration {
     let queueing = rtt.smoothed.saturating_sub(rtt.min);
     (queueing / 2).min(rtt.smoothed / REPORTS_PER_ROUND_TRIP)
 }
 
-/// Acknowledges what arrived, in at most `budget` bytes. Says up to which packet, if there was anything, and room.
+/// Acknowledges what arrived, in at most `budget` bytes. Says up to which packet, if there was
+/// anything, and room.
 pub(in crate::connection) fn emit_report(
     arrivals: &mut Arrivals,
     now: Time,
@@ -99,8 +104,8 @@ mod tests {
     use super::*;
     use uts_functions::acknowledgement::Arrival;
 
-    /// With many gaps to tell of, a report now and then asks for an answer: one in a round trip, however many there are. It owes
-    /// pacing nothing, for which what follows would have to wait.
+    /// With many gaps to tell of, a report now and then asks for an answer: one in a round trip,
+    /// however many there are. It owes pacing nothing, for which what follows would have to wait.
     #[test]
     fn reports_ask_for_one_answer_in_a_round_trip() {
         let (mut report, mut ways) = (Report::default(), testing::ways());

@@ -1,4 +1,5 @@
-//! Packet size: probing for the largest UDP payload that the path carries (RFC 8899). Nothing is ever fragmented.
+//! Packet size: probing for the largest UDP payload that the path carries (RFC 8899). Nothing is
+//! ever fragmented.
 
 use super::super::Ways;
 use super::super::packet::{Packet, Reason};
@@ -19,8 +20,9 @@ const STEP_BYTES: usize = 16;
 /// After this long, a larger size is tried again (RFC 8899 section 5.1.1: PMTU_RAISE_TIMER).
 const RAISE_AFTER: Duration = Duration::from_secs(600);
 
-/// Times in a row that packets are lost, and none as large arrives, after which these may no longer pass. Of packets of all sizes, of
-/// which one in seven is lost, the lost ones are the largest four times in a row once in 7,000 losses, and eight times once in 500 million.
+/// Times in a row that packets are lost, and none as large arrives, after which these may no longer
+/// pass. Of packets of all sizes, of which one in seven is lost, the lost ones are the largest four
+/// times in a row once in 7,000 losses, and eight times once in 500 million.
 const LOSSES_OF_BLACK_HOLE: u8 = 8;
 
 /// Times in a row that packets of the base size vanish, after which the path counts as one that
@@ -28,8 +30,9 @@ const LOSSES_OF_BLACK_HOLE: u8 = 8;
 /// between, is none.
 const HOLES_OF_SMALL_PATH: u8 = 2;
 
-/// Who fills packets has use for larger ones, and a probe takes little more than what is sent anyway. So many as long as half a
-/// packet must have arrived before anything is probed: to small messages on a slow line a probe would be a long wait.
+/// Who fills packets has use for larger ones, and a probe takes little more than what is sent
+/// anyway. So many as long as half a packet must have arrived before anything is probed: to small
+/// messages on a slow line a probe would be a long wait.
 const LONG_PACKETS_MIN: u8 = 4;
 
 /// A probe takes no more than this part of the time that messages have, where that is known.
@@ -56,8 +59,9 @@ pub(crate) struct PacketSize {
     pub is_begun: bool,
     /// Packets of more than half the size that have arrived.
     long_packets: u8,
-    /// Times in a row that packets larger than must pass were lost, and none as large has arrived: small ones may still pass, and be
-    /// acknowledged, where these do not. In parts, which take less memory so.
+    /// Times in a row that packets larger than must pass were lost, and none as large has arrived:
+    /// small ones may still pass, and be acknowledged, where these do not. In parts, which take
+    /// less memory so.
     hole_times: u8,
     /// The smallest of them.
     hole_bytes: u16,
@@ -110,15 +114,16 @@ impl PacketSize {
         self.long_packets >= LONG_PACKETS_MIN
     }
 
-    /// Whether a probe makes nobody wait: messages are to arrive within `deadline` over a path of this capacity, as far as
-    /// either is known.
+    /// Whether a probe makes nobody wait: messages are to arrive within `deadline` over a path of
+    /// this capacity, as far as either is known.
     pub fn is_harmless(bytes: usize, deadline: Option<Duration>, capacity: Rate) -> bool {
         let takes =
             if capacity == Rate::default() { Duration::ZERO } else { capacity.time_for(bytes as u64) };
         deadline.is_none_or(|deadline| takes <= deadline / PART_OF_DEADLINE)
     }
 
-    /// When a probe is due. Once it is, it leaves when window and rate let it: there is nothing more to wait for.
+    /// When a probe is due. Once it is, it leaves when window and rate let it: there is nothing
+    /// more to wait for.
     fn probe_at(&self) -> Option<Time> {
         let open = !self.in_flight && self.ceiling > self.current + STEP_BYTES && self.is_of_use();
         (open && self.next_at != Time::NEVER && self.due_since != self.next_at).then_some(self.next_at)
@@ -171,8 +176,9 @@ impl PacketSize {
         }
     }
 
-    /// Packets, each with its bytes, were found to be lost, none of them a probe of a size. Says whether the packet size has changed:
-    /// where that happens again and again, and none as large arrives, they no longer pass (RFC 8899 section 4.3).
+    /// Packets, each with its bytes, were found to be lost, none of them a probe of a size. Says
+    /// whether the packet size has changed: where that happens again and again, and none as large
+    /// arrives, they no longer pass (RFC 8899 section 4.3).
     pub fn on_lost(&mut self, now: Time, lost: impl Iterator<Item = (u64, usize)>) -> bool {
         // What still has the size of before says nothing of this one.
         let large = lost.filter(|(_, bytes)| (PACKET_BYTES_MIN + 1..=self.current).contains(bytes));
@@ -192,8 +198,9 @@ impl PacketSize {
         self.on_black_hole(now)
     }
 
-    /// Perhaps full packets no longer pass: several time-outs in a row show that, too (RFC 8899 section 4.3). Says whether the size has
-    /// changed: to the base, and when that does not pass either to the smallest that there is.
+    /// Perhaps full packets no longer pass: several time-outs in a row show that, too (RFC 8899
+    /// section 4.3). Says whether the size has changed: to the base, and when that does not pass
+    /// either to the smallest that there is.
     pub fn on_black_hole(&mut self, now: Time) -> bool {
         self.hole_times = 0;
         self.holes = self.holes.saturating_add(1);
@@ -278,7 +285,8 @@ mod tests {
         PacketSize { long_packets: LONG_PACKETS_MIN, ..PacketSize::new(Time::ZERO, initial, max) }
     }
 
-    /// Runs the search on a path that carries `limit` bytes; gives the size found and the probes it took.
+    /// Runs the search on a path that carries `limit` bytes; gives the size found and the probes it
+    /// took.
     fn search(initial: usize, max: usize, limit: usize) -> (usize, u32) {
         let mut size = begun(initial, max);
         let mut probes = 0;
@@ -380,8 +388,9 @@ mod tests {
         assert_eq!(size.probe(now), Some(1472));
     }
 
-    /// A search that has found 1472, and a path that then loses packets, each time one of these bytes. Between two losses something may
-    /// arrive: packet and bytes. Says after how many losses the size has changed.
+    /// A search that has found 1472, and a path that then loses packets, each time one of these
+    /// bytes. Between two losses something may arrive: packet and bytes. Says after how many losses
+    /// the size has changed.
     fn losses_until_smaller(lost: &[usize], arrives: impl Fn(u64) -> Option<(u64, usize)>) -> Option<u64> {
         let mut size = begun(1200, 1472);
         size.on_probe_sent();

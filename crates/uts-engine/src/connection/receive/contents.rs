@@ -85,7 +85,8 @@ impl<'a> Frames<'a> {
         Frames { seen: Seen::default(), first: SmallVec::new(), rest: FrameIter::new(payload) }
     }
 
-    /// Reads all once, before any of them changes anything. Says whether that could be done, and there are any.
+    /// Reads all once, before any of them changes anything. Says whether that could be done, and
+    /// there are any.
     pub fn read(&mut self) -> bool {
         let mut frames = self.rest.clone();
         while let Some(frame) = frames.next() {

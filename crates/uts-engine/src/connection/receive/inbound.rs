@@ -18,15 +18,16 @@ pub(crate) struct Inbound {
     pub stacks: Vec<ReceiveStack>,
     pub secrets: SecretChain,
     pub arrivals: Arrivals,
-    /// What undoes the presentation of a group's messages. They keep their form when the profile changes, so it outlives
-    /// its epoch.
+    /// What undoes the presentation of a group's messages. They keep their form when the profile
+    /// changes, so it outlives its epoch.
     pub presentations: Vec<(u8, presentation::Slot)>,
-    /// The epoch whose flow control governs each group: the newest that the sender is known to use, or whose sender needs
-    /// credit.
+    /// The epoch whose flow control governs each group: the newest that the sender is known to use,
+    /// or whose sender needs credit.
     pub flow_epochs: [u32; GROUPS_MAX],
     /// The epoch of the last packet. Another one of it is no news for the exchange of mechanisms.
     pub heard_of: Option<u32>,
-    /// What measures the rate of arrivals for the sender, if anything does, and the choice that it was built for.
+    /// What measures the rate of arrivals for the sender, if anything does, and the choice that it
+    /// was built for.
     pub watch: Option<Box<(Choice, Box<dyn Watch>)>>,
     /// Packets that failed authentication, against the cipher's limit.
     pub forged: u64,
@@ -82,7 +83,8 @@ impl Inbound {
         self.presentations.iter().find(|(of, _)| *of == group).map(|(_, slot)| slot)
     }
 
-    /// The sender has put this epoch to use: what measures its rate is what this epoch's profile says.
+    /// The sender has put this epoch to use: what measures its rate is what this epoch's profile
+    /// says.
     pub fn follow_rate(&mut self, epoch: u32) {
         let Some(stack) = self.stacks.iter().find(|s| s.epoch == epoch && s.group == 0) else { return };
         let choice = stack.profile.get(Function::Rate);
@@ -133,7 +135,8 @@ impl Inbound {
         self.stacks.iter_mut().rev().find(|s| s.group == group)
     }
 
-    /// Takes mask, cipher and checksum off a packet that came by this connection's id, in place. Nothing else changes.
+    /// Takes mask, cipher and checksum off a packet that came by this connection's id, in place.
+    /// Nothing else changes.
     pub(in crate::connection) fn unseal(
         &self,
         dcid: &ConnectionId,

@@ -1,7 +1,8 @@
 //! The way in: from a datagram to data that waits to be read.
 //!
-//! `handle_adaptive` -> `Inbound::unseal` (epoch, mask, cipher, checksum; nothing is changed before) -> `take_in` (acknowledgement) ->
-//! `handle_frames` -> `repair` (what redundancy brings back goes through `handle_frames` as well).
+//! `handle_adaptive` -> `Inbound::unseal` (epoch, mask, cipher, checksum; nothing is changed
+//! before) -> `take_in` (acknowledgement) -> `handle_frames` -> `repair` (what redundancy brings
+//! back goes through `handle_frames` as well).
 
 use crate::connection::flows::FlowViolation;
 use crate::connection::parts::{Signal, Topic};
@@ -31,8 +32,9 @@ pub enum Ecn {
     Ce,
 }
 
-/// Gaps in what a flow has received that are remembered. Where nothing is repeated the oldest beyond are given up; where
-/// losses are repeated, packets that would leave more are dropped unacknowledged.
+/// Gaps in what a flow has received that are remembered. Where nothing is repeated the oldest
+/// beyond are given up; where losses are repeated, packets that would leave more are dropped
+/// unacknowledged.
 pub(in crate::connection) const GAPS_MAX: usize = 4096;
 
 /// Where data of a frame stands.
@@ -96,7 +98,8 @@ impl Connection {
         }
     }
 
-    /// An authentic packet that cannot be read: the peer is broken. Without protection it may be anybody's.
+    /// An authentic packet that cannot be read: the peer is broken. Without protection it may be
+    /// anybody's.
     pub(in crate::connection) fn on_malformed(&mut self, index: usize) {
         self.ways.stats.dropped_malformed += 1;
         let tagged = self
@@ -180,8 +183,9 @@ impl Connection {
 }
 
 impl Ways {
-    /// Whether the packet holds data for which there is no room although its sender was not told to stop: more bytes than
-    /// memory is given, or more gaps than are remembered where none may be given up. It will be repeated, if anything is.
+    /// Whether the packet holds data for which there is no room although its sender was not told to
+    /// stop: more bytes than memory is given, or more gaps than are remembered where none may be
+    /// given up. It will be repeated, if anything is.
     pub(in crate::connection) fn overruns(&self, index: usize, contents: &Contents<'_, '_>) -> bool {
         let frames = match contents {
             Contents::Data(data) => return self.overruns_with(index, data),
@@ -200,8 +204,8 @@ impl Ways {
             })
     }
 
-    /// Notes that a packet has arrived, built under this stack, with so many bytes of frames. Says its epoch, and whether redundancy had brought it back before:
-    /// then only its arrival is news.
+    /// Notes that a packet has arrived, built under this stack, with so many bytes of frames. Says
+    /// its epoch, and whether redundancy had brought it back before: then only its arrival is news.
     pub(in crate::connection) fn on_arrival(
         &mut self,
         now: Time,
@@ -271,8 +275,9 @@ impl Ways {
         true
     }
 
-    /// Finds the flow of data that came under a stack, opening it if it is the peer's to open, and sees that it is in the
-    /// stack's group. Says whether the data has positions, and whether losses of it are repeated; `None` if nobody wants it.
+    /// Finds the flow of data that came under a stack, opening it if it is the peer's to open, and
+    /// sees that it is in the stack's group. Says whether the data has positions, and whether
+    /// losses of it are repeated; `None` if nobody wants it.
     pub(in crate::connection) fn place(
         &mut self,
         index: usize,
@@ -325,7 +330,8 @@ impl Ways {
             return Ok(());
         };
         self.stats.data_bytes_received += data.bytes.len() as u64;
-        // Without positions nothing of a flow is consumed that would move a limit along: what is held is what counts then.
+        // Without positions nothing of a flow is consumed that would move a limit along: what is
+        // held is what counts then.
         let limit = if counts { receive.limit() } else { u64::MAX };
         let bytes = Bytes::copy_from_slice(data.bytes);
         // P-30, and for P-34 as well: there each would be at the front of the flow.
@@ -398,8 +404,8 @@ impl Ways {
         self.flows.update_alarm(id);
     }
 
-    /// The half of one of our mechanisms that works at the peer has spoken. What is for another than is in use, or for a flow that
-    /// is gone, came too late.
+    /// The half of one of our mechanisms that works at the peer has spoken. What is for another
+    /// than is in use, or for a flow that is gone, came too late.
     pub(in crate::connection) fn on_feedback(
         &mut self,
         now: Time,
@@ -440,8 +446,8 @@ impl Ways {
         if is_new {
             self.events.push_back(Event::FlowOpened(FlowId(skip.flow)));
         }
-        // Messages may be given up before there is credit for them, so that a skip may reach beyond what was granted. It
-        // takes no memory but that of a gap.
+        // Messages may be given up before there is credit for them, so that a skip may reach beyond
+        // what was granted. It takes no memory but that of a gap.
         if let Some(flow) = self.flows.get_mut(skip.flow) {
             flow.receive.data.skip(skip.start..skip.start.saturating_add(skip.len));
             if flow.receive.data.gaps() > 2 * GAPS_MAX {
@@ -490,7 +496,8 @@ impl Ways {
             return;
         }
         if !receive.is_placed && receive.is_free() {
-            // only the group, which nothing has told yet, knows whether the sender needs credit.
+            // only the group, which nothing has told yet, knows whether the sender needs
+            // credit.
             let limit = receive.grant.consumed.saturating_add(receive.grant.window_bytes);
             if limit > receive.grant.limit {
                 receive.grant.limit = limit;

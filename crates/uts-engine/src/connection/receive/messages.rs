@@ -1,5 +1,5 @@
-//! Whole messages, many in a packet, on their way in: what holds for all of them is asked once, so that for each there is nothing
-//! but what is its own.
+//! Whole messages, many in a packet, on their way in: what holds for all of them is asked once, so
+//! that for each there is nothing but what is its own.
 
 use crate::connection::receive::contents::Frames;
 use crate::connection::receive::incoming::GAPS_MAX;
@@ -61,7 +61,8 @@ impl Messages {
         Data::is_message(frame_kind) || frame::Messages::is_kind(frame_kind)
     }
 
-    /// Whether what is of this flow, and at this position, follows on what was read. The first says which flow, and where it begins.
+    /// Whether what is of this flow, and at this position, follows on what was read. The first says
+    /// which flow, and where it begins.
     #[inline(always)]
     fn goes_on(&mut self, next: &mut Option<u64>, flow: u32, offset: Option<u64>) -> bool {
         match *next {
@@ -85,8 +86,8 @@ impl Messages {
         *next = next.map(|next| next.saturating_add(bytes + count));
     }
 
-    /// Reads messages of which each has a frame of its own, as long as their heads are alike and they follow on each other. Says
-    /// whether there were any.
+    /// Reads messages of which each has a frame of its own, as long as their heads are alike and
+    /// they follow on each other. Says whether there were any.
     #[inline(always)]
     fn read_row(&mut self, r: &mut Reader<'_>, payload: &[u8], next: &mut Option<u64>) -> bool {
         let begin = r.offset();
@@ -216,7 +217,8 @@ mod tests {
         assert_eq!(messages.rows(), places);
         let free = payload(&[(4, None, "one"), (4, None, "three")]);
         assert_eq!(read(&free).map(|m| (m.start, m.count)), Some((None, 2)));
-        // Of another flow, apart, repeated, without a position, cut off: these are read frame by frame.
+        // Of another flow, apart, repeated, without a position, cut off: these are read frame by
+        // frame.
         for other in [(6, Some(74), "x"), (4, Some(75), "x"), (4, Some(70), "one"), (4, None, "x")] {
             assert!(read(&payload(&[first, other])).is_none(), "{other:?}");
         }

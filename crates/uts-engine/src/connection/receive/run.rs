@@ -1,5 +1,5 @@
-//! Runs on the way in: whose packets they are, and whether its connection is one that takes any, is asked once; each is opened,
-//! acknowledged and put in its place by itself.
+//! Runs on the way in: whose packets they are, and whether its connection is one that takes any, is
+//! asked once; each is opened, acknowledged and put in its place by itself.
 
 use crate::connection::flows::Flows;
 use crate::connection::flows::halves::ReceiveHalf;
@@ -13,9 +13,10 @@ use uts_wire::frame::Data;
 use uts_wire::packet::is_long;
 
 impl Connection {
-    /// Takes in datagrams of `segment_bytes` that came with one that was just taken in, as far as they are a run: each with
-    /// nothing but the next bytes of a flow, its next messages, or whole ones that have no positions. One that is anything else is taken in, too, and
-    /// ends the run; none is that is for another connection. Says how many bytes they are.
+    /// Takes in datagrams of `segment_bytes` that came with one that was just taken in, as far as
+    /// they are a run: each with nothing but the next bytes of a flow, its next messages, or whole
+    /// ones that have no positions. One that is anything else is taken in, too, and ends the run;
+    /// none is that is for another connection. Says how many bytes they are.
     pub(crate) fn handle_run(
         &mut self,
         now: Time,
@@ -67,8 +68,8 @@ impl Connection {
     }
 }
 
-/// Takes in what a packet carries if it is such as [`Connection::handle_run`] takes: says for which flow, and how many bytes. If it is not,
-/// nothing has changed.
+/// Takes in what a packet carries if it is such as [`Connection::handle_run`] takes: says for which
+/// flow, and how many bytes. If it is not, nothing has changed.
 fn append<'f>(
     flows: &'f mut Flows,
     stack: &ReceiveStack,

@@ -1,4 +1,5 @@
-//! What this end sends: epochs in use and what all flows share, packets and batches, and runs of packets that are alike.
+//! What this end sends: epochs in use and what all flows share, packets and batches, and runs of
+//! packets that are alike.
 
 pub(in crate::connection) mod outbound;
 pub(in crate::connection) mod outgoing;

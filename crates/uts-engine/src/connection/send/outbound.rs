@@ -1,4 +1,5 @@
-//! What this end sends: epochs in use, the ledger, and the mechanisms that all flows of the direction share.
+//! What this end sends: epochs in use, the ledger, and the mechanisms that all flows of the
+//! direction share.
 
 use crate::connection::allowance::{Admission, Allowance};
 use crate::connection::parts::{Token, has_repair};
@@ -20,8 +21,9 @@ use uts_wire::packet::{AdaptiveHeader, AdaptiveMark, TruncatedNumber};
 /// Back-off of the probe timer ends here: 2^10 times the time-out.
 const BACKOFF_MAX: u32 = 10;
 
-/// Backing off ends here at first, so that a path that has come back is noticed soon. It is safe: a probe of an outage is
-/// one small packet, and one packet in a round trip is less than the smallest window (RFC 8085 section 3.1.1).
+/// Backing off ends here at first, so that a path that has come back is noticed soon. It is safe: a
+/// probe of an outage is one small packet, and one packet in a round trip is less than the smallest
+/// window (RFC 8085 section 3.1.1).
 const PROBE_WAIT: Duration = Duration::from_secs(1);
 
 /// After each so many time-outs in a row the wait doubles, up to [`PROBE_WAIT_MAX`].
@@ -36,20 +38,22 @@ const PROBES_PER_TIMEOUT: u8 = 2;
 /// After so many time-outs in a row the path is out: a probe carries no data, and goes alone.
 const TIMEOUTS_OF_OUTAGE: u32 = 3;
 
-/// Pacing of mechanisms that have a window only: a little faster than a window per round trip, so that pacing is never
-/// the brake (RFC 9002 section 7.7), and twice as fast while the window doubles each round.
+/// Pacing of mechanisms that have a window only: a little faster than a window per round trip, so
+/// that pacing is never the brake (RFC 9002 section 7.7), and twice as fast while the window
+/// doubles each round.
 const PACE_GAIN: f64 = 1.25;
 const PACE_GAIN_SLOW_START: f64 = 2.0;
 
-/// Bytes in flight at the most, whatever congestion control and the peer say: a second at 2 Gbit/s. What is in flight takes
-/// memory here, and what a peer claims to have received is bounded by it.
+/// Bytes in flight at the most, whatever congestion control and the peer say: a second at 2 Gbit/s.
+/// What is in flight takes memory here, and what a peer claims to have received is bounded by it.
 pub(crate) const IN_FLIGHT_MAX_BYTES: u64 = 256 << 20;
 
 /// From this rate on, what a packet costs the processor counts for more than how full it is.
 pub(crate) const PROCESSORS_LIMIT: Rate = Rate::from_bits_per_sec(4_000_000_000);
 
 pub(crate) struct Outbound {
-    /// Epochs in use; the last of a group is current, older ones only wait for their redundancy to leave.
+    /// Epochs in use; the last of a group is current, older ones only wait for their redundancy to
+    /// leave.
     pub stacks: Vec<SendStack>,
     pub secrets: SecretChain,
     pub ledger: Ledger<Token>,
@@ -118,7 +122,8 @@ impl Outbound {
         })
     }
 
-    /// The stack in use for a group; group 0 always has one, others once their first profile is agreed.
+    /// The stack in use for a group; group 0 always has one, others once their first profile is
+    /// agreed.
     pub fn stack(&self, group: u8) -> Option<&SendStack> {
         self.stacks.iter().rev().find(|s| s.group == group)
     }
@@ -128,8 +133,9 @@ impl Outbound {
         self.stacks.iter().rposition(|s| s.group == group)
     }
 
-    /// Puts a new epoch to use. What the direction shares is replaced where group 0's choice of it has changed; what
-    /// the old mechanism knew goes to the new one. Says whether the library had everything.
+    /// Puts a new epoch to use. What the direction shares is replaced where group 0's choice of it
+    /// has changed; what the old mechanism knew goes to the new one. Says whether the
+    /// library had everything.
     pub fn put_to_use(
         &mut self,
         now: Time,
@@ -145,11 +151,13 @@ impl Outbound {
         };
         let old = self.stack(group).map_or_else(Profile::bare, |s| *s.profile);
         let changed = |f: Function| group == 0 && old.get(f) != profile.get(f);
-        // All new mechanisms are built before any takes over: an epoch is put to use whole or not at all.
+        // All new mechanisms are built before any takes over: an epoch is put to use whole or not
+        // at all.
         let congestion = if changed(Function::Congestion) {
             let mut summary = self.congestion.summary();
             if !self.meter.has_seen_queue(&self.rtt) {
-                // Losses that met no queue have held the predecessor back: what it took for the path's limit is none.
+                // Losses that met no queue have held the predecessor back: what it took for the
+                // path's limit is none.
                 summary.threshold_bytes = u64::MAX;
             }
             let context = congestion::Context { now, packet_bytes, summary, seed: u64::from(epoch) };
@@ -171,7 +179,8 @@ impl Outbound {
         if changed(Function::Timing) {
             self.timing = timing;
         }
-        // The old epoch's block under way is closed: its redundancy still leaves under the old epoch.
+        // The old epoch's block under way is closed: its redundancy still leaves under the old
+        // epoch.
         for old in self.stacks.iter_mut().filter(|s| s.group == group) {
             if let Some(fec) = &mut old.fec {
                 fec.flush();
@@ -239,8 +248,8 @@ impl Outbound {
         self.congestion.summary().threshold_bytes == u64::MAX
     }
 
-    /// Whether a window in each round trip, or what all connections to the peer bring, is so much that processors, not lines, are what
-    /// limits it.
+    /// Whether a window in each round trip, or what all connections to the peer bring, is so much
+    /// that processors, not lines, are what limits it.
     pub fn is_fast(&self) -> bool {
         let window = self.congestion.window_bytes();
         let is_known = window != u64::MAX && self.rtt.samples > 0 && !self.rtt.smoothed.is_zero();
@@ -270,7 +279,8 @@ impl Outbound {
         (self.allowance, self.has_waited) = (allowance, false);
     }
 
-    /// A batch begins: nothing arrives while it is built, so that what pacing keeps to stays as its first packet leaves it.
+    /// A batch begins: nothing arrives while it is built, so that what pacing keeps to stays as its
+    /// first packet leaves it.
     pub fn begin_batch(&mut self) {
         self.batch_pace = None;
     }
@@ -304,8 +314,8 @@ impl Outbound {
         }
     }
 
-    /// A report of so many bytes left that asks to be acknowledged. It is in flight, but waited for no pacing, and leaves no debt
-    /// to what does, as one that asks for nothing. (rate.md R-18)
+    /// A report of so many bytes left that asks to be acknowledged. It is in flight, but waited for
+    /// no pacing, and leaves no debt to what does, as one that asks for nothing. (rate.md R-18)
     pub fn on_report_sent(&mut self, now: Time, bytes: u64, packet_bytes: u64) -> Snapshot {
         let snapshot = self.count_in_flight(now, bytes);
         self.on_sent_unasked(now, bytes, packet_bytes);
@@ -322,7 +332,8 @@ impl Outbound {
         snapshot
     }
 
-    /// Packets of `bytes` in all were built, of which a full one has `packet_bytes`; gives the snapshot of the last.
+    /// Packets of `bytes` in all were built, of which a full one has `packet_bytes`; gives the
+    /// snapshot of the last.
     pub fn on_sent(&mut self, now: Time, bytes: u64, packet_bytes: u64) -> Snapshot {
         let snapshot = self.count_in_flight(now, bytes);
         let pace = self.pace_of_batch(packet_bytes);
@@ -358,15 +369,16 @@ impl Outbound {
         Pace { rate, packet_bytes, burst_bytes: self.congestion.burst_bytes(), rtt_min }
     }
 
-    /// Whether a packet of `bytes` may leave now as far as window, rate and the endpoint are concerned; otherwise notes until
-    /// when pacing holds it back.
+    /// Whether a packet of `bytes` may leave now as far as window, rate and the endpoint are
+    /// concerned; otherwise notes until when pacing holds it back.
     pub fn admits(&mut self, now: Time, bytes: u64, packet_bytes: u64) -> bool {
         self.paced_until = None;
         let must_wait = self.allowance.admission == Admission::Waits;
         if self.delivery.in_flight.saturating_add(bytes) > self.window_bytes() {
             return false;
         }
-        // Where the rate only spreads a window over a round trip, the turns of the endpoint's connections do that.
+        // Where the rate only spreads a window over a round trip, the turns of the endpoint's
+        // connections do that.
         let is_spread = self.is_spread();
         if !is_spread || self.allowance.admission == Admission::Free {
             let pace = self.pace_of_batch(packet_bytes);
@@ -383,7 +395,8 @@ impl Outbound {
         self.paced_until.is_none() && !must_wait
     }
 
-    /// How many packets of `bytes`, where a full one has `packet_bytes`, may leave at once now, as [`Outbound::admits`] says of one.
+    /// How many packets of `bytes`, where a full one has `packet_bytes`, may leave at once now, as
+    /// [`Outbound::admits`] says of one.
     pub fn admitted(&mut self, now: Time, bytes: u64, packet_bytes: u64) -> u64 {
         if !self.admits(now, packet_bytes, packet_bytes) {
             return 0;
@@ -423,7 +436,8 @@ impl Outbound {
     }
 }
 
-/// How long to wait for an acknowledgement after so many time-outs in a row, where `once` is the first wait (timing.md R-10).
+/// How long to wait for an acknowledgement after so many time-outs in a row, where `once` is the
+/// first wait (timing.md R-10).
 fn probe_wait(once: Duration, timeouts: u32) -> Duration {
     let doubled = once.saturating_mul(1 << timeouts.min(BACKOFF_MAX));
     let doublings = (timeouts / TIMEOUTS_PER_DOUBLING).min(BACKOFF_MAX);

@@ -1,4 +1,5 @@
-//! Batches and packets on the way out: what a packet is made of is in [`hub`](crate::connection::hub).
+//! Batches and packets on the way out: what a packet is made of is in
+//! [`hub`](crate::connection::hub).
 
 use super::run::Alike;
 use crate::connection::packet::{FULL_BUT, Packet, Reason, Room, Shape};
@@ -15,7 +16,8 @@ use uts_wire::ConnectionId;
 use uts_wire::packet::{AdaptiveHeader, AdaptiveMark, sample, sample_padding};
 
 impl Connection {
-    /// Fills `out` with packets of one size for the peer. Says the size of each (the last may be shorter).
+    /// Fills `out` with packets of one size for the peer. Says the size of each (the last may be
+    /// shorter).
     pub(in crate::connection) fn poll_adaptive(&mut self, now: Time, out: &mut Vec<u8>) -> Option<usize> {
         if self.is_resting() && !self.wants_to_send() {
             return None;
@@ -67,8 +69,8 @@ impl Connection {
         segment
     }
 
-    /// Bytes of a full packet. Where data flows so fast that processors are the limit, its payload is whole blocks of the cipher:
-    /// what is behind them costs more than to leave it out.
+    /// Bytes of a full packet. Where data flows so fast that processors are the limit, its payload
+    /// is whole blocks of the cipher: what is behind them costs more than to leave it out.
     fn full_packet_bytes(&self) -> usize {
         let bytes = self.parts.size.current();
         let Some(outbound) = self.ways.outbound.as_ref().filter(|outbound| outbound.is_fast()) else {
@@ -89,9 +91,9 @@ impl Connection {
         }
     }
 
-    /// Whether packets of `len` bytes, which are shorter than a `full` one, may follow each other in a batch: messages hardly
-    /// ever fill a packet, those that are not torn still less. Redundancy that waits needs more room than data, and is as long as
-    /// other redundancy.
+    /// Whether packets of `len` bytes, which are shorter than a `full` one, may follow each other
+    /// in a batch: messages hardly ever fill a packet, those that are not torn still less.
+    /// Redundancy that waits needs more room than data, and is as long as other redundancy.
     fn is_worth_following(&self, len: usize, full: usize, shape: &Shape) -> bool {
         (shape.is_even || len + full / FULL_BUT >= full)
             && self.ways.flows.wants_to_send()
@@ -204,7 +206,8 @@ impl Ways {
     }
 }
 
-/// Checksum, cipher and mask, in place, of the packet at the end of `out` whose frames are complete.
+/// Checksum, cipher and mask, in place, of the packet at the end of `out` whose frames are
+/// complete.
 pub(in crate::connection) fn seal(
     stack: &SendStack,
     protection: &protection::Slot,

@@ -1,4 +1,5 @@
-//! Runs on the way out: admission, entry in the ledger and statistics are once for all; number, bytes and seal are a packet's own.
+//! Runs on the way out: admission, entry in the ledger and statistics are once for all; number,
+//! bytes and seal are a packet's own.
 
 use crate::connection::packet::FULL_BUT;
 use crate::connection::parts::{How, Token, Written, append_whole};
@@ -55,8 +56,8 @@ impl Connection {
         packets as usize
     }
 
-    /// The flow the data of which is all that is to be sent, none of them under a poll or redundancy, and in no packet that
-    /// is to be traced.
+    /// The flow the data of which is all that is to be sent, none of them under a poll or
+    /// redundancy, and in no packet that is to be traced.
     fn flow_of_run(&self, now: Time) -> Option<u32> {
         let (outbound, arrivals) = (self.ways.outbound.as_ref()?, &self.ways.inbound.as_ref()?.arrivals);
         let [stack] = outbound.stacks.as_slice() else { return None };
@@ -196,8 +197,8 @@ impl Run<'_> {
         }
     }
 
-    /// Appends frames of messages up to `end`, where a full packet would have `more` room. Says whether they make a packet like the
-    /// one before, which is no batch's last.
+    /// Appends frames of messages up to `end`, where a full packet would have `more` room. Says
+    /// whether they make a packet like the one before, which is no batch's last.
     fn append_row(
         &self,
         messages: &mut UnsentMessages<'_>,
@@ -229,8 +230,8 @@ impl Run<'_> {
         filled.messages == count && is_done && is_full && is_followed
     }
 
-    /// Appends a packet, the one behind so many of the run, with a frame of what `fill` appends, which is told the room there is. Says
-    /// whether it did; else nothing is appended.
+    /// Appends a packet, the one behind so many of the run, with a frame of what `fill` appends,
+    /// which is told the room there is. Says whether it did; else nothing is appended.
     fn append_one(
         &self,
         behind: u64,

@@ -5,8 +5,8 @@ use crate::connection::parts::Part;
 use crate::event::Direction;
 
 impl Connection {
-    /// Whether nothing is under way: no packet in flight, nothing waits to be sent, no exchange is being negotiated, no
-    /// flow is open. For tests of what a connection comes to rest in.
+    /// Whether nothing is under way: no packet in flight, nothing waits to be sent, no exchange is
+    /// being negotiated, no flow is open. For tests of what a connection comes to rest in.
     #[doc(hidden)]
     pub fn is_at_rest(&self) -> bool {
         let out_at_rest = self.ways.outbound.as_ref().is_none_or(|o| {

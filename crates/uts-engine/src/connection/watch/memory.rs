@@ -8,8 +8,8 @@ use std::sync::Arc;
 use uts_functions::{Profile, protection};
 
 impl Connection {
-    /// Bytes of memory that the connection takes, its data and the TLS library's state left out. The latter is gone once the
-    /// handshake is confirmed.
+    /// Bytes of memory that the connection takes, its data and the TLS library's state left out.
+    /// The latter is gone once the handshake is confirmed.
     pub fn memory_bytes(&self) -> usize {
         self.memory_parts().into_iter().map(|(_, bytes)| bytes).sum()
     }
@@ -48,7 +48,8 @@ impl Connection {
         ]
     }
 
-    /// Stacks, and the profiles that only this connection has: most have what others have, and share it.
+    /// Stacks, and the profiles that only this connection has: most have what others have, and
+    /// share it.
     fn epoch_bytes(&self) -> usize {
         let (outbound, inbound) = (self.ways.outbound.as_ref(), self.ways.inbound.as_ref());
         let stacks = outbound.map_or(0, |o| o.stacks.capacity() * size_of::<SendStack>())

@@ -6,17 +6,20 @@ use uts_functions::congestion::RateSample;
 use uts_functions::timing::RoundTrip;
 use uts_functions::{PathFacts, Rate, Time};
 
-/// Loss figures rest on this many of the latest packets at least, so that a burst or two do not look like a regime.
+/// Loss figures rest on this many of the latest packets at least, so that a burst or two do not
+/// look like a regime.
 const WINDOW_PACKETS: u32 = 1500;
 
 /// … cut into this many slots, the oldest of which is dropped as a new one begins.
 const SLOTS: usize = 10;
 
-/// No slot is filled for longer: who sends little learns within ten seconds, too, that the path has changed.
+/// No slot is filled for longer: who sends little learns within ten seconds, too, that the path has
+/// changed.
 const SLOT_TIME: Duration = Duration::from_secs(1);
 
-/// Rarer losses than this many in a window rest on a longer memory: where 12 MB are in flight, one loss in 10,000 packets
-/// costs CUBIC nine tenths of the rate, and a window that holds one now and then tells nothing of it.
+/// Rarer losses than this many in a window rest on a longer memory: where 12 MB are in flight, one
+/// loss in 10,000 packets costs CUBIC nine tenths of the rate, and a window that holds one now and
+/// then tells nothing of it.
 const RARE_LOSSES: u32 = 2;
 
 /// So many in a window are another regime, of which the long memory knows nothing.
@@ -26,23 +29,27 @@ const FREQUENT_LOSSES: u32 = 5;
 const MEMORY_PACKETS_MIN: u32 = 2 * WINDOW_PACKETS;
 const MEMORY_PACKETS_MAX: u32 = 1 << 17;
 
-/// The delivery rate is the largest of this many round trips (draft-ietf-ccwg-bbr: BBR.MaxBwFilterLen in spirit).
+/// The delivery rate is the largest of this many round trips (draft-ietf-ccwg-bbr:
+/// BBR.MaxBwFilterLen in spirit).
 const CAPACITY_ROUNDS: u32 = 10;
 
-/// Losses whose queueing delay was above this share of the largest seen met a queue that was nearly full.
+/// Losses whose queueing delay was above this share of the largest seen met a queue that was nearly
+/// full.
 const FULL_QUEUE: f64 = 0.7;
 
 /// A queue shorter than this says nothing of the path's limit.
 const QUEUE_MIN: Duration = Duration::from_millis(3);
 
-/// A buffer of ten packets, which is full at each loss, adds little more to a round trip on a fast path; hosts vary by less.
+/// A buffer of ten packets, which is full at each loss, adds little more to a round trip on a fast
+/// path; hosts vary by less.
 const SHALLOW_QUEUE_MIN: Duration = Duration::from_micros(500);
 
-/// From so many packets that met no full queue (and a twentieth of all) it is told how many are lost without one.
+/// From so many packets that met no full queue (and a twentieth of all) it is told how many are
+/// lost without one.
 const UNQUEUED_MIN: u32 = 60;
 
-/// More in a row are no losses but a hole: nothing has passed for a while, which no mechanism could have changed. Bursts of
-/// eight on average are longer once in 5,000.
+/// More in a row are no losses but a hole: nothing has passed for a while, which no mechanism could
+/// have changed. Bursts of eight on average are longer once in 5,000.
 const HOLE_PACKETS: u32 = 64;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -76,8 +83,9 @@ impl Slot {
         }
     }
 
-    /// Share of the losses (0..=1) that congestion may have caused: what is lost beyond the share of those that met no full queue.
-    /// Losses of the medium hit packets in a queue as often, which that does not take for congestion.
+    /// Share of the losses (0..=1) that congestion may have caused: what is lost beyond the share
+    /// of those that met no full queue. Losses of the medium hit packets in a queue as often, which
+    /// that does not take for congestion.
     fn congestive_share(self) -> f64 {
         if self.lost == 0 {
             return 0.0;
@@ -124,8 +132,8 @@ impl Meter {
         }
     }
 
-    /// A quiet while has passed. Of the rates of the past the largest is kept, which is all that is told of them; rare losses go into
-    /// the long memory, and queues are met anew.
+    /// A quiet while has passed. Of the rates of the past the largest is kept, which is all that is
+    /// told of them; rare losses go into the long memory, and queues are met anew.
     pub fn shrink(&mut self) {
         self.rates.truncate(1);
         self.queues.clear();
@@ -188,8 +196,8 @@ impl Meter {
         queue >= SHALLOW_QUEUE_MIN && queue.as_secs_f64() >= FULL_QUEUE * deepest.as_secs_f64()
     }
 
-    /// A packet was lost; packets are reported in the order of their numbers within one call of the ledger.
-    /// `is_limited`: the application sent less than it could.
+    /// A packet was lost; packets are reported in the order of their numbers within one call of the
+    /// ledger. `is_limited`: the application sent less than it could.
     pub fn on_lost(&mut self, now: Time, number: u64, is_limited: bool, rtt: &RoundTrip) {
         if number < self.left_out_before {
             return;
@@ -218,7 +226,8 @@ impl Meter {
         rtt.latest.saturating_sub(rtt.min) >= SHALLOW_QUEUE_MIN
     }
 
-    /// Losses of packets below this number do not count: a sender that doubles overruns any path by as much as that holds.
+    /// Losses of packets below this number do not count: a sender that doubles overruns any path by
+    /// as much as that holds.
     pub fn leave_out_before(&mut self, number: u64) {
         self.left_out_before = number;
     }
@@ -250,7 +259,8 @@ impl Meter {
         slot.congestive = slot.congestive.saturating_sub(1);
     }
 
-    /// Whether packets were seen to wait for each other lately: else nobody has met the path's limit.
+    /// Whether packets were seen to wait for each other lately: else nobody has met the path's
+    /// limit.
     pub fn has_seen_queue(&self, rtt: &RoundTrip) -> bool {
         let deepest = self.queues.front().map_or(Duration::ZERO, |(_, queue)| *queue);
         deepest >= QUEUE_MIN.max(rtt.min / 8)
@@ -331,7 +341,8 @@ mod tests {
         assert!((facts.loss_congestive - 0.5).abs() < 1e-9, "{facts:?}");
     }
 
-    /// 0.01 % is told for what it is, neither as nothing nor as a loss in a window; more than that comes from the window.
+    /// 0.01 % is told for what it is, neither as nothing nor as a loss in a window; more than that
+    /// comes from the window.
     #[test]
     fn rare_losses_are_remembered_and_frequent_ones_forgotten() {
         let (mut meter, rtt) = (Meter::new(), round_trip(41));
@@ -371,7 +382,8 @@ mod tests {
         assert!((0.00007..0.00013).contains(&loss), "{loss}");
     }
 
-    /// Which share of the losses is told to be congestion's, where a packet meets such a queue, and is lost as that says.
+    /// Which share of the losses is told to be congestion's, where a packet meets such a queue, and
+    /// is lost as that says.
     fn congestive(queue_us: impl Fn(u64) -> u64, is_lost: impl Fn(u64, u64) -> bool) -> f64 {
         let mut meter = Meter::new();
         for number in 0..1400 {
@@ -388,8 +400,9 @@ mod tests {
         meter.facts(&round_trip(41), 1200).loss_congestive
     }
 
-    /// A buffer of ten packets at 86 Mbit/s adds 1.4 ms at most. What is lost when it is full is lost to congestion; where as many
-    /// are lost whatever the queue, they are not, though some meet it full.
+    /// A buffer of ten packets at 86 Mbit/s adds 1.4 ms at most. What is lost when it is full is
+    /// lost to congestion; where as many are lost whatever the queue, they are not, though some
+    /// meet it full.
     #[test]
     fn a_shallow_buffer_is_told_from_losses_of_the_medium() {
         let saw = |number: u64| 14 * (number % 100);
@@ -401,7 +414,8 @@ mod tests {
         assert!((0.4..0.8).contains(&both), "{both}");
     }
 
-    /// While a mobile host changes its cell nothing passes: that is no share of packets that the path loses.
+    /// While a mobile host changes its cell nothing passes: that is no share of packets that the
+    /// path loses.
     #[test]
     fn a_hole_is_no_loss() {
         let (mut meter, rtt) = (Meter::new(), round_trip(41));

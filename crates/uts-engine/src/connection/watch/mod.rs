@@ -1,4 +1,5 @@
-//! What is known of a connection: what it has done, what the path is like, what each packet did, and what all takes of memory.
+//! What is known of a connection: what it has done, what the path is like, what each packet did,
+//! and what all takes of memory.
 
 pub(in crate::connection) mod inspect;
 pub(in crate::connection) mod memory;

@@ -1,4 +1,5 @@
-//! How BBR reads losses: per round trip, against its threshold, with enough of them to tell chance from a full queue.
+//! How BBR reads losses: per round trip, against its threshold, with enough of them to tell chance
+//! from a full queue.
 
 use crate::congestion::{Loss, RateSample};
 use crate::time::Rate;
@@ -124,8 +125,9 @@ impl LossThreshold {
         LossThreshold { share: f64::from(value.clamp(1, 999)) / 1000.0 }
     }
 
-    /// How many of `packets` may be lost before the threshold is exceeded beyond chance (C-33): two standard deviations
-    /// above the mean at the threshold itself, and one less than the least number of losses that tell anything.
+    /// How many of `packets` may be lost before the threshold is exceeded beyond chance (C-33): two
+    /// standard deviations above the mean at the threshold itself, and one less than the least
+    /// number of losses that tell anything.
     pub fn allowance(self, packets: f64) -> f64 {
         let mean = self.share * packets;
         (mean + 2.0 * mean.sqrt()).max(LOSSES_MIN - 1.0)
@@ -137,8 +139,8 @@ impl LossThreshold {
         lost as f64 / packet > self.allowance(total as f64 / packet)
     }
 
-    /// `InflightAtLoss`: how much was in flight where losses crossed the threshold, given what was in flight when the
-    /// last of them was sent, what was lost since, and the size of this loss.
+    /// `InflightAtLoss`: how much was in flight where losses crossed the threshold, given what was
+    /// in flight when the last of them was sent, what was lost since, and the size of this loss.
     pub fn inflight_at(self, tx_in_flight: u64, lost: u64, size: u64) -> u64 {
         let before = tx_in_flight.saturating_sub(size) as f64;
         let lost_before = lost.saturating_sub(size) as f64;
@@ -147,7 +149,8 @@ impl LossThreshold {
     }
 }
 
-/// Fewer losses than these tell nothing of the rate: `BBRStartupFullLossCnt`, used for every judgement.
+/// Fewer losses than these tell nothing of the rate: `BBRStartupFullLossCnt`, used for every
+/// judgement.
 pub(super) const LOSSES_MIN: f64 = 6.0;
 
 #[cfg(test)]

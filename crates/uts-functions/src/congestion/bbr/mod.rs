@@ -1,8 +1,10 @@
-//! BBR, version 3 (draft-ietf-ccwg-bbr): a model of the path, its bandwidth and its smallest round trip, sets rate and
-//! window; losses count only above a threshold. For paths that lose packets without being full, and for short queues.
+//! BBR, version 3 (draft-ietf-ccwg-bbr): a model of the path, its bandwidth and its smallest round
+//! trip, sets rate and window; losses count only above a threshold. For paths that lose packets
+//! without being full, and for short queues.
 //!
-//! `model.rs` and `losses.rs` hold the parts of the model, `states.rs` the state machine; here are the mechanism's face
-//! and the control parameters. Where we depart from the draft, `spec/functions/congestion.md` says why.
+//! `model.rs` and `losses.rs` hold the parts of the model, `states.rs` the state machine; here are
+//! the mechanism's face and the control parameters. Where we depart from the draft,
+//! `spec/functions/congestion.md` says why.
 
 mod losses;
 mod model;
@@ -22,8 +24,8 @@ use losses::{LossRound, LossThreshold};
 use model::{Aggregation, FullPipe, MinRtt, Rounds, TwoSlotMax};
 use states::{Cycle, ProbeRtt, State, Undo};
 
-/// See the module's page. Its state is boxed: it is half as large again as that of any other, and all connections make room
-/// for the largest.
+/// See the module's page. Its state is boxed: it is half as large again as that of any other, and
+/// all connections make room for the largest.
 #[derive(Clone, Debug)]
 pub struct Bbr(Box<Sender>);
 
@@ -32,7 +34,8 @@ struct Sender {
     packet_bytes: u64,
     initial_window: u64,
     threshold: LossThreshold,
-    /// Whether the threshold is the default: then losses below it count if they meet a queue (C-35).
+    /// Whether the threshold is the default: then losses below it count if they meet a queue
+    /// (C-35).
     queue_counts: bool,
     random: u64,
 
@@ -120,8 +123,9 @@ impl Bbr {
         predict,
     };
 
-    /// Builds it from what the predecessor knew: with bandwidth and smallest round trip, at the refilling of the pipe;
-    /// without, or while the path's limit is unknown, in Startup (C-5, C-30).
+    /// Builds it from what the predecessor knew: with bandwidth and smallest round trip, at the
+    /// refilling of the pipe; without, or while the path's limit is unknown, in Startup (C-5,
+    /// C-30).
     pub fn build(params: &Params, context: &Context) -> Self {
         let summary = &context.summary;
         let packet_bytes = context.packet_bytes.max(1);
@@ -157,7 +161,8 @@ impl Bbr {
             pacing: Rate::default(),
             has_rtt: known_rtt.is_some(),
         };
-        // "Pacing Rate": a nominal bandwidth of the initial window per round trip, or per millisecond.
+        // "Pacing Rate": a nominal bandwidth of the initial window per round trip, or per
+        // millisecond.
         let nominal = Rate::from_delivery(window, known_rtt.unwrap_or(Duration::from_millis(1)));
         bbr.pacing = nominal.mul_f64(State::Startup.pacing_gain()).max(bbr.pacing_floor());
         if let Some(rate) = summary.bandwidth {
@@ -166,7 +171,8 @@ impl Bbr {
         if let Some(bdp) = bdp_bytes(summary).filter(|_| threshold != u64::MAX) {
             bbr.pipe.reached = true;
             bbr.window = bbr.window.min(bdp.saturating_mul(2)).max(bbr.min_pipe());
-            // A predecessor that kept a queue has filled the pipe: drain it. Otherwise look for more at once.
+            // A predecessor that kept a queue has filled the pipe: drain it. Otherwise look for
+            // more at once.
             if window > bdp.saturating_add(bdp / 4) {
                 bbr.state = State::Drain;
             } else {
@@ -407,8 +413,8 @@ impl Congestion for Sender {
         Some(self.quantum())
     }
 
-    /// Window and threshold are what would fill the path without a queue, not the room that BBR itself keeps above that
-    /// (C-31).
+    /// Window and threshold are what would fill the path without a queue, not the room that BBR
+    /// itself keeps above that (C-31).
     fn summary(&self) -> Summary {
         let bandwidth = Some(self.max_bandwidth()).filter(|rate| *rate > Rate::default());
         let (rtt_min, known) = (self.min_rtt.value, self.pipe.reached && bandwidth.is_some());
@@ -417,7 +423,8 @@ impl Congestion for Sender {
         }
         let fill = self.bdp_multiple(self.max_bandwidth(), 1.0).min(self.bounds.inflight_long);
         let threshold_bytes = fill.max(self.min_pipe());
-        // ProbeRTT and persistent congestion leave a small window; only the latter is a successor's concern.
+        // ProbeRTT and persistent congestion leave a small window; only the latter is a successor's
+        // concern.
         let window =
             if self.state == State::ProbeRtt { self.window.max(self.prior_window) } else { self.window };
         Summary { window_bytes: window.min(threshold_bytes), threshold_bytes, bandwidth, rtt_min }
@@ -455,7 +462,8 @@ fn predict(params: &Params, facts: &PathFacts, prediction: &mut Prediction) {
     let packets = (facts.bdp_bytes() as f64 / (facts.mtu_bytes as f64).max(1.0)).max(MIN_PIPE_PACKETS as f64);
     let random = (prediction.loss_seen * (1.0 - facts.loss_congestive.clamp(0.0, 1.0))).clamp(0.0, 1.0);
     let ceiling = LossThreshold::per_mille(params.get(0)).allowance(packets) / packets;
-    // The share of round trips above the ceiling: a normal distribution (by the logistic one), wider for bursts.
+    // The share of round trips above the ceiling: a normal distribution (by the logistic one),
+    // wider for bursts.
     let deviation = (random * (2.0 * facts.loss_burst.max(1.0) - 1.0) / packets).sqrt();
     let above =
         if deviation > 0.0 { 1.0 / (1.0 + libm::exp(-1.702 * (random - ceiling) / deviation)) } else { 0.0 };

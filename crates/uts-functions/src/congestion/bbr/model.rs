@@ -1,5 +1,5 @@
-//! The parts of BBR's model of the path: round trips, bandwidth, smallest round trip, aggregation, and whether the pipe
-//! is full. Section names are those of draft-ietf-ccwg-bbr.
+//! The parts of BBR's model of the path: round trips, bandwidth, smallest round trip, aggregation,
+//! and whether the pipe is full. Section names are those of draft-ietf-ccwg-bbr.
 
 use crate::congestion::RateSample;
 use crate::time::{Rate, Time};
@@ -88,7 +88,8 @@ impl MinRtt {
             self.probe_value = rtt;
             self.probe_at = now;
         }
-        // C-37: a round trip as small as the smallest known, but for noise, is as good as a probe for it.
+        // C-37: a round trip as small as the smallest known, but for noise, is as good as a probe
+        // for it.
         if let (Some(rtt), Some(value)) = (rtt, self.value)
             && rtt <= value.saturating_add(value / NOISE_DIVISOR)
         {
@@ -177,7 +178,8 @@ impl FullPipe {
         *self = FullPipe { baseline, count: 0, now: false, reached: self.reached };
     }
 
-    /// `CheckFullBWReached`, for the sample that ended a round and was not limited by the application.
+    /// `CheckFullBWReached`, for the sample that ended a round and was not limited by the
+    /// application.
     pub fn on_round(&mut self, rate: Rate) {
         if self.now {
             return;

@@ -1,4 +1,5 @@
-//! BBR's state machine: Startup, Drain, the cycle of ProbeBW, ProbeRTT, and what losses change in each.
+//! BBR's state machine: Startup, Drain, the cycle of ProbeBW, ProbeRTT, and what losses change in
+//! each.
 
 use super::losses::Verdict;
 use super::{RATE_INFINITE, Sender};

@@ -1,7 +1,9 @@
-//! A small simulated bottleneck: flows, each a mechanism over its [`Delivery`] with a pacer, through one queue.
+//! A small simulated bottleneck: flows, each a mechanism over its [`Delivery`] with a pacer,
+//! through one queue.
 //!
-//! Losses fall behind the queue, so that what is lost has used the link. Receivers acknowledge every second packet, and
-//! gaps at once; senders declare a packet lost when one three later was acknowledged, or after a probe time-out.
+//! Losses fall behind the queue, so that what is lost has used the link. Receivers acknowledge
+//! every second packet, and gaps at once; senders declare a packet lost when one three later was
+//! acknowledged, or after a probe time-out.
 
 use crate::congestion::{
     Ack, Cause, Congestion, Context, Delivery, Loss, MECHANISMS, Slot, Snapshot, Summary,
@@ -347,7 +349,8 @@ impl World {
         self.schedule(self.now + self.path.rtt / 2, Event::Acknowledged(flow, packets));
     }
 
-    /// A probe time-out of three round trips: everything outstanding is lost; persistently, if it was all that was sent.
+    /// A probe time-out of three round trips: everything outstanding is lost; persistently, if it
+    /// was all that was sent.
     fn probe(&mut self, flow: usize) {
         let now = self.now;
         let f = &mut self.flows[flow];

@@ -1,4 +1,5 @@
-//! Random sequences of events: no mechanism may panic, stall, or grow without cause, whatever happens.
+//! Random sequences of events: no mechanism may panic, stall, or grow without cause, whatever
+//! happens.
 
 use super::bottleneck::invariants;
 use crate::congestion::{

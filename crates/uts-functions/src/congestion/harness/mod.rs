@@ -1,5 +1,5 @@
-//! The conformance harness of congestion control: runs over every registered mechanism, in a small simulated bottleneck
-//! and under random events.
+//! The conformance harness of congestion control: runs over every registered mechanism, in a small
+//! simulated bottleneck and under random events.
 
 mod bottleneck;
 mod events;
@@ -17,7 +17,8 @@ const SEED: u64 = 7;
 /// path full.
 const PART_OF_FULL: f64 = 0.75;
 
-/// Share of the path's rate that passed the queue in `seconds` from the start, and the mean queue in milliseconds.
+/// Share of the path's rate that passed the queue in `seconds` from the start, and the mean queue
+/// in milliseconds.
 fn run(path: Path, choice: Choice, seconds: u64) -> (f64, f64) {
     let mut world = World::new(path, &[choice], SEED);
     let end = Time::from_millis(1000 * seconds);
@@ -76,8 +77,8 @@ fn utilisation_by_loss() {
     }
 }
 
-/// What `predict` says agrees with what the bottleneck does: within a fifth of the path for mechanisms that use it,
-/// within a factor of two for those that random losses throttle.
+/// What `predict` says agrees with what the bottleneck does: within a fifth of the path for
+/// mechanisms that use it, within a factor of two for those that random losses throttle.
 #[test]
 fn predictions_agree_with_measurement() {
     let losses = [(0.0, 1.0), (0.001, 1.0), (0.01, 1.0), (0.03, 1.0), (0.05, 1.0), (0.05, 4.0)];
@@ -126,7 +127,8 @@ fn facts_of(path: &Path) -> PathFacts {
     }
 }
 
-/// Beside one another, over 60 s, no flow is starved: a third at least for each, as far as promised.
+/// Beside one another, over 60 s, no flow is starved: a third at least for each, as far as
+/// promised.
 #[test]
 fn two_flows_share() {
     let fast = Path::new(100, 20);

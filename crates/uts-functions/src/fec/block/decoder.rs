@@ -11,7 +11,8 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 
-/// Keeps what lately arrived in one epoch, and recovers what did not as soon as enough repairs are there.
+/// Keeps what lately arrived in one epoch, and recovers what did not as soon as enough repairs are
+/// there.
 #[derive(Clone, Debug)]
 pub struct Decoder<C> {
     code: C,
@@ -146,14 +147,16 @@ impl<C: BlockCode> Decode for Decoder<C> {
 }
 
 impl<C: BlockCode> Decoder<C> {
-    /// The sources that a repair names, if it is one that an encoder of this scheme could have made.
+    /// The sources that a repair names, if it is one that an encoder of this scheme could have
+    /// made.
     fn offsets(&self, repair: &Repair) -> Option<Offsets> {
         let RepairId::Block { index, parities } = repair.id else { return None };
         let is_proper = usize::from(parities) <= self.shape.parities.min(PARITIES_MAX) && index < parities;
         is_proper.then(|| repair.proper_offsets(self.shape.data)).flatten()
     }
 
-    /// Looks whether a block can be finished; if it is finished or hopeless, takes it out and says so.
+    /// Looks whether a block can be finished; if it is finished or hopeless, takes it out and says
+    /// so.
     fn settle(&mut self, at: usize, recovered: &mut Vec<Recovered>) -> bool {
         let Some(block) = self.blocks.get(at) else { return false };
         let symbols = block.symbols.len() as u64;

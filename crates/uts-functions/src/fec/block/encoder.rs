@@ -157,6 +157,7 @@ impl Block {
     }
 }
 
-/// Repairs that may wait to be sent: all parities of the largest blocks, which are closed together. A sender takes them
-/// as it sends sources, so more means that it cannot send at all, and old repairs are worth least.
+/// Repairs that may wait to be sent: all parities of the largest blocks, which are closed together.
+/// A sender takes them as it sends sources, so more means that it cannot send at all, and old
+/// repairs are worth least.
 const READY_MAX: usize = crate::fec::reed_solomon::INTERLEAVE_MAX as usize * PARITIES_MAX;

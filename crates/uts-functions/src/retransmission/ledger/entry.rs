@@ -1,4 +1,5 @@
-//! Entries of the ledger: packets in a row that differ in nothing but what follows from their places.
+//! Entries of the ledger: packets in a row that differ in nothing but what follows from their
+//! places.
 
 use super::{Sent, Tokens};
 use crate::congestion::Snapshot;

@@ -1,11 +1,14 @@
-//! The ledger: every packet sent and not yet settled, as tokens of what it carried rather than as bytes.
+//! The ledger: every packet sent and not yet settled, as tokens of what it carried rather than as
+//! bytes.
 //!
-//! A packet number is never reused; what is repeated travels in a new packet with a new entry. Losses are found as in
-//! RFC 9002 section 6.1 (packet and time threshold), with thresholds that widen when the path is seen to reorder
-//! (RFC 8985 section 6.2): a packet that was declared lost and is acknowledged after all.
+//! A packet number is never reused; what is repeated travels in a new packet with a new entry.
+//! Losses are found as in RFC 9002 section 6.1 (packet and time threshold), with thresholds that
+//! widen when the path is seen to reorder (RFC 8985 section 6.2): a packet that was declared lost
+//! and is acknowledged after all.
 //!
-//! Most packets leave in batches of the same, with the next bytes of one flow. They share an entry (`entry.rs`), which is why many
-//! packets in flight take little memory, and acknowledging them little time.
+//! Most packets leave in batches of the same, with the next bytes of one flow. They share an entry
+//! (`entry.rs`), which is why many packets in flight take little memory, and acknowledging them
+//! little time.
 
 mod entry;
 mod skips;
@@ -22,7 +25,8 @@ use std::collections::VecDeque;
 
 pub use entry::{Carried, Run};
 
-/// Packets that must be acknowledged beyond a gap before the gap is a loss (RFC 9002 section 6.1.1).
+/// Packets that must be acknowledged beyond a gap before the gap is a loss (RFC 9002 section
+/// 6.1.1).
 const REORDER_PACKETS: u64 = 3;
 
 /// The widest that the packet threshold becomes; beyond, the time threshold decides alone.
@@ -31,8 +35,9 @@ const REORDER_PACKETS_MAX: u64 = 256;
 /// Lost packets that are remembered, in case they arrive after all.
 const LOST_MAX: usize = 1024;
 
-/// Packets that are remembered although they do not ask for an acknowledgement: so many at the front, and twice as many behind others,
-/// since a peer that acknowledges nothing would have reports pile up behind what it was asked for.
+/// Packets that are remembered although they do not ask for an acknowledgement: so many at the
+/// front, and twice as many behind others, since a peer that acknowledges nothing would have
+/// reports pile up behind what it was asked for.
 const UNASKED_MAX: u64 = 256;
 
 /// What an entry's packet carried; the engine says what a token is.
@@ -58,9 +63,11 @@ pub struct Sent<T> {
 /// The state of the function: packets in flight, and those lost of late.
 #[derive(Clone, Debug)]
 pub struct Ledger<T> {
-    /// In the order of their numbers, without those that were left out; those that do not ask for an acknowledgement may be missing.
+    /// In the order of their numbers, without those that were left out; those that do not ask for
+    /// an acknowledgement may be missing.
     entries: VecDeque<Entry<T>>,
-    /// Packets of the last kind that were entered since older ones were looked through, and the number of the next at that time.
+    /// Packets of the last kind that were entered since older ones were looked through, and the
+    /// number of the next at that time.
     unasked: u64,
     looked_through: u64,
     /// The number of the next packet.
@@ -165,8 +172,9 @@ impl<T: Carried> Ledger<T> {
         self.record_run(sent, 1);
     }
 
-    /// Enters so many packets, at least one, that were just sent at once under the next numbers, the first of which is this. They
-    /// are alike: [`Carried::ahead`] tells what each carries, and each raises the bytes in flight by its own.
+    /// Enters so many packets, at least one, that were just sent at once under the next numbers,
+    /// the first of which is this. They are alike: [`Carried::ahead`] tells what each carries, and
+    /// each raises the bytes in flight by its own.
     pub fn record_run(&mut self, sent: Sent<T>, packets: u64) {
         if sent.eliciting {
             self.eliciting += packets;
@@ -183,7 +191,8 @@ impl<T: Carried> Ledger<T> {
             rest = (self.next < end).then(|| entry.sent.ahead(places));
             self.entries.push_back(entry);
         }
-        // Nobody acknowledges packets that do not ask for it, unless others do: the oldest are forgotten.
+        // Nobody acknowledges packets that do not ask for it, unless others do: the oldest are
+        // forgotten.
         while self.next - self.base() > UNASKED_MAX
             && self.entries.front().is_some_and(|entry| entry.open == 0 || !entry.sent.eliciting)
         {
@@ -196,8 +205,8 @@ impl<T: Carried> Ledger<T> {
         }
     }
 
-    /// Takes in an acknowledgement of these packet numbers (descending or ascending ranges). `None` if it names a
-    /// number that was never sent, or was left out: the peer is lying.
+    /// Takes in an acknowledgement of these packet numbers (descending or ascending ranges). `None`
+    /// if it names a number that was never sent, or was left out: the peer is lying.
     pub fn on_ack(&mut self, ranges: impl Iterator<Item = Range<u64>>, now: Time) -> Option<Acknowledged<T>> {
         let mut done = Acknowledged { packets: core::mem::take(&mut self.room), spurious: Vec::new() };
         let base = self.base();
@@ -287,9 +296,9 @@ impl<T: Carried> Ledger<T> {
         }
     }
 
-    /// The peer recovered these packets from redundancy: what they carried needs no repetition. The packets themselves
-    /// stay, to be found lost, for so they are as far as the path is concerned. Gives what they carried; `None` if one was
-    /// never sent.
+    /// The peer recovered these packets from redundancy: what they carried needs no repetition. The
+    /// packets themselves stay, to be found lost, for so they are as far as the path is concerned.
+    /// Gives what they carried; `None` if one was never sent.
     pub fn on_repaired(&mut self, ranges: impl Iterator<Item = Range<u64>>) -> Option<Vec<Tokens<T>>> {
         let base = self.base();
         let mut carried = Vec::new();
@@ -317,8 +326,8 @@ impl<T: Carried> Ledger<T> {
         between.is_empty() || (between.end - between.start == 1 && self.skips.meets(&between))
     }
 
-    /// Takes out what is lost at `now`; `loss_delay` is the time threshold of the timing mechanism, and waiting for
-    /// reordering never exceeds `patience`.
+    /// Takes out what is lost at `now`; `loss_delay` is the time threshold of the timing mechanism,
+    /// and waiting for reordering never exceeds `patience`.
     pub fn detect_lost(&mut self, now: Time, loss_delay: Duration, patience: Duration) -> Lost<T> {
         let (mut runs, mut look_again, mut cause) = (Vec::new(), None, Cause::Expired);
         let Some(largest) = self.largest_acked else {
@@ -369,8 +378,8 @@ impl<T: Carried> Ledger<T> {
         }
     }
 
-    /// After a quiet while: forgets lost packets, which do not arrive any more, and, if nothing else is in flight, those of
-    /// which nobody will tell. Gives back memory that nothing is in.
+    /// After a quiet while: forgets lost packets, which do not arrive any more, and, if nothing
+    /// else is in flight, those of which nobody will tell. Gives back memory that nothing is in.
     pub fn shrink(&mut self) {
         if self.eliciting == 0 {
             self.entries.clear();

@@ -1,13 +1,16 @@
-//! Packet numbers that are left out, so that a peer which acknowledges what it has not received gives itself away
-//! (RFC 9000 section 21.4; retransmission.md R-10).
+//! Packet numbers that are left out, so that a peer which acknowledges what it has not received
+//! gives itself away (RFC 9000 section 21.4; retransmission.md R-10).
 
-/// The first number is left out within 2^5 packets: a peer that lies is found before it has gained a first window.
+/// The first number is left out within 2^5 packets: a peer that lies is found before it has gained
+/// a first window.
 const EXPONENT_MIN: u32 = 5;
 
-/// Later ones are farther apart, up to 2^12 packets: each costs the receiver a gap in its reports for a while.
+/// Later ones are farther apart, up to 2^12 packets: each costs the receiver a gap in its reports
+/// for a while.
 const EXPONENT_MAX: u32 = 12;
 
-/// The latest that are remembered. Reports reach back no further in practice, and a liar meets the newest first.
+/// The latest that are remembered. Reports reach back no further in practice, and a liar meets the
+/// newest first.
 const REMEMBERED: usize = 2;
 
 /// Which numbers are left out.

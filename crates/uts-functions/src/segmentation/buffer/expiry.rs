@@ -5,8 +5,9 @@ use crate::time::Time;
 use core::ops::Range;
 use std::collections::BTreeMap;
 
-/// Messages that have a lifetime, by its end. Those that stand in a row and end together are one entry, so that neither what is
-/// held nor how much was handed over at a time makes the next one dear to find.
+/// Messages that have a lifetime, by its end. Those that stand in a row and end together are one
+/// entry, so that neither what is held nor how much was handed over at a time makes the next one
+/// dear to find.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Expiries {
     /// When, and the first position; the position behind the last.
@@ -42,7 +43,8 @@ impl Expiries {
         Some(start..end)
     }
 
-    /// Leaves no entry in front all of which is `done`. Others that are stay until they come to the front.
+    /// Leaves no entry in front all of which is `done`. Others that are stay until they come to the
+    /// front.
     pub(super) fn forget(&mut self, done: &RangeSet) {
         while let Some(first) = self.entries.first_entry() {
             let (start, end) = (first.key().1, *first.get());

@@ -1,4 +1,5 @@
-//! Bytes that are sent for the first time and fill packets, one after the other. What holds for all of them is asked once.
+//! Bytes that are sent for the first time and fill packets, one after the other. What holds for all
+//! of them is asked once.
 
 use super::{Segment, SendBuffer};
 use std::collections::vec_deque::Iter;
@@ -16,8 +17,9 @@ pub struct UnsentBytes<'a> {
 }
 
 impl SendBuffer {
-    /// The bytes that are sent next, if there is nothing else to be sent before them, between them or with them: no repeat, no
-    /// message, no end of the flow, and more to follow below `limit`. That is for [`SendBuffer::next_chunk`].
+    /// The bytes that are sent next, if there is nothing else to be sent before them, between them
+    /// or with them: no repeat, no message, no end of the flow, and more to follow below `limit`.
+    /// That is for [`SendBuffer::next_chunk`].
     pub fn unsent_bytes(&mut self, limit: u64) -> Option<UnsentBytes<'_>> {
         if !self.repeat.is_empty() {
             return None;

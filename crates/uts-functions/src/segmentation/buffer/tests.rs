@@ -234,7 +234,8 @@ fn check_together(b: &SendBuffer, most: usize, limit: u64) {
     });
 }
 
-/// To send messages of one length at once is to send them one by one, as long as each is followed by another such.
+/// To send messages of one length at once is to send them one by one, as long as each is followed
+/// by another such.
 fn check_even(b: &SendBuffer, count: usize, limit: u64) {
     check_alike(b, limit, |messages, one_by_one| {
         let place = one_by_one.place();
@@ -250,7 +251,8 @@ fn check_even(b: &SendBuffer, count: usize, limit: u64) {
             one_by_one.on_sent();
             sent += 1;
         }
-        // What ends with all that may be sent, or before what was given up, is for who looks at each.
+        // What ends with all that may be sent, or before what was given up, is for who looks at
+        // each.
         let is_even = sent == count && one_by_one.front().is_some();
         if !is_even {
             one_by_one.go_back(place);
@@ -319,7 +321,8 @@ fn outcome(b: &mut SendBuffer, deed: &Deed, kept_together: bool, limit: u64) -> 
 }
 
 proptest! {
-    /// Nobody sees whether messages are kept together, but who looks at memory: that is set free with the last of them.
+    /// Nobody sees whether messages are kept together, but who looks at memory: that is set free
+    /// with the last of them.
     #[test]
     fn messages_that_are_kept_together_go_as_those_that_are_not(deeds in deeds(), limit in 20..400_u64) {
         let (mut rows, mut singles) = (SendBuffer::default(), SendBuffer::default());

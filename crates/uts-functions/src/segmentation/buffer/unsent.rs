@@ -1,5 +1,5 @@
-//! Whole messages that are sent for the first time, one behind the other. What holds for all of them is asked once, and none is
-//! looked for.
+//! Whole messages that are sent for the first time, one behind the other. What holds for all of
+//! them is asked once, and none is looked for.
 
 use super::{Piece, Segment, SendBuffer};
 use crate::range::RangeSet;
@@ -15,7 +15,8 @@ pub struct Unsent<'a> {
     pub data: &'a [u8],
     /// It is in the form that a presentation mechanism gave it.
     pub presented: bool,
-    /// Bytes of the message behind it, if one may be sent next; `None` if something else may, or nothing.
+    /// Bytes of the message behind it, if one may be sent next; `None` if something else may, or
+    /// nothing.
     pub following: Option<usize>,
     /// Something may be sent behind it.
     pub has_more: bool,
@@ -99,7 +100,8 @@ impl<'a> At<'a> {
         (count > 1 && self.bytes > 0).then_some(Together { start, message_bytes: self.bytes, count })
     }
 
-    /// Whether more than `count` messages of the length of the next one follow each other from that on, none of them presented.
+    /// Whether more than `count` messages of the length of the next one follow each other from that
+    /// on, none of them presented.
     #[inline]
     fn has_even(&self, count: usize) -> bool {
         let is_even = |s: &&Segment| s.is_message() && !s.presented && s.piece_bytes() == self.bytes;
@@ -144,7 +146,8 @@ pub struct Place<'a> {
 }
 
 impl SendBuffer {
-    /// Whether [`SendBuffer::unsent_messages`] is worth asking: where bytes are sent this is all there is to do.
+    /// Whether [`SendBuffer::unsent_messages`] is worth asking: where bytes are sent this is all
+    /// there is to do.
     #[inline]
     pub fn may_have_messages(&self) -> bool {
         let is_bytes = |s: &Segment| !s.is_message() && self.sent < s.end();
@@ -160,8 +163,9 @@ impl SendBuffer {
         (next.message && next.start == self.sent).then_some(next.data.len())
     }
 
-    /// The messages whose turn it is to be sent, as far as they are new, lie below `limit`, and stand in a row; `None` if what
-    /// comes next is not so, or is to be repeated, or ends the flow: that is for [`SendBuffer::next_chunk`].
+    /// The messages whose turn it is to be sent, as far as they are new, lie below `limit`, and
+    /// stand in a row; `None` if what comes next is not so, or is to be repeated, or ends the flow:
+    /// that is for [`SendBuffer::next_chunk`].
     pub fn unsent_messages(&mut self, limit: u64) -> Option<UnsentMessages<'_>> {
         if !self.may_have_messages() {
             return None;
@@ -218,10 +222,11 @@ impl<'a> UnsentMessages<'a> {
         }
     }
 
-    /// Sends messages as long as `put` takes them, which is given the first one's position and bytes, and how many bytes the one
-    /// behind it has. Ends, too, before the last one that may be sent, and before one that is in another form than `presented`
-    /// says: with these there is more to be asked; and where `but_together`, before what [`UnsentMessages::together`] has. Says how
-    /// many were sent.
+    /// Sends messages as long as `put` takes them, which is given the first one's position and
+    /// bytes, and how many bytes the one behind it has. Ends, too, before the last one that may be
+    /// sent, and before one that is in another form than `presented` says: with these there is more
+    /// to be asked; and where `but_together`, before what [`UnsentMessages::together`] has. Says
+    /// how many were sent.
     #[inline(always)]
     pub fn send_row(
         &mut self,
@@ -256,15 +261,17 @@ impl<'a> UnsentMessages<'a> {
         count
     }
 
-    /// Messages of one length that stand one behind the other from the next one on, up to the last of them behind which one more
-    /// may be sent; `None` if they are less than two, or not as they were handed over.
+    /// Messages of one length that stand one behind the other from the next one on, up to the last
+    /// of them behind which one more may be sent; `None` if they are less than two, or not as they
+    /// were handed over.
     #[inline]
     pub fn together(&self) -> Option<Together> {
         self.at.together(self.end, self.limit)
     }
 
-    /// Sends `count` messages, at least one, if they are of one length, not presented, and one more of that length may be sent behind
-    /// them: `put` is given their bytes, in as many pieces as they lie in. Says whether it did.
+    /// Sends `count` messages, at least one, if they are of one length, not presented, and one more
+    /// of that length may be sent behind them: `put` is given their bytes, in as many pieces as
+    /// they lie in. Says whether it did.
     #[inline]
     pub fn send_even(&mut self, count: usize, put: impl FnMut(&[u8])) -> bool {
         let Some(end) = self.end_of_even(count) else { return false };

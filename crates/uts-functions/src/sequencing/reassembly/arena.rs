@@ -1,4 +1,5 @@
-//! Memory for messages that come whole: what a packet carries is copied once, and its messages are slices of that.
+//! Memory for messages that come whole: what a packet carries is copied once, and its messages are
+//! slices of that.
 
 use super::room::Room;
 use bytes::Bytes;
@@ -38,7 +39,8 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    /// A reader that keeps pace finds everything in the same memory; what is still held is left alone.
+    /// A reader that keeps pace finds everything in the same memory; what is still held is left
+    /// alone.
     #[test]
     fn a_buffer_that_was_left_is_used_again() {
         let mut arena = Arena::default();

@@ -1,8 +1,9 @@
 //! What a flow's receiver holds: data that arrived and was not handed over.
 //!
-//! Two cases are common. Bytes that arrive in order, and are read as they come, go into one buffer ([`Run`]) and come out of
-//! it in long stretches; whatever else happens turns the run into a piece like others first. Messages that come whole, behind
-//! everything else, wait in one queue, in memory that those of a packet share ([`Arena`]). Trees are for all the rest.
+//! Two cases are common. Bytes that arrive in order, and are read as they come, go into one buffer
+//! ([`Run`]) and come out of it in long stretches; whatever else happens turns the run into a piece
+//! like others first. Messages that come whole, behind everything else, wait in one queue, in
+//! memory that those of a packet share ([`Arena`]). Trees are for all the rest.
 
 mod arena;
 mod orders;
@@ -47,7 +48,8 @@ pub enum Delivery {
     Bytes(u64, Bytes),
     /// A whole message, and its position in the flow.
     Message(u64, Bytes),
-    /// A whole message in the form that a presentation mechanism gave it, and its position in the flow.
+    /// A whole message in the form that a presentation mechanism gave it, and its position in the
+    /// flow.
     Presented(u64, Bytes),
     /// The sender gave up this many positions here.
     Skipped(u64),
@@ -84,11 +86,12 @@ pub enum SegmentError {
     },
 }
 
-/// Messages without positions that may wait to be read; beyond, the newest are dropped, as a full queue would.
+/// Messages without positions that may wait to be read; beyond, the newest are dropped, as a full
+/// queue would.
 pub const UNPLACED_MAX: usize = 4096;
 
-/// What a message, or a stretch of bytes that does not follow on another, counts for at least against the room that a flow has, in
-/// bytes: a quarter of what it takes to keep track of it.
+/// What a message, or a stretch of bytes that does not follow on another, counts for at least
+/// against the room that a flow has, in bytes: a quarter of what it takes to keep track of it.
 pub const PIECE_BYTES: usize = size_of::<Ready>() / 4;
 
 #[derive(Clone, Debug)]
@@ -118,7 +121,8 @@ struct Ready {
 /// The receiver's state of one flow.
 #[derive(Clone, Debug, Default)]
 pub struct Reassembly {
-    /// Bytes that came in order, before they are a piece: they lie behind all pieces, and nothing settled behind them.
+    /// Bytes that came in order, before they are a piece: they lie behind all pieces, and nothing
+    /// settled behind them.
     run: Run,
     pieces: BTreeMap<u64, Piece>,
     /// Arrived, or given up by the sender.
@@ -127,7 +131,8 @@ pub struct Reassembly {
     delivered: RangeSet,
     begins: BTreeSet<u64>,
     ends: BTreeSet<u64>,
-    /// What may be handed over out of order, in order of completion. Messages in it that came whole ascend.
+    /// What may be handed over out of order, in order of completion. Messages in it that came whole
+    /// ascend.
     ready: VecDeque<Ready>,
     /// There may be pieces to hand over out of order that are not in `ready`.
     unindexed: bool,
@@ -160,8 +165,9 @@ impl Reassembly {
         self.held_bytes
     }
 
-    /// What is held as it counts against the room that a flow has, in bytes: the data or, where its pieces are so small that to keep
-    /// track of them takes a multiple of that, [`PIECE_BYTES`] for each.
+    /// What is held as it counts against the room that a flow has, in bytes: the data or, where its
+    /// pieces are so small that to keep track of them takes a multiple of that, [`PIECE_BYTES`] for
+    /// each.
     #[inline]
     pub fn load_bytes(&self) -> usize {
         let pieces = self.ready.len() + self.unplaced.len() + self.pieces.len();
@@ -198,8 +204,8 @@ impl Reassembly {
         self.fin
     }
 
-    /// Takes in bytes that follow on the last that have arrived; says whether it did. If not, they are for
-    /// [`Reassembly::insert`], and nothing has changed.
+    /// Takes in bytes that follow on the last that have arrived; says whether it did. If not, they
+    /// are for [`Reassembly::insert`], and nothing has changed.
     pub fn append(&mut self, start: u64, bytes: &[u8], limit: u64) -> bool {
         let end = start.saturating_add(bytes.len() as u64);
         let follows = self.settled.last().map_or(0, |last| last.end) == start;
@@ -236,7 +242,8 @@ impl Reassembly {
         self.ready.push_back(Ready { start, whole: None });
     }
 
-    /// Takes in what a frame carried; says how many positions were new. Data at `limit` or beyond is refused.
+    /// Takes in what a frame carried; says how many positions were new. Data at `limit` or beyond
+    /// is refused.
     ///
     /// # Errors
     /// [`SegmentError`] if the peer breaks the rules; nothing is changed then.
@@ -315,14 +322,16 @@ impl Reassembly {
         }
     }
 
-    /// The positions of the message around `position`, its end marker included, if it is whole (sequencing.md R-3).
+    /// The positions of the message around `position`, its end marker included, if it is whole
+    /// (sequencing.md R-3).
     fn whole_message_around(&self, position: u64) -> Option<Range<u64>> {
         let begin = *self.begins.range(..=position).next_back()?;
         let end = *self.ends.range(position..).next()?;
         self.settled.contains_range(&(begin..end + 1)).then_some(begin..end + 1)
     }
 
-    /// The end of the highest data that has arrived or been given up, the marker that ends the flow left out.
+    /// The end of the highest data that has arrived or been given up, the marker that ends the flow
+    /// left out.
     pub fn reaches(&self) -> u64 {
         let end = self.settled.last().map_or(0, |last| last.end);
         self.fin.map_or(end, |fin| end.min(fin))
@@ -338,13 +347,14 @@ impl Reassembly {
         self.settled.len().saturating_sub(1)
     }
 
-    /// Whether data from `start` on would lie apart from everything that is settled, and so leave one more gap.
+    /// Whether data from `start` on would lie apart from everything that is settled, and so leave
+    /// one more gap.
     pub fn leaves_gap(&self, start: u64) -> bool {
         start > self.settled.run_end(0) && !self.settled.contains(start - 1)
     }
 
-    /// Gives up the oldest gaps until at most `most` ranges are left: a bound on memory where nothing is repeated
-    /// (sequencing.md R-11).
+    /// Gives up the oldest gaps until at most `most` ranges are left: a bound on memory where
+    /// nothing is repeated (sequencing.md R-11).
     pub fn limit_gaps(&mut self, most: usize) {
         while self.settled.len() > most.max(1) {
             let mut ranges = self.settled.iter();
@@ -354,8 +364,9 @@ impl Reassembly {
         }
     }
 
-    /// The sender gave up these positions: nobody waits any more for those that have not arrived, and what has arrived of
-    /// messages that can no longer become whole is dropped. Bytes that have arrived are still handed over.
+    /// The sender gave up these positions: nobody waits any more for those that have not arrived,
+    /// and what has arrived of messages that can no longer become whole is dropped. Bytes that have
+    /// arrived are still handed over.
     pub fn skip(&mut self, range: Range<u64>) {
         // sequencing.md R-4.
         let end = self.fin.map_or(range.end, |fin| range.end.min(fin));
@@ -370,7 +381,8 @@ impl Reassembly {
         }
     }
 
-    /// Settled positions that are not handed over, and the pieces beside them that are of no use without them.
+    /// Settled positions that are not handed over, and the pieces beside them that are of no use
+    /// without them.
     fn give_up(&mut self, range: Range<u64>) {
         let mut dead = vec![range];
         while let Some(range) = dead.pop() {
@@ -389,15 +401,17 @@ impl Reassembly {
         }
     }
 
-    /// Whether there is a part of a message at `start` whose neighbour, of the same message, was given up. A message is
-    /// handed over whole, so that a part beside a delivered position is one beside a position that was given up.
+    /// Whether there is a part of a message at `start` whose neighbour, of the same message, was
+    /// given up. A message is handed over whole, so that a part beside a delivered position is one
+    /// beside a position that was given up.
     fn is_dead(&self, start: u64) -> bool {
         let Some(piece) = self.pieces.get(&start).filter(|piece| piece.message) else { return false };
         let lacks_front = start > 0 && !self.begins.contains(&start) && self.delivered.contains(start - 1);
         lacks_front || (!piece.end && self.delivered.contains(start + piece.positions()))
     }
 
-    /// Drops the part of a message at `start`, and those beside it, if it can no longer become whole.
+    /// Drops the part of a message at `start`, and those beside it, if it can no longer become
+    /// whole.
     fn drop_dead(&mut self, start: u64) -> bool {
         if !self.is_dead(start) {
             return false;
@@ -450,8 +464,8 @@ impl Reassembly {
             return self.pop_end();
         }
         let at = self.delivered.run_end(0);
-        // sequencing.md R-5. What was given up is reported at the place where it is missing: once everything below it
-        // was handed over.
+        // sequencing.md R-5. What was given up is reported at the place where it is missing: once
+        // everything below it was handed over.
         let before = self.skipped.count();
         self.skipped.remove_below(at);
         if self.skipped.count() < before {
@@ -503,8 +517,8 @@ impl Reassembly {
         if !self.unindexed {
             return self.pop_end();
         }
-        // sequencing.md: pieces that arrived while another mechanism was in charge are not in `ready`: look in
-        // order of position.
+        // sequencing.md: pieces that arrived while another mechanism was in charge are not
+        // in `ready`: look in order of position.
         let waiting =
             self.pieces.iter().find(|(start, p)| !p.message || self.whole_message_around(**start).is_some());
         match waiting.map(|(start, piece)| (*start, piece.message)) {

@@ -4,8 +4,8 @@ use super::{Delivery, Reassembly};
 use core::ops::Range;
 use std::collections::{BTreeMap, VecDeque};
 
-/// Messages of which it is remembered what they wait for, at the most. Others wait for everything. What waits is looked
-/// through whenever something is read.
+/// Messages of which it is remembered what they wait for, at the most. Others wait for everything.
+/// What waits is looked through whenever something is read.
 const ORDERS_MAX: usize = 1024;
 
 /// What messages that are not handed over wait for.
@@ -35,8 +35,8 @@ impl Orders {
 }
 
 impl Reassembly {
-    /// The message that begins at `start` waits for the positions `after`, and for nothing else. If that is never said, it
-    /// waits for everything before it.
+    /// The message that begins at `start` waits for the positions `after`, and for nothing else. If
+    /// that is never said, it waits for everything before it.
     pub fn note_order(&mut self, start: u64, after: Range<u64>) {
         let consumed = self.consumed();
         if start < consumed || after.end > start || self.delivered.contains(start) {

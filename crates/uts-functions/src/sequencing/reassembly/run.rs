@@ -36,14 +36,16 @@ impl Run {
         self.room.bytes.capacity() - self.room.bytes.len() >= len
     }
 
-    /// Begins at the front of the buffer again, if all of it was read and dropped: what comes next then needs no other.
+    /// Begins at the front of the buffer again, if all of it was read and dropped: what comes next
+    /// then needs no other.
     pub fn rewind(&mut self) {
         if self.is_empty() {
             self.room.reclaim();
         }
     }
 
-    /// Finds a buffer for at least `len` bytes: where large ones are in use, one that others have left. The run is empty.
+    /// Finds a buffer for at least `len` bytes: where large ones are in use, one that others have
+    /// left. The run is empty.
     pub fn make_room(&mut self, len: usize) {
         let spares = self.spares.as_ref().filter(|_| self.room.is_large());
         match spares.and_then(|spares| spares.find(len)) {
@@ -52,7 +54,8 @@ impl Run {
         }
     }
 
-    /// Adds bytes behind the others; `start` is the position of the first, which matters if the run is empty.
+    /// Adds bytes behind the others; `start` is the position of the first, which matters if the run
+    /// is empty.
     pub fn push(&mut self, start: u64, bytes: &[u8]) {
         if self.room.bytes.is_empty() {
             self.start = start;
@@ -71,7 +74,8 @@ impl Run {
         Some((start, self.room.bytes.split_to(len).freeze()))
     }
 
-    /// The same for a reader. What he holds keeps the buffer from being used again for no longer than he holds it.
+    /// The same for a reader. What he holds keeps the buffer from being used again for no longer
+    /// than he holds it.
     pub fn read(&mut self, bytes_max: usize) -> Option<(u64, Bytes)> {
         let taken = self.take(bytes_max);
         let is_read = taken.is_some() && self.is_empty();
@@ -128,7 +132,8 @@ mod tests {
         (0..45).for_each(|_| run.push(0, &[value; 1440]));
     }
 
-    /// Of many flows that are read one after the other, all find the same memory, and none keeps any.
+    /// Of many flows that are read one after the other, all find the same memory, and none keeps
+    /// any.
     #[test]
     fn flows_that_are_read_share_their_buffers() {
         let (spares, mut runs) = large(40);

@@ -4,14 +4,15 @@ use super::room::BUFFER_BYTES_MAX;
 use bytes::BytesMut;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Buffers that wait to be used again: what the kernel hands over at once is for fewer flows than this.
+/// Buffers that wait to be used again: what the kernel hands over at once is for fewer flows than
+/// this.
 pub(super) const SPARES_MAX: usize = 16;
 
 /// A buffer of which less is left is worn out.
 pub(super) const WORN_BYTES: usize = BUFFER_BYTES_MAX / 2;
 
-/// What flows share: a buffer that was just left is in the processor's cache, and of a thousand flows only those need one that hold
-/// something. The last that was left is the first to be used.
+/// What flows share: a buffer that was just left is in the processor's cache, and of a thousand
+/// flows only those need one that hold something. The last that was left is the first to be used.
 #[derive(Clone, Debug, Default)]
 pub struct Spares(Arc<Mutex<Vec<BytesMut>>>);
 
@@ -24,8 +25,9 @@ impl Spares {
         }
     }
 
-    /// Finds a buffer for at least `len` bytes of which nobody holds anything any more, or of which much is left: whoever holds a little
-    /// should not keep the rest from being used. Those that he holds most of are his.
+    /// Finds a buffer for at least `len` bytes of which nobody holds anything any more, or of which
+    /// much is left: whoever holds a little should not keep the rest from being used. Those that he
+    /// holds most of are his.
     pub(super) fn find(&self, len: usize) -> Option<BytesMut> {
         let mut buffers = self.lock();
         core::iter::from_fn(|| buffers.pop()).find_map(|mut buffer| {

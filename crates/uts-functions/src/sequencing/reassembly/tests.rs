@@ -140,7 +140,8 @@ fn parts_of_a_message_that_cannot_become_whole_are_dropped() {
         end,
         ..piece(start, data)
     };
-    // Parts of a message of positions 0..10, in every order, with its middle given up at every moment.
+    // Parts of a message of positions 0..10, in every order, with its middle given up at every
+    // moment.
     let parts = [part(0, b"ab", true, false), part(2, b"cd", false, false), part(7, b"hi", false, true)];
     for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
         for when in 0..=3 {
@@ -414,8 +415,8 @@ fn whole_messages_come_once_in_either_order_whoever_hands_them_over() {
 }
 
 proptest! {
-    /// Messages, whole and in parts, repeated, late and given up, handed over by mechanisms in turn, arrive at most once, and in
-    /// order where order is kept.
+    /// Messages, whole and in parts, repeated, late and given up, handed over by mechanisms in
+    /// turn, arrive at most once, and in order where order is kept.
     #[test]
     fn every_message_arrives_once_or_is_given_up(
         sizes in prop::collection::vec(0u64..30, 1..40),

@@ -5,7 +5,8 @@ use crate::sequencing::message_row::{MessageRow, Places};
 use bytes::Bytes;
 
 impl Reassembly {
-    /// Copies a packet's payload for the messages that it consists of, which are slices of what this gives.
+    /// Copies a packet's payload for the messages that it consists of, which are slices of what
+    /// this gives.
     pub fn keep(&mut self, payload: &[u8]) -> Bytes {
         self.arena.keep(payload)
     }
@@ -35,8 +36,9 @@ impl Reassembly {
         Ok(end - start)
     }
 
-    /// Takes in whole messages that a packet carried, in rows, one behind the other from `start` on; each as
-    /// [`Reassembly::insert_message`] does. `packet` is what [`Reassembly::keep`] gave. Says how many bytes were new.
+    /// Takes in whole messages that a packet carried, in rows, one behind the other from `start`
+    /// on; each as [`Reassembly::insert_message`] does. `packet` is what [`Reassembly::keep`] gave.
+    /// Says how many bytes were new.
     ///
     /// # Errors
     /// [`SegmentError`] if the peer breaks the rules; what stands before it has been taken in.
@@ -77,8 +79,9 @@ impl Reassembly {
         Ok(new)
     }
 
-    /// Copies a packet's payload and takes in the messages that it consists of, if they follow on the last that has arrived; says
-    /// whether it did. If not, they are for [`Reassembly::insert_messages`], and nothing has changed.
+    /// Copies a packet's payload and takes in the messages that it consists of, if they follow on
+    /// the last that has arrived; says whether it did. If not, they are for
+    /// [`Reassembly::insert_messages`], and nothing has changed.
     pub fn append_messages(&mut self, start: u64, payload: &[u8], rows: &[Places], limit: u64) -> bool {
         let positions: u64 = rows.iter().map(Places::positions).sum();
         let follows = self.settled.last().map_or(0, |last| last.end) == start;
@@ -98,8 +101,8 @@ impl Reassembly {
         }
     }
 
-    /// Takes in a whole message that came without a position, to be handed over as it is. Says whether there was room
-    /// ([`UNPLACED_MAX`]).
+    /// Takes in a whole message that came without a position, to be handed over as it is. Says
+    /// whether there was room ([`UNPLACED_MAX`]).
     pub fn push_unplaced(&mut self, message: Bytes, presented: bool) -> bool {
         // sequencing.md R-10.
         if self.unplaced_count >= UNPLACED_MAX {
@@ -120,8 +123,8 @@ impl Reassembly {
         }
     }
 
-    /// Takes in whole messages that a packet carried, without positions, in rows; each as [`Reassembly::push_unplaced`] does. Says
-    /// for how many there was room.
+    /// Takes in whole messages that a packet carried, without positions, in rows; each as
+    /// [`Reassembly::push_unplaced`] does. Says for how many there was room.
     pub fn push_unplaced_messages(&mut self, packet: &Bytes, rows: &[Places]) -> usize {
         let mut taken = 0;
         for places in rows {
@@ -137,10 +140,11 @@ impl Reassembly {
         taken
     }
 
-    /// Hands over messages that came whole and are as they were sent, rows of them, from each of which `take` takes as many as it
-    /// wants, and says whether it wants more. What comes next when all were taken, if anything, is for
-    /// [`Reassembly::pop_front`], if they are to come `in_order`, or [`Reassembly::pop_any`]: messages are those that either would
-    /// have given. Says whether more was wanted.
+    /// Hands over messages that came whole and are as they were sent, rows of them, from each of
+    /// which `take` takes as many as it wants, and says whether it wants more. What comes next when
+    /// all were taken, if anything, is for [`Reassembly::pop_front`], if they are to come
+    /// `in_order`, or [`Reassembly::pop_any`]: messages are those that either would have given.
+    /// Says whether more was wanted.
     #[inline]
     pub fn take_messages(&mut self, in_order: bool, mut take: impl FnMut(&mut MessageRow) -> bool) -> bool {
         while let Some(row) = self.unplaced.front_mut().filter(|row| !row.is_presented()) {

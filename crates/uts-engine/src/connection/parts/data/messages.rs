@@ -1,5 +1,5 @@
-//! Whole messages, many in a packet, on their way out: what holds for all of them is asked once, so that for each there is nothing
-//! but what is its own.
+//! Whole messages, many in a packet, on their way out: what holds for all of them is asked once, so
+//! that for each there is nothing but what is its own.
 
 use super::super::super::packet::{DATA_ROOM_MIN_BYTES, FULL_BUT, Shape};
 use super::{Cargo, Written};
@@ -11,8 +11,8 @@ use uts_wire::frame::{
 use uts_wire::varint::varint_len;
 
 impl Cargo<'_, '_> {
-    /// Writes messages that are new and go into the packet whole, one behind the other, as long as it is the flow's turn. `None` if
-    /// what comes next is anything else.
+    /// Writes messages that are new and go into the packet whole, one behind the other, as long as
+    /// it is the flow's turn. `None` if what comes next is anything else.
     pub(super) fn write_messages(&mut self) -> Option<Written> {
         let Cargo { flows, stack, flow, polls, coalesce, .. } = self;
         let (flow, polls, coalesce) = (*flow, *polls, *coalesce);
@@ -126,8 +126,9 @@ pub(in crate::connection) fn append_whole(
     filled
 }
 
-/// Appends as many messages as there is room for, in one frame, if they are of one length and so is one behind them, which then waits
-/// for the next packet, or none is: all that [`fill`] decides for each follows from that (segmentation.md R-14).
+/// Appends as many messages as there is room for, in one frame, if they are of one length and so is
+/// one behind them, which then waits for the next packet, or none is: all that [`fill`] decides for
+/// each follows from that (segmentation.md R-14).
 #[inline]
 fn append_even(
     messages: &mut UnsentMessages<'_>,
@@ -169,7 +170,8 @@ fn fill(
 ) -> Filled {
     let How { flow, offsets, polls, coalesce, is_alone, is_kept_whole, room_of_all, room_of_full, .. } = *how;
     let is_as_good_as_full = |room: usize| room < room_of_all / FULL_BUT;
-    // Whether a frame of so many bytes, for which there is not room enough, waits for the next packet.
+    // Whether a frame of so many bytes, for which there is not room enough, waits for the next
+    // packet.
     let waits = |bytes: usize, room: usize| {
         if is_kept_whole { bytes <= room_of_full } else { bytes <= room_of_all && is_as_good_as_full(room) }
     };
@@ -225,8 +227,8 @@ fn fill(
     filled
 }
 
-/// Fills the room with messages of a flow as long as there is so much of it left that nothing has to be decided: one goes in with
-/// its length, and so will the next. Says how many.
+/// Fills the room with messages of a flow as long as there is so much of it left that nothing has
+/// to be decided: one goes in with its length, and so will the next. Says how many.
 #[inline(always)]
 fn fill_ample(messages: &mut UnsentMessages<'_>, how: &How, out: &mut DataWriter<'_>) -> usize {
     let mut count = 0;
@@ -241,7 +243,8 @@ fn fill_ample(messages: &mut UnsentMessages<'_>, how: &How, out: &mut DataWriter
     }
 }
 
-/// Those of one length that stand together in memory: they go in one frame (packets.md P-34, segmentation.md R-14). Says how many.
+/// Those of one length that stand together in memory: they go in one frame (packets.md P-34,
+/// segmentation.md R-14). Says how many.
 #[inline(always)]
 fn fill_together(messages: &mut UnsentMessages<'_>, how: &How, out: &mut DataWriter<'_>) -> usize {
     let Some(Together { start, message_bytes, count }) = messages.together() else { return 0 };

@@ -1,4 +1,5 @@
-//! Data of flows, on its way into packets: whole messages (`messages.rs`), and chunks of whatever else there is (`chunks.rs`).
+//! Data of flows, on its way into packets: whole messages (`messages.rs`), and chunks of whatever
+//! else there is (`chunks.rs`).
 
 mod chunks;
 mod messages;
