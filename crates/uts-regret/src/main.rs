@@ -49,6 +49,7 @@ fn main() -> ExitCode {
     }
 }
 
+#[allow(clippy::disallowed_methods, reason = "it says how long it takes")]
 fn regret(arguments: &Arguments) -> Result<()> {
     let scenarios = chosen(arguments)?;
     let seeds: Vec<u64> = (1..=arguments.seeds.max(1)).collect();
