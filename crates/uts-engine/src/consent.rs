@@ -5,9 +5,10 @@
 //! asks gets what is no bolder than the defaults. It gets more only if the responsible end has
 //! named it: by its requirements, by a pin, or by `uts.consent`.
 
+use crate::appraisal::rules;
 use crate::event::Direction;
 use crate::requirements::Requirements;
-use crate::selector::{self, Library, rules};
+use crate::selector::{self, Library};
 use std::cell::OnceCell;
 use uts_functions::mechanism::Consent;
 use uts_functions::{Choice, Function, PathFacts, Profile, library};

@@ -17,6 +17,7 @@
 //! * [`endpoint`]: many connections behind one address.
 #![forbid(unsafe_code)]
 
+pub(crate) mod appraisal;
 pub mod config;
 pub mod connection;
 pub(crate) mod consent;

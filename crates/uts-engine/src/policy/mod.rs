@@ -10,27 +10,25 @@
 //! [`Policy::decide`]; when the exchange that it decided has happened, [`Policy::on_exchanged`], or
 //! [`Policy::on_refused`]; and [`Policy::outcome`] for what it brought.
 
-mod candidates;
 mod lateness;
 mod meter;
-mod path;
 mod report;
 mod turns;
-mod utility;
 
+use crate::appraisal::candidates::candidates;
+use crate::appraisal::path::Path;
+use crate::appraisal::utility::Judge;
+use crate::appraisal::{Library, best, is_evident, is_gain};
 use crate::requirements::Requirements;
-use crate::selector::Library;
 use core::time::Duration;
 use lateness::Lateness;
 use meter::Meter;
-use path::Path;
 use std::collections::VecDeque;
-use utility::Judge;
 use uts_functions::{Function, PathFacts, Profile, Rate, Time};
 
+pub use crate::appraisal::utility::{Aim, Expectation, Score};
 pub use report::{Decision, Outcome};
 pub(crate) use turns::{Turn, Turns};
-pub use utility::{Aim, Expectation, Score};
 
 /// What the policy is told of a connection's direction (or of a flow).
 #[derive(Clone, Copy, Debug)]
@@ -191,7 +189,7 @@ impl Policy {
         let facts = self.path.observe(now, observation.facts, at_home, (observation.offered, is_limit));
         self.late.observe(now, observation.is_late);
         self.meter.observe(now, observation.delivered_bytes, window(&facts));
-        if self.baseline.is_none() && self.is_evident(&facts) {
+        if self.baseline.is_none() && is_evident(self.aim, &facts) {
             self.baseline = Some(facts);
         }
         let seen = Seen {
@@ -215,7 +213,7 @@ impl Policy {
 
     /// Whether [`Policy::decide`] would compare profiles, which takes its time.
     pub(crate) fn will_compare(&self, now: Time) -> bool {
-        let is_known = || self.seen.as_ref().is_some_and(|seen| self.is_evident(&seen.facts));
+        let is_known = || self.seen.as_ref().is_some_and(|seen| is_evident(self.aim, &seen.facts));
         self.pending.is_none()
             && now >= self.next_at
             && !self.requirements_changed
@@ -234,7 +232,7 @@ impl Policy {
             self.requirements_changed = false;
             return self.decide_for_requirements(&seen);
         }
-        if !self.requirements.adapt || !self.is_evident(&seen.facts) {
+        if !self.requirements.adapt || !is_evident(self.aim, &seen.facts) {
             return None;
         }
         self.next_at = now + seen.facts.rtt_min.max(DECIDE_EVERY_MIN);
@@ -351,8 +349,7 @@ impl Policy {
     fn choose(&mut self, now: Time, seen: &Seen) -> Option<(Profile, Expectation)> {
         self.disappointing.retain(|(_, until)| *until > now);
         let judge = self.judge(seen);
-        let list =
-            candidates::candidates(&self.requirements, &seen.facts, &self.usable, &self.home, &seen.profile);
+        let list = candidates(&self.requirements, &seen.facts, &self.usable, &self.home, &seen.profile);
         let scores: Vec<(Profile, Score)> =
             list.into_iter().filter(|p| !self.has_disappointed(p)).map(|p| (p, judge.score(&p))).collect();
         let present = self.present_score(seen, judge.score(&seen.profile));
@@ -366,7 +363,7 @@ impl Policy {
         if !home_is_target || seen.profile == self.home {
             self.home_good_since = None;
         }
-        let enough = home_is_target || self.is_gain(&present, &target.1);
+        let enough = home_is_target || is_gain(self.aim, &present, &target.1);
         if target.0 == seen.profile || !enough {
             self.better_since = None;
             return None;
@@ -392,18 +389,6 @@ impl Policy {
         let worth =
             if self.has_disappointed(&seen.profile) { measured } else { measured.max(predicted.worth) };
         Score { worth, goodput: rate, ..predicted }
-    }
-
-    /// Whether the gain exceeds the hysteresis.
-    fn is_gain(&self, from: &Score, to: &Score) -> bool {
-        match self.aim {
-            Aim::Throughput => to.worth > from.worth * (1.0 + GAIN_THROUGHPUT),
-            Aim::InTime(_) => {
-                let gain = to.worth - from.worth;
-                let error = if from.slow > 0.0 { RATE_ERROR } else { 0.0 };
-                gain > GAIN_IN_TIME + error && gain > GAIN_IN_TIME_SHARE * (1.0 - from.worth).max(0.0)
-            }
-        }
     }
 
     /// Whether the time for the change has come.
@@ -481,54 +466,12 @@ impl Policy {
         Some(decision)
     }
 
-    /// Whether the facts rest on enough to act on.
-    fn is_evident(&self, facts: &PathFacts) -> bool {
-        let samples_min = if self.aim == Aim::Throughput { SAMPLES_MIN } else { SAMPLES_MIN / 2 };
-        facts.samples >= samples_min && !facts.rtt_min.is_zero() && facts.capacity > Rate::default()
-    }
-
     fn follow_trial(&mut self, now: Time) {
         let (Some(seen), Some(trial)) = (&self.seen, &mut self.trial) else { return };
         if trial.from.is_none() && now.since(trial.at) >= settle(&seen.facts) {
             trial.from = Some((now, seen.delivered_bytes));
         }
     }
-}
-
-/// What does best on a known path among the profiles around `home`; `home` where the path is not
-/// known well enough.
-pub(crate) fn fit(
-    requirements: &Requirements,
-    facts: &PathFacts,
-    usable: &Library,
-    home: &Profile,
-) -> Profile {
-    let policy = Policy::new(requirements.clone(), *usable, *home);
-    if !policy.is_evident(facts) {
-        return *home;
-    }
-    let facts = Path::default().observe(Time::ZERO, facts, true, (None, false));
-    let judge = Judge { requirements, aim: policy.aim, facts: &facts, offered: None };
-    let scores: Vec<(Profile, Score)> = candidates::candidates(requirements, &facts, usable, home, home)
-        .into_iter()
-        .map(|p| (p, judge.score(&p)))
-        .collect();
-    let Some((target, score)) = best(policy.aim, &scores, home) else { return *home };
-    if policy.is_gain(&judge.score(home), &score) { target } else { *home }
-}
-
-/// Home, if it is about as good as any; else the first of those about as good as the best.
-fn best(aim: Aim, scores: &[(Profile, Score)], home: &Profile) -> Option<(Profile, Score)> {
-    let top = scores.iter().map(|(_, s)| s.worth).fold(f64::NEG_INFINITY, f64::max);
-    let about = |worth: f64, share: f64, absolute: f64| match aim {
-        Aim::Throughput => worth >= top * (1.0 - share),
-        Aim::InTime(_) => worth >= top - absolute,
-    };
-    scores
-        .iter()
-        .find(|(p, s)| p == home && about(s.worth, HOME_SHARE, GAIN_IN_TIME))
-        .or_else(|| scores.iter().find(|(_, s)| about(s.worth, TIE_SHARE, TIE_IN_TIME)))
-        .copied()
 }
 
 /// Whether two profiles have the same mechanisms, each with its defaults in both or in neither.
@@ -551,23 +494,8 @@ fn settle(facts: &PathFacts) -> Duration {
     (4 * facts.rtt_smoothed).max(SETTLE_MIN)
 }
 
-/// Packets that facts must rest on; half as many where packets are few because they are timely.
-const SAMPLES_MIN: u64 = 60;
 /// No more than one comparison in this time.
 const DECIDE_EVERY_MIN: Duration = Duration::from_millis(10);
-/// A gain in throughput must be larger than this.
-const GAIN_THROUGHPUT: f64 = 0.10;
-/// A gain in worth where arrival in time counts must be larger than this, and than this share of
-/// what falls short.
-const GAIN_IN_TIME: f64 = 0.003;
-const GAIN_IN_TIME_SHARE: f64 = 0.25;
-/// … and, where the rate falls short, than what predictions of a rate are off by.
-const RATE_ERROR: f64 = 0.05;
-/// Home is as good as the best if it falls short by no more than this.
-const HOME_SHARE: f64 = 0.05;
-/// Profiles that differ by less are taken for equal, and the first, simplest one is taken.
-const TIE_SHARE: f64 = 0.01;
-const TIE_IN_TIME: f64 = 0.0005;
 /// For how long a profile stays at least (or five round trips).
 const DWELL_MIN: Duration = Duration::from_secs(1);
 /// For how long another profile must have been better (or a round trip).

@@ -1,6 +1,6 @@
 //! Decisions and outcomes, in words.
 
-use super::utility::{Expectation, mbit};
+use crate::appraisal::utility::{Expectation, mbit};
 use core::fmt;
 use core::time::Duration;
 use uts_functions::{PathFacts, Prediction, Profile, Rate};

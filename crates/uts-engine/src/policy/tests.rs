@@ -1,8 +1,9 @@
 //! The policy in a closed loop with a model of a path: what it sees depends on what it chose.
 
 use super::*;
+use crate::appraisal::{forecast, rules};
 use crate::requirements::CapacityProfile;
-use crate::selector::{Source, forecast, rules, select};
+use crate::selector::{Source, select};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -312,7 +313,7 @@ fn a_standing_queue_drives_interactive_traffic_off_cubic() {
 
 #[test]
 fn a_long_queue_is_seen_by_the_selector_too() {
-    let mut facts = crate::selector::tests::path(20, 40, 0.0, 1.0, 0.0);
+    let mut facts = crate::appraisal::testing::path(20, 40, 0.0, 1.0, 0.0);
     facts.rtt_smoothed = Duration::from_millis(240);
     let requirements = Requirements { max_delay: Some(Duration::from_millis(100)), ..Requirements::bulk() };
     let mut without_bbr = Library::local();

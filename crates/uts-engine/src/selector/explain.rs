@@ -103,14 +103,14 @@ impl Explanation {
     /// Mean time from `send` to `receive` that the profile promises on the path, if the path is
     /// known.
     pub fn delay(&self) -> Option<Duration> {
-        let known = super::rules::is_known(&self.facts);
+        let known = crate::appraisal::rules::is_known(&self.facts);
         let promised = self.facts.rtt_min.as_secs_f64() / 2.0 + self.selection.prediction.delay_s;
         Duration::try_from_secs_f64(promised).ok().filter(|_| known)
     }
 
     fn path(&self) -> String {
         let f = &self.facts;
-        if !super::rules::is_known(f) {
+        if !crate::appraisal::rules::is_known(f) {
             return "unknown; delays are told once it is known".to_owned();
         }
         format!(
@@ -124,7 +124,7 @@ impl Explanation {
     }
 
     fn rows(&self) -> Vec<[String; 6]> {
-        let known = super::rules::is_known(&self.facts);
+        let known = crate::appraisal::rules::is_known(&self.facts);
         let delay = |seconds: f64| match (known, seconds * 1e3) {
             (false, _) => "-".to_owned(),
             (true, ms) if ms.abs() < 0.005 => "0".to_owned(),
@@ -190,7 +190,7 @@ impl fmt::Display for Explanation {
         for note in &self.notes {
             writeln!(f, "note          {note}")?;
         }
-        if !super::rules::is_known(&self.facts) {
+        if !crate::appraisal::rules::is_known(&self.facts) {
             return Ok(());
         }
         let p = &self.selection.prediction;

@@ -2,26 +2,21 @@
 //! each choice.
 //!
 //! Rules are numbered in `spec/selection.md`. The selector chooses the profile that a connection
-//! begins with, its *home*; the [policy] leaves it when the path calls for it and comes back when
-//! it no longer does.
+//! begins with, its *home*; the [policy](crate::policy) leaves it when the path calls for it and
+//! comes back when it no longer does.
 
 mod explain;
-mod forecast;
-mod libraries;
-pub(crate) mod rules;
 mod wish;
 
-use crate::policy;
+use crate::appraisal::{fit, rules};
 use crate::requirements::Requirements;
 use core::fmt;
 use uts_functions::mechanism::Unasked;
 use uts_functions::profile::ProfileError;
 use uts_functions::{Choice, Function, PathFacts, Prediction, Profile, library};
 
+pub use crate::appraisal::{Contradiction, Library, forecast, steps};
 pub use explain::{Explanation, Line, explain};
-pub use forecast::{forecast, steps};
-pub use libraries::Library;
-pub use rules::Contradiction;
 
 /// What forced a choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -268,7 +263,7 @@ impl Selector<'_> {
     /// Where the path is known, the policy's candidates compete at once (S-6).
     fn fit_to_path(&mut self) {
         let usable = self.peer.map_or(*self.local, |p| self.local.common(p));
-        let fitted = policy::fit(self.requirements, self.facts, &usable, &self.profile);
+        let fitted = fit(self.requirements, self.facts, &usable, &self.profile);
         let home = self.profile;
         for function in home.differences(&fitted) {
             let why = format!("predicted to do better here than {}", home.describe(function));

@@ -3,8 +3,8 @@
 //! those of `spec/selection.md`.
 
 use super::Source;
-use super::forecast::forecast;
-use super::rules::{self, repeats_come_late};
+use crate::appraisal::forecast;
+use crate::appraisal::rules::{self, repeats_come_late};
 use crate::requirements::{CapacityProfile, Preference, Quality, Requirements, Security};
 use core::time::Duration;
 use uts_functions::mechanism::Promise;

@@ -29,7 +29,7 @@ impl fmt::Display for Contradiction {
 impl std::error::Error for Contradiction {}
 
 /// A property as it would be written, in quotes.
-pub(super) fn quote(requirements: &Requirements, name: &str) -> String {
+pub(crate) fn quote(requirements: &Requirements, name: &str) -> String {
     let property = crate::requirements::PROPERTIES.iter().find(|p| p.name == name);
     property.map_or_else(|| format!("`{name}`"), |p| format!("`{name}={}`", p.value(requirements)))
 }
@@ -62,7 +62,7 @@ enum Other {
 ///
 /// # Errors
 /// The first [`Contradiction`] in the order of the rules.
-pub(super) fn check(requirements: &Requirements, facts: &PathFacts) -> Result<(), Contradiction> {
+pub(crate) fn check(requirements: &Requirements, facts: &PathFacts) -> Result<(), Contradiction> {
     refused(requirements)?;
     if let Some(clash) = CLASHES.iter().find(|c| (c.holds)(requirements, facts)) {
         return Err(Contradiction {
@@ -94,7 +94,7 @@ pub(crate) fn allows(requirements: &Requirements, function: Function, number: u8
 }
 
 /// The requirement that rules a mechanism out, as it would be written.
-pub(super) fn excluded_by(requirements: &Requirements, function: Function, number: u8) -> Option<String> {
+pub(crate) fn excluded_by(requirements: &Requirements, function: Function, number: u8) -> Option<String> {
     excluded(requirements, function, number).map(|e| quote(requirements, e.property))
 }
 
@@ -120,13 +120,13 @@ fn refused(requirements: &Requirements) -> Result<(), Contradiction> {
 }
 
 /// Whether the round trip is known.
-pub(super) fn is_known(facts: &PathFacts) -> bool {
+pub(crate) fn is_known(facts: &PathFacts) -> bool {
     facts.samples > 0 && !facts.rtt_min.is_zero()
 }
 
 /// Whether data that is lost once would, when repeated, come after the deadline on this path: it is
 /// missed after about a round trip and takes half of one.
-pub(super) fn repeats_come_late(requirements: &Requirements, facts: &PathFacts) -> bool {
+pub(crate) fn repeats_come_late(requirements: &Requirements, facts: &PathFacts) -> bool {
     let Some(deadline) = requirements.deadline() else { return false };
     is_known(facts) && deadline < facts.rtt_min + facts.rtt_min / 2
 }

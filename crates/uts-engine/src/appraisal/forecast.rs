@@ -56,8 +56,9 @@ fn sanitise(p: &mut Prediction, before: &Prediction) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::selector::tests::path;
-    use crate::selector::{Library, select};
+    use crate::appraisal::Library;
+    use crate::appraisal::testing::path;
+    use crate::selector::select;
 
     #[test]
     fn an_unknown_path_gives_finite_figures() {

@@ -2,13 +2,13 @@
 //! from home in what answers loss and queues. None violates a pin or requirement, or has a
 //! mechanism that one end lacks.
 
+use super::{Library, rules};
 use crate::requirements::{CapacityProfile, Requirements};
-use crate::selector::{Library, rules};
 use uts_functions::mechanism::{Consent, Unasked};
 use uts_functions::{Choice, Function, PathFacts, Profile, library};
 
 /// The profiles to compare. `home` comes first.
-pub(super) fn candidates(
+pub(crate) fn candidates(
     requirements: &Requirements,
     facts: &PathFacts,
     usable: &Library,
@@ -92,8 +92,8 @@ fn choices(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::appraisal::testing::path;
     use crate::selector::select;
-    use crate::selector::tests::path;
 
     fn home(requirements: &Requirements) -> Profile {
         select(requirements, &PathFacts::default(), &Library::local(), None)

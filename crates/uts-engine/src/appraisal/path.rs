@@ -34,7 +34,7 @@ const STEADY_MIN: f64 = 0.001;
 
 /// What is believed of the path.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Path {
+pub(crate) struct Path {
     capacity: Rate,
     rtt_min: Duration,
     /// A queue has shown that the path does not carry more.
@@ -178,7 +178,7 @@ fn differs(a: &PathFacts, b: &PathFacts) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::selector::tests::path;
+    use crate::appraisal::testing::path;
 
     #[test]
     fn a_sender_held_back_by_loss_does_not_make_the_path_slow() {

@@ -1,8 +1,8 @@
 //! What a profile is worth to the application: a figure from 0 to 1, made from its prediction by
 //! the requirements.
 
+use super::forecast;
 use crate::requirements::{CapacityProfile, Quality, Requirements};
-use crate::selector::forecast;
 use core::fmt;
 use core::time::Duration;
 use uts_functions::{Function, PathFacts, Prediction, Profile, Rate};
@@ -66,7 +66,7 @@ pub struct Score {
 
 /// What is the same for all profiles that are compared.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Judge<'a> {
+pub(crate) struct Judge<'a> {
     pub requirements: &'a Requirements,
     pub aim: Aim,
     pub facts: &'a PathFacts,
@@ -204,7 +204,7 @@ impl fmt::Display for Expectation {
 }
 
 /// A rate in Mbit/s as text.
-pub(super) fn mbit(rate: Rate) -> String {
+pub(crate) fn mbit(rate: Rate) -> String {
     format!("{:.1}", rate.bits_per_sec() as f64 / 1e6)
 }
 
@@ -243,7 +243,7 @@ mod tests {
         for (mbit, offered_mbit) in [(20, 4.0), (10, 4.0), (6, 4.0), (50, 20.0)] {
             for rtt_ms in [20, 80, 150] {
                 for (loss, burst) in [(0.002, 1.0), (0.01, 1.0), (0.03, 1.0), (0.05, 4.0)] {
-                    let facts = crate::selector::tests::path(mbit, rtt_ms, loss, burst, 0.0);
+                    let facts = crate::appraisal::testing::path(mbit, rtt_ms, loss, burst, 0.0);
                     let offered = Some(Rate::from_bits_per_sec((offered_mbit * 1e6) as u64));
                     let judge = Judge { requirements: &r, aim: Aim::of(&r), facts: &facts, offered };
                     let profile = Profile::bare();
