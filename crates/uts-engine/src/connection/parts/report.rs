@@ -6,7 +6,7 @@ use super::super::packet::{Packet, Reason};
 use super::{Part, Token};
 use core::time::Duration;
 use uts_functions::Time;
-use uts_functions::acknowledgement::Arrivals;
+use uts_functions::acknowledgement::{Acknowledgement as _, Arrivals};
 use uts_functions::timing::RoundTrip;
 use uts_wire::frame::{self, Frame, emit_ack, emit_repaired};
 
@@ -48,6 +48,11 @@ impl Part for Report {
             {
                 (self.alone, self.asked_at_ms) = (0, now_ms);
                 packet.put(&Frame::Ping);
+                // Who polls gets no answer otherwise, and would wait for it with each such packet.
+                let stack = ways.outbound.as_ref().and_then(|o| o.stacks.get(packet.stack));
+                if stack.is_some_and(|stack| stack.acknowledgement.poll(u32::MAX, true)) {
+                    packet.put(&Frame::Poll);
+                }
             }
             packet.is_complete = true;
         }
