@@ -34,6 +34,8 @@ pub(crate) struct SendStack {
     pub layout: DataLayout,
     /// Every packet of a run costs its mechanisms the same: packets may be built as runs.
     pub is_uniform: bool,
+    /// A cipher or a checksum covers packet numbers, those bytes too that are not sent.
+    pub checks_numbers: bool,
     /// What was sealed with its keys, against the cipher's limit.
     pub keys: KeyUse,
 }
@@ -115,6 +117,8 @@ impl SendStack {
             presentation: presentation::Slot::build(profile.get(Function::Presentation), ())?,
             layout: DataLayout::of(profile),
             is_uniform: profile.is_uniform(),
+            checks_numbers: !(profile.is_inert(Function::Protection)
+                && profile.is_inert(Function::Detection)),
             keys: KeyUse::new(now),
         })
     }

@@ -257,9 +257,10 @@ impl Outbound {
             || (is_known && Rate::from_delivery(window, self.rtt.smoothed) >= PROCESSORS_LIMIT)
     }
 
-    /// The number of a packet that is about to be sent, as its header says it.
-    pub fn truncated(&self, number: u64) -> TruncatedNumber {
-        TruncatedNumber::of(number, self.ledger.largest_acked())
+    /// The number of a packet that is about to be sent under a stack, as its header says it. Where
+    /// nothing finds a number that was completed wrongly it has so many bytes that none can be (P-5).
+    pub fn truncated(&self, stack: &SendStack, number: u64) -> TruncatedNumber {
+        TruncatedNumber::of(number, self.ledger.largest_acked().filter(|_| stack.checks_numbers))
     }
 
     /// Appends the header of a packet, which is built under `stack`; says where it stands.
@@ -271,7 +272,7 @@ impl Outbound {
         out: &mut Vec<u8>,
     ) -> AdaptiveMark {
         let header = AdaptiveHeader { epoch_low5: (stack.epoch % 32) as u8, dcid };
-        header.emit(self.truncated(number), out)
+        header.emit(self.truncated(stack, number), out)
     }
 
     /// Packets are to be built, under this allowance.
@@ -448,6 +449,8 @@ fn probe_wait(once: Duration, timeouts: u32) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::connection::testing;
+    use uts_functions::retransmission::ledger::{Sent, Tokens};
 
     /// rate.md R-18: what goes with reports does not hold back what waits for the rate.
     #[test]
@@ -477,5 +480,33 @@ mod tests {
         assert_eq!([63, 64, 128, 10_000].map(|n| probe_wait(ms(100), n).as_secs()), [1, 2, 4, 60]);
         // A path that takes longer is given its time.
         assert_eq!([0, 5, 100].map(|n| probe_wait(ms(3000), n)), [ms(3000); 3]);
+    }
+
+    /// A packet that comes late must not be taken for a later one: with it, data would count as
+    /// arrived that is lost.
+    #[test]
+    fn where_nothing_checks_a_number_none_can_be_completed_wrongly() {
+        let unchecked = [(Function::Protection, "none")];
+        let checked = [(Function::Protection, "none"), (Function::Detection, "crc-32c")];
+        for (others, bytes) in [(&unchecked[..], 2), (&checked[..], 1), (&[], 1)] {
+            let mut ways = testing::ways_with(others);
+            let outbound = ways.outbound.as_mut().expect("established");
+            let snapshot = outbound.on_sent(Time::ZERO, 100, 1200);
+            for _ in 0..165 {
+                let sent = Sent {
+                    tokens: Tokens::new(),
+                    bytes: 100,
+                    epoch: 0,
+                    snapshot,
+                    eliciting: true,
+                    size_probe: false,
+                };
+                outbound.ledger.record(sent);
+            }
+            outbound.ledger.on_ack(&mut core::iter::once(0..1), Time::ZERO);
+            outbound.ledger.on_ack(&mut core::iter::once(150..151), Time::ZERO);
+            let stack = &outbound.stacks[0];
+            assert_eq!(outbound.truncated(stack, 165).len(), bytes, "{others:?}");
+        }
     }
 }

@@ -76,11 +76,12 @@ impl Connection {
         let Some(outbound) = self.ways.outbound.as_ref().filter(|outbound| outbound.is_fast()) else {
             return bytes;
         };
-        let [SendStack { fec: None, protection: Some(protection), .. }] = outbound.stacks.as_slice() else {
+        let [stack @ SendStack { fec: None, protection: Some(protection), .. }] = outbound.stacks.as_slice()
+        else {
             return bytes;
         };
         let header = AdaptiveHeader { epoch_low5: 0, dcid: self.identity.peer_cid };
-        let number = outbound.truncated(outbound.ledger.next_number());
+        let number = outbound.truncated(stack, outbound.ledger.next_number());
         let around = header.encoded_len(number.len()) + protection.tag_bytes();
         bytes - bytes.saturating_sub(around) % protection.block_bytes().max(1)
     }
