@@ -176,6 +176,7 @@ impl Connection {
             machine.on_packet(now, epoch);
         }
         if is_newer {
+            self.ways.follow_demands(epoch);
             self.ways.adopt_flow_control(now, epoch);
         }
         self.drain_exchange(now, Direction::In);
@@ -391,6 +392,16 @@ impl Ways {
             receive.data.note_order(order.start, order.after.clone());
         }
         Ok(())
+    }
+
+    /// The sender has put this epoch to use: what asks for missing data is what its profile says,
+    /// also where nothing new comes.
+    fn follow_demands(&mut self, epoch: u32) {
+        let stack = self.inbound.as_ref().and_then(|i| i.stacks.iter().find(|s| s.epoch == epoch));
+        let Some(stack) = stack else { return };
+        for (_, flow) in self.flows.iter_mut().filter(|(_, flow)| flow.receive.group == stack.group) {
+            flow.receive.follow_demand(stack);
+        }
     }
 
     /// Looks for what is missing of a flow, where a mechanism here asks for it.
