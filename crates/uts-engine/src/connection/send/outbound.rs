@@ -258,7 +258,8 @@ impl Outbound {
     }
 
     /// The number of a packet that is about to be sent under a stack, as its header says it. Where
-    /// nothing finds a number that was completed wrongly it has so many bytes that none can be (P-5).
+    /// nothing finds a number that was completed wrongly it has so many bytes that none can be
+    /// (P-5).
     pub fn truncated(&self, stack: &SendStack, number: u64) -> TruncatedNumber {
         TruncatedNumber::of(number, self.ledger.largest_acked().filter(|_| stack.checks_numbers))
     }
