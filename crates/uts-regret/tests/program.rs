@@ -10,7 +10,8 @@ fn regret(arguments: &[&str], directory: &std::path::Path) -> Output {
 #[test]
 fn a_scenario_is_run_by_every_contender_and_the_page_says_how_it_went() {
     let directory = tempfile::tempdir().expect("a directory");
-    let arguments = ["--only", "serial-line/voice", "--seeds", "1", "--drawn", "0"];
+    // Over PPP, how long a packet takes depends on its bytes, and so on keys that are drawn anew.
+    let arguments = ["--only", "asymmetric/telemetry", "--seeds", "1", "--drawn", "0"];
     let first = regret(&arguments, &directory.path().join("a"));
     assert!(first.status.success(), "{}", String::from_utf8_lossy(&first.stderr));
     let said = String::from_utf8_lossy(&first.stdout);
@@ -20,7 +21,7 @@ fn a_scenario_is_run_by_every_contender_and_the_page_says_how_it_went() {
     for contender in ["adaptive", "first", "bbr-once+rs"] {
         assert!(figures.contains(&format!("\"{contender}\"")), "no {contender}: {figures}");
     }
-    assert!(read("a/index.html").contains("serial-line/voice"));
+    assert!(read("a/index.html").contains("asymmetric/telemetry"));
     // The same again, to the byte.
     let again = regret(&arguments, &directory.path().join("b"));
     assert!(again.status.success());
