@@ -4,10 +4,11 @@
 
 use super::pacing_bucket::PacingBucket;
 use super::{Bucket, Pace, RateControl, Watch};
-use crate::feedback::{BadFeedback, put_varint, take_varint};
+use crate::feedback::BadFeedback;
 use crate::function::Function;
 use crate::mechanism::{Bold, Consent, Facts, Mechanism, Need, Param, Params, Promise, Unasked, Unit};
 use crate::time::{Rate, Time};
+use uts_wire::varint::{Reader, put_varint};
 
 /// A buffer that arrives at less than this share of the rate asked for (in eighths) was sent faster
 /// than the path or the receiver takes it, if some of it was lost too.
@@ -131,11 +132,12 @@ impl RateControl for Netblt {
         }))
     }
 
-    fn on_feedback(&mut self, mut words: &[u8]) -> Result<(), BadFeedback> {
+    fn on_feedback(&mut self, words: &[u8]) -> Result<(), BadFeedback> {
         let bad = BadFeedback { mechanism: Self::INFO.name };
-        let rate = take_varint(&mut words).ok_or(bad)?;
-        let burst_bytes = take_varint(&mut words).ok_or(bad)?;
-        if !words.is_empty() {
+        let mut r = Reader::new(words);
+        let rate = r.varint("rate").map_err(|_| bad)?;
+        let burst_bytes = r.varint("burst").map_err(|_| bad)?;
+        if !r.is_empty() {
             return Err(bad);
         }
         // rate.md R-17.
@@ -193,8 +195,8 @@ impl Watch for Arrivals {
     }
 
     fn say(&self, out: &mut Vec<u8>) {
-        put_varint(self.asked.bytes_per_sec(), out);
-        put_varint(burst_bytes(self.asked), out);
+        put_varint(out, self.asked.bytes_per_sec());
+        put_varint(out, burst_bytes(self.asked));
     }
 }
 
@@ -222,6 +224,7 @@ impl Arrivals {
 mod tests {
     use super::*;
     use core::time::Duration;
+    use uts_wire::varint::VARINT_MAX;
 
     const PACKET: u64 = 1000;
 
@@ -289,8 +292,8 @@ mod tests {
         let bounded = sender.pace(&Pace { rate: Some(given), ..pace() });
         assert_eq!(bounded.rate, Some(given));
         let mut words = Vec::new();
-        put_varint(0, &mut words);
-        put_varint(u64::MAX, &mut words);
+        put_varint(&mut words, 0);
+        put_varint(&mut words, VARINT_MAX);
         sender.on_feedback(&words).expect("readable");
         assert_eq!(sender.pace(&pace()).rate, Some(RATE_MIN), "no receiver stops the sender for good");
         for bad in [&words[..1], &[&words[..], &[0]].concat()] {

@@ -1,12 +1,12 @@
 //! Demand: the half of a retransmission mechanism that works at the receiver, and asks for what is
 //! missing there; and the words in which missing positions are named.
 
-use crate::feedback::{put_varint, take_varint};
 use crate::time::Time;
 use core::fmt;
 use core::ops::Range;
 use core::time::Duration;
 use dyn_clone::DynClone;
+use uts_wire::varint::{Reader, put_varint};
 
 /// Ranges that are asked for at once, at the most.
 pub const RANGES_MAX: usize = 16;
@@ -99,8 +99,8 @@ pub fn emit_ranges(ranges: &[Range<u64>], bytes_max: usize, out: &mut Vec<u8>) -
     let (start, mut before) = (out.len(), 0);
     for (count, range) in ranges.iter().enumerate() {
         let mark = out.len();
-        put_varint(range.start - before, out);
-        put_varint(range.end - range.start, out);
+        put_varint(out, range.start - before);
+        put_varint(out, range.end - range.start);
         if out.len() - start > bytes_max {
             out.truncate(mark);
             return count;
@@ -111,11 +111,11 @@ pub fn emit_ranges(ranges: &[Range<u64>], bytes_max: usize, out: &mut Vec<u8>) -
 }
 
 /// Reads what [`emit_ranges`] has written; `None` if it is anything else.
-pub fn read_ranges(mut words: &[u8]) -> Option<Vec<Range<u64>>> {
-    let (mut ranges, mut before) = (Vec::new(), 0u64);
-    while !words.is_empty() {
-        let start = before.checked_add(take_varint(&mut words)?)?;
-        let end = start.checked_add(take_varint(&mut words)?).filter(|end| *end > start)?;
+pub fn read_ranges(words: &[u8]) -> Option<Vec<Range<u64>>> {
+    let (mut r, mut ranges, mut before) = (Reader::new(words), Vec::new(), 0u64);
+    while !r.is_empty() {
+        let start = before.checked_add(r.varint("distance").ok()?)?;
+        let end = start.checked_add(r.varint("length").ok()?).filter(|end| *end > start)?;
         if ranges.len() == RANGES_MAX {
             return None;
         }
