@@ -6,7 +6,7 @@ use super::demand::{self, Demand, Gaps, Received};
 use super::{LostData, Response, Retransmission, SentData};
 use crate::feedback::BadFeedback;
 use crate::function::Function;
-use crate::mechanism::{Bold, Consent, Facts, Mechanism, Need, Param, Params, Promise, Unasked, Unit};
+use crate::mechanism::{Bold, Consent, Facts, Mechanism, Need, Param, Params, Unasked, Unit};
 use crate::time::Time;
 use core::ops::Range;
 use core::time::Duration;
@@ -71,15 +71,7 @@ impl Blast {
             },
         ],
         needs: &[Need::Present(Function::Acknowledgement)],
-        facts: Facts {
-            uniform: true,
-            positions: true,
-            repeats: true,
-            speaks: true,
-            promises: &[Promise::Reliability],
-            unasked: Unasked::Never,
-            ..Facts::PLAIN
-        },
+        facts: Facts { speaks: true, unasked: Unasked::Never, ..super::REPEATS },
         predict: |params, facts, p| {
             let packets = (f64::from(params.get(0)) * 1024.0 / facts.mtu_bytes.max(1) as f64).max(1.0);
             // Packets that a lost one repeats: its unit, the half of it behind the loss, or itself.

@@ -3,7 +3,7 @@
 
 use super::{LostData, Response, Retransmission};
 use crate::function::Function;
-use crate::mechanism::{Consent, Facts, Mechanism, Params, Promise, Unasked};
+use crate::mechanism::{Consent, Facts, Mechanism, Params, Unasked};
 
 /// See the module's page.
 #[derive(Clone, Debug)]
@@ -31,14 +31,7 @@ impl GoBackN {
         consent: Consent::NotNeeded,
         params: &[],
         needs: &[],
-        facts: Facts {
-            uniform: true,
-            positions: true,
-            repeats: true,
-            promises: &[Promise::Reliability],
-            unasked: Unasked::Choice(1),
-            ..Facts::PLAIN
-        },
+        facts: Facts { unasked: Unasked::Choice(1), ..super::REPEATS },
         predict: |_, facts, p| {
             // Each loss repeats what is in flight behind it: (1 - p + p N) / (1 - p) transmissions
             // per packet (Bertsekas and Gallager, Data Networks, section 2.4.1).

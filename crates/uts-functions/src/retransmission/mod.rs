@@ -10,8 +10,7 @@
 
 use crate::facts::PathFacts;
 use crate::feedback::BadFeedback;
-use crate::mechanism::Described;
-use crate::mechanism::Prediction;
+use crate::mechanism::{Described, Facts, Prediction, Promise};
 use crate::registry;
 use crate::time::Time;
 use auto_impl::auto_impl;
@@ -97,6 +96,15 @@ pub trait Retransmission: Described + DynClone {
         Ok(Vec::new())
     }
 }
+
+/// Facts of a mechanism that repeats whatever is lost.
+const REPEATS: Facts = Facts {
+    uniform: true,
+    positions: true,
+    repeats: true,
+    promises: &[Promise::Reliability],
+    ..Facts::PLAIN
+};
 
 /// What repeating losses does to a prediction: nothing stays lost, each loss costs a transmission
 /// and a round trip.

@@ -6,9 +6,7 @@ use super::demand::{self, Demand, Gaps, Received};
 use super::{LostData, Response, Retransmission, SentData};
 use crate::feedback::BadFeedback;
 use crate::function::Function;
-use crate::mechanism::{
-    Bold, Consent, Facts, Mechanism, Need, Param, Params, Promise, Unasked, Unit, millis,
-};
+use crate::mechanism::{Bold, Consent, Facts, Mechanism, Need, Param, Params, Unasked, Unit, millis};
 use crate::time::Time;
 use core::ops::Range;
 use core::time::Duration;
@@ -44,15 +42,7 @@ impl Nak {
             what: "how long something is missing before it is asked for (0 = an eighth of a round trip)",
         }],
         needs: &[Need::Present(Function::Acknowledgement)],
-        facts: Facts {
-            uniform: true,
-            positions: true,
-            repeats: true,
-            speaks: true,
-            promises: &[Promise::Reliability],
-            unasked: Unasked::Never,
-            ..Facts::PLAIN
-        },
+        facts: Facts { speaks: true, unasked: Unasked::Never, ..super::REPEATS },
         predict: |params, facts, p| {
             super::predict_repeats(facts, p);
             p.delay_s += p.loss * millis(params.get(0)).as_secs_f64();

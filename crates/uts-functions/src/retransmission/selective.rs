@@ -2,7 +2,7 @@
 
 use super::{LostData, Response, Retransmission};
 use crate::function::Function;
-use crate::mechanism::{Consent, Facts, Mechanism, Params, Promise};
+use crate::mechanism::{Consent, Mechanism, Params};
 
 /// See the module's page.
 #[derive(Clone, Debug)]
@@ -19,13 +19,7 @@ impl Selective {
         consent: Consent::NotNeeded,
         params: &[],
         needs: &[],
-        facts: Facts {
-            uniform: true,
-            positions: true,
-            repeats: true,
-            promises: &[Promise::Reliability],
-            ..Facts::PLAIN
-        },
+        facts: super::REPEATS,
         predict: |_, facts, p| {
             super::predict_repeats(facts, p);
             p.cpu_ns += 10.0;
