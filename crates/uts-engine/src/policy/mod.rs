@@ -71,8 +71,6 @@ pub struct Policy {
     home_good_since: Option<Time>,
     better_since: Option<Time>,
     returned_at: Option<Time>,
-    /// The return to home that is decided undoes what has disappointed.
-    is_undoing: bool,
     quiet_factor: u32,
     recent: VecDeque<Time>,
     disappointing: Vec<(Profile, Time)>,
@@ -126,7 +124,6 @@ impl Policy {
             home_good_since: None,
             better_since: None,
             returned_at: None,
-            is_undoing: false,
             quiet_factor: 1,
             recent: VecDeque::new(),
             disappointing: Vec::new(),
@@ -259,7 +256,8 @@ impl Policy {
         let was_home = !core::mem::replace(&mut self.is_away, *profile != self.home);
         if *profile == self.home {
             // To undo an exchange says nothing of when the path is good for home.
-            self.returned_at = (!self.is_undoing).then_some(now);
+            let undoes = self.pending.as_ref().is_some_and(|decision| self.has_disappointed(&decision.from));
+            self.returned_at = (!undoes).then_some(now);
         } else if was_home {
             let soon = self.returned_at.is_some_and(|at| now.since(at) < RETURNED_SOON);
             self.quiet_factor = if soon { (self.quiet_factor * 2).min(QUIET_FACTOR_MAX) } else { 1 };
@@ -410,8 +408,7 @@ impl Policy {
             let since = *self.home_good_since.get_or_insert(now);
             let quiet = (QUIET_MIN.max(20 * rtt) * self.quiet_factor).max(self.bars_way_back(now));
             // What has not brought what was expected is undone at once.
-            self.is_undoing = self.has_disappointed(&seen.profile);
-            let quiet = if self.is_undoing { Duration::ZERO } else { quiet };
+            let quiet = if self.has_disappointed(&seen.profile) { Duration::ZERO } else { quiet };
             return stayed && now.since(since) >= quiet && self.recent.len() < EXCHANGES_PER_MINUTE;
         }
         // A place in the budget is kept for the way home.
