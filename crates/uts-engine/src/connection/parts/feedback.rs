@@ -177,4 +177,19 @@ mod tests {
         // What found no room is asked for again in its time.
         assert!(ways.flows.next_alarm().is_some());
     }
+
+    /// A sender that has gone over to a mechanism that does not listen is not asked any more.
+    #[test]
+    fn nothing_is_asked_of_a_sender_that_has_changed_its_profile() {
+        let mut ways = testing::ways_with(&[(Function::Retransmission, "nak")]);
+        let flow = ways.flows.open(100).expect("granted");
+        arrive(&mut ways, Time::ZERO, flow, 300);
+        let due = ways.flows.next_alarm().expect("a gap").0;
+        let inbound = ways.inbound.as_mut().expect("established");
+        let next = inbound.stacks[0].profile.with_named(Function::Retransmission, "selective");
+        assert!(inbound.open(1, 0, &next.expect("it exists")));
+        ways.follow_demands(1);
+        ways.on_alarms(due);
+        assert!(ways.feedback.is_empty() && ways.flows.next_alarm().is_none());
+    }
 }

@@ -396,7 +396,7 @@ impl Ways {
 
     /// The sender has put this epoch to use: what asks for missing data is what its profile says,
     /// also where nothing new comes.
-    fn follow_demands(&mut self, epoch: u32) {
+    pub(in crate::connection) fn follow_demands(&mut self, epoch: u32) {
         let stack = self.inbound.as_ref().and_then(|i| i.stacks.iter().find(|s| s.epoch == epoch));
         let Some(stack) = stack else { return };
         for (_, flow) in self.flows.iter_mut().filter(|(_, flow)| flow.receive.group == stack.group) {
