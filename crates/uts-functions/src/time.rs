@@ -40,6 +40,11 @@ impl Time {
         (self.0 / 1_000_000) as u32
     }
 
+    /// Time passed since an instant of which [`Time::wrapping_millis`] was kept.
+    pub const fn since_wrapped(self, millis: u32) -> Duration {
+        Duration::from_millis(self.wrapping_millis().wrapping_sub(millis) as u64)
+    }
+
     /// Seconds since the origin.
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / 1e9

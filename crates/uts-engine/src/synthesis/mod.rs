@@ -7,6 +7,7 @@
 use crate::connection::keys::KeyUse;
 use bytes::Bytes;
 use std::sync::Arc;
+use uts_functions::acknowledgement::Acknowledgement as _;
 use uts_functions::fec::Fec;
 use uts_functions::protection::Secret;
 use uts_functions::retransmission::{Demand, Retransmission as _};
@@ -121,6 +122,13 @@ impl SendStack {
                 && profile.is_inert(Function::Detection)),
             keys: KeyUse::new(now),
         })
+    }
+}
+
+impl SendStack {
+    /// Whether the receiver reports only when it is asked: what is to be answered must poll.
+    pub fn polls(&self) -> bool {
+        self.acknowledgement.poll(u32::MAX, true)
     }
 }
 

@@ -29,7 +29,7 @@ impl Part for Poll {
         let has_more = ways.flows.wants_to_send();
         let Some(outbound) = &ways.outbound else { return };
         let Some(stack) = outbound.stacks.get(packet.stack) else { return };
-        let asks_of_probe = packet.reason == Reason::Probe && stack.acknowledgement.poll(u32::MAX, true);
+        let asks_of_probe = packet.reason == Reason::Probe && stack.polls();
         let is_full = outbound.delivery.in_flight + 2 * packet.packet_bytes > outbound.window_bytes();
         let asks = asks_of_probe || stack.acknowledgement.poll(self.packets, !has_more || is_full);
         if asks && packet.left() > 0 {

@@ -4,9 +4,10 @@
 use super::super::Ways;
 use super::super::packet::{Packet, Reason};
 use super::{Part, Token};
+use crate::synthesis::SendStack;
 use core::time::Duration;
 use uts_functions::Time;
-use uts_functions::acknowledgement::{Acknowledgement as _, Arrivals};
+use uts_functions::acknowledgement::Arrivals;
 use uts_functions::timing::RoundTrip;
 use uts_wire::frame::{self, Frame, emit_ack, emit_repaired};
 
@@ -27,30 +28,25 @@ pub(crate) struct Report {
 
 impl Part for Report {
     fn write(&mut self, packet: &mut Packet<'_>, ways: &mut Ways) {
-        let Some(inbound) = &mut ways.inbound else { return };
-        let measured = ways.outbound.as_ref().map(|o| &o.rtt).filter(|rtt| rtt.samples > 0);
-        let (round_trip, apart) = measured.map_or_else(Default::default, |rtt| (rtt.smoothed, apart(rtt)));
+        let Ways { inbound: Some(inbound), outbound, stats, .. } = ways else { return };
         let arrivals = &mut inbound.arrivals;
+        let rtt = outbound.as_ref().map(|o| &o.rtt).filter(|rtt| rtt.samples > 0);
         // Under poll/status only a poll is answered: then nothing is due, however much is
         // unreported.
         let is_due = arrivals.due.is_some_and(|due| due <= packet.now || arrivals.unreported > 0);
         if is_due && let Some(largest) = emit_report(arrivals, packet.now, packet.left(), packet.out) {
             packet.tokens.push(Token::Report(largest));
+            let apart = rtt.map_or(Duration::ZERO, apart);
             arrivals.apart_us = u32::try_from(apart.as_micros()).unwrap_or(u32::MAX);
-            ways.stats.reports_sent += 1;
+            stats.reports_sent += 1;
         }
         if packet.reason == Reason::Report {
             self.alone = self.alone.saturating_add(1);
-            let now_ms = packet.now.wrapping_millis();
-            if arrivals.received.len() > RANGES_BEFORE_PING
-                && self.alone >= REPORTS_BEFORE_PING
-                && Duration::from_millis(now_ms.wrapping_sub(self.asked_at_ms).into()) >= round_trip
-            {
-                (self.alone, self.asked_at_ms) = (0, now_ms);
+            if self.asks(packet.now, arrivals, rtt) {
                 packet.put(&Frame::Ping);
                 // Who polls gets no answer otherwise, and would wait for it with each such packet.
-                let stack = ways.outbound.as_ref().and_then(|o| o.stacks.get(packet.stack));
-                if stack.is_some_and(|stack| stack.acknowledgement.poll(u32::MAX, true)) {
+                let stack = outbound.as_ref().and_then(|o| o.stacks.get(packet.stack));
+                if stack.is_some_and(SendStack::polls) {
                     packet.put(&Frame::Poll);
                 }
             }
@@ -67,6 +63,19 @@ impl Part for Report {
     /// When a report is due. It then is a reason to send a packet.
     fn timeout(&self, ways: &Ways) -> Option<Time> {
         ways.inbound.as_ref()?.arrivals.due
+    }
+}
+
+impl Report {
+    /// Whether a packet with nothing but a report asks for an answer now.
+    fn asks(&mut self, now: Time, arrivals: &Arrivals, rtt: Option<&RoundTrip>) -> bool {
+        let asks = arrivals.received.len() > RANGES_BEFORE_PING
+            && self.alone >= REPORTS_BEFORE_PING
+            && now.since_wrapped(self.asked_at_ms) >= rtt.map_or(Duration::ZERO, |rtt| rtt.smoothed);
+        if asks {
+            (self.alone, self.asked_at_ms) = (0, now.wrapping_millis());
+        }
+        asks
     }
 }
 
@@ -107,6 +116,7 @@ pub(in crate::connection) fn emit_report(
 mod tests {
     use super::super::super::testing;
     use super::*;
+    use uts_functions::Function;
     use uts_functions::acknowledgement::Arrival;
 
     /// With many gaps to tell of, a report now and then asks for an answer: one in a round trip,
@@ -135,5 +145,28 @@ mod tests {
             asked += u32::from(frames.contains(&Frame::Ping));
         }
         assert!((3..=4).contains(&asked), "{asked} in 2 s");
+    }
+
+    /// A long list asks for an answer in the way that gets one: where the sender polls nobody would
+    /// answer a ping, and what is never answered holds up the time-out for ever.
+    #[test]
+    fn where_only_polls_are_answered_a_report_polls() {
+        for (acknowledgement, asked) in
+            [("delayed", &[Frame::Ping][..]), ("poll-status", &[Frame::Ping, Frame::Poll])]
+        {
+            let mut ways = testing::ways_with(&[(Function::Acknowledgement, acknowledgement)]);
+            let mut report = Report { alone: REPORTS_BEFORE_PING, asked_at_ms: 0 };
+            let arrivals = &mut ways.inbound.as_mut().expect("established").arrivals;
+            for number in (0..40).step_by(2) {
+                let (now, marked) = (Time::ZERO, false);
+                arrivals.insert(&Arrival { number, now, eliciting: true, polled: false, marked });
+            }
+            arrivals.report_by(Time::ZERO);
+            let (frames, _) = testing::packet_of(&mut ways, Reason::Report, 1000, |packet, ways| {
+                report.write(packet, ways)
+            });
+            assert!(matches!(frames[0], Frame::Ack(_)), "{frames:?}");
+            assert_eq!(&frames[1..], asked, "{acknowledgement}");
+        }
     }
 }

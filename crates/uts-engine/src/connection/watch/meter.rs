@@ -154,11 +154,10 @@ impl Meter {
     }
 
     fn slot(&mut self, now: Time) -> &mut Slot {
-        let now_ms = now.wrapping_millis();
-        let is_old = Duration::from_millis(now_ms.wrapping_sub(self.slot_at_ms).into()) >= SLOT_TIME;
+        let is_old = now.since_wrapped(self.slot_at_ms) >= SLOT_TIME;
         let is_full = |slot: &Slot| slot.packets >= WINDOW_PACKETS / SLOTS as u32;
         if self.slots.back().is_none_or(|slot| is_full(slot) || (is_old && slot.packets > 0)) {
-            self.slot_at_ms = now_ms;
+            self.slot_at_ms = now.wrapping_millis();
             let mut is_rare = self.window().lost < FREQUENT_LOSSES;
             let oldest = if self.slots.len() >= SLOTS { self.slots.pop_front() } else { None };
             let oldest = oldest.unwrap_or_default();

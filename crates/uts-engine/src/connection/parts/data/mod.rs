@@ -13,7 +13,6 @@ use super::repairs::has_repair;
 use super::{Interest, LostPacket, Part, Token};
 use crate::synthesis::SendStack;
 use uts_functions::Time;
-use uts_functions::acknowledgement::Acknowledgement;
 use uts_functions::flow::FlowControl as _;
 
 /// What flows have to send. The flows have it.
@@ -76,7 +75,7 @@ impl Part for Data {
         if is_without || !is_current || has_repair(stack) {
             return;
         }
-        let (end, polls) = (packet.end_of_data(stack), stack.acknowledgement.poll(u32::MAX, true));
+        let (end, polls) = (packet.end_of_data(stack), stack.polls());
         let coalesce = config.coalesce;
         while let Some(flow) = flows.next_to_send(Some(stack.group)) {
             let written = Cargo { flows, stack, stats, packet, flow, end, polls, coalesce }.fill();
