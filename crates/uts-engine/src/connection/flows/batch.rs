@@ -1,6 +1,6 @@
 //! What many messages are handed over in, and read into.
 
-use crate::connection::flows::application::Read;
+use crate::connection::flows::interface::Read;
 use bytes::{Bytes, BytesMut};
 use std::collections::VecDeque;
 use uts_functions::Time;

@@ -1,6 +1,6 @@
 //! The halves of a flow: what one end sends in it, and what it receives.
 
-use crate::connection::flows::application::After;
+use crate::connection::flows::interface::After;
 use crate::connection::life::deadlines::earlier;
 use crate::connection::receive::messages::Messages;
 use crate::event::{Event, FlowId};

@@ -3,6 +3,7 @@
 pub(in crate::connection) mod application;
 pub(in crate::connection) mod batch;
 pub(in crate::connection) mod halves;
+pub(in crate::connection) mod interface;
 
 use crate::config::ConnectionConfig;
 use crate::connection::flows::halves::{Flow, ReceiveHalf, SendHalf};

@@ -1,0 +1,178 @@
+//! What the application says of flows and messages, and what it is told: how a flow is opened, how
+//! a message is sent, what was read, and why something could not be done.
+
+use crate::connection::CloseReason;
+use crate::connection::flows::DEFAULT_PRIORITY;
+use crate::event::code_shown;
+use crate::requirements::Requirements;
+use crate::selector::Contradiction;
+use bytes::Bytes;
+use core::time::Duration;
+
+/// How a flow is opened.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FlowOptions {
+    /// Whose turn it is among the flows of the connection: 0 = most urgent, 255 = least. Where it
+    /// is left at 100, `connPriority` of the requirements says it.
+    pub priority: u8,
+    /// What is asked of the data that this end sends in the flow; `None` = what is asked of the
+    /// connection.
+    ///
+    /// Flows with equal requirements share a profile, which is agreed with the peer by an exchange
+    /// when the first of them is opened. Until then what is written waits: nothing is ever sent
+    /// under a profile that does not keep what was asked. Besides that of the connection there may
+    /// be 7 at once. What belongs to the connection (`uts.security`, `congestionControl`,
+    /// `maxSendRate` …; the mechanisms of acknowledgement, timing, rate, congestion and protection)
+    /// cannot be asked of a flow.
+    pub requirements: Option<Requirements>,
+}
+
+impl Default for FlowOptions {
+    fn default() -> Self {
+        FlowOptions { priority: DEFAULT_PRIORITY, requirements: None }
+    }
+}
+
+impl FlowOptions {
+    /// A flow with requirements of its own.
+    pub fn requiring(requirements: Requirements) -> Self {
+        FlowOptions { requirements: Some(requirements), ..Self::default() }
+    }
+
+    pub(super) fn priority(&self) -> u8 {
+        match &self.requirements {
+            Some(r) if self.priority == DEFAULT_PRIORITY => u8::try_from(r.conn_priority).unwrap_or(u8::MAX),
+            _ => self.priority,
+        }
+    }
+}
+
+/// How a message is sent.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct MessageOptions {
+    /// If it is not acknowledged within this time it is given up (`msgLifetime`); `None` = never.
+    pub lifetime: Option<Duration>,
+    /// What is handed over at the receiver before it, where a profile keeps a partial order
+    /// (`uts.profile.sequencing=partial-order`). Under any other profile it says nothing.
+    pub after: After,
+}
+
+/// What a message waits for at the receiver, under a partial order (RFC 1693).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum After {
+    /// Everything that was sent before it in its flow.
+    #[default]
+    Everything,
+    /// What was sent in its flow between these positions, which
+    /// [`Connection::position`](crate::Connection::position) has given. What is behind the message
+    /// does not count.
+    Positions {
+        /// The first.
+        from: u64,
+        /// The first that it does not wait for.
+        to: u64,
+    },
+}
+
+impl After {
+    /// It waits for nothing.
+    pub const NOTHING: After = After::Positions { from: 0, to: 0 };
+}
+
+/// Why a flow cannot be opened.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FlowError {
+    /// The peer allows no more at present, or the handshake is not done.
+    #[error("the peer allows no more flows at present")]
+    Blocked,
+    /// The connection is over.
+    #[error("{0}")]
+    Closed(CloseReason),
+    /// The flow's requirements contradict each other, the path, or what the two ends have.
+    #[error("{0}")]
+    Contradiction(#[from] Contradiction),
+    /// Something is asked of the flow that is the connection's.
+    #[error(
+        "`{asked}` cannot be asked of a flow: all flows of a connection share that, and this one has `{shared}`"
+    )]
+    Shared {
+        /// What was asked, as it would be written.
+        asked: String,
+        /// What the connection has.
+        shared: String,
+    },
+    /// As many sets of requirements are in use as there may be.
+    #[error(
+        "flows with {0} different sets of requirements are open, which is the most that a connection can have"
+    )]
+    TooManyGroups(usize),
+    /// Requirements come too late: something was written to the flow.
+    #[error("the flow's requirements are fixed: something was written to it already")]
+    Begun,
+    /// No such flow.
+    #[error("no such flow")]
+    Unknown,
+}
+
+/// Why data cannot be written.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WriteError {
+    /// The flow is full; an [`Event::Writable`](crate::Event::Writable) follows.
+    #[error("the flow takes no more at present")]
+    Blocked,
+    /// The peer wants no more data.
+    #[error("the peer wants no more of this flow{}", code_shown(*.0))]
+    Stopped(u64),
+    /// What the flow requires could not be agreed with the peer.
+    #[error("the flow cannot have what it requires: {0}")]
+    Refused(String),
+    /// The flow was finished or reset here.
+    #[error("the flow was ended by this end")]
+    Finished,
+    /// The message is larger than the profile allows.
+    #[error("a message of {size} bytes is larger than the {max} bytes that the profile allows")]
+    TooLarge {
+        /// Its size.
+        size: usize,
+        /// The largest.
+        max: usize,
+    },
+    /// No such flow.
+    #[error("no such flow")]
+    Unknown,
+    /// The connection is over.
+    #[error("{0}")]
+    Closed(CloseReason),
+}
+
+/// Why nothing was read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReadError {
+    /// Nothing has arrived yet; an [`Event::Readable`](crate::Event::Readable) follows.
+    #[error("nothing has arrived")]
+    Blocked,
+    /// The peer gave the flow up.
+    #[error("the peer reset the flow{}", code_shown(*.0))]
+    Reset(u64),
+    /// No such flow, or its end was read already.
+    #[error("no such flow")]
+    Unknown,
+    /// A message could not be converted back.
+    #[error("a message is damaged: {0}")]
+    Presentation(String),
+    /// The connection is over.
+    #[error("{0}")]
+    Closed(CloseReason),
+}
+
+/// What was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Read {
+    /// A stretch of bytes, and its position in the flow (which matters only where order is not
+    /// kept).
+    Bytes(u64, Bytes),
+    /// A message.
+    Message(Bytes),
+    /// The flow has ended.
+    End,
+}
