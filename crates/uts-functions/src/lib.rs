@@ -15,6 +15,7 @@ pub mod facts;
 pub mod feedback;
 pub mod function;
 pub mod library;
+mod macros;
 pub mod mechanism;
 pub mod profile;
 pub mod range;

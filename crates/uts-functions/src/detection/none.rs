@@ -2,7 +2,7 @@
 //! prefer damaged data to none.
 
 use super::Detection;
-use crate::mechanism::inert;
+use crate::macros::inert;
 
 inert!(Detection, "no check of its own; UDP's checksum or protection's tag has to do", context: ());
 

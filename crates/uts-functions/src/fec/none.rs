@@ -2,7 +2,7 @@
 
 use super::Shape;
 use super::block::{BlockCode, block_scheme};
-use crate::mechanism::inert;
+use crate::macros::inert;
 use core::time::Duration;
 
 inert!(Fec, "no redundancy", context: ());

@@ -1,7 +1,8 @@
 //! No flow control: the receiver takes whatever comes, or drops what it cannot hold.
 
 use super::{FlowControl, Grant};
-use crate::mechanism::{Consent, inert};
+use crate::macros::inert;
+use crate::mechanism::Consent;
 use crate::time::Time;
 use core::time::Duration;
 

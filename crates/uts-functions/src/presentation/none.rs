@@ -1,7 +1,7 @@
 //! No presentation: messages travel as they are.
 
 use super::{Error, Presentation};
-use crate::mechanism::inert;
+use crate::macros::inert;
 use std::borrow::Cow;
 
 inert!(Presentation, "messages travel as they are", context: ());

@@ -1,7 +1,8 @@
 //! No protection: anyone on the path can read and forge. Only where both ends asked for it by name.
 
 use super::{Forged, MASK_BYTES, Protection, SAMPLE_BYTES, Secret};
-use crate::mechanism::{Consent, inert};
+use crate::macros::inert;
+use crate::mechanism::Consent;
 
 inert!(
     Protection,

@@ -1,7 +1,8 @@
 //! No rate control: packets leave as soon as they may.
 
 use super::{Bucket, Pace, RateControl};
-use crate::mechanism::{Consent, inert};
+use crate::macros::inert;
+use crate::mechanism::Consent;
 use crate::time::Time;
 
 inert!(

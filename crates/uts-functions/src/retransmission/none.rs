@@ -1,7 +1,7 @@
 //! No retransmission: what is lost is given up, and the receiver told not to wait for it.
 
 use super::{LostData, Response, Retransmission};
-use crate::mechanism::inert;
+use crate::macros::inert;
 
 inert!(Retransmission, "what is lost is given up", context: ());
 
