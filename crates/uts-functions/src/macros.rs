@@ -1,4 +1,5 @@
-//! Macros by which a function's mechanisms are listed: one line for each, and the function's `none`.
+//! Macros by which a function's mechanisms are listed: one line for each, and the function's
+//! `none`.
 
 /// Makes the registry of a function: the enum of its mechanisms (dispatched without indirection),
 /// the list of their entries, the builder from a choice, and the place for mechanisms from outside
