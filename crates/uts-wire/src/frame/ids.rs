@@ -9,9 +9,9 @@ use crate::varint::{Reader, Sink, emitters};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewId {
     /// Its number, of those that the sender has given out.
-    pub sequence: u64,
+    pub sequence: u32,
     /// Ids of smaller numbers are to be retired; at most `sequence`.
-    pub retire_below: u64,
+    pub retire_below: u32,
     /// The id, which has a byte at least.
     pub id: ConnectionId,
     /// What a stateless reset of a packet with this id ends with; only servers send them.
@@ -20,11 +20,16 @@ pub struct NewId {
 
 impl NewId {
     pub(super) fn read(frame_kind: u8, r: &mut Reader<'_>) -> Result<Self, WireError> {
-        let sequence = r.varint("connection id number")?;
+        let sequence = r.varint_u32("connection id number")?;
         let at = r.offset();
-        let retire_below = r.varint("retired below")?;
+        let retire_below = r.varint_u32("retired below")?;
         if retire_below > sequence {
-            return Err(WireError::value("retired below", at, retire_below, "at most the id's own number"));
+            return Err(WireError::value(
+                "retired below",
+                at,
+                retire_below.into(),
+                "at most the id's own number",
+            ));
         }
         let at = r.offset();
         let id = ConnectionId::read_prefixed(r, "new connection id")?;
@@ -42,8 +47,8 @@ impl NewId {
 
     pub(super) fn write<S: Sink>(&self, out: &mut S) {
         out.put_u8(self.kind());
-        out.put_varint(self.sequence);
-        out.put_varint(self.retire_below);
+        out.put_varint(self.sequence.into());
+        out.put_varint(self.retire_below.into());
         self.id.write_prefixed(out);
         if let Some(token) = &self.reset_token {
             out.put(token);
@@ -57,17 +62,17 @@ emitters!(NewId);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetireId {
     /// Its number.
-    pub sequence: u64,
+    pub sequence: u32,
 }
 
 impl RetireId {
     pub(super) fn read(r: &mut Reader<'_>) -> Result<Self, WireError> {
-        Ok(RetireId { sequence: r.varint("connection id number")? })
+        Ok(RetireId { sequence: r.varint_u32("connection id number")? })
     }
 
     pub(super) fn write<S: Sink>(&self, out: &mut S) {
         out.put_u8(kind::RETIRE_ID);
-        out.put_varint(self.sequence);
+        out.put_varint(self.sequence.into());
     }
 }
 

@@ -226,15 +226,15 @@ fn control_frame() -> impl Strategy<Value = Frame<'static>> {
             })
         ),
         any::<u64>().prop_map(Frame::PathChallenge),
-        (position(), position(), cid(), prop::option::of(any::<[u8; 16]>())).prop_map(
-            |(a, b, id, reset_token)| Frame::NewId(NewId {
+        (small(), small(), cid(), prop::option::of(any::<[u8; 16]>())).prop_map(|(a, b, id, reset_token)| {
+            Frame::NewId(NewId {
                 sequence: a.max(b),
                 retire_below: a.min(b),
                 id: if id.is_empty() { ConnectionId::new(&[7]).expect("a byte") } else { id },
-                reset_token
+                reset_token,
             })
-        ),
-        position().prop_map(|sequence| Frame::RetireId(RetireId { sequence })),
+        }),
+        small().prop_map(|sequence| Frame::RetireId(RetireId { sequence })),
         any::<u64>().prop_map(Frame::PathResponse),
         (position(), text(MAX_REASON_BYTES)).prop_map(|(code, reason)| Frame::Close(Close { code, reason })),
     ]
