@@ -78,12 +78,19 @@ impl Socket {
     /// ports that are closed.
     pub fn bind(addr: SocketAddr, peer: Option<SocketAddr>, host: Host) -> io::Result<Self> {
         let socket = open(addr)?;
-        let has_many_addresses = addr.ip().is_unspecified() && peer.is_none();
-        if addr.is_ipv6() && has_many_addresses {
+        if addr.is_ipv6() && addr.ip().is_unspecified() && peer.is_none() {
             // `[::]` takes IPv4 as well where the system can do that.
             let _ = socket.set_only_v6(false);
         }
         socket.bind(&addr.into())?;
+        Self::adopt(socket, peer, host)
+    }
+
+    /// A socket that is bound already.
+    pub fn adopt(socket: socket2::Socket, peer: Option<SocketAddr>, host: Host) -> io::Result<Self> {
+        let addr = socket.local_addr()?.as_socket().ok_or(io::ErrorKind::AddrNotAvailable)?;
+        let has_many_addresses = addr.ip().is_unspecified() && peer.is_none();
+        socket.set_nonblocking(true)?;
         if let Some(peer) = peer {
             socket.connect(&peer.into())?;
         }
