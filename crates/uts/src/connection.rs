@@ -1,6 +1,6 @@
 //! Connections, as their users hold them.
 
-use crate::driver::{ConnectionEvent, Inner, Shared, gone};
+use crate::driver::{ConnectionEvent, Inner, OwnSocket, Shared, gone};
 use crate::fingerprint::Fingerprint;
 use crate::flow::Flow;
 use core::fmt;
@@ -287,7 +287,7 @@ impl Connection {
     ///
     /// # Errors
     /// If the socket cannot be used, or is of another family; then nothing has changed.
-    pub fn rebind(&self, socket: std::net::UdpSocket) -> io::Result<()> {
+    pub fn rebind(&self, socket: OwnSocket) -> io::Result<()> {
         self.shared().rebind(socket)
     }
 

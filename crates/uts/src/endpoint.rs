@@ -3,7 +3,7 @@
 use crate::attempts::Target;
 use crate::connection::Connection;
 use crate::driver::Host;
-use crate::driver::{Shared, random_bytes};
+use crate::driver::{OwnSocket, Shared, random_bytes};
 use crate::fingerprint::Fingerprint;
 use crate::identity::Identity;
 use crate::trust::{Trust, TrustError};
@@ -250,7 +250,7 @@ impl Endpoint {
     ///
     /// # Errors
     /// If the socket cannot be used, or is of another family; then nothing has changed.
-    pub fn rebind(&self, socket: std::net::UdpSocket) -> io::Result<()> {
+    pub fn rebind(&self, socket: OwnSocket) -> io::Result<()> {
         self.shared.rebind(socket)
     }
 }

@@ -1,4 +1,5 @@
 //! Connections that go on from another address of the host, over real sockets.
+#![allow(clippy::disallowed_types, reason = "a program hands its socket in")]
 
 mod common;
 

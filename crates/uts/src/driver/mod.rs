@@ -49,6 +49,7 @@ pub use dispatch::ConnectionEvent;
 pub(crate) use dispatch::{ConnectionNotify, FlowState};
 pub(crate) use host::Host;
 pub(crate) use per_key::PerKey;
+pub(crate) use socket::OwnSocket;
 use turn::Driver;
 
 /// An endpoint and its socket.
@@ -263,7 +264,7 @@ impl Shared {
     ///
     /// # Errors
     /// As [`Shared::migrate`].
-    pub fn rebind(&self, socket: std::net::UdpSocket) -> io::Result<()> {
+    pub fn rebind(&self, socket: OwnSocket) -> io::Result<()> {
         self.check_family(socket.local_addr()?)?;
         self.move_to(Socket::adopt(socket.into(), self.peer, self.host)?)
     }

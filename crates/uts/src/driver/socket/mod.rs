@@ -59,6 +59,10 @@ pub(crate) struct Socket {
     plain: plain_send::PlainSend,
 }
 
+/// A socket that a program hands in.
+#[allow(clippy::disallowed_types, reason = "it is the program's: no datagram passes through this type")]
+pub(crate) type OwnSocket = std::net::UdpSocket;
+
 /// A batch that is to be sent: datagrams of `segment_bytes`, the last may be shorter.
 pub(crate) struct Batch<'a> {
     /// Where to.
