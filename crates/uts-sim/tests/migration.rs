@@ -202,8 +202,8 @@ fn copies_that_come_from_elsewhere_change_nothing() {
     pair.works();
 }
 
-/// M-3, M-4: who overtakes the peer's packets with copies of them is sent three times as much at the
-/// most, cannot answer for it, and loses the connection to the peer's next packet, or to time.
+/// M-3, M-4: who overtakes the peer's packets with copies of them is sent three times as much at
+/// the most, cannot answer for it, and loses the connection to the peer's next packet, or to time.
 #[test]
 fn a_copy_that_overtakes_takes_no_connection_away() {
     for waits in [false, true] {

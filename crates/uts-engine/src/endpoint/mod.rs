@@ -3,8 +3,8 @@
 //! Whatever an unauthenticated datagram says, it changes nothing: it is matched, checked, and at
 //! most answered with less than three times its size.
 //!
-//! * what comes in: [`routing`]; connections that go elsewhere: [`following`]; connections that others begin: [`accepting`], how many of one
-//!   address: [`crowd`]; what belongs to no connection: [`strangers`];
+//! * what comes in: [`routing`]; connections that others begin: [`accepting`], how many of one
+//!   address: [`crowd`]; connections that go elsewhere: [`following`]; what belongs to no connection: [`strangers`];
 //! * what goes out, and what is due: here; whose turn it is on the way to one address: [`peers`].
 
 mod accepting;
