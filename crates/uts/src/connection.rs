@@ -266,6 +266,12 @@ impl Connection {
         self.inspect(|c| c.remote()).map(canonical)
     }
 
+    /// At a server, the service that the client has asked for (`ConnectionConfig::service`); empty
+    /// if it asked for none, or the connection is forgotten.
+    pub fn service(&self) -> String {
+        self.inspect(|connection| connection.service().to_owned()).unwrap_or_default()
+    }
+
     /// This end's address.
     pub fn local_addr(&self) -> SocketAddr {
         self.shared().local_addr()

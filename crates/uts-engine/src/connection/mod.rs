@@ -178,6 +178,12 @@ impl Connection {
         self.establishing.peer_certificates.as_deref()
     }
 
+    /// At a server, the service that the client has asked for in the handshake; empty if none. It
+    /// is the client's word, authenticated as the rest of its greeting.
+    pub fn service(&self) -> &str {
+        self.establishing.service.as_deref().unwrap_or_default()
+    }
+
     /// Why the connection has ended, if it has.
     pub fn close_reason(&self) -> Option<&CloseReason> {
         self.life.close_reason.as_deref()

@@ -3,7 +3,7 @@
 
 use super::handshake::Place;
 use super::words;
-use crate::config::{ConnectionConfig, PACKET_BYTES_BASE};
+use crate::config::{ConnectionConfig, PACKET_BYTES_BASE, SERVICE_BYTES_MAX};
 use crate::connection::agreement::exchanges::{from_wire, to_wire};
 use crate::connection::life::Phase;
 use crate::connection::parts::{PacketSize, SPARE_IDS};
@@ -211,6 +211,9 @@ impl Connection {
         self.agreement.peer_allows_unprotected = hello.allows_unprotected;
         self.identity.peer_reset_token = hello.reset_token.filter(|_| self.identity.side == Side::Client);
         self.establishing.peer_certificates = peer_certificates;
+        if !hello.service.is_empty() && self.identity.side == Side::Server {
+            self.establishing.service = Some(hello.service.into_boxed_str());
+        }
         (self.ways.outbound, self.ways.inbound) = (Some(outbound), Some(inbound));
         self.begin_ids(hello.limits.spare_ids);
         Ok(is_corrected)
@@ -361,6 +364,11 @@ fn tls_refusal(alert: u16, said: &str) -> String {
     }
 }
 
+/// As much of a name as the greeting has room for.
+fn bounded(service: &str) -> &str {
+    &service[..service.floor_char_boundary(SERVICE_BYTES_MAX)]
+}
+
 /// What this end says of itself in the handshake.
 pub(crate) fn hello(
     config: &ConnectionConfig,
@@ -388,7 +396,7 @@ pub(crate) fn hello(
         profile_out: proposal.map(to_wire),
         profile_in: proposal.map(to_wire),
         allows_unprotected: config.requirements.security == Security::Unprotected,
-        service: String::new(),
+        service: proposal.map_or_else(String::new, |_| bounded(&config.service).to_owned()),
         reads_messages: true,
     };
     let mut out = Vec::new();

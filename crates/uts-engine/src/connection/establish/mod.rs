@@ -15,6 +15,8 @@ pub(in crate::connection) struct Establishing {
     /// `None` once it is confirmed: nothing of it is needed afterwards.
     pub handshake: Option<Box<Handshake>>,
     pub peer_certificates: Option<Arc<[CertificateDer<'static>]>>,
+    /// The service that the client asked for.
+    pub service: Option<Box<str>>,
     /// The peer is at its address. Before, at most three times what came from there is sent to it.
     pub address_proved: bool,
     /// Bytes that may still be sent to it until then.
@@ -28,6 +30,7 @@ impl Establishing {
         Establishing {
             handshake: Some(Box::new(handshake)),
             peer_certificates: None,
+            service: None,
             address_proved,
             room_bytes: 0,
             confirmed: false,
