@@ -178,7 +178,8 @@ fn sshd(place: &Place) -> Option<(Running, u16)> {
     assert!(ssh.status.success());
     for key in ["host_key", "user_key"] {
         let file = place.path(key);
-        let made = Command::new("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(file).status();
+        let made =
+            Command::new("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(file).status();
         assert!(made.expect("started").success());
     }
     let port = TcpListener::bind("127.0.0.1:0").expect("bound").local_addr().expect("an address").port();
@@ -198,7 +199,9 @@ fn sshd(place: &Place) -> Option<(Running, u16)> {
     let _ = fs::create_dir("/run/sshd");
     let mut command = Command::new(sshd);
     command.args(["-D", "-e", "-f", "/dev/null", "-p", &port.to_string()]);
-    settings.iter().for_each(|setting| drop(command.args(["-o", setting])));
+    for setting in &settings {
+        command.args(["-o", setting]);
+    }
     let running = Place::begin(command);
     let deadline = Instant::now() + PATIENCE;
     while TcpStream::connect(("127.0.0.1", port)).is_err() {

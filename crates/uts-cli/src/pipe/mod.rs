@@ -24,8 +24,8 @@ const VERSION: u8 = 1;
 /// The longest name of a service, in bytes.
 pub const NAME_BYTES_MAX: usize = 64;
 
-/// A stream is kept for so long while nothing is heard of the peer: a lid that is closed, a train in
-/// a tunnel.
+/// A stream is kept for so long while nothing is heard of the peer: a lid that is closed, a train
+/// in a tunnel.
 pub const SILENCE_MAX: Duration = Duration::from_secs(600);
 
 /// What is read at once, and what waits for a slow reader.
