@@ -401,6 +401,8 @@ fn connections_share_what_they_receive_into() {
         let flow = pair.open_flow(connection).expect("a flow");
         pair.carry(connection, flow, 2_000_000).expect("carried");
     }
+    // What is still under way is read. Nobody rests yet.
+    pair.pass(pair.now + Duration::from_millis(500)).expect("passed");
     for server in pair.server.handles().collect::<Vec<_>>() {
         let parts = pair.server.connection(server).expect("open").memory_parts();
         let flows = parts.iter().find(|(part, _)| *part == "flows").expect("a part");
