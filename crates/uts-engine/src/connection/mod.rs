@@ -267,7 +267,8 @@ impl Connection {
         let is_marked = self.life.phase == Phase::Open
             && self.ways.marking.is_on()
             && self.ways.last_eliciting_at() == now;
-        is_marked.then_some(Ecn::Ect0)
+        let is_scalable = || self.ways.outbound.as_ref().is_some_and(|o| o.congestion.is_scalable());
+        is_marked.then(|| if is_scalable() { Ecn::Ect1 } else { Ecn::Ect0 })
     }
 
     fn is_confirmed(&self) -> bool {

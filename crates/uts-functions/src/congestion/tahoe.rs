@@ -57,7 +57,7 @@ impl Adjustment for Restart {
     const PACKETS_MIN: u64 = 1;
     const ENDS_AT_TIMEOUT: bool = true;
 
-    fn reduce(&mut self, window: &Window) -> Reduced {
+    fn reduce(&mut self, window: &Window, _: u64) -> Reduced {
         // C-41.
         self.acked = 0;
         Reduced { window: window.packet_bytes as f64, threshold: (window.bytes / 2) as f64 }
