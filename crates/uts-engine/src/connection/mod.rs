@@ -64,6 +64,7 @@ use rustls::pki_types::CertificateDer;
 use send::outbound::Outbound;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use uts_functions::congestion::Congestion;
 use uts_functions::sequencing::reassembly::Spares;
 use uts_functions::{Function, PathFacts, Profile, Time, establishment};
 use uts_wire::ConnectionId;

@@ -60,8 +60,8 @@ impl LedbatPlusPlus {
             // An increase of a part of a packet per round trip, and half the window after a loss.
             let p = response::random_events(facts, prediction) / gain;
             let seen_s = prediction.delay_s;
-            // A burst takes most of so small a window, and ends in a time-out.
-            let packets = response::reno_packets(p) / facts.loss_burst.max(1.0).sqrt();
+            // A burst takes most of so small a window: measured in the harness.
+            let packets = response::reno_packets(p) / libm::pow(facts.loss_burst.max(1.0), 0.15);
             response::apply(packets, 0.5, facts, prediction);
             prediction.utilisation *= SHARE_BETWEEN_SLOWDOWNS;
             prediction.utilisation_low *= SHARE_BETWEEN_SLOWDOWNS;
@@ -281,8 +281,9 @@ const SLOW_START_END: f64 = 0.75;
 const LOW_ROUNDS: u32 = 2;
 /// Between two slowdowns passes so many times what the last has taken (section 4.4 of the draft).
 const PERIOD: u32 = 9;
-/// What is left of the path between slowdowns: measured in the harness.
-const SHARE_BETWEEN_SLOWDOWNS: f64 = 0.9;
+/// What slowdowns leave of the path, and growth back from two packets after each loss and each
+/// start: measured in the harness.
+const SHARE_BETWEEN_SLOWDOWNS: f64 = 0.75;
 /// More round trips than it takes to grow back to any window, so that the time can be computed.
 const ROUNDS_MAX: f64 = 1000.0;
 

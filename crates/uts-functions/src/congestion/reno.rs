@@ -54,7 +54,7 @@ impl Reno {
 pub(super) fn predict(counted: f64, facts: &PathFacts, prediction: &mut Prediction) {
     let singly = PathFacts { loss_burst: 1.0, ..*facts };
     let p = response::random_events(&singly, prediction) * counted;
-    let packets = response::reno_packets(p) / facts.loss_burst.max(1.0).sqrt();
+    let packets = response::reno_packets(p);
     response::apply(packets, 0.5, facts, prediction);
     prediction.utilisation *= FURTHER_SHARE;
     prediction.utilisation_low *= FURTHER_SHARE;
