@@ -81,6 +81,8 @@ pub struct Pair {
     /// Whether what is marked as capable of ECN is lost on the way to the server, and to the
     /// client.
     pub drops_marked: [bool; 2],
+    /// Batches that the client has sent with each codepoint, in the order of [`Ecn`].
+    pub client_marks: [u64; 3],
     /// Whether datagrams are handed over one by one, although they came together.
     pub one_by_one: bool,
     /// Packets that arrive together are handed over in a buffer for each datagram, as if nothing
@@ -139,6 +141,7 @@ impl Pair {
             now: Time::ZERO,
             loses_every: None,
             drops_marked: [false; 2],
+            client_marks: [0; 3],
             one_by_one: false,
             apart: false,
             batches: false,
@@ -366,6 +369,9 @@ impl Pair {
             let (ecn, segment_bytes) = (transmit.ecn, transmit.segment_bytes.max(1));
             if let Some(kept) = self.kept.as_mut().filter(|_| to_server) {
                 kept.extend(bytes.chunks(segment_bytes).map(<[u8]>::to_vec));
+            }
+            if let Some(ecn) = ecn.filter(|_| to_server) {
+                self.client_marks[ecn as usize] += 1;
             }
             if ecn.is_some() && self.drops_marked[usize::from(!to_server)] {
                 self.spare.push(bytes);

@@ -29,3 +29,21 @@ fn a_path_that_drops_marked_packets_carries_a_transfer_without_marks() {
         }
     }
 }
+
+/// Who answers marks by their share says so to the network (RFC 9331), and nobody else does.
+#[test]
+fn packets_of_a_scalable_sender_ask_for_l4s() {
+    for (congestion, is_scalable) in [("prague", true), ("cubic", false)] {
+        let mut config = ConnectionConfig::default();
+        let pin = format!("uts.profile.congestion={congestion}");
+        config.requirements.assign(&pin).expect("a mechanism of the library");
+        let mut pair = Pair::new(ConnectionConfig::default(), Duration::from_millis(10)).expect("a pair");
+        let handle = pair.connect(config).expect("connected");
+        let flow = pair.open_flow(handle).expect("opened");
+        pair.carry(handle, flow, BYTES).expect("carried");
+        let [first, before, ..] = pair.client_marks;
+        pair.carry(handle, flow, BYTES).expect("carried");
+        let [classic, l4s, ..] = pair.client_marks;
+        assert_eq!((l4s > before, classic > first), (is_scalable, !is_scalable), "{:?}", pair.client_marks);
+    }
+}

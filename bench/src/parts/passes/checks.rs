@@ -1,8 +1,7 @@
 //! Copy and checksum, without a cipher.
 
-use super::{DATA, DATA_BYTES, END, Slot, Work, place, put, put_headers, take};
+use super::{DATA, DATA_BYTES, END, Slot, Work, is_right, place, put, put_headers, take};
 use crc_fast::{CrcAlgorithm, Digest};
-use uts_functions::detection::Detection;
 use uts_functions::detection::crc_32c::Crc32c;
 use uts_functions::detection::internet_16::Internet16;
 
@@ -25,7 +24,7 @@ pub(super) fn works() -> Vec<Work> {
             .way("one pass, blocks of 256 B", put_and_crc::<256>),
         Work::receiver("CRC-32C, copy", put_then_crc)
             .way("in turn", |_, from, into| {
-                let intact = Crc32c.verify(&from[..END], &from[END..][..CRC_BYTES]);
+                let intact = is_right(&Crc32c, from, CRC_BYTES);
                 take(from, into);
                 intact
             })
@@ -40,7 +39,7 @@ pub(super) fn works() -> Vec<Work> {
         }),
         Work::receiver("Internet-16, copy", put_then_sum)
             .way("in turn", |_, from, into| {
-                let intact = Internet16.verify(&from[..END], &from[END..][..SUM_BYTES]);
+                let intact = is_right(&Internet16, from, SUM_BYTES);
                 take(from, into);
                 intact
             })

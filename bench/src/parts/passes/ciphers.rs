@@ -5,9 +5,8 @@
 //! aws-lc takes what follows the first stretch as `extra_in`.
 
 use super::checks::{CRC_BYTES, crc, put_and_crc, put_then_crc, take_and_crc};
-use super::{BODY, DATA, DATA_BYTES, END, FRAME, HEADER, Slot, Work, put, put_headers, take};
+use super::{BODY, DATA, DATA_BYTES, END, FRAME, HEADER, Slot, Work, is_right, put, put_headers, take};
 use anyhow::{Context, Result};
-use uts_functions::detection::Detection;
 use uts_functions::detection::crc_32c::Crc32c;
 
 const TAG_BYTES: usize = 16;
@@ -75,7 +74,7 @@ pub(super) fn works_with_crc() -> Result<Vec<Work>> {
     fn opens(key: impl InPlace) -> impl FnMut(u64, &mut Slot, &mut Slot) -> bool {
         move |number, from, into| {
             let intact =
-                open(&key, number, from, CRC_END) && Crc32c.verify(&from[..END], &from[END..][..CRC_BYTES]);
+                open(&key, number, from, CRC_END) && is_right(&Crc32c, from, CRC_BYTES);
             take(from, into);
             intact
         }

@@ -15,10 +15,17 @@ use anyhow::{Context, Result, ensure};
 use serde::Serialize;
 use std::hint::black_box;
 use std::time::Duration;
+use uts_functions::detection::{Detection, Verdict};
 
 /// Room of a packet, or of its data: as it lies in batches that fill the path's MTU.
 const SLOT_BYTES: usize = 1472;
 type Slot = [u8; SLOT_BYTES];
+
+/// Whether the first `END` bytes and what stands behind them belong together.
+fn is_right(mechanism: &impl Detection, from: &mut Slot, trailer_bytes: usize) -> bool {
+    let (covered, trailer) = from.split_at_mut(END);
+    mechanism.check(covered, &trailer[..trailer_bytes]) == Verdict::Right
+}
 
 /// Packets of a batch that the kernel takes or hands over at once (64 KiB).
 const BATCH: usize = 44;

@@ -67,6 +67,7 @@ use rustls::pki_types::CertificateDer;
 use send::outbound::Outbound;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use uts_functions::congestion::Congestion;
 use uts_functions::sequencing::reassembly::Spares;
 use uts_functions::{Function, PathFacts, Profile, Time, establishment};
 use uts_wire::ConnectionId;
@@ -278,7 +279,8 @@ impl Connection {
         let is_marked = self.life.phase == Phase::Open
             && self.ways.marking.is_on()
             && self.ways.last_eliciting_at() == now;
-        is_marked.then_some(Ecn::Ect0)
+        let is_scalable = || self.ways.outbound.as_ref().is_some_and(|o| o.congestion.is_scalable());
+        is_marked.then(|| if is_scalable() { Ecn::Ect1 } else { Ecn::Ect0 })
     }
 
     fn is_confirmed(&self) -> bool {

@@ -5,7 +5,7 @@ use std::hint::black_box;
 use std::time::Duration;
 use uts_functions::acknowledgement::{self, Acknowledgement, Arrival, Arrivals};
 use uts_functions::congestion::{self, Ack, Congestion, Delivery, Snapshot, Summary};
-use uts_functions::detection::{self, Detection};
+use uts_functions::detection::{self, Detection, Verdict};
 use uts_functions::flow::{self, FlowControl};
 use uts_functions::protection::{self, Protection, SAMPLE_BYTES, Secret};
 use uts_functions::rate::{self, Bucket, Pace, RateControl};
@@ -125,8 +125,8 @@ where
         let payload = &mut s.packet[HEADER.len()..];
         let Ok(len) = self.protection.open(s.number, &ASSOCIATED, payload) else { return };
         let body = HEADER.len() + len - self.detection.trailer_bytes();
-        let (covered, trailer) = s.packet[..HEADER.len() + len].split_at(body);
-        if !black_box(self.detection.verify(covered, trailer)) {
+        let (covered, trailer) = s.packet[..HEADER.len() + len].split_at_mut(body);
+        if black_box(self.detection.check(covered, trailer)) == Verdict::Wrong {
             return;
         }
         let arrival = Arrival { number: s.number, now: s.now, eliciting: true, polled: false, marked: false };

@@ -30,6 +30,22 @@ pub struct Window {
 pub trait SlowStart: Clone + Debug + Default + Send + Sync {
     /// The window, in bytes, after an acknowledgement; `None` if the path's limit is met.
     fn grow(&mut self, window: &Window, ack: &Ack) -> Option<f64>;
+    /// The window, in bytes, that congestion avoidance begins with once the path's limit is met.
+    fn leave(&mut self, window: &Window) -> f64 {
+        window.exact
+    }
+    /// What a loss leaves, where slow start knows better than congestion avoidance does.
+    fn reduce(&mut self, _: &Window) -> Option<Reduced> {
+        None
+    }
+    /// Nothing that was learnt of the path holds.
+    fn restart(&mut self) {
+        *self = Self::default();
+    }
+    /// Where slow start is, for people.
+    fn phase(&self) -> &'static str {
+        "slow start"
+    }
 }
 
 /// Slow start of old: each acknowledged byte earns another.
@@ -52,6 +68,17 @@ pub struct Reduced {
     pub threshold: f64,
 }
 
+/// What one more loss of a flight brings that has been answered with a reduction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Again {
+    /// Nothing more.
+    Nothing,
+    /// One more reduction.
+    Reduction,
+    /// What a time-out brings.
+    Timeout,
+}
+
 /// How the window grows in congestion avoidance, and what a loss takes from it.
 pub trait Adjustment: Clone + Debug + Default + Send + Sync {
     /// The smallest window, in packets (C-3).
@@ -59,8 +86,26 @@ pub trait Adjustment: Clone + Debug + Default + Send + Sync {
     /// Whether a time-out counts as a loss.
     const ENDS_AT_TIMEOUT: bool = false;
 
-    /// Something was lost or marked, for the first time in a round trip.
-    fn reduce(&mut self, window: &Window) -> Reduced;
+    /// Whether a mark by the network counts as a loss (C-7). Else [`Adjustment::on_marks`] answers
+    /// it.
+    const MARKS_ARE_LOSSES: bool = true;
+
+    /// Whether marks are answered by their share ([`Congestion::is_scalable`]).
+    const IS_SCALABLE: bool = false;
+
+    /// Something was lost or marked, for the first time in a round trip. `flight` bytes were in
+    /// flight just after it was sent, as far as that is known, else zero.
+    fn reduce(&mut self, window: &Window, flight: u64) -> Reduced;
+    /// The first loss of a flight follows.
+    fn on_flight(&mut self) {}
+    /// What one more loss of the same flight brings.
+    fn again(&mut self) -> Again {
+        Again::Nothing
+    }
+    /// Each acknowledgement, with or without marks: the window in bytes where it asks for another.
+    fn on_marks(&mut self, _: &Window, _: &Ack) -> Option<f64> {
+        None
+    }
     /// The window, in bytes, after an acknowledgement.
     fn grow(&mut self, window: &Window, ack: &Ack) -> f64;
     /// The window was not in use for this long (C-4).
@@ -85,6 +130,10 @@ struct Undo<A> {
     adjustment: A,
 }
 
+/// Losses of a flight beyond which further ones change nothing: so many halvings take any window to
+/// its least.
+const FURTHER_LOSSES_MAX: u64 = 64;
+
 /// See the module's page.
 #[derive(Clone, Debug)]
 pub struct Classic<S, A> {
@@ -102,6 +151,11 @@ pub struct Classic<S, A> {
 impl<S: SlowStart, A: Adjustment> Classic<S, A> {
     /// From what the predecessor knew.
     pub(super) fn new(context: &Context) -> Self {
+        Self::with(context, S::default(), A::default())
+    }
+
+    /// The same, with the two policies as their parameters make them.
+    pub(super) fn with(context: &Context, slow_start: S, adjustment: A) -> Self {
         let (window, threshold) = start(context, A::PACKETS_MIN);
         Classic {
             window: Window {
@@ -110,14 +164,24 @@ impl<S: SlowStart, A: Adjustment> Classic<S, A> {
                 bytes: window,
                 threshold,
             },
-            slow_start: S::default(),
-            adjustment: A::default(),
-            recovery: Recovery::default(),
+            slow_start,
+            adjustment,
+            recovery: Recovery::since(context.summary.answered_until),
             usage: Usage::default(),
             learnt: Learnt::new(&context.summary),
             undo: None,
             last_ack_at: context.now,
         }
+    }
+
+    /// A connection begins with a window of so many packets (C-51): where nothing has been learnt,
+    /// the window is as it was at first, or smaller.
+    pub(super) fn starting_at(mut self, packets: u64) -> Self {
+        let first = Summary::initial(self.window.packet_bytes).window_bytes;
+        if self.window.threshold == u64::MAX && self.window.bytes <= first {
+            self.set_window((packets * self.window.packet_bytes) as f64);
+        }
+        self
     }
 
     pub(super) fn in_slow_start(&self) -> bool {
@@ -133,10 +197,10 @@ impl<S: SlowStart, A: Adjustment> Classic<S, A> {
         A::PACKETS_MIN * self.window.packet_bytes
     }
 
-    /// Once per recovery period (RFC 9002 section 7.3.2).
-    fn on_congestion(&mut self, now: Time, sent_at: Time) {
+    /// Once per recovery period (RFC 9002 section 7.3.2). Says whether this was the first.
+    fn on_congestion(&mut self, now: Time, sent_at: Time, flight: u64) -> bool {
         if self.recovery.covers(sent_at) {
-            return;
+            return false;
         }
         self.recovery.enter(now);
         self.undo = Some(Box::new(Undo {
@@ -144,7 +208,39 @@ impl<S: SlowStart, A: Adjustment> Classic<S, A> {
             threshold: self.window.threshold,
             adjustment: self.adjustment.clone(),
         }));
-        let reduced = self.adjustment.reduce(&self.window);
+        self.adjustment.on_flight();
+        let adjusted = self.adjustment.reduce(&self.window, flight);
+        let reduced = self.slow_start.reduce(&self.window).unwrap_or(adjusted);
+        self.apply(reduced);
+        true
+    }
+
+    /// So many more packets of a flight are lost that has been answered with a reduction.
+    fn on_further_losses(&mut self, packets: u64) {
+        for _ in 0..packets.min(FURTHER_LOSSES_MAX) {
+            match self.adjustment.again() {
+                Again::Nothing => {}
+                Again::Reduction => {
+                    let reduced = self.adjustment.reduce(&self.window, 0);
+                    self.apply(reduced);
+                }
+                Again::Timeout => {
+                    let undo = self.undo.take();
+                    self.time_out(0);
+                    self.undo = undo;
+                }
+            }
+        }
+    }
+
+    /// The window at its smallest, and slow start up to what a reduction leaves.
+    fn time_out(&mut self, flight: u64) {
+        let reduced = self.adjustment.reduce(&self.window, flight);
+        self.collapse();
+        self.window.threshold = (reduced.threshold as u64).max(MIN_PACKETS * self.window.packet_bytes);
+    }
+
+    fn apply(&mut self, reduced: Reduced) {
         self.set_window(reduced.window);
         self.window.threshold = (reduced.threshold as u64).max(MIN_PACKETS * self.window.packet_bytes);
     }
@@ -153,7 +249,7 @@ impl<S: SlowStart, A: Adjustment> Classic<S, A> {
     fn collapse(&mut self) {
         self.set_window(0.0);
         self.adjustment.restart();
-        self.slow_start = S::default();
+        self.slow_start.restart();
         self.undo = None;
     }
 }
@@ -169,9 +265,12 @@ where
         self.usage.on_ack(ack);
         let since_last = ack.now.since(self.last_ack_at);
         self.last_ack_at = ack.now;
-        if ack.ecn_marked > 0 {
+        if ack.ecn_marked > 0 && A::MARKS_ARE_LOSSES {
             // C-7, RFC 9002 section 7.1, RFC 9438 section 4.6: a mark counts as a loss.
-            self.on_congestion(ack.now, ack.sent_at);
+            self.on_congestion(ack.now, ack.sent_at, ack.prior_in_flight);
+        }
+        if let Some(window) = self.adjustment.on_marks(&self.window, ack) {
+            self.apply(Reduced { window, threshold: window });
         }
         // C-11, RFC 9002 section 7.3.2: no growth within recovery.
         if self.recovery.covers(ack.sent_at) {
@@ -185,16 +284,24 @@ where
         if !self.in_slow_start() {
             let grown = self.adjustment.grow(&self.window, ack);
             self.set_window(grown);
+            // A window that shrinks by itself does not search for the limit again.
+            let least = MIN_PACKETS * self.window.packet_bytes;
+            self.window.threshold = self.window.threshold.min(self.window.bytes).max(least);
             return;
         }
         match self.slow_start.grow(&self.window, ack) {
             Some(grown) => self.set_window(grown),
-            None => self.window.threshold = self.window.bytes,
+            None => {
+                let left = self.slow_start.leave(&self.window);
+                self.set_window(left);
+                self.window.threshold = self.window.bytes.max(MIN_PACKETS * self.window.packet_bytes);
+            }
         }
     }
 
     fn on_loss(&mut self, loss: &Loss, _: &Delivery) {
-        self.on_congestion(loss.now, loss.sent_at);
+        let is_first = self.on_congestion(loss.now, loss.sent_at, loss.snapshot.in_flight);
+        self.on_further_losses(loss.packets - u64::from(is_first && loss.packets > 0));
         self.recovery.count_lost(loss.bytes);
         if loss.persistent {
             // C-8, RFC 9002 section 7.6.2, RFC 9438 section 4.8.
@@ -203,12 +310,10 @@ where
         }
     }
 
-    fn on_timeout(&mut self, timeout: &Timeout, _: &Delivery) {
+    fn on_timeout(&mut self, timeout: &Timeout, delivery: &Delivery) {
         // C-42.
         if A::ENDS_AT_TIMEOUT {
-            let reduced = self.adjustment.reduce(&self.window);
-            self.collapse();
-            self.window.threshold = (reduced.threshold as u64).max(MIN_PACKETS * self.window.packet_bytes);
+            self.time_out(delivery.in_flight);
             // The time-out answers for all that was sent before it.
             self.recovery.enter(timeout.now);
         }
@@ -236,6 +341,10 @@ where
         self.window.bytes
     }
 
+    fn is_scalable(&self) -> bool {
+        A::IS_SCALABLE
+    }
+
     fn pacing_rate(&self) -> Option<Rate> {
         None
     }
@@ -250,10 +359,11 @@ where
             threshold_bytes: self.window.threshold,
             bandwidth: self.learnt.bandwidth(),
             rtt_min: self.learnt.rtt_min(),
+            answered_until: self.recovery.started_at(),
         }
     }
 
     fn phase(&self) -> &'static str {
-        if self.in_slow_start() { "slow start" } else { self.adjustment.phase() }
+        if self.in_slow_start() { self.slow_start.phase() } else { self.adjustment.phase() }
     }
 }

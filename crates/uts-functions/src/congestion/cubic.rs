@@ -72,7 +72,7 @@ struct Curve {
 
 impl Adjustment for Cubed {
     /// C-21, RFC 9438 sections 4.6 and 4.7.
-    fn reduce(&mut self, window: &Window) -> Reduced {
+    fn reduce(&mut self, window: &Window, _: u64) -> Reduced {
         let before = window.exact;
         self.window_prior = before;
         // Section 4.7, fast convergence: a flow that did not regain its plateau makes room for

@@ -14,10 +14,17 @@ use dyn_clone::DynClone;
 use enum_dispatch::enum_dispatch;
 
 pub mod bbr;
+pub mod careful_resume;
 pub mod cubic;
+pub mod decbit;
+pub mod ledbat_plus_plus;
 pub mod new_reno;
 pub mod none;
+pub mod prague;
+pub mod reno;
+pub mod reno_linux_2_1;
 pub mod tahoe;
+pub mod vegas;
 
 mod classic;
 mod hystart;
@@ -41,6 +48,8 @@ pub struct Summary {
     pub bandwidth: Option<Rate>,
     /// Smallest round trip, if known.
     pub rtt_min: Option<Duration>,
+    /// Losses of what was sent up to this instant have been answered already.
+    pub answered_until: Option<Time>,
 }
 
 /// What a mechanism is built from.
@@ -64,6 +73,7 @@ impl Summary {
             threshold_bytes: u64::MAX,
             bandwidth: None,
             rtt_min: None,
+            answered_until: None,
         }
     }
 }
@@ -311,6 +321,11 @@ pub trait Congestion: Described + DynClone {
     /// Packets that were declared lost arrived after all: `bytes` of them. A mechanism may undo its
     /// last reduction.
     fn on_spurious_loss(&mut self, bytes: u64);
+    /// Whether marks are answered by their share, so that packets may ask for the treatment of L4S
+    /// (the codepoint ECT(1), RFC 9331).
+    fn is_scalable(&self) -> bool {
+        false
+    }
     /// The size of a full packet has changed.
     fn set_packet_bytes(&mut self, packet_bytes: u64);
     /// Bytes that may be in flight.
@@ -337,4 +352,11 @@ registry! {
     Cubic => cubic::Cubic,
     Bbr => bbr::Bbr,
     Tahoe => tahoe::Tahoe,
+    Reno => reno::Reno,
+    RenoLinux21 => reno_linux_2_1::RenoLinux21,
+    Vegas => vegas::Vegas,
+    LedbatPlusPlus => ledbat_plus_plus::LedbatPlusPlus,
+    Decbit => decbit::Decbit,
+    Prague => prague::Prague,
+    CarefulResume => careful_resume::CarefulResume,
 }

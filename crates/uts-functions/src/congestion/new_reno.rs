@@ -49,7 +49,7 @@ pub struct Halving {
 }
 
 impl Adjustment for Halving {
-    fn reduce(&mut self, window: &Window) -> Reduced {
+    fn reduce(&mut self, window: &Window, _: u64) -> Reduced {
         // C-11, RFC 9002 section 7.3.2.
         self.acked = 0;
         let half = (window.bytes / 2) as f64;

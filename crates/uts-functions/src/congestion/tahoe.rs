@@ -3,6 +3,7 @@
 //! Control", SIGCOMM 1988). What TCP did before fast recovery; here to compare with.
 
 use super::classic::{Adjustment, Classic, Doubling, Reduced, Window};
+use super::reno::INITIAL;
 use super::{Ack, Context, response};
 use crate::facts::PathFacts;
 use crate::function::Function;
@@ -20,7 +21,7 @@ impl Tahoe {
         what: "slow start from one packet after every loss, additive increase from half the window on",
         mandatory: false,
         consent: Consent::NotNeeded,
-        params: &[],
+        params: &[INITIAL],
         needs: &[],
         facts: Facts {
             uniform: true,
@@ -41,8 +42,8 @@ impl Tahoe {
     };
 
     /// Builds it from what the predecessor knew.
-    pub fn build(_: &Params, context: &Context) -> Self {
-        Classic::new(context)
+    pub fn build(params: &Params, context: &Context) -> Self {
+        Classic::new(context).starting_at(u64::from(params.get(0)))
     }
 }
 
@@ -57,7 +58,7 @@ impl Adjustment for Restart {
     const PACKETS_MIN: u64 = 1;
     const ENDS_AT_TIMEOUT: bool = true;
 
-    fn reduce(&mut self, window: &Window) -> Reduced {
+    fn reduce(&mut self, window: &Window, _: u64) -> Reduced {
         // C-41.
         self.acked = 0;
         Reduced { window: window.packet_bytes as f64, threshold: (window.bytes / 2) as f64 }
@@ -90,7 +91,7 @@ mod tests {
     use crate::congestion::Congestion;
 
     fn script(window_packets: u64, threshold_bytes: u64) -> Script<Tahoe> {
-        Script::new(Tahoe::build(&Params::default(), &context(window_packets, threshold_bytes)))
+        Script::new(Tahoe::build(&Tahoe::INFO.choice().params, &context(window_packets, threshold_bytes)))
     }
 
     /// The windows, in packets, after each of so many round trips without a loss.

@@ -19,12 +19,15 @@ pub struct Script<M> {
     pub mechanism: M,
     pub delivery: Delivery,
     pub now: Time,
+    /// What round trips take.
+    pub rtt: Duration,
     next: u64,
 }
 
 impl<M: Congestion> Script<M> {
     pub fn new(mechanism: M) -> Self {
-        Script { mechanism, delivery: Delivery::new(Time::ZERO), now: Time::from_millis(1000), next: 0 }
+        let now = Time::from_millis(1000);
+        Script { mechanism, delivery: Delivery::new(Time::ZERO), now, rtt: RTT, next: 0 }
     }
 
     /// The window in packets.
@@ -34,12 +37,17 @@ impl<M: Congestion> Script<M> {
 
     /// A round trip in which a window is acknowledged that was sent a round trip before.
     pub fn round(&mut self) {
+        self.marked_round(0);
+    }
+
+    /// The same; the first `marked` packets of the window carry marks.
+    pub fn marked_round(&mut self, marked: u64) {
         let packets = self.mechanism.window_bytes() / PACKET;
         let start = self.now;
         self.next += packets;
         for i in 0..packets {
-            self.now = start + RTT.mul_f64((i + 1) as f64 / packets as f64);
-            self.acknowledge(self.next - packets + i, self.now - RTT, 0);
+            self.now = start + self.rtt.mul_f64((i + 1) as f64 / packets as f64);
+            self.acknowledge(self.next - packets + i, self.now - self.rtt, u64::from(i < marked));
         }
     }
 
@@ -49,8 +57,8 @@ impl<M: Congestion> Script<M> {
             bytes: PACKET,
             largest,
             sent_at,
-            rtt: Some(RTT),
-            rtt_smoothed: RTT,
+            rtt: Some(self.rtt),
+            rtt_smoothed: self.rtt,
             rtt_min: RTT,
             prior_in_flight: self.mechanism.window_bytes(),
             sample: RateSample::default(),

@@ -34,6 +34,16 @@ pub(super) struct Recovery {
 }
 
 impl Recovery {
+    /// A period that a predecessor has entered, if it has (C-5).
+    pub fn since(started_at: Option<Time>) -> Self {
+        Recovery { started_at, lost_bytes: 0 }
+    }
+
+    /// When the last period began.
+    pub fn started_at(&self) -> Option<Time> {
+        self.started_at
+    }
+
     /// Whether a packet sent at `sent_at` belongs to the period under way: its fate has been
     /// answered already.
     pub fn covers(&self, sent_at: Time) -> bool {

@@ -3,7 +3,7 @@
 //! It finds every burst of up to 32 bits and, in packets of up to 5,243 bits, every error of up to
 //! five bits; one in 2^32 of the others passes.
 
-use super::Detection;
+use super::{Detection, Verdict};
 use crate::function::Function;
 use crate::mechanism::{Consent, Facts, Mechanism, Params, Promise};
 use crc_fast::CrcParams;
@@ -57,8 +57,8 @@ impl Detection for Crc32c {
         trailer.copy_from_slice(&checksum(covered));
     }
 
-    fn verify(&self, covered: &[u8], trailer: &[u8]) -> bool {
-        trailer == checksum(covered)
+    fn check(&self, covered: &mut [u8], trailer: &[u8]) -> Verdict {
+        Verdict::of(trailer == checksum(covered))
     }
 }
 

@@ -3,7 +3,7 @@
 //! It finds every error that is confined to one word, and one in about 65,000 of the others. It
 //! does not find words that have changed places, nor a word of zeros that became a word of ones.
 
-use super::Detection;
+use super::{Detection, Verdict};
 use crate::function::Function;
 use crate::mechanism::{Consent, Facts, Mechanism, Params, Promise, Unasked};
 
@@ -52,13 +52,13 @@ impl Detection for Internet16 {
         trailer.copy_from_slice(&checksum(covered).to_be_bytes());
     }
 
-    fn verify(&self, covered: &[u8], trailer: &[u8]) -> bool {
-        trailer == checksum(covered).to_be_bytes()
+    fn check(&self, covered: &mut [u8], trailer: &[u8]) -> Verdict {
+        Verdict::of(trailer == checksum(covered).to_be_bytes())
     }
 }
 
 /// RFC 1071 section 1; an odd last byte is the high half of a word.
-fn checksum(bytes: &[u8]) -> u16 {
+pub(super) fn checksum(bytes: &[u8]) -> u16 {
     // Sums of 32-bit words fold to the same 16 bits (section 2(C)), in whatever order the bytes of
     // a word are added (section 2(B)): two at a time, as the processor reads them. 64 bits hold the
     // carries of 2^32 of them.

@@ -10,9 +10,38 @@ use auto_impl::auto_impl;
 use dyn_clone::DynClone;
 use enum_dispatch::enum_dispatch;
 
+pub mod crc_32;
 pub mod crc_32c;
+pub mod crc_64;
+pub mod fletcher_32;
+pub mod hamming;
+pub mod header_and_data;
 pub mod internet_16;
 pub mod none;
+pub mod parity;
+pub mod xxh3_64;
+
+/// What a check says of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Verdict {
+    /// It is as it was sent, as far as the mechanism can tell.
+    Right,
+    /// It was damaged, and has been put right.
+    Repaired {
+        /// Where: in bytes from the packet's begin.
+        at: usize,
+    },
+    /// It is damaged.
+    Wrong,
+}
+
+impl Verdict {
+    /// The verdict of a mechanism that repairs nothing.
+    pub const fn of(is_right: bool) -> Self {
+        if is_right { Verdict::Right } else { Verdict::Wrong }
+    }
+}
 
 /// A way to find damage.
 #[enum_dispatch]
@@ -24,12 +53,13 @@ pub trait Detection: Described + DynClone {
     /// Writes the trailer for `covered`. `trailer` is [`Detection::trailer_bytes`] long.
     fn append(&self, covered: &[u8], trailer: &mut [u8]);
 
-    /// Whether `covered` and `trailer` belong together; a trailer of another length never does.
-    fn verify(&self, covered: &[u8], trailer: &[u8]) -> bool;
+    /// Whether `covered` and `trailer` belong together; a trailer of another length never does. What
+    /// was damaged may be put right in `covered`.
+    fn check(&self, covered: &mut [u8], trailer: &[u8]) -> Verdict;
 }
 
 /// The longest trailer of any mechanism, in bytes.
-pub const TRAILER_BYTES_MAX: usize = 4;
+pub const TRAILER_BYTES_MAX: usize = 8;
 
 /// Adds to a trailer what its packet leaves out of its number, or takes it off again: a packet that
 /// comes so late that its number is completed to another is found as one that was damaged. (A
@@ -53,15 +83,29 @@ registry!(
     None => none::None,
     Internet16 => internet_16::Internet16,
     Crc32c => crc_32c::Crc32c,
+    Parity => parity::Parity,
+    Fletcher32 => fletcher_32::Fletcher32,
+    Crc32 => crc_32::Crc32,
+    Crc64 => crc_64::Crc64,
+    Xxh3 => xxh3_64::Xxh3,
+    HeaderAndData => header_and_data::HeaderAndData,
+    Hamming => hamming::Hamming,
 );
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mechanism::Promise;
     use proptest::prelude::*;
 
     fn slots() -> impl Iterator<Item = (&'static str, Slot)> {
         MECHANISMS.iter().map(|m| (m.name, Slot::build(&m.choice(), ()).expect("default parameters")))
+    }
+
+    /// What `covered` is after a check that does not find it wrong.
+    fn accepted(slot: &Slot, covered: &[u8], trailer: &[u8]) -> Option<Vec<u8>> {
+        let mut covered = covered.to_vec();
+        (slot.check(&mut covered, trailer) != Verdict::Wrong).then_some(covered)
     }
 
     fn trailer(slot: &Slot, covered: &[u8]) -> Vec<u8> {
@@ -72,7 +116,7 @@ mod tests {
 
     #[test]
     fn numbers_are_the_places_in_the_list() {
-        assert!(MECHANISMS.iter().enumerate().all(|(i, m)| usize::from(m.number) == i && m.mandatory));
+        assert!(MECHANISMS.iter().enumerate().all(|(i, m)| usize::from(m.number) == i));
     }
 
     #[test]
@@ -80,29 +124,30 @@ mod tests {
         for (name, slot) in slots() {
             let mut bytes = trailer(&slot, b"packet");
             bytes.push(0);
-            assert!(!slot.verify(b"packet", &bytes), "{name}: longer");
+            assert!(accepted(&slot, b"packet", &bytes).is_none(), "{name}: longer");
             bytes.truncate(slot.trailer_bytes().saturating_sub(1));
             assert!(
-                bytes.is_empty() && slot.trailer_bytes() == 0 || !slot.verify(b"packet", &bytes),
+                bytes.is_empty() && slot.trailer_bytes() == 0 || accepted(&slot, b"packet", &bytes).is_none(),
                 "{name}"
             );
         }
     }
 
     #[test]
-    fn every_single_bit_is_found() {
+    fn every_single_bit_is_found_or_put_right() {
         let packet: Vec<u8> = (0..97u8).map(|i| i.wrapping_mul(151) ^ 0x3c).collect();
         for (name, slot) in slots().filter(|(_, s)| s.trailer_bytes() > 0) {
             let trailer = trailer(&slot, &packet);
             for bit in 0..packet.len() * 8 {
                 let mut damaged = packet.clone();
                 damaged[bit / 8] ^= 1 << (bit % 8);
-                assert!(!slot.verify(&damaged, &trailer), "{name}: bit {bit}");
+                let got = accepted(&slot, &damaged, &trailer);
+                assert!(got.is_none_or(|got| got == packet), "{name}: bit {bit}");
             }
             for bit in 0..trailer.len() * 8 {
                 let mut damaged = trailer.clone();
                 damaged[bit / 8] ^= 1 << (bit % 8);
-                assert!(!slot.verify(&packet, &damaged), "{name}: trailer bit {bit}");
+                assert!(accepted(&slot, &packet, &damaged).is_none(), "{name}: trailer bit {bit}");
             }
         }
     }
@@ -118,7 +163,7 @@ mod tests {
                 let as_completed = |completed: u64| {
                     let mut trailer = sent.clone();
                     add_left_out(completed, &mut trailer);
-                    slot.verify(b"a packet", &trailer)
+                    accepted(&slot, b"a packet", &trailer).is_some_and(|got| got == b"a packet")
                 };
                 assert!(as_completed(left_out), "{name}: {left_out:#x}");
                 assert!(!as_completed(left_out + 1), "{name}: {left_out:#x} and one more");
@@ -148,11 +193,11 @@ mod tests {
         ) {
             for (name, slot) in slots() {
                 let trailer = trailer(&slot, &packet);
-                prop_assert!(slot.verify(&packet, &trailer), "{}", name);
-                if slot.trailer_bytes() > 0 {
+                prop_assert_eq!(accepted(&slot, &packet, &trailer), Some(packet.clone()), "{}", name);
+                if slot.info().promises(Promise::Integrity) {
                     let mut damaged = packet.clone();
                     damaged[at.index(packet.len())] ^= pattern;
-                    prop_assert!(!slot.verify(&damaged, &trailer), "{}", name);
+                    prop_assert!(accepted(&slot, &damaged, &trailer).is_none(), "{}", name);
                 }
             }
         }

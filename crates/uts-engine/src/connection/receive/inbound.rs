@@ -6,7 +6,7 @@ use crate::synthesis::ReceiveStack;
 use core::ops::Range;
 use std::sync::Arc;
 use uts_functions::acknowledgement::Arrivals;
-use uts_functions::detection::{self, Detection};
+use uts_functions::detection::{self, Detection, Verdict};
 use uts_functions::protection::Protection;
 use uts_functions::rate::{self, RateControl as _, Watch};
 use uts_functions::{Choice, Function, Profile, presentation};
@@ -40,6 +40,8 @@ pub(in crate::connection) struct Unsealed {
     pub number: u64,
     /// Where its frames are.
     pub frames: Range<usize>,
+    /// It came damaged, and the detection mechanism has put it right.
+    pub repaired: bool,
 }
 
 /// Why a packet was not taken in.
@@ -166,17 +168,20 @@ impl Inbound {
             protection.open(number, dcid.filled(), &mut packet[start..]).map_err(|_| Dropped::Forged)?;
         let trailer_bytes = stack.detection.trailer_bytes();
         let frames_bytes = len.checked_sub(trailer_bytes).ok_or(Dropped::Malformed)?;
-        let (covered, sent) = packet[..start + len].split_at(start + frames_bytes);
+        let (covered, sent) = packet[..start + len].split_at_mut(start + frames_bytes);
         let mut trailer = [0; detection::TRAILER_BYTES_MAX];
         let trailer = &mut trailer[..trailer_bytes];
         trailer.copy_from_slice(sent);
         detection::add_left_out(truncated.left_out_of(number), trailer);
-        if !stack.detection.verify(covered, trailer) {
-            return Err(Dropped::Malformed);
-        }
+        let repaired = match stack.detection.check(covered, trailer) {
+            Verdict::Right => false,
+            // detection.md 15: the header has been read as it came.
+            Verdict::Repaired { at } if at >= start => true,
+            Verdict::Repaired { .. } | Verdict::Wrong => return Err(Dropped::Malformed),
+        };
         if self.arrivals.is_duplicate(number) {
             return Err(Dropped::Duplicate);
         }
-        Ok(Unsealed { stack: index, number, frames: start..start + frames_bytes })
+        Ok(Unsealed { stack: index, number, frames: start..start + frames_bytes, repaired })
     }
 }

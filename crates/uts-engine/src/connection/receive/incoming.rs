@@ -68,7 +68,8 @@ impl Connection {
             return;
         }
         match opened {
-            Ok(Unsealed { stack, number, frames }) => {
+            Ok(Unsealed { stack, number, frames, repaired }) => {
+                self.ways.stats.packets_corrected += u64::from(repaired);
                 self.take_in(now, ecn, (stack, number), &packet[frames])
             }
             Err(Dropped::UnknownEpoch) => self.ways.stats.dropped_unknown_epoch += 1,

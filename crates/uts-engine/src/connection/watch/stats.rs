@@ -15,6 +15,8 @@ pub struct Stats {
     pub packets_repaired: u64,
     /// Lost on the way here, and recovered from redundancy.
     pub packets_recovered: u64,
+    /// Damaged on the way here, and put right by the detection mechanism.
+    pub packets_corrected: u64,
     pub repairs_sent: u64,
     pub reports_sent: u64,
     pub data_bytes_sent: u64,

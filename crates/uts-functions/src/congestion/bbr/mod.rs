@@ -419,7 +419,13 @@ impl Congestion for Sender {
         let bandwidth = Some(self.max_bandwidth()).filter(|rate| *rate > Rate::default());
         let (rtt_min, known) = (self.min_rtt.value, self.pipe.reached && bandwidth.is_some());
         if !known {
-            return Summary { window_bytes: self.window, threshold_bytes: u64::MAX, bandwidth, rtt_min };
+            return Summary {
+                window_bytes: self.window,
+                threshold_bytes: u64::MAX,
+                bandwidth,
+                rtt_min,
+                answered_until: None,
+            };
         }
         let fill = self.bdp_multiple(self.max_bandwidth(), 1.0).min(self.bounds.inflight_long);
         let threshold_bytes = fill.max(self.min_pipe());
@@ -427,7 +433,13 @@ impl Congestion for Sender {
         // concern.
         let window =
             if self.state == State::ProbeRtt { self.window.max(self.prior_window) } else { self.window };
-        Summary { window_bytes: window.min(threshold_bytes), threshold_bytes, bandwidth, rtt_min }
+        Summary {
+            window_bytes: window.min(threshold_bytes),
+            threshold_bytes,
+            bandwidth,
+            rtt_min,
+            answered_until: None,
+        }
     }
 
     fn phase(&self) -> &'static str {
@@ -516,6 +528,7 @@ mod tests {
             threshold_bytes,
             bandwidth: Some(Rate::from_bits_per_sec(100_000_000)),
             rtt_min: Some(Duration::from_millis(20)),
+            answered_until: None,
         }
     }
 

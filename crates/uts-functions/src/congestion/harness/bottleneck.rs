@@ -52,12 +52,14 @@ pub fn choice(name: &str, settings: &[(&str, u64)]) -> Choice {
     mechanism.choice_with(settings).expect("parameters in range")
 }
 
+#[derive(Clone)]
 struct Sent {
     bytes: u64,
     snapshot: Snapshot,
 }
 
 /// One sender and its receiver.
+#[derive(Clone)]
 pub struct Flow {
     pub mechanism: Slot,
     pub delivery: Delivery,
@@ -76,6 +78,8 @@ pub struct Flow {
     /// Receiver: packets that await acknowledgement, and the next number expected.
     held: Vec<u64>,
     expected: u64,
+    /// When the last packet arrived.
+    arrived_at: Time,
     /// Bytes that passed the queue.
     pub passed: u64,
     queue_sum_s: f64,
@@ -101,6 +105,7 @@ impl Flow {
             app_budget: 0,
             held: Vec::new(),
             expected: 0,
+            arrived_at: now,
             passed: 0,
             queue_sum_s: 0.0,
             arrivals: 0,
@@ -142,7 +147,7 @@ impl Flow {
         self.rtt_smoothed = if self.rtt_smoothed.is_zero() { rtt } else { (self.rtt_smoothed * 7 + rtt) / 8 };
     }
 
-    fn on_acknowledged(&mut self, now: Time, packets: &[u64]) {
+    fn on_acknowledged(&mut self, now: Time, packets: &[u64], delay: Duration) {
         let prior_in_flight = self.delivery.in_flight;
         let mut spurious = 0;
         let mut newly: Vec<(u64, Sent)> = Vec::new();
@@ -162,7 +167,7 @@ impl Flow {
         }
         let sent_at = newly.iter().find(|(n, _)| *n == largest).map_or(now, |(_, s)| s.snapshot.sent_at);
         let is_new_largest = self.largest_acked.is_none_or(|l| largest > l);
-        let rtt = is_new_largest.then(|| now.since(sent_at));
+        let rtt = is_new_largest.then(|| now.since(sent_at).saturating_sub(delay));
         if let Some(rtt) = rtt {
             self.take_rtt(rtt);
         }
@@ -246,8 +251,9 @@ pub fn invariants(mechanism: &Slot, packet_bytes: u64) {
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
-    /// An acknowledgement of these packets reaches the sender.
-    Acknowledged(usize, Vec<u64>),
+    /// An acknowledgement of these packets reaches the sender. It says how long it waited at the
+    /// receiver.
+    Acknowledged(usize, Vec<u64>, Duration),
     /// A packet reaches the receiver.
     Arrives(usize, u64),
     /// The receiver has waited long enough for a second packet.
@@ -259,6 +265,7 @@ enum Event {
 }
 
 /// The bottleneck and everyone who uses it.
+#[derive(Clone)]
 pub struct World {
     pub now: Time,
     pub path: Path,
@@ -313,8 +320,8 @@ impl World {
 
     fn handle(&mut self, event: Event) {
         match event {
-            Event::Acknowledged(flow, packets) => {
-                self.flows[flow].on_acknowledged(self.now, &packets);
+            Event::Acknowledged(flow, packets, delay) => {
+                self.flows[flow].on_acknowledged(self.now, &packets, delay);
                 self.send(flow);
             }
             Event::Arrives(flow, number) => self.receive(flow, number),
@@ -333,8 +340,10 @@ impl World {
 
     fn receive(&mut self, flow: usize, number: u64) {
         let ack_every = self.ack_every;
+        let now = self.now;
         let f = &mut self.flows[flow];
         f.held.push(number);
+        f.arrived_at = now;
         let in_order = number == f.expected;
         f.expected = f.expected.max(number + 1);
         if f.held.len() >= ack_every || !in_order {
@@ -346,7 +355,8 @@ impl World {
 
     fn acknowledge(&mut self, flow: usize) {
         let packets = core::mem::take(&mut self.flows[flow].held);
-        self.schedule(self.now + self.path.rtt / 2, Event::Acknowledged(flow, packets));
+        let delay = self.now.since(self.flows[flow].arrived_at);
+        self.schedule(self.now + self.path.rtt / 2, Event::Acknowledged(flow, packets, delay));
     }
 
     /// A probe time-out of three round trips: everything outstanding is lost; persistently, if it

@@ -1,6 +1,8 @@
 //! The exchange over whole connections. Each of its messages is lost on the way, the first, second
 //! or third of its kind, in every combination, while data flows.
 
+mod checks;
+
 use bytes::Bytes;
 use core::time::Duration;
 use rustls::pki_types::ServerName;
@@ -61,7 +63,9 @@ impl Script {
 
     fn with(identities: &Identities, security: &str) -> Self {
         let mut config = ConnectionConfig::default();
-        for property in ["preserveMsgBoundaries=require", "uts.adapt=off", security] {
+        for property in
+            ["preserveMsgBoundaries=require", "uts.adapt=off"].into_iter().chain(security.split(' '))
+        {
             config.requirements.assign(property).expect("a valid property");
         }
         let server = EndpointConfig {
@@ -425,35 +429,6 @@ fn unprotected_packets_that_cannot_be_read_are_dropped() {
     script.ends[SERVER].handle_datagram(now, address(CLIENT), None, &mut packet);
     assert_eq!(script.at(SERVER).stats().dropped_malformed, 1);
     script.settle();
-}
-
-/// P-5: so many others have overtaken a packet that its number is completed to one that is still to
-/// come. The checksum covers all of it.
-#[test]
-fn a_late_packet_is_not_taken_for_one_to_come() {
-    const OVERTAKING: usize = 200;
-    let identities = Identities::new().expect("keys");
-    for detection in ["crc-32c", "internet-16"] {
-        let mut script = Script::with(&identities, "uts.security=unprotected");
-        script.talk(100);
-        let profile = script.profile().with_named(Function::Detection, detection).expect("in the library");
-        let now = script.now;
-        script.at(CLIENT).request_profile(now, Direction::Out, profile).expect("both have it");
-        script.pass(1000);
-        assert_eq!(script.profile().name(Function::Detection), detection);
-        let now = script.now;
-        let pings: Vec<_> =
-            (0..=OVERTAKING).map(|_| script.at(CLIENT).packet_of(now, &[0x01]).expect("open")).collect();
-        script.at(CLIENT).trace().take().count();
-        let (late, overtaking) = pings.split_first().expect("some");
-        for ping in overtaking.iter().chain([late]) {
-            script.ends[SERVER].handle_datagram(now, address(CLIENT), None, &mut ping.clone());
-        }
-        let stats = script.at(SERVER).stats();
-        assert_eq!((stats.dropped_malformed, stats.dropped_duplicate), (1, 0), "{detection}");
-        script.talk(100);
-        assert_eq!(script.closed, [None, None], "{detection}");
-    }
 }
 
 /// Well-formed, authentic, and out of place: answered or ignored as the specification says. No
