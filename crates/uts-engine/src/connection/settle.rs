@@ -180,8 +180,13 @@ impl Connection {
         if let Some(loss) = loss {
             outbound.on_loss(&loss);
         }
-        for (number, _) in lost.iter().filter(|(_, sent)| sent.eliciting && !sent.size_probe) {
-            outbound.meter.on_lost(now, *number, outbound.delivery.is_app_limited(), &outbound.rtt);
+        for (number, sent) in &lost {
+            if !sent.eliciting || sent.size_probe {
+                outbound.meter.on_lost_uncounted(*number);
+                continue;
+            }
+            let lost = (*number, sent.snapshot.sent_at);
+            outbound.meter.on_lost(now, lost, outbound.delivery.is_app_limited(), &outbound.rtt);
         }
         let counted = lost.iter().filter(|(_, sent)| !sent.size_probe);
         if self.parts.size.on_lost(now, counted.map(|(number, sent)| (*number, sent.bytes as usize))) {

@@ -83,6 +83,24 @@ pub(crate) struct Outbound {
     allowance: Allowance,
     /// Whether something has waited for them since.
     pub has_waited: bool,
+    pub bursts: Bursts,
+}
+
+/// How packets with data follow each other: those that leave before the sender has nothing more to
+/// send are a burst.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Bursts {
+    pub count: u64,
+    /// Packets with data when the last of them ended.
+    packets: u64,
+}
+
+impl Bursts {
+    /// Nothing waits to be sent, after so many packets with data.
+    pub fn on_nothing_left(&mut self, packets: u64) {
+        self.count += u64::from(packets != self.packets);
+        self.packets = packets;
+    }
 }
 
 impl Outbound {
@@ -119,6 +137,7 @@ impl Outbound {
             renew_after: now,
             allowance: Allowance::default(),
             has_waited: false,
+            bursts: Bursts::default(),
         })
     }
 
