@@ -208,3 +208,19 @@ fn a_dialogue_does_not_wait_for_repeats_where_packets_are_lost() {
         assert!(p99_ms < 75.0, "seed {seed}: {p99_ms:.0} ms");
     }
 }
+
+/// A path that has become four times as long by a hand-over is not taken for a queue: it is filled
+/// within seconds, not when the old round trip is forgotten.
+#[test]
+fn a_longer_path_after_a_hand_over_is_filled_soon() {
+    let line = "rate=50mbit delay=15ms buffer=500kB loss=0.005";
+    let longer = "at=4s both delay=60ms";
+    for seed in [1, 2] {
+        let bulk = Workload::Bulk { bytes: None, duration: Some(9 * SECOND) };
+        let (_, arrived) = carry(path(line, line, longer), bulk, seed, "goodput");
+        let at = |s: f64| arrived.0.iter().find(|(at, _)| *at >= s).map_or(0, |(_, bytes)| *bytes);
+        let mbit = (at(9.0).max(at(8.5)) - at(6.0)) as f64 * 8.0 / 3e6;
+        println!("seed {seed}: {mbit:.1} Mbit/s");
+        assert!(mbit > 30.0, "seed {seed}: {mbit:.1} Mbit/s");
+    }
+}
