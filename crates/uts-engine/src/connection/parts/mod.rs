@@ -156,7 +156,7 @@ impl Parts {
             report: Report::default(),
             exchanges: Exchanges::new(),
             control: Control::default(),
-            flow_control: FlowControl,
+            flow_control: FlowControl::default(),
             feedback: Feedback,
             repairs: Repairs,
             size,
