@@ -428,7 +428,19 @@ impl Policy {
         if now < self.stays_until && !is_undone {
             return false;
         }
+        if stayed && self.is_plain(seen, expected) && self.pays(now, seen, target, expected) {
+            return true;
+        }
         stayed && (is_undone || (steady && better_for >= persists && self.pays(now, seen, target, expected)))
+    }
+
+    /// Whether so much is to be gained, and so many losses say so, that a second look says no more:
+    /// a round trip of waiting is a large part of the start on a long path.
+    fn is_plain(&self, seen: &Seen, expected: &Expectation) -> bool {
+        self.aim == Aim::Throughput
+            && seen.facts.losses >= PLAIN_LOSSES
+            && seen.facts.loss_congestive < PLAIN_CONGESTIVE
+            && expected.to.worth > PLAIN_GAIN * expected.from.worth
     }
 
     /// For how long home could not be left again, if it returned now: the minute's exchanges are
@@ -511,6 +523,11 @@ const DWELL_MIN: Duration = Duration::from_secs(1);
 const PERSISTS_MIN: Duration = Duration::from_millis(100);
 /// For how long an estimate of loss that still moves holds up a decision (or two round trips).
 const UNSTEADY_MAX: Duration = Duration::from_secs(1);
+/// From so many losses on, of which congestion has caused no more than this share (0..=1), a gain
+/// of so many times needs no second look.
+const PLAIN_LOSSES: u64 = 10;
+const PLAIN_CONGESTIVE: f64 = 0.5;
+const PLAIN_GAIN: f64 = 2.0;
 /// For how long home must have been good enough again (or twenty round trips); longer after each
 /// return that did not last.
 const QUIET_MIN: Duration = Duration::from_secs(2);
