@@ -19,6 +19,8 @@ pub struct PathFacts {
     /// Share of packets lost (0..=1), over the last few hundred packets and a few round trips at
     /// least.
     pub loss: f64,
+    /// How many lost packets that share rests on; zero if nobody has counted them.
+    pub losses: u64,
     /// Mean number of packets lost in a row.
     pub loss_burst: f64,
     /// Share of the losses (0..=1) that met a queue, so that congestion may have caused them.
@@ -27,6 +29,13 @@ pub struct PathFacts {
     pub mtu_bytes: u64,
     /// Packets that the figures above rest on; below a few hundred they mean little.
     pub samples: u64,
+    /// Packets with data that the sender makes in a second, where the application has a rate of its
+    /// own; zero while it sends as many as the path carries.
+    pub packets_per_s: f64,
+    /// How many of them leave together, on average (at least one).
+    pub packets_at_once: f64,
+    /// Bytes of the application in each of them, on average; zero where they are full.
+    pub payload_bytes: f64,
 }
 
 impl Default for PathFacts {
@@ -37,10 +46,14 @@ impl Default for PathFacts {
             rtt_deviation: Duration::ZERO,
             capacity: Rate::default(),
             loss: 0.0,
+            losses: 0,
             loss_burst: 1.0,
             loss_congestive: 0.0,
             mtu_bytes: 1200,
             samples: 0,
+            packets_per_s: 0.0,
+            packets_at_once: 1.0,
+            payload_bytes: 0.0,
         }
     }
 }
@@ -67,6 +80,31 @@ impl PathFacts {
     /// Bandwidth-delay product in full packets.
     pub fn bdp_packets(&self) -> f64 {
         self.bdp_bytes() as f64 / self.mtu_bytes.max(1) as f64
+    }
+
+    /// Packets that leave within `wait` of the first of them, itself included; infinite while the
+    /// sender makes as many as the path carries.
+    pub fn packets_within(&self, wait: Duration) -> f64 {
+        if self.packets_per_s <= 0.0 {
+            return f64::INFINITY;
+        }
+        let together = self.packets_at_once.max(1.0);
+        together * (1.0 + (wait.as_secs_f64() * self.packets_per_s / together).floor())
+    }
+
+    /// How long it takes to make so many packets; zero while there are as many as the path carries.
+    pub fn time_of_packets(&self, packets: f64) -> Duration {
+        if self.packets_per_s <= 0.0 {
+            return Duration::ZERO;
+        }
+        let behind = (packets - self.packets_at_once.max(1.0)).max(0.0);
+        Duration::try_from_secs_f64(behind / self.packets_per_s).unwrap_or(Duration::MAX)
+    }
+
+    /// Packets with data in a round trip; infinite while there are as many as the path carries.
+    pub fn packets_per_round(&self) -> f64 {
+        let rtt_s = self.rtt_min.as_secs_f64();
+        if self.packets_per_s <= 0.0 { f64::INFINITY } else { self.packets_per_s * rtt_s }
     }
 
     /// How long a full packet takes at the path's capacity; zero while that is unknown.

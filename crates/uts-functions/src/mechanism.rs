@@ -136,9 +136,39 @@ pub struct Prediction {
     pub delay_s: f64,
     /// The same for the slowest percent.
     pub delay_p99_s: f64,
+    /// What of the data redundancy brings. It is part of the delays above.
+    pub repaired: Later,
+    /// What of the data a repeat brings. It is part of the delays above.
+    pub repeated: Later,
     /// Processing at both ends per packet, in nanoseconds.
     pub cpu_ns: f64,
 }
+
+/// A share of the data that comes later than the rest.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Later {
+    /// The share (0..=1).
+    pub share: f64,
+    /// By how much at most, in seconds.
+    pub by_s: f64,
+    /// By how much on average, in seconds.
+    pub by_mean_s: f64,
+}
+
+impl Later {
+    /// What that adds to the mean delay of all data.
+    fn mean_s(self) -> f64 {
+        self.share * self.by_mean_s
+    }
+
+    /// What that adds to the delay of the slowest percent.
+    fn p99_s(self) -> f64 {
+        if self.share > PERCENT { self.by_s } else { 0.0 }
+    }
+}
+
+/// From this share of the packets on (0..=1), what happens to them is the slowest percent's lot.
+const PERCENT: f64 = 0.01;
 
 impl Prediction {
     /// Before any mechanism: what the path itself does.
@@ -153,8 +183,31 @@ impl Prediction {
             loss_seen: facts.loss,
             delay_s: queueing_s,
             delay_p99_s: queueing_s,
+            repaired: Later::default(),
+            repeated: Later::default(),
             cpu_ns: 0.0,
         }
+    }
+
+    /// A share of the data comes later: says so of the delays of all.
+    pub(crate) fn delay(&mut self, later: Later) {
+        self.delay_s += later.mean_s();
+        self.delay_p99_s += later.p99_s();
+    }
+
+    /// Mean delay, and that of the slowest percent, in seconds, of what neither redundancy nor a
+    /// repeat brings.
+    pub fn delays_at_once(&self) -> (f64, f64) {
+        let (repaired, repeated) = (self.repaired, self.repeated);
+        let mean_s = (self.delay_s - repaired.mean_s() - repeated.mean_s()).max(0.0);
+        (mean_s, (self.delay_p99_s - repaired.p99_s() - repeated.p99_s()).max(mean_s))
+    }
+
+    /// Sets these, whatever redundancy and repeats add to them.
+    pub fn set_delays_at_once(&mut self, (mean_s, p99_s): (f64, f64)) {
+        (self.delay_s, self.delay_p99_s) = (mean_s, p99_s.max(mean_s));
+        self.delay(self.repaired);
+        self.delay(self.repeated);
     }
 
     /// Application bytes per second that would arrive on a path with these facts.
@@ -168,8 +221,9 @@ impl Prediction {
     }
 
     fn goodput_of(&self, utilisation: f64, facts: &PathFacts) -> f64 {
-        let payload =
-            (facts.mtu_bytes as f64 - self.header_bytes).max(0.0) / (facts.mtu_bytes as f64).max(1.0);
+        let full = (facts.mtu_bytes as f64 - self.header_bytes).max(0.0);
+        let bytes = if facts.payload_bytes > 0.0 { facts.payload_bytes.min(full) } else { full };
+        let payload = bytes / (bytes + self.header_bytes).max(1.0);
         facts.capacity.bytes_per_sec() as f64 * utilisation * payload * (1.0 - self.loss)
             / self.expansion.max(1.0)
     }

@@ -63,8 +63,8 @@ fn case(links: Vec<SimLink>, flows: Vec<SimFlow>, seed: u64) -> SimCase {
     SimCase { links, flows, timeout, sample_every, seed, record: SimRecord::default() }
 }
 
-/// Carries a workload from this seed; gives a figure of the server's by its name, and when what
-/// arrived.
+/// Carries a workload from this seed; gives a figure by its name, the server's where both ends have
+/// it, and when what arrived.
 fn carry(path: PathConfig, workload: Workload, seed: u64, figure: &str) -> (f64, Arrived) {
     carry_over(TransportSpec::new("uts"), path, workload, seed, figure)
 }
@@ -82,7 +82,9 @@ fn carry_over(
     let case = case(SimLink::point_to_point("path", path), vec![flow], seed);
     let mut arrived = Arrived::default();
     let result = sim::run(&case, &mut arrived).expect("the case makes sense");
-    (value(&result.flows[0].server.measures, figure), arrived)
+    let ends = &result.flows[0];
+    let measures: Vec<Measure> = ends.server.measures.iter().chain(&ends.client.measures).cloned().collect();
+    (value(&measures, figure), arrived)
 }
 
 /// A receiver that reports much must not run out of leave to say how far the sender may go on.
@@ -188,5 +190,37 @@ fn a_shallow_buffer_is_shared_with_who_yields() {
         let neighbour = carry_beside(fixed, path(line, line, ""), bulk, seed);
         println!("seed {seed}: {:.1} Mbit/s for the neighbour", neighbour / 1e6);
         assert!(neighbour > 8.5e6, "seed {seed}: {:.1} Mbit/s for the neighbour", neighbour / 1e6);
+    }
+}
+
+/// A dialogue goes on only when its answer has come: over a path that loses packets for a while now
+/// and then, redundancy answers for repeats, and is kept over the times between.
+#[test]
+fn a_dialogue_does_not_wait_for_repeats_where_packets_are_lost() {
+    let line = "rate=20mbit delay=20ms buffer=200kB";
+    let flaps = "at=1s both loss=0.05; at=4s both loss=0; at=7s both loss=0.05; at=10s both loss=0; \
+                 at=13s both loss=0.05; at=16s both loss=0";
+    for seed in [1, 2] {
+        let requests =
+            Workload::Requests { count: 1000, request_bytes: 200, answer_bytes: 2000, concurrency: 2 };
+        let (p99_ms, _) = carry(path(line, line, flaps), requests, seed, "request_p99");
+        println!("seed {seed}: 99 of 100 answered within {p99_ms:.0} ms");
+        assert!(p99_ms < 75.0, "seed {seed}: {p99_ms:.0} ms");
+    }
+}
+
+/// A path that has become four times as long by a hand-over is not taken for a queue: it is filled
+/// within seconds, not when the old round trip is forgotten.
+#[test]
+fn a_longer_path_after_a_hand_over_is_filled_soon() {
+    let line = "rate=50mbit delay=15ms buffer=500kB loss=0.005";
+    let longer = "at=4s both delay=60ms";
+    for seed in [1, 2] {
+        let bulk = Workload::Bulk { bytes: None, duration: Some(9 * SECOND) };
+        let (_, arrived) = carry(path(line, line, longer), bulk, seed, "goodput");
+        let at = |s: f64| arrived.0.iter().find(|(at, _)| *at >= s).map_or(0, |(_, bytes)| *bytes);
+        let mbit = (at(9.0).max(at(8.5)) - at(6.0)) as f64 * 8.0 / 3e6;
+        println!("seed {seed}: {mbit:.1} Mbit/s");
+        assert!(mbit > 30.0, "seed {seed}: {mbit:.1} Mbit/s");
     }
 }

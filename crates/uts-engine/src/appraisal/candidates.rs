@@ -2,9 +2,10 @@
 //! from home in what answers loss and queues. None violates a pin or requirement, or has a
 //! mechanism that one end lacks.
 
+use super::utility::Aim;
 use super::{Library, rules};
 use crate::requirements::{CapacityProfile, Requirements};
-use uts_functions::mechanism::{Consent, Unasked};
+use uts_functions::mechanism::{Consent, Promise, Unasked};
 use uts_functions::{Choice, Function, PathFacts, Profile, library};
 
 /// The profiles to compare. `home` comes first.
@@ -42,7 +43,8 @@ fn permitted(requirements: &Requirements, usable: &Library, home: &Profile, prof
 }
 
 /// Home's, the present one, and what may be used in mid-connection. A scavenger stays what it is:
-/// everything else takes more.
+/// everything else takes more. What is sent in time is not left to one that random losses slow
+/// down.
 fn congestion(
     requirements: &Requirements,
     facts: &PathFacts,
@@ -54,7 +56,18 @@ fn congestion(
     if is_fixed {
         vec![*home.get(Function::Congestion)]
     } else {
-        choices(Function::Congestion, requirements, facts, home, current)
+        let mut list = choices(Function::Congestion, requirements, facts, home, current);
+        if Aim::of(requirements) != Aim::Throughput {
+            let bears = |choice: &Choice| {
+                let mechanism = library::find(Function::Congestion, choice.number);
+                mechanism.is_some_and(|m| m.promises(Promise::RandomLoss))
+            };
+            let is_known = |choice: &Choice| {
+                [home, current].iter().any(|profile| profile.get(Function::Congestion) == choice)
+            };
+            list.retain(|choice| is_known(choice) || bears(choice));
+        }
+        list
     }
 }
 

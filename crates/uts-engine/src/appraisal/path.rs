@@ -20,6 +20,10 @@ const TRANSITION: Duration = Duration::from_secs(1);
 /// A path that carries what is sent without a queue, be it that the application has no more or that
 /// random losses hold the sender back, is taken to carry so many times that.
 const ROOM: f64 = 2.0;
+
+/// So many full packets in each round trip anybody may send on a path of which nothing is known
+/// (RFC 6928): a dialogue, which waits for its answers, may as well.
+pub(crate) const INITIAL_PACKETS: f64 = 10.0;
 /// Away from home at most so many times the random loss that was seen at home, and this (0..=1) at
 /// least, is taken for random: what came with the profile in use is its own doing.
 const LOSS_AWAY_FACTOR: f64 = 3.0;
@@ -35,6 +39,7 @@ const STEADY_MIN: f64 = 0.001;
 /// What is believed of the path.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Path {
+    is_dialogue: bool,
     capacity: Rate,
     rtt_min: Duration,
     /// A queue has shown that the path does not carry more.
@@ -53,6 +58,11 @@ pub(crate) struct Path {
 }
 
 impl Path {
+    /// What is sent is a dialogue, which falls silent by itself where the path carries less.
+    pub fn of_dialogue(is_dialogue: bool) -> Self {
+        Path { is_dialogue, ..Path::default() }
+    }
+
     /// Takes in measured facts; returns those to reckon with. `at_home` says that the home profile
     /// is in use. `offered` is what the application sends if that is less than it could; `is_late`,
     /// that it waits too long for that.
@@ -83,7 +93,22 @@ impl Path {
             // Nobody has tried what the path can do: it is taken to have room for redundancy.
             believed.capacity = believed.capacity.max(offered.mul_f64(ROOM));
         }
+        if self.is_dialogue && offered.is_some() {
+            // Packets that leave together wait for each other no longer than there is a queue.
+            let (packets, time) = if is_filled(facts) {
+                (facts.packets_at_once.min(INITIAL_PACKETS), facts.queueing())
+            } else {
+                (INITIAL_PACKETS, facts.rtt_min)
+            };
+            let at_least = Rate::from_delivery((packets * facts.mtu_bytes as f64) as u64, time);
+            believed.capacity = believed.capacity.max(at_least);
+        }
         believed.loss_congestive = judge_losses(facts, at_home);
+        if self.is_dialogue && facts.losses > 0 {
+            // Few packets tell little: it counts as if one more of them had been lost (Laplace's
+            // rule of succession). What is too much for the loss costs a dialogue next to nothing.
+            believed.loss = (facts.loss * (1.0 + 1.0 / facts.losses as f64)).min(1.0);
+        }
         if at_home {
             self.random_at_home = Some(believed.loss_random());
         } else if let Some(at_home) = self.random_at_home {

@@ -15,5 +15,6 @@ pub(crate) fn path(mbit: u64, rtt_ms: u64, loss: f64, burst: f64, congestive: f6
         loss_congestive: congestive,
         mtu_bytes: 1400,
         samples: 5_000,
+        ..PathFacts::default()
     }
 }

@@ -2,10 +2,12 @@
 //! the requirements.
 
 use super::forecast;
+use super::path::INITIAL_PACKETS;
 use crate::requirements::{CapacityProfile, Quality, Requirements};
 use core::fmt;
 use core::time::Duration;
-use uts_functions::{Function, PathFacts, Prediction, Profile, Rate};
+use uts_functions::mechanism::Later;
+use uts_functions::{PathFacts, Prediction, Profile, Rate};
 
 /// One way, what a person in a conversation does not notice (ITU-T G.114).
 const INTERACTIVE_DELAY: Duration = Duration::from_millis(150);
@@ -14,9 +16,19 @@ const OTHER_DELAY: Duration = Duration::from_millis(400);
 /// What doubling the packets costs where arrival in time is what counts: as much as this share of
 /// the data lost.
 const OVERHEAD_WEIGHT: f64 = 0.02;
+/// Who sends no more packets in a round trip, redundancy included, than anybody may send at once on
+/// a path of which nothing is known ([`INITIAL_PACKETS`]), is no load for it: doubling them costs
+/// this part of that.
+const LIGHT_PART: f64 = 0.02;
 /// Below this share of what a profile could carry, the application's own rate is what flows, and
 /// the queue is not ours.
 const LIGHT_LOAD: f64 = 0.7;
+
+/// The slowest percent comes so many mean deviations after the mean.
+const DEVIATIONS_OF_P99: f64 = 3.0;
+
+/// Nobody notices that an answer comes so much later, and no redundancy is sent for less.
+const PROMPT_MIN: Duration = Duration::from_millis(10);
 
 /// What is sent in time comes in bursts: for so many times its mean rate there must be room.
 const BURSTS: f64 = 1.25;
@@ -58,6 +70,8 @@ pub struct Score {
     /// Share of the rate that is needed (0..=1) which falls short, where arrival in time is the
     /// aim.
     pub slow: f64,
+    /// So little is sent that it is no load for the path.
+    pub is_light: bool,
     /// Mean time one way.
     pub delay: Duration,
     /// The prediction.
@@ -84,12 +98,13 @@ impl Judge<'_> {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
         };
-        if wanted.is_some_and(|w| w < LIGHT_LOAD * possible) {
-            self.queue_of_others(profile, &mut prediction);
+        let is_light = self.is_light(&prediction);
+        if is_light || wanted.is_some_and(|w| w < LIGHT_LOAD * possible) {
+            self.queue_of_others(&mut prediction);
         }
         let goodput = wanted.map_or(possible, |w| w.min(possible));
         let propagation_s = self.facts.rtt_min.as_secs_f64() / 2.0;
-        let in_time = match self.aim {
+        let in_time = match self.aim_here() {
             Aim::Throughput => 1.0 - prediction.loss,
             Aim::InTime(deadline) => {
                 (1.0 - prediction.loss) * on_time(&prediction, deadline.as_secs_f64() - propagation_s)
@@ -101,7 +116,9 @@ impl Judge<'_> {
                 (if capacity > 0.0 { (possible / capacity).min(1.0) } else { prediction.utilisation }, 0.0)
             }
             Aim::InTime(_) => {
-                let slow = self.slow(&prediction, wanted);
+                // A dialogue has no rate of its own, unless it is one that fills the path.
+                let has_rate = !(is_light && self.requirements.is_dialogue());
+                let slow = if has_rate { self.slow(&prediction, wanted) } else { 0.0 };
                 (self.worth_in_time(&prediction, in_time, slow), slow)
             }
         };
@@ -110,18 +127,39 @@ impl Judge<'_> {
             goodput: Rate::from_bytes_per_sec(goodput as u64),
             in_time,
             slow,
+            is_light,
             delay: Duration::try_from_secs_f64(propagation_s + prediction.delay_s).unwrap_or(Duration::MAX),
             prediction,
         }
     }
 
+    /// The aim on this path. Each answer of a dialogue is waited for, so that it goes on late by as
+    /// much as any packet is: it is to arrive before a repeat could.
+    pub fn aim_here(&self) -> Aim {
+        match self.aim {
+            Aim::InTime(most) if self.requirements.is_dialogue() => {
+                let one_way = self.facts.rtt_min / 2;
+                Aim::InTime(one_way + one_way.clamp(PROMPT_MIN, most))
+            }
+            aim => aim,
+        }
+    }
+
+    /// Whether so little is sent that it is no load.
+    fn is_light(&self, p: &Prediction) -> bool {
+        self.facts.packets_per_round() * p.expansion <= INITIAL_PACKETS
+    }
+
     /// Congestion control does not fill a queue with data that the application does not send: what
-    /// is in the queue was there before.
-    fn queue_of_others(&self, profile: &Profile, prediction: &mut Prediction) {
-        let own = profile.with(Function::Congestion, Default::default());
-        let without = forecast(&own, self.facts);
-        prediction.delay_s = prediction.delay_s.min(without.delay_s);
-        prediction.delay_p99_s = prediction.delay_p99_s.min(without.delay_p99_s);
+    /// is in the queue was there before. Only what leaves together waits for itself.
+    fn queue_of_others(&self, prediction: &mut Prediction) {
+        let queue_s = self.facts.queueing().as_secs_f64();
+        let jitter_s = DEVIATIONS_OF_P99 * self.facts.rtt_deviation.as_secs_f64();
+        let behind = (self.facts.packets_at_once - 1.0).max(0.0);
+        let burst_s = behind * self.facts.packet_time().as_secs_f64();
+        let (mean_s, p99_s) = prediction.delays_at_once();
+        let own = (queue_s + burst_s / 2.0, queue_s + burst_s + jitter_s);
+        prediction.set_delays_at_once((mean_s.min(own.0), p99_s.min(own.1)));
     }
 
     /// What the rate falls short of what is needed: what it does at times is waited for, whatever
@@ -135,7 +173,12 @@ impl Judge<'_> {
     /// One, less what falls short, each quality by its weight.
     fn worth_in_time(&self, p: &Prediction, in_time: f64, slow: f64) -> f64 {
         let arrives = 1.0 - p.loss;
-        let late = if arrives > 0.0 { 1.0 - in_time / arrives } else { 1.0 };
+        let mut late = if arrives > 0.0 { 1.0 - in_time / arrives } else { 1.0 };
+        if self.requirements.is_dialogue() {
+            // A request or an answer is as late as the last of its packets.
+            late = 1.0 - libm::pow(1.0 - late, self.facts.packets_at_once.clamp(1.0, INITIAL_PACKETS));
+        }
+        let overhead = if self.is_light(p) { LIGHT_PART * OVERHEAD_WEIGHT } else { OVERHEAD_WEIGHT };
         let jitter = self.requirements.max_jitter.map_or(0.0, |max| {
             let max_s = max.as_secs_f64().max(1e-6);
             (((p.delay_p99_s - p.delay_s) - max_s) / max_s).clamp(0.0, 1.0)
@@ -144,7 +187,7 @@ impl Judge<'_> {
             + self.weight(Quality::Delay) * late
             + self.weight(Quality::Rate) * slow
             + self.weight(Quality::Jitter) * 0.1 * jitter
-            + OVERHEAD_WEIGHT * (p.expansion - 1.0);
+            + overhead * (p.expansion - 1.0);
         (1.0 - short).clamp(0.0, 1.0)
     }
 
@@ -158,18 +201,26 @@ impl Judge<'_> {
     }
 }
 
-/// Share of what arrives that takes no longer than `left_s` beyond propagation. Delays are taken to
-/// have an exponential tail through the two points that a prediction gives: half beyond the mean, a
-/// hundredth beyond the slowest percent.
+/// Share of what arrives that takes no longer than `left_s` beyond propagation: of what comes at
+/// once, and of what redundancy or a repeat brings.
 fn on_time(p: &Prediction, left_s: f64) -> f64 {
+    let delays_s = p.delays_at_once();
+    let share = |later: Later| later.share * within(delays_s, left_s - later.by_s);
+    let at_once = (1.0 - p.repaired.share - p.repeated.share).max(0.0);
+    at_once * within(delays_s, left_s) + share(p.repaired) + share(p.repeated)
+}
+
+/// Share of what takes no longer than `left_s`. Delays are taken to have an exponential tail
+/// through two points: half is beyond the mean, a hundredth beyond the slowest percent.
+fn within((mean_s, p99_s): (f64, f64), left_s: f64) -> f64 {
     if left_s < 0.0 {
         return 0.0;
     }
-    let spread = p.delay_p99_s - p.delay_s;
+    let spread = p99_s - mean_s;
     if spread <= 0.0 {
-        return if p.delay_s <= left_s { 1.0 } else { 0.0 };
+        return if mean_s <= left_s { 1.0 } else { 0.0 };
     }
-    let late = 0.5 * libm::exp(-libm::log(50.0) * (left_s - p.delay_s) / spread);
+    let late = 0.5 * libm::exp(-libm::log(50.0) * (left_s - mean_s) / spread);
     1.0 - late.clamp(0.0, 1.0)
 }
 
@@ -211,6 +262,7 @@ pub(crate) fn mbit(rate: Rate) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use uts_functions::Function;
 
     #[test]
     fn tail_passes_through_its_two_points() {
@@ -258,6 +310,52 @@ mod tests {
             }
         }
         assert!(told.is_empty(), "{told:#?}");
+    }
+
+    fn worth_of(r: &Requirements, facts: &PathFacts, offered_bps: u64, fec: (&str, &[(&str, u64)])) -> Score {
+        let offered = Some(Rate::from_bits_per_sec(offered_bps));
+        let judge = Judge { requirements: r, aim: Aim::of(r), facts, offered };
+        let named = [(Function::Retransmission, "selective"), (Function::Congestion, "bbr")];
+        let profile = named.iter().try_fold(Profile::bare(), |p, (f, name)| p.with_named(*f, name));
+        let mechanism = uts_functions::library::by_name(Function::Fec, fec.0).expect("it exists");
+        let fec = mechanism.choice_with(fec.1).expect("in range");
+        judge.score(&profile.expect("they exist").with(Function::Fec, fec))
+    }
+
+    /// An answer that comes by a repeat is late, be losses ever so rare; redundancy in time costs a
+    /// dialogue next to nothing.
+    #[test]
+    fn a_dialogue_is_worth_more_where_it_waits_for_no_repeats() {
+        let r = Requirements::interactive();
+        for (rtt_ms, loss) in [(40, 0.02), (40, 0.005), (300, 0.02), (100, 0.01)] {
+            let mut facts = crate::appraisal::testing::path(20, rtt_ms, loss, 1.0, 0.0);
+            (facts.packets_per_s, facts.packets_at_once) = (20.0, 2.0);
+            let worth = |fec| worth_of(&r, &facts, 200_000, fec).worth;
+            let doubled =
+                ("reed-solomon", &[("data", 2), ("parity", 2), ("flush", 5), ("interleave", 1)][..]);
+            let gain = worth(doubled) - worth(("none", &[]));
+            assert!(gain > 0.9 * loss, "{rtt_ms} ms, {loss}: {gain}");
+        }
+        // Repeats come soon enough here, and a code of 10 ms does not.
+        let mut near = crate::appraisal::testing::path(1000, 1, 0.02, 1.0, 0.0);
+        near.packets_per_s = 20.0;
+        let worth = |fec| worth_of(&r, &near, 200_000, fec).worth;
+        assert!(worth(("reed-solomon", &[])) <= worth(("none", &[])));
+    }
+
+    /// Messages of 160 bytes every 20 ms are 90 kbit/s with their headers: a line of 174 kbit/s
+    /// does not carry them twice.
+    #[test]
+    fn redundancy_for_small_messages_is_measured_by_what_it_weighs() {
+        let media = Requirements::media(Duration::from_millis(250));
+        let r = Requirements { reliability: crate::requirements::Preference::NoPreference, ..media };
+        let mut facts = crate::appraisal::testing::path(1, 200, 0.02, 1.0, 0.0);
+        facts.capacity = Rate::from_bits_per_sec(174_000);
+        (facts.packets_per_s, facts.packets_at_once, facts.payload_bytes) = (50.0, 1.0, 160.0);
+        let worth = |fec| worth_of(&r, &facts, 64_000, fec);
+        let (with, without) = (worth(("reed-solomon", &[])), worth(("none", &[])));
+        assert!(with.prediction.expansion > 1.9 && with.slow > 0.0, "{with:?}");
+        assert!(with.worth < without.worth, "{with:?}, {without:?}");
     }
 
     #[test]

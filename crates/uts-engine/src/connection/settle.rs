@@ -191,9 +191,14 @@ impl Connection {
             outbound.on_loss(&loss);
         }
         let first = outbound.first_of_place;
-        let of_path = |number: u64, sent: &Sent<Token>| sent.eliciting && !sent.size_probe && number >= first;
-        for (number, _) in lost.iter().filter(|(number, sent)| of_path(*number, sent)) {
-            outbound.meter.on_lost(now, *number, outbound.delivery.is_app_limited(), &outbound.rtt);
+        for (number, sent) in &lost {
+            // migration.md M-7
+            if !sent.eliciting || sent.size_probe || *number < first {
+                outbound.meter.on_lost_uncounted(*number);
+                continue;
+            }
+            let lost = (*number, sent.snapshot.sent_at);
+            outbound.meter.on_lost(now, lost, outbound.delivery.is_app_limited(), &outbound.rtt);
         }
         let counted = lost.iter().filter(|(_, sent)| !sent.size_probe);
         if self.parts.size.on_lost(now, counted.map(|(number, sent)| (*number, sent.bytes as usize))) {

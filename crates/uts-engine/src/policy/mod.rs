@@ -107,10 +107,10 @@ impl Policy {
     pub fn new(requirements: Requirements, usable: Library, home: Profile) -> Self {
         Policy {
             aim: Aim::of(&requirements),
+            path: Path::of_dialogue(requirements.is_dialogue()),
             requirements,
             usable,
             home,
-            path: Path::default(),
             meter: Meter::default(),
             seen: None,
             baseline: None,
@@ -373,7 +373,8 @@ impl Policy {
             self.better_since = None;
             return None;
         }
-        Some((target.0, Expectation { aim: self.aim, from: present, to: target.1 }))
+        let aim = self.judge(seen).aim_here();
+        Some((target.0, Expectation { aim, from: present, to: target.1 }))
     }
 
     /// What the present profile is worth: what is measured, if that is better than predicted.
@@ -402,13 +403,14 @@ impl Policy {
         while self.recent.front().is_some_and(|at| now.since(*at) >= MINUTE) {
             self.recent.pop_front();
         }
+        let is_undone = self.has_disappointed(&seen.profile);
         let stayed = self.last_exchange.is_none_or(|at| now.since(at) >= DWELL_MIN.max(5 * rtt));
         if *target == self.home {
             self.better_since = None;
             let since = *self.home_good_since.get_or_insert(now);
             let quiet = (QUIET_MIN.max(20 * rtt) * self.quiet_factor).max(self.bars_way_back(now));
             // What has not brought what was expected is undone at once.
-            let quiet = if self.has_disappointed(&seen.profile) { Duration::ZERO } else { quiet };
+            let quiet = if is_undone { Duration::ZERO } else { quiet };
             return stayed && now.since(since) >= quiet && self.recent.len() < EXCHANGES_PER_MINUTE;
         }
         // A place in the budget is kept for the way home.
@@ -419,12 +421,26 @@ impl Policy {
         let persists = PERSISTS_MIN.max(rtt);
         let better_for = now.since(since);
         // An estimate that never settles is acted on all the same after a while.
-        let steady = self.path.steady_for(now) >= persists || better_for >= UNSTEADY_MAX.max(2 * rtt);
-        let is_undone = self.has_disappointed(&seen.profile);
+        // What is no load need not be measured out.
+        let is_sized = !expected.to.is_light;
+        let steady =
+            !is_sized || self.path.steady_for(now) >= persists || better_for >= UNSTEADY_MAX.max(2 * rtt);
         if now < self.stays_until && !is_undone {
             return false;
         }
+        if stayed && self.is_plain(seen, expected) && self.pays(now, seen, target, expected) {
+            return true;
+        }
         stayed && (is_undone || (steady && better_for >= persists && self.pays(now, seen, target, expected)))
+    }
+
+    /// Whether so much is to be gained, and so many losses say so, that a second look says no more:
+    /// a round trip of waiting is a large part of the start on a long path.
+    fn is_plain(&self, seen: &Seen, expected: &Expectation) -> bool {
+        self.aim == Aim::Throughput
+            && seen.facts.losses >= PLAIN_LOSSES
+            && seen.facts.loss_congestive < PLAIN_CONGESTIVE
+            && expected.to.worth > PLAIN_GAIN * expected.from.worth
     }
 
     /// For how long home could not be left again, if it returned now: the minute's exchanges are
@@ -463,7 +479,7 @@ impl Policy {
         }
         let judge = self.judge(seen);
         let (from, to) = (judge.score(&seen.profile), judge.score(&self.home));
-        let expectation = Expectation { aim: self.aim, from, to };
+        let expectation = Expectation { aim: judge.aim_here(), from, to };
         let mut decision =
             Decision::new(seen.profile, self.home, expectation, &seen.facts, &seen.facts, &seen.measured);
         decision.seen = "other requirements".to_owned();
@@ -507,6 +523,11 @@ const DWELL_MIN: Duration = Duration::from_secs(1);
 const PERSISTS_MIN: Duration = Duration::from_millis(100);
 /// For how long an estimate of loss that still moves holds up a decision (or two round trips).
 const UNSTEADY_MAX: Duration = Duration::from_secs(1);
+/// From so many losses on, of which congestion has caused no more than this share (0..=1), a gain
+/// of so many times needs no second look.
+const PLAIN_LOSSES: u64 = 10;
+const PLAIN_CONGESTIVE: f64 = 0.5;
+const PLAIN_GAIN: f64 = 2.0;
 /// For how long home must have been good enough again (or twenty round trips); longer after each
 /// return that did not last.
 const QUIET_MIN: Duration = Duration::from_secs(2);

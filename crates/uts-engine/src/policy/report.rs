@@ -76,6 +76,10 @@ fn describe_path(before: &PathFacts, now: &PathFacts, measured: &PathFacts) -> S
     if old > 0.0 && !(0.9..=1.11).contains(&(new / old)) {
         parts.push(format!("capacity {} -> {} Mbit/s", mbit(before.capacity), mbit(now.capacity)));
     }
+    let (old, new) = (before.rtt_min.as_secs_f64() * 1e3, now.rtt_min.as_secs_f64() * 1e3);
+    if old > 0.0 && !(0.67..=1.5).contains(&(new / old)) {
+        parts.push(format!("round trip {old:.0} -> {new:.0} ms"));
+    }
     let queue = measured.queueing();
     if queue > (measured.rtt_min / 2).max(Duration::from_millis(5)) {
         let rtt_ms = measured.rtt_min.as_secs_f64() * 1e3;

@@ -230,6 +230,22 @@ fn decisions_follow_the_table() {
     }
 }
 
+/// On a long path a second look costs a round trip. Many losses that cost most of the rate need
+/// none; one or two do.
+#[test]
+fn a_gain_of_many_times_needs_no_second_look() {
+    let decided_at = |losses: u64| {
+        let mut world = World::of(Requirements::bulk());
+        let long = Weather { rtt_ms: 600, ..CLEAN };
+        world.run(&long, 6_000);
+        world.facts.losses = losses;
+        world.run(&Weather { loss: 0.02, ..long }, 6_000);
+        world.decisions.first().map_or(0, |(at, _)| *at)
+    };
+    let (many, few) = (decided_at(20), decided_at(2));
+    assert!(many > 6_000 && few >= many + 500, "{many} ms, {few} ms");
+}
+
 #[test]
 fn congestive_losses_are_no_reason_to_stop_yielding() {
     let mut world = World::of(Requirements::bulk());

@@ -215,6 +215,11 @@ impl Requirements {
         Requirements { preserve_msg_boundaries: Preference::Require, ..Self::default() }
     }
 
+    /// Whether the application asks and waits for answers, without a deadline of its own.
+    pub(crate) fn is_dialogue(&self) -> bool {
+        self.deadline().is_none() && self.conn_capacity_profile == CapacityProfile::LowLatencyInteractive
+    }
+
     /// Sets a property from text, as on a command line.
     ///
     /// # Errors

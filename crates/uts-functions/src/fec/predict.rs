@@ -2,7 +2,8 @@
 
 use super::{SYMBOL_PREFIX_BYTES, Shape};
 use crate::facts::PathFacts;
-use crate::mechanism::Prediction;
+use crate::mechanism::{Later, Prediction};
+use core::time::Duration;
 
 /// Share of the sources (0..=1) that are lost and not recovered by a code that repairs up to
 /// `parities` losses in a block of `data` sources and `parities` parities, on a path that loses a
@@ -69,15 +70,37 @@ pub fn parities(data: u64, facts: &PathFacts, deviations: f64) -> u64 {
     parity as u64
 }
 
+/// For how long blocks wait that are worth comparing where the sender makes few packets: a small
+/// part of a round trip, and as long as three more take.
+pub(super) fn sparse(facts: &PathFacts) -> [Duration; 2] {
+    let quick = (facts.rtt_min / FLUSH_PART).clamp(FLUSH_SHORTEST, FLUSH_LONGEST);
+    let next = Duration::try_from_secs_f64(facts.packets_at_once.max(1.0) / facts.packets_per_s);
+    let patient = next.unwrap_or(Duration::MAX).saturating_mul(3).clamp(quick, FLUSH_PATIENT);
+    [quick, patient]
+}
+
+/// A repair that comes after so small a part of a round trip is hardly late.
+const FLUSH_PART: u32 = 8;
+/// Timers are no finer.
+const FLUSH_SHORTEST: Duration = Duration::from_millis(1);
+/// What the schemes take unless another time is given: who sends as many packets as the path
+/// carries fills a block by then.
+pub(super) const FLUSH_LONGEST: Duration = Duration::from_millis(10);
+/// Longer than that costs a conversation more than the packets that it saves (ITU-T G.114: 150 ms
+/// in all).
+const FLUSH_PATIENT: Duration = Duration::from_millis(80);
+
 /// Applies a block code to a prediction. `ns_per_byte` is the processing per byte of a source and
 /// parity.
 pub(super) fn apply(shape: &Shape, ns_per_byte: f64, facts: &PathFacts, prediction: &mut Prediction) {
-    let (data, parities) = (shape.data as f64, shape.parities as f64);
     if shape.data == 0 {
         return;
     }
+    let (filled, is_early) = filled(shape, facts);
+    let (data, parities) = (filled.data as f64, filled.parities as f64);
     let packet_bytes = facts.mtu_bytes as f64;
-    let residual = residual_loss(facts.loss, facts.loss_burst, shape.data, shape.parities, shape.interleave);
+    let residual =
+        residual_loss(facts.loss, facts.loss_burst, filled.data, filled.parities, filled.interleave);
     let repaired = if facts.loss > 0.0 { 1.0 - residual / facts.loss } else { 0.0 };
 
     prediction.expansion *= (data + parities) / data;
@@ -85,17 +108,31 @@ pub(super) fn apply(shape: &Shape, ns_per_byte: f64, facts: &PathFacts, predicti
     prediction.header_bytes += (SYMBOL_PREFIX_BYTES + shape.mask_bytes_max()) as f64;
     // A block takes as long as its packets do at capacity, unless it is closed early.
     let packets = ((shape.data + shape.parities) * shape.interleave) as u64;
-    let block = facts.capacity.time_for(packets.saturating_mul(facts.mtu_bytes)).min(shape.flush);
+    let full = facts.capacity.time_for(packets.saturating_mul(facts.mtu_bytes));
+    let full = full.max(facts.time_of_packets(data * filled.interleave as f64));
+    let block = if is_early { shape.flush } else { full.min(shape.flush) };
     // What is repaired waits for the rest of its block: half of it on average.
-    prediction.delay_s += prediction.loss * repaired * block.as_secs_f64() / 2.0;
-    if prediction.loss > 0.01 {
-        prediction.delay_p99_s += block.as_secs_f64();
-    }
+    let block_s = block.as_secs_f64();
+    let share = prediction.loss * repaired;
+    prediction.repaired = Later { share, by_s: block_s, by_mean_s: block_s / 2.0 };
+    prediction.delay(prediction.repaired);
     prediction.loss *= 1.0 - repaired;
     // Parities at the sender; the receiver copies every source, and decodes for those that are
     // lost.
     prediction.cpu_ns +=
         ns_per_byte * packet_bytes * parities * (1.0 + facts.loss) + COPY_NS_PER_BYTE * packet_bytes;
+}
+
+/// What blocks look like as they are closed: where the sender makes few packets, before they are
+/// full, and with more parities for a source then. Says also whether they are.
+fn filled(shape: &Shape, facts: &PathFacts) -> (Shape, bool) {
+    let sources = facts.packets_within(shape.flush);
+    if sources >= (shape.data * shape.interleave) as f64 {
+        return (*shape, false);
+    }
+    let interleave = shape.interleave.min(sources as usize).max(1);
+    let data = ((sources / interleave as f64).round() as usize).clamp(1, shape.data);
+    (Shape { data, parities: shape.parities_for(data), interleave, ..*shape }, true)
 }
 
 /// Keeping a source at the receiver.

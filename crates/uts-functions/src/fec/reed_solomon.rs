@@ -12,6 +12,7 @@ use super::{DATA_MAX, PARITIES_MAX, SYMBOL_PREFIX_BYTES, Shape, gf256, predict, 
 use crate::facts::{LOSS_MIN, PathFacts};
 use crate::function::Function;
 use crate::mechanism::{Bold, Consent, Facts, Mechanism, Param, Params, Unasked, Unit, millis};
+use core::time::Duration;
 use smallvec::SmallVec;
 
 /// See the module's page.
@@ -86,11 +87,30 @@ fn tuned(facts: &PathFacts) -> Vec<Params> {
     if facts.loss < LOSS_MIN {
         return Vec::new();
     }
+    if facts.packets_within(predict::FLUSH_LONGEST) < BLOCK_DATA as f64 {
+        return predict::sparse(facts).iter().flat_map(|flush| sparse(facts, *flush)).collect();
+    }
     let of = |deviations| {
         let parity = predict::parities(BLOCK_DATA, facts, deviations);
         ReedSolomon::INFO.params_within(&[("data", BLOCK_DATA), ("parity", parity)])
     };
     PARITY_DEVIATIONS.map(of).to_vec()
+}
+
+/// Blocks of what a sender of few packets makes within `flush`.
+fn sparse(facts: &PathFacts, flush: Duration) -> Vec<Params> {
+    let sources = facts.packets_within(flush).min(BLOCK_DATA as f64).floor() as u64;
+    // A block of one takes half the parities of one of two, which is the smallest.
+    let share = if sources < 2 { 2 } else { 1 };
+    let of = |deviations| {
+        let parity = predict::parities(sources, facts, deviations).saturating_mul(share);
+        let flush_ms = u64::try_from(flush.as_millis()).unwrap_or(u64::MAX);
+        let settings = [("data", sources), ("parity", parity), ("flush", flush_ms), ("interleave", 1)];
+        ReedSolomon::INFO.params_within(&settings)
+    };
+    let mut list = PARITY_DEVIATIONS.map(of).to_vec();
+    list.dedup();
+    list
 }
 
 /// Sources of the blocks that are compared.

@@ -6,7 +6,9 @@ use super::window::{Decoder, Encoder, Shape as WindowShape};
 use super::{Decoder as DecoderOf, Encoder as EncoderOf, Fec, SYMBOL_PREFIX_BYTES, Shape, predict};
 use crate::facts::PathFacts;
 use crate::function::Function;
-use crate::mechanism::{Bold, Consent, Facts, Mechanism, Param, Params, Prediction, Unasked, Unit, millis};
+use crate::mechanism::{
+    Bold, Consent, Facts, Later, Mechanism, Param, Params, Prediction, Unasked, Unit, millis,
+};
 
 /// See the module's page.
 #[derive(Clone, Debug)]
@@ -78,15 +80,15 @@ fn predict_window(shape: &WindowShape, facts: &PathFacts, prediction: &mut Predi
     let block = Shape { data: shape.sources, parities: repairs, interleave: 1, flush: shape.flush };
     let residual = predict::residual_loss(facts.loss, facts.loss_burst, block.data, block.parities, 1);
     let repaired = if facts.loss > 0.0 { 1.0 - residual / facts.loss } else { 0.0 };
-    prediction.expansion *= 1.0 + 1.0 / shape.every as f64;
+    // Where the sender makes few packets, one repair comes for those of each wait.
+    let every = facts.packets_within(shape.flush).min(shape.every as f64);
+    prediction.expansion *= 1.0 + 1.0 / every;
     prediction.header_bytes += (SYMBOL_PREFIX_BYTES + block.mask_bytes_max()) as f64;
     // As many repairs as were lost in a row, of which the first comes after half their distance.
     let packets = shape.every as f64 * (facts.loss_burst.max(1.0) - 0.5);
     let wait = facts.packet_time().mul_f64(packets.min(1e6)).min(shape.flush).as_secs_f64();
-    prediction.delay_s += prediction.loss * repaired * wait;
-    if prediction.loss > 0.01 {
-        prediction.delay_p99_s += wait;
-    }
+    prediction.repaired = Later { share: prediction.loss * repaired, by_s: wait, by_mean_s: wait };
+    prediction.delay(prediction.repaired);
     prediction.loss *= 1.0 - repaired;
     let packet_bytes = facts.mtu_bytes as f64;
     prediction.cpu_ns += CODE_NS_PER_BYTE * packet_bytes * shape.sources as f64 / shape.every as f64;

@@ -1,8 +1,9 @@
 //! Conformance: what every scheme must do, over every scheme that is registered.
 
 use super::*;
-use crate::mechanism::{Choice, Mechanism};
-use crate::time::Time;
+use crate::facts::PathFacts;
+use crate::mechanism::{Choice, Mechanism, Prediction};
+use crate::time::{Rate, Time};
 use proptest::prelude::*;
 use rand::{RngExt, SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
@@ -415,6 +416,48 @@ fn measured_residual_loss_is_as_predicted() {
         let ratio = residual / predicted;
         assert!((0.5..2.0).contains(&ratio), "{}: {residual} against {predicted}", mechanism.name);
         assert!(residual < loss, "{}: {residual} of {loss}", mechanism.name);
+    }
+}
+
+/// A sender of few packets closes blocks before they are full, and sends more parities for a source
+/// then: as many as is predicted.
+#[test]
+fn the_overhead_of_few_packets_is_as_predicted() {
+    for mechanism in MECHANISMS.iter().filter(|m| !m.facts.inert) {
+        for (every_ms, at_once) in [(20, 1), (11, 1), (3, 1), (33, 12), (100, 2), (4, 3)] {
+            let facts = PathFacts {
+                packets_per_s: f64::from(at_once) * 1e3 / every_ms as f64,
+                packets_at_once: f64::from(at_once),
+                loss: 0.02,
+                capacity: Rate::from_bits_per_sec(10_000_000),
+                ..PathFacts::default()
+            };
+            let choice = mechanism.choice();
+            let (mut encoder, mut number, mut repairs) = (slot(&choice).encoder(), 0u64, 0);
+            for burst in 0..500u64 {
+                let now = Time::from_millis(burst * every_ms);
+                while encoder.deadline().is_some_and(|at| at <= now) {
+                    encoder.on_flush(encoder.deadline().expect("it is there"));
+                }
+                for _ in 0..at_once {
+                    encoder.on_source(now, number, &[7; 100]);
+                    number += 1;
+                }
+                while encoder.pop_repair().is_some() {
+                    repairs += 1;
+                }
+            }
+            let mut predicted = Prediction::of_path(&facts);
+            (mechanism.predict)(&choice.params, &facts, &mut predicted);
+            let expansion = 1.0 + f64::from(repairs) / number as f64;
+            let ratio = (predicted.expansion - 1.0) / (expansion - 1.0);
+            let name = mechanism.name;
+            assert!(
+                (0.65..1.5).contains(&ratio),
+                "{name}, {at_once} every {every_ms} ms: {expansion}, not {}",
+                predicted.expansion
+            );
+        }
     }
 }
 

@@ -10,7 +10,7 @@
 
 use crate::facts::PathFacts;
 use crate::feedback::BadFeedback;
-use crate::mechanism::{Described, Facts, Prediction, Promise};
+use crate::mechanism::{Described, Facts, Later, Prediction, Promise};
 use crate::registry;
 use crate::time::Time;
 use auto_impl::auto_impl;
@@ -112,12 +112,10 @@ fn predict_repeats(facts: &PathFacts, p: &mut Prediction) {
     let rtt_s = facts.rtt_smoothed.max(facts.rtt_min).as_secs_f64();
     let loss = p.loss.clamp(0.0, 0.99);
     p.expansion /= 1.0 - loss;
-    p.delay_s += loss * rtt_s;
     // Half a round trip to the receiver is in the path's own delay; the rest is noticing, asking,
     // and once more.
-    if loss > 0.01 {
-        p.delay_p99_s += 1.5 * rtt_s;
-    }
+    p.repeated = Later { share: loss, by_s: 1.5 * rtt_s, by_mean_s: rtt_s };
+    p.delay(p.repeated);
     p.loss = 0.0;
 }
 

@@ -11,9 +11,11 @@ use auto_impl::auto_impl;
 use core::time::Duration;
 use dyn_clone::DynClone;
 use enum_dispatch::enum_dispatch;
+use longer::Longer;
 
 pub mod fixed;
 pub mod jacobson;
+mod longer;
 
 /// The round trip assumed before the first sample (RFC 9002 section 6.2.2).
 pub const INITIAL_RTT: Duration = Duration::from_millis(333);
@@ -40,6 +42,7 @@ pub struct RoundTrip {
     pub samples: u64,
     window_min: Duration,
     window_start: Time,
+    longer: Longer,
 }
 
 impl Default for RoundTrip {
@@ -52,6 +55,7 @@ impl Default for RoundTrip {
             samples: 0,
             window_min: Duration::MAX,
             window_start: Time::ZERO,
+            longer: Longer::default(),
         }
     }
 }
@@ -73,6 +77,10 @@ impl RoundTrip {
             self.min = self.window_min;
             self.window_min = raw;
             self.window_start = now;
+        }
+        // timing.md R-17.
+        if let Some(longer) = self.longer.on_sample(now, raw, self.min) {
+            (self.min, self.window_min, self.window_start) = (longer, longer, now);
         }
         // timing.md R-2 (RFC 9002 section 5.3): the delay is taken off unless the sample would fall
         // below the smallest.

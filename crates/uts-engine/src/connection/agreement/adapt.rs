@@ -24,32 +24,60 @@ const TICK: Duration = Duration::from_millis(100);
 /// … and no more often than this, nor than its turn among the endpoint's connections comes.
 const TICK_MIN: Duration = Duration::from_millis(5);
 
-/// The rate at which the application hands data over: not what is delivered, which congestion
-/// control may hold back.
+/// What the application has handed over so far, and in what packets it left.
+#[derive(Clone, Copy, Debug, Default)]
+struct Written {
+    bytes: u64,
+    packets: u64,
+    bursts: u64,
+}
+
+/// What the application sends in a second: not what is delivered, which congestion control may hold
+/// back.
+#[derive(Clone, Copy, Debug)]
+struct Offered {
+    rate: Rate,
+    packets_per_s: f64,
+    packets_at_once: f64,
+    payload_bytes: f64,
+}
+
+/// Measures what is offered.
 struct Offer {
-    /// Instants, and bytes written by then; the older one is where the measurement begins.
-    marks: [(Time, u64); 2],
+    /// Instants, and what was written by then; the older one is where the measurement begins.
+    marks: [(Time, Written); 2],
     /// Of the latest spans.
     rates: [Rate; OFFER_SPANS],
 }
 
 impl Offer {
-    fn new(now: Time, written: u64) -> Self {
+    fn new(now: Time, written: Written) -> Self {
         Offer { marks: [(now, written); 2], rates: [Rate::default(); OFFER_SPANS] }
     }
 
-    fn rate(&mut self, now: Time, written: u64) -> Option<Rate> {
-        let rate_since = |(since, before): (Time, u64)| {
-            Rate::from_delivery(written.saturating_sub(before), now.since(since))
+    fn rate(&mut self, now: Time, written: Written) -> Option<Offered> {
+        let rate_since = |(since, before): (Time, Written)| {
+            Rate::from_delivery(written.bytes.saturating_sub(before.bytes), now.since(since))
         };
         if now.since(self.marks[1].0) >= OFFER_SPAN {
             self.rates.rotate_right(1);
             self.rates[0] = rate_since(self.marks[1]);
             self.marks = [self.marks[1], (now, written)];
         }
+        let (since, before) = self.marks[0];
+        let span = now.since(since);
+        if span < OFFER_MIN {
+            return None;
+        }
         let largest = self.rates.iter().copied().max().unwrap_or_default();
-        let is_known = now.since(self.marks[0].0) >= OFFER_MIN;
-        is_known.then(|| rate_since(self.marks[0]).max(largest))
+        let packets = written.packets.saturating_sub(before.packets) as f64;
+        let bursts = written.bursts.saturating_sub(before.bursts).max(1) as f64;
+        Some(Offered {
+            rate: rate_since((since, before)).max(largest),
+            packets_per_s: packets / span.as_secs_f64(),
+            packets_at_once: (packets / bursts).max(1.0),
+            payload_bytes: written.bytes.saturating_sub(before.bytes) as f64 / packets.max(1.0),
+        })
     }
 }
 
@@ -68,7 +96,7 @@ pub(in crate::connection) struct Adaptation {
 }
 
 impl Adaptation {
-    fn new(now: Time, policy: Policy, written: u64) -> Self {
+    fn new(now: Time, policy: Policy, written: Written) -> Self {
         Adaptation {
             policy,
             next_at: now,
@@ -104,6 +132,11 @@ impl Adaptation {
 }
 
 impl Ways {
+    fn written(&self) -> Written {
+        let bursts = self.outbound.as_ref().map_or(0, |outbound| outbound.bursts.count);
+        Written { bytes: self.bytes_written, packets: self.stats.data_packets_sent, bursts }
+    }
+
     /// Whether what waits here would arrive too late if it left at what the path delivers.
     fn is_late(&self, aim: Aim, facts: &PathFacts) -> bool {
         let Aim::InTime(deadline) = aim else { return false };
@@ -113,7 +146,9 @@ impl Ways {
         let unsent =
             |(_, flow): (u32, &Flow)| flow.send.buffer.written().saturating_sub(flow.send.buffer.sent());
         let waits = facts.capacity.time_for(self.flows.iter().map(unsent).sum());
-        waits + facts.rtt_min / 2 + facts.queueing() > deadline
+        // What a dialogue is held up by the path's length is none of its lateness.
+        let way = if self.config.requirements.is_dialogue() { Duration::ZERO } else { facts.rtt_min / 2 };
+        waits + way + facts.queueing() > deadline
     }
 }
 
@@ -161,7 +196,8 @@ impl Connection {
         let Some(peer) = &self.agreement.peer_library else { return };
         let usable = self.ways.config.library().common(peer);
         let policy = Policy::new(self.ways.config.requirements.clone(), usable, home);
-        self.agreement.adaptation = Some(Box::new(Adaptation::new(now, policy, self.ways.bytes_written)));
+        let adaptation = Adaptation::new(now, policy, self.ways.written());
+        self.agreement.adaptation = Some(Box::new(adaptation));
     }
 
     /// Shows the policy what is known now, and does what it decides.
@@ -180,11 +216,16 @@ impl Connection {
         }
         let every = if adaptation.policy.adapts() { outbound.rtt.min.clamp(TICK_MIN, TICK) } else { TICK };
         adaptation.next_at = now + every;
-        let facts = outbound.facts(self.parts.size.current() as u64);
+        let mut facts = outbound.facts(self.parts.size.current() as u64);
         let delivered_bytes = outbound.delivery.delivered;
         // Who wants as much as possible and is held back has no rate of its own.
         let has_rate = adaptation.policy.aim() != Aim::Throughput || outbound.delivery.is_app_limited();
-        let offered = adaptation.offer.rate(now, self.ways.bytes_written).filter(|_| has_rate);
+        let offered = adaptation.offer.rate(now, self.ways.written()).filter(|_| has_rate);
+        if let Some(offered) = offered {
+            (facts.packets_per_s, facts.packets_at_once) = (offered.packets_per_s, offered.packets_at_once);
+            facts.payload_bytes = offered.payload_bytes;
+        }
+        let offered = offered.map(|offered| offered.rate);
         let Some(profile) = outbound.stack(0).map(|s| *s.profile) else { return };
         let is_late = self.ways.is_late(adaptation.policy.aim(), &facts);
         let is_searching = outbound.is_searching();
@@ -287,13 +328,17 @@ mod tests {
     /// 30 frames in a second, each of 15 kB, but one in 60 of 90 kB.
     #[test]
     fn a_key_frame_counts_until_the_next_one() {
-        let mut offer = Offer::new(Time::ZERO, 0);
-        let mut written = 0;
+        let mut offer = Offer::new(Time::ZERO, Written::default());
+        let mut written = Written::default();
         for frame in 0..300u64 {
-            written += if frame % 60 == 20 { 90_000 } else { 15_000 };
-            let rate = offer.rate(Time::from_millis(frame * 1000 / 30), written);
-            let mbit = rate.map_or(0.0, |rate| rate.bits_per_sec() as f64 / 1e6);
+            let packets = if frame % 60 == 20 { 60 } else { 10 };
+            written.bytes += packets * 1_500;
+            (written.packets, written.bursts) = (written.packets + packets, written.bursts + 1);
+            let offered = offer.rate(Time::from_millis(frame * 1000 / 30), written);
+            let mbit = offered.map_or(0.0, |offered| offered.rate.bits_per_sec() as f64 / 1e6);
             assert!(frame < 60 || (4.3..5.5).contains(&mbit), "{mbit} Mbit/s at frame {frame}");
+            let at_once = offered.map_or(10.0, |offered| offered.packets_at_once);
+            assert!((9.9..14.0).contains(&at_once), "{at_once} packets at once at frame {frame}");
         }
     }
 }

@@ -5,6 +5,7 @@
 use super::super::Ways;
 use super::super::packet::{DATA_ROOM_MIN_BYTES, Packet};
 use super::{Interest, Part, Token};
+use core::time::Duration;
 use uts_functions::Time;
 use uts_wire::frame::{self, Frame};
 
@@ -24,12 +25,33 @@ pub(crate) enum Signal {
 }
 
 /// What the peer is told of flows. The flows have it ([`Flows::signals`](super::super::Flows)).
-#[derive(Debug)]
-pub(crate) struct FlowControl;
+#[derive(Debug, Default)]
+pub(crate) struct FlowControl {
+    /// Until then skips make no packet of their own: what is late comes message by message, most of
+    /// all on a path that has no room for a packet about each. They go with what else leaves.
+    skips_held_until: Option<Time>,
+}
+
+/// A packet about skips follows another after such a part of a round trip, which becomes longer as
+/// the path fills. Who waits in order for what was given up waits no longer than that.
+const SKIPS_PART: u32 = 2;
+const SKIPS_APART_MIN: Duration = Duration::from_millis(10);
+const SKIPS_APART_MAX: Duration = Duration::from_secs(1);
 
 impl Part for FlowControl {
     fn interest(&self, ways: &Ways) -> Interest {
-        Interest::frames_if(!ways.flows.signals.is_empty())
+        let is_held = |signal: &Signal| self.skips_held_until.is_some() && matches!(signal, Signal::Skip(_));
+        Interest::frames_if(ways.flows.signals.iter().any(|signal| !is_held(signal)))
+    }
+
+    /// When skips that are held back may leave alone (segmentation.md R-7).
+    fn timeout(&self, ways: &Ways) -> Option<Time> {
+        let waits = || ways.flows.signals.iter().any(|signal| matches!(signal, Signal::Skip(_)));
+        self.skips_held_until.filter(|_| waits())
+    }
+
+    fn on_timeout(&mut self, now: Time, _: &mut Ways) {
+        self.skips_held_until = self.skips_held_until.filter(|until| now < *until);
     }
 
     fn write(&mut self, packet: &mut Packet<'_>, ways: &mut Ways) {
@@ -41,6 +63,9 @@ impl Part for FlowControl {
                     let skip = ways.flows.get_mut(flow).and_then(|f| f.send.buffer.pop_skip());
                     let Some(range) = skip else { continue };
                     ways.flows.signals.insert(Signal::Skip(flow));
+                    let rtt = ways.outbound.as_ref().map_or(Duration::ZERO, |o| o.rtt.smoothed);
+                    let apart = (rtt / SKIPS_PART).clamp(SKIPS_APART_MIN, SKIPS_APART_MAX);
+                    self.skips_held_until = Some(packet.now + apart);
                     packet.put(&Frame::Skip(frame::Skip {
                         flow,
                         start: range.start,
@@ -126,7 +151,7 @@ mod tests {
 
     #[test]
     fn a_lost_credit_is_said_again_as_it_then_is() {
-        let (mut part, mut ways) = (FlowControl, testing::ways());
+        let (mut part, mut ways) = (FlowControl::default(), testing::ways());
         let id = ways.flows.open(100).expect("granted").0;
         ways.flows.signals.insert(Signal::Credit(id));
         let limit_of = |frames: Vec<Frame<'static>>| match frames[..] {
@@ -143,9 +168,43 @@ mod tests {
 
     #[test]
     fn nothing_is_said_of_a_flow_that_is_gone() {
-        let (mut part, mut ways) = (FlowControl, testing::ways());
+        let (mut part, mut ways) = (FlowControl::default(), testing::ways());
         ways.flows.signals.extend([Signal::Credit(2), Signal::Reset(2), Signal::Stop(2), Signal::Skip(2)]);
         let frames = testing::written(&mut ways, 100, |packet, ways| part.write(packet, ways));
         assert!(frames.is_empty() && !(part.interest(&ways) == Interest::Frames), "{frames:?}");
+    }
+
+    /// Each message that is late is late by itself; the path that made it late is told of many
+    /// together.
+    #[test]
+    fn skips_make_no_packet_each() {
+        let (mut part, mut ways) = (FlowControl::default(), testing::ways());
+        let id = ways.flows.open(100).expect("granted").0;
+        ways.outbound.as_mut().expect("established").rtt.smoothed = Duration::from_millis(200);
+        let buffer = &mut ways.flows.get_mut(id).expect("open").send.buffer;
+        (0..100).for_each(|_| buffer.write_message(vec![0; 9].into(), None));
+        let (mut packets, mut skips) = (0, 0);
+        for ms in 0..1000 {
+            let now = Time::from_millis(ms);
+            if ms % 20 == 0 {
+                // Every other message, of nine bytes and an end.
+                let buffer = &mut ways.flows.get_mut(id).expect("open").send.buffer;
+                buffer.abandon(ms..ms + 10);
+                ways.flows.signals.insert(Signal::Skip(id));
+            }
+            if part.timeout(&ways).is_some_and(|at| at <= now) {
+                part.on_timeout(now, &mut ways);
+            }
+            if part.interest(&ways) == Interest::Frames {
+                let frames = testing::written(&mut ways, 500, |packet, ways| {
+                    packet.now = now;
+                    part.write(packet, ways);
+                });
+                skips += frames.len();
+                packets += 1;
+            }
+        }
+        assert!((9..=11).contains(&packets), "{packets} packets");
+        assert!(skips >= 40, "{skips} skips");
     }
 }

@@ -163,7 +163,7 @@ impl Parts {
             exchanges: Exchanges::new(),
             control: Control::default(),
             ids: Box::default(),
-            flow_control: FlowControl,
+            flow_control: FlowControl::default(),
             feedback: Feedback,
             repairs: Repairs,
             size,

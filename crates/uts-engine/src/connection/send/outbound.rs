@@ -89,6 +89,24 @@ pub(crate) struct Outbound {
     /// Packets below this number left for another place than the peer's present one: they say
     /// nothing of the way there. (migration.md M-7)
     pub first_of_place: u64,
+    pub bursts: Bursts,
+}
+
+/// How packets with data follow each other: those that leave before the sender has nothing more to
+/// send are a burst.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Bursts {
+    pub count: u64,
+    /// Packets with data when the last of them ended.
+    packets: u64,
+}
+
+impl Bursts {
+    /// Nothing waits to be sent, after so many packets with data.
+    pub fn on_nothing_left(&mut self, packets: u64) {
+        self.count += u64::from(packets != self.packets);
+        self.packets = packets;
+    }
 }
 
 impl Outbound {
@@ -126,6 +144,7 @@ impl Outbound {
             allowance: Allowance::default(),
             has_waited: false,
             first_of_place: 0,
+            bursts: Bursts::default(),
         })
     }
 

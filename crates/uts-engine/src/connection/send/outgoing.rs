@@ -185,6 +185,7 @@ impl Connection {
             self.parts.ping.is_wanted = false;
         }
         self.ways.stats.packets_sent += 1;
+        self.ways.stats.data_packets_sent += u64::from(shape.has_data);
         self.ways.stats.bytes_sent += bytes;
     }
 }

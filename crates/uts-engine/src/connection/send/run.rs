@@ -51,6 +51,7 @@ impl Connection {
         self.parts.poll.on_unpolled(packets);
         self.ways.flows.update_order(flow, |_| limit);
         self.ways.stats.packets_sent += packets;
+        self.ways.stats.data_packets_sent += packets;
         self.ways.stats.bytes_sent += packets * bytes;
         self.ways.stats.data_bytes_sent += packets * data_bytes;
         packets as usize

@@ -52,6 +52,11 @@ const UNQUEUED_MIN: u32 = 60;
 /// have changed. Bursts of eight on average are longer once in 5,000.
 const HOLE_PACKETS: u32 = 64;
 
+/// The same of who sends few: nothing has passed for so long, nor of so many packets. No code spans
+/// as much.
+const HOLE_TIME: Duration = Duration::from_millis(300);
+const HOLE_PACKETS_MIN: u32 = 8;
+
 #[derive(Clone, Copy, Debug, Default)]
 struct Slot {
     packets: u32,
@@ -110,6 +115,10 @@ pub(crate) struct Meter {
     /// How many in a row were lost last, and the number behind them; 0 = none so far.
     in_row: u32,
     behind_lost: u64,
+    /// When the first of them was sent, in milliseconds, which wrap.
+    row_at_ms: u32,
+    /// What is lost in this row is a hole.
+    is_hole: bool,
     /// Losses of packets below this number are not counted.
     left_out_before: u64,
     rates: VecDeque<(Time, Rate)>,
@@ -125,6 +134,8 @@ impl Meter {
             slot_at_ms: 0,
             in_row: 0,
             behind_lost: 0,
+            row_at_ms: 0,
+            is_hole: false,
             left_out_before: 0,
             rates: VecDeque::new(),
             queues: VecDeque::new(),
@@ -195,22 +206,27 @@ impl Meter {
         queue >= SHALLOW_QUEUE_MIN && queue.as_secs_f64() >= FULL_QUEUE * deepest.as_secs_f64()
     }
 
-    /// A packet was lost; packets are reported in the order of their numbers within one call of the
-    /// ledger. `is_limited`: the application sent less than it could.
-    pub fn on_lost(&mut self, now: Time, number: u64, is_limited: bool, rtt: &RoundTrip) {
+    /// A packet was lost that left at `sent_at`; packets are reported in the order of their numbers
+    /// within one call of the ledger. `is_limited`: the application sent less than it could.
+    pub fn on_lost(&mut self, now: Time, (number, sent_at): (u64, Time), is_limited: bool, rtt: &RoundTrip) {
         if number < self.left_out_before {
             return;
         }
         let congestive = !is_limited && self.meets_queue(rtt);
         let new_burst = self.behind_lost == 0 || number != self.behind_lost;
         self.behind_lost = number.saturating_add(1);
-        self.in_row = if new_burst { 1 } else { self.in_row.saturating_add(1) };
-        if self.in_row > HOLE_PACKETS {
-            if self.in_row == HOLE_PACKETS + 1 {
-                self.forget_hole();
-            }
+        if new_burst {
+            (self.in_row, self.row_at_ms, self.is_hole) = (0, sent_at.wrapping_millis(), false);
+        }
+        let is_long = self.in_row >= HOLE_PACKETS_MIN && sent_at.since_wrapped(self.row_at_ms) >= HOLE_TIME;
+        if !self.is_hole && (self.in_row >= HOLE_PACKETS || is_long) {
+            self.is_hole = true;
+            self.forget_row();
+        }
+        if self.is_hole {
             return;
         }
+        self.in_row += 1;
         self.samples += 1;
         let slot = self.slot(now);
         slot.packets += 1;
@@ -218,6 +234,14 @@ impl Meter {
         slot.bursts += u32::from(new_burst);
         slot.congestive += u32::from(congestive);
         slot.unqueued += u32::from(!congestive);
+    }
+
+    /// A packet was lost that does not count, for it asks for no acknowledgement, or asks how large
+    /// a packet may be. What is lost before and behind it is lost in a row.
+    pub fn on_lost_uncounted(&mut self, number: u64) {
+        if number == self.behind_lost {
+            self.behind_lost = number.saturating_add(1);
+        }
     }
 
     /// Whether packets wait for each other now.
@@ -232,8 +256,8 @@ impl Meter {
     }
 
     /// What was counted of a run of losses is none.
-    fn forget_hole(&mut self) {
-        let mut left = HOLE_PACKETS;
+    fn forget_row(&mut self) {
+        let mut left = self.in_row;
         for slot in self.slots.iter_mut().rev() {
             let lost = slot.lost.min(left);
             left -= lost;
@@ -242,12 +266,13 @@ impl Meter {
             slot.packets = slot.packets.saturating_sub(lost);
             slot.congestive -= congestive;
             slot.unqueued = slot.unqueued.saturating_sub(lost - congestive);
-            slot.bursts = if slot.lost == 0 { 0 } else { slot.bursts };
             if left == 0 {
+                // Here it began.
+                slot.bursts = slot.bursts.saturating_sub(1);
                 break;
             }
         }
-        self.samples = self.samples.saturating_sub(u64::from(HOLE_PACKETS));
+        self.samples = self.samples.saturating_sub(u64::from(self.in_row));
     }
 
     /// A packet that was counted as lost had only come late.
@@ -291,10 +316,12 @@ impl Meter {
             rtt_deviation: rtt.deviation,
             capacity: self.capacity(),
             loss: share(sum.lost, sum.packets),
+            losses: u64::from(sum.lost),
             loss_burst: share(sum.lost, sum.bursts).max(1.0),
             loss_congestive: sum.congestive_share(),
             mtu_bytes: packet_bytes,
             samples: self.samples,
+            ..PathFacts::default()
         }
     }
 }
@@ -329,7 +356,7 @@ mod tests {
         for number in [10, 11, 12, 50, 51, 52] {
             meter.on_lost(
                 Time::from_millis(2),
-                number,
+                (number, Time::from_millis(number)),
                 false,
                 &round_trip(if number < 20 { 59 } else { 41 }),
             );
@@ -348,14 +375,19 @@ mod tests {
         for i in 0..40 {
             meter.on_acknowledged(Time::from_millis(i), 1000, &RateSample::default(), &rtt);
             if i % 10 == 9 {
-                meter.on_lost(Time::from_millis(i), 1000 * i, false, &rtt);
+                meter.on_lost(Time::from_millis(i), (1000 * i, Time::from_millis(i)), false, &rtt);
             }
         }
         let loss = meter.facts(&rtt, 1200).loss;
         assert!((0.00007..0.00013).contains(&loss), "{loss}");
         for i in 0..30 {
             meter.on_acknowledged(Time::from_millis(50 + i), 50, &RateSample::default(), &rtt);
-            meter.on_lost(Time::from_millis(50 + i), 50_000 + 50 * i, false, &rtt);
+            meter.on_lost(
+                Time::from_millis(50 + i),
+                (50_000 + 50 * i, Time::from_millis(50 + i)),
+                false,
+                &rtt,
+            );
         }
         let loss = meter.facts(&rtt, 1200).loss;
         assert!((0.015..0.025).contains(&loss), "{loss}");
@@ -373,7 +405,7 @@ mod tests {
         for i in 1..=3 * u64::from(MEMORY_PACKETS_MAX) / 1000 {
             meter.on_acknowledged(Time::from_millis(i), 1000, &RateSample::default(), &rtt);
             if i % 10 == 0 {
-                meter.on_lost(Time::from_millis(i), 1000 * i, false, &rtt);
+                meter.on_lost(Time::from_millis(i), (1000 * i, Time::from_millis(i)), false, &rtt);
             }
             assert!(meter.memory.packets < MEMORY_PACKETS_MAX);
         }
@@ -391,7 +423,7 @@ mod tests {
             let mut rtt = round_trip(40);
             rtt.latest += Duration::from_micros(queue);
             if is_lost(number, queue) {
-                meter.on_lost(now, number, false, &rtt);
+                meter.on_lost(now, (number, now), false, &rtt);
             } else {
                 meter.on_acknowledged(now, 1, &RateSample::default(), &rtt);
             }
@@ -418,18 +450,25 @@ mod tests {
     #[test]
     fn a_hole_is_no_loss() {
         let (mut meter, rtt) = (Meter::new(), round_trip(41));
-        let arrive = |meter: &mut Meter| {
-            for i in 0..10 {
-                meter.on_acknowledged(Time::from_millis(i), 100, &RateSample::default(), &rtt);
+        for i in 0..10 {
+            meter.on_acknowledged(Time::from_millis(i), 100, &RateSample::default(), &rtt);
+        }
+        let lose = |meter: &mut Meter, numbers: core::ops::Range<u64>, every_ms| {
+            for (number, sent_ms) in numbers.zip((0u64..).map(|n| n * every_ms)) {
+                meter.on_lost(Time::from_millis(20), (number, Time::from_millis(sent_ms)), false, &rtt);
             }
         };
-        arrive(&mut meter);
-        (1000..1010).for_each(|number| meter.on_lost(Time::from_millis(20), number, false, &rtt));
+        lose(&mut meter, 1000..1010, 1);
         let before = meter.facts(&rtt, 1200);
-        (2000..2300).for_each(|number| meter.on_lost(Time::from_millis(30), number, false, &rtt));
-        let after = meter.facts(&rtt, 1200);
-        assert!((after.loss - before.loss).abs() < 0.002, "{before:?}, {after:?}");
-        assert!((after.loss_burst - before.loss_burst).abs() < 5.1, "{before:?}, {after:?}");
+        // Many packets, or few over as long as an outage takes.
+        for (numbers, every_ms) in [(2000..2300, 1), (3000..3040, 20)] {
+            lose(&mut meter, numbers, every_ms);
+            let after = meter.facts(&rtt, 1200);
+            assert!((after.loss - before.loss).abs() < 0.002, "{before:?}, {after:?}");
+            assert!((after.loss_burst - before.loss_burst).abs() < 5.1, "{before:?}, {after:?}");
+        }
+        lose(&mut meter, 4000..4007, 200);
+        assert!(meter.facts(&rtt, 1200).loss > before.loss + 0.004, "so few are losses");
     }
 
     /// Who sends a few packets in a second learns within ten that losses have ended.
@@ -439,7 +478,7 @@ mod tests {
         for i in 0..2_000 {
             let now = Time::from_millis(20 * i);
             if i < 1_000 && i % 10 == 0 {
-                meter.on_lost(now, i, false, &rtt);
+                meter.on_lost(now, (i, now), false, &rtt);
             } else {
                 meter.on_acknowledged(now, 1, &RateSample::default(), &rtt);
             }
@@ -452,7 +491,7 @@ mod tests {
     #[test]
     fn a_burst_is_forgotten() {
         let mut meter = Meter::new();
-        (1..4).for_each(|number| meter.on_lost(Time::ZERO, number, false, &round_trip(41)));
+        (1..4).for_each(|number| meter.on_lost(Time::ZERO, (number, Time::ZERO), false, &round_trip(41)));
         for i in 0..40 {
             meter.on_acknowledged(Time::from_millis(i), 100, &RateSample::default(), &round_trip(41));
         }

@@ -79,8 +79,13 @@ impl MinRtt {
         }
     }
 
-    /// `UpdateMinRTT`.
-    pub fn on_ack(&mut self, now: Time, rtt: Option<Duration>) {
+    /// `UpdateMinRTT`. `known` is the smallest round trip that timing knows.
+    pub fn on_ack(&mut self, now: Time, rtt: Option<Duration>, known: Duration) {
+        if self.value.is_some_and(|value| known > value + value / LONGER_DIVISOR) {
+            // C-39: the path has become longer (timing.md R-17).
+            (self.value, self.at, self.probe_value) = (Some(known), now, known);
+            self.refresh(now);
+        }
         self.expired = now > self.probe_at + PROBE_RTT_INTERVAL;
         if let Some(rtt) = rtt
             && (rtt < self.probe_value || self.expired)
@@ -196,6 +201,9 @@ impl FullPipe {
 
 /// Part of the smallest round trip that counts as noise.
 const NOISE_DIVISOR: u32 = 64;
+/// A smallest round trip that exceeds the one known here by more than such a part is another
+/// path's.
+const LONGER_DIVISOR: u32 = 4;
 /// `BBR.MinRTTFilterLen`.
 const MIN_RTT_FILTER: Duration = Duration::from_secs(10);
 /// `BBR.ProbeRTTInterval`.
@@ -235,14 +243,23 @@ mod tests {
 
     #[test]
     fn a_longer_path_is_believed_after_ten_seconds() {
-        let mut min = MinRtt::new(Some(Duration::from_millis(20)), Time::ZERO);
+        let short = Duration::from_millis(20);
+        let mut min = MinRtt::new(Some(short), Time::ZERO);
         for s in 1..=10 {
-            min.on_ack(Time::from_millis(1000 * s), Some(Duration::from_millis(50)));
+            min.on_ack(Time::from_millis(1000 * s), Some(Duration::from_millis(50)), short);
             assert_eq!(min.value, Some(Duration::from_millis(20)));
             assert_eq!(min.expired, s == 6, "second {s}");
         }
-        min.on_ack(Time::from_millis(10_001), Some(Duration::from_millis(50)));
+        min.on_ack(Time::from_millis(10_001), Some(Duration::from_millis(50)), short);
         assert_eq!(min.value, Some(Duration::from_millis(50)));
+    }
+
+    #[test]
+    fn a_path_that_timing_knows_to_be_longer_is_believed_at_once() {
+        let mut min = MinRtt::new(Some(Duration::from_millis(20)), Time::ZERO);
+        let longer = Duration::from_millis(80);
+        min.on_ack(Time::from_millis(500), Some(longer), longer);
+        assert!(min.value == Some(longer) && !min.expired);
     }
 
     #[test]

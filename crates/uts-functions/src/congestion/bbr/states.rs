@@ -393,7 +393,7 @@ impl Sender {
 
     /// `UpdateMinRTT` and `CheckProbeRTT`.
     fn min_rtt_and_probe(&mut self, ack: &Ack, delivery: &Delivery) {
-        self.min_rtt.on_ack(ack.now, ack.rtt);
+        self.min_rtt.on_ack(ack.now, ack.rtt, ack.rtt_min);
         if self.state != State::ProbeRtt && self.min_rtt.expired && !self.idle_restart {
             self.save_window();
             self.state = State::ProbeRtt;

@@ -125,6 +125,7 @@ fn facts_of(path: &Path) -> PathFacts {
         loss_congestive: 0.0,
         mtu_bytes: PACKET,
         samples: 10_000,
+        ..PathFacts::default()
     }
 }
 

@@ -1,0 +1,99 @@
+//! Telling a path that has become longer from a queue: after a hand-over the round trip jumps, and
+//! then never falls below what it has jumped to; a queue grows bit by bit.
+
+use crate::time::Time;
+use core::time::Duration;
+
+/// A longer path adds at least such a part of the smallest round trip, and at least so much: less
+/// is noise.
+const RISE_PART: u32 = 4;
+const RISE_MIN: Duration = Duration::from_millis(5);
+
+/// At least such a part of that comes from one sample to the next.
+const JUMP_PART: u32 = 4;
+
+/// For so many of the new round trips, and so many samples, it must have lasted: who sends little
+/// sees a queue that has grown meanwhile as a jump.
+const ROUNDS: u32 = 4;
+const SAMPLES_MIN: u16 = 24;
+
+/// A second jump within so many round trips belongs to the first: one way became longer before the
+/// other.
+const JUMPING_ROUNDS: u32 = 2;
+
+/// Watches for a jump of the round trip that lasts.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Longer {
+    last: Duration,
+    /// Smallest sample since the jump, and when it was. No sample: there was none.
+    smallest: Duration,
+    since: Time,
+    samples: u16,
+}
+
+impl Longer {
+    /// Takes in a sample while the smallest round trip is `min`. Says the new smallest one, once a
+    /// jump has lasted (timing.md R-17).
+    pub fn on_sample(&mut self, now: Time, sample: Duration, min: Duration) -> Option<Duration> {
+        let last = core::mem::replace(&mut self.last, sample);
+        let rise = sample.saturating_sub(min);
+        if rise < (min / RISE_PART).max(RISE_MIN) {
+            self.samples = 0;
+            return None;
+        }
+        let jumps = !last.is_zero() && sample.saturating_sub(last) >= rise / JUMP_PART;
+        if self.samples == 0 && !jumps {
+            return None;
+        }
+        if self.samples == 0 || (jumps && now.since(self.since) < self.smallest * JUMPING_ROUNDS) {
+            (self.smallest, self.since, self.samples) = (sample, now, 0);
+        }
+        self.samples = self.samples.saturating_add(1);
+        self.smallest = self.smallest.min(sample);
+        let has_lasted = self.samples >= SAMPLES_MIN && now.since(self.since) >= self.smallest * ROUNDS;
+        has_lasted.then(|| {
+            self.samples = 0;
+            self.smallest
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The first sample at which a longer path is believed, of one every 5 ms from 20 ms on.
+    fn believed_at(rtt_us: impl Fn(u64) -> u64) -> Option<(u64, Duration)> {
+        let mut longer = Longer::default();
+        (0..2_000u64).find_map(|n| {
+            let sample = Duration::from_micros(rtt_us(n));
+            let new = longer.on_sample(Time::from_millis(5 * n), sample, Duration::from_millis(20));
+            new.map(|new| (n, new))
+        })
+    }
+
+    /// Noise that looks drawn at random, below `most`.
+    fn noise(n: u64, most: u64) -> u64 {
+        (n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) % most
+    }
+
+    #[test]
+    fn a_jump_that_lasts_is_a_longer_path() {
+        let jump = |n: u64| if n < 100 { 20_000 } else { 60_000 } + noise(n, 2_000);
+        let in_two = |n: u64| if (100..110).contains(&n) { 35_000 } else { jump(n) };
+        assert_eq!(believed_at(in_two).map(|(_, new)| new.as_millis()), Some(60));
+        let (n, new) = believed_at(jump).expect("it is believed");
+        assert!((148..=170).contains(&n), "after {n} samples");
+        assert!((60_000..61_000).contains(&new.as_micros()), "{new:?}");
+    }
+
+    #[test]
+    fn a_queue_is_none() {
+        let ramp = |n: u64| 20_000 + 300 * n.saturating_sub(100).min(200);
+        let saw = |n: u64| 20_000 + 400 * (n % 100);
+        let burst = |n: u64| if n % 200 < 20 { 70_000 } else { 20_000 };
+        assert_eq!(believed_at(ramp), None);
+        assert_eq!(believed_at(saw), None);
+        assert_eq!(believed_at(burst), None);
+    }
+}
