@@ -7,8 +7,9 @@ use crate::event::FlowId;
 use core::ops::Range;
 use core::time::Duration;
 use smallvec::{SmallVec, smallvec};
-use uts_functions::congestion::{Ack, Congestion, Loss, Timeout};
+use uts_functions::congestion::{Ack, Cause, Congestion, Loss, Timeout};
 use uts_functions::feedback::BadFeedback;
+use uts_functions::finding::{Alarm, Finding as _, Reported, Rule};
 use uts_functions::flow::FlowControl as _;
 use uts_functions::retransmission::ledger::{Ledger, Lost, Run, Sent};
 use uts_functions::retransmission::{LostData, Response, Retransmission, SentData};
@@ -46,8 +47,13 @@ impl Connection {
         done.packets.iter().filter(|run| run.sent.eliciting).for_each(|run| {
             outbound.delivery.on_acknowledged(now, run.bytes(), &run.last_snapshot());
         });
+        outbound.on_reported(now, newest.as_ref());
         self.on_spurious(now, &done.spurious);
-        let Some(newest) = newest else { return Ok(()) };
+        let Some(newest) = newest else {
+            // A report that says nothing new may show a loss (finding.md R-7).
+            self.find_losses(now);
+            return Ok(());
+        };
         self.ways.marking.on_report(newest.number, ce.is_some(), next_packet);
         self.find_losses(now);
         if let Some(outbound) = &mut self.ways.outbound {
@@ -143,19 +149,33 @@ impl Connection {
         }
     }
 
-    /// Takes lost packets out of the ledger, and hands what they carried to whom it concerns.
+    /// Takes packets out of the ledger that the finding mechanism says are lost.
     pub(super) fn find_losses(&mut self, now: Time) {
         let Some(outbound) = &mut self.ways.outbound else { return };
-        let delay = outbound.timing.loss_delay(&outbound.rtt);
-        let Lost { packets: lost, look_again, cause } =
-            outbound.ledger.detect_lost(now, delay, outbound.rtt.smoothed * 2);
-        outbound.loss_at = look_again;
+        let rule = outbound.finding.rule(&outbound.flight());
+        let lost = outbound.ledger.take_lost(now, &rule);
+        outbound.loss_at = lost.look_again;
+        if rule.times_out() && lost.cause == Cause::Expired {
+            let newest = lost.packets.iter().rev().find(|(_, sent)| sent.eliciting && !sent.size_probe);
+            // Those that left before the last time-out are part of it.
+            if newest.is_some_and(|(number, _)| *number >= outbound.timed_out_below) {
+                outbound.on_timeout();
+                self.tell_timeout(now);
+            }
+        }
+        self.on_lost(now, &lost);
+    }
+
+    /// Hands what lost packets carried to whom it concerns.
+    fn on_lost(&mut self, now: Time, found: &Lost<Token>) {
+        let Some(outbound) = &mut self.ways.outbound else { return };
+        let (lost, cause) = (&found.packets, found.cause);
         if lost.is_empty() {
             return;
         }
         let next_packet = outbound.ledger.next_number();
         let period = outbound.probe_timeout() * 3;
-        let persistent = is_persistent(&lost, &outbound.ledger, period) && outbound.rtt.samples > 0;
+        let persistent = is_persistent(lost, &outbound.ledger, period) && outbound.rtt.samples > 0;
         let mut loss: Option<Loss> = None;
         for (number, sent) in lost.iter().filter(|(_, sent)| sent.eliciting) {
             outbound.delivery.on_lost(sent.bytes);
@@ -187,7 +207,7 @@ impl Connection {
         if self.parts.size.on_lost(now, counted.map(|(number, sent)| (*number, sent.bytes as usize))) {
             self.parts.size.tell(&mut self.ways);
         }
-        for (number, sent) in &lost {
+        for (number, sent) in lost {
             for token in &sent.tokens {
                 let loss = LostPacket { now, number: *number, next_packet };
                 self.parts.lost(&loss, token, &mut self.ways);
@@ -196,20 +216,42 @@ impl Connection {
         self.drain_exchanges(now);
     }
 
-    /// The loss timer fired: a loss by time, or a probe time-out.
+    /// The loss timer fired: some are too old, or nothing was acknowledged for a time-out.
     pub(super) fn on_loss_timeout(&mut self, now: Time) {
         let Some(outbound) = &mut self.ways.outbound else { return };
-        if outbound.loss_at.is_some() {
-            self.find_losses(now);
-            return;
+        match outbound.finding.alarm() {
+            _ if outbound.loss_at.is_some() => self.find_losses(now),
+            Alarm::LoseAll { .. } => {
+                outbound.on_timeout();
+                let rule = Rule::all_below(outbound.ledger.next_number());
+                let lost = outbound.ledger.take_lost(now, &rule);
+                self.tell_timeout(now);
+                self.on_lost(now, &lost);
+            }
+            Alarm::Probe | Alarm::Each => {
+                outbound.on_probe_timeout();
+                self.tell_timeout(now);
+                self.probe_oldest(now);
+            }
         }
-        outbound.on_probe_timeout();
+    }
+
+    /// A time-out was counted: tells whom it concerns.
+    fn tell_timeout(&mut self, now: Time) {
+        let Some(outbound) = &mut self.ways.outbound else { return };
         let timeout =
             Timeout { now, in_a_row: outbound.timeouts, next_packet: outbound.ledger.next_number() };
         outbound.congestion.on_timeout(&timeout, &outbound.delivery);
         self.ways.marking.on_timeout(timeout.in_a_row, timeout.next_packet);
         self.ways.stats.timeouts += 1;
-        let black_hole = outbound.timeouts == TIMEOUTS_OF_BLACK_HOLE;
+        if timeout.in_a_row == TIMEOUTS_OF_BLACK_HOLE && self.parts.size.on_black_hole(now) {
+            self.parts.size.tell(&mut self.ways);
+        }
+    }
+
+    /// What the oldest packet carried goes out again, as a probe.
+    fn probe_oldest(&mut self, now: Time) {
+        let Some(outbound) = &self.ways.outbound else { return };
         // One of an outage carries nothing: what it brings back is the acknowledgement.
         let oldest =
             outbound.ledger.oldest_eliciting().filter(|_| !outbound.is_out()).map(|sent| sent.tokens);
@@ -217,9 +259,6 @@ impl Connection {
             self.parts.probe(&token, &mut self.ways);
         }
         self.drain_exchanges(now);
-        if black_hole && self.parts.size.on_black_hole(now) {
-            self.parts.size.tell(&mut self.ways);
-        }
     }
 }
 
@@ -391,21 +430,37 @@ struct Newest {
     sent_at: Time,
     /// The round trip that it measures, if it does.
     rtt: Option<Duration>,
+    /// It asked for the report.
+    polls: bool,
 }
 
 impl Outbound {
+    /// The finding mechanism hears of a report.
+    fn on_reported(&mut self, now: Time, newest: Option<&Newest>) {
+        let answers = newest.is_some_and(|newest| newest.polls) || self.stack(0).is_none_or(|s| !s.polls());
+        self.finding.on_report(&Reported {
+            now,
+            newest: newest.map(|newest| newest.number),
+            answers,
+            oldest: self.ledger.oldest().map(|(number, _)| number),
+            next_packet: self.ledger.next_number(),
+        });
+    }
+
     /// The newest packet of a report measures the round trip. Each transmission has its own number,
     /// so that every sample is unambiguous.
     fn on_newest(&mut self, now: Time, run: &Run<Token>, delay: Duration) -> Newest {
         let (number, sent_at) = (run.numbers.end - 1, run.sent.snapshot.sent_at);
         self.timeouts = 0;
+        let polls = run.sent.departure.polls;
         let rtt = (run.sent.eliciting && Some(number) == self.ledger.largest_acked()).then(|| {
             let delay = delay.min(self.stack(0).map_or(Duration::ZERO, delay_max));
             let sample = self.rtt.on_sample(now, now.since(sent_at), delay);
             self.timing.on_sample(&mut self.rtt, sample);
             sample
         });
-        Newest { number, sent_at, rtt }
+        self.set_departure();
+        Newest { number, sent_at, rtt, polls }
     }
 
     /// Congestion control hears of a loss. Where that ends its search for the path's limit, and

@@ -1,8 +1,8 @@
 //! Retransmission: what is sent again when transmissions are lost.
 //!
-//! The function keeps the ledger of what was sent, as tokens rather than bytes, and finds losses; a
-//! mechanism decides, for data that was lost, whether and what to repeat. Whatever was sent under
-//! one mechanism can be repeated under any other.
+//! The function keeps the ledger of what was sent, as tokens rather than bytes. What of it is lost
+//! is the finding function's to say. A mechanism decides, for data that was lost, whether and what
+//! to repeat. Whatever was sent under one mechanism can be repeated under any other.
 //!
 //! A mechanism may have a half at the receiver, a [`Demand`], which asks for what is missing. Data
 //! that is lost and has not been asked for yet waits with the function ([`Awaited`]), so that no

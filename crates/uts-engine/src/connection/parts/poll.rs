@@ -34,6 +34,7 @@ impl Part for Poll {
         let asks = asks_of_probe || stack.acknowledgement.poll(self.packets, !has_more || is_full);
         if asks && packet.left() > 0 {
             Frame::Poll.emit(packet.out);
+            packet.polls = true;
             self.packets = 0;
         } else {
             self.on_unpolled(1);

@@ -48,6 +48,7 @@ impl Part for Report {
                 let stack = outbound.as_ref().and_then(|o| o.stacks.get(packet.stack));
                 if stack.is_some_and(SendStack::polls) {
                     packet.put(&Frame::Poll);
+                    packet.polls = true;
                 }
             }
             packet.is_complete = true;

@@ -1,0 +1,110 @@
+//! What mechanisms of one function are known for, end to end and in virtual time.
+
+use core::time::Duration;
+use uts_engine::{ConnectionConfig, EndpointConfig, Stats};
+use uts_functions::Time;
+use uts_path::{PathConfig, Target};
+use uts_sim::identity::Identities;
+use uts_sim::transfer::{Transfers, checksum};
+use uts_sim::{World, WorldConfig};
+
+const PATH: &str = "rate=20mbit delay=20ms buffer=200p";
+
+/// What a transfer took.
+#[derive(Debug)]
+struct Outcome {
+    took: Duration,
+    stats: Stats,
+}
+
+fn config(properties: &[&str]) -> ConnectionConfig {
+    let mut config = ConnectionConfig::default();
+    for property in properties.iter().chain(&["uts.adapt=off", "uts.consent=all"]) {
+        config.requirements.assign(property).unwrap_or_else(|e| panic!("{property}: {e}"));
+    }
+    config
+}
+
+/// One client sends so many bytes. The path is as it says once the connection is there; `out` is
+/// when it goes, and for how long.
+fn carry(path: &str, bytes: u64, properties: &[&str], out: Option<(u64, u64)>) -> Outcome {
+    let (link, loss) = path.split_once(" loss").map_or((path, None), |(link, loss)| (link, Some(loss)));
+    let path = PathConfig::both(link.parse().expect("a valid path"));
+    let server = EndpointConfig { accept: config(properties), ..EndpointConfig::default() };
+    let world = WorldConfig { path, server, seed: 5, ..WorldConfig::default() };
+    let mut world = World::new(world, Identities::new().expect("keys")).expect("a valid world");
+    world.limit_steps(5_000_000);
+    let mut transfers = Transfers::start(&mut world, &[(1, config(properties))], bytes);
+    transfers.run(&mut world, Time::from_millis(200));
+    if let Some(loss) = loss {
+        world.set_path(Target::Both, &format!("{link} loss{loss}")).expect("a change");
+    }
+    if let Some((at, length)) = out {
+        transfers.run(&mut world, Time::from_millis(at));
+        world.set_path(Target::Both, "down").expect("a change");
+        transfers.run(&mut world, Time::from_millis(at + length));
+        world.set_path(Target::Both, "up").expect("a change");
+    }
+    let done = transfers.run(&mut world, Time::from_millis(600_000));
+    let progress = &transfers.progress[&1];
+    let stats = world.connection(1, progress.connection).map(|c| c.stats()).unwrap_or_default();
+    let at =
+        format!("{properties:?} over {link}, {loss:?}: {} of {bytes} bytes, {stats:?}", progress.received);
+    assert!(done && !world.is_exhausted(), "{at}, closed: {:?}", progress.closed);
+    assert_eq!((&progress.closed, progress.checksum), (&None, checksum(bytes)), "{at}");
+    let (from, to) = (progress.connected_at.expect("connected"), progress.done_at.expect("done"));
+    println!("{at}: {:?}", to.since(from));
+    Outcome { took: to.since(from), stats }
+}
+
+const FINDING: [&str; 7] = [
+    "overtaken",
+    "duplicates",
+    "duplicates(partial=0)",
+    "expiry",
+    "expiry(frozen=1)",
+    "expiry(frozen=1,back-off=0)",
+    "status",
+];
+
+fn finding(mechanism: &str) -> String {
+    format!("uts.profile.finding={mechanism}")
+}
+
+#[test]
+fn where_nothing_is_lost_all_ways_of_finding_losses_are_as_fast() {
+    let path = "rate=20mbit delay=20ms";
+    let plain = carry(path, 1_000_000, &[], None);
+    for mechanism in FINDING {
+        let Outcome { took, stats } = carry(path, 1_000_000, &[&finding(mechanism)], None);
+        assert_eq!(stats.packets_lost, 0, "{mechanism}");
+        // A time-out that is not worked out anew is too short for a queue that grows.
+        assert!(stats.timeouts == 0 || mechanism.contains("frozen=1"), "{mechanism}");
+        assert!(took <= plain.took * 21 / 20, "{mechanism}: {took:?}, {:?} by default", plain.took);
+    }
+}
+
+#[test]
+fn whatever_finds_losses_repairs_them_and_outlives_an_outage() {
+    for mechanism in FINDING {
+        for acknowledgement in ["delayed", "poll-status"] {
+            let acknowledgement = format!("uts.profile.acknowledgement={acknowledgement}");
+            let properties = [&finding(mechanism), acknowledgement.as_str()];
+            let lossy = carry(&format!("{PATH} loss=0.03 jitter=3ms,reorder"), 300_000, &properties, None);
+            assert!(lossy.stats.packets_lost > 0, "{mechanism}");
+            let out = carry(PATH, 1_000_000, &properties, Some((400, 3000)));
+            assert!(out.stats.timeouts > 0, "{mechanism}");
+            assert!(out.took < Duration::from_secs(12), "{mechanism}: {:?}", out.took);
+        }
+    }
+}
+
+#[test]
+fn without_back_off_an_outage_brings_more_time_outs() {
+    let timeouts = |mechanism: &str| {
+        let properties = [&finding(mechanism), "uts.profile.timing=fixed(timeout=300)"];
+        carry(PATH, 400_000, &properties, Some((300, 8000))).stats.timeouts
+    };
+    let [backed_off, steady] = ["expiry(frozen=1)", "expiry(frozen=1,back-off=0)"].map(timeouts);
+    assert!(steady >= 2 * backed_off, "{steady} time-outs without back-off, {backed_off} with");
+}
