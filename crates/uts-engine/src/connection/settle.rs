@@ -453,7 +453,10 @@ impl Outbound {
         let (number, sent_at) = (run.numbers.end - 1, run.sent.snapshot.sent_at);
         self.timeouts = 0;
         let polls = run.sent.departure.polls;
-        let rtt = (run.sent.eliciting && Some(number) == self.ledger.largest_acked()).then(|| {
+        let measures = run.sent.eliciting
+            && Some(number) == self.ledger.largest_acked()
+            && (!run.sent.departure.repeats || self.timing.measures_repeats());
+        let rtt = measures.then(|| {
             let delay = delay.min(self.stack(0).map_or(Duration::ZERO, delay_max));
             let sample = self.rtt.on_sample(now, now.since(sent_at), delay);
             self.timing.on_sample(&mut self.rtt, sample);
