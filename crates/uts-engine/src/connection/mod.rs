@@ -22,6 +22,7 @@ mod marking;
 mod packet;
 mod parts;
 mod receive;
+mod recovery;
 mod secrets;
 mod send;
 mod settle;

@@ -1,7 +1,7 @@
 //! Jacobson's estimator: the time-out follows the mean of the round trip and its deviation (V.
 //! Jacobson, "Congestion Avoidance and Control", SIGCOMM 1988; RFC 6298; RFC 9002 sections 5.3,
-//! 6.1.2 and 6.2.1). As every sample names its transmission, repeats are measured too, unless Karn's
-//! rule is asked for (P. Karn and C. Partridge, SIGCOMM 1987).
+//! 6.1.2 and 6.2.1). As every sample names its transmission, repeats are measured too, unless
+//! Karn's rule is asked for (P. Karn and C. Partridge, SIGCOMM 1987).
 
 use super::{GRANULARITY, RoundTrip, Timing};
 use crate::function::Function;

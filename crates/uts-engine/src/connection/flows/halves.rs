@@ -8,7 +8,7 @@ use crate::synthesis::ReceiveStack;
 use core::ops::Range;
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
-use uts_functions::flow::{self, Grant};
+use uts_functions::flow::{self, Grant, Sending};
 use uts_functions::rate::{self, Meter, RateControl as _, Verdict};
 use uts_functions::retransmission::{Awaited, Demand, Received};
 use uts_functions::segmentation::buffer::SendBuffer;
@@ -49,6 +49,8 @@ pub(crate) struct SendHalf {
 pub(crate) struct Rare {
     /// What is lost and waits to be asked for.
     pub awaited: Awaited,
+    /// What is outstanding, where flow control looks at that.
+    pub sending: Sending,
     /// What was handed over ahead of the flow's rate.
     pub meter: Meter,
     /// When the flow's rate lets the next message in, if one was refused.
@@ -98,14 +100,21 @@ impl SendHalf {
     /// Bytes of heap memory beyond the application's data.
     pub fn heap_bytes(&self) -> usize {
         let rare = self.rare.as_ref().map_or(0, |rare| {
-            size_of::<Rare>() + rare.awaited.heap_bytes() + rare.tagged.heap_bytes() + rare.orders.len() * 40
+            size_of::<Rare>()
+                + rare.awaited.heap_bytes()
+                + rare.tagged.heap_bytes()
+                + rare.orders.len() * 40
+                + rare.sending.heap_bytes()
         });
         self.buffer.heap_bytes() + rare
     }
 
     /// When something is due.
     fn next_alarm(&self) -> Option<Time> {
-        let rare = self.rare.as_ref().and_then(|rare| earlier(rare.awaited.until(), rare.admits_at));
+        let rare = self
+            .rare
+            .as_ref()
+            .and_then(|rare| earlier(earlier(rare.awaited.until(), rare.admits_at), rare.sending.release_at));
         earlier(self.buffer.next_expiry(), rare)
     }
 }
@@ -134,6 +143,8 @@ pub(crate) struct ReceiveHalf {
     pub group: u8,
     /// Its group is known: data has arrived.
     pub is_placed: bool,
+    /// It has a new limit, which waits for a packet that leaves anyway.
+    pub has_riding: bool,
     /// The application has been told that there is something to read and has not read everything
     /// since.
     pub reader_told: bool,

@@ -62,7 +62,7 @@ mod tests {
         };
         assert!(asks(&mut poll, &mut ways), "nothing follows");
         ways.flows.get_mut(id).expect("open").send.buffer.write(bytes::Bytes::from_static(b"more"));
-        ways.flows.update_order(id, |limit| limit);
+        ways.flows.update_order(id, |send| send.limit);
         // Every 32nd, which is the default, as long as there is more.
         let asked: Vec<bool> = (0..96).map(|_| asks(&mut poll, &mut ways)).collect();
         assert!(asked.iter().enumerate().all(|(n, asks)| *asks == (n % 32 == 31)), "{asked:?}");

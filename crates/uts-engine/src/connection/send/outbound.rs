@@ -88,6 +88,8 @@ pub(crate) struct Outbound {
     pub ce_seen: u64,
     /// Not before this instant are new keys asked for.
     pub renew_after: Time,
+    /// Bytes of a full packet, when one was last sent.
+    pub full_bytes: u64,
     /// What the endpoint's other connections leave of the way to the peer, while packets are built.
     allowance: Allowance,
     /// Whether something has waited for them since.
@@ -131,6 +133,7 @@ impl Outbound {
             keeper: None,
             ce_seen: 0,
             renew_after: now,
+            full_bytes: packet_bytes,
             allowance: Allowance::default(),
             has_waited: false,
         };
@@ -406,6 +409,7 @@ impl Outbound {
     /// Packets of `bytes` in all were built, of which a full one has `packet_bytes`; gives the
     /// snapshot of the last.
     pub fn on_sent(&mut self, now: Time, bytes: u64, packet_bytes: u64) -> Snapshot {
+        self.full_bytes = packet_bytes;
         let snapshot = self.count_in_flight(now, bytes);
         let pace = self.pace_of_batch(packet_bytes);
         let (keeper, bucket) = self.keeper();
