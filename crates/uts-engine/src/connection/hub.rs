@@ -88,7 +88,12 @@ impl Connection {
             Contents::Frames(frames) => self.handle_frames(now, index, frames),
         };
         match handled {
-            Ok(()) => self.repair(now, (epoch, number), payload, &contents),
+            Ok(()) => {
+                if contents.seen().has_data {
+                    self.ways.hold_back(index, number, &contents);
+                }
+                self.repair(now, (epoch, number), payload, &contents)
+            }
             Err(reason) => self.fail(reason),
         }
     }

@@ -1,5 +1,5 @@
-//! What becomes of data that has arrived, or was lost: its flow's retransmission mechanism says what is
-//! sent again.
+//! What becomes of data that has arrived, or was lost: its flow's retransmission mechanism says
+//! what is sent again.
 
 use super::parts::{LostPacket, Signal};
 use super::{Event, Ways};
@@ -69,7 +69,7 @@ impl Ways {
         let Some(rare) = self.flows.get_mut(id).and_then(|flow| flow.send.rare.as_mut()) else { return };
         let (ranges, number) = rare.awaited.take();
         let next_packet = self.outbound.as_ref().map_or(0, |outbound| outbound.ledger.next_number());
-        let loss = LostPacket { now, number, next_packet };
+        let loss = LostPacket { now, number, sent_at: now, next_packet };
         ranges.into_iter().for_each(|range| self.recover(id, range, &loss, true));
     }
 
@@ -78,7 +78,13 @@ impl Ways {
         for range in self.give_up_tagged(id, range) {
             let Some(send) = self.flows.get_mut(id).map(|flow| &mut flow.send) else { return };
             let Some((_, mechanism)) = &mut send.retransmission else { return };
-            let lost = LostData { range: range.clone(), packet: loss.number, has_waited, flow };
+            let (losses, first_sent_at) = if mechanism.counts() {
+                send.rare.get_or_insert_default().tries.on_lost(&range, loss.sent_at)
+            } else {
+                (1, loss.now)
+            };
+            let (age, packet) = (loss.now.since(first_sent_at), loss.number);
+            let lost = LostData { range: range.clone(), packet, has_waited, losses, age, flow };
             match mechanism.on_lost(&lost) {
                 Response::Repeat(range) => send.buffer.repeat(range),
                 Response::Abandon(range) => self.give_up(id, range),
@@ -118,6 +124,9 @@ impl Ways {
         let Some(flow) = self.flows.get_mut(id) else { return };
         let send = &mut flow.send;
         self.stats.bytes_given_up += range.end - range.start;
+        if let Some(rare) = &mut send.rare {
+            rare.tries.remove(&range);
+        }
         send.buffer.abandon(range);
         let offsets =
             self.outbound.as_ref().and_then(|o| o.stack(send.group)).is_some_and(|s| s.layout.offsets);
@@ -134,7 +143,7 @@ impl Ways {
     pub(super) fn on_demand(&mut self, now: Time, feedback: &frame::Feedback<'_>) -> Result<(), BadFeedback> {
         let id = feedback.flow;
         let next_packet = self.outbound.as_ref().map_or(0, |outbound| outbound.ledger.next_number());
-        let loss = LostPacket { now, number: 0, next_packet };
+        let loss = LostPacket { now, number: 0, sent_at: now, next_packet };
         let Some(flow) = self.ready_to_repeat(id, &loss) else { return Ok(()) };
         let Some(send) = self.flows.get_mut(id).map(|flow| &mut flow.send) else { return Ok(()) };
         let Some((_, mechanism)) = &mut send.retransmission else { return Ok(()) };
@@ -203,7 +212,7 @@ mod tests {
             for _ in 0..10 {
                 buffer.next_chunk(1000, u64::MAX).expect("it has more");
             }
-            let loss = |number| LostPacket { now: Time::ZERO, number, next_packet: 10 };
+            let loss = |number| LostPacket { now: Time::ZERO, number, sent_at: Time::ZERO, next_packet: 10 };
             ways.recover_data(id, 1000..2000, &loss(1));
             // The first two of what was ordered again have left.
             let buffer = &mut ways.flows.get_mut(id).expect("open").send.buffer;

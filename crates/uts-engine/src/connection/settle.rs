@@ -200,7 +200,7 @@ impl Connection {
         }
         for (number, sent) in lost {
             for token in &sent.tokens {
-                let loss = LostPacket { now, number: *number, next_packet };
+                let loss = LostPacket { now, number: *number, sent_at: sent.snapshot.sent_at, next_packet };
                 self.parts.lost(&loss, token, &mut self.ways);
             }
         }

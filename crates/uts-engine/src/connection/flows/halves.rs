@@ -10,7 +10,7 @@ use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 use uts_functions::flow::{self, Grant, Sending};
 use uts_functions::rate::{self, Meter, RateControl as _, Verdict};
-use uts_functions::retransmission::{Awaited, Demand, Received};
+use uts_functions::retransmission::{Awaited, Demand, Received, Tries};
 use uts_functions::segmentation::buffer::SendBuffer;
 use uts_functions::sequencing::reassembly::Reassembly;
 use uts_functions::{Choice, Function, RangeSet, Time, retransmission};
@@ -49,6 +49,8 @@ pub(crate) struct SendHalf {
 pub(crate) struct Rare {
     /// What is lost and waits to be asked for.
     pub awaited: Awaited,
+    /// How often what is lost was lost, where the mechanism counts.
+    pub tries: Tries,
     /// What is outstanding, where flow control looks at that.
     pub sending: Sending,
     /// What was handed over ahead of the flow's rate.
@@ -85,6 +87,7 @@ impl SendHalf {
     pub fn on_settled(&mut self, range: Range<u64>) {
         let Some(rare) = &mut self.rare else { return };
         rare.awaited.remove(range.clone());
+        rare.tries.remove(&range);
         rare.tagged.remove(range);
         let done_to = self.buffer.done_to();
         while rare.orders.first_key_value().is_some_and(|(start, _)| *start < done_to) {
@@ -105,6 +108,7 @@ impl SendHalf {
                 + rare.tagged.heap_bytes()
                 + rare.orders.len() * 40
                 + rare.sending.heap_bytes()
+                + rare.tries.heap_bytes()
         });
         self.buffer.heap_bytes() + rare
     }

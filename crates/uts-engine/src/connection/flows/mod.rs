@@ -233,7 +233,7 @@ impl Flows {
             }
             _ => {}
         }
-        if flow.next_alarm() != flow.alarm {
+        if flow.send.rare.is_some() {
             self.update_alarm(id);
         }
     }
@@ -264,7 +264,7 @@ impl Flows {
         self.alarms.as_ref()?.first().copied()
     }
 
-    /// A flow has a new limit, of which the peer is told: at once, or by a packet that leaves anyway.
+    /// A flow has a new limit. The peer is told at once, or by a packet that leaves anyway.
     pub fn tell_limit(&mut self, id: u32, rides: bool) {
         if rides && let Some(flow) = self.table.get_mut(&id) {
             flow.receive.has_riding = true;
@@ -284,6 +284,14 @@ impl Flows {
                 self.signals.insert(Signal::Credit(*id));
             }
         }
+    }
+
+    /// Whether all data of a flow below a position has come, or will not.
+    pub fn has_all_below(&self, id: u32, position: u64) -> bool {
+        self.get(id).is_none_or(|flow| {
+            let receive = &flow.receive;
+            receive.is_done || receive.reset.is_some() || receive.data.contiguous() >= position
+        })
     }
 
     /// Whether a flow is in the order of sending.

@@ -22,8 +22,9 @@ pub(in crate::connection) struct Gate<'a> {
 }
 
 impl Outbound {
-    /// How far flows under a stack may send, of which packets may leave at `now`; `Time::ZERO` = none
-    /// does.
+    /// How far flows under a stack may send. `now` = the instant at which a packet leaves;
+    /// `Time::ZERO` = none does.
+    #[inline]
     pub fn gate<'a>(&self, stack: &'a SendStack, now: Time) -> Gate<'a> {
         let windows = stack.windows;
         let release_at = if windows {
@@ -38,11 +39,13 @@ impl Outbound {
 
 impl Gate<'_> {
     /// The position up to which a flow may send.
+    #[inline]
     pub fn limit(&self, send: &mut SendHalf) -> u64 {
         let limit = self.flow.send_limit(send.limit);
         if self.windows { self.window(send, limit) } else { limit }
     }
 
+    #[cold]
     fn window(&self, send: &mut SendHalf, limit: u64) -> u64 {
         let fixed = Outstanding {
             done_to: send.buffer.done_to(),
@@ -68,6 +71,7 @@ impl Gate<'_> {
     }
 
     /// Data left that was not sent before.
+    #[inline]
     pub fn on_sent(&self, send: &mut SendHalf) {
         if self.windows {
             let end = send.buffer.sent();
