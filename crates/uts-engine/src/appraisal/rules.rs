@@ -279,7 +279,7 @@ const EXCLUSIONS: &[Exclusion] = &[
         holds: |r| r.reliability == Preference::Require && !r.may_give_up(Quality::Reliability),
         function: Function::Retransmission,
         excludes: |m| !m.promises(Promise::Reliability),
-        why: "what is lost is not repeated until it arrives",
+        why: "without retransmission, what is lost stays lost",
     },
     Exclusion {
         rule: "S-30",
