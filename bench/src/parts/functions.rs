@@ -9,7 +9,8 @@ use std::hint::black_box;
 use std::time::Duration;
 use uts_functions::congestion::{self, Ack, Congestion, Delivery, Snapshot, Summary};
 use uts_functions::fec::{self, Fec};
-use uts_functions::retransmission::ledger::{Carried, Ledger, Sent, Tokens};
+use uts_functions::finding::{self, Finding, Flight};
+use uts_functions::retransmission::ledger::{Carried, Departure, Ledger, Sent, Tokens};
 use uts_functions::segmentation::buffer::SendBuffer;
 use uts_functions::sequencing::reassembly::{Reassembly, Segment};
 use uts_functions::time::Time;
@@ -107,12 +108,14 @@ impl Carried for Data {
 
 fn sent(snapshot: Snapshot) -> Sent<Data> {
     let tokens = Tokens::from_iter([Data(0..DATA_BYTES as u64)]);
-    Sent { bytes: 1472, epoch: 0, eliciting: true, size_probe: false, tokens, snapshot }
+    let departure = Departure::default();
+    Sent { bytes: 1472, epoch: 0, eliciting: true, size_probe: false, departure, tokens, snapshot }
 }
 
 /// Packets are entered, one by one or in batches that are alike, and acknowledged ten at a time.
 /// Packets behind these are checked for losses.
 fn ledger(batch: u64, what: &str) -> Part {
+    let finding = finding::Slot::build(&finding::MECHANISMS[0].choice(), ()).expect("mandatory");
     let (mut ledger, mut now) = (Ledger::default(), Time::ZERO);
     let (mut acknowledged, mut due) = (0, 0);
     Part::plain(
@@ -132,7 +135,14 @@ fn ledger(batch: u64, what: &str) -> Part {
                 if let Some(done) = black_box(ledger.on_ack(std::iter::once(range), now)) {
                     ledger.take_back(done);
                 }
-                black_box(ledger.detect_lost(now, 2 * RTT, 2 * RTT));
+                let flight = Flight {
+                    largest_acked: ledger.largest_acked(),
+                    reordering: ledger.reordering(),
+                    loss_delay: 2 * RTT,
+                    patience: 2 * RTT,
+                    timeout: 2 * RTT,
+                };
+                black_box(ledger.take_lost(now, &finding.rule(&flight)));
             }
         },
     )

@@ -15,9 +15,13 @@ pub const ALPN: &[u8] = b"uts/1";
 /// section 5.1.2: BASE_PLPMTU).
 pub const PACKET_BYTES_BASE: usize = 1200;
 
-/// The smallest UDP payload that is fallen back to: every IPv4 host takes packets of 576 bytes (RFC
-/// 1122 section 3.3.2), less IP and UDP headers. Below it a path is of no use.
+/// The smallest UDP payload that is fallen back to unless both ends say otherwise: every IPv4 host
+/// takes packets of 576 bytes (RFC 1122 section 3.3.2), less IP and UDP headers.
 pub const PACKET_BYTES_MIN: usize = 548;
+
+/// The smallest that an end may say: packets of 296 bytes, as on slow serial lines (RFC 1144 section
+/// 5.1), less IP and UDP headers.
+pub const PACKET_BYTES_LEAST: usize = 268;
 
 /// Length of the ids of an endpoint that others connect to. Half of an id is random, the other half
 /// proves that it is the endpoint's own (P-53).
@@ -141,6 +145,10 @@ pub struct ConnectionConfig {
     /// are not answered, and where packets of this size get lost later, this end goes down to
     /// [`PACKET_BYTES_MIN`] of itself.
     pub packet_bytes_initial: usize,
+    /// The UDP payload that is gone down to where larger ones do not pass, from
+    /// [`PACKET_BYTES_LEAST`] to [`PACKET_BYTES_MIN`] bytes. A server takes first packets of that
+    /// size: both ends have to say it.
+    pub packet_bytes_min: usize,
     /// The longest batch of packets of one size that is handed out at once (segmentation offload).
     /// A UDP datagram can hold 44 of 1472 bytes.
     pub batch_packets_max: usize,
@@ -157,6 +165,11 @@ impl ConnectionConfig {
     /// What the peer is told that this end has.
     pub fn library(&self) -> Library {
         self.library_for(&self.requirements)
+    }
+
+    /// The smallest packets, whatever was set.
+    pub(crate) fn least_packet_bytes(&self) -> usize {
+        self.packet_bytes_min.clamp(PACKET_BYTES_LEAST, PACKET_BYTES_MIN)
     }
 
     /// Credit of a flow when it is opened.
@@ -189,6 +202,7 @@ impl Default for ConnectionConfig {
             send_buffer_bytes_max: 32 * 1024 * 1024,
             packet_bytes_max: 1472,
             packet_bytes_initial: PACKET_BYTES_BASE,
+            packet_bytes_min: PACKET_BYTES_MIN,
             batch_packets_max: 44,
             coalesce: true,
             withdrawn: Vec::new(),

@@ -62,6 +62,8 @@ functions! {
     Detection = 11, "detection";
     /// Secrecy and authenticity of packets.
     Protection = 12, "protection";
+    /// Telling which packets in flight are lost. Number 14 is reserved for `playout`.
+    Finding = 13, "finding";
 }
 
 impl Function {
@@ -86,12 +88,13 @@ impl Function {
                 | Function::Rate
                 | Function::Congestion
                 | Function::Protection
+                | Function::Finding
         )
     }
 
     /// Whether the sender performs this function by itself: the receiver cannot tell which
     /// mechanism does it.
     pub const fn is_senders_own(self) -> bool {
-        matches!(self, Function::Timing | Function::Rate | Function::Congestion)
+        matches!(self, Function::Timing | Function::Rate | Function::Congestion | Function::Finding)
     }
 }

@@ -26,6 +26,7 @@ pub mod congestion;
 pub mod detection;
 pub mod establishment;
 pub mod fec;
+pub mod finding;
 pub mod flow;
 pub mod presentation;
 pub mod protection;

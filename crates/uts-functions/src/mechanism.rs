@@ -320,6 +320,8 @@ pub struct Facts {
     pub repeats: bool,
     /// The receiver grants what may be sent.
     pub grants: bool,
+    /// The sender looks at what it has outstanding before it sends more of a flow.
+    pub windows: bool,
     /// It has a half that works at the receiver of data and speaks to the half at the sender.
     pub speaks: bool,
     /// Messages say what they wait for, and it keeps to that.
@@ -345,6 +347,7 @@ impl Facts {
         positions: false,
         repeats: false,
         grants: false,
+        windows: false,
         speaks: false,
         orders: false,
         judges: false,

@@ -8,7 +8,8 @@ use std::time::Duration;
 use uts_functions::mechanism::{Bold, Choice, Consent, Unit};
 use uts_functions::{
     Function, Mechanism, PathFacts, Prediction, Rate, acknowledgement, congestion, detection, establishment,
-    fec, flow, library, presentation, protection, rate, retransmission, segmentation, sequencing, timing,
+    fec, finding, flow, library, presentation, protection, rate, retransmission, segmentation, sequencing,
+    timing,
 };
 
 #[derive(Deserialize)]
@@ -259,6 +260,7 @@ fn builds(function: Function, choice: &Choice) -> bool {
         Function::Rate => rate::Slot::build(choice, ()).is_some(),
         Function::Congestion => congestion::Slot::build(choice, &context).is_some(),
         Function::Fec => fec::Slot::build(choice, ()).is_some(),
+        Function::Finding => finding::Slot::build(choice, ()).is_some(),
         Function::Detection => detection::Slot::build(choice, ()).is_some(),
         Function::Protection => {
             let secret = protection::Secret::from_bytes([7; protection::Secret::BYTES]);

@@ -8,7 +8,8 @@ use uts_engine::{
     ConnectionConfig, ConnectionHandle, Direction, EndpointConfig, Event, ExchangeError, ExchangeEvent,
     FlowId, FlowOptions, MessageOptions, Read,
 };
-use uts_functions::{Function, Profile, library};
+use uts_functions::mechanism::Promise;
+use uts_functions::{Function, Mechanism, Profile, library};
 use uts_sim::identity::Identities;
 use uts_sim::{NodeId, World, WorldConfig};
 
@@ -145,12 +146,12 @@ fn walk(path: &str, may_lose: bool) -> usize {
     let mut steps = 0;
     let mut turns = VecDeque::from([(CLIENT, Direction::Out), (SERVER, Direction::In)]);
     for &function in Function::ALL {
-        let names: Vec<&str> = library::of(function).into_iter().map(|m| m.name).collect();
-        let usable = |name: &&&str| {
-            let keeps = function != Function::Segmentation || **name == "messages";
-            keeps && (may_lose || function != Function::Retransmission || **name != "none")
+        let usable = |m: &&Mechanism| {
+            let keeps = function != Function::Segmentation || m.name == "messages";
+            let repeats = function != Function::Retransmission || m.promises(Promise::Reliability);
+            keeps && (may_lose || repeats)
         };
-        let names: Vec<&str> = names.iter().filter(usable).copied().collect();
+        let names: Vec<&str> = library::of(function).into_iter().filter(usable).map(|m| m.name).collect();
         for from in &names {
             for to in names.iter().filter(|to| *to != from) {
                 for name in [from, to] {

@@ -2,7 +2,7 @@
 //! becomes one.
 
 use core::time::Duration;
-use uts_engine::{ConnectionConfig, FlowOptions};
+use uts_engine::{ConnectionConfig, EndpointConfig, FlowOptions};
 use uts_functions::Time;
 use uts_path::{Direction, PathConfig, Target};
 use uts_sim::identity::Identities;
@@ -61,6 +61,30 @@ fn a_path_that_carries_less_than_first_packets_is_connected_over() {
             } else {
                 assert_eq!(done.bytes, 1472, "the way there is as large as ever");
             }
+        }
+    }
+}
+
+/// Slow serial lines carry packets of 296 bytes. An end goes down to these if it was told to.
+#[test]
+fn where_both_ends_say_so_a_path_may_carry_less_than_every_host_takes() {
+    let path = format!("rate=20mbit delay=20ms buffer=64p overhead={OVERHEAD} mtu=1500");
+    let told = ConnectionConfig { packet_bytes_min: 268, ..ConnectionConfig::default() };
+    for (server_is_told, initial) in [(true, 1200), (true, 268), (false, 268)] {
+        let accept = if server_is_told { told.clone() } else { ConnectionConfig::default() };
+        let server = EndpointConfig { accept, ..EndpointConfig::default() };
+        let path = PathConfig::both(path.parse().expect("a valid path"));
+        let config = WorldConfig { path, server, seed: 3, ..WorldConfig::default() };
+        let mut world = World::new(config, Identities::new().expect("keys")).expect("a valid world");
+        world.set_path(Target::Both, "mtu=296").expect("a valid change");
+        let config = ConnectionConfig { packet_bytes_initial: initial, ..told.clone() };
+        if server_is_told {
+            let done = transfer(&mut world, config);
+            assert!(done.bytes <= 268, "{}", done.bytes);
+        } else {
+            let mut transfers = Transfers::start(&mut world, &[(CLIENT, config)], BYTES);
+            transfers.run(&mut world, Time::from_millis(60_000));
+            assert_eq!(transfers.progress[&CLIENT].connected_at, None, "it takes no such packets");
         }
     }
 }

@@ -4,8 +4,8 @@ use crate::error::{Problem, WireError};
 use crate::varint::{Reader, Sink, emitters};
 use smallvec::SmallVec;
 
-/// The most choices in a profile: one for each function. [P-40]
-pub const MAX_CHOICES: usize = 13;
+/// The most choices in a profile: one for each function that has a number. [P-40]
+pub const MAX_CHOICES: usize = 15;
 
 /// The most parameters of a mechanism. [P-41]
 pub const MAX_PARAMS: usize = 4;

@@ -88,7 +88,12 @@ impl Connection {
             Contents::Frames(frames) => self.handle_frames(now, index, frames),
         };
         match handled {
-            Ok(()) => self.repair(now, (epoch, number), payload, &contents),
+            Ok(()) => {
+                if contents.seen().has_data {
+                    self.ways.hold_back(index, number, &contents);
+                }
+                self.repair(now, (epoch, number), payload, &contents)
+            }
             Err(reason) => self.fail(reason),
         }
     }
@@ -216,10 +221,13 @@ impl Connection {
 
     /// Why the next packet may leave, if it may.
     pub(super) fn next_packet(&mut self, now: Time) -> Option<Reason> {
+        let report_due = self.parts.report.timeout(&self.ways).is_some_and(|due| due <= now);
+        if report_due {
+            self.ways.flows.let_ride();
+        }
         let wants = self.wants_to_send();
         let probe_size = self.parts.size.probe(now).filter(|bytes| self.is_worth_probing(*bytes));
         let packet_bytes = self.parts.size.current() as u64;
-        let report_due = self.parts.report.timeout(&self.ways).is_some_and(|due| due <= now);
         let outbound = self.ways.outbound.as_mut()?;
         if outbound.probes_due > 0 {
             return Some(Reason::Probe);

@@ -23,6 +23,7 @@ mod migration;
 mod packet;
 mod parts;
 mod receive;
+mod recovery;
 mod secrets;
 mod send;
 mod settle;
@@ -50,7 +51,7 @@ pub use receive::incoming::Ecn;
 pub use watch::stats::Stats;
 pub use watch::trace::{FrameKinds, Trace, TraceKind, TraceRow};
 
-use crate::config::{ConnectionConfig, PACKET_BYTES_BASE, PACKET_BYTES_MIN};
+use crate::config::{ConnectionConfig, PACKET_BYTES_BASE};
 use crate::event::{CloseReason, Direction, Event};
 use crate::requirements::Security;
 use agreement::Agreement;
@@ -109,10 +110,10 @@ impl Connection {
         let mechanism = establishment::Slot::build(birth.proposal.get(Function::Establishment), ())?;
         let config = birth.config;
         let max = config.packet_bytes_max.min(usize::from(u16::MAX));
-        let initial = config.packet_bytes_initial.max(PACKET_BYTES_MIN);
+        let least = config.least_packet_bytes();
+        let initial = config.packet_bytes_initial.max(least);
         // establishment.md
-        let datagram_bytes =
-            birth.first_bytes.map_or(initial, |first| first.clamp(PACKET_BYTES_MIN, initial));
+        let datagram_bytes = birth.first_bytes.map_or(initial, |first| first.clamp(least, initial));
         let handshake = Handshake::new(
             now,
             birth.side,
@@ -120,7 +121,7 @@ impl Connection {
             birth.initial,
             (mechanism, birth.proposal),
             birth.ration,
-            datagram_bytes.min(PACKET_BYTES_BASE),
+            (least, datagram_bytes.min(PACKET_BYTES_BASE)),
         );
         let is_proved = birth.address_proved || birth.side == Side::Client;
         Some(Connection {
@@ -140,7 +141,7 @@ impl Connection {
             migration: Migration::default(),
             ways: Ways::new(birth.side, config, birth.spares),
             agreement: Agreement::default(),
-            parts: Parts::new(PacketSize::new(now, initial, max)),
+            parts: Parts::new(PacketSize::new(now, least, initial, max)),
         })
     }
 

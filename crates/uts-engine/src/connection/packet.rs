@@ -54,6 +54,8 @@ pub(super) struct Packet<'o> {
     pub tokens: Tokens<Token>,
     /// The peer acknowledges it.
     pub eliciting: bool,
+    /// It asks the peer to report at once.
+    pub polls: bool,
     /// Nothing more goes into it, whatever room there is.
     pub is_complete: bool,
     pub shape: Shape,
@@ -108,6 +110,7 @@ impl<'o> Packet<'o> {
             is_next: false,
             tokens: Tokens::new(),
             eliciting: false,
+            polls: false,
             is_complete: false,
             shape: Shape { is_open: true, ..Shape::default() },
         }

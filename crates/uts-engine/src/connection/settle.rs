@@ -1,26 +1,18 @@
 //! What became of packets: acknowledgements, losses, time-outs, and what follows for data,
 //! congestion and size.
 
-use super::parts::{LostPacket, Signal, Token};
-use super::{CloseReason, Connection, Event, Outbound, Ways};
-use crate::event::FlowId;
+use super::parts::{LostPacket, Token};
+use super::{CloseReason, Connection, Outbound};
 use core::ops::Range;
 use core::time::Duration;
-use smallvec::{SmallVec, smallvec};
-use uts_functions::congestion::{Ack, Congestion, Loss, Timeout};
-use uts_functions::feedback::BadFeedback;
-use uts_functions::flow::FlowControl as _;
+use uts_functions::Time;
+use uts_functions::congestion::{Ack, Cause, Congestion, Loss, Timeout};
+use uts_functions::finding::{Alarm, Finding as _, Reported, Rule};
 use uts_functions::retransmission::ledger::{Ledger, Lost, Run, Sent};
-use uts_functions::retransmission::{LostData, Response, Retransmission, SentData};
 use uts_functions::timing::Timing;
-use uts_functions::{Function, RangeSet, Time};
-use uts_wire::frame;
 
 /// Probe time-outs in a row after which full packets may no longer pass.
 const TIMEOUTS_OF_BLACK_HOLE: u32 = 3;
-
-/// What is lost waits at least so long where it waits, whatever a mechanism says.
-const WAIT_MIN: Duration = Duration::from_millis(1);
 
 /// An acknowledgement as it came.
 pub(super) struct Report<'a> {
@@ -51,8 +43,13 @@ impl Connection {
                 outbound.delivery.forget(run.bytes());
             }
         }
+        outbound.on_reported(now, newest.as_ref());
         self.on_spurious(now, &done.spurious);
-        let Some(newest) = newest else { return Ok(()) };
+        let Some(newest) = newest else {
+            // A report that says nothing new may show a loss (finding.md R-7).
+            self.find_losses(now);
+            return Ok(());
+        };
         self.ways.marking.on_report(newest.number, ce.is_some(), next_packet);
         self.find_losses(now);
         if let Some(outbound) = self.ways.outbound.as_mut().filter(|_| newest.number >= first) {
@@ -148,32 +145,45 @@ impl Connection {
         }
     }
 
-    /// Takes lost packets out of the ledger, and hands what they carried to whom it concerns.
+    /// Takes packets out of the ledger that the finding mechanism says are lost.
     pub(super) fn find_losses(&mut self, now: Time) {
         let Some(outbound) = &mut self.ways.outbound else { return };
-        let delay = outbound.timing.loss_delay(&outbound.rtt);
-        let Lost { packets: lost, look_again, cause } =
-            outbound.ledger.detect_lost(now, delay, outbound.rtt.smoothed * 2);
-        outbound.loss_at = look_again;
+        let rule = outbound.finding.rule(&outbound.flight());
+        let lost = outbound.ledger.take_lost(now, &rule);
+        outbound.loss_at = lost.look_again;
+        if rule.times_out() && lost.cause == Cause::Expired {
+            let newest = lost.packets.iter().rev().find(|(_, sent)| sent.eliciting && !sent.size_probe);
+            // Those that left before the last time-out are part of it.
+            if newest.is_some_and(|(number, _)| *number >= outbound.timed_out_below) {
+                outbound.on_timeout();
+                self.tell_timeout(now);
+            }
+        }
+        self.on_lost(now, &lost);
+    }
+
+    /// Hands what lost packets carried to whom it concerns.
+    fn on_lost(&mut self, now: Time, found: &Lost<Token>) {
+        let Some(outbound) = &mut self.ways.outbound else { return };
+        let (lost, cause) = (&found.packets, found.cause);
         if lost.is_empty() {
             return;
         }
         let next_packet = outbound.ledger.next_number();
         let period = outbound.probe_timeout() * 3;
-        let persistent = is_persistent(&lost, &outbound.ledger, period) && outbound.rtt.samples > 0;
+        let persistent = is_persistent(lost, &outbound.ledger, period) && outbound.rtt.samples > 0;
         let mut loss: Option<Loss> = None;
         for (number, sent) in lost.iter().filter(|(_, sent)| sent.eliciting) {
             outbound.delivery.on_lost(sent.bytes);
             if sent.size_probe {
                 continue;
             }
-            // migration.md M-7
-            if *number < outbound.first_of_place {
-                self.ways.stats.packets_lost += 1;
-                continue;
-            }
             self.ways.stats.packets_lost += 1;
             self.ways.trace.on_packet_lost(now, *number);
+            // migration.md M-7
+            if *number < outbound.first_of_place {
+                continue;
+            }
             let (bytes, packets) = loss.map_or((0, 0), |l| (l.bytes, l.packets));
             loss = Some(Loss {
                 now,
@@ -191,7 +201,7 @@ impl Connection {
             outbound.on_loss(&loss);
         }
         let first = outbound.first_of_place;
-        for (number, sent) in &lost {
+        for (number, sent) in lost {
             // migration.md M-7
             if !sent.eliciting || sent.size_probe || *number < first {
                 outbound.meter.on_lost_uncounted(*number);
@@ -204,29 +214,51 @@ impl Connection {
         if self.parts.size.on_lost(now, counted.map(|(number, sent)| (*number, sent.bytes as usize))) {
             self.parts.size.tell(&mut self.ways);
         }
-        for (number, sent) in &lost {
+        for (number, sent) in lost {
             for token in &sent.tokens {
-                let loss = LostPacket { now, number: *number, next_packet };
+                let loss = LostPacket { now, number: *number, sent_at: sent.snapshot.sent_at, next_packet };
                 self.parts.lost(&loss, token, &mut self.ways);
             }
         }
         self.drain_exchanges(now);
     }
 
-    /// The loss timer fired: a loss by time, or a probe time-out.
+    /// The loss timer fired: some are too old, or nothing was acknowledged for a time-out.
     pub(super) fn on_loss_timeout(&mut self, now: Time) {
         let Some(outbound) = &mut self.ways.outbound else { return };
-        if outbound.loss_at.is_some() {
-            self.find_losses(now);
-            return;
+        match outbound.finding.alarm() {
+            _ if outbound.loss_at.is_some() => self.find_losses(now),
+            Alarm::LoseAll { .. } => {
+                outbound.on_timeout();
+                let rule = Rule::all_below(outbound.ledger.next_number());
+                let lost = outbound.ledger.take_lost(now, &rule);
+                self.tell_timeout(now);
+                self.on_lost(now, &lost);
+            }
+            Alarm::Probe | Alarm::Each => {
+                outbound.on_probe_timeout();
+                self.tell_timeout(now);
+                self.probe_oldest(now);
+            }
         }
-        outbound.on_probe_timeout();
+    }
+
+    /// A time-out was counted: tells whom it concerns.
+    fn tell_timeout(&mut self, now: Time) {
+        let Some(outbound) = &mut self.ways.outbound else { return };
         let timeout =
             Timeout { now, in_a_row: outbound.timeouts, next_packet: outbound.ledger.next_number() };
         outbound.congestion.on_timeout(&timeout, &outbound.delivery);
         self.ways.marking.on_timeout(timeout.in_a_row, timeout.next_packet);
         self.ways.stats.timeouts += 1;
-        let black_hole = outbound.timeouts == TIMEOUTS_OF_BLACK_HOLE;
+        if timeout.in_a_row == TIMEOUTS_OF_BLACK_HOLE && self.parts.size.on_black_hole(now) {
+            self.parts.size.tell(&mut self.ways);
+        }
+    }
+
+    /// What the oldest packet carried goes out again, as a probe.
+    fn probe_oldest(&mut self, now: Time) {
+        let Some(outbound) = &self.ways.outbound else { return };
         // One of an outage carries nothing: what it brings back is the acknowledgement.
         let oldest =
             outbound.ledger.oldest_eliciting().filter(|_| !outbound.is_out()).map(|sent| sent.tokens);
@@ -234,171 +266,6 @@ impl Connection {
             self.parts.probe(&token, &mut self.ways);
         }
         self.drain_exchanges(now);
-        if black_hole && self.parts.size.on_black_hole(now) {
-            self.parts.size.tell(&mut self.ways);
-        }
-    }
-}
-
-impl Ways {
-    /// Data of a flow has arrived.
-    pub(super) fn settle_data(&mut self, id: u32, range: Range<u64>) {
-        let Some(flow) = self.flows.get_mut(id) else { return };
-        flow.send.buffer.on_acknowledged(range.clone());
-        flow.send.on_settled(range);
-        self.after_send_change(id);
-    }
-
-    /// A flow's sending state has changed: wakes its writer, keeps its place in the order, ends it
-    /// when it is complete.
-    pub(super) fn after_send_change(&mut self, id: u32) {
-        if self.flows.get(id).is_some_and(|flow| flow.send.writer_waits) {
-            self.wake_writer(id);
-        }
-        let Some(flow) = self.flows.get_mut(id) else { return };
-        let stack = self.outbound.as_ref().and_then(|o| o.stack(flow.send.group));
-        let send = &mut flow.send;
-        if !send.is_done && send.reset.is_none() && send.buffer.is_complete() {
-            send.is_done = true;
-            self.events.push_back(Event::Finished(FlowId(id)));
-        }
-        if flow.next_alarm() != flow.alarm {
-            self.flows.update_alarm(id);
-        }
-        if let Some(stack) = stack {
-            self.flows.update_order(id, |limit| stack.flow.send_limit(limit));
-        }
-        self.flows.drop_if_done(id);
-    }
-
-    /// Tells the application that a flow takes more, if it does.
-    fn wake_writer(&mut self, id: u32) {
-        let room = self.send_capacity();
-        let Some(send) = self.flows.get_mut(id).map(|flow| &mut flow.send) else { return };
-        let may_write = send.rare.as_ref().is_none_or(|rare| rare.admits_at.is_none());
-        if may_write && send.buffer.load_bytes() < room {
-            send.writer_waits = false;
-            self.events.push_back(Event::Writable(FlowId(id)));
-        }
-    }
-
-    /// Data of a flow was lost: its retransmission mechanism says whether it is repeated.
-    pub(super) fn recover_data(&mut self, id: u32, range: Range<u64>, loss: &LostPacket) {
-        self.recover(id, range, loss, false);
-    }
-
-    /// What a flow has waited for is not asked for, or another mechanism is in use: that is asked
-    /// about all of it.
-    pub(super) fn recover_awaited(&mut self, now: Time, id: u32) {
-        let Some(rare) = self.flows.get_mut(id).and_then(|flow| flow.send.rare.as_mut()) else { return };
-        let (ranges, number) = rare.awaited.take();
-        let next_packet = self.outbound.as_ref().map_or(0, |outbound| outbound.ledger.next_number());
-        let loss = LostPacket { now, number, next_packet };
-        ranges.into_iter().for_each(|range| self.recover(id, range, &loss, true));
-    }
-
-    fn recover(&mut self, id: u32, range: Range<u64>, loss: &LostPacket, has_waited: bool) {
-        let Some(flow) = self.ready_to_repeat(id, loss) else { return };
-        for range in self.give_up_tagged(id, range) {
-            let Some(send) = self.flows.get_mut(id).map(|flow| &mut flow.send) else { return };
-            let Some((_, mechanism)) = &mut send.retransmission else { return };
-            let lost = LostData { range: range.clone(), packet: loss.number, has_waited, flow };
-            match mechanism.on_lost(&lost) {
-                Response::Repeat(range) => send.buffer.repeat(range),
-                Response::Abandon(range) => self.give_up(id, range),
-                Response::Covered => {}
-                Response::Wait(until) => {
-                    let until = until.max(loss.now + WAIT_MIN);
-                    send.rare.get_or_insert_default().awaited.insert(range, loss.number, until);
-                }
-            }
-        }
-        self.after_send_change(id);
-    }
-
-    /// Of what was lost, what was handed over beyond the flow's rate is given up (rate.md R-12).
-    /// Says what is left.
-    fn give_up_tagged(&mut self, id: u32, range: Range<u64>) -> SmallVec<[Range<u64>; 1]> {
-        let rare = self.flows.get(id).and_then(|flow| flow.send.rare.as_ref());
-        let Some(rare) = rare.filter(|rare| !rare.tagged.is_empty()) else { return smallvec![range] };
-        let left: SmallVec<[Range<u64>; 1]> = rare.tagged.gaps(range.clone()).collect();
-        let mut tagged = RangeSet::new();
-        tagged.insert(range);
-        for part in &left {
-            tagged.remove(part.clone());
-        }
-        for part in tagged.iter() {
-            self.give_up(id, part);
-        }
-        if let Some(send) = self.flows.get_mut(id).map(|flow| &mut flow.send)
-            && let Some(rare) = &mut send.rare
-        {
-            rare.tagged.remove(0..send.buffer.done_to());
-        }
-        left
-    }
-
-    fn give_up(&mut self, id: u32, range: Range<u64>) {
-        let Some(flow) = self.flows.get_mut(id) else { return };
-        let send = &mut flow.send;
-        self.stats.bytes_given_up += range.end - range.start;
-        send.buffer.abandon(range);
-        let offsets =
-            self.outbound.as_ref().and_then(|o| o.stack(send.group)).is_some_and(|s| s.layout.offsets);
-        // Where no positions are sent, nobody waits for any, but for the end, which may have gone
-        // before.
-        if !offsets && !send.buffer.is_finished() {
-            send.buffer.forget_skips();
-        } else {
-            self.flows.signals.insert(Signal::Skip(id));
-        }
-    }
-
-    /// The receiver asks for what is missing of a flow.
-    pub(super) fn on_demand(&mut self, now: Time, feedback: &frame::Feedback<'_>) -> Result<(), BadFeedback> {
-        let id = feedback.flow;
-        let next_packet = self.outbound.as_ref().map_or(0, |outbound| outbound.ledger.next_number());
-        let loss = LostPacket { now, number: 0, next_packet };
-        let Some(flow) = self.ready_to_repeat(id, &loss) else { return Ok(()) };
-        let Some(send) = self.flows.get_mut(id).map(|flow| &mut flow.send) else { return Ok(()) };
-        let Some((_, mechanism)) = &mut send.retransmission else { return Ok(()) };
-        if mechanism.info().number != feedback.mechanism || send.reset.is_some() {
-            return Ok(());
-        }
-        for range in mechanism.on_feedback(feedback.words, &flow)? {
-            if let Some(rare) = &mut send.rare {
-                rare.awaited.remove(range.clone());
-            }
-            send.buffer.repeat(range);
-        }
-        self.after_send_change(id);
-        Ok(())
-    }
-
-    /// Sees that a flow has the mechanism that its profile names for its losses; gives the flow as
-    /// that sees it.
-    fn ready_to_repeat(&mut self, id: u32, loss: &LostPacket) -> Option<SentData> {
-        let send = &mut self.flows.get_mut(id)?.send;
-        let outbound = self.outbound.as_ref()?;
-        let stack = outbound.stack(send.group)?;
-        let choice = stack.profile.get(Function::Retransmission);
-        if send.retransmission.as_ref().is_none_or(|(built_for, _)| built_for != choice) {
-            send.retransmission = Some((*choice, stack.retransmission.clone()));
-        }
-        Some(SentData {
-            now: loss.now,
-            timeout: outbound.probe_timeout(),
-            sent_to: send.buffer.sent(),
-            heard_to: send.buffer.heard_to(),
-            next_packet: loss.next_packet,
-        })
-    }
-
-    /// Whether lost data of a flow is sent again.
-    pub(super) fn repeats(&self, flow: u32) -> bool {
-        let group = self.flows.get(flow).map_or(0, |f| f.send.group);
-        let stack = self.outbound.as_ref().and_then(|o| o.stack(group));
-        stack.is_some_and(|s| s.layout.repeats)
     }
 }
 
@@ -408,24 +275,42 @@ struct Newest {
     sent_at: Time,
     /// The round trip that it measures, if it does.
     rtt: Option<Duration>,
+    /// It asked for the report.
+    polls: bool,
 }
 
 impl Outbound {
+    /// The finding mechanism hears of a report.
+    fn on_reported(&mut self, now: Time, newest: Option<&Newest>) {
+        let answers = newest.is_some_and(|newest| newest.polls) || self.stack(0).is_none_or(|s| !s.polls());
+        self.finding.on_report(&Reported {
+            now,
+            newest: newest.map(|newest| newest.number),
+            answers,
+            oldest: self.ledger.oldest().map(|(number, _)| number),
+            next_packet: self.ledger.next_number(),
+        });
+    }
+
     /// The newest packet of a report measures the round trip. Each transmission has its own number,
     /// so that every sample is unambiguous.
     fn on_newest(&mut self, now: Time, run: &Run<Token>, delay: Duration) -> Newest {
         let (number, sent_at) = (run.numbers.end - 1, run.sent.snapshot.sent_at);
         self.timeouts = 0;
-        let is_sample = run.sent.eliciting
+        let polls = run.sent.departure.polls;
+        // migration.md M-7
+        let measures = run.sent.eliciting
             && Some(number) == self.ledger.largest_acked()
-            && number >= self.first_of_place;
-        let rtt = is_sample.then(|| {
+            && number >= self.first_of_place
+            && (!run.sent.departure.repeats || self.timing.measures_repeats());
+        let rtt = measures.then(|| {
             let delay = delay.min(self.stack(0).map_or(Duration::ZERO, delay_max));
             let sample = self.rtt.on_sample(now, now.since(sent_at), delay);
             self.timing.on_sample(&mut self.rtt, sample);
             sample
         });
-        Newest { number, sent_at, rtt }
+        self.set_departure();
+        Newest { number, sent_at, rtt, polls }
     }
 
     /// Congestion control hears of a loss. Where that ends its search for the path's limit, and
@@ -498,49 +383,4 @@ fn is_persistent(lost: &[(u64, Sent<Token>)], ledger: &Ledger<Token>, period: Du
         };
     }
     false
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::testing;
-    use super::*;
-    use uts_functions::Profile;
-
-    /// An exchange of another function leaves a flow's retransmission alone: go-back-N knows that
-    /// it has ordered all of a flight again.
-    #[test]
-    fn retransmission_forgets_nothing_when_another_function_is_exchanged() {
-        let profile = [
-            (Function::Protection, "aes-128-gcm"),
-            (Function::Retransmission, "go-back-n"),
-            (Function::Flow, "credit"),
-        ]
-        .into_iter()
-        .fold(Profile::bare(), |p, (function, name)| p.with_named(function, name).expect("it exists"));
-        for exchanged in [None, Some("reed-solomon")] {
-            let mut ways = testing::ways_under(profile);
-            let id = ways.flows.open(100).expect("granted").0;
-            let buffer = &mut ways.flows.get_mut(id).expect("open").send.buffer;
-            buffer.write(bytes::Bytes::from(vec![7; 10_000]));
-            for _ in 0..10 {
-                buffer.next_chunk(1000, u64::MAX).expect("it has more");
-            }
-            let loss = |number| LostPacket { now: Time::ZERO, number, next_packet: 10 };
-            ways.recover_data(id, 1000..2000, &loss(1));
-            // The first two of what was ordered again have left.
-            let buffer = &mut ways.flows.get_mut(id).expect("open").send.buffer;
-            for start in [1000, 2000] {
-                assert_eq!(buffer.next_chunk(1000, u64::MAX).expect("repeated").range, start..start + 1000);
-            }
-            if let Some(fec) = exchanged {
-                let next = profile.with_named(Function::Fec, fec).expect("it exists");
-                let outbound = ways.outbound.as_mut().expect("established");
-                assert!(outbound.put_to_use(Time::ZERO, 1, 0, &next, 1200));
-            }
-            ways.recover_data(id, 2000..3000, &loss(2));
-            let buffer = &mut ways.flows.get_mut(id).expect("open").send.buffer;
-            let next = buffer.next_chunk(1000, u64::MAX).expect("more was ordered again").range;
-            assert_eq!(next, 3000..4000, "exchanged {exchanged:?}");
-        }
-    }
 }

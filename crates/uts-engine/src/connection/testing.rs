@@ -12,7 +12,7 @@ use uts_wire::frame::{Frame, FrameIter};
 use uts_wire::packet::{AdaptiveHeader, TruncatedNumber};
 
 /// A packet that was lost.
-pub const LOSS: LostPacket = LostPacket { now: Time::ZERO, number: 1, next_packet: 5 };
+pub const LOSS: LostPacket = LostPacket { now: Time::ZERO, number: 1, sent_at: Time::ZERO, next_packet: 5 };
 
 /// The ways of a client that is established, under a profile that repeats what is lost.
 pub fn ways() -> Ways {

@@ -2,7 +2,6 @@
 
 use super::crowd::Admission;
 use super::{ANSWERS_MAX, Endpoint, FIRST_CID_BYTES};
-use crate::config::PACKET_BYTES_MIN;
 use crate::connection::{self, Birth, Connection, Place, Side};
 use crate::event::ConnectionHandle;
 use crate::token::Proof;
@@ -40,7 +39,7 @@ impl Endpoint {
     ) -> Option<ConnectionHandle> {
         let server = self.config.server.clone()?;
         self.strangers += 1;
-        if datagram.len() < PACKET_BYTES_MIN
+        if datagram.len() < self.config.accept.least_packet_bytes()
             || header.dcid.len() < FIRST_CID_BYTES.min(self.config.cid_bytes.max(1))
         {
             return None;

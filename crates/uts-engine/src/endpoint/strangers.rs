@@ -2,7 +2,6 @@
 
 use super::table::Entry;
 use super::{ANSWERS_MAX, Answer, Endpoint, FIRST_CID_BYTES};
-use crate::config::PACKET_BYTES_MIN;
 use crate::connection::Side;
 use crate::event::ConnectionHandle;
 use crate::token::retry_integrity;
@@ -126,7 +125,8 @@ impl Endpoint {
     /// A packet of another version: its sender is told which one this end speaks.
     pub(super) fn on_other_version(&mut self, remote: SocketAddr, bytes: usize, other: &OtherVersion<'_>) {
         self.strangers += 1;
-        if self.config.server.is_none() || bytes < PACKET_BYTES_MIN || self.answers.len() >= ANSWERS_MAX {
+        let least = self.config.accept.least_packet_bytes();
+        if self.config.server.is_none() || bytes < least || self.answers.len() >= ANSWERS_MAX {
             return;
         }
         let versions = [VERSION].into_iter().collect();

@@ -30,7 +30,7 @@ fn first_profile_of_a_bulk_transfer() {
         s.profile.to_string(),
         "establishment=three-way segmentation=bytes sequencing=ordered retransmission=selective \
          acknowledgement=delayed timing=jacobson flow=credit rate=pacing-bucket congestion=cubic \
-         protection=aes-128-gcm"
+         protection=aes-128-gcm finding=overtaken"
     );
     assert_eq!(s.reasons.len(), Function::COUNT);
     assert!(s.reasons.windows(2).all(|w| w[0].function < w[1].function));

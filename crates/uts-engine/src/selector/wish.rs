@@ -107,6 +107,7 @@ pub(super) fn of(function: Function, r: &Requirements, facts: &PathFacts, profil
         Function::Congestion => congestion(r),
         Function::Detection => detection(r, profile),
         Function::Protection => protection(r),
+        Function::Finding => wish(ANY, ANY, Source::Default, "losses show within a round trip"),
     }
 }
 

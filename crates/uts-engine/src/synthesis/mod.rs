@@ -33,6 +33,8 @@ pub(crate) struct SendStack {
     pub segmentation: segmentation::Slot,
     pub presentation: presentation::Slot,
     pub layout: DataLayout,
+    /// Flow control looks at what is outstanding.
+    pub windows: bool,
     /// Every packet of a run costs its mechanisms the same: packets may be built as runs.
     pub is_uniform: bool,
     /// A cipher or a checksum covers packet numbers, those bytes too that are not sent.
@@ -117,6 +119,7 @@ impl SendStack {
             segmentation: segmentation::Slot::build(profile.get(Function::Segmentation), ())?,
             presentation: presentation::Slot::build(profile.get(Function::Presentation), ())?,
             layout: DataLayout::of(profile),
+            windows: profile.mechanism(Function::Flow).is_some_and(|m| m.facts.windows),
             is_uniform: profile.is_uniform(),
             checks_numbers: !(profile.is_inert(Function::Protection)
                 && profile.is_inert(Function::Detection)),

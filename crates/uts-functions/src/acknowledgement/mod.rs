@@ -1,8 +1,8 @@
 //! Acknowledgement: when the receiver reports which transmissions arrived.
 //!
 //! The function keeps which packets arrived ([`Arrivals`]); a mechanism decides when to say so.
-//! What is said is always the same: ranges of packet numbers, that is of transmissions, not of
-//! data.
+//! What is said is ranges of packet numbers, that is of transmissions, not of data. A mechanism may
+//! have packets held back from reports until all data up to theirs is there.
 
 use crate::mechanism::Described;
 use crate::range::RangeSet;
@@ -13,7 +13,11 @@ use core::time::Duration;
 use dyn_clone::DynClone;
 use enum_dispatch::enum_dispatch;
 
+pub mod adaptive;
 pub mod delayed;
+pub mod every;
+pub mod in_order;
+pub mod missing;
 pub mod per_packet;
 pub mod poll_status;
 
@@ -24,6 +28,23 @@ pub const RANGES_MAX: usize = 64;
 /// Building, sending, receiving and reading one report, in nanoseconds: an estimate for
 /// predictions.
 const REPORT_NS: f64 = 1000.0;
+
+/// Packets that are held back from reports at the most: others are reported as they come.
+const HELD_MAX: usize = 4096;
+
+/// Share of a new time between packets in the smoothed one.
+const GAP_SHARE: u32 = 8;
+
+/// A packet that is held back from reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// Its number.
+    pub number: u64,
+    /// A flow of which it has data.
+    pub flow: u32,
+    /// Where that data ends.
+    pub end: u64,
+}
 
 /// A packet that arrived.
 #[derive(Clone, Copy, Debug)]
@@ -63,6 +84,11 @@ pub struct Arrivals {
     pub apart_us: u32,
     /// Packets received with ECT(0), ECT(1), CE.
     pub ecn: [u64; 3],
+    /// Packets that are held back from reports, if any were of late.
+    #[allow(clippy::box_collection, reason = "16 bytes less for each connection at rest")]
+    held: Option<Box<Vec<Held>>>,
+    /// The smoothed time between packets, in nanoseconds.
+    gap_ns: u32,
     /// Below this, everything was reported and the report acknowledged: duplicates of it are not
     /// new.
     floor: u64,
@@ -84,6 +110,47 @@ impl Arrivals {
         }
     }
 
+    /// Whether packets before this one are missing that were not before.
+    pub fn leaves_gap(&self, number: u64) -> bool {
+        self.largest.is_some_and(|(largest, _)| number > largest.saturating_add(1))
+    }
+
+    /// The smoothed time from one packet to the next.
+    pub fn gap(&self) -> Duration {
+        Duration::from_nanos(self.gap_ns.into())
+    }
+
+    /// Holds a packet back from reports.
+    pub fn hold(&mut self, held: Held) {
+        let list = self.held.get_or_insert_default();
+        if list.len() < HELD_MAX {
+            list.push(held);
+        }
+    }
+
+    /// Whether packets are held back from reports.
+    pub fn holds_back(&self) -> bool {
+        self.held.as_ref().is_some_and(|held| !held.is_empty())
+    }
+
+    /// Lets the packets go of which that can be said.
+    pub fn let_go(&mut self, goes: impl Fn(&Held) -> bool) {
+        if let Some(held) = &mut self.held {
+            held.retain(|held| !goes(held));
+        }
+        self.held.take_if(|held| held.is_empty());
+    }
+
+    /// What may be reported where packets are held back.
+    pub fn unheld(&self) -> Option<RangeSet> {
+        let held = self.held.as_ref()?;
+        let mut ranges = self.received.clone();
+        held.iter().for_each(|held| {
+            ranges.remove(held.number..held.number.saturating_add(1));
+        });
+        Some(ranges)
+    }
+
     /// Notes an arrival; call [`Acknowledgement::on_arrival`] first, it compares with the state
     /// before.
     pub fn insert(&mut self, arrival: &Arrival) {
@@ -92,6 +159,10 @@ impl Arrivals {
             self.repaired.remove(arrival.number..arrival.number.saturating_add(1));
         }
         if self.largest.is_none_or(|(largest, _)| arrival.number > largest) {
+            if let Some((_, at)) = self.largest {
+                let gap_ns = u32::try_from(arrival.now.since(at).as_nanos()).unwrap_or(u32::MAX);
+                self.gap_ns = self.gap_ns - self.gap_ns / GAP_SHARE + gap_ns / GAP_SHARE;
+            }
             self.largest = Some((arrival.number, arrival.now));
         }
         if arrival.eliciting {
@@ -127,7 +198,8 @@ impl Arrivals {
     /// 9000 section 13.2.4).
     pub fn forget_through(&mut self, largest: u64) {
         let keep = self.largest.map_or(0, |(l, _)| l);
-        let bound = largest.saturating_add(1).min(keep);
+        let held = self.held.iter().flat_map(|held| held.iter()).map(|held| held.number).min();
+        let bound = largest.saturating_add(1).min(keep).min(held.unwrap_or(u64::MAX));
         self.received.remove_below(bound);
         self.repaired.remove_below(bound);
         self.floor = self.floor.max(bound);
@@ -146,6 +218,11 @@ pub trait Acknowledgement: Described + DynClone {
     /// Sender's side: whether the packet about to be sent should poll. `unpolled` eliciting packets
     /// were sent since the last poll; `last` says that nothing more can be sent for now.
     fn poll(&self, unpolled: u32, last: bool) -> bool;
+    /// Whether packets are held back from reports until all data of their flows up to theirs is
+    /// there.
+    fn is_cumulative(&self) -> bool {
+        false
+    }
 }
 
 dyn_clone::clone_trait_object!(Acknowledgement);
@@ -157,6 +234,10 @@ registry! {
     PerPacket => per_packet::PerPacket,
     Delayed => delayed::Delayed,
     PollStatus => poll_status::PollStatus,
+    Every => every::Every,
+    InOrder => in_order::InOrder,
+    Missing => missing::Missing,
+    Adaptive => adaptive::Adaptive,
 }
 
 #[cfg(test)]
@@ -319,6 +400,75 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_report_for_every_so_many_packets_and_for_a_poll() {
+        let (mut slot, mut state) = (build(3, &[("packets", 3)]), Arrivals::default());
+        let due: Vec<bool> = (0..6)
+            .map(|n| {
+                let due = arrive(&mut slot, &mut state, packet(n, n)).is_some();
+                if due {
+                    state.on_reported(Time::ZERO);
+                }
+                due
+            })
+            .collect();
+        assert_eq!(due, [false, false, true, false, false, true]);
+        let poll = Arrival { polled: true, ..packet(6, 6) };
+        assert_eq!(arrive(&mut slot, &mut state, poll), Some(poll.now));
+        assert!(slot.poll(0, true) && !slot.poll(1000, false), "the last asks");
+    }
+
+    #[test]
+    fn what_is_missing_is_reported_once_and_nothing_else_unasked() {
+        let (mut slot, mut state) = (build(5, &[]), Arrivals::default());
+        for number in [0, 1, 2] {
+            assert_eq!(arrive(&mut slot, &mut state, packet(number, 0)), None);
+        }
+        assert_eq!(arrive(&mut slot, &mut state, packet(5, 3)), Some(Time::from_millis(3)));
+        state.on_reported(Time::ZERO);
+        for number in [6, 3, 4] {
+            assert_eq!(arrive(&mut slot, &mut state, packet(number, 4)), None);
+        }
+    }
+
+    #[test]
+    fn the_faster_packets_come_the_more_a_report_covers() {
+        // Packets every so many microseconds for a second: a report each 10 ms, of 2 to 64.
+        for (gap_us, least, most) in [(100, 95, 170), (1000, 95, 110), (8000, 60, 100), (20, 700, 850)] {
+            let (mut slot, mut state) = (build(6, &[]), Arrivals::default());
+            let mut reports = 0;
+            for number in 0..1_000_000 / gap_us {
+                let now = Time::from_micros(1_000_000 + number * gap_us);
+                arrive(&mut slot, &mut state, Arrival { now, ..packet(number, 0) });
+                if state.due.is_some_and(|due| due <= now) {
+                    state.on_reported(now);
+                    reports += 1;
+                }
+            }
+            assert!((least..=most).contains(&reports), "{reports} reports, a packet in {gap_us} us");
+            let gap_us = Duration::from_micros(gap_us);
+            assert!(state.gap() > gap_us * 9 / 10 && state.gap() < gap_us * 11 / 10, "{:?}", state.gap());
+        }
+    }
+
+    #[test]
+    fn what_is_held_back_is_reported_when_it_is_let_go_and_not_forgotten_before() {
+        let (mut slot, mut state) = (build(4, &[]), Arrivals::default());
+        for number in [0, 2, 3] {
+            arrive(&mut slot, &mut state, packet(number, number));
+        }
+        [2, 3].into_iter().for_each(|number| state.hold(Held { number, flow: 0, end: 100 * number }));
+        state.on_reported(Time::ZERO);
+        assert_eq!(arrive(&mut slot, &mut state, packet(4, 9)), Some(Time::from_millis(9)), "once more");
+        let reported = |state: &Arrivals| state.unheld().map(|ranges| ranges.iter().collect::<Vec<_>>());
+        assert_eq!(reported(&state), Some(vec![0..1, 4..5]));
+        state.forget_through(4);
+        state.let_go(|held| held.end <= 200);
+        assert_eq!(reported(&state), Some(vec![2..3, 4..5]));
+        state.let_go(|_| true);
+        assert_eq!((reported(&state), state.received.len()), (None, 1), "2 to 4 are all there");
     }
 
     #[test]

@@ -35,7 +35,7 @@ impl Credit {
             name: "window",
             unit: Unit::Kibibytes,
             default: 1024,
-            min: 16,
+            min: 1,
             max: 65_536,
             bold: Bold::Neither,
             what: "the window to begin with",
@@ -50,6 +50,11 @@ impl Credit {
     /// Builds it.
     pub fn build(params: &Params, (): ()) -> Self {
         Credit { window_bytes: u64::from(params.get(0)) * 1024, measured_from: None, round_from: None }
+    }
+
+    /// With its default parameters.
+    pub(super) fn by_default() -> Self {
+        Credit::build(&Self::INFO.params_within(&[]), ())
     }
 
     /// Keeps the window ahead of a sender that doubles what it sends in each round trip: what is

@@ -8,8 +8,16 @@ use core::time::Duration;
 use dyn_clone::DynClone;
 use enum_dispatch::enum_dispatch;
 
+pub mod blast_buffer;
 pub mod credit;
+pub mod fixed_window;
 pub mod none;
+pub mod packet_group;
+pub mod sending;
+pub mod sliding_window;
+pub mod stop_and_wait;
+
+pub use sending::{Allowed, Outstanding, Sending};
 
 /// The receiver's state for one flow: what it has granted and what has been consumed.
 #[derive(Clone, Debug)]
@@ -43,6 +51,15 @@ pub trait FlowControl: Described + DynClone {
     fn window_bytes(&self) -> u64;
     /// Sender's side: the position up to which data may be sent, given the peer's `limit`.
     fn send_limit(&self, limit: u64) -> u64;
+    /// Sender's side: what of that may be sent now, if this looks at what is outstanding (a fact of
+    /// its entry: `windows`). `limit` is what [`FlowControl::send_limit`] says.
+    fn allows(&self, limit: u64, _flow: &Outstanding) -> Allowed {
+        Allowed::To(limit)
+    }
+    /// Receiver's side: a new limit waits for a packet that leaves anyway.
+    fn rides(&self) -> bool {
+        false
+    }
     /// Receiver's side: the application consumed data (or this mechanism has just taken over: call
     /// it once then); a new limit if one should be sent. May enlarge `state.window_bytes` up to its
     /// maximum. Sets `state.limit` to what it returns.
@@ -62,6 +79,11 @@ registry! {
     Slot: FlowControl, context: ();
     None => none::None,
     Credit => credit::Credit,
+    StopAndWait => stop_and_wait::StopAndWait,
+    FixedWindow => fixed_window::FixedWindow,
+    SlidingWindow => sliding_window::SlidingWindow,
+    PacketGroup => packet_group::PacketGroup,
+    BlastBuffer => blast_buffer::BlastBuffer,
 }
 
 #[cfg(test)]
@@ -212,5 +234,88 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// Conformance: a sender that has something to send and nothing outstanding is let send, at
+    /// once or after a while; and what is let out is within the peer's limit.
+    #[test]
+    fn senders_keep_to_the_limit_and_never_stand_still() {
+        for seed in 0..200 {
+            for m in MECHANISMS {
+                let mut rng = ChaCha8Rng::seed_from_u64(seed);
+                let slot = Slot::build(&m.choice(), ()).expect(m.name);
+                let (mut sending, mut done_to, mut sent_to) = (Sending::default(), 0u64, 0u64);
+                let (mut limit, written_to) = (rng.random_range(1..20_000), 200_000);
+                for step in 0.. {
+                    let at = format!("{}, seed {seed}, step {step}: {sent_to} of {limit}", m.name);
+                    if done_to == written_to {
+                        break;
+                    }
+                    assert!(step < 400_000, "{at}: no end");
+                    let fixed = Outstanding {
+                        done_to,
+                        sent_to,
+                        written_to,
+                        packets: 0,
+                        in_group: 0,
+                        packet_bytes: 1000,
+                        window_max: 0,
+                    };
+                    let most = slot.send_limit(limit);
+                    let to = match slot.allows(most, &sending.outstanding(most, fixed)) {
+                        Allowed::Hold if done_to == sent_to || sending.is_released => most,
+                        Allowed::Hold => sent_to,
+                        Allowed::To(to) => to,
+                    };
+                    assert!(to <= most.max(sent_to), "{at}: let up to {to}");
+                    if to > sent_to && sent_to < written_to {
+                        sent_to = to.min(written_to).min(sent_to + 1000);
+                        sending.on_sent(sent_to);
+                        continue;
+                    }
+                    assert!(sent_to > done_to || sent_to == limit, "{at}: stands still");
+                    done_to = rng.random_range(done_to..=sent_to).max((done_to + 1).min(sent_to));
+                    limit = limit.max(done_to + rng.random_range(1..20_000));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn windows_of_packets_open_as_they_are_said_to() {
+        let slot = |name: &str, settings: &[(&str, u64)]| {
+            let m = MECHANISMS.iter().find(|m| m.name == name).expect("registered");
+            Slot::build(&m.choice_with(settings).expect("in range"), ()).expect("in range")
+        };
+        // Packets of 100 positions are sent as they are let; says how many are outstanding, before
+        // and after the first is acknowledged, and after all are.
+        let counts = |slot: &Slot| {
+            let (mut sending, mut sent_to) = (Sending::default(), 0);
+            let mut fill = |done_to: u64| {
+                loop {
+                    let fixed = Outstanding {
+                        done_to,
+                        sent_to,
+                        written_to: 1 << 20,
+                        packets: 0,
+                        in_group: 0,
+                        packet_bytes: 100,
+                        window_max: 0,
+                    };
+                    let allowed = slot.allows(1 << 20, &sending.outstanding(1 << 20, fixed));
+                    if allowed == Allowed::To(sent_to) {
+                        return (sent_to - done_to) / 100;
+                    }
+                    sent_to += 100;
+                    sending.on_sent(sent_to);
+                }
+            };
+            let before = fill(0);
+            [before, fill(100), fill(100 * before.max(2))]
+        };
+        assert_eq!(counts(&slot("stop-and-wait", &[])), [1, 1, 1]);
+        assert_eq!(counts(&slot("fixed-window", &[("packets", 4)])), [4, 4, 4]);
+        assert_eq!(counts(&slot("packet-group", &[("packets", 4)])), [4, 3, 4]);
+        assert_eq!(counts(&slot("blast-buffer", &[("unit", 400)])), [4, 3, 4]);
     }
 }

@@ -232,7 +232,14 @@ mod tests {
         // Nobody asks under the first: the sender waits for a time-out.
         let mut silent = blast(1);
         assert!(silent.demand().is_none());
-        let mut lost = LostData { range: MISSING[0].clone(), packet: 7, has_waited: false, flow: flow(50) };
+        let mut lost = LostData {
+            range: MISSING[0].clone(),
+            packet: 7,
+            has_waited: false,
+            losses: 1,
+            age: Duration::ZERO,
+            flow: flow(50),
+        };
         assert_eq!(silent.on_lost(&lost), Response::Wait(Time::from_millis(1000) + TIMEOUT));
         lost.has_waited = true;
         assert_eq!(silent.on_lost(&lost), Response::Repeat(unit));

@@ -4,9 +4,9 @@
 
 use super::demand::emit_ranges;
 use super::{
-    Awaited, Demand, LostData, MECHANISMS, Received, Response, Retransmission, SentData, Slot, blast,
+    Awaited, Demand, LostData, MECHANISMS, Received, Response, Retransmission, SentData, Slot, Tries, blast,
 };
-use crate::mechanism::Choice;
+use crate::mechanism::{Choice, Promise};
 use crate::range::RangeSet;
 use crate::time::Time;
 use core::ops::Range;
@@ -47,8 +47,11 @@ struct Run {
     last_numbers: Vec<u64>,
     acked_largest: u64,
     finds_by_time_only: bool,
-    /// What waits to be asked for.
+    /// What waits to be asked for, and what was lost how often.
     awaited: Awaited,
+    tries: Tries,
+    /// When the packet was sent that was found lost last.
+    sent_at: Time,
     /// The half at the receiver, and what it has said, by step of arrival.
     demand: Option<Box<dyn Demand>>,
     words: BTreeMap<u64, Vec<u8>>,
@@ -68,6 +71,8 @@ impl Run {
         let slot = Slot::build(choice, ()).expect("a registered mechanism");
         Run {
             awaited: Awaited::default(),
+            tries: Tries::default(),
+            sent_at: Time::ZERO,
             demand: slot.demand(),
             words: BTreeMap::new(),
             loss: rng.random_range(0.0..0.3),
@@ -151,6 +156,7 @@ impl Run {
                     self.in_flight.remove(&number).map(|(r, _)| r).or_else(|| self.late.remove(&number));
                 if let Some(range) = range {
                     self.awaited.remove(range.clone());
+                    self.tries.remove(&range);
                     self.acked.insert(range);
                     self.acked_largest = self.acked_largest.max(number);
                 }
@@ -166,7 +172,8 @@ impl Run {
         let lost: Vec<u64> =
             self.in_flight.iter().filter(|(n, (_, at))| is_lost(**n, *at)).map(|(n, _)| *n).collect();
         for packet in lost {
-            let Some((range, _)) = self.in_flight.remove(&packet) else { continue };
+            let Some((range, at)) = self.in_flight.remove(&packet) else { continue };
+            self.sent_at = Time::from_millis(at);
             self.late.insert(packet, range.clone());
             self.lost_positions += range.end - range.start;
             self.recover(range, packet, false);
@@ -179,9 +186,14 @@ impl Run {
 
     fn recover(&mut self, range: Range<u64>, packet: u64, has_waited: bool) {
         let flow = self.seen();
-        match self.slot.on_lost(&LostData { range: range.clone(), packet, has_waited, flow }) {
+        let sent_at = self.sent_at;
+        let (losses, first) = self.tries.on_lost(&range, sent_at);
+        let age = self.time().since(first);
+        let lost = LostData { range: range.clone(), packet, has_waited, losses, age, flow };
+        match self.slot.on_lost(&lost) {
             Response::Repeat(range) => self.order(range),
             Response::Abandon(range) => {
+                self.tries.remove(&range);
                 self.abandoned.insert(range);
             }
             Response::Covered => {}
@@ -282,6 +294,12 @@ fn everything_is_delivered_or_given_up() {
             let run = Run::new(&choice, seed).finish(|_| {}).run;
             if !m.facts.repeats {
                 assert_eq!(run.transmitted, run.total, "none repeats nothing");
+            } else if !m.promises(Promise::Reliability) {
+                let mut settled = run.received.clone();
+                run.abandoned.iter().for_each(|range| {
+                    settled.insert(range);
+                });
+                assert!(settled.contains_range(&(0..run.total)), "arrived or given up");
             } else {
                 assert!(run.abandoned.is_empty(), "repeats, so gives nothing up");
                 assert!(run.received.contains_range(&(0..run.total)));
@@ -320,8 +338,11 @@ fn selective_repeats_what_was_lost_and_go_back_n_at_least_that() {
 fn exchanges_on_the_way_lose_nothing() {
     for_each_seed("exchanges", 0..300, |seed| {
         let mut rng = ChaCha8Rng::seed_from_u64(!seed);
-        let repeating: Vec<Choice> =
-            variants().into_iter().filter(|(m, _)| m.facts.repeats).map(|(_, choice)| choice).collect();
+        let repeating: Vec<Choice> = variants()
+            .into_iter()
+            .filter(|(m, _)| m.promises(Promise::Reliability))
+            .map(|(_, choice)| choice)
+            .collect();
         let run = Run::new(&repeating[0], seed).finish(|run| {
             if rng.random_ratio(1, 20) {
                 let choice = &repeating[rng.random_range(0..repeating.len())];
@@ -340,7 +361,7 @@ fn go_back_n_covers_what_it_has_ordered_and_no_more() {
     let mut lost = |range, packet, next_packet| {
         let flow =
             SentData { now: Time::ZERO, timeout: Duration::ZERO, sent_to: 100, heard_to: 0, next_packet };
-        slot.on_lost(&LostData { range, packet, has_waited: false, flow })
+        slot.on_lost(&LostData { range, packet, has_waited: false, losses: 1, age: Duration::ZERO, flow })
     };
     assert_eq!(lost(50..60, 5, 10), Response::Repeat(50..100));
     assert_eq!(lost(60..70, 6, 10), Response::Covered);
@@ -369,4 +390,26 @@ fn what_is_asked_for_needs_no_acknowledgements() {
     };
     let (selective, nak) = (steps(&MECHANISMS[2].choice()), steps(&MECHANISMS[3].choice()));
     assert!(nak < selective, "{nak} steps, {selective} without asking");
+}
+
+#[test]
+fn limits_are_kept_and_more_repeats_lose_less() {
+    let given_up = |name: &str, settings: &[(&str, u64)]| -> u64 {
+        let m = MECHANISMS.iter().find(|m| m.name == name).expect("registered");
+        let choice = m.choice_with(settings).expect("in range");
+        let runs = (0..40).map(|seed| {
+            let mut run = Run::new(&choice, seed);
+            (run.loss, run.jitter, run.total) = (0.3, 0, 2000);
+            run.finish(|_| {}).run
+        });
+        runs.map(|run| run.total - run.received.count().min(run.total)).sum()
+    };
+    // Of 80,000 positions, those that are lost so many times in a row.
+    for (tries, share) in [(1, 0.3), (2, 0.09), (4, 0.0081)] {
+        let lost = given_up("count-limited", &[("tries", tries)]) as f64 / 80_000.0;
+        assert!((lost / share).ln().abs() < 0.5, "{tries} tries: {lost} for {share}");
+    }
+    let [soon, late] =
+        [1, 150].map(|deadline| given_up("deadline-limited", &[("deadline", deadline)]) as f64 / 80_000.0);
+    assert!((soon / 0.3).ln().abs() < 0.3 && late < 0.09, "{soon}, {late}");
 }

@@ -1,8 +1,8 @@
 //! Retransmission: what is sent again when transmissions are lost.
 //!
-//! The function keeps the ledger of what was sent, as tokens rather than bytes, and finds losses; a
-//! mechanism decides, for data that was lost, whether and what to repeat. Whatever was sent under
-//! one mechanism can be repeated under any other.
+//! The function keeps the ledger of what was sent, as tokens rather than bytes. What of it is lost
+//! is the finding function's to say. A mechanism decides, for data that was lost, whether and what
+//! to repeat. Whatever was sent under one mechanism can be repeated under any other.
 //!
 //! A mechanism may have a half at the receiver, a [`Demand`], which asks for what is missing. Data
 //! that is lost and has not been asked for yet waits with the function ([`Awaited`]), so that no
@@ -20,9 +20,12 @@ use core::time::Duration;
 pub use demand::{Demand, Received};
 use dyn_clone::DynClone;
 use enum_dispatch::enum_dispatch;
+pub use tries::Tries;
 
 mod awaited;
 pub mod blast;
+pub mod count_limited;
+pub mod deadline_limited;
 pub mod demand;
 pub mod go_back_n;
 #[cfg(test)]
@@ -31,6 +34,7 @@ pub mod ledger;
 pub mod nak;
 pub mod none;
 pub mod selective;
+mod tries;
 
 /// Data of one flow that was in a transmission declared lost.
 #[derive(Clone, Debug)]
@@ -41,6 +45,11 @@ pub struct LostData {
     pub packet: u64,
     /// It was lost before, and the time is over for which [`Response::Wait`] has waited.
     pub has_waited: bool,
+    /// How often any of it was lost, this time included; 1 where nobody counts
+    /// ([`Retransmission::counts`]).
+    pub losses: u32,
+    /// How long ago any of it was first sent; zero where nobody counts.
+    pub age: Duration,
     /// The flow at this instant.
     pub flow: SentData,
 }
@@ -82,6 +91,11 @@ pub enum Response {
 pub trait Retransmission: Described + DynClone {
     /// Data was in a packet that was declared lost.
     fn on_lost(&mut self, lost: &LostData) -> Response;
+
+    /// Whether it has to know how often data was lost, and how old it is.
+    fn counts(&self) -> bool {
+        false
+    }
 
     /// The half of this mechanism at the receiver, if it has one (a fact of its entry: `speaks`).
     fn demand(&self) -> Option<Box<dyn Demand>> {
@@ -130,4 +144,6 @@ registry! {
     Selective => selective::Selective,
     Nak => nak::Nak,
     Blast => blast::Blast,
+    CountLimited => count_limited::CountLimited,
+    DeadlineLimited => deadline_limited::DeadlineLimited,
 }

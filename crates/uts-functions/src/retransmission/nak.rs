@@ -113,7 +113,7 @@ mod tests {
             heard_to,
             next_packet: 50,
         };
-        LostData { range, packet: 7, has_waited, flow }
+        LostData { range, packet: 7, has_waited, losses: 1, age: Duration::ZERO, flow }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! A fixed time-out: for paths whose round trip is known beforehand, and for comparison.
 
-use super::{GRANULARITY, RoundTrip, Timing};
+use super::{RoundTrip, Timing};
 use crate::function::Function;
 use crate::mechanism::{Bold, Consent, Facts, Mechanism, Param, Params, Unasked, Unit, millis};
 use core::time::Duration;
@@ -20,19 +20,30 @@ impl Fixed {
         what: "a time-out that does not follow the path",
         mandatory: true,
         consent: Consent::OfSender,
-        params: &[Param {
-            name: "timeout",
-            unit: Unit::Millis,
-            default: 1000,
-            min: 1,
-            max: 60_000,
-            bold: Bold::Below,
-            what: "how long to wait for an acknowledgement",
-        }],
+        params: &[
+            Param {
+                name: "timeout",
+                unit: Unit::Millis,
+                default: 1000,
+                min: 0,
+                max: 60_000,
+                bold: Bold::Below,
+                what: "how long to wait for an acknowledgement",
+            },
+            Param {
+                name: "micros",
+                unit: Unit::Micros,
+                default: 0,
+                min: 0,
+                max: 999,
+                bold: Bold::Neither,
+                what: "what is added to that (both 0 = 10 us)",
+            },
+        ],
         needs: &[],
         facts: Facts { uniform: true, unasked: Unasked::Choice(1), ..Facts::PLAIN },
         predict: |params, facts, p| {
-            let timeout_s = millis(params.get(0)).as_secs_f64();
+            let timeout_s = timeout(params).as_secs_f64();
             let rtt_s = facts.rtt_smoothed.as_secs_f64();
             // Too short: each time-out within a round trip sends a probe for nothing.
             if timeout_s < rtt_s {
@@ -48,8 +59,15 @@ impl Fixed {
 
     /// Builds it.
     pub fn build(params: &Params, (): ()) -> Self {
-        Fixed { timeout: millis(params.get(0)).max(GRANULARITY) }
+        Fixed { timeout: timeout(params) }
     }
+}
+
+/// No time-out is shorter: the sender would do nothing but repeat.
+const TIMEOUT_MIN: Duration = Duration::from_micros(10);
+
+fn timeout(params: &Params) -> Duration {
+    (millis(params.get(0)) + Duration::from_micros(params.get(1).into())).max(TIMEOUT_MIN)
 }
 
 impl Timing for Fixed {

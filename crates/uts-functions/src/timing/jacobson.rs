@@ -1,16 +1,20 @@
 //! Jacobson's estimator: the time-out follows the mean of the round trip and its deviation (V.
 //! Jacobson, "Congestion Avoidance and Control", SIGCOMM 1988; RFC 6298; RFC 9002 sections 5.3,
-//! 6.1.2 and 6.2.1). As every sample names its transmission, repeats are measured too and there is
-//! no Karn's rule.
+//! 6.1.2 and 6.2.1). As every sample names its transmission, repeats are measured too, unless
+//! Karn's rule is asked for (P. Karn and C. Partridge, SIGCOMM 1987).
 
 use super::{GRANULARITY, RoundTrip, Timing};
 use crate::function::Function;
-use crate::mechanism::{Consent, Facts, Mechanism, Params};
+use crate::mechanism::{Bold, Consent, Facts, Mechanism, Param, Params, Unit};
 use core::time::Duration;
 
 /// See the module's page.
 #[derive(Clone, Debug)]
-pub struct Jacobson;
+pub struct Jacobson {
+    deviations: u32,
+    measures_repeats: bool,
+    floor: Duration,
+}
 
 impl Jacobson {
     /// Its entry in the library.
@@ -21,15 +25,52 @@ impl Jacobson {
         what: "time-outs from the smoothed round trip and its deviation",
         mandatory: true,
         consent: Consent::NotNeeded,
-        params: &[],
+        params: &[
+            Param {
+                name: "k",
+                unit: Unit::Count,
+                default: 4,
+                min: 1,
+                max: 8,
+                bold: Bold::Below,
+                what: "deviations beyond the smoothed round trip (Rx: 1, 2)",
+            },
+            Param {
+                name: "repeats",
+                unit: Unit::Count,
+                default: 1,
+                min: 0,
+                max: 1,
+                bold: Bold::Neither,
+                what: "1 = packets with repeated data are measured; 0 = they are not (Karn)",
+            },
+            Param {
+                name: "floor",
+                unit: Unit::Micros,
+                default: 1000,
+                min: 10,
+                max: 10_000_000,
+                bold: Bold::Below,
+                what: "the shortest time-out (TCP: 200 ms, 1 s)",
+            },
+        ],
         needs: &[],
         facts: Facts { uniform: true, ..Facts::PLAIN },
         predict: |_, _, p| p.cpu_ns += 5.0,
     };
 
     /// Builds it.
-    pub fn build(_: &Params, (): ()) -> Self {
-        Jacobson
+    pub fn build(params: &Params, (): ()) -> Self {
+        Jacobson {
+            deviations: params.get(0),
+            measures_repeats: params.get(1) == 1,
+            floor: Duration::from_micros(params.get(2).into()),
+        }
+    }
+
+    /// What counts as no time at all.
+    fn least(&self) -> Duration {
+        self.floor.min(GRANULARITY)
     }
 }
 
@@ -38,14 +79,20 @@ impl Timing for Jacobson {
         state.smooth(sample);
     }
 
+    fn measures_repeats(&self) -> bool {
+        // timing.md R-17.
+        self.measures_repeats
+    }
+
     fn timeout(&self, state: &RoundTrip) -> Duration {
         // timing.md R-7 (RFC 9002 section 6.2.1).
-        state.smoothed.saturating_add(state.deviation.saturating_mul(4).max(GRANULARITY))
+        let beyond = state.deviation.saturating_mul(self.deviations).max(self.least());
+        state.smoothed.saturating_add(beyond).max(self.floor)
     }
 
     fn loss_delay(&self, state: &RoundTrip) -> Duration {
         // timing.md R-8 (RFC 9002 section 6.1.2).
         let rtt = state.smoothed.max(state.latest);
-        rtt.saturating_add(rtt / 8).max(GRANULARITY)
+        rtt.saturating_add(rtt / 8).max(self.least())
     }
 }

@@ -110,6 +110,10 @@ impl RoundTrip {
 pub trait Timing: Described + DynClone {
     /// Updates `smoothed` and `deviation` for a sample that [`RoundTrip::on_sample`] has taken in.
     fn on_sample(&mut self, state: &mut RoundTrip, sample: Duration);
+    /// Whether packets with data that was sent before give samples.
+    fn measures_repeats(&self) -> bool {
+        true
+    }
     /// After how long without acknowledgement to probe (before back-off, without the peer's ACK
     /// delay).
     fn timeout(&self, state: &RoundTrip) -> Duration;
@@ -169,6 +173,30 @@ mod tests {
         assert_eq!(state.smoothed, Duration::from_micros(112_500), "7/8 * 100 + 1/8 * 200");
         assert_eq!(slot.timeout(&state), Duration::from_micros(362_500));
         assert_eq!(slot.loss_delay(&state), ms(225), "9/8 of the latest, which is above the mean");
+    }
+
+    #[test]
+    fn deviations_and_floor_are_as_many_as_are_asked_for() {
+        let timeout = |settings: &[(&str, u64)], raw: Duration| {
+            let choice = MECHANISMS[1].choice_with(settings).expect("in range");
+            let mut slot = Slot::build(&choice, ()).expect("in range");
+            let mut state = RoundTrip::default();
+            (0..200).for_each(|_| feed(&mut slot, &mut state, Time::ZERO, raw));
+            state.deviation = raw / 10;
+            (slot.timeout(&state), slot.measures_repeats())
+        };
+        for (k, beyond) in [(1, 10), (2, 20), (4, 40)] {
+            assert_eq!(timeout(&[("k", k), ("repeats", 0)], ms(100)), (ms(100 + beyond), false));
+        }
+        assert_eq!(timeout(&[("floor", 200_000)], ms(100)), (ms(200), true));
+        let us = Duration::from_micros;
+        assert_eq!(timeout(&[("k", 1), ("floor", 10)], us(50)).0, us(60), "below a millisecond");
+        let fixed = |timeout, micros| {
+            let choice = MECHANISMS[0].choice_with(&[("timeout", timeout), ("micros", micros)]);
+            let slot = Slot::build(&choice.expect("in range"), ()).expect("in range");
+            slot.timeout(&RoundTrip::default())
+        };
+        assert_eq!([fixed(0, 250), fixed(2, 1), fixed(0, 0)], [us(250), us(2001), us(10)]);
     }
 
     #[test]
@@ -241,7 +269,7 @@ mod tests {
     #[test]
     fn parameters_out_of_range_build_nothing() {
         let mut choice: Choice = MECHANISMS[0].choice();
-        choice.params.0[0] = 0;
+        choice.params.0[0] = 60_001;
         assert!(Slot::build(&choice, ()).is_none());
         assert!(Slot::build(&Choice { number: 200, ..Choice::default() }, ()).is_none());
     }

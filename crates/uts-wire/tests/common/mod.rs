@@ -86,7 +86,7 @@ pub fn choice() -> impl Strategy<Value = WireChoice> {
 }
 
 pub fn profile() -> impl Strategy<Value = WireProfile> {
-    prop::collection::vec(choice(), 0..=13).prop_map(|choices| {
+    prop::collection::vec(choice(), 0..=15).prop_map(|choices| {
         let mut profile = WireProfile::new();
         for choice in choices {
             let doubled = profile.get(choice.function).is_some();

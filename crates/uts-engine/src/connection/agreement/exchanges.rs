@@ -302,9 +302,9 @@ impl Connection {
             if old.get(Function::Retransmission) != profile.get(Function::Retransmission) {
                 self.ways.recover_awaited(now, id);
             }
-            if let Some(stack) = self.ways.outbound.as_ref().and_then(|o| o.stack(group)) {
-                use uts_functions::flow::FlowControl as _;
-                self.ways.flows.update_order(id, |limit| stack.flow.send_limit(limit));
+            let outbound = self.ways.outbound.as_ref();
+            if let Some(gate) = outbound.and_then(|o| Some(o.gate(o.stack(group)?, Time::ZERO))) {
+                self.ways.flows.update_order(id, |send| gate.limit(send));
             }
         }
     }

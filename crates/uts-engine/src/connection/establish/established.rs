@@ -206,7 +206,7 @@ impl Connection {
         // it.
         let proved = handshake.datagram_bytes.min(PACKET_BYTES_BASE);
         let initial = if proved < PACKET_BYTES_BASE { proved } else { self.parts.size.current() };
-        self.parts.size = PacketSize::new(now, initial.min(max), max);
+        self.parts.size = PacketSize::new(now, self.ways.config.least_packet_bytes(), initial.min(max), max);
         self.agreement.peer_library = Some(Library::from_pairs(hello.mechanisms.iter().copied()));
         self.agreement.peer_allows_unprotected = hello.allows_unprotected;
         self.identity.peer_reset_token = hello.reset_token.filter(|_| self.identity.side == Side::Client);

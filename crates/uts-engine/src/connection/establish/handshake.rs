@@ -5,7 +5,6 @@
 //! first profile of both directions out of mandatory mechanisms, which every endpoint has: it needs
 //! no answer. Everything else is a matter of exchange.
 
-use crate::config::PACKET_BYTES_MIN;
 use crate::connection::establish::handshake_memory::{CryptoStream, Ration};
 use crate::connection::establish::words;
 use crate::connection::flows::Side;
@@ -95,6 +94,8 @@ pub(crate) struct Handshake {
     /// Initial are filled up to it, so that a server may answer with three times as much (RFC 9000
     /// section 14.1).
     pub datagram_bytes: usize,
+    /// The least that these go down to.
+    least_bytes: usize,
     /// Bytes of the smallest and of the largest datagram so far.
     pub sent_bytes: (usize, usize),
     /// The first profile of both directions.
@@ -124,7 +125,7 @@ impl Handshake {
         initial: Keys,
         (mechanism, proposal): (establishment::Slot, Arc<Profile>),
         ration: Ration,
-        datagram_bytes: usize,
+        (least_bytes, datagram_bytes): (usize, usize),
     ) -> Self {
         let mut handshake = Handshake {
             tls,
@@ -143,6 +144,7 @@ impl Handshake {
             hint: None,
             close: None,
             datagram_bytes,
+            least_bytes,
             sent_bytes: (0, 0),
             proposal,
             early: Vec::new(),
@@ -297,7 +299,7 @@ impl Handshake {
         self.tries += 1;
         if self.tries >= TRIES_IN_FULL {
             // establishment.md R-7
-            self.datagram_bytes = self.datagram_bytes.min(PACKET_BYTES_MIN);
+            self.datagram_bytes = self.datagram_bytes.min(self.least_bytes);
         }
         let repeats = self.repeat();
         self.ping_due = !repeats && self.side == Side::Client;
@@ -322,8 +324,8 @@ impl Handshake {
     /// A client fills its first datagrams: one that has gone down to smaller ones has heard nothing
     /// of what this end sent, or could not be heard (establishment.md R-8).
     pub fn follow(&mut self, client_bytes: usize) {
-        if client_bytes < self.datagram_bytes && self.datagram_bytes > PACKET_BYTES_MIN {
-            self.datagram_bytes = client_bytes.max(PACKET_BYTES_MIN);
+        if client_bytes < self.datagram_bytes && self.datagram_bytes > self.least_bytes {
+            self.datagram_bytes = client_bytes.max(self.least_bytes);
             self.repeat();
         }
     }

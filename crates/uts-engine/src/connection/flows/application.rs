@@ -429,6 +429,11 @@ impl Ways {
     pub(in crate::connection) fn on_alarms(&mut self, now: Time) {
         while let Some((_, id)) = self.flows.next_alarm().filter(|(at, _)| *at <= now) {
             self.expire_messages(now, id);
+            let again_at = self.outbound.as_ref().map_or(Time::NEVER, |o| now + o.probe_timeout());
+            let Some(flow) = self.flows.get_mut(id) else { break };
+            if flow.send.release(now, again_at) {
+                self.outbound_mut(|outbound| outbound.probes_due = outbound.probes_due.max(1));
+            }
             let Some(flow) = self.flows.get_mut(id) else { break };
             if let Some(rare) = &mut flow.send.rare {
                 let may_write = rare.admits_at.take_if(|at| *at <= now).is_some();

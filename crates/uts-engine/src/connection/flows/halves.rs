@@ -8,9 +8,9 @@ use crate::synthesis::ReceiveStack;
 use core::ops::Range;
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
-use uts_functions::flow::{self, Grant};
+use uts_functions::flow::{self, Grant, Sending};
 use uts_functions::rate::{self, Meter, RateControl as _, Verdict};
-use uts_functions::retransmission::{Awaited, Demand, Received};
+use uts_functions::retransmission::{Awaited, Demand, Received, Tries};
 use uts_functions::segmentation::buffer::SendBuffer;
 use uts_functions::sequencing::reassembly::Reassembly;
 use uts_functions::{Choice, Function, RangeSet, Time, retransmission};
@@ -49,6 +49,10 @@ pub(crate) struct SendHalf {
 pub(crate) struct Rare {
     /// What is lost and waits to be asked for.
     pub awaited: Awaited,
+    /// How often what is lost was lost, where the mechanism counts.
+    pub tries: Tries,
+    /// What is outstanding, where flow control looks at that.
+    pub sending: Sending,
     /// What was handed over ahead of the flow's rate.
     pub meter: Meter,
     /// When the flow's rate lets the next message in, if one was refused.
@@ -83,6 +87,7 @@ impl SendHalf {
     pub fn on_settled(&mut self, range: Range<u64>) {
         let Some(rare) = &mut self.rare else { return };
         rare.awaited.remove(range.clone());
+        rare.tries.remove(&range);
         rare.tagged.remove(range);
         let done_to = self.buffer.done_to();
         while rare.orders.first_key_value().is_some_and(|(start, _)| *start < done_to) {
@@ -98,14 +103,22 @@ impl SendHalf {
     /// Bytes of heap memory beyond the application's data.
     pub fn heap_bytes(&self) -> usize {
         let rare = self.rare.as_ref().map_or(0, |rare| {
-            size_of::<Rare>() + rare.awaited.heap_bytes() + rare.tagged.heap_bytes() + rare.orders.len() * 40
+            size_of::<Rare>()
+                + rare.awaited.heap_bytes()
+                + rare.tagged.heap_bytes()
+                + rare.orders.len() * 40
+                + rare.sending.heap_bytes()
+                + rare.tries.heap_bytes()
         });
         self.buffer.heap_bytes() + rare
     }
 
     /// When something is due.
     fn next_alarm(&self) -> Option<Time> {
-        let rare = self.rare.as_ref().and_then(|rare| earlier(rare.awaited.until(), rare.admits_at));
+        let rare = self
+            .rare
+            .as_ref()
+            .and_then(|rare| earlier(earlier(rare.awaited.until(), rare.admits_at), rare.sending.release_at));
         earlier(self.buffer.next_expiry(), rare)
     }
 }
@@ -134,6 +147,8 @@ pub(crate) struct ReceiveHalf {
     pub group: u8,
     /// Its group is known: data has arrived.
     pub is_placed: bool,
+    /// It has a new limit, which waits for a packet that leaves anyway.
+    pub has_riding: bool,
     /// The application has been told that there is something to read and has not read everything
     /// since.
     pub reader_told: bool,

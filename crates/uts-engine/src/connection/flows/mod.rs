@@ -64,6 +64,8 @@ pub(crate) struct Flows {
     pub flow_template: Option<flow::Slot>,
     /// Credit is given at a rate.
     pub is_rated: bool,
+    /// New limits of flows wait for a packet that leaves anyway.
+    has_riding: bool,
     config: Arc<ConnectionConfig>,
     /// Large buffers, shared by all connections of an endpoint.
     spares: Spares,
@@ -97,6 +99,7 @@ impl Flows {
             peer_reads_messages: false,
             flow_template: None,
             is_rated: config.requirements.max_recv_rate.is_some(),
+            has_riding: false,
             config,
             spares,
         }
@@ -152,6 +155,7 @@ impl Flows {
                 flow: self.flow_template.clone().unwrap_or_else(flow::unlimited),
                 group: 0,
                 is_placed: false,
+                has_riding: false,
                 reader_told: false,
                 reader_waits: false,
                 told_limit: if self.is_rated { first } else { u64::MAX },
@@ -211,11 +215,12 @@ impl Flows {
 
     /// Puts a flow into the order of sending if it has something to send, and takes it out if it
     /// has not.
-    pub fn update_order(&mut self, id: u32, limit_of: impl Fn(u64) -> u64) {
+    pub fn update_order(&mut self, id: u32, limit_of: impl FnOnce(&mut SendHalf) -> u64) {
         let Some(flow) = self.table.get_mut(&id) else { return };
         let send = &mut flow.send;
         let may = !send.is_held && send.reset.is_none();
-        let wants = may && send.buffer.wants_to_send(limit_of(send.limit));
+        let limit = limit_of(send);
+        let wants = may && send.buffer.wants_to_send(limit);
         match (wants, send.turn) {
             (true, None) => {
                 self.turns += 1;
@@ -227,6 +232,9 @@ impl Flows {
                 self.order.remove(&(send.priority, turn, id));
             }
             _ => {}
+        }
+        if flow.send.rare.is_some() {
+            self.update_alarm(id);
         }
     }
 
@@ -254,6 +262,36 @@ impl Flows {
     #[inline]
     pub fn next_alarm(&self) -> Option<(Time, u32)> {
         self.alarms.as_ref()?.first().copied()
+    }
+
+    /// A flow has a new limit. The peer is told at once, or by a packet that leaves anyway.
+    pub fn tell_limit(&mut self, id: u32, rides: bool) {
+        if rides && let Some(flow) = self.table.get_mut(&id) {
+            flow.receive.has_riding = true;
+            self.has_riding = true;
+        } else {
+            self.signals.insert(Signal::Credit(id));
+        }
+    }
+
+    /// A packet leaves anyway: limits that wait for one go with it.
+    pub fn let_ride(&mut self) {
+        if !core::mem::take(&mut self.has_riding) {
+            return;
+        }
+        for (id, flow) in &mut self.table {
+            if core::mem::take(&mut flow.receive.has_riding) {
+                self.signals.insert(Signal::Credit(*id));
+            }
+        }
+    }
+
+    /// Whether all data of a flow below a position has come, or will not.
+    pub fn has_all_below(&self, id: u32, position: u64) -> bool {
+        self.get(id).is_none_or(|flow| {
+            let receive = &flow.receive;
+            receive.is_done || receive.reset.is_some() || receive.data.contiguous() >= position
+        })
     }
 
     /// Whether a flow is in the order of sending.
@@ -402,11 +440,11 @@ mod tests {
         assert_eq!(ids, [0, 2, 4]);
         for id in &ids {
             flows.get_mut(*id).expect("open").send.buffer.write(bytes::Bytes::from_static(b"data"));
-            flows.update_order(*id, |limit| limit);
+            flows.update_order(*id, |send| send.limit);
         }
         assert_eq!(flows.next_to_send(None), Some(4));
         flows.get_mut(4).expect("open").send.buffer.next_chunk(100, 1000);
-        flows.update_order(4, |limit| limit);
+        flows.update_order(4, |send| send.limit);
         assert_eq!(flows.next_to_send(None), Some(0));
         flows.yield_turn(0);
         assert_eq!(flows.next_to_send(None), Some(2));

@@ -83,6 +83,7 @@ impl Connection {
         // The peer, who hears nothing more, is not to be in doubt about what has arrived.
         if let Some(inbound) = &mut self.ways.inbound {
             let room = self.parts.size.current().saturating_sub(reason.len() + CLOSE_AROUND_BYTES);
+            inbound.arrivals.let_go(|_| true);
             emit_report(&mut inbound.arrivals, now, room.min(LAST_REPORT_BYTES_MAX), &mut frames);
         }
         Frame::Close(frame::Close { code, reason }).emit(&mut frames);

@@ -55,6 +55,7 @@ impl Part for FlowControl {
     }
 
     fn write(&mut self, packet: &mut Packet<'_>, ways: &mut Ways) {
+        ways.flows.let_ride();
         while packet.left() >= DATA_ROOM_MIN_BYTES
             && let Some(signal) = ways.flows.signals.pop_first()
         {

@@ -86,6 +86,8 @@ impl Interest {
 pub(super) struct LostPacket {
     pub now: Time,
     pub number: u64,
+    /// When it was sent.
+    pub sent_at: Time,
     /// The number of the next packet that will be sent.
     pub next_packet: u64,
 }

@@ -34,6 +34,7 @@ impl Part for Poll {
         let asks = asks_of_probe || stack.acknowledgement.poll(self.packets, !has_more || is_full);
         if asks && packet.left() > 0 {
             Frame::Poll.emit(packet.out);
+            packet.polls = true;
             self.packets = 0;
         } else {
             self.on_unpolled(1);
@@ -61,7 +62,7 @@ mod tests {
         };
         assert!(asks(&mut poll, &mut ways), "nothing follows");
         ways.flows.get_mut(id).expect("open").send.buffer.write(bytes::Bytes::from_static(b"more"));
-        ways.flows.update_order(id, |limit| limit);
+        ways.flows.update_order(id, |send| send.limit);
         // Every 32nd, which is the default, as long as there is more.
         let asked: Vec<bool> = (0..96).map(|_| asks(&mut poll, &mut ways)).collect();
         assert!(asked.iter().enumerate().all(|(n, asks)| *asks == (n % 32 == 31)), "{asked:?}");

@@ -28,7 +28,11 @@ pub(crate) struct Report {
 
 impl Part for Report {
     fn write(&mut self, packet: &mut Packet<'_>, ways: &mut Ways) {
-        let Ways { inbound: Some(inbound), outbound, stats, .. } = ways else { return };
+        let Ways { inbound: Some(inbound), outbound, stats, flows, .. } = ways else { return };
+        if inbound.arrivals.holds_back() {
+            let is_cumulative = inbound.is_cumulative();
+            inbound.arrivals.let_go(|held| !is_cumulative || flows.has_all_below(held.flow, held.end));
+        }
         let arrivals = &mut inbound.arrivals;
         let rtt = outbound.as_ref().map(|o| &o.rtt).filter(|rtt| rtt.samples > 0);
         // Under poll/status only a poll is answered: then nothing is due, however much is
@@ -48,6 +52,7 @@ impl Part for Report {
                 let stack = outbound.as_ref().and_then(|o| o.stacks.get(packet.stack));
                 if stack.is_some_and(SendStack::polls) {
                     packet.put(&Frame::Poll);
+                    packet.polls = true;
                 }
             }
             packet.is_complete = true;
@@ -102,7 +107,20 @@ pub(in crate::connection) fn emit_report(
     let delay_us = u64::try_from(now.since(at).as_micros()).unwrap_or(u64::MAX);
     let [ect0, ect1, ce] = arrivals.ecn;
     let ecn = (ect0 + ect1 + ce > 0).then_some(frame::EcnCounts { ect0, ect1, ce });
-    if emit_ack(out, arrivals.received.iter().rev(), delay_us, ecn, budget) == 0 {
+    // acknowledgement.md R-16.
+    let (unheld, largest) = match arrivals.unheld() {
+        Some(ranges) => {
+            let Some(last) = ranges.last() else {
+                // All is held back: nothing can be said yet, nor is due.
+                arrivals.on_reported(now);
+                return None;
+            };
+            (Some(ranges), last.end - 1)
+        }
+        None => (None, largest),
+    };
+    let ranges = unheld.as_ref().unwrap_or(&arrivals.received);
+    if emit_ack(out, ranges.iter().rev(), delay_us, ecn, budget) == 0 {
         return None;
     }
     if !arrivals.repaired.is_empty() {

@@ -4,7 +4,7 @@
 use super::super::Ways;
 use super::super::packet::{Packet, Reason};
 use super::{LostPacket, Part, Token};
-use crate::config::{PACKET_BYTES_BASE, PACKET_BYTES_MIN};
+use crate::config::PACKET_BYTES_BASE;
 use crate::event::Event;
 use core::time::Duration;
 use uts_functions::congestion::Congestion;
@@ -42,6 +42,8 @@ const PART_OF_DEADLINE: u32 = 8;
 #[derive(Clone, Debug)]
 pub(crate) struct PacketSize {
     current: usize,
+    /// The smallest that is fallen back to.
+    least: u16,
     /// What is fallen back to first.
     base: usize,
     /// Black holes in a row: nothing larger than the smallest size has arrived in between.
@@ -70,9 +72,11 @@ pub(crate) struct PacketSize {
 }
 
 impl PacketSize {
-    pub fn new(now: Time, initial: usize, max: usize) -> Self {
+    /// From `initial` bytes, up to `max` and down to `least`.
+    pub fn new(now: Time, least: usize, initial: usize, max: usize) -> Self {
         let max = max.max(initial);
         PacketSize {
+            least: u16::try_from(least).unwrap_or(u16::MAX),
             current: initial,
             base: initial.min(PACKET_BYTES_BASE),
             holes: 0,
@@ -93,8 +97,8 @@ impl PacketSize {
 
     /// The path is another one: the search begins anew, with what most paths carry.
     pub fn restart(&mut self, now: Time) {
-        let (current, max, is_begun) = (self.base.min(self.current), self.max, self.is_begun);
-        *self = PacketSize { is_begun, ..PacketSize::new(now, current, max) };
+        let (least, current, is_begun) = (self.least.into(), self.base.min(self.current), self.is_begun);
+        *self = PacketSize { is_begun, ..PacketSize::new(now, least, current, self.max) };
     }
 
     /// Bytes of UDP payload of a full packet.
@@ -174,7 +178,7 @@ impl PacketSize {
             let packets = u8::try_from(packets).unwrap_or(u8::MAX);
             self.long_packets = self.long_packets.saturating_add(packets);
         }
-        if self.holes > 0 && bytes >= self.base && self.base > PACKET_BYTES_MIN {
+        if self.holes > 0 && bytes >= self.base && self.base > self.least.into() {
             self.holes = 0;
         }
         if self.hole_times > 0 && bytes >= self.hole_bytes.into() && number > self.hole_since {
@@ -187,7 +191,7 @@ impl PacketSize {
     /// arrives, they no longer pass (RFC 8899 section 4.3).
     pub fn on_lost(&mut self, now: Time, lost: impl Iterator<Item = (u64, usize)>) -> bool {
         // What still has the size of before says nothing of this one.
-        let large = lost.filter(|(_, bytes)| (PACKET_BYTES_MIN + 1..=self.current).contains(bytes));
+        let large = lost.filter(|(_, bytes)| (usize::from(self.least) + 1..=self.current).contains(bytes));
         let first_and_smallest = large.reduce(|a, b| (a.0.min(b.0), a.1.min(b.1)));
         let Some((since, bytes)) = first_and_smallest else { return false };
         let bytes = u16::try_from(bytes).unwrap_or(u16::MAX);
@@ -213,8 +217,8 @@ impl PacketSize {
         let smaller = if self.current > self.base {
             self.base
         } else if self.holes >= HOLES_OF_SMALL_PATH {
-            self.base = PACKET_BYTES_MIN;
-            PACKET_BYTES_MIN
+            self.base = self.least.into();
+            self.base
         } else {
             self.current
         };
@@ -285,10 +289,14 @@ impl Part for PacketSize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::PACKET_BYTES_MIN;
 
     /// A search of whose packets some have arrived, which were full.
     fn begun(initial: usize, max: usize) -> PacketSize {
-        PacketSize { long_packets: LONG_PACKETS_MIN, ..PacketSize::new(Time::ZERO, initial, max) }
+        PacketSize {
+            long_packets: LONG_PACKETS_MIN,
+            ..PacketSize::new(Time::ZERO, PACKET_BYTES_MIN, initial, max)
+        }
     }
 
     /// Runs the search on a path that carries `limit` bytes; gives the size found and the probes it
@@ -311,7 +319,7 @@ mod tests {
 
     #[test]
     fn a_larger_size_is_looked_for_where_packets_are_filled_and_nobody_waits_for_it() {
-        let mut size = PacketSize::new(Time::ZERO, 1200, 1472);
+        let mut size = PacketSize::new(Time::ZERO, PACKET_BYTES_MIN, 1200, 1472);
         (0..100).for_each(|number| size.on_acknowledged(number, 1, 220));
         assert_eq!(
             (size.probe(Time::ZERO), size.probe_at()),

@@ -521,7 +521,8 @@ impl Ways {
         if self.receive_rate.is_some() {
             self.grant_at_rate(now);
         } else if has_grown {
-            self.flows.signals.insert(Signal::Credit(id));
+            let rides = flow.receive.flow.rides();
+            self.flows.tell_limit(id, rides);
         }
     }
 }

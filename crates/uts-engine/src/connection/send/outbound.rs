@@ -11,8 +11,9 @@ use std::sync::Arc;
 use uts_functions::acknowledgement::Acknowledgement;
 use uts_functions::congestion::{self, Congestion, Delivery, Snapshot, Summary};
 use uts_functions::feedback::BadFeedback;
+use uts_functions::finding::{self, Alarm, Finding, Flight};
 use uts_functions::rate::{self, Bucket, Pace, RateControl};
-use uts_functions::retransmission::ledger::Ledger;
+use uts_functions::retransmission::ledger::{Departure, Ledger};
 use uts_functions::timing::{self, RoundTrip, Timing};
 use uts_functions::{Function, PathFacts, Profile, Rate, Time};
 use uts_wire::ConnectionId;
@@ -71,7 +72,15 @@ pub(crate) struct Outbound {
     pub timeouts: u32,
     /// Packets to send whatever the window says.
     pub probes_due: u8,
+    /// When to look for losses again.
     pub loss_at: Option<Time>,
+    pub finding: finding::Slot,
+    /// Each packet has a time-out of its own.
+    times_each: bool,
+    /// The last time-out answers for packets below this number.
+    pub timed_out_below: u64,
+    /// How the next packet leaves, as far as time-outs are concerned.
+    pub departure: Departure,
     pub paced_until: Option<Time>,
     /// What pacing keeps to in the batch under construction, once that was asked.
     batch_pace: Option<Pace>,
@@ -82,6 +91,8 @@ pub(crate) struct Outbound {
     pub ce_seen: u64,
     /// Not before this instant are new keys asked for.
     pub renew_after: Time,
+    /// Bytes of a full packet, when one was last sent.
+    pub full_bytes: u64,
     /// What the endpoint's other connections leave of the way to the peer, while packets are built.
     allowance: Allowance,
     /// Whether something has waited for them since.
@@ -121,7 +132,8 @@ impl Outbound {
         let secret = secrets.of(0)?;
         let context =
             congestion::Context { now, packet_bytes, summary: Summary::initial(packet_bytes), seed };
-        Some(Outbound {
+        let finding = finding::Slot::build(profile.get(Function::Finding), ())?;
+        let mut outbound = Outbound {
             stacks: vec![SendStack::new(now, 0, 0, profile, &secret)?],
             secrets,
             ledger: Ledger::leaving_out(seed),
@@ -135,23 +147,31 @@ impl Outbound {
             timeouts: 0,
             probes_due: 0,
             loss_at: None,
+            times_each: finding.alarm() == Alarm::Each,
+            finding,
+            timed_out_below: 0,
+            departure: Departure::default(),
             paced_until: None,
             batch_pace: None,
             rate_max: None,
             keeper: None,
             ce_seen: 0,
             renew_after: now,
+            full_bytes: packet_bytes,
             allowance: Allowance::default(),
             has_waited: false,
             first_of_place: 0,
             bursts: Bursts::default(),
-        })
+        };
+        outbound.set_departure();
+        Some(outbound)
     }
 
     /// Packets go to another place from now on, the next whatever the window says.
     pub fn begin_place(&mut self) {
         self.first_of_place = self.ledger.next_number();
         self.timeouts = 0;
+        self.set_departure();
         self.probes_due = self.probes_due.max(1);
     }
 
@@ -184,6 +204,7 @@ impl Outbound {
         }
         (self.bucket, self.batch_pace, self.paced_until) = (Bucket::default(), None, None);
         self.meter = Meter::new();
+        self.set_departure();
     }
 
     /// The stack in use for a group; group 0 always has one, others once their first profile is
@@ -234,6 +255,7 @@ impl Outbound {
         };
         let Some(rate) = rate::Slot::build(profile.get(Function::Rate), ()) else { return false };
         let Some(timing) = timing::Slot::build(profile.get(Function::Timing), ()) else { return false };
+        let Some(finding) = finding::Slot::build(profile.get(Function::Finding), ()) else { return false };
         if let Some(next) = congestion {
             self.congestion = next;
         }
@@ -243,6 +265,12 @@ impl Outbound {
         if changed(Function::Timing) {
             self.timing = timing;
         }
+        if changed(Function::Finding) {
+            self.times_each = finding.alarm() == Alarm::Each;
+            self.finding = finding;
+            // What is in flight is looked at anew.
+            self.loss_at = Some(now).filter(|_| self.ledger.eliciting() > 0);
+        }
         // The old epoch's block under way is closed: its redundancy still leaves under the old
         // epoch.
         for old in self.stacks.iter_mut().filter(|s| s.group == group) {
@@ -251,6 +279,7 @@ impl Outbound {
             }
         }
         self.stacks.push(stack);
+        self.set_departure();
         self.drop_idle_stacks();
         true
     }
@@ -285,6 +314,36 @@ impl Outbound {
         self.timing.timeout(&self.rtt) + self.ack_delay_max()
     }
 
+    /// What is in flight, as the finding mechanism sees it.
+    pub fn flight(&self) -> Flight {
+        Flight {
+            largest_acked: self.ledger.largest_acked(),
+            reordering: self.ledger.reordering(),
+            loss_delay: self.timing.loss_delay(&self.rtt),
+            patience: self.rtt.smoothed * 2,
+            timeout: Duration::from_micros(self.departure.timeout_us.into()),
+        }
+    }
+
+    /// Works out how packets leave from now on, where each has a time-out of its own.
+    pub fn set_departure(&mut self) {
+        if !self.times_each {
+            return;
+        }
+        self.departure.timeouts = u8::try_from(self.timeouts).unwrap_or(u8::MAX);
+        let timeout_us = self.probe_timeout().as_micros();
+        self.departure.timeout_us = u32::try_from(timeout_us).unwrap_or(u32::MAX);
+    }
+
+    /// Packets were entered that ask for an acknowledgement.
+    pub fn on_entered(&mut self, now: Time) {
+        if self.times_each {
+            // finding.md R-11: the timer is set for the first that expires.
+            let at = self.finding.rule(&self.flight()).age.due(now, &self.departure);
+            self.loss_at = Some(self.loss_at.map_or(at, |known| known.min(at)));
+        }
+    }
+
     /// When to look for losses, or to probe; `None` while nothing is in flight.
     pub fn loss_timeout(&self) -> Option<Time> {
         if let Some(at) = self.loss_at {
@@ -293,12 +352,27 @@ impl Outbound {
         if self.ledger.eliciting() == 0 {
             return None;
         }
-        Some(self.ledger.last_eliciting_at() + probe_wait(self.probe_timeout(), self.timeouts))
+        match self.finding.alarm() {
+            Alarm::Probe | Alarm::Each => {
+                Some(self.ledger.last_eliciting_at() + probe_wait(self.probe_timeout(), self.timeouts))
+            }
+            Alarm::LoseAll { since } => {
+                let (_, oldest_at) = self.ledger.oldest()?;
+                Some(oldest_at.max(since) + finding::wait(self.probe_timeout(), self.timeouts))
+            }
+        }
     }
 
-    /// Notes a probe time-out.
+    /// Notes a time-out.
+    pub fn on_timeout(&mut self) {
+        self.timeouts = self.timeouts.saturating_add(1);
+        self.timed_out_below = self.ledger.next_number();
+        self.set_departure();
+    }
+
+    /// Notes a time-out after which probes go out.
     pub fn on_probe_timeout(&mut self) {
-        self.timeouts += 1;
+        self.on_timeout();
         self.probes_due = if self.is_out() { 1 } else { PROBES_PER_TIMEOUT };
     }
 
@@ -401,6 +475,7 @@ impl Outbound {
     /// Packets of `bytes` in all were built, of which a full one has `packet_bytes`; gives the
     /// snapshot of the last.
     pub fn on_sent(&mut self, now: Time, bytes: u64, packet_bytes: u64) -> Snapshot {
+        self.full_bytes = packet_bytes;
         let snapshot = self.count_in_flight(now, bytes);
         let pace = self.pace_of_batch(packet_bytes);
         let (keeper, bucket) = self.keeper();
@@ -565,6 +640,7 @@ mod tests {
                     snapshot,
                     eliciting: true,
                     size_probe: false,
+                    departure: Departure::default(),
                 };
                 outbound.ledger.record(sent);
             }

@@ -11,7 +11,7 @@ use uts_functions::Time;
 use uts_functions::congestion::Snapshot;
 use uts_functions::detection::{self, Detection};
 use uts_functions::protection::{self, Protection};
-use uts_functions::retransmission::ledger::Sent;
+use uts_functions::retransmission::ledger::{Departure, Sent};
 use uts_wire::ConnectionId;
 use uts_wire::packet::{AdaptiveHeader, AdaptiveMark, sample, sample_padding};
 
@@ -155,7 +155,7 @@ impl Connection {
     pub(in crate::connection) fn record(&mut self, packet: Packet<'_>, frames: FrameKinds) {
         let (now, bytes, number) = (packet.now, packet.len() as u64, packet.number);
         let packet_bytes = self.parts.size.current() as u64;
-        let Packet { reason, stack, tokens, eliciting, shape, .. } = packet;
+        let Packet { reason, stack, tokens, eliciting, polls, shape, .. } = packet;
         let Some(outbound) = &mut self.ways.outbound else { return };
         let epoch = outbound.stacks.get(stack).map_or(0, |s| s.epoch);
         let size_probe = matches!(reason, Reason::SizeProbe(_));
@@ -178,7 +178,11 @@ impl Connection {
             let kind = if shape.repeats { TraceKind::Repeated } else { TraceKind::Sent };
             self.ways.trace.on_packet_sent(TraceRow { at: now, kind, number, bytes, epoch, data, frames });
         }
-        outbound.ledger.record(Sent { bytes, epoch, eliciting, size_probe, tokens, snapshot });
+        let departure = Departure { repeats: shape.repeats, polls, ..outbound.departure };
+        outbound.ledger.record(Sent { bytes, epoch, eliciting, size_probe, departure, tokens, snapshot });
+        if eliciting {
+            outbound.on_entered(now);
+        }
         outbound.drop_idle_stacks();
         if eliciting {
             self.life.on_asked(now);

@@ -33,7 +33,7 @@ impl Connection {
         let packet_bytes = self.parts.size.current() as u64;
         let in_row = outbound.ledger.numbers_in_row();
         let most = outbound.admitted(now, bytes as u64, packet_bytes).min(most as u64).min(in_row);
-        let limit = outbound.stacks[0].flow.send_limit(send.limit);
+        let limit = outbound.stacks[0].flow.send_limit(send.limit); // Windows make no runs.
         let run = Run { outbound, flow, limit, like, together, peer_cid: self.identity.peer_cid };
         let appended = match like.messages {
             0 => run.append_bytes(&mut send.buffer, most, out),
@@ -45,8 +45,10 @@ impl Connection {
         snapshot.in_flight -= (packets - 1) * bytes as u64;
         let tokens = smallvec![Token::Data { flow, range: first }];
         let (bytes, epoch) = (bytes as u64, outbound.stacks[0].epoch);
-        let sent = Sent { bytes, epoch, eliciting: true, size_probe: false, tokens, snapshot };
+        let departure = outbound.departure;
+        let sent = Sent { bytes, epoch, eliciting: true, size_probe: false, departure, tokens, snapshot };
         outbound.ledger.record_run(sent, packets);
+        outbound.on_entered(now);
         outbound.stacks[0].keys.add(packets, packets * bytes);
         self.parts.poll.on_unpolled(packets);
         self.ways.flows.update_order(flow, |_| limit);

@@ -2,9 +2,9 @@
 //! bytes.
 //!
 //! A packet number is never reused; what is repeated travels in a new packet with a new entry.
-//! Losses are found as in RFC 9002 section 6.1 (packet and time threshold), with thresholds that
-//! widen when the path is seen to reorder (RFC 8985 section 6.2): a packet that was declared lost
-//! and is acknowledged after all.
+//! Which packets count as lost is the finding function's to say, by a [`Rule`]. The ledger takes
+//! them out, and keeps how far the path has been seen to reorder (RFC 8985 section 6.2): a packet
+//! that was declared lost is acknowledged after all.
 //!
 //! Most packets leave in batches of the same, with the next bytes of one flow. They share an entry
 //! (`entry.rs`), which is why many packets in flight take little memory, and acknowledging them
@@ -14,23 +14,16 @@ mod entry;
 mod skips;
 
 use crate::congestion::{Cause, Snapshot};
+use crate::finding::{Age, Reordering, Rule};
 use crate::range::RangeSet;
 use crate::time::Time;
 use core::ops::Range;
-use core::time::Duration;
 use entry::Entry;
 use skips::Skips;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 
 pub use entry::{Carried, Run};
-
-/// Packets that must be acknowledged beyond a gap before the gap is a loss (RFC 9002 section
-/// 6.1.1).
-const REORDER_PACKETS: u64 = 3;
-
-/// The widest that the packet threshold becomes; beyond, the time threshold decides alone.
-const REORDER_PACKETS_MAX: u64 = 256;
 
 /// Lost packets that are remembered, in case they arrive after all.
 const LOST_MAX: usize = 1024;
@@ -54,10 +47,25 @@ pub struct Sent<T> {
     pub eliciting: bool,
     /// Whether it probed for a larger packet size: its loss says nothing about congestion.
     pub size_probe: bool,
+    /// What else finding and timing have to know of it.
+    pub departure: Departure,
     /// What it carried.
     pub tokens: Tokens<T>,
     /// What congestion control knew when it was sent, the instant of sending included.
     pub snapshot: Snapshot,
+}
+
+/// How a packet left.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Departure {
+    /// It carries data that was sent before.
+    pub repeats: bool,
+    /// It asks for a report.
+    pub polls: bool,
+    /// Time-outs in a row before it left.
+    pub timeouts: u8,
+    /// The time-out when it left, without back-off, in microseconds; zero = not known.
+    pub timeout_us: u32,
 }
 
 /// The state of the function: packets in flight, and those lost of late.
@@ -78,8 +86,7 @@ pub struct Ledger<T> {
     eliciting: u64,
     last_eliciting_at: Time,
     lost: VecDeque<(u64, Sent<T>)>,
-    reorder_packets: u64,
-    reorder_extra: Duration,
+    reordering: Reordering,
     skips: Skips,
     /// Room for what the next acknowledgement settles.
     room: Vec<Run<T>>,
@@ -97,8 +104,7 @@ impl<T> Default for Ledger<T> {
             eliciting: 0,
             last_eliciting_at: Time::ZERO,
             lost: VecDeque::new(),
-            reorder_packets: REORDER_PACKETS,
-            reorder_extra: Duration::ZERO,
+            reordering: Reordering::default(),
             skips: Skips::none(),
             room: Vec::new(),
         }
@@ -288,9 +294,7 @@ impl<T: Carried> Ledger<T> {
         while self.lost.get(index).is_some_and(|(number, _)| range.contains(number)) {
             let Some((number, sent)) = self.lost.remove(index) else { break };
             let distance = self.largest_acked.unwrap_or(number).saturating_sub(number) + 1;
-            self.reorder_packets = self.reorder_packets.max(distance.min(REORDER_PACKETS_MAX));
-            // How much later than a round trip it took, next time waits that long.
-            self.reorder_extra = self.reorder_extra.max(now.since(sent.snapshot.sent_at) / 4);
+            self.reordering.widen(distance, now.since(sent.snapshot.sent_at));
             out.push((number, sent));
             index = self.lost.partition_point(|(n, _)| *n < number);
         }
@@ -326,26 +330,45 @@ impl<T: Carried> Ledger<T> {
         between.is_empty() || (between.end - between.start == 1 && self.skips.meets(&between))
     }
 
-    /// Takes out what is lost at `now`; `loss_delay` is the time threshold of the timing mechanism,
-    /// and waiting for reordering never exceeds `patience`.
-    pub fn detect_lost(&mut self, now: Time, loss_delay: Duration, patience: Duration) -> Lost<T> {
-        let (mut runs, mut look_again, mut cause) = (Vec::new(), None, Cause::Expired);
-        let Some(largest) = self.largest_acked else {
-            return Lost { packets: Vec::new(), look_again, cause };
-        };
-        let delay = (loss_delay + self.reorder_extra).min(loss_delay.max(patience));
-        // Those that so many have overtaken are lost, however soon.
-        let overtaken = 0..(largest + 1).saturating_sub(self.reorder_packets);
-        for entry in self.entries.iter_mut().take_while(|entry| entry.first < largest) {
-            let (due, older) = (entry.sent.snapshot.sent_at + delay, entry.places(&(0..largest)));
-            let gone = if due > now { entry.places(&overtaken) } else { older };
-            if entry.open & gone & older != 0 && entry.open & entry.places(&overtaken) != 0 {
-                cause = Cause::Overtaken;
+    /// How far the path has been seen to reorder.
+    pub fn reordering(&self) -> Reordering {
+        self.reordering
+    }
+
+    /// The number of the oldest packet in flight that asks for an acknowledgement, and when it was
+    /// sent.
+    pub fn oldest(&self) -> Option<(u64, Time)> {
+        let entry = self.entries.iter().find(|entry| entry.open != 0 && entry.sent.eliciting)?;
+        Some((entry.first + u64::from(entry.open.trailing_zeros()), entry.sent.snapshot.sent_at))
+    }
+
+    /// Takes out what a rule says is lost at `now`.
+    pub fn take_lost(&mut self, now: Time, rule: &Rule) -> Lost<T> {
+        let (mut runs, mut look_again, mut cause) = (Vec::new(), None::<Time>, Cause::Expired);
+        let (gone, aging) = (0..rule.below, 0..rule.within);
+        let reach = rule.below.max(rule.within);
+        for entry in self.entries.iter_mut().take_while(|entry| entry.first < reach) {
+            let (gone, aging) = (entry.places(&gone), entry.places(&aging));
+            let due = rule.age.due(entry.sent.snapshot.sent_at, &entry.sent.departure);
+            let lost = if due <= now { gone | aging } else { gone };
+            if entry.open & gone != 0 {
+                cause = rule.cause;
             }
-            entry.close(gone & older, &mut runs);
-            if entry.open & older != 0 {
-                look_again = Some(due);
-                break;
+            entry.close(lost, &mut runs);
+            if entry.open & aging == 0 || due == Time::NEVER {
+                continue;
+            }
+            match rule.age {
+                // Those behind it are younger.
+                Age::Of(_) => {
+                    look_again = Some(due);
+                    break;
+                }
+                // Nobody answers for what asks for no acknowledgement.
+                _ if entry.sent.eliciting => {
+                    look_again = Some(look_again.map_or(due, |at| at.min(due)));
+                }
+                _ => {}
             }
         }
         if runs.is_empty() {

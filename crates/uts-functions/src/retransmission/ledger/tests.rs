@@ -1,5 +1,7 @@
 use super::*;
+use crate::finding::{self, Finding as _, Flight};
 use core::iter::once;
+use core::time::Duration;
 use proptest::prelude::*;
 
 fn sent(at_ms: u64) -> Sent<u8> {
@@ -8,6 +10,7 @@ fn sent(at_ms: u64) -> Sent<u8> {
         epoch: 0,
         eliciting: true,
         size_probe: false,
+        departure: Departure::default(),
         tokens: Tokens::new(),
         snapshot: Snapshot { sent_at: Time::from_millis(at_ms), ..Snapshot::default() },
     }
@@ -29,15 +32,28 @@ fn numbers(list: &[(u64, Sent<u8>)]) -> Vec<u64> {
 
 const DELAY: Duration = Duration::from_millis(50);
 
+/// What later packets have overtaken.
+fn find(ledger: &mut Ledger<u8>, at_ms: u64) -> Lost<u8> {
+    let flight = Flight {
+        largest_acked: ledger.largest_acked(),
+        reordering: ledger.reordering(),
+        loss_delay: DELAY,
+        patience: DELAY,
+        timeout: DELAY,
+    };
+    let overtaken = finding::Slot::build(&finding::MECHANISMS[0].choice(), ()).expect("mandatory");
+    ledger.take_lost(Time::from_millis(at_ms), &overtaken.rule(&flight))
+}
+
 #[test]
 fn a_gap_of_three_packets_is_a_loss_and_time_decides_the_rest() {
     let mut l = ledger(10);
     let done = l.on_ack([4..6, 0..1].into_iter(), Time::from_millis(20)).expect("sent");
     assert_eq!(settled(&done), [4, 5, 0]);
-    let Lost { packets: lost, look_again: again, cause } = l.detect_lost(Time::from_millis(20), DELAY, DELAY);
+    let Lost { packets: lost, look_again: again, cause } = find(&mut l, 20);
     assert_eq!((numbers(&lost), cause), (vec![1, 2], Cause::Overtaken));
     assert_eq!(again, Some(Time::from_millis(3) + DELAY));
-    let Lost { packets: lost, look_again: again, cause } = l.detect_lost(Time::from_millis(53), DELAY, DELAY);
+    let Lost { packets: lost, look_again: again, cause } = find(&mut l, 53);
     assert_eq!((numbers(&lost), again, cause), (vec![3], None, Cause::Expired));
     assert_eq!(l.eliciting(), 4);
 }
@@ -46,11 +62,11 @@ fn a_gap_of_three_packets_is_a_loss_and_time_decides_the_rest() {
 fn what_arrives_after_all_widens_the_threshold() {
     let mut l = ledger(12);
     l.on_ack(once(6..8), Time::from_millis(20)).expect("sent");
-    assert_eq!(numbers(&l.detect_lost(Time::from_millis(20), DELAY, DELAY).packets), [0, 1, 2, 3, 4]);
+    assert_eq!(numbers(&find(&mut l, 20).packets), [0, 1, 2, 3, 4]);
     let done = l.on_ack(once(1..3), Time::from_millis(21)).expect("sent");
     assert_eq!((settled(&done), numbers(&done.spurious)), (vec![], vec![1, 2]));
     l.on_ack(once(11..12), Time::from_millis(22)).expect("sent");
-    let Lost { packets: lost, look_again: again, .. } = l.detect_lost(Time::from_millis(22), DELAY, DELAY);
+    let Lost { packets: lost, look_again: again, .. } = find(&mut l, 22);
     assert!(lost.is_empty() && again.is_some(), "5 is six packets behind, and one came seven late");
 }
 
@@ -167,7 +183,7 @@ proptest! {
                 Step::Wait(ms) => now += Duration::from_millis(ms),
             }
             let [one, other] = [&mut shared, &mut single].map(|ledger| {
-                let Lost { packets: lost, look_again: again, .. } = ledger.detect_lost(now, DELAY, DELAY);
+                let Lost { packets: lost, look_again: again, .. } = find(ledger, now.since(Time::ZERO).as_millis() as u64);
                 (plain(lost), again)
             });
             prop_assert_eq!(one, other);
@@ -215,4 +231,45 @@ fn reports_behind_an_unanswered_packet_do_not_pile_up() {
     assert_eq!((l.eliciting(), l.oldest_eliciting().is_some()), (1, true));
     l.on_ack(once(0..1), Time::from_millis(20_200)).expect("sent");
     assert_eq!((l.eliciting(), l.entries.len()), (0, 0));
+}
+
+/// Packets with time-outs of their own expire each by itself, in whatever order they left.
+#[test]
+fn packets_expire_by_the_time_out_that_they_left_with() {
+    let mut l = Ledger::default();
+    for (at_ms, timeouts) in [(0, 2), (1, 0), (2, 1), (3, 0)] {
+        let departure = Departure { timeouts, timeout_us: 10_000, ..Departure::default() };
+        l.record(Sent { departure, eliciting: at_ms != 3, ..sent(at_ms) });
+    }
+    let ms = Time::from_millis;
+    let rule = |now: Option<u64>, backs_off| Rule {
+        below: 0,
+        cause: Cause::Expired,
+        within: u64::MAX,
+        age: Age::TimeOut {
+            now: Duration::from_millis(now.unwrap_or(1_000)),
+            frozen: now.is_none(),
+            backs_off,
+        },
+    };
+    // Without back-off all go in turn; the one that asks for nothing sets no timer.
+    let Lost { packets, look_again, .. } = l.clone().take_lost(ms(11), &rule(None, false));
+    assert_eq!((numbers(&packets), look_again), (vec![0, 1], Some(ms(12))));
+    let Lost { packets, look_again, .. } = l.clone().take_lost(ms(6), &rule(Some(5), false));
+    assert_eq!((numbers(&packets), look_again), (vec![0, 1], Some(ms(7))));
+    // With it the first, which left after two time-outs, goes last.
+    let Lost { packets, look_again, .. } = l.take_lost(ms(11), &rule(None, true));
+    assert_eq!((numbers(&packets), look_again), (vec![1], Some(ms(22))));
+    let Lost { packets, look_again, .. } = l.take_lost(ms(22), &rule(None, true));
+    assert_eq!((numbers(&packets), look_again), (vec![2, 3], Some(ms(40))));
+}
+
+/// A packet that left before time-outs were kept has the one at present.
+#[test]
+fn a_packet_without_a_time_out_of_its_own_has_the_one_at_present() {
+    let mut l = ledger(1);
+    let age = Age::TimeOut { now: Duration::from_millis(9), frozen: true, backs_off: true };
+    let rule = Rule { below: 0, cause: Cause::Expired, within: u64::MAX, age };
+    assert_eq!(l.take_lost(Time::from_millis(8), &rule).look_again, Some(Time::from_millis(9)));
+    assert_eq!(numbers(&l.take_lost(Time::from_millis(9), &rule).packets), [0]);
 }

@@ -2,7 +2,6 @@
 
 use super::super::super::packet::DATA_ROOM_MIN_BYTES;
 use super::{Cargo, Written};
-use uts_functions::flow::FlowControl as _;
 use uts_wire::frame::{DataFlags, Frame, Order, data_header_len, emit_data_header};
 
 /// Bytes of what a message says it waits for, at most: type, flow, position, distance, length.
@@ -11,7 +10,7 @@ const ORDER_BYTES_MAX: usize = 33;
 impl Cargo<'_, '_> {
     /// Writes one data frame.
     pub(super) fn write_chunk(&mut self) -> Written {
-        let Cargo { flows, stack, stats, packet, flow, end, polls, .. } = self;
+        let Cargo { flows, stack, gate, stats, packet, flow, end, polls, .. } = self;
         let (flow, end, polls) = (*flow, *end, *polls);
         let Some(send) = flows.get_mut(flow).map(|f| &mut f.send) else { return Written::Nothing };
         // A poll may follow the frame, which then needs a length.
@@ -24,7 +23,7 @@ impl Cargo<'_, '_> {
         if room < header_bytes + length_bytes + 1 || (packet.shape.has_data && room < DATA_ROOM_MIN_BYTES) {
             return Written::NoRoom;
         }
-        let limit = stack.flow.send_limit(send.limit);
+        let limit = gate.limit(send);
         // segmentation.md R-13, for what is not for `write_messages`.
         let room_of_full =
             room + (packet.out.len() - packet.mark.payload_offset()) + (packet.full_end - packet.end);
@@ -35,6 +34,9 @@ impl Cargo<'_, '_> {
             return Written::NoRoom;
         }
         let Some(chunk) = send.buffer.next_chunk(room - header_bytes, limit) else { return Written::Nothing };
+        if !chunk.repeat {
+            gate.on_sent(send);
+        }
         let after = send.rare.as_ref().filter(|_| stack.layout.orders && chunk.begin);
         let after = after.and_then(|rare| rare.orders.get(&chunk.range.start).cloned());
         let whole = chunk.begin && chunk.end;

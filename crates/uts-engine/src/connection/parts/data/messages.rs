@@ -3,7 +3,6 @@
 
 use super::super::super::packet::{DATA_ROOM_MIN_BYTES, FULL_BUT, Shape};
 use super::{Cargo, Written};
-use uts_functions::flow::FlowControl as _;
 use uts_functions::segmentation::buffer::{Together, UnsentMessages};
 use uts_wire::frame::{
     self, Data, DataFlags, DataWriter, RowHead, data_header_len, emit_messages_header, messages_header_len,
@@ -14,13 +13,14 @@ impl Cargo<'_, '_> {
     /// Writes messages that are new and go into the packet whole, one behind the other, as long as
     /// it is the flow's turn. `None` if what comes next is anything else.
     pub(super) fn write_messages(&mut self) -> Option<Written> {
-        let Cargo { flows, stack, flow, polls, coalesce, .. } = self;
+        let Cargo { flows, stack, gate, flow, polls, coalesce, .. } = self;
+        let gate = *gate;
         let (flow, polls, coalesce) = (*flow, *polls, *coalesce);
         let send = &mut flows.get_mut(flow)?.send;
         if stack.layout.orders {
             return None;
         }
-        let limit = stack.flow.send_limit(send.limit);
+        let limit = gate.limit(send);
         // The first question, as it is asked of every frame of bytes too.
         if !send.buffer.may_have_messages() {
             return None;
@@ -58,6 +58,9 @@ impl Cargo<'_, '_> {
             };
             packet.note_data(flow, range);
             self.stats.data_bytes_sent += data_bytes as u64;
+            if let Some(send) = self.flows.get_mut(flow).map(|f| &mut f.send) {
+                gate.on_sent(send);
+            }
         }
         filled.written
     }

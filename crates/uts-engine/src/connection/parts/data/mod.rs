@@ -8,12 +8,12 @@ pub(in crate::connection) use messages::{How, append_whole};
 
 use super::super::flows::Flows;
 use super::super::packet::{Packet, Reason};
+use super::super::send::gate::Gate;
 use super::super::{Stats, Ways};
 use super::repairs::has_repair;
 use super::{Interest, LostPacket, Part, Token};
 use crate::synthesis::SendStack;
 use uts_functions::Time;
-use uts_functions::flow::FlowControl as _;
 
 /// What flows have to send. The flows have it.
 #[derive(Debug)]
@@ -36,6 +36,7 @@ pub(in crate::connection) enum Written {
 struct Cargo<'c, 'o> {
     flows: &'c mut Flows,
     stack: &'c SendStack,
+    gate: Gate<'c>,
     stats: &'c mut Stats,
     packet: &'c mut Packet<'o>,
     flow: u32,
@@ -77,13 +78,14 @@ impl Part for Data {
         }
         let (end, polls) = (packet.end_of_data(stack), stack.polls());
         let coalesce = config.coalesce;
+        let gate = outbound.gate(stack, packet.now);
         while let Some(flow) = flows.next_to_send(Some(stack.group)) {
-            let written = Cargo { flows, stack, stats, packet, flow, end, polls, coalesce }.fill();
+            let written = Cargo { flows, stack, gate, stats, packet, flow, end, polls, coalesce }.fill();
             if written == Written::NoRoom {
                 break;
             }
             // A flow that has nothing left must not stand before those that have.
-            flows.update_order(flow, |limit| stack.flow.send_limit(limit));
+            flows.update_order(flow, |send| gate.limit(send));
             flows.yield_turn(flow);
             let is_stuck = written == Written::Nothing && flows.has_turn(flow);
             if is_stuck || written == Written::Last || (packet.shape.has_data && !coalesce) {

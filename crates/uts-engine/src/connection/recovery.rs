@@ -1,0 +1,233 @@
+//! What becomes of data that has arrived, or was lost: its flow's retransmission mechanism says
+//! what is sent again.
+
+use super::parts::{LostPacket, Signal};
+use super::{Event, Ways};
+use crate::event::FlowId;
+use core::ops::Range;
+use core::time::Duration;
+use smallvec::{SmallVec, smallvec};
+use uts_functions::feedback::BadFeedback;
+use uts_functions::retransmission::{LostData, Response, Retransmission, SentData};
+use uts_functions::{Function, RangeSet, Time};
+use uts_wire::frame;
+
+/// What is lost waits at least so long where it waits, whatever a mechanism says.
+const WAIT_MIN: Duration = Duration::from_millis(1);
+
+impl Ways {
+    /// Data of a flow has arrived.
+    pub(super) fn settle_data(&mut self, id: u32, range: Range<u64>) {
+        let Some(flow) = self.flows.get_mut(id) else { return };
+        flow.send.buffer.on_acknowledged(range.clone());
+        flow.send.on_settled(range);
+        self.after_send_change(id);
+    }
+
+    /// A flow's sending state has changed: wakes its writer, keeps its place in the order, ends it
+    /// when it is complete.
+    pub(super) fn after_send_change(&mut self, id: u32) {
+        if self.flows.get(id).is_some_and(|flow| flow.send.writer_waits) {
+            self.wake_writer(id);
+        }
+        let Some(flow) = self.flows.get_mut(id) else { return };
+        let outbound = self.outbound.as_ref();
+        let gate = outbound.and_then(|o| Some(o.gate(o.stack(flow.send.group)?, Time::ZERO)));
+        let send = &mut flow.send;
+        if !send.is_done && send.reset.is_none() && send.buffer.is_complete() {
+            send.is_done = true;
+            self.events.push_back(Event::Finished(FlowId(id)));
+        }
+        if flow.next_alarm() != flow.alarm {
+            self.flows.update_alarm(id);
+        }
+        if let Some(gate) = gate {
+            self.flows.update_order(id, |send| gate.limit(send));
+        }
+        self.flows.drop_if_done(id);
+    }
+
+    /// Tells the application that a flow takes more, if it does.
+    fn wake_writer(&mut self, id: u32) {
+        let room = self.send_capacity();
+        let Some(send) = self.flows.get_mut(id).map(|flow| &mut flow.send) else { return };
+        let may_write = send.rare.as_ref().is_none_or(|rare| rare.admits_at.is_none());
+        if may_write && send.buffer.load_bytes() < room {
+            send.writer_waits = false;
+            self.events.push_back(Event::Writable(FlowId(id)));
+        }
+    }
+
+    /// Data of a flow was lost: its retransmission mechanism says whether it is repeated.
+    pub(super) fn recover_data(&mut self, id: u32, range: Range<u64>, loss: &LostPacket) {
+        self.recover(id, range, loss, false);
+    }
+
+    /// What a flow has waited for is not asked for, or another mechanism is in use: that is asked
+    /// about all of it.
+    pub(super) fn recover_awaited(&mut self, now: Time, id: u32) {
+        let Some(rare) = self.flows.get_mut(id).and_then(|flow| flow.send.rare.as_mut()) else { return };
+        let (ranges, number) = rare.awaited.take();
+        let next_packet = self.outbound.as_ref().map_or(0, |outbound| outbound.ledger.next_number());
+        let loss = LostPacket { now, number, sent_at: now, next_packet };
+        ranges.into_iter().for_each(|range| self.recover(id, range, &loss, true));
+    }
+
+    fn recover(&mut self, id: u32, range: Range<u64>, loss: &LostPacket, has_waited: bool) {
+        let Some(flow) = self.ready_to_repeat(id, loss) else { return };
+        for range in self.give_up_tagged(id, range) {
+            let Some(send) = self.flows.get_mut(id).map(|flow| &mut flow.send) else { return };
+            let Some((_, mechanism)) = &mut send.retransmission else { return };
+            let (losses, first_sent_at) = if mechanism.counts() {
+                send.rare.get_or_insert_default().tries.on_lost(&range, loss.sent_at)
+            } else {
+                (1, loss.now)
+            };
+            let (age, packet) = (loss.now.since(first_sent_at), loss.number);
+            let lost = LostData { range: range.clone(), packet, has_waited, losses, age, flow };
+            match mechanism.on_lost(&lost) {
+                Response::Repeat(range) => send.buffer.repeat(range),
+                Response::Abandon(range) => self.give_up(id, range),
+                Response::Covered => {}
+                Response::Wait(until) => {
+                    let until = until.max(loss.now + WAIT_MIN);
+                    send.rare.get_or_insert_default().awaited.insert(range, loss.number, until);
+                }
+            }
+        }
+        self.after_send_change(id);
+    }
+
+    /// Of what was lost, what was handed over beyond the flow's rate is given up (rate.md R-12).
+    /// Says what is left.
+    fn give_up_tagged(&mut self, id: u32, range: Range<u64>) -> SmallVec<[Range<u64>; 1]> {
+        let rare = self.flows.get(id).and_then(|flow| flow.send.rare.as_ref());
+        let Some(rare) = rare.filter(|rare| !rare.tagged.is_empty()) else { return smallvec![range] };
+        let left: SmallVec<[Range<u64>; 1]> = rare.tagged.gaps(range.clone()).collect();
+        let mut tagged = RangeSet::new();
+        tagged.insert(range);
+        for part in &left {
+            tagged.remove(part.clone());
+        }
+        for part in tagged.iter() {
+            self.give_up(id, part);
+        }
+        if let Some(send) = self.flows.get_mut(id).map(|flow| &mut flow.send)
+            && let Some(rare) = &mut send.rare
+        {
+            rare.tagged.remove(0..send.buffer.done_to());
+        }
+        left
+    }
+
+    fn give_up(&mut self, id: u32, range: Range<u64>) {
+        let Some(flow) = self.flows.get_mut(id) else { return };
+        let send = &mut flow.send;
+        self.stats.bytes_given_up += range.end - range.start;
+        if let Some(rare) = &mut send.rare {
+            rare.tries.remove(&range);
+        }
+        send.buffer.abandon(range);
+        let offsets =
+            self.outbound.as_ref().and_then(|o| o.stack(send.group)).is_some_and(|s| s.layout.offsets);
+        // Where no positions are sent, nobody waits for any, but for the end, which may have gone
+        // before.
+        if !offsets && !send.buffer.is_finished() {
+            send.buffer.forget_skips();
+        } else {
+            self.flows.signals.insert(Signal::Skip(id));
+        }
+    }
+
+    /// The receiver asks for what is missing of a flow.
+    pub(super) fn on_demand(&mut self, now: Time, feedback: &frame::Feedback<'_>) -> Result<(), BadFeedback> {
+        let id = feedback.flow;
+        let next_packet = self.outbound.as_ref().map_or(0, |outbound| outbound.ledger.next_number());
+        let loss = LostPacket { now, number: 0, sent_at: now, next_packet };
+        let Some(flow) = self.ready_to_repeat(id, &loss) else { return Ok(()) };
+        let Some(send) = self.flows.get_mut(id).map(|flow| &mut flow.send) else { return Ok(()) };
+        let Some((_, mechanism)) = &mut send.retransmission else { return Ok(()) };
+        if mechanism.info().number != feedback.mechanism || send.reset.is_some() {
+            return Ok(());
+        }
+        for range in mechanism.on_feedback(feedback.words, &flow)? {
+            if let Some(rare) = &mut send.rare {
+                rare.awaited.remove(range.clone());
+            }
+            send.buffer.repeat(range);
+        }
+        self.after_send_change(id);
+        Ok(())
+    }
+
+    /// Sees that a flow has the mechanism that its profile names for its losses; gives the flow as
+    /// that sees it.
+    fn ready_to_repeat(&mut self, id: u32, loss: &LostPacket) -> Option<SentData> {
+        let send = &mut self.flows.get_mut(id)?.send;
+        let outbound = self.outbound.as_ref()?;
+        let stack = outbound.stack(send.group)?;
+        let choice = stack.profile.get(Function::Retransmission);
+        if send.retransmission.as_ref().is_none_or(|(built_for, _)| built_for != choice) {
+            send.retransmission = Some((*choice, stack.retransmission.clone()));
+        }
+        Some(SentData {
+            now: loss.now,
+            timeout: outbound.probe_timeout(),
+            sent_to: send.buffer.sent(),
+            heard_to: send.buffer.heard_to(),
+            next_packet: loss.next_packet,
+        })
+    }
+
+    /// Whether lost data of a flow is sent again.
+    pub(super) fn repeats(&self, flow: u32) -> bool {
+        let group = self.flows.get(flow).map_or(0, |f| f.send.group);
+        let stack = self.outbound.as_ref().and_then(|o| o.stack(group));
+        stack.is_some_and(|s| s.layout.repeats)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing;
+    use super::*;
+    use uts_functions::Profile;
+
+    /// An exchange of another function leaves a flow's retransmission alone: go-back-N knows that
+    /// it has ordered all of a flight again.
+    #[test]
+    fn retransmission_forgets_nothing_when_another_function_is_exchanged() {
+        let profile = [
+            (Function::Protection, "aes-128-gcm"),
+            (Function::Retransmission, "go-back-n"),
+            (Function::Flow, "credit"),
+        ]
+        .into_iter()
+        .fold(Profile::bare(), |p, (function, name)| p.with_named(function, name).expect("it exists"));
+        for exchanged in [None, Some("reed-solomon")] {
+            let mut ways = testing::ways_under(profile);
+            let id = ways.flows.open(100).expect("granted").0;
+            let buffer = &mut ways.flows.get_mut(id).expect("open").send.buffer;
+            buffer.write(bytes::Bytes::from(vec![7; 10_000]));
+            for _ in 0..10 {
+                buffer.next_chunk(1000, u64::MAX).expect("it has more");
+            }
+            let loss = |number| LostPacket { now: Time::ZERO, number, sent_at: Time::ZERO, next_packet: 10 };
+            ways.recover_data(id, 1000..2000, &loss(1));
+            // The first two of what was ordered again have left.
+            let buffer = &mut ways.flows.get_mut(id).expect("open").send.buffer;
+            for start in [1000, 2000] {
+                assert_eq!(buffer.next_chunk(1000, u64::MAX).expect("repeated").range, start..start + 1000);
+            }
+            if let Some(fec) = exchanged {
+                let next = profile.with_named(Function::Fec, fec).expect("it exists");
+                let outbound = ways.outbound.as_mut().expect("established");
+                assert!(outbound.put_to_use(Time::ZERO, 1, 0, &next, 1200));
+            }
+            ways.recover_data(id, 2000..3000, &loss(2));
+            let buffer = &mut ways.flows.get_mut(id).expect("open").send.buffer;
+            let next = buffer.next_chunk(1000, u64::MAX).expect("more was ordered again").range;
+            assert_eq!(next, 3000..4000, "exchanged {exchanged:?}");
+        }
+    }
+}

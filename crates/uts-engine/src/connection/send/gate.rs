@@ -1,0 +1,96 @@
+//! How far flows may send: the peer's credit, and what a flow-control mechanism makes of what is
+//! outstanding.
+
+use crate::connection::Outbound;
+use crate::connection::flows::halves::SendHalf;
+use crate::synthesis::SendStack;
+use uts_functions::Time;
+use uts_functions::flow::{self, Allowed, FlowControl as _, Outstanding};
+
+/// What of a full packet is not data, about.
+const AROUND_BYTES: u64 = 60;
+
+/// How far the flows of a group may send.
+#[derive(Clone, Copy)]
+pub(in crate::connection) struct Gate<'a> {
+    flow: &'a flow::Slot,
+    /// Whether the mechanism looks at what is outstanding.
+    pub windows: bool,
+    /// When what is held back now has waited for long enough.
+    release_at: Time,
+    packet_bytes: u64,
+}
+
+impl Outbound {
+    /// How far flows under a stack may send. `now` = the instant at which a packet leaves;
+    /// `Time::ZERO` = none does.
+    #[inline]
+    pub fn gate<'a>(&self, stack: &'a SendStack, now: Time) -> Gate<'a> {
+        let windows = stack.windows;
+        let release_at = if windows {
+            self.ledger.last_eliciting_at().max(now) + self.probe_timeout()
+        } else {
+            Time::NEVER
+        };
+        let packet_bytes = self.full_bytes.saturating_sub(AROUND_BYTES).max(1);
+        Gate { flow: &stack.flow, windows, release_at, packet_bytes }
+    }
+}
+
+impl Gate<'_> {
+    /// The position up to which a flow may send.
+    #[inline]
+    pub fn limit(&self, send: &mut SendHalf) -> u64 {
+        let limit = self.flow.send_limit(send.limit);
+        if self.windows { self.window(send, limit) } else { limit }
+    }
+
+    #[cold]
+    fn window(&self, send: &mut SendHalf, limit: u64) -> u64 {
+        let fixed = Outstanding {
+            done_to: send.buffer.done_to(),
+            sent_to: send.buffer.sent(),
+            written_to: send.buffer.written(),
+            packets: 0,
+            in_group: 0,
+            packet_bytes: self.packet_bytes,
+            window_max: 0,
+        };
+        let sending = &mut send.rare.get_or_insert_default().sending;
+        let flow = sending.outstanding(limit, fixed);
+        let (is_held, to) = match self.flow.allows(limit, &flow) {
+            Allowed::Hold if !sending.is_released => (true, flow.sent_to),
+            Allowed::Hold => (false, limit),
+            Allowed::To(to) => (false, to.min(limit)),
+        };
+        // flow.md R-13: the peer's window is shut, and nothing outstanding would bring news.
+        let is_shut = limit <= flow.sent_to && flow.done_to >= flow.sent_to;
+        let waits = flow.written_to > flow.sent_to && (is_held || is_shut);
+        sending.release_at = waits.then(|| sending.release_at.unwrap_or(self.release_at));
+        to
+    }
+
+    /// Data left that was not sent before.
+    #[inline]
+    pub fn on_sent(&self, send: &mut SendHalf) {
+        if self.windows {
+            let end = send.buffer.sent();
+            send.rare.get_or_insert_default().sending.on_sent(end);
+        }
+    }
+}
+
+impl SendHalf {
+    /// What was held back has waited for long enough: it goes, or the peer is asked whether its
+    /// window is still shut (flow.md R-13). Says whether it is to be asked.
+    pub fn release(&mut self, now: Time, again_at: Time) -> bool {
+        let (limit, sent_to) = (self.limit, self.buffer.sent());
+        let Some(rare) = &mut self.rare else { return false };
+        if rare.sending.release_at.is_none_or(|at| at > now) {
+            return false;
+        }
+        rare.sending.is_released = limit > sent_to;
+        rare.sending.release_at = Some(again_at).filter(|_| limit <= sent_to);
+        limit <= sent_to
+    }
+}

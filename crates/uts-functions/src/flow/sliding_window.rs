@@ -1,0 +1,189 @@
+//! A sliding window of bytes, as TCP has it: the receiver grants so many beyond what was consumed,
+//! and the sender may wait until enough of them is free or a packet is full (RFC 793 section 3.7,
+//! RFC 813, RFC 896).
+
+use super::{Allowed, FlowControl, Grant, Outstanding};
+use crate::function::Function;
+use crate::mechanism::{Bold, Consent, Facts, Mechanism, Param, Params, Unasked, Unit};
+use crate::time::Time;
+use core::time::Duration;
+
+/// See the module's page.
+#[derive(Clone, Debug)]
+pub struct SlidingWindow {
+    window_bytes: u64,
+    threshold_percent: u64,
+    update_percent: u64,
+    nagle: bool,
+    /// It has set the window, which the engine may have enlarged since.
+    has_set: bool,
+}
+
+impl SlidingWindow {
+    /// Its entry in the library.
+    pub const INFO: Mechanism = Mechanism {
+        function: Function::Flow,
+        number: 4,
+        name: "sliding-window",
+        what: "the receiver grants a window that does not grow; the sender may wait for enough of it",
+        mandatory: false,
+        consent: Consent::NotNeeded,
+        params: &[
+            Param {
+                name: "window",
+                unit: Unit::Bytes,
+                default: 65_535,
+                min: 1,
+                max: 67_108_864,
+                bold: Bold::Neither,
+                what: "positions beyond what was consumed",
+            },
+            Param {
+                name: "threshold",
+                unit: Unit::Count,
+                default: 0,
+                min: 0,
+                max: 100,
+                bold: Bold::Neither,
+                what: "percent of the largest window that must be free before the sender sends (23, 25)",
+            },
+            Param {
+                name: "update",
+                unit: Unit::Count,
+                default: 25,
+                min: 0,
+                max: 100,
+                bold: Bold::Neither,
+                what: "percent of the window that must be consumed for an update; 0 = updates ride on reports",
+            },
+            Param {
+                name: "nagle",
+                unit: Unit::Count,
+                default: 0,
+                min: 0,
+                max: 1,
+                bold: Bold::Neither,
+                what: "1 = what fills no packet waits while something is outstanding",
+            },
+        ],
+        needs: &[],
+        facts: Facts {
+            positions: true,
+            grants: true,
+            windows: true,
+            unasked: Unasked::Never,
+            ..Facts::PLAIN
+        },
+        predict: |params, facts, p| {
+            let window = (f64::from(params.get(0)) / facts.mtu_bytes.max(1) as f64).max(1.0);
+            p.utilisation = p.utilisation.min(window / facts.bdp_packets().max(window));
+            p.utilisation_low = p.utilisation_low.min(p.utilisation);
+            if params.get(3) == 1 {
+                p.delay_s += facts.rtt_smoothed.as_secs_f64() / 2.0;
+                p.delay_p99_s += facts.rtt_smoothed.as_secs_f64();
+            }
+            p.cpu_ns += 10.0;
+        },
+    };
+
+    /// Builds it.
+    pub fn build(params: &Params, (): ()) -> Self {
+        SlidingWindow {
+            window_bytes: u64::from(params.get(0)).max(1),
+            threshold_percent: params.get(1).into(),
+            update_percent: params.get(2).into(),
+            nagle: params.get(3) == 1,
+            has_set: false,
+        }
+    }
+}
+
+impl FlowControl for SlidingWindow {
+    fn window_bytes(&self) -> u64 {
+        self.window_bytes
+    }
+
+    fn send_limit(&self, limit: u64) -> u64 {
+        limit
+    }
+
+    fn allows(&self, limit: u64, flow: &Outstanding) -> Allowed {
+        let (usable, waiting) =
+            (limit.saturating_sub(flow.sent_to), flow.written_to.saturating_sub(flow.sent_to));
+        // flow.md R-21: what all fits need not wait for more room.
+        let is_narrow = waiting > usable
+            && usable.saturating_mul(100) < flow.window_max.saturating_mul(self.threshold_percent);
+        // flow.md R-22.
+        if is_narrow || (self.nagle && flow.is_small()) { Allowed::Hold } else { Allowed::To(limit) }
+    }
+
+    fn rides(&self) -> bool {
+        // flow.md R-20.
+        self.update_percent == 0
+    }
+
+    fn on_consumed(&mut self, state: &mut Grant, _: Time, _: Duration) -> Option<u64> {
+        // flow.md R-19: a window that was larger shrinks, and what was granted of it stays granted.
+        if !core::mem::replace(&mut self.has_set, true) {
+            state.window_bytes = self.window_bytes.min(state.window_bytes_max);
+        }
+        let limit = state.consumed.saturating_add(state.window_bytes);
+        let step = state.window_bytes.saturating_mul(self.update_percent) / 100;
+        if limit <= state.limit || limit - state.limit < step.max(1) {
+            return None;
+        }
+        state.limit = limit;
+        Some(limit)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn build(settings: &[(&str, u64)]) -> SlidingWindow {
+        SlidingWindow::build(&SlidingWindow::INFO.choice_with(settings).expect("in range").params, ())
+    }
+
+    fn flow(done_to: u64, sent_to: u64, written_to: u64) -> Outstanding {
+        let (packets, in_group) = (0, 0);
+        Outstanding { done_to, sent_to, written_to, packets, in_group, packet_bytes: 1000, window_max: 4096 }
+    }
+
+    #[test]
+    fn the_sender_waits_for_enough_of_the_window_unless_all_fits() {
+        let window = build(&[("window", 4096), ("threshold", 23)]);
+        // 23 % of 4096 are 942.
+        assert_eq!(window.allows(5941, &flow(1000, 5000, 90_000)), Allowed::Hold);
+        assert_eq!(window.allows(5943, &flow(1000, 5000, 90_000)), Allowed::To(5943));
+        assert_eq!(window.allows(5100, &flow(1000, 5000, 5100)), Allowed::To(5100));
+    }
+
+    #[test]
+    fn small_data_waits_while_something_is_outstanding() {
+        let window = build(&[("nagle", 1)]);
+        assert_eq!(window.allows(9000, &flow(10, 20, 30)), Allowed::Hold);
+        assert_eq!(window.allows(9000, &flow(20, 20, 30)), Allowed::To(9000), "nothing is outstanding");
+        assert_eq!(window.allows(9000, &flow(10, 20, 1020)), Allowed::To(9000), "it fills a packet");
+        assert_eq!(build(&[]).allows(9000, &flow(10, 20, 30)), Allowed::To(9000));
+    }
+
+    #[test]
+    fn a_window_that_shrinks_takes_back_nothing_and_opens_again() {
+        let mut state = Grant::new(Time::ZERO, 100_000, 1 << 20);
+        let mut window = build(&[("window", 10), ("update", 0)]);
+        let mut consumed = |window: &mut SlidingWindow, to: u64| {
+            state.consumed = to;
+            window.on_consumed(&mut state, Time::ZERO, Duration::ZERO)
+        };
+        assert_eq!(consumed(&mut window, 0), None);
+        assert_eq!(consumed(&mut window, 99_990), None, "less than what was granted");
+        assert_eq!(consumed(&mut window, 99_991), Some(100_001));
+        assert!(window.rides());
+        let mut window = build(&[("window", 1)]);
+        let mut state = Grant::new(Time::ZERO, window.window_bytes(), 1 << 20);
+        assert_eq!(state.limit, 1);
+        state.consumed = 1;
+        assert_eq!(window.on_consumed(&mut state, Time::ZERO, Duration::ZERO), Some(2));
+    }
+}

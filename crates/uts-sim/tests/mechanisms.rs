@@ -1,0 +1,218 @@
+//! What mechanisms of one function are known for, end to end and in virtual time.
+
+use core::time::Duration;
+use uts_engine::{ConnectionConfig, EndpointConfig, Stats};
+use uts_functions::Time;
+use uts_path::{PathConfig, Target};
+use uts_sim::identity::Identities;
+use uts_sim::transfer::{Transfers, checksum};
+use uts_sim::{World, WorldConfig};
+
+const PATH: &str = "rate=20mbit delay=20ms buffer=200p";
+
+/// What a transfer took.
+#[derive(Debug)]
+struct Outcome {
+    took: Duration,
+    stats: Stats,
+    /// Bytes that the server's application has read.
+    received: u64,
+    /// Packets from the server, its reports.
+    packets_back: u64,
+}
+
+fn config(properties: &[&str]) -> ConnectionConfig {
+    let mut config = ConnectionConfig::default();
+    for property in properties.iter().chain(&["uts.adapt=off", "uts.consent=all"]) {
+        if let Some(bytes) = property.strip_prefix("credit=") {
+            config.credit_bytes_initial = bytes.parse().expect("bytes");
+            continue;
+        }
+        config.requirements.assign(property).unwrap_or_else(|e| panic!("{property}: {e}"));
+    }
+    config
+}
+
+/// One client sends so many bytes. The path is as it says once the connection is there; `out` is
+/// when it goes, and for how long.
+fn carry(path: &str, bytes: u64, properties: &[&str], out: Option<(u64, u64)>) -> Outcome {
+    let (link, loss) = path.split_once(" loss").map_or((path, None), |(link, loss)| (link, Some(loss)));
+    let path = PathConfig::both(link.parse().expect("a valid path"));
+    let server = EndpointConfig { accept: config(properties), ..EndpointConfig::default() };
+    let world = WorldConfig { path, server, seed: 5, ..WorldConfig::default() };
+    let mut world = World::new(world, Identities::new().expect("keys")).expect("a valid world");
+    world.limit_steps(5_000_000);
+    let mut transfers = Transfers::start(&mut world, &[(1, config(properties))], bytes);
+    transfers.run(&mut world, Time::from_millis(200));
+    if let Some(loss) = loss {
+        world.set_path(Target::Both, &format!("{link} loss{loss}")).expect("a change");
+    }
+    if let Some((at, length)) = out {
+        transfers.run(&mut world, Time::from_millis(at));
+        world.set_path(Target::Both, "down").expect("a change");
+        transfers.run(&mut world, Time::from_millis(at + length));
+        world.set_path(Target::Both, "up").expect("a change");
+    }
+    let done = transfers.run(&mut world, Time::from_millis(600_000));
+    let progress = &transfers.progress[&1];
+    let stats = world.connection(1, progress.connection).map(|c| c.stats()).unwrap_or_default();
+    let packets_back = world.path_stats(uts_path::Direction::Backward).packets_in;
+    let at =
+        format!("{properties:?} over {link}, {loss:?}: {} of {bytes} bytes, {stats:?}", progress.received);
+    assert!(done && !world.is_exhausted(), "{at}, closed: {:?}", progress.closed);
+    assert_eq!(progress.closed, None, "{at}");
+    let is_whole = progress.checksum == checksum(bytes);
+    assert!(is_whole || stats.bytes_given_up > 0, "{at}");
+    let (from, to) = (progress.connected_at.expect("connected"), progress.done_at.expect("done"));
+    println!("{at}: {:?}", to.since(from));
+    Outcome { took: to.since(from), stats, received: progress.received, packets_back }
+}
+
+const FINDING: [&str; 7] = [
+    "overtaken",
+    "duplicates",
+    "duplicates(partial=0)",
+    "expiry",
+    "expiry(frozen=1)",
+    "expiry(frozen=1,back-off=0)",
+    "status",
+];
+
+fn finding(mechanism: &str) -> String {
+    format!("uts.profile.finding={mechanism}")
+}
+
+#[test]
+fn where_nothing_is_lost_all_ways_of_finding_losses_are_as_fast() {
+    let path = "rate=20mbit delay=20ms";
+    let plain = carry(path, 1_000_000, &[], None);
+    for mechanism in FINDING {
+        let Outcome { took, stats, .. } = carry(path, 1_000_000, &[&finding(mechanism)], None);
+        assert_eq!(stats.packets_lost, 0, "{mechanism}");
+        if mechanism.contains("frozen=1") {
+            // A time-out that is not worked out anew is too short for a queue that grows.
+            assert!(stats.timeouts > 0 && stats.packets_late > 0, "{mechanism}");
+            continue;
+        }
+        assert_eq!((stats.timeouts, stats.packets_late), (0, 0), "{mechanism}");
+        assert!(took <= plain.took * 21 / 20, "{mechanism}: {took:?}, {:?} by default", plain.took);
+    }
+}
+
+#[test]
+fn whatever_finds_losses_repairs_them_and_outlives_an_outage() {
+    for mechanism in FINDING {
+        for acknowledgement in ["delayed", "poll-status"] {
+            let acknowledgement = format!("uts.profile.acknowledgement={acknowledgement}");
+            let properties = [&finding(mechanism), acknowledgement.as_str()];
+            let lossy = carry(&format!("{PATH} loss=0.03 jitter=3ms,reorder"), 300_000, &properties, None);
+            assert!(lossy.stats.packets_lost > 0, "{mechanism}");
+            let out = carry(PATH, 1_000_000, &properties, Some((400, 3000)));
+            assert!(out.stats.timeouts > 0, "{mechanism}");
+            assert!(out.took < Duration::from_secs(12), "{mechanism}: {:?}", out.took);
+        }
+    }
+}
+
+#[test]
+fn without_back_off_an_outage_brings_more_time_outs() {
+    let timeouts = |mechanism: &str| {
+        let properties = [&finding(mechanism), "uts.profile.timing=fixed(timeout=300)"];
+        carry(PATH, 400_000, &properties, Some((300, 8000))).stats.timeouts
+    };
+    let [backed_off, steady] = ["expiry(frozen=1)", "expiry(frozen=1,back-off=0)"].map(timeouts);
+    assert!(steady >= 2 * backed_off, "{steady} time-outs without back-off, {backed_off} with");
+}
+
+/// A window of packets lets as many through in a round trip as it holds, here 40 ms and a little.
+#[test]
+fn windows_bound_what_a_round_trip_carries() {
+    let path = "rate=100mbit delay=20ms";
+    // About 1160 bytes each until larger packets are tried, which a window of one hinders too.
+    for (flow, in_a_round, bytes) in [
+        ("stop-and-wait", 1, 40_000),
+        ("fixed-window(packets=15)", 15, 600_000),
+        ("packet-group(packets=8)", 8, 320_000),
+        ("blast-buffer(unit=20000)", 17, 600_000),
+        ("sliding-window(window=20000)", 17, 600_000),
+    ] {
+        let acknowledgement = "uts.profile.acknowledgement=per-packet";
+        let flow = format!("uts.profile.flow={flow}");
+        // Else the first window would be the one before the profile is agreed.
+        let credit = if flow.contains("sliding") { "credit=20000" } else { "credit=1000000" };
+        let Outcome { took, stats, .. } = carry(path, bytes, &[&flow, acknowledgement, credit], None);
+        let rounds = took.as_secs_f64() / 0.04;
+        let packets = bytes as f64 / 1160.0;
+        assert_eq!(stats.timeouts, 0, "{flow}");
+        // What leaves before the profile is agreed is bound by the first window alone.
+        let least = (packets - 20.0) / f64::from(in_a_round);
+        assert!(rounds >= 0.8 * least && rounds <= 1.3 * least + 12.0, "{flow}: {rounds} rounds, {least}");
+    }
+}
+
+#[test]
+fn windows_outlive_losses_outages_and_whatever_reports() {
+    for flow in [
+        "stop-and-wait",
+        "fixed-window",
+        "packet-group",
+        "blast-buffer(unit=5000)",
+        "sliding-window(window=9000,update=0,threshold=23,nagle=1)",
+        "sliding-window(window=1500,update=0,nagle=1)",
+    ] {
+        for acknowledgement in ["delayed", "poll-status"] {
+            let acknowledgement = format!("uts.profile.acknowledgement={acknowledgement}");
+            let flow = format!("uts.profile.flow={flow}");
+            let properties = [flow.as_str(), acknowledgement.as_str()];
+            carry(&format!("{PATH} loss=0.05 jitter=3ms,reorder"), 60_000, &properties, None);
+            let out = carry(PATH, 60_000, &properties, Some((300, 2000)));
+            assert!(out.took < Duration::from_secs(40), "{flow}: {:?}", out.took);
+        }
+    }
+}
+
+#[test]
+fn reports_are_as_many_as_their_mechanism_has_it() {
+    let back = |acknowledgement: &str| {
+        let acknowledgement = format!("uts.profile.acknowledgement={acknowledgement}");
+        carry("rate=20mbit delay=20ms", 1_000_000, &[&acknowledgement], None).packets_back
+    };
+    let [each, every, missing, adaptive] =
+        ["per-packet", "every(packets=16)", "missing", "adaptive(interval=10)"].map(back);
+    assert!(
+        every < each / 4 && missing < each / 4,
+        "{each} by packet, {every} by 16, {missing} of what lacks"
+    );
+    // A report each 10 ms of 420, and those before the profile is agreed.
+    assert!(adaptive < 110 && adaptive > 40, "{adaptive}");
+}
+
+/// TCP's pair, and every other way to report with every way to find losses.
+#[test]
+fn every_way_to_report_goes_with_every_way_to_find_losses() {
+    for acknowledgement in ["every", "in-order", "missing", "adaptive"] {
+        for mechanism in FINDING {
+            let acknowledgement = format!("uts.profile.acknowledgement={acknowledgement}");
+            let properties = [&finding(mechanism), acknowledgement.as_str()];
+            let path = format!("{PATH} loss=0.05 jitter=3ms,reorder");
+            let lossy = carry(&path, 150_000, &properties, None);
+            assert!(lossy.took < Duration::from_secs(30), "{properties:?}: {:?}", lossy.took);
+        }
+    }
+}
+
+#[test]
+fn what_is_lost_for_the_last_time_is_given_up() {
+    let carried = |retransmission: &str| {
+        let retransmission = format!("uts.profile.retransmission={retransmission}");
+        carry(&format!("{PATH} loss=0.1"), 400_000, &[&retransmission, "reliability=prefer"], None)
+    };
+    for whole in ["count-limited(tries=255)", "deadline-limited(deadline=60000)"] {
+        let outcome = carried(whole);
+        assert_eq!((outcome.received, outcome.stats.bytes_given_up), (400_000, 0), "{whole}");
+    }
+    let [once, twice] = ["count-limited(tries=1)", "count-limited(tries=2)"].map(carried);
+    assert!(once.received < 380_000 && twice.received > once.received, "{once:?} {twice:?}");
+    let soon = carried("deadline-limited(deadline=1)");
+    assert!(soon.received < 380_000, "{soon:?}");
+}
