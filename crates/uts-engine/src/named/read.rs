@@ -1,5 +1,5 @@
-//! Reads the file of a named profile. All that is wrong with one is said in a line: where, what, and
-//! what would be right.
+//! Reads the file of a named profile. All that is wrong with one is said in a line: where, what,
+//! and what would be right.
 
 use super::{Kind, Named};
 use crate::requirements::{PREFIX, Requirements, nearest};

@@ -1,7 +1,7 @@
 //! The Hamming code (7,4) over packets: three parities for four sources, each the exclusive-or of
 //! three of them (Hamming, "Error Detecting and Error Correcting Codes", 1950). Over packets an
-//! error is a loss, whose place is known: any two of a block's seven packets are recovered, and most
-//! threes. Reed-Solomon recovers any three for as many parities; this needs no multiplication.
+//! error is a loss, whose place is known: any two of a block's seven packets are recovered, and
+//! most threes. Reed-Solomon recovers any three for as many parities; this needs no multiplication.
 
 use super::block::{BlockCode, block_scheme};
 use super::{SYMBOL_PREFIX_BYTES, Shape, predict, prefix};

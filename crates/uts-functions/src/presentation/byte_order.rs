@@ -1,7 +1,7 @@
 //! Numbers in network byte order: a message is an array of words, each of which travels with its
-//! most significant byte first (RFC 1700; what XDR and NDR settle, for arrays of one type). At hosts
-//! of the same order both ends do the same work for nothing, at unlike ones nobody has to think of
-//! it.
+//! most significant byte first (RFC 1700; what XDR and NDR settle, for arrays of one type). At
+//! hosts of the same order both ends do the same work for nothing, at unlike ones nobody has to
+//! think of it.
 
 use super::{Error, Presentation, read_form};
 use crate::function::Function;

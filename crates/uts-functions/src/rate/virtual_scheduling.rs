@@ -1,7 +1,7 @@
-//! Virtual scheduling: each packet has a theoretical departure time, and leaves no earlier than some
-//! tolerance before it (ITU-T I.371, the generic cell rate algorithm; Richards, "The Universal
-//! Transport System", 1995, figure 2.2, where "the smaller" must read "the greater"). It spaces as a
-//! bucket does, with one instant as its state.
+//! Virtual scheduling: each packet has a theoretical departure time, and leaves no earlier than
+//! some tolerance before it (ITU-T I.371, the generic cell rate algorithm; Richards, "The Universal
+//! Transport System", 1995, figure 2.2, where "the smaller" must read "the greater"). It spaces as
+//! a bucket does, with one instant as its state.
 
 use super::{Bucket, Pace, RateControl};
 use crate::function::Function;

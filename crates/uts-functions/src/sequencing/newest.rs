@@ -1,6 +1,6 @@
 //! Newest only: of the whole messages that have arrived the latest is handed over, and those before
-//! it are passed over, also when they come later. For readings and positions, of which an old one is
-//! worth nothing once there is a newer.
+//! it are passed over, also when they come later. For readings and positions, of which an old one
+//! is worth nothing once there is a newer.
 
 use super::Sequencing;
 use super::reassembly::{Delivery, Reassembly};

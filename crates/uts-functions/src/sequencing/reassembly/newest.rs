@@ -3,8 +3,8 @@
 use super::{Delivery, Reassembly};
 
 impl Reassembly {
-    /// The newest whole message that begins at `from` or behind. Whole messages before it are passed
-    /// over: they count as given up. Without a message, what [`Reassembly::pop_any`] has.
+    /// The newest whole message that begins at `from` or behind. Whole messages before it are
+    /// passed over: they count as given up. Without a message, what [`Reassembly::pop_any`] has.
     pub fn pop_newest(&mut self, from: u64, bytes_max: usize) -> Option<Delivery> {
         if let Some(message) = self.pop_unplaced() {
             return Some(message);
