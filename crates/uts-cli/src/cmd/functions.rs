@@ -7,7 +7,7 @@ use super::properties::indent;
 use crate::args::FunctionsArgs;
 use crate::ui::lines;
 use serde_json::{Value, json};
-use uts_engine::named::{self, CLASS_NAMES, CLASSES, Kind, Named};
+use uts_engine::named::{self, CLASS_NAMES, CLASSES, Named};
 use uts_functions::mechanism::{Consent, Need, Unasked};
 use uts_functions::{Function, Mechanism, library};
 
@@ -203,6 +203,7 @@ pub(super) fn columns(rows: impl IntoIterator<Item = Vec<String>>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use uts_engine::named::Kind;
 
     #[test]
     fn every_mechanism_and_parameter_is_told() {

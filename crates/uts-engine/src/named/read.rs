@@ -107,18 +107,16 @@ impl Reader<'_> {
 
     fn known<'k>(
         &self,
-        given: impl Iterator<Item = &'k String>,
+        mut given: impl Iterator<Item = &'k String>,
         kind: impl fmt::Display,
         known: &[&str],
     ) -> Result<(), BadProfile> {
-        for name in given.filter(|name| !known.contains(&name.as_str())) {
-            let hint = match nearest(name, known.iter().copied()) {
-                Some(near) => format!("did you mean `{near}`?"),
-                None => format!("there are: {}", known.join(", ")),
-            };
-            return Err(self.bad(name, format!("there is no {kind} `{name}`; {hint}")));
-        }
-        Ok(())
+        let Some(name) = given.find(|name| !known.contains(&name.as_str())) else { return Ok(()) };
+        let hint = match nearest(name, known.iter().copied()) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!("there are: {}", known.join(", ")),
+        };
+        Err(self.bad(name, format!("there is no {kind} `{name}`; {hint}")))
     }
 
     /// An error at the line where a key stands.
