@@ -44,6 +44,8 @@ pub enum Command {
     Explain(ExplainArgs),
     /// List the properties of a transport that can be set, with values and defaults
     Properties(PropertiesArgs),
+    /// List the protocol functions with their mechanisms, and named profiles
+    Functions(FunctionsArgs),
     /// List, remove or add known servers and their keys
     Hosts {
         /// What to do.
@@ -307,9 +309,9 @@ pub struct WantedArgs {
     /// be repeated
     #[arg(long = "property", value_name = "NAME=VALUE")]
     pub properties: Vec<String>,
-    /// Mechanism of a function, as congestion=bbr or fec=reed-solomon(data=20,parity=4); may be
-    /// repeated
-    #[arg(long = "profile", value_name = "FUNCTION=MECHANISM")]
+    /// Mechanism of a function, as congestion=bbr or fec=reed-solomon(data=20,parity=4); or a named
+    /// profile (see uts functions --profiles), or the file of one; may be repeated
+    #[arg(long = "profile", value_name = "FUNCTION=MECHANISM|NAME|FILE")]
     pub profile: Vec<String>,
     /// Keep the first profile: exchange no mechanisms, whatever the path does
     #[arg(long)]
@@ -325,13 +327,37 @@ impl WantedArgs {
         let assignment = |text: &String, option: &str, prefix: &str| {
             let (name, value) =
                 text.split_once('=').ok_or_else(|| format!("{option} {text}: write NAME=VALUE"))?;
-            Ok((format!("{prefix}{}", name.trim()), value.trim().to_owned()))
+            Ok::<_, String>((format!("{prefix}{}", name.trim()), value.trim().to_owned()))
         };
-        let named = self.properties.iter().map(|text| assignment(text, "--property", ""));
-        let pinned = self.profile.iter().map(|text| assignment(text, "--profile", "uts.profile."));
+        let (names, pins): (Vec<&String>, Vec<&String>) =
+            self.profile.iter().partition(|text| !text.contains('='));
+        let mut all = Vec::new();
+        for name in names {
+            all.extend(profile(name)?);
+        }
+        // What is said by itself counts more than what a profile lists.
         let fixed = self.no_adapt.then(|| Ok(("uts.adapt".to_owned(), "false".to_owned())));
-        named.chain(pinned).chain(fixed).collect()
+        let named = self.properties.iter().map(|text| assignment(text, "--property", ""));
+        let pinned = pins.into_iter().map(|text| assignment(text, "--profile", "uts.profile."));
+        for setting in named.chain(pinned).chain(fixed) {
+            all.push(setting?);
+        }
+        Ok(all)
     }
+}
+
+/// What a named profile sets, or the file of one: a path, or a name that ends in `.toml`.
+///
+/// # Errors
+/// A line that says what is wrong with it, and where.
+pub fn profile(name: &str) -> Result<Vec<(String, String)>, String> {
+    if !name.contains(std::path::is_separator) && !name.ends_with(".toml") {
+        let named = uts_engine::named::find(name).map_err(|error| format!("--profile: {error}"))?;
+        return Ok(named.settings.clone());
+    }
+    let text = std::fs::read_to_string(name).map_err(|error| format!("--profile {name}: {error}"))?;
+    let read = uts_engine::named::Named::read(name, name, &text).map_err(|error| error.to_string())?;
+    Ok(read.settings)
 }
 
 /// Options of `uts explain`.
@@ -340,16 +366,47 @@ impl WantedArgs {
   uts explain
   uts explain --property reliability=prefer --property msgLifetime=150ms
   uts explain --path rtt=40ms,rate=50Mbit/s,loss=5%,burst=4
-  uts explain --path loss=5% --property connCapacityProfile=scavenger")]
+  uts explain --path loss=5% --property connCapacityProfile=scavenger
+  uts explain --profile tcp-tahoe
+  uts explain --diff tcp-tahoe tcp-reno")]
 pub struct ExplainArgs {
     /// What is asked
     #[command(flatten)]
     pub wanted: WantedArgs,
+    /// Print only where two named profiles, or the files of such, differ
+    #[arg(long, num_args = 2, value_names = ["NAME", "NAME"])]
+    pub diff: Option<Vec<String>>,
     /// Facts of the path: rtt=TIME,rate=RATE,loss=SHARE,burst=PACKETS,mtu=BYTES, each optional
     #[arg(long, value_name = "FACTS", default_value = "", hide_default_value = true)]
     pub path: String,
     /// Print a JSON object
     #[arg(long)]
+    pub json: bool,
+}
+
+/// Options of `uts functions`.
+#[derive(Clone, Debug, ClapArgs)]
+#[command(after_help = "Examples:
+  uts functions congestion
+  uts functions --profiles
+  uts functions --table tcp-reno tp4 netblt vmtp xtp
+  uts functions --graph > functions.svg")]
+pub struct FunctionsArgs {
+    /// Only functions and mechanisms whose names contain this; with --table, the profiles
+    #[arg(value_name = "PART")]
+    pub parts: Vec<String>,
+    /// List the named profiles, and what they lack of what they are named for
+    #[arg(long, conflicts_with_all = ["table", "graph"])]
+    pub profiles: bool,
+    /// Print which mechanism each of some named profiles has for each function [default: the
+    /// protocols of table 2.3 of Richards' thesis]
+    #[arg(long, conflicts_with = "graph")]
+    pub table: bool,
+    /// Print what depends on what among the functions, as SVG
+    #[arg(long)]
+    pub graph: bool,
+    /// Print one JSON object a line
+    #[arg(long, conflicts_with = "graph")]
     pub json: bool,
 }
 

@@ -24,6 +24,7 @@ pub(crate) mod consent;
 pub mod endpoint;
 pub mod event;
 pub mod exchange;
+pub mod named;
 pub mod policy;
 pub mod requirements;
 pub mod selector;

@@ -10,6 +10,7 @@
 //! in.
 #![forbid(unsafe_code)]
 
+pub mod dependencies;
 pub mod external;
 pub mod facts;
 pub mod feedback;

@@ -326,6 +326,8 @@ pub struct Facts {
     pub speaks: bool,
     /// Messages say what they wait for, and it keeps to that.
     pub orders: bool,
+    /// It gives up data that has arrived.
+    pub passes_over: bool,
     /// It judges messages before they are a part of their flow.
     pub judges: bool,
     /// What it guarantees.
@@ -350,6 +352,7 @@ impl Facts {
         windows: false,
         speaks: false,
         orders: false,
+        passes_over: false,
         judges: false,
         promises: &[],
         unasked: Unasked::Choice(0),

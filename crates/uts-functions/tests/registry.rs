@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use uts_functions::mechanism::{Bold, Choice, Consent, Unit};
+use uts_functions::mechanism::{Bold, Choice, Consent, Need, Unit};
 use uts_functions::{
     Function, Mechanism, PathFacts, Prediction, Rate, acknowledgement, congestion, detection, establishment,
     fec, finding, flow, library, presentation, protection, rate, retransmission, segmentation, sequencing,
@@ -267,6 +267,23 @@ fn builds(function: Function, choice: &Choice) -> bool {
             protection::Slot::build(choice, &secret).is_some()
         }
     }
+}
+
+/// What a mechanism needs of another function is a path in the graph of functions.
+#[test]
+fn needs_of_mechanisms_are_paths_of_the_graph() {
+    use uts_functions::dependencies::{NODES, reaches};
+    let of = |function| NODES.iter().filter(move |node| node.functions.contains(&function));
+    let mut found = Vec::new();
+    for m in library::all() {
+        for need in m.needs {
+            let (Need::Present(other) | Need::Promise(other, _)) = *need;
+            if !of(m.function).any(|a| of(other).any(|b| reaches(a, b))) {
+                found.push(format!("{m:?} needs {}", other.name()));
+            }
+        }
+    }
+    assert_none(&found);
 }
 
 /// On any path, known or unknown, no mechanism predicts nonsense.

@@ -1,5 +1,7 @@
 //! `uts explain`.
 
+mod differences;
+
 use super::{Failure, properties};
 use crate::args::ExplainArgs;
 use crate::given::PathGiven;
@@ -12,6 +14,9 @@ use crate::ui::lines;
 /// [`Failure::Usage`] for what cannot be read, [`Failure::Failed`] for requirements that contradict
 /// each other.
 pub fn run<T: Transport>(transport: &T, args: &ExplainArgs) -> Result<(), Failure> {
+    if let Some([first, second]) = args.diff.as_deref() {
+        return differences::run(args, first, second);
+    }
     let properties = properties(&args.wanted)?;
     let path = PathGiven::parse(&args.path).map_err(Failure::Usage)?;
     let text = transport.explain(&properties, &path, args.json).map_err(Failure::Failed)?;

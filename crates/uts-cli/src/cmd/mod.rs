@@ -2,6 +2,7 @@
 
 pub mod cp;
 pub mod explain;
+pub mod functions;
 pub mod hosts;
 pub mod keygen;
 pub mod ls;

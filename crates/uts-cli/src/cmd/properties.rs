@@ -4,8 +4,9 @@ use super::Failure;
 use crate::args::PropertiesArgs;
 use crate::ui::lines;
 use serde_json::{Value, json};
-use uts::requirements::{Effect, PREFIX, PROPERTIES};
+use uts::requirements::{Effect, NAMED, PREFIX, PROPERTIES};
 use uts::{Function, Requirements};
+use uts_engine::named;
 use uts_functions::library;
 
 /// How wide lines are, in characters: as terminals are at least.
@@ -81,7 +82,17 @@ fn rows() -> impl Iterator<Item = Row> {
             is_fixed: false,
         }
     });
-    properties.chain(mechanisms)
+    let names: Vec<&str> = named::all().iter().map(|profile| profile.name.as_str()).collect();
+    let profile = Row {
+        name: NAMED.to_owned(),
+        values: format!("a name ({})", names.join(", ")),
+        default: "none".to_owned(),
+        meaning: "all that a named profile lists; see uts functions --profiles".to_owned(),
+        notes: Vec::new(),
+        effect: "steers",
+        is_fixed: false,
+    };
+    properties.chain([profile]).chain(mechanisms)
 }
 
 impl Row {
@@ -103,7 +114,7 @@ impl Row {
 }
 
 /// Adds a paragraph, between words of which there may be a new line.
-fn indent(text: &mut String, paragraph: &str) {
+pub(super) fn indent(text: &mut String, paragraph: &str) {
     let mut column = COLUMNS;
     for word in paragraph.split_whitespace() {
         let chars = word.chars().count();
@@ -126,8 +137,8 @@ mod tests {
     fn each_is_listed_once_and_takes_its_default() {
         let names: Vec<String> = rows().map(|row| row.name).collect();
         assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len());
-        assert_eq!(names.len(), PROPERTIES.len() + Function::ALL.len());
-        for row in rows().filter(|row| !row.name.starts_with(PREFIX)) {
+        assert_eq!(names.len(), PROPERTIES.len() + 1 + Function::ALL.len());
+        for row in rows().filter(|row| !row.name.starts_with(NAMED)) {
             let mut requirements = Requirements::bulk();
             requirements.set(&row.name, &row.default).unwrap_or_else(|e| panic!("{}: {e}", row.name));
             assert_eq!(requirements, Requirements::bulk(), "{}", row.name);

@@ -283,6 +283,14 @@ const EXCLUSIONS: &[Exclusion] = &[
     },
     Exclusion {
         rule: "S-30",
+        property: "reliability",
+        holds: |r| r.reliability == Preference::Require && !r.may_give_up(Quality::Reliability),
+        function: Function::Sequencing,
+        excludes: |m| m.facts.passes_over,
+        why: "what newer messages pass over is not handed over",
+    },
+    Exclusion {
+        rule: "S-30",
         property: "perMsgReliability",
         holds: |r| r.per_msg_reliability == Preference::Require,
         function: Function::Retransmission,

@@ -19,6 +19,9 @@ pub use pin::{PREFIX, Pin};
 pub use property::{Effect, PROPERTIES, Property};
 pub use value::{CapacityProfile, Direction, Preference, Quality, Scheduler, Security};
 
+/// The property that sets all that a named profile lists ([`crate::named`]).
+pub const NAMED: &str = "uts.profile";
+
 /// What the application asks of a connection or flow. [`Requirements::default`] is what RFC 9622
 /// gives as defaults: a reliable, ordered stream of bytes under congestion control.
 #[derive(Clone, Debug, PartialEq)]
@@ -166,6 +169,9 @@ pub enum RequirementError {
         /// Why not.
         why: &'static str,
     },
+    /// No named profile of that name.
+    #[error("{0}")]
+    Profile(String),
     /// A pin that the library cannot follow.
     #[error("{name}: `{value}` cannot be used: {why}")]
     Pin {
@@ -231,8 +237,22 @@ impl Requirements {
             self.pin(Pin::parse(name, value)?);
             return Ok(());
         }
+        if name == NAMED {
+            return self.set_named(value);
+        }
         let property = property::find(name).ok_or_else(|| property::unknown(name, value))?;
         property.set(self, value)
+    }
+
+    /// Sets all that a named profile lists.
+    fn set_named(&mut self, name: &str) -> Result<(), RequirementError> {
+        let named = crate::named::find(name).map_err(RequirementError::Profile)?;
+        let mut changed = self.clone();
+        for (name, value) in &named.settings {
+            changed.set(name, value)?;
+        }
+        *self = changed;
+        Ok(())
     }
 
     /// Sets a property from `name=value`.
@@ -323,7 +343,7 @@ impl fmt::Display for Requirements {
 }
 
 /// The known word most like `text`, if any is like it at all.
-fn nearest<'a>(text: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+pub(crate) fn nearest<'a>(text: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let wanted: Vec<char> = text.to_ascii_lowercase().chars().take(64).collect();
     known
         .map(|word| (distance(&wanted, &word.to_ascii_lowercase().chars().collect::<Vec<_>>()), word))

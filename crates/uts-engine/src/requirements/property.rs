@@ -88,7 +88,7 @@ pub(super) fn unknown(name: &str, value: &str) -> RequirementError {
     if let Some((_, why)) = ELSEWHERE.iter().find(|(known, _)| *known == name) {
         return RequirementError::NotOffered { name: name.to_owned(), value: value.to_owned(), why };
     }
-    let known = PROPERTIES.iter().map(|p| p.name).chain([super::PREFIX]);
+    let known = PROPERTIES.iter().map(|p| p.name).chain([super::NAMED, super::PREFIX]);
     RequirementError::Unknown {
         name: name.to_owned(),
         nearest: super::nearest(name, known).map(str::to_owned),

@@ -196,8 +196,8 @@ fn gain(target: Duration, base: Duration) -> f64 {
     1.0 / ratio.ceil().clamp(1.0, 16.0)
 }
 
-/// How long packets wait: the least of the last round trips, beyond the smallest (section 4.1 of the
-/// draft).
+/// How long packets wait: the least of the last round trips, beyond the smallest (section 4.1 of
+/// the draft).
 #[derive(Clone, Debug, Default)]
 struct QueueDelay {
     target: Duration,

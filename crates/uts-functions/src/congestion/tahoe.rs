@@ -34,8 +34,8 @@ impl Tahoe {
             // A burst meets the window of one packet again: its losses are no single event.
             let facts_singly = PathFacts { loss_burst: 1.0, ..*facts };
             let packets = response::reno_packets(response::random_events(&facts_singly, prediction));
-            // As Reno's, less the round trips in which the window comes up again from one packet.
-            response::apply(packets * RESTART_SHARE, 0.5, facts, prediction);
+            // As that of Mathis et al., less the round trips in which the window comes up again.
+            response::apply(packets, 0.5, facts, prediction);
             prediction.utilisation *= RESTART_SHARE;
             prediction.utilisation_low *= RESTART_SHARE;
         },
@@ -82,7 +82,7 @@ impl Adjustment for Restart {
 }
 
 /// Share of Reno's window that is left: measured in the harness.
-const RESTART_SHARE: f64 = 0.85;
+const RESTART_SHARE: f64 = 0.75;
 
 #[cfg(test)]
 mod tests {

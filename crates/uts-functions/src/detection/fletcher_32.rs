@@ -1,6 +1,6 @@
-//! Fletcher's checksum of 32 bits: the sum of 16-bit words, and the sum of those sums, modulo 65,535
-//! (Fletcher, "An Arithmetic Checksum for Serial Transmissions", 1982). Finds words that have
-//! changed places, which the Internet checksum does not. TP4 has it in 16 bits.
+//! Fletcher's checksum of 32 bits: the sum of 16-bit words, and the sum of those sums, modulo
+//! 65,535 (Fletcher, "An Arithmetic Checksum for Serial Transmissions", 1982). Finds words that
+//! have changed places, which the Internet checksum does not. TP4 has it in 16 bits.
 
 use super::{Detection, Verdict};
 use crate::function::Function;
@@ -58,8 +58,8 @@ impl Detection for Fletcher32 {
 /// Words in a row before the second sum could pass 32 bits.
 const WORDS_IN_A_ROW: usize = 359;
 
-/// Words are little-endian, an odd last byte is the low half of one; the second sum is the high half
-/// of the result.
+/// Words are little-endian, an odd last byte is the low half of one; the second sum is the high
+/// half of the result.
 fn checksum(bytes: &[u8]) -> [u8; TRAILER_BYTES] {
     let (mut first, mut second) = (0_u32, 0_u32);
     for chunk in bytes.chunks(2 * WORDS_IN_A_ROW) {

@@ -1,6 +1,6 @@
 //! Two Internet checksums, as XTP has them: one over the header, one over the data (XTP protocol
-//! definition, revision 3.6, sections 2.1 and 2.4). XTP can leave the data unchecked (`NOCHECK`); so
-//! can this. What is unchecked is delivered damaged or not.
+//! definition, revision 3.6, sections 2.1 and 2.4). XTP can leave the data unchecked (`NOCHECK`);
+//! so can this. What is unchecked is delivered damaged or not.
 
 use super::internet_16::checksum;
 use super::{Detection, Verdict};

@@ -53,8 +53,8 @@ pub trait Detection: Described + DynClone {
     /// Writes the trailer for `covered`. `trailer` is [`Detection::trailer_bytes`] long.
     fn append(&self, covered: &[u8], trailer: &mut [u8]);
 
-    /// Whether `covered` and `trailer` belong together; a trailer of another length never does. What
-    /// was damaged may be put right in `covered`.
+    /// Whether `covered` and `trailer` belong together; a trailer of another length never does.
+    /// What was damaged may be put right in `covered`.
     fn check(&self, covered: &mut [u8], trailer: &[u8]) -> Verdict;
 }
 

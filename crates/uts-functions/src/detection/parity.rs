@@ -1,5 +1,5 @@
-//! Longitudinal parity: the exclusive or of 16-bit words (ISO 1155 has it in seven bits). Cheap, and
-//! finds each error of an odd number of bits in one of the sixteen columns.
+//! Longitudinal parity: the exclusive or of 16-bit words (ISO 1155 has it in seven bits). Cheap,
+//! and finds each error of an odd number of bits in one of the sixteen columns.
 
 use super::{Detection, Verdict};
 use crate::function::Function;

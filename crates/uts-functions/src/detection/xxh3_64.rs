@@ -1,5 +1,5 @@
-//! XXH3 with 64 bits (xxHash specification 0.2): as fast as memory, and evenly spread over all kinds
-//! of damage. Unlike a CRC it promises nothing of short bursts but odds of one in 2^64.
+//! XXH3 with 64 bits (xxHash specification 0.2): as fast as memory, and evenly spread over all
+//! kinds of damage. Unlike a CRC it promises nothing of short bursts but odds of one in 2^64.
 
 use super::{Detection, Verdict};
 use crate::function::Function;

@@ -20,6 +20,7 @@ use smallvec::SmallVec;
 mod arrived;
 pub mod block;
 mod gf256;
+pub mod hamming;
 pub mod none;
 pub mod predict;
 pub mod reed_solomon;
@@ -61,6 +62,8 @@ pub struct Shape {
     pub data: usize,
     /// Parities of a full block.
     pub parities: usize,
+    /// Of them, so many fewer losses are repaired whichever packets they meet.
+    pub slack: usize,
     /// Blocks that are filled in turns.
     pub interleave: usize,
     /// How long an unfinished block may wait.
@@ -74,6 +77,11 @@ impl Shape {
             return 0;
         }
         (self.parities * sources.min(self.data)).div_ceil(self.data)
+    }
+
+    /// Losses of a block with so many parities that are repaired whichever packets they meet.
+    pub fn repairs(&self, parities: usize) -> usize {
+        parities.saturating_sub(self.slack).max(parities.min(1))
     }
 
     /// Packet numbers that one of the encoder's blocks spans at most: twice what its sources need,
@@ -238,6 +246,7 @@ registry!(
     Xor => xor::Xor,
     ReedSolomon => reed_solomon::ReedSolomon,
     SlidingWindow => sliding_window::SlidingWindow,
+    Hamming => hamming::Hamming,
 );
 
 /// The length field of a payload's symbol.

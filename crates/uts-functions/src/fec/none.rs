@@ -11,7 +11,7 @@ block_scheme!(None);
 
 impl BlockCode for None {
     fn shape(&self) -> Shape {
-        Shape { data: 0, parities: 0, interleave: 1, flush: Duration::ZERO }
+        Shape { data: 0, parities: 0, slack: 0, interleave: 1, flush: Duration::ZERO }
     }
 
     fn accumulate(&self, _: usize, _: usize, _: &[u8], _: &mut [Vec<u8>]) {}

@@ -13,6 +13,23 @@ use core::time::Duration;
 /// two states, one of which loses every packet. The chance of each count of losses follows by
 /// recursion over the packets of the block.
 pub fn residual_loss(loss: f64, burst: f64, data: usize, parities: usize, interleave: usize) -> f64 {
+    residual(loss, burst, (data, parities), parities, interleave)
+}
+
+/// The same of a block's shape: losses that are repaired only if they meet the right packets count
+/// as not repaired.
+pub fn residual_loss_of(loss: f64, burst: f64, shape: &Shape) -> f64 {
+    let repairs = shape.repairs(shape.parities);
+    residual(loss, burst, (shape.data, shape.parities), repairs, shape.interleave)
+}
+
+fn residual(
+    loss: f64,
+    burst: f64,
+    (data, parities): (usize, usize),
+    repairs: usize,
+    interleave: usize,
+) -> f64 {
     let loss = loss.clamp(0.0, 1.0);
     if loss == 0.0 || loss == 1.0 || data == 0 {
         return loss;
@@ -52,7 +69,7 @@ pub fn residual_loss(loss: f64, burst: f64, data: usize, parities: usize, interl
         chance = next_chance;
         sources = next_sources;
     }
-    let unrepaired: f64 = sources.iter().skip(parities + 1).map(|s| s[0] + s[1]).sum();
+    let unrepaired: f64 = sources.iter().skip(repairs + 1).map(|s| s[0] + s[1]).sum();
     (unrepaired / data as f64).clamp(0.0, loss)
 }
 
@@ -99,8 +116,7 @@ pub(super) fn apply(shape: &Shape, ns_per_byte: f64, facts: &PathFacts, predicti
     let (filled, is_early) = filled(shape, facts);
     let (data, parities) = (filled.data as f64, filled.parities as f64);
     let packet_bytes = facts.mtu_bytes as f64;
-    let residual =
-        residual_loss(facts.loss, facts.loss_burst, filled.data, filled.parities, filled.interleave);
+    let residual = residual_loss_of(facts.loss, facts.loss_burst, &filled);
     let repaired = if facts.loss > 0.0 { 1.0 - residual / facts.loss } else { 0.0 };
 
     prediction.expansion *= (data + parities) / data;

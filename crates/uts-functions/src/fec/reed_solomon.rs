@@ -123,6 +123,7 @@ fn shape(params: &Params) -> Shape {
     Shape {
         data: params.get(0) as usize,
         parities: params.get(1) as usize,
+        slack: 0,
         interleave: params.get(3) as usize,
         flush: millis(params.get(2)),
     }

@@ -77,7 +77,7 @@ fn shape(params: &Params) -> WindowShape {
 /// what is recovered waits for the next repairs only.
 fn predict_window(shape: &WindowShape, facts: &PathFacts, prediction: &mut Prediction) {
     let repairs = shape.sources.div_ceil(shape.every).min(super::PARITIES_MAX);
-    let block = Shape { data: shape.sources, parities: repairs, interleave: 1, flush: shape.flush };
+    let block = Shape { data: shape.sources, parities: repairs, slack: 0, interleave: 1, flush: shape.flush };
     let residual = predict::residual_loss(facts.loss, facts.loss_burst, block.data, block.parities, 1);
     let repaired = if facts.loss > 0.0 { 1.0 - residual / facts.loss } else { 0.0 };
     // Where the sender makes few packets, one repair comes for those of each wait.

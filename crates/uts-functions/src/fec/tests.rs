@@ -116,14 +116,14 @@ fn blocks(packets: &[Packet]) -> std::collections::BTreeMap<u64, (Vec<u64>, usiz
 
 /// Takes out as many sources and repairs of each block as it can stand, or one more if told so;
 /// says which sources.
-fn lose(packets: &mut Vec<Packet>, beyond: bool, rng: &mut ChaCha8Rng) -> Vec<u64> {
+fn lose(shape: &Shape, packets: &mut Vec<Packet>, beyond: bool, rng: &mut ChaCha8Rng) -> Vec<u64> {
     let mut lost = Vec::new();
     for (first, (numbers, parities)) in blocks(packets) {
         // Of the block's sources (`true`) and parities (`false`), in any mixture.
         let mut members: Vec<(bool, u64)> = numbers.iter().map(|n| (true, *n)).collect();
         members.extend((0..parities as u64).map(|index| (false, index)));
         members.shuffle(rng);
-        members.truncate(parities + usize::from(beyond));
+        members.truncate(if beyond { parities + 1 } else { shape.repairs(parities) });
         packets.retain(|p| match p {
             Packet::Source(number, _) => !members.contains(&(true, *number)),
             Packet::Repair(r) => r.first != first || !members.contains(&(false, u64::from(block_id(r).0))),
@@ -254,7 +254,7 @@ fn interleaved_blocks_stand_a_burst() {
         }
         packets.extend(core::iter::from_fn(|| encoder.pop_repair()).map(Packet::Repair));
         assert_eq!(packets.len(), (shape.data + shape.parities) * shape.interleave);
-        let burst = shape.parities * shape.interleave;
+        let burst = shape.repairs(shape.parities) * shape.interleave;
         for start in 0..=packets.len() - burst {
             let mut arriving = packets.clone();
             let lost: Vec<u64> =
@@ -412,7 +412,7 @@ fn measured_residual_loss_is_as_predicted() {
             }
         }
         let residual = (lost - decoder.counters().recovered) as f64 / count as f64;
-        let predicted = predict::residual_loss(loss, burst, shape.data, shape.parities, shape.interleave);
+        let predicted = predict::residual_loss_of(loss, burst, &shape);
         let ratio = residual / predicted;
         assert!((0.5..2.0).contains(&ratio), "{}: {residual} against {predicted}", mechanism.name);
         assert!(residual < loss, "{}: {residual} of {loss}", mechanism.name);
@@ -470,7 +470,7 @@ proptest! {
             let choice = random_choice(mechanism, &mut rng);
             let all = stream(&choice, count, &mut rng);
             let mut arriving = all.clone();
-            let lost = lose(&mut arriving, false, &mut rng);
+            let lost = lose(&shape_of(&choice).expect("blocks"), &mut arriving, false, &mut rng);
             let (mut recovered, counters) = receive(&choice, &arriving);
             check_recovered(&all, &lost, &mut recovered, true, mechanism.name);
             prop_assert_eq!(counters.refused, 0);
@@ -488,7 +488,7 @@ proptest! {
             let span = sources(&all).keys().last().unwrap_or(&0) - sources(&all).keys().next().unwrap_or(&0);
             prop_assume!(span < 4 * SPAN_MAX && blocks(&all).len() <= 32);
             let mut arriving = all.clone();
-            let lost = lose(&mut arriving, false, &mut rng);
+            let lost = lose(&shape_of(&choice).expect("blocks"), &mut arriving, false, &mut rng);
             let again: Vec<_> = arriving.iter().filter(|_| rng.random_bool(0.3)).cloned().collect();
             arriving.extend(again);
             arriving.shuffle(&mut rng);
@@ -514,7 +514,7 @@ proptest! {
             let choice = random_choice(mechanism, &mut rng);
             let all = stream(&choice, count, &mut rng);
             let mut arriving = all.clone();
-            let lost = lose(&mut arriving, true, &mut rng);
+            let lost = lose(&shape_of(&choice).expect("blocks"), &mut arriving, true, &mut rng);
             let (mut recovered, _) = receive(&choice, &arriving);
             check_recovered(&all, &lost, &mut recovered, false, mechanism.name);
         }

@@ -81,6 +81,7 @@ fn shape(params: &Params) -> Shape {
     Shape {
         data: params.get(0) as usize,
         parities: 1,
+        slack: 0,
         interleave: params.get(1) as usize,
         flush: millis(params.get(2)),
     }

@@ -3,15 +3,13 @@
 //! Form: a byte 0 and the message; or a byte 1, the message's length as a big-endian `u32`, and an
 //! LZ4 block.
 
-use super::{Error, Presentation};
+use super::{Error, Presentation, plain, read_form};
 use crate::function::Function;
 use crate::mechanism::{Bold, Consent, Facts, Mechanism, Need, Param, Params, Promise, Unasked, Unit};
 use std::borrow::Cow;
 
-/// Form byte: the message follows as it is.
-const PLAIN: u8 = 0;
 /// Form byte: length and LZ4 block follow.
-const BLOCK: u8 = 1;
+pub(super) const FORM: u8 = 1;
 /// Bytes before the block.
 const BLOCK_HEADER: usize = 5;
 /// No LZ4 block expands by more: a match length grows by at most 255 per byte.
@@ -64,7 +62,7 @@ impl Lz4 {
         let mut out = vec![0; BLOCK_HEADER + lz4_flex::block::get_maximum_output_size(message.len())];
         let (header, block) = out.split_at_mut(BLOCK_HEADER);
         let written = lz4_flex::block::compress_into(message, block).ok()?;
-        header[0] = BLOCK;
+        header[0] = FORM;
         header[1..].copy_from_slice(&length.to_be_bytes());
         // presentation.md R-4: a block that saves nothing is not sent.
         if BLOCK_HEADER + written > message.len() {
@@ -73,6 +71,11 @@ impl Lz4 {
         out.truncate(BLOCK_HEADER + written);
         Some(out)
     }
+}
+
+/// The message of a block.
+pub(super) fn read(block: &[u8], max_bytes: usize) -> Result<Cow<'_, [u8]>, Error> {
+    decompress(block, max_bytes).map(Cow::Owned)
 }
 
 fn decompress(data: &[u8], max_bytes: usize) -> Result<Vec<u8>, Error> {
@@ -94,25 +97,10 @@ fn decompress(data: &[u8], max_bytes: usize) -> Result<Vec<u8>, Error> {
 
 impl Presentation for Lz4 {
     fn present<'a>(&self, message: &'a [u8]) -> Cow<'a, [u8]> {
-        let plain = || {
-            let mut out = Vec::with_capacity(1 + message.len());
-            out.push(PLAIN);
-            out.extend_from_slice(message);
-            out
-        };
-        Cow::Owned(self.compress(message).unwrap_or_else(plain))
+        Cow::Owned(self.compress(message).unwrap_or_else(|| plain(message)))
     }
 
     fn unpresent<'a>(&self, data: &'a [u8], max_bytes: usize) -> Result<Cow<'a, [u8]>, Error> {
-        match data.split_first() {
-            None => Err(Error::Truncated),
-            Some((&PLAIN, message)) if message.len() > max_bytes => {
-                Err(Error::TooLarge { bytes: message.len(), max_bytes })
-            }
-            Some((&PLAIN, message)) => Ok(Cow::Borrowed(message)),
-            Some((&BLOCK, rest)) => decompress(rest, max_bytes).map(Cow::Owned),
-            // presentation.md R-3.
-            Some((&form, _)) => Err(Error::UnknownForm(form)),
-        }
+        read_form(data, max_bytes)
     }
 }

@@ -8,6 +8,8 @@ use dyn_clone::DynClone;
 use enum_dispatch::enum_dispatch;
 use std::borrow::Cow;
 
+pub mod ascii_lines;
+pub mod byte_order;
 pub mod lz4;
 pub mod none;
 
@@ -57,12 +59,40 @@ pub trait Presentation: Described + DynClone {
 
 dyn_clone::clone_trait_object!(Presentation);
 
+/// First byte of a message that follows as it is (presentation.md R-10).
+const FORM_PLAIN: u8 = 0;
+
+/// Reads a message in whichever form it travelled: its first byte says which (presentation.md
+/// R-10), so that one is read as it was written, whatever has been exchanged meanwhile.
+fn read_form(data: &[u8], max_bytes: usize) -> Result<Cow<'_, [u8]>, Error> {
+    let (form, rest) = data.split_first().ok_or(Error::Truncated)?;
+    match *form {
+        FORM_PLAIN if rest.len() > max_bytes => Err(Error::TooLarge { bytes: rest.len(), max_bytes }),
+        FORM_PLAIN => Ok(Cow::Borrowed(rest)),
+        lz4::FORM => lz4::read(rest, max_bytes),
+        ascii_lines::FORM => ascii_lines::read(rest, max_bytes),
+        byte_order::FORM => byte_order::read(rest, max_bytes),
+        // presentation.md R-3.
+        form => Err(Error::UnknownForm(form)),
+    }
+}
+
+/// A form byte, and a message as it is.
+fn plain(message: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(1 + message.len());
+    out.push(FORM_PLAIN);
+    out.extend_from_slice(message);
+    out
+}
+
 registry! {
     /// The presentation mechanism in use.
     #[derive(Clone, Debug)]
     Slot: Presentation, context: ();
     None => none::None,
     Lz4 => lz4::Lz4,
+    AsciiLines => ascii_lines::AsciiLines,
+    ByteOrder => byte_order::ByteOrder,
 }
 
 #[cfg(test)]
@@ -80,15 +110,22 @@ mod tests {
     }
 
     proptest! {
-        /// Conformance: what is presented comes back, and never grows by more than a byte.
+        /// Conformance: what is presented comes back, under every mechanism that may be in use by
+        /// then, and never grows by more than two bytes, and one for each end of a line.
         #[test]
         fn every_message_comes_back(seed in prop::collection::vec(any::<u8>(), 0..80), repeats in 0usize..60) {
             let message = seed.repeat(repeats);
             for (name, slot) in every_mechanism() {
                 let data = slot.present(&message);
-                prop_assert!(data.len() <= message.len() + 1, "{}", name);
+                let line_ends = message.iter().filter(|b| b"\r\n".contains(b)).count();
+                prop_assert!(data.len() <= message.len() + 2 + line_ends, "{}", name);
                 let back = slot.unpresent(&data, message.len());
                 prop_assert_eq!(back.as_deref(), Ok(message.as_slice()), "{}", name);
+                let inert = |slot: &Slot| slot.info().facts.inert;
+                for (after, reader) in every_mechanism().filter(|(_, reader)| !inert(reader) && !inert(&slot)) {
+                    let back = reader.unpresent(&data, message.len());
+                    prop_assert_eq!(back.as_deref(), Ok(message.as_slice()), "{} by {}", name, after);
+                }
             }
         }
 

@@ -14,6 +14,7 @@ pub mod leaky_bucket;
 pub mod netblt;
 pub mod none;
 pub mod pacing_bucket;
+pub mod virtual_scheduling;
 
 /// What the rate is kept from.
 #[derive(Clone, Copy, Debug)]
@@ -203,6 +204,7 @@ registry! {
     PacingBucket => pacing_bucket::PacingBucket,
     LeakyBucket => leaky_bucket::LeakyBucket,
     Netblt => netblt::Netblt,
+    VirtualScheduling => virtual_scheduling::VirtualScheduling,
 }
 
 #[cfg(test)]

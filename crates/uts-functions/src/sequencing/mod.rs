@@ -11,6 +11,7 @@ use enum_dispatch::enum_dispatch;
 use reassembly::{Delivery, Reassembly};
 
 pub mod message_row;
+pub mod newest;
 pub mod ordered;
 pub mod partial_order;
 pub mod reassembly;
@@ -68,6 +69,7 @@ registry! {
     Ordered => ordered::Ordered,
     Unordered => unordered::Unordered,
     PartialOrder => partial_order::PartialOrder,
+    Newest => newest::Newest,
 }
 
 #[cfg(test)]

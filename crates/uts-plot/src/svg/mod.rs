@@ -10,7 +10,7 @@ mod scale;
 mod text;
 
 pub use scale::Scale;
-pub use text::plain;
+pub use text::{plain, wide};
 
 use std::fmt::Write;
 

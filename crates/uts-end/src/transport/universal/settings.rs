@@ -97,7 +97,10 @@ impl UniversalSettings {
         if let Some(adaptive) = self.adaptive {
             set("uts.adapt", if adaptive { "on" } else { "off" })?;
         }
-        for (name, value) in &self.properties {
+        // A named profile comes first: what is said by itself counts more.
+        let is_named = |name: &String| name == uts::requirements::NAMED;
+        let (named, others): (Vec<_>, Vec<_>) = self.properties.iter().partition(|(name, _)| is_named(name));
+        for (name, value) in named.into_iter().chain(others) {
             match value {
                 Value::String(text) => set(name, text)?,
                 Value::Number(number) => set(name, &number.to_string())?,
@@ -159,6 +162,17 @@ mod tests {
     const BULK: &str = r#"{"kind":"bulk","bytes":1}"#;
     const VOICE: &str =
         r#"{"kind":"messages","every":"20ms","bytes":160,"duration":"1s","deadline":"150ms"}"#;
+
+    #[test]
+    fn what_is_said_by_itself_counts_more_than_a_named_profile() {
+        let settings = r#"{"profile":{"congestion":"vegas"},
+            "properties":{"congestionControl":"require","uts.adapt":"on","uts.profile":"tcp-tahoe"}}"#;
+        let asked = requirements(settings, BULK).expect("asked");
+        for part in ["uts.profile.congestion=vegas", "uts.profile.retransmission=go-back-n"] {
+            assert!(asked.contains(part), "{asked}");
+        }
+        assert!(!asked.contains("uts.adapt"), "{asked}");
+    }
 
     #[test]
     fn an_application_asks_for_what_it_needs() {

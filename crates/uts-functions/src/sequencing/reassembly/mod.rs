@@ -7,6 +7,7 @@
 
 mod arena;
 mod given_up;
+mod newest;
 mod orders;
 mod room;
 mod run;

@@ -1,0 +1,109 @@
+use super::*;
+use crate::requirements::Requirements;
+use crate::selector::{Library, select};
+use uts_functions::PathFacts;
+
+fn requirements(named: &Named) -> Requirements {
+    let mut requirements = Requirements::bulk();
+    requirements.set("uts.profile", &named.name).unwrap_or_else(|e| panic!("{}: {e}", named.name));
+    requirements
+}
+
+#[test]
+fn every_file_is_read() {
+    for (name, text) in FILES {
+        let read = Named::read(name, name, text).unwrap_or_else(|error| panic!("{error}"));
+        assert!(!read.what.is_empty() && !read.settings.is_empty(), "{name}");
+        assert_eq!(read.kind == Kind::Classic, read.pinned().len() >= 10, "{name}");
+    }
+    assert_eq!(all().len(), FILES.len());
+    let of = |kind| all().iter().filter(|n| n.kind == kind).count();
+    assert_eq!((of(Kind::Classic), of(Kind::Modern), of(Kind::ServiceClass)), (16, 7, 9));
+}
+
+/// Each leads to a profile that has what it names, and that can be put together.
+#[test]
+fn every_one_is_chosen_as_it_is_named() {
+    for named in all() {
+        let requirements = requirements(named);
+        let selection = select(&requirements, &PathFacts::default(), &Library::local(), None)
+            .unwrap_or_else(|error| panic!("{}: {error}", named.name));
+        for (function, mechanism) in named.pinned() {
+            let pinned = requirements.pinned(function).map(|pin| pin.choice);
+            assert_eq!(Some(*selection.profile.get(function)), pinned, "{}: {mechanism}", named.name);
+        }
+        assert_eq!(selection.profile.check(), Ok(()), "{}", named.name);
+    }
+}
+
+/// What a service class must have (table 3.2), its profile has.
+#[test]
+fn service_classes_have_what_is_mandatory() {
+    for named in all().iter().filter(|n| n.kind == Kind::ServiceClass) {
+        let class = named.reliability_class.as_deref().unwrap_or_default();
+        let column = CLASS_NAMES.iter().position(|name| *name == class).expect("one of the four");
+        let selection = select(&requirements(named), &PathFacts::default(), &Library::local(), None)
+            .unwrap_or_else(|error| panic!("{}: {error}", named.name));
+        let has = |function| !selection.profile.is_inert(function);
+        for (what, marks) in CLASSES {
+            let is_there = match what {
+                "loss management" => has(Function::Retransmission) || has(Function::Fec),
+                "congestion management" => has(Function::Congestion),
+                "data flow management" => has(Function::Flow),
+                _ => true,
+            };
+            assert!(is_there || marks[column] == 'O', "{}: {what}", named.name);
+        }
+        assert!(named.transport_class.is_some());
+    }
+}
+
+#[test]
+fn what_is_set_later_counts_more() {
+    let mut requirements = Requirements::default();
+    for text in ["uts.profile=tcp-tahoe", "uts.profile.congestion=reno", "uts.adapt=on"] {
+        requirements.assign(text).expect("known");
+    }
+    assert!(requirements.adapt);
+    let pin = requirements.pinned(Function::Congestion).expect("set").to_string();
+    assert_eq!(pin, "uts.profile.congestion=reno");
+    assert!(requirements.pinned(Function::Detection).is_some());
+}
+
+#[test]
+fn an_unknown_name_is_answered_with_the_nearest() {
+    let mut requirements = Requirements::default();
+    let error = requirements.assign("uts.profile=tcp-tahoo").expect_err("unknown").to_string();
+    assert_eq!(error, "there is no profile `tcp-tahoo`; did you mean `tcp-tahoe`?");
+    assert_eq!(requirements, Requirements::default());
+}
+
+/// Whatever is wrong is said in one line: file, line, what, and what would be right.
+#[test]
+fn a_wrong_file_is_told_where_it_is_wrong() {
+    let cases = [
+        ("what = \"x\"\n[profil]\n", "own.toml:2: there is no key `profil`; did you mean `profile`?"),
+        (
+            "[profile]\ncongestoin = \"reno\"\n",
+            "own.toml:2: there is no function `congestoin`; did you mean `congestion`?",
+        ),
+        ("[profile]\n\ncongestion = \"renoo\"\n", "did you mean `reno`?"),
+        ("[profile]\ncongestion = \"reno(initial=11)\"\n", "reno: initial = 11 is outside 1..=10 packets"),
+        ("[profile]\ncongestion = \"reno(start=1)\"\n", "reno has no parameter `start` (it has: initial)"),
+        (
+            "[properties]\nreliabilty = \"require\"\n",
+            "own.toml:2: there is no property `reliabilty`; did you mean `reliability`?",
+        ),
+        ("[properties]\nreliability = 3\n", "own.toml:2: `reliability` is not a text in quotation marks"),
+        (
+            "kind = \"clasic\"\n",
+            "own.toml:1: no kind `clasic` (there are: classic, modern, service class, own)",
+        ),
+        ("what = \n", "own.toml:1: "),
+    ];
+    for (text, expected) in cases {
+        let error = Named::read("own", "own.toml", text).expect_err(text).to_string();
+        assert!(error.contains(expected), "{error}");
+        assert!(error.starts_with("own.toml:") && !error.contains('\n'), "{error}");
+    }
+}
