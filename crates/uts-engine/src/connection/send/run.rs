@@ -47,11 +47,11 @@ impl Connection {
         let (bytes, epoch) = (bytes as u64, outbound.stacks[0].epoch);
         let sent = Sent { bytes, epoch, eliciting: true, size_probe: false, tokens, snapshot };
         outbound.ledger.record_run(sent, packets);
+        outbound.bursts.add(packets as u32);
         outbound.stacks[0].keys.add(packets, packets * bytes);
         self.parts.poll.on_unpolled(packets);
         self.ways.flows.update_order(flow, |_| limit);
         self.ways.stats.packets_sent += packets;
-        self.ways.stats.data_packets_sent += packets;
         self.ways.stats.bytes_sent += packets * bytes;
         self.ways.stats.data_bytes_sent += packets * data_bytes;
         packets as usize
