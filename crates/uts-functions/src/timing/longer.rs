@@ -26,8 +26,8 @@ const JUMPING_ROUNDS: u32 = 2;
 pub(super) struct Longer {
     /// In microseconds, as connections at rest have to keep them.
     last_us: u32,
-    /// Smallest sample since the jump, and when it was, in milliseconds, which wrap. No sample: there
-    /// was none.
+    /// Smallest sample since the jump, and when it was, in milliseconds, which wrap. No sample:
+    /// there was none.
     smallest_us: u32,
     since_ms: u32,
     samples: u16,

@@ -27,8 +27,9 @@ pub(crate) enum Signal {
 /// What the peer is told of flows. The flows have it ([`Flows::signals`](super::super::Flows)).
 #[derive(Debug, Default)]
 pub(crate) struct FlowControl {
-    /// Until then (zero: never) skips make no packet of their own: what is late comes message by message, most of
-    /// all on a path that has no room for a packet about each. They go with what else leaves.
+    /// Until then (zero: never) skips make no packet of their own: what is late comes message by
+    /// message, most of all on a path that has no room for a packet about each. They go with what
+    /// else leaves.
     skips_held_until: Time,
 }
 
