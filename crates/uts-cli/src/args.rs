@@ -14,6 +14,7 @@ use std::time::Duration;
   uts serve --dir /srv/files                  let anyone read a directory
   uts cp big.iso uts://host/incoming/         send a file
   uts cp -r uts://host/photos .               fetch a directory
+  uts pipe host ssh                           reach a service behind a server
   uts explain --property reliability=prefer   what that leads to, and why
   uts lab run experiments/loss.toml           compare transports on equal paths
 
@@ -35,6 +36,8 @@ pub enum Command {
     Cp(CpArgs),
     /// List the files at a server
     Ls(LsArgs),
+    /// Carry standard input and output to a service behind a server
+    Pipe(PipeArgs),
     /// List unfinished copies, or remove what is left of them
     Parts(PartsArgs),
     /// Show which profile given properties lead to, and the reason for each choice
@@ -70,13 +73,18 @@ pub enum Command {
   uts serve --dir /srv/files --writable --authorized-keys /etc/uts/keys
   uts serve --dir /tmp/inbox --writable --anyone
   uts serve --dir /srv/files --cert chain.pem --cert-key key.pem
+  uts serve --pipe ssh=22 --authorized-keys /etc/uts/keys
 
 Nothing outside the directory is ever read or written. Ctrl-C ends the server.
 Clients can then continue interrupted copies when it runs again.")]
 pub struct ServeArgs {
     /// Directory to serve; with --writable, files are also taken into it
-    #[arg(long, value_name = "DIR")]
-    pub dir: PathBuf,
+    #[arg(long, value_name = "DIR", required_unless_present = "pipe")]
+    pub dir: Option<PathBuf>,
+    /// Let `uts pipe` reach a TCP service, as ssh=127.0.0.1:22 or ssh=22 (a port of this host); may
+    /// be repeated; needs --authorized-keys or --anyone
+    #[arg(long, value_name = "NAME=HOST:PORT")]
+    pub pipe: Vec<crate::pipe::Service>,
     /// Address or host name and UDP port to listen on, as ADDR:PORT, [V6]:PORT, NAME, :PORT or
     /// PORT; port 0 takes any free port [default: all networks of the host, port 4433]
     #[arg(long, value_name = "WHERE")]
@@ -239,6 +247,34 @@ pub struct LsArgs {
     /// Print one JSON object a line
     #[arg(long)]
     pub json: bool,
+}
+
+/// Options of `uts pipe`.
+#[derive(Clone, Debug, ClapArgs)]
+#[command(after_help = "Examples:
+  ssh -o ProxyCommand='uts pipe %h' host
+  rsync -e \"ssh -o ProxyCommand='uts pipe %h'\" -a src host:dst
+  uts pipe host:5000 git
+
+The server says which services there are: uts serve --pipe ssh=22. The
+connection goes on when this host goes to another network, or is not heard for
+up to ten minutes.")]
+pub struct PipeArgs {
+    /// Server, as host, host:port or uts://host[:port]
+    #[arg(value_name = "HOST")]
+    pub host: String,
+    /// Name of the service at the server
+    #[arg(value_name = "SERVICE", default_value = "ssh")]
+    pub service: String,
+    /// How the server is known, and this end to it
+    #[command(flatten)]
+    pub reach: ReachArgs,
+    /// How what is sent is to be carried
+    #[command(flatten)]
+    pub wanted: WantedArgs,
+    /// Print errors only, not what happens to the connection
+    #[arg(short, long)]
+    pub quiet: bool,
 }
 
 /// Options of `uts parts`.

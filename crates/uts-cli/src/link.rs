@@ -13,6 +13,9 @@ use uts::files::Flows;
 /// With this code a server that is being stopped closes its connections.
 pub const STOPPING: u64 = 1;
 
+/// With this code a server closes connections that ask for a service that it does not have.
+pub const NO_SUCH_SERVICE: u64 = 2;
+
 /// How a client knows the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServerTrust {
@@ -37,6 +40,8 @@ pub struct ConnectOptions {
     pub server_name: Option<String>,
     /// What is asked of the transport.
     pub properties: Vec<(String, String)>,
+    /// Which of the server's services is asked for; empty = its files.
+    pub service: &'static str,
     /// Whether somebody can be asked about the key of an unknown server.
     pub interactive: bool,
     /// Whether the key of an unknown server is accepted and kept without asking.
@@ -74,6 +79,9 @@ pub struct ListenOptions {
     pub connections_per_key_max: usize,
     /// What is asked of the transport for what the server sends.
     pub properties: Vec<(String, String)>,
+    /// Connections that do nothing, and whose peers are not heard, are kept for so long if their
+    /// clients ask for it.
+    pub silence_max: Duration,
 }
 
 /// Figures of a connection, at one moment.
@@ -171,6 +179,8 @@ pub enum LinkEvent {
     Silent(Duration),
     /// It was heard again, after this long.
     Heard(Duration),
+    /// An end is reached at another address; it is the peer, or this one.
+    Moved(String),
     /// Something that was asked does nothing, and why.
     NoEffect(String),
     /// It ended, and why.
@@ -206,6 +216,8 @@ pub trait Link: Clone + Send + Sync + 'static {
     fn undelivered_bytes(&self) -> Option<u64>;
     /// What it tells from now on.
     fn events(&self) -> UnboundedReceiver<LinkEvent>;
+    /// Which service a client has asked for; empty = files.
+    fn service(&self) -> String;
     /// The peer's address, and its key if it has shown one.
     fn peer(&self) -> (String, Option<String>);
     /// Writes what happens to each packet to a file from now on: CSV with the header

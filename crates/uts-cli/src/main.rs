@@ -5,6 +5,7 @@ mod args;
 mod cmd;
 mod given;
 mod link;
+mod pipe;
 mod target;
 #[cfg(test)]
 mod testing;
@@ -56,6 +57,7 @@ fn carry_out(command: &Command) -> Result<(), Failure> {
             Command::Serve(serve) => cmd::serve::run(&transport, serve).await,
             Command::Cp(cp) => cmd::cp::run(&transport, cp).await,
             Command::Ls(ls) => cmd::ls::run(&transport, ls).await,
+            Command::Pipe(pipe) => cmd::pipe::run(&transport, pipe).await,
             Command::Parts(parts) => cmd::parts::run(parts),
             Command::Explain(explain) => cmd::explain::run(&transport, explain),
             Command::Properties(properties) => cmd::properties::run(properties),

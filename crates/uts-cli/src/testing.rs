@@ -71,6 +71,10 @@ impl Link for MemoryLink {
         receiver
     }
 
+    fn service(&self) -> String {
+        String::new()
+    }
+
     fn peer(&self) -> (String, Option<String>) {
         (self.1.into(), Some("SHA256:abc".into()))
     }

@@ -5,6 +5,7 @@ mod link;
 
 use crate::given::PathGiven;
 use crate::link::{Broken, ConnectOptions, ListenOptions, Listener, ServerIdentity, ServerTrust, Transport};
+use crate::pipe;
 use crate::target::Host;
 use crate::ui::lines;
 use link::UdpLink;
@@ -40,6 +41,9 @@ impl Transport for Udp {
         if let ServerTrust::PinKept(pin, file) = &options.trust {
             keep(host, pin, file.as_deref()).map_err(Broken::for_good)?;
         }
+        if options.service == pipe::SERVICE {
+            connection.follow_network();
+        }
         Ok(UdpLink::new(connection))
     }
 
@@ -57,6 +61,7 @@ impl Transport for Udp {
             let _ = told.send(format!("{key}: {}", client.why));
         });
         wanted.connection = config(&options.properties)?;
+        wanted.connection.idle_timeout = wanted.connection.idle_timeout.max(options.silence_max);
         wanted.connections_max = options.connections_max;
         wanted.connections_per_address_max = options.connections_per_address_max;
         wanted.connections_per_key_max = options.connections_per_key_max;
@@ -106,6 +111,10 @@ fn client(options: &ConnectOptions) -> Result<uts::ConnectOptions, String> {
     wanted.identity = identity;
     wanted.connection = config(&options.properties)?;
     wanted.connection.keep_alive = KEEP_ALIVE;
+    if options.service == pipe::SERVICE {
+        wanted.connection.service = options.service.to_owned();
+        wanted.connection.idle_timeout = pipe::SILENCE_MAX;
+    }
     wanted.server_name = options.server_name.clone();
     Ok(wanted)
 }

@@ -27,6 +27,9 @@ pub const SERVER_CID_BYTES: usize = 8;
 /// and nobody asks it for resets.
 pub const CLIENT_CID_BYTES: usize = 4;
 
+/// The longest name of a service (P-52).
+pub const SERVICE_BYTES_MAX: usize = uts_wire::library::MAX_SERVICE_BYTES;
+
 /// Settings of an endpoint.
 #[derive(Clone)]
 pub struct EndpointConfig {
@@ -101,6 +104,9 @@ pub struct ConnectionConfig {
     /// What the application asks of the data that it sends. At a client, also of the data that it
     /// is sent at first.
     pub requirements: Requirements,
+    /// The service that a client asks for in the handshake, in at most
+    /// [`SERVICE_BYTES_MAX`](crate::SERVICE_BYTES_MAX) bytes; empty = the one that the server has.
+    pub service: String,
     /// Without any packet from the peer for this long, the connection is given up; zero = never.
     pub idle_timeout: Duration,
     /// An otherwise idle connection sends something this often; zero = never, unless `keepAlive` is
@@ -172,6 +178,7 @@ impl Default for ConnectionConfig {
     fn default() -> Self {
         ConnectionConfig {
             requirements: Requirements::default(),
+            service: String::new(),
             idle_timeout: Duration::from_secs(30),
             keep_alive: Duration::ZERO,
             handshake_timeout: Duration::from_secs(720),

@@ -1,6 +1,7 @@
 //! What an endpoint tells its application.
 
 use core::time::Duration;
+use std::net::SocketAddr;
 use uts_functions::{Function, Profile};
 
 /// A connection of an endpoint; never reused while the endpoint lives.
@@ -48,6 +49,14 @@ pub enum Event {
     Silent(Duration),
     /// After [`Event::Silent`] the peer was heard again; it had been silent for this long.
     Heard(Duration),
+    /// An end is reached at another address, and both have proved it: packets go on from there.
+    /// (migration.md M-4)
+    Moved {
+        /// Where the peer is.
+        remote: SocketAddr,
+        /// It is the peer that has moved; else this end.
+        is_peer: bool,
+    },
     /// What this property asks cannot be had of the profile in use: `maxRecvRate`, where the peer
     /// sends without flow control (flow/none), so that nothing can hold it back. Told once.
     NoEffect(&'static str),

@@ -30,7 +30,9 @@ pub mod selector;
 pub(crate) mod synthesis;
 mod token;
 
-pub use config::{ALPN, CLIENT_CID_BYTES, ConnectionConfig, EndpointConfig, SERVER_CID_BYTES};
+pub use config::{
+    ALPN, CLIENT_CID_BYTES, ConnectionConfig, EndpointConfig, SERVER_CID_BYTES, SERVICE_BYTES_MAX,
+};
 pub use connection::words::CERTIFICATE as CERTIFICATE_WORDS;
 pub use connection::{
     After, Connection, Ecn, ExchangeError, FlowError, FlowOptions, FrameKinds, IntoBatch, MessageBatch,

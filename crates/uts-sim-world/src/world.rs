@@ -131,7 +131,11 @@ impl Told {
             Event::Exchange(step) => {
                 self.samples.push(Sample::Exchange { at_ns: now.as_nanos(), line: describe(&step) })
             }
-            Event::PacketSize(_) | Event::Silent(_) | Event::Heard(_) | Event::NoEffect(_) => {}
+            Event::PacketSize(_)
+            | Event::Silent(_)
+            | Event::Heard(_)
+            | Event::Moved { .. }
+            | Event::NoEffect(_) => {}
             Event::Closed(reason) => {
                 self.closed = Some(reason);
                 for waiting in core::mem::take(&mut self.waiting).into_values() {

@@ -186,6 +186,28 @@ impl<A: Application> Network<A> {
         Ok(id)
     }
 
+    /// Gives an application another address, as a network address translator does that has
+    /// forgotten it, or a host that goes from one network to another. The address becomes one of
+    /// `node`, which need not be where the application was. What is on the way to the address
+    /// before is not delivered. The application is not told.
+    ///
+    /// # Errors
+    /// [`AttachError`] if the address is in use; then nothing has changed.
+    pub fn readdress(&mut self, id: AppId, node: Node, address: SocketAddrV4) -> Result<(), AttachError> {
+        if self.by_address.get(&address).is_some_and(|other| *other != id) {
+            return Err(AttachError::Taken(address));
+        }
+        if self.node_of.get(address.ip()).is_some_and(|other| *other != node) {
+            return Err(AttachError::Elsewhere(*address.ip()));
+        }
+        self.by_address.remove(&self.apps[id.index()].address);
+        self.node_of.insert(*address.ip(), node);
+        self.by_address.insert(address, id);
+        let app = &mut self.apps[id.index()];
+        (app.address, app.node) = (address, node);
+        Ok(())
+    }
+
     // ---- access ----
 
     /// The instant that the network has reached.

@@ -101,6 +101,10 @@ impl Qlog {
             Event::PacketSize(bytes) => ("quic:mtu_updated", json!({ "new": bytes })),
             Event::Silent(long) => ("uts:silent", json!({ "for_ms": long.as_millis() })),
             Event::Heard(after) => ("uts:heard", json!({ "after_ms": after.as_millis() })),
+            Event::Moved { remote, is_peer } => {
+                let who = if *is_peer { "peer" } else { "this end" };
+                ("uts:moved", json!({ "remote": remote.to_string(), "who": who }))
+            }
             Event::NoEffect(property) => ("uts:no_effect", json!({ "property": property })),
             Event::Exchange(exchange) => describe(exchange),
             Event::FlowOpened(flow) => ("uts:flow_opened", json!({ "flow": flow.0 })),

@@ -4,7 +4,7 @@ use crate::host::Host;
 use crate::identity::Identities;
 use crate::network::{AppId, AttachError, Network};
 use crate::qlog::{Qlog, Vantage};
-use crate::topology::{PathId, PointToPoint};
+use crate::topology::{Node, PathId, PointToPoint};
 use core::time::Duration;
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -75,6 +75,8 @@ pub struct World {
     network: Network<Host>,
     /// By host.
     apps: Vec<AppId>,
+    /// Where the clients stand, and where the server does.
+    sides: [Node; 2],
     path: PathId,
     identities: Identities,
 }
@@ -100,7 +102,7 @@ impl World {
             let client = Host::new(Endpoint::new(config.client.clone(), seed_of(node as u64)));
             apps.push(network.attach_at(left, address(node), client)?);
         }
-        Ok(World { network, apps, path, identities })
+        Ok(World { network, apps, sides: [left, right], path, identities })
     }
 
     /// The instant that the world has reached.
@@ -193,6 +195,20 @@ impl World {
     pub fn inject(&mut self, from: NodeId, to: NodeId, mut datagram: Vec<u8>) {
         let now = self.now();
         self.endpoint(to).handle_datagram(now, address(from).into(), None, &mut datagram);
+    }
+
+    /// A host's address.
+    pub fn address(&self, node: NodeId) -> SocketAddrV4 {
+        self.network.address(self.apps[node])
+    }
+
+    /// Gives a host another address. Its endpoint is not told: see
+    /// [`Endpoint::on_moved`](uts_engine::Endpoint::on_moved).
+    ///
+    /// # Errors
+    /// [`AttachError`] if another has it.
+    pub fn readdress(&mut self, node: NodeId, address: SocketAddrV4) -> Result<(), AttachError> {
+        self.network.readdress(self.apps[node], self.sides[usize::from(node == SERVER)], address)
     }
 
     /// Lets time pass until something happens, or until `until`.

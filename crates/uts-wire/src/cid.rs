@@ -35,7 +35,7 @@ impl ConnectionId {
     }
 
     /// The bytes, those of a shorter id padded with zeros to 16, as protection authenticates them.
-    /// [P-35]
+    /// [P-39]
     pub fn filled(&self) -> &[u8] {
         self.bytes.get(..usize::from(self.len).max(FILLED_CID_LEN)).unwrap_or(&self.bytes)
     }

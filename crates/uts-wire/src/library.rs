@@ -43,6 +43,7 @@ mod id {
     pub const UNPROTECTED: u64 = 15;
     pub const SERVICE: u64 = 16;
     pub const READS_MESSAGES: u64 = 17;
+    pub const SPARE_IDS: u64 = 18;
     /// Items below this number are checked for repetition.
     pub const CHECKED: u64 = 64;
     pub const MANDATORY: [(u64, &str); 9] = [
@@ -103,6 +104,9 @@ pub struct Limits {
     pub max_ack_delay_ms: u16,
     /// Memory for blocks that wait for their repair, in bytes.
     pub fec_memory_bytes: u32,
+    /// Connection ids of the peer's that it keeps beside the one in use; 0: the peer gives none.
+    /// [P-37]
+    pub spare_ids: u8,
 }
 
 /// What has been read so far.
@@ -178,6 +182,9 @@ impl Hello {
         if self.reads_messages {
             put_item(out, id::READS_MESSAGES, |_| ());
         }
+        if limits.spare_ids > 0 {
+            put_item(out, id::SPARE_IDS, |s| s.put_varint(u64::from(limits.spare_ids)));
+        }
     }
 }
 
@@ -205,7 +212,7 @@ impl Default for Hello {
 
 impl Default for Limits {
     /// 256 flows, 1 MiB of credit each, 30 s of silence, any UDP payload, acknowledgements within
-    /// 25 ms, 4 MiB for FEC.
+    /// 25 ms, 4 MiB for FEC, no spare ids.
     fn default() -> Self {
         Limits {
             max_flows: 256,
@@ -214,6 +221,7 @@ impl Default for Limits {
             max_udp_payload_bytes: 65_527,
             max_ack_delay_ms: 25,
             fec_memory_bytes: 4 << 20,
+            spare_ids: 0,
         }
     }
 }
@@ -247,6 +255,12 @@ impl Partial {
             id::UNPROTECTED => hello.allows_unprotected = true,
             id::SERVICE => hello.service = read_service(&mut r)?,
             id::READS_MESSAGES => hello.reads_messages = true,
+            id::SPARE_IDS => {
+                let at = r.offset();
+                let found = r.varint("spare connection ids")?;
+                limits.spare_ids = u8::try_from(found)
+                    .map_err(|_| WireError::value("spare connection ids", at, found, "less than 256"))?;
+            }
             _ => return Ok(()), // P-51
         }
         r.finish("item")

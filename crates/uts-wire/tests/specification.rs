@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// Numbers that follow `P-` in `text` where `prefix` stands before it.
-fn rules(text: &str, prefix: &str) -> BTreeSet<u32> {
+fn rules(text: &str, prefix: &str) -> Vec<u32> {
     let marker = format!("{prefix}P-");
     let digits = |rest: &str| rest.chars().take_while(char::is_ascii_digit).collect::<String>();
     text.split(&marker).skip(1).filter_map(|rest| digits(rest).parse().ok()).collect()
@@ -26,7 +26,9 @@ fn every_rule_is_cited_and_every_citation_is_a_rule() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let read =
         |path: &Path| std::fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
-    let written = rules(&read(&root.join("../../spec/packets.md")), "**");
+    let listed = rules(&read(&root.join("../../spec/packets.md")), "**");
+    let written: BTreeSet<u32> = listed.iter().copied().collect();
+    assert_eq!(listed.len(), written.len(), "a number stands for two rules: {listed:?}");
     let mut files = Vec::new();
     sources(&root.join("src"), &mut files);
     let cited: BTreeSet<u32> = files.iter().flat_map(|path| rules(&read(path), "")).collect();

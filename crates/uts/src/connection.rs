@@ -1,10 +1,11 @@
 //! Connections, as their users hold them.
 
-use crate::driver::{ConnectionEvent, Inner, Shared, gone};
+use crate::driver::{ConnectionEvent, Inner, OwnSocket, Shared, gone};
 use crate::fingerprint::Fingerprint;
 use crate::flow::Flow;
 use core::fmt;
 use core::time::Duration;
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -71,7 +72,7 @@ impl Connection {
         Connection(Arc::new(ConnectionRef { shared, handle, own, peer, requirements }))
     }
 
-    pub(crate) fn shared(&self) -> &Shared {
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.0.shared
     }
 
@@ -265,9 +266,45 @@ impl Connection {
         self.inspect(|c| c.remote()).map(canonical)
     }
 
+    /// At a server, the service that the client has asked for (`ConnectionConfig::service`); empty
+    /// if it asked for none, or the connection is forgotten.
+    pub fn service(&self) -> String {
+        self.inspect(|connection| connection.service().to_owned()).unwrap_or_default()
+    }
+
     /// This end's address.
     pub fn local_addr(&self) -> SocketAddr {
-        self.shared().local_addr
+        self.shared().local_addr()
+    }
+
+    /// Goes on from another address of this host: of port 0, from any port. All connections of the
+    /// endpoint move with it. The peer follows once a packet comes from there. Flows go on, and
+    /// nothing is lost; what was known of the path begins anew. [`ConnectionEvent::Moved`] tells
+    /// when the peer has answered. Must be called within the runtime of the endpoint.
+    ///
+    /// # Errors
+    /// If the address cannot be used, or is of another family; then nothing has changed.
+    pub fn migrate(&self, addr: SocketAddr) -> io::Result<()> {
+        self.shared().migrate(addr)
+    }
+
+    /// Goes on by this socket, which is bound and which nobody else reads: see
+    /// [`Connection::migrate`].
+    ///
+    /// # Errors
+    /// If the socket cannot be used, or is of another family; then nothing has changed.
+    pub fn rebind(&self, socket: OwnSocket) -> io::Result<()> {
+        self.shared().rebind(socket)
+    }
+
+    /// From now on the connection moves with this host, as long as anybody holds it: when the host
+    /// reaches the peer by another of its addresses (another network, a cable, a VPN), the
+    /// connection goes on from there, within half a second or so. Must be called within a tokio
+    /// runtime. A second call changes nothing but the work.
+    pub fn follow_network(&self) {
+        if let Some(peer) = self.inspect(|connection| connection.remote()) {
+            crate::roaming::follow(self.shared(), peer);
+        }
     }
 
     /// The key that the peer has shown to have; `None` for a client that was not asked for one.

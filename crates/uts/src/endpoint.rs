@@ -3,7 +3,7 @@
 use crate::attempts::Target;
 use crate::connection::Connection;
 use crate::driver::Host;
-use crate::driver::{Shared, random_bytes};
+use crate::driver::{OwnSocket, Shared, random_bytes};
 use crate::fingerprint::Fingerprint;
 use crate::identity::Identity;
 use crate::trust::{Trust, TrustError};
@@ -235,7 +235,23 @@ impl Endpoint {
 
     /// Its address.
     pub fn local_addr(&self) -> SocketAddr {
-        self.shared.local_addr
+        self.shared.local_addr()
+    }
+
+    /// Goes on from another address, with all connections: see [`Connection::migrate`].
+    ///
+    /// # Errors
+    /// If the address cannot be used, or is of another family; then nothing has changed.
+    pub fn migrate(&self, addr: SocketAddr) -> io::Result<()> {
+        self.shared.migrate(addr)
+    }
+
+    /// Goes on by this socket, with all connections: see [`Connection::rebind`].
+    ///
+    /// # Errors
+    /// If the socket cannot be used, or is of another family; then nothing has changed.
+    pub fn rebind(&self, socket: OwnSocket) -> io::Result<()> {
+        self.shared.rebind(socket)
     }
 }
 
@@ -308,7 +324,7 @@ async fn resolve(
     let found = carrier.resolve(host, port).await.map_err(failed)?;
     let mut addrs: Vec<SocketAddr> = Vec::new();
     for addr in found {
-        let fits = from.is_none_or(|shared| shared.local_addr.is_ipv4() == addr.is_ipv4());
+        let fits = from.is_none_or(|shared| shared.local_addr().is_ipv4() == addr.is_ipv4());
         if fits && !addrs.contains(&addr) {
             addrs.push(addr);
         }

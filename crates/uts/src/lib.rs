@@ -60,6 +60,7 @@ mod identity;
 mod instance;
 mod known_hosts;
 mod listener;
+mod roaming;
 mod tls;
 mod trace;
 mod trust;

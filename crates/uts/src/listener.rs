@@ -176,7 +176,7 @@ impl Listener {
 
     /// Where it listens: the port, if any was asked for.
     pub fn local_addr(&self) -> SocketAddr {
-        self.shared.local_addr
+        self.shared.local_addr()
     }
 
     /// What clients know this server by.

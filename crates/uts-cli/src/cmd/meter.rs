@@ -114,6 +114,9 @@ impl<L: Link> Meter<L> {
                             let line = format!("answers again after {}", show::seconds(silent.as_secs_f64()));
                             meter.ui.notice(meter.peer.as_deref(), "heard", &line);
                         }
+                        Some(LinkEvent::Moved(line)) => {
+                            meter.ui.notice(meter.peer.as_deref(), "moved", &line);
+                        }
                         Some(LinkEvent::NoEffect(what)) => {
                             meter.ui.notice(meter.peer.as_deref(), "no effect", &what);
                         }

@@ -7,6 +7,7 @@ pub mod keygen;
 pub mod ls;
 mod meter;
 pub mod parts;
+pub mod pipe;
 pub mod properties;
 mod reach;
 pub mod serve;

@@ -27,6 +27,7 @@ impl ReachArgs {
             key: self.key.clone(),
             server_name: self.server_name.clone(),
             properties,
+            service: "",
             interactive: may_ask && std::io::stdin().is_terminal() && std::io::stderr().is_terminal(),
             accept_new: self.accept_new,
         })

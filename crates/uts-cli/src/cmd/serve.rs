@@ -6,12 +6,14 @@ mod listen;
 use super::meter::Meter;
 use super::{Failure, interrupted, properties};
 use crate::args::ServeArgs;
-use crate::link::{Link, ListenOptions, Listener, STOPPING, ServerIdentity, Transport};
+use crate::link::{Link, ListenOptions, Listener, NO_SUCH_SERVICE, STOPPING, ServerIdentity, Transport};
+use crate::pipe::{self, Permitted};
 use crate::ui::{self, Served, Start, Ui};
 use inventory::Inventory;
 use listen::Wrong;
 use std::future::Future;
 use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -47,17 +49,18 @@ pub(crate) async fn serve<T: Transport>(
         let why = "--writable: say who may write, by --authorized-keys FILE or --anyone";
         return Err(Failure::Usage(why.into()));
     }
-    let options =
-        ServeOptions { read_only: !args.writable, preserve_mode: args.preserve_mode, hidden: args.hidden };
-    let service = Service::open(&args.dir, options);
-    let service = service.map_err(|error| Failure::Failed(format!("--dir {error}")))?;
+    if !args.pipe.is_empty() && !args.anyone && args.authorized_keys.is_none() {
+        let why = "--pipe: say who may use it, by --authorized-keys FILE or --anyone";
+        return Err(Failure::Usage(why.into()));
+    }
+    let offer = offer(args)?;
     let mut listener = transport.listen(&listen_options(args).await?).await.map_err(Failure::Failed)?;
     let found = look(args).await?;
     ui.start(&Start {
         command: "serve",
         address: listener.local_addr().to_string(),
         fingerprint: listener.fingerprint(),
-        subject: args.dir.display().to_string(),
+        subject: args.dir.as_ref().map_or_else(String::new, |dir| dir.display().to_string()),
         served: Some(served(args, listener.local_addr(), &found)?),
     });
     if let Some(warning) = found.warning() {
@@ -72,7 +75,7 @@ pub(crate) async fn serve<T: Transport>(
             Some(_) = clients.join_next(), if !clients.is_empty() => {}
             next = listener.accept() => match next {
                 Some(Ok(link)) => {
-                    clients.spawn(serve_client(service.clone(), link, ui.clone(), stopping.clone()));
+                    clients.spawn(serve_client(offer.clone(), link, ui.clone(), stopping.clone()));
                 }
                 Some(Err(why)) => ui.connection("refused", "a client", &why),
                 None => break Err(Failure::Failed("the socket was closed".into())),
@@ -88,26 +91,55 @@ pub(crate) async fn serve<T: Transport>(
     ended
 }
 
-async fn serve_client<L: Link>(
-    service: Service,
-    link: L,
-    ui: Arc<dyn Ui>,
-    mut stopping: watch::Receiver<bool>,
-) {
+/// What clients may ask for.
+#[derive(Clone)]
+struct Offer {
+    files: Option<Service>,
+    pipes: Arc<Permitted>,
+}
+
+fn offer(args: &ServeArgs) -> Result<Offer, Failure> {
+    let options =
+        ServeOptions { read_only: !args.writable, preserve_mode: args.preserve_mode, hidden: args.hidden };
+    let open = |dir: &PathBuf| {
+        let service = Service::open(dir, options);
+        service.map_err(|error| Failure::Failed(format!("--dir {error}")))
+    };
+    let files = args.dir.as_ref().map(open).transpose()?;
+    let pipes = Permitted::new(&args.pipe).map_err(|why| Failure::Usage(format!("--pipe: {why}")))?;
+    Ok(Offer { files, pipes: Arc::new(pipes) })
+}
+
+async fn serve_client<L: Link>(offer: Offer, link: L, ui: Arc<dyn Ui>, mut stopping: watch::Receiver<bool>) {
     let (address, fingerprint) = link.peer();
+    let asked = link.service();
+    let files = offer.files.filter(|_| asked.is_empty());
+    let pipes = (asked == pipe::SERVICE && !offer.pipes.is_empty()).then_some(offer.pipes);
+    if files.is_none() && pipes.is_none() {
+        let why = if asked.is_empty() {
+            "it serves no files".to_owned()
+        } else {
+            format!("it has no service `{asked}`")
+        };
+        ui.connection("refused", &address, &why);
+        return link.close(NO_SUCH_SERVICE, &why).await;
+    }
     ui.connection("connected", &address, fingerprint.as_deref().unwrap_or_default());
     let meter = Meter::new(link.clone(), ui.clone(), Some(address.clone()));
     let telling = meter.run();
     let flows = link.flows();
     let client = Client { key: fingerprint, address: host(&address).to_owned() };
     let served = tokio::select! {
-        served = service.serve(&*flows, client, meter.clone()) => Some(served),
+        served = async { match &files {
+            Some(files) => files.serve(&*flows, client, meter.clone()).await.map_err(|error| error.to_string()),
+            None => pipe::serve(pipes.unwrap_or_default(), &*flows).await.map_err(|error| error.to_string()),
+        }} => Some(served),
         _ = stopping.wait_for(|&stop| stop) => None,
     };
     telling.abort();
     let Some(served) = served else { return link.close(STOPPING, "the server is stopping").await };
     meter.sample();
-    let why = served.err().map_or_else(String::new, |error| error.to_string());
+    let why = served.err().unwrap_or_default();
     ui.connection("gone", &address, &why);
     link.close(0, "done").await;
 }
@@ -118,7 +150,8 @@ fn host(address: &str) -> &str {
 }
 
 async fn look(args: &ServeArgs) -> Result<Inventory, Failure> {
-    let (dir, hidden) = (args.dir.clone(), args.hidden);
+    let Some(dir) = args.dir.clone() else { return Ok(Inventory::default()) };
+    let hidden = args.hidden;
     let found = tokio::task::spawn_blocking(move || inventory::look(&dir, hidden)).await;
     found.map_err(|error| Failure::Failed(error.to_string()))
 }
@@ -135,6 +168,8 @@ fn served(args: &ServeArgs, listening_at: SocketAddr, found: &Inventory) -> Resu
     };
     Ok(Served {
         is_writable: args.writable,
+        has_files: args.dir.is_some(),
+        pipes: Permitted::new(&args.pipe).map(|pipes| pipes.to_string()).unwrap_or_default(),
         clients,
         reach: reach(listening_at.ip()),
         files: found.files,
@@ -169,5 +204,6 @@ async fn listen_options(args: &ServeArgs) -> Result<ListenOptions, Failure> {
         connections_per_address_max: args.max_per_address as usize,
         connections_per_key_max: args.max_per_key as usize,
         properties: properties(&args.wanted)?,
+        silence_max: if args.pipe.is_empty() { Duration::ZERO } else { pipe::SILENCE_MAX },
     })
 }

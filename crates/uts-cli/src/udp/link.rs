@@ -119,6 +119,10 @@ impl Link for UdpLink {
                     ConnectionEvent::Closed(reason) => LinkEvent::Closed(reason.to_string()),
                     ConnectionEvent::Silent(silent) => LinkEvent::Silent(silent),
                     ConnectionEvent::Heard(silent) => LinkEvent::Heard(silent),
+                    ConnectionEvent::Moved { remote, is_peer: true } => {
+                        LinkEvent::Moved(format!("goes on at {remote}"))
+                    }
+                    ConnectionEvent::Moved { .. } => LinkEvent::Moved("goes on from another address".into()),
                     ConnectionEvent::PacketSize(_) => continue,
                     ConnectionEvent::NoEffect(what) => LinkEvent::NoEffect(format!(
                         "{what} has no effect: the profile in use cannot do that"
@@ -130,6 +134,10 @@ impl Link for UdpLink {
             }
         });
         receiver
+    }
+
+    fn service(&self) -> String {
+        self.connection.service()
     }
 
     fn peer(&self) -> (String, Option<String>) {

@@ -66,6 +66,9 @@ impl<W: Write + Send + 'static> Ui for Json<W> {
             object.insert("files_served".into(), json!(served.files));
             object.insert("more_files".into(), json!(served.has_more));
             object.insert("hidden_left_out".into(), json!(served.leaves_hidden));
+            if !served.pipes.is_empty() {
+                object.insert("pipes".into(), json!(served.pipes));
+            }
         }
         self.emit("start", None, fields);
     }

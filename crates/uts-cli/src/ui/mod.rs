@@ -37,6 +37,10 @@ pub struct Served {
     pub clients: String,
     /// From where it can be reached, in words.
     pub reach: &'static str,
+    /// Whether there are files; else only streams.
+    pub has_files: bool,
+    /// The services that streams lead to, in words; empty = none.
+    pub pipes: String,
     /// Files that there are, or some of them.
     pub files: u64,
     /// There are more than `files`.
@@ -49,6 +53,16 @@ impl Served {
     /// What may be done, in a word.
     pub fn access(&self) -> &'static str {
         if self.is_writable { "writable" } else { "read-only" }
+    }
+
+    /// What is given, where `subject` is the directory.
+    pub fn what(&self, subject: &str) -> String {
+        let files = format!("{subject} ({}), {}", self.count(), self.access());
+        match (self.has_files, self.pipes.as_str()) {
+            (_, "") => files,
+            (true, pipes) => format!("{files}, and streams to {pipes}"),
+            (false, pipes) => format!("streams to {pipes}"),
+        }
     }
 
     /// How many files, in words.

@@ -64,10 +64,8 @@ pub fn of_peer(peer: Option<&str>, line: &str) -> String {
 pub fn greeting(start: &Start) -> String {
     match &start.served {
         Some(served) => format!(
-            "serving {} ({}), {}, to {}, at {} ({}), key {}",
-            start.subject,
-            served.count(),
-            served.access(),
+            "serving {}, to {}, at {} ({}), key {}",
+            served.what(&start.subject),
             served.clients,
             start.address,
             served.reach,

@@ -29,7 +29,7 @@ impl Connection {
     /// Takes in a datagram from the peer's address.
     pub(crate) fn handle_datagram(&mut self, now: Time, ecn: Option<Ecn>, mut datagram: &mut [u8]) {
         self.ways.stats.bytes_received += datagram.len() as u64;
-        self.establishing.bytes_from_address += datagram.len() as u64;
+        self.establishing.on_bytes_from_address(datagram.len() as u64);
         let datagram_bytes = datagram.len();
         while let Some(first) = datagram.first() {
             if !uts_wire::packet::is_long(*first) {
@@ -134,15 +134,20 @@ impl Connection {
             }
             Frame::PathChallenge(number) => {
                 self.parts.control.on_path_challenge(*number);
+                self.ways.outbound_mut(Outbound::answer_at_once);
                 Ok(())
             }
+            Frame::PathResponse(number) => {
+                self.on_path_response(now, *number);
+                Ok(())
+            }
+            Frame::NewId(new) => self.on_new_id(new),
+            Frame::RetireId(retired) => self.on_retire_id(*retired),
             Frame::Order(order) => self.ways.on_order(index, order),
             Frame::Feedback(feedback) => self.ways.on_feedback(now, feedback),
             // A poll was noticed when the packet was read; redundancy is taken in behind all other
             // frames.
-            Frame::Repair(_) | Frame::Poll | Frame::Padding { .. } | Frame::Ping | Frame::PathResponse(_) => {
-                Ok(())
-            }
+            Frame::Repair(_) | Frame::Poll | Frame::Padding { .. } | Frame::Ping => Ok(()),
         }
     }
 
@@ -169,7 +174,7 @@ impl Connection {
         self.ways.outbound_mut(|outbound| outbound.begin(allowance));
         let before = out.len();
         let segment_bytes = self.poll_datagrams(now, out);
-        self.establishing.bytes_to_address += (out.len() - before) as u64;
+        self.establishing.on_bytes_to_address((out.len() - before) as u64);
         let has_more = segment_bytes.is_some() && self.has_more_to_send(now);
         let has_waited = self.ways.outbound.as_ref().is_some_and(|outbound| outbound.has_waited);
         Polled { segment_bytes, has_waited, has_more }
@@ -200,6 +205,9 @@ impl Connection {
         let handshake = self.poll_handshake(now, out);
         if handshake.is_some() || self.life.phase != Phase::Open {
             return handshake;
+        }
+        if self.waits_for_proof() {
+            return None;
         }
         self.pursue_groups(now);
         self.ways.hold_limit(now);
@@ -305,7 +313,9 @@ impl Connection {
             add(self.ways.receive_rate_timeout());
         }
         if let Some(outbound) = &self.ways.outbound {
-            add(outbound.loss_timeout());
+            // Who may send nothing has nothing to repeat.
+            add(outbound.loss_timeout().filter(|_| !self.waits_for_proof()));
+            add(self.migration_timeout());
             add(outbound.paced_until);
             add(self.parts.timeout(&self.ways));
             add(self.policy_timeout());
@@ -330,7 +340,10 @@ impl Connection {
             return;
         }
         self.ways.on_receive_rate_timeout(now);
-        if self.ways.outbound.as_ref().and_then(Outbound::loss_timeout).is_some_and(|at| at <= now) {
+        self.on_migration_timeout(now);
+        if !self.waits_for_proof()
+            && self.ways.outbound.as_ref().and_then(Outbound::loss_timeout).is_some_and(|at| at <= now)
+        {
             self.on_loss_timeout(now);
         }
         self.parts.on_timeout(now, &mut self.ways);

@@ -31,6 +31,11 @@ enum State {
 }
 
 impl Marking {
+    /// The path is another one from this packet on: its marks are to be tried.
+    pub fn restart(&mut self, next_packet: u64) {
+        *self = Marking { first: next_packet, ..Marking::default() };
+    }
+
     /// Whether what leaves now is marked.
     pub fn is_on(&self) -> bool {
         self.state == State::Marked

@@ -5,7 +5,7 @@
 //! [`parts`]; it has frames of its own.
 //!
 //! * [`establish`]: from a first packet to keys and profiles; [`life`]: whether the peer is there,
-//!   rest, and the end;
+//!   rest, and the end; [`migration`]: when one of the ends is reached at another address;
 //! * [`send`], [`receive`]: epochs, batches, runs of packets that are alike; [`flows`]: what the
 //!   application does;
 //! * [`agreement`]: from one profile to the next, when the policy or a group of flows wants one;
@@ -19,6 +19,7 @@ mod hub;
 mod identity;
 pub(crate) mod life;
 mod marking;
+mod migration;
 mod packet;
 mod parts;
 mod receive;
@@ -36,6 +37,7 @@ pub(crate) use establish::handshake::{Place, is_authentic, refusal};
 pub(crate) use establish::handshake_memory::{HandshakeMemory, Ration};
 pub(crate) use establish::words;
 pub(crate) use life::keys;
+pub(crate) use migration::Place as PeerPlace;
 pub(crate) use receive::receive_rate::first_credit;
 pub(crate) use send::outbound::PROCESSORS_LIMIT;
 
@@ -58,6 +60,7 @@ use establish::handshake::Handshake;
 use flows::Flows;
 use identity::Identity;
 use life::{Life, Phase};
+use migration::Migration;
 use parts::{PacketSize, Parts};
 use receive::inbound::Inbound;
 use rustls::pki_types::CertificateDer;
@@ -74,6 +77,7 @@ pub struct Connection {
     identity: Identity,
     life: Life,
     establishing: Establishing,
+    migration: Migration,
     ways: Ways,
     agreement: Agreement,
     parts: Parts,
@@ -113,7 +117,7 @@ impl Connection {
             birth.side,
             birth.tls,
             birth.initial,
-            mechanism,
+            (mechanism, birth.proposal),
             birth.ration,
             datagram_bytes.min(PACKET_BYTES_BASE),
         );
@@ -131,7 +135,8 @@ impl Connection {
                 seed: birth.seed,
             },
             life: Life::new(now, config.idle_timeout),
-            establishing: Establishing::new(handshake, birth.proposal, is_proved),
+            establishing: Establishing::new(handshake, is_proved),
+            migration: Migration::default(),
             ways: Ways::new(birth.side, config, birth.spares),
             agreement: Agreement::default(),
             parts: Parts::new(PacketSize::new(now, initial, max)),
@@ -171,6 +176,12 @@ impl Connection {
     /// The peer's certificate chain, as TLS verified it; empty for a client without one.
     pub fn peer_certificates(&self) -> Option<&[CertificateDer<'static>]> {
         self.establishing.peer_certificates.as_deref()
+    }
+
+    /// At a server, the service that the client has asked for in the handshake; empty if none. It
+    /// is the client's word, authenticated as the rest of its greeting.
+    pub fn service(&self) -> &str {
+        self.establishing.service.as_deref().unwrap_or_default()
     }
 
     /// Why the connection has ended, if it has.

@@ -43,14 +43,19 @@ impl Connection {
         };
         let newest = done.packets.iter().max_by_key(|run| run.numbers.end);
         let newest = newest.map(|run| outbound.on_newest(now, run, report.delay));
-        done.packets.iter().filter(|run| run.sent.eliciting).for_each(|run| {
-            outbound.delivery.on_acknowledged(now, run.bytes(), &run.last_snapshot());
-        });
+        let first = outbound.first_of_place;
+        for run in done.packets.iter().filter(|run| run.sent.eliciting) {
+            if run.numbers.start >= first {
+                outbound.delivery.on_acknowledged(now, run.bytes(), &run.last_snapshot());
+            } else {
+                outbound.delivery.forget(run.bytes());
+            }
+        }
         self.on_spurious(now, &done.spurious);
         let Some(newest) = newest else { return Ok(()) };
         self.ways.marking.on_report(newest.number, ce.is_some(), next_packet);
         self.find_losses(now);
-        if let Some(outbound) = &mut self.ways.outbound {
+        if let Some(outbound) = self.ways.outbound.as_mut().filter(|_| newest.number >= first) {
             let packets = done.packets.iter().map(|run| run.packets()).sum();
             outbound.on_progress(now, &newest, packets, prior_in_flight, ce);
         }
@@ -162,6 +167,11 @@ impl Connection {
             if sent.size_probe {
                 continue;
             }
+            // migration.md M-7
+            if *number < outbound.first_of_place {
+                self.ways.stats.packets_lost += 1;
+                continue;
+            }
             self.ways.stats.packets_lost += 1;
             self.ways.trace.on_packet_lost(now, *number);
             let (bytes, packets) = loss.map_or((0, 0), |l| (l.bytes, l.packets));
@@ -180,8 +190,10 @@ impl Connection {
         if let Some(loss) = loss {
             outbound.on_loss(&loss);
         }
+        let first = outbound.first_of_place;
+        let of_path = |number: u64, sent: &Sent<Token>| sent.eliciting && !sent.size_probe && number >= first;
         for (number, sent) in &lost {
-            if !sent.eliciting || sent.size_probe {
+            if !of_path(*number, sent) {
                 outbound.meter.on_lost_uncounted(*number);
                 continue;
             }
@@ -404,7 +416,10 @@ impl Outbound {
     fn on_newest(&mut self, now: Time, run: &Run<Token>, delay: Duration) -> Newest {
         let (number, sent_at) = (run.numbers.end - 1, run.sent.snapshot.sent_at);
         self.timeouts = 0;
-        let rtt = (run.sent.eliciting && Some(number) == self.ledger.largest_acked()).then(|| {
+        let is_sample = run.sent.eliciting
+            && Some(number) == self.ledger.largest_acked()
+            && number >= self.first_of_place;
+        let rtt = is_sample.then(|| {
             let delay = delay.min(self.stack(0).map_or(Duration::ZERO, delay_max));
             let sample = self.rtt.on_sample(now, now.since(sent_at), delay);
             self.timing.on_sample(&mut self.rtt, sample);

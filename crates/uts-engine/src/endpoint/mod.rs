@@ -4,11 +4,13 @@
 //! most answered with less than three times its size.
 //!
 //! * what comes in: [`routing`]; connections that others begin: [`accepting`], how many of one
-//!   address: [`crowd`]; what belongs to no connection: [`strangers`];
+//!   address: [`crowd`]; connections that go elsewhere: [`following`]; what belongs to no
+//!   connection: [`strangers`];
 //! * what goes out, and what is due: here; whose turn it is on the way to one address: [`peers`].
 
 mod accepting;
 mod crowd;
+mod following;
 mod ids;
 mod limits;
 mod peers;
@@ -25,6 +27,7 @@ use crate::policy::Turns;
 use crate::selector::{self, Contradiction};
 use crate::token::TokenKeys;
 use crowd::Crowd;
+use following::ResetKey;
 use ids::OwnIds;
 use limits::ResetLimit;
 use peers::Peers;
@@ -40,7 +43,6 @@ use table::{ByOwnId, ByRemote, Entry, Table};
 use uts_functions::sequencing::reassembly::Spares;
 use uts_functions::{Function, PathFacts, Profile, Time, library};
 use uts_wire::ConnectionId;
-use uts_wire::packet::adaptive::RESET_TOKEN_BYTES;
 
 /// Answers to strangers (retries, refusals, resets) that may wait to be sent: more are not worth
 /// the memory.
@@ -110,7 +112,7 @@ pub struct Endpoint {
     /// Connections by the word with which their peer says that it has forgotten them. Looked up
     /// through a keyed hash, so that the time it takes says nothing of the word (RFC 9000 section
     /// 10.3.1).
-    by_reset: HashMap<(SocketAddr, [u8; RESET_TOKEN_BYTES]), ConnectionHandle>,
+    by_reset: HashMap<ResetKey, ConnectionHandle>,
     /// Connections by the instant at which something is due, or was when that was last looked at. A
     /// deadline moves with each packet: one that has become later is put right when it stands
     /// first.
@@ -346,6 +348,7 @@ impl Endpoint {
                     self.handshakes = self.handshakes.saturating_sub(1);
                 }
             }
+            self.follow(handle);
             self.touch(handle);
             self.call_waiting(handle);
         }
@@ -491,10 +494,11 @@ impl Endpoint {
         self.timers.remove(&(entry.timer, handle));
         entry.timer = Time::NEVER;
         let is_kept = connection.has_unread() && !entry.is_released;
-        let (remote, local_cid, first_cid) =
-            (connection.remote(), *connection.local_cid(), *connection.first_cid());
-        if self.by_cid.get(&local_cid) == Some(&handle) {
-            self.by_cid.remove(&local_cid);
+        let (remote, first_cid) = (entry.first_remote, *connection.first_cid());
+        for id in connection.own_ids().chain([connection.local_cid()]) {
+            if self.by_cid.get(id) == Some(&handle) {
+                self.by_cid.remove(id);
+            }
         }
         if self.by_remote.get(&remote) == Some(&handle) {
             self.by_remote.remove(&remote);
@@ -502,8 +506,8 @@ impl Endpoint {
         if self.by_first.get(&(remote, first_cid)) == Some(&handle) {
             self.by_first.remove(&(remote, first_cid));
         }
-        if let Some(token) = connection.peer_reset_token() {
-            self.by_reset.remove(&(remote, *token));
+        if let Some(key) = entry.reset.take() {
+            self.by_reset.remove(&*key);
         }
         self.peers.on_news(Time::ZERO, &mut entry.share, 0, None);
         if !is_kept {

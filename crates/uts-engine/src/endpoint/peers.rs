@@ -130,6 +130,11 @@ impl Peers {
         Share { peer, standing: Standing::Free, in_flight: 0, sent: 0 }
     }
 
+    /// Where the peer of a connection is.
+    pub fn address(&self, share: &Share) -> Option<SocketAddr> {
+        self.list.get(share.peer as usize).map(|peer| peer.address)
+    }
+
     /// A connection is gone.
     pub fn leave(&mut self, share: &mut Share) {
         let Some(peer) = self.list.get_mut(share.peer as usize) else { return };

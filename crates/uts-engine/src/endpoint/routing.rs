@@ -3,7 +3,7 @@
 
 use super::Endpoint;
 use super::table::Entry;
-use crate::connection::{Ecn, Place, Side};
+use crate::connection::{Ecn, PeerPlace, Place, Side};
 use crate::event::ConnectionHandle;
 use std::net::{IpAddr, SocketAddr};
 use uts_functions::Time;
@@ -73,13 +73,20 @@ impl Endpoint {
             self.taken_in(now);
         }
         let handle = handle?;
-        let Entry { connection, counted, .. } = self.connections.get_mut(handle)?;
-        // The peer's address is the one that the handshake proved.
-        if connection.remote() != remote {
-            self.strangers += 1;
-            return None;
+        if self.connections.get(handle)?.connection.remote() != remote {
+            let place = PeerPlace { remote, local };
+            if !self.take_in_from_elsewhere(now, handle, (place, id), ecn, datagram) {
+                self.strangers += 1;
+                return None;
+            }
+            self.taking = Some((handle, id));
+            return Some(handle);
         }
+        let Entry { connection, counted, .. } = self.connections.get_mut(handle)?;
         self.taking = Some((handle, id));
+        if !id.is_empty() {
+            connection.came_by(&id);
+        }
         // A client's address is for its system to choose, which knows where the server is.
         if connection.side() == Side::Server && connection.local().is_none() {
             connection.set_local(local);
@@ -88,7 +95,6 @@ impl Endpoint {
         connection.handle_datagram(now, ecn, datagram);
         if was_handshaking && !connection.is_handshaking() {
             connection.share_certificates(&mut self.certificates);
-            self.by_reset.extend(connection.peer_reset_token().map(|token| ((remote, *token), handle)));
             if connection.side() == Side::Server {
                 self.handshakes = self.handshakes.saturating_sub(1);
                 if connection.is_open() && !self.crowd.prove(remote.ip(), counted) {
@@ -134,6 +140,7 @@ impl Endpoint {
             let rtt = entry.connection.latest_round_trip();
             self.peers.on_news(now, &mut entry.share, entry.connection.in_flight_bytes(), rtt);
         }
+        self.follow(handle);
         self.touch(handle);
         self.call_waiting(handle);
     }

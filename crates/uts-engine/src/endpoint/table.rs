@@ -5,6 +5,7 @@
 //! endpoint lives.
 
 use super::crowd::Counted;
+use super::following::ResetKey;
 use super::peers::Share;
 use crate::connection::Connection;
 use crate::event::ConnectionHandle;
@@ -41,8 +42,12 @@ pub(super) struct Entry {
     pub is_stale: bool,
     /// Nobody reads it any more.
     pub is_released: bool,
-    /// How it counts against its address.
+    /// Where its peer was first.
+    pub first_remote: SocketAddr,
+    /// How it counts against that address, wherever the peer has gone since.
     pub counted: Counted,
+    /// Under which word it is found, if its peer has given one.
+    pub reset: Option<Box<ResetKey>>,
     serial: u32,
 }
 
@@ -77,6 +82,7 @@ impl Table {
     pub fn insert(&mut self, connection: Connection, share: Share) -> ConnectionHandle {
         let serial = self.next_serial;
         self.next_serial = self.next_serial.wrapping_add(1);
+        let first_remote = connection.remote();
         let place = self.slots.insert(Box::new(Entry {
             connection,
             deadline: Time::NEVER,
@@ -86,7 +92,9 @@ impl Table {
             is_telling: false,
             is_stale: false,
             is_released: false,
+            first_remote,
             counted: Counted::Not,
+            reset: None,
             serial,
         }));
         handle(serial, place)

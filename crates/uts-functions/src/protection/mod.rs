@@ -54,7 +54,7 @@ pub trait Protection: Described {
     }
 
     /// Encrypts `payload` in place and writes the tag that authenticates it together with
-    /// `associated` and `number`. `tag` is [`Protection::tag_bytes`] long. [P-35]
+    /// `associated` and `number`. `tag` is [`Protection::tag_bytes`] long. [P-39]
     fn seal(&self, number: u64, associated: &[u8], payload: &mut [u8], tag: &mut [u8]);
 
     /// Decrypts in place and returns the length of the plaintext, which stands at the beginning.

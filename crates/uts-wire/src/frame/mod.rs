@@ -6,6 +6,7 @@ pub mod data;
 pub mod exchange;
 pub mod feedback;
 pub mod flow;
+pub mod ids;
 pub mod messages;
 pub mod order;
 pub mod repair;
@@ -17,6 +18,7 @@ pub use data::{Data, DataFlags, data_header_len, emit_data_header};
 pub use exchange::{AckPf, ConfirmPf, Direction, MAX_GROUPS, NakPf, RequestPf, StalePf};
 pub use feedback::{Feedback, MAX_FEEDBACK_BYTES};
 pub use flow::{Credit, FlowLimit, ResetFlow, Skip, StopFlow};
+pub use ids::{NewId, RetireId};
 pub use messages::{Messages, emit_messages_header, messages_header_len};
 pub use order::Order;
 pub use repair::{MAX_MASK_BYTES, Repair, RepairId};
@@ -51,6 +53,10 @@ pub mod kind {
     pub const FEEDBACK: u8 = 0x15;
     pub const STALE_PF: u8 = 0x16;
     pub const ORDER: u8 = 0x17;
+    pub const NEW_ID: u8 = 0x18;
+    /// The same, with the token of a reset.
+    pub const NEW_ID_RESET: u8 = 0x19;
+    pub const RETIRE_ID: u8 = 0x1a;
     /// The first of the 128 types of data. The low six bits are flags, and the upper half is of
     /// presented messages.
     pub const DATA: u8 = 0x40;
@@ -109,6 +115,10 @@ pub enum Frame<'a> {
     Feedback(Feedback<'a>),
     /// A message need not wait for all that was sent before it.
     Order(Order),
+    /// Another id of the sender's.
+    NewId(NewId),
+    /// An id of the receiver's is no longer used.
+    RetireId(RetireId),
     /// Data of a flow.
     Data(Data<'a>),
     /// Whole messages of one length.
@@ -149,6 +159,8 @@ impl<'a> Frame<'a> {
             kind::REPAIR | kind::WINDOW_REPAIR => Frame::Repair(Repair::read(frame_kind, r)?),
             kind::ORDER => Frame::Order(Order::read(r)?),
             kind::FEEDBACK => Frame::Feedback(Feedback::read(r)?),
+            kind::NEW_ID | kind::NEW_ID_RESET => Frame::NewId(NewId::read(frame_kind, r)?),
+            kind::RETIRE_ID => Frame::RetireId(RetireId::read(r)?),
             found => {
                 // P-20
                 return Err(WireError::new("frame type", at, Problem::Unknown { found: u64::from(found) }));
@@ -182,6 +194,8 @@ impl<'a> Frame<'a> {
             Frame::Repair(_) => kind::REPAIR,
             Frame::Feedback(_) => kind::FEEDBACK,
             Frame::Order(_) => kind::ORDER,
+            Frame::NewId(new) => new.kind(),
+            Frame::RetireId(_) => kind::RETIRE_ID,
             Frame::Data(_) => kind::DATA,
             Frame::Messages(messages) if messages.offset.is_some() => kind::MESSAGES_PLACED,
             Frame::Messages(_) => kind::MESSAGES,
@@ -220,6 +234,8 @@ impl<'a> Frame<'a> {
             Frame::Repair(frame) => frame.write(out),
             Frame::Feedback(frame) => frame.write(out),
             Frame::Order(frame) => frame.write(out),
+            Frame::NewId(frame) => frame.write(out),
+            Frame::RetireId(frame) => frame.write(out),
             Frame::Data(frame) => frame.write(out),
             Frame::Messages(frame) => frame.write(out),
         }

@@ -226,6 +226,15 @@ fn control_frame() -> impl Strategy<Value = Frame<'static>> {
             })
         ),
         any::<u64>().prop_map(Frame::PathChallenge),
+        (small(), small(), cid(), prop::option::of(any::<[u8; 16]>())).prop_map(|(a, b, id, reset_token)| {
+            Frame::NewId(NewId {
+                sequence: a.max(b),
+                retire_below: a.min(b),
+                id: if id.is_empty() { ConnectionId::new(&[7]).expect("a byte") } else { id },
+                reset_token,
+            })
+        }),
+        small().prop_map(|sequence| Frame::RetireId(RetireId { sequence })),
         any::<u64>().prop_map(Frame::PathResponse),
         (position(), text(MAX_REASON_BYTES)).prop_map(|(code, reason)| Frame::Close(Close { code, reason })),
     ]
@@ -308,7 +317,7 @@ pub fn refusal() -> impl Strategy<Value = VersionRefusal<'static>> {
 }
 
 pub fn limits() -> impl Strategy<Value = Limits> {
-    (small(), position(), small(), 1200u16.., any::<u16>(), small()).prop_map(
+    (small(), position(), small(), 1200u16.., any::<u16>(), small(), any::<u8>()).prop_map(
         |(
             max_flows,
             initial_credit_bytes,
@@ -316,6 +325,7 @@ pub fn limits() -> impl Strategy<Value = Limits> {
             max_udp_payload_bytes,
             max_ack_delay_ms,
             fec_memory_bytes,
+            spare_ids,
         )| {
             Limits {
                 max_flows,
@@ -324,6 +334,7 @@ pub fn limits() -> impl Strategy<Value = Limits> {
                 max_udp_payload_bytes,
                 max_ack_delay_ms,
                 fec_memory_bytes,
+                spare_ids,
             }
         },
     )

@@ -6,6 +6,7 @@ use crate::driver::ConnectionEvent;
 use crate::fingerprint::Fingerprint;
 use core::fmt;
 use core::time::Duration;
+use std::io;
 use std::net::SocketAddr;
 use uts_engine::requirements::Requirements;
 use uts_engine::{CloseReason, Direction, ExchangeError, FlowError, FlowOptions, Stats};
@@ -140,6 +141,14 @@ impl Connection {
     /// This end's address.
     pub fn local_addr(&self) -> SocketAddr {
         self.inner.local_addr()
+    }
+
+    /// Goes on from another address of this host, as [`crate::Connection::migrate`] says.
+    ///
+    /// # Errors
+    /// If the address cannot be used, or is of another family; then nothing has changed.
+    pub fn migrate(&self, addr: SocketAddr) -> io::Result<()> {
+        self.inner.migrate(addr)
     }
 
     /// The key that the peer has shown to have; `None` for a client that was not asked for one.

@@ -6,6 +6,7 @@ use core::num::NonZeroUsize;
 use core::task::Waker;
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -30,6 +31,14 @@ pub enum ConnectionEvent {
     Silent(Duration),
     /// After [`ConnectionEvent::Silent`] the peer was heard again; it had been silent for so long.
     Heard(Duration),
+    /// An end is reached at another address, and both have proved it: the connection goes on from
+    /// there.
+    Moved {
+        /// Where the peer is.
+        remote: SocketAddr,
+        /// It is the peer that has moved; else this end.
+        is_peer: bool,
+    },
     /// What this property asks cannot be had of the profile in use: `maxRecvRate`, where the peer
     /// sends without flow control (flow/none), so that nothing can hold it back. Told once.
     NoEffect(&'static str),
@@ -199,6 +208,7 @@ impl ConnectionState {
             Event::Exchange(step) => self.publish(ConnectionEvent::Exchange(step)),
             Event::PacketSize(bytes) => self.publish(ConnectionEvent::PacketSize(bytes)),
             Event::NoEffect(property) => self.publish(ConnectionEvent::NoEffect(property)),
+            Event::Moved { remote, is_peer } => self.publish(ConnectionEvent::Moved { remote, is_peer }),
             Event::Silent(long) => self.publish_if_asked(ConnectionEvent::Silent(long)),
             Event::Heard(after) => self.publish_if_asked(ConnectionEvent::Heard(after)),
             Event::Closed(reason) => self.end(reason, woken),

@@ -49,6 +49,7 @@ pub use dispatch::ConnectionEvent;
 pub(crate) use dispatch::{ConnectionNotify, FlowState};
 pub(crate) use host::Host;
 pub(crate) use per_key::PerKey;
+pub(crate) use socket::OwnSocket;
 use turn::Driver;
 
 /// An endpoint and its socket.
@@ -56,7 +57,9 @@ pub(crate) struct Shared {
     inner: Mutex<Inner>,
     clock: Clock,
     pub host: Host,
-    pub local_addr: SocketAddr,
+    local_addr: Mutex<SocketAddr>,
+    /// The only peer, if it has one.
+    peer: Option<SocketAddr>,
     /// Segments that the kernel sends at once.
     pub segments_max: usize,
     /// For how long after anything happens the endpoint looks for what arrives before it sleeps.
@@ -85,6 +88,8 @@ pub(crate) struct Inner {
     pub openers: Vec<ConnectionHandle>,
     /// The kernel said that nobody listens at the peer's port.
     pub unreachable: u32,
+    /// The socket by which the endpoint is to go on.
+    moved_to: Option<Box<Socket>>,
     /// Why the task has ended.
     pub stopped: Option<String>,
     /// The engine was changed since the task looked for something to send.
@@ -202,7 +207,8 @@ impl Shared {
         let local_addr = socket.local_addr()?;
         config.secret = crate::instance::secret(&config.secret, local_addr);
         let shared = Arc::new(Shared {
-            local_addr,
+            local_addr: Mutex::new(local_addr),
+            peer,
             segments_max: socket.segments_max(),
             clock: host.clock(),
             host,
@@ -219,6 +225,7 @@ impl Shared {
                 settings: None,
                 openers: Vec::new(),
                 unreachable: 0,
+                moved_to: None,
                 stopped: None,
                 kicked: true,
                 parked: None,
@@ -230,6 +237,55 @@ impl Shared {
         });
         let driver = Driver::new(shared.clone(), socket);
         Ok((shared, driver))
+    }
+
+    /// Where the endpoint is.
+    pub fn local_addr(&self) -> SocketAddr {
+        *self.local_addr.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether anybody holds the endpoint, and it works.
+    pub fn is_held(&self) -> bool {
+        let inner = self.lock();
+        inner.users > 0 && inner.stopped.is_none()
+    }
+
+    /// The endpoint goes on by another socket, at `addr`.
+    ///
+    /// # Errors
+    /// If the address cannot be used, or its family is another than that of the peers; then nothing
+    /// has changed.
+    pub fn migrate(&self, addr: SocketAddr) -> io::Result<()> {
+        self.check_family(addr)?;
+        self.move_to(Socket::bind(addr, self.peer, self.host)?)
+    }
+
+    /// The endpoint goes on by this socket.
+    ///
+    /// # Errors
+    /// As [`Shared::migrate`].
+    pub fn rebind(&self, socket: OwnSocket) -> io::Result<()> {
+        self.check_family(socket.local_addr()?)?;
+        self.move_to(Socket::adopt(socket.into(), self.peer, self.host)?)
+    }
+
+    fn check_family(&self, addr: SocketAddr) -> io::Result<()> {
+        let here = self.local_addr();
+        if addr.is_ipv4() == here.is_ipv4() {
+            return Ok(());
+        }
+        let name = |addr: SocketAddr| if addr.is_ipv4() { "IPv4" } else { "IPv6" };
+        let why = format!("{addr} is {}, and the endpoint's peers are reached by {}", name(addr), name(here));
+        Err(io::Error::new(io::ErrorKind::InvalidInput, why))
+    }
+
+    fn move_to(&self, socket: Socket) -> io::Result<()> {
+        *self.local_addr.lock().unwrap_or_else(PoisonError::into_inner) = socket.local_addr()?;
+        self.act(|inner, _| {
+            inner.moved_to = Some(Box::new(socket));
+            inner.changed();
+        });
+        Ok(())
     }
 
     /// Looks at, or changes, what is shared. If [`Inner::changed`] was called the task is woken.

@@ -53,10 +53,16 @@ impl Task {
 
     /// Takes in what has arrived, if this turn is to; says whether there may be more.
     fn receive(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
+        let (has_response, moved_to) = {
+            let mut inner = self.driver.shared.lock();
+            (inner.dialogue.take_response(), inner.moved_to.take())
+        };
+        if let Some(socket) = moved_to {
+            self.driver.move_to(*socket);
+        }
         let Driver { shared, schedule, socket, .. } = &mut self.driver;
-        let has_response = shared.lock().dialogue.take_response();
         let receives = schedule.receives(has_response, socket.is_watched());
-        tracing::trace!(endpoint = %shared.local_addr, receives, has_response, "turn");
+        tracing::trace!(endpoint = %shared.local_addr(), receives, has_response, "turn");
         if receives { self.driver.receive(cx) } else { Ok(false) }
     }
 
@@ -82,7 +88,7 @@ impl Task {
             inner.parked = Some(cx.waker().clone());
         }
         drop(inner);
-        tracing::trace!(endpoint = %shared.local_addr, ?wait, "wait");
+        tracing::trace!(endpoint = %shared.local_addr(), ?wait, "wait");
         match wait {
             // A reader that was woken reads before more is received: into memory that it leaves,
             // while the data is in cache.

@@ -42,7 +42,7 @@ impl Strayed {
 
     /// The peer sends one.
     pub fn send(&mut self, cx: &mut Context<'_>) {
-        send_stray(cx, &mut self.peer, self.shared.local_addr);
+        send_stray(cx, &mut self.peer, self.shared.local_addr());
     }
 
     /// How many the task has taken in.

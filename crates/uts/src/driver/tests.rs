@@ -89,7 +89,7 @@ async fn counts_of_dialogue(spin: Duration, rounds: u32) -> [Counts; 2] {
             asking.send_half().write_bytes(Bytes::from_static(b"?")).await.expect("written");
         }
         [client, server].map(|end| {
-            let endpoint = end.shared().local_addr.to_string();
+            let endpoint = end.shared().local_addr().to_string();
             let count = |what: &str, says: &[(&str, &str)]| {
                 log.count(|line| {
                     let is_said = says.iter().all(|(name, value)| line.has(name, value));

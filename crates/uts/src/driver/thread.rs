@@ -280,8 +280,16 @@ impl Carried {
 
     /// Does what there is to do.
     fn turn(&mut self) -> io::Result<Due> {
-        if let Some(at) = self.rests_until.filter(|_| !self.has_more && !self.driver.shared.lock().kicked) {
-            return Ok(Due::At(at));
+        if !self.has_more || self.rests_until.is_none() {
+            let mut inner = self.driver.shared.lock();
+            if let Some(at) = self.rests_until.filter(|_| !inner.kicked) {
+                return Ok(Due::At(at));
+            }
+            let moved_to = inner.moved_to.take();
+            drop(inner);
+            if let Some(socket) = moved_to {
+                self.driver.move_to(*socket);
+            }
         }
         // No task is to be woken by the socket.
         let mut cx = Context::from_waker(Waker::noop());
@@ -324,7 +332,7 @@ impl Carried {
         }
         let is_response = matches!(wait, Wait::Spin { .. }) && inner.dialogue.take_response();
         drop(inner);
-        tracing::trace!(endpoint = %shared.local_addr, ?wait, "wait");
+        tracing::trace!(endpoint = %shared.local_addr(), ?wait, "wait");
         match wait {
             Wait::Not => Ok(true),
             Wait::Spin { looks, .. } => {
@@ -482,7 +490,7 @@ mod tests {
         turns(&mut carried);
         let any = "127.0.0.1:0".parse().expect("an address");
         let mut peer = Socket::bind(any, None, Host::Thread).expect("bound");
-        send_stray(&mut Context::from_waker(Waker::noop()), &mut peer, shared.local_addr);
+        send_stray(&mut Context::from_waker(Waker::noop()), &mut peer, shared.local_addr());
         let arrived = || shared.lock().engine.strangers;
         assert!((0..100_000).any(|_| {
             turns(&mut carried);

@@ -52,6 +52,15 @@ impl Driver {
         Driver { shared, socket, outgoing, woken, errors: 0, schedule, waiting }
     }
 
+    /// The endpoint goes on by another socket. What the one before still holds is read by nobody:
+    /// peers repeat it.
+    pub fn move_to(&mut self, socket: Socket) {
+        self.socket = socket;
+        self.errors = 0;
+        let mut inner = self.shared.lock();
+        inner.engine.on_moved(self.shared.clock.now());
+    }
+
     /// Takes in what has arrived; says whether there may be more.
     pub fn receive(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
         match self.take_in(|socket, intake| socket.poll_receive(cx, |r| intake.add(r)), |_, _, _| {}).0 {

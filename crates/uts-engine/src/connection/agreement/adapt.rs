@@ -111,6 +111,11 @@ impl Adaptation {
         }
     }
 
+    /// What it returns to.
+    pub fn home(&self) -> &Profile {
+        self.policy.home()
+    }
+
     /// A quiet while has passed. Says what to begin with again, if nothing has been learnt that
     /// would be lost.
     pub fn rest(&mut self) -> Option<&Profile> {

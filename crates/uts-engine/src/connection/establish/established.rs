@@ -3,10 +3,10 @@
 
 use super::handshake::Place;
 use super::words;
-use crate::config::{ConnectionConfig, PACKET_BYTES_BASE};
+use crate::config::{ConnectionConfig, PACKET_BYTES_BASE, SERVICE_BYTES_MAX};
 use crate::connection::agreement::exchanges::{from_wire, to_wire};
 use crate::connection::life::Phase;
-use crate::connection::parts::PacketSize;
+use crate::connection::parts::{PacketSize, SPARE_IDS};
 use crate::connection::receive::inbound::Inbound;
 use crate::connection::receive::incoming::Ecn;
 use crate::connection::secrets::SecretChain;
@@ -102,18 +102,19 @@ impl Connection {
             Ok(is_corrected) => {
                 self.life.phase = Phase::Open;
                 self.ways.events.push_back(Event::Connected);
+                let handshake = self.establishing.handshake.as_mut();
+                let early =
+                    handshake.map(|handshake| core::mem::take(&mut handshake.early)).unwrap_or_default();
                 if self.identity.side == Side::Server {
                     // The client's handshake is confirmed by the first packet under the new keys.
-                    self.establishing.confirmed = true;
-                    self.parts.size.is_begun = true;
-                    self.establishing.handshake = None;
+                    self.on_confirmed();
                     self.parts.ping.is_wanted = true;
                 } else if let Some(handshake) = &mut self.establishing.handshake {
                     handshake.discard(Level::Initial);
                 }
                 self.ways.set_receive_rate(now, self.ways.config.requirements.max_recv_rate);
                 self.begin_adaptation(now, is_corrected);
-                self.handle_early(now);
+                self.handle_early(now, early);
             }
             Err(reason) => {
                 if let Some(handshake) = &mut self.establishing.handshake {
@@ -133,8 +134,7 @@ impl Connection {
         let hello = Hello::parse(bytes.ok_or_else(|| protocol("it did not say what it can do"))?)
             .map_err(|error| CloseReason::Protocol(format!("its greeting: {error}")))?;
         self.check_identity(&hello)?;
-        let proposal =
-            self.establishing.proposal.as_ref().ok_or_else(|| protocol("it is established already"))?;
+        let proposal = &handshake.proposal;
         let (mine, theirs) = match self.identity.side {
             Side::Client => (**proposal, **proposal),
             Side::Server => {
@@ -211,8 +211,11 @@ impl Connection {
         self.agreement.peer_allows_unprotected = hello.allows_unprotected;
         self.identity.peer_reset_token = hello.reset_token.filter(|_| self.identity.side == Side::Client);
         self.establishing.peer_certificates = peer_certificates;
-        self.establishing.proposal = None;
+        if !hello.service.is_empty() && self.identity.side == Side::Server {
+            self.establishing.service = Some(hello.service.into_boxed_str());
+        }
         (self.ways.outbound, self.ways.inbound) = (Some(outbound), Some(inbound));
+        self.begin_ids(hello.limits.spare_ids);
         Ok(is_corrected)
     }
 
@@ -238,9 +241,7 @@ impl Connection {
             self.on_heard_again(now);
         }
         if !self.establishing.confirmed {
-            self.establishing.confirmed = true;
-            self.parts.size.is_begun = true;
-            self.establishing.handshake = None;
+            self.on_confirmed();
         }
     }
 
@@ -268,17 +269,17 @@ impl Connection {
     /// Keeps a packet that overtook the end of the handshake, whose keys are still to come; a
     /// client sends its first window right behind its confirmation.
     pub(in crate::connection) fn keep_early(&mut self, ecn: Option<Ecn>, packet: &[u8]) {
-        let kept: usize = self.establishing.early.iter().map(|(_, packet)| packet.len()).sum();
-        let fits =
-            kept + packet.len() <= EARLY_BYTES_MAX && self.establishing.early.len() < EARLY_PACKETS_MAX;
-        if fits && self.establishing.handshake.as_mut().is_some_and(|h| h.ration.take(packet.len())) {
-            self.establishing.early.push((ecn, packet.to_vec()));
+        let Some(handshake) = &mut self.establishing.handshake else { return };
+        let kept: usize = handshake.early.iter().map(|(_, packet)| packet.len()).sum();
+        let fits = kept + packet.len() <= EARLY_BYTES_MAX && handshake.early.len() < EARLY_PACKETS_MAX;
+        if fits && handshake.ration.take(packet.len()) {
+            handshake.early.push((ecn, packet.to_vec()));
         }
     }
 
     /// Takes in what came before the keys did.
-    pub(in crate::connection) fn handle_early(&mut self, now: Time) {
-        for (ecn, mut packet) in core::mem::take(&mut self.establishing.early) {
+    pub(in crate::connection) fn handle_early(&mut self, now: Time, early: Vec<(Option<Ecn>, Vec<u8>)>) {
+        for (ecn, mut packet) in early {
             self.handle_short(now, ecn, &mut packet);
         }
     }
@@ -309,12 +310,7 @@ impl Connection {
 
     /// What may still be sent to an address that has not been proved (RFC 9000 section 8.1).
     pub(in crate::connection) fn amplification_room(&self) -> usize {
-        if self.establishing.address_proved {
-            return usize::MAX;
-        }
-        let room =
-            (3 * self.establishing.bytes_from_address).saturating_sub(self.establishing.bytes_to_address);
-        usize::try_from(room).unwrap_or(usize::MAX)
+        self.establishing.room()
     }
 
     /// Holds the peer's certificates together with the connection that was made before, if they are
@@ -368,6 +364,11 @@ fn tls_refusal(alert: u16, said: &str) -> String {
     }
 }
 
+/// As much of a name as the greeting has room for.
+fn bounded(service: &str) -> &str {
+    &service[..service.floor_char_boundary(SERVICE_BYTES_MAX)]
+}
+
 /// What this end says of itself in the handshake.
 pub(crate) fn hello(
     config: &ConnectionConfig,
@@ -381,6 +382,7 @@ pub(crate) fn hello(
         initial_credit_bytes: config.first_credit(),
         idle_timeout_ms: u32::try_from(config.idle_timeout.as_millis()).unwrap_or(u32::MAX),
         max_udp_payload_bytes: u16::try_from(config.packet_bytes_max).unwrap_or(u16::MAX),
+        spare_ids: SPARE_IDS,
         ..uts_wire::Limits::default()
     };
     let hello = Hello {
@@ -394,7 +396,7 @@ pub(crate) fn hello(
         profile_out: proposal.map(to_wire),
         profile_in: proposal.map(to_wire),
         allows_unprotected: config.requirements.security == Security::Unprotected,
-        service: String::new(),
+        service: proposal.map_or_else(String::new, |_| bounded(&config.service).to_owned()),
         reads_messages: true,
     };
     let mut out = Vec::new();

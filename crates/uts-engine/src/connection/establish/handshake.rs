@@ -9,14 +9,16 @@ use crate::config::PACKET_BYTES_MIN;
 use crate::connection::establish::handshake_memory::{CryptoStream, Ration};
 use crate::connection::establish::words;
 use crate::connection::flows::Side;
+use crate::connection::receive::incoming::Ecn;
 use crate::event::CloseReason;
 use bytes::Bytes;
 use core::ops::Range;
 use core::time::Duration;
 use rustls::quic::{self, KeyChange, Keys};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use uts_functions::establishment::{self, Establishment, Heard};
-use uts_functions::{RangeSet, Time};
+use uts_functions::{Profile, RangeSet, Time};
 use uts_wire::ConnectionId;
 use uts_wire::packet::chain::{EstablishmentBody, FunctionHeader, HeaderChain, parse_body};
 use uts_wire::packet::establishment::{EstablishmentHeader, EstablishmentPacket, Level, unmask_number};
@@ -95,6 +97,10 @@ pub(crate) struct Handshake {
     pub datagram_bytes: usize,
     /// Bytes of the smallest and of the largest datagram so far.
     pub sent_bytes: (usize, usize),
+    /// The first profile of both directions.
+    pub proposal: Arc<Profile>,
+    /// Adaptive packets that came before their keys.
+    pub early: Vec<(Option<Ecn>, Vec<u8>)>,
 }
 
 /// What an establishment packet brought.
@@ -116,7 +122,7 @@ impl Handshake {
         side: Side,
         tls: quic::Connection,
         initial: Keys,
-        mechanism: establishment::Slot,
+        (mechanism, proposal): (establishment::Slot, Arc<Profile>),
         ration: Ration,
         datagram_bytes: usize,
     ) -> Self {
@@ -138,6 +144,8 @@ impl Handshake {
             close: None,
             datagram_bytes,
             sent_bytes: (0, 0),
+            proposal,
+            early: Vec::new(),
         };
         handshake.pump();
         handshake

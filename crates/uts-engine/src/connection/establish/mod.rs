@@ -7,40 +7,57 @@ pub(in crate::connection) mod handshake_memory;
 pub(crate) mod words;
 
 use crate::connection::establish::handshake::Handshake;
-use crate::connection::receive::incoming::Ecn;
 use rustls::pki_types::CertificateDer;
 use std::sync::Arc;
-use uts_functions::Profile;
 
 /// The establishment of a connection.
 pub(in crate::connection) struct Establishing {
     /// `None` once it is confirmed: nothing of it is needed afterwards.
     pub handshake: Option<Box<Handshake>>,
     pub peer_certificates: Option<Arc<[CertificateDer<'static>]>>,
-    /// Adaptive packets that came before their keys.
-    pub early: Vec<(Option<Ecn>, Vec<u8>)>,
-    /// The first profile of both directions, until it is in use.
-    pub proposal: Option<Arc<Profile>>,
+    /// The service that the client asked for.
+    pub service: Option<Box<str>>,
     /// The peer is at its address. Before, at most three times what came from there is sent to it.
     pub address_proved: bool,
-    pub bytes_from_address: u64,
-    pub bytes_to_address: u64,
+    /// Bytes that may still be sent to it until then.
+    room_bytes: i64,
     /// The peer has shown that it has finished the handshake.
     pub confirmed: bool,
 }
 
 impl Establishing {
-    pub fn new(handshake: Handshake, proposal: Arc<Profile>, address_proved: bool) -> Self {
+    pub fn new(handshake: Handshake, address_proved: bool) -> Self {
         Establishing {
             handshake: Some(Box::new(handshake)),
             peer_certificates: None,
-            early: Vec::new(),
-            proposal: Some(proposal),
+            service: None,
             address_proved,
-            bytes_from_address: 0,
-            bytes_to_address: 0,
+            room_bytes: 0,
             confirmed: false,
         }
+    }
+
+    /// The peer may be elsewhere, from where so many bytes have come.
+    pub fn doubt_address(&mut self, bytes: u64) {
+        (self.address_proved, self.room_bytes) = (false, 0);
+        self.on_bytes_from_address(bytes);
+    }
+
+    /// So many bytes have come from the peer's address (RFC 9000 section 8.1).
+    #[inline]
+    pub fn on_bytes_from_address(&mut self, bytes: u64) {
+        self.room_bytes = self.room_bytes.saturating_add_unsigned(bytes.saturating_mul(3));
+    }
+
+    /// So many bytes leave for it.
+    #[inline]
+    pub fn on_bytes_to_address(&mut self, bytes: u64) {
+        self.room_bytes = self.room_bytes.saturating_sub_unsigned(bytes);
+    }
+
+    /// Bytes that may still be sent to it.
+    pub fn room(&self) -> usize {
+        if self.address_proved { usize::MAX } else { usize::try_from(self.room_bytes).unwrap_or(0) }
     }
 
     /// Whether packets of the handshake may still be to be sent.

@@ -7,6 +7,7 @@ mod data;
 mod exchanges;
 mod feedback;
 mod flow_control;
+mod ids;
 mod ping;
 mod poll;
 mod repairs;
@@ -18,6 +19,7 @@ pub(super) use data::{Data, How, Written, append_whole};
 pub(super) use exchanges::{Exchanges, MESSAGES_MAX};
 pub(super) use feedback::{Feedback, Topic};
 pub(super) use flow_control::{FlowControl, Signal};
+pub(super) use ids::{Ids, SPARE_IDS};
 pub(super) use ping::Ping;
 pub(super) use poll::Poll;
 pub(super) use repairs::{Repairs, has_repair};
@@ -106,6 +108,9 @@ pub(crate) enum Token {
     },
     /// A probe of a larger packet size, in bytes.
     Size(usize),
+    /// An id that was given, and one that was taken back, by their numbers.
+    NewId(u32),
+    RetireId(u32),
     Data {
         flow: u32,
         range: Range<u64>,
@@ -128,7 +133,7 @@ impl Carried for Token {
 /// Does something with each part, in the order of urgency, in which they write into a packet.
 macro_rules! in_order {
     ($parts:expr, $part:ident => $do:expr) => {
-        in_order!(@list report exchanges control flow_control feedback repairs size data ping poll; $parts, $part => $do)
+        in_order!(@list report exchanges control ids flow_control feedback repairs size data ping poll; $parts, $part => $do)
     };
     (@list $($name:ident)*; $parts:expr, $part:ident => $do:expr) => {{
         let Parts { $($name),* } = $parts;
@@ -141,6 +146,7 @@ pub(super) struct Parts {
     pub report: Report,
     pub exchanges: Exchanges,
     pub control: Control,
+    pub ids: Box<Ids>,
     pub flow_control: FlowControl,
     pub feedback: Feedback,
     pub repairs: Repairs,
@@ -156,6 +162,7 @@ impl Parts {
             report: Report::default(),
             exchanges: Exchanges::new(),
             control: Control::default(),
+            ids: Box::default(),
             flow_control: FlowControl::default(),
             feedback: Feedback,
             repairs: Repairs,
@@ -172,6 +179,7 @@ impl Parts {
             Token::Report(_) => &mut self.report,
             Token::Exchange(_) => &mut self.exchanges,
             Token::FlowControl(_) | Token::Skip { .. } => &mut self.flow_control,
+            Token::NewId(_) | Token::RetireId(_) => &mut *self.ids,
             Token::Feedback(_) => &mut self.feedback,
             Token::Size(_) => &mut self.size,
             Token::Data { .. } => &mut self.data,

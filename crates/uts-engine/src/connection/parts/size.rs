@@ -91,6 +91,12 @@ impl PacketSize {
         }
     }
 
+    /// The path is another one: the search begins anew, with what most paths carry.
+    pub fn restart(&mut self, now: Time) {
+        let (current, max, is_begun) = (self.base.min(self.current), self.max, self.is_begun);
+        *self = PacketSize { is_begun, ..PacketSize::new(now, current, max) };
+    }
+
     /// Bytes of UDP payload of a full packet.
     pub fn current(&self) -> usize {
         self.current

@@ -58,7 +58,7 @@ impl Connection {
             inbound.arrivals.ecn[ecn as usize] += packets;
         }
         self.ways.stats.bytes_received += taken as u64;
-        self.establishing.bytes_from_address += taken as u64;
+        self.establishing.on_bytes_from_address(taken as u64);
         self.ways.stats.packets_received += packets;
         self.ways.stats.data_bytes_received += data_bytes;
         if let Some((place, tail, opened)) = odd {

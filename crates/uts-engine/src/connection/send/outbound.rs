@@ -51,6 +51,9 @@ pub(crate) const IN_FLIGHT_MAX_BYTES: u64 = 256 << 20;
 /// From this rate on, what a packet costs the processor counts for more than how full it is.
 pub(crate) const PROCESSORS_LIMIT: Rate = Rate::from_bits_per_sec(4_000_000_000);
 
+/// Bytes of answers to path challenges that may be in flight beyond the window.
+const ANSWERS_BYTES: u64 = 2048;
+
 pub(crate) struct Outbound {
     /// Epochs in use; the last of a group is current, older ones only wait for their redundancy to
     /// leave.
@@ -84,6 +87,9 @@ pub(crate) struct Outbound {
     /// Whether something has waited for them since.
     pub has_waited: bool,
     pub bursts: Bursts,
+    /// Packets below this number left for another place than the peer's present one: they say
+    /// nothing of the way there. (migration.md M-7)
+    pub first_of_place: u64,
 }
 
 /// How packets with data follow each other: those that leave before the sender has nothing more to
@@ -146,7 +152,46 @@ impl Outbound {
             allowance: Allowance::default(),
             has_waited: false,
             bursts: Bursts::default(),
+            first_of_place: 0,
         })
+    }
+
+    /// Packets go to another place from now on, the next whatever the window says.
+    pub fn begin_place(&mut self) {
+        self.first_of_place = self.ledger.next_number();
+        self.timeouts = 0;
+        self.probes_due = self.probes_due.max(1);
+    }
+
+    /// The peer is to hear something whatever the window says, but for who asks and never listens.
+    /// (migration.md M-5)
+    pub fn answer_at_once(&mut self) {
+        if self.delivery.in_flight <= self.window_bytes().saturating_add(ANSWERS_BYTES) {
+            self.probes_due = self.probes_due.max(1);
+        }
+    }
+
+    /// The path is another one: all that was learnt of it begins anew, with this round trip if it
+    /// was measured. (migration.md M-6)
+    pub fn restart_path(
+        &mut self,
+        now: Time,
+        (packet_bytes, seed): (u64, u64),
+        round_trip: Option<Duration>,
+    ) {
+        let choice = self.stack(0).map(|stack| *stack.profile.get(Function::Congestion));
+        let context =
+            congestion::Context { now, packet_bytes, summary: Summary::initial(packet_bytes), seed };
+        if let Some(fresh) = choice.and_then(|choice| congestion::Slot::build(&choice, &context)) {
+            self.congestion = fresh;
+        }
+        self.rtt = RoundTrip::default();
+        if let Some(sample) = round_trip {
+            let sample = self.rtt.on_sample(now, sample, Duration::ZERO);
+            self.timing.on_sample(&mut self.rtt, sample);
+        }
+        (self.bucket, self.batch_pace, self.paced_until) = (Bucket::default(), None, None);
+        self.meter = Meter::new();
     }
 
     /// The stack in use for a group; group 0 always has one, others once their first profile is

@@ -25,17 +25,24 @@ impl Connection {
         self.wake(now);
         self.ways.outbound_mut(Outbound::begin_batch);
         let (mut full, mut segment, mut has_tried) = (None, None, false);
-        let (mut packets, packets_max) = (0, self.ways.config.batch_packets_max.max(1));
+        // migration.md M-3
+        let trial = Some(self.amplification_room()).filter(|room| *room < usize::MAX);
+        let (mut packets, packets_max) =
+            (0, if trial.is_some() { 1 } else { self.ways.config.batch_packets_max.max(1) });
         while packets < packets_max {
             let before = out.len();
             let Some(reason) = self.next_packet(now) else { break };
             // Not before there is something to send: it is asked far more often.
-            let full = *full.get_or_insert_with(|| self.full_packet_bytes());
-            let alone = matches!(reason, Reason::SizeProbe(_));
+            let full = *full.get_or_insert_with(|| self.full_packet_bytes().min(trial.unwrap_or(usize::MAX)));
+            let alone = matches!(reason, Reason::SizeProbe(_)) || trial.is_some();
             if alone && segment.is_some() {
                 break;
             }
-            let bytes = if let Reason::SizeProbe(bytes) = reason { bytes } else { segment.unwrap_or(full) };
+            let bytes = if let (Reason::SizeProbe(bytes), None) = (reason, trial) {
+                bytes
+            } else {
+                segment.unwrap_or(full)
+            };
             let room = Room { bytes, full: bytes.max(full), is_next: segment.is_some() };
             let Some(shape) = self.build(now, reason, room, out) else {
                 // What does not fit in behind others may fill a packet that is first.

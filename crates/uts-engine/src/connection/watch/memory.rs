@@ -15,7 +15,7 @@ impl Connection {
     }
 
     /// The same, by part.
-    pub fn memory_parts(&self) -> [(&'static str, usize); 9] {
+    pub fn memory_parts(&self) -> [(&'static str, usize); 10] {
         let (outbound, inbound) = (self.ways.outbound.as_ref(), self.ways.inbound.as_ref());
         let keys = |is_there: bool| usize::from(is_there) * size_of::<protection::Slot>();
         let out_keys: usize =
@@ -26,7 +26,9 @@ impl Connection {
         let certificates =
             self.establishing.peer_certificates.iter().filter(is_own).flat_map(|all| all.iter());
         let waiting = self.ways.events.capacity() * size_of::<Event>()
-            + self.establishing.early.iter().map(|(_, packet)| packet.capacity()).sum::<usize>();
+            + self.establishing.handshake.as_ref().map_or(0, |handshake| {
+                handshake.early.iter().map(|(_, packet)| packet.capacity()).sum::<usize>()
+            });
         [
             ("connection", size_of::<Connection>()),
             ("handshake", self.establishing.handshake.as_ref().map_or(0, |_| size_of::<Handshake>())),
@@ -44,6 +46,7 @@ impl Connection {
                     + inbound
                         .map_or(0, |i| i.arrivals.received.heap_bytes() + i.arrivals.repaired.heap_bytes()),
             ),
+            ("ids", self.parts.ids.heap_bytes()),
             ("waiting", waiting),
         ]
     }

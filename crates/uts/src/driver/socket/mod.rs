@@ -59,6 +59,10 @@ pub(crate) struct Socket {
     plain: plain_send::PlainSend,
 }
 
+/// A socket that a program hands in.
+#[allow(clippy::disallowed_types, reason = "it is the program's: no datagram passes through this type")]
+pub(crate) type OwnSocket = std::net::UdpSocket;
+
 /// A batch that is to be sent: datagrams of `segment_bytes`, the last may be shorter.
 pub(crate) struct Batch<'a> {
     /// Where to.
@@ -78,12 +82,19 @@ impl Socket {
     /// ports that are closed.
     pub fn bind(addr: SocketAddr, peer: Option<SocketAddr>, host: Host) -> io::Result<Self> {
         let socket = open(addr)?;
-        let has_many_addresses = addr.ip().is_unspecified() && peer.is_none();
-        if addr.is_ipv6() && has_many_addresses {
+        if addr.is_ipv6() && addr.ip().is_unspecified() && peer.is_none() {
             // `[::]` takes IPv4 as well where the system can do that.
             let _ = socket.set_only_v6(false);
         }
         socket.bind(&addr.into())?;
+        Self::adopt(socket, peer, host)
+    }
+
+    /// A socket that is bound already.
+    pub fn adopt(socket: socket2::Socket, peer: Option<SocketAddr>, host: Host) -> io::Result<Self> {
+        let addr = socket.local_addr()?.as_socket().ok_or(io::ErrorKind::AddrNotAvailable)?;
+        let has_many_addresses = addr.ip().is_unspecified() && peer.is_none();
+        socket.set_nonblocking(true)?;
         if let Some(peer) = peer {
             socket.connect(&peer.into())?;
         }

@@ -1,0 +1,161 @@
+//! `uts pipe`: standard input and output, carried to a service behind a server.
+
+use super::{Failure, interrupted, properties};
+use crate::args::PipeArgs;
+use crate::link::{Link, LinkEvent, Transport};
+use crate::pipe;
+use crate::target::Host;
+use crate::ui::lines;
+use bytes::Bytes;
+use std::future::Future;
+use std::io::{self, Read};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::sync::mpsc;
+use uts::files::Flows;
+use uts_units::show;
+
+/// What is read from standard input at once.
+const CHUNK_BYTES: usize = 64 << 10;
+
+/// Chunks that wait for the connection.
+const CHUNKS_MAX: usize = 4;
+
+/// Runs `uts pipe` until the service has ended the stream.
+///
+/// # Errors
+/// See [`Failure`].
+pub async fn run<T: Transport>(transport: &T, args: &PipeArgs) -> Result<(), Failure> {
+    let name = args.host.strip_prefix("uts://").unwrap_or(&args.host);
+    let host = Host::parse(name.trim_end_matches('/'));
+    let host = host.map_err(|why| Failure::Usage(format!("{}: {why}", args.host)))?;
+    if args.service.is_empty() || args.service.len() > pipe::NAME_BYTES_MAX {
+        let why = format!("SERVICE: write 1 to {} bytes", pipe::NAME_BYTES_MAX);
+        return Err(Failure::Usage(why));
+    }
+    let mut options = args.reach.options(properties(&args.wanted)?, true)?;
+    options.service = pipe::SERVICE;
+    let interrupt = interrupted();
+    tokio::pin!(interrupt);
+    let stop = || Failure::Interrupted("interrupted".into());
+    let link = tokio::select! {
+        link = transport.connect(&host, &options) => link.map_err(|broken| Failure::Failed(broken.why))?,
+        () = &mut interrupt => return Err(stop()),
+    };
+    let telling = tokio::spawn(tell(link.events(), host.to_string(), args.quiet));
+    let flows = link.flows();
+    let carried = tokio::select! {
+        carried = carry(&*flows, &args.service, standard_input(), tokio::io::stdout()) => carried,
+        () = &mut interrupt => Err(End::Interrupted),
+    };
+    telling.abort();
+    let ended = match carried {
+        Ok(()) => Ok(()),
+        Err(End::Interrupted) => Err(stop()),
+        Err(End::Refused(why)) => Err(Failure::Failed(format!("{host}: {why}"))),
+        Err(End::Broken(error)) => {
+            let why = link.broken().map_or_else(|| error.to_string(), |broken| broken.why);
+            Err(Failure::Failed(format!("{host}: {why}")))
+        }
+        // Nobody reads any more: that is the reader's business.
+        Err(End::Unread) => Ok(()),
+    };
+    link.close(0, "done").await;
+    ended
+}
+
+/// Tells what happens to the connection. Standard output is the service's.
+async fn tell(mut events: mpsc::UnboundedReceiver<LinkEvent>, host: String, quiet: bool) {
+    while let Some(event) = events.recv().await {
+        let seconds = |time: Duration| show::seconds(time.as_secs_f64());
+        let line = match event {
+            LinkEvent::Silent(silent) => format!("no answer for {}; asking", seconds(silent)),
+            LinkEvent::Heard(silent) => format!("answers again after {}", seconds(silent)),
+            LinkEvent::Moved(line) | LinkEvent::NoEffect(line) => line,
+            LinkEvent::Exchange(_) | LinkEvent::Closed(_) => continue,
+        };
+        if !quiet {
+            lines::tell(format_args!("{host}: {line}"));
+        }
+    }
+}
+
+/// Why a stream has ended before its time.
+#[derive(Debug)]
+enum End {
+    Interrupted,
+    /// The server said no.
+    Refused(String),
+    /// Nobody reads standard output.
+    Unread,
+    Broken(io::Error),
+}
+
+/// Asks for a service, and carries both directions until the service's ends.
+async fn carry<F: Flows>(
+    flows: &F,
+    service: &str,
+    input: impl Future<Output = mpsc::Receiver<io::Result<Bytes>>>,
+    mut output: impl AsyncWrite + Unpin,
+) -> Result<(), End> {
+    let (mut send, mut recv) = flows.open().await.map_err(End::Broken)?;
+    pipe::ask(&mut send, service).await.map_err(End::Broken)?;
+    pipe::read_answer(&mut recv).await.map_err(End::Broken)?.map_err(End::Refused)?;
+    // Not before: what is typed is for a service that is there.
+    let mut input = input.await;
+    let outward = async {
+        while let Some(chunk) = input.recv().await {
+            send.write_all(&chunk.map_err(End::Broken)?).await.map_err(End::Broken)?;
+        }
+        send.shutdown().await.map_err(End::Broken)
+    };
+    let inward = copy_out(&mut recv, &mut output);
+    tokio::pin!(outward, inward);
+    tokio::select! {
+        ended = &mut inward => ended,
+        ended = &mut outward => match ended {
+            // The service may have more to say.
+            Ok(()) => inward.await,
+            // It may have said why.
+            Err(error) => inward.await.and(Err(error)),
+        },
+    }
+}
+
+async fn copy_out(
+    from: &mut (impl AsyncRead + Unpin),
+    to: &mut (impl AsyncWrite + Unpin),
+) -> Result<(), End> {
+    let mut chunk = vec![0; CHUNK_BYTES];
+    loop {
+        let bytes = from.read(&mut chunk).await.map_err(End::Broken)?;
+        if bytes == 0 {
+            return to.flush().await.map_err(|_| End::Unread);
+        }
+        to.write_all(&chunk[..bytes]).await.map_err(|_| End::Unread)?;
+        to.flush().await.map_err(|_| End::Unread)?;
+    }
+}
+
+/// What comes from standard input. It is read by a thread that nobody waits for: a read that waits
+/// cannot be taken back.
+async fn standard_input() -> mpsc::Receiver<io::Result<Bytes>> {
+    let (sender, receiver) = mpsc::channel(CHUNKS_MAX);
+    std::thread::spawn(move || {
+        let mut input = io::stdin().lock();
+        let mut chunk = vec![0; CHUNK_BYTES];
+        loop {
+            let read = match input.read(&mut chunk) {
+                Ok(0) => return,
+                Ok(bytes) => Ok(Bytes::copy_from_slice(&chunk[..bytes])),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => Err(error),
+            };
+            let has_failed = read.is_err();
+            if sender.blocking_send(read).is_err() || has_failed {
+                return;
+            }
+        }
+    });
+    receiver
+}

@@ -1,0 +1,82 @@
+//! The server's half: each flow of a client is connected to the service that it asks for.
+
+use super::{Permitted, answer, pass, read_request};
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use uts::files::Flows;
+
+/// Streams of one client at once: each holds a socket.
+const STREAMS_MAX: usize = 1000;
+
+/// How long a client may take to say what it wants, and a service to answer.
+const REQUEST_MAX: Duration = Duration::from_secs(20);
+
+/// Serves the flows of a client until its connection ends.
+///
+/// # Errors
+/// Why the connection has ended, if not by the client's wish.
+pub async fn serve<F: Flows>(permitted: Arc<Permitted>, flows: &F) -> io::Result<()> {
+    let (mut streams, room) = (JoinSet::new(), Arc::new(Semaphore::new(STREAMS_MAX)));
+    loop {
+        tokio::select! {
+            flow = flows.accept() => {
+                let Some((send, recv)) = flow? else { return Ok(()) };
+                let (permitted, room) = (permitted.clone(), room.clone());
+                streams.spawn(async move {
+                    let place = room.try_acquire();
+                    // What goes wrong in a stream its client is told by the stream.
+                    let _ = serve_stream::<F>(&permitted, send, recv, place.is_ok()).await;
+                });
+            }
+            Some(_) = streams.join_next(), if !streams.is_empty() => {}
+        }
+    }
+}
+
+async fn serve_stream<F: Flows>(
+    permitted: &Permitted,
+    mut send: F::Send,
+    mut recv: F::Recv,
+    has_room: bool,
+) -> io::Result<()> {
+    let asked = match timeout(REQUEST_MAX, read_request(&mut recv)).await {
+        Ok(asked) => asked,
+        Err(_) => Err(io::ErrorKind::TimedOut.into()),
+    };
+    let service = match asked {
+        Ok(_) if !has_room => Err(format!("{STREAMS_MAX} streams are open, which is the most for a client")),
+        Ok(name) => connect(permitted, &name).await,
+        Err(error) => Err(error.to_string()),
+    };
+    let service = match service {
+        Ok(service) => service,
+        Err(why) => {
+            answer(&mut send, Err(&why)).await?;
+            return send.shutdown().await;
+        }
+    };
+    answer(&mut send, Ok(())).await?;
+    let (mut from_service, mut to_service) = service.into_split();
+    // An error of one direction ends both: what is dropped is reset.
+    tokio::try_join!(pass(&mut recv, &mut to_service), pass(&mut from_service, &mut send))?;
+    Ok(())
+}
+
+/// Connects to a service. An error is for the client.
+async fn connect(permitted: &Permitted, name: &str) -> Result<TcpStream, String> {
+    let address = permitted.address(name)?;
+    let connected = timeout(REQUEST_MAX, TcpStream::connect(address)).await;
+    let stream = connected
+        .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+        // Where it is, is not for the client to know.
+        .map_err(|error| format!("the service `{name}` does not answer: {}", error.kind()))?;
+    // Keystrokes are not to wait for each other.
+    let _ = stream.set_nodelay(true);
+    Ok(stream)
+}

@@ -1,0 +1,294 @@
+//! Migration: the connection follows a peer that is reached at another address, and goes on when
+//! this end has another (migration.md; RFC 9000 section 9).
+//!
+//! News from elsewhere -> [`Connection::follow`]: packets go there, on trial -> a path response
+//! proves the place ([`Connection::on_path_response`]), or the trial ends where it began.
+
+use super::life::Phase;
+use super::parts::SPARE_IDS;
+use super::receive::incoming::Ecn;
+use super::{CloseReason, Connection, Side};
+use crate::event::Event;
+use core::time::Duration;
+use std::net::{IpAddr, SocketAddr};
+use uts_functions::Time;
+use uts_functions::protection::Protection;
+use uts_wire::ConnectionId;
+use uts_wire::frame::{NewId, RetireId};
+use uts_wire::packet::is_long;
+
+/// A trial ends after so many probe time-outs, and not before this (M-4).
+const TRIAL_TIMEOUTS: u32 = 6;
+const TRIAL_MIN: Duration = Duration::from_secs(3);
+
+/// Less room than this is not worth a packet: a header, a challenge, an acknowledgement and a tag.
+pub(super) const TRIAL_PACKET_BYTES: usize = 96;
+
+/// Where the peer is, and where packets to it leave from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub remote: SocketAddr,
+    /// The address of this host that packets come to, where that is known.
+    pub local: Option<IpAddr>,
+}
+
+/// Whether an end has moved.
+#[derive(Debug, Default)]
+pub(super) struct Migration {
+    trial: Option<Box<Trial>>,
+}
+
+/// A place that the peer has not proved yet.
+#[derive(Debug)]
+struct Trial {
+    /// It was here when it last did.
+    proved: Place,
+    /// It is this end that has moved.
+    is_own: bool,
+    is_new_path: bool,
+    /// When the challenge is said again, and after how long the next time.
+    again_at: Time,
+    wait: Duration,
+    until: Time,
+}
+
+impl Connection {
+    fn place(&self) -> Place {
+        Place { remote: self.identity.remote, local: self.identity.local }
+    }
+
+    /// Notes the id by which a packet of the peer has come.
+    #[inline]
+    pub(crate) fn came_by(&mut self, id: &ConnectionId) {
+        if self.identity.local_cid != *id {
+            self.identity.local_cid = *id;
+        }
+    }
+
+    /// Takes in a datagram that names this connection by `id`, and did not come from where the peer
+    /// was. `luck` = a number that nobody can guess. Says whether it was the peer's. (M-1)
+    pub(crate) fn handle_from_elsewhere(
+        &mut self,
+        now: Time,
+        (place, id, luck): (Place, ConnectionId, u64),
+        ecn: Option<Ecn>,
+        datagram: &mut [u8],
+    ) -> bool {
+        let is_possible = self.life.phase == Phase::Open
+            && self.establishing.confirmed
+            && !id.is_empty()
+            && !is_long(datagram[0]);
+        if !is_possible {
+            return false;
+        }
+        self.wake(now);
+        let Some(inbound) = &self.ways.inbound else { return false };
+        let largest = inbound.arrivals.largest.map(|(largest, _)| largest);
+        let bytes = datagram.len() as u64;
+        let Ok(opened) = inbound.unseal(&id, datagram) else { return false };
+        let stack = inbound.stacks.get(opened.stack);
+        // Without a tag anybody could take the connection away.
+        if stack.and_then(|stack| stack.protection.as_ref()).is_none_or(|p| p.tag_bytes() == 0) {
+            return false;
+        }
+        self.ways.stats.bytes_received += bytes;
+        let is_news = largest.is_none_or(|largest| opened.number > largest);
+        let has_other_id = self.identity.local_cid != id;
+        self.take_in(now, ecn, (opened.stack, opened.number), &datagram[opened.frames]);
+        if self.life.phase == Phase::Open && is_news {
+            self.came_by(&id);
+            self.follow(now, place, (has_other_id, bytes, luck));
+        }
+        true
+    }
+
+    /// The peer is at another place, of which this is the news: a packet of so many bytes. (M-2)
+    fn follow(&mut self, now: Time, place: Place, (has_other_id, bytes, luck): (bool, u64, u64)) {
+        let proved = self.migration.trial.take().map_or_else(|| self.place(), |trial| trial.proved);
+        self.go_to(place);
+        if proved.remote == place.remote {
+            // M-4: it is where it was.
+            self.establishing.address_proved = true;
+            self.parts.control.drop_challenge();
+            return;
+        }
+        if has_other_id {
+            self.change_id();
+        }
+        // M-3
+        self.establishing.doubt_address(bytes);
+        let is_new_path = proved.remote.ip() != place.remote.ip();
+        self.begin_trial(now, proved, (false, is_new_path), luck);
+    }
+
+    /// This end has moved, and knows it: its packets leave from elsewhere from now on. (M-9, M-10)
+    pub(crate) fn on_moved_here(&mut self, now: Time, luck: u64) {
+        if self.life.phase != Phase::Open || !self.establishing.confirmed {
+            return;
+        }
+        self.wake(now);
+        self.change_id();
+        self.identity.local = None;
+        self.restart_path(now, None);
+        let proved = self.migration.trial.take().map_or_else(|| self.place(), |trial| trial.proved);
+        self.begin_trial(now, proved, (true, true), luck);
+    }
+
+    fn begin_trial(&mut self, now: Time, proved: Place, (is_own, is_new_path): (bool, bool), luck: u64) {
+        self.parts.control.challenge(luck);
+        let Some(outbound) = &mut self.ways.outbound else { return };
+        let wait = outbound.probe_timeout();
+        outbound.begin_place();
+        let until = now + wait.saturating_mul(TRIAL_TIMEOUTS).max(TRIAL_MIN);
+        self.migration.trial =
+            Some(Box::new(Trial { proved, is_own, is_new_path, again_at: now + wait, wait, until }));
+        self.parts.ids.has_news = true;
+    }
+
+    /// Packets go to another place from now on.
+    fn go_to(&mut self, place: Place) {
+        self.identity.remote = place.remote;
+        if self.identity.side == Side::Server {
+            self.identity.local = place.local;
+        }
+        self.parts.ids.has_news = true;
+        self.ways.outbound_mut(|outbound| outbound.begin_place());
+    }
+
+    /// The peer has answered a challenge: it is where packets go. (M-4, M-6)
+    pub(super) fn on_path_response(&mut self, now: Time, number: u64) {
+        let Some(round_trip) = self.parts.control.on_path_response(now, number) else { return };
+        let Some(trial) = self.migration.trial.take() else { return };
+        self.establishing.address_proved = true;
+        if !trial.is_own {
+            if trial.is_new_path {
+                self.restart_path(now, round_trip);
+            }
+            if self.identity.side == Side::Server {
+                self.parts.ids.replace(); // M-8
+            }
+        }
+        self.parts.ids.has_news = true;
+        self.ways.events.push_back(Event::Moved { remote: self.identity.remote, is_peer: !trial.is_own });
+    }
+
+    /// What was known of the path is not true of this one. (M-6)
+    fn restart_path(&mut self, now: Time, round_trip: Option<Duration>) {
+        self.parts.size.restart(now);
+        self.parts.size.tell(&mut self.ways);
+        let packet_bytes = self.parts.size.current() as u64;
+        let seed = self.identity.seed;
+        let Some(outbound) = &mut self.ways.outbound else { return };
+        outbound.restart_path(now, (packet_bytes, seed), round_trip);
+        self.ways.marking.restart(outbound.ledger.next_number());
+        if let Some(home) = self.agreement.adaptation.as_ref().map(|adaptation| *adaptation.home()) {
+            self.start_policy(now, home);
+        }
+    }
+
+    /// When something is due on a trial.
+    pub(super) fn migration_timeout(&self) -> Option<Time> {
+        self.migration.trial.as_ref().map(|trial| trial.again_at.min(trial.until))
+    }
+
+    pub(super) fn on_migration_timeout(&mut self, now: Time) {
+        let Some(trial) = &mut self.migration.trial else { return };
+        if now >= trial.until {
+            let (proved, is_own) = (trial.proved, trial.is_own);
+            self.migration.trial = None;
+            self.parts.control.drop_challenge();
+            if !is_own {
+                // M-4
+                self.establishing.address_proved = true;
+                self.go_to(proved);
+            }
+        } else if now >= trial.again_at {
+            trial.wait = trial.wait.saturating_mul(2);
+            trial.again_at = now + trial.wait;
+            self.parts.control.challenge_again();
+            self.ways.outbound_mut(|outbound| outbound.probes_due = outbound.probes_due.max(1));
+        }
+    }
+
+    /// Whether what would be sent has to wait until the peer has proved where it is, or has sent
+    /// more. (M-3)
+    pub(super) fn waits_for_proof(&self) -> bool {
+        self.amplification_room() < TRIAL_PACKET_BYTES
+    }
+
+    // ---- ids
+    // --------------------------------------------------------------------------------
+
+    /// The connection is established, and the peer keeps so many spare ids.
+    pub(super) fn begin_ids(&mut self, spare: u8) {
+        self.parts.ids.begin(self.identity.local_cid, spare);
+    }
+
+    /// The peer is known by another id, if it has given one, so that who sees both paths does not
+    /// find it on both. (M-9)
+    fn change_id(&mut self) {
+        if let Some(new) = self.parts.ids.change() {
+            self.use_id(&new);
+        }
+    }
+
+    fn use_id(&mut self, new: &NewId) {
+        self.identity.peer_cid = new.id;
+        // P-53: servers give tokens.
+        self.identity.peer_reset_token = new.reset_token.filter(|_| self.identity.side == Side::Client);
+        self.parts.ids.has_news = true;
+    }
+
+    /// The peer gives an id.
+    pub(super) fn on_new_id(&mut self, new: &NewId) -> Result<(), CloseReason> {
+        let broken = |what: &str| CloseReason::Protocol(what.to_owned());
+        if self.identity.peer_cid.is_empty() || SPARE_IDS == 0 {
+            return Err(broken("it gave a connection id, and has none"));
+        }
+        if self.parts.ids.on_new(new).map_err(broken)? {
+            self.use_id(new);
+        }
+        Ok(())
+    }
+
+    /// The peer no longer uses an id of this end's.
+    pub(super) fn on_retire_id(&mut self, retired: RetireId) -> Result<(), CloseReason> {
+        self.parts.ids.has_news = true;
+        self.parts.ids.on_retired(retired).map_err(|what| CloseReason::Protocol(what.to_owned()))
+    }
+
+    /// Whether place or ids have changed since this was asked, or an id is wanted: see
+    /// [`Connection::wants_id`], [`Connection::take_gone_ids`].
+    #[inline]
+    pub(crate) fn take_migration_news(&mut self) -> bool {
+        core::mem::take(&mut self.parts.ids.has_news) || self.parts.ids.wants_one()
+    }
+
+    /// The peer is to be given another id. (M-8)
+    pub(crate) fn wants_id(&self) -> bool {
+        self.life.phase == Phase::Open && self.establishing.confirmed && self.parts.ids.wants_one()
+    }
+
+    /// The peer is given another id.
+    pub(crate) fn give_id(&mut self, id: ConnectionId, reset_token: Option<[u8; 16]>) {
+        self.parts.ids.give(id, reset_token);
+    }
+
+    /// Ids of this end by which nothing more will come.
+    pub(crate) fn take_gone_ids(&mut self) -> Vec<ConnectionId> {
+        self.parts.ids.take_gone()
+    }
+
+    /// All ids of this end beyond that of the handshake.
+    pub(crate) fn own_ids(&self) -> impl Iterator<Item = &ConnectionId> {
+        self.parts.ids.own()
+    }
+
+    /// The handshake is confirmed: ids may be given.
+    pub(super) fn on_confirmed(&mut self) {
+        self.establishing.confirmed = true;
+        self.parts.size.is_begun = true;
+        self.establishing.handshake = None;
+        self.parts.ids.has_news = true;
+    }
+}

@@ -1,0 +1,87 @@
+//! The endpoint follows its connections to other places and other ids (migration.md).
+
+use super::Endpoint;
+use super::table::Entry;
+use crate::connection::PeerPlace;
+use crate::event::ConnectionHandle;
+use rand::Rng;
+use std::net::SocketAddr;
+use uts_functions::Time;
+use uts_wire::packet::adaptive::RESET_TOKEN_BYTES;
+
+/// Under which word a connection is found if its peer has forgotten it.
+pub(super) type ResetKey = (SocketAddr, [u8; RESET_TOKEN_BYTES]);
+
+impl Endpoint {
+    /// This endpoint has another address, or another socket: its packets leave from elsewhere from
+    /// now on. Connections go on from there: their peers follow once they hear of it, and what was
+    /// known of the path begins anew. Connections whose handshake is not done yet are not moved,
+    /// and end by their patience.
+    pub fn on_moved(&mut self, now: Time) {
+        let handles: Vec<_> = self.connections.handles().collect();
+        for handle in handles {
+            let luck = self.rng.next_u64();
+            if let Some(entry) = self.connections.get_mut(handle) {
+                entry.connection.on_moved_here(now, luck);
+            }
+            self.follow(handle);
+            self.touch(handle);
+        }
+    }
+
+    /// Looks whether a connection's peer is elsewhere, or either end known by other ids.
+    pub(super) fn follow(&mut self, handle: ConnectionHandle) {
+        let Some(entry) = self.connections.get_mut(handle) else { return };
+        if !entry.connection.take_migration_news() {
+            return;
+        }
+        let remote = entry.connection.remote();
+        if self.peers.address(&entry.share) != Some(remote) {
+            self.peers.leave(&mut entry.share);
+            entry.share = self.peers.join(remote);
+        }
+        for gone in entry.connection.take_gone_ids() {
+            self.by_cid.remove(&gone);
+        }
+        let reset = entry.connection.peer_reset_token().map(|token| (remote, *token));
+        if entry.reset.as_deref() != reset.as_ref() {
+            if let Some(before) = entry.reset.take() {
+                self.by_reset.remove(&*before);
+            }
+            if let Some(key) = reset {
+                self.by_reset.insert(key, handle);
+                entry.reset = Some(Box::new(key));
+            }
+        }
+        self.give_id(handle, remote);
+    }
+
+    /// Gives a connection another id for its peer at `remote`, if one is wanted. (M-8)
+    fn give_id(&mut self, handle: ConnectionHandle, remote: SocketAddr) {
+        if !self.peek(handle).is_some_and(|connection| connection.wants_id()) {
+            return;
+        }
+        let Some(id) = self.new_cid(remote).filter(|id| !id.is_empty()) else { return };
+        // P-53: of ids that only clients give out nobody asks for resets.
+        let token = self.ids.reset_token(&id, remote).filter(|_| self.config.server.is_some());
+        if let Some(Entry { connection, .. }) = self.connections.get_mut(handle) {
+            connection.give_id(id, token);
+            self.by_cid.insert(id, handle);
+        }
+    }
+
+    /// Takes in a datagram that names a connection and did not come from where its peer was. Says
+    /// whether it was the peer's.
+    pub(super) fn take_in_from_elsewhere(
+        &mut self,
+        now: Time,
+        handle: ConnectionHandle,
+        (place, id): (PeerPlace, uts_wire::ConnectionId),
+        ecn: Option<crate::connection::Ecn>,
+        datagram: &mut [u8],
+    ) -> bool {
+        let luck = self.rng.next_u64();
+        let entry = self.connections.get_mut(handle);
+        entry.is_some_and(|e| e.connection.handle_from_elsewhere(now, (place, id, luck), ecn, datagram))
+    }
+}

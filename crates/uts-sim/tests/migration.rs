@@ -1,0 +1,303 @@
+//! Connections that live through changes of address (migration.md): a translator that gives another
+//! port, a host that goes to another network, and somebody who repeats packets from elsewhere.
+
+mod joined;
+
+use core::time::Duration;
+use joined::{CLIENT, Pair, SERVER as SERVER_END, address};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use uts_engine::{ConnectionConfig, EndpointConfig, Event, FlowOptions, Read};
+use uts_functions::Time;
+use uts_path::PathConfig;
+use uts_sim::identity::Identities;
+use uts_sim::transfer::{Transfers, checksum};
+use uts_sim::world::SERVER;
+use uts_sim::{World, WorldConfig};
+
+const BYTES: u64 = 10_000_000;
+
+fn world(path: &str, clients: usize, seed: u64) -> World {
+    let path = PathConfig::both(path.parse().expect("a path"));
+    let config = WorldConfig { path, clients, seed, ..WorldConfig::default() };
+    World::new(config, Identities::new().expect("keys")).expect("a valid world")
+}
+
+/// Another place for a client: the same host with another port, or another host.
+fn place(host: u8, port: u16) -> SocketAddrV4 {
+    SocketAddrV4::new(Ipv4Addr::new(10, 9, 0, host), port)
+}
+
+/// How long a transfer takes during which the client's place changes at these instants; `knows` =
+/// the client is told.
+fn transfer(seed: u64, moves: &[(u64, SocketAddrV4)], knows: bool) -> Duration {
+    let mut world = world("rate=20mbit delay=20ms buffer=100kB loss=0.1%", 1, seed);
+    let mut transfers = Transfers::start(&mut world, &[(1, ConnectionConfig::default())], BYTES);
+    for (at, to) in moves {
+        transfers.run(&mut world, Time::from_millis(*at));
+        world.readdress(1, *to).expect("it is free");
+        if knows {
+            let now = world.now();
+            world.endpoint(1).on_moved(now);
+        }
+    }
+    assert!(transfers.run(&mut world, Time::from_millis(60_000)), "seed {seed}: it ends");
+    let progress = &transfers.progress[&1];
+    assert_eq!((progress.closed.clone(), progress.checksum), (None, checksum(BYTES)), "seed {seed}");
+    progress.done_at.expect("done").since(progress.connected_at.expect("connected"))
+}
+
+/// As the QUIC interop runner has it: another port after a second, and every second from then on.
+#[test]
+fn a_transfer_goes_on_when_a_translator_changes_the_port() {
+    for seed in 0..4 {
+        let still = transfer(seed, &[], false);
+        let port = |n: u16| SocketAddrV4::new(Ipv4Addr::new(10, 1, 0, 1), 5000 + n);
+        let once = transfer(seed, &[(1000, port(0))], false);
+        let often: Vec<_> = (1..5).map(|n| (1000 * u64::from(n), port(n))).collect();
+        let often = transfer(seed, &often, false);
+        println!("seed {seed}: {still:?}, moved once {once:?}, moved each second {often:?}");
+        assert!(once < still + Duration::from_millis(700), "seed {seed}: {once:?} of {still:?}");
+        assert!(often < still + Duration::from_millis(2500), "seed {seed}: {often:?} of {still:?}");
+    }
+}
+
+#[test]
+fn a_transfer_goes_on_from_another_network_whether_the_client_knows_or_not() {
+    for seed in 0..4 {
+        let still = transfer(seed, &[], false);
+        let moves = [(1500, place(1, 4433)), (3000, place(2, 999))];
+        for knows in [false, true] {
+            let moved = transfer(seed, &moves, knows);
+            println!("seed {seed}: {still:?}, moved twice {moved:?}, knows: {knows}");
+            assert!(moved < still + Duration::from_millis(3000), "seed {seed}, {knows}: {moved:?}");
+        }
+    }
+}
+
+/// Who is sent data has little to say. It asks whether its peer is there, and is heard from its new
+/// place.
+#[test]
+fn a_download_goes_on_when_the_receivers_port_changes() {
+    let mut world = world("rate=20mbit delay=20ms buffer=100kB", 1, 3);
+    let client = world.connect(1, ConnectionConfig::default()).expect("begun");
+    let (mut read, mut moved, mut told) = (0, false, Vec::new());
+    let until = Time::from_millis(30_000);
+    while read < BYTES {
+        let Some(happening) = world.next(until) else { break };
+        let now = world.now();
+        match happening.event {
+            Event::Connected if happening.node == 1 => {
+                let connection = world.connection(1, client).expect("open");
+                let flow = connection.open_flow(FlowOptions::default()).expect("a flow");
+                connection.write(now, flow, bytes::Bytes::from_static(b"all of it")).expect("room");
+            }
+            Event::Readable(flow) | Event::Writable(flow) if happening.node == SERVER => {
+                let connection = world.connection(SERVER, happening.connection).expect("open");
+                let _ = connection.read(now, flow, 100);
+                while connection.write(now, flow, vec![7; 1 << 16].into()).is_ok() {}
+            }
+            Event::Readable(flow) => {
+                let connection = world.connection(1, client).expect("open");
+                while let Ok(Read::Bytes(_, data)) = connection.read(now, flow, 1 << 20) {
+                    read += data.len() as u64;
+                }
+            }
+            Event::Moved { remote, is_peer } => told.push((happening.node, remote, is_peer)),
+            _ => {}
+        }
+        if read > BYTES / 4 && !moved {
+            moved = true;
+            world.readdress(1, place(1, 77)).expect("it is free");
+        }
+    }
+    assert!(read >= BYTES, "{read} bytes at {:?}", world.now());
+    assert_eq!(told, [(SERVER, SocketAddr::from(place(1, 77)), true)]);
+    assert!(world.now() < Time::from_millis(12_000), "{:?}", world.now());
+}
+
+#[test]
+fn two_clients_that_swap_their_addresses_keep_their_connections() {
+    let mut world = world("rate=20mbit delay=20ms buffer=100kB", 2, 5);
+    let configs = [1, 2].map(|client| (client, ConnectionConfig::default()));
+    let mut transfers = Transfers::start(&mut world, &configs, BYTES / 2);
+    transfers.run(&mut world, Time::from_millis(1500));
+    let [a, b] = [world.address(1), world.address(2)];
+    world.readdress(1, place(1, 1)).expect("it is free");
+    world.readdress(2, a).expect("it is free now");
+    world.readdress(1, b).expect("it is free now");
+    assert!(transfers.run(&mut world, Time::from_millis(60_000)), "they end");
+    for progress in transfers.progress.values() {
+        assert_eq!((progress.closed.clone(), progress.checksum), (None, checksum(BYTES / 2)));
+    }
+}
+
+fn ids_of(datagrams: &[(SocketAddr, Vec<u8>)], bytes: usize) -> Vec<Vec<u8>> {
+    let short = datagrams.iter().filter(|(_, datagram)| datagram[0] & 0x80 == 0);
+    short.map(|(_, datagram)| datagram[1..1 + bytes].to_vec()).collect()
+}
+
+fn connected() -> Pair {
+    let mut pair = Pair::new(EndpointConfig::default());
+    pair.settle(500);
+    pair.works();
+    pair
+}
+
+/// Hands datagrams to an end, as if they came from there; gives what it sends.
+fn deliver(
+    pair: &mut Pair,
+    end: usize,
+    from: SocketAddr,
+    sent: &[(SocketAddr, Vec<u8>)],
+) -> Vec<(SocketAddr, Vec<u8>)> {
+    for (_, datagram) in sent {
+        pair.ends[end].handle_datagram(pair.now, from, None, &mut datagram.clone());
+    }
+    pair.drain(end)
+}
+
+/// M-9: who sees both paths finds no connection id on both, in either direction.
+#[test]
+fn an_end_that_moves_knowingly_is_known_by_other_ids_in_both_directions() {
+    let mut pair = connected();
+    let before: Vec<Vec<u8>> = pair.sent[CLIENT]
+        .iter()
+        .filter(|datagram| datagram[0] & 0x80 == 0)
+        .map(|datagram| datagram[1..9].to_vec())
+        .collect();
+    let answers: Vec<Vec<u8>> = pair.sent[SERVER_END]
+        .iter()
+        .filter(|datagram| datagram[0] & 0x80 == 0)
+        .map(|datagram| datagram[1..5].to_vec())
+        .collect();
+    let now = pair.now;
+    pair.ends[CLIENT].on_moved(now);
+    let out = pair.drain(CLIENT);
+    assert!(!out.is_empty() && ids_of(&out, 8).iter().all(|id| !before.contains(id)), "{out:?}");
+    let back = deliver(&mut pair, SERVER_END, address(9), &out);
+    assert!(back.iter().all(|(to, _)| *to == address(9)), "{back:?}");
+    assert!(!back.is_empty() && ids_of(&back, 4).iter().all(|id| !answers.contains(id)), "{back:?}");
+    let out = deliver(&mut pair, CLIENT, address(1), &back);
+    let back = deliver(&mut pair, SERVER_END, address(9), &out);
+    deliver(&mut pair, CLIENT, address(1), &back);
+    let moved = |is_peer: bool, remote| Event::Moved { remote, is_peer };
+    assert!(pair.events[SERVER_END].contains(&moved(true, address(9))), "{:?}", pair.events);
+    assert!(pair.events[CLIENT].contains(&moved(false, address(1))), "{:?}", pair.events);
+}
+
+/// M-2: what has been here before is no news, wherever it comes from.
+#[test]
+fn copies_that_come_from_elsewhere_change_nothing() {
+    let mut pair = connected();
+    // First packets would begin another connection.
+    let copies: Vec<_> =
+        pair.sent[CLIENT].iter().filter(|datagram| datagram[0] & 0x80 == 0).cloned().collect();
+    assert!(!copies.is_empty());
+    let server = pair.server.expect("connected");
+    for copy in &copies {
+        assert_eq!(pair.inject(SERVER_END, address(66), copy), 0);
+        let remote = pair.ends[SERVER_END].peek(server).expect("open").remote();
+        assert_eq!(remote, address(0));
+    }
+    pair.works();
+}
+
+/// M-3, M-4: who overtakes the peer's packets with copies of them is sent three times as much at
+/// the most, cannot answer for it, and loses the connection to the peer's next packet, or to time.
+#[test]
+fn a_copy_that_overtakes_takes_no_connection_away() {
+    for waits in [false, true] {
+        let mut pair = connected();
+        let server = pair.server.expect("connected");
+        let (client, now) = (pair.client, pair.now);
+        let connection = pair.ends[SERVER_END].connection(server).expect("open");
+        let flow = connection.open_flow(FlowOptions::default()).expect("a flow");
+        connection.write(now, flow, vec![1; 1 << 20].into()).expect("room");
+        let write = |pair: &mut Pair| {
+            let now = pair.now;
+            let connection = pair.ends[CLIENT].connection(client).expect("open");
+            let flow = connection.open_flow(FlowOptions::default()).expect("a flow");
+            connection.write(now, flow, bytes::Bytes::from_static(b"news")).expect("room");
+            pair.drain(CLIENT)
+        };
+        let genuine = write(&mut pair);
+        let brought: usize = genuine.iter().map(|(_, datagram)| datagram.len()).sum();
+        let mut to_attacker = deliver(&mut pair, SERVER_END, address(66), &genuine);
+        assert!(to_attacker.iter().all(|(to, _)| *to == address(66)), "{to_attacker:?}");
+        // The genuine ones come late: they are no news.
+        to_attacker.extend(deliver(&mut pair, SERVER_END, address(0), &genuine));
+        let end = pair.now + Duration::from_secs(if waits { 8 } else { 0 });
+        while let Some(next) = pair.ends[SERVER_END].poll_timeout().filter(|next| *next <= end) {
+            pair.now = pair.now.max(next);
+            pair.ends[SERVER_END].handle_timeout(pair.now);
+            let sent = pair.drain(SERVER_END);
+            to_attacker.extend(sent);
+        }
+        let bytes: usize =
+            to_attacker.iter().filter(|(to, _)| *to == address(66)).map(|(_, datagram)| datagram.len()).sum();
+        assert!(bytes <= 3 * brought, "{bytes} bytes for {brought}");
+        if !waits {
+            let next = write(&mut pair);
+            deliver(&mut pair, SERVER_END, address(0), &next);
+        }
+        assert_eq!(pair.ends[SERVER_END].peek(server).expect("open").remote(), address(0), "{waits}");
+        let until = pair.now.as_nanos() / 1_000_000 + 2000;
+        pair.settle(until);
+        pair.works();
+        assert!(!pair.events[SERVER_END].iter().any(|event| matches!(event, Event::Moved { .. })));
+    }
+}
+
+/// M-1: without protection anybody could take a connection away.
+#[test]
+fn an_unprotected_connection_is_not_followed() {
+    let mut config = ConnectionConfig::default();
+    for property in ["uts.security=unprotected", "uts.profile.protection=none"] {
+        config.requirements.assign(property).expect("a property");
+    }
+    let path = PathConfig::both("rate=20mbit delay=20ms buffer=100kB".parse().expect("a path"));
+    let server = EndpointConfig { accept: config.clone(), ..EndpointConfig::default() };
+    let settings = WorldConfig { path, server, ..WorldConfig::default() };
+    let mut world = World::new(settings, Identities::new().expect("keys")).expect("a valid world");
+    let client = world.connect(1, config).expect("begun");
+    world.run_until(Time::from_millis(1000));
+    let connection = world.connection(1, client).expect("open");
+    let profile = connection.profile(uts_engine::Direction::Out).expect("open");
+    assert_eq!(profile.name(uts_functions::Function::Protection), "none");
+    let flow = connection.open_flow(FlowOptions::default()).expect("a flow");
+    world.readdress(1, place(1, 1)).expect("it is free");
+    let now = world.now();
+    world.connection(1, client).expect("open").write(now, flow, vec![1; 100].into()).expect("room");
+    let moved: Vec<_> = core::iter::from_fn(|| world.next(Time::from_millis(5000)))
+        .filter(|happening| matches!(happening.event, Event::Moved { .. }))
+        .collect();
+    assert_eq!(moved, []);
+}
+
+/// Each move asks for ids, takes some back, and begins a trial: nothing of that piles up.
+#[test]
+fn a_hundred_moves_take_no_memory() {
+    let mut pair = connected();
+    let server = pair.server.expect("connected");
+    let memory = |pair: &Pair| {
+        let of = |end: usize, handle| pair.ends[end].peek(handle).expect("open").memory_bytes();
+        of(CLIENT, pair.client) + of(SERVER_END, server)
+    };
+    let mut at_ten = 0;
+    for n in 0..100u8 {
+        let now = pair.now;
+        pair.ends[CLIENT].on_moved(now);
+        let mut from_client = pair.drain(CLIENT);
+        for _ in 0..6 {
+            let back = deliver(&mut pair, SERVER_END, address(10 + n), &from_client);
+            pair.now += Duration::from_millis(10);
+            from_client = deliver(&mut pair, CLIENT, address(1), &back);
+        }
+        assert_eq!(pair.ends[SERVER_END].peek(server).expect("open").remote(), address(10 + n));
+        if n == 10 {
+            at_ten = memory(&pair);
+        }
+    }
+    assert!(memory(&pair) <= at_ten + 1024, "{at_ten} bytes became {}", memory(&pair));
+    assert!(pair.ends.iter().all(|end| end.len() == 1));
+}
