@@ -244,7 +244,7 @@ impl Connection {
             }
         } else {
             outbound.paced_until = None;
-            outbound.bursts.on_nothing_left(self.ways.stats.data_packets_sent);
+            outbound.bursts.on_nothing_left();
             if outbound.delivery.in_flight < outbound.window_bytes() {
                 outbound.delivery.set_app_limited();
             }

@@ -24,10 +24,12 @@ const JUMPING_ROUNDS: u32 = 2;
 /// Watches for a jump of the round trip that lasts.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Longer {
-    last: Duration,
-    /// Smallest sample since the jump, and when it was. No sample: there was none.
-    smallest: Duration,
-    since: Time,
+    /// In microseconds, as connections at rest have to keep them.
+    last_us: u32,
+    /// Smallest sample since the jump, and when it was, in milliseconds, which wrap. No sample:
+    /// there was none.
+    smallest_us: u32,
+    since_ms: u32,
     samples: u16,
 }
 
@@ -35,27 +37,39 @@ impl Longer {
     /// Takes in a sample while the smallest round trip is `min`. Says the new smallest one, once a
     /// jump has lasted (timing.md R-17).
     pub fn on_sample(&mut self, now: Time, sample: Duration, min: Duration) -> Option<Duration> {
-        let last = core::mem::replace(&mut self.last, sample);
+        let last = core::mem::replace(&mut self.last_us, micros(sample));
         let rise = sample.saturating_sub(min);
         if rise < (min / RISE_PART).max(RISE_MIN) {
             self.samples = 0;
             return None;
         }
+        let (last, smallest) = (of_micros(last), of_micros(self.smallest_us));
         let jumps = !last.is_zero() && sample.saturating_sub(last) >= rise / JUMP_PART;
         if self.samples == 0 && !jumps {
             return None;
         }
-        if self.samples == 0 || (jumps && now.since(self.since) < self.smallest * JUMPING_ROUNDS) {
-            (self.smallest, self.since, self.samples) = (sample, now, 0);
+        let has_jumped_for = now.since_wrapped(self.since_ms);
+        if self.samples == 0 || (jumps && has_jumped_for < smallest * JUMPING_ROUNDS) {
+            (self.smallest_us, self.since_ms, self.samples) = (u32::MAX, now.wrapping_millis(), 0);
         }
         self.samples = self.samples.saturating_add(1);
-        self.smallest = self.smallest.min(sample);
-        let has_lasted = self.samples >= SAMPLES_MIN && now.since(self.since) >= self.smallest * ROUNDS;
+        self.smallest_us = self.smallest_us.min(micros(sample));
+        let smallest = of_micros(self.smallest_us);
+        let has_lasted = self.samples >= SAMPLES_MIN && now.since_wrapped(self.since_ms) >= smallest * ROUNDS;
         has_lasted.then(|| {
             self.samples = 0;
-            self.smallest
+            smallest
         })
     }
+}
+
+/// At most 71 minutes: no round trip is longer.
+pub(super) fn micros(duration: Duration) -> u32 {
+    u32::try_from(duration.as_micros()).unwrap_or(u32::MAX)
+}
+
+pub(super) fn of_micros(micros: u32) -> Duration {
+    Duration::from_micros(micros.into())
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use auto_impl::auto_impl;
 use core::time::Duration;
 use dyn_clone::DynClone;
 use enum_dispatch::enum_dispatch;
-use longer::Longer;
+use longer::{Longer, micros, of_micros};
 
 pub mod fixed;
 pub mod jacobson;
@@ -40,8 +40,10 @@ pub struct RoundTrip {
     pub min: Duration,
     /// Samples so far.
     pub samples: u64,
-    window_min: Duration,
-    window_start: Time,
+    /// In microseconds.
+    window_min_us: u32,
+    /// In milliseconds, which wrap.
+    window_start_ms: u32,
     longer: Longer,
 }
 
@@ -53,8 +55,8 @@ impl Default for RoundTrip {
             deviation: INITIAL_RTT / 2,
             min: Duration::ZERO,
             samples: 0,
-            window_min: Duration::MAX,
-            window_start: Time::ZERO,
+            window_min_us: u32::MAX,
+            window_start_ms: 0,
             longer: Longer::default(),
         }
     }
@@ -67,20 +69,21 @@ impl RoundTrip {
     pub fn on_sample(&mut self, now: Time, raw: Duration, ack_delay: Duration) -> Duration {
         if self.samples == 0 {
             self.min = raw;
-            self.window_start = now;
+            self.window_start_ms = now.wrapping_millis();
         }
         self.samples += 1;
         self.min = self.min.min(raw);
-        self.window_min = self.window_min.min(raw);
+        self.window_min_us = self.window_min_us.min(micros(raw));
         // timing.md R-9.
-        if now.since(self.window_start) > RTT_MIN_WINDOW {
-            self.min = self.window_min;
-            self.window_min = raw;
-            self.window_start = now;
+        if now.since_wrapped(self.window_start_ms) > RTT_MIN_WINDOW {
+            self.min = of_micros(self.window_min_us);
+            self.window_min_us = micros(raw);
+            self.window_start_ms = now.wrapping_millis();
         }
         // timing.md R-17.
         if let Some(longer) = self.longer.on_sample(now, raw, self.min) {
-            (self.min, self.window_min, self.window_start) = (longer, longer, now);
+            (self.min, self.window_min_us) = (longer, micros(longer));
+            self.window_start_ms = now.wrapping_millis();
         }
         // timing.md R-2 (RFC 9002 section 5.3): the delay is taken off unless the sample would fall
         // below the smallest.

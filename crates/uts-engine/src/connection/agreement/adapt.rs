@@ -3,6 +3,7 @@
 use crate::connection::agreement::exchanges::Reasons;
 use crate::connection::agreement::refusal::Refusal;
 use crate::connection::flows::halves::Flow;
+use crate::connection::send::outbound::Bursts;
 use crate::connection::{Connection, Side, Ways};
 use crate::event::{Direction, Event, ExchangeEvent};
 use crate::policy::{Aim, Observation, Policy, Turn, Turns};
@@ -28,8 +29,9 @@ const TICK_MIN: Duration = Duration::from_millis(5);
 #[derive(Clone, Copy, Debug, Default)]
 struct Written {
     bytes: u64,
-    packets: u64,
-    bursts: u64,
+    /// These two wrap.
+    packets: u32,
+    bursts: u16,
 }
 
 /// What the application sends in a second: not what is delivered, which congestion control may hold
@@ -70,8 +72,8 @@ impl Offer {
             return None;
         }
         let largest = self.rates.iter().copied().max().unwrap_or_default();
-        let packets = written.packets.saturating_sub(before.packets) as f64;
-        let bursts = written.bursts.saturating_sub(before.bursts).max(1) as f64;
+        let packets = f64::from(written.packets.wrapping_sub(before.packets));
+        let bursts = f64::from(written.bursts.wrapping_sub(before.bursts).max(1));
         Some(Offered {
             rate: rate_since((since, before)).max(largest),
             packets_per_s: packets / span.as_secs_f64(),
@@ -133,8 +135,8 @@ impl Adaptation {
 
 impl Ways {
     fn written(&self) -> Written {
-        let bursts = self.outbound.as_ref().map_or(0, |outbound| outbound.bursts.count);
-        Written { bytes: self.bytes_written, packets: self.stats.data_packets_sent, bursts }
+        let bursts = self.outbound.as_ref().map_or_else(Bursts::default, |outbound| outbound.bursts);
+        Written { bytes: self.bytes_written, packets: bursts.packets, bursts: bursts.count }
     }
 
     /// Whether what waits here would arrive too late if it left at what the path delivers.
@@ -332,7 +334,7 @@ mod tests {
         let mut written = Written::default();
         for frame in 0..300u64 {
             let packets = if frame % 60 == 20 { 60 } else { 10 };
-            written.bytes += packets * 1_500;
+            written.bytes += u64::from(packets) * 1_500;
             (written.packets, written.bursts) = (written.packets + packets, written.bursts + 1);
             let offered = offer.rate(Time::from_millis(frame * 1000 / 30), written);
             let mbit = offered.map_or(0.0, |offered| offered.rate.bits_per_sec() as f64 / 1e6);

@@ -27,9 +27,10 @@ pub(crate) enum Signal {
 /// What the peer is told of flows. The flows have it ([`Flows::signals`](super::super::Flows)).
 #[derive(Debug, Default)]
 pub(crate) struct FlowControl {
-    /// Until then skips make no packet of their own: what is late comes message by message, most of
-    /// all on a path that has no room for a packet about each. They go with what else leaves.
-    skips_held_until: Option<Time>,
+    /// Until then (zero: never) skips make no packet of their own: what is late comes message by
+    /// message, most of all on a path that has no room for a packet about each. They go with what
+    /// else leaves.
+    skips_held_until: Time,
 }
 
 /// A packet about skips follows another after such a part of a round trip, which becomes longer as
@@ -40,18 +41,21 @@ const SKIPS_APART_MAX: Duration = Duration::from_secs(1);
 
 impl Part for FlowControl {
     fn interest(&self, ways: &Ways) -> Interest {
-        let is_held = |signal: &Signal| self.skips_held_until.is_some() && matches!(signal, Signal::Skip(_));
+        let is_held =
+            |signal: &Signal| self.skips_held_until > Time::ZERO && matches!(signal, Signal::Skip(_));
         Interest::frames_if(ways.flows.signals.iter().any(|signal| !is_held(signal)))
     }
 
     /// When skips that are held back may leave alone (segmentation.md R-7).
     fn timeout(&self, ways: &Ways) -> Option<Time> {
         let waits = || ways.flows.signals.iter().any(|signal| matches!(signal, Signal::Skip(_)));
-        self.skips_held_until.filter(|_| waits())
+        (self.skips_held_until > Time::ZERO && waits()).then_some(self.skips_held_until)
     }
 
     fn on_timeout(&mut self, now: Time, _: &mut Ways) {
-        self.skips_held_until = self.skips_held_until.filter(|until| now < *until);
+        if now >= self.skips_held_until {
+            self.skips_held_until = Time::ZERO;
+        }
     }
 
     fn write(&mut self, packet: &mut Packet<'_>, ways: &mut Ways) {
@@ -66,7 +70,7 @@ impl Part for FlowControl {
                     ways.flows.signals.insert(Signal::Skip(flow));
                     let rtt = ways.outbound.as_ref().map_or(Duration::ZERO, |o| o.rtt.smoothed);
                     let apart = (rtt / SKIPS_PART).clamp(SKIPS_APART_MIN, SKIPS_APART_MAX);
-                    self.skips_held_until = Some(packet.now + apart);
+                    self.skips_held_until = packet.now + apart;
                     packet.put(&Frame::Skip(frame::Skip {
                         flow,
                         start: range.start,

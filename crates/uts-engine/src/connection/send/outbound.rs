@@ -104,19 +104,27 @@ pub(crate) struct Outbound {
 }
 
 /// How packets with data follow each other: those that leave before the sender has nothing more to
-/// send are a burst.
+/// send are a burst. The counts wrap.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Bursts {
-    pub count: u64,
-    /// Packets with data when the last of them ended.
-    packets: u64,
+    /// Packets with data, repeats included.
+    pub packets: u32,
+    pub count: u16,
+    /// Packets when the last burst ended.
+    counted: u16,
 }
 
 impl Bursts {
-    /// Nothing waits to be sent, after so many packets with data.
-    pub fn on_nothing_left(&mut self, packets: u64) {
-        self.count += u64::from(packets != self.packets);
-        self.packets = packets;
+    /// So many packets with data leave.
+    pub fn add(&mut self, packets: u32) {
+        self.packets = self.packets.wrapping_add(packets);
+    }
+
+    /// Nothing waits to be sent.
+    pub fn on_nothing_left(&mut self) {
+        let packets = self.packets as u16;
+        self.count = self.count.wrapping_add(u16::from(packets != self.counted));
+        self.counted = packets;
     }
 }
 

@@ -184,12 +184,12 @@ impl Connection {
             outbound.on_entered(now);
         }
         outbound.drop_idle_stacks();
+        outbound.bursts.add(u32::from(shape.has_data));
         if eliciting {
             self.life.on_asked(now);
             self.parts.ping.is_wanted = false;
         }
         self.ways.stats.packets_sent += 1;
-        self.ways.stats.data_packets_sent += u64::from(shape.has_data);
         self.ways.stats.bytes_sent += bytes;
     }
 }

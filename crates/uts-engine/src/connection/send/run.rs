@@ -49,11 +49,11 @@ impl Connection {
         let sent = Sent { bytes, epoch, eliciting: true, size_probe: false, departure, tokens, snapshot };
         outbound.ledger.record_run(sent, packets);
         outbound.on_entered(now);
+        outbound.bursts.add(packets as u32);
         outbound.stacks[0].keys.add(packets, packets * bytes);
         self.parts.poll.on_unpolled(packets);
         self.ways.flows.update_order(flow, |_| limit);
         self.ways.stats.packets_sent += packets;
-        self.ways.stats.data_packets_sent += packets;
         self.ways.stats.bytes_sent += packets * bytes;
         self.ways.stats.data_bytes_sent += packets * data_bytes;
         packets as usize

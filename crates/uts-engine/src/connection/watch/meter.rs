@@ -50,12 +50,15 @@ const UNQUEUED_MIN: u32 = 60;
 
 /// More in a row are no losses but a hole: nothing has passed for a while, which no mechanism could
 /// have changed. Bursts of eight on average are longer once in 5,000.
-const HOLE_PACKETS: u32 = 64;
+const HOLE_PACKETS: u16 = 64;
 
 /// The same of who sends few: nothing has passed for so long, nor of so many packets. No code spans
 /// as much.
-const HOLE_TIME: Duration = Duration::from_millis(300);
-const HOLE_PACKETS_MIN: u32 = 8;
+const HOLE_TIME_MS: u16 = 300;
+const HOLE_PACKETS_MIN: u16 = 8;
+
+/// What is lost in a row is a hole.
+const HOLE: u16 = u16::MAX;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Slot {
@@ -112,18 +115,17 @@ pub(crate) struct Meter {
     memory: Slot,
     /// When the newest slot began, in milliseconds, which wrap.
     slot_at_ms: u32,
-    /// How many in a row were lost last, and the number behind them; 0 = none so far.
-    in_row: u32,
+    /// How many in a row were lost last ([`HOLE`]: so many that they are a hole), and the number
+    /// behind them; 0 = none so far.
+    in_row: u16,
     behind_lost: u64,
-    /// When the first of them was sent, in milliseconds, which wrap.
-    row_at_ms: u32,
-    /// What is lost in this row is a hole.
-    is_hole: bool,
+    /// When the first of them was sent, in milliseconds, which wrap after a minute.
+    row_at_ms: u16,
     /// Losses of packets below this number are not counted.
     left_out_before: u64,
     rates: VecDeque<(Time, Rate)>,
     queues: VecDeque<(Time, Duration)>,
-    samples: u64,
+    samples: u32,
 }
 
 impl Meter {
@@ -135,7 +137,6 @@ impl Meter {
             in_row: 0,
             behind_lost: 0,
             row_at_ms: 0,
-            is_hole: false,
             left_out_before: 0,
             rates: VecDeque::new(),
             queues: VecDeque::new(),
@@ -185,11 +186,11 @@ impl Meter {
 
     /// Packets that arrived.
     pub fn on_acknowledged(&mut self, now: Time, packets: u64, sample: &RateSample, rtt: &RoundTrip) {
-        self.samples += packets;
         // Who could send more is not the cause of a queue: what burst it sends waits for itself.
         let meets_queue = !sample.app_limited && self.meets_queue(rtt);
-        let slot = self.slot(now);
         let count = u32::try_from(packets).unwrap_or(u32::MAX);
+        self.samples = self.samples.saturating_add(count);
+        let slot = self.slot(now);
         slot.packets = slot.packets.saturating_add(count);
         slot.unqueued = slot.unqueued.saturating_add(if meets_queue { 0 } else { count });
         if sample.rate > Rate::default() && !sample.app_limited {
@@ -215,19 +216,21 @@ impl Meter {
         let congestive = !is_limited && self.meets_queue(rtt);
         let new_burst = self.behind_lost == 0 || number != self.behind_lost;
         self.behind_lost = number.saturating_add(1);
+        let sent_at_ms = sent_at.wrapping_millis() as u16;
         if new_burst {
-            (self.in_row, self.row_at_ms, self.is_hole) = (0, sent_at.wrapping_millis(), false);
+            (self.in_row, self.row_at_ms) = (0, sent_at_ms);
         }
-        let is_long = self.in_row >= HOLE_PACKETS_MIN && sent_at.since_wrapped(self.row_at_ms) >= HOLE_TIME;
-        if !self.is_hole && (self.in_row >= HOLE_PACKETS || is_long) {
-            self.is_hole = true;
+        let is_long =
+            self.in_row >= HOLE_PACKETS_MIN && sent_at_ms.wrapping_sub(self.row_at_ms) >= HOLE_TIME_MS;
+        if self.in_row != HOLE && (self.in_row >= HOLE_PACKETS || is_long) {
             self.forget_row();
+            self.in_row = HOLE;
         }
-        if self.is_hole {
+        if self.in_row == HOLE {
             return;
         }
         self.in_row += 1;
-        self.samples += 1;
+        self.samples = self.samples.saturating_add(1);
         let slot = self.slot(now);
         slot.packets += 1;
         slot.lost += 1;
@@ -257,7 +260,7 @@ impl Meter {
 
     /// What was counted of a run of losses is none.
     fn forget_row(&mut self) {
-        let mut left = self.in_row;
+        let mut left = u32::from(self.in_row);
         for slot in self.slots.iter_mut().rev() {
             let lost = slot.lost.min(left);
             left -= lost;
@@ -272,7 +275,7 @@ impl Meter {
                 break;
             }
         }
-        self.samples = self.samples.saturating_sub(u64::from(self.in_row));
+        self.samples = self.samples.saturating_sub(u32::from(self.in_row));
     }
 
     /// A packet that was counted as lost had only come late.
@@ -320,7 +323,7 @@ impl Meter {
             loss_burst: share(sum.lost, sum.bursts).max(1.0),
             loss_congestive: sum.congestive_share(),
             mtu_bytes: packet_bytes,
-            samples: self.samples,
+            samples: u64::from(self.samples),
             ..PathFacts::default()
         }
     }

@@ -19,8 +19,6 @@ pub struct Stats {
     pub packets_corrected: u64,
     pub repairs_sent: u64,
     pub reports_sent: u64,
-    /// With data of flows, repeats included.
-    pub data_packets_sent: u64,
     pub data_bytes_sent: u64,
     pub data_bytes_received: u64,
     /// Data that had arrived before.
