@@ -9,6 +9,7 @@
 
 mod accepting;
 mod crowd;
+pub(crate) mod history;
 mod ids;
 mod limits;
 mod peers;
@@ -25,6 +26,7 @@ use crate::policy::Turns;
 use crate::selector::{self, Contradiction};
 use crate::token::TokenKeys;
 use crowd::Crowd;
+use history::History;
 use ids::OwnIds;
 use limits::ResetLimit;
 use peers::Peers;
@@ -130,6 +132,8 @@ pub struct Endpoint {
     certificates: Option<Weak<[CertificateDer<'static>]>>,
     /// What they have in flight, by peer.
     peers: Peers,
+    /// What those that are gone had learnt, by host.
+    history: History,
     /// What they may spend on adaptation.
     turns: Turns,
     answers: VecDeque<Answer>,
@@ -181,6 +185,7 @@ impl Endpoint {
             crowd,
             certificates: None,
             peers,
+            history: History::default(),
             turns: Turns::default(),
             answers: VecDeque::new(),
             spares: Spares::default(),
@@ -241,6 +246,7 @@ impl Endpoint {
             seed: self.rng.next_u64(),
             spares: self.spares.clone(),
             ration: self.handshake_memory.own_ration(),
+            known: self.history.of(remote.ip(), now),
         };
         let connection = Connection::new(now, birth).ok_or(ConnectError::NoInitialSuite)?;
         Ok(self.insert(connection))
@@ -493,6 +499,9 @@ impl Endpoint {
         let is_kept = connection.has_unread() && !entry.is_released;
         let (remote, local_cid, first_cid) =
             (connection.remote(), *connection.local_cid(), *connection.first_cid());
+        if let Some(learnt) = connection.learnt() {
+            self.history.note(remote.ip(), learnt);
+        }
         if self.by_cid.get(&local_cid) == Some(&handle) {
             self.by_cid.remove(&local_cid);
         }

@@ -5,6 +5,7 @@ use crate::connection::allowance::{Admission, Allowance};
 use crate::connection::parts::{Token, has_repair};
 use crate::connection::secrets::SecretChain;
 use crate::connection::watch::meter::Meter;
+use crate::endpoint::history::Known;
 use crate::synthesis::SendStack;
 use core::time::Duration;
 use std::sync::Arc;
@@ -139,6 +140,25 @@ impl Outbound {
         };
         outbound.set_departure();
         Some(outbound)
+    }
+
+    /// What the last connection to the host has learnt: the round trip counts until one is
+    /// measured. Congestion control begins with the rest if its mechanism is one that does.
+    pub fn begin_with(&mut self, now: Time, known: &Known, packet_bytes: u64, seed: u64) {
+        // timing.md R-18.
+        self.rtt = RoundTrip::guessed(known.smoothed, known.deviation);
+        self.set_departure();
+        if !self.congestion.info().facts.resumes {
+            return;
+        }
+        // It tests the way before it believes: the window is a new one's.
+        let Summary { bandwidth, rtt_min, .. } = known.summary;
+        let summary = Summary { bandwidth, rtt_min, ..Summary::initial(packet_bytes) };
+        let context = congestion::Context { now, packet_bytes, summary, seed };
+        let choice = self.stack(0).map(|stack| *stack.profile.get(Function::Congestion));
+        if let Some(resuming) = choice.and_then(|choice| congestion::Slot::build(&choice, &context)) {
+            self.congestion = resuming;
+        }
     }
 
     /// The stack in use for a group; group 0 always has one, others once their first profile is
