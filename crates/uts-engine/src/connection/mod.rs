@@ -116,7 +116,7 @@ impl Connection {
         let initial = config.packet_bytes_initial.max(least);
         // establishment.md
         let datagram_bytes = birth.first_bytes.map_or(initial, |first| first.clamp(least, initial));
-        let handshake = Handshake::new(
+        let mut handshake = Handshake::new(
             now,
             birth.side,
             birth.tls,
@@ -124,8 +124,8 @@ impl Connection {
             mechanism,
             birth.ration,
             (least, datagram_bytes.min(PACKET_BYTES_BASE)),
-            birth.known.map(Box::new),
         );
+        handshake.known = birth.known.map(Box::new);
         let is_proved = birth.address_proved || birth.side == Side::Client;
         Some(Connection {
             identity: Identity {

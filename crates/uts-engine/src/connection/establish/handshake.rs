@@ -123,7 +123,6 @@ impl Handshake {
         mechanism: establishment::Slot,
         ration: Ration,
         (least_bytes, datagram_bytes): (usize, usize),
-        known: Option<Box<Known>>,
     ) -> Self {
         let mut handshake = Handshake {
             tls,
@@ -139,7 +138,7 @@ impl Handshake {
             ping_due: false,
             ration,
             rtt_sample: None,
-            known,
+            known: None,
             hint: None,
             close: None,
             datagram_bytes,
