@@ -1,5 +1,5 @@
-//! The timer of what is in flight: what it is set for, and how packets leave as far as time-outs are
-//! concerned (timing.md R-10, finding.md).
+//! The timer of what is in flight: what it is set for, and how packets leave as far as time-outs
+//! are concerned (timing.md R-10, finding.md).
 
 use crate::connection::Outbound;
 use core::time::Duration;
