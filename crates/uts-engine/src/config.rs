@@ -19,8 +19,8 @@ pub const PACKET_BYTES_BASE: usize = 1200;
 /// takes packets of 576 bytes (RFC 1122 section 3.3.2), less IP and UDP headers.
 pub const PACKET_BYTES_MIN: usize = 548;
 
-/// The smallest that an end may say: packets of 296 bytes, as on slow serial lines (RFC 1144 section
-/// 5.1), less IP and UDP headers.
+/// The smallest that an end may say: packets of 296 bytes, as on slow serial lines (RFC 1144
+/// section 5.1), less IP and UDP headers.
 pub const PACKET_BYTES_LEAST: usize = 268;
 
 /// Length of the ids of an endpoint that others connect to. Half of an id is random, the other half

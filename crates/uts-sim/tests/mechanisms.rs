@@ -216,3 +216,33 @@ fn what_is_lost_for_the_last_time_is_given_up() {
     let soon = carried("deadline-limited(deadline=1)");
     assert!(soon.received < 380_000, "{soon:?}");
 }
+
+/// The first packets of a connection are lost. Who has met the peer before knows when to repeat.
+#[test]
+fn who_knows_the_path_repeats_its_first_packets_sooner() {
+    let waits = |has_met: bool| {
+        let path = PathConfig::both("rate=20mbit delay=20ms".parse().expect("a valid path"));
+        let world = WorldConfig { path, seed: 5, ..WorldConfig::default() };
+        let mut world = World::new(world, Identities::new().expect("keys")).expect("a valid world");
+        if has_met {
+            let mut transfers = Transfers::start(&mut world, &[(1, config(&[]))], 50_000);
+            assert!(transfers.run(&mut world, Time::from_millis(10_000)));
+            let now = world.now();
+            let handle = transfers.progress[&1].connection;
+            world.connection(1, handle).expect("open").close(now, 0, "");
+            world.run_for(Duration::from_secs(20));
+        }
+        world.set_path(Target::Both, "down").expect("a change");
+        let start = world.now();
+        let mut transfers = Transfers::start(&mut world, &[(1, config(&[]))], 1000);
+        transfers.run(&mut world, start + Duration::from_millis(30));
+        world.set_path(Target::Both, "up").expect("a change");
+        assert!(transfers.run(&mut world, start + Duration::from_secs(10)));
+        transfers.progress[&1].connected_at.expect("connected").since(start)
+    };
+    let (knows, guesses) = (waits(true), waits(false));
+    assert!(
+        guesses > Duration::from_millis(999) && knows < Duration::from_millis(400),
+        "{knows:?} {guesses:?}"
+    );
+}

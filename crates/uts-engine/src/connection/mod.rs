@@ -52,6 +52,7 @@ pub use watch::stats::Stats;
 pub use watch::trace::{FrameKinds, Trace, TraceKind, TraceRow};
 
 use crate::config::{ConnectionConfig, PACKET_BYTES_BASE};
+use crate::endpoint::history::Known;
 use crate::event::{CloseReason, Direction, Event};
 use crate::requirements::Security;
 use agreement::Agreement;
@@ -68,7 +69,7 @@ use rustls::pki_types::CertificateDer;
 use send::outbound::Outbound;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use uts_functions::congestion::Congestion;
+use uts_functions::congestion::Congestion as _;
 use uts_functions::sequencing::reassembly::Spares;
 use uts_functions::{Function, PathFacts, Profile, Time, establishment};
 use uts_wire::ConnectionId;
@@ -84,6 +85,9 @@ pub struct Connection {
     agreement: Agreement,
     parts: Parts,
 }
+
+/// Samples of the round trip from which on a connection has something to tell the next.
+const SAMPLES_MIN: u64 = 4;
 
 /// What a connection is made from.
 pub(crate) struct Birth {
@@ -103,6 +107,8 @@ pub(crate) struct Birth {
     pub seed: u64,
     pub spares: Spares,
     pub ration: Ration,
+    /// What the last connection to the host has learnt of the way there.
+    pub known: Option<Known>,
 }
 
 impl Connection {
@@ -114,7 +120,7 @@ impl Connection {
         let initial = config.packet_bytes_initial.max(least);
         // establishment.md
         let datagram_bytes = birth.first_bytes.map_or(initial, |first| first.clamp(least, initial));
-        let handshake = Handshake::new(
+        let mut handshake = Handshake::new(
             now,
             birth.side,
             birth.tls,
@@ -123,6 +129,7 @@ impl Connection {
             birth.ration,
             (least, datagram_bytes.min(PACKET_BYTES_BASE)),
         );
+        handshake.known = birth.known.map(Box::new);
         let is_proved = birth.address_proved || birth.side == Side::Client;
         Some(Connection {
             identity: Identity {
@@ -206,6 +213,14 @@ impl Connection {
     /// connection is closed.
     pub fn in_flight_bytes(&self) -> u64 {
         self.ways.outbound.as_ref().filter(|_| self.is_open()).map_or(0, |o| o.delivery.in_flight)
+    }
+
+    /// What it knows of the way to its peer, if that has been measured often enough.
+    pub(crate) fn learnt(&self) -> Option<Known> {
+        let outbound = self.ways.outbound.as_ref().filter(|o| o.rtt.samples >= SAMPLES_MIN)?;
+        let (smoothed, deviation) = (outbound.rtt.smoothed, outbound.rtt.deviation);
+        let summary = outbound.congestion.summary();
+        Some(Known { smoothed, deviation, summary, at: self.life.last_heard_at })
     }
 
     /// The last round trip, less the peer's delay; `None` = none was measured.

@@ -153,8 +153,7 @@ impl Connection {
         outbound.loss_at = lost.look_again;
         if rule.times_out() && lost.cause == Cause::Expired {
             let newest = lost.packets.iter().rev().find(|(_, sent)| sent.eliciting && !sent.size_probe);
-            // Those that left before the last time-out are part of it.
-            if newest.is_some_and(|(number, _)| *number >= outbound.timed_out_below) {
+            if newest.is_some_and(|(number, _)| outbound.is_new_timeout(*number)) {
                 outbound.on_timeout();
                 self.tell_timeout(now);
             }

@@ -101,6 +101,7 @@ impl Endpoint {
             proposal: Arc::clone(&self.accept_profile),
             seed: self.rng.next_u64(),
             spares: self.spares.clone(),
+            known: self.history.of(remote.ip(), now),
             ration,
         };
         let connection = Connection::new(now, birth)?;

@@ -11,6 +11,7 @@
 mod accepting;
 mod crowd;
 mod following;
+pub(crate) mod history;
 mod ids;
 mod limits;
 mod peers;
@@ -28,6 +29,7 @@ use crate::selector::{self, Contradiction};
 use crate::token::TokenKeys;
 use crowd::Crowd;
 use following::ResetKey;
+use history::History;
 use ids::OwnIds;
 use limits::ResetLimit;
 use peers::Peers;
@@ -132,6 +134,8 @@ pub struct Endpoint {
     certificates: Option<Weak<[CertificateDer<'static>]>>,
     /// What they have in flight, by peer.
     peers: Peers,
+    /// What those that are gone had learnt, by host.
+    history: History,
     /// What they may spend on adaptation.
     turns: Turns,
     answers: VecDeque<Answer>,
@@ -183,6 +187,7 @@ impl Endpoint {
             crowd,
             certificates: None,
             peers,
+            history: History::default(),
             turns: Turns::default(),
             answers: VecDeque::new(),
             spares: Spares::default(),
@@ -243,6 +248,7 @@ impl Endpoint {
             seed: self.rng.next_u64(),
             spares: self.spares.clone(),
             ration: self.handshake_memory.own_ration(),
+            known: self.history.of(remote.ip(), now),
         };
         let connection = Connection::new(now, birth).ok_or(ConnectError::NoInitialSuite)?;
         Ok(self.insert(connection))
@@ -494,6 +500,9 @@ impl Endpoint {
         self.timers.remove(&(entry.timer, handle));
         entry.timer = Time::NEVER;
         let is_kept = connection.has_unread() && !entry.is_released;
+        if let Some(learnt) = connection.learnt() {
+            self.history.note(connection.remote().ip(), learnt);
+        }
         let (remote, first_cid) = (entry.first_remote, *connection.first_cid());
         for id in connection.own_ids().chain([connection.local_cid()]) {
             if self.by_cid.get(id) == Some(&handle) {

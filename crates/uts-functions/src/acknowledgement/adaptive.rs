@@ -9,7 +9,8 @@ use core::time::Duration;
 /// See the module's page.
 #[derive(Clone, Debug)]
 pub struct Adaptive {
-    interval: Duration,
+    /// In milliseconds, which takes less than a duration.
+    interval_ms: u32,
     packets_max: u32,
 }
 
@@ -62,12 +63,12 @@ impl Adaptive {
 
     /// Builds it.
     pub fn build(params: &Params, (): ()) -> Self {
-        Adaptive { interval: millis(params.get(0)), packets_max: params.get(1) }
+        Adaptive { interval_ms: params.get(0), packets_max: params.get(1) }
     }
 
     /// How many packets come in the interval, at the pace of late.
     fn packets(&self, state: &Arrivals) -> u32 {
-        let in_interval = self.interval.as_nanos() / state.gap().as_nanos().max(1);
+        let in_interval = millis(self.interval_ms).as_nanos() / state.gap().as_nanos().max(1);
         u32::try_from(in_interval).unwrap_or(u32::MAX).clamp(PACKETS_MIN, self.packets_max)
     }
 }
@@ -82,12 +83,12 @@ impl Acknowledgement for Adaptive {
         if is_urgent || state.unreported.saturating_add(1) >= self.packets(state) {
             state.report_by(arrival.now);
         } else {
-            state.report_by(state.unreported_since.unwrap_or(arrival.now) + self.interval);
+            state.report_by(state.unreported_since.unwrap_or(arrival.now) + millis(self.interval_ms));
         }
     }
 
     fn delay_max(&self) -> Duration {
-        self.interval
+        millis(self.interval_ms)
     }
 
     fn poll(&self, _: u32, _: bool) -> bool {

@@ -11,7 +11,8 @@ use core::time::Duration;
 #[derive(Clone, Debug)]
 pub struct Delayed {
     packets: u32,
-    delay: Duration,
+    /// In milliseconds, which takes less than a duration.
+    delay_ms: u32,
 }
 
 impl Delayed {
@@ -54,7 +55,7 @@ impl Delayed {
 
     /// Builds it.
     pub fn build(params: &Params, (): ()) -> Self {
-        Delayed { packets: params.get(0), delay: millis(params.get(1)) }
+        Delayed { packets: params.get(0), delay_ms: params.get(1) }
     }
 }
 
@@ -65,9 +66,13 @@ const URGENT_FACTOR: u32 = 4;
 const APART_MIN: Duration = Duration::from_millis(1);
 
 impl Delayed {
+    fn delay(&self) -> Duration {
+        millis(self.delay_ms)
+    }
+
     /// When the next report may leave, if they are to be so far apart (acknowledgement.md R-14).
     fn next_after(&self, state: &Arrivals, apart_us: u32) -> Time {
-        let apart = Duration::from_micros(apart_us.into()).min(self.delay);
+        let apart = Duration::from_micros(apart_us.into()).min(self.delay());
         if apart < APART_MIN { state.reported_at } else { state.reported_at + apart }
     }
 }
@@ -89,12 +94,12 @@ impl Acknowledgement for Delayed {
             state.report_by(arrival.now.max(self.next_after(state, state.apart_us)));
         } else {
             // acknowledgement.md R-9: the delay runs from the first packet that is unreported.
-            state.report_by(state.unreported_since.unwrap_or(arrival.now) + self.delay);
+            state.report_by(state.unreported_since.unwrap_or(arrival.now) + self.delay());
         }
     }
 
     fn delay_max(&self) -> Duration {
-        self.delay
+        self.delay()
     }
 
     fn poll(&self, _: u32, _: bool) -> bool {

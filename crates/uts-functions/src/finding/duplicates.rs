@@ -8,9 +8,12 @@ use crate::function::Function;
 use crate::mechanism::{Bold, Consent, Facts, Mechanism, Param, Params, Unasked, Unit};
 use crate::time::Time;
 
-/// See the module's page.
+/// See the module's page. In a box, so that the slot is not larger for it.
 #[derive(Clone, Debug)]
-pub struct Duplicates {
+pub struct Duplicates(Box<State>);
+
+#[derive(Clone, Debug)]
+struct State {
     reports: u32,
     partial: bool,
     /// The oldest in flight behind the last report, and how many reports have left it so.
@@ -66,7 +69,7 @@ impl Duplicates {
 
     /// Builds it.
     pub fn build(params: &Params, (): ()) -> Self {
-        Duplicates {
+        Duplicates(Box::new(State {
             reports: params.get(0).max(1),
             partial: params.get(1) == 1,
             oldest: None,
@@ -74,17 +77,32 @@ impl Duplicates {
             below: 0,
             recovers_at: None,
             progress_at: Time::ZERO,
-        }
+        }))
+    }
+}
+
+impl Finding for Duplicates {
+    fn on_report(&mut self, report: &Reported) {
+        self.0.on_report(report);
     }
 
+    fn rule(&self, _: &Flight) -> Rule {
+        Rule { below: self.0.below, cause: Cause::Overtaken, within: 0, age: Age::Any }
+    }
+
+    fn alarm(&self) -> Alarm {
+        // finding.md R-10.
+        Alarm::LoseAll { since: self.0.progress_at }
+    }
+}
+
+impl State {
     fn find(&mut self, oldest: u64, next_packet: u64) {
         self.below = oldest.saturating_add(1);
         self.count = 0;
         self.recovers_at = Some(next_packet);
     }
-}
 
-impl Finding for Duplicates {
     fn on_report(&mut self, report: &Reported) {
         if report.newest.is_some() {
             self.progress_at = report.now;
@@ -112,15 +130,6 @@ impl Finding for Duplicates {
             self.find(oldest, report.next_packet);
         }
     }
-
-    fn rule(&self, _: &Flight) -> Rule {
-        Rule { below: self.below, cause: Cause::Overtaken, within: 0, age: Age::Any }
-    }
-
-    fn alarm(&self) -> Alarm {
-        // finding.md R-10.
-        Alarm::LoseAll { since: self.progress_at }
-    }
 }
 
 #[cfg(test)]
@@ -136,7 +145,7 @@ mod tests {
     fn report(d: &mut Duplicates, newest: Option<u64>, oldest: u64, next_packet: u64) -> u64 {
         let now = Time::from_millis(5);
         d.on_report(&Reported { now, newest, answers: false, oldest: Some(oldest), next_packet });
-        d.below
+        d.0.below
     }
 
     #[test]
@@ -166,7 +175,7 @@ mod tests {
             (2..5).for_each(|newest| {
                 report(&mut d, Some(newest), 1, 9);
             });
-            assert_eq!(d.below, 2);
+            assert_eq!(d.0.below, 2);
             // 3 is lost as well. What was sent before says nothing of it, the repeat does.
             for newest in 5..9 {
                 assert_eq!(report(&mut d, Some(newest), 3, 10), 2);

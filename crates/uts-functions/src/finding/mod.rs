@@ -24,10 +24,10 @@ pub mod status;
 
 /// Packets that must be acknowledged beyond a gap before the gap is a loss (RFC 9002 section
 /// 6.1.1).
-const REORDER_PACKETS: u64 = 3;
+const REORDER_PACKETS: u32 = 3;
 
 /// The widest that the packet threshold becomes; beyond, the time threshold decides alone.
-const REORDER_PACKETS_MAX: u64 = 256;
+const REORDER_PACKETS_MAX: u32 = 256;
 
 /// A time-out doubles so many times at the most (RFC 6298 section 2.5 allows an end).
 const DOUBLINGS_MAX: u32 = 10;
@@ -39,14 +39,14 @@ const WAIT_MAX: Duration = Duration::from_secs(60);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reordering {
     /// By so many packets a packet must be overtaken to be lost.
-    pub packets: u64,
-    /// So much later than usual packets have come.
-    pub extra: Duration,
+    pub packets: u32,
+    /// So much later than usual packets have come, in microseconds.
+    pub extra_us: u32,
 }
 
 impl Default for Reordering {
     fn default() -> Self {
-        Reordering { packets: REORDER_PACKETS, extra: Duration::ZERO }
+        Reordering { packets: REORDER_PACKETS, extra_us: 0 }
     }
 }
 
@@ -54,9 +54,11 @@ impl Reordering {
     /// A packet that was taken for lost has arrived: so many packets late, and so long after it was
     /// sent.
     pub(crate) fn widen(&mut self, packets: u64, took: Duration) {
+        let packets = u32::try_from(packets).unwrap_or(u32::MAX);
         self.packets = self.packets.max(packets.min(REORDER_PACKETS_MAX));
         // How much later than a round trip it took, next time waits that long.
-        self.extra = self.extra.max(took / 4);
+        let extra_us = (took / 4).as_micros();
+        self.extra_us = self.extra_us.max(u32::try_from(extra_us).unwrap_or(u32::MAX));
     }
 }
 

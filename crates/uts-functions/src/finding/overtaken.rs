@@ -6,6 +6,7 @@ use super::{Age, Alarm, Finding, Flight, Rule};
 use crate::congestion::Cause;
 use crate::function::Function;
 use crate::mechanism::{Consent, Facts, Mechanism, Params};
+use core::time::Duration;
 
 /// See the module's page.
 #[derive(Clone, Debug)]
@@ -36,9 +37,9 @@ impl Finding for Overtaken {
     fn rule(&self, flight: &Flight) -> Rule {
         let Some(largest) = flight.largest_acked else { return Rule::NOTHING };
         // finding.md.
-        let age = flight.loss_delay + flight.reordering.extra;
+        let age = flight.loss_delay + Duration::from_micros(flight.reordering.extra_us.into());
         Rule {
-            below: largest.saturating_add(1).saturating_sub(flight.reordering.packets),
+            below: largest.saturating_add(1).saturating_sub(flight.reordering.packets.into()),
             cause: Cause::Overtaken,
             within: largest,
             age: Age::Of(age.min(flight.loss_delay.max(flight.patience))),

@@ -12,7 +12,8 @@ use core::time::Duration;
 #[derive(Clone, Debug)]
 pub struct BlastBuffer {
     unit_bytes: u64,
-    receiver: Credit,
+    /// In a box, so that the slot is not larger for it.
+    receiver: Box<Credit>,
 }
 
 impl BlastBuffer {
@@ -52,7 +53,7 @@ impl BlastBuffer {
 
     /// Builds it.
     pub fn build(params: &Params, (): ()) -> Self {
-        BlastBuffer { unit_bytes: u64::from(params.get(0)), receiver: Credit::by_default() }
+        BlastBuffer { unit_bytes: u64::from(params.get(0)), receiver: Box::new(Credit::by_default()) }
     }
 }
 

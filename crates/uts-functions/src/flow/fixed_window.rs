@@ -11,7 +11,8 @@ use core::time::Duration;
 #[derive(Clone, Debug)]
 pub struct FixedWindow {
     packets: u32,
-    receiver: Credit,
+    /// In a box, so that the slot is not larger for it.
+    receiver: Box<Credit>,
 }
 
 impl FixedWindow {
@@ -51,7 +52,7 @@ impl FixedWindow {
 
     /// Builds it.
     pub fn build(params: &Params, (): ()) -> Self {
-        FixedWindow { packets: params.get(0), receiver: Credit::by_default() }
+        FixedWindow { packets: params.get(0), receiver: Box::new(Credit::by_default()) }
     }
 }
 

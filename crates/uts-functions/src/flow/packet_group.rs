@@ -12,7 +12,8 @@ use core::time::Duration;
 #[derive(Clone, Debug)]
 pub struct PacketGroup {
     packets: u32,
-    receiver: Credit,
+    /// In a box, so that the slot is not larger for it.
+    receiver: Box<Credit>,
 }
 
 impl PacketGroup {
@@ -52,7 +53,7 @@ impl PacketGroup {
 
     /// Builds it.
     pub fn build(params: &Params, (): ()) -> Self {
-        PacketGroup { packets: params.get(0), receiver: Credit::by_default() }
+        PacketGroup { packets: params.get(0), receiver: Box::new(Credit::by_default()) }
     }
 }
 

@@ -11,7 +11,8 @@ use core::time::Duration;
 /// See the module's page. The receiver grants credit besides, so that it is not overrun.
 #[derive(Clone, Debug)]
 pub struct StopAndWait {
-    receiver: Credit,
+    /// In a box, so that the slot is not larger for it.
+    receiver: Box<Credit>,
 }
 
 impl StopAndWait {
@@ -43,7 +44,7 @@ impl StopAndWait {
 
     /// Builds it.
     pub fn build(_: &Params, (): ()) -> Self {
-        StopAndWait { receiver: Credit::by_default() }
+        StopAndWait { receiver: Box::new(Credit::by_default()) }
     }
 }
 

@@ -29,8 +29,8 @@ enum Strategy {
 pub struct Blast {
     unit_bytes: u64,
     strategy: Strategy,
-    /// The last order to send something again.
-    last: Option<Order>,
+    /// The last order to send something again. In a box, so that the slot is not larger for it.
+    last: Option<Box<Order>>,
 }
 
 /// Positions that were ordered to be sent again; packets below the number were sent before.
@@ -115,7 +115,7 @@ impl Blast {
             Strategy::FromFirst => missing.start..last.end,
             Strategy::Selective => missing.clone(),
         };
-        self.last = Some(Order { range: range.clone(), before_packet: flow.next_packet });
+        self.last = Some(Box::new(Order { range: range.clone(), before_packet: flow.next_packet }));
         range
     }
 }
@@ -133,7 +133,7 @@ impl Retransmission for Blast {
                 && last.range.start <= lost.range.start
                 && lost.range.end <= last.range.end
         };
-        if self.last.as_ref().is_some_and(is_covered) {
+        if self.last.as_deref().is_some_and(is_covered) {
             return Response::Covered;
         }
         // retransmission.md R-17: the answer to the unit is waited for, if one can come.

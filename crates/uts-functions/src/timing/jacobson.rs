@@ -11,9 +11,10 @@ use core::time::Duration;
 /// See the module's page.
 #[derive(Clone, Debug)]
 pub struct Jacobson {
-    deviations: u32,
+    deviations: u8,
     measures_repeats: bool,
-    floor: Duration,
+    /// In microseconds, which takes less than a duration.
+    floor_us: u32,
 }
 
 impl Jacobson {
@@ -62,15 +63,19 @@ impl Jacobson {
     /// Builds it.
     pub fn build(params: &Params, (): ()) -> Self {
         Jacobson {
-            deviations: params.get(0),
+            deviations: params.get(0).min(u8::MAX.into()) as u8,
             measures_repeats: params.get(1) == 1,
-            floor: Duration::from_micros(params.get(2).into()),
+            floor_us: params.get(2),
         }
+    }
+
+    fn floor(&self) -> Duration {
+        Duration::from_micros(self.floor_us.into())
     }
 
     /// What counts as no time at all.
     fn least(&self) -> Duration {
-        self.floor.min(GRANULARITY)
+        self.floor().min(GRANULARITY)
     }
 }
 
@@ -86,8 +91,8 @@ impl Timing for Jacobson {
 
     fn timeout(&self, state: &RoundTrip) -> Duration {
         // timing.md R-7 (RFC 9002 section 6.2.1).
-        let beyond = state.deviation.saturating_mul(self.deviations).max(self.least());
-        state.smoothed.saturating_add(beyond).max(self.floor)
+        let beyond = state.deviation.saturating_mul(self.deviations.into()).max(self.least());
+        state.smoothed.saturating_add(beyond).max(self.floor())
     }
 
     fn loss_delay(&self, state: &RoundTrip) -> Duration {

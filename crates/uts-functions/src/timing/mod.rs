@@ -63,6 +63,11 @@ impl Default for RoundTrip {
 }
 
 impl RoundTrip {
+    /// Before any sample, where something is known of the path.
+    pub fn guessed(smoothed: Duration, deviation: Duration) -> Self {
+        RoundTrip { smoothed, deviation, ..RoundTrip::default() }
+    }
+
     /// Takes in a sample of one transmission: `raw` as measured, of which the peer says that it
     /// held back the acknowledgement for `ack_delay`. Returns the sample that mechanisms should
     /// use.

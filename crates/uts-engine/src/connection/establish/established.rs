@@ -179,6 +179,9 @@ impl Connection {
         let lacking = || protocol("a first profile that this library lacks");
         let mut outbound =
             Outbound::new(now, &mine, chain(out), packet_bytes, self.identity.seed).ok_or_else(lacking)?;
+        if let Some(known) = &handshake.known {
+            outbound.begin_with(now, known, packet_bytes, self.identity.seed);
+        }
         let inbound = Inbound::new(&theirs, chain(inward)).ok_or_else(lacking)?;
         let peer_certificates = match tls {
             rustls::quic::Connection::Client(tls) => tls.peer_certificates(),

@@ -9,6 +9,7 @@ use crate::connection::establish::handshake_memory::{CryptoStream, Ration};
 use crate::connection::establish::words;
 use crate::connection::flows::Side;
 use crate::connection::receive::incoming::Ecn;
+use crate::endpoint::history::Known;
 use crate::event::CloseReason;
 use bytes::Bytes;
 use core::ops::Range;
@@ -85,6 +86,8 @@ pub(crate) struct Handshake {
     pub ration: Ration,
     /// Round trip of the latest establishment packet that was acknowledged.
     pub rtt_sample: Option<Duration>,
+    /// What was known of the way to the peer.
+    pub known: Option<Box<Known>>,
     /// What someone has said whom nobody vouches for: told if nothing better comes.
     /// (establishment.md R-6)
     pub hint: Option<CloseReason>,
@@ -141,6 +144,7 @@ impl Handshake {
             ping_due: false,
             ration,
             rtt_sample: None,
+            known: None,
             hint: None,
             close: None,
             datagram_bytes,
@@ -333,7 +337,9 @@ impl Handshake {
     /// How long to wait for an answer (establishment.md R-2).
     fn timeout(&self) -> Duration {
         let unmeasured = self.mechanism.timeout(self.tries);
-        self.rtt_sample.map_or(unmeasured, |rtt| {
+        // establishment.md R-11
+        let guess = self.known.as_ref().map(|known| known.round_trip());
+        self.rtt_sample.or(guess).map_or(unmeasured, |rtt| {
             let first = (3 * rtt).max(TIMEOUT_MIN);
             let most = unmeasured.max(rtt * 3 / 2);
             first.saturating_mul(1_u32.checked_shl(self.tries).unwrap_or(u32::MAX)).min(most)

@@ -32,7 +32,7 @@ impl Outbound {
         } else {
             Time::NEVER
         };
-        let packet_bytes = self.full_bytes.saturating_sub(AROUND_BYTES).max(1);
+        let packet_bytes = u64::from(self.full_bytes).saturating_sub(AROUND_BYTES).max(1);
         Gate { flow: &stack.flow, windows, release_at, packet_bytes }
     }
 }

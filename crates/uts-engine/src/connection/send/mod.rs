@@ -5,3 +5,4 @@ pub(in crate::connection) mod gate;
 pub(in crate::connection) mod outbound;
 pub(in crate::connection) mod outgoing;
 pub(in crate::connection) mod run;
+mod timeouts;

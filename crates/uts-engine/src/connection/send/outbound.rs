@@ -1,43 +1,25 @@
 //! What this end sends: epochs in use, the ledger, and the mechanisms that all flows of the
 //! direction share.
 
+use super::timeouts::{Each, each_of};
 use crate::connection::allowance::{Admission, Allowance};
 use crate::connection::parts::{Token, has_repair};
 use crate::connection::secrets::SecretChain;
 use crate::connection::watch::meter::Meter;
+use crate::endpoint::history::Known;
 use crate::synthesis::SendStack;
 use core::time::Duration;
 use std::sync::Arc;
 use uts_functions::acknowledgement::Acknowledgement;
 use uts_functions::congestion::{self, Congestion, Delivery, Snapshot, Summary};
 use uts_functions::feedback::BadFeedback;
-use uts_functions::finding::{self, Alarm, Finding, Flight};
+use uts_functions::finding;
 use uts_functions::rate::{self, Bucket, Pace, RateControl};
-use uts_functions::retransmission::ledger::{Departure, Ledger};
+use uts_functions::retransmission::ledger::Ledger;
 use uts_functions::timing::{self, RoundTrip, Timing};
 use uts_functions::{Function, PathFacts, Profile, Rate, Time};
 use uts_wire::ConnectionId;
 use uts_wire::packet::{AdaptiveHeader, AdaptiveMark, TruncatedNumber};
-
-/// Back-off of the probe timer ends here: 2^10 times the time-out.
-const BACKOFF_MAX: u32 = 10;
-
-/// Backing off ends here at first, so that a path that has come back is noticed soon. It is safe: a
-/// probe of an outage is one small packet, and one packet in a round trip is less than the smallest
-/// window (RFC 8085 section 3.1.1).
-const PROBE_WAIT: Duration = Duration::from_secs(1);
-
-/// After each so many time-outs in a row the wait doubles, up to [`PROBE_WAIT_MAX`].
-const TIMEOUTS_PER_DOUBLING: u32 = 64;
-
-/// The longest wait (RFC 6298 section 2.5 allows 60 s and more).
-const PROBE_WAIT_MAX: Duration = Duration::from_secs(60);
-
-/// Probes sent per time-out (RFC 9002 section 6.2.4).
-const PROBES_PER_TIMEOUT: u8 = 2;
-
-/// After so many time-outs in a row the path is out: a probe carries no data, and goes alone.
-const TIMEOUTS_OF_OUTAGE: u32 = 3;
 
 /// Pacing of mechanisms that have a window only: a little faster than a window per round trip, so
 /// that pacing is never the brake (RFC 9002 section 7.7), and twice as fast while the window
@@ -75,12 +57,8 @@ pub(crate) struct Outbound {
     /// When to look for losses again.
     pub loss_at: Option<Time>,
     pub finding: finding::Slot,
-    /// Each packet has a time-out of its own.
-    times_each: bool,
-    /// The last time-out answers for packets below this number.
-    pub timed_out_below: u64,
-    /// How the next packet leaves, as far as time-outs are concerned.
-    pub departure: Departure,
+    /// Where each packet has a time-out of its own: what they are. In a box, since hardly any does.
+    pub(super) each: Option<Box<Each>>,
     pub paced_until: Option<Time>,
     /// What pacing keeps to in the batch under construction, once that was asked.
     batch_pace: Option<Pace>,
@@ -92,7 +70,7 @@ pub(crate) struct Outbound {
     /// Not before this instant are new keys asked for.
     pub renew_after: Time,
     /// Bytes of a full packet, when one was last sent.
-    pub full_bytes: u64,
+    pub full_bytes: u16,
     /// What the endpoint's other connections leave of the way to the peer, while packets are built.
     allowance: Allowance,
     /// Whether something has waited for them since.
@@ -155,17 +133,15 @@ impl Outbound {
             timeouts: 0,
             probes_due: 0,
             loss_at: None,
-            times_each: finding.alarm() == Alarm::Each,
+            each: each_of(&finding),
             finding,
-            timed_out_below: 0,
-            departure: Departure::default(),
             paced_until: None,
             batch_pace: None,
             rate_max: None,
             keeper: None,
             ce_seen: 0,
             renew_after: now,
-            full_bytes: packet_bytes,
+            full_bytes: u16::try_from(packet_bytes).unwrap_or(u16::MAX),
             allowance: Allowance::default(),
             has_waited: false,
             first_of_place: 0,
@@ -213,6 +189,25 @@ impl Outbound {
         (self.bucket, self.batch_pace, self.paced_until) = (Bucket::default(), None, None);
         self.meter = Meter::new();
         self.set_departure();
+    }
+
+    /// What the last connection to the host has learnt: the round trip counts until one is
+    /// measured. Congestion control begins with the rest if its mechanism is one that does.
+    pub fn begin_with(&mut self, now: Time, known: &Known, packet_bytes: u64, seed: u64) {
+        // timing.md R-18.
+        self.rtt = RoundTrip::guessed(known.smoothed, known.deviation);
+        self.set_departure();
+        if !self.congestion.info().facts.resumes {
+            return;
+        }
+        // It tests the way before it believes: the window is a new one's.
+        let Summary { bandwidth, rtt_min, .. } = known.summary;
+        let summary = Summary { bandwidth, rtt_min, ..Summary::initial(packet_bytes) };
+        let context = congestion::Context { now, packet_bytes, summary, seed };
+        let choice = self.stack(0).map(|stack| *stack.profile.get(Function::Congestion));
+        if let Some(resuming) = choice.and_then(|choice| congestion::Slot::build(&choice, &context)) {
+            self.congestion = resuming;
+        }
     }
 
     /// The stack in use for a group; group 0 always has one, others once their first profile is
@@ -274,7 +269,7 @@ impl Outbound {
             self.timing = timing;
         }
         if changed(Function::Finding) {
-            self.times_each = finding.alarm() == Alarm::Each;
+            self.each = each_of(&finding);
             self.finding = finding;
             // What is in flight is looked at anew.
             self.loss_at = Some(now).filter(|_| self.ledger.eliciting() > 0);
@@ -320,73 +315,6 @@ impl Outbound {
     /// The probe time-out without back-off (RFC 9002 section 6.2.1).
     pub fn probe_timeout(&self) -> Duration {
         self.timing.timeout(&self.rtt) + self.ack_delay_max()
-    }
-
-    /// What is in flight, as the finding mechanism sees it.
-    pub fn flight(&self) -> Flight {
-        Flight {
-            largest_acked: self.ledger.largest_acked(),
-            reordering: self.ledger.reordering(),
-            loss_delay: self.timing.loss_delay(&self.rtt),
-            patience: self.rtt.smoothed * 2,
-            timeout: Duration::from_micros(self.departure.timeout_us.into()),
-        }
-    }
-
-    /// Works out how packets leave from now on, where each has a time-out of its own.
-    pub fn set_departure(&mut self) {
-        if !self.times_each {
-            return;
-        }
-        self.departure.timeouts = u8::try_from(self.timeouts).unwrap_or(u8::MAX);
-        let timeout_us = self.probe_timeout().as_micros();
-        self.departure.timeout_us = u32::try_from(timeout_us).unwrap_or(u32::MAX);
-    }
-
-    /// Packets were entered that ask for an acknowledgement.
-    pub fn on_entered(&mut self, now: Time) {
-        if self.times_each {
-            // finding.md R-11: the timer is set for the first that expires.
-            let at = self.finding.rule(&self.flight()).age.due(now, &self.departure);
-            self.loss_at = Some(self.loss_at.map_or(at, |known| known.min(at)));
-        }
-    }
-
-    /// When to look for losses, or to probe; `None` while nothing is in flight.
-    pub fn loss_timeout(&self) -> Option<Time> {
-        if let Some(at) = self.loss_at {
-            return Some(at);
-        }
-        if self.ledger.eliciting() == 0 {
-            return None;
-        }
-        match self.finding.alarm() {
-            Alarm::Probe | Alarm::Each => {
-                Some(self.ledger.last_eliciting_at() + probe_wait(self.probe_timeout(), self.timeouts))
-            }
-            Alarm::LoseAll { since } => {
-                let (_, oldest_at) = self.ledger.oldest()?;
-                Some(oldest_at.max(since) + finding::wait(self.probe_timeout(), self.timeouts))
-            }
-        }
-    }
-
-    /// Notes a time-out.
-    pub fn on_timeout(&mut self) {
-        self.timeouts = self.timeouts.saturating_add(1);
-        self.timed_out_below = self.ledger.next_number();
-        self.set_departure();
-    }
-
-    /// Notes a time-out after which probes go out.
-    pub fn on_probe_timeout(&mut self) {
-        self.on_timeout();
-        self.probes_due = if self.is_out() { 1 } else { PROBES_PER_TIMEOUT };
-    }
-
-    /// Whether nothing has come through for so long that the path counts as out.
-    pub fn is_out(&self) -> bool {
-        self.timeouts > TIMEOUTS_OF_OUTAGE
     }
 
     /// Whether congestion control still looks for the path's limit.
@@ -483,7 +411,7 @@ impl Outbound {
     /// Packets of `bytes` in all were built, of which a full one has `packet_bytes`; gives the
     /// snapshot of the last.
     pub fn on_sent(&mut self, now: Time, bytes: u64, packet_bytes: u64) -> Snapshot {
-        self.full_bytes = packet_bytes;
+        self.full_bytes = u16::try_from(packet_bytes).unwrap_or(u16::MAX);
         let snapshot = self.count_in_flight(now, bytes);
         let pace = self.pace_of_batch(packet_bytes);
         let (keeper, bucket) = self.keeper();
@@ -585,20 +513,11 @@ impl Outbound {
     }
 }
 
-/// How long to wait for an acknowledgement after so many time-outs in a row, where `once` is the
-/// first wait (timing.md R-10).
-fn probe_wait(once: Duration, timeouts: u32) -> Duration {
-    let doubled = once.saturating_mul(1 << timeouts.min(BACKOFF_MAX));
-    let doublings = (timeouts / TIMEOUTS_PER_DOUBLING).min(BACKOFF_MAX);
-    let most = PROBE_WAIT.saturating_mul(1 << doublings).min(PROBE_WAIT_MAX);
-    doubled.min(once.max(most))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::connection::testing;
-    use uts_functions::retransmission::ledger::{Sent, Tokens};
+    use uts_functions::retransmission::ledger::{Departure, Sent, Tokens};
 
     /// rate.md R-18: what goes with reports does not hold back what waits for the rate.
     #[test]
@@ -618,16 +537,6 @@ mod tests {
             }
             assert_eq!(!outbound.admits(now, 1200, 1200), waits, "{rate_max:?}");
         }
-    }
-
-    #[test]
-    fn probes_back_off_to_a_second_and_later_to_a_minute() {
-        let ms = Duration::from_millis;
-        let waits: Vec<_> = (0..6).map(|timeouts| probe_wait(ms(100), timeouts)).collect();
-        assert_eq!(waits, [100, 200, 400, 800, 1000, 1000].map(ms));
-        assert_eq!([63, 64, 128, 10_000].map(|n| probe_wait(ms(100), n).as_secs()), [1, 2, 4, 60]);
-        // A path that takes longer is given its time.
-        assert_eq!([0, 5, 100].map(|n| probe_wait(ms(3000), n)), [ms(3000); 3]);
     }
 
     /// A packet that comes late must not be taken for a later one: with it, data would count as

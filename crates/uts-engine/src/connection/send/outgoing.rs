@@ -178,7 +178,7 @@ impl Connection {
             let kind = if shape.repeats { TraceKind::Repeated } else { TraceKind::Sent };
             self.ways.trace.on_packet_sent(TraceRow { at: now, kind, number, bytes, epoch, data, frames });
         }
-        let departure = Departure { repeats: shape.repeats, polls, ..outbound.departure };
+        let departure = Departure { repeats: shape.repeats, polls, ..outbound.departure() };
         outbound.ledger.record(Sent { bytes, epoch, eliciting, size_probe, departure, tokens, snapshot });
         if eliciting {
             outbound.on_entered(now);

@@ -45,7 +45,7 @@ impl Connection {
         snapshot.in_flight -= (packets - 1) * bytes as u64;
         let tokens = smallvec![Token::Data { flow, range: first }];
         let (bytes, epoch) = (bytes as u64, outbound.stacks[0].epoch);
-        let departure = outbound.departure;
+        let departure = outbound.departure();
         let sent = Sent { bytes, epoch, eliciting: true, size_probe: false, departure, tokens, snapshot };
         outbound.ledger.record_run(sent, packets);
         outbound.on_entered(now);

@@ -1,0 +1,151 @@
+//! The timer of what is in flight: what it is set for, and how packets leave as far as time-outs
+//! are concerned (timing.md R-10, finding.md).
+
+use crate::connection::Outbound;
+use core::time::Duration;
+use uts_functions::Time;
+use uts_functions::finding::{self, Alarm, Finding as _, Flight};
+use uts_functions::retransmission::ledger::Departure;
+use uts_functions::timing::Timing as _;
+
+/// Back-off of the probe timer ends here: 2^10 times the time-out.
+const BACKOFF_MAX: u32 = 10;
+
+/// Backing off ends here at first, so that a path that has come back is noticed soon. It is safe: a
+/// probe of an outage is one small packet, and one packet in a round trip is less than the smallest
+/// window (RFC 8085 section 3.1.1).
+const PROBE_WAIT: Duration = Duration::from_secs(1);
+
+/// After each so many time-outs in a row the wait doubles, up to [`PROBE_WAIT_MAX`].
+const TIMEOUTS_PER_DOUBLING: u32 = 64;
+
+/// The longest wait (RFC 6298 section 2.5 allows 60 s and more).
+const PROBE_WAIT_MAX: Duration = Duration::from_secs(60);
+
+/// Probes sent per time-out (RFC 9002 section 6.2.4).
+const PROBES_PER_TIMEOUT: u8 = 2;
+
+/// After so many time-outs in a row the path is out: a probe carries no data, and goes alone.
+const TIMEOUTS_OF_OUTAGE: u32 = 3;
+
+/// Time-outs that are each packet's own.
+#[derive(Default)]
+pub(super) struct Each {
+    /// How the next packet leaves.
+    departure: Departure,
+    /// The last time-out answers for packets below this number.
+    timed_out_below: u64,
+}
+
+/// What a finding mechanism that has a time-out for each packet needs.
+pub(super) fn each_of(finding: &finding::Slot) -> Option<Box<Each>> {
+    (finding.alarm() == Alarm::Each).then(Box::default)
+}
+
+impl Outbound {
+    /// What is in flight, as the finding mechanism sees it.
+    pub fn flight(&self) -> Flight {
+        Flight {
+            largest_acked: self.ledger.largest_acked(),
+            reordering: self.ledger.reordering(),
+            loss_delay: self.timing.loss_delay(&self.rtt),
+            patience: self.rtt.smoothed * 2,
+            timeout: Duration::from_micros(self.departure().timeout_us.into()),
+        }
+    }
+
+    /// How the next packet leaves, as far as time-outs are concerned.
+    pub fn departure(&self) -> Departure {
+        self.each.as_ref().map_or_else(Departure::default, |each| each.departure)
+    }
+
+    /// Works out how packets leave from now on, where each has a time-out of its own.
+    pub fn set_departure(&mut self) {
+        if self.each.is_none() {
+            return;
+        }
+        let timeouts = u8::try_from(self.timeouts).unwrap_or(u8::MAX);
+        let timeout_us = u32::try_from(self.probe_timeout().as_micros()).unwrap_or(u32::MAX);
+        if let Some(each) = &mut self.each {
+            each.departure = Departure { timeouts, timeout_us, ..Departure::default() };
+        }
+    }
+
+    /// Packets were entered that ask for an acknowledgement.
+    pub fn on_entered(&mut self, now: Time) {
+        if let Some(each) = &self.each {
+            // finding.md R-11: the timer is set for the first that expires.
+            let at = self.finding.rule(&self.flight()).age.due(now, &each.departure);
+            self.loss_at = Some(self.loss_at.map_or(at, |known| known.min(at)));
+        }
+    }
+
+    /// Whether packets up to this number, which are too old, are news: those that left before the
+    /// last time-out are part of it.
+    pub fn is_new_timeout(&self, number: u64) -> bool {
+        self.each.as_ref().is_none_or(|each| number >= each.timed_out_below)
+    }
+
+    /// When to look for losses, or to probe; `None` while nothing is in flight.
+    pub fn loss_timeout(&self) -> Option<Time> {
+        if let Some(at) = self.loss_at {
+            return Some(at);
+        }
+        if self.ledger.eliciting() == 0 {
+            return None;
+        }
+        match self.finding.alarm() {
+            Alarm::Probe | Alarm::Each => {
+                Some(self.ledger.last_eliciting_at() + probe_wait(self.probe_timeout(), self.timeouts))
+            }
+            Alarm::LoseAll { since } => {
+                let (_, oldest_at) = self.ledger.oldest()?;
+                Some(oldest_at.max(since) + finding::wait(self.probe_timeout(), self.timeouts))
+            }
+        }
+    }
+
+    /// Notes a time-out.
+    pub fn on_timeout(&mut self) {
+        self.timeouts = self.timeouts.saturating_add(1);
+        if let Some(each) = &mut self.each {
+            each.timed_out_below = self.ledger.next_number();
+        }
+        self.set_departure();
+    }
+
+    /// Notes a time-out after which probes go out.
+    pub fn on_probe_timeout(&mut self) {
+        self.on_timeout();
+        self.probes_due = if self.is_out() { 1 } else { PROBES_PER_TIMEOUT };
+    }
+
+    /// Whether nothing has come through for so long that the path counts as out.
+    pub fn is_out(&self) -> bool {
+        self.timeouts > TIMEOUTS_OF_OUTAGE
+    }
+}
+
+/// How long to wait for an acknowledgement after so many time-outs in a row, where `once` is the
+/// first wait (timing.md R-10).
+fn probe_wait(once: Duration, timeouts: u32) -> Duration {
+    let doubled = once.saturating_mul(1 << timeouts.min(BACKOFF_MAX));
+    let doublings = (timeouts / TIMEOUTS_PER_DOUBLING).min(BACKOFF_MAX);
+    let most = PROBE_WAIT.saturating_mul(1 << doublings).min(PROBE_WAIT_MAX);
+    doubled.min(once.max(most))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn probes_back_off_to_a_second_and_later_to_a_minute() {
+        let ms = Duration::from_millis;
+        let waits: Vec<_> = (0..6).map(|timeouts| probe_wait(ms(100), timeouts)).collect();
+        assert_eq!(waits, [100, 200, 400, 800, 1000, 1000].map(ms));
+        assert_eq!([63, 64, 128, 10_000].map(|n| probe_wait(ms(100), n).as_secs()), [1, 2, 4, 60]);
+        // A path that takes longer is given its time.
+        assert_eq!([0, 5, 100].map(|n| probe_wait(ms(3000), n)), [ms(3000); 3]);
+    }
+}

@@ -1,0 +1,123 @@
+//! What was learnt of the way to hosts. The next connection to one begins with it, aged and bounded
+//! (RFC 9040).
+
+use core::time::Duration;
+use std::collections::{HashMap, VecDeque};
+use std::net::IpAddr;
+use uts_functions::congestion::Summary;
+use uts_functions::{Rate, Time};
+
+/// Hosts that are remembered, at the most: some tens of kilobytes.
+const HOSTS_MAX: usize = 256;
+
+/// For how long: a path that has not been used for longer may be another (RFC 9040 section 6).
+const AGE_MAX: Duration = Duration::from_secs(600);
+
+/// A guess at the round trip is no shorter and no longer: a repeat must neither flood nor wait.
+const RTT_BOUNDS: [Duration; 2] = [Duration::from_millis(1), Duration::from_secs(2)];
+
+/// What a connection has learnt of the way to its peer.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Known {
+    /// Smoothed round trip.
+    pub smoothed: Duration,
+    /// Its mean deviation.
+    pub deviation: Duration,
+    /// What congestion control knew.
+    pub summary: Summary,
+    /// When it was last true.
+    pub at: Time,
+}
+
+impl Known {
+    /// What of it is believed now. The older it is, the wider the round trip and the smaller the
+    /// rate.
+    fn aged(&self, now: Time) -> Option<Known> {
+        let age = now.since(self.at);
+        let left = 1.0 - age.as_secs_f64() / AGE_MAX.as_secs_f64();
+        let [least, most] = RTT_BOUNDS;
+        (left > 0.0).then(|| Known {
+            smoothed: self.smoothed.clamp(least, most),
+            deviation: (self.deviation + self.smoothed.mul_f64(1.0 - left)).min(most),
+            summary: Summary {
+                window_bytes: (self.summary.window_bytes as f64 * left) as u64,
+                bandwidth: self.summary.bandwidth.map(|rate: Rate| rate.mul_f64(left)),
+                ..self.summary
+            },
+            at: self.at,
+        })
+    }
+
+    /// The round trip to reckon with before any was measured.
+    pub fn round_trip(&self) -> Duration {
+        self.smoothed + self.deviation
+    }
+}
+
+/// What is known of hosts.
+#[derive(Debug, Default)]
+pub(super) struct History {
+    known: HashMap<IpAddr, Known>,
+    /// In the order in which they were entered first.
+    order: VecDeque<IpAddr>,
+}
+
+impl History {
+    /// A connection to a host is over.
+    pub fn note(&mut self, host: IpAddr, learnt: Known) {
+        if self.known.insert(host, learnt).is_some() {
+            return;
+        }
+        self.order.push_back(host);
+        if self.order.len() > HOSTS_MAX
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.known.remove(&oldest);
+        }
+    }
+
+    /// What is believed of the way to a host.
+    pub fn of(&self, host: IpAddr, now: Time) -> Option<Known> {
+        self.known.get(&host)?.aged(now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::Ipv4Addr;
+
+    fn known(at: Time) -> Known {
+        let summary = Summary { bandwidth: Some(Rate::from_bits_per_sec(1000)), ..Summary::initial(1200) };
+        Known { smoothed: Duration::from_millis(40), deviation: Duration::from_millis(4), summary, at }
+    }
+
+    fn host(n: u32) -> IpAddr {
+        Ipv4Addr::from(n).into()
+    }
+
+    #[test]
+    fn what_is_old_is_believed_less_and_what_is_too_old_not_at_all() {
+        let mut history = History::default();
+        let start = Time::from_millis(1000);
+        history.note(host(1), known(start));
+        assert_eq!(history.of(host(1), start), Some(known(start)));
+        let half = history.of(host(1), start + AGE_MAX / 2).expect("known");
+        assert_eq!(half.round_trip(), Duration::from_millis(40 + 4 + 20));
+        assert_eq!(half.summary.bandwidth, Some(Rate::from_bits_per_sec(500)));
+        assert_eq!(half.summary.window_bytes, known(start).summary.window_bytes / 2);
+        assert_eq!(history.of(host(1), start + AGE_MAX), None);
+        assert_eq!(history.of(host(2), start), None);
+    }
+
+    #[test]
+    fn guesses_are_bounded_and_so_are_hosts() {
+        let mut history = History::default();
+        let long = Known { smoothed: Duration::from_secs(90), ..known(Time::ZERO) };
+        history.note(host(0), long);
+        assert!(history.of(host(0), Time::from_millis(1)).expect("known").smoothed <= RTT_BOUNDS[1]);
+        (0..1000).for_each(|n| history.note(host(n), known(Time::ZERO)));
+        assert_eq!((history.known.len(), history.order.len()), (HOSTS_MAX, HOSTS_MAX));
+        assert!(history.of(host(999), Time::ZERO).is_some() && history.of(host(0), Time::ZERO).is_none());
+    }
+}
