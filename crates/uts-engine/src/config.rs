@@ -109,7 +109,7 @@ pub struct ConnectionConfig {
     /// is sent at first.
     pub requirements: Requirements,
     /// The service that a client asks for in the handshake, in at most
-    /// [`SERVICE_BYTES_MAX`](crate::SERVICE_BYTES_MAX) bytes; empty = the one that the server has.
+    /// [`SERVICE_BYTES_MAX`] bytes; empty = the one that the server has.
     pub service: String,
     /// Without any packet from the peer for this long, the connection is given up; zero = never.
     pub idle_timeout: Duration,
