@@ -34,6 +34,8 @@ fn no_mechanism_is_known_by_name() {
     let mut files = Vec::new();
     sources(&src, &mut files);
     assert!(files.len() > 20, "sources are found at all: {}", files.len());
+    // A profile may be called as a mechanism is: those names are files'.
+    files.retain(|path| !path.ends_with("named/mod.rs"));
     let mut found = Vec::new();
     for path in files {
         let code = code(&path);

@@ -79,7 +79,14 @@ pub const NODES: &[Node] = &[
     ),
     node("rate control", &[Function::Rate], "", &["buffer management", "acknowledgements"]),
     node("flow control", &[Function::Flow], "", &["buffer management", "acknowledgements"]),
-    node("retransmissions", &[Function::Retransmission], "", &["duplicate detection", "acknowledgements"]),
+    // Beyond the figure: what is lost is found by a function of its own.
+    node(
+        "retransmissions",
+        &[Function::Retransmission],
+        "",
+        &["duplicate detection", "acknowledgements", "loss detection"],
+    ),
+    beyond("loss detection", &[Function::Finding], &["acknowledgements", "round trip", "timer management"]),
     node("sequencing", &[], "positions in a flow", &["sequence identifiers"]),
     node("buffer management", &[], "SendBuffer, Reassembly", &[]),
     node("corrupted data detection", &[Function::Detection], "", &[]),

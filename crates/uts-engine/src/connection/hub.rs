@@ -321,11 +321,13 @@ impl Connection {
             add(self.ways.receive_rate_timeout());
         }
         if let Some(outbound) = &self.ways.outbound {
-            // Who may send nothing has nothing to repeat.
-            add(outbound.loss_timeout().filter(|_| !self.waits_for_proof()));
             add(self.migration_timeout());
-            add(outbound.paced_until);
-            add(self.parts.timeout(&self.ways));
+            // Who may send nothing at present has nothing to do that would be sent.
+            if !self.waits_for_proof() {
+                add(outbound.loss_timeout());
+                add(outbound.paced_until);
+                add(self.parts.timeout(&self.ways));
+            }
             add(self.policy_timeout());
             add(self.rest_timeout());
         }
