@@ -368,7 +368,8 @@ pub fn profile(name: &str) -> Result<Vec<(String, String)>, String> {
   uts explain --path rtt=40ms,rate=50Mbit/s,loss=5%,burst=4
   uts explain --path loss=5% --property connCapacityProfile=scavenger
   uts explain --profile tcp-tahoe
-  uts explain --diff tcp-tahoe tcp-reno")]
+  uts explain --diff tcp-tahoe tcp-reno
+  uts explain --path rtt=40ms,rate=50Mbit/s,loss=1% --why-not cubic")]
 pub struct ExplainArgs {
     /// What is asked
     #[command(flatten)]
@@ -379,6 +380,10 @@ pub struct ExplainArgs {
     /// Facts of the path: rtt=TIME,rate=RATE,loss=SHARE,burst=PACKETS,mtu=BYTES, each optional
     #[arg(long, value_name = "FACTS", default_value = "", hide_default_value = true)]
     pub path: String,
+    /// Compare a mechanism with the one that is chosen: what it would bring on the path, and what
+    /// speaks against it; as NAME or FUNCTION=NAME
+    #[arg(long, value_name = "MECHANISM", conflicts_with = "json")]
+    pub why_not: Option<String>,
     /// Print a JSON object
     #[arg(long)]
     pub json: bool,

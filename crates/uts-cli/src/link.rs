@@ -263,11 +263,13 @@ pub trait Transport: Send + Sync + 'static {
     fn keygen(&self, file: Option<&Path>) -> Result<(PathBuf, String, bool), String>;
     /// The fingerprint of a key.
     fn fingerprint(&self, file: Option<&Path>) -> Result<String, String>;
-    /// The profile that properties lead to on a path, as text or as one JSON object.
+    /// The profile that properties lead to on a path, as text or as one JSON object; or why a
+    /// mechanism is not in it.
     fn explain(
         &self,
         properties: &[(String, String)],
         path: &PathGiven,
+        why_not: Option<&str>,
         json: bool,
     ) -> Result<String, String>;
 }

@@ -135,7 +135,13 @@ impl Transport for Memory {
         Err("no keys in memory".into())
     }
 
-    fn explain(&self, _: &[(String, String)], _: &PathGiven, _: bool) -> Result<String, String> {
+    fn explain(
+        &self,
+        _: &[(String, String)],
+        _: &PathGiven,
+        _: Option<&str>,
+        _: bool,
+    ) -> Result<String, String> {
         Err("nothing to explain in memory".into())
     }
 }

@@ -92,9 +92,14 @@ impl Transport for Udp {
         &self,
         properties: &[(String, String)],
         path: &PathGiven,
+        why_not: Option<&str>,
         json: bool,
     ) -> Result<String, String> {
-        explain::explain(&requirements(properties)?, path, json)
+        let requirements = requirements(properties)?;
+        match why_not {
+            Some(name) => explain::why_not(&requirements, path, name),
+            None => explain::explain(&requirements, path, json),
+        }
     }
 }
 

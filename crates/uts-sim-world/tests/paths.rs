@@ -224,3 +224,51 @@ fn a_longer_path_after_a_hand_over_is_filled_soon() {
         assert!(mbit > 30.0, "seed {seed}: {mbit:.1} Mbit/s");
     }
 }
+
+/// What each of several connections gets that share a line, all with as much as they can carry.
+fn share(line: &str, transports: &[TransportSpec], seed: u64) -> Vec<f64> {
+    let flows = transports.iter().zip(1..).map(|(transport, n)| SimFlow {
+        name: format!("flow {n}"),
+        transport: transport.clone(),
+        workload: Workload::Bulk { bytes: None, duration: Some(20 * SECOND) },
+        from: format!("client{n}"),
+        to: format!("server{n}"),
+        start: Duration::ZERO,
+    });
+    let case = case(
+        SimLink::dumbbell("shared", path(line, line, ""), transports.len() as u32),
+        flows.collect(),
+        seed,
+    );
+    let result = sim::run(&case, &mut ()).expect("the case makes sense");
+    result.flows.iter().map(|flow| value(&flow.server.measures, "goodput")).collect()
+}
+
+/// Beside a flow under CUBIC neither gets less than a third of the line, unless it could not use
+/// that alone. Four that adapt share alike (Jain's index above 0.9).
+#[test]
+fn connections_that_adapt_share_a_line_with_cubic_and_with_each_other() {
+    const LINE_BPS: f64 = 50e6;
+    let adaptive = TransportSpec::new("uts");
+    let cubic = TransportSpec::new("uts").with("adaptive", false);
+    for line in [
+        "rate=50mbit delay=20ms buffer=250kB",
+        "rate=50mbit delay=20ms buffer=20p",
+        "rate=50mbit delay=20ms buffer=250kB loss=0.01",
+    ] {
+        let pair = share(line, &[adaptive.clone(), cubic.clone()], 1);
+        let alone = [&adaptive, &cubic].map(|transport| share(line, std::slice::from_ref(transport), 1)[0]);
+        println!("{line}: adaptive beside CUBIC {pair:.3?} bit/s, alone {alone:.3?}");
+        for (own, alone) in pair.iter().zip(alone) {
+            let due = (LINE_BPS / 3.0).min(alone * 0.8);
+            assert!(*own > due * 0.95, "{line}: {pair:?} of {LINE_BPS}, alone {alone}");
+        }
+    }
+    for line in ["rate=50mbit delay=20ms buffer=250kB", "rate=50mbit delay=20ms buffer=250kB loss=0.01"] {
+        let four = share(line, &[(); 4].map(|()| adaptive.clone()), 2);
+        let (sum, squares) = four.iter().fold((0.0, 0.0), |(s, q), x| (s + x, q + x * x));
+        let jain = sum * sum / 4.0 / squares;
+        println!("{line}: four alike {four:.3?} bit/s, Jain's index {jain:.3}");
+        assert!(jain > 0.9, "{line}: {four:?}, {jain}");
+    }
+}

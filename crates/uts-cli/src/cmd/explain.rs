@@ -19,7 +19,8 @@ pub fn run<T: Transport>(transport: &T, args: &ExplainArgs) -> Result<(), Failur
     }
     let properties = properties(&args.wanted)?;
     let path = PathGiven::parse(&args.path).map_err(Failure::Usage)?;
-    let text = transport.explain(&properties, &path, args.json).map_err(Failure::Failed)?;
+    let text =
+        transport.explain(&properties, &path, args.why_not.as_deref(), args.json).map_err(Failure::Failed)?;
     lines::print(&text);
     Ok(())
 }

@@ -3,7 +3,7 @@
 use crate::given::PathGiven;
 use serde_json::{Value, json};
 use uts::{PathFacts, Rate, Requirements};
-use uts_engine::selector::{Explanation, Library, explain as select};
+use uts_engine::selector::{self, Explanation, Library, explain as select};
 
 /// Facts that are given count as well founded.
 const SAMPLES: u64 = 10_000;
@@ -12,6 +12,12 @@ pub(super) fn explain(requirements: &Requirements, path: &PathGiven, json: bool)
     let explanation =
         select(requirements, &facts(path), &Library::local(), None).map_err(|e| e.to_string())?;
     Ok(if json { object(&explanation).to_string() } else { explanation.to_string() })
+}
+
+/// Why a mechanism is not chosen.
+pub(super) fn why_not(requirements: &Requirements, path: &PathGiven, name: &str) -> Result<String, String> {
+    let compared = selector::why_not(requirements, &facts(path), &Library::local(), name);
+    Ok(compared.map_err(|error| format!("--why-not: {error}"))?.to_string())
 }
 
 fn facts(path: &PathGiven) -> PathFacts {

@@ -6,6 +6,7 @@
 //! comes back when it no longer does.
 
 mod explain;
+mod why_not;
 mod wish;
 
 use crate::appraisal::{fit, rules};
@@ -17,6 +18,7 @@ use uts_functions::{Choice, Function, PathFacts, Prediction, Profile, library};
 
 pub use crate::appraisal::{Contradiction, Library, forecast, steps};
 pub use explain::{Explanation, Line, explain};
+pub use why_not::{Figures, Unclear, WhyNot, why_not};
 
 /// What forced a choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
