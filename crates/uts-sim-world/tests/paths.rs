@@ -244,8 +244,8 @@ fn share(line: &str, transports: &[TransportSpec], seed: u64) -> Vec<f64> {
     result.flows.iter().map(|flow| value(&flow.server.measures, "goodput")).collect()
 }
 
-/// Beside a flow under CUBIC neither gets less than a third of the line, unless it could not use
-/// that alone. Four that adapt share alike (Jain's index above 0.9).
+/// Beside a flow under CUBIC neither gets less than a third of the line, or half of what it would
+/// get alone where that is less. Four that adapt share alike (Jain's index above 0.9).
 #[test]
 fn connections_that_adapt_share_a_line_with_cubic_and_with_each_other() {
     const LINE_BPS: f64 = 50e6;
@@ -260,7 +260,7 @@ fn connections_that_adapt_share_a_line_with_cubic_and_with_each_other() {
         let alone = [&adaptive, &cubic].map(|transport| share(line, std::slice::from_ref(transport), 1)[0]);
         println!("{line}: adaptive beside CUBIC {pair:.3?} bit/s, alone {alone:.3?}");
         for (own, alone) in pair.iter().zip(alone) {
-            let due = (LINE_BPS / 3.0).min(alone * 0.8);
+            let due = (LINE_BPS / 3.0).min(alone / 2.0);
             assert!(*own > due * 0.95, "{line}: {pair:?} of {LINE_BPS}, alone {alone}");
         }
     }

@@ -1,13 +1,12 @@
 //! Why a mechanism is not chosen: what it would bring on the path, and what speaks against it.
 
 use super::{Contradiction, Library, select};
-use crate::appraisal::path::Path;
 use crate::appraisal::rules;
 use crate::appraisal::utility::{Aim, Judge, Score};
 use crate::requirements::Requirements;
 use core::fmt;
 use uts_functions::mechanism::{Consent, Unasked};
-use uts_functions::{Function, Mechanism, PathFacts, Profile, Time, library};
+use uts_functions::{Function, Mechanism, PathFacts, Profile, library};
 
 /// A mechanism compared with the one that is chosen.
 #[derive(Clone, Debug, PartialEq)]
@@ -97,8 +96,7 @@ pub fn why_not(
     let chosen = selection.profile;
     let with = chosen.with(function, mechanism.choice());
     let is_path_known = rules::is_known(facts);
-    let seen = Path::default().observe(Time::ZERO, facts, true, (None, false));
-    let judge = Judge { requirements, aim: Aim::of(requirements), facts: &seen, offered: None };
+    let judge = Judge { requirements, aim: Aim::of(requirements), facts, offered: None };
     let figures = [chosen, with].map(|profile| Figures::of(&judge.score(&profile)));
     let chosen_name = library::name_of(function, chosen.get(function).number);
     let against = against(requirements, local, mechanism, &with, figures, is_path_known);
