@@ -221,7 +221,7 @@ fn errors_name_what_they_are_about_and_show_no_types_of_a_program() {
     told(&["fingerprint", "no"], 1, &["no"]);
     for (args, parts) in [
         (&["cp", "--bogus", "a", "b"][..], &["'--bogus'", "(see uts cp --help)"][..]),
-        (&["cpp"], &["'cpp'", "tip: a similar subcommand exists: 'cp'"]),
+        (&["sreve"], &["'sreve'", "tip: a similar subcommand exists: 'serve'"]),
         (&["serve"], &["--dir <DIR>", "(see uts serve --help)"]),
         (&["cp", "--json", "-q", "a", &url], &["--json", "--quiet"]),
         (&["cp"], &["a source and a destination are needed"]),

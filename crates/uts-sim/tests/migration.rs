@@ -301,3 +301,17 @@ fn a_hundred_moves_take_no_memory() {
     assert!(memory(&pair) <= at_ten + 1024, "{at_ten} bytes became {}", memory(&pair));
     assert!(pair.ends.iter().all(|end| end.len() == 1));
 }
+
+/// M-11: a translator that changes its mind in the midst of the handshake ends nothing.
+#[test]
+fn a_port_that_changes_in_the_handshake_ends_nothing() {
+    for after_ms in [20, 45, 70, 90, 110] {
+        let mut world = world("rate=20mbit delay=20ms buffer=100kB", 1, after_ms);
+        let mut transfers = Transfers::start(&mut world, &[(1, ConnectionConfig::default())], BYTES / 10);
+        transfers.run(&mut world, Time::from_millis(after_ms));
+        world.readdress(1, place(1, 5)).expect("it is free");
+        assert!(transfers.run(&mut world, Time::from_millis(20_000)), "{after_ms} ms: it ends");
+        let progress = &transfers.progress[&1];
+        assert_eq!(progress.closed, None, "{after_ms} ms");
+    }
+}

@@ -40,7 +40,7 @@ pub(crate) fn fit(
         return *home;
     }
     let facts = Path::default().observe(Time::ZERO, facts, true, (None, false));
-    let judge = Judge { requirements, aim, facts: &facts, offered: None };
+    let judge = Judge { requirements, aim, facts: &facts, offered: presumed(aim, &facts) };
     let scores: Vec<(Profile, Score)> = candidates(requirements, &facts, usable, home, home)
         .into_iter()
         .map(|p| (p, judge.score(&p)))
@@ -67,6 +67,12 @@ pub(crate) fn best(aim: Aim, scores: &[(Profile, Score)], home: &Profile) -> Opt
 pub(crate) fn is_evident(aim: Aim, facts: &PathFacts) -> bool {
     let samples_min = if aim == Aim::Throughput { SAMPLES_MIN } else { SAMPLES_MIN / 2 };
     facts.samples >= samples_min && !facts.rtt_min.is_zero() && facts.capacity > Rate::default()
+}
+
+/// What an application is taken to send before it has sent anything: as much as the path carries,
+/// or half of that if it has a deadline. Who wants to be in time does not fill the path.
+pub(crate) fn presumed(aim: Aim, facts: &PathFacts) -> Option<Rate> {
+    (aim != Aim::Throughput).then(|| facts.capacity.mul_f64(0.5))
 }
 
 /// Whether the gain exceeds the hysteresis.

@@ -74,10 +74,10 @@ impl Connection {
         ecn: Option<Ecn>,
         datagram: &mut [u8],
     ) -> bool {
-        let is_possible = self.life.phase == Phase::Open
-            && self.establishing.confirmed
-            && !id.is_empty()
-            && !is_long(datagram[0]);
+        if datagram.first().is_some_and(|first| is_long(*first)) {
+            return self.handle_handshake_from_elsewhere(now, (place, luck), ecn, datagram);
+        }
+        let is_possible = self.life.phase == Phase::Open && self.establishing.confirmed && !id.is_empty();
         if !is_possible {
             return false;
         }
@@ -98,6 +98,33 @@ impl Connection {
         if self.life.phase == Phase::Open && is_news {
             self.came_by(&id);
             self.follow(now, place, (has_other_id, bytes, luck));
+        }
+        true
+    }
+
+    /// A client's translator may change its mind while the handshake is under way, too: a server
+    /// goes on with it where an authentic packet of it comes from. (M-11)
+    fn handle_handshake_from_elsewhere(
+        &mut self,
+        now: Time,
+        (place, luck): (Place, u64),
+        ecn: Option<Ecn>,
+        datagram: &mut [u8],
+    ) -> bool {
+        if self.identity.side != Side::Server || self.life.phase != Phase::Handshake {
+            return false;
+        }
+        let (before, bytes) = (self.ways.stats.packets_received, datagram.len() as u64);
+        self.handle_datagram(now, ecn, datagram);
+        if self.ways.stats.packets_received == before {
+            return false;
+        }
+        let proved = self.place();
+        self.go_to(place);
+        self.establishing.doubt_address(bytes);
+        if self.life.phase == Phase::Open {
+            let is_new_path = proved.remote.ip() != place.remote.ip();
+            self.begin_trial(now, proved, (false, is_new_path), luck);
         }
         true
     }

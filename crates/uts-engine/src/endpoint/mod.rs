@@ -521,7 +521,7 @@ impl Endpoint {
         self.peers.on_news(Time::ZERO, &mut entry.share, 0, None);
         if !is_kept {
             self.peers.leave(&mut entry.share);
-            self.crowd.leave(remote.ip(), &mut entry.counted);
+            self.crowd.leave(entry.first_remote.ip(), &mut entry.counted);
             self.connections.remove(handle);
             self.accepted.retain(|h| *h != handle);
         }

@@ -75,14 +75,16 @@ impl Endpoint {
         let handle = handle?;
         if self.connections.get(handle)?.connection.remote() != remote {
             let place = PeerPlace { remote, local };
+            let was_handshaking = self.connections.get(handle)?.connection.is_handshaking();
             if !self.take_in_from_elsewhere(now, handle, (place, id), ecn, datagram) {
                 self.strangers += 1;
                 return None;
             }
             self.taking = Some((handle, id));
+            self.on_taken_in(now, handle, was_handshaking);
             return Some(handle);
         }
-        let Entry { connection, counted, .. } = self.connections.get_mut(handle)?;
+        let Entry { connection, .. } = self.connections.get_mut(handle)?;
         self.taking = Some((handle, id));
         if !id.is_empty() {
             connection.came_by(&id);
@@ -93,19 +95,28 @@ impl Endpoint {
         }
         let was_handshaking = connection.is_handshaking();
         connection.handle_datagram(now, ecn, datagram);
-        if was_handshaking && !connection.is_handshaking() {
-            connection.share_certificates(&mut self.certificates);
-            if connection.side() == Side::Server {
-                self.handshakes = self.handshakes.saturating_sub(1);
-                if connection.is_open() && !self.crowd.prove(remote.ip(), counted) {
-                    connection.refuse(now, super::accepting::TOO_MANY_OF_ADDRESS);
-                }
-                // One whose client closes with its last flight has been open, too.
-                let is_accepted = connection.is_open() || connection.was_closed_by_peer();
-                self.accepted.extend(is_accepted.then_some(handle));
-            }
-        }
+        self.on_taken_in(now, handle, was_handshaking);
         Some(handle)
+    }
+
+    /// A datagram of a connection was taken in, which may have ended its handshake.
+    fn on_taken_in(&mut self, now: Time, handle: ConnectionHandle, was_handshaking: bool) {
+        let Some(Entry { connection, counted, first_remote, .. }) = self.connections.get_mut(handle) else {
+            return;
+        };
+        if !was_handshaking || connection.is_handshaking() {
+            return;
+        }
+        connection.share_certificates(&mut self.certificates);
+        if connection.side() == Side::Server {
+            self.handshakes = self.handshakes.saturating_sub(1);
+            if connection.is_open() && !self.crowd.prove(first_remote.ip(), counted) {
+                connection.refuse(now, super::accepting::TOO_MANY_OF_ADDRESS);
+            }
+            // One whose client closes with its last flight has been open, too.
+            let is_accepted = connection.is_open() || connection.was_closed_by_peer();
+            self.accepted.extend(is_accepted.then_some(handle));
+        }
     }
 
     /// Takes in what follows on what was just taken in, of the same connection; says how many

@@ -22,6 +22,9 @@ pub use value::{CapacityProfile, Direction, Preference, Quality, Scheduler, Secu
 /// The property that sets all that a named profile lists ([`crate::named`]).
 pub const NAMED: &str = "uts.profile";
 
+/// No profile is named: what is listed as the default.
+const NO_NAME: &str = "none";
+
 /// What the application asks of a connection or flow. [`Requirements::default`] is what RFC 9622
 /// gives as defaults: a reliable, ordered stream of bytes under congestion control.
 #[derive(Clone, Debug, PartialEq)]
@@ -246,6 +249,9 @@ impl Requirements {
 
     /// Sets all that a named profile lists.
     fn set_named(&mut self, name: &str) -> Result<(), RequirementError> {
+        if name == NO_NAME {
+            return Ok(());
+        }
         let named = crate::named::find(name).map_err(RequirementError::Profile)?;
         let mut changed = self.clone();
         for (name, value) in &named.settings {

@@ -1,8 +1,8 @@
 //! Why a mechanism is not chosen: what it would bring on the path, and what speaks against it.
 
 use super::{Contradiction, Library, select};
-use crate::appraisal::rules;
 use crate::appraisal::utility::{Aim, Judge, Score};
+use crate::appraisal::{presumed, rules};
 use crate::requirements::Requirements;
 use core::fmt;
 use uts_functions::mechanism::{Consent, Unasked};
@@ -96,7 +96,8 @@ pub fn why_not(
     let chosen = selection.profile;
     let with = chosen.with(function, mechanism.choice());
     let is_path_known = rules::is_known(facts);
-    let judge = Judge { requirements, aim: Aim::of(requirements), facts, offered: None };
+    let aim = Aim::of(requirements);
+    let judge = Judge { requirements, aim, facts, offered: presumed(aim, facts) };
     let figures = [chosen, with].map(|profile| Figures::of(&judge.score(&profile)));
     let chosen_name = library::name_of(function, chosen.get(function).number);
     let against = against(requirements, local, mechanism, &with, figures, is_path_known);
