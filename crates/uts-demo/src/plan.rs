@@ -9,13 +9,13 @@ use uts_relay::default_link;
 /// Length of the file that is made unless asked otherwise.
 pub const FILE_BYTES: u64 = 64_000_000;
 /// The same for a quick demonstration.
-pub const QUICK_FILE_BYTES: u64 = 16_000_000;
+pub const QUICK_FILE_BYTES: u64 = 20_000_000;
 
 const SETTINGS: &str = "rate=50mbit delay=20ms buffer=64p overhead=28";
 const LOSS: &str = "loss=ge:0.05,4";
 const SLOWER: &str = "loss=0 rate=20mbit";
 
-// A third of 16 MB takes two seconds, a hundred round trips: time to see a change and to answer it.
+// A third of 20 MB takes three seconds, a hundred round trips: time to see a change and to answer it.
 const QUICK_SETTINGS: &str = "rate=20mbit delay=10ms buffer=64p overhead=28";
 const QUICK_SLOWER: &str = "loss=0 rate=8mbit";
 

@@ -15,6 +15,7 @@ use uts_functions::Time;
 use uts_functions::protection::Protection;
 use uts_wire::ConnectionId;
 use uts_wire::frame::{NewId, RetireId};
+use uts_wire::packet::establishment::{Level, LongPacket, parse_header};
 use uts_wire::packet::is_long;
 
 /// A trial ends after so many probe time-outs, and not before this (M-4).
@@ -23,6 +24,14 @@ const TRIAL_MIN: Duration = Duration::from_secs(3);
 
 /// Less room than this is not worth a packet: a header, a challenge, an acknowledgement and a tag.
 pub(super) const TRIAL_PACKET_BYTES: usize = 96;
+
+/// Whether a datagram begins with a packet of the level Handshake, and holds no other establishment
+/// packet: first packets are under keys that everybody knows, and prove nothing.
+fn is_of_handshake_only(datagram: &[u8]) -> bool {
+    let Ok(LongPacket::Establishment(packet)) = parse_header(datagram) else { return false };
+    let place = super::Place::of(&packet);
+    place.level == Level::Handshake && !datagram.get(place.end).is_some_and(|first| is_long(*first))
+}
 
 /// Where the peer is, and where packets to it leave from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,7 +120,10 @@ impl Connection {
         ecn: Option<Ecn>,
         datagram: &mut [u8],
     ) -> bool {
-        if self.identity.side != Side::Server || self.life.phase != Phase::Handshake {
+        if self.identity.side != Side::Server
+            || self.life.phase != Phase::Handshake
+            || !is_of_handshake_only(datagram)
+        {
             return false;
         }
         let (before, bytes) = (self.ways.stats.packets_received, datagram.len() as u64);
