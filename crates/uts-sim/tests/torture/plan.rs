@@ -5,6 +5,7 @@ use rand_chacha::ChaCha8Rng;
 use std::collections::VecDeque;
 use uts_engine::requirements::{Pin, Preference, Requirements};
 use uts_engine::{ConnectionConfig, Direction};
+use uts_functions::mechanism::Promise;
 use uts_functions::{Choice, Function, Params, Profile, Time, library};
 use uts_path::{PathConfig, Target};
 
@@ -259,6 +260,13 @@ pub fn profile(r: &mut ChaCha8Rng, class: &Class) -> Profile {
     }
 }
 
+/// Whether what is lost is repeated until it has arrived, and what has arrived is handed over.
+fn keeps_all(profile: &Profile) -> bool {
+    let retransmission = profile.mechanism(Function::Retransmission);
+    retransmission.is_some_and(|m| m.promises(Promise::Reliability))
+        && !profile.mechanisms().any(|m| m.facts.passes_over)
+}
+
 fn choice(r: &mut ChaCha8Rng, mechanism: &'static uts_functions::Mechanism) -> Choice {
     let mut choice = mechanism.choice();
     let mut params = Params::default();
@@ -284,7 +292,7 @@ fn fits(profile: &Profile, class: &Class) -> bool {
     !blind
         && (!unprotected || class.unprotected)
         && (!class.unprotected || detects)
-        && (!class.reliable || name(Function::Retransmission) != "none")
+        && (!class.reliable || keeps_all(profile))
         // What keeps messages to a rate may throw some away.
         && (!class.reliable || !profile.mechanisms().any(|m| m.facts.judges))
         && (!class.ordered || name(Function::Sequencing) == "ordered")
