@@ -15,7 +15,8 @@ const SETTINGS: &str = "rate=50mbit delay=20ms buffer=64p overhead=28";
 const LOSS: &str = "loss=ge:0.05,4";
 const SLOWER: &str = "loss=0 rate=20mbit";
 
-// A third of 20 MB takes three seconds, a hundred round trips: time to see a change and to answer it.
+// A third of 20 MB takes three seconds, more than a hundred round trips: time to see a change and
+// to answer it.
 const QUICK_SETTINGS: &str = "rate=20mbit delay=10ms buffer=64p overhead=28";
 const QUICK_SLOWER: &str = "loss=0 rate=8mbit";
 
