@@ -1,9 +1,9 @@
 //! CRC-32 as Ethernet, zip and PNG have it (IEEE 802.3, CRC-32/ISO-HDLC in the catalogue of
 //! parametrised CRC algorithms).
 
-use super::{Detection, Verdict};
+use super::BY_NAME;
 use crate::function::Function;
-use crate::mechanism::{Consent, Facts, Mechanism, Params, Promise, Unasked};
+use crate::mechanism::{Consent, Mechanism, Params};
 
 const TRAILER_BYTES: usize = 4;
 
@@ -22,12 +22,7 @@ impl Crc32 {
         consent: Consent::NotNeeded,
         params: &[],
         needs: &[],
-        facts: Facts {
-            uniform: true,
-            promises: &[Promise::Integrity],
-            unasked: Unasked::Never,
-            ..Facts::PLAIN
-        },
+        facts: BY_NAME,
         predict: |_, facts, prediction| {
             prediction.header_bytes += TRAILER_BYTES as f64;
             // As for CRC-32C, of which there is an instruction: 30 ns for 1400 bytes, at both ends.
@@ -41,19 +36,7 @@ impl Crc32 {
     }
 }
 
-impl Detection for Crc32 {
-    fn trailer_bytes(&self) -> usize {
-        TRAILER_BYTES
-    }
-
-    fn append(&self, covered: &[u8], trailer: &mut [u8]) {
-        trailer.copy_from_slice(&checksum(covered));
-    }
-
-    fn check(&self, covered: &mut [u8], trailer: &[u8]) -> Verdict {
-        Verdict::of(trailer == checksum(covered))
-    }
-}
+checks_by_sum!(Crc32, TRAILER_BYTES, checksum);
 
 /// Least significant byte first, as Ethernet sends it.
 fn checksum(bytes: &[u8]) -> [u8; TRAILER_BYTES] {

@@ -3,7 +3,6 @@
 //! It finds every burst of up to 32 bits and, in packets of up to 5,243 bits, every error of up to
 //! five bits; one in 2^32 of the others passes.
 
-use super::{Detection, Verdict};
 use crate::function::Function;
 use crate::mechanism::{Consent, Facts, Mechanism, Params, Promise};
 use crc_fast::CrcParams;
@@ -48,19 +47,7 @@ impl Crc32c {
     }
 }
 
-impl Detection for Crc32c {
-    fn trailer_bytes(&self) -> usize {
-        TRAILER_BYTES
-    }
-
-    fn append(&self, covered: &[u8], trailer: &mut [u8]) {
-        trailer.copy_from_slice(&checksum(covered));
-    }
-
-    fn check(&self, covered: &mut [u8], trailer: &[u8]) -> Verdict {
-        Verdict::of(trailer == checksum(covered))
-    }
-}
+checks_by_sum!(Crc32c, TRAILER_BYTES, checksum);
 
 /// In the byte order of RFC 3720's examples: least significant byte first.
 fn checksum(bytes: &[u8]) -> [u8; TRAILER_BYTES] {

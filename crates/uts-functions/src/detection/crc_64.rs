@@ -1,9 +1,9 @@
 //! CRC-64 with the polynomial of ECMA-182, reflected, as xz has it (CRC-64/XZ in the catalogue of
 //! parametrised CRC algorithms). For data that is kept for long or sent in vast amounts.
 
-use super::{Detection, Verdict};
+use super::BY_NAME;
 use crate::function::Function;
-use crate::mechanism::{Consent, Facts, Mechanism, Params, Promise, Unasked};
+use crate::mechanism::{Consent, Mechanism, Params};
 use crc_fast::CrcAlgorithm;
 
 const TRAILER_BYTES: usize = 8;
@@ -23,12 +23,7 @@ impl Crc64 {
         consent: Consent::NotNeeded,
         params: &[],
         needs: &[],
-        facts: Facts {
-            uniform: true,
-            promises: &[Promise::Integrity],
-            unasked: Unasked::Never,
-            ..Facts::PLAIN
-        },
+        facts: BY_NAME,
         predict: |_, facts, prediction| {
             prediction.header_bytes += TRAILER_BYTES as f64;
             prediction.cpu_ns += 2.0 * (8.0 + 0.02 * facts.mtu_bytes as f64);
@@ -41,19 +36,7 @@ impl Crc64 {
     }
 }
 
-impl Detection for Crc64 {
-    fn trailer_bytes(&self) -> usize {
-        TRAILER_BYTES
-    }
-
-    fn append(&self, covered: &[u8], trailer: &mut [u8]) {
-        trailer.copy_from_slice(&checksum(covered));
-    }
-
-    fn check(&self, covered: &mut [u8], trailer: &[u8]) -> Verdict {
-        Verdict::of(trailer == checksum(covered))
-    }
-}
+checks_by_sum!(Crc64, TRAILER_BYTES, checksum);
 
 /// Least significant byte first.
 fn checksum(bytes: &[u8]) -> [u8; TRAILER_BYTES] {

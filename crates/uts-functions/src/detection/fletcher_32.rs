@@ -2,9 +2,9 @@
 //! 65,535 (Fletcher, "An Arithmetic Checksum for Serial Transmissions", 1982). Finds words that
 //! have changed places, which the Internet checksum does not. TP4 has it in 16 bits.
 
-use super::{Detection, Verdict};
+use super::BY_NAME;
 use crate::function::Function;
-use crate::mechanism::{Consent, Facts, Mechanism, Params, Promise, Unasked};
+use crate::mechanism::{Consent, Mechanism, Params};
 
 const TRAILER_BYTES: usize = 4;
 
@@ -23,12 +23,7 @@ impl Fletcher32 {
         consent: Consent::NotNeeded,
         params: &[],
         needs: &[],
-        facts: Facts {
-            uniform: true,
-            promises: &[Promise::Integrity],
-            unasked: Unasked::Never,
-            ..Facts::PLAIN
-        },
+        facts: BY_NAME,
         predict: |_, facts, prediction| {
             prediction.header_bytes += TRAILER_BYTES as f64;
             prediction.cpu_ns += 2.0 * 0.15 * facts.mtu_bytes as f64;
@@ -41,19 +36,7 @@ impl Fletcher32 {
     }
 }
 
-impl Detection for Fletcher32 {
-    fn trailer_bytes(&self) -> usize {
-        TRAILER_BYTES
-    }
-
-    fn append(&self, covered: &[u8], trailer: &mut [u8]) {
-        trailer.copy_from_slice(&checksum(covered));
-    }
-
-    fn check(&self, covered: &mut [u8], trailer: &[u8]) -> Verdict {
-        Verdict::of(trailer == checksum(covered))
-    }
-}
+checks_by_sum!(Fletcher32, TRAILER_BYTES, checksum);
 
 /// Words in a row before the second sum could pass 32 bits.
 const WORDS_IN_A_ROW: usize = 359;

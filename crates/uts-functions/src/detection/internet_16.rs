@@ -3,7 +3,6 @@
 //! It finds every error that is confined to one word, and one in about 65,000 of the others. It
 //! does not find words that have changed places, nor a word of zeros that became a word of ones.
 
-use super::{Detection, Verdict};
 use crate::function::Function;
 use crate::mechanism::{Consent, Facts, Mechanism, Params, Promise, Unasked};
 
@@ -43,19 +42,7 @@ impl Internet16 {
     }
 }
 
-impl Detection for Internet16 {
-    fn trailer_bytes(&self) -> usize {
-        TRAILER_BYTES
-    }
-
-    fn append(&self, covered: &[u8], trailer: &mut [u8]) {
-        trailer.copy_from_slice(&checksum(covered).to_be_bytes());
-    }
-
-    fn check(&self, covered: &mut [u8], trailer: &[u8]) -> Verdict {
-        Verdict::of(trailer == checksum(covered).to_be_bytes())
-    }
-}
+checks_by_sum!(Internet16, TRAILER_BYTES, |covered| checksum(covered).to_be_bytes());
 
 /// RFC 1071 section 1; an odd last byte is the high half of a word.
 pub(super) fn checksum(bytes: &[u8]) -> u16 {

@@ -4,11 +4,35 @@
 //! leaves out of its number is added to the trailer of every mechanism alike ([`add_left_out`]).
 //! There is no state: every packet stands for itself. See `spec/functions/detection.md`.
 
-use crate::mechanism::Described;
+use crate::mechanism::{Described, Facts, Promise, Unasked};
 use crate::registry;
 use auto_impl::auto_impl;
 use dyn_clone::DynClone;
 use enum_dispatch::enum_dispatch;
+
+/// A mechanism whose trailer is a sum over what is covered. Any difference is damage, and nothing is
+/// put right.
+macro_rules! checks_by_sum {
+    ($mechanism:ty, $trailer_bytes:expr, $sum:expr) => {
+        impl $crate::detection::Detection for $mechanism {
+            fn trailer_bytes(&self) -> usize {
+                $trailer_bytes
+            }
+
+            fn append(&self, covered: &[u8], trailer: &mut [u8]) {
+                trailer.copy_from_slice(&($sum)(covered));
+            }
+
+            fn check(&self, covered: &mut [u8], trailer: &[u8]) -> $crate::detection::Verdict {
+                $crate::detection::Verdict::of(trailer == ($sum)(covered))
+            }
+        }
+    };
+}
+
+/// What is true of a check that finds damage and is used by name only.
+const BY_NAME: Facts =
+    Facts { uniform: true, promises: &[Promise::Integrity], unasked: Unasked::Never, ..Facts::PLAIN };
 
 pub mod crc_32;
 pub mod crc_32c;
@@ -95,7 +119,6 @@ registry!(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mechanism::Promise;
     use proptest::prelude::*;
 
     fn slots() -> impl Iterator<Item = (&'static str, Slot)> {

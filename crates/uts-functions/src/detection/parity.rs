@@ -1,7 +1,6 @@
 //! Longitudinal parity: the exclusive or of 16-bit words (ISO 1155 has it in seven bits). Cheap,
 //! and finds each error of an odd number of bits in one of the sixteen columns.
 
-use super::{Detection, Verdict};
 use crate::function::Function;
 use crate::mechanism::{Consent, Facts, Mechanism, Params, Unasked};
 
@@ -35,19 +34,7 @@ impl Parity {
     }
 }
 
-impl Detection for Parity {
-    fn trailer_bytes(&self) -> usize {
-        TRAILER_BYTES
-    }
-
-    fn append(&self, covered: &[u8], trailer: &mut [u8]) {
-        trailer.copy_from_slice(&checksum(covered));
-    }
-
-    fn check(&self, covered: &mut [u8], trailer: &[u8]) -> Verdict {
-        Verdict::of(trailer == checksum(covered))
-    }
-}
+checks_by_sum!(Parity, TRAILER_BYTES, checksum);
 
 /// An odd last byte is the high half of a word.
 fn checksum(bytes: &[u8]) -> [u8; TRAILER_BYTES] {

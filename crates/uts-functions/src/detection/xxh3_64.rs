@@ -1,9 +1,9 @@
 //! XXH3 with 64 bits (xxHash specification 0.2): as fast as memory, and evenly spread over all
 //! kinds of damage. Unlike a CRC it promises nothing of short bursts but odds of one in 2^64.
 
-use super::{Detection, Verdict};
+use super::BY_NAME;
 use crate::function::Function;
-use crate::mechanism::{Consent, Facts, Mechanism, Params, Promise, Unasked};
+use crate::mechanism::{Consent, Mechanism, Params};
 use twox_hash::XxHash3_64;
 
 const TRAILER_BYTES: usize = 8;
@@ -23,12 +23,7 @@ impl Xxh3 {
         consent: Consent::NotNeeded,
         params: &[],
         needs: &[],
-        facts: Facts {
-            uniform: true,
-            promises: &[Promise::Integrity],
-            unasked: Unasked::Never,
-            ..Facts::PLAIN
-        },
+        facts: BY_NAME,
         predict: |_, facts, prediction| {
             prediction.header_bytes += TRAILER_BYTES as f64;
             prediction.cpu_ns += 2.0 * (6.0 + 0.02 * facts.mtu_bytes as f64);
@@ -41,19 +36,7 @@ impl Xxh3 {
     }
 }
 
-impl Detection for Xxh3 {
-    fn trailer_bytes(&self) -> usize {
-        TRAILER_BYTES
-    }
-
-    fn append(&self, covered: &[u8], trailer: &mut [u8]) {
-        trailer.copy_from_slice(&checksum(covered));
-    }
-
-    fn check(&self, covered: &mut [u8], trailer: &[u8]) -> Verdict {
-        Verdict::of(trailer == checksum(covered))
-    }
-}
+checks_by_sum!(Xxh3, TRAILER_BYTES, checksum);
 
 /// In the canonical order: most significant byte first (xxHash specification, "Step 7").
 fn checksum(bytes: &[u8]) -> [u8; TRAILER_BYTES] {

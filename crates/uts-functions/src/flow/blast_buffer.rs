@@ -2,9 +2,10 @@
 //! acknowledged (W. Zwaenepoel, 1985; NETBLT, RFC 998).
 
 use super::credit::Credit;
+use super::sending::{LOOKS, one_in_a_round_trip};
 use super::{Allowed, FlowControl, Grant, Outstanding};
 use crate::function::Function;
-use crate::mechanism::{Bold, Consent, Facts, Mechanism, Param, Params, Unasked, Unit};
+use crate::mechanism::{Bold, Consent, Mechanism, Param, Params, Unit};
 use crate::time::Time;
 use core::time::Duration;
 
@@ -35,19 +36,11 @@ impl BlastBuffer {
             what: "positions of a buffer",
         }],
         needs: &[],
-        facts: Facts {
-            positions: true,
-            grants: true,
-            windows: true,
-            unasked: Unasked::Never,
-            ..Facts::PLAIN
-        },
+        facts: LOOKS,
         predict: |params, facts, p| {
             // A buffer for each round trip.
             let window = (f64::from(params.get(0)) / facts.mtu_bytes.max(1) as f64).max(1.0);
-            p.utilisation = p.utilisation.min(window / facts.bdp_packets().max(window));
-            p.utilisation_low = p.utilisation_low.min(p.utilisation);
-            p.cpu_ns += 10.0;
+            one_in_a_round_trip(window, facts, p);
         },
     };
 
@@ -60,10 +53,6 @@ impl BlastBuffer {
 impl FlowControl for BlastBuffer {
     fn window_bytes(&self) -> u64 {
         self.receiver.window_bytes()
-    }
-
-    fn send_limit(&self, limit: u64) -> u64 {
-        limit
     }
 
     fn allows(&self, limit: u64, flow: &Outstanding) -> Allowed {

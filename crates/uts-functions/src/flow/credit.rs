@@ -97,10 +97,6 @@ impl FlowControl for Credit {
         self.window_bytes
     }
 
-    fn send_limit(&self, limit: u64) -> u64 {
-        limit
-    }
-
     fn on_consumed(&mut self, state: &mut Grant, now: Time, rtt: Duration) -> Option<u64> {
         // flow.md R-6: a successor keeps a window that was learnt, and raises one that is smaller
         // than its own.

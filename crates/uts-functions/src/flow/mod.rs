@@ -50,7 +50,9 @@ pub trait FlowControl: Described + DynClone {
     /// bound but memory.
     fn window_bytes(&self) -> u64;
     /// Sender's side: the position up to which data may be sent, given the peer's `limit`.
-    fn send_limit(&self, limit: u64) -> u64;
+    fn send_limit(&self, limit: u64) -> u64 {
+        limit
+    }
     /// Sender's side: what of that may be sent now, if this looks at what is outstanding (a fact of
     /// its entry: `windows`). `limit` is what [`FlowControl::send_limit`] says.
     fn allows(&self, limit: u64, _flow: &Outstanding) -> Allowed {

@@ -1,10 +1,23 @@
 //! What a sender has outstanding of one flow, for mechanisms that look at that.
 
+use crate::facts::PathFacts;
+use crate::mechanism::{Facts, Prediction, Unasked};
 use crate::time::Time;
 use std::collections::VecDeque;
 
 /// Packets that are counted at the most: no mechanism allows more.
 pub const PACKETS_MAX: u32 = 4096;
+
+/// What is true of mechanisms that look at what is outstanding.
+pub(super) const LOOKS: Facts =
+    Facts { positions: true, grants: true, windows: true, unasked: Unasked::Never, ..Facts::PLAIN };
+
+/// What a flow brings that has so many packets for each round trip, and what it takes to look.
+pub(super) fn one_in_a_round_trip(window: f64, facts: &PathFacts, p: &mut Prediction) {
+    p.utilisation = p.utilisation.min(window / facts.bdp_packets().max(window));
+    p.utilisation_low = p.utilisation_low.min(p.utilisation);
+    p.cpu_ns += 10.0;
+}
 
 /// The state of the function at the sender of one flow. It is kept only while a mechanism looks at
 /// it, and outlives those that do.

@@ -2,9 +2,10 @@
 //! and the sender may wait until enough of them is free or a packet is full (RFC 793 section 3.7,
 //! RFC 813, RFC 896).
 
+use super::sending::{LOOKS, one_in_a_round_trip};
 use super::{Allowed, FlowControl, Grant, Outstanding};
 use crate::function::Function;
-use crate::mechanism::{Bold, Consent, Facts, Mechanism, Param, Params, Unasked, Unit};
+use crate::mechanism::{Bold, Consent, Mechanism, Param, Params, Unit};
 use crate::time::Time;
 use core::time::Duration;
 
@@ -67,22 +68,14 @@ impl SlidingWindow {
             },
         ],
         needs: &[],
-        facts: Facts {
-            positions: true,
-            grants: true,
-            windows: true,
-            unasked: Unasked::Never,
-            ..Facts::PLAIN
-        },
+        facts: LOOKS,
         predict: |params, facts, p| {
             let window = (f64::from(params.get(0)) / facts.mtu_bytes.max(1) as f64).max(1.0);
-            p.utilisation = p.utilisation.min(window / facts.bdp_packets().max(window));
-            p.utilisation_low = p.utilisation_low.min(p.utilisation);
+            one_in_a_round_trip(window, facts, p);
             if params.get(3) == 1 {
                 p.delay_s += facts.rtt_smoothed.as_secs_f64() / 2.0;
                 p.delay_p99_s += facts.rtt_smoothed.as_secs_f64();
             }
-            p.cpu_ns += 10.0;
         },
     };
 
@@ -101,10 +94,6 @@ impl SlidingWindow {
 impl FlowControl for SlidingWindow {
     fn window_bytes(&self) -> u64 {
         self.window_bytes
-    }
-
-    fn send_limit(&self, limit: u64) -> u64 {
-        limit
     }
 
     fn allows(&self, limit: u64, flow: &Outstanding) -> Allowed {

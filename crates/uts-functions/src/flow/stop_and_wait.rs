@@ -2,9 +2,10 @@
 //! 1350).
 
 use super::credit::Credit;
+use super::sending::{LOOKS, one_in_a_round_trip};
 use super::{Allowed, FlowControl, Grant, Outstanding};
 use crate::function::Function;
-use crate::mechanism::{Consent, Facts, Mechanism, Params, Unasked};
+use crate::mechanism::{Consent, Mechanism, Params};
 use crate::time::Time;
 use core::time::Duration;
 
@@ -26,19 +27,11 @@ impl StopAndWait {
         consent: Consent::NotNeeded,
         params: &[],
         needs: &[],
-        facts: Facts {
-            positions: true,
-            grants: true,
-            windows: true,
-            unasked: Unasked::Never,
-            ..Facts::PLAIN
-        },
+        facts: LOOKS,
         predict: |_, facts, p| {
             // A window for each round trip.
             let window = 1.0;
-            p.utilisation = p.utilisation.min(window / facts.bdp_packets().max(window));
-            p.utilisation_low = p.utilisation_low.min(p.utilisation);
-            p.cpu_ns += 10.0;
+            one_in_a_round_trip(window, facts, p);
         },
     };
 
@@ -51,10 +44,6 @@ impl StopAndWait {
 impl FlowControl for StopAndWait {
     fn window_bytes(&self) -> u64 {
         self.receiver.window_bytes()
-    }
-
-    fn send_limit(&self, limit: u64) -> u64 {
-        limit
     }
 
     fn allows(&self, limit: u64, flow: &Outstanding) -> Allowed {
