@@ -10,7 +10,7 @@ use auto_impl::auto_impl;
 use dyn_clone::DynClone;
 use enum_dispatch::enum_dispatch;
 
-/// A mechanism whose trailer is a sum over what is covered. Any difference is damage, and nothing is
+/// A mechanism whose trailer is a sum over what is covered. Any difference is damage. Nothing is
 /// put right.
 macro_rules! checks_by_sum {
     ($mechanism:ty, $trailer_bytes:expr, $sum:expr) => {
