@@ -1,7 +1,7 @@
 //! The library agrees with `spec/functions.toml` and with the pages of `spec/functions`, both ways.
 
 use serde::Deserialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -422,6 +422,34 @@ fn citations_lead_somewhere() {
         }
     }
     assert!(cited > 20, "citations are found at all: {cited}");
+    assert_none(&found);
+}
+
+/// The number of the statement that a line of a page begins, as `R-4`.
+fn statement(line: &str) -> Option<&str> {
+    let (number, _) = line.strip_prefix("* ").unwrap_or(line).strip_prefix("**")?.split_once("**")?;
+    let (letter, digits) = number.split_once('-')?;
+    (letter.len() == 1 && digits.parse::<u32>().is_ok()).then_some(number)
+}
+
+/// No number stands for two statements of a page.
+#[test]
+fn statements_have_numbers_of_their_own() {
+    let (mut found, mut seen) = (Vec::new(), 0);
+    for folder in [spec_dir(), spec_dir().join("functions")] {
+        let entries = fs::read_dir(&folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
+        let pages = entries.map(|entry| entry.expect("an entry").path());
+        for page in pages.filter(|path| path.extension().is_some_and(|end| end == "md")) {
+            let (text, mut numbers) = (read(&page), BTreeSet::new());
+            for number in text.lines().filter_map(statement) {
+                seen += 1;
+                if !numbers.insert(number) {
+                    found.push(format!("{}: {number} stands twice", page.display()));
+                }
+            }
+        }
+    }
+    assert!(seen > 150, "statements are found at all: {seen}");
     assert_none(&found);
 }
 

@@ -85,7 +85,7 @@ impl Timing for Jacobson {
     }
 
     fn measures_repeats(&self) -> bool {
-        // timing.md R-17.
+        // timing.md R-19.
         self.measures_repeats
     }
 

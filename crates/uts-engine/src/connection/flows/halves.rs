@@ -274,7 +274,7 @@ impl ReceiveHalf {
 
     /// Enlarges the window for a message that cannot be read before it is whole, and that takes
     /// nearly all of it; says whether there is a new limit. To be called when there is nothing to
-    /// read. (flow.md R-9)
+    /// read. (flow.md R-23)
     pub fn widen_for_message(&mut self) -> bool {
         let (consumed, held, grant) = (self.data.consumed(), self.data.contiguous(), &mut self.grant);
         let is_brake = held > consumed && grant.limit.saturating_sub(held) < grant.window_bytes / 4;
