@@ -91,10 +91,7 @@ fn echo() -> String {
 fn serve_pipes(place: &Place, options: &[&str]) -> Server {
     let mut args = vec!["serve", "--json", "--listen", "127.0.0.1:0"];
     args.extend(options);
-    let mut running = place.start_as("server-home", &args);
-    let start = running.event("start");
-    let text = |name: &str| start[name].as_str().expect("a text").to_owned();
-    Server { address: text("address"), fingerprint: text("fingerprint"), running }
+    Place::served(place.start_as("server-home", &args))
 }
 
 fn pipe(place: &Place, server: &Server, host: &str, service: &str, input: &Path, output: &Path) -> Ended {

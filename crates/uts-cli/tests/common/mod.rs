@@ -185,7 +185,7 @@ impl Place {
         Self::served(self.start_under(umask, "server-home", &args))
     }
 
-    fn served(mut running: Running) -> Server {
+    pub fn served(mut running: Running) -> Server {
         let start = running.event("start");
         let text = |name: &str| start[name].as_str().expect("a text").to_owned();
         Server { address: text("address"), fingerprint: text("fingerprint"), running }
