@@ -280,16 +280,15 @@ impl Carried {
 
     /// Does what there is to do.
     fn turn(&mut self) -> io::Result<Due> {
-        if !self.has_more || self.rests_until.is_none() {
+        let (kicked, moved_to) = {
             let mut inner = self.driver.shared.lock();
-            if let Some(at) = self.rests_until.filter(|_| !inner.kicked) {
-                return Ok(Due::At(at));
-            }
-            let moved_to = inner.moved_to.take();
-            drop(inner);
-            if let Some(socket) = moved_to {
-                self.driver.move_to(*socket);
-            }
+            (inner.kicked, inner.moved_to.take())
+        };
+        if let Some(socket) = moved_to {
+            self.driver.move_to(*socket);
+        }
+        if let Some(at) = self.rests_until.filter(|_| !self.has_more && !kicked) {
+            return Ok(Due::At(at));
         }
         // No task is to be woken by the socket.
         let mut cx = Context::from_waker(Waker::noop());
