@@ -7,7 +7,7 @@
 use super::life::Phase;
 use super::parts::SPARE_IDS;
 use super::receive::incoming::Ecn;
-use super::{CloseReason, Connection, Side};
+use super::{CloseReason, Connection, Outbound, Side};
 use crate::event::Event;
 use core::time::Duration;
 use std::net::{IpAddr, SocketAddr};
@@ -245,7 +245,7 @@ impl Connection {
             trial.wait = trial.wait.saturating_mul(2);
             trial.again_at = now + trial.wait;
             self.parts.control.challenge_again();
-            self.ways.outbound_mut(|outbound| outbound.probes_due = outbound.probes_due.max(1));
+            self.ways.outbound_mut(Outbound::ask_for_packet);
         }
     }
 

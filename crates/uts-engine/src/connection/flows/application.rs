@@ -5,7 +5,7 @@ use crate::connection::flows::interface::{
     After, FlowError, FlowOptions, MessageOptions, Read, ReadError, WriteError,
 };
 use crate::connection::parts::Signal;
-use crate::connection::{Connection, Life, Ways};
+use crate::connection::{Connection, Life, Outbound, Ways};
 use crate::event::{Direction, Event, FlowId};
 use crate::requirements::Requirements;
 use bytes::Bytes;
@@ -432,7 +432,7 @@ impl Ways {
             let again_at = self.outbound.as_ref().map_or(Time::NEVER, |o| now + o.probe_timeout());
             let Some(flow) = self.flows.get_mut(id) else { break };
             if flow.send.release(now, again_at) {
-                self.outbound_mut(|outbound| outbound.probes_due = outbound.probes_due.max(1));
+                self.outbound_mut(Outbound::ask_for_packet);
             }
             let Some(flow) = self.flows.get_mut(id) else { break };
             if let Some(rare) = &mut flow.send.rare {

@@ -2,7 +2,7 @@
 //! (timing.md ). Who expects nothing asks nothing: then only the idle time-out ends a
 //! connection.
 
-use crate::connection::{Connection, Phase};
+use crate::connection::{Connection, Outbound, Phase};
 use crate::event::{CloseReason, Event};
 use core::time::Duration;
 use uts_functions::Time;
@@ -172,7 +172,7 @@ impl Connection {
         }
         self.life.liveness.suspected_at = now;
         self.parts.ping.is_wanted = true;
-        self.ways.outbound_mut(|outbound| outbound.probes_due = outbound.probes_due.max(1));
+        self.ways.outbound_mut(Outbound::ask_for_packet);
     }
 
     /// The peer is heard, of which there was doubt.

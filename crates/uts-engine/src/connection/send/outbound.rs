@@ -156,6 +156,11 @@ impl Outbound {
         self.first_of_place = self.ledger.next_number();
         self.timeouts = 0;
         self.set_departure();
+        self.ask_for_packet();
+    }
+
+    /// A packet leaves next, whatever the window says.
+    pub fn ask_for_packet(&mut self) {
         self.probes_due = self.probes_due.max(1);
     }
 
@@ -163,7 +168,7 @@ impl Outbound {
     /// (migration.md M-5)
     pub fn answer_at_once(&mut self) {
         if self.delivery.in_flight <= self.window_bytes().saturating_add(ANSWERS_BYTES) {
-            self.probes_due = self.probes_due.max(1);
+            self.ask_for_packet();
         }
     }
 
@@ -175,12 +180,8 @@ impl Outbound {
         (packet_bytes, seed): (u64, u64),
         round_trip: Option<Duration>,
     ) {
-        let choice = self.stack(0).map(|stack| *stack.profile.get(Function::Congestion));
-        let context =
-            congestion::Context { now, packet_bytes, summary: Summary::initial(packet_bytes), seed };
-        if let Some(fresh) = choice.and_then(|choice| congestion::Slot::build(&choice, &context)) {
-            self.congestion = fresh;
-        }
+        let summary = Summary::initial(packet_bytes);
+        self.restart_congestion(&congestion::Context { now, packet_bytes, summary, seed });
         self.rtt = RoundTrip::default();
         if let Some(sample) = round_trip {
             let sample = self.rtt.on_sample(now, sample, Duration::ZERO);
@@ -203,10 +204,14 @@ impl Outbound {
         // It tests the way before it believes: the window is a new one's.
         let Summary { bandwidth, rtt_min, .. } = known.summary;
         let summary = Summary { bandwidth, rtt_min, ..Summary::initial(packet_bytes) };
-        let context = congestion::Context { now, packet_bytes, summary, seed };
+        self.restart_congestion(&congestion::Context { now, packet_bytes, summary, seed });
+    }
+
+    /// The congestion mechanism in use begins anew, from this.
+    fn restart_congestion(&mut self, context: &congestion::Context) {
         let choice = self.stack(0).map(|stack| *stack.profile.get(Function::Congestion));
-        if let Some(resuming) = choice.and_then(|choice| congestion::Slot::build(&choice, &context)) {
-            self.congestion = resuming;
+        if let Some(fresh) = choice.and_then(|choice| congestion::Slot::build(&choice, context)) {
+            self.congestion = fresh;
         }
     }
 
