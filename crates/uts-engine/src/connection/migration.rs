@@ -35,7 +35,7 @@ fn is_of_handshake_only(datagram: &[u8]) -> bool {
 
 /// Where the peer is, and where packets to it leave from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct PeerPlace {
     pub remote: SocketAddr,
     /// The address of this host that packets come to, where that is known.
     pub local: Option<IpAddr>,
@@ -51,7 +51,7 @@ pub(super) struct Migration {
 #[derive(Debug)]
 struct Trial {
     /// It was here when it last did.
-    proved: Place,
+    proved: PeerPlace,
     /// It is this end that has moved.
     is_own: bool,
     is_new_path: bool,
@@ -62,8 +62,8 @@ struct Trial {
 }
 
 impl Connection {
-    fn place(&self) -> Place {
-        Place { remote: self.identity.remote, local: self.identity.local }
+    fn place(&self) -> PeerPlace {
+        PeerPlace { remote: self.identity.remote, local: self.identity.local }
     }
 
     /// Notes the id by which a packet of the peer has come.
@@ -79,7 +79,7 @@ impl Connection {
     pub(crate) fn handle_from_elsewhere(
         &mut self,
         now: Time,
-        (place, id, luck): (Place, ConnectionId, u64),
+        (place, id, luck): (PeerPlace, ConnectionId, u64),
         ecn: Option<Ecn>,
         datagram: &mut [u8],
     ) -> bool {
@@ -116,7 +116,7 @@ impl Connection {
     fn handle_handshake_from_elsewhere(
         &mut self,
         now: Time,
-        (place, luck): (Place, u64),
+        (place, luck): (PeerPlace, u64),
         ecn: Option<Ecn>,
         datagram: &mut [u8],
     ) -> bool {
@@ -142,7 +142,7 @@ impl Connection {
     }
 
     /// The peer is at another place, of which this is the news: a packet of so many bytes. (M-2)
-    fn follow(&mut self, now: Time, place: Place, (has_other_id, bytes, luck): (bool, u64, u64)) {
+    fn follow(&mut self, now: Time, place: PeerPlace, (has_other_id, bytes, luck): (bool, u64, u64)) {
         let proved = self.migration.trial.take().map_or_else(|| self.place(), |trial| trial.proved);
         self.go_to(place);
         if proved.remote == place.remote {
@@ -173,7 +173,7 @@ impl Connection {
         self.begin_trial(now, proved, (true, true), luck);
     }
 
-    fn begin_trial(&mut self, now: Time, proved: Place, (is_own, is_new_path): (bool, bool), luck: u64) {
+    fn begin_trial(&mut self, now: Time, proved: PeerPlace, (is_own, is_new_path): (bool, bool), luck: u64) {
         self.parts.control.challenge(luck);
         let Some(outbound) = &mut self.ways.outbound else { return };
         let wait = outbound.probe_timeout();
@@ -185,7 +185,7 @@ impl Connection {
     }
 
     /// Packets go to another place from now on.
-    fn go_to(&mut self, place: Place) {
+    fn go_to(&mut self, place: PeerPlace) {
         self.identity.remote = place.remote;
         if self.identity.side == Side::Server {
             self.identity.local = place.local;
