@@ -73,38 +73,35 @@ impl Endpoint {
             self.taken_in(now);
         }
         let handle = handle?;
-        if self.connections.get(handle)?.connection.remote() != remote {
-            let place = PeerPlace { remote, local };
-            let was_handshaking = self.connections.get(handle)?.connection.is_handshaking();
-            if !self.take_in_from_elsewhere(now, handle, (place, id), ecn, datagram) {
-                self.strangers += 1;
-                return None;
-            }
-            self.taking = Some((handle, id));
-            self.on_taken_in(now, handle, was_handshaking);
-            return Some(handle);
-        }
         let Entry { connection, .. } = self.connections.get_mut(handle)?;
-        self.taking = Some((handle, id));
-        if !id.is_empty() {
-            connection.came_by(&id);
-        }
-        // A client's address is for its system to choose, which knows where the server is.
-        if connection.side() == Side::Server && connection.local().is_none() {
-            connection.set_local(local);
-        }
         let was_handshaking = connection.is_handshaking();
-        connection.handle_datagram(now, ecn, datagram);
-        self.on_taken_in(now, handle, was_handshaking);
+        if connection.remote() == remote {
+            if !id.is_empty() {
+                connection.came_by(&id);
+            }
+            // A client's address is for its system to choose, which knows where the server is.
+            if connection.side() == Side::Server && connection.local().is_none() {
+                connection.set_local(local);
+            }
+            connection.handle_datagram(now, ecn, datagram);
+        } else if !self.take_in_from_elsewhere(now, handle, (PeerPlace { remote, local }, id), ecn, datagram)
+        {
+            self.strangers += 1;
+            return None;
+        }
+        self.taking = Some((handle, id));
+        if was_handshaking {
+            self.on_handshake_packet(now, handle);
+        }
         Some(handle)
     }
 
-    /// A datagram of a connection was taken in, which may have ended its handshake.
-    fn on_taken_in(&mut self, now: Time, handle: ConnectionHandle, was_handshaking: bool) {
+    /// A datagram of a handshake was taken in, which may have ended it.
+    fn on_handshake_packet(&mut self, now: Time, handle: ConnectionHandle) {
         let Some(Entry { connection, counted, first_remote, .. }) = self.connections.get_mut(handle) else {
             return;
         };
-        if !was_handshaking || connection.is_handshaking() {
+        if connection.is_handshaking() {
             return;
         }
         connection.share_certificates(&mut self.certificates);
