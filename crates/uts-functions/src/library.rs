@@ -81,7 +81,41 @@ pub fn by_name(function: Function, name: &str) -> Result<&'static Mechanism, Unk
     })
 }
 
+/// What is most like `wanted` of the mechanisms of its function that come into question.
+///
+/// That is itself, else what keeps the most of its promises. Of those it is one that performs the
+/// function if it does, then the one of the first rank and the smallest number.
+pub fn nearest(wanted: &Mechanism, may: impl Fn(&Mechanism) -> bool) -> Option<&'static Mechanism> {
+    let unlike = |m: &Mechanism| {
+        let broken = wanted.facts.promises.iter().filter(|p| !m.facts.promises.contains(p)).count();
+        let rank = m.facts.unasked.rank().unwrap_or(u8::MAX);
+        (m.number != wanted.number, broken, m.facts.inert != wanted.facts.inert, rank, m.number)
+    };
+    of(wanted.function).into_iter().filter(|m| may(m)).min_by_key(|m| unlike(m))
+}
+
 /// The name of a mechanism by its number (`?` if there is none).
 pub fn name_of(function: Function, number: u8) -> &'static str {
     find(function, number).map_or("?", |m| m.name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_stands_in_for_a_mechanism_does_what_it_does() {
+        for wanted in all() {
+            let (function, name) = (wanted.function.name(), wanted.name);
+            let m = nearest(wanted, |m| m.mandatory).expect("each function has a mandatory one");
+            assert!(!wanted.mandatory || m.number == wanted.number, "{function}/{name} stands for itself");
+            // What is inert may stand in only where nothing else is there for all.
+            let acts = of(wanted.function).iter().any(|m| m.mandatory && !m.facts.inert);
+            assert!(!m.facts.inert || wanted.facts.inert || !acts, "{function}/{name}: {}", m.name);
+            for promise in wanted.facts.promises {
+                let kept = m.facts.promises.contains(promise);
+                assert!(kept, "{function}/{name}: {} gives up that it {}", m.name, promise.words());
+            }
+        }
+    }
 }

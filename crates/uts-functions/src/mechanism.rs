@@ -334,8 +334,6 @@ pub struct Facts {
     pub promises: &'static [Promise],
     /// Whether it is taken unasked.
     pub unasked: Unasked,
-    /// It begins with what the last connection to the peer has learnt (congestion control).
-    pub resumes: bool,
     /// The smallest window, in packets (congestion control).
     pub window_packets_min: u8,
     /// The parameters that are worth comparing on a path, best first; none if the mechanism is not
@@ -358,7 +356,6 @@ impl Facts {
         judges: false,
         promises: &[],
         unasked: Unasked::Choice(0),
-        resumes: false,
         window_packets_min: 2,
         tuned: None,
     };

@@ -246,6 +246,7 @@ fn builds(function: Function, choice: &Choice) -> bool {
         now: uts_functions::Time::ZERO,
         packet_bytes: 1200,
         summary: congestion::Summary::initial(1200),
+        past: None,
         seed: 1,
     };
     match function {

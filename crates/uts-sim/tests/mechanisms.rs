@@ -2,7 +2,8 @@
 
 use core::time::Duration;
 use uts_engine::{ConnectionConfig, EndpointConfig, Stats};
-use uts_functions::Time;
+use uts_functions::mechanism::Promise;
+use uts_functions::{Function, Time, library};
 use uts_path::{PathConfig, Target};
 use uts_sim::identity::Identities;
 use uts_sim::transfer::{Transfers, checksum};
@@ -217,6 +218,17 @@ fn what_is_lost_for_the_last_time_is_given_up() {
     assert!(soon.received < 380_000, "{soon:?}");
 }
 
+/// A connection that sends so many bytes, and is over.
+fn meet(world: &mut World, config: &ConnectionConfig, bytes: u64) {
+    let until = world.now() + Duration::from_secs(10);
+    let mut transfers = Transfers::start(world, &[(1, config.clone())], bytes);
+    assert!(transfers.run(world, until), "{:?}", transfers.progress);
+    let now = world.now();
+    let handle = transfers.progress[&1].connection;
+    world.connection(1, handle).expect("open").close(now, 0, "");
+    world.run_for(Duration::from_secs(20));
+}
+
 /// The first packets of a connection are lost. Who has met the peer before knows when to repeat.
 #[test]
 fn who_knows_the_path_repeats_its_first_packets_sooner() {
@@ -225,12 +237,7 @@ fn who_knows_the_path_repeats_its_first_packets_sooner() {
         let world = WorldConfig { path, seed: 5, ..WorldConfig::default() };
         let mut world = World::new(world, Identities::new().expect("keys")).expect("a valid world");
         if has_met {
-            let mut transfers = Transfers::start(&mut world, &[(1, config(&[]))], 50_000);
-            assert!(transfers.run(&mut world, Time::from_millis(10_000)));
-            let now = world.now();
-            let handle = transfers.progress[&1].connection;
-            world.connection(1, handle).expect("open").close(now, 0, "");
-            world.run_for(Duration::from_secs(20));
+            meet(&mut world, &config(&[]), 50_000);
         }
         world.set_path(Target::Both, "down").expect("a change");
         let start = world.now();
@@ -245,4 +252,48 @@ fn who_knows_the_path_repeats_its_first_packets_sooner() {
         guesses > Duration::from_millis(999) && knows < Duration::from_millis(400),
         "{knows:?} {guesses:?}"
     );
+}
+
+/// A transfer that is over before slow start has filled the path.
+#[test]
+fn careful_resume_begins_with_half_of_what_the_last_connection_had() {
+    let takes = |mechanism: &str, has_met: bool| {
+        let path = PathConfig::both("rate=50mbit delay=50ms buffer=500p".parse().expect("a valid path"));
+        let world = WorldConfig { path, seed: 7, ..WorldConfig::default() };
+        let mut world = World::new(world, Identities::new().expect("keys")).expect("a valid world");
+        let config = config(&[&format!("uts.profile.congestion={mechanism}"), "credit=2000000"]);
+        if has_met {
+            meet(&mut world, &config, 4_000_000);
+        }
+        let mut transfers = Transfers::start(&mut world, &[(1, config)], 400_000);
+        assert!(transfers.run(&mut world, Time::from_millis(60_000)), "{:?}", transfers.progress);
+        let progress = &transfers.progress[&1];
+        progress.done_at.expect("done").since(progress.connected_at.expect("connected"))
+    };
+    let (resumes, first) = (takes("careful-resume", true), takes("careful-resume", false));
+    assert!(resumes < first.mul_f64(0.7), "{resumes:?} {first:?}");
+    let (again, cubic) = (takes("cubic", true), takes("cubic", false));
+    assert!(again > cubic.mul_f64(0.95), "who tests nothing takes nothing for granted: {again:?} {cubic:?}");
+}
+
+/// An optional mechanism comes with the first exchange. Until then another yields to the path.
+#[test]
+fn who_is_to_yield_does_so_from_the_first_packet_on() {
+    let list = library::of(Function::Congestion);
+    for mechanism in list.into_iter().filter(|m| m.facts.promises.contains(&Promise::Restraint)) {
+        let path = PathConfig::both("rate=20mbit delay=50ms buffer=200p".parse().expect("a valid path"));
+        let world = WorldConfig { path, seed: 3, ..WorldConfig::default() };
+        let mut world = World::new(world, Identities::new().expect("keys")).expect("a valid world");
+        let config = config(&[&format!("uts.profile.congestion={}", mechanism.name), "credit=8000000"]);
+        let mut transfers = Transfers::start(&mut world, &[(1, config)], 2_000_000);
+        while transfers.progress[&1].connected_at.is_none() {
+            let soon = world.now() + Duration::from_millis(5);
+            transfers.run(&mut world, soon);
+        }
+        let connected_at = transfers.progress[&1].connected_at.expect("connected");
+        transfers.run(&mut world, connected_at + Duration::from_millis(95));
+        let handle = transfers.progress[&1].connection;
+        let sent = world.connection(1, handle).expect("open").stats().bytes_sent;
+        assert!(sent < 30_000, "{}: {sent} bytes before a report", mechanism.name);
+    }
 }

@@ -564,13 +564,12 @@ fn own_profile(config: &ConnectionConfig) -> Result<Profile, Contradiction> {
     selector::select(&config.requirements, &PathFacts::default(), &config.library(), None).map(|s| s.profile)
 }
 
-/// A first profile holds only what every endpoint has; where the selector wants more, an exchange
-/// follows.
+/// A first profile holds only what every endpoint has. Where the selector wants more, what is most
+/// like it stands in, and an exchange follows. (selection.md S-41)
 fn made_mandatory(mut profile: Profile) -> Profile {
     for &function in Function::ALL {
-        let mandatory = profile.mechanism(function).is_some_and(|m| m.mandatory);
-        let fallback = library::of(function).into_iter().find(|m| m.mandatory);
-        if let Some(m) = fallback.filter(|_| !mandatory) {
+        let wanted = profile.mechanism(function).filter(|m| !m.mandatory);
+        if let Some(m) = wanted.and_then(|wanted| library::nearest(wanted, |m| m.mandatory)) {
             profile.set(function, m.choice());
         }
     }

@@ -12,7 +12,7 @@ mod wish;
 use crate::appraisal::{fit, rules};
 use crate::requirements::Requirements;
 use core::fmt;
-use uts_functions::mechanism::Unasked;
+use uts_functions::mechanism::{Mechanism, Unasked};
 use uts_functions::profile::ProfileError;
 use uts_functions::{Choice, Function, PathFacts, Prediction, Profile, library};
 
@@ -138,6 +138,7 @@ impl Selector<'_> {
         }
         let wish = wish::of(function, self.requirements, self.facts, &self.profile);
         let wished = wish.mechanisms(function, self.requirements, &self.profile);
+        let first = wished.first().copied();
         let mut missing: Vec<&str> = Vec::new();
         let mut lacking = "the library";
         for mechanism in wished {
@@ -154,24 +155,28 @@ impl Selector<'_> {
             self.put(function, mechanism.choice(), source, why);
             return Ok(());
         }
-        self.fall_back(function, &wish, &missing, lacking)
+        self.fall_back((function, first), &wish, &missing, lacking)
     }
 
-    /// Nothing wished for is there: a mandatory mechanism does, if the requirements allow one
-    /// (S-4).
+    /// Nothing wished for is there: the mandatory mechanism does that does most like it, if the
+    /// requirements allow one (S-4).
     fn fall_back(
         &mut self,
-        function: Function,
+        (function, wished): (Function, Option<&Mechanism>),
         wish: &wish::Wish,
         missing: &[&str],
         lacking: &str,
     ) -> Result<(), Contradiction> {
-        let found = library::of(function).into_iter().find(|m| {
+        let may = |m: &Mechanism| {
             m.mandatory
                 && self.usable(function, m.number)
                 && rules::allows(self.requirements, function, m.number)
                 && !matches!(wish.source, Source::Requirement(_))
-        });
+        };
+        let found = match wished {
+            Some(wished) => library::nearest(wished, may),
+            None => library::of(function).into_iter().find(|m| may(m)),
+        };
         if let Some(mechanism) = found {
             let why = format!("{lacking} has no {}", missing.join(" and no "));
             self.put(function, mechanism.choice(), Source::Library, why);

@@ -185,7 +185,8 @@ where
 }
 
 fn context() -> congestion::Context {
-    congestion::Context { now: Time::ZERO, packet_bytes: 1472, summary: Summary::initial(1472), seed: 1 }
+    let summary = Summary::initial(1472);
+    congestion::Context { now: Time::ZERO, packet_bytes: 1472, summary, past: None, seed: 1 }
 }
 
 fn secret() -> Secret {

@@ -5,7 +5,6 @@
 use super::classic::{Classic, Reduced, SlowStart, Window};
 use super::cubic::{Cubed, Cubic};
 use super::hystart::HyStart;
-use super::learnt::bdp_bytes;
 use super::{Ack, Context, Summary};
 use crate::function::Function;
 use crate::mechanism::{Consent, Facts, Mechanism, Params, Promise, Unasked};
@@ -34,25 +33,18 @@ impl CarefulResume {
         predict: |params, facts, prediction| (Cubic::INFO.predict)(params, facts, prediction),
     };
 
-    /// Builds it from what the predecessor knew.
+    /// Builds it from what the predecessor knew, and the connection before.
     pub fn build(_: &Params, context: &Context) -> Self {
-        let first = Summary::initial(context.packet_bytes.max(1)).window_bytes;
-        let summary = &context.summary;
-        let knows_limit = summary.threshold_bytes != u64::MAX;
-        let has_grown = summary.window_bytes > first;
-        let saved = match (bdp_bytes(summary), summary.rtt_min) {
-            (Some(bytes), Some(rtt)) if !knows_limit && !has_grown && bytes / 2 > first => {
-                Some(Saved { bytes, rtt })
-            }
-            _ => None,
+        let Summary { window_bytes, threshold_bytes, .. } = context.summary;
+        // C-95: a path whose limit has been met is known better.
+        let past = context.past.filter(|_| threshold_bytes == u64::MAX);
+        let saved =
+            past.map(|past| Saved { bytes: past.bandwidth.bytes_in(past.rtt_min), rtt: past.rtt_min });
+        let phase = match saved.filter(|saved| saved.bytes / 2 > window_bytes) {
+            Some(saved) => Phase::Reconnaissance(saved),
+            None => Phase::Normal,
         };
-        // C-95: what is known is not used before the path has answered.
-        let at_first = Context {
-            summary: Summary { bandwidth: saved.map_or(summary.bandwidth, |_| None), ..*summary },
-            ..*context
-        };
-        let phase = saved.map_or(Phase::Normal, Phase::Reconnaissance);
-        Classic::with(&at_first, Resume { phase, search: HyStart::new() }, Cubed::default())
+        Classic::with(context, Resume { phase, search: HyStart::new() }, Cubed::default())
     }
 }
 
@@ -159,15 +151,13 @@ const BETA: f64 = 0.7;
 mod tests {
     use super::super::testing::{PACKET, RTT, Script, context};
     use super::*;
-    use crate::congestion::Congestion;
+    use crate::congestion::{Congestion, Past};
     use crate::time::Rate;
 
     /// A path that held `packets` for a connection before.
     fn known(packets: u64, rtt: Duration) -> Script<CarefulResume> {
         let mut context = context(10, u64::MAX);
-        context.summary.window_bytes = 10 * PACKET;
-        context.summary.bandwidth = Some(Rate::from_delivery(packets * PACKET, rtt));
-        context.summary.rtt_min = Some(rtt);
+        context.past = Some(Past { bandwidth: Rate::from_delivery(packets * PACKET, rtt), rtt_min: rtt });
         Script::new(CarefulResume::build(&Params::default(), &context))
     }
 
@@ -203,10 +193,9 @@ mod tests {
     }
 
     #[test]
-    fn in_mid_connection_it_goes_on() {
+    fn where_the_limit_is_known_the_past_is_none() {
         let mut context = context(100, 100 * PACKET);
-        context.summary.bandwidth = Some(Rate::from_delivery(400 * PACKET, RTT));
-        context.summary.rtt_min = Some(RTT);
+        context.past = Some(Past { bandwidth: Rate::from_delivery(400 * PACKET, RTT), rtt_min: RTT });
         let s = Script::new(CarefulResume::build(&Params::default(), &context));
         assert_eq!((s.packets(), s.mechanism.phase()), (100.0, "recovery"));
     }

@@ -61,8 +61,19 @@ pub struct Context {
     pub packet_bytes: u64,
     /// The predecessor's summary; at the start of a connection [`Summary::initial`].
     pub summary: Summary,
+    /// What a connection before this one has learnt of the path, while that may still be of use.
+    pub past: Option<Past>,
     /// Seed for mechanisms that spread their probing in time.
     pub seed: u64,
+}
+
+/// A path as the last connection knew it. It may be another by now.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Past {
+    /// What it delivered.
+    pub bandwidth: Rate,
+    /// Its smallest round trip.
+    pub rtt_min: Duration,
 }
 
 impl Summary {

@@ -11,7 +11,7 @@ pub const RTT: Duration = Duration::from_millis(50);
 pub fn context(window_packets: u64, threshold_bytes: u64) -> Context {
     let summary =
         Summary { window_bytes: window_packets * PACKET, threshold_bytes, ..Summary::initial(PACKET) };
-    Context { now: Time::ZERO, packet_bytes: PACKET, summary, seed: 1 }
+    Context { now: Time::ZERO, packet_bytes: PACKET, summary, past: None, seed: 1 }
 }
 
 /// A mechanism whose window is always in full use, one packet per acknowledgement.

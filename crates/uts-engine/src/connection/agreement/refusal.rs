@@ -2,6 +2,7 @@
 
 use crate::consent::Answering;
 use crate::selector::Library;
+use uts_functions::mechanism::Mechanism;
 use uts_functions::profile::ProfileError;
 use uts_functions::{Choice, Function, Profile, library};
 
@@ -81,7 +82,7 @@ impl Terms<'_> {
                 ProfileError::Param { function, .. } => (*function, RefusalReason::Parameter),
                 ProfileError::Needs { function, .. } => (*function, RefusalReason::Combination),
             };
-            return Err(Refusal { function, reason, alternative: best_of(&self.library, function) });
+            return Err(Refusal { function, reason, alternative: best_of(&self.library, profile, function) });
         }
         let is_open = profile.is_inert(Function::Protection);
         if is_open && !self.may_go_unprotected {
@@ -93,7 +94,7 @@ impl Terms<'_> {
             });
         }
         if let Some(function) = lacks(&self.library, profile) {
-            let alternative = best_of(&self.library, function);
+            let alternative = best_of(&self.library, profile, function);
             return Err(Refusal { function, reason: RefusalReason::Unknown, alternative });
         }
         // protected and unprotected groups do not mix.
@@ -119,10 +120,15 @@ pub(in crate::connection) fn lacks(library: &Library, profile: &Profile) -> Opti
     Function::ALL.iter().copied().find(|f| !library.has(*f, profile.get(*f).number))
 }
 
-/// A mechanism to offer instead of one that cannot be had: the mandatory one of the highest number.
-fn best_of(library: &Library, function: Function) -> Option<Choice> {
-    let mut list = uts_functions::library::of(function).into_iter().rev();
-    list.find(|m| m.mandatory && library.has(function, m.number)).map(|m| m.choice())
+/// A mechanism to offer for one that cannot be had: the mandatory one that does most like it. Where
+/// nobody here knows what it does, it is the one of the highest number.
+fn best_of(library: &Library, profile: &Profile, function: Function) -> Option<Choice> {
+    let may = |m: &Mechanism| m.mandatory && library.has(function, m.number);
+    let found = match profile.mechanism(function) {
+        Some(wanted) => library::nearest(wanted, may),
+        None => library::of(function).into_iter().rfind(|m| may(m)),
+    };
+    found.map(|m| m.choice())
 }
 
 #[cfg(test)]

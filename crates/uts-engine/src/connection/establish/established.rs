@@ -180,7 +180,7 @@ impl Connection {
         let mut outbound =
             Outbound::new(now, &mine, chain(out), packet_bytes, self.identity.seed).ok_or_else(lacking)?;
         if let Some(known) = &handshake.known {
-            outbound.begin_with(now, known, packet_bytes, self.identity.seed);
+            outbound.begin_with(known);
         }
         let inbound = Inbound::new(&theirs, chain(inward)).ok_or_else(lacking)?;
         let peer_certificates = match tls {

@@ -11,7 +11,7 @@ use crate::synthesis::SendStack;
 use core::time::Duration;
 use std::sync::Arc;
 use uts_functions::acknowledgement::Acknowledgement;
-use uts_functions::congestion::{self, Congestion, Delivery, Snapshot, Summary};
+use uts_functions::congestion::{self, Congestion, Delivery, Past, Snapshot, Summary};
 use uts_functions::feedback::BadFeedback;
 use uts_functions::finding;
 use uts_functions::rate::{self, Bucket, Pace, RateControl};
@@ -49,6 +49,8 @@ pub(crate) struct Outbound {
     pub bucket: Bucket,
     pub timing: timing::Slot,
     pub rtt: RoundTrip,
+    /// What the last connection to the host had, until a congestion mechanism is built with it.
+    past: Option<Past>,
     pub meter: Meter,
     /// Probe time-outs in a row.
     pub timeouts: u32,
@@ -116,8 +118,8 @@ impl Outbound {
         seed: u64,
     ) -> Option<Self> {
         let secret = secrets.of(0)?;
-        let context =
-            congestion::Context { now, packet_bytes, summary: Summary::initial(packet_bytes), seed };
+        let summary = Summary::initial(packet_bytes);
+        let context = congestion::Context { now, packet_bytes, summary, past: None, seed };
         let finding = finding::Slot::build(profile.get(Function::Finding), ())?;
         let mut outbound = Outbound {
             stacks: vec![SendStack::new(now, 0, 0, profile, &secret)?],
@@ -129,6 +131,7 @@ impl Outbound {
             bucket: Bucket::default(),
             timing: timing::Slot::build(profile.get(Function::Timing), ())?,
             rtt: RoundTrip::default(),
+            past: None,
             meter: Meter::new(),
             timeouts: 0,
             probes_due: 0,
@@ -181,7 +184,13 @@ impl Outbound {
         round_trip: Option<Duration>,
     ) {
         let summary = Summary::initial(packet_bytes);
-        self.restart_congestion(&congestion::Context { now, packet_bytes, summary, seed });
+        self.past = None;
+        let context = congestion::Context { now, packet_bytes, summary, past: None, seed };
+        // The congestion mechanism in use begins anew.
+        let choice = self.stack(0).map(|stack| *stack.profile.get(Function::Congestion));
+        if let Some(fresh) = choice.and_then(|choice| congestion::Slot::build(&choice, &context)) {
+            self.congestion = fresh;
+        }
         self.rtt = RoundTrip::default();
         if let Some(sample) = round_trip {
             let sample = self.rtt.on_sample(now, sample, Duration::ZERO);
@@ -193,26 +202,13 @@ impl Outbound {
     }
 
     /// What the last connection to the host has learnt: the round trip counts until one is
-    /// measured. Congestion control begins with the rest if its mechanism is one that does.
-    pub fn begin_with(&mut self, now: Time, known: &Known, packet_bytes: u64, seed: u64) {
+    /// measured. The rest is kept for a congestion mechanism that the first exchange brings.
+    pub fn begin_with(&mut self, known: &Known) {
         // timing.md R-18.
         self.rtt = RoundTrip::guessed(known.smoothed, known.deviation);
-        self.set_departure();
-        if !self.congestion.info().facts.resumes {
-            return;
-        }
-        // It tests the way before it believes: the window is a new one's.
         let Summary { bandwidth, rtt_min, .. } = known.summary;
-        let summary = Summary { bandwidth, rtt_min, ..Summary::initial(packet_bytes) };
-        self.restart_congestion(&congestion::Context { now, packet_bytes, summary, seed });
-    }
-
-    /// The congestion mechanism in use begins anew, from this.
-    fn restart_congestion(&mut self, context: &congestion::Context) {
-        let choice = self.stack(0).map(|stack| *stack.profile.get(Function::Congestion));
-        if let Some(fresh) = choice.and_then(|choice| congestion::Slot::build(&choice, context)) {
-            self.congestion = fresh;
-        }
+        self.past = bandwidth.zip(rtt_min).map(|(bandwidth, rtt_min)| Past { bandwidth, rtt_min });
+        self.set_departure();
     }
 
     /// The stack in use for a group; group 0 always has one, others once their first profile is
@@ -247,13 +243,16 @@ impl Outbound {
         // All new mechanisms are built before any takes over: an epoch is put to use whole or not
         // at all.
         let congestion = if changed(Function::Congestion) {
+            // congestion.md C-95: it serves once.
+            let past = self.past.take().filter(|_| self.is_searching());
             let mut summary = self.congestion.summary();
             if !self.meter.has_seen_queue(&self.rtt) {
                 // Losses that met no queue have held the predecessor back: what it took for the
                 // path's limit is none.
                 summary.threshold_bytes = u64::MAX;
             }
-            let context = congestion::Context { now, packet_bytes, summary, seed: u64::from(epoch) };
+            let seed = u64::from(epoch);
+            let context = congestion::Context { now, packet_bytes, summary, past, seed };
             let Some(next) = congestion::Slot::build(profile.get(Function::Congestion), &context) else {
                 return false;
             };

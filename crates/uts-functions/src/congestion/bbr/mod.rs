@@ -518,7 +518,7 @@ mod tests {
     const PACKET: u64 = 1200;
 
     fn build(summary: Summary) -> Sender {
-        let context = Context { now: Time::ZERO, packet_bytes: PACKET, summary, seed: 5 };
+        let context = Context { now: Time::ZERO, packet_bytes: PACKET, summary, past: None, seed: 5 };
         *Bbr::build(&Bbr::INFO.choice().params, &context).0
     }
 

@@ -229,7 +229,7 @@ impl Flow {
 }
 
 fn build(choice: &Choice, now: Time, summary: Summary, seed: u64) -> Slot {
-    let context = Context { now, packet_bytes: PACKET, summary, seed };
+    let context = Context { now, packet_bytes: PACKET, summary, past: None, seed };
     Slot::build(choice, &context).expect("a registered choice")
 }
 

@@ -66,7 +66,7 @@ struct Bench {
 impl Bench {
     fn new(mechanism: &'static Mechanism) -> Self {
         let summary = Summary::initial(1200);
-        let context = Context { now: Time::ZERO, packet_bytes: 1200, summary, seed: 1 };
+        let context = Context { now: Time::ZERO, packet_bytes: 1200, summary, past: None, seed: 1 };
         let slot = Slot::build(&mechanism.choice(), &context).expect("defaults are in range");
         Bench {
             peak: slot.window_bytes(),
@@ -109,7 +109,7 @@ impl Bench {
 
     fn exchange(&mut self, to: &'static Mechanism) {
         let (now, packet_bytes, summary) = (self.now, self.packet_bytes, self.slot.summary());
-        let context = Context { now, packet_bytes, summary, seed: 2 };
+        let context = Context { now, packet_bytes, summary, past: None, seed: 2 };
         self.slot = Slot::build(&to.choice(), &context).expect("defaults are in range");
         self.mechanism = to;
         self.peak = self.slot.window_bytes();

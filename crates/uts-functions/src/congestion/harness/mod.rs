@@ -297,7 +297,8 @@ fn a_summary_from_anywhere_builds_everything() {
                 for (bandwidth, rtt_min) in rates.iter().flat_map(|r| times.iter().map(move |t| (*r, *t))) {
                     let summary =
                         Summary { window_bytes, threshold_bytes, bandwidth, rtt_min, answered_until: None };
-                    let context = Context { now: Time::ZERO, packet_bytes: PACKET, summary, seed: 0 };
+                    let context =
+                        Context { now: Time::ZERO, packet_bytes: PACKET, summary, past: None, seed: 0 };
                     let slot = Slot::build(&m.choice(), &context).expect("builds");
                     if m.promises(Promise::Restraint) {
                         let least = u64::from(m.facts.window_packets_min) * PACKET;
