@@ -4,7 +4,7 @@ use core::time::Duration;
 use uts_engine::{ConnectionConfig, EndpointConfig, Stats};
 use uts_functions::mechanism::Promise;
 use uts_functions::{Function, Time, library};
-use uts_path::{PathConfig, Target};
+use uts_path::{Direction, PathConfig, Target};
 use uts_sim::identity::Identities;
 use uts_sim::transfer::{Transfers, checksum};
 use uts_sim::{World, WorldConfig};
@@ -57,7 +57,7 @@ fn carry(path: &str, bytes: u64, properties: &[&str], out: Option<(u64, u64)>) -
     let done = transfers.run(&mut world, Time::from_millis(600_000));
     let progress = &transfers.progress[&1];
     let stats = world.connection(1, progress.connection).map(|c| c.stats()).unwrap_or_default();
-    let packets_back = world.path_stats(uts_path::Direction::Backward).packets_in;
+    let packets_back = world.path_stats(Direction::Backward).packets_in;
     let at =
         format!("{properties:?} over {link}, {loss:?}: {} of {bytes} bytes, {stats:?}", progress.received);
     assert!(done && !world.is_exhausted(), "{at}, closed: {:?}", progress.closed);
@@ -296,4 +296,36 @@ fn who_is_to_yield_does_so_from_the_first_packet_on() {
         let sent = world.connection(1, handle).expect("open").stats().bytes_sent;
         assert!(sent < 30_000, "{}: {sent} bytes before a report", mechanism.name);
     }
+}
+
+/// Some packets in a row are lost. Tahoe sends all anew, NewReno finds one loss in a round trip,
+/// and Reno waits for its timer, of a second at least (Fall and Floyd, 1996).
+#[test]
+fn the_tcps_of_old_answer_losses_in_a_row_as_they_did() {
+    let answer = |profile: &str| {
+        let path = PathConfig::both("rate=2mbit delay=20ms buffer=40p".parse().expect("a valid path"));
+        let mut world =
+            World::new(WorldConfig { path, ..WorldConfig::default() }, Identities::new().expect("keys"))
+                .expect("a valid world");
+        let config = config(&[&format!("uts.profile={profile}")]);
+        let mut transfers = Transfers::start(&mut world, &[(1, config)], 200_000);
+        for (until_ms, loss) in [(700, "loss=1"), (725, "loss=0")] {
+            transfers.run(&mut world, Time::from_millis(until_ms));
+            world.set_path(Target::One(Direction::Forward), loss).expect("a change");
+        }
+        assert!(transfers.run(&mut world, Time::from_millis(60_000)), "{:?}", transfers.progress);
+        let progress = &transfers.progress[&1];
+        let stats = world.connection(1, progress.connection).expect("open").stats();
+        let took = progress.done_at.expect("done").since(Time::ZERO);
+        Outcome { took, stats, received: 200_000, packets_back: 0 }
+    };
+    let [tahoe, reno, new_reno] = ["tcp-tahoe", "tcp-reno", "tcp-newreno"].map(answer);
+    for (outcome, timeouts) in [(&tahoe, 0), (&reno, 1), (&new_reno, 0)] {
+        assert_eq!(outcome.stats.timeouts, timeouts, "{outcome:?}");
+        assert!((3..=30).contains(&outcome.stats.packets_lost), "{outcome:?}");
+    }
+    let late = [&tahoe, &new_reno].map(|outcome| outcome.stats.packets_late);
+    assert!(late[0] > 0 && late[1] == 0, "what Tahoe takes for lost is there: {late:?}");
+    let second = Duration::from_secs(1);
+    assert!(new_reno.took + second / 2 < reno.took && tahoe.took + second / 2 < reno.took, "{reno:?}");
 }

@@ -247,7 +247,11 @@ impl Connection {
         let Some(outbound) = &mut self.ways.outbound else { return };
         let timeout =
             Timeout { now, in_a_row: outbound.timeouts, next_packet: outbound.ledger.next_number() };
+        let before = outbound.window_bytes();
         outbound.congestion.on_timeout(&timeout, &outbound.delivery);
+        if outbound.window_bytes() < before {
+            outbound.delivery.on_reduction();
+        }
         self.ways.marking.on_timeout(timeout.in_a_row, timeout.next_packet);
         self.ways.stats.timeouts += 1;
         if timeout.in_a_row == TIMEOUTS_OF_BLACK_HOLE && self.parts.size.on_black_hole(now) {
@@ -316,8 +320,15 @@ impl Outbound {
     /// packets wait on the way, what the search has cost says nothing of the path: the meter leaves
     /// it out.
     fn on_loss(&mut self, loss: &Loss) {
-        let has_searched = self.is_searching();
+        let (has_searched, before) = (self.is_searching(), self.window_bytes());
         self.congestion.on_loss(loss, &self.delivery);
+        if self.window_bytes() < before {
+            self.delivery.on_reduction();
+        }
+        // finding.md R-16
+        if self.finding.repeats_at_once() && self.delivery.in_flight >= self.window_bytes() {
+            self.ask_for_packet();
+        }
         if has_searched && !self.is_searching() && self.meter.has_queue(&self.rtt) {
             self.meter.leave_out_before(loss.next_packet);
         }

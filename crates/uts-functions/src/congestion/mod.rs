@@ -182,6 +182,12 @@ impl Delivery {
         self.app_limited_until = (self.delivered + self.in_flight).max(1);
     }
 
+    /// The window is smaller than it was: what had room in the larger one says nothing of the data
+    /// that waits for this one.
+    pub fn on_reduction(&mut self) {
+        self.app_limited_until = 0;
+    }
+
     /// Whether the sender ran out of data within the last round.
     pub fn is_app_limited(&self) -> bool {
         self.app_limited_until != 0

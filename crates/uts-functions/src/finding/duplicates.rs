@@ -12,10 +12,21 @@ use crate::time::Time;
 #[derive(Clone, Debug)]
 pub struct Duplicates(Box<State>);
 
+/// What of the packets that left before a loss was found is lost besides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Partial {
+    /// None, until reports are counted again.
+    Nothing,
+    /// The oldest, if the repeat arrives before it.
+    NextLoss,
+    /// All of them.
+    All,
+}
+
 #[derive(Clone, Debug)]
 struct State {
     reports: u32,
-    partial: bool,
+    partial: Partial,
     /// The oldest in flight behind the last report, and how many reports have left it so.
     oldest: Option<u64>,
     count: u32,
@@ -51,9 +62,9 @@ impl Duplicates {
                 unit: Unit::Count,
                 default: 1,
                 min: 0,
-                max: 1,
+                max: 2,
                 bold: Bold::Neither,
-                what: "1 = a repeat that arrives shows the next loss (NewReno); 0 = reports are counted again",
+                what: "a repeat that arrives: 0 = shows nothing, 1 = the next loss (NewReno); 2 = all is lost at once (Tahoe)",
             },
         ],
         needs: &[],
@@ -71,7 +82,11 @@ impl Duplicates {
     pub fn build(params: &Params, (): ()) -> Self {
         Duplicates(Box::new(State {
             reports: params.get(0).max(1),
-            partial: params.get(1) == 1,
+            partial: match params.get(1) {
+                0 => Partial::Nothing,
+                1 => Partial::NextLoss,
+                _ => Partial::All,
+            },
             oldest: None,
             count: 0,
             below: 0,
@@ -90,6 +105,10 @@ impl Finding for Duplicates {
         Rule { below: self.0.below, cause: Cause::Overtaken, within: 0, age: Age::Any }
     }
 
+    fn repeats_at_once(&self) -> bool {
+        true
+    }
+
     fn alarm(&self) -> Alarm {
         // finding.md R-10.
         Alarm::LoseAll { since: self.0.progress_at }
@@ -98,7 +117,8 @@ impl Finding for Duplicates {
 
 impl State {
     fn find(&mut self, oldest: u64, next_packet: u64) {
-        self.below = oldest.saturating_add(1);
+        // finding.md R-9.
+        self.below = if self.partial == Partial::All { next_packet } else { oldest.saturating_add(1) };
         self.count = 0;
         self.recovers_at = Some(next_packet);
     }
@@ -119,7 +139,7 @@ impl State {
             }
             self.recovers_at = None;
             // finding.md R-9.
-            if self.partial && oldest < from {
+            if self.partial == Partial::NextLoss && oldest < from {
                 self.find(oldest, report.next_packet);
                 return;
             }
@@ -165,6 +185,14 @@ mod tests {
         report(&mut d, Some(3), 1, 9);
         assert_eq!(report(&mut d, Some(1), 4, 9), 0);
         assert_eq!(report(&mut d, Some(5), 4, 9), 0);
+    }
+
+    #[test]
+    fn tahoe_begins_again_at_the_first_loss() {
+        let mut d = duplicates(2);
+        let below: Vec<_> = (1..5).map(|newest| report(&mut d, Some(newest), 1, 9)).collect();
+        assert_eq!(below, [0, 0, 0, 9]);
+        assert_eq!(report(&mut d, Some(9), 10, 12), 9, "the repeats are in flight");
     }
 
     #[test]

@@ -184,6 +184,11 @@ pub trait Finding: Described + DynClone {
     /// Which packets are lost now.
     fn rule(&self, flight: &Flight) -> Rule;
 
+    /// Whether a packet leaves for each loss that was found, whatever the window says.
+    fn repeats_at_once(&self) -> bool {
+        false
+    }
+
     /// What the timer is set for.
     fn alarm(&self) -> Alarm;
 }

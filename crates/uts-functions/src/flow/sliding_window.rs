@@ -97,11 +97,14 @@ impl FlowControl for SlidingWindow {
     }
 
     fn allows(&self, limit: u64, flow: &Outstanding) -> Allowed {
+        // flow.md R-19: what was granted before may be more than a window.
+        let limit = limit.min(flow.done_to.saturating_add(self.window_bytes));
+        let window_max = flow.window_max.min(self.window_bytes);
         let (usable, waiting) =
             (limit.saturating_sub(flow.sent_to), flow.written_to.saturating_sub(flow.sent_to));
         // flow.md R-21: what all fits need not wait for more room.
         let is_narrow = waiting > usable
-            && usable.saturating_mul(100) < flow.window_max.saturating_mul(self.threshold_percent);
+            && usable.saturating_mul(100) < window_max.saturating_mul(self.threshold_percent);
         // flow.md R-22.
         if is_narrow || (self.nagle && flow.is_small()) { Allowed::Hold } else { Allowed::To(limit) }
     }
@@ -143,9 +146,17 @@ mod tests {
     fn the_sender_waits_for_enough_of_the_window_unless_all_fits() {
         let window = build(&[("window", 4096), ("threshold", 23)]);
         // 23 % of 4096 are 942.
-        assert_eq!(window.allows(5941, &flow(1000, 5000, 90_000)), Allowed::Hold);
-        assert_eq!(window.allows(5943, &flow(1000, 5000, 90_000)), Allowed::To(5943));
-        assert_eq!(window.allows(5100, &flow(1000, 5000, 5100)), Allowed::To(5100));
+        assert_eq!(window.allows(5941, &flow(2000, 5000, 90_000)), Allowed::Hold);
+        assert_eq!(window.allows(5943, &flow(2000, 5000, 90_000)), Allowed::To(5943));
+        assert_eq!(window.allows(5100, &flow(2000, 5000, 5100)), Allowed::To(5100));
+    }
+
+    #[test]
+    fn no_more_than_a_window_is_outstanding_whatever_was_granted_before() {
+        let window = build(&[("window", 4096), ("threshold", 25)]);
+        let allowed = |sent_to| window.allows(1 << 20, &flow(10_000, sent_to, 90_000));
+        assert_eq!(allowed(10_000), Allowed::To(14_096));
+        assert_eq!(allowed(14_000), Allowed::Hold, "less than a quarter of the window is free");
     }
 
     #[test]

@@ -14,6 +14,7 @@ use super::repairs::has_repair;
 use super::{Interest, LostPacket, Part, Token};
 use crate::synthesis::SendStack;
 use uts_functions::Time;
+use uts_functions::acknowledgement::Acknowledgement as _;
 
 /// What flows have to send. The flows have it.
 #[derive(Debug)]
@@ -77,7 +78,7 @@ impl Part for Data {
             return;
         }
         let (end, polls) = (packet.end_of_data(stack), stack.polls());
-        let coalesce = config.coalesce;
+        let (coalesce, is_cumulative) = (config.coalesce, stack.acknowledgement.is_cumulative());
         let gate = outbound.gate(stack, packet.now);
         while let Some(flow) = flows.next_to_send(Some(stack.group)) {
             let written = Cargo { flows, stack, gate, stats, packet, flow, end, polls, coalesce }.fill();
@@ -88,7 +89,9 @@ impl Part for Data {
             flows.update_order(flow, |send| gate.limit(send));
             flows.yield_turn(flow);
             let is_stuck = written == Written::Nothing && flows.has_turn(flow);
-            if is_stuck || written == Written::Last || (packet.shape.has_data && !coalesce) {
+            // acknowledgement.md R-20
+            let is_alone = !coalesce || (is_cumulative && packet.shape.repeats);
+            if is_stuck || written == Written::Last || (packet.shape.has_data && is_alone) {
                 break;
             }
         }
