@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use std::collections::BTreeMap;
+use uts_engine::requirements::Requirements;
 use uts_engine::{ConnectionConfig, ConnectionHandle, Event, FlowId, FlowOptions, Read};
 use uts_functions::Time;
 use uts_path::PathConfig;
@@ -105,4 +106,51 @@ fn a_short_request_does_not_wait_for_a_long_file() {
     files.pass(Time::from_millis(30_000), |files| files.ended.len() == 2);
     let took = |flow: FlowId| files.ended[&flow].since(begun_at).as_millis();
     assert!(took(short) < 200 && took(long) > 1_500, "{} and {} ms", took(short), took(long));
+}
+
+/// Bytes of each of two flows that have arrived in a while, under this `connScheduler`.
+fn shares(scheduler: &str, priorities: [u8; 2]) -> [u64; 2] {
+    let mut files = Files::new("rate=20mbit delay=10ms buffer=100p");
+    let mut requirements = Requirements::default();
+    requirements.assign(&format!("connScheduler={scheduler}")).expect("a scheduler");
+    let now = files.world.now();
+    let connection = files.world.connection(CLIENT, files.client).expect("open");
+    connection.set_requirements(now, requirements).expect("no contradiction");
+    let flows = priorities.map(|priority| {
+        let now = files.world.now();
+        let connection = files.world.connection(CLIENT, files.client).expect("open");
+        let flow = connection.open_flow(FlowOptions { priority, ..FlowOptions::default() }).expect("a flow");
+        connection.write(now, flow, Bytes::from(vec![1; 4_000_000])).expect("room");
+        flow
+    });
+    let until = files.world.now() + core::time::Duration::from_millis(1500);
+    let mut arrived = BTreeMap::new();
+    while let Some(happening) = files.world.next(until) {
+        if let (SERVER, Event::Readable(flow)) = (happening.node, happening.event) {
+            let now = files.world.now();
+            let connection = files.world.connection(SERVER, happening.connection).expect("open");
+            while let Ok(Read::Bytes(_, bytes)) = connection.read(now, flow, 1 << 20) {
+                *arrived.entry(flow).or_insert(0) += bytes.len() as u64;
+            }
+        }
+    }
+    flows.map(|flow| arrived.get(&flow).copied().unwrap_or(0))
+}
+
+#[test]
+fn flows_share_a_connection_as_its_scheduler_says() {
+    let share = |scheduler, priorities| {
+        let [a, b] = shares(scheduler, priorities);
+        assert!(a + b > 2_000_000, "{scheduler}: {a} + {b} bytes in 1.5 seconds");
+        a as f64 / (a + b) as f64
+    };
+    for (scheduler, priorities, expected) in [
+        ("weighted-fair-queueing", [100, 100], 0.5),
+        ("weighted-fair-queueing", [49, 149], 0.75),
+        ("fair-capacity", [49, 149], 0.5),
+        ("priority", [49, 149], 1.0),
+    ] {
+        let share = share(scheduler, priorities);
+        assert!((share - expected).abs() < 0.02, "{scheduler} {priorities:?}: {share:.3}, not {expected}");
+    }
 }

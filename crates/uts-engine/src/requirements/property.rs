@@ -268,7 +268,7 @@ pub static PROPERTIES: &[Property] = &[
     word!(
         "connScheduler",
         conn_scheduler: super::Scheduler,
-        "`weighted-fair-queueing`",
+        "`weighted-fair-queueing`, `fair-capacity`, `priority` or `earliest-deadline`",
         Connection,
         "how the flows of a connection share it"
     ),

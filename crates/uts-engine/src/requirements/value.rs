@@ -75,12 +75,19 @@ pub enum Direction {
     UnidirectionalReceive,
 }
 
-/// How connections of a group share (RFC 9622 section 8.1.5 leaves the list open).
+/// How the flows of a connection share it (RFC 9622 section 8.1.5, RFC 8260 section 3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Scheduler {
-    /// By weight, which is what `connPriority` means here.
+    /// Each has a share of the bytes as 1 / (`connPriority` + 1).
     #[default]
     WeightedFairQueueing,
+    /// All have the same share of the bytes.
+    FairCapacity,
+    /// Those of the smallest `connPriority` go first, and share the bytes equally.
+    Priority,
+    /// The one goes first whose message will be given up first. Those without a lifetime follow,
+    /// and share by weight.
+    EarliestDeadline,
 }
 
 /// Whether packets are protected.
@@ -164,7 +171,10 @@ words! {
         "bidirectional" => Bidirectional, "unidirectional-send" => UnidirectionalSend,
         "unidirectional-receive" => UnidirectionalReceive,
     }
-    Scheduler { "weighted-fair-queueing" => WeightedFairQueueing }
+    Scheduler {
+        "weighted-fair-queueing" => WeightedFairQueueing, "fair-capacity" => FairCapacity,
+        "priority" => Priority, "earliest-deadline" => EarliestDeadline,
+    }
     Security { "required" => Required, "unprotected" => Unprotected }
     Quality {
         "reliability" => Reliability, "order" => Order, "delay" => Delay, "jitter" => Jitter,

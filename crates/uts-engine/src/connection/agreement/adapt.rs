@@ -312,6 +312,7 @@ impl Connection {
         let selection =
             selector::select(&requirements, &facts, &local, self.agreement.peer_library.as_ref())?;
         self.ways.outbound_mut(|o| o.set_rate_max(requirements.max_send_rate));
+        self.ways.flows.scheduler = requirements.conn_scheduler;
         self.ways.set_receive_rate(now, requirements.max_recv_rate);
         self.wake(now);
         std::sync::Arc::make_mut(&mut self.ways.config).requirements = requirements.clone();

@@ -1,6 +1,7 @@
 //! The halves of a flow: what one end sends in it, and what it receives.
 
 use crate::connection::flows::interface::After;
+use crate::connection::flows::order::Turn;
 use crate::connection::life::deadlines::earlier;
 use crate::connection::receive::messages::Messages;
 use crate::event::{Event, FlowId};
@@ -27,7 +28,7 @@ pub(crate) struct SendHalf {
     pub is_held: bool,
     /// Why its group's profile could not be agreed.
     pub refused: Option<Box<str>>,
-    /// 0 = most urgent.
+    /// 0 = the most important.
     pub priority: u8,
     /// The application found it full and wants to know when it is not.
     pub writer_waits: bool,
@@ -40,8 +41,8 @@ pub(crate) struct SendHalf {
     pub retransmission: Option<(Choice, retransmission::Slot)>,
     /// What only few mechanisms need.
     pub rare: Option<Box<Rare>>,
-    /// Place in the order of sending, if it is in it.
-    pub(in crate::connection) turn: Option<u64>,
+    /// Its place in the order of sending.
+    pub(super) turn: Turn,
 }
 
 /// States of functions for a flow that is sent, which only few mechanisms need.

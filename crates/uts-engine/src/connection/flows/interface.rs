@@ -12,8 +12,9 @@ use core::time::Duration;
 /// How a flow is opened.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FlowOptions {
-    /// Whose turn it is among the flows of the connection: 0 = most urgent, 255 = least. Where it
-    /// is left at 100, `connPriority` of the requirements says it.
+    /// How important it is among the flows of the connection: 0 = most, 255 = least.
+    /// `connScheduler` says what that means: by default a flow's share is as 1 / (priority + 1).
+    /// Where it is left at 100, `connPriority` of the requirements says it.
     pub priority: u8,
     /// What is asked of the data that this end sends in the flow; `None` = what is asked of the
     /// connection.

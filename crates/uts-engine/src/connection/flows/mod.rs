@@ -5,10 +5,14 @@ pub(in crate::connection) mod batch;
 pub(in crate::connection) mod halves;
 pub(in crate::connection) mod interface;
 
+mod order;
+
+use self::order::{Order, Turn};
 use crate::config::ConnectionConfig;
 use crate::connection::flows::halves::{Flow, ReceiveHalf, SendHalf};
 use crate::connection::parts::Signal;
 use crate::event::{Event, FlowId};
+use crate::requirements::Scheduler;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use uts_functions::flow::{self, Grant};
@@ -48,9 +52,8 @@ pub(crate) struct Flows {
     peers_opened: u32,
     peers_gone: u32,
     pub accepted: VecDeque<u32>,
-    /// Flows with something to send: (priority, turn, id).
-    order: BTreeSet<(u8, u64, u32)>,
-    turns: u64,
+    /// Flows with something to send.
+    order: Order,
     /// Flows of which something is due ([`Flow::next_alarm`]), by when. Most connections have none,
     /// and many rest.
     #[allow(clippy::box_collection, reason = "16 bytes less for each connection at rest")]
@@ -66,6 +69,8 @@ pub(crate) struct Flows {
     pub is_rated: bool,
     /// New limits of flows wait for a packet that leaves anyway.
     has_riding: bool,
+    /// How flows share the connection.
+    pub scheduler: Scheduler,
     config: Arc<ConnectionConfig>,
     /// Large buffers, shared by all connections of an endpoint.
     spares: Spares,
@@ -91,8 +96,8 @@ impl Flows {
             peers_opened: 0,
             peers_gone: 0,
             accepted: VecDeque::new(),
-            order: BTreeSet::new(),
-            turns: 0,
+            order: Order::default(),
+            scheduler: config.requirements.conn_scheduler,
             alarms: None,
             signals: BTreeSet::new(),
             credit_initial_out: 0,
@@ -141,7 +146,7 @@ impl Flows {
                 is_done: false,
                 retransmission: None,
                 rare: None,
-                turn: None,
+                turn: Turn::default(),
             },
             receive: ReceiveHalf {
                 data: Reassembly::sharing(self.spares.clone()),
@@ -221,17 +226,11 @@ impl Flows {
         let may = !send.is_held && send.reset.is_none();
         let limit = limit_of(send);
         let wants = may && send.buffer.wants_to_send(limit);
-        match (wants, send.turn) {
-            (true, None) => {
-                self.turns += 1;
-                send.turn = Some(self.turns);
-                self.order.insert((send.priority, self.turns, id));
-            }
-            (false, Some(turn)) => {
-                send.turn = None;
-                self.order.remove(&(send.priority, turn, id));
-            }
-            _ => {}
+        if wants {
+            self.order
+                .enter(self.scheduler, (id, send.priority), &mut send.turn, || send.buffer.next_expiry());
+        } else {
+            self.order.leave((id, send.priority), &mut send.turn);
         }
         if flow.send.rare.is_some() {
             self.update_alarm(id);
@@ -296,20 +295,13 @@ impl Flows {
 
     /// Whether a flow is in the order of sending.
     pub fn has_turn(&self, id: u32) -> bool {
-        self.table.get(&id).is_some_and(|flow| flow.send.turn.is_some())
+        self.table.get(&id).is_some_and(|flow| flow.send.turn.is_on())
     }
 
-    /// Moves a flow behind the others of its priority.
-    pub fn yield_turn(&mut self, id: u32) {
-        if self.order.len() < 2 {
-            return;
-        }
-        let Some(send) = self.table.get_mut(&id).map(|flow| &mut flow.send) else { return };
-        if let Some(turn) = send.turn {
-            self.order.remove(&(send.priority, turn, id));
-            self.turns += 1;
-            send.turn = Some(self.turns);
-            self.order.insert((send.priority, self.turns, id));
+    /// A flow has had its turn, and so many bytes of it are in a packet.
+    pub fn on_turn(&mut self, id: u32, bytes: u64) {
+        if let Some(send) = self.table.get_mut(&id).map(|flow| &mut flow.send) {
+            self.order.serve(self.scheduler, (id, send.priority), &mut send.turn, bytes);
         }
     }
 
@@ -322,7 +314,7 @@ impl Flows {
     /// may.
     fn in_order(&self, group: Option<u8>) -> impl Iterator<Item = u32> + '_ {
         let is_in = move |id: &u32| self.table.get(id).is_some_and(|flow| Some(flow.send.group) == group);
-        self.order.iter().map(|(_, _, id)| *id).filter(move |id| group.is_none() || is_in(id))
+        self.order.iter().filter(move |id| group.is_none() || is_in(id))
     }
 
     /// What a group's flows hold may be readable now that another mechanism keeps their order.
@@ -341,7 +333,7 @@ impl Flows {
 
     /// The flow that has something to send, if it is one alone.
     pub fn only_to_send(&self) -> Option<u32> {
-        if self.order.len() == 1 { self.order.first().map(|(_, _, id)| *id) } else { None }
+        self.order.only()
     }
 
     pub fn wants_to_send(&self) -> bool {
@@ -351,13 +343,11 @@ impl Flows {
     /// Drops a flow both halves of which are done; grants the peer another one if it was the
     /// peer's.
     pub fn drop_if_done(&mut self, id: u32) {
-        let Some(flow) = self.table.get(&id) else { return };
+        let Some(flow) = self.table.get_mut(&id) else { return };
         if !(flow.send.is_done && flow.receive.is_done && flow.receive.stop.is_none()) {
             return;
         }
-        if let Some(turn) = flow.send.turn {
-            self.order.remove(&(flow.send.priority, turn, id));
-        }
+        self.order.leave((id, flow.send.priority), &mut flow.send.turn);
         if let Some(at) = flow.alarm {
             self.relist_alarm(id, Some(at), None);
         }
@@ -386,9 +376,7 @@ impl Flows {
         if self.table.is_empty() {
             self.table = BTreeMap::new();
         }
-        if self.order.is_empty() {
-            self.order = BTreeSet::new();
-        }
+        self.order.shrink();
         self.alarms.take_if(|alarms| alarms.is_empty());
         if self.signals.is_empty() {
             self.signals = BTreeSet::new();
@@ -414,7 +402,7 @@ impl Flows {
             .sum();
         flows
             + self.alarms.as_ref().map_or(0, |alarms| size_of_val(&**alarms) + alarms.len() * 32)
-            + self.order.len() * 32
+            + self.order.heap_bytes()
             + self.gone.iter().map(RangeSet::heap_bytes).sum::<usize>()
     }
 }
@@ -431,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn flows_take_turns_and_the_urgent_go_first() {
+    fn flows_take_turns_and_the_important_go_first() {
         let mut flows = Flows::new(Side::Client, config(10), Spares::default());
         flows.opened_max = 10;
         flows.credit_initial_out = 1000;
@@ -446,7 +434,7 @@ mod tests {
         flows.get_mut(4).expect("open").send.buffer.next_chunk(100, 1000);
         flows.update_order(4, |send| send.limit);
         assert_eq!(flows.next_to_send(None), Some(0));
-        flows.yield_turn(0);
+        flows.on_turn(0, 4);
         assert_eq!(flows.next_to_send(None), Some(2));
     }
 

@@ -49,8 +49,9 @@ pub(crate) struct Outbound {
     pub bucket: Bucket,
     pub timing: timing::Slot,
     pub rtt: RoundTrip,
-    /// What the last connection to the host had, until a congestion mechanism is built with it.
-    past: Option<Past>,
+    /// What the last connection to the host had, until a congestion mechanism is built with it. In
+    /// a box, since most connections have none.
+    past: Option<Box<Past>>,
     pub meter: Meter,
     /// Probe time-outs in a row.
     pub timeouts: u32,
@@ -207,7 +208,7 @@ impl Outbound {
         // timing.md R-18.
         self.rtt = RoundTrip::guessed(known.smoothed, known.deviation);
         let Summary { bandwidth, rtt_min, .. } = known.summary;
-        self.past = bandwidth.zip(rtt_min).map(|(bandwidth, rtt_min)| Past { bandwidth, rtt_min });
+        self.past = bandwidth.zip(rtt_min).map(|(bandwidth, rtt_min)| Box::new(Past { bandwidth, rtt_min }));
         self.set_departure();
     }
 
@@ -244,7 +245,7 @@ impl Outbound {
         // at all.
         let congestion = if changed(Function::Congestion) {
             // congestion.md C-95: it serves once.
-            let past = self.past.take().filter(|_| self.is_searching());
+            let past = self.past.take().filter(|_| self.is_searching()).map(|past| *past);
             let mut summary = self.congestion.summary();
             if !self.meter.has_seen_queue(&self.rtt) {
                 // Losses that met no queue have held the predecessor back: what it took for the

@@ -81,13 +81,14 @@ impl Part for Data {
         let (coalesce, is_cumulative) = (config.coalesce, stack.acknowledgement.is_cumulative());
         let gate = outbound.gate(stack, packet.now);
         while let Some(flow) = flows.next_to_send(Some(stack.group)) {
+            let before = packet.out.len();
             let written = Cargo { flows, stack, gate, stats, packet, flow, end, polls, coalesce }.fill();
             if written == Written::NoRoom {
                 break;
             }
             // A flow that has nothing left must not stand before those that have.
             flows.update_order(flow, |send| gate.limit(send));
-            flows.yield_turn(flow);
+            flows.on_turn(flow, (packet.out.len() - before) as u64);
             let is_stuck = written == Written::Nothing && flows.has_turn(flow);
             // acknowledgement.md R-20
             let is_alone = !coalesce || (is_cumulative && packet.shape.repeats);
