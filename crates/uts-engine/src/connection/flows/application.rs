@@ -62,6 +62,18 @@ impl Connection {
         Ok(())
     }
 
+    /// Gives what this end sends in a flow another [`FlowOptions::priority`]: 0 = most urgent, 255 =
+    /// least. It holds from the next packet on.
+    ///
+    /// # Errors
+    /// [`FlowError::Unknown`], [`FlowError::Closed`].
+    pub fn set_flow_priority(&mut self, id: FlowId, priority: u8) -> Result<(), FlowError> {
+        if let Some(reason) = self.close_reason() {
+            return Err(FlowError::Closed(reason.clone()));
+        }
+        if self.ways.flows.set_priority(id.0, priority) { Ok(()) } else { Err(FlowError::Unknown) }
+    }
+
     /// The profile under which a flow's data travels; `None` while that is not agreed, or if there
     /// is no such flow. For what the peer sends it is the connection's until the first data has
     /// come.

@@ -313,6 +313,20 @@ impl Flows {
         }
     }
 
+    /// Gives a flow another priority. It stands behind the others that have it. False if there is
+    /// no such flow.
+    pub fn set_priority(&mut self, id: u32, priority: u8) -> bool {
+        let Some(send) = self.table.get_mut(&id).map(|flow| &mut flow.send) else { return false };
+        let before = core::mem::replace(&mut send.priority, priority);
+        if let Some(turn) = send.turn.filter(|_| before != priority) {
+            self.order.remove(&(before, turn, id));
+            self.turns += 1;
+            send.turn = Some(self.turns);
+            self.order.insert((priority, self.turns, id));
+        }
+        true
+    }
+
     /// The flow whose turn it is, of this group if one is named.
     pub fn next_to_send(&self, group: Option<u8>) -> Option<u32> {
         self.in_order(group).next()
@@ -448,6 +462,13 @@ mod tests {
         assert_eq!(flows.next_to_send(None), Some(0));
         flows.yield_turn(0);
         assert_eq!(flows.next_to_send(None), Some(2));
+        assert!(flows.set_priority(2, 150) && flows.set_priority(2, 150));
+        assert_eq!(flows.in_order(None).collect::<Vec<_>>(), [0, 2]);
+        assert!(flows.set_priority(2, 5) && !flows.set_priority(8, 5));
+        assert_eq!(flows.in_order(None).collect::<Vec<_>>(), [2, 0]);
+        flows.get_mut(2).expect("open").send.buffer.next_chunk(100, 1000);
+        flows.update_order(2, |send| send.limit);
+        assert_eq!(flows.in_order(None).collect::<Vec<_>>(), [0], "it has left its place behind");
     }
 
     #[test]
