@@ -62,8 +62,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Gives what this end sends in a flow another [`FlowOptions::priority`]: 0 = most urgent, 255 =
-    /// least. It holds from the next packet on.
+    /// Gives what this end sends in a flow another [`FlowOptions::priority`]: 0 = most urgent,
+    /// 255 = least. It holds from the next packet on.
     ///
     /// # Errors
     /// [`FlowError::Unknown`], [`FlowError::Closed`].
