@@ -74,6 +74,11 @@ impl Connection {
         if self.ways.flows.set_priority(id.0, priority) { Ok(()) } else { Err(FlowError::Unknown) }
     }
 
+    /// The priority of what this end sends in a flow; `None` if there is no such flow.
+    pub fn flow_priority(&self, id: FlowId) -> Option<u8> {
+        self.ways.flows.get(id.0).map(|flow| flow.send.priority)
+    }
+
     /// The profile under which a flow's data travels; `None` while that is not agreed, or if there
     /// is no such flow. For what the peer sends it is the connection's until the first data has
     /// come.
