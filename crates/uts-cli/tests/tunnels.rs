@@ -393,6 +393,55 @@ fn a_port_of_the_server_leads_here_if_it_permits_that() {
     }
 }
 
+/// A service that reads all that it is sent, and says nothing.
+fn sink() -> std::net::SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
+    let address = listener.local_addr().expect("an address");
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().map_while(Result::ok) {
+            std::thread::spawn(move || std::io::copy(&mut stream, &mut std::io::sink()));
+        }
+    });
+    address
+}
+
+#[test]
+fn what_is_typed_is_more_urgent_than_bulk_unless_a_priority_is_asked() {
+    let place = Place::new();
+    let sink = sink();
+    let server = serve(&place, &["--forward", &sink.to_string()]);
+    let asked = format!("{},connPriority=77", to(sink));
+    let mut tunnel = Tunnel::start(&place, "home", &server, &["-L", &to(sink), "-L", &asked]);
+    let mut streams = [tunnel.connect(0), tunnel.connect(1)];
+    for stream in &mut streams {
+        stream.write_all(b"typed").expect("written");
+    }
+    let names = [0, 1].map(|nth| tunnel.address(nth).to_string());
+    let priorities = |list: &serde_json::Value| {
+        let all = list["carried"].as_array().cloned().unwrap_or_default();
+        let of = |name: &String| all.iter().find(|c| c["forward"] == **name)?["priority"].as_u64();
+        [of(&names[0]), of(&names[1])]
+    };
+    tunnel.list_where("both urgent as asked", |list| priorities(list) == [Some(50), Some(77)]);
+    let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let floods = streams.map(|mut stream| {
+        let stop = stop.clone();
+        std::thread::spawn(move || {
+            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                stream.write_all(&[7; 1 << 14]).expect("written");
+            }
+            stream
+        })
+    });
+    tunnel.list_where("bulk behind others", |list| priorities(list) == [Some(150), Some(77)]);
+    stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    let mut streams = floods.map(|flood| flood.join().expect("written"));
+    tunnel.list_where("typed again", |list| {
+        streams[0].write_all(b"x").expect("written");
+        priorities(list) == [Some(50), Some(77)]
+    });
+}
+
 #[test]
 fn a_tunnel_is_looked_at_and_changed_while_it_runs() {
     let place = Place::new();

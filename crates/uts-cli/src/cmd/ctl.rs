@@ -61,11 +61,12 @@ fn table(answer: &Value) -> String {
         {
             let bytes = |name: &str| show::bytes(carried[name].as_u64().unwrap_or_default());
             let line = format!(
-                "  {} {} to {}, flow {}, {} s, {} out, {} in; out {}\n",
+                "  {} {} to {}, flow {} of priority {}, {} s, {} out, {} in; out {}\n",
                 carried["id"],
                 text(&carried["from"]),
                 text(&carried["to"]),
                 carried["flow"],
+                carried["priority"],
                 carried["seconds"],
                 bytes("bytes_sent"),
                 bytes("bytes_received"),

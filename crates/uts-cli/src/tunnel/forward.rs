@@ -229,6 +229,8 @@ mod tests {
         }
         assert_eq!(Forward::parse_dynamic("1080").unwrap().to_string(), "127.0.0.1:1080 (SOCKS5)");
         assert_eq!(Forward::parse_dynamic("[::1]:1080").unwrap().to_string(), "[::1]:1080 (SOCKS5)");
+        let asked = Forward::parse("udp/1:a:2,msgLifetime=200ms").unwrap();
+        assert_eq!(asked.properties, [("msgLifetime".to_owned(), "200ms".to_owned())]);
         let asked = Forward::parse("1:a:2, connPriority=7 ,connCapacityProfile=scavenger").unwrap();
         let expected = [("connPriority", "7"), ("connCapacityProfile", "scavenger")];
         assert_eq!(asked.properties, expected.map(|(n, v)| (n.to_owned(), v.to_owned())));

@@ -87,8 +87,9 @@ impl Carried {
             let found = self.connection.inspect(|c| c.flow_profile(direction, self.flow)).flatten();
             found.map_or(Value::Null, |profile| profile.to_string().into())
         };
+        let priority = self.connection.inspect(|c| c.flow_priority(self.flow)).flatten();
         json!({
-            "id": id, "forward": self.forward, "from": self.from, "to": self.to, "flow": self.flow.0,
+            "id": id, "priority": priority, "forward": self.forward, "from": self.from, "to": self.to, "flow": self.flow.0,
             "seconds": self.since.elapsed().as_secs(),
             "bytes_sent": self.sent.load(Relaxed), "bytes_received": self.received.load(Relaxed),
             "profile_out": profile(Direction::Out), "profile_in": profile(Direction::In),

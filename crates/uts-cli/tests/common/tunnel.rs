@@ -95,7 +95,7 @@ impl<'a> Tunnel<'a> {
     }
 
     /// Waits until the list is as is wanted.
-    pub fn list_where(&mut self, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+    pub fn list_where(&mut self, what: &str, mut wanted: impl FnMut(&Value) -> bool) -> Value {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let ended = self.ctl(&["--json"]);
