@@ -4,6 +4,9 @@ use clap::{Args as ClapArgs, Parser, Subcommand};
 use std::path::PathBuf;
 use std::time::Duration;
 
+mod tunnel;
+pub use tunnel::{CtlArgs, CtlCommand, TunnelArgs};
+
 /// The Universal Transport System.
 #[derive(Debug, Parser)]
 #[command(
@@ -15,6 +18,7 @@ use std::time::Duration;
   uts cp big.iso uts://host/incoming/         send a file
   uts cp -r uts://host/photos .               fetch a directory
   uts pipe host ssh                           reach a service behind a server
+  uts tunnel -L 8080:127.0.0.1:80 host        lead a port here to one there
   uts explain --property reliability=prefer   what that leads to, and why
   uts lab run experiments/loss.toml           compare transports on equal paths
 
@@ -38,6 +42,10 @@ pub enum Command {
     Ls(LsArgs),
     /// Carry standard input and output to a service behind a server
     Pipe(PipeArgs),
+    /// Lead ports through a server, or from it, as ssh -L, -R and -D do; UDP as well
+    Tunnel(TunnelArgs),
+    /// Look at a tunnel that runs, and change it
+    Ctl(CtlArgs),
     /// List unfinished copies, or remove what is left of them
     Parts(PartsArgs),
     /// Show which profile given properties lead to, and the reason for each choice
@@ -76,17 +84,27 @@ pub enum Command {
   uts serve --dir /tmp/inbox --writable --anyone
   uts serve --dir /srv/files --cert chain.pem --cert-key key.pem
   uts serve --pipe ssh=22 --authorized-keys /etc/uts/keys
+  uts serve --forward 127.0.0.1:80 --forward '*:443' --authorized-keys /etc/uts/keys
 
 Nothing outside the directory is ever read or written. Ctrl-C ends the server.
 Clients can then continue interrupted copies when it runs again.")]
 pub struct ServeArgs {
     /// Directory to serve; with --writable, files are also taken into it
-    #[arg(long, value_name = "DIR", required_unless_present = "pipe")]
+    #[arg(long, value_name = "DIR", required_unless_present_any = ["pipe", "forward", "listen_forward"])]
     pub dir: Option<PathBuf>,
     /// Let `uts pipe` reach a TCP service, as ssh=127.0.0.1:22 or ssh=22 (a port of this host); may
     /// be repeated; needs --authorized-keys or --anyone
     #[arg(long, value_name = "NAME=HOST:PORT")]
     pub pipe: Vec<crate::pipe::Service>,
+    /// Let `uts tunnel` connect to a place, as 127.0.0.1:80, *:443, udp/10.0.0.1:53 or 80 (a port
+    /// of this host), and for one client only with its key behind it: 22@SHA256:…; may be repeated;
+    /// needs --authorized-keys
+    #[arg(long, value_name = "[udp/][HOST:]PORT[@KEY]")]
+    pub forward: Vec<crate::tunnel::permit::Pattern>,
+    /// Let `uts tunnel -R` have this server listen at a place, as 8080 (of this host only) or
+    /// *:8080; may be repeated; needs --authorized-keys
+    #[arg(long, value_name = "[udp/][ADDR:]PORT[@KEY]")]
+    pub listen_forward: Vec<crate::tunnel::permit::Pattern>,
     /// Address or host name and UDP port to listen on, as ADDR:PORT, [V6]:PORT, NAME, :PORT or
     /// PORT; port 0 takes any free port [default: all networks of the host, port 4433]
     #[arg(long, value_name = "WHERE")]

@@ -42,6 +42,11 @@ pub struct ConnectOptions {
     pub properties: Vec<(String, String)>,
     /// Which of the server's services is asked for; empty = its files.
     pub service: &'static str,
+    /// The connection is kept for so long while nothing is heard of the server, if the server does
+    /// as well, and moves with this host; zero = as those of copies.
+    pub silence_max: Duration,
+    /// Flows that the peer may open at once, each with small buffers; `None` = as for copies.
+    pub flows_max: Option<u32>,
     /// Whether somebody can be asked about the key of an unknown server.
     pub interactive: bool,
     /// Whether the key of an unknown server is accepted and kept without asking.
@@ -82,6 +87,8 @@ pub struct ListenOptions {
     /// Connections that do nothing, and whose peers are not heard, are kept for so long if their
     /// clients ask for it.
     pub silence_max: Duration,
+    /// Flows that a client may open at once, each with small buffers; `None` = as for copies.
+    pub flows_max: Option<u32>,
 }
 
 /// Figures of a connection, at one moment.
@@ -210,6 +217,9 @@ pub trait Link: Clone + Send + Sync + 'static {
 
     /// Its flows.
     fn flows(&self) -> Arc<Self::Flows>;
+    /// What it is made of, for flows of messages, or with properties of their own; `None` if its
+    /// flows have none.
+    fn connection(&self) -> Option<uts::Connection>;
     /// Its figures now.
     fn telemetry(&self) -> Telemetry;
     /// Bytes that were handed over and have not arrived yet; `None` once it has ended.

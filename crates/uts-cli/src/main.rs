@@ -6,9 +6,11 @@ mod cmd;
 mod given;
 mod link;
 mod pipe;
+mod stream;
 mod target;
 #[cfg(test)]
 mod testing;
+mod tunnel;
 mod udp;
 mod ui;
 
@@ -58,6 +60,8 @@ fn carry_out(command: &Command) -> Result<(), Failure> {
             Command::Cp(cp) => cmd::cp::run(&transport, cp).await,
             Command::Ls(ls) => cmd::ls::run(&transport, ls).await,
             Command::Pipe(pipe) => cmd::pipe::run(&transport, pipe).await,
+            Command::Tunnel(tunnel) => cmd::tunnel::run(&transport, tunnel).await,
+            Command::Ctl(ctl) => cmd::ctl::run(ctl).await,
             Command::Parts(parts) => cmd::parts::run(parts),
             Command::Explain(explain) => cmd::explain::run(&transport, explain),
             Command::Properties(properties) => cmd::properties::run(properties),

@@ -5,8 +5,8 @@ mod link;
 
 use crate::given::PathGiven;
 use crate::link::{Broken, ConnectOptions, ListenOptions, Listener, ServerIdentity, ServerTrust, Transport};
-use crate::pipe;
 use crate::target::Host;
+use crate::tunnel;
 use crate::ui::lines;
 use link::UdpLink;
 use std::io::BufRead;
@@ -41,7 +41,7 @@ impl Transport for Udp {
         if let ServerTrust::PinKept(pin, file) = &options.trust {
             keep(host, pin, file.as_deref()).map_err(Broken::for_good)?;
         }
-        if options.service == pipe::SERVICE {
+        if !options.silence_max.is_zero() {
             connection.follow_network();
         }
         Ok(UdpLink::new(connection))
@@ -62,6 +62,7 @@ impl Transport for Udp {
         });
         wanted.connection = config(&options.properties)?;
         wanted.connection.idle_timeout = wanted.connection.idle_timeout.max(options.silence_max);
+        make_room(&mut wanted.connection, options.flows_max);
         wanted.connections_max = options.connections_max;
         wanted.connections_per_address_max = options.connections_per_address_max;
         wanted.connections_per_key_max = options.connections_per_key_max;
@@ -116,10 +117,11 @@ fn client(options: &ConnectOptions) -> Result<uts::ConnectOptions, String> {
     wanted.identity = identity;
     wanted.connection = config(&options.properties)?;
     wanted.connection.keep_alive = KEEP_ALIVE;
-    if options.service == pipe::SERVICE {
-        wanted.connection.service = options.service.to_owned();
-        wanted.connection.idle_timeout = pipe::SILENCE_MAX;
+    wanted.connection.service = options.service.to_owned();
+    if !options.silence_max.is_zero() {
+        wanted.connection.idle_timeout = options.silence_max;
     }
+    make_room(&mut wanted.connection, options.flows_max);
     wanted.server_name = options.server_name.clone();
     Ok(wanted)
 }
@@ -159,6 +161,15 @@ fn requirements(properties: &[(String, String)]) -> Result<Requirements, String>
 
 fn config(properties: &[(String, String)]) -> Result<ConnectionConfig, String> {
     Ok(ConnectionConfig { requirements: requirements(properties)?, ..ConnectionConfig::default() })
+}
+
+/// Lets the peer open this many flows, none of which holds much while nobody reads.
+fn make_room(config: &mut ConnectionConfig, flows_max: Option<u32>) {
+    let Some(flows_max) = flows_max else { return };
+    let (first, most) = tunnel::FLOW_BYTES;
+    config.flows_max = flows_max;
+    (config.credit_bytes_initial, config.credit_bytes_max) = (first as u64, most as u64);
+    (config.send_buffer_bytes, config.send_buffer_bytes_max) = (first, most);
 }
 
 fn trust(options: &ConnectOptions) -> Result<Trust, String> {

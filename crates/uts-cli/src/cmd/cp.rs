@@ -1,6 +1,5 @@
 //! `uts cp`.
 
-mod patience;
 mod run;
 
 use super::{Failure, interrupted, properties};

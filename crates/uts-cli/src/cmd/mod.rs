@@ -1,6 +1,7 @@
 //! The subcommands.
 
 pub mod cp;
+pub mod ctl;
 pub mod explain;
 pub mod functions;
 pub mod hosts;
@@ -8,10 +9,12 @@ pub mod keygen;
 pub mod ls;
 mod meter;
 pub mod parts;
+mod patience;
 pub mod pipe;
 pub mod properties;
 mod reach;
 pub mod serve;
+pub mod tunnel;
 
 use crate::args::WantedArgs;
 use tokio::sync::oneshot;

@@ -4,6 +4,7 @@ use super::{Failure, interrupted, properties};
 use crate::args::PipeArgs;
 use crate::link::{Link, LinkEvent, Transport};
 use crate::pipe;
+use crate::stream;
 use crate::target::Host;
 use crate::ui::lines;
 use bytes::Bytes;
@@ -35,6 +36,7 @@ pub async fn run<T: Transport>(transport: &T, args: &PipeArgs) -> Result<(), Fai
     }
     let mut options = args.reach.options(properties(&args.wanted)?, true)?;
     options.service = pipe::SERVICE;
+    options.silence_max = pipe::SILENCE_MAX;
     let interrupt = interrupted();
     tokio::pin!(interrupt);
     let stop = || Failure::Interrupted("interrupted".into());
@@ -65,7 +67,7 @@ pub async fn run<T: Transport>(transport: &T, args: &PipeArgs) -> Result<(), Fai
 }
 
 /// Tells what happens to the connection. Standard output is the service's.
-async fn tell(mut events: mpsc::UnboundedReceiver<LinkEvent>, host: String, quiet: bool) {
+pub(super) async fn tell(mut events: mpsc::UnboundedReceiver<LinkEvent>, host: String, quiet: bool) {
     while let Some(event) = events.recv().await {
         let seconds = |time: Duration| show::seconds(time.as_secs_f64());
         let line = match event {
@@ -100,7 +102,8 @@ async fn carry<F: Flows>(
 ) -> Result<(), End> {
     let (mut send, mut recv) = flows.open().await.map_err(End::Broken)?;
     pipe::ask(&mut send, service).await.map_err(End::Broken)?;
-    pipe::read_answer(&mut recv).await.map_err(End::Broken)?.map_err(End::Refused)?;
+    let answer = stream::read_answer(&mut recv).await.map_err(End::Broken)?;
+    answer.map_err(|refused| End::Refused(refused.to_string()))?;
     // Not before: what is typed is for a service that is there.
     let mut input = input.await;
     let outward = async {

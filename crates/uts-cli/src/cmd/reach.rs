@@ -4,6 +4,7 @@ use super::Failure;
 use crate::args::ReachArgs;
 use crate::link::{ConnectOptions, ServerTrust};
 use std::io::IsTerminal;
+use std::time::Duration;
 use uts::files::FileError;
 
 /// An error with the server that it is about; those of files name the file.
@@ -28,6 +29,8 @@ impl ReachArgs {
             server_name: self.server_name.clone(),
             properties,
             service: "",
+            silence_max: Duration::ZERO,
+            flows_max: None,
             interactive: may_ask && std::io::stdin().is_terminal() && std::io::stderr().is_terminal(),
             accept_new: self.accept_new,
         })

@@ -8,6 +8,7 @@ use super::{Failure, interrupted, properties};
 use crate::args::ServeArgs;
 use crate::link::{Link, ListenOptions, Listener, NO_SUCH_SERVICE, STOPPING, ServerIdentity, Transport};
 use crate::pipe::{self, Permitted};
+use crate::tunnel::{self, permit::Permits};
 use crate::ui::{self, Served, Start, Ui};
 use inventory::Inventory;
 use listen::Wrong;
@@ -53,7 +54,14 @@ pub(crate) async fn serve<T: Transport>(
         let why = "--pipe: say who may use it, by --authorized-keys FILE or --anyone";
         return Err(Failure::Usage(why.into()));
     }
+    if !(args.forward.is_empty() && args.listen_forward.is_empty()) && args.authorized_keys.is_none() {
+        let why = "--forward, --listen-forward: say whose keys may use it, by --authorized-keys FILE";
+        return Err(Failure::Usage(why.into()));
+    }
     let offer = offer(args)?;
+    if !offer.permits.is_empty() {
+        tunnel::make_room_for_sockets();
+    }
     let mut listener = transport.listen(&listen_options(args).await?).await.map_err(Failure::Failed)?;
     let found = look(args).await?;
     ui.start(&Start {
@@ -96,6 +104,7 @@ pub(crate) async fn serve<T: Transport>(
 struct Offer {
     files: Option<Service>,
     pipes: Arc<Permitted>,
+    permits: Arc<Permits>,
 }
 
 fn offer(args: &ServeArgs) -> Result<Offer, Failure> {
@@ -107,7 +116,8 @@ fn offer(args: &ServeArgs) -> Result<Offer, Failure> {
     };
     let files = args.dir.as_ref().map(open).transpose()?;
     let pipes = Permitted::new(&args.pipe).map_err(|why| Failure::Usage(format!("--pipe: {why}")))?;
-    Ok(Offer { files, pipes: Arc::new(pipes) })
+    let permits = Permits { connect: args.forward.clone(), listen: args.listen_forward.clone() };
+    Ok(Offer { files, pipes: Arc::new(pipes), permits: Arc::new(permits) })
 }
 
 async fn serve_client<L: Link>(offer: Offer, link: L, ui: Arc<dyn Ui>, mut stopping: watch::Receiver<bool>) {
@@ -115,7 +125,9 @@ async fn serve_client<L: Link>(offer: Offer, link: L, ui: Arc<dyn Ui>, mut stopp
     let asked = link.service();
     let files = offer.files.filter(|_| asked.is_empty());
     let pipes = (asked == pipe::SERVICE && !offer.pipes.is_empty()).then_some(offer.pipes);
-    if files.is_none() && pipes.is_none() {
+    let may_tunnel = asked == tunnel::SERVICE && !offer.permits.is_empty();
+    let connection = may_tunnel.then(|| link.connection()).flatten();
+    if files.is_none() && pipes.is_none() && connection.is_none() {
         let why = if asked.is_empty() {
             "it serves no files".to_owned()
         } else {
@@ -128,11 +140,13 @@ async fn serve_client<L: Link>(offer: Offer, link: L, ui: Arc<dyn Ui>, mut stopp
     let meter = Meter::new(link.clone(), ui.clone(), Some(address.clone()));
     let telling = meter.run();
     let flows = link.flows();
+    let exit = connection.map(|connection| exit(connection, offer.permits, ui.clone(), &address));
     let client = Client { key: fingerprint, address: host(&address).to_owned() };
     let served = tokio::select! {
-        served = async { match &files {
-            Some(files) => files.serve(&*flows, client, meter.clone()).await.map_err(|error| error.to_string()),
-            None => pipe::serve(pipes.unwrap_or_default(), &*flows).await.map_err(|error| error.to_string()),
+        served = async { match (&files, exit) {
+            (_, Some(exit)) => exit.serve().await.map_err(|error| error.to_string()),
+            (Some(files), _) => files.serve(&*flows, client, meter.clone()).await.map_err(|error| error.to_string()),
+            _ => pipe::serve(pipes.unwrap_or_default(), &*flows).await.map_err(|error| error.to_string()),
         }} => Some(served),
         _ = stopping.wait_for(|&stop| stop) => None,
     };
@@ -142,6 +156,19 @@ async fn serve_client<L: Link>(offer: Offer, link: L, ui: Arc<dyn Ui>, mut stopp
     let why = served.err().unwrap_or_default();
     ui.connection("gone", &address, &why);
     link.close(0, "done").await;
+}
+
+/// The end of a tunnel.
+fn exit(
+    connection: uts::Connection,
+    permits: Arc<Permits>,
+    ui: Arc<dyn Ui>,
+    address: &str,
+) -> Arc<tunnel::exit::Exit> {
+    let judge = tunnel::exit::Judge::Server(permits, connection.peer_fingerprint());
+    let client = address.to_owned();
+    let teller = tunnel::Teller::new(tunnel::TOLD_MAX, move |line| ui.notice(Some(&client), "tunnel", line));
+    tunnel::exit::Exit::new(connection, judge, Arc::default(), teller)
 }
 
 /// An address without its port.
@@ -170,12 +197,28 @@ fn served(args: &ServeArgs, listening_at: SocketAddr, found: &Inventory) -> Resu
         is_writable: args.writable,
         has_files: args.dir.is_some(),
         pipes: Permitted::new(&args.pipe).map(|pipes| pipes.to_string()).unwrap_or_default(),
+        forwards: forwards(args),
         clients,
         reach: reach(listening_at.ip()),
         files: found.files,
         has_more: found.has_more,
         leaves_hidden: found.leaves_hidden,
     })
+}
+
+/// Where tunnels may lead, in words.
+fn forwards(args: &ServeArgs) -> String {
+    let list = |patterns: &[tunnel::permit::Pattern]| {
+        patterns.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+    };
+    match (args.forward.is_empty(), args.listen_forward.is_empty()) {
+        (true, true) => String::new(),
+        (false, true) => list(&args.forward),
+        (true, false) => format!("clients from {}", list(&args.listen_forward)),
+        (false, false) => {
+            format!("{}, and to clients from {}", list(&args.forward), list(&args.listen_forward))
+        }
+    }
 }
 
 /// From where an address can be reached.
@@ -196,6 +239,7 @@ async fn listen_options(args: &ServeArgs) -> Result<ListenOptions, Failure> {
         (Some(chain), Some(key)) => ServerIdentity::Certificate { chain: chain.clone(), key: key.clone() },
         _ => ServerIdentity::Key(args.key.clone()),
     };
+    let may_tunnel = !(args.forward.is_empty() && args.listen_forward.is_empty());
     Ok(ListenOptions {
         addresses,
         identity,
@@ -204,6 +248,11 @@ async fn listen_options(args: &ServeArgs) -> Result<ListenOptions, Failure> {
         connections_per_address_max: args.max_per_address as usize,
         connections_per_key_max: args.max_per_key as usize,
         properties: properties(&args.wanted)?,
-        silence_max: if args.pipe.is_empty() { Duration::ZERO } else { pipe::SILENCE_MAX },
+        silence_max: match (args.pipe.is_empty(), may_tunnel) {
+            (true, false) => Duration::ZERO,
+            (true, true) => tunnel::SILENCE_MAX,
+            (false, _) => pipe::SILENCE_MAX,
+        },
+        flows_max: may_tunnel.then_some(tunnel::FLOWS_MAX),
     })
 }

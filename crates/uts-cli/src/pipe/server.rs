@@ -1,9 +1,9 @@
 //! The server's half: each flow of a client is connected to the service that it asks for.
 
-use super::{Permitted, answer, pass, read_request};
+use super::{Permitted, read_request};
+use crate::stream::{REQUEST_MAX, Refused, answer, join};
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
@@ -13,9 +13,6 @@ use uts::files::Flows;
 
 /// Streams of one client at once: each holds a socket.
 const STREAMS_MAX: usize = 1000;
-
-/// How long a client may take to say what it wants, and a service to answer.
-const REQUEST_MAX: Duration = Duration::from_secs(20);
 
 /// Serves the flows of a client until its connection ends.
 ///
@@ -57,26 +54,20 @@ async fn serve_stream<F: Flows>(
     let service = match service {
         Ok(service) => service,
         Err(why) => {
-            answer(&mut send, Err(&why)).await?;
+            answer(&mut send, Err(&Refused::Absent(why))).await?;
             return send.shutdown().await;
         }
     };
-    answer(&mut send, Ok(())).await?;
-    let (mut from_service, mut to_service) = service.into_split();
-    // An error of one direction ends both: what is dropped is reset.
-    tokio::try_join!(pass(&mut recv, &mut to_service), pass(&mut from_service, &mut send))?;
-    Ok(())
+    answer(&mut send, Ok("")).await?;
+    join(service, &mut send, &mut recv, |_, _, _| {}, |_| {}).await
 }
 
 /// Connects to a service. An error is for the client.
 async fn connect(permitted: &Permitted, name: &str) -> Result<TcpStream, String> {
     let address = permitted.address(name)?;
     let connected = timeout(REQUEST_MAX, TcpStream::connect(address)).await;
-    let stream = connected
+    connected
         .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
         // Where it is, is not for the client to know.
-        .map_err(|error| format!("the service `{name}` does not answer: {}", error.kind()))?;
-    // Keystrokes are not to wait for each other.
-    let _ = stream.set_nodelay(true);
-    Ok(stream)
+        .map_err(|error| format!("the service `{name}` does not answer: {}", error.kind()))
 }

@@ -69,6 +69,9 @@ impl<W: Write + Send + 'static> Ui for Json<W> {
             if !served.pipes.is_empty() {
                 object.insert("pipes".into(), json!(served.pipes));
             }
+            if !served.forwards.is_empty() {
+                object.insert("forwards".into(), json!(served.forwards));
+            }
         }
         self.emit("start", None, fields);
     }

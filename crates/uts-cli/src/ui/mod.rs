@@ -41,6 +41,8 @@ pub struct Served {
     pub has_files: bool,
     /// The services that streams lead to, in words; empty = none.
     pub pipes: String,
+    /// Where tunnels may lead, in words; empty = nowhere.
+    pub forwards: String,
     /// Files that there are, or some of them.
     pub files: u64,
     /// There are more than `files`.
@@ -57,12 +59,13 @@ impl Served {
 
     /// What is given, where `subject` is the directory.
     pub fn what(&self, subject: &str) -> String {
-        let files = format!("{subject} ({}), {}", self.count(), self.access());
-        match (self.has_files, self.pipes.as_str()) {
-            (_, "") => files,
-            (true, pipes) => format!("{files}, and streams to {pipes}"),
-            (false, pipes) => format!("streams to {pipes}"),
-        }
+        let given = [
+            (self.has_files, format!("{subject} ({}), {}", self.count(), self.access())),
+            (!self.pipes.is_empty(), format!("streams to {}", self.pipes)),
+            (!self.forwards.is_empty(), format!("tunnels to {}", self.forwards)),
+        ];
+        let given: Vec<String> = given.into_iter().filter_map(|(is, what)| is.then_some(what)).collect();
+        given.join(", and ")
     }
 
     /// How many files, in words.

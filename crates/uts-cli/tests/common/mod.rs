@@ -1,6 +1,8 @@
 //! The program as a user has it: processes with a home of their own, whose every wait is bounded.
 #![allow(dead_code, reason = "each file of tests uses its part")]
 
+pub mod tunnel;
+
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use serde_json::Value;
@@ -283,7 +285,18 @@ impl Running {
         self.end()
     }
 
-    fn end(&mut self) -> Ended {
+    /// Whether it runs no more.
+    pub fn has_ended(&mut self) -> bool {
+        self.child.try_wait().expect("a process").is_some()
+    }
+
+    /// Its number.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Ends it, whatever it does; says what it has told.
+    pub fn end(&mut self) -> Ended {
         let _ = self.child.kill();
         let status = self.child.wait().expect("ended").code().unwrap_or(-1);
         let mut out = self.seen.clone();

@@ -139,6 +139,20 @@ impl SendFlow {
         })
     }
 
+    /// Gives what is sent in the flow another [`FlowOptions::priority`]: 0 = most urgent, 255 =
+    /// least. It holds from the next packet on.
+    ///
+    /// # Errors
+    /// [`FlowError::Unknown`] once the flow is over at both ends, [`FlowError::Closed`].
+    ///
+    /// [`FlowOptions::priority`]: crate::FlowOptions::priority
+    pub fn set_priority(&self, priority: u8) -> Result<(), FlowError> {
+        self.connection.shared().act(|inner, _| {
+            let connection = self.connection.open(inner).map_err(FlowError::Closed)?;
+            connection.set_flow_priority(self.id, priority)
+        })
+    }
+
     /// The profile under which its data leaves. `None` while that is not agreed, and after the
     /// flow's end.
     pub fn profile(&self) -> Option<Profile> {

@@ -2,8 +2,8 @@
 
 use super::super::Failure;
 use super::super::meter::Meter;
+use super::super::patience::Patience;
 use super::super::reach::named;
-use super::patience::Patience;
 use crate::args::CpArgs;
 use crate::link::{Broken, ConnectOptions, Link, Telemetry, Transport};
 use crate::target::{Job, Outside};

@@ -305,6 +305,17 @@ impl Flows {
         }
     }
 
+    /// Gives a flow another priority. False if there is no such flow.
+    pub fn set_priority(&mut self, id: u32, priority: u8) -> bool {
+        let Some(send) = self.table.get_mut(&id).map(|flow| &mut flow.send) else { return false };
+        let before = core::mem::replace(&mut send.priority, priority);
+        if send.turn.is_on() && before != priority {
+            self.order.leave((id, before), &mut send.turn);
+            self.order.enter(self.scheduler, (id, priority), &mut send.turn, || send.buffer.next_expiry());
+        }
+        true
+    }
+
     /// The flow whose turn it is, of this group if one is named.
     pub fn next_to_send(&self, group: Option<u8>) -> Option<u32> {
         self.in_order(group).next()
@@ -334,6 +345,11 @@ impl Flows {
     /// The flow that has something to send, if it is one alone.
     pub fn only_to_send(&self) -> Option<u32> {
         self.order.only()
+    }
+
+    /// How many flows have something to send.
+    pub fn senders(&self) -> usize {
+        self.order.len()
     }
 
     pub fn wants_to_send(&self) -> bool {
@@ -436,6 +452,15 @@ mod tests {
         assert_eq!(flows.next_to_send(None), Some(0));
         flows.on_turn(0, 4);
         assert_eq!(flows.next_to_send(None), Some(2));
+        flows.scheduler = Scheduler::Priority;
+        [0, 2].into_iter().for_each(|id| flows.update_order(id, |send| send.limit));
+        assert!(flows.set_priority(2, 150) && flows.set_priority(2, 150));
+        assert_eq!(flows.in_order(None).collect::<Vec<_>>(), [0, 2]);
+        assert!(flows.set_priority(2, 5) && !flows.set_priority(8, 5));
+        assert_eq!(flows.in_order(None).collect::<Vec<_>>(), [2, 0]);
+        flows.get_mut(2).expect("open").send.buffer.next_chunk(100, 1000);
+        flows.update_order(2, |send| send.limit);
+        assert_eq!(flows.in_order(None).collect::<Vec<_>>(), [0], "it has left its place behind");
     }
 
     #[test]

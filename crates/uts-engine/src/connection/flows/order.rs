@@ -100,6 +100,11 @@ impl Order {
         if self.places.len() == 1 { self.iter().next() } else { None }
     }
 
+    /// How many flows have something to send.
+    pub fn len(&self) -> usize {
+        self.places.len()
+    }
+
     pub fn is_empty(&self) -> bool {
         self.places.is_empty()
     }

@@ -1,4 +1,4 @@
-//! How long a copy tries to go on by itself.
+//! How long a command tries to go on by itself.
 
 use std::time::Duration;
 use tokio::time::Instant;

@@ -1,0 +1,98 @@
+//! What `uts tunnel` and `uts ctl` are told.
+
+use super::{ReachArgs, WantedArgs};
+use crate::tunnel::forward::Forward;
+use clap::{Args as ClapArgs, Subcommand};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Options of `uts tunnel`.
+#[derive(Clone, Debug, ClapArgs)]
+#[command(after_help = "Examples:
+  uts tunnel -L 8080:127.0.0.1:80 host           port 8080 here is port 80 of the server
+  uts tunnel -D 1080 host                        a SOCKS5 proxy at port 1080 here
+  uts tunnel -R 8080:127.0.0.1:3000 host         port 8080 of the server is port 3000 here
+  uts tunnel -L udp/5353:10.0.0.1:53 host        datagrams
+  uts tunnel -L 2222:db:22,connPriority=10 -L 8080:web:80,connPriority=200 host
+  uts tunnel -D 1080 --control ~/.uts-tunnel host
+  uts ctl ~/.uts-tunnel                          what is carried now
+
+The server says where may be led: uts serve --forward 127.0.0.1:80
+--authorized-keys FILE. Ports here are open to this host only unless BIND says
+otherwise (* = all networks). Each connection has a flow of its own. What is
+typed goes before bulk, unless connPriority says otherwise. The tunnel connects
+again by itself. Ctrl-C ends it.")]
+pub struct TunnelArgs {
+    /// Server, as host, host:port or uts://host[:port]
+    #[arg(value_name = "HOST")]
+    pub host: String,
+    /// Lead a port here to a place that the server reaches; behind commas, properties of this
+    /// forward alone (NAME=VALUE); may be repeated
+    #[arg(short = 'L', long, value_name = "[udp/][BIND:]PORT:HOST:HOSTPORT", value_parser = Forward::parse)]
+    pub local: Vec<Forward>,
+    /// Lead a port of the server to a place that this host reaches; as for -L
+    #[arg(short = 'R', long, value_name = "[udp/][BIND:]PORT:HOST:HOSTPORT", value_parser = Forward::parse)]
+    pub remote: Vec<Forward>,
+    /// Lead a port here to wherever each program says that connects to it (SOCKS5); as for -L
+    #[arg(short = 'D', long, value_name = "[BIND:]PORT", value_parser = Forward::parse_dynamic)]
+    pub dynamic: Vec<Forward>,
+    /// Make a socket here by which uts ctl looks at the tunnel and changes it
+    #[arg(long, value_name = "FILE")]
+    pub control: Option<PathBuf>,
+    /// Keep connections for this long while nothing is heard of the server, up to 10min
+    #[arg(long, value_name = "TIME", default_value = "2min", value_parser = crate::given::lasting)]
+    pub silence: Duration,
+    /// Give up this long after the connection was lost; 0 gives up at once [default: never]
+    #[arg(long, value_name = "TIME", value_parser = crate::given::lasting)]
+    pub retry: Option<Duration>,
+    /// How the server is known, and this end to it
+    #[command(flatten)]
+    pub reach: ReachArgs,
+    /// How what is sent is to be carried
+    #[command(flatten)]
+    pub wanted: WantedArgs,
+    /// Print errors only, not what happens to the tunnel
+    #[arg(short, long)]
+    pub quiet: bool,
+}
+
+/// Options of `uts ctl`.
+#[derive(Clone, Debug, ClapArgs)]
+#[command(after_help = "Examples:
+  uts ctl ~/.uts-tunnel
+  uts ctl ~/.uts-tunnel set connCapacityProfile=scavenger
+  uts ctl ~/.uts-tunnel set --forward 127.0.0.1:8080 connPriority=200
+  uts ctl ~/.uts-tunnel end 17")]
+pub struct CtlArgs {
+    /// Socket of the tunnel: the FILE of uts tunnel --control
+    #[arg(value_name = "FILE")]
+    pub socket: PathBuf,
+    /// What to do [default: list]
+    #[command(subcommand)]
+    pub command: Option<CtlCommand>,
+    /// Print one JSON object
+    #[arg(long, global = true)]
+    pub json: bool,
+}
+
+/// What to do with a tunnel.
+#[derive(Clone, Debug, Subcommand)]
+pub enum CtlCommand {
+    /// Print the connection to the server, the forwards, and what they carry, with profiles
+    List,
+    /// Ask a property from now on: of both directions of the connection, or of connections that a
+    /// forward will carry
+    Set {
+        /// A property (see uts properties)
+        #[arg(value_name = "NAME=VALUE")]
+        property: String,
+        /// Only of this forward, by the place at which it listens
+        #[arg(long, value_name = "PLACE")]
+        forward: Option<String>,
+    },
+    /// End a connection that is carried
+    End {
+        /// Its number in the list
+        id: u64,
+    },
+}

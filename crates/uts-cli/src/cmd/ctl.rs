@@ -1,0 +1,79 @@
+//! `uts ctl`: a tunnel that runs, looked at and changed.
+
+use super::Failure;
+use crate::args::{CtlArgs, CtlCommand};
+use crate::tunnel::control::{Request, ask, property};
+use crate::ui::lines;
+use serde_json::Value;
+use uts_units::show;
+
+/// Asks the tunnel, and prints what it says.
+///
+/// # Errors
+/// See [`Failure`].
+pub async fn run(args: &CtlArgs) -> Result<(), Failure> {
+    let request = match &args.command {
+        None | Some(CtlCommand::List) => Request::List,
+        Some(CtlCommand::Set { property: text, forward }) => {
+            property(text, forward.clone()).map_err(Failure::Usage)?
+        }
+        Some(CtlCommand::End { id }) => Request::End { id: *id },
+    };
+    let answer = ask(&args.socket, &request).await.map_err(Failure::Failed)?;
+    if args.json {
+        lines::print_json(answer);
+    } else if request == Request::List {
+        lines::print(&table(&answer));
+    }
+    Ok(())
+}
+
+/// A list for people.
+fn table(answer: &Value) -> String {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let all = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let asked = |value: &Value| {
+        let words = all(value).iter().map(|pair| format!(" {}={}", text(&pair[0]), text(&pair[1]))).collect();
+        std::iter::once(words).filter(|words: &String| !words.is_empty()).collect::<String>()
+    };
+    let mut out = match &answer["connection"] {
+        Value::Null => format!("{}: not connected\n", text(&answer["host"])),
+        connection => format!(
+            "{}: RTT {:.1} ms, loss {:.2} %, exchanges {};{}\n  out {}\n  in {}\n",
+            text(&answer["host"]),
+            connection["rtt_ms"].as_f64().unwrap_or_default(),
+            connection["loss"].as_f64().unwrap_or_default() * 100.0,
+            connection["exchanges"],
+            asked(&connection["properties"]),
+            text(&connection["profile_out"]),
+            text(&connection["profile_in"]),
+        ),
+    };
+    for forward in all(&answer["forwards"]) {
+        let line = format!(
+            "{} to {}{}\n",
+            text(&forward["name"]),
+            text(&forward["to"]),
+            asked(&forward["properties"])
+        );
+        out.push_str(&line);
+        for carried in all(&answer["carried"]).iter().filter(|carried| carried["forward"] == forward["name"])
+        {
+            let bytes = |name: &str| show::bytes(carried[name].as_u64().unwrap_or_default());
+            let line = format!(
+                "  {} {} to {}, flow {} of priority {}, {} s, {} out, {} in; out {}\n",
+                carried["id"],
+                text(&carried["from"]),
+                text(&carried["to"]),
+                carried["flow"],
+                carried["priority"],
+                carried["seconds"],
+                bytes("bytes_sent"),
+                bytes("bytes_received"),
+                text(&carried["profile_out"]),
+            );
+            out.push_str(&line);
+        }
+    }
+    out
+}

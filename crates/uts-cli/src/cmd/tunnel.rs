@@ -1,0 +1,289 @@
+//! `uts tunnel`: ports that lead through a server.
+
+use super::patience::Patience;
+use super::{Failure, interrupted, properties};
+use crate::args::TunnelArgs;
+use crate::link::{Broken, ConnectOptions, Link, Transport};
+use crate::stream;
+use crate::target::Host;
+use crate::tunnel::control::{Board, Control};
+use crate::tunnel::entry::{Entry, Socket};
+use crate::tunnel::exit::{Exit, Goal, Judge};
+use crate::tunnel::forward::{self, Forward};
+use crate::tunnel::live::Live;
+use crate::tunnel::permit::addresses_to_listen;
+use crate::tunnel::wire::{Asked, Opening};
+use crate::tunnel::{self, Teller, Wants};
+use crate::ui::lines;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::io::AsyncWriteExt;
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+use uts::{Connection, FlowOptions, RecvFlow, SendFlow};
+
+/// How often a port of the server is asked for again that it could not have after a reconnection:
+/// it may be held by the connection that was lost, until the server knows that.
+const LISTEN_AGAIN: Duration = Duration::from_secs(2);
+
+/// How long the server may take to listen.
+const LISTEN_MAX: Duration = Duration::from_secs(30);
+
+/// Runs `uts tunnel` until it is interrupted, or the server wants no more of it.
+///
+/// # Errors
+/// See [`Failure`].
+pub async fn run<T: Transport>(transport: &T, args: &TunnelArgs) -> Result<(), Failure> {
+    let name = args.host.strip_prefix("uts://").unwrap_or(&args.host);
+    let host = Host::parse(name.trim_end_matches('/'));
+    let host = host.map_err(|why| Failure::Usage(format!("{}: {why}", args.host)))?;
+    if args.local.is_empty() && args.remote.is_empty() && args.dynamic.is_empty() {
+        return Err(Failure::Usage("nothing is led anywhere: write -L, -R or -D".into()));
+    }
+    if args.silence.is_zero() || args.silence > tunnel::SILENCE_MAX {
+        return Err(Failure::Usage("--silence: write a time up to 10min".into()));
+    }
+    let mut options = args.reach.options(properties(&args.wanted)?, true)?;
+    options.service = tunnel::SERVICE;
+    options.silence_max = args.silence;
+    options.flows_max = Some(tunnel::FLOWS_MAX);
+    tunnel::make_room_for_sockets();
+    let run = Run::new(transport, args, host, options).await?;
+    let interrupt = interrupted();
+    tokio::pin!(interrupt);
+    tokio::select! {
+        ended = run.go() => ended,
+        () = &mut interrupt => {
+            let link = run.link.lock().unwrap_or_else(PoisonError::into_inner).take();
+            if let Some(link) = link {
+                link.close(0, "done").await;
+            }
+            Err(Failure::Interrupted("interrupted".into()))
+        }
+    }
+}
+
+/// A tunnel that runs.
+struct Run<'a, T: Transport> {
+    transport: &'a T,
+    args: &'a TunnelArgs,
+    host: Host,
+    options: ConnectOptions,
+    board: Arc<Board>,
+    now: watch::Sender<Option<Connection>>,
+    /// What is asked of the forwards of the server, in their order.
+    remote: Vec<Arc<Wants>>,
+    teller: Arc<Teller>,
+    /// The connection now.
+    link: Mutex<Option<T::Link>>,
+    /// What listens here, as long as the tunnel runs.
+    _listening: JoinSet<()>,
+}
+
+impl<'a, T: Transport> Run<'a, T> {
+    /// Listens at all places here.
+    async fn new(
+        transport: &'a T,
+        args: &'a TunnelArgs,
+        host: Host,
+        options: ConnectOptions,
+    ) -> Result<Self, Failure> {
+        let quiet = args.quiet;
+        let teller = Teller::new(usize::MAX, |line| lines::fail(line));
+        let control = args.control.as_deref().map(Control::bind).transpose().map_err(Failure::Failed)?;
+        let (now, connections) = watch::channel(None);
+        let live = Arc::new(Live::default());
+        let room = Arc::new(Semaphore::new(tunnel::CONNECTIONS_MAX));
+        let mut listening = JoinSet::new();
+        let mut forwards = Vec::new();
+        for forward in args.local.iter().chain(&args.dynamic) {
+            let addresses = addresses_to_listen(&forward.bind).map_err(Failure::Failed)?;
+            let socket = Socket::bind(forward.protocol, &addresses).await.map_err(Failure::Failed)?;
+            let address = socket.local_addr().map_err(|error| Failure::Failed(error.to_string()))?;
+            let wants = Arc::new(Wants::new(forward.properties.clone()));
+            let (asked, to) = match &forward.goal {
+                forward::Goal::Place(place) => {
+                    (Some(Asked::Connect(forward.protocol, place.clone())), place.to_string())
+                }
+                forward::Goal::Any => (None, "wherever is asked (SOCKS5)".to_owned()),
+            };
+            let name = format!("{}{address}", forward.protocol.prefix());
+            if !quiet {
+                lines::tell(format_args!("{name} leads to {to} by {host}"));
+            }
+            forwards.push((name.clone(), to.clone(), wants.clone()));
+            let (room, live, teller) = (room.clone(), live.clone(), teller.clone());
+            let entry = Arc::new(Entry { name, asked, to, wants, room, live, teller });
+            listening.spawn(socket.serve(entry, connections.clone()));
+        }
+        let mut remote = Vec::new();
+        for forward in &args.remote {
+            let wants = Arc::new(Wants::new(forward.properties.clone()));
+            forwards.push((name_of(forward, &host), goal(forward).to_string(), wants.clone()));
+            remote.push(wants);
+        }
+        let changed = Mutex::default();
+        let board = Arc::new(Board { host: host.to_string(), forwards, live, connections, changed });
+        if let Some(control) = control {
+            listening.spawn(control.serve(board.clone()));
+        }
+        let link = Mutex::default();
+        Ok(Run { transport, args, host, options, board, now, remote, teller, link, _listening: listening })
+    }
+
+    /// Keeps a connection to the server for as long as there is patience.
+    async fn go(&self) -> Result<(), Failure> {
+        let failed = |broken: Broken| Failure::Failed(broken.why);
+        let mut link = self.connect().await.map_err(failed)?;
+        let mut is_first = true;
+        loop {
+            let lost = self.carry(&link, is_first).await?;
+            is_first = false;
+            self.now.send_replace(None);
+            if !lost.is_worth_retrying || self.args.retry == Some(Duration::ZERO) {
+                return Err(Failure::Failed(format!("{}: {}", self.host, lost.why)));
+            }
+            self.tell(&format!("connection lost: {}; connecting again", lost.why));
+            link = self.connect_again(lost).await?;
+            self.tell("connected again");
+        }
+    }
+
+    fn tell(&self, line: &str) {
+        if !self.args.quiet {
+            lines::tell(format_args!("{}: {line}", self.host));
+        }
+    }
+
+    async fn connect(&self) -> Result<T::Link, Broken> {
+        let mut options = self.options.clone();
+        let changed = self.board.changed.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        options.properties.extend(changed);
+        let link = self.transport.connect(&self.host, &options).await?;
+        *self.link.lock().unwrap_or_else(PoisonError::into_inner) = Some(link.clone());
+        Ok(link)
+    }
+
+    async fn connect_again(&self, lost: Broken) -> Result<T::Link, Failure> {
+        let mut patience = Patience::new(self.args.retry.unwrap_or(Duration::MAX));
+        let mut why = lost.why;
+        while let Some(pause) = patience.next() {
+            sleep(pause).await;
+            match self.connect().await {
+                Ok(link) => return Ok(link),
+                Err(broken) if broken.is_worth_retrying => why = broken.why,
+                Err(broken) => return Err(Failure::Failed(broken.why)),
+            }
+        }
+        Err(Failure::Failed(format!("{}: given up: {why}", self.host)))
+    }
+
+    /// Carries all that arrives, until the connection ends; says how it has ended.
+    async fn carry(&self, link: &T::Link, is_first: bool) -> Result<Broken, Failure> {
+        let Some(connection) = link.connection() else {
+            return Err(Failure::Failed("this transport carries no tunnels".into()));
+        };
+        // All that is spawned here ends with this connection.
+        let mut tasks = JoinSet::new();
+        tasks.spawn(super::pipe::tell(link.events(), self.host.to_string(), self.args.quiet));
+        let goals = self.args.remote.iter().zip(&self.remote).map(|(forward, wants)| Goal {
+            name: name_of(forward, &self.host),
+            protocol: forward.protocol,
+            place: goal(forward).clone(),
+            wants: wants.clone(),
+        });
+        let judge = Judge::Client(goals.collect());
+        let exit = Exit::new(connection.clone(), judge, self.board.live.clone(), self.teller.clone());
+        tasks.spawn(async move { drop(exit.serve().await) });
+        for (number, forward) in self.args.remote.iter().enumerate() {
+            let asked = Asked::Listen(forward.protocol, number as u16, forward.bind.clone());
+            let properties = self.remote[number].of_peer();
+            let opening = Opening { asked, properties };
+            let name = name_of(forward, &self.host);
+            let held = listen(&connection, &opening).await;
+            match held {
+                Ok((port, flow)) => {
+                    if is_first {
+                        let at = forward::Place { host: forward.bind.host.clone(), port };
+                        let prefix = forward.protocol.prefix();
+                        self.tell(&format!("{prefix}{at} of the server leads to {}", goal(forward)));
+                    }
+                    tasks.spawn(hold(connection.clone(), opening, Some(flow), name, self.teller.clone()));
+                }
+                Err(why) if is_first => {
+                    if let Some(broken) = link.broken() {
+                        return Ok(broken);
+                    }
+                    link.close(0, "a forward was refused").await;
+                    return Err(Failure::Failed(format!("{}: {why}", self.host)));
+                }
+                Err(why) => {
+                    self.teller.tell(&name, &why);
+                    tasks.spawn(hold(connection.clone(), opening, None, name, self.teller.clone()));
+                }
+            }
+        }
+        self.now.send_replace(Some(connection.clone()));
+        let reason = connection.closed().await;
+        Ok(link.broken().unwrap_or_else(|| Broken::for_good(reason.to_string())))
+    }
+}
+
+/// What a forward of the server is called: it is there that it listens.
+fn name_of(forward: &Forward, host: &Host) -> String {
+    format!("{}{} of {host}", forward.protocol.prefix(), forward.bind)
+}
+
+/// Where a forward of the server leads.
+fn goal(forward: &Forward) -> &forward::Place {
+    match &forward.goal {
+        forward::Goal::Place(place) => place,
+        // It is read as that of -L, which has a place.
+        forward::Goal::Any => &forward.bind,
+    }
+}
+
+/// Has the server listen as long as the flow is open. Returns the port.
+async fn listen(connection: &Connection, opening: &Opening) -> Result<(u16, (SendFlow, RecvFlow)), String> {
+    let asked = timeout(LISTEN_MAX, async {
+        let flow = connection.open_flow(FlowOptions::default()).await;
+        let (mut send, mut recv) = flow.map_err(io::Error::other)?.split();
+        send.write_all(&opening.emit()).await?;
+        let answer = stream::read_answer(&mut recv).await?;
+        io::Result::Ok((answer, (send, recv)))
+    });
+    let asked = asked.await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
+    let (answer, flow) = asked.map_err(|error| error.to_string())?;
+    let port = answer.map_err(|refused| refused.to_string())?;
+    Ok((port.parse().map_err(|_| format!("the server listens at port `{port}`, which is none"))?, flow))
+}
+
+/// Keeps the server listening.
+async fn hold(
+    connection: Connection,
+    opening: Opening,
+    mut flow: Option<(SendFlow, RecvFlow)>,
+    name: String,
+    teller: Arc<Teller>,
+) {
+    loop {
+        if let Some((_send, mut recv)) = flow.take() {
+            // Nothing is expected in it but its end.
+            let _ = tokio::io::copy(&mut recv, &mut tokio::io::sink()).await;
+            if connection.close_reason().is_some() {
+                return;
+            }
+            teller.tell(&name, "the server listens no more; asking again");
+        }
+        sleep(LISTEN_AGAIN).await;
+        match listen(&connection, &opening).await {
+            Ok((_, held)) => {
+                teller.tell(&name, "the server listens again");
+                flow = Some(held);
+            }
+            Err(why) => teller.tell(&name, &why),
+        }
+    }
+}

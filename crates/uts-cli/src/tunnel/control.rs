@@ -1,0 +1,257 @@
+//! A socket of this host by which the user looks at a tunnel that runs, and changes it.
+//!
+//! A request is a line of JSON ([`Request`]), the answer another: an object with `error`, or with
+//! what was asked for.
+
+use super::live::Live;
+use super::wire::{Asked, Opening};
+use super::{Connections, Wants, forward, is_for_peer};
+use crate::stream;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use std::fs;
+use std::io;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+use uts::Direction;
+
+/// The longest request, in bytes.
+const REQUEST_BYTES_MAX: u64 = 4096;
+
+/// The longest answer that is read, in bytes: [`super::CONNECTIONS_MAX`] connections with two
+/// profiles each are well below it.
+const ANSWER_BYTES_MAX: u64 = 64 << 20;
+
+/// How long each side waits for the other.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Programs that ask at once; others wait.
+const ASKING_MAX: usize = 4;
+
+/// What is asked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "do", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Request {
+    /// What there is.
+    List,
+    /// To ask a property from now on.
+    Set {
+        /// Its name.
+        name: String,
+        /// Its value.
+        value: String,
+        /// Of this forward alone; else of the connection.
+        #[serde(default)]
+        forward: Option<String>,
+    },
+    /// To end a connection that is carried.
+    End {
+        /// Its number.
+        id: u64,
+    },
+}
+
+/// A tunnel, as it can be looked at and changed.
+pub struct Board {
+    /// The server.
+    pub host: String,
+    /// The forwards: what they are called, where they lead, and what is asked of their flows.
+    pub forwards: Vec<(String, String, Arc<Wants>)>,
+    /// What is carried.
+    pub live: Arc<Live>,
+    /// The connection.
+    pub connections: Connections,
+    /// What was asked of the connection while it ran, for those that follow it.
+    pub changed: Mutex<Vec<(String, String)>>,
+}
+
+/// A socket, which is removed when it is dropped.
+pub struct Control {
+    listener: UnixListener,
+    file: PathBuf,
+}
+
+impl Drop for Control {
+    fn drop(&mut self) {
+        // Who removed it before has done the same.
+        let _ = fs::remove_file(&self.file);
+    }
+}
+
+impl Control {
+    /// Makes the socket. One that a tunnel has left behind is replaced.
+    ///
+    /// # Errors
+    /// Why it cannot be made, in one line.
+    pub fn bind(file: &Path) -> Result<Control, String> {
+        let wrong = |why: String| format!("--control {}: {why}", file.display());
+        if let Ok(there) = fs::symlink_metadata(file) {
+            if !there.file_type().is_socket() {
+                return Err(wrong("there is something else than a socket".into()));
+            }
+            if std::os::unix::net::UnixStream::connect(file).is_ok() {
+                return Err(wrong("another tunnel uses it".into()));
+            }
+            fs::remove_file(file).map_err(|error| wrong(error.to_string()))?;
+        }
+        let listener = UnixListener::bind(file).map_err(|error| wrong(error.kind().to_string()))?;
+        let control = Control { listener, file: file.to_owned() };
+        // Until then who connects is found out by its user.
+        let permitted = fs::set_permissions(file, fs::Permissions::from_mode(0o600));
+        permitted.map_err(|error| wrong(error.to_string()))?;
+        Ok(control)
+    }
+
+    /// Answers requests of this user, until it is given up.
+    pub async fn serve(self, board: Arc<Board>) {
+        let room = Arc::new(Semaphore::new(ASKING_MAX));
+        let own = rustix::process::geteuid().as_raw();
+        loop {
+            let Ok(place) = room.clone().acquire_owned().await else { return };
+            let Ok((mut socket, _)) = self.listener.accept().await else {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                continue;
+            };
+            if socket.peer_cred().is_ok_and(|peer| peer.uid() == own || peer.uid() == 0) {
+                let board = board.clone();
+                tokio::spawn(async move {
+                    let _place = place;
+                    // Who has gone needs no answer.
+                    let _ = timeout(PATIENCE, board.answer(&mut socket)).await;
+                });
+            }
+        }
+    }
+}
+
+impl Board {
+    async fn answer(&self, socket: &mut UnixStream) -> io::Result<()> {
+        let mut line = String::new();
+        let (from, mut to) = socket.split();
+        BufReader::new(from.take(REQUEST_BYTES_MAX)).read_line(&mut line).await?;
+        let answer = match serde_json::from_str(&line) {
+            Ok(request) => self.carry_out(request).await,
+            Err(error) => Err(format!("a request that is none: {error}")),
+        };
+        let answer = answer.unwrap_or_else(|why| json!({"error": why}));
+        to.write_all(format!("{answer}\n").as_bytes()).await?;
+        to.shutdown().await
+    }
+
+    async fn carry_out(&self, request: Request) -> Result<Value, String> {
+        match request {
+            Request::List => Ok(self.list()),
+            Request::Set { name, value, forward: Some(forward) } => {
+                let found = self.forwards.iter().find(|(name, ..)| *name == forward);
+                let (_, _, wants) = found.ok_or_else(|| {
+                    let names: Vec<&str> = self.forwards.iter().map(|(name, ..)| name.as_str()).collect();
+                    format!("no forward `{forward}`; there are {}", names.join(", "))
+                })?;
+                wants.set(&name, &value)?;
+                Ok(json!({"set": name, "forward": forward}))
+            }
+            Request::Set { name, value, forward: None } => self.set(name, value).await,
+            Request::End { id } if self.live.end(id) => Ok(json!({"ended": id})),
+            Request::End { id } => Err(format!("no connection {id}")),
+        }
+    }
+
+    fn list(&self) -> Value {
+        let connection = self.connections.borrow().clone();
+        let connection = connection.map(|connection| {
+            let (facts, stats) = (connection.facts(), connection.stats());
+            let profile = |direction| connection.profile(direction).map(|profile| profile.to_string());
+            json!({
+                "address": connection.remote_addr().map(|address| address.to_string()),
+                "rtt_ms": facts.rtt_smoothed.as_secs_f64() * 1e3, "loss": facts.loss,
+                "exchanges": stats.exchanges,
+                "properties": connection.requirements().settings(),
+                "profile_out": profile(Direction::Out), "profile_in": profile(Direction::In),
+            })
+        });
+        let forwards: Vec<Value> = self
+            .forwards
+            .iter()
+            .map(|(name, to, wants)| json!({"name": name, "to": to, "properties": wants.all()}))
+            .collect();
+        json!({
+            "host": self.host, "connection": connection, "forwards": forwards, "carried": self.live.list(),
+        })
+    }
+
+    /// Asks a property of what is sent here, and of what the server sends.
+    async fn set(&self, name: String, value: String) -> Result<Value, String> {
+        let Some(connection) = self.connections.borrow().clone() else {
+            return Err("there is no connection to the server at present".to_owned());
+        };
+        connection.set_property(&name, &value).map_err(|error| error.to_string())?;
+        {
+            let mut changed = self.changed.lock().unwrap_or_else(PoisonError::into_inner);
+            changed.retain(|(before, _)| *before != name);
+            changed.push((name.clone(), value.clone()));
+        }
+        if !is_for_peer(&name) {
+            return Ok(json!({"set": name, "at": "this end"}));
+        }
+        let asked = async {
+            let flow = connection.open_flow(uts::FlowOptions::default()).await;
+            let (mut send, mut recv) = flow.map_err(io::Error::other)?.split();
+            let opening = Opening { asked: Asked::Properties, properties: vec![(name.clone(), value)] };
+            send.write_all(&opening.emit()).await?;
+            send.shutdown().await?;
+            stream::read_answer(&mut recv).await
+        };
+        match asked.await {
+            Ok(Ok(_)) => Ok(json!({"set": name, "at": "both ends"})),
+            Ok(Err(refused)) => Err(format!("set at this end; the server refuses it: {refused}")),
+            Err(error) => Err(format!("set at this end; the server was not told: {error}")),
+        }
+    }
+}
+
+/// Asks a tunnel.
+///
+/// # Errors
+/// What it says, or why it cannot be asked, in one line.
+pub async fn ask(file: &Path, request: &Request) -> Result<Value, String> {
+    let wrong = |error: io::Error| match error.kind() {
+        io::ErrorKind::NotFound => format!("{}: no such socket", file.display()),
+        io::ErrorKind::ConnectionRefused => format!("{}: no tunnel uses it any more", file.display()),
+        _ => format!("{}: {error}", file.display()),
+    };
+    let answered = timeout(PATIENCE, async {
+        let mut socket = UnixStream::connect(file).await?;
+        let request = serde_json::to_string(request).map_err(io::Error::other)?;
+        socket.write_all(format!("{request}\n").as_bytes()).await?;
+        let mut answer = String::new();
+        socket.take(ANSWER_BYTES_MAX).read_to_string(&mut answer).await?;
+        io::Result::Ok(answer)
+    });
+    let Ok(answer) = answered.await else { return Err(format!("{}: no answer", file.display())) };
+    let answer: Value = serde_json::from_str(&answer.map_err(wrong)?)
+        .map_err(|_| format!("{}: what answers there is no tunnel", file.display()))?;
+    match answer.get("error").and_then(Value::as_str) {
+        Some(why) => Err(why.to_owned()),
+        None => Ok(answer),
+    }
+}
+
+/// Reads `NAME=VALUE`.
+///
+/// # Errors
+/// That it is none, in one line.
+pub fn property(text: &str, forward: Option<String>) -> Result<Request, String> {
+    let (name, value) = text.split_once('=').ok_or_else(|| format!("{text}: write NAME=VALUE"))?;
+    let (name, value) = (name.trim().to_owned(), value.trim().to_owned());
+    match forward {
+        Some(_) => forward::checked(&name, &value)?,
+        None => uts::Requirements::default().set(&name, &value).map_err(|error| error.to_string())?,
+    }
+    Ok(Request::Set { name, value, forward })
+}

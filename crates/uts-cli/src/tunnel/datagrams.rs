@@ -1,0 +1,302 @@
+//! UDP through a tunnel: who sends from one address and port has a flow of messages of its own, for
+//! as long as anything moves in it. A message is a datagram, and never repeated after its lifetime.
+//!
+//! A message begins with a byte: 0, and a datagram follows; [`OPENING`], and what the flow begins
+//! with ([`super::wire`]) and then the first datagram follow; [`REFUSED`], and the reason why the
+//! other end does not carry on follows. Messages may overtake each other.
+
+use super::entry::{Entry, current};
+use super::exit::{Exit, Way};
+use super::forward::Protocol;
+use super::live::Entered;
+use super::wire::Opening;
+use super::{Asking, Connections, Teller};
+use crate::stream::{REQUEST_MAX, Refused};
+use bytes::{BufMut, Bytes, BytesMut};
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+use tokio::net::UdpSocket;
+use tokio::sync::mpsc;
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::{Instant, timeout};
+use uts::{MessageOptions, RecvFlow, SendFlow, WriteError};
+
+const DATAGRAM: u8 = 0;
+const OPENING: u8 = 0x80;
+const REFUSED: u8 = 0x81;
+
+/// After this long without a datagram either way, who sent is forgotten (RFC 4787 section 4.3 has
+/// two minutes for translators; here a flow costs nothing to open again).
+const IDLE: Duration = Duration::from_secs(60);
+
+/// Senders that are remembered for one forward; the one that was quiet longest makes room.
+const SENDERS_MAX: usize = 128;
+
+/// Datagrams of one sender that wait for its flow.
+const WAITING_MAX: usize = 16;
+
+/// Datagrams that have overtaken the beginning of their flow.
+const EARLY_MAX: usize = 16;
+
+/// The largest UDP payload (RFC 768, less the IPv4 header).
+const DATAGRAM_BYTES_MAX: usize = 65_507;
+
+/// Whether a message is one of those above.
+pub fn is_one(message: &[u8]) -> bool {
+    matches!(message.first(), Some(&(DATAGRAM | OPENING | REFUSED)))
+}
+
+fn message(kind: u8, parts: [&[u8]; 2]) -> Bytes {
+    let mut out = BytesMut::with_capacity(1 + parts[0].len() + parts[1].len());
+    out.put_u8(kind);
+    parts.iter().for_each(|part| out.put_slice(part));
+    out.freeze()
+}
+
+/// Who has sent.
+struct Sender {
+    datagrams: mpsc::Sender<Bytes>,
+    heard_at: Instant,
+    task: AbortHandle,
+}
+
+/// Carries what arrives at a socket, until it is given up.
+pub async fn arrive(socket: UdpSocket, entry: Arc<Entry>, connections: Connections) {
+    let socket = Arc::new(socket);
+    let mut senders: BTreeMap<SocketAddr, Sender> = BTreeMap::new();
+    let mut tasks = JoinSet::new();
+    let mut datagram = vec![0; DATAGRAM_BYTES_MAX];
+    loop {
+        let (bytes, from) = tokio::select! {
+            received = socket.recv_from(&mut datagram) => match received {
+                Ok(received) => received,
+                // That somebody is gone, to whom was sent: whoever else sends is here.
+                Err(_) => continue,
+            },
+            Some(ended) = tasks.join_next(), if !tasks.is_empty() => {
+                let gone = |sender: &Sender| sender.datagrams.is_closed();
+                if let Ok(from) = ended && senders.get(&from).is_some_and(gone) {
+                    senders.remove(&from);
+                }
+                continue;
+            }
+        };
+        let now = Instant::now();
+        let datagram = Bytes::copy_from_slice(&datagram[..bytes]);
+        if senders.len() >= SENDERS_MAX && !senders.contains_key(&from) {
+            let quietest = senders.iter().min_by_key(|(_, sender)| sender.heard_at).map(|(from, _)| *from);
+            if let Some(sender) = quietest.and_then(|from| senders.remove(&from)) {
+                sender.task.abort();
+            }
+        }
+        if senders.get(&from).is_some_and(|sender| sender.datagrams.is_closed()) {
+            senders.remove(&from);
+        }
+        let sender = senders.entry(from).or_insert_with(|| {
+            let (datagrams, arrivals) = mpsc::channel(WAITING_MAX);
+            let local = Local::Shared(socket.clone(), from, arrivals);
+            let (entry, connections) = (entry.clone(), connections.clone());
+            let task = tasks.spawn(async move {
+                if let Err(why) = enter(&entry, local, from, connections).await {
+                    entry.teller.tell(&entry.name, &why);
+                }
+                from
+            });
+            Sender { datagrams, heard_at: now, task }
+        });
+        sender.heard_at = now;
+        // What finds no room is lost, as datagrams are.
+        let _ = sender.datagrams.try_send(datagram);
+    }
+}
+
+/// Carries the datagrams of one sender.
+async fn enter(
+    entry: &Entry,
+    mut local: Local,
+    from: SocketAddr,
+    connections: Connections,
+) -> Result<(), String> {
+    let Ok(_room) = entry.room.try_acquire() else {
+        return Err("there is no room for more connections".to_owned());
+    };
+    let Some(asked) = entry.asked.clone() else { return Err("SOCKS5 is over TCP".to_owned()) };
+    let Some(first) = local.next(&mut Vec::new()).await else { return Ok(()) };
+    let connection = current(connections).await?;
+    let asking = entry.wants.options(&connection, Protocol::Udp)?;
+    let flow = connection.open_flow(asking.flow.clone()).await;
+    let (mut send, recv) = flow.map_err(|error| error.to_string())?.split();
+    let opening = Opening { asked, properties: entry.wants.of_peer() }.emit();
+    // All that follows is worth nothing without it.
+    let sent = send.send_message(message(OPENING, [&opening, &first]), MessageOptions::default()).await;
+    sent.map_err(|error| error.to_string())?;
+    let entered =
+        entry.live.enter([entry.name.clone(), from.to_string(), entry.to.clone()], &connection, send.id());
+    entered.carried().sent.fetch_add(first.len() as u64, Relaxed);
+    let told = (entry.teller.as_ref(), entry.name.as_str());
+    relay(local, send, recv, &asking, &entered, Some(told)).await;
+    Ok(())
+}
+
+/// Carries the datagrams of a flow that the peer has opened, of which this is the first message.
+pub async fn exit(exit: &Exit, mut send: SendFlow, mut recv: RecvFlow, first: Bytes) -> io::Result<()> {
+    let begun = timeout(REQUEST_MAX, begin(&mut recv, first)).await;
+    let (opening, early) = begun.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
+    let prepared = async {
+        let room = exit.room()?;
+        let way = exit.way(&opening.asked, opening.properties).await?;
+        let asking = way.wants.options(exit.connection(), Protocol::Udp).map_err(Refused::Absent)?;
+        let socket = connect(&way).await.inspect_err(|refused| exit.tell(&way.name, refused))?;
+        Ok::<_, Refused>((room, way, asking, socket))
+    };
+    let (_room, way, asking, socket) = match prepared.await {
+        Ok(prepared) => prepared,
+        Err(refused) => {
+            let asking = super::Wants::default().options(exit.connection(), Protocol::Udp);
+            asking.and_then(|asking| asking.apply(&send)).map_err(io::Error::other)?;
+            let why = message(REFUSED, [refused.to_string().as_bytes(), &[]]);
+            send.send_message(why, MessageOptions::default()).await?;
+            send.finish()?;
+            return Ok(send.finished().await?);
+        }
+    };
+    asking.apply(&send).map_err(io::Error::other)?;
+    let entered = exit.live().enter([way.name, way.from, way.to], exit.connection(), send.id());
+    let local = Local::Own(socket);
+    for datagram in early {
+        entered.carried().received.fetch_add(datagram.len() as u64, Relaxed);
+        local.put(&datagram).await;
+    }
+    relay(local, send, recv, &asking, &entered, None).await;
+    Ok(())
+}
+
+/// The opening of a flow, and the datagrams that have come so far.
+async fn begin(recv: &mut RecvFlow, first: Bytes) -> io::Result<(Opening, Vec<Bytes>)> {
+    let (mut next, mut early) = (first, Vec::new());
+    loop {
+        match next.split_first() {
+            Some((&OPENING, mut rest)) => {
+                let opening = Opening::read(&mut rest).await?;
+                early.insert(0, Bytes::copy_from_slice(rest));
+                return Ok((opening, early));
+            }
+            Some((&DATAGRAM, rest)) if early.len() < EARLY_MAX => early.push(Bytes::copy_from_slice(rest)),
+            Some((&DATAGRAM, _)) => {}
+            _ => return Err(io::ErrorKind::InvalidData.into()),
+        }
+        next = recv.recv_message().await?.ok_or(io::ErrorKind::UnexpectedEof)?;
+    }
+}
+
+async fn connect(way: &Way) -> Result<UdpSocket, Refused> {
+    let mut why = io::ErrorKind::AddrNotAvailable;
+    for address in &way.addresses {
+        let any: SocketAddr = if address.is_ipv4() {
+            (Ipv4Addr::UNSPECIFIED, 0).into()
+        } else {
+            (Ipv6Addr::UNSPECIFIED, 0).into()
+        };
+        let connected = async {
+            let socket = UdpSocket::bind(any).await?;
+            socket.connect(address).await.map(|()| socket)
+        };
+        match connected.await {
+            Ok(socket) => return Ok(socket),
+            Err(error) => why = error.kind(),
+        }
+    }
+    Err(Refused::Absent(format!("{} cannot be reached: {why}", way.to)))
+}
+
+/// Where datagrams come from and go to, beside the flow.
+enum Local {
+    /// Of one sender, by a socket that others send to as well.
+    Shared(Arc<UdpSocket>, SocketAddr, mpsc::Receiver<Bytes>),
+    /// By a socket that knows only its peer.
+    Own(UdpSocket),
+}
+
+impl Local {
+    /// The next datagram; `None` = there are no more. `space` is for those that are read from a
+    /// socket.
+    async fn next(&mut self, space: &mut Vec<u8>) -> Option<Bytes> {
+        match self {
+            Local::Shared(_, _, arrivals) => arrivals.recv().await,
+            Local::Own(socket) => {
+                space.resize(DATAGRAM_BYTES_MAX, 0);
+                loop {
+                    // An error says that an earlier one has met nobody: UDP goes on.
+                    if let Ok(bytes) = socket.recv(space).await {
+                        return Some(Bytes::copy_from_slice(space.get(..bytes)?));
+                    }
+                }
+            }
+        }
+    }
+
+    /// What cannot be sent is lost, as datagrams are.
+    async fn put(&self, datagram: &[u8]) {
+        let _ = match self {
+            Local::Shared(socket, to, _) => socket.send_to(datagram, *to).await,
+            Local::Own(socket) => socket.send(datagram).await,
+        };
+    }
+}
+
+/// Carries datagrams both ways until nothing has moved for long, or either end wants no more. What
+/// the peer refuses is told.
+async fn relay(
+    mut local: Local,
+    mut send: SendFlow,
+    mut recv: RecvFlow,
+    asking: &Asking,
+    entered: &Entered,
+    told: Option<(&Teller, &str)>,
+) {
+    let carried = entered.carried();
+    let mut space = Vec::new();
+    loop {
+        tokio::select! {
+            received = recv.recv_message() => match received {
+                Ok(Some(message)) => match message.split_first() {
+                    Some((&DATAGRAM, datagram)) => {
+                        carried.received.fetch_add(datagram.len() as u64, Relaxed);
+                        if let Some((teller, name)) = told {
+                            teller.well(name);
+                        }
+                        local.put(datagram).await;
+                    }
+                    Some((&REFUSED, why)) => {
+                        if let Some((teller, name)) = told {
+                            teller.tell(name, &String::from_utf8_lossy(why));
+                        }
+                        break;
+                    }
+                    _ => break,
+                },
+                Ok(None) | Err(_) => break,
+            },
+            datagram = local.next(&mut space) => {
+                let Some(datagram) = datagram else { break };
+                let sent = send.send_message(message(DATAGRAM, [&datagram, &[]]), asking.message());
+                // A flow that is full takes none: what waits there is older, and more than enough.
+                match timeout(Duration::ZERO, sent).await {
+                    Ok(Ok(())) => {
+                        carried.sent.fetch_add(datagram.len() as u64, Relaxed);
+                    }
+                    Ok(Err(WriteError::TooLarge { .. })) | Err(_) => {}
+                    Ok(Err(_)) => break,
+                }
+            }
+            () = tokio::time::sleep(IDLE) => break,
+            () = entered.ended() => break,
+        }
+    }
+    // The other end is told by that, if it is there.
+    let _ = send.finish();
+}

@@ -1,0 +1,240 @@
+//! The end at which connections arrive: each is given a flow, and the other end connects it
+//! further.
+
+use super::forward::Protocol;
+use super::live::Live;
+use super::socks::{self, Waiting};
+use super::wire::{Asked, Opening};
+use super::{Asking, Connections, Teller, Wants, datagrams};
+use crate::stream::{self, Pace, Refused};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+use tokio::io::AsyncWriteExt;
+use tokio::net::{TcpListener, TcpStream, UdpSocket};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use uts::{Connection, RecvFlow, SendFlow};
+
+/// How long who has connected waits while there is no connection to the other end, and then for the
+/// answer of the other end.
+pub const WAIT_MAX: Duration = Duration::from_secs(30);
+
+/// After a connection could not be accepted, mostly for lack of file descriptors.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// A place at which connections arrive.
+pub struct Entry {
+    /// What it is called.
+    pub name: String,
+    /// What the other end is asked; `None` = what each connection says (SOCKS5).
+    pub asked: Option<Asked>,
+    /// Where it leads, in words.
+    pub to: String,
+    /// What is asked of its flows.
+    pub wants: Arc<Wants>,
+    /// For as many connections there is room.
+    pub room: Arc<Semaphore>,
+    /// What is carried.
+    pub live: Arc<Live>,
+    /// Whom to tell what goes wrong.
+    pub teller: Arc<Teller>,
+}
+
+/// What is listened at.
+pub enum Socket {
+    /// Connections arrive.
+    Tcp(TcpListener),
+    /// Datagrams arrive.
+    Udp(UdpSocket),
+}
+
+impl Socket {
+    /// Listens at the first of these addresses that can be had.
+    ///
+    /// # Errors
+    /// Why none can be had, in one line.
+    pub async fn bind(protocol: Protocol, addresses: &[SocketAddr]) -> Result<Socket, String> {
+        let mut why = "there is no address to listen at".to_owned();
+        for address in addresses {
+            let bound = match protocol {
+                Protocol::Tcp => TcpListener::bind(address).await.map(Socket::Tcp),
+                Protocol::Udp => UdpSocket::bind(address).await.map(Socket::Udp),
+            };
+            match bound {
+                Ok(socket) => return Ok(socket),
+                // The error itself says nothing of where.
+                Err(error) => {
+                    why = format!("cannot listen at {}{address}: {}", protocol.prefix(), error.kind());
+                }
+            }
+        }
+        Err(why)
+    }
+
+    /// Where it listens.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        match self {
+            Socket::Tcp(listener) => listener.local_addr(),
+            Socket::Udp(socket) => socket.local_addr(),
+        }
+    }
+
+    /// Carries what arrives, until it is given up.
+    pub async fn serve(self, entry: Arc<Entry>, connections: Connections) {
+        match self {
+            Socket::Tcp(listener) => accept(listener, entry, connections).await,
+            Socket::Udp(socket) => datagrams::arrive(socket, entry, connections).await,
+        }
+    }
+}
+
+async fn accept(listener: TcpListener, entry: Arc<Entry>, connections: Connections) {
+    let mut streams = JoinSet::new();
+    loop {
+        // Who finds no room waits in the listener's queue.
+        let room = tokio::select! {
+            room = entry.room.clone().acquire_owned() => room,
+            Some(_) = streams.join_next(), if !streams.is_empty() => continue,
+        };
+        let accepted = loop {
+            tokio::select! {
+                accepted = listener.accept() => break accepted,
+                Some(_) = streams.join_next(), if !streams.is_empty() => {}
+            }
+        };
+        let (socket, from) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                entry.teller.tell(&entry.name, &format!("cannot accept a connection: {}", error.kind()));
+                tokio::time::sleep(PAUSE).await;
+                continue;
+            }
+        };
+        let (entry, connections) = (entry.clone(), connections.clone());
+        streams.spawn(async move {
+            let _room = room;
+            if let Err(why) = entry.carry(socket, from, connections).await {
+                entry.teller.tell(&entry.name, &why);
+            }
+        });
+    }
+}
+
+/// Who has connected: it may wait to be told that its connection is made.
+enum Arrived {
+    Plain(TcpStream),
+    Socks(Waiting),
+}
+
+impl Arrived {
+    async fn refuse(self, refused: &Refused) {
+        match self {
+            Arrived::Plain(socket) => stream::reset(socket),
+            Arrived::Socks(waiting) => waiting.refused(refused).await,
+        }
+    }
+}
+
+impl Entry {
+    /// Carries a connection to its end. An error is why it was not made.
+    async fn carry(
+        &self,
+        socket: TcpStream,
+        from: SocketAddr,
+        connections: Connections,
+    ) -> Result<(), String> {
+        let (arrived, asked, to) = match &self.asked {
+            Some(asked) => (Arrived::Plain(socket), asked.clone(), self.to.clone()),
+            None => {
+                let (place, waiting) = socks::hear(socket).await?;
+                let to = place.to_string();
+                (Arrived::Socks(waiting), Asked::Connect(Protocol::Tcp, place), to)
+            }
+        };
+        let opened = self.open(asked, connections).await;
+        let (connection, asking, mut send, mut recv) = match opened {
+            Ok(opened) => opened,
+            Err(refused) => {
+                arrived.refuse(&refused).await;
+                return Err(refused.to_string());
+            }
+        };
+        self.teller.well(&self.name);
+        let socket = match arrived {
+            Arrived::Plain(socket) => socket,
+            Arrived::Socks(waiting) => waiting.connected().await?,
+        };
+        let names = [self.name.clone(), from.to_string(), to];
+        let entered = self.live.enter(names, &connection, send.id());
+        let carried = entered.carried();
+        let on_received = |bytes| {
+            carried.received.fetch_add(bytes as u64, Relaxed);
+        };
+        let mut paced = paced(&asking);
+        let on_sent = |send: &SendFlow, bytes, waited| {
+            carried.sent.fetch_add(bytes as u64, Relaxed);
+            paced(send, bytes, waited);
+        };
+        // How it ends is told to both its ends by the ends of their sockets.
+        tokio::select! {
+            _ = stream::join(socket, &mut send, &mut recv, on_sent, on_received) => {}
+            () = entered.ended() => {}
+        }
+        Ok(())
+    }
+
+    /// Opens a flow, and has the other end connect it.
+    async fn open(
+        &self,
+        asked: Asked,
+        connections: Connections,
+    ) -> Result<(Connection, Asking, SendFlow, RecvFlow), Refused> {
+        let connection = current(connections).await.map_err(Refused::Absent)?;
+        let asking = self.wants.options(&connection, Protocol::Tcp).map_err(Refused::Absent)?;
+        let opening = Opening { asked, properties: self.wants.of_peer() };
+        let broken = |error: io::Error| {
+            Refused::Absent(match error.kind() {
+                io::ErrorKind::UnexpectedEof => "the other end gives no whole answer".to_owned(),
+                _ => error.to_string(),
+            })
+        };
+        let answered = timeout(WAIT_MAX, async {
+            let flow = connection.open_flow(asking.flow.clone()).await;
+            let (mut send, mut recv) = flow.map_err(|error| Refused::Absent(error.to_string()))?.split();
+            send.write_all(&opening.emit()).await.map_err(broken)?;
+            stream::read_answer(&mut recv).await.map_err(broken)??;
+            Ok((send, recv))
+        });
+        let late = || Refused::Absent("the other end does not answer".to_owned());
+        let (send, recv) = answered.await.unwrap_or_else(|_| Err(late()))?;
+        Ok((connection, asking, send, recv))
+    }
+}
+
+/// The connection to the other end, once there is one.
+///
+/// # Errors
+/// That there is none, in words.
+pub async fn current(mut connections: Connections) -> Result<Connection, String> {
+    let found = timeout(WAIT_MAX, connections.wait_for(Option::is_some)).await;
+    let found = found.ok().and_then(Result::ok).and_then(|connection| connection.clone());
+    found.ok_or_else(|| "there is no connection to the other end".to_owned())
+}
+
+/// What sees to the priority of a flow, by what goes into it.
+pub fn paced(asking: &Asking) -> impl FnMut(&SendFlow, usize, Duration) + use<> {
+    let mut pace = asking.is_paced.then(Pace::default);
+    move |send, bytes, waited| {
+        if let Some(priority) = pace.as_mut().and_then(|pace| pace.on_passed(bytes, waited)) {
+            // A flow that is over needs none.
+            let _ = send.set_priority(priority);
+        }
+    }
+}

@@ -1,0 +1,329 @@
+//! Where clients of a server may connect and listen: only what is named, and nothing by default.
+
+use super::forward::{BIND, HOST_BYTES_MAX, Place, Protocol, fields};
+use crate::stream::{REQUEST_MAX, Refused};
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::str::FromStr;
+use tokio::time::timeout;
+use uts::Fingerprint;
+
+/// A permitted place, written `[udp/][HOST:]PORT[@KEY]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pattern {
+    protocol: Protocol,
+    host: HostPattern,
+    /// `None` = all.
+    port: Option<u16>,
+    /// The client's key; `None` = all that the server lets in.
+    key: Option<Fingerprint>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum HostPattern {
+    All,
+    Address(IpAddr),
+    /// In small letters.
+    Name(String),
+    /// All names that end so, with the dot.
+    Below(String),
+}
+
+impl FromStr for Pattern {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (place, key) = match text.split_once('@') {
+            Some((place, key)) => {
+                let parsed = key.parse().map_err(|error| format!("`{text}`: {error}"))?;
+                (place, Some(parsed))
+            }
+            None => (text, None),
+        };
+        let (protocol, place) = Protocol::split(place);
+        let (host, port) = match fields(place).map_err(|why| format!("`{text}`: {why}"))?[..] {
+            [port] => (BIND, port),
+            [host, port] => (host, port),
+            _ => return Err(format!("`{text}` is not [udp/][HOST:]PORT[@KEY], as 127.0.0.1:80 or *:443")),
+        };
+        let port = match port {
+            "*" => None,
+            number => match number.parse::<u16>() {
+                Ok(port) if port > 0 => Some(port),
+                _ => return Err(format!("`{text}`: `{port}` is not a port (1 to 65535, or * for all)")),
+            },
+        };
+        let host = HostPattern::parse(host).ok_or_else(|| {
+            format!("`{text}`: `{host}` is not a host; write a name, an address, *.DOMAIN, or * for all")
+        })?;
+        Ok(Pattern { protocol, host, port, key })
+    }
+}
+
+impl HostPattern {
+    fn parse(host: &str) -> Option<HostPattern> {
+        if host == "*" {
+            return Some(HostPattern::All);
+        }
+        if let Ok(address) = host.parse::<IpAddr>() {
+            return Some(HostPattern::Address(address.to_canonical()));
+        }
+        let is_name = |name: &str| {
+            !name.is_empty()
+                && name.len() <= HOST_BYTES_MAX
+                && name.chars().all(|c| c.is_alphanumeric() || matches!(c, '-' | '_' | '.'))
+        };
+        let lower = host.to_lowercase();
+        match lower.strip_prefix('*') {
+            Some(below) => {
+                (below.starts_with('.') && is_name(&below[1..])).then(|| HostPattern::Below(below.to_owned()))
+            }
+            None => is_name(&lower).then_some(HostPattern::Name(lower)),
+        }
+    }
+
+    /// Whether a host is permitted by what it is called.
+    fn has_name(&self, host: &str) -> bool {
+        let lower = host.to_lowercase();
+        match self {
+            HostPattern::All => true,
+            HostPattern::Address(_) => false,
+            HostPattern::Name(name) => *name == lower,
+            HostPattern::Below(below) => lower.ends_with(below) && lower.len() > below.len(),
+        }
+    }
+
+    fn has_address(&self, address: IpAddr) -> bool {
+        match self {
+            HostPattern::All => true,
+            HostPattern::Address(permitted) => *permitted == address.to_canonical(),
+            HostPattern::Name(_) | HostPattern::Below(_) => false,
+        }
+    }
+}
+
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.protocol.prefix())?;
+        match &self.host {
+            HostPattern::All => write!(f, "*:")?,
+            HostPattern::Address(IpAddr::V6(address)) => write!(f, "[{address}]:")?,
+            HostPattern::Address(address) => write!(f, "{address}:")?,
+            HostPattern::Name(name) => write!(f, "{name}:")?,
+            HostPattern::Below(below) => write!(f, "*{below}:")?,
+        }
+        match self.port {
+            Some(port) => write!(f, "{port}")?,
+            None => write!(f, "*")?,
+        }
+        self.key.map_or(Ok(()), |key| write!(f, " for {key}"))
+    }
+}
+
+/// All that a server permits.
+#[derive(Clone, Debug, Default)]
+pub struct Permits {
+    /// Where clients may connect.
+    pub connect: Vec<Pattern>,
+    /// Where they may have the server listen.
+    pub listen: Vec<Pattern>,
+}
+
+impl Permits {
+    /// Whether nothing is permitted.
+    pub fn is_empty(&self) -> bool {
+        self.connect.is_empty() && self.listen.is_empty()
+    }
+
+    /// The addresses that a client with this key may be connected to when it asks for a place.
+    ///
+    /// # Errors
+    /// What the client is told. What is not permitted is not looked up unless an address may be
+    /// meant, and whether it was found is not told.
+    pub async fn addresses(
+        &self,
+        protocol: Protocol,
+        place: &Place,
+        key: Option<Fingerprint>,
+    ) -> Result<Vec<SocketAddr>, Refused> {
+        let forbidden = || {
+            let text = format!("{}{place} is not permitted by the server (its --forward)", protocol.prefix());
+            Refused::Forbidden(text)
+        };
+        let of = matching(&self.connect, protocol, place.port, key);
+        let is_named = of.iter().any(|pattern| pattern.host.has_name(&place.host));
+        if of.is_empty() {
+            return Err(forbidden());
+        }
+        let looked_up = tokio::net::lookup_host((place.host.as_str(), place.port));
+        let found: Vec<SocketAddr> = match timeout(REQUEST_MAX, looked_up).await {
+            Ok(Ok(found)) => found.collect(),
+            _ if !is_named => return Err(forbidden()),
+            Ok(Err(_)) => return Err(Refused::Absent(format!("{place}: the server finds no such host"))),
+            Err(_) => return Err(Refused::Absent(format!("{place}: the server finds no such host in time"))),
+        };
+        let is_permitted = |address: &SocketAddr| {
+            is_named || of.iter().any(|pattern| pattern.host.has_address(address.ip()))
+        };
+        let permitted: Vec<SocketAddr> = found.into_iter().filter(is_permitted).collect();
+        if permitted.is_empty() { Err(forbidden()) } else { Ok(permitted) }
+    }
+
+    /// Where a client with this key may have the server listen when it asks for a place.
+    ///
+    /// # Errors
+    /// What the client is told.
+    pub fn listening(
+        &self,
+        protocol: Protocol,
+        place: &Place,
+        key: Option<Fingerprint>,
+    ) -> Result<Vec<SocketAddr>, Refused> {
+        let addresses = addresses_to_listen(place).map_err(Refused::Absent)?;
+        let of = matching(&self.listen, protocol, place.port, key);
+        let is_permitted = |address: &SocketAddr| of.iter().any(|p| p.host.has_address(address.ip()));
+        if addresses.iter().all(is_permitted) && !of.is_empty() {
+            return Ok(addresses);
+        }
+        let text = format!(
+            "listening at {}{place} is not permitted by the server (its --listen-forward)",
+            protocol.prefix()
+        );
+        Err(Refused::Forbidden(text))
+    }
+}
+
+/// The patterns that may permit a port to a key. Port 0, which is any, is permitted where all are.
+fn matching(patterns: &[Pattern], protocol: Protocol, port: u16, key: Option<Fingerprint>) -> Vec<&Pattern> {
+    let is_of = |pattern: &&Pattern| {
+        pattern.protocol == protocol
+            && pattern.port.is_none_or(|permitted| permitted == port)
+            && (pattern.key.is_none() || pattern.key == key)
+    };
+    patterns.iter().filter(is_of).collect()
+}
+
+/// The addresses of which the first that can be had is listened at.
+///
+/// # Errors
+/// What is wrong with the place, in one line.
+pub fn addresses_to_listen(place: &Place) -> Result<Vec<SocketAddr>, String> {
+    let address = |text: &str| text.parse::<IpAddr>().ok().map(|ip| SocketAddr::new(ip, place.port));
+    let of = match place.host.as_str() {
+        "*" => vec![address("::"), address("0.0.0.0")],
+        "localhost" => vec![address("127.0.0.1")],
+        host => vec![address(host)],
+    };
+    let found: Vec<SocketAddr> = of.into_iter().flatten().collect();
+    if found.is_empty() {
+        return Err(format!("`{}` is not an address of this host to listen at", place.host));
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn permits(connect: &[&str], listen: &[&str]) -> Permits {
+        let read = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect();
+        Permits { connect: read(connect), listen: read(listen) }
+    }
+
+    fn place(host: &str, port: u16) -> Place {
+        Place { host: host.into(), port }
+    }
+
+    #[test]
+    fn patterns_are_read_and_shown() {
+        let key = Fingerprint::of_spki(b"a");
+        for (text, shown) in [
+            ("80", "127.0.0.1:80".to_owned()),
+            ("*:443", "*:443".to_owned()),
+            ("*:*", "*:*".to_owned()),
+            ("[::1]:22", "[::1]:22".to_owned()),
+            ("Web.Example.org:*", "web.example.org:*".to_owned()),
+            ("*.example.org:80", "*.example.org:80".to_owned()),
+            ("udp/53", "udp/127.0.0.1:53".to_owned()),
+            (&format!("22@{key}"), format!("127.0.0.1:22 for {key}")),
+        ] {
+            assert_eq!(text.parse::<Pattern>().unwrap().to_string(), shown);
+        }
+        for (text, why) in [
+            ("", "`` is not a port"),
+            ("web", "`web` is not a port"),
+            ("web:0", "`0` is not a port"),
+            ("a:b:1", "is not [udp/][HOST:]PORT[@KEY]"),
+            ("a b:1", "is not a host"),
+            ("*example.org:1", "is not a host"),
+            ("::1:22", "is not [udp/]"),
+            ("22@somebody", "somebody"),
+        ] {
+            let said = text.parse::<Pattern>().unwrap_err();
+            assert!(said.contains(why) && said.contains(text), "{text}: {said}");
+        }
+    }
+
+    #[tokio::test]
+    async fn only_what_is_named_may_be_connected_to() {
+        let (mine, other) = (Fingerprint::of_spki(b"a"), Fingerprint::of_spki(b"b"));
+        let all = permits(
+            &["127.0.0.1:80", "udp/127.0.0.1:53", &format!("127.0.0.1:22@{mine}"), "*.invalid:80", "*:443"],
+            &[],
+        );
+        let ask =
+            async |protocol, host: &str, port, key| all.addresses(protocol, &place(host, port), key).await;
+        let there = |port| Ok(vec![SocketAddr::from(([127, 0, 0, 1], port))]);
+        assert_eq!(ask(Protocol::Tcp, "127.0.0.1", 80, None).await, there(80));
+        // Another word for the same address.
+        assert_eq!(ask(Protocol::Tcp, "::ffff:127.0.0.1", 443, None).await.map(|a| a.len()), Ok(1));
+        let local = ask(Protocol::Tcp, "localhost", 80, None).await;
+        assert!(local.is_ok_and(|all| all.iter().all(|a| a.ip() == IpAddr::from([127, 0, 0, 1]))));
+        assert_eq!(ask(Protocol::Tcp, "127.0.0.1", 22, Some(mine)).await, there(22));
+        assert_eq!(ask(Protocol::Udp, "127.0.0.1", 53, Some(other)).await, there(53));
+        for (protocol, host, port, key) in [
+            (Protocol::Tcp, "127.0.0.1", 22, Some(other)),
+            (Protocol::Tcp, "127.0.0.1", 22, None),
+            (Protocol::Tcp, "127.0.0.1", 53, None),
+            (Protocol::Udp, "127.0.0.1", 80, None),
+            (Protocol::Tcp, "127.0.0.2", 80, None),
+            (Protocol::Tcp, "0.0.0.0", 80, None),
+            (Protocol::Tcp, "::1", 80, None),
+            (Protocol::Tcp, "nowhere.example", 80, None),
+            (Protocol::Tcp, ".invalid", 80, None),
+        ] {
+            let refused = ask(protocol, host, port, key).await.unwrap_err();
+            assert!(
+                matches!(&refused, Refused::Forbidden(why) if why.contains("not permitted")),
+                "{refused}"
+            );
+        }
+        // It may be asked for, but is not there.
+        let absent = ask(Protocol::Tcp, "nowhere.invalid", 80, None).await.unwrap_err();
+        assert!(matches!(&absent, Refused::Absent(why) if why.contains("no such host")), "{absent}");
+        let nothing = Permits::default();
+        assert!(nothing.addresses(Protocol::Tcp, &place("127.0.0.1", 80), Some(mine)).await.is_err());
+    }
+
+    #[test]
+    fn only_what_is_named_may_be_listened_at() {
+        let all = permits(&[], &["8080", "udp/*:5000", "127.0.0.1:9000"]);
+        let ask =
+            |protocol, host: &str, port| all.listening(protocol, &place(host, port), None).map(|a| a.len());
+        assert_eq!(ask(Protocol::Tcp, "127.0.0.1", 8080), Ok(1));
+        assert_eq!(ask(Protocol::Tcp, "localhost", 9000), Ok(1));
+        assert_eq!(ask(Protocol::Udp, "*", 5000), Ok(2));
+        for (protocol, host, port) in [
+            (Protocol::Tcp, "*", 8080),
+            (Protocol::Tcp, "0.0.0.0", 8080),
+            (Protocol::Tcp, "127.0.0.1", 0),
+            (Protocol::Tcp, "127.0.0.1", 5000),
+            (Protocol::Udp, "127.0.0.1", 8080),
+        ] {
+            assert!(matches!(ask(protocol, host, port), Err(Refused::Forbidden(_))), "{host}:{port}");
+        }
+        assert!(matches!(ask(Protocol::Tcp, "web", 8080), Err(Refused::Absent(_))));
+        let any = permits(&[], &["*"]);
+        assert!(any.listening(Protocol::Tcp, &place("127.0.0.1", 0), None).is_ok());
+    }
+}
