@@ -135,8 +135,8 @@ pub struct ConnectionConfig {
     pub send_buffer_bytes: usize,
     /// If two congestion windows are more than `send_buffer_bytes`, a flow takes that many bytes,
     /// up to this bound, or its share of them if other flows send as well. Not while it waits for
-    /// the peer's credit. A long fat pipe is filled that way. A value of at most `send_buffer_bytes`
-    /// turns this off.
+    /// the peer's credit. A long fat pipe is filled that way. A value of at most
+    /// `send_buffer_bytes` turns this off.
     pub send_buffer_bytes_max: usize,
     /// The largest UDP payload to try, in bytes (RFC 8899): 1472 = Ethernet less IPv4 and UDP
     /// headers.
