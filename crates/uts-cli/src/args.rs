@@ -15,6 +15,7 @@ use std::time::Duration;
   uts cp big.iso uts://host/incoming/         send a file
   uts cp -r uts://host/photos .               fetch a directory
   uts pipe host ssh                           reach a service behind a server
+  uts perf host                               measure what a connection carries
   uts explain --property reliability=prefer   what that leads to, and why
   uts lab run experiments/loss.toml           compare transports on equal paths
 
@@ -38,6 +39,8 @@ pub enum Command {
     Ls(LsArgs),
     /// Carry standard input and output to a service behind a server
     Pipe(PipeArgs),
+    /// Measure what a connection to a server carries
+    Perf(PerfArgs),
     /// List unfinished copies, or remove what is left of them
     Parts(PartsArgs),
     /// Show which profile given properties lead to, and the reason for each choice
@@ -76,17 +79,21 @@ pub enum Command {
   uts serve --dir /tmp/inbox --writable --anyone
   uts serve --dir /srv/files --cert chain.pem --cert-key key.pem
   uts serve --pipe ssh=22 --authorized-keys /etc/uts/keys
+  uts serve --perf --anyone
 
 Nothing outside the directory is ever read or written. Ctrl-C ends the server.
 Clients can then continue interrupted copies when it runs again.")]
 pub struct ServeArgs {
     /// Directory to serve; with --writable, files are also taken into it
-    #[arg(long, value_name = "DIR", required_unless_present = "pipe")]
+    #[arg(long, value_name = "DIR", required_unless_present_any = ["pipe", "perf"])]
     pub dir: Option<PathBuf>,
     /// Let `uts pipe` reach a TCP service, as ssh=127.0.0.1:22 or ssh=22 (a port of this host); may
     /// be repeated; needs --authorized-keys or --anyone
     #[arg(long, value_name = "NAME=HOST:PORT")]
     pub pipe: Vec<crate::pipe::Service>,
+    /// Let `uts perf` measure, one client at a time; needs --authorized-keys or --anyone
+    #[arg(long)]
+    pub perf: bool,
     /// Address or host name and UDP port to listen on, as ADDR:PORT, [V6]:PORT, NAME, :PORT or
     /// PORT; port 0 takes any free port [default: all networks of the host, port 4433]
     #[arg(long, value_name = "WHERE")]
@@ -275,6 +282,78 @@ pub struct PipeArgs {
     #[command(flatten)]
     pub wanted: WantedArgs,
     /// Print errors only, not what happens to the connection
+    #[arg(short, long)]
+    pub quiet: bool,
+}
+
+/// Options of `uts perf`.
+#[derive(Clone, Debug, ClapArgs)]
+#[command(after_help = "Examples:
+  uts perf host
+  uts perf host -t 30 -P 4 --reverse
+  uts perf host -n 1GB --profile congestion=bbr
+  uts perf host --messages --every 20ms --length 160B --deadline 150ms --bidir
+  uts perf host --requests 1000 --answer 64kB -P 8
+
+The server: uts serve --perf --anyone. It measures for one client at a time.
+Flows share one connection, and with it one congestion window. In reverse, the
+server's own properties and profile hold.")]
+pub struct PerfArgs {
+    /// Server, as host, host:port or uts://host[:port]
+    #[arg(value_name = "HOST")]
+    pub host: String,
+    /// Measure for so long; a number alone counts seconds [default: 10s]
+    #[arg(short = 't', long, value_name = "TIME", value_parser = crate::given::seconds, conflicts_with_all = ["bytes", "requests"])]
+    pub time: Option<Duration>,
+    /// Send so many bytes in all, as 1GB, shared by the flows
+    #[arg(short = 'n', long, value_name = "SIZE", value_parser = uts_units::text::parse_bytes, conflicts_with_all = ["messages", "requests"])]
+    pub bytes: Option<u64>,
+    /// Use so many flows at once, in each direction
+    #[arg(short = 'P', long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=128))]
+    pub parallel: u32,
+    /// Tell how it goes this often; a number alone counts seconds, and 0 is never
+    #[arg(short = 'i', long, value_name = "TIME", default_value = "1s", value_parser = crate::given::seconds)]
+    pub interval: Duration,
+    /// Send at most at this rate, as 5Mbit/s: short for --property maxSendRate=…
+    #[arg(short = 'b', long, value_name = "RATE")]
+    pub bitrate: Option<String>,
+    /// The server sends, or asks
+    #[arg(short = 'R', long)]
+    pub reverse: bool,
+    /// Both ends send, or ask, at once
+    #[arg(long, conflicts_with = "reverse")]
+    pub bidir: bool,
+    /// Send messages at a pace, each of which is of use until its deadline
+    #[arg(long, conflicts_with_all = ["requests", "parallel"])]
+    pub messages: bool,
+    /// Time between two messages
+    #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = uts_units::text::parse_duration, requires = "messages")]
+    pub every: Duration,
+    /// Size of a message
+    #[arg(short = 'l', long, value_name = "SIZE", default_value = "160B", value_parser = uts_units::text::parse_bytes, requires = "messages")]
+    pub length: u64,
+    /// How long after its sending a message is of use
+    #[arg(long, value_name = "TIME", default_value = "150ms", value_parser = uts_units::text::parse_duration, requires = "messages")]
+    pub deadline: Duration,
+    /// Send so many requests, one after another on each flow, and wait for their answers
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
+    pub requests: Option<u32>,
+    /// Size of a request
+    #[arg(long, value_name = "SIZE", default_value = "100B", value_parser = uts_units::text::parse_bytes, requires = "requests")]
+    pub request: u64,
+    /// Size of an answer
+    #[arg(long, value_name = "SIZE", default_value = "10kB", value_parser = uts_units::text::parse_bytes, requires = "requests")]
+    pub answer: u64,
+    /// How the server is known, and this end to it
+    #[command(flatten)]
+    pub reach: ReachArgs,
+    /// How what is sent is to be carried
+    #[command(flatten)]
+    pub wanted: WantedArgs,
+    /// Print one JSON object a line (see docs/uts.md)
+    #[arg(long, conflicts_with = "quiet")]
+    pub json: bool,
+    /// Print the results only
     #[arg(short, long)]
     pub quiet: bool,
 }

@@ -210,6 +210,8 @@ pub trait Link: Clone + Send + Sync + 'static {
 
     /// Its flows.
     fn flows(&self) -> Arc<Self::Flows>;
+    /// It, as what `uts perf` measures; `None` if it is not over a network.
+    fn measured(&self) -> Option<Arc<uts::Connection>>;
     /// Its figures now.
     fn telemetry(&self) -> Telemetry;
     /// Bytes that were handed over and have not arrived yet; `None` once it has ended.

@@ -5,6 +5,7 @@ mod args;
 mod cmd;
 mod given;
 mod link;
+mod perf;
 mod pipe;
 mod target;
 #[cfg(test)]
@@ -58,6 +59,7 @@ fn carry_out(command: &Command) -> Result<(), Failure> {
             Command::Cp(cp) => cmd::cp::run(&transport, cp).await,
             Command::Ls(ls) => cmd::ls::run(&transport, ls).await,
             Command::Pipe(pipe) => cmd::pipe::run(&transport, pipe).await,
+            Command::Perf(perf) => cmd::perf::run(&transport, perf).await,
             Command::Parts(parts) => cmd::parts::run(parts),
             Command::Explain(explain) => cmd::explain::run(&transport, explain),
             Command::Properties(properties) => cmd::properties::run(properties),

@@ -36,6 +36,10 @@ impl Link for MemoryLink {
         self.0.clone()
     }
 
+    fn measured(&self) -> Option<Arc<uts::Connection>> {
+        None
+    }
+
     fn telemetry(&self) -> Telemetry {
         Telemetry {
             rate_bps: 1e6,

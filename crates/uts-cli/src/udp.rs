@@ -116,8 +116,8 @@ fn client(options: &ConnectOptions) -> Result<uts::ConnectOptions, String> {
     wanted.identity = identity;
     wanted.connection = config(&options.properties)?;
     wanted.connection.keep_alive = KEEP_ALIVE;
+    wanted.connection.service = options.service.to_owned();
     if options.service == pipe::SERVICE {
-        wanted.connection.service = options.service.to_owned();
         wanted.connection.idle_timeout = pipe::SILENCE_MAX;
     }
     wanted.server_name = options.server_name.clone();

@@ -8,6 +8,7 @@ pub mod keygen;
 pub mod ls;
 mod meter;
 pub mod parts;
+pub mod perf;
 pub mod pipe;
 pub mod properties;
 mod reach;

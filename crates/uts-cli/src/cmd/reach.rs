@@ -3,8 +3,19 @@
 use super::Failure;
 use crate::args::ReachArgs;
 use crate::link::{ConnectOptions, ServerTrust};
+use crate::target::Host;
 use std::io::IsTerminal;
 use uts::files::FileError;
+
+/// The server that is named as `host`, `host:port` or `uts://host[:port]`.
+///
+/// # Errors
+/// [`Failure::Usage`].
+pub fn host(text: &str) -> Result<Host, Failure> {
+    let name = text.strip_prefix("uts://").unwrap_or(text);
+    let host = Host::parse(name.trim_end_matches('/'));
+    host.map_err(|why| Failure::Usage(format!("{text}: {why}")))
+}
 
 /// An error with the server that it is about; those of files name the file.
 pub fn named(host: &str, error: &FileError) -> String {

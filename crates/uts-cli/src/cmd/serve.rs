@@ -7,6 +7,7 @@ use super::meter::Meter;
 use super::{Failure, interrupted, properties};
 use crate::args::ServeArgs;
 use crate::link::{Link, ListenOptions, Listener, NO_SUCH_SERVICE, STOPPING, ServerIdentity, Transport};
+use crate::perf;
 use crate::pipe::{self, Permitted};
 use crate::ui::{self, Served, Start, Ui};
 use inventory::Inventory;
@@ -20,6 +21,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use uts::files::{Client, ServeOptions, Service};
+use uts_units::show;
 
 /// How long a server that ends waits for its clients to be told. With the rest of its work it ends
 /// within two seconds.
@@ -51,6 +53,10 @@ pub(crate) async fn serve<T: Transport>(
     }
     if !args.pipe.is_empty() && !args.anyone && args.authorized_keys.is_none() {
         let why = "--pipe: say who may use it, by --authorized-keys FILE or --anyone";
+        return Err(Failure::Usage(why.into()));
+    }
+    if args.perf && !args.anyone && args.authorized_keys.is_none() {
+        let why = "--perf: say who may use it, by --authorized-keys FILE or --anyone";
         return Err(Failure::Usage(why.into()));
     }
     let offer = offer(args)?;
@@ -96,6 +102,7 @@ pub(crate) async fn serve<T: Transport>(
 struct Offer {
     files: Option<Service>,
     pipes: Arc<Permitted>,
+    perf: Option<perf::Server>,
 }
 
 fn offer(args: &ServeArgs) -> Result<Offer, Failure> {
@@ -107,7 +114,7 @@ fn offer(args: &ServeArgs) -> Result<Offer, Failure> {
     };
     let files = args.dir.as_ref().map(open).transpose()?;
     let pipes = Permitted::new(&args.pipe).map_err(|why| Failure::Usage(format!("--pipe: {why}")))?;
-    Ok(Offer { files, pipes: Arc::new(pipes) })
+    Ok(Offer { files, pipes: Arc::new(pipes), perf: args.perf.then(perf::Server::default) })
 }
 
 async fn serve_client<L: Link>(offer: Offer, link: L, ui: Arc<dyn Ui>, mut stopping: watch::Receiver<bool>) {
@@ -115,7 +122,8 @@ async fn serve_client<L: Link>(offer: Offer, link: L, ui: Arc<dyn Ui>, mut stopp
     let asked = link.service();
     let files = offer.files.filter(|_| asked.is_empty());
     let pipes = (asked == pipe::SERVICE && !offer.pipes.is_empty()).then_some(offer.pipes);
-    if files.is_none() && pipes.is_none() {
+    let perf = offer.perf.filter(|_| asked == perf::SERVICE).zip(link.measured());
+    if files.is_none() && pipes.is_none() && perf.is_none() {
         let why = if asked.is_empty() {
             "it serves no files".to_owned()
         } else {
@@ -124,24 +132,47 @@ async fn serve_client<L: Link>(offer: Offer, link: L, ui: Arc<dyn Ui>, mut stopp
         ui.connection("refused", &address, &why);
         return link.close(NO_SUCH_SERVICE, &why).await;
     }
+    let is_measured = perf.is_some();
     ui.connection("connected", &address, fingerprint.as_deref().unwrap_or_default());
     let meter = Meter::new(link.clone(), ui.clone(), Some(address.clone()));
     let telling = meter.run();
     let flows = link.flows();
     let client = Client { key: fingerprint, address: host(&address).to_owned() };
     let served = tokio::select! {
-        served = async { match &files {
-            Some(files) => files.serve(&*flows, client, meter.clone()).await.map_err(|error| error.to_string()),
-            None => pipe::serve(pipes.unwrap_or_default(), &*flows).await.map_err(|error| error.to_string()),
+        served = async { match (&files, perf) {
+            (Some(files), _) => files.serve(&*flows, client, meter.clone()).await.map_err(|error| error.to_string()),
+            (None, Some((server, measured))) => measure(&server, measured, &*ui, &address).await,
+            (None, None) => pipe::serve(pipes.unwrap_or_default(), &*flows).await.map_err(|error| error.to_string()),
         }} => Some(served),
         _ = stopping.wait_for(|&stop| stop) => None,
     };
     telling.abort();
     let Some(served) = served else { return link.close(STOPPING, "the server is stopping").await };
-    meter.sample();
+    if !is_measured {
+        meter.sample();
+    }
     let why = served.err().unwrap_or_default();
     ui.connection("gone", &address, &why);
     link.close(0, "done").await;
+}
+
+/// Measures for a client, and tells what came of it.
+async fn measure(
+    server: &perf::Server,
+    connection: Arc<uts::Connection>,
+    ui: &dyn Ui,
+    address: &str,
+) -> Result<(), String> {
+    let measured = server.serve(connection).await.map_err(|error| error.to_string())?;
+    let kind = measured.request.workload.kind();
+    for (way, half) in [("from", &measured.own.served), ("to", &measured.client.served)] {
+        let Some(half) = half else { continue };
+        let goodput =
+            half.sum("goodput").map_or_else(String::new, |bps| format!(", {}", show::bits_per_second(bps)));
+        let why = half.cut_short().map_or_else(String::new, |why| format!("; {why}"));
+        ui.notice(Some(address), "perf", &format!("{kind} {way} it{goodput}{why}"));
+    }
+    Ok(())
 }
 
 /// An address without its port.
@@ -169,6 +200,7 @@ fn served(args: &ServeArgs, listening_at: SocketAddr, found: &Inventory) -> Resu
     Ok(Served {
         is_writable: args.writable,
         has_files: args.dir.is_some(),
+        has_perf: args.perf,
         pipes: Permitted::new(&args.pipe).map(|pipes| pipes.to_string()).unwrap_or_default(),
         clients,
         reach: reach(listening_at.ip()),

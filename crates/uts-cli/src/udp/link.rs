@@ -87,6 +87,10 @@ impl Link for UdpLink {
         self.connection.clone()
     }
 
+    fn measured(&self) -> Option<Arc<Connection>> {
+        Some(self.connection.clone())
+    }
+
     fn telemetry(&self) -> Telemetry {
         let stats = self.connection.stats();
         let facts = self.connection.facts();

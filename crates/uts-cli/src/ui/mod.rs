@@ -37,8 +37,10 @@ pub struct Served {
     pub clients: String,
     /// From where it can be reached, in words.
     pub reach: &'static str,
-    /// Whether there are files; else only streams.
+    /// Whether there are files.
     pub has_files: bool,
+    /// Whether clients may measure.
+    pub has_perf: bool,
     /// The services that streams lead to, in words; empty = none.
     pub pipes: String,
     /// Files that there are, or some of them.
@@ -58,11 +60,10 @@ impl Served {
     /// What is given, where `subject` is the directory.
     pub fn what(&self, subject: &str) -> String {
         let files = format!("{subject} ({}), {}", self.count(), self.access());
-        match (self.has_files, self.pipes.as_str()) {
-            (_, "") => files,
-            (true, pipes) => format!("{files}, and streams to {pipes}"),
-            (false, pipes) => format!("streams to {pipes}"),
-        }
+        let files = self.has_files.then_some(files);
+        let pipes = (!self.pipes.is_empty()).then(|| format!("streams to {}", self.pipes));
+        let perf = self.has_perf.then(|| "measurements".to_owned());
+        files.into_iter().chain(pipes).chain(perf).collect::<Vec<_>>().join(", and ")
     }
 
     /// How many files, in words.
