@@ -135,6 +135,9 @@ pub struct ServeArgs {
     /// Private key (PEM) of that certificate
     #[arg(long, value_name = "FILE", requires = "cert")]
     pub cert_key: Option<PathBuf>,
+    /// What is written about connections
+    #[command(flatten)]
+    pub log: LogArgs,
     /// How what is sent is to be carried
     #[command(flatten)]
     pub wanted: WantedArgs,
@@ -209,6 +212,23 @@ pub struct CpArgs {
     pub trace: Option<PathBuf>,
 }
 
+/// What is written about connections, in `serve` and all that connect.
+#[derive(Clone, Debug, Default, ClapArgs)]
+pub struct LogArgs {
+    /// Write what each connection does as qlog to a file in DIR [default: the environment variable
+    /// QLOGDIR, if it is set]
+    #[arg(long, value_name = "DIR")]
+    pub qlog: Option<PathBuf>,
+}
+
+impl LogArgs {
+    /// Where logs go, if they are wanted.
+    pub fn dir(&self) -> Option<PathBuf> {
+        let variable = || std::env::var_os("QLOGDIR").filter(|dir| !dir.is_empty()).map(PathBuf::from);
+        self.qlog.clone().or_else(variable)
+    }
+}
+
 /// How a server is known, in `cp` and `ls`.
 #[derive(Clone, Debug, Default, ClapArgs)]
 pub struct ReachArgs {
@@ -234,6 +254,9 @@ pub struct ReachArgs {
     /// Name that the server's certificate must have [default: the host]
     #[arg(long, value_name = "NAME")]
     pub server_name: Option<String>,
+    /// What is written about connections
+    #[command(flatten)]
+    pub log: LogArgs,
 }
 
 /// Options of `uts ls`.

@@ -46,6 +46,8 @@ pub struct ConnectOptions {
     pub interactive: bool,
     /// Whether the key of an unknown server is accepted and kept without asking.
     pub accept_new: bool,
+    /// Where what the connection does is written as qlog.
+    pub qlog: Option<PathBuf>,
 }
 
 /// What a server shows to its clients.
@@ -82,6 +84,8 @@ pub struct ListenOptions {
     /// Connections that do nothing, and whose peers are not heard, are kept for so long if their
     /// clients ask for it.
     pub silence_max: Duration,
+    /// Where what connections do is written as qlog.
+    pub qlog: Option<PathBuf>,
 }
 
 /// Figures of a connection, at one moment.

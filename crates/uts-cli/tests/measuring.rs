@@ -131,6 +131,44 @@ fn a_server_measures_only_if_it_is_told_to_and_for_one_client_at_a_time() {
 }
 
 #[test]
+fn logs_and_secrets_are_written_if_they_are_asked_for() {
+    let place = Place::new();
+    let logs = place.path("logs").display().to_string();
+    let server = serve(&place, &["--perf", "--anyone", "--qlog", &logs]);
+    let mut command = place.command("home", &args(&server, &["-n", "100kB", "-q"]));
+    command.env("QLOGDIR", &logs).env("SSLKEYLOGFILE", place.path("secrets"));
+    let ended = Place::begin(command).wait().ok();
+    assert!(ended.err.contains("warning: the secrets of TLS are written to"), "{}", ended.err);
+    server.running.signal(Signal::TERM);
+    server.running.wait().ok();
+    let files = std::fs::read_dir(&logs).expect("a directory");
+    let names = files.map(|file| file.expect("an entry").file_name().into_string().expect("a name"));
+    let mut roles: Vec<String> = names
+        .filter_map(|name| name.strip_suffix(".sqlog")?.rsplit_once('.').map(|(_, r)| r.to_owned()))
+        .collect();
+    roles.sort();
+    assert_eq!(roles, ["client", "server"]);
+    // The lines of NSS's key log: a label, the client's random, a secret; in hexadecimal.
+    let secrets = String::from_utf8(place.read("secrets")).expect("text");
+    let labels = secrets.lines().map(|line| {
+        let [label, random, secret] = line.split(' ').collect::<Vec<_>>()[..] else { panic!("{line}") };
+        assert_eq!((random.len(), secret.len()), (64, 64), "{line}");
+        label
+    });
+    let labels: Vec<&str> = labels.collect();
+    for label in ["CLIENT_HANDSHAKE_TRAFFIC_SECRET", "SERVER_HANDSHAKE_TRAFFIC_SECRET", "EXPORTER_SECRET"] {
+        assert!(labels.contains(&label), "{label}: {labels:?}");
+    }
+    // Without being asked, nobody writes any.
+    let server = serve(&place, &["--perf", "--anyone"]);
+    let ended = perf(&place, &server, &["-n", "1kB"]).ok();
+    assert!(!ended.err.contains("secrets"), "{}", ended.err);
+    let mut command = place.command("home", &args(&server, &["-n", "1kB"]));
+    command.env("SSLKEYLOGFILE", place.path("none/secrets"));
+    Place::begin(command).wait().failed(1, &["SSLKEYLOGFILE", "none/secrets"]);
+}
+
+#[test]
 fn the_end_of_a_server_ends_a_measurement_with_an_error() {
     let place = Place::new();
     let server = serve(&place, &["--perf", "--anyone"]);

@@ -41,6 +41,7 @@ impl ReachArgs {
             service: "",
             interactive: may_ask && std::io::stdin().is_terminal() && std::io::stderr().is_terminal(),
             accept_new: self.accept_new,
+            qlog: self.log.dir(),
         })
     }
 

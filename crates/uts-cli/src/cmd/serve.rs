@@ -236,6 +236,7 @@ async fn listen_options(args: &ServeArgs) -> Result<ListenOptions, Failure> {
         connections_per_address_max: args.max_per_address as usize,
         connections_per_key_max: args.max_per_key as usize,
         properties: properties(&args.wanted)?,
+        qlog: args.log.dir(),
         silence_max: if args.pipe.is_empty() { Duration::ZERO } else { pipe::SILENCE_MAX },
     })
 }
