@@ -213,7 +213,7 @@ pub struct CpArgs {
 }
 
 /// What is written about connections, in `serve` and all that connect.
-#[derive(Clone, Debug, Default, ClapArgs)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, ClapArgs)]
 pub struct LogArgs {
     /// Write what each connection does as qlog to a file in DIR [default: the environment variable
     /// QLOGDIR, if it is set]
@@ -230,8 +230,11 @@ impl LogArgs {
 }
 
 /// How a server is known, in `cp` and `ls`.
-#[derive(Clone, Debug, Default, ClapArgs)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, ClapArgs)]
 pub struct ReachArgs {
+    /// File of settings for servers [default: config.toml in the user's configuration]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
     /// Accept only a server with this key (SHA256:…)
     #[arg(long, value_name = "FINGERPRINT")]
     pub pin: Option<String>,

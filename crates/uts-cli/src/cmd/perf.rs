@@ -32,10 +32,11 @@ const PATIENCE: Duration = Duration::from_secs(40);
 /// # Errors
 /// See [`Failure`].
 pub async fn run<T: Transport>(transport: &T, args: &PerfArgs) -> Result<(), Failure> {
-    let host = reach::host(&args.host)?;
+    let mut host = reach::host(&args.host)?;
     let request = request(args);
     request.check().map_err(Failure::Usage)?;
-    let mut options = args.reach.options(asked(args, &request.workload)?, true)?;
+    let (reach, settings) = args.reach.settle(&mut host)?;
+    let mut options = reach.options(asked(args, settings, &request.workload)?, true)?;
     options.service = perf::SERVICE;
     let mut interrupt = pin!(interrupted());
     let stop = || Failure::Interrupted("interrupted".into());
@@ -79,8 +80,13 @@ fn request(args: &PerfArgs) -> Request {
 }
 
 /// What is asked of the transport: first what an application with such a workload would ask.
-fn asked(args: &PerfArgs, workload: &Workload) -> Result<Vec<(String, String)>, Failure> {
+fn asked(
+    args: &PerfArgs,
+    settings: Vec<(String, String)>,
+    workload: &Workload,
+) -> Result<Vec<(String, String)>, Failure> {
     let mut asked = natural(workload);
+    asked.extend(settings);
     if let Some(rate) = &args.bitrate {
         let set = Requirements::bulk().set("maxSendRate", rate);
         set.map_err(|error| Failure::Usage(format!("--bitrate: {error}")))?;

@@ -25,12 +25,14 @@ const CHUNKS_MAX: usize = 4;
 /// # Errors
 /// See [`Failure`].
 pub async fn run<T: Transport>(transport: &T, args: &PipeArgs) -> Result<(), Failure> {
-    let host = reach::host(&args.host)?;
+    let mut host = reach::host(&args.host)?;
     if args.service.is_empty() || args.service.len() > pipe::NAME_BYTES_MAX {
         let why = format!("SERVICE: write 1 to {} bytes", pipe::NAME_BYTES_MAX);
         return Err(Failure::Usage(why));
     }
-    let mut options = args.reach.options(properties(&args.wanted)?, true)?;
+    let (reach, mut asked) = args.reach.settle(&mut host)?;
+    asked.extend(properties(&args.wanted)?);
+    let mut options = reach.options(asked, true)?;
     options.service = pipe::SERVICE;
     let interrupt = interrupted();
     tokio::pin!(interrupt);

@@ -2,6 +2,7 @@
 
 use super::Failure;
 use crate::args::ReachArgs;
+use crate::config::Config;
 use crate::link::{ConnectOptions, ServerTrust};
 use crate::target::Host;
 use std::io::IsTerminal;
@@ -23,6 +24,18 @@ pub fn named(host: &str, error: &FileError) -> String {
 }
 
 impl ReachArgs {
+    /// These options with those of the file of settings for this server, which is put right. Beside
+    /// them the properties of that file: what the command line says follows them, and counts more.
+    ///
+    /// # Errors
+    /// [`Failure::Usage`]: what is wrong in the file.
+    pub fn settle(&self, host: &mut Host) -> Result<(ReachArgs, Vec<(String, String)>), Failure> {
+        let config = Config::load(self.config.as_deref()).map_err(Failure::Usage)?;
+        let mut reach = self.clone();
+        let settings = config.settle(host, &mut reach);
+        Ok((reach, settings))
+    }
+
     /// How to connect, with what is asked of the transport. If `may_ask` and there is a terminal,
     /// the user is asked about an unknown server.
     ///
