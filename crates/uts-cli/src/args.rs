@@ -59,6 +59,11 @@ pub enum Command {
     Keygen(KeygenArgs),
     /// Print the fingerprint of a key
     Fingerprint(FingerprintArgs),
+    /// Print what a shell needs to complete command lines
+    Completions(CompletionsArgs),
+    /// Write the pages of the manual into a directory
+    #[command(hide = true)]
+    Manual(ManualArgs),
     /// Compare transports on emulated paths
     Lab {
         /// What to do.
@@ -581,6 +586,25 @@ pub struct KeygenArgs {
 pub struct FingerprintArgs {
     /// File of the key [default: the user's key]
     pub file: Option<PathBuf>,
+}
+
+/// Options of `uts completions`.
+#[derive(Clone, Debug, ClapArgs)]
+#[command(after_help = "Examples:
+  uts completions bash > ~/.local/share/bash-completion/completions/uts
+  uts completions fish > ~/.config/fish/completions/uts.fish")]
+pub struct CompletionsArgs {
+    /// The shell
+    #[arg(value_name = "SHELL")]
+    pub shell: clap_complete::Shell,
+}
+
+/// Options of `uts manual`.
+#[derive(Clone, Debug, ClapArgs)]
+pub struct ManualArgs {
+    /// Directory that the pages are written to
+    #[arg(value_name = "DIR")]
+    pub dir: PathBuf,
 }
 
 #[cfg(test)]

@@ -68,6 +68,8 @@ fn carry_out(command: &Command) -> Result<(), Failure> {
             Command::Hosts { command } => cmd::hosts::run(command),
             Command::Keygen(keygen) => cmd::keygen::keygen(&transport, keygen),
             Command::Fingerprint(fingerprint) => cmd::keygen::fingerprint(&transport, fingerprint),
+            Command::Completions(completions) => cmd::manual::completions(completions),
+            Command::Manual(manual) => cmd::manual::pages(manual),
             Command::Lab { .. } | Command::Router(_) => Ok(()),
         }
     });

@@ -70,6 +70,13 @@ impl Transport for Udp {
         if let Some(file) = &options.authorized_keys {
             wanted.client_auth = ClientAuth::AuthorizedKeys(file.clone());
         }
+        // A service manager has bound it already (systemd's socket activation).
+        let given = listenfd::ListenFd::from_env().take_udp_socket(0);
+        let given = given.map_err(|error| format!("LISTEN_FDS: the first is no UDP socket: {error}"))?;
+        if let Some(socket) = given {
+            let listener = uts::Listener::from_socket(socket, wanted).map_err(|error| error.to_string())?;
+            return Ok(UdpListener { listener, refused });
+        }
         let mut tried = Vec::new();
         for address in &options.addresses {
             match uts::Listener::bind(*address, wanted.clone()) {

@@ -3,7 +3,7 @@
 use crate::AuthorizedKeys;
 use crate::connection::Connection;
 use crate::driver::Host;
-use crate::driver::{PerKey, Shared};
+use crate::driver::{OwnSocket, PerKey, Shared};
 use crate::fingerprint::Fingerprint;
 use crate::identity::Identity;
 use crate::tls::{self, OnRefused, TlsError};
@@ -139,7 +139,28 @@ impl Listener {
         Self::bind_on(Host::Runtime, addr, options)
     }
 
+    /// Accepts connections at a socket that is bound already: one that a service manager hands over
+    /// (systemd's socket activation), or with options of its own. Must be called within a tokio
+    /// runtime.
+    ///
+    /// # Errors
+    /// [`ListenError`].
+    pub fn from_socket(socket: OwnSocket, options: ServerOptions) -> Result<Self, ListenError> {
+        let unknown = SocketAddr::from(([0; 4], 0));
+        let failed = |source| ListenError::Bind { addr: unknown, source };
+        let addr = socket.local_addr().map_err(failed)?;
+        Self::listen(addr, options, |config, spin| Shared::start_on(Host::Runtime, socket, config, spin))
+    }
+
     pub(crate) fn bind_on(host: Host, addr: SocketAddr, options: ServerOptions) -> Result<Self, ListenError> {
+        Self::listen(addr, options, |config, spin| Shared::start(host, addr, None, config, spin))
+    }
+
+    fn listen(
+        addr: SocketAddr,
+        options: ServerOptions,
+        start: impl FnOnce(EndpointConfig, Duration) -> io::Result<Arc<Shared>>,
+    ) -> Result<Self, ListenError> {
         if let ClientAuth::AuthorizedKeys(file) = &options.client_auth {
             // A wrong name is better heard of now than by the first client.
             AuthorizedKeys::load(file).map_err(ClientAuthError::from)?;
@@ -157,7 +178,7 @@ impl Listener {
             secret: options.identity.endpoint_secret(),
             ..EndpointConfig::default()
         };
-        let shared = Shared::start(host, addr, None, config, options.spin).map_err(bind)?;
+        let shared = start(config, options.spin).map_err(bind)?;
         if let Some(dir) = &options.qlog {
             let failed = |source| ListenError::Qlog { dir: dir.clone(), source };
             shared.record(dir).map_err(failed)?;

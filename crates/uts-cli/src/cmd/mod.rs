@@ -6,6 +6,7 @@ pub mod functions;
 pub mod hosts;
 pub mod keygen;
 pub mod ls;
+pub mod manual;
 mod meter;
 pub mod parts;
 pub mod perf;

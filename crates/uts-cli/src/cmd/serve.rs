@@ -12,6 +12,7 @@ use crate::pipe::{self, Permitted};
 use crate::ui::{self, Served, Start, Ui};
 use inventory::Inventory;
 use listen::Wrong;
+use sd_notify::NotifyState;
 use std::future::Future;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -69,6 +70,7 @@ pub(crate) async fn serve<T: Transport>(
         subject: args.dir.as_ref().map_or_else(String::new, |dir| dir.display().to_string()),
         served: Some(served(args, listener.local_addr(), &found)?),
     });
+    tell_manager(&NotifyState::Ready);
     if let Some(warning) = found.warning() {
         ui.warning(&warning);
     }
@@ -88,6 +90,7 @@ pub(crate) async fn serve<T: Transport>(
             },
         }
     };
+    tell_manager(&NotifyState::Stopping);
     // What clients were sending stays in parts, to be continued.
     stop.send_replace(true);
     let goodbyes = async { while clients.join_next().await.is_some() {} };
@@ -95,6 +98,12 @@ pub(crate) async fn serve<T: Transport>(
     let _ = timeout(GOODBYE_MAX, goodbyes).await;
     listener.close().await;
     ended
+}
+
+/// Tells the service manager, if it wants to know (systemd's `Type=notify`).
+fn tell_manager(state: &NotifyState<'_>) {
+    // Without it, the server serves all the same.
+    let _ = sd_notify::notify(std::slice::from_ref(state));
 }
 
 /// What clients may ask for.

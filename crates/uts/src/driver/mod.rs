@@ -200,15 +200,38 @@ impl Shared {
         Ok(shared)
     }
 
+    /// Starts the task of a socket that is bound already.
+    pub fn start_on(
+        host: Host,
+        socket: OwnSocket,
+        config: EndpointConfig,
+        spin: Duration,
+    ) -> io::Result<Arc<Self>> {
+        let socket = Socket::adopt(socket.into(), None, host)?;
+        let (shared, driver) = Self::over(host, socket, None, config, spin)?;
+        host.start(driver)?;
+        Ok(shared)
+    }
+
     /// Binds a socket, and makes its task.
     fn bind(
         host: Host,
         addr: SocketAddr,
         peer: Option<SocketAddr>,
+        config: EndpointConfig,
+        spin: Duration,
+    ) -> io::Result<(Arc<Self>, Driver)> {
+        Self::over(host, Socket::bind(addr, peer, host)?, peer, config, spin)
+    }
+
+    /// Makes the task of a socket.
+    fn over(
+        host: Host,
+        socket: Socket,
+        peer: Option<SocketAddr>,
         mut config: EndpointConfig,
         spin: Duration,
     ) -> io::Result<(Arc<Self>, Driver)> {
-        let socket = Socket::bind(addr, peer, host)?;
         let local_addr = socket.local_addr()?;
         config.secret = crate::instance::secret(&config.secret, local_addr);
         let shared = Arc::new(Shared {
