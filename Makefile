@@ -5,7 +5,7 @@
 # A fresh rustup is found also before the shell has been restarted.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: help setup demo test bench bench-test bench-copies regret instructions rivals rivals-test check doc deny doctor fuzz clean
+.PHONY: help setup demo test bench bench-test bench-copies regret instructions rivals rivals-test check doc deny doctor fuzz package clean
 .DEFAULT_GOAL := help
 
 help: ## List these targets
@@ -56,6 +56,9 @@ check: setup ## Check formatting, lints, widths of lines and links, and run the 
 
 doc: setup ## Build the documentation of all crates, private parts included, into target/doc
 	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --document-private-items --locked
+
+package: setup ## Build a Debian package with manual, completions and units of systemd into target/package (needs cargo-deb)
+	@scripts/package
 
 deny: setup ## Check licences and sources of all dependencies (and with cargo-deny installed, their versions)
 	@scripts/deny

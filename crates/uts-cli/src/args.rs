@@ -19,6 +19,7 @@ pub use tunnel::{CtlArgs, CtlCommand, TunnelArgs};
   uts cp -r uts://host/photos .               fetch a directory
   uts pipe host ssh                           reach a service behind a server
   uts tunnel -L 8080:127.0.0.1:80 host        lead a port here to one there
+  uts perf host                               measure what a connection carries
   uts explain --property reliability=prefer   what that leads to, and why
   uts lab run experiments/loss.toml           compare transports on equal paths
 
@@ -46,6 +47,8 @@ pub enum Command {
     Tunnel(TunnelArgs),
     /// Look at a tunnel that runs, and change it
     Ctl(CtlArgs),
+    /// Measure what a connection to a server carries
+    Perf(PerfArgs),
     /// List unfinished copies, or remove what is left of them
     Parts(PartsArgs),
     /// Show which profile given properties lead to, and the reason for each choice
@@ -64,6 +67,11 @@ pub enum Command {
     Keygen(KeygenArgs),
     /// Print the fingerprint of a key
     Fingerprint(FingerprintArgs),
+    /// Print what a shell needs to complete command lines
+    Completions(CompletionsArgs),
+    /// Write the pages of the manual into a directory
+    #[command(hide = true)]
+    Manual(ManualArgs),
     /// Compare transports on emulated paths
     Lab {
         /// What to do.
@@ -85,12 +93,13 @@ pub enum Command {
   uts serve --dir /srv/files --cert chain.pem --cert-key key.pem
   uts serve --pipe ssh=22 --authorized-keys /etc/uts/keys
   uts serve --forward 127.0.0.1:80 --forward '*:443' --authorized-keys /etc/uts/keys
+  uts serve --perf --anyone
 
 Nothing outside the directory is ever read or written. Ctrl-C ends the server.
 Clients can then continue interrupted copies when it runs again.")]
 pub struct ServeArgs {
     /// Directory to serve; with --writable, files are also taken into it
-    #[arg(long, value_name = "DIR", required_unless_present_any = ["pipe", "forward", "listen_forward"])]
+    #[arg(long, value_name = "DIR", required_unless_present_any = ["pipe", "forward", "listen_forward", "perf"])]
     pub dir: Option<PathBuf>,
     /// Let `uts pipe` reach a TCP service, as ssh=127.0.0.1:22 or ssh=22 (a port of this host); may
     /// be repeated; needs --authorized-keys or --anyone
@@ -105,6 +114,9 @@ pub struct ServeArgs {
     /// *:8080; may be repeated; needs --authorized-keys
     #[arg(long, value_name = "[udp/][ADDR:]PORT[@KEY]")]
     pub listen_forward: Vec<crate::tunnel::permit::Pattern>,
+    /// Let `uts perf` measure, one client at a time; needs --authorized-keys or --anyone
+    #[arg(long)]
+    pub perf: bool,
     /// Address or host name and UDP port to listen on, as ADDR:PORT, [V6]:PORT, NAME, :PORT or
     /// PORT; port 0 takes any free port [default: all networks of the host, port 4433]
     #[arg(long, value_name = "WHERE")]
@@ -146,6 +158,9 @@ pub struct ServeArgs {
     /// Private key (PEM) of that certificate
     #[arg(long, value_name = "FILE", requires = "cert")]
     pub cert_key: Option<PathBuf>,
+    /// What is written about connections
+    #[command(flatten)]
+    pub log: LogArgs,
     /// How what is sent is to be carried
     #[command(flatten)]
     pub wanted: WantedArgs,
@@ -220,9 +235,29 @@ pub struct CpArgs {
     pub trace: Option<PathBuf>,
 }
 
+/// What is written about connections, in `serve` and all that connect.
+#[derive(Clone, Debug, Default, PartialEq, Eq, ClapArgs)]
+pub struct LogArgs {
+    /// Write what each connection does as qlog to a file in DIR [default: the environment variable
+    /// QLOGDIR, if it is set]
+    #[arg(long, value_name = "DIR")]
+    pub qlog: Option<PathBuf>,
+}
+
+impl LogArgs {
+    /// Where logs go, if they are wanted.
+    pub fn dir(&self) -> Option<PathBuf> {
+        let variable = || std::env::var_os("QLOGDIR").filter(|dir| !dir.is_empty()).map(PathBuf::from);
+        self.qlog.clone().or_else(variable)
+    }
+}
+
 /// How a server is known, in `cp` and `ls`.
-#[derive(Clone, Debug, Default, ClapArgs)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, ClapArgs)]
 pub struct ReachArgs {
+    /// File of settings for servers [default: config.toml in the user's configuration]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
     /// Accept only a server with this key (SHA256:…)
     #[arg(long, value_name = "FINGERPRINT")]
     pub pin: Option<String>,
@@ -245,6 +280,9 @@ pub struct ReachArgs {
     /// Name that the server's certificate must have [default: the host]
     #[arg(long, value_name = "NAME")]
     pub server_name: Option<String>,
+    /// What is written about connections
+    #[command(flatten)]
+    pub log: LogArgs,
 }
 
 /// Options of `uts ls`.
@@ -293,6 +331,78 @@ pub struct PipeArgs {
     #[command(flatten)]
     pub wanted: WantedArgs,
     /// Print errors only, not what happens to the connection
+    #[arg(short, long)]
+    pub quiet: bool,
+}
+
+/// Options of `uts perf`.
+#[derive(Clone, Debug, ClapArgs)]
+#[command(after_help = "Examples:
+  uts perf host
+  uts perf host -t 30 -P 4 --reverse
+  uts perf host -n 1GB --profile congestion=bbr
+  uts perf host --messages --every 20ms --length 160B --deadline 150ms --bidir
+  uts perf host --requests 1000 --answer 64kB -P 8
+
+The server: uts serve --perf --anyone. It measures for one client at a time.
+Flows share one connection, and with it one congestion window. In reverse, the
+server's own properties and profile hold.")]
+pub struct PerfArgs {
+    /// Server, as host, host:port or uts://host[:port]
+    #[arg(value_name = "HOST")]
+    pub host: String,
+    /// Measure for so long; a number alone counts seconds [default: 10s]
+    #[arg(short = 't', long, value_name = "TIME", value_parser = crate::given::seconds, conflicts_with_all = ["bytes", "requests"])]
+    pub time: Option<Duration>,
+    /// Send so many bytes in all, as 1GB, shared by the flows
+    #[arg(short = 'n', long, value_name = "SIZE", value_parser = uts_units::text::parse_bytes, conflicts_with_all = ["messages", "requests"])]
+    pub bytes: Option<u64>,
+    /// Use so many flows at once, in each direction
+    #[arg(short = 'P', long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=128))]
+    pub parallel: u32,
+    /// Tell how it goes this often; a number alone counts seconds, and 0 is never
+    #[arg(short = 'i', long, value_name = "TIME", default_value = "1s", value_parser = crate::given::seconds)]
+    pub interval: Duration,
+    /// Send at most at this rate, as 5Mbit/s: short for --property maxSendRate=…
+    #[arg(short = 'b', long, value_name = "RATE")]
+    pub bitrate: Option<String>,
+    /// The server sends, or asks
+    #[arg(short = 'R', long)]
+    pub reverse: bool,
+    /// Both ends send, or ask, at once
+    #[arg(long, conflicts_with = "reverse")]
+    pub bidir: bool,
+    /// Send messages at a pace, each of which is of use until its deadline
+    #[arg(long, conflicts_with_all = ["requests", "parallel"])]
+    pub messages: bool,
+    /// Time between two messages
+    #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = uts_units::text::parse_duration, requires = "messages")]
+    pub every: Duration,
+    /// Size of a message
+    #[arg(short = 'l', long, value_name = "SIZE", default_value = "160B", value_parser = uts_units::text::parse_bytes, requires = "messages")]
+    pub length: u64,
+    /// How long after its sending a message is of use
+    #[arg(long, value_name = "TIME", default_value = "150ms", value_parser = uts_units::text::parse_duration, requires = "messages")]
+    pub deadline: Duration,
+    /// Send so many requests, one after another on each flow, and wait for their answers
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
+    pub requests: Option<u32>,
+    /// Size of a request
+    #[arg(long, value_name = "SIZE", default_value = "100B", value_parser = uts_units::text::parse_bytes, requires = "requests")]
+    pub request: u64,
+    /// Size of an answer
+    #[arg(long, value_name = "SIZE", default_value = "10kB", value_parser = uts_units::text::parse_bytes, requires = "requests")]
+    pub answer: u64,
+    /// How the server is known, and this end to it
+    #[command(flatten)]
+    pub reach: ReachArgs,
+    /// How what is sent is to be carried
+    #[command(flatten)]
+    pub wanted: WantedArgs,
+    /// Print one JSON object a line (see docs/uts.md)
+    #[arg(long, conflicts_with = "quiet")]
+    pub json: bool,
+    /// Print the results only
     #[arg(short, long)]
     pub quiet: bool,
 }
@@ -494,6 +604,25 @@ pub struct KeygenArgs {
 pub struct FingerprintArgs {
     /// File of the key [default: the user's key]
     pub file: Option<PathBuf>,
+}
+
+/// Options of `uts completions`.
+#[derive(Clone, Debug, ClapArgs)]
+#[command(after_help = "Examples:
+  uts completions bash > ~/.local/share/bash-completion/completions/uts
+  uts completions fish > ~/.config/fish/completions/uts.fish")]
+pub struct CompletionsArgs {
+    /// The shell
+    #[arg(value_name = "SHELL")]
+    pub shell: clap_complete::Shell,
+}
+
+/// Options of `uts manual`.
+#[derive(Clone, Debug, ClapArgs)]
+pub struct ManualArgs {
+    /// Directory that the pages are written to
+    #[arg(value_name = "DIR")]
+    pub dir: PathBuf,
 }
 
 #[cfg(test)]

@@ -75,6 +75,14 @@ pub fn lasting(text: &str) -> Result<Duration, String> {
     uts_units::time(text).map_err(|error| error.or("write a time, as 30s, 10min, 2h, 7d or 0"))
 }
 
+/// Reads a span of time of which a number alone counts seconds, as those of iperf3 do.
+///
+/// # Errors
+/// What is wrong, in one line.
+pub fn seconds(text: &str) -> Result<Duration, String> {
+    uts_units::time_in("s", text).map_err(|error| error.or("write a time, as 10, 500ms or 2min"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -51,6 +51,8 @@ pub struct ConnectOptions {
     pub interactive: bool,
     /// Whether the key of an unknown server is accepted and kept without asking.
     pub accept_new: bool,
+    /// Where what the connection does is written as qlog.
+    pub qlog: Option<PathBuf>,
 }
 
 /// What a server shows to its clients.
@@ -89,6 +91,8 @@ pub struct ListenOptions {
     pub silence_max: Duration,
     /// Flows that a client may open at once, each with small buffers; `None` = as for copies.
     pub flows_max: Option<u32>,
+    /// Where what connections do is written as qlog.
+    pub qlog: Option<PathBuf>,
 }
 
 /// Figures of a connection, at one moment.

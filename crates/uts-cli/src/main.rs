@@ -3,8 +3,10 @@
 
 mod args;
 mod cmd;
+mod config;
 mod given;
 mod link;
+mod perf;
 mod pipe;
 mod stream;
 mod target;
@@ -62,6 +64,7 @@ fn carry_out(command: &Command) -> Result<(), Failure> {
             Command::Pipe(pipe) => cmd::pipe::run(&transport, pipe).await,
             Command::Tunnel(tunnel) => cmd::tunnel::run(&transport, tunnel).await,
             Command::Ctl(ctl) => cmd::ctl::run(ctl).await,
+            Command::Perf(perf) => cmd::perf::run(&transport, perf).await,
             Command::Parts(parts) => cmd::parts::run(parts),
             Command::Explain(explain) => cmd::explain::run(&transport, explain),
             Command::Properties(properties) => cmd::properties::run(properties),
@@ -69,6 +72,8 @@ fn carry_out(command: &Command) -> Result<(), Failure> {
             Command::Hosts { command } => cmd::hosts::run(command),
             Command::Keygen(keygen) => cmd::keygen::keygen(&transport, keygen),
             Command::Fingerprint(fingerprint) => cmd::keygen::fingerprint(&transport, fingerprint),
+            Command::Completions(completions) => cmd::manual::completions(completions),
+            Command::Manual(manual) => cmd::manual::pages(manual),
             Command::Lab { .. } | Command::Router(_) => Ok(()),
         }
     });

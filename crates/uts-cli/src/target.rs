@@ -14,13 +14,23 @@ pub const PORT: u16 = 4433;
 const SCHEME: &[u8] = b"uts://";
 
 /// A server.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Host {
     /// A name or an address, without brackets.
     pub name: String,
     /// UDP port.
     pub port: u16,
+    /// Whether the port was named, and is not only the usual one.
+    pub is_port_given: bool,
 }
+
+impl PartialEq for Host {
+    fn eq(&self, other: &Host) -> bool {
+        (&self.name, self.port) == (&other.name, other.port)
+    }
+}
+
+impl Eq for Host {}
 
 impl fmt::Display for Host {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -201,6 +211,16 @@ impl Job {
         }
     }
 
+    /// The server, to be changed.
+    pub fn host_mut(&mut self) -> &mut Host {
+        match self {
+            Job::Put { host, .. }
+            | Job::Get { host, .. }
+            | Job::PutStream { host, .. }
+            | Job::GetStream { host, .. } => host,
+        }
+    }
+
     /// Whether it can be done again from where it stopped.
     pub fn can_go_on(&self) -> bool {
         matches!(self, Job::Put { .. } | Job::Get { .. })
@@ -286,6 +306,7 @@ impl Host {
         if name.contains(|c: char| c.is_whitespace() || c.is_control() || c == '@') {
             return Err(format!("`{name}` is not a host name"));
         }
+        let is_port_given = port.is_some();
         let port = match port {
             None => PORT,
             Some(port) => match port.parse() {
@@ -293,7 +314,7 @@ impl Host {
                 _ => return Err(format!("`{port}` is not a port (1 to 65535)")),
             },
         };
-        Ok(Host { name: name.to_owned(), port })
+        Ok(Host { name: name.to_owned(), port, is_port_given })
     }
 }
 
@@ -333,7 +354,7 @@ mod tests {
 
     #[test]
     fn servers_and_paths_are_read() {
-        let host = |name: &str, port| Host { name: name.into(), port };
+        let host = |name: &str, port| Host { name: name.into(), port, is_port_given: port != PORT };
         for (text, expected, path) in [
             ("uts://h", host("h", PORT), ""),
             ("uts://h:5000/a/b/", host("h", 5000), "a/b/"),

@@ -12,7 +12,7 @@ use link::UdpLink;
 use std::io::BufRead;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use uts::{
@@ -63,11 +63,20 @@ impl Transport for Udp {
         wanted.connection = config(&options.properties)?;
         wanted.connection.idle_timeout = wanted.connection.idle_timeout.max(options.silence_max);
         make_room(&mut wanted.connection, options.flows_max);
+        wanted.qlog = options.qlog.clone();
+        wanted.key_log = key_log()?;
         wanted.connections_max = options.connections_max;
         wanted.connections_per_address_max = options.connections_per_address_max;
         wanted.connections_per_key_max = options.connections_per_key_max;
         if let Some(file) = &options.authorized_keys {
             wanted.client_auth = ClientAuth::AuthorizedKeys(file.clone());
+        }
+        // A service manager has bound it already (systemd's socket activation).
+        let given = listenfd::ListenFd::from_env().take_udp_socket(0);
+        let given = given.map_err(|error| format!("LISTEN_FDS: the first is no UDP socket: {error}"))?;
+        if let Some(socket) = given {
+            let listener = uts::Listener::from_socket(socket, wanted).map_err(|error| error.to_string())?;
+            return Ok(UdpListener { listener, refused });
         }
         let mut tried = Vec::new();
         for address in &options.addresses {
@@ -122,8 +131,27 @@ fn client(options: &ConnectOptions) -> Result<uts::ConnectOptions, String> {
         wanted.connection.idle_timeout = options.silence_max;
     }
     make_room(&mut wanted.connection, options.flows_max);
+    wanted.qlog = options.qlog.clone();
+    wanted.key_log = key_log()?;
     wanted.server_name = options.server_name.clone();
     Ok(wanted)
+}
+
+/// Whether the user wants the secrets of TLS, which is told on standard error: whoever reads the
+/// file can read the connections.
+fn key_log() -> Result<bool, String> {
+    static TOLD: Once = Once::new();
+    let Some(file) = std::env::var_os("SSLKEYLOGFILE").filter(|file| !file.is_empty()) else {
+        return Ok(false);
+    };
+    let shown = Path::new(&file).display();
+    // The library leaves it out if it cannot be written.
+    let opened = std::fs::OpenOptions::new().append(true).create(true).open(&file);
+    opened.map_err(|error| format!("SSLKEYLOGFILE {shown}: {error}"))?;
+    TOLD.call_once(|| {
+        lines::tell(format_args!("uts: warning: the secrets of TLS are written to {shown} (SSLKEYLOGFILE)"));
+    });
+    Ok(true)
 }
 
 fn key_file(file: Option<&Path>) -> Result<PathBuf, String> {

@@ -12,8 +12,8 @@ use std::rc::Rc;
 use uts_end::Role;
 use uts_engine::{ConnectionHandle, TraceKind, TraceRow};
 use uts_path::{Applied, Direction, Passage};
+use uts_qlog::{Qlog, Vantage};
 use uts_sim::network::AppId;
-use uts_sim::qlog::{Qlog, Vantage};
 use uts_sim::topology::{PathId, Topology};
 use uts_traffic::measure::{Observer, Sample};
 

@@ -2,11 +2,11 @@
 
 use crate::network::Application;
 use crate::packet::{Body, Datagram, Packet};
-use crate::qlog::Qlog;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use uts_engine::{ConnectionHandle, Ecn, Endpoint, Event, TraceRow};
 use uts_functions::Time;
+use uts_qlog::Qlog;
 
 /// An endpoint at a port of a host.
 ///
@@ -65,8 +65,9 @@ impl Host {
         Some((handle, event))
     }
 
-    /// Logs connections that are established from now on.
+    /// Logs connections that are established from now on, with their handshakes.
     pub fn record(&mut self, qlog: Qlog) {
+        self.endpoint.trace_all();
         self.observer.get_or_insert_default().qlog = Some(qlog);
     }
 
@@ -109,6 +110,7 @@ impl Observer {
         {
             trace.start();
             self.connections.insert(handle);
+            self.on_change(endpoint);
         }
         if let Some(qlog) = &mut self.qlog {
             qlog.on_event(now, endpoint, handle, event);
@@ -121,8 +123,9 @@ impl Observer {
             let Some(trace) = endpoint.trace(*handle) else { return false };
             self.rows.clear();
             self.rows.extend(trace.take());
+            let handshake = trace.take_handshake();
             if let Some(qlog) = &mut self.qlog {
-                qlog.on_packets(endpoint, *handle, &self.rows);
+                qlog.on_packets(endpoint, *handle, &handshake, &self.rows);
             }
             if let Some(packets) = &mut self.packets {
                 packets.extend(self.rows.iter().map(|row| (*handle, *row)));

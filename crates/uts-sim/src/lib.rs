@@ -3,8 +3,7 @@
 //!
 //! * [`topology`]: which hosts and routers there are, and the paths between them;
 //! * [`network`]: the same in virtual time, with an [`network::Application`] at each port;
-//! * [`traffic`]: sources and sinks without an engine; [`host`]: the engine; [`qlog`]: the log of
-//!   what it does;
+//! * [`traffic`]: sources and sinks without an engine; [`host`]: the engine;
 //! * [`pair`]: two endpoints in memory, for what is counted;
 //! * [`world`]: one server, some clients, one path that they all share: the world of most tests;
 //!   [`transfer`]: what its hosts do.
@@ -20,7 +19,6 @@ pub mod network;
 pub mod packet;
 pub mod pair;
 mod pcap;
-pub mod qlog;
 pub mod topology;
 pub mod traffic;
 pub mod transfer;

@@ -3,7 +3,6 @@
 use crate::host::Host;
 use crate::identity::Identities;
 use crate::network::{AppId, AttachError, Network};
-use crate::qlog::{Qlog, Vantage};
 use crate::topology::{Node, PathId, PointToPoint};
 use core::time::Duration;
 use std::io::{self, Write};
@@ -14,6 +13,7 @@ use uts_engine::{
 };
 use uts_functions::Time;
 use uts_path::{Direction, PathConfig, SpecError};
+use uts_qlog::{Qlog, Vantage};
 
 /// A host of the world: 0 is the server, clients follow.
 pub type NodeId = usize;

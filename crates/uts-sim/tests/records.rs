@@ -96,11 +96,28 @@ fn logs_hold_what_connections_did() {
     let connected_ms = run.progress.connected_at.expect("it connected").as_nanos() as f64 / 1e6;
     assert_eq!(named(&client, "uts:connected").next().expect("it connected")["time"], connected_ms);
 
-    // Packets of the handshake are not in the log.
-    let sent = named(&client, "quic:packet_sent").count() as u64;
+    // What one end has sent of the handshake, the other has received, and nothing was lost of it.
+    let shaken = |log: &[Value], name: &str| -> Vec<(String, u64)> {
+        let packets = named(log, name).filter(|event| event["data"]["header"]["packet_type"] != "1RTT");
+        let header = |event: &Value| event["data"]["header"].clone();
+        let packets = packets.map(header).filter_map(|header| {
+            Some((header["packet_type"].as_str()?.to_owned(), header["packet_number"].as_u64()?))
+        });
+        packets.collect()
+    };
+    let is_1rtt = |event: &&Value| event["data"]["header"]["packet_type"] == "1RTT";
+    for (from, to) in [(&client, &server), (&server, &client)] {
+        let (sent, received) = (shaken(from, "quic:packet_sent"), shaken(to, "quic:packet_received"));
+        assert_eq!(sent[0], ("initial".to_owned(), 0));
+        assert!(sent.iter().any(|(level, _)| level == "handshake"), "{sent:?}");
+        // Keys of a level that is over are forgotten, and packets under them are read no more.
+        assert!(received.iter().all(|packet| sent.contains(packet)), "{sent:?} {received:?}");
+        assert!(received.iter().any(|(level, _)| level == "handshake"), "{received:?}");
+    }
+    let sent = named(&client, "quic:packet_sent").filter(is_1rtt).count() as u64;
     assert!((run.stats.packets_sent - 10..run.stats.packets_sent).contains(&sent), "{sent} {:?}", run.stats);
-    let bytes: u64 =
-        named(&client, "quic:packet_sent").filter_map(|e| e["data"]["raw"]["length"].as_u64()).sum();
+    let sent_1rtt = named(&client, "quic:packet_sent").filter(is_1rtt);
+    let bytes: u64 = sent_1rtt.filter_map(|e| e["data"]["raw"]["length"].as_u64()).sum();
     assert!(bytes < run.stats.bytes_sent && bytes > run.stats.bytes_sent - 5000);
     assert_eq!(named(&client, "quic:packet_lost").count() as u64, run.stats.packets_lost);
     assert!(run.stats.packets_lost > 20);

@@ -157,11 +157,11 @@ impl Target<'_> {
 
     fn tls(&self, expected: &Expected, accept_new: bool) -> Result<ClientTls, ConnectError> {
         let options = self.options;
-        tls::client(&options.trust, expected, accept_new, options.identity.as_ref()).map_err(|error| {
-            match error {
-                TlsError::Trust(error) => ConnectError::Untrusted(error),
-                TlsError::Setup(error) => ConnectError::Setup(error.to_string()),
-            }
+        let identity = options.identity.as_ref();
+        let tls = tls::client(&options.trust, expected, accept_new, identity, options.key_log);
+        tls.map_err(|error| match error {
+            TlsError::Trust(error) => ConnectError::Untrusted(error),
+            TlsError::Setup(error) => ConnectError::Setup(error.to_string()),
         })
     }
 
@@ -204,6 +204,12 @@ impl Target<'_> {
             None => own_socket(self.carrier, addr, self.options.spin)
                 .map_err(|source| ConnectError::Socket { addr, source })?,
         };
+        if let Some(dir) = &self.options.qlog
+            && let Err(error) = shared.record(dir)
+        {
+            shared.release();
+            return Err(ConnectError::Setup(format!("no qlog in {}: {error}", dir.display())));
+        }
         let mut config = self.options.connection.clone();
         config.batch_packets_max = config.batch_packets_max.clamp(1, shared.segments_max.max(1));
         // Known before the task can hear of its end: what happens on a connection that nobody holds

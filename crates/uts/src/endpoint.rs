@@ -11,6 +11,7 @@ use core::time::Duration;
 use rustls::pki_types::ServerName;
 use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use uts_engine::{CLIENT_CID_BYTES, CloseReason, ConnectionConfig, EndpointConfig, Tried, seconds};
 
@@ -37,6 +38,13 @@ pub struct ConnectOptions {
     /// it. Applies if the connection has a socket of its own ([`connect`]). See
     /// [`Endpoint::client_spinning`].
     pub spin: Duration,
+    /// Write what each connection does as qlog to a file in this directory, from the first packet
+    /// of its handshake on (`MILLISECONDS-PROCESS-NUMBER.ROLE.sqlog`). A log that cannot be written
+    /// is left out, which `tracing` is told. `None` = write none, which costs nothing.
+    pub qlog: Option<PathBuf>,
+    /// Append the secrets of TLS to the file that the environment variable `SSLKEYLOGFILE` names,
+    /// if it does, for programs that look into captures. Whoever has them can read all.
+    pub key_log: bool,
 }
 
 impl ConnectOptions {
@@ -48,6 +56,8 @@ impl ConnectOptions {
             connection: ConnectionConfig::default(),
             server_name: None,
             spin: Duration::ZERO,
+            qlog: None,
+            key_log: false,
         }
     }
 

@@ -3,7 +3,7 @@
 use crate::AuthorizedKeys;
 use crate::connection::Connection;
 use crate::driver::Host;
-use crate::driver::{PerKey, Shared};
+use crate::driver::{OwnSocket, PerKey, Shared};
 use crate::fingerprint::Fingerprint;
 use crate::identity::Identity;
 use crate::tls::{self, OnRefused, TlsError};
@@ -12,6 +12,7 @@ use core::fmt;
 use core::time::Duration;
 use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use uts_engine::requirements::Requirements;
 use uts_engine::{ConnectionConfig, EndpointConfig};
@@ -39,6 +40,13 @@ pub struct ServerOptions {
     /// How long to look for arrivals before sleeping: see
     /// [`ConnectOptions::spin`](crate::ConnectOptions::spin).
     pub spin: Duration,
+    /// Write what each connection does as qlog to a file in this directory, from the first packet
+    /// of its handshake on (`MILLISECONDS-PROCESS-NUMBER.ROLE.sqlog`). A log that cannot be written
+    /// is left out, which `tracing` is told. `None` = write none, which costs nothing.
+    pub qlog: Option<PathBuf>,
+    /// Append the secrets of TLS to the file that the environment variable `SSLKEYLOGFILE` names,
+    /// if it does, for programs that look into captures. Whoever has them can read all.
+    pub key_log: bool,
     on_refused: Option<OnRefused>,
 }
 
@@ -55,6 +63,8 @@ impl ServerOptions {
             connections_per_key_max: usize::MAX,
             handshakes_before_retry: defaults.handshakes_before_retry,
             spin: Duration::ZERO,
+            qlog: None,
+            key_log: false,
             on_refused: None,
         }
     }
@@ -96,6 +106,14 @@ pub enum ListenError {
         /// Why not.
         source: io::Error,
     },
+    /// Logs cannot be written there.
+    #[error("no qlog in {dir}: {source}", dir = dir.display())]
+    Qlog {
+        /// The directory.
+        dir: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
     /// Which clients to let in cannot be found out.
     #[error(transparent)]
     ClientAuth(#[from] ClientAuthError),
@@ -121,12 +139,34 @@ impl Listener {
         Self::bind_on(Host::Runtime, addr, options)
     }
 
+    /// Accepts connections at a socket that is bound already: one that a service manager hands over
+    /// (systemd's socket activation), or with options of its own. Must be called within a tokio
+    /// runtime.
+    ///
+    /// # Errors
+    /// [`ListenError`].
+    pub fn from_socket(socket: OwnSocket, options: ServerOptions) -> Result<Self, ListenError> {
+        let unknown = SocketAddr::from(([0; 4], 0));
+        let failed = |source| ListenError::Bind { addr: unknown, source };
+        let addr = socket.local_addr().map_err(failed)?;
+        Self::listen(addr, options, |config, spin| Shared::start_on(Host::Runtime, socket, config, spin))
+    }
+
     pub(crate) fn bind_on(host: Host, addr: SocketAddr, options: ServerOptions) -> Result<Self, ListenError> {
+        Self::listen(addr, options, |config, spin| Shared::start(host, addr, None, config, spin))
+    }
+
+    fn listen(
+        addr: SocketAddr,
+        options: ServerOptions,
+        start: impl FnOnce(EndpointConfig, Duration) -> io::Result<Arc<Shared>>,
+    ) -> Result<Self, ListenError> {
         if let ClientAuth::AuthorizedKeys(file) = &options.client_auth {
             // A wrong name is better heard of now than by the first client.
             AuthorizedKeys::load(file).map_err(ClientAuthError::from)?;
         }
-        let tls = tls::server(&options.identity, &options.client_auth, options.on_refused.clone())
+        let on_refused = options.on_refused.clone();
+        let tls = tls::server(&options.identity, &options.client_auth, on_refused, options.key_log)
             .map_err(|e: TlsError| ListenError::Tls(e.to_string()))?;
         let bind = |source| ListenError::Bind { addr, source };
         let config = EndpointConfig {
@@ -138,7 +178,11 @@ impl Listener {
             secret: options.identity.endpoint_secret(),
             ..EndpointConfig::default()
         };
-        let shared = Shared::start(host, addr, None, config, options.spin).map_err(bind)?;
+        let shared = start(config, options.spin).map_err(bind)?;
+        if let Some(dir) = &options.qlog {
+            let failed = |source| ListenError::Qlog { dir: dir.clone(), source };
+            shared.record(dir).map_err(failed)?;
+        }
         let per_key = PerKey::new(options.connections_per_key_max, options.on_refused);
         shared.act(|inner, _| inner.per_key = per_key);
         let requirements = Arc::new(options.connection.requirements);

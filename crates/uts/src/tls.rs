@@ -14,7 +14,7 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::NoServerSessionStorage;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{
-    CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, Error, OtherError,
+    CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, Error, KeyLogFile, OtherError,
     RootCertStore, ServerConfig, SignatureScheme,
 };
 use std::path::Path;
@@ -37,6 +37,7 @@ pub(crate) fn client(
     expected: &Expected,
     accept_new: bool,
     identity: Option<&Identity>,
+    logs_keys: bool,
 ) -> Result<ClientTls, TlsError> {
     let provider = provider();
     let refused = Arc::new(OnceLock::new());
@@ -62,6 +63,9 @@ pub(crate) fn client(
     config.alpn_protocols = vec![ALPN.to_vec()];
     config.resumption = Resumption::disabled();
     config.enable_early_data = false;
+    if logs_keys {
+        config.key_log = Arc::new(KeyLogFile::new());
+    }
     Ok(ClientTls { config: Arc::new(config), refused })
 }
 
@@ -70,6 +74,7 @@ pub(crate) fn server(
     identity: &Identity,
     auth: &ClientAuth,
     on_refused: Option<OnRefused>,
+    logs_keys: bool,
 ) -> Result<Arc<ServerConfig>, TlsError> {
     let provider = provider();
     let builder = ServerConfig::builder_with_provider(provider.clone())
@@ -87,6 +92,9 @@ pub(crate) fn server(
     config.send_tls13_tickets = 0;
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.max_early_data_size = 0;
+    if logs_keys {
+        config.key_log = Arc::new(KeyLogFile::new());
+    }
     Ok(Arc::new(config))
 }
 

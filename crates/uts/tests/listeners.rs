@@ -234,3 +234,19 @@ async fn any_pinned_key_will_do() {
         within(connect(&target, ConnectOptions::new(uts::Trust::Pin(Vec::new())))).await.expect_err("none");
     assert!(error.to_string().contains("pinned is none"), "{error}");
 }
+
+/// A socket that is bound already, as a service manager hands it over, is listened at as it is.
+#[tokio::test]
+#[allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "a socket of the system")]
+async fn a_socket_that_is_bound_already_is_listened_at() {
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").expect("bound");
+    let addr = socket.local_addr().expect("an address");
+    let listener = Listener::from_socket(socket, ServerOptions::new(identity())).expect("listening");
+    assert_eq!(listener.local_addr(), addr);
+    let options = ConnectOptions::pinned(listener.fingerprint());
+    let target = addr.to_string();
+    let (client, accepted) =
+        within(async { tokio::join!(connect(&target, options), listener.accept()) }).await;
+    assert_eq!(client.expect("connected").remote_addr(), Some(addr));
+    assert!(accepted.is_some());
+}

@@ -23,7 +23,7 @@ otherwise (* = all networks). Each connection has a flow of its own. What is
 typed goes before bulk, unless connPriority says otherwise. The tunnel connects
 again by itself. Ctrl-C ends it.")]
 pub struct TunnelArgs {
-    /// Server, as host, host:port or uts://host[:port]
+    /// Server, as host, host:port or uts://host[:port]; or NAME, for [tunnel.NAME] of config.toml
     #[arg(value_name = "HOST")]
     pub host: String,
     /// Lead a port here to a place that the server reaches; behind commas, properties of this

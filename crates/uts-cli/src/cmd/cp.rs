@@ -35,13 +35,14 @@ pub(crate) async fn copy<T: Transport>(
     ui: Arc<dyn Ui>,
     interrupt: impl Future<Output = ()>,
 ) -> Result<(), Failure> {
-    let job = Job::parse(&args.paths).map_err(Failure::Usage)?;
+    let mut job = Job::parse(&args.paths).map_err(Failure::Usage)?;
     if let (Job::GetStream { destination: Outside::Standard, .. }, true) = (&job, args.json) {
         return Err(Failure::Usage("--json: standard output is for the file".into()));
     }
     let can_go_on = job.can_go_on();
-    let run =
-        Run::new(transport, args, job, args.reach.options(asked(args)?, !args.json && !args.quiet)?, ui)?;
+    let (reach, settings) = args.reach.settle(job.host_mut())?;
+    let options = reach.options(asked(args, settings)?, !args.json && !args.quiet)?;
+    let run = Run::new(transport, args, job, options, ui)?;
     tokio::pin!(interrupt);
     tokio::select! {
         outcome = run.go() => outcome,
@@ -58,8 +59,8 @@ pub(crate) async fn copy<T: Transport>(
 
 /// The properties asked of the transport. The end that sends keeps a limit: this end, or the peer
 /// because of how fast this end receives.
-fn asked(args: &CpArgs) -> Result<Vec<(String, String)>, Failure> {
-    let mut limits = Vec::new();
+fn asked(args: &CpArgs, settings: Vec<(String, String)>) -> Result<Vec<(String, String)>, Failure> {
+    let mut limits = settings;
     if let Some(rate) = &args.bwlimit {
         for name in ["maxSendRate", "maxRecvRate"] {
             let set = uts::Requirements::bulk().set(name, rate);

@@ -32,14 +32,15 @@ async fn list_to<T: Transport>(
     args: &LsArgs,
     interrupt: impl Future<Output = ()>,
 ) -> Result<(), Failure> {
-    let (host, path) = match Target::parse(&args.path).map_err(Failure::Usage)? {
+    let (mut host, path) = match Target::parse(&args.path).map_err(Failure::Usage)? {
         Target::Remote(host, path) => (host, path),
         Target::Local(path) => {
             let why = format!("{}: write what is at a server as uts://host/path", path.display());
             return Err(Failure::Usage(why));
         }
     };
-    let options = args.reach.options(Vec::new(), !args.json)?;
+    let (reach, settings) = args.reach.settle(&mut host)?;
+    let options = reach.options(settings, !args.json)?;
     tokio::pin!(interrupt);
     let link = tokio::select! {
         link = transport.connect(&host, &options) => link.map_err(|broken| Failure::Failed(broken.why))?,

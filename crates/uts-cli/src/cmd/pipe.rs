@@ -1,11 +1,10 @@
 //! `uts pipe`: standard input and output, carried to a service behind a server.
 
-use super::{Failure, interrupted, properties};
+use super::{Failure, interrupted, properties, reach};
 use crate::args::PipeArgs;
 use crate::link::{Link, LinkEvent, Transport};
 use crate::pipe;
 use crate::stream;
-use crate::target::Host;
 use crate::ui::lines;
 use bytes::Bytes;
 use std::future::Future;
@@ -27,14 +26,14 @@ const CHUNKS_MAX: usize = 4;
 /// # Errors
 /// See [`Failure`].
 pub async fn run<T: Transport>(transport: &T, args: &PipeArgs) -> Result<(), Failure> {
-    let name = args.host.strip_prefix("uts://").unwrap_or(&args.host);
-    let host = Host::parse(name.trim_end_matches('/'));
-    let host = host.map_err(|why| Failure::Usage(format!("{}: {why}", args.host)))?;
+    let mut host = reach::host(&args.host)?;
     if args.service.is_empty() || args.service.len() > pipe::NAME_BYTES_MAX {
         let why = format!("SERVICE: write 1 to {} bytes", pipe::NAME_BYTES_MAX);
         return Err(Failure::Usage(why));
     }
-    let mut options = args.reach.options(properties(&args.wanted)?, true)?;
+    let (reach, mut asked) = args.reach.settle(&mut host)?;
+    asked.extend(properties(&args.wanted)?);
+    let mut options = reach.options(asked, true)?;
     options.service = pipe::SERVICE;
     options.silence_max = pipe::SILENCE_MAX;
     let interrupt = interrupted();

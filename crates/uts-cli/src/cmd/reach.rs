@@ -2,10 +2,22 @@
 
 use super::Failure;
 use crate::args::ReachArgs;
+use crate::config::Config;
 use crate::link::{ConnectOptions, ServerTrust};
+use crate::target::Host;
 use std::io::IsTerminal;
 use std::time::Duration;
 use uts::files::FileError;
+
+/// The server that is named as `host`, `host:port` or `uts://host[:port]`.
+///
+/// # Errors
+/// [`Failure::Usage`].
+pub fn host(text: &str) -> Result<Host, Failure> {
+    let name = text.strip_prefix("uts://").unwrap_or(text);
+    let host = Host::parse(name.trim_end_matches('/'));
+    host.map_err(|why| Failure::Usage(format!("{text}: {why}")))
+}
 
 /// An error with the server that it is about; those of files name the file.
 pub fn named(host: &str, error: &FileError) -> String {
@@ -13,6 +25,18 @@ pub fn named(host: &str, error: &FileError) -> String {
 }
 
 impl ReachArgs {
+    /// These options with those of the file of settings for this server, which is put right. Beside
+    /// them the properties of that file: what the command line says follows them, and counts more.
+    ///
+    /// # Errors
+    /// [`Failure::Usage`]: what is wrong in the file.
+    pub fn settle(&self, host: &mut Host) -> Result<(ReachArgs, Vec<(String, String)>), Failure> {
+        let config = Config::load(self.config.as_deref()).map_err(Failure::Usage)?;
+        let mut reach = self.clone();
+        let settings = config.settle(host, &mut reach);
+        Ok((reach, settings))
+    }
+
     /// How to connect, with what is asked of the transport. If `may_ask` and there is a terminal,
     /// the user is asked about an unknown server.
     ///
@@ -33,6 +57,7 @@ impl ReachArgs {
             flows_max: None,
             interactive: may_ask && std::io::stdin().is_terminal() && std::io::stderr().is_terminal(),
             accept_new: self.accept_new,
+            qlog: self.log.dir(),
         })
     }
 

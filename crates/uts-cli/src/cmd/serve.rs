@@ -7,11 +7,13 @@ use super::meter::Meter;
 use super::{Failure, interrupted, properties};
 use crate::args::ServeArgs;
 use crate::link::{Link, ListenOptions, Listener, NO_SUCH_SERVICE, STOPPING, ServerIdentity, Transport};
+use crate::perf;
 use crate::pipe::{self, Permitted};
 use crate::tunnel::{self, permit::Permits};
 use crate::ui::{self, Served, Start, Ui};
 use inventory::Inventory;
 use listen::Wrong;
+use sd_notify::NotifyState;
 use std::future::Future;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -21,6 +23,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use uts::files::{Client, ServeOptions, Service};
+use uts_units::show;
 
 /// How long a server that ends waits for its clients to be told. With the rest of its work it ends
 /// within two seconds.
@@ -58,6 +61,10 @@ pub(crate) async fn serve<T: Transport>(
         let why = "--forward, --listen-forward: say whose keys may use it, by --authorized-keys FILE";
         return Err(Failure::Usage(why.into()));
     }
+    if args.perf && !args.anyone && args.authorized_keys.is_none() {
+        let why = "--perf: say who may use it, by --authorized-keys FILE or --anyone";
+        return Err(Failure::Usage(why.into()));
+    }
     let offer = offer(args)?;
     if !offer.permits.is_empty() {
         tunnel::make_room_for_sockets();
@@ -71,6 +78,7 @@ pub(crate) async fn serve<T: Transport>(
         subject: args.dir.as_ref().map_or_else(String::new, |dir| dir.display().to_string()),
         served: Some(served(args, listener.local_addr(), &found)?),
     });
+    tell_manager(&NotifyState::Ready);
     if let Some(warning) = found.warning() {
         ui.warning(&warning);
     }
@@ -90,6 +98,7 @@ pub(crate) async fn serve<T: Transport>(
             },
         }
     };
+    tell_manager(&NotifyState::Stopping);
     // What clients were sending stays in parts, to be continued.
     stop.send_replace(true);
     let goodbyes = async { while clients.join_next().await.is_some() {} };
@@ -99,12 +108,19 @@ pub(crate) async fn serve<T: Transport>(
     ended
 }
 
+/// Tells the service manager, if it wants to know (systemd's `Type=notify`).
+fn tell_manager(state: &NotifyState<'_>) {
+    // Without it, the server serves all the same.
+    let _ = sd_notify::notify(std::slice::from_ref(state));
+}
+
 /// What clients may ask for.
 #[derive(Clone)]
 struct Offer {
     files: Option<Service>,
     pipes: Arc<Permitted>,
     permits: Arc<Permits>,
+    perf: Option<perf::Server>,
 }
 
 fn offer(args: &ServeArgs) -> Result<Offer, Failure> {
@@ -117,7 +133,8 @@ fn offer(args: &ServeArgs) -> Result<Offer, Failure> {
     let files = args.dir.as_ref().map(open).transpose()?;
     let pipes = Permitted::new(&args.pipe).map_err(|why| Failure::Usage(format!("--pipe: {why}")))?;
     let permits = Permits { connect: args.forward.clone(), listen: args.listen_forward.clone() };
-    Ok(Offer { files, pipes: Arc::new(pipes), permits: Arc::new(permits) })
+    let perf = args.perf.then(perf::Server::default);
+    Ok(Offer { files, pipes: Arc::new(pipes), permits: Arc::new(permits), perf })
 }
 
 async fn serve_client<L: Link>(offer: Offer, link: L, ui: Arc<dyn Ui>, mut stopping: watch::Receiver<bool>) {
@@ -127,7 +144,8 @@ async fn serve_client<L: Link>(offer: Offer, link: L, ui: Arc<dyn Ui>, mut stopp
     let pipes = (asked == pipe::SERVICE && !offer.pipes.is_empty()).then_some(offer.pipes);
     let may_tunnel = asked == tunnel::SERVICE && !offer.permits.is_empty();
     let connection = may_tunnel.then(|| link.connection()).flatten();
-    if files.is_none() && pipes.is_none() && connection.is_none() {
+    let perf = offer.perf.filter(|_| asked == perf::SERVICE).zip(link.connection().map(Arc::new));
+    if files.is_none() && pipes.is_none() && connection.is_none() && perf.is_none() {
         let why = if asked.is_empty() {
             "it serves no files".to_owned()
         } else {
@@ -136,6 +154,7 @@ async fn serve_client<L: Link>(offer: Offer, link: L, ui: Arc<dyn Ui>, mut stopp
         ui.connection("refused", &address, &why);
         return link.close(NO_SUCH_SERVICE, &why).await;
     }
+    let is_measured = perf.is_some();
     ui.connection("connected", &address, fingerprint.as_deref().unwrap_or_default());
     let meter = Meter::new(link.clone(), ui.clone(), Some(address.clone()));
     let telling = meter.run();
@@ -143,16 +162,19 @@ async fn serve_client<L: Link>(offer: Offer, link: L, ui: Arc<dyn Ui>, mut stopp
     let exit = connection.map(|connection| exit(connection, offer.permits, ui.clone(), &address));
     let client = Client { key: fingerprint, address: host(&address).to_owned() };
     let served = tokio::select! {
-        served = async { match (&files, exit) {
-            (_, Some(exit)) => exit.serve().await.map_err(|error| error.to_string()),
-            (Some(files), _) => files.serve(&*flows, client, meter.clone()).await.map_err(|error| error.to_string()),
+        served = async { match (&files, exit, perf) {
+            (_, Some(exit), _) => exit.serve().await.map_err(|error| error.to_string()),
+            (Some(files), ..) => files.serve(&*flows, client, meter.clone()).await.map_err(|error| error.to_string()),
+            (.., Some((server, measured))) => measure(&server, measured, &*ui, &address).await,
             _ => pipe::serve(pipes.unwrap_or_default(), &*flows).await.map_err(|error| error.to_string()),
         }} => Some(served),
         _ = stopping.wait_for(|&stop| stop) => None,
     };
     telling.abort();
     let Some(served) = served else { return link.close(STOPPING, "the server is stopping").await };
-    meter.sample();
+    if !is_measured {
+        meter.sample();
+    }
     let why = served.err().unwrap_or_default();
     ui.connection("gone", &address, &why);
     link.close(0, "done").await;
@@ -169,6 +191,25 @@ fn exit(
     let client = address.to_owned();
     let teller = tunnel::Teller::new(tunnel::TOLD_MAX, move |line| ui.notice(Some(&client), "tunnel", line));
     tunnel::exit::Exit::new(connection, judge, Arc::default(), teller)
+}
+
+/// Measures for a client, and tells what came of it.
+async fn measure(
+    server: &perf::Server,
+    connection: Arc<uts::Connection>,
+    ui: &dyn Ui,
+    address: &str,
+) -> Result<(), String> {
+    let measured = server.serve(connection).await.map_err(|error| error.to_string())?;
+    let kind = measured.request.workload.kind();
+    for (way, half) in [("from", &measured.own.served), ("to", &measured.client.served)] {
+        let Some(half) = half else { continue };
+        let goodput =
+            half.sum("goodput").map_or_else(String::new, |bps| format!(", {}", show::bits_per_second(bps)));
+        let why = half.cut_short().map_or_else(String::new, |why| format!("; {why}"));
+        ui.notice(Some(address), "perf", &format!("{kind} {way} it{goodput}{why}"));
+    }
+    Ok(())
 }
 
 /// An address without its port.
@@ -196,6 +237,7 @@ fn served(args: &ServeArgs, listening_at: SocketAddr, found: &Inventory) -> Resu
     Ok(Served {
         is_writable: args.writable,
         has_files: args.dir.is_some(),
+        has_perf: args.perf,
         pipes: Permitted::new(&args.pipe).map(|pipes| pipes.to_string()).unwrap_or_default(),
         forwards: forwards(args),
         clients,
@@ -248,6 +290,7 @@ async fn listen_options(args: &ServeArgs) -> Result<ListenOptions, Failure> {
         connections_per_address_max: args.max_per_address as usize,
         connections_per_key_max: args.max_per_key as usize,
         properties: properties(&args.wanted)?,
+        qlog: args.log.dir(),
         silence_max: match (args.pipe.is_empty(), may_tunnel) {
             (true, false) => Duration::ZERO,
             (true, true) => tunnel::SILENCE_MAX,

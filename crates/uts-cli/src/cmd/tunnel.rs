@@ -1,8 +1,9 @@
 //! `uts tunnel`: ports that lead through a server.
 
 use super::patience::Patience;
-use super::{Failure, interrupted, properties};
+use super::{Failure, interrupted, properties, reach};
 use crate::args::TunnelArgs;
+use crate::config::Config;
 use crate::link::{Broken, ConnectOptions, Link, Transport};
 use crate::stream;
 use crate::target::Host;
@@ -36,16 +37,17 @@ const LISTEN_MAX: Duration = Duration::from_secs(30);
 /// # Errors
 /// See [`Failure`].
 pub async fn run<T: Transport>(transport: &T, args: &TunnelArgs) -> Result<(), Failure> {
-    let name = args.host.strip_prefix("uts://").unwrap_or(&args.host);
-    let host = Host::parse(name.trim_end_matches('/'));
-    let host = host.map_err(|why| Failure::Usage(format!("{}: {why}", args.host)))?;
+    let args = &by_name(args)?;
+    let mut host = reach::host(&args.host)?;
     if args.local.is_empty() && args.remote.is_empty() && args.dynamic.is_empty() {
         return Err(Failure::Usage("nothing is led anywhere: write -L, -R or -D".into()));
     }
     if args.silence.is_zero() || args.silence > tunnel::SILENCE_MAX {
         return Err(Failure::Usage("--silence: write a time up to 10min".into()));
     }
-    let mut options = args.reach.options(properties(&args.wanted)?, true)?;
+    let (reach, mut asked) = args.reach.settle(&mut host)?;
+    asked.extend(properties(&args.wanted)?);
+    let mut options = reach.options(asked, true)?;
     options.service = tunnel::SERVICE;
     options.silence_max = args.silence;
     options.flows_max = Some(tunnel::FLOWS_MAX);
@@ -63,6 +65,26 @@ pub async fn run<T: Transport>(transport: &T, args: &TunnelArgs) -> Result<(), F
             Err(Failure::Interrupted("interrupted".into()))
         }
     }
+}
+
+/// The tunnel that the file of settings has under the name that is given in the place of a host,
+/// and what the command line adds; without such a name, what the command line says.
+fn by_name(args: &TunnelArgs) -> Result<TunnelArgs, Failure> {
+    let config = Config::load(args.reach.config.as_deref()).map_err(Failure::Usage)?;
+    let mut args = args.clone();
+    let Some(named) = config.tunnels.get(&args.host) else { return Ok(args) };
+    let name = args.host.clone();
+    let read = |key: &str, texts: &[String], parse: fn(&str) -> Result<Forward, String>| {
+        let wrong = |why| Failure::Usage(format!("[tunnel.{name}]: {key}: {why}"));
+        texts.iter().map(|text| parse(text).map_err(wrong)).collect::<Result<Vec<_>, _>>()
+    };
+    args.local.extend(read("local", &named.local, Forward::parse)?);
+    args.remote.extend(read("remote", &named.remote, Forward::parse)?);
+    args.dynamic.extend(read("dynamic", &named.dynamic, Forward::parse_dynamic)?);
+    // The last that is said counts: what the command line says goes behind.
+    args.wanted.properties.splice(0..0, named.property.iter().cloned());
+    args.host = named.host.clone().unwrap_or(name);
+    Ok(args)
 }
 
 /// A tunnel that runs.
@@ -285,5 +307,36 @@ async fn hold(
             }
             Err(why) => teller.tell(&name, &why),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::{Args, Command};
+    use clap::Parser;
+
+    fn args(line: &str) -> TunnelArgs {
+        let words = ["uts", "tunnel"].into_iter().chain(line.split_whitespace());
+        match Args::try_parse_from(words).expect(line).command {
+            Command::Tunnel(args) => args,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_tunnel_of_the_settings_has_a_name() {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        let text = "[tunnel.db]\nhost = 'backup'\nlocal = ['5432:db:5432']\ndynamic = '1080'\n\
+                    property = ['connPriority=3']\n[tunnel.bad]\nremote = 'x'\n";
+        std::fs::write(file.path(), text).expect("written");
+        let named = |line: &str| by_name(&args(&format!("--config {} {line}", file.path().display())));
+        let tunnel = named("db -L 80:web:80 --property connPriority=4").expect("a tunnel");
+        assert_eq!((tunnel.host.as_str(), tunnel.local.len(), tunnel.dynamic.len()), ("backup", 2, 1));
+        assert_eq!(tunnel.wanted.properties, ["connPriority=3", "connPriority=4"]);
+        let other = named("other -D 1081").expect("no such name: a host");
+        assert_eq!((other.host.as_str(), other.dynamic.len()), ("other", 1));
+        let Err(Failure::Usage(why)) = named("bad") else { panic!("`x` leads nowhere") };
+        assert!(why.starts_with("[tunnel.bad]: remote: `x`"), "{why}");
     }
 }

@@ -19,6 +19,11 @@ impl<W: Write + Send + 'static> Json<W> {
         Json(Mutex::new(out), Clock::start())
     }
 
+    /// An event of a command's own.
+    pub fn event(&self, event: &str, fields: Value) {
+        self.emit(event, None, fields);
+    }
+
     /// Says whether it was written.
     fn emit(&self, event: &str, peer: Option<&str>, fields: Value) -> bool {
         let mut object = Map::new();
@@ -35,7 +40,8 @@ impl<W: Write + Send + 'static> Json<W> {
     }
 }
 
-fn round(x: f64, digits: i32) -> f64 {
+/// Rounded to so many digits behind the point.
+pub fn round(x: f64, digits: i32) -> f64 {
     let factor = 10f64.powi(digits);
     (x * factor).round() / factor
 }
@@ -66,6 +72,9 @@ impl<W: Write + Send + 'static> Ui for Json<W> {
             object.insert("files_served".into(), json!(served.files));
             object.insert("more_files".into(), json!(served.has_more));
             object.insert("hidden_left_out".into(), json!(served.leaves_hidden));
+            if served.has_perf {
+                object.insert("perf".into(), json!(true));
+            }
             if !served.pipes.is_empty() {
                 object.insert("pipes".into(), json!(served.pipes));
             }

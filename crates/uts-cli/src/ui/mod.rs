@@ -37,8 +37,10 @@ pub struct Served {
     pub clients: String,
     /// From where it can be reached, in words.
     pub reach: &'static str,
-    /// Whether there are files; else only streams.
+    /// Whether there are files.
     pub has_files: bool,
+    /// Whether clients may measure.
+    pub has_perf: bool,
     /// The services that streams lead to, in words; empty = none.
     pub pipes: String,
     /// Where tunnels may lead, in words; empty = nowhere.
@@ -63,6 +65,7 @@ impl Served {
             (self.has_files, format!("{subject} ({}), {}", self.count(), self.access())),
             (!self.pipes.is_empty(), format!("streams to {}", self.pipes)),
             (!self.forwards.is_empty(), format!("tunnels to {}", self.forwards)),
+            (self.has_perf, "measurements".to_owned()),
         ];
         let given: Vec<String> = given.into_iter().filter_map(|(is, what)| is.then_some(what)).collect();
         given.join(", and ")

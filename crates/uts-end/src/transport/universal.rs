@@ -68,10 +68,8 @@ impl Transport for Universal {
     fn capabilities(&self) -> Capabilities {
         let requirements = &self.config.requirements;
         Capabilities {
-            streams: true,
-            messages: true,
-            message_bytes_max: MESSAGE_BYTES_MAX,
             protected: requirements.security == uts::requirements::Security::Required,
+            ..UniversalSession::CAPABILITIES
         }
     }
 
@@ -155,17 +153,29 @@ struct MessageFlow {
     is_used: Cell<bool>,
 }
 
-struct UniversalSession {
+/// A connection as a session that carries workloads.
+pub struct UniversalSession {
     connection: Connection,
     role: Role,
-    /// The flow of messages, once there is one.
+    /// The flow in which messages come, once there is one. Unless `own` is another, they leave in
+    /// it too.
     messages: watch::Receiver<Option<Rc<MessageFlow>>>,
+    own: Option<Rc<MessageFlow>>,
     streams: Mutex<UnboundedReceiver<Flow>>,
     /// Flows that were finished here and have perhaps not arrived yet.
     finishing: Rc<RefCell<Vec<SendFlow>>>,
     samples: Rc<RefCell<Vec<Sample>>>,
     packets: RefCell<Option<Packets>>,
-    tasks: [AbortHandle; 2],
+    _tasks: Tasks,
+}
+
+/// Tasks that end with what has begun them.
+struct Tasks([AbortHandle; 2]);
+
+impl Drop for Tasks {
+    fn drop(&mut self) {
+        self.0.iter().for_each(AbortHandle::abort);
+    }
 }
 
 /// What packets do, while that is recorded.
@@ -198,29 +208,51 @@ impl Packets {
     }
 }
 
-impl Drop for UniversalSession {
-    fn drop(&mut self) {
-        self.tasks.iter().for_each(AbortHandle::abort);
-    }
+/// What flows of the peer's are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Opened {
+    /// The client's first carries the messages of both ends. The others are streams.
+    FirstIsMessages,
+    /// All are streams.
+    Streams,
+    /// Each carries messages.
+    Messages,
 }
 
 impl UniversalSession {
+    /// What sessions over an encrypted connection can do.
+    pub const CAPABILITIES: Capabilities =
+        Capabilities { streams: true, messages: true, message_bytes_max: MESSAGE_BYTES_MAX, protected: true };
+
     fn new(connection: Connection, role: Role, messages: Option<Flow>) -> Self {
+        Self::make(connection, role, messages, Opened::FirstIsMessages)
+    }
+
+    /// A session over a connection that has flows for other purposes as well. From now on it takes
+    /// all flows that the peer opens. Messages of this end go in `own`. To be called within a
+    /// `LocalSet` of a tokio runtime.
+    pub fn beside(connection: Connection, role: Role, own: Option<Flow>, opened: Opened) -> Self {
+        let own = own.map(MessageFlow::new);
+        UniversalSession { own, ..Self::make(connection, role, None, opened) }
+    }
+
+    fn make(connection: Connection, role: Role, messages: Option<Flow>, opened: Opened) -> Self {
         let (told, messages) = watch::channel(messages.map(MessageFlow::new));
         let (streams_in, streams) = unbounded_channel();
         let samples = Rc::new(RefCell::default());
-        let sort = sort(connection.clone(), told, streams_in);
+        let sort = sort(connection.clone(), opened, told, streams_in);
         let listen = listen(connection.clone(), samples.clone());
         let tasks = [tokio::task::spawn_local(sort), tokio::task::spawn_local(listen)];
         UniversalSession {
             connection,
             role,
             messages,
+            own: None,
             streams: Mutex::new(streams),
             finishing: Rc::default(),
             samples,
             packets: RefCell::default(),
-            tasks: tasks.map(|task| task.abort_handle()),
+            _tasks: Tasks(tasks.map(|task| task.abort_handle())),
         }
     }
 
@@ -237,6 +269,13 @@ impl UniversalSession {
         let (send, receive) = flow.split();
         let send = Sender { flow: Some(send), finishing: self.finishing.clone(), is_finished: false };
         Stream { send: Box::new(send), receive: Box::new(Receiver(receive)) }
+    }
+
+    /// Ends the messages of this end's own flow, and waits until they have arrived or are given up.
+    pub async fn finish_messages(&self) {
+        if let Some(own) = &self.own {
+            let _ = own.send.lock().await.finished().await;
+        }
     }
 
     /// Ends what this end sends, and waits until it has arrived.
@@ -272,11 +311,17 @@ impl MessageFlow {
 /// Sorts the flows that the peer opens.
 async fn sort(
     connection: Connection,
+    opened: Opened,
     messages: watch::Sender<Option<Rc<MessageFlow>>>,
     streams: UnboundedSender<Flow>,
 ) {
     while let Some(flow) = connection.accept_flow().await {
-        if flow.id() == MESSAGE_FLOW {
+        let is_of_messages = match opened {
+            Opened::FirstIsMessages => flow.id() == MESSAGE_FLOW,
+            Opened::Streams => false,
+            Opened::Messages => true,
+        };
+        if is_of_messages {
             messages.send_replace(Some(MessageFlow::new(flow)));
         } else if streams.send(flow).is_err() {
             return;
@@ -337,7 +382,10 @@ impl Session for UniversalSession {
 
     fn send_message(&self, message: Bytes, lifetime: Option<Duration>) -> Local<'_, Result<()>> {
         Box::pin(async move {
-            let flow = self.messages().await?;
+            let flow = match &self.own {
+                Some(own) => own.clone(),
+                None => self.messages().await?,
+            };
             let mut send = flow.send.lock().await;
             send.send_message(message, MessageOptions { lifetime, ..MessageOptions::default() })
                 .await

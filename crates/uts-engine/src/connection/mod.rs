@@ -49,7 +49,7 @@ pub use flows::batch::{IntoBatch, MessageBatch, ReadSink, UnevenMessages};
 pub use flows::interface::{After, FlowError, FlowOptions, MessageOptions, Read, ReadError, WriteError};
 pub use receive::incoming::Ecn;
 pub use watch::stats::Stats;
-pub use watch::trace::{FrameKinds, Trace, TraceKind, TraceRow};
+pub use watch::trace::{FrameKinds, HandshakeLevel, HandshakeRow, Trace, TraceKind, TraceRow};
 
 use crate::config::{ConnectionConfig, PACKET_BYTES_BASE};
 use crate::endpoint::history::Known;

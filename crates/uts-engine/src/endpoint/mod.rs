@@ -148,6 +148,8 @@ pub struct Endpoint {
     arrived_at: Option<IpAddr>,
     handshakes: usize,
     handshake_memory: HandshakeMemory,
+    /// Whether connections are traced from their first packet on.
+    traces_all: bool,
     refusing: bool,
     initial: Option<quic::Suite>,
     /// Datagrams that belonged to nothing, or that could not be read.
@@ -195,6 +197,7 @@ impl Endpoint {
             arrived_at: None,
             handshakes: 0,
             handshake_memory,
+            traces_all: false,
             refusing: false,
             initial: initial_suite(),
             strangers: 0,
@@ -254,7 +257,10 @@ impl Endpoint {
         Ok(self.insert(connection))
     }
 
-    fn insert(&mut self, connection: Connection) -> ConnectionHandle {
+    fn insert(&mut self, mut connection: Connection) -> ConnectionHandle {
+        if self.traces_all {
+            connection.trace().start();
+        }
         let (remote, local_cid) = (connection.remote(), *connection.local_cid());
         self.handshakes += usize::from(connection.side() == Side::Server);
         let handle = self.connections.insert(connection, self.peers.join(remote));
@@ -310,6 +316,11 @@ impl Endpoint {
     /// turn to send.
     pub fn trace(&mut self, handle: ConnectionHandle) -> Option<&mut Trace> {
         self.connections.get_mut(handle).map(|entry| entry.connection.trace())
+    }
+
+    /// Traces all connections from their first packet on, that begin from now on.
+    pub fn trace_all(&mut self) {
+        self.traces_all = true;
     }
 
     /// How many connections there are.

@@ -349,7 +349,7 @@ impl fmt::Display for Requirements {
 }
 
 /// The known word most like `text`, if any is like it at all.
-pub(crate) fn nearest<'a>(text: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+pub fn nearest<'a>(text: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let wanted: Vec<char> = text.to_ascii_lowercase().chars().take(64).collect();
     known
         .map(|word| (distance(&wanted, &word.to_ascii_lowercase().chars().collect::<Vec<_>>()), word))

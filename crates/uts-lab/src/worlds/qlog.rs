@@ -10,7 +10,7 @@ use uts_end::Role;
 use uts_end::line::Line;
 use uts_engine::{ConnectionHandle, FrameKinds, TraceKind, TraceRow};
 use uts_functions::Time;
-use uts_sim::qlog::{Figures, Qlog, Vantage};
+use uts_qlog::{Figures, Qlog, Vantage};
 use uts_traffic::measure::{PacketEvent, Sample};
 
 /// The one connection of an end.

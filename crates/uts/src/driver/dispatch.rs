@@ -226,6 +226,9 @@ impl Inner {
         }
         while let Some((handle, event)) = self.engine.poll_event() {
             let is_end = matches!(event, Event::Closed(_));
+            if let Some(recording) = &mut self.recording {
+                recording.on_event(shared.clock.now(), &mut self.engine, handle, &event);
+            }
             if is_end {
                 self.per_key.leave(handle);
             }
@@ -250,6 +253,9 @@ impl Inner {
                 self.connections.remove(&handle);
                 self.engine.release(handle);
             }
+        }
+        if let Some(recording) = &mut self.recording {
+            recording.on_turn(&mut self.engine);
         }
         if has_new {
             shared.accept.notify_waiters();

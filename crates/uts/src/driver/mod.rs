@@ -14,6 +14,7 @@ mod dispatch;
 mod host;
 mod outgoing;
 mod per_key;
+mod recording;
 mod schedule;
 mod socket;
 mod task;
@@ -31,10 +32,12 @@ use crate::clock::Clock;
 use core::task::Waker;
 use core::time::Duration;
 use dispatch::ConnectionState;
+use recording::Recording;
 use socket::Socket;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -100,6 +103,8 @@ pub(crate) struct Inner {
     sent: u64,
     flush_waiters: usize,
     dialogue: Dialogue,
+    /// Boxed: hardly an endpoint is logged.
+    recording: Option<Box<Recording>>,
 }
 
 impl Inner {
@@ -195,15 +200,38 @@ impl Shared {
         Ok(shared)
     }
 
+    /// Starts the task of a socket that is bound already.
+    pub fn start_on(
+        host: Host,
+        socket: OwnSocket,
+        config: EndpointConfig,
+        spin: Duration,
+    ) -> io::Result<Arc<Self>> {
+        let socket = Socket::adopt(socket.into(), None, host)?;
+        let (shared, driver) = Self::over(host, socket, None, config, spin)?;
+        host.start(driver)?;
+        Ok(shared)
+    }
+
     /// Binds a socket, and makes its task.
     fn bind(
         host: Host,
         addr: SocketAddr,
         peer: Option<SocketAddr>,
+        config: EndpointConfig,
+        spin: Duration,
+    ) -> io::Result<(Arc<Self>, Driver)> {
+        Self::over(host, Socket::bind(addr, peer, host)?, peer, config, spin)
+    }
+
+    /// Makes the task of a socket.
+    fn over(
+        host: Host,
+        socket: Socket,
+        peer: Option<SocketAddr>,
         mut config: EndpointConfig,
         spin: Duration,
     ) -> io::Result<(Arc<Self>, Driver)> {
-        let socket = Socket::bind(addr, peer, host)?;
         let local_addr = socket.local_addr()?;
         config.secret = crate::instance::secret(&config.secret, local_addr);
         let shared = Arc::new(Shared {
@@ -233,10 +261,24 @@ impl Shared {
                 sent: 0,
                 flush_waiters: 0,
                 dialogue: Dialogue::default(),
+                recording: None,
             }),
         });
         let driver = Driver::new(shared.clone(), socket);
         Ok((shared, driver))
+    }
+
+    /// Logs connections that begin from now on as qlog, each to a file in a directory.
+    ///
+    /// # Errors
+    /// If there can be no such directory.
+    pub fn record(&self, dir: &Path) -> io::Result<()> {
+        let recording = Recording::new(dir.to_owned())?;
+        self.act(|inner, _| {
+            inner.engine.trace_all();
+            inner.recording.get_or_insert_with(|| Box::new(recording));
+        });
+        Ok(())
     }
 
     /// Where the endpoint is.

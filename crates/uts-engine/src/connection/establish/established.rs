@@ -11,6 +11,7 @@ use crate::connection::receive::inbound::Inbound;
 use crate::connection::receive::incoming::Ecn;
 use crate::connection::secrets::SecretChain;
 use crate::connection::send::outbound::Outbound;
+use crate::connection::watch::trace::HandshakeRow;
 use crate::connection::{Connection, Side};
 use crate::consent::Answering;
 use crate::event::{CloseReason, Direction, Event};
@@ -54,6 +55,13 @@ impl Connection {
             self.ways.stats.dropped_forged += 1;
             return;
         }
+        self.ways.trace.on_handshake_packet(HandshakeRow {
+            at: now,
+            is_sent: false,
+            level: place.level,
+            number: brought.number,
+            bytes: place.end as u64,
+        });
         if place.level == Level::Initial && self.identity.side == Side::Server {
             handshake.follow(datagram_bytes);
         }
@@ -303,7 +311,8 @@ impl Connection {
         let before = out.len();
         let room = self.amplification_room();
         if let Some(handshake) = self.establishing.handshake.as_mut().filter(|h| room >= h.datagram_bytes) {
-            handshake.poll_transmit(now, (self.identity.peer_cid, self.identity.local_cid), out);
+            let ids = (self.identity.peer_cid, self.identity.local_cid);
+            handshake.poll_transmit(now, ids, out, &mut self.ways.trace);
         }
         if out.len() > before {
             self.ways.stats.packets_sent += 1;

@@ -9,6 +9,7 @@ use crate::connection::establish::handshake_memory::{CryptoStream, Ration};
 use crate::connection::establish::words;
 use crate::connection::flows::Side;
 use crate::connection::receive::incoming::Ecn;
+use crate::connection::watch::trace::{HandshakeRow, Trace};
 use crate::endpoint::history::Known;
 use crate::event::CloseReason;
 use bytes::Bytes;
@@ -112,6 +113,8 @@ pub(crate) struct Handshake {
 pub(crate) struct Brought {
     /// It was authentic.
     pub authentic: bool,
+    /// Its number, if it was.
+    pub number: u32,
     /// It was here before: its acknowledgement is repeated, nothing else.
     pub repeated: bool,
     /// Proof that the peer is at its address: it has the handshake keys.
@@ -220,7 +223,7 @@ impl Handshake {
         let Some(level) = self.levels[parsed.level as usize].as_mut() else { return brought };
         let Some((number, body)) = open(&level.keys, packet, parsed) else { return brought };
         let Ok(body) = parse_body(body) else { return brought };
-        brought.authentic = true;
+        (brought.authentic, brought.number) = (true, number);
         // Anybody who has seen a first packet has the keys of this level: a farewell under them
         // changes nothing, not even which packets have been here. (establishment.md R-6)
         if parsed.level == Level::Initial
@@ -358,13 +361,24 @@ impl Handshake {
     }
 
     /// Builds one datagram: packets of all levels that have something to say, one after the other.
-    pub fn poll_transmit(&mut self, now: Time, ids: (ConnectionId, ConnectionId), out: &mut Vec<u8>) {
+    pub fn poll_transmit(
+        &mut self,
+        now: Time,
+        ids: (ConnectionId, ConnectionId),
+        out: &mut Vec<u8>,
+        trace: &mut Trace,
+    ) {
         let (start, room) = (out.len(), self.datagram_bytes);
         let highest = if self.levels[1].is_some() { Level::Handshake } else { Level::Initial };
         for level in [Level::Initial, Level::Handshake] {
             let left = room.saturating_sub(out.len() - start);
             if left > 200 {
-                self.write_packet(now, level, level == highest, ids, (start, left), out);
+                let before = out.len();
+                let written = self.write_packet(now, level, level == highest, ids, (start, left), out);
+                if let Some(number) = written {
+                    let bytes = (out.len() - before) as u64;
+                    trace.on_handshake_packet(HandshakeRow { at: now, is_sent: true, level, number, bytes });
+                }
             }
         }
         self.ping_due = false;
@@ -376,6 +390,7 @@ impl Handshake {
         }
     }
 
+    /// Says the packet's number.
     fn write_packet(
         &mut self,
         now: Time,
@@ -384,20 +399,20 @@ impl Handshake {
         (dcid, scid): (ConnectionId, ConnectionId),
         (datagram_start, room): (usize, usize),
         out: &mut Vec<u8>,
-    ) {
+    ) -> Option<u32> {
         let (client, ping_due) = (self.side == Side::Client, self.ping_due && is_highest);
         // A server does not know which keys the client has got to, so it says farewell under all of
         // them (RFC 9000 section 10.2.3). A client's server has all; its first packets are padded
         // and would leave no room for others.
         let close = self.close.clone().filter(|_| is_highest || !client);
         if self.close.is_some() && close.is_none() {
-            return;
+            return None;
         }
         let (token, full_bytes) = (self.token.clone(), self.datagram_bytes);
-        let Some(state) = self.levels[level as usize].as_mut() else { return };
+        let state = self.levels[level as usize].as_mut()?;
         let range = state.to_send.first();
         if !(state.ack_due || range.is_some() || ping_due || close.is_some()) {
-            return;
+            return None;
         }
         let header = EstablishmentHeader { level, dcid, scid, token: &token };
         let number = state.next_number;
@@ -431,7 +446,7 @@ impl Handshake {
         body.emit(out);
         if mark.set_length(out, tag_bytes).is_err() || seal(&state.keys, number, mark, out).is_none() {
             out.truncate(mark.start);
-            return;
+            return None;
         }
         state.next_number += 1;
         state.ack_due = false;
@@ -439,6 +454,7 @@ impl Handshake {
             state.to_send.remove(carried.clone());
             state.sent.insert(number, (now, carried));
         }
+        Some(number)
     }
 }
 

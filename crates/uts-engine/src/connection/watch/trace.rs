@@ -4,8 +4,13 @@ use std::collections::VecDeque;
 use uts_functions::Time;
 use uts_wire::frame::FrameIter;
 
+pub use uts_wire::packet::establishment::Level as HandshakeLevel;
+
 /// Rows that wait to be taken; beyond, the oldest are dropped.
 const ROWS_MAX: usize = 1 << 20;
+
+/// Packets of a handshake that wait to be taken; beyond, none is recorded. A handshake has few.
+const HANDSHAKE_ROWS_MAX: usize = 256;
 
 /// What happened to a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +42,21 @@ pub struct TraceRow {
     pub data: Option<(u32, u64)>,
     /// What frames it carried (when sent).
     pub frames: FrameKinds,
+}
+
+/// A packet of the handshake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HandshakeRow {
+    /// When it was sent, or received.
+    pub at: Time,
+    /// Whether it was sent; else it was received, and was authentic.
+    pub is_sent: bool,
+    /// Under which keys.
+    pub level: HandshakeLevel,
+    /// Its number.
+    pub number: u32,
+    /// Its bytes; several may share a datagram.
+    pub bytes: u64,
 }
 
 /// A set of frame types ([`uts_wire::frame::kind`]); all types of data count as one.
@@ -73,7 +93,13 @@ impl TraceRow {
 pub struct Trace {
     /// `None` while it is off.
     #[allow(clippy::box_collection, reason = "hardly a connection is traced, and all make room for it")]
-    rows: Option<Box<VecDeque<TraceRow>>>,
+    rows: Option<Box<Rows>>,
+}
+
+#[derive(Debug, Default)]
+struct Rows {
+    packets: VecDeque<TraceRow>,
+    handshake: Vec<HandshakeRow>,
 }
 
 impl Trace {
@@ -84,15 +110,28 @@ impl Trace {
 
     /// Takes what was recorded since the last call.
     pub fn take(&mut self) -> impl Iterator<Item = TraceRow> + '_ {
-        self.rows.iter_mut().flat_map(|rows| rows.drain(..))
+        self.rows.iter_mut().flat_map(|rows| rows.packets.drain(..))
+    }
+
+    /// Takes what was recorded of the handshake since the last call.
+    pub fn take_handshake(&mut self) -> Vec<HandshakeRow> {
+        self.rows.as_mut().map(|rows| core::mem::take(&mut rows.handshake)).unwrap_or_default()
+    }
+
+    pub(in crate::connection) fn on_handshake_packet(&mut self, row: HandshakeRow) {
+        if let Some(rows) = &mut self.rows
+            && rows.handshake.len() < HANDSHAKE_ROWS_MAX
+        {
+            rows.handshake.push(row);
+        }
     }
 
     fn push(&mut self, row: TraceRow) {
         let Some(rows) = &mut self.rows else { return };
-        if rows.len() == ROWS_MAX {
-            rows.pop_front();
+        if rows.packets.len() == ROWS_MAX {
+            rows.packets.pop_front();
         }
-        rows.push_back(row);
+        rows.packets.push_back(row);
     }
 
     /// Whether it is on: spares the caller work.

@@ -3,15 +3,23 @@
 //!
 //! Packets, losses and path figures are QUIC's events, which its tools read. What QUIC does not
 //! have, above all the exchange of mechanisms, stands under `uts:`. Connections of one host share a
-//! log and are told apart by `group_id`. Times are milliseconds since time zero of the network.
+//! log and are told apart by `group_id`. Times are milliseconds since time zero of
+//! the network, or since the endpoint was made.
+//!
+//! Handshake packets are told of with their numbers. The packets that follow are told of when they
+//! are sent, acknowledged or lost.
 //!
 //! The `qlog` crate is not used: its writer takes the time of day for its origin, which virtual
 //! time does not have.
+#![forbid(unsafe_code)]
 
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
-use uts_engine::{ConnectionHandle, Direction, Endpoint, Event, ExchangeEvent, TraceKind, TraceRow};
+use uts_engine::{
+    ConnectionHandle, Direction, Endpoint, Event, ExchangeEvent, HandshakeLevel, HandshakeRow, TraceKind,
+    TraceRow,
+};
 use uts_functions::Time;
 
 /// Names the events that are UTS's own.
@@ -43,21 +51,20 @@ pub struct Figures {
 }
 
 /// The log of a host, as it is written.
-pub struct Qlog {
-    writer: Box<dyn Write>,
+pub struct Qlog<W: Write = Box<dyn Write>> {
+    writer: W,
     error: Option<io::Error>,
     /// The last figures of the path of each connection: window, bytes in flight, smoothed and least
     /// round trip in nanoseconds.
     told: BTreeMap<ConnectionHandle, [u64; 4]>,
 }
 
-impl Qlog {
+impl<W: Write> Qlog<W> {
     /// Begins a log; `name` says which host it is, `title` where.
     ///
     /// # Errors
-    /// The writer's. Later ones are returned by
-    /// [`Host::finish_record`](crate::host::Host::finish_record).
-    pub fn new(writer: Box<dyn Write>, title: &str, name: &str, vantage: Vantage) -> io::Result<Self> {
+    /// The writer's. Later ones are returned by [`Qlog::finish`].
+    pub fn new(writer: W, title: &str, name: &str, vantage: Vantage) -> io::Result<Self> {
         let kind = match vantage {
             Vantage::Client => "client",
             Vantage::Server => "server",
@@ -83,13 +90,7 @@ impl Qlog {
     }
 
     /// Logs what a connection tells its application.
-    pub(crate) fn on_event(
-        &mut self,
-        now: Time,
-        endpoint: &Endpoint,
-        handle: ConnectionHandle,
-        event: &Event,
-    ) {
+    pub fn on_event(&mut self, now: Time, endpoint: &Endpoint, handle: ConnectionHandle, event: &Event) {
         let profile = endpoint.peek(handle).and_then(|c| c.profile(Direction::Out));
         let (name, data) = match event {
             Event::Connected => {
@@ -117,9 +118,23 @@ impl Qlog {
         self.event(now, handle, name, data);
     }
 
-    /// Logs what packets of a connection have done, and what became of its path's figures.
-    pub(crate) fn on_packets(&mut self, endpoint: &Endpoint, handle: ConnectionHandle, rows: &[TraceRow]) {
-        self.packets(handle, rows);
+    /// Logs what packets of a connection have done, those of its handshake and others, both in the
+    /// order of time, and what became of its path's figures.
+    pub fn on_packets(
+        &mut self,
+        endpoint: &Endpoint,
+        handle: ConnectionHandle,
+        handshake: &[HandshakeRow],
+        rows: &[TraceRow],
+    ) {
+        let mut rest = rows;
+        for packet in handshake {
+            let (before, after) = rest.split_at(rest.partition_point(|row| row.at < packet.at));
+            self.packets(handle, before);
+            self.handshake_packet(handle, packet);
+            rest = after;
+        }
+        self.packets(handle, rest);
         if let (Some(last), Some(connection)) = (rows.last(), endpoint.peek(handle)) {
             let facts = connection.facts();
             let figures = Figures {
@@ -147,6 +162,16 @@ impl Qlog {
                 self.event(row.at, handle, "quic:packets_acked", numbers);
             }
         }
+    }
+
+    fn handshake_packet(&mut self, handle: ConnectionHandle, row: &HandshakeRow) {
+        let name = if row.is_sent { "quic:packet_sent" } else { "quic:packet_received" };
+        let level = match row.level {
+            HandshakeLevel::Initial => "initial",
+            HandshakeLevel::Handshake => "handshake",
+        };
+        let header = json!({ "packet_type": level, "packet_number": row.number });
+        self.event(row.at, handle, name, json!({ "header": header, "raw": { "length": row.bytes } }));
     }
 
     fn packet(&mut self, handle: ConnectionHandle, row: &TraceRow) {
@@ -209,15 +234,23 @@ impl Qlog {
         self.writer.write_all(b"\n")
     }
 
+    /// Hands on what was written.
+    ///
+    /// # Errors
+    /// The first of the writer's.
+    pub fn flush(&mut self) -> io::Result<()> {
+        match self.error.take() {
+            Some(error) => Err(error),
+            None => self.writer.flush(),
+        }
+    }
+
     /// Says whether everything was written.
     ///
     /// # Errors
     /// The first of the writer's.
     pub fn finish(mut self) -> io::Result<()> {
-        match self.error.take() {
-            Some(error) => Err(error),
-            None => self.writer.flush(),
-        }
+        self.flush()
     }
 }
 

@@ -1,0 +1,95 @@
+//! A clock that both ends of a connection share, as well as a round trip lets them.
+
+use super::{Control, ToClient, ToServer};
+use std::io;
+use std::time::Duration;
+use uts_end::clock::MonotonicClock;
+use uts_traffic::clock::Clock;
+use uts_traffic::transport::Local;
+
+/// How often a client asks for the server's time. The quickest answer counts.
+const ASKED: usize = 16;
+
+/// The server's clock, as an end knows it.
+pub struct SharedClock {
+    own: MonotonicClock,
+    /// So far the shared clock is ahead of this machine's, in nanoseconds.
+    ahead_ns: i64,
+}
+
+impl SharedClock {
+    /// Of a server: this machine's clock. To be called within a `LocalSet` of a tokio runtime.
+    ///
+    /// # Errors
+    /// If the system gives no timer.
+    pub fn own() -> io::Result<Self> {
+        Ok(SharedClock { own: MonotonicClock::new()?, ahead_ns: 0 })
+    }
+}
+
+impl Clock for SharedClock {
+    fn now_ns(&self) -> u64 {
+        self.own.now_ns().saturating_add_signed(self.ahead_ns)
+    }
+
+    fn sleep_until(&self, at_ns: u64) -> Local<'static, ()> {
+        // An instant before the machine's clock began has passed.
+        let own_ns = i128::from(at_ns) - i128::from(self.ahead_ns);
+        self.own.sleep_until(u64::try_from(own_ns.max(0)).unwrap_or(u64::MAX))
+    }
+}
+
+/// At a client: the server's clock, and by how much it may be wrong: by half the round trip, if the
+/// ways there and back differ in delay. Cristian's algorithm, 1989.
+///
+/// # Errors
+/// Those of the flow, an answer that is none, or a system without timers.
+pub async fn agree(control: &mut Control) -> io::Result<(SharedClock, Duration)> {
+    let mut clock = SharedClock::own()?;
+    let mut quickest_ns = u64::MAX;
+    for _ in 0..ASKED {
+        let asked_ns = clock.own.now_ns();
+        control.say(&ToServer::Time).await?;
+        let ToClient::Time(server_ns) = control.hear().await? else {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "the server does not say its time"));
+        };
+        let took_ns = clock.own.now_ns() - asked_ns;
+        if took_ns < quickest_ns {
+            quickest_ns = took_ns;
+            clock.ahead_ns = ahead(server_ns, asked_ns, took_ns);
+        }
+    }
+    Ok((clock, Duration::from_nanos(quickest_ns / 2)))
+}
+
+/// How far the server's clock is ahead, if its time was read half way between question and answer.
+fn ahead(server_ns: u64, asked_ns: u64, took_ns: u64) -> i64 {
+    let ahead_ns = i128::from(server_ns) - i128::from(asked_ns) - i128::from(took_ns / 2);
+    i64::try_from(ahead_ns).unwrap_or(if ahead_ns < 0 { i64::MIN } else { i64::MAX })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_is_read_half_way_through_the_round_trip() {
+        assert_eq!(ahead(1_000_000, 400, 200), 999_500);
+        assert_eq!(ahead(400, 1_000_000, 200), -999_700);
+        assert_eq!(ahead(u64::MAX, 0, 0), i64::MAX);
+    }
+
+    #[tokio::test]
+    async fn a_shared_clock_waits_for_its_own_instants() {
+        tokio::task::LocalSet::new()
+            .run_until(async {
+                for ahead_ns in [3_600_000_000_000, -20_000_000] {
+                    let clock = SharedClock { own: MonotonicClock::new().unwrap(), ahead_ns };
+                    let at_ns = clock.now_ns() + 1_000_000;
+                    clock.sleep_until(at_ns).await;
+                    assert!(clock.now_ns() >= at_ns, "{ahead_ns}");
+                }
+            })
+            .await;
+    }
+}

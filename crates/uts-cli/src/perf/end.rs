@@ -1,0 +1,170 @@
+//! One end of a measurement.
+
+use super::Request;
+use super::control::LASTS_MAX;
+use serde::{Deserialize, Serialize};
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::task::JoinSet;
+use uts::requirements::Preference;
+use uts::{Connection, FlowOptions, Requirements};
+use uts_end::Role;
+use uts_end::transport::universal::{Opened, UniversalSession};
+use uts_traffic::clock::Clock;
+use uts_traffic::measure::Measure;
+use uts_traffic::run::{self as traffic, Outcome, RunError, RunOptions};
+use uts_traffic::workload::Workload;
+
+/// What lasts a given time is given up so long after it.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What came of one flow.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct FlowReport {
+    /// Its figures, of `uts_traffic::run`.
+    pub measures: Vec<Measure>,
+    /// Why it ended before its time, if it did.
+    pub cut_short: Option<String>,
+}
+
+/// What an end has seen of one direction.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Half {
+    /// Of each flow.
+    pub flows: Vec<FlowReport>,
+}
+
+impl FlowReport {
+    /// A figure, if there is one of that name.
+    pub fn value(&self, name: &str) -> Option<f64> {
+        let named = self.measures.iter().find(|measure| measure.name == name);
+        named.map(|measure| measure.value).filter(|value| value.is_finite())
+    }
+}
+
+impl Half {
+    /// A figure of each flow that has it.
+    pub fn values(&self, name: &str) -> impl Iterator<Item = f64> {
+        self.flows.iter().filter_map(move |flow| flow.value(name))
+    }
+
+    /// The sum of a figure over all flows; `None` if no flow has it.
+    pub fn sum(&self, name: &str) -> Option<f64> {
+        self.values(name).reduce(|a, b| a + b)
+    }
+
+    /// Why the first flow that was cut short was.
+    pub fn cut_short(&self) -> Option<&str> {
+        self.flows.iter().find_map(|flow| flow.cut_short.as_deref())
+    }
+}
+
+/// What an end has seen.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// Of the workload that it drove: that sent, or asked.
+    pub driven: Option<Half>,
+    /// Of the workload that the peer drove.
+    pub served: Option<Half>,
+    /// Packets sent in all.
+    pub packets_sent: u64,
+    /// Packets whose content had been sent before.
+    pub packets_repeated: u64,
+}
+
+/// What is asked of flows of messages with a deadline: they are repeated while they are of use.
+pub fn timely(deadline: Duration) -> Requirements {
+    Requirements { reliability: Preference::NoPreference, ..Requirements::media(deadline) }
+}
+
+/// Does this end's part of what was asked. To be called within a `LocalSet` of a tokio runtime.
+///
+/// # Errors
+/// What keeps it from being done at all, or that wrong content has come.
+pub async fn measure(
+    connection: &Connection,
+    role: Role,
+    request: &Request,
+    clock: Rc<dyn Clock>,
+) -> Result<Report, String> {
+    let (drives, serves) = match role {
+        Role::Client => (request.way.is_forward(), request.way.is_reverse()),
+        Role::Server => (request.way.is_reverse(), request.way.is_forward()),
+    };
+    let own = match &request.workload {
+        Workload::Messages { deadline, .. } if drives => {
+            let options = FlowOptions::requiring(timely(*deadline));
+            Some(connection.open_flow(options).await.map_err(|error| error.to_string())?)
+        }
+        _ => None,
+    };
+    let opened = match &request.workload {
+        Workload::Messages { .. } => Opened::Messages,
+        _ => Opened::Streams,
+    };
+    let session = Rc::new(UniversalSession::beside(connection.clone(), role, own, opened));
+    let before = connection.stats();
+    let end = End { session, clock, request };
+    let (driven, served) = tokio::join!(
+        async {
+            let driven = end.half(drives, true).await;
+            end.session.finish_messages().await;
+            driven
+        },
+        end.half(serves, false),
+    );
+    let after = connection.stats();
+    Ok(Report {
+        driven: driven?,
+        served: served?,
+        packets_sent: after.packets_sent - before.packets_sent,
+        packets_repeated: after.chunks_repeated - before.chunks_repeated,
+    })
+}
+
+struct End<'a> {
+    session: Rc<UniversalSession>,
+    clock: Rc<dyn Clock>,
+    request: &'a Request,
+}
+
+impl End<'_> {
+    /// All flows of one direction, at once.
+    async fn half(&self, is_wanted: bool, is_driver: bool) -> Result<Option<Half>, String> {
+        if !is_wanted {
+            return Ok(None);
+        }
+        let mut flows = JoinSet::new();
+        for _ in 0..self.request.flows {
+            let (session, clock, request) = (self.session.clone(), self.clock.clone(), self.request.clone());
+            flows.spawn_local(async move { one(&session, &*clock, &request, is_driver).await });
+        }
+        let mut half = Half::default();
+        while let Some(flow) = flows.join_next().await {
+            let outcome = flow.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?;
+            let cut_short = outcome.cut_short.map(|why| why.to_string());
+            half.flows.push(FlowReport { measures: outcome.measures, cut_short });
+        }
+        Ok(Some(half))
+    }
+}
+
+async fn one(
+    session: &UniversalSession,
+    clock: &dyn Clock,
+    request: &Request,
+    is_driver: bool,
+) -> Result<Outcome, RunError> {
+    let workload = &request.workload;
+    let options = RunOptions {
+        capabilities: UniversalSession::CAPABILITIES,
+        seed: request.seed,
+        give_up: workload.lasts().map_or(LASTS_MAX, |lasts| lasts + PATIENCE),
+        sample_every: LASTS_MAX,
+    };
+    if is_driver {
+        traffic::drive(workload, session, clock, &options, &()).await
+    } else {
+        traffic::serve(workload, session, clock, &options, &()).await
+    }
+}

@@ -1,0 +1,133 @@
+//! What is installed: completions, manual, socket activation, and the Debian package as a whole.
+
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "processes of the system, in real time"
+)]
+
+mod common;
+
+use common::{PATIENCE, Place};
+use rustix::process::Signal;
+use std::net::UdpSocket;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+#[test]
+fn shells_complete_every_command_and_the_manual_has_a_page_for_each() {
+    let place = Place::new();
+    for shell in ["bash", "fish", "zsh"] {
+        let text = place.run(&["completions", shell]).ok().out.join("\n");
+        for word in ["serve", "perf", "property"] {
+            assert!(text.contains(word), "{shell}: no {word}");
+        }
+    }
+    place.run(&["completions", "cmd.exe"]).failed(2, &["cmd.exe", "bash"]);
+    place.run(&["manual", "man"]).ok();
+    for (page, says) in [("uts.1", "uts cp"), ("uts-serve.1", "writable"), ("uts-perf.1", "reverse")] {
+        let text = String::from_utf8(place.read(&format!("man/{page}"))).expect("text");
+        assert!(text.starts_with(".") && text.contains(says), "{page}");
+    }
+    assert!(!place.path("man/uts-router.1").exists(), "what is hidden has no page");
+}
+
+/// The program listens at a socket that a service manager has bound, and tells it when it is ready
+/// and when it ends.
+#[test]
+fn a_service_manager_hands_over_a_socket_and_is_told() {
+    let place = Place::new();
+    place.write("srv/file", b"content");
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("bound");
+    let address = socket.local_addr().expect("an address").to_string();
+    let told = place.path("notify");
+    let manager = UnixDatagram::bind(&told).expect("bound");
+    manager.set_read_timeout(Some(PATIENCE)).expect("set");
+    let mut command = Command::new("/bin/sh");
+    // The first socket has the descriptor 3 (sd_listen_fds(3)).
+    command.args(["-c", "export LISTEN_PID=$$ LISTEN_FDS=1; exec \"$@\" 3<&0 < /dev/null", "sh"]);
+    command.args([env!("CARGO_BIN_EXE_uts"), "serve", "--json", "--dir", "srv"]);
+    let mut command = place.here(command, "server-home");
+    command.env("NOTIFY_SOCKET", &told).stdin(Stdio::from(OwnedFd::from(socket)));
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("started");
+    let heard = || {
+        let mut text = [0; 200];
+        let bytes = manager.recv(&mut text).expect("the manager is told");
+        String::from_utf8_lossy(&text[..bytes]).into_owned()
+    };
+    assert!(heard().contains("READY=1"));
+    let ended = place.run(&["cp", "--accept-new", &format!("uts://{address}/file"), "got"]);
+    common::signal(&child, Signal::TERM);
+    ended.ok();
+    assert_eq!(place.read("got"), b"content");
+    assert!(heard().contains("STOPPING=1"));
+    assert!(child.wait().expect("ended").success());
+}
+
+/// Whether a program is there. What it is for is said if it is not.
+fn is_there(program: &str, args: &[&str], what: &str) -> bool {
+    let run = Command::new(program).args(args).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    let is_there = run.is_ok_and(|status| status.success());
+    if !is_there {
+        eprintln!("left out: {program} {} is missing, which {what}", args.join(" "));
+    }
+    is_there
+}
+
+/// The package is made of the program as it was built for this test, and unpacked to a folder; the
+/// system's own packages are left alone.
+#[test]
+fn the_debian_package_has_all_and_its_program_runs() {
+    let has_all = is_there("cargo", &["deb", "--version"], "makes the package (cargo install cargo-deb)")
+        && is_there("dpkg-deb", &["--version"], "unpacks it");
+    if !has_all {
+        return;
+    }
+    let place = Place::new();
+    let built = Command::new(root().join("scripts/package"))
+        .env("UTS_PROFILE", "dev")
+        .env("UTS_NO_BUILD", "1")
+        .env("UTS_PACKAGE_DIR", place.path("out"))
+        .output()
+        .expect("the script runs");
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    let packages = std::fs::read_dir(place.path("out")).expect("a directory");
+    let packages: Vec<PathBuf> = packages.map(|file| file.expect("an entry").path()).collect();
+    let [package] = packages.as_slice() else { panic!("one package: {packages:?}") };
+    let unpacked = place.path("root");
+    let status = Command::new("dpkg-deb").arg("-x").arg(package).arg(&unpacked).status().expect("it runs");
+    assert!(status.success());
+    for file in [
+        "etc/default/uts",
+        "usr/share/man/man1/uts-serve.1.gz",
+        "usr/share/bash-completion/completions/uts",
+        "usr/share/fish/vendor_completions.d/uts.fish",
+        "usr/share/zsh/vendor-completions/_uts",
+    ] {
+        assert!(unpacked.join(file).is_file(), "no {file}");
+    }
+    for unit in ["uts.service", "uts.socket"] {
+        let places =
+            ["usr/lib/systemd/system", "lib/systemd/system"].map(|dir| unpacked.join(dir).join(unit));
+        assert!(places.iter().any(|place| place.is_file()), "no {unit}");
+    }
+    place.write("srv/file", b"content");
+    let installed = |args: &[&str]| {
+        let mut command = Command::new(unpacked.join("usr/bin/uts"));
+        command.args(args);
+        place.here(command, "home")
+    };
+    let mut serve = installed(&["serve", "--json", "--dir", "srv", "--listen", "127.0.0.1:0"]);
+    serve.stdin(Stdio::null());
+    let server = Place::served(Place::begin(serve));
+    let copied = installed(&["cp", "--pin", &server.fingerprint, &server.url("file"), "got"]).output();
+    let copied = copied.expect("it runs");
+    assert!(copied.status.success(), "{}", String::from_utf8_lossy(&copied.stderr));
+    assert_eq!(place.read("got"), b"content");
+}
