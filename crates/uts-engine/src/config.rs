@@ -134,8 +134,9 @@ pub struct ConnectionConfig {
     /// [`PIECE_BYTES`](uts_functions::segmentation::buffer::PIECE_BYTES) counts as that many.
     pub send_buffer_bytes: usize,
     /// If two congestion windows are more than `send_buffer_bytes`, a flow takes that many bytes,
-    /// up to this bound. A long fat pipe is filled that way. A value of at most `send_buffer_bytes`
-    /// turns this off.
+    /// up to this bound, or its share of them if other flows send as well, and unless it waits for
+    /// the peer's credit. A long fat pipe is filled that way. A value of at most
+    /// `send_buffer_bytes` turns this off.
     pub send_buffer_bytes_max: usize,
     /// The largest UDP payload to try, in bytes (RFC 8899): 1472 = Ethernet less IPv4 and UDP
     /// headers.

@@ -106,3 +106,49 @@ fn a_receiver_holds_no_more_messages_than_it_has_room_for() {
         assert_eq!(pair.messages + read, sent, "{asked:?}, messages of {len} B");
     }
 }
+
+/// What fills the path is shared by the flows that send, and a flow that waits for credit takes no
+/// more than it does at first.
+#[test]
+fn many_flows_hold_little_more_than_one_that_fills_the_path() {
+    const FIRST: usize = 64 * KIB;
+    let mut config = ConnectionConfig::default();
+    (config.send_buffer_bytes, config.send_buffer_bytes_max) = (FIRST, 64 << 20);
+    let mut pair = Pair::new(config.clone(), Duration::from_millis(20)).expect("keys");
+    let connection = pair.connect(config).expect("it connects");
+    let warm = pair.open_flow(connection).expect("a flow");
+    pair.carry(connection, warm, 64 << 20).expect("carried");
+    pair.pass(pair.now + Duration::from_secs(1)).expect("all of it is acknowledged");
+    let fill = |pair: &mut Pair, flow| {
+        let (now, piece) = (pair.now, Bytes::from(vec![1; 4 * KIB]));
+        let open = pair.client.connection(connection).expect("open");
+        let mut taken = 0;
+        while let Ok(bytes) = open.write(now, flow, piece.clone()) {
+            taken += bytes;
+            assert!(taken < 1 << 30, "it takes everything");
+        }
+        taken
+    };
+    let flows: Vec<FlowId> = (0..60).map(|_| pair.open_flow(connection).expect("a flow")).collect();
+    let alone = fill(&mut pair, flows[0]);
+    assert!(alone > 20 * FIRST, "{alone} B fill the path: the window is too small to tell");
+    let others: usize = flows[1..].iter().map(|flow| fill(&mut pair, *flow)).sum();
+    // The harmonic series: each takes its share of those that send by then.
+    let most = 5 * alone + 60 * FIRST;
+    assert!(others < most, "{others} B are held for 59 flows, and {alone} B for one");
+    pair.pass(pair.now + Duration::from_secs(100)).expect("carried");
+    // Nobody reads: what waits for credit is soon little.
+    pair.reads = false;
+    let lazy = flows[0];
+    let mut last = 0;
+    for _ in 0..200 {
+        last = fill(&mut pair, lazy);
+        pair.pass(pair.now + Duration::from_millis(100)).expect("carried");
+        if last == 0 {
+            break;
+        }
+    }
+    assert_eq!(last, 0, "it takes more and more");
+    let held = pair.client.connection(connection).expect("open").undelivered_bytes();
+    assert!(held <= 2 * FIRST as u64, "{held} B wait for credit");
+}

@@ -49,7 +49,7 @@ impl Ways {
 
     /// Tells the application that a flow takes more, if it does.
     fn wake_writer(&mut self, id: u32) {
-        let room = self.send_capacity();
+        let room = self.send_capacity(id);
         let Some(send) = self.flows.get_mut(id).map(|flow| &mut flow.send) else { return };
         let may_write = send.rare.as_ref().is_none_or(|rare| rare.admits_at.is_none());
         if may_write && send.buffer.load_bytes() < room {

@@ -1,6 +1,7 @@
 //! What the application does with a connection's flows.
 
 use crate::connection::flows::batch::{MessageBatch, Queue, ReadSink, Terms};
+use crate::connection::flows::halves::SendHalf;
 use crate::connection::flows::interface::{
     After, FlowError, FlowOptions, MessageOptions, Read, ReadError, WriteError,
 };
@@ -108,7 +109,7 @@ impl Connection {
         if let Some(reason) = self.close_reason() {
             return Err(WriteError::Closed(reason.clone()));
         }
-        let capacity = self.ways.send_capacity();
+        let capacity = self.ways.send_capacity(id.0);
         let flow = self.ways.flows.get_mut(id.0).ok_or(WriteError::Unknown)?;
         if let Some(code) = flow.send.stopped {
             return Err(WriteError::Stopped(code));
@@ -199,7 +200,7 @@ impl Connection {
         let lifetime =
             options.lifetime.or(self.requirements_of(group).msg_lifetime).filter(|_| keeps_boundaries);
         let expires = lifetime.map(|lifetime| now + lifetime);
-        let terms = Terms { capacity: self.ways.send_capacity(), bytes_max, expires };
+        let terms = Terms { capacity: self.ways.send_capacity(id.0), bytes_max, expires };
         let Ways { flows, outbound, stats, .. } = &mut self.ways;
         let Some(send) = flows.get_mut(id.0).map(|flow| &mut flow.send) else {
             return Err(WriteError::Unknown);
@@ -422,10 +423,17 @@ impl Connection {
 }
 
 impl Ways {
-    /// How many bytes a flow may hold that the peer has not acknowledged.
-    pub(in crate::connection) fn send_capacity(&self) -> usize {
+    /// How many bytes a flow may hold that the peer has not acknowledged. What fills the path is
+    /// shared by all flows that send: a thousand hold little more than one. What waits for the
+    /// peer's credit would fill no path.
+    pub(in crate::connection) fn send_capacity(&self, id: u32) -> usize {
+        let waits = |send: &SendHalf| send.turn.is_none() && send.buffer.sent() < send.buffer.written();
+        if self.flows.get(id).is_some_and(|flow| waits(&flow.send)) {
+            return self.config.send_buffer_bytes;
+        }
         let window: u64 = self.outbound.as_ref().map_or(0, |outbound| outbound.congestion.window_bytes());
-        let grown = usize::try_from(window.saturating_mul(2)).unwrap_or(usize::MAX);
+        let share = window.saturating_mul(2) / self.flows.senders().max(1) as u64;
+        let grown = usize::try_from(share).unwrap_or(usize::MAX);
         grown.min(self.config.send_buffer_bytes_max).max(self.config.send_buffer_bytes)
     }
 

@@ -358,6 +358,11 @@ impl Flows {
         if self.order.len() == 1 { self.order.first().map(|(_, _, id)| *id) } else { None }
     }
 
+    /// How many flows have something to send.
+    pub fn senders(&self) -> usize {
+        self.order.len()
+    }
+
     pub fn wants_to_send(&self) -> bool {
         !self.order.is_empty()
     }
