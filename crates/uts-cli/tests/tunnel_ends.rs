@@ -146,7 +146,7 @@ fn a_program_that_never_reads_holds_up_only_itself() {
                 Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock, "{error}"),
             }
         }
-        assert!(taken < (NEVER_READ * 32) << 20, "{taken} bytes are taken, and nobody reads");
+        assert!(taken < NEVER_READ * (32 << 20), "{taken} bytes are taken, and nobody reads");
         std::thread::sleep(Duration::from_millis(1));
     }
     for running in [&tunnel.running, &server.running] {

@@ -134,7 +134,7 @@ pub struct ConnectionConfig {
     /// [`PIECE_BYTES`](uts_functions::segmentation::buffer::PIECE_BYTES) counts as that many.
     pub send_buffer_bytes: usize,
     /// If two congestion windows are more than `send_buffer_bytes`, a flow takes that many bytes,
-    /// up to this bound, or its share of them if other flows send as well. Not while it waits for
+    /// up to this bound, or its share of them if other flows send as well, and unless it waits for
     /// the peer's credit. A long fat pipe is filled that way. A value of at most
     /// `send_buffer_bytes` turns this off.
     pub send_buffer_bytes_max: usize,
