@@ -1,6 +1,9 @@
 //! Hosts, routers and paths in virtual time, around whatever application is attached to them.
 
+mod costs;
+
 use crate::agenda::Agenda;
+use crate::cost::Machine;
 use crate::packet::{Damage, Datagram, HOPS_MAX, Packet};
 use crate::pcap::{self, Capture};
 use crate::topology::{Edge, Node, PathId, Topology};
@@ -112,8 +115,10 @@ pub struct Network<A> {
     apps: Vec<Attached<A>>,
     by_address: BTreeMap<SocketAddrV4, AppId>,
     node_of: BTreeMap<Ipv4Addr, Node>,
-    /// Entries: the paths, then the applications.
+    /// Entries: the paths, then the nodes, then the applications.
     agenda: Agenda,
+    /// By node, as far as any has costs.
+    machines: Vec<Option<Box<Machine>>>,
     touched: Vec<AppId>,
     counters: Counters,
     checks_udp: bool,
@@ -138,6 +143,9 @@ impl<A: Application> Network<A> {
             agenda.set(entry, path.next_ns().map(Time::from_nanos));
             paths.push((path, *ends));
         }
+        for _ in 0..topology.len() {
+            agenda.add();
+        }
         let nodes = (0..topology.len() as u32).map(Node);
         Ok(Network {
             now: Time::ZERO,
@@ -148,6 +156,7 @@ impl<A: Application> Network<A> {
             node_of: nodes.map(|node| (Topology::address(node), node)).collect(),
             nodes: topology.len(),
             agenda,
+            machines: Vec::new(),
             touched: Vec::new(),
             counters: Counters::default(),
             checks_udp: false,
@@ -333,10 +342,13 @@ impl<A: Application> Network<A> {
         touched.sort_unstable();
         let before = self.counters.sent;
         for id in touched.drain(..) {
-            let mut has_sent = false;
-            while self.steps_left > 0
-                && let Some(datagram) = self.apps[id.index()].app.poll_transmit(self.now)
-            {
+            let (mut has_sent, mut is_held) = (false, false);
+            while self.steps_left > 0 {
+                is_held = !self.takes_from(id);
+                if is_held {
+                    break;
+                }
+                let Some(datagram) = self.apps[id.index()].app.poll_transmit(self.now) else { break };
                 self.steps_left -= 1;
                 has_sent = true;
                 self.send(id, datagram);
@@ -347,7 +359,9 @@ impl<A: Application> Network<A> {
                 self.touched.push(id);
             } else {
                 let at = attached.app.poll_timeout().filter(|at| *at != Time::NEVER);
-                self.agenda.set(self.paths.len() as u32 + id.0, at);
+                // What is due cannot leave before there is room, and then it is touched.
+                let at = at.filter(|at| !is_held || *at > self.now);
+                self.agenda.set((self.paths.len() + self.nodes) as u32 + id.0, at);
             }
         }
         self.counters.sent > before && self.steps_left > 0
@@ -368,7 +382,9 @@ impl<A: Application> Network<A> {
         {
             match (entry as usize).checked_sub(self.paths.len()) {
                 None => self.deliver(entry),
-                Some(app) => {
+                Some(node) if node < self.nodes => self.work(Node(node as u32)),
+                Some(number) => {
+                    let app = number - self.nodes;
                     self.agenda.set(entry, None);
                     self.apps[app].app.handle_timeout(self.now);
                     self.touch(AppId(app as u32));
@@ -422,6 +438,13 @@ impl<A: Application> Network<A> {
             packet.checksum = pcap::udp_checksum(&packet);
             self.record(*from.ip(), &packet);
         }
+        if packet.destination != node.0
+            && let Some(machine) = self.machine(node)
+        {
+            machine.send(packet);
+            self.work(node);
+            return;
+        }
         self.forward(node, packet);
     }
 
@@ -429,7 +452,9 @@ impl<A: Application> Network<A> {
     fn forward(&mut self, node: Node, packet: Packet) {
         let destination = Node(packet.destination);
         if destination == node {
-            self.arrive(packet);
+            if self.is_whole(&packet) {
+                self.hand_over(packet);
+            }
             return;
         }
         let Some((path, forward)) = self.routes[node.index() * self.nodes + destination.index()] else {
@@ -473,21 +498,39 @@ impl<A: Application> Network<A> {
         }
     }
 
-    /// A packet is at the node that has its address.
+    /// A packet has come over a path to the node that has its address.
     fn arrive(&mut self, packet: Packet) {
+        if !self.is_whole(&packet) {
+            return;
+        }
+        let (now, node) = (self.now, Node(packet.destination));
+        if !self.machines.is_empty()
+            && let Some(machine) = self.machine(node)
+        {
+            machine.arrive(now, packet);
+            self.work(node);
+            return;
+        }
+        self.hand_over(packet);
+    }
+
+    /// Whether a packet has arrived as it was sent, as far as its host looks.
+    fn is_whole(&mut self, packet: &Packet) -> bool {
         // Where the headers are damaged, this is no packet of that address.
         if packet.damage != Damage::Headers && !self.captures.is_empty() {
-            self.record(*packet.to.ip(), &packet);
+            self.record(*packet.to.ip(), packet);
         }
         let is_right = match packet.damage {
             Damage::None => true,
-            Damage::Payload => !self.checks_udp || pcap::is_checksum_right(&packet),
+            Damage::Payload => !self.checks_udp || pcap::is_checksum_right(packet),
             Damage::Headers => false,
         };
-        if !is_right {
-            self.counters.bad_checksum += 1;
-            return;
-        }
+        self.counters.bad_checksum += u64::from(!is_right);
+        is_right
+    }
+
+    /// Gives a packet to the application that it is for.
+    fn hand_over(&mut self, packet: Packet) {
         let Some(id) = self.app_at(packet.to) else {
             self.counters.unclaimed += 1;
             return;

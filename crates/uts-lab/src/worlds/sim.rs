@@ -3,9 +3,10 @@
 use super::{Room, World, ends};
 use crate::experiment::case::{Case, Flow};
 use crate::experiment::derived;
-use crate::experiment::file::{Topology, WorldKind};
+use crate::experiment::file::{ALL_HOSTS, Topology, WorldKind};
 use crate::experiment::outcome::{Outcome, RunError};
 use anyhow::{Context, Result, anyhow};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use uts_end::Role;
 use uts_end::transport::udp::UdpSettings;
@@ -14,6 +15,7 @@ use uts_path::{Applied, Direction, LinkConfig, Passage, PathConfig};
 use uts_record::run::LinkStats;
 use uts_record::samples::Samples;
 use uts_relay::IP_UDP_OVERHEAD_BYTES;
+use uts_sim::cost::Costs;
 use uts_sim_world::{self as simulator, Recorder, SimCase, SimError, SimFlow, SimLink, SimRecord};
 use uts_traffic::measure::Sample;
 
@@ -87,8 +89,15 @@ fn translate(case: &Case, room: &Room<'_>) -> Result<SimCase> {
         to: flow.to.clone(),
         start: flow.start,
     };
+    let mut costs = BTreeMap::new();
+    for host in case.topology.hosts() {
+        if let Some(text) = case.hosts.costs.get(&host).or_else(|| case.hosts.costs.get(ALL_HOSTS)) {
+            costs.insert(host, text.parse::<Costs>()?);
+        }
+    }
     Ok(SimCase {
         links,
+        costs,
         flows: case.flows.iter().map(flow).collect(),
         timeout: case.timeout,
         sample_every: case.sample_every,
