@@ -429,3 +429,15 @@ fn a_transfer_is_as_fast_as_the_processor_of_its_receiver() {
     let error = sim::run(&nobody, &mut ()).expect_err("refused").to_string();
     assert_eq!(error, "costs of nobody: there is no host of this name");
 }
+
+/// Raw UDP is fragmented where it does not fit, as kernels do.
+#[test]
+fn messages_that_are_longer_than_the_path_carries_arrive_in_fragments() {
+    let links = SimLink::point_to_point("wan", path("rate=20mbit delay=1ms buffer=100p mtu=1500"));
+    let workload =
+        Workload::Messages { every: 20 * MS, bytes: 4000, duration: 2 * SECOND, deadline: 150 * MS };
+    let result = run(&case(links, vec![flow(udp(), workload)]));
+    assert_eq!(value(&result.flows[0].server.measures, "in_time"), 1.0);
+    let (_, _, stats) = &result.links[0];
+    assert!(stats.delivered >= 300 && stats.dropped_mtu == 0, "three fragments for each of 100: {stats:?}");
+}

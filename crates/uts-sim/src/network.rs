@@ -1,6 +1,7 @@
 //! Hosts, routers and paths in virtual time, around whatever application is attached to them.
 
 mod costs;
+mod fragments;
 
 use crate::agenda::Agenda;
 use crate::cost::Machine;
@@ -29,6 +30,12 @@ pub trait Application {
 
     /// When to call [`Application::handle_timeout`] next.
     fn poll_timeout(&mut self) -> Option<Time>;
+
+    /// Whether nodes may fragment what it sends. If not, what is too long for a path is lost there,
+    /// as packets are that say "don't fragment".
+    fn may_fragment(&self) -> bool {
+        false
+    }
 }
 
 impl<A: Application + ?Sized> Application for Box<A> {
@@ -46,6 +53,10 @@ impl<A: Application + ?Sized> Application for Box<A> {
 
     fn poll_timeout(&mut self) -> Option<Time> {
         (**self).poll_timeout()
+    }
+
+    fn may_fragment(&self) -> bool {
+        (**self).may_fragment()
     }
 }
 
@@ -79,6 +90,8 @@ pub struct Counters {
     pub too_long: u64,
     /// Dropped at their destination for a wrong checksum.
     pub bad_checksum: u64,
+    /// Given up at their destination as not all fragments came in time.
+    pub not_reassembled: u64,
 }
 
 /// Why an application cannot be attached.
@@ -119,6 +132,8 @@ pub struct Network<A> {
     agenda: Agenda,
     /// By node, as far as any has costs.
     machines: Vec<Option<Box<Machine>>>,
+    /// Of the nodes that have received fragments.
+    reassemblies: BTreeMap<Node, fragments::Reassembly>,
     touched: Vec<AppId>,
     counters: Counters,
     checks_udp: bool,
@@ -157,6 +172,7 @@ impl<A: Application> Network<A> {
             nodes: topology.len(),
             agenda,
             machines: Vec::new(),
+            reassemblies: BTreeMap::new(),
             touched: Vec::new(),
             counters: Counters::default(),
             checks_udp: false,
@@ -433,6 +449,8 @@ impl<A: Application> Network<A> {
             header_bytes: self.header_bytes,
             damage: Damage::None,
             destination: destination.0,
+            may_fragment: self.apps[id.index()].app.may_fragment(),
+            fragment: None,
         };
         if self.checks_udp || !self.captures.is_empty() {
             packet.checksum = pcap::udp_checksum(&packet);
@@ -462,6 +480,11 @@ impl<A: Application> Network<A> {
             return;
         };
         let direction = if forward { Direction::Forward } else { Direction::Backward };
+        self.send_on(path, direction, packet);
+    }
+
+    /// Hands a packet to a path.
+    fn offer(&mut self, path: PathId, direction: Direction, packet: Packet) {
         let link = &mut self.paths[path.index()].0;
         let len = packet.path_bytes();
         link.send(self.now.as_nanos(), direction, packet, len);
@@ -500,6 +523,7 @@ impl<A: Application> Network<A> {
 
     /// A packet has come over a path to the node that has its address.
     fn arrive(&mut self, packet: Packet) {
+        let Some(packet) = self.reassemble(packet) else { return };
         if !self.is_whole(&packet) {
             return;
         }

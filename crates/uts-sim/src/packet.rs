@@ -24,6 +24,9 @@ pub enum Body {
 }
 
 impl Body {
+    /// Nothing.
+    pub(crate) const EMPTY: Body = Body::Blank { len: 0, number: 0 };
+
     /// Length of the UDP payload in bytes.
     pub fn len(&self) -> usize {
         match self {
@@ -74,7 +77,28 @@ pub struct Packet {
     pub(crate) damage: Damage,
     /// The node that has its destination address.
     pub(crate) destination: u32,
+    /// Whether nodes may fragment it.
+    pub(crate) may_fragment: bool,
+    /// Which part of a packet it is, if it is not whole.
+    pub(crate) fragment: Option<Fragment>,
 }
+
+/// Which part of a packet a fragment is. The first has the whole body with it, but counts no more
+/// than its bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Fragment {
+    /// Where it begins, in the bytes behind the packet's IP header.
+    pub offset: u16,
+    /// Its own bytes behind its IP header.
+    pub bytes: u16,
+    /// Whether the packet ends with it.
+    pub is_last: bool,
+    /// Whether it has met congestion.
+    pub is_marked: bool,
+}
+
+/// An IPv4 header without options.
+pub(crate) const IP_HEADER_BYTES: usize = 20;
 
 /// Where bits of a packet were flipped; the worse counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -89,7 +113,10 @@ pub(crate) enum Damage {
 impl Packet {
     /// The length that paths are offered, in bytes.
     pub(crate) fn path_bytes(&self) -> usize {
-        usize::from(self.header_bytes) + self.body.len()
+        match self.fragment {
+            None => usize::from(self.header_bytes) + self.body.len(),
+            Some(fragment) => IP_HEADER_BYTES + usize::from(fragment.bytes),
+        }
     }
 }
 
@@ -99,6 +126,10 @@ impl Payload for Packet {
             self.damage = Damage::Headers;
             return;
         };
+        if self.fragment.is_some() {
+            self.damage = self.damage.max(Damage::Payload);
+            return;
+        }
         self.damage = self.damage.max(Damage::Payload);
         if let Body::Bytes(bytes) = &mut self.body {
             bytes.flip_bit(bit);
@@ -107,7 +138,9 @@ impl Payload for Packet {
 
     fn mark_ce(&mut self) -> bool {
         let is_capable = self.ecn.is_some();
-        if is_capable {
+        if let Some(fragment) = &mut self.fragment {
+            fragment.is_marked |= is_capable;
+        } else if is_capable {
             self.ecn = Some(Ecn::Ce);
         }
         is_capable
@@ -115,8 +148,9 @@ impl Payload for Packet {
 
     fn bytes(&self) -> Option<&[u8]> {
         match &self.body {
-            Body::Bytes(bytes) => Some(bytes),
-            Body::Blank { .. } => None,
+            // A fragment has not all that its body shows.
+            Body::Bytes(bytes) if self.fragment.is_none() => Some(bytes),
+            _ => None,
         }
     }
 }

@@ -5,7 +5,8 @@ use crate::cost::{CostError, Costs, HostCounters, Machine, Output, Work};
 use crate::topology::Node;
 
 impl<A: Application> Network<A> {
-    /// Gives a node's work costs, from now on; see [`crate::cost`].
+    /// Gives a node's work costs, from now on; see [`crate::cost`]. What waited in a node with
+    /// other costs is lost.
     ///
     /// # Errors
     /// A cost is out of range; then nothing is changed.
