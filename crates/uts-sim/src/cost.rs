@@ -405,7 +405,7 @@ impl Machine {
         if let Some(work) = &mut self.work {
             let number = match packet.body {
                 Body::Blank { number, .. } => number,
-                Body::Bytes(_) => 0,
+                Body::Bytes(_) | Body::Fragment(_) => 0,
             };
             work.push(Work { kind, begin, end, number, bytes: packet.body.len() });
         }

@@ -448,15 +448,14 @@ impl<A: Application> Network<A> {
             checksum: 0,
             header_bytes: self.header_bytes,
             damage: Damage::None,
-            destination: destination.0,
+            destination: destination.0 as u16,
             may_fragment: self.apps[id.index()].app.may_fragment(),
-            fragment: None,
         };
         if self.checks_udp || !self.captures.is_empty() {
             packet.checksum = pcap::udp_checksum(&packet);
             self.record(*from.ip(), &packet);
         }
-        if packet.destination != node.0
+        if u32::from(packet.destination) != node.0
             && let Some(machine) = self.machine(node)
         {
             machine.send(packet);
@@ -468,7 +467,7 @@ impl<A: Application> Network<A> {
 
     /// A packet is at a node, and goes on from there.
     fn forward(&mut self, node: Node, packet: Packet) {
-        let destination = Node(packet.destination);
+        let destination = Node(packet.destination.into());
         if destination == node {
             if self.is_whole(&packet) {
                 self.hand_over(packet);
@@ -507,7 +506,7 @@ impl<A: Application> Network<A> {
 
     /// A packet has come to a node at the end of a path.
     fn pass(&mut self, node: Node, mut packet: Packet) {
-        if packet.destination == node.0 {
+        if u32::from(packet.destination) == node.0 {
             self.arrive(packet);
             return;
         }
@@ -527,7 +526,7 @@ impl<A: Application> Network<A> {
         if !self.is_whole(&packet) {
             return;
         }
-        let (now, node) = (self.now, Node(packet.destination));
+        let (now, node) = (self.now, Node(packet.destination.into()));
         if !self.machines.is_empty()
             && let Some(machine) = self.machine(node)
         {

@@ -21,6 +21,8 @@ pub enum Body {
         /// The number that its source gave it, from 0.
         number: u64,
     },
+    /// A part of a datagram, on its way. Applications never see one.
+    Fragment(Box<Fragment>),
 }
 
 impl Body {
@@ -32,6 +34,7 @@ impl Body {
         match self {
             Body::Bytes(bytes) => bytes.len(),
             Body::Blank { len, .. } => usize::from(*len),
+            Body::Fragment(fragment) => usize::from(fragment.bytes),
         }
     }
 
@@ -75,26 +78,26 @@ pub struct Packet {
     pub(crate) header_bytes: u8,
     /// What paths have flipped bits in.
     pub(crate) damage: Damage,
-    /// The node that has its destination address.
-    pub(crate) destination: u32,
+    /// The node that has its destination address; a topology has fewer than 2^16.
+    pub(crate) destination: u16,
     /// Whether nodes may fragment it.
     pub(crate) may_fragment: bool,
-    /// Which part of a packet it is, if it is not whole.
-    pub(crate) fragment: Option<Fragment>,
 }
 
-/// Which part of a packet a fragment is. The first has the whole body with it, but counts no more
+/// Which part of a datagram a fragment is. The first has the whole body with it, but counts no more
 /// than its bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Fragment {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fragment {
     /// Where it begins, in the bytes behind the packet's IP header.
-    pub offset: u16,
+    pub(crate) offset: u16,
     /// Its own bytes behind its IP header.
-    pub bytes: u16,
+    pub(crate) bytes: u16,
     /// Whether the packet ends with it.
-    pub is_last: bool,
+    pub(crate) is_last: bool,
     /// Whether it has met congestion.
-    pub is_marked: bool,
+    pub(crate) is_marked: bool,
+    /// That of the datagram, in its first fragment; empty in others.
+    pub(crate) body: Body,
 }
 
 /// An IPv4 header without options.
@@ -113,9 +116,9 @@ pub(crate) enum Damage {
 impl Packet {
     /// The length that paths are offered, in bytes.
     pub(crate) fn path_bytes(&self) -> usize {
-        match self.fragment {
-            None => usize::from(self.header_bytes) + self.body.len(),
-            Some(fragment) => IP_HEADER_BYTES + usize::from(fragment.bytes),
+        match &self.body {
+            Body::Fragment(fragment) => IP_HEADER_BYTES + usize::from(fragment.bytes),
+            body => usize::from(self.header_bytes) + body.len(),
         }
     }
 }
@@ -126,10 +129,6 @@ impl Payload for Packet {
             self.damage = Damage::Headers;
             return;
         };
-        if self.fragment.is_some() {
-            self.damage = self.damage.max(Damage::Payload);
-            return;
-        }
         self.damage = self.damage.max(Damage::Payload);
         if let Body::Bytes(bytes) = &mut self.body {
             bytes.flip_bit(bit);
@@ -138,7 +137,7 @@ impl Payload for Packet {
 
     fn mark_ce(&mut self) -> bool {
         let is_capable = self.ecn.is_some();
-        if let Some(fragment) = &mut self.fragment {
+        if let Body::Fragment(fragment) = &mut self.body {
             fragment.is_marked |= is_capable;
         } else if is_capable {
             self.ecn = Some(Ecn::Ce);
@@ -148,9 +147,20 @@ impl Payload for Packet {
 
     fn bytes(&self) -> Option<&[u8]> {
         match &self.body {
+            Body::Bytes(bytes) => Some(bytes),
             // A fragment has not all that its body shows.
-            Body::Bytes(bytes) if self.fragment.is_none() => Some(bytes),
-            _ => None,
+            Body::Blank { .. } | Body::Fragment(_) => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Queues move packets: the simulator is slower with larger ones.
+    #[test]
+    fn a_packet_is_small() {
+        assert!(size_of::<Packet>() <= 56, "{} bytes", size_of::<Packet>());
     }
 }

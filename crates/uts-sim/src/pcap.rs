@@ -90,6 +90,8 @@ fn content(body: &Body) -> Cow<'_, [u8]> {
             let number = number.to_be_bytes();
             Cow::Owned(number[..number.len().min(usize::from(*len))].to_vec())
         }
+        // Captures see packets whole.
+        Body::Fragment(_) => Cow::Borrowed(&[]),
     }
 }
 

@@ -323,7 +323,7 @@ impl Application for Sink {
         if let Some(arrivals) = &mut self.arrivals {
             let number = match packet.body {
                 Body::Blank { number, .. } => number,
-                Body::Bytes(_) => 0,
+                Body::Bytes(_) | Body::Fragment(_) => 0,
             };
             arrivals.push(Arrival { from: packet.from, number, sent_at: packet.sent_at, at: now });
         }

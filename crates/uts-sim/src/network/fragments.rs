@@ -55,7 +55,7 @@ impl Parts {
 
 impl Reassembly {
     /// Takes a fragment. Gives the packet if it is whole now, and how many others were given up.
-    fn take(&mut self, now: Time, mut packet: Packet, fragment: Fragment) -> (Option<Packet>, u64) {
+    fn take(&mut self, now: Time, packet: Packet, fragment: Fragment) -> (Option<Packet>, u64) {
         let mut given_up = 0;
         while let Some((until, key)) = self.order.front().copied()
             && (until <= now || self.parts.len() > WAITING_MAX)
@@ -68,16 +68,14 @@ impl Reassembly {
             }
         }
         let key = (packet.from, packet.to, packet.identification);
-        packet.fragment = None;
-        let (end, body) =
-            (fragment.offset + fragment.bytes, core::mem::replace(&mut packet.body, Body::EMPTY));
+        let end = fragment.offset + fragment.bytes;
         let until = now + REASSEMBLY_MAX;
         let parts = self.parts.entry(key).or_insert_with(|| {
             self.order.push_back((until, key));
             Parts { until, packet, ranges: Vec::new(), end: None }
         });
         if fragment.offset == 0 {
-            parts.packet.body = body;
+            parts.packet.body = fragment.body;
         }
         // RFC 3168 section 5.3: a whole packet is marked if any of its fragments is.
         if packet_is_marked(&parts.packet, fragment.is_marked) {
@@ -123,16 +121,18 @@ impl<A: Application> Network<A> {
     }
 
     /// A fragment is at the node that it is for. Gives the packet if that is whole now.
-    pub(super) fn reassemble(&mut self, packet: Packet) -> Option<Packet> {
-        let Some(fragment) = packet.fragment else { return Some(packet) };
+    pub(super) fn reassemble(&mut self, mut packet: Packet) -> Option<Packet> {
+        if !matches!(packet.body, Body::Fragment(_)) {
+            return Some(packet);
+        }
         // A fragment has no checksum of its own. That of the packet would find the damage.
         if packet.damage != Damage::None {
             self.counters.bad_checksum += 1;
             return None;
         }
-        let now = self.now;
-        let node = Node(packet.destination);
-        let (whole, given_up) = self.reassemblies.entry(node).or_default().take(now, packet, fragment);
+        let Body::Fragment(fragment) = core::mem::replace(&mut packet.body, Body::EMPTY) else { return None };
+        let (now, node) = (self.now, Node(packet.destination.into()));
+        let (whole, given_up) = self.reassemblies.entry(node).or_default().take(now, packet, *fragment);
         self.counters.not_reassembled += given_up;
         whole
     }
@@ -140,26 +140,25 @@ impl<A: Application> Network<A> {
 
 /// The fragments of a packet, or of a fragment, with at most `room` bytes behind their IP headers.
 fn split(mut packet: Packet, room: u16) -> Vec<Packet> {
-    let whole = packet.fragment.unwrap_or(Fragment {
-        offset: 0,
-        bytes: (packet.path_bytes() - IP_HEADER_BYTES) as u16,
-        is_last: true,
-        is_marked: false,
-    });
-    let body = core::mem::replace(&mut packet.body, Body::EMPTY);
+    let bytes = (packet.path_bytes() - IP_HEADER_BYTES) as u16;
+    let mut whole = match core::mem::replace(&mut packet.body, Body::EMPTY) {
+        Body::Fragment(fragment) => *fragment,
+        body => Fragment { offset: 0, bytes, is_last: true, is_marked: false, body },
+    };
     let mut fragments = Vec::new();
     let mut done = 0;
     while done < whole.bytes {
         let bytes = room.min(whole.bytes - done);
-        let is_last = whole.is_last && done + bytes == whole.bytes;
-        let mut part = packet.clone();
-        part.fragment = Some(Fragment { offset: whole.offset + done, bytes, is_last, ..whole });
-        fragments.push(part);
+        let fragment = Fragment {
+            offset: whole.offset + done,
+            bytes,
+            is_last: whole.is_last && done + bytes == whole.bytes,
+            is_marked: whole.is_marked,
+            // The first carries the body, wherever the rest of the bytes are.
+            body: core::mem::replace(&mut whole.body, Body::EMPTY),
+        };
+        fragments.push(Packet { body: Body::Fragment(Box::new(fragment)), ..packet.clone() });
         done += bytes;
-    }
-    // The first carries the body, wherever the rest of the bytes are.
-    if let Some(first) = fragments.first_mut() {
-        first.body = body;
     }
     fragments
 }
