@@ -18,6 +18,8 @@ pub enum Command {
     #[allow(missing_docs, reason = "as above")]
     Report(cmd::report::Arguments),
     #[allow(missing_docs, reason = "as above")]
+    Reproduce(cmd::reproduce::Arguments),
+    #[allow(missing_docs, reason = "as above")]
     Set(cmd::set::Arguments),
     #[allow(missing_docs, reason = "as above")]
     Doctor(cmd::doctor::Arguments),
@@ -54,6 +56,7 @@ const FAILED: u8 = 1;
 fn carry_out(command: Command, called: Called) -> Result<u8> {
     let done = match command {
         Command::Run(arguments) => return cmd::run::run(&arguments, called),
+        Command::Reproduce(arguments) => return cmd::reproduce::run(&arguments, called),
         Command::Doctor(arguments) => return cmd::doctor::run(&arguments, called).map(status),
         Command::Router(arguments) => return cmd::router::run(arguments),
         Command::List(arguments) => cmd::list::run(&arguments),

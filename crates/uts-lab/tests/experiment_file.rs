@@ -269,6 +269,15 @@ fn every_kind_of_mistake_is_named_with_its_line_and_key() {
         // What is recorded and shown.
         (more("[record]\npcaps = true\n"), "record.pcaps: there is no key `pcaps`; did you mean `pcap`?"),
         (more("[hosts]\nmtu = 100\n"), "hosts.mtu: 100 is not a whole number between 576 and 65535"),
+        (
+            more("[hosts.costs]\nclients = \"latency=5us\"\n"),
+            "hosts.costs.clients: there is no host `clients`; did you mean `client`?",
+        ),
+        (
+            more("[hosts.costs]\nall = \"copy_on=5us\"\n"),
+            "hosts.costs.all: copy_on=5us: unknown setting; there are copy_in,",
+        ),
+        (more("[hosts.costs]\nserver = 5\n"), "hosts.costs.server: expected costs, as \"copy_in"),
         (broken("kind = \"sweep\"", "kind = \"sweeep\""), "unknown variant `sweeep`"),
         (
             broken("x = \"loss\"", "x = \"los\""),

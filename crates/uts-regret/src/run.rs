@@ -6,6 +6,7 @@ use crate::utility;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use core::time::Duration;
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::sync::Mutex;
 use uts_end::Role;
 use uts_sim_world::{self as sim, Recorder, SimCase, SimFlow, SimLink, SimRecord};
@@ -99,6 +100,7 @@ fn carry(scenario: &Scenario, contender: Contender, seed: u64) -> Result<Option<
         start: Duration::ZERO,
     };
     let case = SimCase {
+        costs: BTreeMap::new(),
         links: SimLink::point_to_point("path", scenario.path.clone()),
         flows: vec![flow],
         timeout: TIMEOUT,

@@ -10,6 +10,7 @@ use uts_end::transport::universal::UniversalSettings;
 use uts_end::{Context, Role, TransportSpec};
 use uts_engine::ConnectionConfig;
 use uts_path::PathConfig;
+use uts_sim::cost::Costs;
 use uts_sim::topology::{Node, PathId, Topology};
 use uts_traffic::transport::Capabilities;
 use uts_traffic::workload::{Workload, can_carry};
@@ -19,6 +20,8 @@ use uts_traffic::workload::{Workload, can_carry};
 pub struct SimCase {
     /// The links, which say between them which hosts and routers there are.
     pub links: Vec<SimLink>,
+    /// What the work of hosts costs, by their names; nothing for those that are not named.
+    pub costs: BTreeMap<String, Costs>,
     /// Which end sends what to which.
     pub flows: Vec<SimFlow>,
     /// How long each flow may take to connect, and as long again for its workload.

@@ -7,8 +7,8 @@
 //! disturb each other.
 //!
 //! Links carry IP packets with 28 bytes of IPv4 and UDP headers. As in the world `router`,
-//! `overhead` or a framing says what a frame adds. Hosts take no time of their own, and drop
-//! datagrams whose checksum is wrong.
+//! `overhead` or a framing says what a frame adds. Hosts drop datagrams whose checksum is wrong.
+//! They take no time of their own unless the case gives them costs.
 
 mod case;
 mod ends;
@@ -78,6 +78,11 @@ pub fn run(case: &SimCase, recorder: &mut dyn Recorder) -> Result<SimResult, Sim
     let mut network = Network::new(&plan.topology, case.seed).map_err(|e| SimError::Case(e.to_string()))?;
     network.set_headers(true);
     network.set_udp_checks(true);
+    for (host, costs) in &case.costs {
+        let wrong = |why: String| SimError::Case(format!("costs of {host}: {why}"));
+        let node = plan.nodes.get(host).ok_or_else(|| wrong("there is no host of this name".into()))?;
+        network.set_costs(*node, costs.clone()).map_err(|e| wrong(e.to_string()))?;
+    }
     let world = world::World::new(network, identities);
     let records = record::Records::begin(case, &plan, &world)?;
     let ends = ends::Ends::spawn(case, &plan, &world, &records)?;

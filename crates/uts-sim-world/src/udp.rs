@@ -40,6 +40,10 @@ impl Application for UdpPort {
     fn poll_timeout(&mut self) -> Option<Time> {
         None
     }
+
+    fn may_fragment(&self) -> bool {
+        true
+    }
 }
 
 /// Raw UDP at one end of a flow.

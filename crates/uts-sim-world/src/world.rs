@@ -58,6 +58,14 @@ impl Application for Port {
             Port::Udp(port) => port.poll_timeout(),
         }
     }
+
+    fn may_fragment(&self) -> bool {
+        match self {
+            // It looks for the size of packets itself.
+            Port::Uts(_) => false,
+            Port::Udp(port) => port.may_fragment(),
+        }
+    }
 }
 
 /// What somebody may wait for at a connection.

@@ -1,5 +1,6 @@
 //! Paths that are hard in one respect each: what a connection must not do there, however it adapts.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 use uts_end::{Role, TransportSpec};
 use uts_path::PathConfig;
@@ -60,7 +61,15 @@ fn value(measures: &[Measure], name: &str) -> f64 {
 
 fn case(links: Vec<SimLink>, flows: Vec<SimFlow>, seed: u64) -> SimCase {
     let (timeout, sample_every) = (120 * SECOND, 50 * MS);
-    SimCase { links, flows, timeout, sample_every, seed, record: SimRecord::default() }
+    SimCase {
+        links,
+        costs: BTreeMap::new(),
+        flows,
+        timeout,
+        sample_every,
+        seed,
+        record: SimRecord::default(),
+    }
 }
 
 /// Carries a workload from this seed; gives a figure by its name, the server's where both ends have

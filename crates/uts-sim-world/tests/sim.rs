@@ -25,6 +25,7 @@ fn flow(transport: TransportSpec, workload: Workload) -> SimFlow {
 
 fn case(links: Vec<SimLink>, flows: Vec<SimFlow>) -> SimCase {
     SimCase {
+        costs: BTreeMap::new(),
         links,
         flows,
         timeout: 60 * SECOND,
@@ -403,4 +404,40 @@ fn a_case_that_makes_no_sense_is_refused_with_the_reason() {
     assert_eq!(sim::refuses(&uts(), &bulk(1)), None);
     assert!(sim::refuses(&udp(), &bulk(1)).is_some(), "raw UDP has no streams");
     assert!(sim::refuses(&TransportSpec::new("quinn"), &bulk(1)).is_some());
+}
+
+/// A processor of 1 ms for each packet is a bottleneck of 1000 packets a second. It is one of half
+/// as many if its load doubles.
+#[test]
+fn a_transfer_is_as_fast_as_the_processor_of_its_receiver() {
+    let goodput = |costs: &[(&str, &str)]| {
+        let links = SimLink::point_to_point("wan", path("rate=100mbit delay=1ms buffer=1000p"));
+        let costs = costs.iter().map(|(host, text)| ((*host).to_owned(), text.parse().expect("valid costs")));
+        let case = SimCase { costs: costs.collect(), ..case(links, vec![flow(uts(), bulk(4_000_000))]) };
+        let result = run(&case);
+        assert_eq!(result.flows[0].server.end.status, Status::Ok);
+        value(&result.flows[0].server.measures, "goodput") / 1e6
+    };
+    let free = goodput(&[]);
+    let (one, two) = (goodput(&[("server", "receive=1ms")]), goodput(&[("server", "receive=1ms load=0s:2")]));
+    println!("{free} Mbit/s, {one} with 1 ms a packet, {two} with 2 ms");
+    assert!(free > 60.0 && (8.0..11.8).contains(&one) && (4.0..5.9).contains(&two));
+    let nobody = SimCase {
+        costs: BTreeMap::from([("nobody".to_owned(), uts_sim::cost::Costs::default())]),
+        ..case(SimLink::point_to_point("wan", path("delay=1ms")), vec![flow(uts(), bulk(1000))])
+    };
+    let error = sim::run(&nobody, &mut ()).expect_err("refused").to_string();
+    assert_eq!(error, "costs of nobody: there is no host of this name");
+}
+
+/// Raw UDP is fragmented where it does not fit, as kernels do.
+#[test]
+fn messages_that_are_longer_than_the_path_carries_arrive_in_fragments() {
+    let links = SimLink::point_to_point("wan", path("rate=20mbit delay=1ms buffer=100p mtu=1500"));
+    let workload =
+        Workload::Messages { every: 20 * MS, bytes: 4000, duration: 2 * SECOND, deadline: 150 * MS };
+    let result = run(&case(links, vec![flow(udp(), workload)]));
+    assert_eq!(value(&result.flows[0].server.measures, "in_time"), 1.0);
+    let (_, _, stats) = &result.links[0];
+    assert!(stats.delivered >= 300 && stats.dropped_mtu == 0, "three fragments for each of 100: {stats:?}");
 }

@@ -3,6 +3,7 @@
 //!
 //! * [`topology`]: which hosts and routers there are, and the paths between them;
 //! * [`network`]: the same in virtual time, with an [`network::Application`] at each port;
+//! * [`cost`]: hosts whose work takes time;
 //! * [`traffic`]: sources and sinks without an engine; [`host`]: the engine;
 //! * [`pair`]: two endpoints in memory, for what is counted;
 //! * [`world`]: one server, some clients, one path that they all share: the world of most tests;
@@ -13,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 mod agenda;
+pub mod cost;
 pub mod host;
 pub mod identity;
 pub mod network;

@@ -1,6 +1,10 @@
 //! Hosts, routers and paths in virtual time, around whatever application is attached to them.
 
+mod costs;
+mod fragments;
+
 use crate::agenda::Agenda;
+use crate::cost::Machine;
 use crate::packet::{Damage, Datagram, HOPS_MAX, Packet};
 use crate::pcap::{self, Capture};
 use crate::topology::{Edge, Node, PathId, Topology};
@@ -26,6 +30,12 @@ pub trait Application {
 
     /// When to call [`Application::handle_timeout`] next.
     fn poll_timeout(&mut self) -> Option<Time>;
+
+    /// Whether nodes may fragment what it sends. If not, what is too long for a path is lost there,
+    /// as packets are that say "don't fragment".
+    fn may_fragment(&self) -> bool {
+        false
+    }
 }
 
 impl<A: Application + ?Sized> Application for Box<A> {
@@ -43,6 +53,10 @@ impl<A: Application + ?Sized> Application for Box<A> {
 
     fn poll_timeout(&mut self) -> Option<Time> {
         (**self).poll_timeout()
+    }
+
+    fn may_fragment(&self) -> bool {
+        (**self).may_fragment()
     }
 }
 
@@ -76,6 +90,8 @@ pub struct Counters {
     pub too_long: u64,
     /// Dropped at their destination for a wrong checksum.
     pub bad_checksum: u64,
+    /// Given up at their destination as not all fragments came in time.
+    pub not_reassembled: u64,
 }
 
 /// Why an application cannot be attached.
@@ -112,8 +128,12 @@ pub struct Network<A> {
     apps: Vec<Attached<A>>,
     by_address: BTreeMap<SocketAddrV4, AppId>,
     node_of: BTreeMap<Ipv4Addr, Node>,
-    /// Entries: the paths, then the applications.
+    /// Entries: the paths, then the nodes, then the applications.
     agenda: Agenda,
+    /// By node, as far as any has costs.
+    machines: Vec<Option<Box<Machine>>>,
+    /// Of the nodes that have received fragments.
+    reassemblies: BTreeMap<Node, fragments::Reassembly>,
     touched: Vec<AppId>,
     counters: Counters,
     checks_udp: bool,
@@ -138,6 +158,9 @@ impl<A: Application> Network<A> {
             agenda.set(entry, path.next_ns().map(Time::from_nanos));
             paths.push((path, *ends));
         }
+        for _ in 0..topology.len() {
+            agenda.add();
+        }
         let nodes = (0..topology.len() as u32).map(Node);
         Ok(Network {
             now: Time::ZERO,
@@ -148,6 +171,8 @@ impl<A: Application> Network<A> {
             node_of: nodes.map(|node| (Topology::address(node), node)).collect(),
             nodes: topology.len(),
             agenda,
+            machines: Vec::new(),
+            reassemblies: BTreeMap::new(),
             touched: Vec::new(),
             counters: Counters::default(),
             checks_udp: false,
@@ -333,10 +358,13 @@ impl<A: Application> Network<A> {
         touched.sort_unstable();
         let before = self.counters.sent;
         for id in touched.drain(..) {
-            let mut has_sent = false;
-            while self.steps_left > 0
-                && let Some(datagram) = self.apps[id.index()].app.poll_transmit(self.now)
-            {
+            let (mut has_sent, mut is_held) = (false, false);
+            while self.steps_left > 0 {
+                is_held = !self.takes_from(id);
+                if is_held {
+                    break;
+                }
+                let Some(datagram) = self.apps[id.index()].app.poll_transmit(self.now) else { break };
                 self.steps_left -= 1;
                 has_sent = true;
                 self.send(id, datagram);
@@ -347,7 +375,9 @@ impl<A: Application> Network<A> {
                 self.touched.push(id);
             } else {
                 let at = attached.app.poll_timeout().filter(|at| *at != Time::NEVER);
-                self.agenda.set(self.paths.len() as u32 + id.0, at);
+                // What is due cannot leave before there is room, and then it is touched.
+                let at = at.filter(|at| !is_held || *at > self.now);
+                self.agenda.set((self.paths.len() + self.nodes) as u32 + id.0, at);
             }
         }
         self.counters.sent > before && self.steps_left > 0
@@ -368,7 +398,9 @@ impl<A: Application> Network<A> {
         {
             match (entry as usize).checked_sub(self.paths.len()) {
                 None => self.deliver(entry),
-                Some(app) => {
+                Some(node) if node < self.nodes => self.work(Node(node as u32)),
+                Some(number) => {
+                    let app = number - self.nodes;
                     self.agenda.set(entry, None);
                     self.apps[app].app.handle_timeout(self.now);
                     self.touch(AppId(app as u32));
@@ -416,20 +448,30 @@ impl<A: Application> Network<A> {
             checksum: 0,
             header_bytes: self.header_bytes,
             damage: Damage::None,
-            destination: destination.0,
+            destination: destination.0 as u16,
+            may_fragment: self.apps[id.index()].app.may_fragment(),
         };
         if self.checks_udp || !self.captures.is_empty() {
             packet.checksum = pcap::udp_checksum(&packet);
             self.record(*from.ip(), &packet);
+        }
+        if u32::from(packet.destination) != node.0
+            && let Some(machine) = self.machine(node)
+        {
+            machine.send(packet);
+            self.work(node);
+            return;
         }
         self.forward(node, packet);
     }
 
     /// A packet is at a node, and goes on from there.
     fn forward(&mut self, node: Node, packet: Packet) {
-        let destination = Node(packet.destination);
+        let destination = Node(packet.destination.into());
         if destination == node {
-            self.arrive(packet);
+            if self.is_whole(&packet) {
+                self.hand_over(packet);
+            }
             return;
         }
         let Some((path, forward)) = self.routes[node.index() * self.nodes + destination.index()] else {
@@ -437,6 +479,11 @@ impl<A: Application> Network<A> {
             return;
         };
         let direction = if forward { Direction::Forward } else { Direction::Backward };
+        self.send_on(path, direction, packet);
+    }
+
+    /// Hands a packet to a path.
+    fn offer(&mut self, path: PathId, direction: Direction, packet: Packet) {
         let link = &mut self.paths[path.index()].0;
         let len = packet.path_bytes();
         link.send(self.now.as_nanos(), direction, packet, len);
@@ -459,7 +506,7 @@ impl<A: Application> Network<A> {
 
     /// A packet has come to a node at the end of a path.
     fn pass(&mut self, node: Node, mut packet: Packet) {
-        if packet.destination == node.0 {
+        if u32::from(packet.destination) == node.0 {
             self.arrive(packet);
             return;
         }
@@ -473,21 +520,40 @@ impl<A: Application> Network<A> {
         }
     }
 
-    /// A packet is at the node that has its address.
+    /// A packet has come over a path to the node that has its address.
     fn arrive(&mut self, packet: Packet) {
+        let Some(packet) = self.reassemble(packet) else { return };
+        if !self.is_whole(&packet) {
+            return;
+        }
+        let (now, node) = (self.now, Node(packet.destination.into()));
+        if !self.machines.is_empty()
+            && let Some(machine) = self.machine(node)
+        {
+            machine.arrive(now, packet);
+            self.work(node);
+            return;
+        }
+        self.hand_over(packet);
+    }
+
+    /// Whether a packet has arrived as it was sent, as far as its host looks.
+    fn is_whole(&mut self, packet: &Packet) -> bool {
         // Where the headers are damaged, this is no packet of that address.
         if packet.damage != Damage::Headers && !self.captures.is_empty() {
-            self.record(*packet.to.ip(), &packet);
+            self.record(*packet.to.ip(), packet);
         }
         let is_right = match packet.damage {
             Damage::None => true,
-            Damage::Payload => !self.checks_udp || pcap::is_checksum_right(&packet),
+            Damage::Payload => !self.checks_udp || pcap::is_checksum_right(packet),
             Damage::Headers => false,
         };
-        if !is_right {
-            self.counters.bad_checksum += 1;
-            return;
-        }
+        self.counters.bad_checksum += u64::from(!is_right);
+        is_right
+    }
+
+    /// Gives a packet to the application that it is for.
+    fn hand_over(&mut self, packet: Packet) {
         let Some(id) = self.app_at(packet.to) else {
             self.counters.unclaimed += 1;
             return;

@@ -21,14 +21,20 @@ pub enum Body {
         /// The number that its source gave it, from 0.
         number: u64,
     },
+    /// A part of a datagram, on its way. Applications never see one.
+    Fragment(Box<Fragment>),
 }
 
 impl Body {
+    /// Nothing.
+    pub(crate) const EMPTY: Body = Body::Blank { len: 0, number: 0 };
+
     /// Length of the UDP payload in bytes.
     pub fn len(&self) -> usize {
         match self {
             Body::Bytes(bytes) => bytes.len(),
             Body::Blank { len, .. } => usize::from(*len),
+            Body::Fragment(fragment) => usize::from(fragment.bytes),
         }
     }
 
@@ -72,9 +78,30 @@ pub struct Packet {
     pub(crate) header_bytes: u8,
     /// What paths have flipped bits in.
     pub(crate) damage: Damage,
-    /// The node that has its destination address.
-    pub(crate) destination: u32,
+    /// The node that has its destination address; a topology has fewer than 2^16.
+    pub(crate) destination: u16,
+    /// Whether nodes may fragment it.
+    pub(crate) may_fragment: bool,
 }
+
+/// Which part of a datagram a fragment is. The first has the whole body with it, but counts no more
+/// than its bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fragment {
+    /// Where it begins, in the bytes behind the packet's IP header.
+    pub(crate) offset: u16,
+    /// Its own bytes behind its IP header.
+    pub(crate) bytes: u16,
+    /// Whether the packet ends with it.
+    pub(crate) is_last: bool,
+    /// Whether it has met congestion.
+    pub(crate) is_marked: bool,
+    /// That of the datagram, in its first fragment; empty in others.
+    pub(crate) body: Body,
+}
+
+/// An IPv4 header without options.
+pub(crate) const IP_HEADER_BYTES: usize = 20;
 
 /// Where bits of a packet were flipped; the worse counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -89,7 +116,10 @@ pub(crate) enum Damage {
 impl Packet {
     /// The length that paths are offered, in bytes.
     pub(crate) fn path_bytes(&self) -> usize {
-        usize::from(self.header_bytes) + self.body.len()
+        match &self.body {
+            Body::Fragment(fragment) => IP_HEADER_BYTES + usize::from(fragment.bytes),
+            body => usize::from(self.header_bytes) + body.len(),
+        }
     }
 }
 
@@ -107,7 +137,9 @@ impl Payload for Packet {
 
     fn mark_ce(&mut self) -> bool {
         let is_capable = self.ecn.is_some();
-        if is_capable {
+        if let Body::Fragment(fragment) = &mut self.body {
+            fragment.is_marked |= is_capable;
+        } else if is_capable {
             self.ecn = Some(Ecn::Ce);
         }
         is_capable
@@ -116,7 +148,19 @@ impl Payload for Packet {
     fn bytes(&self) -> Option<&[u8]> {
         match &self.body {
             Body::Bytes(bytes) => Some(bytes),
-            Body::Blank { .. } => None,
+            // A fragment has not all that its body shows.
+            Body::Blank { .. } | Body::Fragment(_) => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Queues move packets: the simulator is slower with larger ones.
+    #[test]
+    fn a_packet_is_small() {
+        assert!(size_of::<Packet>() <= 56, "{} bytes", size_of::<Packet>());
     }
 }

@@ -90,6 +90,8 @@ fn content(body: &Body) -> Cow<'_, [u8]> {
             let number = number.to_be_bytes();
             Cow::Owned(number[..number.len().min(usize::from(*len))].to_vec())
         }
+        // Captures see packets whole.
+        Body::Fragment(_) => Cow::Borrowed(&[]),
     }
 }
 
@@ -99,7 +101,7 @@ fn headers(packet: &Packet) -> (Ipv4Header, UdpHeader) {
     let mut ip = Ipv4Header {
         total_len: Ipv4Header::MIN_LEN as u16 + udp_bytes,
         identification: packet.identification,
-        dont_fragment: true,
+        dont_fragment: !packet.may_fragment,
         time_to_live: packet.hops_left,
         protocol: IpNumber::UDP,
         source: packet.from.ip().octets(),

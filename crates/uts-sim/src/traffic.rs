@@ -34,8 +34,50 @@ pub enum Pattern {
         /// Bytes that each packet costs beyond its payload.
         overhead_bytes: u32,
     },
+    /// In spells, with silence between. Many such sources with Pareto's spells, of a shape below 2,
+    /// are together self-similar, with a Hurst parameter of (3 - shape) / 2 (Willinger, Taqqu,
+    /// Sherman and Wilson 1997).
+    OnOff {
+        /// Between two packets of a spell; above 0.
+        gap: Duration,
+        /// How long a spell lasts. Its first packet leaves as it begins.
+        on: Spell,
+        /// How long silence lasts.
+        off: Spell,
+    },
     /// At these instants, in this order; one that has passed counts as now.
     At(Vec<Time>),
+}
+
+/// How long something lasts.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Spell {
+    /// Exponentially distributed.
+    Exponential {
+        /// The mean.
+        mean: Duration,
+    },
+    /// By Pareto's distribution, with a heavy tail.
+    Pareto {
+        /// The mean.
+        mean: Duration,
+        /// Above 1. Up to 2 the variance is infinite.
+        shape: f64,
+    },
+}
+
+impl Spell {
+    /// The next, to the nanosecond.
+    fn draw(self, rng: &mut ChaCha8Rng) -> Duration {
+        let (mean, share) = match self {
+            Spell::Exponential { mean } => (mean, exponential(rng)),
+            // The least is mean (shape - 1) / shape; the logarithm over it is exponential.
+            Spell::Pareto { mean, shape } => {
+                (mean, (shape - 1.0) / shape * libm::exp(exponential(rng) / shape))
+            }
+        };
+        Duration::from_nanos((mean.as_nanos() as f64 * share) as u64)
+    }
 }
 
 /// Sends datagrams of one size in a pattern. It keeps no copy of what it sent and answers nothing.
@@ -52,6 +94,9 @@ pub struct Source {
     number: u64,
     /// When it is due, in nanoseconds, with a fraction; infinite when no more follow.
     next: Instant,
+    /// When the spell ends that the next packet is in.
+    spell_end: Option<Time>,
+    may_fragment: bool,
 }
 
 /// The instant of a packet; Poisson arrivals are summed up with their fractions of a nanosecond.
@@ -68,8 +113,19 @@ impl Source {
         let first = Instant { at: start, fraction_ns: 0.0 };
         let rng = ChaCha8Rng::seed_from_u64(seed);
         let (to, ecn) = (to.into(), None);
-        let mut source =
-            Source { to, len, ecn, pattern, count: u64::MAX, start, rng, number: 0, next: first };
+        let mut source = Source {
+            to,
+            len,
+            ecn,
+            pattern,
+            count: u64::MAX,
+            start,
+            rng,
+            number: 0,
+            next: first,
+            spell_end: None,
+            may_fragment: false,
+        };
         source.next = source.instant();
         source
     }
@@ -77,6 +133,12 @@ impl Source {
     /// Stops after this many datagrams.
     pub fn with_count(mut self, count: u64) -> Self {
         self.count = count;
+        self
+    }
+
+    /// Permits nodes to fragment its datagrams.
+    pub fn with_fragments(mut self) -> Self {
+        self.may_fragment = true;
         self
     }
 
@@ -114,6 +176,19 @@ impl Source {
                 let at = self.next.at + Duration::from_nanos(whole as u64);
                 Instant { at, fraction_ns: wait_ns - whole }
             }
+            Pattern::OnOff { gap, on, off } => {
+                let next = self.next.at + *gap;
+                let at = match self.spell_end {
+                    Some(end) if next <= end => next,
+                    // It begins with a spell.
+                    None => self.start,
+                    Some(end) => end + off.draw(&mut self.rng),
+                };
+                if self.spell_end.is_none_or(|end| at > end) {
+                    self.spell_end = Some(at + on.draw(&mut self.rng));
+                }
+                Instant { at, fraction_ns: 0.0 }
+            }
             Pattern::At(instants) => {
                 let at = usize::try_from(self.number).ok().and_then(|n| instants.get(n)).copied();
                 Instant { at: at.unwrap_or(Time::NEVER), fraction_ns: 0.0 }
@@ -145,6 +220,10 @@ impl Application for Source {
 
     fn poll_timeout(&mut self) -> Option<Time> {
         self.next_at()
+    }
+
+    fn may_fragment(&self) -> bool {
+        self.may_fragment
     }
 }
 
@@ -244,7 +323,7 @@ impl Application for Sink {
         if let Some(arrivals) = &mut self.arrivals {
             let number = match packet.body {
                 Body::Blank { number, .. } => number,
-                Body::Bytes(_) => 0,
+                Body::Bytes(_) | Body::Fragment(_) => 0,
             };
             arrivals.push(Arrival { from: packet.from, number, sent_at: packet.sent_at, at: now });
         }
@@ -307,6 +386,13 @@ impl Application for Traffic {
         match self {
             Traffic::Source(source) => source.poll_timeout(),
             Traffic::Sink(sink) => sink.poll_timeout(),
+        }
+    }
+
+    fn may_fragment(&self) -> bool {
+        match self {
+            Traffic::Source(source) => source.may_fragment,
+            Traffic::Sink(_) => false,
         }
     }
 }

@@ -14,6 +14,7 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use uts_functions::Time;
 use uts_path::{LinkConfig, PathConfig};
+use uts_sim::cost::{Cost, Costs};
 use uts_sim::network::Network;
 use uts_sim::topology::{Chain, PointToPoint};
 use uts_sim::traffic::{Arrival, Pattern, Received, Sink, Source, Traffic};
@@ -202,6 +203,33 @@ fn waits_are_those_of_an_md1_queue() {
         assert_eq!(loss, 0.0, "seed {seed}: nothing is lost");
         let expected = load / (2.0 * (1.0 - load));
         assert_near(&format!("M/D/1 at {load}, seed {seed}: mean wait"), wait, expected, PRECISION);
+    }
+}
+
+/// The same queue before a processor: a host that takes a millisecond to receive each packet.
+#[test]
+fn waits_for_a_processor_are_those_of_an_md1_queue() {
+    for (load, idle_steps, steps) in [(0.3, 40, 100), (0.8, 250, 550)] {
+        let seed = 1;
+        let arrivals = poisson_arrivals(load, steps, seed, |_| true);
+        let PointToPoint { topology, hosts, .. } = PointToPoint::new(PathConfig::default());
+        let mut network = Network::new(&topology, seed).expect("a valid topology");
+        let receive = Cost::fixed(Duration::from_nanos(SERVICE_NS));
+        network.set_costs(hosts[1], Costs { receive, ..Costs::default() }).expect("valid costs");
+        let sink = network.attach(hosts[1], 9, Traffic::Sink(Sink::recording())).expect("a free port");
+        let (to, count) = (network.address(sink), arrivals.len() as u64);
+        let source = Source::new(to, PAYLOAD_BYTES, Pattern::At(arrivals), Time::ZERO, seed);
+        network.attach(hosts[0], 9, Traffic::Source(source.with_count(count))).expect("a free port");
+        network.run_until(Time::NEVER);
+        let seen = network.app(sink).as_sink().expect("a sink").arrivals();
+        assert_eq!(seen.len() as u64, count, "seed {seed}: nothing is lost");
+        assert_eq!(network.host_counters(hosts[1]).busy, Duration::from_nanos(SERVICE_NS * count));
+        let steady = seen.iter().filter(|arrival| arrival.number as usize % steps >= idle_steps);
+        let waits = steady.map(|arrival| arrival.at.since(arrival.sent_at).as_nanos() as u64 - SERVICE_NS);
+        let (sum, number) = waits.fold((0, 0), |(sum, number), wait| (sum + wait, number + 1));
+        let (wait, expected) =
+            (sum as f64 / f64::from(number) / SERVICE_NS as f64, load / (2.0 * (1.0 - load)));
+        assert_near(&format!("M/D/1 processor at {load}, seed {seed}: mean wait"), wait, expected, PRECISION);
     }
 }
 

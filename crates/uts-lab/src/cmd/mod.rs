@@ -7,6 +7,7 @@ pub mod list;
 mod path_options;
 pub mod relay;
 pub mod report;
+pub mod reproduce;
 pub mod router;
 pub mod run;
 pub mod set;

@@ -36,6 +36,9 @@ pub const OFFLOAD_FROM_BPS: u64 = 200_000_000;
 /// The largest IP packet of a host unless the file says otherwise, in bytes: Ethernet's.
 pub const MTU: u32 = 1500;
 
+/// What stands for every host that has no costs of its own.
+pub const ALL_HOSTS: &str = "all";
+
 /// Where runs happen.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, clap::ValueEnum,
@@ -134,11 +137,15 @@ pub struct Hosts {
     pub mtu: u32,
     /// Settings of the hosts' kernels, by their names. For the world `router`.
     pub sysctl: BTreeMap<String, String>,
+    /// What the work of hosts costs, by their names or for [`ALL_HOSTS`], in the text form of
+    /// [`uts_sim::cost::Costs`]. For the world `sim`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub costs: BTreeMap<String, String>,
 }
 
 impl Default for Hosts {
     fn default() -> Self {
-        Hosts { offload: None, access_bps: None, mtu: MTU, sysctl: BTreeMap::new() }
+        Hosts { offload: None, access_bps: None, mtu: MTU, sysctl: BTreeMap::new(), costs: BTreeMap::new() }
     }
 }
 

@@ -66,6 +66,9 @@ impl World for RelayWorld {
         if case.hosts.mtu != MTU {
             return Some("the relay's hosts have the MTU of loopback (hosts.mtu)".into());
         }
+        if !case.hosts.costs.is_empty() {
+            return Some("the relay's hosts are this machine, and cost what it does (hosts.costs)".into());
+        }
         self.programs.refuse(flow)
     }
 

@@ -59,6 +59,9 @@ impl World for RouterWorld {
     }
 
     fn refuses(&self, case: &Case) -> Option<String> {
+        if !case.hosts.costs.is_empty() {
+            return Some("the router's hosts are this machine, and cost what it does (hosts.costs)".into());
+        }
         case.flows.iter().find_map(|flow| self.programs.refuse(flow))
     }
 

@@ -3,17 +3,17 @@
 use super::{Room, World, ends};
 use crate::experiment::case::{Case, Flow};
 use crate::experiment::derived;
-use crate::experiment::file::{Topology, WorldKind};
+use crate::experiment::file::{ALL_HOSTS, Topology, WorldKind};
 use crate::experiment::outcome::{Outcome, RunError};
 use anyhow::{Context, Result, anyhow};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use uts_end::Role;
-use uts_end::transport::udp::UdpSettings;
 use uts_engine::{TraceKind, TraceRow};
 use uts_path::{Applied, Direction, LinkConfig, Passage, PathConfig};
 use uts_record::run::LinkStats;
 use uts_record::samples::Samples;
-use uts_relay::IP_UDP_OVERHEAD_BYTES;
+use uts_sim::cost::Costs;
 use uts_sim_world::{self as simulator, Recorder, SimCase, SimError, SimFlow, SimLink, SimRecord};
 use uts_traffic::measure::Sample;
 
@@ -32,8 +32,7 @@ impl World for SimWorld {
 
     fn refuses(&self, case: &Case) -> Option<String> {
         case.flows.iter().find_map(|flow| {
-            let why =
-                simulator::refuses(&flow.transport, &flow.workload).or_else(|| fragments(case, flow))?;
+            let why = simulator::refuses(&flow.transport, &flow.workload)?;
             Some(format!("{}: {why}", flow.transport_name))
         })
     }
@@ -87,8 +86,15 @@ fn translate(case: &Case, room: &Room<'_>) -> Result<SimCase> {
         to: flow.to.clone(),
         start: flow.start,
     };
+    let mut costs = BTreeMap::new();
+    for host in case.topology.hosts() {
+        if let Some(text) = case.hosts.costs.get(&host).or_else(|| case.hosts.costs.get(ALL_HOSTS)) {
+            costs.insert(host, text.parse::<Costs>()?);
+        }
+    }
     Ok(SimCase {
         links,
+        costs,
         flows: case.flows.iter().map(flow).collect(),
         timeout: case.timeout,
         sample_every: case.sample_every,
@@ -117,20 +123,7 @@ fn add_access(links: &mut Vec<SimLink>, case: &Case, rate_bps: u64) {
     }
 }
 
-/// Whether a flow's packets would have to be fragmented. Kernels do this, hosts in virtual time do
-/// not.
-fn fragments(case: &Case, flow: &Flow) -> Option<String> {
-    let settings: UdpSettings = (flow.transport.kind == "udp").then(|| flow.transport.read().ok())??;
-    let packet_bytes = settings.message + u64::from(IP_UDP_OVERHEAD_BYTES);
-    (packet_bytes > case.hosts.mtu.into()).then(|| {
-        format!(
-            "messages of {} bytes do not fit into the hosts' packets of {} (hosts.mtu), and virtual time fragments none",
-            settings.message, case.hosts.mtu
-        )
-    })
-}
-
-/// Hosts neither send nor take packets beyond their MTU.
+/// Hosts neither send nor take packets beyond their MTU. Raw UDP is fragmented, as kernels do.
 fn limit_packets(links: &mut [SimLink], case: &Case) {
     let hosts = case.topology.hosts();
     for link in links.iter_mut().filter(|link| link.ends.iter().any(|end| hosts.contains(end))) {

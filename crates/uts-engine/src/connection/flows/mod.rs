@@ -352,11 +352,6 @@ impl Flows {
         self.order.len()
     }
 
-    /// How many flows have something to send.
-    pub fn senders(&self) -> usize {
-        self.order.len()
-    }
-
     pub fn wants_to_send(&self) -> bool {
         !self.order.is_empty()
     }

@@ -6,8 +6,8 @@ use super::super::reader::{Node, Section, suggest, to_json};
 use super::super::sweep::{self, Sweep};
 use super::super::template::Template;
 use super::{
-    Experiment, Hosts, MTU, Mixture, MixtureFlow, PAIRS_MAX, REPETITIONS_MAX, Record, SAMPLE_EVERY, SEED_MAX,
-    TIMEOUT, Topology, WorldKind,
+    ALL_HOSTS, Experiment, Hosts, MTU, Mixture, MixtureFlow, PAIRS_MAX, REPETITIONS_MAX, Record,
+    SAMPLE_EVERY, SEED_MAX, TIMEOUT, Topology, WorldKind,
 };
 use crate::names::unknown;
 use serde_json::{Map, Value};
@@ -16,6 +16,7 @@ use std::path::Path;
 use std::time::Duration;
 use toml::de::DeTable;
 use uts_path::LinkConfig;
+use uts_sim::cost::Costs;
 use uts_units::text;
 
 const KEYS: [&str; 17] = [
@@ -73,7 +74,7 @@ pub(super) fn read(
         timeout: positive(&file, "timeout").unwrap_or(TIMEOUT),
         sample_every: positive(&file, "sample_every").unwrap_or(SAMPLE_EVERY),
         alone: file.boolean("alone").unwrap_or(mixtures.is_empty()),
-        hosts: read_hosts(&file),
+        hosts: read_hosts(&file, &topology),
         record: read_record(&file),
         plots: read_plots(&file, &sweeps),
         title: title?,
@@ -274,10 +275,10 @@ fn read_mixtures(
     mixtures
 }
 
-fn read_hosts(file: &Section<'_, '_>) -> Hosts {
+fn read_hosts(file: &Section<'_, '_>, topology: &Topology) -> Hosts {
     let mut hosts = Hosts::default();
     let Some(section) = file.section("hosts") else { return hosts };
-    section.only(&["offload", "access", "mtu", "sysctl"]);
+    section.only(&["offload", "access", "mtu", "sysctl", "costs"]);
     hosts.offload = section.boolean("offload");
     hosts.access_bps = section.parsed("access", "a rate, as \"1gbit\"", text::parse_rate);
     hosts.mtu = section.whole("mtu", 576..=65_535).map_or(MTU, |mtu| mtu as u32);
@@ -285,6 +286,22 @@ fn read_hosts(file: &Section<'_, '_>) -> Hosts {
         for (key, ..) in sysctl.entries() {
             let value = sysctl.string(key, "a text, as \"4096 131072 67108864\"");
             hosts.sysctl.extend(value.map(|(value, _)| (key.to_owned(), value.to_owned())));
+        }
+    }
+    if let Some(costs) = section.section("costs") {
+        let mut names = topology.hosts();
+        names.push(ALL_HOSTS.to_owned());
+        for (host, span, _) in costs.entries() {
+            if !names.iter().any(|name| name == host) {
+                costs.wrong(span, host, unknown("host", host, names.iter().map(String::as_str)));
+                continue;
+            }
+            let expected = "costs, as \"copy_in=91us+1.2ms/kB rate=10mbit send_buffers=1\"";
+            let Some((text, span)) = costs.string(host, expected) else { continue };
+            match text.parse::<Costs>() {
+                Ok(_) => _ = hosts.costs.insert(host.to_owned(), text.to_owned()),
+                Err(error) => costs.wrong(span, host, error.to_string()),
+            }
         }
     }
     hosts

@@ -1,0 +1,259 @@
+//! W. Zwaenepoel, "Protocols for Large Data Transfers over Local Networks", 1985.
+//!
+//! * [`formulas`]: the paper's, and those that they must be;
+//! * [`protocol`]: stop-and-wait, sliding window and four blasts between simulated hosts;
+//! * [`kernel`]: many blasts with losses, without the hosts;
+//! * `conclude`: what follows for the paper's tables and figures.
+
+mod conclude;
+pub mod formulas;
+pub mod kernel;
+pub mod protocol;
+
+use crate::paper::{Paper, Series, Unit};
+use anyhow::Result;
+use core::time::Duration;
+use formulas::Times;
+use kernel::{Setting, Strategy};
+use protocol::{Mode, Transfer};
+use uts_sim::cost::{Cost, Costs, Waiting, WorkKind};
+
+/// The stand-alone programs of section 2.1, and the kernel of section 2.2, in milliseconds.
+pub const STANDALONE: Times = Times { c: 1.35, ca: 0.17, t: T, ta: TA };
+/// See [`STANDALONE`].
+pub const V_KERNEL: Times = Times { c: 1.83, ca: 0.67, t: T, ta: TA };
+/// 1024 and 64 bytes at 10 Mbit/s; the paper rounds to 0.82 and 0.05.
+const T: f64 = 0.8192;
+const TA: f64 = 0.0512;
+
+/// Packets of the transfers of tables 1 and 3.
+const SIZES: [u32; 4] = [1, 8, 64, 512];
+/// From the arrival of a packet until the processor knows of it: half of what one exchange takes
+/// longer than its parts do (table 2).
+const LATENCY: Duration = Duration::from_micros(85);
+/// What figures 5 and 6 are drawn for (section 3.1.3), in milliseconds.
+const D: u32 = 64;
+const T1_MS: f64 = 5.9;
+const TD_MS: f64 = 173.0;
+/// The paper does not say which it drew: a tenth of a blast, a blast, ten blasts.
+const REPEATS_MS: [f64; 3] = [17.3, 173.0, 1730.0];
+/// That of the strategies with an answer.
+const TR_MS: f64 = 173.0;
+/// Failures that each estimate has among its blasts.
+const FAILURES: f64 = 40_000.0;
+/// Transfers through simulated hosts that the kernel is held to.
+const TRANSFERS: u64 = 600;
+const TRANSFERS_PN: f64 = 0.01;
+/// Packets of a very large transfer, and of the blasts that it is broken into (section 3.1.3).
+const LARGE: u32 = 1024;
+const PIECES: [u32; 7] = [1, 4, 16, 64, 256, 512, 1024];
+const PIECES_PN: [f64; 3] = [1e-5, 1e-4, 1e-3];
+
+/// 1e-6 to 1e-1, four in each decade.
+fn error_rates() -> Vec<f64> {
+    (0..=20).map(|n| libm::pow(10.0, -6.0 + f64::from(n) / 4.0)).collect()
+}
+
+/// What hosts cost whose copies take these times, with this many buffers each way.
+pub fn costs(times: &Times, send_buffers: u32, latency: Duration) -> Costs {
+    // A straight line through the copies of 1024 and of 64 bytes.
+    let kilobyte_ms = (times.c - times.ca) / (1024.0 - 64.0) * 1000.0;
+    let ns = |ms: f64| Duration::from_nanos((ms * 1e6).round() as u64);
+    let copy = Cost { packet: ns(times.ca - 0.064 * kilobyte_ms), kilobyte: ns(kilobyte_ms) };
+    Costs {
+        copy_in: copy,
+        copy_out: copy,
+        rate_bps: Some(10_000_000),
+        send_buffers: Some(send_buffers),
+        // A packet may arrive while the one before is copied out.
+        receive_buffers: Some(2),
+        latency,
+        waiting: Waiting::Busy,
+        ..Costs::default()
+    }
+}
+
+fn ms(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
+}
+
+/// The paper with all its units.
+pub fn paper() -> Paper {
+    let mut units = vec![
+        Unit::new("tables", ["table 1", "table 2", "table 3", "section 2.1"], tables),
+        Unit::new("lines", ["figure 3"], time_lines),
+        Unit::new("formulas", ["figure 4", "section 2.1"], against_formulas),
+        Unit::new("pieces", ["section 3.1"], pieces),
+    ];
+    for (n, tr) in REPEATS_MS.into_iter().enumerate() {
+        units.push(Unit::new(format!("full-{n}"), ["figure 5", "figure 6"], move || {
+            estimates(Strategy::Full, tr, 10 + n as u64)
+        }));
+    }
+    for (n, strategy) in Strategy::ALL.into_iter().enumerate().skip(1) {
+        let work = move || estimates(strategy, TR_MS, 20 + n as u64);
+        units.push(Unit::new(format!("strategy-{n}"), ["figure 6"], work));
+    }
+    for (n, strategy) in Strategy::ALL.into_iter().enumerate() {
+        units.push(Unit::new(format!("hosts-{n}"), ["figure 6"], move || through_hosts(strategy)));
+    }
+    Paper {
+        name: "blast",
+        reference: include_str!("../../reference/blast.toml"),
+        units,
+        conclude: conclude::conclude,
+    }
+}
+
+fn tables() -> Result<Series> {
+    let mut series = Series::new();
+    let modes = [Mode::StopAndWait, Mode::SlidingWindow, Mode::Blast(Strategy::Full)];
+    for (machine, times) in [("standalone", STANDALONE), ("v", V_KERNEL)] {
+        let latency = if machine == "v" { Duration::ZERO } else { LATENCY };
+        for (mode, name) in modes.into_iter().zip(["saw", "sw", "blast"]) {
+            let costs = costs(&times, 1, latency);
+            let took = SIZES.map(|n| Ok(ms(Transfer::new(mode, n, costs.clone()).run(1)?.elapsed)));
+            series.insert(format!("{machine}-{name}"), took.into_iter().collect::<Result<_>>()?);
+        }
+    }
+    // Without copies, and 10 us from one to the other.
+    let free = Costs { rate_bps: Some(10_000_000), ..Costs::default() };
+    for (mode, name) in modes.into_iter().zip(["saw", "sw", "blast"]) {
+        let transfer = Transfer { delay: Duration::from_micros(10), ..Transfer::new(mode, D, free.clone()) };
+        series.insert(format!("naive-{name}"), vec![ms(transfer.run(1)?.elapsed) * 1e3]);
+    }
+    // The parts of one exchange, in the order in which they end.
+    let done = Transfer::new(Mode::StopAndWait, 1, costs(&STANDALONE, 1, LATENCY)).run(1)?;
+    let mut parts: Vec<_> = done.work.into_iter().flatten().filter(|w| w.kind != WorkKind::Receive).collect();
+    parts.sort_by_key(|work| work.end);
+    series.insert("parts".into(), parts.iter().map(|work| ms(work.end.since(work.begin))).collect());
+    series.insert("exchange".into(), vec![ms(done.elapsed)]);
+    Ok(series)
+}
+
+/// The four pictures of figure 3, as columns of stretches.
+fn time_lines() -> Result<Series> {
+    let blast = Mode::Blast(Strategy::Full);
+    let mut series = Series::new();
+    for (name, mode, buffers) in
+        [("a", Mode::StopAndWait, 1), ("b", blast, 1), ("c", Mode::SlidingWindow, 1), ("d", blast, 2)]
+    {
+        let done = Transfer::new(mode, 3, costs(&STANDALONE, buffers, Duration::ZERO)).run(1)?;
+        let mut columns = [const { Vec::new() }; 4];
+        for (host, work) in done.work.iter().enumerate() {
+            for piece in work.iter().filter(|piece| piece.kind != WorkKind::Receive) {
+                let is_data = piece.bytes == usize::from(protocol::DATA_BYTES);
+                let lane = match piece.kind {
+                    WorkKind::Transmit => 1,
+                    _ => 2 * host,
+                };
+                let row = [
+                    lane as f64,
+                    f64::from(!is_data),
+                    ms(piece.begin.since(uts_functions::Time::ZERO)),
+                    ms(piece.end.since(uts_functions::Time::ZERO)),
+                ];
+                columns.iter_mut().zip(row).for_each(|(column, value)| column.push(value));
+            }
+        }
+        for (column, what) in columns.into_iter().zip(["lane", "kind", "begin", "end"]) {
+            series.insert(format!("{name}-{what}"), column);
+        }
+        series.insert(format!("{name}-elapsed"), vec![ms(done.elapsed)]);
+    }
+    Ok(series)
+}
+
+/// Each N from 1 to 512 through the hosts, beside the formulas.
+fn against_formulas() -> Result<Series> {
+    let blast = Mode::Blast(Strategy::Full);
+    let mut series = Series::new();
+    // Copies that are longer than a transmission, and shorter.
+    let short = Times { c: 0.4, ca: 0.05, ..STANDALONE };
+    for (name, mode, buffers, times) in [
+        ("saw", Mode::StopAndWait, 1, STANDALONE),
+        ("sw", Mode::SlidingWindow, 1, STANDALONE),
+        ("blast", blast, 1, STANDALONE),
+        ("double", blast, 2, STANDALONE),
+        ("double-short", blast, 2, short),
+        ("triple", blast, 3, STANDALONE),
+    ] {
+        let took = (1..=protocol::PACKETS_MAX)
+            .map(|n| Ok(ms(Transfer::new(mode, n, costs(&times, buffers, Duration::ZERO)).run(1)?.elapsed)));
+        let took: Vec<f64> = took.collect::<Result<_>>()?;
+        let formula = |n: f64| match name {
+            "saw" => times.stop_and_wait(n),
+            "sw" => times.sliding_window_fits(n),
+            "blast" => times.blast(n),
+            _ => times.double_buffered(n),
+        };
+        let off = took.iter().enumerate().map(|(n, took)| (took / formula(n as f64 + 1.0) - 1.0).abs());
+        series.insert(format!("{name}-off"), vec![off.fold(0.0, f64::max)]);
+        series.insert(name.into(), took);
+    }
+    Ok(series)
+}
+
+/// The estimate of a strategy at each error rate.
+fn estimates(strategy: Strategy, tr: f64, seed: u64) -> Result<Series> {
+    let mut series = Series::new();
+    for (n, pn) in error_rates().into_iter().enumerate() {
+        let setting = Setting { strategy, d: D, t1: T1_MS, td: TD_MS, tr, pn };
+        let found = kernel::estimate(&setting, FAILURES, seed << 32 | n as u64);
+        for (name, value) in [
+            ("pn", pn),
+            ("mean", found.mean),
+            ("mean-error", found.mean_error),
+            ("sigma", found.sigma),
+            ("sigma-error", found.sigma_error),
+        ] {
+            series.entry(name.into()).or_default().push(value);
+        }
+    }
+    Ok(series)
+}
+
+/// The same transfers through simulated hosts and by the kernel.
+fn through_hosts(strategy: Strategy) -> Result<Series> {
+    let costs = costs(&V_KERNEL, 1, Duration::ZERO);
+    let error_free = |packets| {
+        Ok::<_, anyhow::Error>(Transfer::new(Mode::Blast(strategy), packets, costs.clone()).run(1)?.elapsed)
+    };
+    let error_free = [error_free(1)?, error_free(D)?];
+    let transfer = Transfer {
+        loss: TRANSFERS_PN,
+        error_free,
+        repeat_after: Duration::from_secs_f64(TR_MS / 1e3),
+        ..Transfer::new(Mode::Blast(strategy), D, costs.clone())
+    };
+    let (mut sum, mut squares) = (0.0, 0.0);
+    for seed in 0..TRANSFERS {
+        let took = ms(transfer.run(seed)?.elapsed);
+        sum += took;
+        squares += took * took;
+    }
+    let n = TRANSFERS as f64;
+    let (mean, sigma) = (sum / n, libm::sqrt(squares / n - sum / n * (sum / n)));
+    let [t1, td] = error_free.map(ms);
+    let setting = Setting { strategy, d: D, t1, td, tr: TR_MS, pn: TRANSFERS_PN };
+    let kernel = kernel::estimate(&setting, FAILURES, 30);
+    Ok(Series::from([
+        ("mean".into(), vec![mean]),
+        ("error".into(), vec![sigma / libm::sqrt(n)]),
+        ("kernel".into(), vec![kernel.mean]),
+        ("kernel-error".into(), vec![kernel.mean_error]),
+    ]))
+}
+
+/// The expected time of a very large transfer, broken into blasts (by the formula, which is exact).
+fn pieces() -> Result<Series> {
+    let mut series = Series::new();
+    for (n, pn) in PIECES_PN.into_iter().enumerate() {
+        let took = PIECES.map(|piece| {
+            let td = V_KERNEL.blast(f64::from(piece));
+            f64::from(LARGE / piece) * formulas::expected_blast(f64::from(piece), td, TR_MS, pn)
+        });
+        series.insert(format!("pn-{n}"), took.to_vec());
+    }
+    Ok(series)
+}

@@ -1,0 +1,161 @@
+//! Colours, and pictures of lines.
+
+use uts_plot::svg::{Axis, Entry, Ink, Look, Mark, Panel, Picture, Scale, Shape, Swatch};
+
+/// Colours that people who see colours differently can tell apart (Okabe and Ito 2008), and their
+/// like on a dark screen.
+pub const INKS: [Ink; 6] = [
+    Ink { name: "paper1", light: "#0072b2", dark: "#56a9dc" },
+    Ink { name: "paper2", light: "#d55e00", dark: "#f08a4b" },
+    Ink { name: "paper3", light: "#009e73", dark: "#3cc49c" },
+    Ink { name: "paper4", light: "#a0527f", dark: "#d992bd" },
+    Ink { name: "paper5", light: "#b07a00", dark: "#e6b04c" },
+    Ink { name: "paper6", light: "#59636e", dark: "#9aa4af" },
+];
+
+const DASHES: [&str; 6] = ["", "6 3", "2 3", "8 3 2 3", "10 3", "4 2"];
+const SHAPES: [Shape; 6] =
+    [Shape::Circle, Shape::Square, Shape::Triangle, Shape::Diamond, Shape::Down, Shape::Cross];
+
+const WIDTH: f64 = 640.0;
+const HEIGHT: f64 = 320.0;
+
+/// The look of the n-th curve: colour, dash and mark, so that no two are alike without colour.
+pub fn look(n: usize) -> Look {
+    let of = n % INKS.len();
+    Look { ink: INKS[of], dash: DASHES[of], shape: SHAPES[of], width: 1.6 }
+}
+
+/// A curve of a picture.
+pub struct Curve {
+    /// Its name in the legend.
+    pub name: String,
+    /// Which look it has.
+    pub look: usize,
+    /// Where it goes, from left to right.
+    pub points: Vec<(f64, f64)>,
+    /// Half the width of the interval around each point, where one is known.
+    pub errors: Vec<f64>,
+    /// Whether it is marked at its points, and a line beside.
+    pub has_line: bool,
+    /// Whether its points are marked.
+    pub has_marks: bool,
+}
+
+/// What a picture says of itself.
+pub struct Words<'a> {
+    /// Its title.
+    pub title: &'a str,
+    /// Below it.
+    pub subtitle: &'a str,
+    /// The horizontal axis.
+    pub x: &'a str,
+    /// The vertical axis.
+    pub y: &'a str,
+}
+
+/// A picture of curves over a logarithmic or a linear axis; the vertical one is cut at `y_max`.
+pub fn curves(words: &Words<'_>, is_log: bool, y_max: Option<f64>, curves: &[Curve]) -> Picture {
+    let most = y_max.unwrap_or(f64::INFINITY);
+    let xs = || curves.iter().flat_map(|c| c.points.iter().map(|p| p.0));
+    let ys = curves.iter().flat_map(|c| c.points.iter().map(|p| p.1)).filter(|y| *y <= most).chain(y_max);
+    let x = match Scale::log(xs()) {
+        Some(scale) if is_log => scale,
+        _ => Scale::linear(xs(), true),
+    };
+    let mut marks = Vec::new();
+    for curve in curves {
+        let look = look(curve.look);
+        // What leaves the picture ends at its edge.
+        let end = curve.points.iter().position(|p| p.1 > most);
+        let mut points: Vec<(f64, f64)> = curve.points[..end.unwrap_or(curve.points.len())].to_vec();
+        let inside = points.clone();
+        if let (Some(end), Some(last)) = (end, inside.last()) {
+            let beyond = curve.points[end];
+            let share = (most - last.1) / (beyond.1 - last.1);
+            let at = if is_log {
+                last.0 * libm::pow(beyond.0 / last.0, share)
+            } else {
+                last.0 + (beyond.0 - last.0) * share
+            };
+            points.push((at, most));
+        }
+        if curve.has_line {
+            marks.push(Mark::Line { points, look, stepped: false });
+        }
+        for (point, error) in inside.iter().zip(&curve.errors) {
+            let (low, high) = (point.1 - error, (point.1 + error).min(most));
+            marks.push(Mark::Interval { x: point.0, low, high, look: Look { dash: "", ..look } });
+        }
+        if curve.has_marks {
+            let hints = inside.iter().map(|p| format!("{}: {:.4} at {:.4e}", curve.name, p.1, p.0)).collect();
+            marks.push(Mark::Points { points: inside, hints, look });
+        }
+    }
+    let swatch = |curve: &Curve| match (curve.has_line, curve.has_marks) {
+        (true, true) => Swatch::Marked,
+        (true, false) => Swatch::Line,
+        _ => Swatch::Mark,
+    };
+    let entry = |c: &Curve| Entry { label: c.name.clone(), look: look(c.look), swatch: swatch(c) };
+    Picture {
+        title: words.title.to_owned(),
+        subtitle: words.subtitle.to_owned(),
+        description: format!("{} over {}: {}", words.y, words.x, words.title),
+        legend: curves.iter().map(entry).collect(),
+        x: Axis { label: words.x.to_owned(), scale: x },
+        panels: vec![Panel {
+            y: Axis { label: words.y.to_owned(), scale: Scale::linear(ys, true) },
+            marks,
+            height: HEIGHT,
+        }],
+        numbered: Vec::new(),
+        width: WIDTH,
+    }
+}
+
+/// A stretch of time in a lane of a time line.
+pub struct Stretch {
+    /// The lane, from the top.
+    pub lane: usize,
+    /// Which look it has.
+    pub look: usize,
+    /// When it begins.
+    pub begin: f64,
+    /// When it ends.
+    pub end: f64,
+}
+
+/// A time line of lanes, one below the other.
+pub fn time_line(words: &Words<'_>, lanes: &[&str], kinds: &[&str], stretches: &[Stretch]) -> Picture {
+    let x = Scale::linear(stretches.iter().map(|s| s.end), true);
+    let panel = |(lane, name): (usize, &&str)| {
+        let marks = stretches.iter().filter(|s| s.lane == lane).map(|s| Mark::Bar {
+            from: s.begin,
+            to: s.end,
+            y: 0.35,
+            look: Look { dash: "", ..look(s.look) },
+            hint: format!("{} {:.2} to {:.2} ms", kinds.get(s.look).unwrap_or(&""), s.begin, s.end),
+        });
+        Panel {
+            y: Axis { label: String::new(), scale: Scale::Ordinal(vec![(*name).to_owned()]) },
+            marks: marks.collect(),
+            height: 34.0,
+        }
+    };
+    let entry = |(n, kind): (usize, &&str)| Entry {
+        label: (*kind).to_owned(),
+        look: Look { dash: "", ..look(n) },
+        swatch: Swatch::Bar,
+    };
+    Picture {
+        title: words.title.to_owned(),
+        subtitle: words.subtitle.to_owned(),
+        description: words.title.to_owned(),
+        legend: kinds.iter().enumerate().map(entry).collect(),
+        x: Axis { label: words.x.to_owned(), scale: x },
+        panels: lanes.iter().enumerate().map(panel).collect(),
+        numbered: Vec::new(),
+        width: WIDTH,
+    }
+}

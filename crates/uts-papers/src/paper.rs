@@ -1,0 +1,93 @@
+//! What a paper consists of: units of work, and what is concluded from them.
+
+use crate::judge::Finding;
+use anyhow::{Context, Result};
+use std::collections::BTreeMap;
+use uts_plot::svg::Picture;
+
+/// Columns of figures by their names: what a unit of work leaves.
+pub type Series = BTreeMap<String, Vec<f64>>;
+
+/// A paper that is done again.
+pub struct Paper {
+    /// As commands name it.
+    pub name: &'static str,
+    /// The published figures that it is judged against, as TOML.
+    pub reference: &'static str,
+    /// What is to be done, in the order in which it begins.
+    pub units: Vec<Unit>,
+    /// What follows from it. Places whose units were not done are left out.
+    pub conclude: fn(&Results) -> Result<Conclusion>,
+}
+
+/// A piece of work that one core does. All that is random in it follows from its name.
+pub struct Unit {
+    /// Its name, fit for a file.
+    pub name: String,
+    /// The places of the paper that need it, as `table 1`.
+    pub places: Vec<&'static str>,
+    /// Does it.
+    pub work: Box<dyn Fn() -> Result<Series> + Send + Sync>,
+}
+
+impl Unit {
+    /// A unit.
+    pub fn new(
+        name: impl Into<String>,
+        places: impl Into<Vec<&'static str>>,
+        work: impl Fn() -> Result<Series> + Send + Sync + 'static,
+    ) -> Self {
+        Unit { name: name.into(), places: places.into(), work: Box::new(work) }
+    }
+}
+
+/// What units have left, by their names.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Results(pub BTreeMap<String, Series>);
+
+impl Results {
+    /// Whether a unit was done.
+    pub fn has(&self, unit: &str) -> bool {
+        self.0.contains_key(unit)
+    }
+
+    /// A column of a unit.
+    ///
+    /// # Errors
+    /// The unit was not done, or has no such column.
+    pub fn column(&self, unit: &str, column: &str) -> Result<&[f64]> {
+        let series = self.0.get(unit).with_context(|| format!("the unit {unit} was not done"))?;
+        let column = series.get(column).with_context(|| format!("{unit} has no column {column}"))?;
+        Ok(column)
+    }
+
+    /// The only value of a column.
+    ///
+    /// # Errors
+    /// As [`Results::column`]; or it is empty.
+    pub fn value(&self, unit: &str, column: &str) -> Result<f64> {
+        let value = self.column(unit, column)?.first();
+        value.copied().with_context(|| format!("{unit}: the column {column} is empty"))
+    }
+}
+
+/// What follows from the results.
+#[derive(Default)]
+pub struct Conclusion {
+    /// What was found for items of the published figures.
+    pub findings: Vec<Finding>,
+    /// What is drawn.
+    pub figures: Vec<Figure>,
+}
+
+/// A picture, with where it is in the paper.
+pub struct Figure {
+    /// As `figure 5`.
+    pub place: &'static str,
+    /// Which of several of that place it is, as `a`; empty for the only one.
+    pub part: &'static str,
+    /// The picture.
+    pub picture: Picture,
+    /// What to see in it.
+    pub caption: String,
+}
