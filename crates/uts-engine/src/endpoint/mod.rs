@@ -10,6 +10,7 @@
 
 mod accepting;
 mod crowd;
+mod first_profile;
 mod following;
 pub(crate) mod history;
 mod ids;
@@ -25,9 +26,10 @@ use crate::config::{ConnectionConfig, EndpointConfig};
 use crate::connection::{self, Birth, Connection, Ecn, HandshakeMemory, Side, Trace};
 use crate::event::{ConnectionHandle, Event};
 use crate::policy::Turns;
-use crate::selector::{self, Contradiction};
+use crate::selector::Contradiction;
 use crate::token::TokenKeys;
 use crowd::Crowd;
+use first_profile::{first_profile, made_mandatory, own_profile};
 use following::ResetKey;
 use history::History;
 use ids::OwnIds;
@@ -43,7 +45,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Weak};
 use table::{ByOwnId, ByRemote, Entry, Table};
 use uts_functions::sequencing::reassembly::Spares;
-use uts_functions::{Function, PathFacts, Profile, Time, library};
+use uts_functions::{Profile, Time};
 use uts_wire::ConnectionId;
 
 /// Answers to strangers (retries, refusals, resets) that may wait to be sent: more are not worth
@@ -563,26 +565,4 @@ fn enlist(is_in: &mut bool, put: impl FnOnce()) {
 /// The suite of first packets (RFC 9001 section 5.2).
 fn initial_suite() -> Option<quic::Suite> {
     rustls::crypto::ring::cipher_suite::TLS13_AES_128_GCM_SHA256.tls13().and_then(|suite| suite.quic_suite())
-}
-
-/// With what connections under these settings begin, if the client says nothing else.
-fn first_profile(config: &ConnectionConfig) -> Profile {
-    made_mandatory(own_profile(config).unwrap_or_else(|_| Profile::bare()))
-}
-
-/// What these settings ask for, while nothing is known of path and peer.
-fn own_profile(config: &ConnectionConfig) -> Result<Profile, Contradiction> {
-    selector::select(&config.requirements, &PathFacts::default(), &config.library(), None).map(|s| s.profile)
-}
-
-/// A first profile holds only what every endpoint has. Where the selector wants more, what is most
-/// like it stands in, and an exchange follows. (selection.md S-41)
-fn made_mandatory(mut profile: Profile) -> Profile {
-    for &function in Function::ALL {
-        let wanted = profile.mechanism(function).filter(|m| !m.mandatory);
-        if let Some(m) = wanted.and_then(|wanted| library::nearest(wanted, |m| m.mandatory)) {
-            profile.set(function, m.choice());
-        }
-    }
-    profile
 }
