@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use uts::files::Flows;
 
 /// Streams of one client at once: each holds a socket.
-const STREAMS_MAX: usize = 1000;
+const STREAMS_MAX: usize = 100;
 
 /// Serves the flows of a client until its connection ends.
 ///
