@@ -1,6 +1,8 @@
-//! `uts-lab run --shard` and `uts-lab merge` as programs.
+//! `uts-lab run --shard` and `uts-lab merge` as programs, and `scripts/dask-lab`, which calls them.
 
 #![allow(clippy::disallowed_methods, reason = "programs run in real time")]
+
+mod skip;
 
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -213,4 +215,28 @@ fn machines_are_each_named_once() {
     assert_eq!(machines.len(), 2, "{machine}");
     assert!(machines[1]["kernel"].as_str().unwrap().starts_with("other-"));
     bench.lab(0, "report out");
+}
+
+#[test]
+fn dask_does_the_shards_on_two_workers() {
+    let has_dask = Command::new("python3").args(["-c", "import distributed"]).output();
+    if !has_dask.is_ok_and(|output| output.status.success()) {
+        return skip::say("no python3 with dask.distributed");
+    }
+    let bench = Bench::new();
+    bench.lab(0, "run e.toml --out whole");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/dask-lab");
+    let call = |arguments: &[&str]| {
+        let mut command = Command::new("python3");
+        command.arg(&script).args(["--lab", env!("CARGO_BIN_EXE_uts-lab")]).args(arguments);
+        let output = command.current_dir(bench.0.path()).stdin(Stdio::null()).output().unwrap();
+        (output.status.code(), said(&output))
+    };
+    let (status, told) = call(&["e.toml", "--shards", "4", "--out", "out"]);
+    assert_eq!(status, Some(0), "{told}");
+    assert!(told.contains("4 of 4 shards") && told.contains("out: 9 ok"), "{told}");
+    assert_equal(&bench.path("whole"), &bench.path("out"));
+    let (status, told) = call(&["e.toml", "--world", "relay"]);
+    assert_eq!(status, Some(1), "{told}");
+    assert!(told.contains("only runs in virtual time can be shared out"), "{told}");
 }
