@@ -2,6 +2,7 @@
 //!
 //! * [`experiment`]: the file, and the runs that it means.
 //! * [`runner`]: does what is missing of them, with [`progress`].
+//! * [`shard`]: which of them this process does, if several share them.
 //! * [`worlds`]: where a run happens: virtual time (`uts-sim-world`), a relay (`uts-relay`), hosts
 //!   behind RouterPC (`uts-router`).
 //! * [`transports`]: what there is to compare.
@@ -29,5 +30,6 @@ mod names;
 pub mod program;
 pub mod progress;
 pub mod runner;
+pub mod shard;
 pub mod transports;
 pub mod worlds;

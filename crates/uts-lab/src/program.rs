@@ -16,6 +16,8 @@ pub enum Command {
     #[allow(missing_docs, reason = "as above")]
     List(cmd::list::Arguments),
     #[allow(missing_docs, reason = "as above")]
+    Merge(cmd::merge::Arguments),
+    #[allow(missing_docs, reason = "as above")]
     Report(cmd::report::Arguments),
     #[allow(missing_docs, reason = "as above")]
     Reproduce(cmd::reproduce::Arguments),
@@ -57,6 +59,7 @@ fn carry_out(command: Command, called: Called) -> Result<u8> {
     let done = match command {
         Command::Run(arguments) => return cmd::run::run(&arguments, called),
         Command::Reproduce(arguments) => return cmd::reproduce::run(&arguments, called),
+        Command::Merge(arguments) => return cmd::merge::run(&arguments, called),
         Command::Doctor(arguments) => return cmd::doctor::run(&arguments, called).map(status),
         Command::Router(arguments) => return cmd::router::run(arguments),
         Command::List(arguments) => cmd::list::run(&arguments),

@@ -13,6 +13,7 @@ use crate::experiment::measures::measures;
 use crate::experiment::outcome::{self, Outcome, RunError, RunFile};
 use crate::experiment::plan::Plan;
 use crate::progress::Progress;
+use crate::shard::Shard;
 use crate::worlds::{self, Room, World, ends::Programs};
 use anyhow::{Context, Result};
 use std::collections::{BTreeMap, HashMap};
@@ -21,7 +22,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
-use uts_record::directory::{self, Directory};
+use uts_record::directory::{self, Directory, EXPERIMENT_FILE, MACHINE_FILE};
 use uts_record::measures::MEASURES_FILE;
 use uts_record::plan::PLAN_FILE;
 use uts_record::run::RunStatus;
@@ -41,6 +42,8 @@ pub struct RunConfig {
     pub worlds: Vec<WorldKind>,
     /// Only runs that fit all of these.
     pub only: Vec<Only>,
+    /// Only the runs of this shard; `None` for all.
+    pub shard: Option<Shard>,
     /// Whether runs that failed or were invalid are done again.
     pub retry: bool,
     /// At most this many runs at a time; `None` for as many as the world and the processors allow.
@@ -96,6 +99,8 @@ impl Only {
 pub struct Summary {
     /// How many runs of the plan have each state; what has none has not been run.
     pub counts: BTreeMap<&'static str, usize>,
+    /// How many were asked for: all, or a part.
+    pub asked: usize,
     /// How many were done now.
     pub done_now: usize,
     /// How many are still to be done.
@@ -127,11 +132,13 @@ fn run_in(
 ) -> Result<Summary> {
     let plan = Plan::new(experiment, &config.worlds)?;
     check_only(&plan, &config.only)?;
+    config.shard.map_or(Ok(()), |shard| shard.check(&plan))?;
     let directory = Directory::open(&config.out)?;
     let directory::Runs { whole: known, damaged } = directory::read_runs(directory.path())?;
-    directory.replace("experiment.toml", experiment.text.as_bytes())?;
-    directory.replace(PLAN_FILE, &plan.record(experiment)?.to_json()?)?;
-    directory.replace("machine.json", &serde_json::to_vec_pretty(&machine::describe())?)?;
+    directory.replace(EXPERIMENT_FILE, experiment.text.as_bytes())?;
+    let record = plan.record(experiment)?;
+    directory.replace(PLAN_FILE, &record.to_json()?)?;
+    directory.replace(MACHINE_FILE, &serde_json::to_vec_pretty(&machine::describe())?)?;
 
     let is_done = |id: &String| {
         known.get(id).is_some_and(|run| match run.status {
@@ -141,7 +148,10 @@ fn run_in(
             RunStatus::Skipped => false,
         })
     };
-    let wanted = |i: &usize| config.only.iter().all(|only| only.takes(&plan.ids[*i], &plan.cases[*i]));
+    let wanted = |i: &usize| {
+        config.shard.is_none_or(|shard| shard.takes(*i))
+            && config.only.iter().all(|only| only.takes(&plan.ids[*i], &plan.cases[*i]))
+    };
     let wanted: Vec<usize> = (0..plan.ids.len()).filter(wanted).collect();
     let pending: Vec<usize> = wanted.iter().copied().filter(|i| !is_done(&plan.ids[*i])).collect();
     let progress = Progress::new(wanted.len(), wanted.len() - pending.len(), config.quiet);
@@ -154,6 +164,7 @@ fn run_in(
     let work = Work {
         experiment,
         plan: &plan,
+        record: &record,
         directory: &directory,
         runs: Mutex::new(known),
         progress: &progress,
@@ -164,7 +175,7 @@ fn run_in(
     let result = run_worlds(&work, config, &pending, open);
     work.refresh()?;
     result?;
-    Ok(work.summary(others))
+    Ok(Summary { asked: wanted.len(), ..work.summary(others) })
 }
 
 /// A filter that no run fits is a mistake.
@@ -230,6 +241,8 @@ fn run_worlds(work: &Work<'_>, config: &RunConfig, pending: &[usize], open: &Ope
 struct Work<'w> {
     experiment: &'w Experiment,
     plan: &'w Plan,
+    /// The same, as it is written down.
+    record: &'w uts_record::plan::Plan,
     directory: &'w Directory,
     /// All runs of the directory, by name.
     runs: Mutex<HashMap<String, RunFile>>,
@@ -310,7 +323,7 @@ impl Work<'_> {
 
     fn refresh(&self) -> Result<()> {
         let runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
-        let text = measures(self.plan, &self.experiment.sweeps, &runs);
+        let text = measures(self.record, &runs);
         self.directory.replace(MEASURES_FILE, &text).context("the figures")
     }
 
@@ -415,6 +428,7 @@ mod tests {
             out: out.to_owned(),
             worlds: Vec::new(),
             only: Vec::new(),
+            shard: None,
             retry: false,
             jobs: None,
             quiet: true,

@@ -360,7 +360,8 @@ fn ranges_are_exact_and_have_their_unit() {
         let experiment = read(&text.replace("x = \"loss\"", "x = \"transport\""));
         let sweep = &experiment.sweeps[0];
         let texts: Vec<String> = sweep.values.iter().map(|value| value.text.clone()).collect();
-        let columns: Vec<String> = sweep.values.iter().map(|value| sweep.column(value)).collect();
+        let record = Plan::new(&experiment, &[]).unwrap().record(&experiment).unwrap();
+        let columns: Vec<String> = texts.iter().map(|text| record.sweeps[0].column(text)).collect();
         (texts.join(" "), columns.join(" "))
     };
     let buffers = swept("range = { from = 1, to = 63, step = 31, unit = \"p\" }", "path.wan.buffer");

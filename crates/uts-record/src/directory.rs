@@ -8,8 +8,14 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+
+/// The experiment file, as it was.
+pub const EXPERIMENT_FILE: &str = "experiment.toml";
+
+/// Where the experiment ran.
+pub const MACHINE_FILE: &str = "machine.json";
 
 /// The file that a process holds while it writes.
 const LOCK: &str = ".lock";
@@ -93,20 +99,39 @@ impl Directory {
     pub fn finish<C: Serialize>(&self, run: &RunFile<C>) -> Result<()> {
         let part = self.part(&run.id);
         let finish = || -> Result<()> {
-            let samples = part.join("samples");
-            if fs::read_dir(&samples)?.next().is_none() {
-                fs::remove_dir(&samples)?;
-            }
             let mut file = File::create(part.join(RUN_FILE))?;
             file.write_all(&serde_json::to_vec_pretty(run)?)?;
             file.sync_data()?;
-            let whole = self.path.join("runs").join(&run.id);
-            if whole.exists() {
-                fs::remove_dir_all(&whole)?;
-            }
-            Ok(fs::rename(&part, whole)?)
+            self.put(&run.id)
         };
         finish().with_context(|| format!("cannot keep the run {}", run.id))
+    }
+
+    /// Takes over a run of the directory `from`, whole; one of that name that was here is replaced.
+    ///
+    /// # Errors
+    /// It cannot be read or written; it holds what no run leaves, as a link.
+    pub fn adopt(&self, id: &str, from: &Path) -> Result<()> {
+        let part = self.begin(id)?;
+        let adopted = copy_run(&run_path(from, id), &part).and_then(|()| self.put(id));
+        if adopted.is_err() {
+            self.abandon(id);
+        }
+        adopted.with_context(|| format!("cannot take over the run {id} of {}", from.display()))
+    }
+
+    /// Gives a run that is written its final name.
+    fn put(&self, id: &str) -> Result<()> {
+        let part = self.part(id);
+        let samples = part.join("samples");
+        if fs::read_dir(&samples)?.next().is_none() {
+            fs::remove_dir(&samples)?;
+        }
+        let whole = run_path(&self.path, id);
+        if whole.exists() {
+            fs::remove_dir_all(&whole)?;
+        }
+        Ok(fs::rename(&part, whole)?)
     }
 
     /// Forgets a run that was begun.
@@ -117,6 +142,67 @@ impl Directory {
 
     fn part(&self, id: &str) -> PathBuf {
         self.path.join("runs").join(format!(".{id}.part"))
+    }
+}
+
+/// Where a run of a directory is.
+pub(crate) fn run_path(directory: &Path, id: &str) -> PathBuf {
+    directory.join("runs").join(id)
+}
+
+/// The files of a run, by their names within it, in the order of the alphabet.
+///
+/// # Errors
+/// The run cannot be read. It holds something else, which may be a way out of the directory.
+pub(crate) fn run_files(run: &Path) -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for within in ["", "samples"] {
+        let entries = match fs::read_dir(run.join(within)) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound && !within.is_empty() => continue,
+            entries => entries.with_context(|| format!("cannot read {}", run.join(within).display()))?,
+        };
+        for entry in entries {
+            let entry = entry?;
+            let (kind, name) = (entry.file_type()?, Path::new(within).join(entry.file_name()));
+            if kind.is_file() {
+                files.push(name);
+            } else if !kind.is_dir() || name != Path::new("samples") {
+                bail!(
+                    "{} is not a file; a run has files, and more of them in samples",
+                    entry.path().display()
+                );
+            }
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+fn copy_run(from: &Path, to: &Path) -> Result<()> {
+    for name in run_files(from)? {
+        let copy = || -> io::Result<()> {
+            let mut file = File::create(to.join(&name))?;
+            io::copy(&mut File::open(from.join(&name))?, &mut file)?;
+            file.sync_data()
+        };
+        copy().with_context(|| format!("cannot copy {}", from.join(&name).display()))?;
+    }
+    Ok(())
+}
+
+/// Keeps other processes from writing a directory while it is read; one without the file that
+/// writers hold has no writer.
+///
+/// # Errors
+/// A process writes it.
+pub(crate) fn hold(path: &Path) -> Result<Option<File>> {
+    let Ok(lock) = File::open(path.join(LOCK)) else { return Ok(None) };
+    match flock(&lock, FlockOperation::NonBlockingLockShared) {
+        Err(rustix::io::Errno::WOULDBLOCK) => {
+            bail!("another process runs the experiment in {}; let it end first", path.display())
+        }
+        // Some file systems of networks know no locks.
+        _ => Ok(Some(lock)),
     }
 }
 

@@ -4,6 +4,7 @@
 //! [`samples`] beside it, and the [`measures`] of all runs. docs/lab.md describes it. A [`demo`]
 //! leaves one file.
 //!
+//! * [`merge`](mod@merge): the results of several directories in one.
 //! * [`reproduction`]: what was done of a paper.
 //! * [`table`]: reading a CSV file by the names of its columns.
 //! * [`lateness`]: how late a world in real time is, as it stands in what it leaves.
@@ -15,6 +16,7 @@ pub mod demo;
 pub mod directory;
 pub mod lateness;
 pub mod measures;
+pub mod merge;
 pub mod plan;
 pub mod reproduction;
 pub mod run;

@@ -64,6 +64,14 @@ pub struct Sweep {
     pub values: Vec<SweepValue>,
 }
 
+impl Sweep {
+    /// A value as `measures.csv` has it: the number, if all values of the sweep are numbers.
+    pub fn column(&self, text: &str) -> String {
+        let number = self.values.iter().find(|value| value.text == text).and_then(|value| value.number);
+        number.filter(|_| self.numeric).map_or_else(|| text.to_owned(), |number| number.to_string())
+    }
+}
+
 /// A value of a sweep.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SweepValue {

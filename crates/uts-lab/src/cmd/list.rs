@@ -5,6 +5,7 @@ use crate::experiment::case::Case;
 use crate::experiment::file::{Experiment, WorldKind};
 use crate::experiment::plan::Plan;
 use crate::runner::Only;
+use crate::shard::Shard;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use std::fs;
@@ -42,7 +43,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         return folders.into_iter().try_for_each(|folder| folder_of(folder).map(|_| ()));
     };
     if path.is_file() {
-        return print_plan(&Experiment::load(path)?, &[], &[]);
+        return print_plan(&Experiment::load(path)?, &[], &[], None);
     }
     if path.join(PLAN_FILE).is_file() {
         return results(path);
@@ -54,14 +55,22 @@ pub fn run(arguments: &Arguments) -> Result<()> {
 }
 
 /// Prints the runs that an experiment means.
-pub(super) fn print_plan(experiment: &Experiment, worlds: &[WorldKind], only: &[Only]) -> Result<()> {
+pub(super) fn print_plan(
+    experiment: &Experiment,
+    worlds: &[WorldKind],
+    only: &[Only],
+    shard: Option<Shard>,
+) -> Result<()> {
     let plan = Plan::new(experiment, worlds)?;
+    shard.map_or(Ok(()), |shard| shard.check(&plan))?;
     let runs: Vec<&String> = plan
         .ids
         .iter()
         .zip(&plan.cases)
-        .filter(|(id, case)| only.iter().all(|only| only.takes(id, case)))
-        .map(|(id, _)| id)
+        .enumerate()
+        .filter(|(place, _)| shard.is_none_or(|shard| shard.takes(*place)))
+        .filter(|(_, (id, case))| only.iter().all(|only| only.takes(id, case)))
+        .map(|(_, (id, _))| id)
         .collect();
     print_line(&format!("{}: {} runs", experiment.title, runs.len()))?;
     for id in runs {

@@ -4,6 +4,7 @@ use super::Called;
 use super::{print_line, tell_line};
 use crate::experiment::file::{Experiment, WorldKind};
 use crate::runner::{self, Only, RunConfig, Summary};
+use crate::shard::Shard;
 use crate::worlds::ends::Programs;
 use anyhow::{Context, Result};
 use clap::Args;
@@ -21,7 +22,7 @@ pub struct Arguments {
     /// The experiment
     #[arg(value_name = "FILE.toml")]
     file: PathBuf,
-    /// Directory of the results [default: lab-out/ and the file's name]
+    /// Directory of the results [default: lab-out/ and the file's name, with world and shard]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// World to run in, instead of the file's; may be repeated
@@ -31,6 +32,10 @@ pub struct Arguments {
     /// if repeated, all must match
     #[arg(long, value_name = "WHICH")]
     only: Vec<Only>,
+    /// Only each N-th run of the plan, beginning with the I-th: the part of one machine of N; in
+    /// virtual time only. `merge` puts the parts together
+    #[arg(long, value_name = "I/N")]
+    shard: Option<Shard>,
     /// Repeat runs that failed or were invalid
     #[arg(long)]
     retry: bool,
@@ -52,7 +57,7 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments, called: Called) -> Result<u8> {
     let experiment = Experiment::load(&arguments.file)?;
     if arguments.dry_run {
-        super::list::print_plan(&experiment, &arguments.world, &arguments.only)?;
+        super::list::print_plan(&experiment, &arguments.world, &arguments.only, arguments.shard)?;
         return Ok(0);
     }
     let out = arguments.out.clone().unwrap_or_else(|| default_out(arguments));
@@ -61,6 +66,7 @@ pub fn run(arguments: &Arguments, called: Called) -> Result<u8> {
     let config = RunConfig {
         worlds: arguments.world.clone(),
         only: arguments.only.clone(),
+        shard: arguments.shard,
         retry: arguments.retry,
         jobs: arguments.jobs.map(usize::from),
         quiet: arguments.quiet,
@@ -79,6 +85,9 @@ fn default_out(arguments: &Arguments) -> PathBuf {
     let mut name = arguments.file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     for world in &arguments.world {
         name.push_str(&format!("-{world}"));
+    }
+    if let Some(shard) = arguments.shard {
+        name.push_str(&format!("-shard-{}", shard.to_string().replace('/', "-of-")));
     }
     PathBuf::from("lab-out").join(name)
 }
@@ -99,6 +108,13 @@ fn tell(summary: &Summary, arguments: &Arguments, config: &RunConfig, called: Ca
             config.out.display(),
             summary.others
         ));
+    }
+    if let Some(shard) = arguments.shard {
+        let planned = summary.counts.values().sum::<usize>() + summary.missing;
+        say(match summary.asked {
+            0 => format!("shard {shard} is empty: it has none of the {planned} runs"),
+            asked => format!("shard {shard} has {asked} of the {planned} runs"),
+        });
     }
     let counts: Vec<String> = ["ok", "failed", "invalid", "skipped"]
         .into_iter()

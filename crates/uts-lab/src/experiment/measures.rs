@@ -2,21 +2,19 @@
 
 use super::case::Case;
 use super::outcome::RunFile;
-use super::plan::Plan;
-use super::sweep::Sweep;
 use std::collections::HashMap;
 use uts_record::measures::{About, Writer};
+use uts_record::plan::{Plan, Sweep};
 use uts_record::run::RunStatus;
 
 /// `measures.csv`: the figures of all runs of a plan that have some.
-pub fn measures(plan: &Plan, sweeps: &[Sweep], runs: &HashMap<String, RunFile>) -> Vec<u8> {
-    let is_mixed = plan.cases.iter().any(|case| case.mixture.is_some());
-    let mut writer = Writer::new(is_mixed, sweeps.iter().map(|sweep| sweep.name.as_str()));
-    let finished = plan.ids.iter().zip(&plan.cases).filter_map(|(id, case)| Some((id, case, runs.get(id)?)));
-    for (id, case, run) in
-        finished.filter(|(.., run)| matches!(run.status, RunStatus::Ok | RunStatus::Invalid))
-    {
-        let columns: Vec<String> = sweeps.iter().map(|sweep| column(sweep, case)).collect();
+pub fn measures(plan: &Plan, runs: &HashMap<String, RunFile>) -> Vec<u8> {
+    let is_mixed = plan.runs.iter().any(|run| run.mixture.is_some());
+    let mut writer = Writer::new(is_mixed, plan.sweeps.iter().map(|sweep| sweep.name.as_str()));
+    let finished = plan.runs.iter().filter_map(|planned| runs.get_key_value(&planned.id));
+    for (id, run) in finished.filter(|(_, run)| matches!(run.status, RunStatus::Ok | RunStatus::Invalid)) {
+        let case = &run.case;
+        let columns: Vec<String> = plan.sweeps.iter().map(|sweep| column(sweep, case)).collect();
         for figure in &run.measures {
             let flow = case.flows.iter().find(|flow| flow.name == figure.flow);
             let transport = flow.map_or_else(|| case.transport_name(), |flow| flow.transport_name.clone());
@@ -40,12 +38,6 @@ pub fn measures(plan: &Plan, sweeps: &[Sweep], runs: &HashMap<String, RunFile>) 
 }
 
 fn column(sweep: &Sweep, case: &Case) -> String {
-    let Some((_, text)) = case.sweep.iter().find(|(name, _)| *name == sweep.name) else {
-        return String::new();
-    };
-    sweep
-        .values
-        .iter()
-        .find(|value| value.text == *text)
-        .map_or_else(String::new, |value| sweep.column(value))
+    let value = case.sweep.iter().find(|(name, _)| *name == sweep.name);
+    value.map_or_else(String::new, |(_, text)| sweep.column(text))
 }

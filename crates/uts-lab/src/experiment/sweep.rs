@@ -56,14 +56,6 @@ pub(super) enum PathSetting {
 }
 
 impl Sweep {
-    /// The value as `measures.csv` has it.
-    pub fn column(&self, value: &SweepValue) -> String {
-        match (self.unit, value.number) {
-            (Some(_), Some(number)) => number.to_string(),
-            _ => value.text.clone(),
-        }
-    }
-
     /// Whether it changes a path.
     pub(super) fn changes_path(&self, path: &str) -> bool {
         matches!(&self.target, Target::Path { name, .. } if is(name, path))
