@@ -6,11 +6,10 @@ use super::live::Live;
 use super::socks::{self, Waiting};
 use super::wire::{Asked, Opening};
 use super::{Asking, Connections, Teller, Wants, datagrams};
-use crate::stream::{self, Pace, Refused};
+use crate::stream::{self, Refused};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
@@ -173,20 +172,8 @@ impl Entry {
         };
         let names = [self.name.clone(), from.to_string(), to];
         let entered = self.live.enter(names, &connection, send.id());
-        let carried = entered.carried();
-        let on_received = |bytes| {
-            carried.received.fetch_add(bytes as u64, Relaxed);
-        };
-        let mut paced = paced(&asking);
-        let on_sent = |send: &SendFlow, bytes, waited| {
-            carried.sent.fetch_add(bytes as u64, Relaxed);
-            paced(send, bytes, waited);
-        };
         // How it ends is told to both its ends by the ends of their sockets.
-        tokio::select! {
-            _ = stream::join(socket, &mut send, &mut recv, on_sent, on_received) => {}
-            () = entered.ended() => {}
-        }
+        let _ = entered.join(socket, &mut send, &mut recv, &asking).await;
         Ok(())
     }
 
@@ -226,15 +213,4 @@ pub async fn current(mut connections: Connections) -> Result<Connection, String>
     let found = timeout(WAIT_MAX, connections.wait_for(Option::is_some)).await;
     let found = found.ok().and_then(Result::ok).and_then(|connection| connection.clone());
     found.ok_or_else(|| "there is no connection to the other end".to_owned())
-}
-
-/// What sees to the priority of a flow, by what goes into it.
-pub fn paced(asking: &Asking) -> impl FnMut(&SendFlow, usize, Duration) + use<> {
-    let mut pace = asking.is_paced.then(Pace::default);
-    move |send, bytes, waited| {
-        if let Some(priority) = pace.as_mut().and_then(|pace| pace.on_passed(bytes, waited)) {
-            // A flow that is over needs none.
-            let _ = send.set_priority(priority);
-        }
-    }
 }

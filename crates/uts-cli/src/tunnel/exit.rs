@@ -1,6 +1,6 @@
 //! The end that connects further what has arrived at the other end, where that is permitted.
 
-use super::entry::{Entry, Socket, paced};
+use super::entry::{Entry, Socket};
 use super::forward::{Place, Protocol};
 use super::live::Live;
 use super::permit::Permits;
@@ -201,7 +201,7 @@ impl Exit {
         if let Asked::Connect(Protocol::Udp, _) | Asked::Arrived(Protocol::Udp, _) = asked {
             return Ok(Err(Refused::Absent("datagrams are asked for in a flow of bytes".to_owned())));
         }
-        let room = match self.room() {
+        let _room = match self.room() {
             Ok(room) => room,
             Err(refused) => return Ok(Err(refused)),
         };
@@ -225,21 +225,7 @@ impl Exit {
         };
         stream::answer(send, Ok("")).await?;
         let entered = self.live.enter([way.name, way.from, way.to], &self.connection, send.id());
-        let carried = entered.carried();
-        let mut paced = paced(&asking);
-        let on_sent = |send: &SendFlow, bytes: usize, waited| {
-            carried.sent.fetch_add(bytes as u64, std::sync::atomic::Ordering::Relaxed);
-            paced(send, bytes, waited);
-        };
-        let on_received = |bytes: usize| {
-            carried.received.fetch_add(bytes as u64, std::sync::atomic::Ordering::Relaxed);
-        };
-        tokio::select! {
-            joined = stream::join(socket, send, recv, on_sent, on_received) => joined?,
-            () = entered.ended() => return Err(io::ErrorKind::ConnectionAborted.into()),
-        }
-        drop(room);
-        Ok(Ok(()))
+        entered.join(socket, send, recv, &asking).await.map(Ok)
     }
 
     /// Listens for the peer as long as the flow is open.
@@ -296,9 +282,7 @@ impl Exit {
             return Err(Refused::Forbidden("a client is asked nothing by its server".to_owned()));
         }
         for (name, value) in properties {
-            if !is_for_peer(name) {
-                return Err(Refused::Forbidden(format!("{name} is for each end to choose for itself")));
-            }
+            check_for_peer(name)?;
             let set = self.connection.set_property(name, value);
             set.map_err(|error| Refused::Absent(error.to_string()))?;
         }
@@ -306,13 +290,19 @@ impl Exit {
     }
 }
 
+/// Whether a peer may ask this property.
+fn check_for_peer(name: &str) -> Result<(), Refused> {
+    if is_for_peer(name) {
+        return Ok(());
+    }
+    Err(Refused::Forbidden(format!("{name} is for each end to choose for itself")))
+}
+
 /// What a peer asks of the flows that it has opened.
 fn wants_of_peer(properties: Vec<(String, String)>) -> Result<Arc<Wants>, Refused> {
     let wants = Wants::default();
     for (name, value) in &properties {
-        if !is_for_peer(name) {
-            return Err(Refused::Forbidden(format!("{name} is for each end to choose for itself")));
-        }
+        check_for_peer(name)?;
         wants.set(name, value).map_err(Refused::Absent)?;
     }
     Ok(Arc::new(wants))

@@ -1,12 +1,17 @@
 //! What a tunnel carries at the moment, to be looked at while it runs.
 
+use super::Asking;
+use crate::stream::{self, Pace};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
+use tokio::io::AsyncRead;
+use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio::time::Instant;
-use uts::{Connection, Direction, FlowId};
+use uts::{Connection, Direction, FlowId, SendFlow};
 
 /// All connections that are carried.
 #[derive(Default)]
@@ -101,6 +106,36 @@ impl Entered {
     /// Its figures.
     pub fn carried(&self) -> &Carried {
         &self.carried
+    }
+
+    /// Carries it between its socket and its flow, to its end. If no priority was asked, that of
+    /// the flow follows what goes into it.
+    ///
+    /// # Errors
+    /// Those of both ends; [`io::ErrorKind::ConnectionAborted`] if somebody wants it to end.
+    pub async fn join(
+        &self,
+        socket: TcpStream,
+        send: &mut SendFlow,
+        recv: &mut (impl AsyncRead + Unpin),
+        asking: &Asking,
+    ) -> io::Result<()> {
+        let carried = self.carried();
+        let mut pace = asking.is_paced.then(Pace::default);
+        let on_sent = |send: &SendFlow, bytes, waited| {
+            carried.sent.fetch_add(bytes as u64, Relaxed);
+            if let Some(priority) = pace.as_mut().and_then(|pace| pace.on_passed(bytes, waited)) {
+                // A flow that is over needs none.
+                let _ = send.set_priority(priority);
+            }
+        };
+        let on_received = |bytes| {
+            carried.received.fetch_add(bytes as u64, Relaxed);
+        };
+        tokio::select! {
+            joined = stream::join(socket, send, recv, on_sent, on_received) => joined,
+            () = self.ended() => Err(io::ErrorKind::ConnectionAborted.into()),
+        }
     }
 
     /// Waits until somebody wants it to end.
