@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc::UnboundedReceiver;
 use uts::files::Flows;
+use uts_units::show;
 
 /// With this code a server that is being stopped closes its connections.
 pub const STOPPING: u64 = 1;
@@ -196,6 +197,22 @@ pub enum LinkEvent {
     NoEffect(String),
     /// It ended, and why.
     Closed(String),
+}
+
+impl LinkEvent {
+    /// What is noticed of the connection, if it is that: its kind, and a line about it.
+    pub fn notice(self) -> Option<(&'static str, String)> {
+        let seconds = |time: Duration| show::seconds(time.as_secs_f64());
+        match self {
+            LinkEvent::Silent(silent) => {
+                Some(("silent", format!("no answer for {}; asking", seconds(silent))))
+            }
+            LinkEvent::Heard(silent) => Some(("heard", format!("answers again after {}", seconds(silent)))),
+            LinkEvent::Moved(line) => Some(("moved", line)),
+            LinkEvent::NoEffect(what) => Some(("no effect", what)),
+            LinkEvent::Exchange(_) | LinkEvent::Closed(_) => None,
+        }
+    }
 }
 
 /// Why there is no connection, or none any more.

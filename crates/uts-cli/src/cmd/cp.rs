@@ -2,7 +2,7 @@
 
 mod run;
 
-use super::{Failure, interrupted, properties};
+use super::{Failure, interrupted, limits, properties};
 use crate::args::CpArgs;
 use crate::link::{Link, Transport};
 use crate::target::{Job, Outside};
@@ -40,8 +40,8 @@ pub(crate) async fn copy<T: Transport>(
         return Err(Failure::Usage("--json: standard output is for the file".into()));
     }
     let can_go_on = job.can_go_on();
-    let (reach, settings) = args.reach.settle(job.host_mut())?;
-    let options = reach.options(asked(args, settings)?, !args.json && !args.quiet)?;
+    let may_ask = !args.json && !args.quiet;
+    let options = args.reach.options(job.host_mut(), asked(args)?, may_ask)?;
     let run = Run::new(transport, args, job, options, ui)?;
     tokio::pin!(interrupt);
     tokio::select! {
@@ -59,16 +59,9 @@ pub(crate) async fn copy<T: Transport>(
 
 /// The properties asked of the transport. The end that sends keeps a limit: this end, or the peer
 /// because of how fast this end receives.
-fn asked(args: &CpArgs, settings: Vec<(String, String)>) -> Result<Vec<(String, String)>, Failure> {
-    let mut limits = settings;
-    if let Some(rate) = &args.bwlimit {
-        for name in ["maxSendRate", "maxRecvRate"] {
-            let set = uts::Requirements::bulk().set(name, rate);
-            set.map_err(|error| Failure::Usage(format!("--bwlimit: {error}")))?;
-            limits.push((name.to_owned(), rate.clone()));
-        }
-    }
+fn asked(args: &CpArgs) -> Result<Vec<(String, String)>, Failure> {
+    let mut asked = limits("--bwlimit", &["maxSendRate", "maxRecvRate"], args.bwlimit.as_deref())?;
     // What is said by name counts more.
-    limits.extend(properties(&args.wanted)?);
-    Ok(limits)
+    asked.extend(properties(&args.wanted)?);
+    Ok(asked)
 }

@@ -1,6 +1,6 @@
 //! `uts ls`.
 
-use super::{Failure, interrupted};
+use super::{Failure, interrupted, reach};
 use crate::args::LsArgs;
 use crate::link::{Link, Transport};
 use crate::target::{Host, Target};
@@ -39,16 +39,12 @@ async fn list_to<T: Transport>(
             return Err(Failure::Usage(why));
         }
     };
-    let (reach, settings) = args.reach.settle(&mut host)?;
-    let options = reach.options(settings, !args.json)?;
+    let options = args.reach.options(&mut host, Vec::new(), !args.json)?;
     tokio::pin!(interrupt);
-    let link = tokio::select! {
-        link = transport.connect(&host, &options) => link.map_err(|broken| Failure::Failed(broken.why))?,
-        () = &mut interrupt => return Err(Failure::Interrupted("interrupted".into())),
-    };
+    let link = reach::connect(transport, &host, &options, &mut interrupt).await?;
     let listed = tokio::select! {
         listed = tell(&link, &host, &path, args) => listed,
-        () = &mut interrupt => Err(Failure::Interrupted("interrupted".into())),
+        () = &mut interrupt => Err(Failure::interrupted()),
     };
     link.close(0, "done").await;
     listed

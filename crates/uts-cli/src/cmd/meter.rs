@@ -1,14 +1,13 @@
 //! Counts what moves, and tells a [`Ui`] of files, figures and exchanges of one connection.
 
+use super::ticks::Ticks;
 use crate::link::{Link, LinkEvent, Telemetry};
 use crate::ui::{Sample, Ui};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use tokio::task::JoinHandle;
-use tokio::time::{MissedTickBehavior, interval};
 use uts::files::path::show;
 use uts::files::{Fault, FileOutcome, Progress};
-use uts_units::show;
 
 /// Progress of one connection.
 pub struct Meter<L> {
@@ -85,19 +84,9 @@ impl<L: Link> Meter<L> {
         let meter = self.clone();
         let mut events = self.link.events();
         tokio::spawn(async move {
-            let mut ticks = meter.ui.period().map(interval);
-            if let Some(ticks) = &mut ticks {
-                ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
-                ticks.reset();
-            }
+            let mut ticks = Ticks::every(meter.ui.period());
             let mut sampled = 0;
             loop {
-                let tick = async {
-                    match &mut ticks {
-                        Some(ticks) => ticks.tick().await,
-                        None => std::future::pending().await,
-                    }
-                };
                 tokio::select! {
                     event = events.recv() => match event {
                         Some(LinkEvent::Exchange(step)) => {
@@ -106,23 +95,12 @@ impl<L: Link> Meter<L> {
                             }
                             meter.ui.exchange(meter.peer.as_deref(), &step);
                         }
-                        Some(LinkEvent::Silent(silent)) => {
-                            let line = format!("no answer for {}; asking", show::seconds(silent.as_secs_f64()));
-                            meter.ui.notice(meter.peer.as_deref(), "silent", &line);
-                        }
-                        Some(LinkEvent::Heard(silent)) => {
-                            let line = format!("answers again after {}", show::seconds(silent.as_secs_f64()));
-                            meter.ui.notice(meter.peer.as_deref(), "heard", &line);
-                        }
-                        Some(LinkEvent::Moved(line)) => {
-                            meter.ui.notice(meter.peer.as_deref(), "moved", &line);
-                        }
-                        Some(LinkEvent::NoEffect(what)) => {
-                            meter.ui.notice(meter.peer.as_deref(), "no effect", &what);
-                        }
                         Some(LinkEvent::Closed(_)) | None => return,
+                        Some(event) => if let Some((kind, line)) = event.notice() {
+                            meter.ui.notice(meter.peer.as_deref(), kind, &line);
+                        }
                     },
-                    _ = tick => {
+                    () = ticks.next() => {
                         // A server is silent about clients that do nothing.
                         let bytes = meter.delivered();
                         if meter.peer.is_none() || bytes != sampled {

@@ -16,6 +16,7 @@ pub mod pipe;
 pub mod properties;
 mod reach;
 pub mod serve;
+mod ticks;
 pub mod tunnel;
 
 use crate::args::WantedArgs;
@@ -36,6 +37,11 @@ pub enum Failure {
 }
 
 impl Failure {
+    /// The user interrupted it, which left nothing that has to be told.
+    fn interrupted() -> Self {
+        Failure::Interrupted("interrupted".into())
+    }
+
     /// What is still to be told.
     pub fn line(&self) -> Option<&str> {
         match self {
@@ -66,6 +72,20 @@ fn properties(wanted: &WantedArgs) -> Result<Vec<(String, String)>, Failure> {
         requirements.set(name, value).map_err(|error| Failure::Usage(error.to_string()))?;
     }
     Ok(properties)
+}
+
+/// The limit that an option is short for: its value, for each of these properties.
+///
+/// # Errors
+/// [`Failure::Usage`] if it is no such value.
+fn limits(option: &str, names: &[&str], value: Option<&str>) -> Result<Vec<(String, String)>, Failure> {
+    let Some(value) = value else { return Ok(Vec::new()) };
+    let limit = |name: &&str| {
+        let set = uts::Requirements::bulk().set(name, value);
+        set.map_err(|error| Failure::Usage(format!("{option}: {error}")))?;
+        Ok(((*name).to_owned(), value.to_owned()))
+    };
+    names.iter().map(limit).collect()
 }
 
 /// Waits for Ctrl-C, a request to end, or the end of the terminal. A second signal ends the process

@@ -2,7 +2,8 @@
 
 mod told;
 
-use super::{Failure, interrupted, properties, reach};
+use super::ticks::Ticks;
+use super::{Failure, interrupted, limits, properties, reach};
 use crate::args::PerfArgs;
 use crate::link::{Link, LinkEvent, Transport};
 use crate::perf::{self, Control, Report, Request, ToClient, ToServer, Way, agree, measure};
@@ -13,7 +14,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::LocalSet;
-use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio::time::timeout;
 use told::{Begun, Ended, Told};
 use uts::{Connection, FlowOptions, Requirements};
 use uts_end::Role;
@@ -35,15 +36,14 @@ pub async fn run<T: Transport>(transport: &T, args: &PerfArgs) -> Result<(), Fai
     let mut host = reach::host(&args.host)?;
     let request = request(args);
     request.check().map_err(Failure::Usage)?;
-    let (reach, settings) = args.reach.settle(&mut host)?;
-    let mut options = reach.options(asked(args, settings, &request.workload)?, true)?;
+    let mut asked = limits("--bitrate", &["maxSendRate"], args.bitrate.as_deref())?;
+    asked.extend(properties(&args.wanted)?);
+    let mut options = args.reach.options(&mut host, asked, true)?;
     options.service = perf::SERVICE;
+    // All that is asked by name counts more.
+    options.properties.splice(0..0, natural(&request.workload));
     let mut interrupt = pin!(interrupted());
-    let stop = || Failure::Interrupted("interrupted".into());
-    let link = tokio::select! {
-        link = transport.connect(&host, &options) => link.map_err(|broken| Failure::Failed(broken.why))?,
-        () = &mut interrupt => return Err(stop()),
-    };
+    let link = reach::connect(transport, &host, &options, &mut interrupt).await?;
     let Some(connection) = link.connection().map(Arc::new) else {
         return Err(Failure::Failed(format!("{host}: nothing to be measured is under the connection")));
     };
@@ -52,7 +52,7 @@ pub async fn run<T: Transport>(transport: &T, args: &PerfArgs) -> Result<(), Fai
     let local = LocalSet::new();
     let ended = tokio::select! {
         ended = local.run_until(client.measure()) => ended,
-        () = &mut interrupt => Err(stop()),
+        () = &mut interrupt => Err(Failure::interrupted()),
     };
     link.close(0, "done").await;
     ended
@@ -77,23 +77,6 @@ fn request(args: &PerfArgs) -> Request {
         (false, false) => Way::Forward,
     };
     Request { version: perf::VERSION, workload, flows, way, seed: 1 }
-}
-
-/// What is asked of the transport: first what an application with such a workload would ask.
-fn asked(
-    args: &PerfArgs,
-    settings: Vec<(String, String)>,
-    workload: &Workload,
-) -> Result<Vec<(String, String)>, Failure> {
-    let mut asked = natural(workload);
-    asked.extend(settings);
-    if let Some(rate) = &args.bitrate {
-        let set = Requirements::bulk().set("maxSendRate", rate);
-        set.map_err(|error| Failure::Usage(format!("--bitrate: {error}")))?;
-        asked.push(("maxSendRate".to_owned(), rate.clone()));
-    }
-    asked.extend(properties(&args.wanted)?);
-    Ok(asked)
 }
 
 /// Properties that make what copies ask what an application with such a workload would ask.
@@ -182,21 +165,11 @@ impl<L: Link> Client<'_, L> {
     async fn watched(&self, clock: Rc<dyn Clock>, began_ns: u64) -> Result<Report, Failure> {
         let mut measuring = pin!(measure(&self.connection, Role::Client, &self.request, clock.clone()));
         let mut events = self.link.events();
-        let mut ticks = (!self.every.is_zero()).then(|| interval(self.every));
-        if let Some(ticks) = &mut ticks {
-            ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
-            ticks.reset();
-        }
+        let mut ticks = Ticks::every(Some(self.every).filter(|every| !every.is_zero()));
         let way = self.request.way;
         let mut intervals = told::Intervals::new(&self.connection);
         let mut tell = || intervals.next(&self.connection, clock.now_ns() - began_ns);
         loop {
-            let tick = async {
-                match &mut ticks {
-                    Some(ticks) => ticks.tick().await,
-                    None => std::future::pending().await,
-                }
-            };
             tokio::select! {
                 measured = &mut measuring => {
                     let last = tell();
@@ -205,20 +178,12 @@ impl<L: Link> Client<'_, L> {
                     }
                     return measured.map_err(|why| Failure::Failed(format!("{}: {why}", self.host)));
                 }
-                _ = tick => self.told.interval(&tell(), way),
+                () = ticks.next() => self.told.interval(&tell(), way),
                 Some(event) = events.recv() => match event {
                     LinkEvent::Exchange(step) => self.told.exchange(&step),
-                    LinkEvent::Silent(silent) => {
-                        let line = format!("no answer for {}; asking", show::seconds(silent.as_secs_f64()));
-                        self.told.notice("silent", &line);
+                    event => if let Some((kind, line)) = event.notice() {
+                        self.told.notice(kind, &line);
                     }
-                    LinkEvent::Heard(silent) => {
-                        let line = format!("answers again after {}", show::seconds(silent.as_secs_f64()));
-                        self.told.notice("heard", &line);
-                    }
-                    LinkEvent::Moved(line) => self.told.notice("moved", &line),
-                    LinkEvent::NoEffect(line) => self.told.notice("no effect", &line),
-                    LinkEvent::Closed(_) => {}
                 }
             }
         }

@@ -9,11 +9,9 @@ use crate::ui::lines;
 use bytes::Bytes;
 use std::future::Future;
 use std::io::{self, Read};
-use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
 use uts::files::Flows;
-use uts_units::show;
 
 /// What is read from standard input at once.
 const CHUNK_BYTES: usize = 64 << 10;
@@ -31,18 +29,12 @@ pub async fn run<T: Transport>(transport: &T, args: &PipeArgs) -> Result<(), Fai
         let why = format!("SERVICE: write 1 to {} bytes", pipe::NAME_BYTES_MAX);
         return Err(Failure::Usage(why));
     }
-    let (reach, mut asked) = args.reach.settle(&mut host)?;
-    asked.extend(properties(&args.wanted)?);
-    let mut options = reach.options(asked, true)?;
+    let mut options = args.reach.options(&mut host, properties(&args.wanted)?, true)?;
     options.service = pipe::SERVICE;
     options.silence_max = pipe::SILENCE_MAX;
     let interrupt = interrupted();
     tokio::pin!(interrupt);
-    let stop = || Failure::Interrupted("interrupted".into());
-    let link = tokio::select! {
-        link = transport.connect(&host, &options) => link.map_err(|broken| Failure::Failed(broken.why))?,
-        () = &mut interrupt => return Err(stop()),
-    };
+    let link = reach::connect(transport, &host, &options, &mut interrupt).await?;
     let telling = tokio::spawn(tell(link.events(), host.to_string(), args.quiet));
     let flows = link.flows();
     let carried = tokio::select! {
@@ -52,7 +44,7 @@ pub async fn run<T: Transport>(transport: &T, args: &PipeArgs) -> Result<(), Fai
     telling.abort();
     let ended = match carried {
         Ok(()) => Ok(()),
-        Err(End::Interrupted) => Err(stop()),
+        Err(End::Interrupted) => Err(Failure::interrupted()),
         Err(End::Refused(why)) => Err(Failure::Failed(format!("{host}: {why}"))),
         Err(End::Broken(error)) => {
             let why = link.broken().map_or_else(|| error.to_string(), |broken| broken.why);
@@ -68,14 +60,7 @@ pub async fn run<T: Transport>(transport: &T, args: &PipeArgs) -> Result<(), Fai
 /// Tells what happens to the connection. Standard output is the service's.
 pub(super) async fn tell(mut events: mpsc::UnboundedReceiver<LinkEvent>, host: String, quiet: bool) {
     while let Some(event) = events.recv().await {
-        let seconds = |time: Duration| show::seconds(time.as_secs_f64());
-        let line = match event {
-            LinkEvent::Silent(silent) => format!("no answer for {}; asking", seconds(silent)),
-            LinkEvent::Heard(silent) => format!("answers again after {}", seconds(silent)),
-            LinkEvent::Moved(line) | LinkEvent::NoEffect(line) => line,
-            LinkEvent::Exchange(_) | LinkEvent::Closed(_) => continue,
-        };
-        if !quiet {
+        if let Some((_, line)) = event.notice().filter(|_| !quiet) {
             lines::tell(format_args!("{host}: {line}"));
         }
     }

@@ -3,8 +3,9 @@
 use super::Failure;
 use crate::args::ReachArgs;
 use crate::config::Config;
-use crate::link::{ConnectOptions, ServerTrust};
+use crate::link::{ConnectOptions, ServerTrust, Transport};
 use crate::target::Host;
+use std::future::Future;
 use std::io::IsTerminal;
 use std::time::Duration;
 use uts::files::FileError;
@@ -24,40 +25,50 @@ pub fn named(host: &str, error: &FileError) -> String {
     if error.fault().is_some() { error.to_string() } else { format!("{host}: {error}") }
 }
 
-impl ReachArgs {
-    /// These options with those of the file of settings for this server, which is put right. Beside
-    /// them the properties of that file: what the command line says follows them, and counts more.
-    ///
-    /// # Errors
-    /// [`Failure::Usage`]: what is wrong in the file.
-    pub fn settle(&self, host: &mut Host) -> Result<(ReachArgs, Vec<(String, String)>), Failure> {
-        let config = Config::load(self.config.as_deref()).map_err(Failure::Usage)?;
-        let mut reach = self.clone();
-        let settings = config.settle(host, &mut reach);
-        Ok((reach, settings))
+/// Connects, unless it is interrupted before.
+///
+/// # Errors
+/// See [`Failure`].
+pub async fn connect<T: Transport>(
+    transport: &T,
+    host: &Host,
+    options: &ConnectOptions,
+    interrupt: impl Future<Output = ()>,
+) -> Result<T::Link, Failure> {
+    tokio::select! {
+        link = transport.connect(host, options) => link.map_err(|broken| Failure::Failed(broken.why)),
+        () = interrupt => Err(Failure::interrupted()),
     }
+}
 
-    /// How to connect, with what is asked of the transport. If `may_ask` and there is a terminal,
-    /// the user is asked about an unknown server.
+impl ReachArgs {
+    /// How to connect to a server, by these options and by those of the file of settings. The host
+    /// is put right. `asked` of the transport follows the properties of that file, and counts more.
+    /// If `may_ask` and there is a terminal, the user is asked about an unknown server.
     ///
     /// # Errors
-    /// [`Failure::Usage`].
+    /// [`Failure::Usage`]: also what is wrong in the file.
     pub fn options(
         &self,
-        properties: Vec<(String, String)>,
+        host: &mut Host,
+        asked: Vec<(String, String)>,
         may_ask: bool,
     ) -> Result<ConnectOptions, Failure> {
+        let config = Config::load(self.config.as_deref()).map_err(Failure::Usage)?;
+        let mut reach = self.clone();
+        let mut properties = config.settle(host, &mut reach);
+        properties.extend(asked);
         Ok(ConnectOptions {
-            trust: self.trust()?,
-            key: self.key.clone(),
-            server_name: self.server_name.clone(),
+            trust: reach.trust()?,
             properties,
             service: "",
             silence_max: Duration::ZERO,
             flows_max: None,
             interactive: may_ask && std::io::stdin().is_terminal() && std::io::stderr().is_terminal(),
-            accept_new: self.accept_new,
-            qlog: self.log.dir(),
+            accept_new: reach.accept_new,
+            qlog: reach.log.dir(),
+            key: reach.key,
+            server_name: reach.server_name,
         })
     }
 

@@ -45,9 +45,7 @@ pub async fn run<T: Transport>(transport: &T, args: &TunnelArgs) -> Result<(), F
     if args.silence.is_zero() || args.silence > tunnel::SILENCE_MAX {
         return Err(Failure::Usage("--silence: write a time up to 10min".into()));
     }
-    let (reach, mut asked) = args.reach.settle(&mut host)?;
-    asked.extend(properties(&args.wanted)?);
-    let mut options = reach.options(asked, true)?;
+    let mut options = args.reach.options(&mut host, properties(&args.wanted)?, true)?;
     options.service = tunnel::SERVICE;
     options.silence_max = args.silence;
     options.flows_max = Some(tunnel::FLOWS_MAX);
@@ -62,7 +60,7 @@ pub async fn run<T: Transport>(transport: &T, args: &TunnelArgs) -> Result<(), F
             if let Some(link) = link {
                 link.close(0, "done").await;
             }
-            Err(Failure::Interrupted("interrupted".into()))
+            Err(Failure::interrupted())
         }
     }
 }
