@@ -88,8 +88,8 @@ pub fn by_name(function: Function, name: &str) -> Result<&'static Mechanism, Unk
 pub fn nearest(wanted: &Mechanism, may: impl Fn(&Mechanism) -> bool) -> Option<&'static Mechanism> {
     let unlike = |m: &Mechanism| {
         let broken = wanted.facts.promises.iter().filter(|p| !m.facts.promises.contains(p)).count();
-        let rank = m.facts.unasked.rank().unwrap_or(u8::MAX);
-        (m.number != wanted.number, broken, m.facts.inert != wanted.facts.inert, rank, m.number)
+        let is_unlike = m.facts.inert != wanted.facts.inert;
+        (m.number != wanted.number, broken, is_unlike, m.facts.unasked.rank_or_last(), m.number)
     };
     of(wanted.function).into_iter().filter(|m| may(m)).min_by_key(|m| unlike(m))
 }

@@ -303,6 +303,14 @@ impl Unasked {
             Unasked::Choice(rank) | Unasked::Candidate(rank) => Some(rank),
         }
     }
+
+    /// The same; those that are used by name only stand last.
+    pub const fn rank_or_last(self) -> u8 {
+        match self.rank() {
+            Some(rank) => rank,
+            None => u8::MAX,
+        }
+    }
 }
 
 /// What is true of a mechanism. Whoever puts mechanisms together asks for facts and never for a

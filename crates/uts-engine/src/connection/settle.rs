@@ -6,7 +6,7 @@ use super::{CloseReason, Connection, Outbound};
 use core::ops::Range;
 use core::time::Duration;
 use uts_functions::Time;
-use uts_functions::congestion::{Ack, Cause, Congestion, Loss, Timeout};
+use uts_functions::congestion::{self, Ack, Cause, Congestion, Delivery, Loss, Timeout};
 use uts_functions::finding::{Alarm, Finding as _, Reported, Rule};
 use uts_functions::retransmission::ledger::{Ledger, Lost, Run, Sent};
 use uts_functions::timing::Timing;
@@ -247,11 +247,7 @@ impl Connection {
         let Some(outbound) = &mut self.ways.outbound else { return };
         let timeout =
             Timeout { now, in_a_row: outbound.timeouts, next_packet: outbound.ledger.next_number() };
-        let before = outbound.window_bytes();
-        outbound.congestion.on_timeout(&timeout, &outbound.delivery);
-        if outbound.window_bytes() < before {
-            outbound.delivery.on_reduction();
-        }
+        outbound.reducing(|congestion, delivery| congestion.on_timeout(&timeout, delivery));
         self.ways.marking.on_timeout(timeout.in_a_row, timeout.next_packet);
         self.ways.stats.timeouts += 1;
         if timeout.in_a_row == TIMEOUTS_OF_BLACK_HOLE && self.parts.size.on_black_hole(now) {
@@ -316,15 +312,21 @@ impl Outbound {
         Newest { number, sent_at, rtt, polls }
     }
 
+    /// Congestion control hears of what may take from its window. (congestion.md C-4)
+    fn reducing(&mut self, tell: impl FnOnce(&mut congestion::Slot, &Delivery)) {
+        let before = self.window_bytes();
+        tell(&mut self.congestion, &self.delivery);
+        if self.window_bytes() < before {
+            self.delivery.on_reduction();
+        }
+    }
+
     /// Congestion control hears of a loss. Where that ends its search for the path's limit, and
     /// packets wait on the way, what the search has cost says nothing of the path: the meter leaves
     /// it out.
     fn on_loss(&mut self, loss: &Loss) {
-        let (has_searched, before) = (self.is_searching(), self.window_bytes());
-        self.congestion.on_loss(loss, &self.delivery);
-        if self.window_bytes() < before {
-            self.delivery.on_reduction();
-        }
+        let has_searched = self.is_searching();
+        self.reducing(|congestion, delivery| congestion.on_loss(loss, delivery));
         // finding.md R-16
         if self.finding.repeats_at_once() && self.delivery.in_flight >= self.window_bytes() {
             self.ask_for_packet();

@@ -10,14 +10,19 @@ pub(super) fn first_profile(config: &ConnectionConfig) -> Profile {
     made_mandatory(own_profile(config).unwrap_or_else(|_| Profile::bare()))
 }
 
+/// With what a client's connections under these settings begin.
+pub(super) fn proposal(config: &ConnectionConfig) -> Result<Profile, Contradiction> {
+    own_profile(config).map(made_mandatory)
+}
+
 /// What these settings ask for, while nothing is known of path and peer.
-pub(super) fn own_profile(config: &ConnectionConfig) -> Result<Profile, Contradiction> {
+fn own_profile(config: &ConnectionConfig) -> Result<Profile, Contradiction> {
     selector::select(&config.requirements, &PathFacts::default(), &config.library(), None).map(|s| s.profile)
 }
 
 /// A first profile holds only what every endpoint has. Where the selector wants more, what is most
 /// like it stands in, and an exchange follows. (selection.md S-41)
-pub(super) fn made_mandatory(wanted: Profile) -> Profile {
+fn made_mandatory(wanted: Profile) -> Profile {
     let mut first = wanted;
     for &function in Function::ALL {
         let optional = wanted.mechanism(function).filter(|m| !m.mandatory);
@@ -30,7 +35,7 @@ pub(super) fn made_mandatory(wanted: Profile) -> Profile {
     if is_unbound && wanted.is_inert(Function::Congestion) {
         let yielding = |m: &&Mechanism| m.mandatory && m.facts.promises.contains(&Promise::Restraint);
         let list = library::of(Function::Congestion).into_iter().filter(yielding);
-        if let Some(m) = list.min_by_key(|m| m.facts.unasked.rank()) {
+        if let Some(m) = list.min_by_key(|m| m.facts.unasked.rank_or_last()) {
             first.set(Function::Congestion, m.choice());
         }
     }

@@ -29,7 +29,7 @@ use crate::policy::Turns;
 use crate::selector::Contradiction;
 use crate::token::TokenKeys;
 use crowd::Crowd;
-use first_profile::{first_profile, made_mandatory, own_profile};
+use first_profile::first_profile;
 use following::ResetKey;
 use history::History;
 use ids::OwnIds;
@@ -226,7 +226,7 @@ impl Endpoint {
         let proposal = match &self.proposed {
             Some((of, proposal)) if Arc::ptr_eq(of, &config) => Arc::clone(proposal),
             _ => {
-                let proposal = Arc::new(made_mandatory(own_profile(&config)?));
+                let proposal = Arc::new(first_profile::proposal(&config)?);
                 self.proposed = Some((Arc::clone(&config), Arc::clone(&proposal)));
                 proposal
             }
