@@ -107,8 +107,8 @@ fn load_makes_work_longer_from_its_instant_on() {
 }
 
 /// With interrupts, what arrives is copied out before what was copied out is received. At too high
-/// a rate the receive queue overflows, and less and less gets through (Mogul and Ramakrishnan 1997,
-/// receive livelock).
+/// a rate the receive queue overflows. The higher the rate, the less gets through (receive
+/// livelock, Mogul and Ramakrishnan 1997).
 #[test]
 fn a_host_that_is_interrupted_more_often_than_it_can_receive_is_livelocked() {
     let through = |gap_us: u64| {

@@ -25,8 +25,8 @@ const BAR: &str = "{prefix} {bar:30} {pos}/{len}, {eta} left";
 /// Do the experiments of published papers again, and judge them
 ///
 /// Each table and figure of a paper is run in virtual time, drawn, and judged against the published
-/// values. The exit status is 1 if anything differs that is not known to, with its reason. What has
-/// been done is kept in the directory: the same command continues an interrupted reproduction.
+/// values. The exit status is 1 if an item differs and its file gives no reason. What has been done
+/// is kept in the directory. The same command continues an interrupted reproduction.
 /// docs/papers.md describes the papers.
 #[derive(Debug, Args)]
 pub struct Arguments {

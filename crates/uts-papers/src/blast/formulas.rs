@@ -80,9 +80,9 @@ pub fn sigma_exact(d: f64, td: f64, tr: f64, pn: f64) -> f64 {
     (td + tr) * libm::sqrt(pe) / (1.0 - pe)
 }
 
-/// The exact mean and standard deviation with a negative acknowledgement. A failure costs `td`, and
-/// `tr` too where the last packet or the answer to it is lost. The number of failures is geometric,
-/// and what each costs is independent of it (Wald).
+/// The exact mean and standard deviation with a negative acknowledgement. A failure costs `td`. It
+/// costs `tr` as well if the last packet is lost, or the answer to it. The number of failures is
+/// geometric. What each costs does not depend on it (Wald).
 pub fn exact_nak(d: f64, td: f64, tr: f64, pn: f64) -> (f64, f64) {
     let pe = any_lost(pn, d + 1.0);
     // Of failures, the share that is answered: the last packet and the answer arrive, another not.
