@@ -176,18 +176,26 @@ fn find_part(
     entry: &Entry,
     by: Option<String>,
 ) -> Result<Option<File>, Fault> {
-    let (file, note) = match note::find_part(tree, target) {
-        Found::Ours(part) => part,
+    let file = match tree.open_file(&target.part(), FollowSymlinks::No) {
+        Ok((file, _)) => Some(file),
+        // What is there is judged below.
+        Err(_) => None,
+    };
+    // Before anything of it is read: of a copy that was cut off, even the first block may still be
+    // on its way to the disk.
+    if file.as_ref().is_some_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))) {
+        return Err(busy(target));
+    }
+    let note = match note::find_part(tree, target) {
+        Found::Ours((_, note)) => note,
         Found::Nothing | Found::Empty => return Ok(None),
         Found::Foreign => return Err(note::in_the_way(&target.part())),
     };
     if (note.size, note.mtime, note.by) != (Some(entry.size), entry.mtime, by) {
         return Ok(None);
     }
-    // Before its length is read: of a copy that was cut off, the last blocks may still be written.
-    if matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)) {
-        return Err(busy(target));
-    }
+    // Another copy has begun since.
+    let Some(file) = file.filter(|file| tree.is_at(file, &target.part())) else { return Err(busy(target)) };
     let bytes = file.metadata().map_err(|e| Fault::io(target.as_bytes(), &e))?.len();
     Ok((1..=entry.size).contains(&bytes).then_some(file))
 }
@@ -392,6 +400,24 @@ pub(super) fn end_copy(tree: &Tree, path: &RelPath) -> Result<(), Fault> {
 mod tests {
     use super::*;
     use std::os::fd::OwnedFd;
+
+    /// Its first block may be on its way to the disk. If the part were taken for none, the next
+    /// copy would begin anew as soon as the lock is free, and what had come would be lost.
+    #[tokio::test]
+    async fn a_part_that_is_locked_and_still_empty_is_under_way() {
+        let dir = tempfile::tempdir().unwrap();
+        let tree = Tree::open(dir.path()).unwrap();
+        let target = RelPath::parse(b"f").unwrap();
+        let entry = Entry { size: 3, ..tree.stat(&RelPath::ROOT).unwrap().unwrap() };
+        let terms = Terms::client(Modes::Preserve);
+        let mut part = Part::open(&tree, &target, &entry, None, terms).unwrap();
+        let find = async || Have::find(&tree, &target, &entry, None, None).await;
+        assert_eq!(find().await.unwrap_err().kind, FaultKind::Busy);
+        part.write(b"ab").unwrap();
+        assert_eq!(find().await.unwrap_err().kind, FaultKind::Busy);
+        part.give_up().unwrap();
+        assert_eq!(find().await.unwrap().held().unwrap().bytes, 2);
+    }
 
     #[test]
     fn a_long_copy_reaches_the_disk_while_it_arrives() {
