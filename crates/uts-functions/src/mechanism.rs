@@ -241,8 +241,8 @@ pub enum Promise {
     Boundaries,
     /// What arrives is reported, asked for or not.
     Reports,
-    /// Each packet that arrives is reported at once.
-    ReportsAtOnce,
+    /// Each packet that arrives is reported within a small part of a round trip.
+    ReportsSoon,
     /// Packets keep to the rate that is given.
     Rate,
     /// The sender yields to others: it sends less where the path is full.
@@ -270,7 +270,7 @@ impl Promise {
             Promise::Order => "keeps the order",
             Promise::Boundaries => "keeps the boundaries of messages",
             Promise::Reports => "reports unasked",
-            Promise::ReportsAtOnce => "reports at once",
+            Promise::ReportsSoon => "reports soon",
             Promise::Rate => "keeps a rate",
             Promise::Restraint => "yields to others",
             Promise::FullPath => "keeps a path full",

@@ -191,7 +191,7 @@ fn reports_are_as_many_as_their_mechanism_has_it() {
 /// TCP's pair, and every other way to report with every way to find losses.
 #[test]
 fn every_way_to_report_goes_with_every_way_to_find_losses() {
-    for acknowledgement in ["every", "in-order", "missing", "adaptive"] {
+    for acknowledgement in ["every", "in-order", "missing", "adaptive", "piggybacked"] {
         for mechanism in FINDING {
             let acknowledgement = format!("uts.profile.acknowledgement={acknowledgement}");
             let properties = [&finding(mechanism), acknowledgement.as_str()];

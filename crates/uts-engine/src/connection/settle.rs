@@ -303,7 +303,7 @@ impl Outbound {
             && number >= self.first_of_place
             && (!run.sent.departure.repeats || self.timing.measures_repeats());
         let rtt = measures.then(|| {
-            let delay = delay.min(self.stack(0).map_or(Duration::ZERO, delay_max));
+            let delay = delay.min(self.ack_delay_max());
             let sample = self.rtt.on_sample(now, now.since(sent_at), delay);
             self.timing.on_sample(&mut self.rtt, sample);
             sample
@@ -372,11 +372,6 @@ impl Outbound {
 /// Where data ends that packets in a row carry, if this is what the first of them carries.
 fn end_in_row(range: &Range<u64>, packets: u64) -> u64 {
     range.start + packets * (range.end - range.start)
-}
-
-fn delay_max(stack: &crate::synthesis::SendStack) -> Duration {
-    use uts_functions::acknowledgement::Acknowledgement;
-    stack.acknowledgement.delay_max()
 }
 
 /// Whether everything sent over `period` was lost: then nothing that was learnt of the path holds

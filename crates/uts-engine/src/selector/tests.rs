@@ -46,7 +46,7 @@ fn presets_lead_to_their_profiles() {
     assert_eq!(name(&media, Function::Retransmission), "none");
     assert_eq!(name(&media, Function::Congestion), "bbr");
     let interactive = Requirements::interactive();
-    assert_eq!(name(&interactive, Function::Acknowledgement), "per-packet");
+    assert_eq!(name(&interactive, Function::Acknowledgement), "piggybacked");
     assert_eq!(name(&interactive, Function::Congestion), "bbr");
     let messages = Requirements::messages();
     assert_eq!(name(&messages, Function::Segmentation), "messages");

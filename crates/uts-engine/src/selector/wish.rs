@@ -192,10 +192,10 @@ fn retransmission(r: &Requirements, facts: &PathFacts) -> Wish {
 
 fn acknowledgement(r: &Requirements) -> Wish {
     const REPORTS: fn(&Mechanism) -> bool = |m| m.promises(Promise::Reports);
-    const AT_ONCE: fn(&Mechanism) -> bool = |m| m.promises(Promise::ReportsAtOnce);
+    const SOON: fn(&Mechanism) -> bool = |m| m.promises(Promise::ReportsSoon);
     if r.conn_capacity_profile == CapacityProfile::LowLatencyInteractive {
-        let why = "losses are noticed without delay";
-        return wish(REPORTS, AT_ONCE, Source::Requirement("connCapacityProfile"), why);
+        let why = "losses are noticed soon, and reports go with answers";
+        return wish(REPORTS, SOON, Source::Requirement("connCapacityProfile"), why);
     }
     wish(ANY, ANY, Source::Default, "half the packets on the way back")
 }

@@ -4,6 +4,7 @@
 use super::{Acknowledgement, Arrival, Arrivals, REPORT_NS};
 use crate::function::Function;
 use crate::mechanism::{Bold, Consent, Facts, Mechanism, Param, Params, Promise, Unasked, Unit, millis};
+use crate::timing::RoundTrip;
 use core::time::Duration;
 
 /// See the module's page.
@@ -87,7 +88,7 @@ impl Acknowledgement for Adaptive {
         }
     }
 
-    fn delay_max(&self) -> Duration {
+    fn delay_max(&self, _: &RoundTrip) -> Duration {
         millis(self.interval_ms)
     }
 

@@ -1,10 +1,11 @@
 //! One report for several packets, at the latest after a delay; at once for what the sender should
 //! know (RFC 9000 section 13.2).
 
-use super::{Acknowledgement, Arrival, Arrivals, REPORT_NS};
+use super::{Acknowledgement, Arrival, Arrivals, REPORT_NS, WAIT_MIN};
 use crate::function::Function;
 use crate::mechanism::{Bold, Consent, Facts, Mechanism, Param, Params, Promise, Unit, millis};
 use crate::time::Time;
+use crate::timing::RoundTrip;
 use core::time::Duration;
 
 /// See the module's page.
@@ -62,9 +63,6 @@ impl Delayed {
 /// What is urgent is told so many times as often.
 const URGENT_FACTOR: u32 = 4;
 
-/// Less than that is not waited for: timers are no finer (RFC 9002 section 6.1.2).
-const APART_MIN: Duration = Duration::from_millis(1);
-
 impl Delayed {
     fn delay(&self) -> Duration {
         millis(self.delay_ms)
@@ -73,7 +71,7 @@ impl Delayed {
     /// When the next report may leave, if they are to be so far apart (acknowledgement.md R-14).
     fn next_after(&self, state: &Arrivals, apart_us: u32) -> Time {
         let apart = Duration::from_micros(apart_us.into()).min(self.delay());
-        if apart < APART_MIN { state.reported_at } else { state.reported_at + apart }
+        if apart < WAIT_MIN { state.reported_at } else { state.reported_at + apart }
     }
 }
 
@@ -98,7 +96,7 @@ impl Acknowledgement for Delayed {
         }
     }
 
-    fn delay_max(&self) -> Duration {
+    fn delay_max(&self, _: &RoundTrip) -> Duration {
         self.delay()
     }
 

@@ -5,6 +5,7 @@ use super::delayed::Delayed;
 use super::{Acknowledgement, Arrival, Arrivals};
 use crate::function::Function;
 use crate::mechanism::{Consent, Facts, Mechanism, Params, Promise, Unasked};
+use crate::timing::RoundTrip;
 use core::time::Duration;
 
 /// See the module's page.
@@ -50,8 +51,8 @@ impl Acknowledgement for InOrder {
         self.0.on_arrival(state, arrival);
     }
 
-    fn delay_max(&self) -> Duration {
-        self.0.delay_max()
+    fn delay_max(&self, rtt: &RoundTrip) -> Duration {
+        self.0.delay_max(rtt)
     }
 
     fn poll(&self, _: u32, _: bool) -> bool {

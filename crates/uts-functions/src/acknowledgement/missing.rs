@@ -4,6 +4,7 @@
 use super::{Acknowledgement, Arrival, Arrivals, REPORT_NS};
 use crate::function::Function;
 use crate::mechanism::{Bold, Consent, Facts, Mechanism, Param, Params, Unasked, Unit};
+use crate::timing::RoundTrip;
 use core::time::Duration;
 
 /// See the module's page.
@@ -51,7 +52,7 @@ impl Acknowledgement for Missing {
         }
     }
 
-    fn delay_max(&self) -> Duration {
+    fn delay_max(&self, _: &RoundTrip) -> Duration {
         Duration::ZERO
     }
 

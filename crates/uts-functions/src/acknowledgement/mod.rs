@@ -8,6 +8,7 @@ use crate::mechanism::Described;
 use crate::range::RangeSet;
 use crate::registry;
 use crate::time::Time;
+use crate::timing::RoundTrip;
 use auto_impl::auto_impl;
 use core::time::Duration;
 use dyn_clone::DynClone;
@@ -19,6 +20,7 @@ pub mod every;
 pub mod in_order;
 pub mod missing;
 pub mod per_packet;
+pub mod piggybacked;
 pub mod poll_status;
 
 /// Ranges of packet numbers that are remembered for reporting; older ones have been reported many
@@ -28,6 +30,9 @@ pub const RANGES_MAX: usize = 64;
 /// Building, sending, receiving and reading one report, in nanoseconds: an estimate for
 /// predictions.
 const REPORT_NS: f64 = 1000.0;
+
+/// Less than that is not waited for: timers are no finer (RFC 9002 section 6.1.2).
+const WAIT_MIN: Duration = Duration::from_millis(1);
 
 /// Packets that are held back from reports at the most: others are reported as they come.
 const HELD_MAX: usize = 4096;
@@ -82,6 +87,9 @@ pub struct Arrivals {
     /// How far apart reports are to leave, as far as the mechanism has it so, in microseconds; zero
     /// = nothing speaks for that.
     pub apart_us: u32,
+    /// The shortest round trip, as this end's own packets tell it, in microseconds; zero = not
+    /// known.
+    pub round_trip_us: u32,
     /// Packets received with ECT(0), ECT(1), CE.
     pub ecn: [u64; 3],
     /// Packets that are held back from reports, if any were of late.
@@ -118,6 +126,11 @@ impl Arrivals {
     /// The smoothed time from one packet to the next.
     pub fn gap(&self) -> Duration {
         Duration::from_nanos(self.gap_ns.into())
+    }
+
+    /// The shortest round trip; zero = not known.
+    pub fn round_trip(&self) -> Duration {
+        Duration::from_micros(self.round_trip_us.into())
     }
 
     /// Holds a packet back from reports.
@@ -214,7 +227,8 @@ pub trait Acknowledgement: Described + DynClone {
     /// if it must be reported.
     fn on_arrival(&mut self, state: &mut Arrivals, arrival: &Arrival);
     /// The longest that a report is held back on purpose; the sender adds it to its time-outs.
-    fn delay_max(&self) -> Duration;
+    /// `rtt` is that end's own.
+    fn delay_max(&self, rtt: &RoundTrip) -> Duration;
     /// Sender's side: whether the packet about to be sent should poll. `unpolled` eliciting packets
     /// were sent since the last poll; `last` says that nothing more can be sent for now.
     fn poll(&self, unpolled: u32, last: bool) -> bool;
@@ -238,6 +252,7 @@ registry! {
     InOrder => in_order::InOrder,
     Missing => missing::Missing,
     Adaptive => adaptive::Adaptive,
+    Piggybacked => piggybacked::Piggybacked,
 }
 
 #[cfg(test)]
@@ -269,6 +284,36 @@ mod tests {
         for n in 0..5 {
             assert_eq!(arrive(&mut slot, &mut state, packet(n, n)), Some(Time::from_millis(n)));
             state.on_reported(Time::ZERO);
+        }
+    }
+
+    /// A lone packet waits for an eighth of the round trip, in bounds; what else comes is told at
+    /// once.
+    #[test]
+    fn piggybacked_reports_wait_for_the_answer_to_a_lone_packet() {
+        for (round_trip_ms, wait_ms) in [(0, 0), (7, 0), (16, 2), (160, 20), (2000, 25)] {
+            let mut slot = build(7, &[]);
+            let mut state = Arrivals { round_trip_us: 1000 * round_trip_ms, ..Arrivals::default() };
+            let due = arrive(&mut slot, &mut state, packet(0, 50));
+            assert_eq!(due, Some(Time::from_millis(50 + wait_ms)), "{round_trip_ms} ms");
+            assert_eq!(
+                arrive(&mut slot, &mut state, packet(1, 50)),
+                Some(Time::from_millis(50)),
+                "the second"
+            );
+            state.on_reported(Time::ZERO);
+            let urgent = [
+                Arrival { polled: true, ..packet(2, 60) },
+                Arrival { marked: true, ..packet(3, 60) },
+                packet(5, 60),
+                packet(4, 60),
+            ];
+            for urgent in urgent {
+                assert_eq!(arrive(&mut slot, &mut state, urgent), Some(Time::from_millis(60)), "{urgent:?}");
+                state.on_reported(Time::ZERO);
+            }
+            let quiet = Arrival { eliciting: false, ..packet(6, 70) };
+            assert_eq!(arrive(&mut slot, &mut state, quiet), None);
         }
     }
 
@@ -383,7 +428,7 @@ mod tests {
                         let arrival = Arrival { polled, ..packet(number, millis) };
                         let due = arrive(&mut slot, &mut state, arrival);
                         let since = *first.get_or_insert(arrival.now);
-                        let bound = since + slot.delay_max();
+                        let bound = since + slot.delay_max(&RoundTrip::default());
                         let prompt = due.is_some_and(|due| due <= bound.max(arrival.now));
                         assert!(
                             !polled && !m.promises(Promise::Reports) || prompt,
@@ -394,7 +439,9 @@ mod tests {
                             first = None;
                         }
                     }
-                    let left = state.due.map(|due| due <= Time::from_millis(millis) + slot.delay_max());
+                    let left = state
+                        .due
+                        .map(|due| due <= Time::from_millis(millis) + slot.delay_max(&RoundTrip::default()));
                     assert!(state.unreported == 0 || left == Some(true), "{at}: {state:?}");
                     number += 1;
                 }

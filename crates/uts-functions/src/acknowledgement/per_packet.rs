@@ -3,6 +3,7 @@
 use super::{Acknowledgement, Arrival, Arrivals, REPORT_NS};
 use crate::function::Function;
 use crate::mechanism::{Consent, Facts, Mechanism, Params, Promise, Unasked};
+use crate::timing::RoundTrip;
 use core::time::Duration;
 
 /// See the module's page.
@@ -22,8 +23,8 @@ impl PerPacket {
         needs: &[],
         facts: Facts {
             uniform: true,
-            promises: &[Promise::Reports, Promise::ReportsAtOnce],
-            unasked: Unasked::Choice(1),
+            promises: &[Promise::Reports, Promise::ReportsSoon],
+            unasked: Unasked::Choice(2),
             ..Facts::PLAIN
         },
         predict: |_, _, p| p.cpu_ns += REPORT_NS,
@@ -43,7 +44,7 @@ impl Acknowledgement for PerPacket {
         }
     }
 
-    fn delay_max(&self) -> Duration {
+    fn delay_max(&self, _: &RoundTrip) -> Duration {
         Duration::ZERO
     }
 

@@ -41,7 +41,8 @@ impl Part for Report {
         if is_due && let Some(largest) = emit_report(arrivals, packet.now, packet.left(), packet.out) {
             packet.tokens.push(Token::Report(largest));
             let apart = rtt.map_or(Duration::ZERO, apart);
-            arrivals.apart_us = u32::try_from(apart.as_micros()).unwrap_or(u32::MAX);
+            arrivals.apart_us = micros(apart);
+            arrivals.round_trip_us = rtt.map_or(0, |rtt| micros(rtt.min));
             stats.reports_sent += 1;
         }
         if packet.reason == Reason::Report {
@@ -93,6 +94,10 @@ const REPORTS_PER_ROUND_TRIP: u32 = 8;
 fn apart(rtt: &RoundTrip) -> Duration {
     let queueing = rtt.smoothed.saturating_sub(rtt.min);
     (queueing / 2).min(rtt.smoothed / REPORTS_PER_ROUND_TRIP)
+}
+
+fn micros(duration: Duration) -> u32 {
+    u32::try_from(duration.as_micros()).unwrap_or(u32::MAX)
 }
 
 /// Acknowledges what arrived, in at most `budget` bytes. Says up to which packet, if there was

@@ -313,8 +313,8 @@ impl Outbound {
     }
 
     /// The longest that the peer holds acknowledgements back.
-    fn ack_delay_max(&self) -> Duration {
-        self.stack(0).map_or(Duration::ZERO, |s| s.acknowledgement.delay_max())
+    pub fn ack_delay_max(&self) -> Duration {
+        self.stack(0).map_or(Duration::ZERO, |s| s.acknowledgement.delay_max(&self.rtt))
     }
 
     /// The probe time-out without back-off (RFC 9002 section 6.2.1).

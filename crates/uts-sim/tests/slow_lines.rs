@@ -1,0 +1,106 @@
+//! Over a line on which a packet takes a tenth of a second, each packet that need not go counts.
+
+use bytes::Bytes;
+use core::time::Duration;
+use uts_engine::requirements::Requirements;
+use uts_engine::{ConnectionConfig, ConnectionHandle, Event, FlowId, FlowOptions, Read};
+use uts_functions::Time;
+use uts_path::{Direction, PathConfig};
+use uts_sim::identity::Identities;
+use uts_sim::{World, WorldConfig};
+
+const SERVER: usize = 0;
+const CLIENT: usize = 1;
+/// 9.6 kbit/s of SLIP, as in the Rx study of 1993.
+const LINE: &str = "rate=9600bit delay=5ms framing=slip buffer=8p";
+/// What a program needs from data to its answer.
+const THINKING: Duration = Duration::from_millis(1);
+
+/// A client whose requests a server answers, one after another on one flow.
+struct Requests {
+    world: World,
+    client: ConnectionHandle,
+    flow: FlowId,
+    /// What is still to be written: when, by whom, on which connection and flow, and how much.
+    due: Option<(Time, usize, ConnectionHandle, FlowId, usize)>,
+    /// When each answer was there.
+    answered: Vec<Time>,
+}
+
+impl Requests {
+    fn new(line: &str) -> Self {
+        let path = PathConfig::both(line.parse().expect("a valid path"));
+        let world = WorldConfig { path, ..WorldConfig::default() };
+        let mut world = World::new(world, Identities::new().expect("keys")).expect("a valid world");
+        let mut requirements = Requirements::default();
+        requirements.assign("connCapacityProfile=low-latency-interactive").expect("a profile");
+        let config = ConnectionConfig { requirements, ..ConnectionConfig::default() };
+        let client = world.connect(CLIENT, config).expect("the connection begins");
+        loop {
+            let happening = world.next(Time::from_millis(60_000)).expect("a connection");
+            if (happening.node, happening.event) == (CLIENT, Event::Connected) {
+                break;
+            }
+        }
+        let connection = world.connection(CLIENT, client).expect("open");
+        let flow = connection.open_flow(FlowOptions::default()).expect("a flow");
+        Requests { world, client, flow, due: None, answered: Vec::new() }
+    }
+
+    fn write(&mut self, node: usize, handle: ConnectionHandle, flow: FlowId, bytes: usize) {
+        let now = self.world.now();
+        let connection = self.world.connection(node, handle).expect("open");
+        assert_eq!(connection.write(now, flow, Bytes::from(vec![7; bytes])).expect("room"), bytes);
+    }
+
+    /// Until so many requests of 32 bytes have been answered with 64 each.
+    fn run(&mut self, count: usize) {
+        if self.answered.is_empty() {
+            self.write(CLIENT, self.client, self.flow, 32);
+        }
+        while self.answered.len() < count {
+            let end = self.due.map_or(Time::from_millis(600_000), |(at, ..)| at);
+            let Some(happening) = self.world.next(end) else {
+                let (_, node, handle, flow, bytes) = self.due.take().expect("requests are answered");
+                self.write(node, handle, flow, bytes);
+                continue;
+            };
+            let now = self.world.now();
+            let Event::Readable(flow) = happening.event else { continue };
+            let connection = self.world.connection(happening.node, happening.connection).expect("open");
+            let mut had = 0;
+            while let Ok(Read::Bytes(_, bytes)) = connection.read(now, flow, 1 << 20) {
+                had += bytes.len();
+            }
+            let bytes = match (happening.node, had) {
+                (_, 0) => continue,
+                (CLIENT, 64) => 32,
+                (SERVER, 32) => 64,
+                other => panic!("half a message: {other:?}"),
+            };
+            if happening.node == CLIENT {
+                self.answered.push(now);
+            }
+            self.due = Some((now + THINKING, happening.node, happening.connection, flow, bytes));
+        }
+    }
+}
+
+/// Each packet costs the line a tenth of a second. A report by itself before each request and each
+/// answer made 245 ms of that 358.
+#[test]
+fn reports_ride_on_requests_and_answers() {
+    let mut requests = Requests::new(LINE);
+    requests.run(5);
+    let packets = |requests: &Requests| {
+        [Direction::Forward, Direction::Backward].map(|way| requests.world.path_stats(way).packets_in)
+    };
+    let before = packets(&requests);
+    let begun_at = requests.world.now();
+    requests.run(25);
+    let (after, took) = (packets(&requests), requests.world.now().since(begun_at) / 20);
+    let more = [after[0] - before[0], after[1] - before[1]];
+    println!("{took:?} for a request, {more:?} packets for 20");
+    assert!(more.iter().all(|&packets| packets <= 22), "{more:?} packets for 20 requests");
+    assert!(took < Duration::from_millis(260), "{took:?} for a request");
+}
