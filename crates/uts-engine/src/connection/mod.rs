@@ -220,7 +220,8 @@ impl Connection {
         let outbound = self.ways.outbound.as_ref().filter(|o| o.rtt.samples >= SAMPLES_MIN)?;
         let (smoothed, deviation) = (outbound.rtt.smoothed, outbound.rtt.deviation);
         let summary = outbound.congestion.summary();
-        Some(Known { smoothed, deviation, summary, at: self.life.last_heard_at })
+        let flight = Duration::from_millis(self.life.flight_ms.into());
+        Some(Known { smoothed, deviation, flight, summary, at: self.life.last_heard_at })
     }
 
     /// The last round trip, less the peer's delay; `None` = none was measured.

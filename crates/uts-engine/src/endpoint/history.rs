@@ -23,6 +23,8 @@ pub(crate) struct Known {
     pub smoothed: Duration,
     /// Its mean deviation.
     pub deviation: Duration,
+    /// How long the longest flight of its handshake and the answer took; zero = not known.
+    pub flight: Duration,
     /// What congestion control knew.
     pub summary: Summary,
     /// When it was last true.
@@ -39,6 +41,7 @@ impl Known {
         (left > 0.0).then(|| Known {
             smoothed: self.smoothed.clamp(least, most),
             deviation: (self.deviation + self.smoothed.mul_f64(1.0 - left)).min(most),
+            flight: self.flight.min(most),
             summary: Summary {
                 window_bytes: (self.summary.window_bytes as f64 * left) as u64,
                 bandwidth: self.summary.bandwidth.map(|rate: Rate| rate.mul_f64(left)),
@@ -51,6 +54,11 @@ impl Known {
     /// The round trip to reckon with before any was measured.
     pub fn round_trip(&self) -> Duration {
         self.smoothed + self.deviation
+    }
+
+    /// How long to reckon with until a flight of a handshake is answered: its packets are long.
+    pub fn flight_time(&self) -> Duration {
+        self.flight.max(self.round_trip())
     }
 }
 
@@ -89,7 +97,8 @@ mod tests {
 
     fn known(at: Time) -> Known {
         let summary = Summary { bandwidth: Some(Rate::from_bits_per_sec(1000)), ..Summary::initial(1200) };
-        Known { smoothed: Duration::from_millis(40), deviation: Duration::from_millis(4), summary, at }
+        let [smoothed, deviation, flight] = [40, 4, 50].map(Duration::from_millis);
+        Known { smoothed, deviation, flight, summary, at }
     }
 
     fn host(n: u32) -> IpAddr {

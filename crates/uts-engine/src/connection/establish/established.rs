@@ -201,6 +201,7 @@ impl Connection {
             let sample = outbound.rtt.on_sample(now, sample, Duration::ZERO);
             outbound.timing.on_sample(&mut outbound.rtt, sample);
         }
+        self.life.flight_ms = u32::try_from(handshake.flight.as_millis()).unwrap_or(u32::MAX);
         outbound.set_rate_max(self.ways.config.requirements.max_send_rate);
         self.ways.flows.flow_template = inbound.stacks.first().map(|s| s.flow.clone());
         self.ways.flows.opened_max = hello.limits.max_flows;

@@ -87,6 +87,8 @@ pub(crate) struct Handshake {
     pub ration: Ration,
     /// Round trip of the latest establishment packet that was acknowledged.
     pub rtt_sample: Option<Duration>,
+    /// The longest such.
+    pub flight: Duration,
     /// What was known of the way to the peer.
     pub known: Option<Box<Known>>,
     /// What someone has said whom nobody vouches for: told if nothing better comes.
@@ -147,6 +149,7 @@ impl Handshake {
             ping_due: false,
             ration,
             rtt_sample: None,
+            flight: Duration::ZERO,
             known: None,
             hint: None,
             close: None,
@@ -289,7 +292,9 @@ impl Handshake {
             }
         }
         if let Some((_, sent_at)) = newest {
-            self.rtt_sample = Some(now.since(sent_at));
+            let took = now.since(sent_at);
+            self.rtt_sample = Some(took);
+            self.flight = self.flight.max(took);
             self.tries = 0;
             self.timer = self.timer.map(|_| now + self.timeout());
         }
@@ -341,7 +346,7 @@ impl Handshake {
     fn timeout(&self) -> Duration {
         let unmeasured = self.mechanism.timeout(self.tries);
         // establishment.md R-11
-        let guess = self.known.as_ref().map(|known| known.round_trip());
+        let guess = self.known.as_ref().map(|known| known.flight_time());
         self.rtt_sample.or(guess).map_or(unmeasured, |rtt| {
             let first = (3 * rtt).max(TIMEOUT_MIN);
             let most = unmeasured.max(rtt * 3 / 2);

@@ -40,8 +40,11 @@ pub(in crate::connection) struct Life {
     pub last_heard_at: Time,
     pub last_write_at: Time,
     pub liveness: Liveness,
-    /// When to look whether the connection may rest; `None` while it rests.
-    pub rest_at: Option<Time>,
+    /// When to look whether the connection may rest; `NEVER` while it rests.
+    pub rest_at: Time,
+    /// How long the longest flight of the handshake and its answer took, in milliseconds; zero =
+    /// not measured.
+    pub flight_ms: u32,
 }
 
 impl Life {
@@ -53,7 +56,8 @@ impl Life {
             last_heard_at: now,
             last_write_at: now,
             liveness: Liveness::new(now),
-            rest_at: Some(now + REST_AFTER),
+            rest_at: now + REST_AFTER,
+            flight_ms: 0,
         }
     }
 

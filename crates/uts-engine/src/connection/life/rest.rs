@@ -16,17 +16,17 @@ pub(in crate::connection) const REST_AFTER: Duration = Duration::from_secs(2);
 impl Connection {
     /// When to look whether the connection may rest; `None` while it does.
     pub(in crate::connection) fn rest_timeout(&self) -> Option<Time> {
-        self.life.rest_at
+        (!self.is_resting()).then_some(self.life.rest_at)
     }
 
     pub(in crate::connection) fn is_resting(&self) -> bool {
-        self.life.rest_at.is_none()
+        self.life.rest_at == Time::NEVER
     }
 
     /// Something arrives or is to be sent.
     pub(in crate::connection) fn wake(&mut self, now: Time) {
-        if self.life.rest_at.is_none() {
-            self.life.rest_at = Some(now + REST_AFTER);
+        if self.is_resting() {
+            self.life.rest_at = now + REST_AFTER;
             if let (Some(outbound), Some(inbound)) = (&mut self.ways.outbound, &mut self.ways.inbound) {
                 outbound.wake();
                 inbound.wake();
@@ -38,18 +38,18 @@ impl Connection {
     }
 
     pub(in crate::connection) fn on_rest_timeout(&mut self, now: Time) {
-        if self.life.phase != Phase::Open || self.life.rest_at.is_none_or(|at| now < at) {
+        if self.life.phase != Phase::Open || now < self.life.rest_at {
             return;
         }
         let active_at =
             self.life.last_heard_at.max(self.ways.last_eliciting_at()).max(self.life.last_write_at);
         let quiet_at = active_at + REST_AFTER;
         if quiet_at > now {
-            self.life.rest_at = Some(quiet_at);
+            self.life.rest_at = quiet_at;
         } else if self.is_quiet() {
             self.rest();
         } else {
-            self.life.rest_at = Some(now + REST_AFTER);
+            self.life.rest_at = now + REST_AFTER;
         }
     }
 
@@ -65,7 +65,7 @@ impl Connection {
     }
 
     fn rest(&mut self) {
-        self.life.rest_at = None;
+        self.life.rest_at = Time::NEVER;
         let (Some(outbound), Some(inbound)) = (&mut self.ways.outbound, &mut self.ways.inbound) else {
             return;
         };

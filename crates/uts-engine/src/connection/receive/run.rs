@@ -24,8 +24,7 @@ impl Connection {
         segment_bytes: usize,
         datagrams: &mut [u8],
     ) -> usize {
-        let is_heard =
-            self.life.phase == Phase::Open && self.life.rest_at.is_some() && self.life.last_heard_at == now;
+        let is_heard = self.life.phase == Phase::Open && !self.is_resting() && self.life.last_heard_at == now;
         let Some(inbound) = self.ways.inbound.as_mut().filter(|_| is_heard) else { return 0 };
         let (mut taken, mut packets, mut data_bytes) = (0, 0, 0);
         let (mut odd, marked) = (None, ecn == Some(Ecn::Ce));
