@@ -11,13 +11,20 @@ use uts_functions::timing::Timing as _;
 /// Back-off of the probe timer ends here: 2^10 times the time-out.
 const BACKOFF_MAX: u32 = 10;
 
-/// Backing off ends here at first, so that a path that has come back is noticed soon. It is safe: a
-/// probe of an outage is one small packet, and one packet in a round trip is less than the smallest
-/// window (RFC 8085 section 3.1.1).
+/// Backing off ends here while probes carry data.
 const PROBE_WAIT: Duration = Duration::from_secs(1);
 
-/// After each so many time-outs in a row the wait doubles, up to [`PROBE_WAIT_MAX`].
-const TIMEOUTS_PER_DOUBLING: u32 = 64;
+/// The first probes of an outage are so far apart, so that a path that has come back is noticed
+/// soon. It is safe: a probe of an outage is one small packet, one packet in a round trip is less
+/// than the smallest window (RFC 8085 section 3.1.1), and they back off.
+const OUTAGE_WAIT: Duration = Duration::from_millis(100);
+
+/// After each so many probes of an outage the wait doubles, up to [`PROBE_WAIT_MAX`]: it is a
+/// thirtieth to a fifteenth of the outage so far.
+const PROBES_PER_DOUBLING: u32 = 32;
+
+/// Fewer doublings than that would overflow.
+const DOUBLINGS_MAX: u32 = 16;
 
 /// The longest wait (RFC 6298 section 2.5 allows 60 s and more).
 const PROBE_WAIT_MAX: Duration = Duration::from_secs(60);
@@ -130,8 +137,11 @@ impl Outbound {
 /// first wait (timing.md R-10).
 fn probe_wait(once: Duration, timeouts: u32) -> Duration {
     let doubled = once.saturating_mul(1 << timeouts.min(BACKOFF_MAX));
-    let doublings = (timeouts / TIMEOUTS_PER_DOUBLING).min(BACKOFF_MAX);
-    let most = PROBE_WAIT.saturating_mul(1 << doublings).min(PROBE_WAIT_MAX);
+    let Some(probes) = timeouts.checked_sub(TIMEOUTS_OF_OUTAGE + 1) else {
+        return doubled.min(once.max(PROBE_WAIT));
+    };
+    let doublings = (probes / PROBES_PER_DOUBLING).min(DOUBLINGS_MAX);
+    let most = OUTAGE_WAIT.saturating_mul(1 << doublings).min(PROBE_WAIT_MAX);
     doubled.min(once.max(most))
 }
 
@@ -139,13 +149,23 @@ fn probe_wait(once: Duration, timeouts: u32) -> Duration {
 mod tests {
     use super::*;
 
+    /// Probes of an outage come soon, and ever farther apart: a minute in the end.
     #[test]
-    fn probes_back_off_to_a_second_and_later_to_a_minute() {
+    fn probes_of_an_outage_are_soon_and_back_off_to_a_minute() {
         let ms = Duration::from_millis;
-        let waits: Vec<_> = (0..6).map(|timeouts| probe_wait(ms(100), timeouts)).collect();
-        assert_eq!(waits, [100, 200, 400, 800, 1000, 1000].map(ms));
-        assert_eq!([63, 64, 128, 10_000].map(|n| probe_wait(ms(100), n).as_secs()), [1, 2, 4, 60]);
+        let waits: Vec<_> = (0..6).map(|timeouts| probe_wait(ms(50), timeouts)).collect();
+        assert_eq!(waits, [50, 100, 200, 400, 100, 100].map(ms));
+        assert_eq!(probe_wait(ms(500), 3), ms(1000), "with data");
+        let at = |probes: u32| probe_wait(ms(100), TIMEOUTS_OF_OUTAGE + 1 + probes);
+        assert_eq!([31, 32, 64, 96].map(at), [100, 200, 400, 800].map(ms));
+        assert_eq!([200, 10_000, u32::MAX / 2].map(at), [6_400, 60_000, 60_000].map(ms));
         // A path that takes longer is given its time.
         assert_eq!([0, 5, 100].map(|n| probe_wait(ms(3000), n)), [ms(3000); 3]);
+        // What waits is a small part of what has passed.
+        let mut passed = Duration::ZERO;
+        for probes in 0..250 {
+            assert!(at(probes) <= ms(100).max(passed / 15), "{probes}: {:?} after {passed:?}", at(probes));
+            passed += at(probes);
+        }
     }
 }
