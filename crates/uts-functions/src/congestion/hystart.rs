@@ -22,6 +22,9 @@ pub struct HyStart {
     last_rtt_min: Duration,
     round_rtt_min: Duration,
     samples: u32,
+    /// Samples in a row that tell of a queue, and of one that is much longer than the path.
+    queued: [u8; 2],
+    last_rtt: Duration,
     conservative: Option<Conservative>,
 }
 
@@ -40,6 +43,8 @@ impl HyStart {
             last_rtt_min: Duration::MAX,
             round_rtt_min: Duration::MAX,
             samples: 0,
+            queued: [0; 2],
+            last_rtt: Duration::ZERO,
             conservative: None,
         }
     }
@@ -65,7 +70,28 @@ impl HyStart {
         if self.samples >= RTT_SAMPLES {
             self.judge();
         }
+        if self.is_long_queue(ack) {
+            return Advice::Leave;
+        }
         if self.conservative.is_some() { Advice::GrowSlowly } else { Advice::Grow }
+    }
+
+    /// Where a packet takes a tenth of a second, the buffer overflows before a second round has
+    /// eight samples. A few that are plain enough do as well (C-25). Says whether the queue is so
+    /// long that slow start ends.
+    fn is_long_queue(&mut self, ack: &Ack) -> bool {
+        let Some(rtt) = ack.rtt else { return false };
+        // What has waited for a path that stood still comes with ever shorter round trips.
+        let grows = rtt >= core::mem::replace(&mut self.last_rtt, rtt);
+        for (count, (times, more)) in self.queued.iter_mut().zip(QUEUES) {
+            let is_longer = grows && rtt >= (ack.rtt_min * times).max(ack.rtt_min + more);
+            *count = if is_longer { count.saturating_add(1) } else { 0 };
+        }
+        let [long, longest] = self.queued.map(|count| count >= QUEUE_SAMPLES);
+        if long && self.conservative.is_none() {
+            self.conservative = Some(Conservative { baseline: rtt, rounds: 0 });
+        }
+        longest
     }
 
     fn judge(&mut self) {
@@ -110,6 +136,11 @@ const RISE_MAX: Duration = Duration::from_millis(16);
 const RTT_DIVISOR: u32 = 8;
 const RTT_SAMPLES: u32 = 8;
 const CSS_ROUNDS: u32 = 5;
+/// So much longer than the shortest is a round trip with a queue, for conservative slow start and
+/// for the end of slow start: so many times, and by this much at least.
+const QUEUES: [(u32, Duration); 2] = [(2, Duration::from_millis(100)), (4, Duration::from_millis(400))];
+/// In so many samples in a row.
+const QUEUE_SAMPLES: u8 = 3;
 /// Part of the acknowledged bytes by which conservative slow start grows (`CSS_GROWTH_DIVISOR`).
 const CSS_GROWTH_DIVISOR: u64 = 4;
 
@@ -119,26 +150,29 @@ mod tests {
     use crate::congestion::RateSample;
     use crate::time::Time;
 
+    fn ack(largest: u64, rtt_ms: u64, rtt_min_ms: u64) -> Ack {
+        let [rtt, rtt_min] = [rtt_ms, rtt_min_ms].map(Duration::from_millis);
+        Ack {
+            now: Time::ZERO,
+            bytes: 1200,
+            largest,
+            sent_at: Time::ZERO,
+            rtt: Some(rtt),
+            rtt_smoothed: rtt,
+            rtt_min,
+            prior_in_flight: 12_000,
+            sample: RateSample::default(),
+            ecn_marked: 0,
+            next_packet: largest + 10,
+        }
+    }
+
     /// Feeds `rounds` round trips of ten samples each; the advice after the last.
     fn feed(hystart: &mut HyStart, next: &mut u64, rounds: u64, rtt_ms: u64) -> Advice {
-        let rtt = Duration::from_millis(rtt_ms);
         let mut advice = Advice::Grow;
         for _ in 0..rounds * 10 {
-            let ack = Ack {
-                now: Time::ZERO,
-                bytes: 1200,
-                largest: *next,
-                sent_at: Time::ZERO,
-                rtt: Some(rtt),
-                rtt_smoothed: rtt,
-                rtt_min: rtt,
-                prior_in_flight: 12_000,
-                sample: RateSample::default(),
-                ecn_marked: 0,
-                next_packet: *next + 10,
-            };
+            advice = hystart.on_ack(&ack(*next, rtt_ms, rtt_ms));
             *next += 1;
-            advice = hystart.on_ack(&ack);
             if advice == Advice::Leave {
                 break;
             }
@@ -160,6 +194,28 @@ mod tests {
         assert_eq!(feed(&mut hystart, &mut next, 1, 50), Advice::GrowSlowly);
         assert_eq!(feed(&mut hystart, &mut next, 5, 50), Advice::GrowSlowly);
         assert_eq!(feed(&mut hystart, &mut next, 1, 50), Advice::Leave);
+    }
+
+    /// A packet takes 100 ms of the line.
+    #[test]
+    fn a_queue_that_is_plain_ends_slow_start_in_the_first_round() {
+        let (mut hystart, mut advice) = (HyStart::new(), Vec::new());
+        for n in 0..9 {
+            advice.push(hystart.on_ack(&ack(n, 100 + 100 * n, 100)));
+        }
+        assert_eq!(advice[2], Advice::Grow);
+        assert_eq!(advice[3], Advice::GrowSlowly, "200, 300, 400 ms");
+        assert_eq!(advice[5], Advice::GrowSlowly);
+        assert_eq!(advice[6], Advice::Leave, "500, 600, 700 ms");
+    }
+
+    /// A path that stood still for a second is not full.
+    #[test]
+    fn round_trips_that_shrink_are_no_queue() {
+        let mut hystart = HyStart::new();
+        for n in 0..9 {
+            assert_eq!(hystart.on_ack(&ack(n, 1500 - 100 * n, 50)), Advice::Grow, "{n}");
+        }
     }
 
     #[test]
