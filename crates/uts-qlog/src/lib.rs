@@ -178,6 +178,10 @@ impl<W: Write> Qlog<W> {
         let header = json!({ "packet_type": "1RTT", "packet_number": row.number });
         let (name, data) = match row.kind {
             TraceKind::Lost => ("quic:packet_lost", json!({ "header": header })),
+            TraceKind::Received => {
+                let (raw, uts) = (json!({ "payload_length": row.bytes }), json!({ "epoch": row.epoch }));
+                ("quic:packet_received", json!({ "header": header, "raw": raw, "uts": uts }))
+            }
             _ => {
                 let uts = json!({
                     "epoch": row.epoch,

@@ -116,7 +116,7 @@ impl Samples {
                         PacketEvent::Sent => "sent",
                         PacketEvent::Repeated => "repeated",
                         PacketEvent::Acked => "acked",
-                        PacketEvent::Lost => return,
+                        PacketEvent::Lost | PacketEvent::Received => return,
                     };
                     self.add_sequence(flow, t_s(*at_ns), kind, *position);
                 }

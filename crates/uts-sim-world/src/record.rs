@@ -224,6 +224,7 @@ impl Endpoint {
                 Some(sent) => TraceRow { at: row.at, kind: row.kind, ..sent },
                 None => row,
             },
+            TraceKind::Received => row,
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::rc::Rc;
 use uts_engine::{ConnectionConfig, ExchangeEvent, Stats};
@@ -114,6 +115,17 @@ fn logs_hold_what_connections_did() {
         assert!(received.iter().all(|packet| sent.contains(packet)), "{sent:?} {received:?}");
         assert!(received.iter().any(|(level, _)| level == "handshake"), "{received:?}");
     }
+    // Each packet that arrived was sent, and all arrived that were acknowledged.
+    let numbers = |log: &[Value], name: &str| -> BTreeSet<u64> {
+        let packets = named(log, name).filter(is_1rtt);
+        packets.filter_map(|event| event["data"]["header"]["packet_number"].as_u64()).collect()
+    };
+    let arrived = numbers(&server, "quic:packet_received");
+    assert!(arrived.is_subset(&numbers(&client, "quic:packet_sent")));
+    let acknowledged = named(&client, "quic:packets_acked").flat_map(|event| {
+        event["data"]["packet_numbers"].as_array().expect("a list").iter().filter_map(Value::as_u64)
+    });
+    assert!(acknowledged.into_iter().all(|number| arrived.contains(&number)));
     let sent = named(&client, "quic:packet_sent").filter(is_1rtt).count() as u64;
     assert!((run.stats.packets_sent - 10..run.stats.packets_sent).contains(&sent), "{sent} {:?}", run.stats);
     let sent_1rtt = named(&client, "quic:packet_sent").filter(is_1rtt);

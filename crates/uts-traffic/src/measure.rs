@@ -62,9 +62,9 @@ pub enum Sample {
         what: PacketEvent,
         /// The packet's number.
         number: u64,
-        /// Its length when it was sent, otherwise 0.
+        /// Its length when it was sent, that of its frames when it was received; otherwise 0.
         bytes: u64,
-        /// Which protocol it was built under, when it was sent; otherwise 0.
+        /// Which protocol it was built under, when it was sent or received; otherwise 0.
         epoch: u32,
         /// The flow and the position of the first data in it, if it carried any.
         data: Option<(u32, u64)>,
@@ -90,6 +90,8 @@ pub enum PacketEvent {
     Acked,
     /// It was declared lost.
     Lost,
+    /// It is one of the peer's, and arrived.
+    Received,
 }
 
 /// Takes the samples of a run as they come.

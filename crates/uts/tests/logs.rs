@@ -87,6 +87,7 @@ async fn both_ends_log_a_connection_from_its_first_packet_to_its_end() {
             assert!(received.iter().any(|(of, _)| of == level), "{level} was received: {received:?}");
         }
         assert!(received.is_subset(&sent), "{received:?}");
+        assert!(received.iter().any(|(of, _)| of == "1RTT"), "{received:?}");
     }
     assert_eq!(client[1]["data"]["header"]["packet_type"], "initial", "{}", client[1]);
     let sent = packets(&client, "quic:packet_sent");

@@ -195,12 +195,14 @@ impl Packets {
                 self.sent.insert(row.number, *data);
             }),
             TraceKind::Acknowledged | TraceKind::Lost => self.sent.remove(&row.number),
+            TraceKind::Received => None,
         };
         let what = match row.kind {
             TraceKind::Sent => PacketEvent::Sent,
             TraceKind::Repeated => PacketEvent::Repeated,
             TraceKind::Acknowledged => PacketEvent::Acked,
             TraceKind::Lost => PacketEvent::Lost,
+            TraceKind::Received => PacketEvent::Received,
         };
         let since = u64::try_from(row.at.since(self.start).as_nanos()).unwrap_or(u64::MAX);
         let at_ns = self.start_ns.saturating_add(since);

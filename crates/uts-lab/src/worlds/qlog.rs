@@ -49,6 +49,7 @@ pub(super) fn write(
                         PacketEvent::Repeated => TraceKind::Repeated,
                         PacketEvent::Acked => TraceKind::Acknowledged,
                         PacketEvent::Lost => TraceKind::Lost,
+                        PacketEvent::Received => TraceKind::Received,
                     },
                     number: *number,
                     bytes: *bytes,

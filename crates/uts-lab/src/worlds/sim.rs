@@ -177,7 +177,7 @@ impl Recorder for Taker<'_> {
             TraceKind::Sent => "sent",
             TraceKind::Repeated => "repeated",
             TraceKind::Acknowledged => "acked",
-            TraceKind::Lost => return,
+            TraceKind::Lost | TraceKind::Received => return,
         };
         let t_s = row.at.since(uts_functions::Time::ZERO).as_secs_f64();
         self.samples.add_sequence(&flow.name, t_s, kind, position);

@@ -231,6 +231,7 @@ impl Ways {
             self.feedback.insert(Topic::Rate);
         }
         self.stats.packets_received += 1;
+        self.trace.on_packet_received(now, number, stack.epoch, bytes);
         Some((stack.epoch, is_recovered))
     }
 

@@ -46,6 +46,8 @@ impl Connection {
                 let arrival = Arrival { number: opened.number, now, eliciting: true, polled: false, marked };
                 stack.acknowledgement.on_arrival(&mut inbound.arrivals, &arrival);
                 inbound.arrivals.insert(&arrival);
+                let frame_bytes = opened.frames.len() as u64;
+                self.ways.trace.on_packet_received(now, opened.number, stack.epoch, frame_bytes);
                 receive.tell_reader(flow, &mut self.ways.events);
                 packets += 1;
                 data_bytes += bytes;

@@ -23,6 +23,8 @@ pub enum TraceKind {
     Acknowledged,
     /// It was declared lost.
     Lost,
+    /// One of the peer's arrived, and was authentic.
+    Received,
 }
 
 /// One event of one packet.
@@ -34,9 +36,9 @@ pub struct TraceRow {
     pub kind: TraceKind,
     /// The packet's number.
     pub number: u64,
-    /// Bytes of UDP payload (when sent; otherwise 0).
+    /// Bytes of UDP payload when sent, of frames when received; otherwise 0.
     pub bytes: u64,
-    /// The epoch under which it was built (when sent; otherwise 0).
+    /// The epoch under which it was built (when sent or received; otherwise 0).
     pub epoch: u32,
     /// The flow and position of the first data in it (when sent, if it carried data).
     pub data: Option<(u32, u64)>,
@@ -150,6 +152,16 @@ impl Trace {
 
     pub(in crate::connection) fn on_packet_acknowledged(&mut self, at: Time, number: u64) {
         self.push(TraceRow::of(at, TraceKind::Acknowledged, number));
+    }
+
+    pub(in crate::connection) fn on_packet_received(
+        &mut self,
+        at: Time,
+        number: u64,
+        epoch: u32,
+        bytes: u64,
+    ) {
+        self.push(TraceRow { epoch, bytes, ..TraceRow::of(at, TraceKind::Received, number) });
     }
 
     pub(in crate::connection) fn on_packet_lost(&mut self, at: Time, number: u64) {
