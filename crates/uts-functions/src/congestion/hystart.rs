@@ -80,7 +80,7 @@ impl HyStart {
     /// eight samples. A few that are plain enough do as well (C-25). Says whether the queue is so
     /// long that slow start ends.
     fn is_long_queue(&mut self, ack: &Ack) -> bool {
-        let Some(rtt) = ack.rtt else { return false };
+        let Some(rtt) = ack.rtt.filter(|_| ack.prior_in_flight <= FEW_BYTES) else { return false };
         // What has waited for a path that stood still comes with ever shorter round trips.
         let grows = rtt >= core::mem::replace(&mut self.last_rtt, rtt);
         for (count, (times, more)) in self.queued.iter_mut().zip(QUEUES) {
@@ -139,6 +139,9 @@ const CSS_ROUNDS: u32 = 5;
 /// So much longer than the shortest is a round trip with a queue, for conservative slow start and
 /// for the end of slow start: so many times, and by this much at least.
 const QUEUES: [(u32, Duration); 2] = [(2, Duration::from_millis(100)), (4, Duration::from_millis(400))];
+/// With so little in flight, nothing but a slow line makes such a queue. With more, it may be one
+/// of reports on the way back.
+const FEW_BYTES: u64 = 24_000;
 /// In so many samples in a row.
 const QUEUE_SAMPLES: u8 = 3;
 /// Part of the acknowledged bytes by which conservative slow start grows (`CSS_GROWTH_DIVISOR`).
