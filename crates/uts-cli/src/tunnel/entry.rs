@@ -3,9 +3,9 @@
 
 use super::forward::Protocol;
 use super::live::Live;
-use super::socks::{self, Waiting};
+use super::socks::{self, Request, Waiting};
 use super::wire::{Asked, Opening};
-use super::{Asking, Connections, Teller, Wants, datagrams};
+use super::{Asking, Connections, Teller, Wants, associate, datagrams};
 use crate::stream::{self, Refused};
 use std::io;
 use std::net::SocketAddr;
@@ -144,7 +144,7 @@ impl Arrived {
 impl Entry {
     /// Carries a connection to its end. An error is why it was not made.
     async fn carry(
-        &self,
+        self: &Arc<Self>,
         socket: TcpStream,
         from: SocketAddr,
         connections: Connections,
@@ -152,7 +152,14 @@ impl Entry {
         let (arrived, asked, to) = match &self.asked {
             Some(asked) => (Arrived::Plain(socket), asked.clone(), self.to.clone()),
             None => {
-                let (place, waiting) = socks::hear(socket).await?;
+                let at = socket.local_addr().map_err(|error| error.to_string())?;
+                let (request, waiting) = socks::hear(socket).await?;
+                let place = match request {
+                    Request::Connect(place) => place,
+                    Request::Associate(port) => {
+                        return associate::carry(self, waiting, [at, from], port, connections).await;
+                    }
+                };
                 let to = place.to_string();
                 (Arrived::Socks(waiting), Asked::Connect(Protocol::Tcp, place), to)
             }
