@@ -375,6 +375,27 @@ fn port_is_taken(port: u16) -> bool {
 }
 
 #[test]
+fn the_port_of_a_client_that_is_killed_goes_to_its_next_tunnel_and_is_closed_in_the_end() {
+    let place = Place::new();
+    let (service, back) = (echo(), free_port());
+    let server = serve(&place, &["--listen-forward", &back.to_string()]);
+    let options = ["-R", &format!("{back}:{service}")];
+    let there = std::net::SocketAddr::from(([127, 0, 0, 1], back));
+    let tunnel = Tunnel::start(&place, "home", &server, &options);
+    assert_eq!(ask(connect(there), b"first").expect("carried"), b"first");
+    // One that is there is not driven out by another of the same user.
+    let args = ["tunnel", "--pin", &server.fingerprint, &server.address, options[0], options[1]];
+    place.run(&args).failed(1, &["address in use"]);
+    assert_eq!(ask(connect(there), b"still").expect("carried"), b"still");
+    tunnel.running.kill();
+    let tunnel = Tunnel::start(&place, "home", &server, &options);
+    assert_eq!(ask(connect(there), b"second").expect("carried"), b"second");
+    // Nobody asks for it any more, and nobody connects to it.
+    tunnel.running.kill();
+    wait_until("closed", || !port_is_taken(back));
+}
+
+#[test]
 fn a_client_survives_a_server_that_says_something_else() {
     let place = Place::new();
     key_of(&place, "home");

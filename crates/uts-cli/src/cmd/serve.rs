@@ -9,7 +9,7 @@ use crate::args::ServeArgs;
 use crate::link::{Link, ListenOptions, Listener, STOPPING, ServerIdentity, Transport};
 use crate::perf;
 use crate::pipe::{self, Permitted};
-use crate::tunnel::{self, permit::Permits};
+use crate::tunnel::{self, held::Places, permit::Permits};
 use crate::ui::{self, Served, Start, Ui};
 use inventory::Inventory;
 use listen::Wrong;
@@ -119,7 +119,7 @@ fn tell_manager(state: &NotifyState<'_>) {
 enum Offered {
     Files(Service),
     Pipes(Arc<Permitted>),
-    Tunnels(Arc<Permits>),
+    Tunnels(Arc<Permits>, Arc<Places>),
     Perf(perf::Server),
 }
 
@@ -141,7 +141,7 @@ fn offer(args: &ServeArgs) -> Result<Offer, Failure> {
     }
     let permits = Permits { connect: args.forward.clone(), listen: args.listen_forward.clone() };
     if !permits.is_empty() {
-        offer = offer.with(tunnel::SERVICE, Offered::Tunnels(Arc::new(permits)));
+        offer = offer.with(tunnel::SERVICE, Offered::Tunnels(Arc::new(permits), Arc::default()));
     }
     if args.perf {
         offer = offer.with(perf::SERVICE, Offered::Perf(perf::Server::default()));
@@ -177,8 +177,8 @@ async fn serve_client<L: Link>(offer: Offer, link: L, ui: Arc<dyn Ui>, mut stopp
                 files.serve(&*flows, client, meter.clone()).await.map_err(|e| e.to_string())
             }
             Offered::Pipes(pipes) => pipe::serve(pipes.clone(), &*flows).await.map_err(words),
-            Offered::Tunnels(permits) => {
-                let exit = exit(connection()?, permits.clone(), ui.clone(), &address);
+            Offered::Tunnels(permits, places) => {
+                let exit = exit(connection()?, permits.clone(), places.clone(), ui.clone(), &address);
                 exit.serve().await.map_err(words)
             }
             Offered::Perf(server) => measure(server, Arc::new(connection()?), &*ui, &address).await,
@@ -202,10 +202,11 @@ async fn serve_client<L: Link>(offer: Offer, link: L, ui: Arc<dyn Ui>, mut stopp
 fn exit(
     connection: uts::Connection,
     permits: Arc<Permits>,
+    places: Arc<Places>,
     ui: Arc<dyn Ui>,
     address: &str,
 ) -> Arc<tunnel::exit::Exit> {
-    let judge = tunnel::exit::Judge::Server(permits, connection.peer_fingerprint());
+    let judge = tunnel::exit::Judge::Server(permits, places, connection.peer_fingerprint());
     let client = address.to_owned();
     let teller = tunnel::Teller::new(tunnel::TOLD_MAX, move |line| ui.notice(Some(&client), "tunnel", line));
     tunnel::exit::Exit::new(connection, judge, Arc::default(), teller)

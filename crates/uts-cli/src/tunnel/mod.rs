@@ -16,6 +16,7 @@ pub mod datagrams;
 pub mod entry;
 pub mod exit;
 pub mod forward;
+pub mod held;
 pub mod live;
 pub mod permit;
 pub mod socks;
