@@ -106,8 +106,8 @@ def parse() -> argparse.Namespace:
 def measure(arguments: argparse.Namespace, work: Path) -> dict | None:
     """Prints tables as it goes; gives everything."""
     tools, left_out = choose(arguments, work)
-    if not any(isinstance(tool, UtsTunnel) for tool in tools):
-        print(f"bench-tunnels: uts itself was left out: {left_out.get(UtsTunnel.name, 'not asked for')}", file=sys.stderr)
+    if not tools:
+        print(f"bench-tunnels: nothing to measure: {'; '.join(left_out.values())}", file=sys.stderr)
         return None
     machine = report.machine(work) | {"tcp": arguments.tcp, "load_at_begin": os.getloadavg()[0]}
     print("; ".join(f"{value:.1f} load" if name == "load_at_begin" else f"{value}" for name, value in machine.items()))
@@ -143,7 +143,7 @@ def choose(arguments: argparse.Namespace, work: Path) -> tuple[list[Carrier], di
         "uts": UtsTunnel(arguments.uts),
         "ssh": SshTunnel(arguments.cipher),
         "kcp": Kcp(arguments.rivals),
-        "wireguard": WireGuard(arguments.rivals),
+        "wireguard": WireGuard(arguments.rivals, arguments.tcp),
     }
     tools, left_out = [], {}
     for name in arguments.tools:

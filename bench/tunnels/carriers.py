@@ -63,7 +63,7 @@ class SshTunnel(Carrier, Ssh):
     def start(self, place: Place) -> list[str]:
         leads = [word for port in PORTS for word in ("-L", f"{port}:127.0.0.1:{port}")]
         config = str(place.work / "ssh_config")
-        return ["ssh", "-N", "-o", "ExitOnForwardFailure=yes", "-F", config, *leads, place.address]
+        return ["ssh", "-4", "-N", "-o", "ExitOnForwardFailure=yes", "-F", config, *leads, place.address]
 
 
 class Built(Carrier):
@@ -115,6 +115,10 @@ class WireGuard(Built):
     needs = ["openssl", "ip"]
     meets = f"{INSIDE}.2"
 
+    def __init__(self, rivals: Path, tcp: str):
+        super().__init__(rivals)
+        self.tcp = tcp
+
     def missing(self) -> str | None:
         if why := super().missing():
             return why
@@ -135,7 +139,8 @@ class WireGuard(Built):
         (work / "wireguard.json").write_text(json.dumps(keys))
 
     def _end(self, place: Place, which: str) -> list[str]:
-        return [sys.executable, str(HERE / "wireguard.py"), self.path, str(place.work), which, place.address]
+        own = [sys.executable, str(HERE / "wireguard.py")]
+        return [*own, self.path, str(place.work), which, place.address, self.tcp]
 
     def server(self, place: Place) -> str:
         # Its sockets are at a fixed place: this /run is the testbed's, and ends with it.

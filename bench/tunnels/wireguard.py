@@ -15,7 +15,7 @@ INSIDE = "10.99.0"
 READY_S = 10.0
 
 
-def main(program: str, work: str, which: str, server: str) -> int:
+def main(program: str, work: str, which: str, server: str, tcp: str) -> int:
     is_server = which == "server"
     keys = json.loads(Path(work, "wireguard.json").read_text())
     interface, other = ("wg1", "client") if is_server else ("wg0", "server")
@@ -38,7 +38,14 @@ def main(program: str, work: str, which: str, server: str) -> int:
         print(f"wireguard: {answer.strip()}", file=sys.stderr)
         running.kill()
         return 1
-    for command in (f"addr add {INSIDE}.{2 if is_server else 1}/24 dev {interface}", f"link set {interface} up"):
+    own = f"{INSIDE}.{2 if is_server else 1}"
+    commands = [
+        f"addr add {own}/24 dev {interface}",
+        f"link set {interface} up",
+        # The TCP inside has the congestion control that TCP outside has.
+        f"route change {INSIDE}.0/24 dev {interface} proto kernel scope link src {own} congctl {tcp}",
+    ]
+    for command in commands:
         subprocess.run(["ip", *command.split()], check=True)
     print("ready", flush=True)
     return running.wait()

@@ -227,17 +227,19 @@ def file(spec: dict, host: str, changes: Changes) -> dict:
     """A file, or as much of it as comes within the limit."""
     changes.await_next()
     begun, count = time.monotonic(), 0
-    left_s = spec["limit_s"]
+    heard, left_s = begun, spec["limit_s"]
     try:
         with connect(host, FILE, left_s) as end:
             while (left_s := begun + spec["limit_s"] - time.monotonic()) > 0:
                 end.settimeout(min(left_s, LATE_S))
                 if not (data := end.recv(1 << 18)):
                     break
-                count += len(data)
+                count, heard = count + len(data), time.monotonic()
     except OSError as why:
-        if time.monotonic() - begun < spec["limit_s"]:
-            return {"broken": f"after {count / 1e6:.0f} MB: {why}"}
+        # At the limit a wait ends as well: what comes slowly has come shortly before.
+        silent_s = time.monotonic() - heard
+        if time.monotonic() - begun < spec["limit_s"] or silent_s > LATE_S / 2:
+            return {"broken": f"after {count / 1e6:.1f} MB, silent for {silent_s:.0f} s: {why}"}
     seconds = time.monotonic() - begun
     if seconds < spec["limit_s"] and count != spec["file_bytes"]:
         return {"broken": f"it ends after {count / 1e6:.0f} MB"}
