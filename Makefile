@@ -5,7 +5,7 @@
 # A fresh rustup is found also before the shell has been restarted.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: help setup demo test bench bench-test bench-copies regret instructions rivals rivals-test check doc deny doctor fuzz package clean
+.PHONY: help setup demo test bench bench-test bench-copies bench-tunnels regret instructions rivals rivals-test check doc deny doctor fuzz package clean
 .DEFAULT_GOAL := help
 
 help: ## List these targets
@@ -28,6 +28,12 @@ bench-test: setup ## Test the program that measures
 bench-copies: setup ## Measure `uts cp` beside scp, rsync and croc, on loopback and over emulated paths (QUICK=1 for small files): bench/copies
 	cargo build --release --locked --bin uts --bin uts-lab
 	@python3 bench/copies $(if $(QUICK),--quick) $(BENCH)
+
+bench-tunnels: setup ## Measure `uts tunnel` beside ssh -L, KCP and WireGuard over emulated paths (QUICK=1 for small works): bench/tunnels
+	cargo build --release --locked --bin uts --bin uts-lab
+	cargo build --release --locked -p uts-plot --example tunnels
+	@scripts/tunnel-rivals bench/out/rivals
+	@python3 bench/tunnels $(if $(QUICK),--quick) $(BENCH)
 
 regret: setup ## Compare the profile that adapts with the best fixed one, in virtual time, over 65 scenarios; page in regret-out/ (REGRET='--only voice')
 	cargo build --release --locked --bin uts-regret

@@ -31,8 +31,7 @@ def main(spec_path: str) -> None:
     spec = json.loads(Path(spec_path).read_text())
     work = Path(spec["work"])
     try:
-        _set(spec)
-        _await_server(spec)
+        prepare(spec)
         result = _resume(spec, work) if spec["is_resumed"] else {}
         result |= _measure(spec, work)
     except Failed as failed:
@@ -40,12 +39,13 @@ def main(spec_path: str) -> None:
     (work / "result.json").write_text(json.dumps(result))
 
 
-def _set(spec: dict) -> None:
-    """The settings of this host."""
+def prepare(spec: dict) -> None:
+    """Gives this host its settings, and waits for the server."""
     if spec["setting"]:
         done = subprocess.run(spec["setting"], shell=True, check=False, capture_output=True, text=True)
         if done.returncode != 0:
             raise Failed(f"{spec['setting']}: {done.stderr.strip()}")
+    _await_server(spec)
 
 
 def _await_server(spec: dict) -> None:

@@ -14,9 +14,6 @@ use uts_units::show;
 /// With this code a server that is being stopped closes its connections.
 pub const STOPPING: u64 = 1;
 
-/// With this code a server closes connections that ask for a service that it does not have.
-pub const NO_SUCH_SERVICE: u64 = 2;
-
 /// How a client knows the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServerTrust {

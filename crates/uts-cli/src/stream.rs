@@ -107,15 +107,17 @@ pub async fn pass<W: AsyncWrite + Unpin>(
 
 /// Carries what comes from a socket to a flow and back, until both directions have ended. Each ends
 /// by itself. An error of one ends both: the socket is reset, and so is the flow when its halves
-/// are dropped. The same happens if this is given up. The watches are those of [`pass`], for what
-/// goes to the flow and for what goes to the socket.
+/// are dropped. The same happens if this is given up. `begun` reads what comes from the flow before
+/// that; what comes from the socket does not wait for it. The watches are those of [`pass`], for
+/// what goes to the flow and for what goes to the socket.
 ///
 /// # Errors
-/// Those of both ends.
-pub async fn join<S: AsyncWrite + Unpin>(
+/// That of `begun`, which says more than one of the flow; else those of both ends.
+pub async fn join<S: AsyncWrite + Unpin, R: AsyncRead + Unpin>(
     socket: TcpStream,
     send: &mut S,
-    recv: &mut (impl AsyncRead + Unpin),
+    recv: &mut R,
+    begun: impl AsyncFnOnce(&mut R) -> io::Result<()>,
     on_sent: impl FnMut(&S, usize, Duration),
     mut on_received: impl FnMut(usize),
 ) -> io::Result<()> {
@@ -123,8 +125,38 @@ pub async fn join<S: AsyncWrite + Unpin>(
     let _ = socket.set_nodelay(true);
     let mut held = Resetting { socket, has_ended: false };
     let (mut from, mut to) = held.socket.split();
-    tokio::try_join!(pass(&mut from, send, on_sent), pass(recv, &mut to, |_, bytes, _| on_received(bytes)),)?;
+    let outward = pass(&mut from, send, on_sent);
+    tokio::pin!(outward);
+    let mut sent = None;
+    {
+        let begun = begun(recv);
+        tokio::pin!(begun);
+        loop {
+            tokio::select! {
+                begun = &mut begun => break begun?,
+                ended = &mut outward, if sent.is_none() => sent = Some(ended),
+            }
+        }
+    }
+    let inward = pass(recv, &mut to, |_, bytes, _| on_received(bytes));
+    match sent {
+        Some(ended) => {
+            ended?;
+            inward.await?;
+        }
+        None => {
+            tokio::try_join!(outward, inward)?;
+        }
+    }
     held.has_ended = true;
+    Ok(())
+}
+
+/// Nothing comes before what is carried.
+///
+/// # Errors
+/// None.
+pub async fn at_once<R>(_: &mut R) -> io::Result<()> {
     Ok(())
 }
 
@@ -232,7 +264,7 @@ mod tests {
         let (mut recv, mut send) = tokio::io::split(near);
         let joined = tokio::spawn(async move {
             let (mut sent, mut received) = (0, 0);
-            join(inner, &mut send, &mut recv, |_, bytes, _| sent += bytes, |bytes| received += bytes)
+            join(inner, &mut send, &mut recv, at_once, |_, bytes, _| sent += bytes, |bytes| received += bytes)
                 .await
                 .map(|()| (sent, received))
         });
@@ -258,7 +290,7 @@ mod tests {
         drop(far);
         outer.write_all(b"x").await.unwrap();
         let mut recv = never();
-        join(inner, &mut send, &mut recv, |_, _, _| {}, |_| {}).await.unwrap_err();
+        join(inner, &mut send, &mut recv, at_once, |_, _, _| {}, |_| {}).await.unwrap_err();
         let error = outer.read(&mut [0]).await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
     }

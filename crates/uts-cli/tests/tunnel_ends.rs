@@ -328,6 +328,74 @@ async fn odd_server(listener: Listener, says: &'static [u8], asks: Vec<u8>, told
 }
 
 #[test]
+fn what_a_program_says_first_does_not_wait_for_the_answer_of_the_server() {
+    let place = Place::new();
+    key_of(&place, "home");
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    let listener = runtime.block_on(async {
+        let options = ServerOptions::new(Identity::generate().expect("a key"));
+        Listener::bind("127.0.0.1:0".parse().expect("an address"), options).expect("bound")
+    });
+    let (address, fingerprint) = (listener.local_addr().to_string(), listener.fingerprint().to_string());
+    // A server that connects a place only when it has heard what is said to it.
+    let serving = runtime.spawn(async move {
+        let connection = listener.accept().await.expect("a client");
+        let (mut send, mut recv) = connection.accept_flow().await.expect("a flow").split();
+        let mut asked = vec![0; request(1, 0, 1).len()];
+        recv.read_exact(&mut asked).await.expect("a request");
+        let mut said = [0; 8];
+        recv.read_exact(&mut said).await.expect("what was said");
+        send.write_all(&[0, 0]).await.expect("answered");
+        send.write_all(&said).await.expect("written");
+        send.finished().await.expect("arrived");
+        // The next is refused, and nobody hears what is said to it.
+        let (mut send, _recv) = connection.accept_flow().await.expect("a flow").split();
+        send.write_all(&[1, 4, b'd', b'o', b'w', b'n']).await.expect("answered");
+        send.finished().await.expect("arrived");
+        connection.closed().await;
+        said
+    });
+    let at = free_port();
+    let forward = format!("{at}:127.0.0.1:1");
+    let running = place.start_as("home", &["tunnel", "--pin", &fingerprint, &address, "-L", &forward]);
+    wait_until("listening", || port_is_taken(at));
+    let to = std::net::SocketAddr::from(([127, 0, 0, 1], at));
+    assert_eq!(ask(connect(to), b"question").expect("carried"), b"question");
+    let refused = ask(connect(to), &vec![7; 1 << 20]).expect_err("reset");
+    assert!(matches!(refused.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe), "{refused}");
+    running.signal(rustix::process::Signal::TERM);
+    let ended = running.wait();
+    assert!(ended.err.contains(&format!("{to}: down")), "{}", ended.err);
+    assert_eq!(&runtime.block_on(serving).expect("served"), b"question");
+}
+
+/// Whether somebody listens at a port, found out without connecting to it.
+fn port_is_taken(port: u16) -> bool {
+    TcpListener::bind(("127.0.0.1", port)).is_err()
+}
+
+#[test]
+fn the_port_of_a_client_that_is_killed_goes_to_its_next_tunnel_and_is_closed_in_the_end() {
+    let place = Place::new();
+    let (service, back) = (echo(), free_port());
+    let server = serve(&place, &["--listen-forward", &back.to_string()]);
+    let options = ["-R", &format!("{back}:{service}")];
+    let there = std::net::SocketAddr::from(([127, 0, 0, 1], back));
+    let tunnel = Tunnel::start(&place, "home", &server, &options);
+    assert_eq!(ask(connect(there), b"first").expect("carried"), b"first");
+    // One that is there is not driven out by another of the same user.
+    let args = ["tunnel", "--pin", &server.fingerprint, &server.address, options[0], options[1]];
+    place.run(&args).failed(1, &["address in use"]);
+    assert_eq!(ask(connect(there), b"still").expect("carried"), b"still");
+    tunnel.running.kill();
+    let tunnel = Tunnel::start(&place, "home", &server, &options);
+    assert_eq!(ask(connect(there), b"second").expect("carried"), b"second");
+    // Nobody asks for it any more, and nobody connects to it.
+    tunnel.running.kill();
+    wait_until("closed", || !port_is_taken(back));
+}
+
+#[test]
 fn a_client_survives_a_server_that_says_something_else() {
     let place = Place::new();
     key_of(&place, "home");

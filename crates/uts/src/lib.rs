@@ -61,6 +61,7 @@ mod instance;
 mod known_hosts;
 mod listener;
 mod roaming;
+mod services;
 mod tls;
 mod trace;
 mod trust;
@@ -75,6 +76,7 @@ pub use flow::{Chunk, Flow, ReadError, RecvFlow, SendFlow, WriteError};
 pub use identity::{Identity, IdentityError};
 pub use known_hosts::{KnownHost, KnownHosts, KnownHostsError};
 pub use listener::{ListenError, Listener, ServerOptions};
+pub use services::{Handler, NO_SUCH_SERVICE, NoSuchService, Services};
 pub use trust::{ClientAuth, ClientAuthError, NewHost, NewHostKey, RefusedClient, Trust, TrustError};
 
 pub use uts_engine::requirements::{self, Requirements};

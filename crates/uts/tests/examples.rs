@@ -27,6 +27,7 @@ examples! {
     many_flows: "../examples/many_flows.rs",
     messages: "../examples/messages.rs",
     own_mechanism: "../examples/own_mechanism.rs",
+    services: "../examples/services.rs",
 }
 
 fn text(out: Vec<u8>) -> String {
@@ -42,6 +43,21 @@ fn no_example_goes_untested() {
         .collect();
     found.sort();
     assert_eq!(found, FILES);
+}
+
+#[tokio::test]
+async fn services_are_told_apart_by_their_names() {
+    within(async {
+        let listener = echo::listen("127.0.0.1:0").expect("listening");
+        let (target, key) = (listener.local_addr().to_string(), listener.fingerprint().to_string());
+        tokio::spawn(async move { services::services().serve(&listener).await });
+        let ask = |service, text| services::ask(&target, &key, service, text);
+        assert_eq!(ask("echo", "hello").await.expect("answered"), "hello");
+        assert_eq!(ask("upper", "hello").await.expect("answered"), "HELLO");
+        let error = ask("lower", "hello").await.expect_err("no such service");
+        assert!(error.to_string().contains("it has no service `lower`"), "{error}");
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -33,7 +33,8 @@ pub struct TunnelArgs {
     /// Lead a port of the server to a place that this host reaches; as for -L
     #[arg(short = 'R', long, value_name = "[udp/][BIND:]PORT:HOST:HOSTPORT", value_parser = Forward::parse)]
     pub remote: Vec<Forward>,
-    /// Lead a port here to wherever each program says that connects to it (SOCKS5); as for -L
+    /// Lead a port here to wherever each program says that connects to it (SOCKS5, UDP too); as for
+    /// -L
     #[arg(short = 'D', long, value_name = "[BIND:]PORT", value_parser = Forward::parse_dynamic)]
     pub dynamic: Vec<Forward>,
     /// Make a socket here by which uts ctl looks at the tunnel and changes it

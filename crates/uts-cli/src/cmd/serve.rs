@@ -6,23 +6,24 @@ mod listen;
 use super::meter::Meter;
 use super::{Failure, interrupted, properties};
 use crate::args::ServeArgs;
-use crate::link::{Link, ListenOptions, Listener, NO_SUCH_SERVICE, STOPPING, ServerIdentity, Transport};
+use crate::link::{Link, ListenOptions, Listener, STOPPING, ServerIdentity, Transport};
 use crate::perf;
 use crate::pipe::{self, Permitted};
-use crate::tunnel::{self, permit::Permits};
+use crate::tunnel::{self, held::Places, permit::Permits};
 use crate::ui::{self, Served, Start, Ui};
 use inventory::Inventory;
 use listen::Wrong;
 use sd_notify::NotifyState;
 use std::future::Future;
+use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use uts::files::{Client, ServeOptions, Service};
+use uts::{NO_SUCH_SERVICE, NoSuchService, Services};
 use uts_units::show;
 
 /// How long a server that ends waits for its clients to be told. With the rest of its work it ends
@@ -66,7 +67,7 @@ pub(crate) async fn serve<T: Transport>(
         return Err(Failure::Usage(why.into()));
     }
     let offer = offer(args)?;
-    if !offer.permits.is_empty() {
+    if offer.find(tunnel::SERVICE).is_ok() {
         tunnel::make_room_for_sockets();
     }
     let mut listener = transport.listen(&listen_options(args).await?).await.map_err(Failure::Failed)?;
@@ -114,65 +115,82 @@ fn tell_manager(state: &NotifyState<'_>) {
     let _ = sd_notify::notify(std::slice::from_ref(state));
 }
 
-/// What clients may ask for.
-#[derive(Clone)]
-struct Offer {
-    files: Option<Service>,
-    pipes: Arc<Permitted>,
-    permits: Arc<Permits>,
-    perf: Option<perf::Server>,
+/// What a client may ask for.
+enum Offered {
+    Files(Service),
+    Pipes(Arc<Permitted>),
+    Tunnels(Arc<Permits>, Arc<Places>),
+    Perf(perf::Server),
 }
+
+/// What clients may ask for, by its name.
+type Offer = Services<Offered>;
 
 fn offer(args: &ServeArgs) -> Result<Offer, Failure> {
     let options =
         ServeOptions { read_only: !args.writable, preserve_mode: args.preserve_mode, hidden: args.hidden };
-    let open = |dir: &PathBuf| {
+    let mut offer = Services::new();
+    if let Some(dir) = &args.dir {
         let service = Service::open(dir, options);
-        service.map_err(|error| Failure::Failed(format!("--dir {error}")))
-    };
-    let files = args.dir.as_ref().map(open).transpose()?;
+        let service = service.map_err(|error| Failure::Failed(format!("--dir {error}")))?;
+        offer = offer.with("", Offered::Files(service));
+    }
     let pipes = Permitted::new(&args.pipe).map_err(|why| Failure::Usage(format!("--pipe: {why}")))?;
+    if !pipes.is_empty() {
+        offer = offer.with(pipe::SERVICE, Offered::Pipes(Arc::new(pipes)));
+    }
     let permits = Permits { connect: args.forward.clone(), listen: args.listen_forward.clone() };
-    let perf = args.perf.then(perf::Server::default);
-    Ok(Offer { files, pipes: Arc::new(pipes), permits: Arc::new(permits), perf })
+    if !permits.is_empty() {
+        offer = offer.with(tunnel::SERVICE, Offered::Tunnels(Arc::new(permits), Arc::default()));
+    }
+    if args.perf {
+        offer = offer.with(perf::SERVICE, Offered::Perf(perf::Server::default()));
+    }
+    Ok(offer)
 }
 
 async fn serve_client<L: Link>(offer: Offer, link: L, ui: Arc<dyn Ui>, mut stopping: watch::Receiver<bool>) {
     let (address, fingerprint) = link.peer();
-    let asked = link.service();
-    let files = offer.files.filter(|_| asked.is_empty());
-    let pipes = (asked == pipe::SERVICE && !offer.pipes.is_empty()).then_some(offer.pipes);
-    let may_tunnel = asked == tunnel::SERVICE && !offer.permits.is_empty();
-    let connection = may_tunnel.then(|| link.connection()).flatten();
-    let perf = offer.perf.filter(|_| asked == perf::SERVICE).zip(link.connection().map(Arc::new));
-    if files.is_none() && pipes.is_none() && connection.is_none() && perf.is_none() {
-        let why = if asked.is_empty() {
-            "it serves no files".to_owned()
-        } else {
-            format!("it has no service `{asked}`")
-        };
-        ui.connection("refused", &address, &why);
-        return link.close(NO_SUCH_SERVICE, &why).await;
-    }
-    let is_measured = perf.is_some();
+    let offered = match offer.find(&link.service()) {
+        Ok(offered) => offered,
+        Err(NoSuchService(asked)) => {
+            let why = if asked.is_empty() {
+                "it serves no files".to_owned()
+            } else {
+                NoSuchService(asked).to_string()
+            };
+            ui.connection("refused", &address, &why);
+            return link.close(NO_SUCH_SERVICE, &why).await;
+        }
+    };
     ui.connection("connected", &address, fingerprint.as_deref().unwrap_or_default());
     let meter = Meter::new(link.clone(), ui.clone(), Some(address.clone()));
     let telling = meter.run();
     let flows = link.flows();
-    let exit = connection.map(|connection| exit(connection, offer.permits, ui.clone(), &address));
     let client = Client { key: fingerprint, address: host(&address).to_owned() };
+    // Of this transport, whose flows may be of messages, or have properties of their own.
+    let connection = || link.connection().ok_or_else(|| "this transport carries none of it".to_owned());
+    let words = |error: io::Error| error.to_string();
+    let serving = async {
+        match offered {
+            Offered::Files(files) => {
+                files.serve(&*flows, client, meter.clone()).await.map_err(|e| e.to_string())
+            }
+            Offered::Pipes(pipes) => pipe::serve(pipes.clone(), &*flows).await.map_err(words),
+            Offered::Tunnels(permits, places) => {
+                let exit = exit(connection()?, permits.clone(), places.clone(), ui.clone(), &address);
+                exit.serve().await.map_err(words)
+            }
+            Offered::Perf(server) => measure(server, Arc::new(connection()?), &*ui, &address).await,
+        }
+    };
     let served = tokio::select! {
-        served = async { match (&files, exit, perf) {
-            (_, Some(exit), _) => exit.serve().await.map_err(|error| error.to_string()),
-            (Some(files), ..) => files.serve(&*flows, client, meter.clone()).await.map_err(|error| error.to_string()),
-            (.., Some((server, measured))) => measure(&server, measured, &*ui, &address).await,
-            _ => pipe::serve(pipes.unwrap_or_default(), &*flows).await.map_err(|error| error.to_string()),
-        }} => Some(served),
+        served = serving => Some(served),
         _ = stopping.wait_for(|&stop| stop) => None,
     };
     telling.abort();
     let Some(served) = served else { return link.close(STOPPING, "the server is stopping").await };
-    if !is_measured {
+    if !matches!(offered, Offered::Perf(_)) {
         meter.sample();
     }
     let why = served.err().unwrap_or_default();
@@ -184,10 +202,11 @@ async fn serve_client<L: Link>(offer: Offer, link: L, ui: Arc<dyn Ui>, mut stopp
 fn exit(
     connection: uts::Connection,
     permits: Arc<Permits>,
+    places: Arc<Places>,
     ui: Arc<dyn Ui>,
     address: &str,
 ) -> Arc<tunnel::exit::Exit> {
-    let judge = tunnel::exit::Judge::Server(permits, connection.peer_fingerprint());
+    let judge = tunnel::exit::Judge::Server(permits, places, connection.peer_fingerprint());
     let client = address.to_owned();
     let teller = tunnel::Teller::new(tunnel::TOLD_MAX, move |line| ui.notice(Some(&client), "tunnel", line));
     tunnel::exit::Exit::new(connection, judge, Arc::default(), teller)

@@ -1,7 +1,7 @@
 //! The server's half: each flow of a client is connected to the service that it asks for.
 
 use super::{Permitted, read_request};
-use crate::stream::{REQUEST_MAX, Refused, answer, join};
+use crate::stream::{REQUEST_MAX, Refused, answer, at_once, join};
 use std::io;
 use std::sync::Arc;
 use tokio::io::AsyncWriteExt;
@@ -59,7 +59,7 @@ async fn serve_stream<F: Flows>(
         }
     };
     answer(&mut send, Ok("")).await?;
-    join(service, &mut send, &mut recv, |_, _, _| {}, |_| {}).await
+    join(service, &mut send, &mut recv, at_once, |_, _, _| {}, |_| {}).await
 }
 
 /// Connects to a service. An error is for the client.

@@ -9,7 +9,7 @@ use super::entry::{Entry, current};
 use super::exit::{Exit, Way};
 use super::forward::Protocol;
 use super::live::Entered;
-use super::wire::Opening;
+use super::wire::{Asked, Opening};
 use super::{Asking, Connections, Teller};
 use crate::stream::{REQUEST_MAX, Refused};
 use bytes::{BufMut, Bytes, BytesMut};
@@ -43,7 +43,7 @@ const WAITING_MAX: usize = 16;
 const EARLY_MAX: usize = 16;
 
 /// The largest UDP payload (RFC 768, less the IPv4 header).
-const DATAGRAM_BYTES_MAX: usize = 65_507;
+pub const DATAGRAM_BYTES_MAX: usize = 65_507;
 
 /// Whether a message is one of those above.
 pub fn is_one(message: &[u8]) -> bool {
@@ -57,18 +57,75 @@ fn message(kind: u8, parts: [&[u8]; 2]) -> Bytes {
     out.freeze()
 }
 
-/// Who has sent.
+/// Who sends, or where to: each has a flow of its own.
+pub struct Senders<K> {
+    all: BTreeMap<K, Sender>,
+    tasks: JoinSet<K>,
+}
+
 struct Sender {
     datagrams: mpsc::Sender<Bytes>,
     heard_at: Instant,
     task: AbortHandle,
 }
 
+impl<K: Ord + Clone + Send + 'static> Senders<K> {
+    /// Nobody so far. All flows end when this is dropped.
+    pub fn new() -> Self {
+        Senders { all: BTreeMap::new(), tasks: JoinSet::new() }
+    }
+
+    /// Takes a datagram. `begin` is given what waits for a flow that is not there yet, and carries
+    /// it to its end.
+    pub fn take<F: Future<Output = ()> + Send + 'static>(
+        &mut self,
+        key: K,
+        datagram: Bytes,
+        begin: impl FnOnce(mpsc::Receiver<Bytes>) -> F,
+    ) {
+        if self.all.len() >= SENDERS_MAX && !self.all.contains_key(&key) {
+            let quietest = self.all.iter().min_by_key(|(_, sender)| sender.heard_at);
+            let quietest = quietest.map(|(key, _)| key.clone());
+            if let Some(sender) = quietest.and_then(|key| self.all.remove(&key)) {
+                sender.task.abort();
+            }
+        }
+        if self.all.get(&key).is_some_and(|sender| sender.datagrams.is_closed()) {
+            self.all.remove(&key);
+        }
+        let now = Instant::now();
+        let sender = self.all.entry(key.clone()).or_insert_with(|| {
+            let (datagrams, arrivals) = mpsc::channel(WAITING_MAX);
+            let carried = begin(arrivals);
+            let task = self.tasks.spawn(async move {
+                carried.await;
+                key
+            });
+            Sender { datagrams, heard_at: now, task }
+        });
+        sender.heard_at = now;
+        // What finds no room is lost, as datagrams are.
+        let _ = sender.datagrams.try_send(datagram);
+    }
+
+    /// Waits until a flow has ended, and forgets it. For ever if there is none.
+    pub async fn ended(&mut self) {
+        if self.tasks.is_empty() {
+            return std::future::pending().await;
+        }
+        let gone = |sender: &Sender| sender.datagrams.is_closed();
+        if let Some(Ok(key)) = self.tasks.join_next().await
+            && self.all.get(&key).is_some_and(gone)
+        {
+            self.all.remove(&key);
+        }
+    }
+}
+
 /// Carries what arrives at a socket, until it is given up.
 pub async fn arrive(socket: UdpSocket, entry: Arc<Entry>, connections: Connections) {
     let socket = Arc::new(socket);
-    let mut senders: BTreeMap<SocketAddr, Sender> = BTreeMap::new();
-    let mut tasks = JoinSet::new();
+    let mut senders = Senders::new();
     let mut datagram = vec![0; DATAGRAM_BYTES_MAX];
     loop {
         let (bytes, from) = tokio::select! {
@@ -77,54 +134,44 @@ pub async fn arrive(socket: UdpSocket, entry: Arc<Entry>, connections: Connectio
                 // That somebody is gone, to whom was sent: whoever else sends is here.
                 Err(_) => continue,
             },
-            Some(ended) = tasks.join_next(), if !tasks.is_empty() => {
-                let gone = |sender: &Sender| sender.datagrams.is_closed();
-                if let Ok(from) = ended && senders.get(&from).is_some_and(gone) {
-                    senders.remove(&from);
-                }
-                continue;
-            }
+            () = senders.ended() => continue,
         };
-        let now = Instant::now();
         let datagram = Bytes::copy_from_slice(&datagram[..bytes]);
-        if senders.len() >= SENDERS_MAX && !senders.contains_key(&from) {
-            let quietest = senders.iter().min_by_key(|(_, sender)| sender.heard_at).map(|(from, _)| *from);
-            if let Some(sender) = quietest.and_then(|from| senders.remove(&from)) {
-                sender.task.abort();
-            }
-        }
-        if senders.get(&from).is_some_and(|sender| sender.datagrams.is_closed()) {
-            senders.remove(&from);
-        }
-        let sender = senders.entry(from).or_insert_with(|| {
-            let (datagrams, arrivals) = mpsc::channel(WAITING_MAX);
-            let local = Local::Shared(socket.clone(), from, arrivals);
+        senders.take(from, datagram, |arrivals| {
+            let local = Local::Shared { socket: socket.clone(), to: from, head: Bytes::new(), arrivals };
             let (entry, connections) = (entry.clone(), connections.clone());
-            let task = tasks.spawn(async move {
-                if let Err(why) = enter(&entry, local, from, connections).await {
+            async move {
+                let Some(asked) = entry.asked.clone() else { return };
+                let to = entry.to.clone();
+                if let Err(why) = enter(&entry, Leading { asked, from, to }, local, connections).await {
                     entry.teller.tell(&entry.name, &why);
                 }
-                from
-            });
-            Sender { datagrams, heard_at: now, task }
+            }
         });
-        sender.heard_at = now;
-        // What finds no room is lost, as datagrams are.
-        let _ = sender.datagrams.try_send(datagram);
     }
 }
 
-/// Carries the datagrams of one sender.
-async fn enter(
+/// Where the datagrams of a flow come from, and where they lead.
+pub struct Leading {
+    /// What the other end is asked.
+    pub asked: Asked,
+    /// Who sends.
+    pub from: SocketAddr,
+    /// Where to, in words.
+    pub to: String,
+}
+
+/// Carries the datagrams of a flow that is yet to be opened. An error is why it was not.
+pub async fn enter(
     entry: &Entry,
+    leading: Leading,
     mut local: Local,
-    from: SocketAddr,
     connections: Connections,
 ) -> Result<(), String> {
     let Ok(_room) = entry.room.try_acquire() else {
         return Err("there is no room for more connections".to_owned());
     };
-    let Some(asked) = entry.asked.clone() else { return Err("SOCKS5 is over TCP".to_owned()) };
+    let Leading { asked, from, to } = leading;
     let Some(first) = local.next(&mut Vec::new()).await else { return Ok(()) };
     let connection = current(connections).await?;
     let asking = entry.wants.options(&connection, Protocol::Udp)?;
@@ -134,8 +181,7 @@ async fn enter(
     // All that follows is worth nothing without it.
     let sent = send.send_message(message(OPENING, [&opening, &first]), MessageOptions::default()).await;
     sent.map_err(|error| error.to_string())?;
-    let entered =
-        entry.live.enter([entry.name.clone(), from.to_string(), entry.to.clone()], &connection, send.id());
+    let entered = entry.live.enter([entry.name.clone(), from.to_string(), to], &connection, send.id());
     entered.carried().sent.fetch_add(first.len() as u64, Relaxed);
     let told = (entry.teller.as_ref(), entry.name.as_str());
     relay(local, send, recv, &asking, &entered, Some(told)).await;
@@ -214,9 +260,18 @@ async fn connect(way: &Way) -> Result<UdpSocket, Refused> {
 }
 
 /// Where datagrams come from and go to, beside the flow.
-enum Local {
+pub enum Local {
     /// Of one sender, by a socket that others send to as well.
-    Shared(Arc<UdpSocket>, SocketAddr, mpsc::Receiver<Bytes>),
+    Shared {
+        /// The socket.
+        socket: Arc<UdpSocket>,
+        /// The sender.
+        to: SocketAddr,
+        /// What each datagram to it begins with.
+        head: Bytes,
+        /// What it has sent.
+        arrivals: mpsc::Receiver<Bytes>,
+    },
     /// By a socket that knows only its peer.
     Own(UdpSocket),
 }
@@ -226,7 +281,7 @@ impl Local {
     /// socket.
     async fn next(&mut self, space: &mut Vec<u8>) -> Option<Bytes> {
         match self {
-            Local::Shared(_, _, arrivals) => arrivals.recv().await,
+            Local::Shared { arrivals, .. } => arrivals.recv().await,
             Local::Own(socket) => {
                 space.resize(DATAGRAM_BYTES_MAX, 0);
                 loop {
@@ -242,7 +297,8 @@ impl Local {
     /// What cannot be sent is lost, as datagrams are.
     async fn put(&self, datagram: &[u8]) {
         let _ = match self {
-            Local::Shared(socket, to, _) => socket.send_to(datagram, *to).await,
+            Local::Shared { socket, to, head, .. } if head.is_empty() => socket.send_to(datagram, *to).await,
+            Local::Shared { socket, to, head, .. } => socket.send_to(&[head, datagram].concat(), *to).await,
             Local::Own(socket) => socket.send(datagram).await,
         };
     }

@@ -3,9 +3,9 @@
 
 use super::forward::Protocol;
 use super::live::Live;
-use super::socks::{self, Waiting};
+use super::socks::{self, Request, Waiting};
 use super::wire::{Asked, Opening};
-use super::{Asking, Connections, Teller, Wants, datagrams};
+use super::{Asking, Connections, Teller, Wants, associate, datagrams};
 use crate::stream::{self, Refused};
 use std::io;
 use std::net::SocketAddr;
@@ -144,7 +144,7 @@ impl Arrived {
 impl Entry {
     /// Carries a connection to its end. An error is why it was not made.
     async fn carry(
-        &self,
+        self: &Arc<Self>,
         socket: TcpStream,
         from: SocketAddr,
         connections: Connections,
@@ -152,7 +152,14 @@ impl Entry {
         let (arrived, asked, to) = match &self.asked {
             Some(asked) => (Arrived::Plain(socket), asked.clone(), self.to.clone()),
             None => {
-                let (place, waiting) = socks::hear(socket).await?;
+                let at = socket.local_addr().map_err(|error| error.to_string())?;
+                let (request, waiting) = socks::hear(socket).await?;
+                let place = match request {
+                    Request::Connect(place) => place,
+                    Request::Associate(port) => {
+                        return associate::carry(self, waiting, [at, from], port, connections).await;
+                    }
+                };
                 let to = place.to_string();
                 (Arrived::Socks(waiting), Asked::Connect(Protocol::Tcp, place), to)
             }
@@ -165,19 +172,38 @@ impl Entry {
                 return Err(refused.to_string());
             }
         };
-        self.teller.well(&self.name);
-        let socket = match arrived {
-            Arrived::Plain(socket) => socket,
-            Arrived::Socks(waiting) => waiting.connected().await?,
-        };
         let names = [self.name.clone(), from.to_string(), to];
-        let entered = self.live.enter(names, &connection, send.id());
-        // How it ends is told to both its ends by the ends of their sockets.
-        let _ = entered.join(socket, &mut send, &mut recv, &asking).await;
-        Ok(())
+        let enter = || self.live.enter(names, &connection, send.id());
+        match arrived {
+            // It is connected as far as it knows: what it says goes out at once, and is held by the
+            // other end until that has connected it.
+            Arrived::Plain(socket) => {
+                let (entered, mut refused) = (enter(), None);
+                let begun = async |recv: &mut RecvFlow| {
+                    let answered = self.answered(recv).await;
+                    answered.map_err(|why| {
+                        refused = Some(why);
+                        io::ErrorKind::ConnectionRefused.into()
+                    })
+                };
+                // How it ends is told to both its ends by the ends of their sockets.
+                let _ = entered.join(socket, &mut send, &mut recv, begun, &asking).await;
+                refused.map_or(Ok(()), |refused| Err(refused.to_string()))
+            }
+            Arrived::Socks(waiting) => {
+                if let Err(refused) = self.answered(&mut recv).await {
+                    waiting.refused(&refused).await;
+                    return Err(refused.to_string());
+                }
+                let socket = waiting.connected().await?;
+                let entered = enter();
+                let _ = entered.join(socket, &mut send, &mut recv, stream::at_once, &asking).await;
+                Ok(())
+            }
+        }
     }
 
-    /// Opens a flow, and has the other end connect it.
+    /// Opens a flow, and asks the other end to connect it.
     async fn open(
         &self,
         asked: Asked,
@@ -186,23 +212,37 @@ impl Entry {
         let connection = current(connections).await.map_err(Refused::Absent)?;
         let asking = self.wants.options(&connection, Protocol::Tcp).map_err(Refused::Absent)?;
         let opening = Opening { asked, properties: self.wants.of_peer() };
-        let broken = |error: io::Error| {
-            Refused::Absent(match error.kind() {
-                io::ErrorKind::UnexpectedEof => "the other end gives no whole answer".to_owned(),
-                _ => error.to_string(),
-            })
-        };
-        let answered = timeout(WAIT_MAX, async {
+        let opened = timeout(WAIT_MAX, async {
             let flow = connection.open_flow(asking.flow.clone()).await;
-            let (mut send, mut recv) = flow.map_err(|error| Refused::Absent(error.to_string()))?.split();
+            let (mut send, recv) = flow.map_err(|error| Refused::Absent(error.to_string()))?.split();
             send.write_all(&opening.emit()).await.map_err(broken)?;
-            stream::read_answer(&mut recv).await.map_err(broken)??;
             Ok((send, recv))
         });
-        let late = || Refused::Absent("the other end does not answer".to_owned());
-        let (send, recv) = answered.await.unwrap_or_else(|_| Err(late()))?;
+        let (send, recv) = opened.await.unwrap_or_else(|_| Err(late()))?;
         Ok((connection, asking, send, recv))
     }
+
+    /// Waits for the answer of the other end.
+    async fn answered(&self, recv: &mut RecvFlow) -> Result<(), Refused> {
+        let answered = timeout(WAIT_MAX, async {
+            stream::read_answer(recv).await.map_err(broken)??;
+            Ok(())
+        });
+        answered.await.unwrap_or_else(|_| Err(late()))?;
+        self.teller.well(&self.name);
+        Ok(())
+    }
+}
+
+fn late() -> Refused {
+    Refused::Absent("the other end does not answer".to_owned())
+}
+
+fn broken(error: io::Error) -> Refused {
+    Refused::Absent(match error.kind() {
+        io::ErrorKind::UnexpectedEof => "the other end gives no whole answer".to_owned(),
+        _ => error.to_string(),
+    })
 }
 
 /// The connection to the other end, once there is one.

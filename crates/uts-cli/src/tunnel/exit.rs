@@ -2,6 +2,7 @@
 
 use super::entry::{Entry, Socket};
 use super::forward::{Place, Protocol};
+use super::held::{DOUBT_MAX, Holding, LOOK_EVERY, Places};
 use super::live::Live;
 use super::permit::Permits;
 use super::wire::{Asked, Opening};
@@ -15,7 +16,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout};
 use uts::files::Flows;
 use uts::{Chunk, Connection, Fingerprint, RecvFlow, SendFlow};
 
@@ -27,8 +28,8 @@ const LOOKUPS_MAX: usize = 16;
 
 /// Where what a peer asks for may lead.
 pub enum Judge {
-    /// A server: where its permits say, for a client of this key.
-    Server(Arc<Permits>, Option<Fingerprint>),
+    /// A server: where its permits say, for a client of this key; and the places that clients hold.
+    Server(Arc<Permits>, Arc<Places>, Option<Fingerprint>),
     /// A client: where its own forwards lead, by their numbers.
     Client(Vec<Goal>),
 }
@@ -139,7 +140,7 @@ impl Exit {
         let _turn = self.lookups.acquire().await;
         let from = || self.connection.remote_addr().map_or_else(String::new, |address| address.to_string());
         match (asked, &self.judge) {
-            (Asked::Connect(protocol, place), Judge::Server(permits, key)) => {
+            (Asked::Connect(protocol, place), Judge::Server(permits, _, key)) => {
                 let wants = wants_of_peer(properties)?;
                 let addresses = permits.addresses(*protocol, place, *key).await;
                 let addresses = addresses.inspect_err(|refused| {
@@ -225,7 +226,7 @@ impl Exit {
         };
         stream::answer(send, Ok("")).await?;
         let entered = self.live.enter([way.name, way.from, way.to], &self.connection, send.id());
-        entered.join(socket, send, recv, &asking).await.map(Ok)
+        entered.join(socket, send, recv, stream::at_once, &asking).await.map(Ok)
     }
 
     /// Listens for the peer as long as the flow is open.
@@ -239,7 +240,7 @@ impl Exit {
         recv: &mut (impl AsyncRead + Unpin),
     ) -> io::Result<Result<(), Refused>> {
         let bound = async {
-            let Judge::Server(permits, key) = &self.judge else {
+            let Judge::Server(permits, places, key) = &self.judge else {
                 return Err(Refused::Forbidden("a client listens nowhere for its server".to_owned()));
             };
             let addresses = permits.listening(protocol, place, *key).inspect_err(|refused| {
@@ -248,14 +249,16 @@ impl Exit {
             let room = self.listeners.clone().try_acquire_owned().map_err(|_| {
                 Refused::Absent(format!("{LISTENERS_MAX} places are listened at, which is the most"))
             })?;
-            let socket = Socket::bind(protocol, &addresses).await.map_err(Refused::Absent)?;
-            Ok((socket, room, wants_of_peer(properties)?))
+            let wants = wants_of_peer(properties)?;
+            let socket = bind(protocol, &addresses, places, *key).await.map_err(Refused::Absent)?;
+            let address = socket.local_addr().map_err(|error| Refused::Absent(error.to_string()))?;
+            let holding: Holding = places.hold(protocol, address, *key, &self.connection);
+            Ok((socket, address, holding, room, wants))
         };
-        let (socket, _room, wants) = match bound.await {
+        let (socket, address, holding, _room, wants) = match bound.await {
             Ok(bound) => bound,
             Err(refused) => return Ok(Err(refused)),
         };
-        let address = socket.local_addr()?;
         stream::answer(send, Ok(&address.port().to_string())).await?;
         let entry = Arc::new(Entry {
             name: format!("{}{address}", protocol.prefix()),
@@ -270,6 +273,7 @@ impl Exit {
         let mut nowhere = tokio::io::sink();
         tokio::select! {
             () = socket.serve(entry, connections) => {}
+            () = holding.gone() => {}
             // Nothing is expected in it but its end.
             _ = tokio::io::copy(recv, &mut nowhere) => {}
         }
@@ -288,6 +292,26 @@ impl Exit {
         }
         Ok(())
     }
+}
+
+/// Listens at the first of these places that can be had. Who holds one for the same key, and does
+/// not answer any more, makes room.
+async fn bind(
+    protocol: Protocol,
+    addresses: &[SocketAddr],
+    places: &Places,
+    key: Option<Fingerprint>,
+) -> Result<Socket, String> {
+    let mut bound = Socket::bind(protocol, addresses).await;
+    let Some(_doubt) = bound.is_err().then(|| places.doubt(protocol, addresses, key)).flatten() else {
+        return bound;
+    };
+    let until = Instant::now() + DOUBT_MAX;
+    while bound.is_err() && Instant::now() < until {
+        sleep(LOOK_EVERY).await;
+        bound = Socket::bind(protocol, addresses).await;
+    }
+    bound
 }
 
 /// Whether a peer may ask this property.

@@ -108,16 +108,17 @@ impl Entered {
         &self.carried
     }
 
-    /// Carries it between its socket and its flow, to its end. If no priority was asked, that of
-    /// the flow follows what goes into it.
+    /// Carries it between its socket and its flow, to its end, as [`stream::join`] does. If no
+    /// priority was asked, that of the flow follows what goes into it.
     ///
     /// # Errors
     /// Those of both ends; [`io::ErrorKind::ConnectionAborted`] if somebody wants it to end.
-    pub async fn join(
+    pub async fn join<R: AsyncRead + Unpin>(
         &self,
         socket: TcpStream,
         send: &mut SendFlow,
-        recv: &mut (impl AsyncRead + Unpin),
+        recv: &mut R,
+        begun: impl AsyncFnOnce(&mut R) -> io::Result<()>,
         asking: &Asking,
     ) -> io::Result<()> {
         let carried = self.carried();
@@ -133,7 +134,7 @@ impl Entered {
             carried.received.fetch_add(bytes as u64, Relaxed);
         };
         tokio::select! {
-            joined = stream::join(socket, send, recv, on_sent, on_received) => joined,
+            joined = stream::join(socket, send, recv, begun, on_sent, on_received) => joined,
             () = self.ended() => Err(io::ErrorKind::ConnectionAborted.into()),
         }
     }

@@ -10,11 +10,13 @@
 //! connection by [`CONNECTIONS_MAX`], what each of them holds by [`FLOW_BYTES`], listeners by
 //! [`LISTENERS_MAX`].
 
+pub mod associate;
 pub mod control;
 pub mod datagrams;
 pub mod entry;
 pub mod exit;
 pub mod forward;
+pub mod held;
 pub mod live;
 pub mod permit;
 pub mod socks;

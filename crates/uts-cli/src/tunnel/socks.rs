@@ -1,4 +1,4 @@
-//! SOCKS5 (RFC 1928) for programs of this host: CONNECT without authentication.
+//! SOCKS5 (RFC 1928) for programs of this host: CONNECT and UDP ASSOCIATE without authentication.
 
 use super::forward::Place;
 use crate::stream::{REQUEST_MAX, Refused};
@@ -9,14 +9,22 @@ use std::net::{Ipv4Addr, SocketAddr};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// A program that has said where it wants to connect, and waits for the answer.
+/// What a program asks for.
+pub enum Request {
+    /// To be connected to a place.
+    Connect(Place),
+    /// To send datagrams, from a port of its own if it names one (other than 0).
+    Associate(u16),
+}
+
+/// A program that has said what it wants, and waits for the answer.
 pub struct Waiting(Socks5ServerProtocol<TcpStream, states::CommandRead>);
 
-/// Hears where a program wants to connect. What is no SOCKS5 is closed.
+/// Hears what a program wants. What is no SOCKS5 is closed.
 ///
 /// # Errors
 /// What it has said instead, in one line.
-pub async fn hear(socket: TcpStream) -> Result<(Place, Waiting), String> {
+pub async fn hear(socket: TcpStream) -> Result<(Request, Waiting), String> {
     let heard = timeout(REQUEST_MAX, async {
         let greeted = Socks5ServerProtocol::accept_no_auth(socket).await?;
         greeted.read_command().await
@@ -26,20 +34,42 @@ pub async fn hear(socket: TcpStream) -> Result<(Place, Waiting), String> {
         Ok(Err(error)) => return Err(words(&error)),
         Err(_) => return Err("a program has connected and said nothing of SOCKS5".to_owned()),
     };
-    if command != Socks5Command::TCPConnect {
-        let _ = protocol.reply_error(&ReplyError::CommandNotSupported).await;
-        return Err("a program asks for another command than CONNECT, which is all there is".to_owned());
+    match command {
+        Socks5Command::TCPConnect => {}
+        Socks5Command::UDPAssociate => {
+            // The address is mostly none: the program does not know by which one it will send.
+            let port = match target {
+                TargetAddr::Ip(address) => address.port(),
+                TargetAddr::Domain(_, port) => port,
+            };
+            return Ok((Request::Associate(port), Waiting(protocol)));
+        }
+        Socks5Command::TCPBind => {
+            let _ = protocol.reply_error(&ReplyError::CommandNotSupported).await;
+            return Err("a program asks for BIND; there are CONNECT and UDP ASSOCIATE".to_owned());
+        }
     }
+    match place(target) {
+        Ok(place) => Ok((Request::Connect(place), Waiting(protocol))),
+        Err(place) => {
+            let _ = protocol.reply_error(&ReplyError::AddressTypeNotSupported).await;
+            Err(format!("a program asks for `{place}`, which is no place"))
+        }
+    }
+}
+
+/// The place that a program names.
+///
+/// # Errors
+/// What it names instead.
+pub fn place(target: TargetAddr) -> Result<Place, Place> {
     let place = match target {
         TargetAddr::Ip(address) => Place { host: address.ip().to_string(), port: address.port() },
         TargetAddr::Domain(host, port) => Place { host, port },
     };
     let is_odd = |c: char| c.is_whitespace() || c.is_control();
-    if place.host.is_empty() || place.port == 0 || place.host.contains(is_odd) {
-        let _ = protocol.reply_error(&ReplyError::AddressTypeNotSupported).await;
-        return Err(format!("a program asks for `{place}`, which is no place"));
-    }
-    Ok((place, Waiting(protocol)))
+    let is_sound = !(place.host.is_empty() || place.port == 0 || place.host.contains(is_odd));
+    if is_sound { Ok(place) } else { Err(place) }
 }
 
 fn words(error: &SocksServerError) -> String {
@@ -61,8 +91,15 @@ impl Waiting {
     /// The program is gone.
     pub async fn connected(self) -> Result<TcpStream, String> {
         // The address by which the other end has connected is not told, as RFC 1928 would have it.
-        let unknown = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
-        self.0.reply_success(unknown).await.map_err(|error| error.to_string())
+        self.granted(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0))).await
+    }
+
+    /// It has what it wants, at an address.
+    ///
+    /// # Errors
+    /// The program is gone.
+    pub async fn granted(self, at: SocketAddr) -> Result<TcpStream, String> {
+        self.0.reply_success(at).await.map_err(|error| error.to_string())
     }
 
     /// It cannot be connected.
