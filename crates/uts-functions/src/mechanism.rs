@@ -338,6 +338,8 @@ pub struct Facts {
     pub passes_over: bool,
     /// It judges messages before they are a part of their flow.
     pub judges: bool,
+    /// It lets damage through at the end of a message that allows it.
+    pub tolerates: bool,
     /// What it guarantees.
     pub promises: &'static [Promise],
     /// Whether it is taken unasked.
@@ -362,6 +364,7 @@ impl Facts {
         orders: false,
         passes_over: false,
         judges: false,
+        tolerates: false,
         promises: &[],
         unasked: Unasked::Choice(0),
         window_packets_min: 2,

@@ -75,6 +75,8 @@ pub(crate) struct DataLayout {
     pub offsets: bool,
     /// Messages say what they wait for.
     pub orders: bool,
+    /// Damage is let through at the ends of messages that allow it.
+    pub tolerates: bool,
 }
 
 impl DataLayout {
@@ -83,6 +85,10 @@ impl DataLayout {
             repeats: profile.mechanisms().any(|m| m.facts.repeats),
             offsets: profile.mechanisms().any(|m| m.facts.positions),
             orders: profile.mechanisms().any(|m| m.facts.orders),
+            // A cipher lets nothing through, and redundancy would spread the damage.
+            tolerates: profile.mechanisms().any(|m| m.facts.tolerates)
+                && profile.is_inert(Function::Protection)
+                && profile.is_inert(Function::Fec),
         }
     }
 
@@ -192,7 +198,7 @@ mod tests {
             DataFlags { fin: true, ..whole },
         ];
         for offsets in [false, true] {
-            let layout = DataLayout { repeats: false, offsets, orders: false };
+            let layout = DataLayout { repeats: false, offsets, orders: false, tolerates: false };
             let is_unplaced = |flags: DataFlags, offset: Option<u64>| {
                 layout.is_unplaced_message(&Data { flow: 0, offset, flags, has_len: false, bytes: b"data" })
             };

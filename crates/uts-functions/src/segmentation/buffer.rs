@@ -377,6 +377,11 @@ impl SendBuffer {
         (!chunk.range.is_empty()).then_some(chunk)
     }
 
+    /// Where the message begins, or the stretch of bytes, that has this position.
+    pub fn begin_of(&self, position: u64) -> Option<u64> {
+        Some(self.segments.get(self.index_of(position))?.piece_at(position).start)
+    }
+
     /// Appends a chunk's data to `out`.
     pub fn copy(&self, chunk: &Chunk, out: &mut Vec<u8>) {
         let mut at = chunk.range.start;

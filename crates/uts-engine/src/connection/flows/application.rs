@@ -200,6 +200,8 @@ impl Connection {
         let lifetime =
             options.lifetime.or(self.requirements_of(group).msg_lifetime).filter(|_| keeps_boundaries);
         let expires = lifetime.map(|lifetime| now + lifetime);
+        let covered = options.checksum_len.or(self.requirements_of(group).msg_checksum_len);
+        let covered = covered.filter(|bytes| keeps_boundaries && *bytes < MessageOptions::ALL);
         let terms = Terms { capacity: self.ways.send_capacity(id.0), bytes_max, expires };
         let Ways { flows, outbound, stats, .. } = &mut self.ways;
         let Some(send) = flows.get_mut(id.0).map(|flow| &mut flow.send) else {
@@ -207,7 +209,7 @@ impl Connection {
         };
         let mut judge = outbound.as_mut().map(|o| &mut o.rate).filter(|rate| rate.info().facts.judges);
         let (mut taken, mut bytes) = (0, 0);
-        let is_plain = judge.is_none() && options.after == After::Everything;
+        let is_plain = judge.is_none() && options.after == After::Everything && covered.is_none();
         if keeps_boundaries && is_plain && !forming.presents() {
             // As they are: what the loop below would do with each, without its questions.
             (taken, bytes) = messages.hand_over(&mut send.buffer, &terms);
@@ -240,6 +242,9 @@ impl Connection {
                 None => send.buffer.write(message),
             }
             send.order(start, options.after);
+            if let Some(covered) = covered.filter(|covered| (*covered as usize) < size) {
+                send.cover(start, covered);
+            }
             if verdict == Verdict::Tag {
                 send.tag(start);
             }
@@ -379,6 +384,7 @@ impl Connection {
                 }
                 Some(Delivery::Bytes(position, data)) => Read::Bytes(position, data),
                 Some(Delivery::Message(_, data)) => Read::Message(data),
+                Some(Delivery::Damaged(_, message, right_bytes)) => Read::Damaged { message, right_bytes },
                 Some(Delivery::Presented(_, data)) => {
                     match presentation.as_ref().map(|p| p.unpresent(&data, max)) {
                         Some(Ok(Cow::Owned(plain))) => Read::Message(Bytes::from(plain)),

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, VecDeque};
 use uts_functions::flow::{self, Grant, Sending};
 use uts_functions::rate::{self, Meter, RateControl as _, Verdict};
 use uts_functions::retransmission::{Awaited, Demand, Received, Tries};
-use uts_functions::segmentation::buffer::SendBuffer;
+use uts_functions::segmentation::buffer::{Chunk, SendBuffer};
 use uts_functions::sequencing::reassembly::Reassembly;
 use uts_functions::{Choice, Function, RangeSet, Time, retransmission};
 use uts_wire::frame::Data;
@@ -62,6 +62,8 @@ pub(crate) struct Rare {
     pub tagged: RangeSet,
     /// Where messages begin that do not wait for everything before them, and what they wait for.
     pub orders: BTreeMap<u64, Range<u64>>,
+    /// Where messages begin that may come damaged, and how many of their bytes may not.
+    pub coverage: BTreeMap<u64, u32>,
 }
 
 impl SendHalf {
@@ -84,6 +86,21 @@ impl SendHalf {
         }
     }
 
+    /// Of the message that was written from this position on, only so many bytes have to be right.
+    pub fn cover(&mut self, start: u64, bytes: u32) {
+        self.rare.get_or_insert_default().coverage.insert(start, bytes);
+    }
+
+    /// How many bytes at the end of a part of a message may come damaged.
+    pub fn tolerant_bytes(&self, chunk: &Chunk) -> usize {
+        let coverage = self.rare.as_ref().map(|rare| &rare.coverage).filter(|all| !all.is_empty());
+        let Some(coverage) = coverage.filter(|_| chunk.message && !chunk.presented) else { return 0 };
+        let begin = self.buffer.begin_of(chunk.range.start);
+        let Some((begin, bytes)) = begin.and_then(|begin| coverage.get_key_value(&begin)) else { return 0 };
+        let covered = u64::from(*bytes).saturating_sub(chunk.range.start - begin);
+        chunk.data_bytes.saturating_sub(usize::try_from(covered).unwrap_or(usize::MAX))
+    }
+
     /// Positions have arrived: what was known of them is forgotten.
     pub fn on_settled(&mut self, range: Range<u64>) {
         let Some(rare) = &mut self.rare else { return };
@@ -93,6 +110,9 @@ impl SendHalf {
         let done_to = self.buffer.done_to();
         while rare.orders.first_key_value().is_some_and(|(start, _)| *start < done_to) {
             rare.orders.pop_first();
+        }
+        while rare.coverage.first_key_value().is_some_and(|(start, _)| *start < done_to) {
+            rare.coverage.pop_first();
         }
     }
 
@@ -108,6 +128,7 @@ impl SendHalf {
                 + rare.awaited.heap_bytes()
                 + rare.tagged.heap_bytes()
                 + rare.orders.len() * 40
+                + rare.coverage.len() * 24
                 + rare.sending.heap_bytes()
                 + rare.tries.heap_bytes()
         });

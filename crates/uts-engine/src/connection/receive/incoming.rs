@@ -68,7 +68,10 @@ impl Connection {
             return;
         }
         match opened {
-            Ok(Unsealed { stack, number, frames, repaired }) => {
+            Ok(Unsealed { stack, number, frames, right_bytes: Some(right_bytes), .. }) => {
+                self.take_in_damaged(now, ecn, (stack, number), &packet[frames], right_bytes)
+            }
+            Ok(Unsealed { stack, number, frames, repaired, .. }) => {
                 self.ways.stats.packets_corrected += u64::from(repaired);
                 self.take_in(now, ecn, (stack, number), &packet[frames])
             }
@@ -323,11 +326,23 @@ impl Ways {
         if self.on_next_bytes(index, data) {
             return Ok(());
         }
-        let Some((counts, repeats)) = self.place(index, data.flow)? else { return Ok(()) };
+        let Some(placed) = self.place(index, data.flow)? else { return Ok(()) };
         // The first of a flow found it not yet in its place.
         if self.on_next_bytes(index, data) {
             return Ok(());
         }
+        self.insert_data(now, placed, data, None)
+    }
+
+    /// Data of a flow that is known, whose data has positions and is repeated or not. Of a message
+    /// that came damaged, so many bytes are right.
+    pub(in crate::connection) fn insert_data(
+        &mut self,
+        now: Time,
+        (counts, repeats): (bool, bool),
+        data: &frame::Data<'_>,
+        right_bytes: Option<u64>,
+    ) -> Result<(), CloseReason> {
         let Some(receive) = self.flows.get_mut(data.flow).map(|flow| &mut flow.receive) else {
             return Ok(());
         };
@@ -366,7 +381,11 @@ impl Ways {
             end: data.flags.end,
             fin: data.flags.fin,
         };
-        match receive.data.insert(segment, limit) {
+        let inserted = match right_bytes {
+            Some(right_bytes) => receive.data.insert_damaged(segment, right_bytes, limit),
+            None => receive.data.insert(segment, limit),
+        };
+        match inserted {
             Ok(new) => {
                 self.stats.data_bytes_repeated += (data.bytes.len() as u64).saturating_sub(new);
                 if !repeats {

@@ -6,6 +6,7 @@
 //! memory that those of a packet share ([`Arena`]). Trees are for all the rest.
 
 mod arena;
+mod damaged;
 mod given_up;
 mod newest;
 mod orders;
@@ -53,6 +54,9 @@ pub enum Delivery {
     /// A whole message in the form that a presentation mechanism gave it, and its position in the
     /// flow.
     Presented(u64, Bytes),
+    /// A whole message that came damaged, where its sender allows that; its position in the flow,
+    /// and how many bytes of it are right.
+    Damaged(u64, Bytes, u64),
     /// The sender gave up this many positions here.
     Skipped(u64),
     /// The flow has ended.
@@ -149,6 +153,8 @@ pub struct Reassembly {
     skipped: RangeSet,
     /// What messages wait for, where it is said.
     orders: Option<Box<Orders>>,
+    /// What came damaged, and was not handed over.
+    damaged: RangeSet,
 }
 
 impl Reassembly {
@@ -512,6 +518,9 @@ impl Reassembly {
             joined.freeze()
         };
         self.delivered.insert(whole.clone());
+        if let Some(right_bytes) = self.take_damage(&whole) {
+            return Some(Delivery::Damaged(whole.start, data, right_bytes));
+        }
         Some(delivery(whole.start, data, presented))
     }
 
@@ -521,7 +530,7 @@ impl Reassembly {
         self.arena.shrink();
         self.ready.shrink_to_fit();
         self.unplaced.shrink_to_fit();
-        for set in [&mut self.settled, &mut self.delivered, &mut self.skipped] {
+        for set in [&mut self.settled, &mut self.delivered, &mut self.skipped, &mut self.damaged] {
             set.shrink();
         }
     }
@@ -531,6 +540,7 @@ impl Reassembly {
         self.settled.heap_bytes()
             + self.delivered.heap_bytes()
             + self.skipped.heap_bytes()
+            + self.damaged.heap_bytes()
             + self.orders.as_ref().map_or(0, |orders| orders.heap_bytes())
             + self.unplaced.capacity() * size_of::<MessageRow>()
             + self.pieces.len() * (size_of::<Piece>() + 16)
