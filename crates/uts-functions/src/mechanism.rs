@@ -334,6 +334,8 @@ pub struct Facts {
     pub speaks: bool,
     /// Messages say what they wait for, and it keeps to that.
     pub orders: bool,
+    /// Messages have keys, and it keeps the order of those with one key.
+    pub keys: bool,
     /// It gives up data that has arrived.
     pub passes_over: bool,
     /// It judges messages before they are a part of their flow.
@@ -362,6 +364,7 @@ impl Facts {
         windows: false,
         speaks: false,
         orders: false,
+        keys: false,
         passes_over: false,
         judges: false,
         tolerates: false,

@@ -277,6 +277,13 @@ impl SendBuffer {
         self.done.run_end(0)
     }
 
+    /// Everything below this position has arrived at the peer, or the peer knows that it was given
+    /// up.
+    pub fn known_to(&self) -> u64 {
+        let untold = self.skips.first().into_iter().chain(self.told.first()).map(|range| range.start);
+        untold.fold(self.done_to(), u64::min)
+    }
+
     /// The end of the highest data that has arrived at the peer, or was given up.
     pub fn heard_to(&self) -> u64 {
         self.done.last().map_or(0, |last| last.end)

@@ -78,6 +78,8 @@ impl Groups {
 pub(in crate::connection) struct Forming {
     segmentation: segmentation::Slot,
     presentation: presentation::Slot,
+    /// Messages with one key keep their order.
+    pub is_keyed: bool,
 }
 
 impl Forming {
@@ -183,11 +185,11 @@ impl Connection {
             let profile = &self.agreement.groups.get(send.group)?.profile;
             let segmentation = segmentation::Slot::build(profile.get(Function::Segmentation), ())?;
             let presentation = presentation::Slot::build(profile.get(Function::Presentation), ())?;
-            return Some(Forming { segmentation, presentation });
+            return Some(Forming { segmentation, presentation, is_keyed: is_keyed(profile) });
         }
         let stack = self.ways.outbound.as_ref()?.stack(send.group)?;
         let (segmentation, presentation) = (stack.segmentation.clone(), stack.presentation.clone());
-        Some(Forming { segmentation, presentation })
+        Some(Forming { segmentation, presentation, is_keyed: is_keyed(&stack.profile) })
     }
 
     /// Asks for the profile of a group that wants one, if no other exchange is under way.
@@ -325,4 +327,9 @@ fn is_same_of_group(a: &Profile, b: &Profile) -> bool {
 /// shared is not looked for in the profiles of groups other than 0.)
 fn differ(a: &Profile, b: &Profile) -> bool {
     [Function::Protection, Function::Acknowledgement].into_iter().any(|f| a.get(f) != b.get(f))
+}
+
+/// Whether messages with one key keep their order under a profile, and others do not.
+fn is_keyed(profile: &Profile) -> bool {
+    profile.mechanism(Function::Sequencing).is_some_and(|m| m.facts.keys)
 }

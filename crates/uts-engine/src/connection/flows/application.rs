@@ -209,7 +209,10 @@ impl Connection {
         };
         let mut judge = outbound.as_mut().map(|o| &mut o.rate).filter(|rate| rate.info().facts.judges);
         let (mut taken, mut bytes) = (0, 0);
-        let is_plain = judge.is_none() && options.after == After::Everything && covered.is_none();
+        let is_plain = judge.is_none()
+            && options.after == After::Everything
+            && !(options.key.is_some() || forming.is_keyed)
+            && covered.is_none();
         if keeps_boundaries && is_plain && !forming.presents() {
             // As they are: what the loop below would do with each, without its questions.
             (taken, bytes) = messages.hand_over(&mut send.buffer, &terms);
@@ -241,7 +244,7 @@ impl Connection {
                 None if keeps_boundaries => send.buffer.write_message(message, expires),
                 None => send.buffer.write(message),
             }
-            send.order(start, options.after);
+            send.order(start, &options, forming.is_keyed);
             if let Some(covered) = covered.filter(|covered| (*covered as usize) < size) {
                 send.cover(start, covered);
             }

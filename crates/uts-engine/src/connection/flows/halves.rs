@@ -1,6 +1,6 @@
 //! The halves of a flow: what one end sends in it, and what it receives.
 
-use crate::connection::flows::interface::After;
+use crate::connection::flows::interface::{After, MessageOptions};
 use crate::connection::flows::order::Turn;
 use crate::connection::life::deadlines::earlier;
 use crate::connection::receive::messages::Messages;
@@ -13,6 +13,7 @@ use uts_functions::flow::{self, Grant, Sending};
 use uts_functions::rate::{self, Meter, RateControl as _, Verdict};
 use uts_functions::retransmission::{Awaited, Demand, Received, Tries};
 use uts_functions::segmentation::buffer::{Chunk, SendBuffer};
+use uts_functions::sequencing::Keys;
 use uts_functions::sequencing::reassembly::Reassembly;
 use uts_functions::{Choice, Function, RangeSet, Time, retransmission};
 use uts_wire::frame::Data;
@@ -62,6 +63,8 @@ pub(crate) struct Rare {
     pub tagged: RangeSet,
     /// Where messages begin that do not wait for everything before them, and what they wait for.
     pub orders: BTreeMap<u64, Range<u64>>,
+    /// The last message of each key.
+    pub keys: Keys,
     /// Where messages begin that may come damaged, and how many of their bytes may not.
     pub coverage: BTreeMap<u64, u32>,
 }
@@ -78,12 +81,21 @@ impl SendHalf {
         verdict
     }
 
-    /// The message that was written from this position on waits for no more than `after` says.
-    pub fn order(&mut self, start: u64, after: After) {
-        if let After::Positions { from, to } = after {
-            let to = to.min(start);
-            self.rare.get_or_insert_default().orders.insert(start, from.min(to)..to);
+    /// The message that was written from this position on waits for no more than its options say:
+    /// its key where messages are `keyed`, else what they name.
+    pub fn order(&mut self, start: u64, options: &MessageOptions, keyed: bool) {
+        if options.key.is_none() && options.after == After::Everything && !keyed {
+            return;
         }
+        let (end, known_to) = (self.buffer.written(), self.buffer.known_to());
+        let rare = self.rare.get_or_insert_default();
+        let of_key = options.key.map(|key| rare.keys.follow(key, start..end, known_to));
+        let after = match options.after {
+            _ if keyed => of_key.unwrap_or(0..0),
+            After::Positions { from, to } => from.min(to).min(start)..to.min(start),
+            After::Everything => return,
+        };
+        rare.orders.insert(start, after);
     }
 
     /// Of the message that was written from this position on, only so many bytes have to be right.
@@ -129,6 +141,7 @@ impl SendHalf {
                 + rare.tagged.heap_bytes()
                 + rare.orders.len() * 40
                 + rare.coverage.len() * 24
+                + rare.keys.heap_bytes()
                 + rare.sending.heap_bytes()
                 + rare.tries.heap_bytes()
         });

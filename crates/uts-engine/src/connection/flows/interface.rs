@@ -56,6 +56,10 @@ pub struct MessageOptions {
     /// What is handed over at the receiver before it, where a profile keeps a partial order
     /// (`uts.profile.sequencing=partial-order`). Under any other profile it says nothing.
     pub after: After,
+    /// Where a profile keeps the order of each key (`uts.profile.sequencing=per-key`): it is handed
+    /// over after all messages that were sent before it in its flow with the same key. Without a
+    /// key it waits for none, and none for it. Under any other profile it says nothing.
+    pub key: Option<u32>,
     /// How many of its bytes, from the first on, have to arrive as they were sent
     /// (`msgChecksumLen`). Those behind may come damaged, where nothing encrypts, the profile's
     /// detection lets that through and the receiver takes it; the receiver is told. `None` = what
