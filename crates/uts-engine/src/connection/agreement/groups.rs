@@ -169,6 +169,7 @@ impl Connection {
             flow.send.group = group;
             flow.send.is_held = !is_agreed;
         }
+        self.ways.begin_with_window(id.0);
         self.ways.after_send_change(id.0);
     }
 

@@ -189,7 +189,8 @@ pub(crate) struct ReceiveHalf {
     pub reader_told: bool,
     /// The application has tried to read, and there was nothing.
     pub reader_waits: bool,
-    /// Data that was sent while nothing had to be granted may still arrive below this position.
+    /// Data may arrive below this position, whatever was granted: what was said in the handshake,
+    /// and what was sent while nothing had to be granted.
     pub free_limit: u64,
     /// What asks for missing data, if anything does.
     pub asking: Option<Box<Asking>>,
@@ -290,6 +291,18 @@ impl ReceiveHalf {
     /// Whether the sender needs no credit.
     pub fn is_free(&self) -> bool {
         !self.flow.info().facts.grants
+    }
+
+    /// The flow is in another group than the one whose flow control it began with: it begins with
+    /// that group's window, of at most `window_bytes` (flow.md R-24).
+    pub fn begin_with(&mut self, flow: &flow::Slot, window_bytes: u64) {
+        use uts_functions::flow::FlowControl as _;
+        self.flow = flow.clone();
+        if self.data.consumed() == 0 {
+            let window = flow.window_bytes();
+            self.grant.window_bytes = window_bytes.min(window);
+            self.grant.limit = self.free_limit.min(window);
+        }
     }
 
     /// Whether the peer needs credit for more.

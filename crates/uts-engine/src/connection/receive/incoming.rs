@@ -292,17 +292,21 @@ impl Ways {
         let (group, governs) = (stack.group, &stack.flow);
         let sent_free = !governs.info().facts.grants;
         let (repeats, counts) = (repeats(stack), stack.layout.offsets);
+        let has_other_window = self.flows.has_other_window;
         let found = self.flows.of_frame(id).map_err(violation)?;
         let Some((flow, is_new)) = found else { return Ok(None) };
         if is_new {
             self.events.push_back(Event::FlowOpened(FlowId(id)));
         }
-        let receive = &mut flow.receive;
+        let (receive, mut is_told) = (&mut flow.receive, false);
         // the first data says which group the flow is in.
         if !core::mem::replace(&mut receive.is_placed, true) {
             if receive.group != group {
-                (receive.group, receive.flow) = (group, governs.clone());
+                receive.group = group;
+                receive.begin_with(governs, self.config.credit_bytes_initial);
             }
+            // flow.md R-24: its sender may have begun with another window than this end reckons.
+            is_told = !receive.is_free() && (group != 0 || has_other_window);
         } else if receive.group != group {
             let what = format!("flow {id} of group {}: data in group {group}", receive.group);
             return Err(CloseReason::Protocol(what));
@@ -314,7 +318,11 @@ impl Ways {
                 receive.data.consumed().saturating_add(receive.grant.window_bytes_max.saturating_mul(4));
             receive.free_limit = receive.free_limit.max(free);
         }
-        Ok((receive.reset.is_none() && !receive.is_done).then_some((counts, repeats)))
+        let is_wanted = receive.reset.is_none() && !receive.is_done;
+        if is_told && is_wanted {
+            self.flows.signals.insert(Signal::Credit(id));
+        }
+        Ok(is_wanted.then_some((counts, repeats)))
     }
 
     pub(in crate::connection) fn on_data(
