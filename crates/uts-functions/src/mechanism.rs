@@ -346,6 +346,9 @@ pub struct Facts {
     pub promises: &'static [Promise],
     /// Whether it is taken unasked.
     pub unasked: Unasked,
+    /// What this end lacks of what parameters name, in words; `None` if it has all. Without this
+    /// function, parameters name nothing.
+    pub lacks: Option<fn(&Params) -> Option<String>>,
     /// The smallest window, in packets (congestion control).
     pub window_packets_min: u8,
     /// The parameters that are worth comparing on a path, best first; none if the mechanism is not
@@ -370,6 +373,7 @@ impl Facts {
         tolerates: false,
         promises: &[],
         unasked: Unasked::Choice(0),
+        lacks: None,
         window_packets_min: 2,
         tuned: None,
     };
@@ -441,6 +445,14 @@ pub enum ParamError {
         /// Suffix of the unit.
         unit: &'static str,
     },
+    /// It names something that this end does not have.
+    #[error("{mechanism}: {what}")]
+    Absent {
+        /// The mechanism.
+        mechanism: &'static str,
+        /// What is missing.
+        what: String,
+    },
 }
 
 impl Mechanism {
@@ -501,6 +513,7 @@ impl Mechanism {
             self.check_one(index, u64::from(value32).max(*value))?;
             choice.params.0[index] = value32;
         }
+        self.check_presence(&choice.params)?;
         Ok(choice)
     }
 
@@ -522,7 +535,15 @@ impl Mechanism {
 
     /// Checks parameters that came from outside against the table.
     pub fn check(&self, params: &Params) -> Result<(), ParamError> {
-        (0..self.params.len()).try_for_each(|index| self.check_one(index, u64::from(params.get(index))))
+        (0..self.params.len()).try_for_each(|index| self.check_one(index, u64::from(params.get(index))))?;
+        self.check_presence(params)
+    }
+
+    fn check_presence(&self, params: &Params) -> Result<(), ParamError> {
+        match self.facts.lacks.and_then(|lacks| lacks(params)) {
+            Some(what) => Err(ParamError::Absent { mechanism: self.name, what }),
+            None => Ok(()),
+        }
     }
 }
 

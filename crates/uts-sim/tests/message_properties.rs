@@ -220,3 +220,29 @@ fn keys_do_not_wait_for_each_other() {
         assert!(per_key < ordered, "seed {seed}: {per_key:?} per key, {ordered:?} in the order of all");
     }
 }
+
+/// Short messages that are much alike: a dictionary that both ends have takes most of each.
+#[test]
+fn a_shared_dictionary_shortens_messages() {
+    use uts_functions::presentation::dictionary;
+    let reading = |number: u32| {
+        let value = number.wrapping_mul(2_654_435_761) % 1000;
+        Bytes::from(format!(r#"{{"sensor":{},"temperature":{value},"unit":"celsius"}}"#, number % 50))
+    };
+    let samples: Vec<Bytes> = (1000..3000).map(reading).collect();
+    let trained = dictionary::train(&samples, 4096).expect("enough samples");
+    let number = dictionary::register(&trained).expect("a dictionary");
+    let mut sent = Vec::new();
+    for settings in ["none", "zstd", &format!("zstd(dictionary={number})")] {
+        let profile = format!("uts.profile.presentation={settings}");
+        let mut transfer = Transfer::new("rate=20mbit delay=20ms loss=0.02", &[&profile], &[], 1);
+        assert_eq!(transfer.mechanism(Function::Presentation), settings.split('(').next().expect("a name"));
+        (0..500).for_each(|number| transfer.send(reading(number), MessageOptions::default()));
+        transfer.pass_until(Duration::from_secs(60), 500);
+        assert!((0..500).map(|number| Read::Message(reading(number))).eq(transfer.read.iter().cloned()));
+        let [_, client] = transfer.stats();
+        sent.push(client.data_bytes_sent - client.bytes_repeated);
+    }
+    println!("{sent:?} bytes: as they are, compressed, with a dictionary");
+    assert!(sent[2] * 2 < sent[0] && sent[2] * 2 < sent[1], "{sent:?}");
+}
