@@ -346,6 +346,8 @@ pub struct Facts {
     pub promises: &'static [Promise],
     /// Whether it is taken unasked.
     pub unasked: Unasked,
+    /// It gives streams of bytes another form, too, not only messages.
+    pub streams: bool,
     /// What this end lacks of what parameters name, in words; `None` if it has all. Without this
     /// function, parameters name nothing.
     pub lacks: Option<fn(&Params) -> Option<String>>,
@@ -373,6 +375,7 @@ impl Facts {
         tolerates: false,
         promises: &[],
         unasked: Unasked::Choice(0),
+        streams: false,
         lacks: None,
         window_packets_min: 2,
         tuned: None,

@@ -1,5 +1,5 @@
 //! Presentation: what is done to messages before they are sent, and undone before they are handed
-//! over. Byte streams pass unchanged.
+//! over. Byte streams pass unchanged, but for the ends of lines ([`Lines`]).
 
 use crate::mechanism::Described;
 use crate::registry;
@@ -60,9 +60,16 @@ pub trait Presentation: Described + DynClone {
     /// # Errors
     /// [`Error`] if the data is malformed or the message too large.
     fn unpresent<'a>(&self, data: &'a [u8], max_bytes: usize) -> Result<Cow<'a, [u8]>, Error>;
+    /// The form in which the next bytes of a stream travel, if the mechanism gives streams one (a
+    /// fact of its entry: `streams`). [`Lines`] undoes it.
+    fn present_stream<'a>(&self, bytes: &'a [u8]) -> Cow<'a, [u8]> {
+        Cow::Borrowed(bytes)
+    }
 }
 
 dyn_clone::clone_trait_object!(Presentation);
+
+pub use ascii_lines::Lines;
 
 /// First byte of a message that follows as it is (presentation.md R-10).
 const FORM_PLAIN: u8 = 0;

@@ -45,6 +45,12 @@ impl Segment {
         self.messages > 0
     }
 
+    /// Bytes as they are.
+    #[inline]
+    fn is_plain(&self) -> bool {
+        self.messages == 0 && !self.presented
+    }
+
     /// The end of its positions, the markers of messages included (segmentation.md R-1).
     #[inline]
     fn end(&self) -> u64 {
@@ -157,6 +163,12 @@ impl SendBuffer {
     /// Appends bytes.
     pub fn write(&mut self, data: Bytes) {
         self.push(data, [false; 2], None);
+    }
+
+    /// Appends bytes in the form that a presentation mechanism gave them, in which they travel
+    /// whatever mechanism follows (segmentation.md R-2).
+    pub fn write_presented_bytes(&mut self, data: Bytes) {
+        self.push(data, [false, true], None);
     }
 
     /// Appends one message, which is given up if it is not acknowledged by `expires`.
@@ -352,8 +364,9 @@ impl SendBuffer {
         let mut index = self.index_of(range.start);
         while let Some(segment) = self.segments.get(index).filter(|s| s.start < range.end) {
             let segment = segment.piece_at(chunk.range.end);
-            // segmentation.md R-4: bytes of one message, or of none; R-10: bytes run over writes.
-            if segment.message && chunk.data_bytes > 0 {
+            // segmentation.md R-4: bytes of one message, or of none, and of one form; R-10: bytes
+            // run over writes.
+            if chunk.data_bytes > 0 && (segment.message || segment.presented != chunk.presented) {
                 return Some(chunk);
             }
             let end = segment.data_end().min(range.end);

@@ -14,6 +14,7 @@ use crate::event::{Direction, FlowId};
 use crate::exchange::GROUPS_MAX;
 use crate::requirements::{PROPERTIES, Pin, Requirements};
 use crate::selector::{self, Library};
+use crate::synthesis::DataLayout;
 use bytes::Bytes;
 use std::borrow::Cow;
 use uts_functions::presentation::{self, Presentation};
@@ -80,6 +81,8 @@ pub(in crate::connection) struct Forming {
     presentation: presentation::Slot,
     /// Messages with one key keep their order.
     pub is_keyed: bool,
+    /// Streams of bytes travel in a form of their own.
+    lines: bool,
 }
 
 impl Forming {
@@ -101,6 +104,14 @@ impl Forming {
     /// The message as its presentation mechanism has it, where that is not as it is.
     pub fn present(&self, message: &[u8]) -> Option<Bytes> {
         match self.keeps_boundaries().then(|| self.presentation.present(message)) {
+            Some(Cow::Owned(presented)) => Some(Bytes::from(presented)),
+            _ => None,
+        }
+    }
+
+    /// Bytes of a stream as the presentation mechanism has them, where that is not as they are.
+    pub fn present_stream(&self, bytes: &[u8]) -> Option<Bytes> {
+        match self.lines.then(|| self.presentation.present_stream(bytes)) {
             Some(Cow::Owned(presented)) => Some(Bytes::from(presented)),
             _ => None,
         }
@@ -186,11 +197,13 @@ impl Connection {
             let profile = &self.agreement.groups.get(send.group)?.profile;
             let segmentation = segmentation::Slot::build(profile.get(Function::Segmentation), ())?;
             let presentation = presentation::Slot::build(profile.get(Function::Presentation), ())?;
-            return Some(Forming { segmentation, presentation, is_keyed: is_keyed(profile) });
+            let lines = DataLayout::of(profile).lines;
+            return Some(Forming { segmentation, presentation, is_keyed: is_keyed(profile), lines });
         }
         let stack = self.ways.outbound.as_ref()?.stack(send.group)?;
         let (segmentation, presentation) = (stack.segmentation.clone(), stack.presentation.clone());
-        Some(Forming { segmentation, presentation, is_keyed: is_keyed(&stack.profile) })
+        let (is_keyed, lines) = (is_keyed(&stack.profile), stack.layout.lines);
+        Some(Forming { segmentation, presentation, is_keyed, lines })
     }
 
     /// Asks for the profile of a group that wants one, if no other exchange is under way.

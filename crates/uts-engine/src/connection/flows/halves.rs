@@ -10,6 +10,7 @@ use core::ops::Range;
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 use uts_functions::flow::{self, Grant, Sending};
+use uts_functions::presentation::Lines;
 use uts_functions::rate::{self, Meter, RateControl as _, Verdict};
 use uts_functions::retransmission::{Awaited, Demand, Received, Tries};
 use uts_functions::segmentation::buffer::{Chunk, SendBuffer};
@@ -192,6 +193,8 @@ pub(crate) struct ReceiveHalf {
     /// Data may arrive below this position, whatever was granted: what was said in the handshake,
     /// and what was sent while nothing had to be granted.
     pub free_limit: u64,
+    /// What reads bytes that travel in a form of their own, if any did.
+    pub lines: Option<Box<Lines>>,
     /// What asks for missing data, if anything does.
     pub asking: Option<Box<Asking>>,
     pub reset: Option<u64>,

@@ -182,6 +182,7 @@ impl Flows {
                 reader_waits: false,
                 told_limit: if self.is_rated { first } else { u64::MAX },
                 free_limit: first,
+                lines: None,
                 asking: None,
                 reset: None,
                 stop: None,

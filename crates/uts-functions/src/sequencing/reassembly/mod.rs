@@ -49,6 +49,8 @@ pub struct Segment {
 pub enum Delivery {
     /// A stretch of bytes, and its position in the flow.
     Bytes(u64, Bytes),
+    /// The same in the form that a presentation mechanism gave them.
+    PresentedBytes(u64, Bytes),
     /// A whole message, and its position in the flow.
     Message(u64, Bytes),
     /// A whole message in the form that a presentation mechanism gave it, and its position in the
@@ -497,7 +499,8 @@ impl Reassembly {
             self.ready.push_front(Ready { start: rest_start, whole: None });
         }
         self.delivered.insert(start..start + piece.data.len() as u64);
-        Some(Delivery::Bytes(start, piece.data))
+        let delivery = if piece.presented { Delivery::PresentedBytes } else { Delivery::Bytes };
+        Some(delivery(start, piece.data))
     }
 
     fn pop_message(&mut self, start: u64) -> Option<Delivery> {

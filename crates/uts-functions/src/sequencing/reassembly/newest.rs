@@ -23,7 +23,9 @@ impl Reassembly {
                 | Delivery::Presented(start, data)
                 | Delivery::Damaged(start, data, _) => (*start, data.len() as u64),
                 // None of these comes: bytes were not asked for, and there is neither gap nor end.
-                Delivery::Bytes(..) | Delivery::Skipped(_) | Delivery::End => break,
+                Delivery::Bytes(..) | Delivery::PresentedBytes(..) | Delivery::Skipped(_) | Delivery::End => {
+                    break;
+                }
             };
             // sequencing.md.
             let is_newest = start >= from && newest.as_ref().is_none_or(|(newest, _)| start > *newest);
@@ -47,7 +49,7 @@ impl Delivery {
             Delivery::Message(_, data) | Delivery::Presented(_, data) | Delivery::Damaged(_, data, _) => {
                 data.len() as u64
             }
-            Delivery::Bytes(..) | Delivery::Skipped(_) | Delivery::End => 0,
+            Delivery::Bytes(..) | Delivery::PresentedBytes(..) | Delivery::Skipped(_) | Delivery::End => 0,
         }
     }
 }
