@@ -86,7 +86,7 @@ async fn read(recv: &mut RecvFlow) -> Result<Option<Bytes>> {
 
 pub(super) fn bytes_of(chunk: Chunk) -> Bytes {
     match chunk {
-        Chunk::Bytes(_, bytes) | Chunk::Message(bytes) => bytes,
+        Chunk::Bytes(_, bytes) | Chunk::Message(bytes) | Chunk::Damaged { message: bytes, .. } => bytes,
     }
 }
 

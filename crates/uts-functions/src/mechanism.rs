@@ -334,14 +334,23 @@ pub struct Facts {
     pub speaks: bool,
     /// Messages say what they wait for, and it keeps to that.
     pub orders: bool,
+    /// Messages have keys, and it keeps the order of those with one key.
+    pub keys: bool,
     /// It gives up data that has arrived.
     pub passes_over: bool,
     /// It judges messages before they are a part of their flow.
     pub judges: bool,
+    /// It lets damage through at the end of a message that allows it.
+    pub tolerates: bool,
     /// What it guarantees.
     pub promises: &'static [Promise],
     /// Whether it is taken unasked.
     pub unasked: Unasked,
+    /// It gives streams of bytes another form, too, not only messages.
+    pub streams: bool,
+    /// What this end lacks of what parameters name, in words; `None` if it has all. Without this
+    /// function, parameters name nothing.
+    pub lacks: Option<fn(&Params) -> Option<String>>,
     /// The smallest window, in packets (congestion control).
     pub window_packets_min: u8,
     /// The parameters that are worth comparing on a path, best first; none if the mechanism is not
@@ -360,10 +369,14 @@ impl Facts {
         windows: false,
         speaks: false,
         orders: false,
+        keys: false,
         passes_over: false,
         judges: false,
+        tolerates: false,
         promises: &[],
         unasked: Unasked::Choice(0),
+        streams: false,
+        lacks: None,
         window_packets_min: 2,
         tuned: None,
     };
@@ -435,6 +448,14 @@ pub enum ParamError {
         /// Suffix of the unit.
         unit: &'static str,
     },
+    /// It names something that this end does not have.
+    #[error("{mechanism}: {what}")]
+    Absent {
+        /// The mechanism.
+        mechanism: &'static str,
+        /// What is missing.
+        what: String,
+    },
 }
 
 impl Mechanism {
@@ -495,6 +516,7 @@ impl Mechanism {
             self.check_one(index, u64::from(value32).max(*value))?;
             choice.params.0[index] = value32;
         }
+        self.check_presence(&choice.params)?;
         Ok(choice)
     }
 
@@ -516,7 +538,15 @@ impl Mechanism {
 
     /// Checks parameters that came from outside against the table.
     pub fn check(&self, params: &Params) -> Result<(), ParamError> {
-        (0..self.params.len()).try_for_each(|index| self.check_one(index, u64::from(params.get(index))))
+        (0..self.params.len()).try_for_each(|index| self.check_one(index, u64::from(params.get(index))))?;
+        self.check_presence(params)
+    }
+
+    fn check_presence(&self, params: &Params) -> Result<(), ParamError> {
+        match self.facts.lacks.and_then(|lacks| lacks(params)) {
+            Some(what) => Err(ParamError::Absent { mechanism: self.name, what }),
+            None => Ok(()),
+        }
     }
 }
 

@@ -334,7 +334,8 @@ impl Session for UtsSession {
         Box::pin(async {
             let flow = self.messages().await?;
             match self.connection.read(flow, 1).await? {
-                Read::Message(message) => Ok(message),
+                // Whoever asks for damaged messages gets them.
+                Read::Message(message) | Read::Damaged { message, .. } => Ok(message),
                 Read::End => Err(TransportError::Closed),
                 Read::Bytes(..) => Err(TransportError::Failed(
                     "the flow carries bytes, not messages: ask for preserveMsgBoundaries".to_owned(),
@@ -446,6 +447,11 @@ impl ReceiveStream for Receiver {
                         let expected = self.position;
                         return Err(TransportError::Failed(format!(
                             "bytes {expected} to {position} are missing: the profile gives bytes up"
+                        )));
+                    }
+                    Ok(Read::Damaged { right_bytes, .. }) => {
+                        return Err(TransportError::Failed(format!(
+                            "a message is damaged behind its first {right_bytes} bytes"
                         )));
                     }
                     Ok(Read::Bytes(_, bytes) | Read::Message(bytes)) => {

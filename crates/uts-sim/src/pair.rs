@@ -443,7 +443,9 @@ impl Pair {
                     let take = |read| {
                         *messages += u64::from(matches!(read, Read::Message(_)));
                         match read {
-                            Read::Bytes(_, data) | Read::Message(data) => {
+                            Read::Bytes(_, data)
+                            | Read::Message(data)
+                            | Read::Damaged { message: data, .. } => {
                                 *count += data.len() as u64;
                                 answer = Some(data).filter(|_| at_server && self.answers);
                             }

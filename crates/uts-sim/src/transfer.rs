@@ -184,7 +184,9 @@ impl Transfers {
                         at.zip(data.iter()).fold(progress.checksum, |sum, (p, b)| add(sum, p, *b));
                     progress.received += data.len() as u64;
                 }
-                Ok(Read::Message(data)) => progress.received += data.len() as u64,
+                Ok(Read::Message(data) | Read::Damaged { message: data, .. }) => {
+                    progress.received += data.len() as u64
+                }
                 Ok(Read::End) => {
                     progress.done_at = Some(now);
                     return;

@@ -282,7 +282,9 @@ fn many_short_flows_keep_the_rate_of_receiving() {
                 let client = busy.world.connection(CLIENT, happening.connection).expect("open");
                 while let Ok(read) = client.read(now, flow, 1 << 20) {
                     match read {
-                        Read::Bytes(_, data) | Read::Message(data) => received += data.len(),
+                        Read::Bytes(_, data) | Read::Message(data) | Read::Damaged { message: data, .. } => {
+                            received += data.len()
+                        }
                         Read::End => client.finish(flow),
                     }
                 }

@@ -229,6 +229,31 @@ const CLASHES: &[Clash] = &[
         why: |_, _| "an authenticated packet arrives whole or not at all".to_owned(),
     },
     Clash {
+        rule: "S-24",
+        first: "msgChecksumLen",
+        second: Other::Property("fullChecksumSend"),
+        holds: |r, _| r.msg_checksum_len.is_some() && r.full_checksum_send == Preference::Require,
+        why: |_, _| {
+            "what is checked whole is not delivered damaged; use fullChecksumSend=no-preference".to_owned()
+        },
+    },
+    Clash {
+        rule: "S-24",
+        first: "recvChecksumLen",
+        second: Other::Property("fullChecksumRecv"),
+        holds: |r, _| r.recv_checksum_len.is_some() && r.full_checksum_recv == Preference::Require,
+        why: |_, _| {
+            "what is checked whole is not delivered damaged; use fullChecksumRecv=no-preference".to_owned()
+        },
+    },
+    Clash {
+        rule: "S-23",
+        first: "preserveMsgBoundaries",
+        second: Other::Property("msgChecksumLen"),
+        holds: |r, _| r.preserve_msg_boundaries == Preference::Prohibit && r.msg_checksum_len.is_some(),
+        why: |_, _| "a stream of bytes has no messages that could be covered in part".to_owned(),
+    },
+    Clash {
         rule: "S-25",
         first: "keepAlive",
         second: Other::Property("keepAliveTimeout"),
@@ -360,6 +385,14 @@ const EXCLUSIONS: &[Exclusion] = &[
         function: Function::Segmentation,
         excludes: |m| !m.promises(Promise::Boundaries),
         why: "a stream of bytes has no messages that could have a lifetime",
+    },
+    Exclusion {
+        rule: "S-32",
+        property: "msgChecksumLen",
+        holds: |r| r.msg_checksum_len.is_some(),
+        function: Function::Segmentation,
+        excludes: |m| !m.promises(Promise::Boundaries),
+        why: "a stream of bytes has no messages that could be covered in part",
     },
     Exclusion {
         rule: "S-33",

@@ -108,7 +108,12 @@ impl Connection {
         frames.try_for_each(|frame| self.handle_frame(now, index, frame))
     }
 
-    fn handle_frame(&mut self, now: Time, index: usize, frame: &Frame<'_>) -> Result<(), CloseReason> {
+    pub(super) fn handle_frame(
+        &mut self,
+        now: Time,
+        index: usize,
+        frame: &Frame<'_>,
+    ) -> Result<(), CloseReason> {
         match frame {
             Frame::Data(data) => self.ways.on_data(now, index, data),
             Frame::Messages(messages) => {

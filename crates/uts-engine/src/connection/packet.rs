@@ -58,6 +58,8 @@ pub(super) struct Packet<'o> {
     pub polls: bool,
     /// Nothing more goes into it, whatever room there is.
     pub is_complete: bool,
+    /// Where the bytes are, in `out`, that may come damaged: the end of its last frame.
+    pub tolerant: Range<usize>,
     pub shape: Shape,
 }
 
@@ -112,6 +114,7 @@ impl<'o> Packet<'o> {
             eliciting: false,
             polls: false,
             is_complete: false,
+            tolerant: 0..0,
             shape: Shape { is_open: true, ..Shape::default() },
         }
     }
@@ -129,6 +132,11 @@ impl<'o> Packet<'o> {
     /// Takes it back: nothing of it stays in `out`.
     pub fn abandon(self) {
         self.out.truncate(self.mark.start);
+    }
+
+    /// Bytes at its end that may come damaged.
+    pub fn tolerant_bytes(&self) -> usize {
+        if self.tolerant.end == self.out.len() { self.tolerant.len() } else { 0 }
     }
 
     /// Bytes of the packet so far.

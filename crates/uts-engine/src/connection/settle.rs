@@ -362,8 +362,11 @@ impl Outbound {
             ecn_marked,
             next_packet: self.ledger.next_number(),
         };
-        if bytes > 0 {
-            self.congestion.on_ack(&ack, &self.delivery);
+        // Marks may take from the window as losses do.
+        match (bytes, ecn_marked) {
+            (0, _) => {}
+            (_, 0) => self.congestion.on_ack(&ack, &self.delivery),
+            _ => self.reducing(|congestion, delivery| congestion.on_ack(&ack, delivery)),
         }
         self.meter.on_acknowledged(now, packets, &sample, &self.rtt);
     }
@@ -390,4 +393,37 @@ fn is_persistent(lost: &[(u64, Sent<Token>)], ledger: &Ledger<Token>, period: Du
         };
     }
     false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::connection::testing;
+    use uts_functions::Function;
+
+    /// Congestion control that answers marks, and the sender has run out of data: what waits after
+    /// a reduction may fill the smaller window, whatever had room in the larger (congestion.md
+    /// C-4).
+    #[test]
+    fn a_reduction_by_marks_begins_anew() {
+        let (sent_at, rtt) = (Time::from_millis(1), Duration::from_millis(20));
+        let now = sent_at + rtt;
+        for congestion in ["new-reno", "cubic", "decbit", "prague"] {
+            for marks in [0, 1] {
+                let mut ways = testing::ways_with(&[(Function::Congestion, congestion)]);
+                let outbound = ways.outbound.as_mut().expect("established");
+                let before = outbound.window_bytes();
+                let sent = outbound.delivery.on_sent(sent_at, 1200);
+                outbound.delivery.on_sent(sent_at, 1200);
+                outbound.delivery.set_app_limited();
+                outbound.delivery.on_acknowledged(now, 1200, &sent);
+                let newest = Newest { number: 0, sent_at, rtt: Some(rtt), polls: false };
+                outbound.on_progress(now, &newest, 1, 2400, Some(marks));
+                let is_reduced = outbound.window_bytes() < before;
+                assert_eq!(outbound.delivery.is_app_limited(), !is_reduced, "{congestion}, {marks} marks");
+                let answers_one = ["new-reno", "cubic"].contains(&congestion);
+                assert!(is_reduced == (marks > 0) || !answers_one, "{congestion}, {marks} marks");
+            }
+        }
+    }
 }

@@ -78,6 +78,12 @@ pub struct Requirements {
     pub max_recv_rate: Option<Rate>,
     /// `msgLifetime`: after it, an undelivered message is worthless; `None` = never.
     pub msg_lifetime: Option<Duration>,
+    /// `msgChecksumLen`: how many bytes of a message, from the first on, have to arrive as they
+    /// were sent; `None` = all.
+    pub msg_checksum_len: Option<u32>,
+    /// `recvChecksumLen`: how many bytes of a message have to be right for it to be handed over;
+    /// `None` = all.
+    pub recv_checksum_len: Option<u32>,
     /// `uts.maxDelay`: one way, from `send` to `receive`; `None` = any.
     pub max_delay: Option<Duration>,
     /// `uts.maxJitter`: by how much the slowest percent may be later than the mean; `None` = any.
@@ -122,6 +128,8 @@ impl Default for Requirements {
             min_recv_rate: None,
             max_recv_rate: None,
             msg_lifetime: None,
+            msg_checksum_len: None,
+            recv_checksum_len: None,
             max_delay: None,
             max_jitter: None,
             degradation: Vec::new(),

@@ -98,6 +98,7 @@ pub(super) fn unknown(name: &str, value: &str) -> RequirementError {
 const PREFERENCE: &str = "a preference (require, prefer, no-preference, avoid, prohibit)";
 const MILLIS: &str = "a time in milliseconds (or with a unit: us, ms, s, min, h, d), or `infinite`";
 const SECONDS: &str = "a time in seconds (or with a unit: us, ms, s, min, h, d), or `disabled`";
+const COVERAGE: &str = "a number of bytes, or `full-coverage`";
 const RATE: &str = "a rate in bit/s (or with a unit: kbit/s, Mbit/s, MB/s), or `unlimited`";
 
 fn offered(_: &Requirements) -> Option<&'static str> {
@@ -285,6 +286,22 @@ pub static PROPERTIES: &[Property] = &[
     rate!("maxSendRate", max_send_rate, Steers, "the rate that sending never exceeds"),
     rate!("maxRecvRate", max_recv_rate, Connection, "the rate that receiving never exceeds"),
     time!("msgLifetime", msg_lifetime, millis, Steers, "an undelivered message is worthless after this time"),
+    property(
+        "msgChecksumLen",
+        COVERAGE,
+        Effect::Steers,
+        "how many bytes of a message have to arrive undamaged",
+        |r, v| value::coverage(v).map(|bytes| r.msg_checksum_len = bytes),
+        |r| value::show_coverage(r.msg_checksum_len),
+    ),
+    property(
+        "recvChecksumLen",
+        COVERAGE,
+        Effect::Connection,
+        "how many bytes of a message have to be right for it to be handed over",
+        |r, v| value::coverage(v).map(|bytes| r.recv_checksum_len = bytes),
+        |r| value::show_coverage(r.recv_checksum_len),
+    ),
     time!("uts.maxDelay", max_delay, millis, Steers, "the longest time from `send` to `receive`, one way"),
     time!(
         "uts.maxJitter",
@@ -337,7 +354,6 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("pvd", "UTS knows no provisioning domains"),
     ("advertisesAltaddr", "UTS uses one path at a time"),
     ("multipathPolicy", "UTS uses one path at a time"),
-    ("recvChecksumLen", "UTS checks whole packets or none; see fullChecksumRecv"),
     ("groupConnLimit", "the peer's flow limit bounds a group"),
     ("isolateSession", "UTS resumes no sessions"),
     ("allowedSecurityProtocols", "UTS has TLS 1.3 only; see uts.security"),

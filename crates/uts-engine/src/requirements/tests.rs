@@ -28,6 +28,8 @@ fn defaults_are_those_of_the_rfc() {
         ("connCapacityProfile", "default"),
         ("minSendRate", "unlimited"),
         ("msgLifetime", "infinite"),
+        ("msgChecksumLen", "full-coverage"),
+        ("recvChecksumLen", "full-coverage"),
     ] {
         assert_eq!(value(name), default, "{name}");
     }
@@ -43,6 +45,8 @@ fn every_property_reads_what_it_writes() {
         ("minSendRate", "1.5Mbit/s"),
         ("maxSendRate", "64001 bit/s"),
         ("msgLifetime", "2s"),
+        ("msgChecksumLen", "20"),
+        ("recvChecksumLen", "0"),
         ("uts.maxDelay", "50"),
         ("uts.maxJitter", "100ns"),
         ("uts.degradation", "order,reliability"),

@@ -196,6 +196,23 @@ pub(super) fn number(text: &str) -> Result<u32, String> {
     text.trim().parse().map_err(|_| String::new())
 }
 
+/// The value of a length that means all of a message.
+const FULL: &str = "full-coverage";
+
+/// A number of bytes; `None` = all that there are.
+pub(super) fn coverage(text: &str) -> Result<Option<u32>, String> {
+    let text = text.trim();
+    if text.eq_ignore_ascii_case(FULL) || text.eq_ignore_ascii_case("full") {
+        return Ok(None);
+    }
+    number(text).map(Some)
+}
+
+/// How a length is written that may be all.
+pub(super) fn show_coverage(value: Option<u32>) -> String {
+    value.map_or_else(|| FULL.to_owned(), |bytes| bytes.to_string())
+}
+
 /// Qualities, separated by commas, each at most once.
 pub(super) fn qualities(text: &str) -> Result<Vec<Quality>, String> {
     let mut list = Vec::new();

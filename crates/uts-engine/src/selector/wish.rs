@@ -122,6 +122,10 @@ fn segmentation(r: &Requirements) -> Wish {
         let why = "only messages can have a lifetime";
         return wish(MESSAGES, ANY, Source::Requirement("msgLifetime"), why);
     }
+    if r.msg_checksum_len.is_some() {
+        let why = "only messages can be covered in part";
+        return wish(MESSAGES, ANY, Source::Requirement("msgChecksumLen"), why);
+    }
     if r.preserve_msg_boundaries == Preference::Prefer {
         return wish(ANY, MESSAGES, boundaries, "messages arrive as they were sent");
     }
@@ -243,15 +247,24 @@ fn congestion(r: &Requirements) -> Wish {
 }
 
 fn detection(r: &Requirements, profile: &Profile) -> Wish {
+    const CHECKS: fn(&Mechanism) -> bool = |m| m.promises(Promise::Integrity) && !m.facts.tolerates;
     if profile.promises(Function::Protection, Promise::Integrity) {
-        let why = "authentication finds damage already";
+        let why = match r.msg_checksum_len {
+            None => "authentication finds damage already",
+            // More is kept than was asked.
+            Some(_) => "authentication covers messages whole: msgChecksumLen has no effect",
+        };
         return wish(INERT, ANY, Source::Need(Function::Protection), why);
+    }
+    if r.msg_checksum_len.is_some() {
+        let why = "lets damage through behind the bytes that have to be right";
+        return wish(|m| m.facts.tolerates, ANY, Source::Requirement("msgChecksumLen"), why);
     }
     let checksum = Source::Requirement("fullChecksumSend");
     if r.full_checksum_send.is_unwanted() && r.full_checksum_recv.is_unwanted() {
-        return wish(ANY, INERT, checksum, "damaged data is better than none");
+        return wish(|m| !m.facts.tolerates, INERT, checksum, "damaged data is better than none");
     }
-    wish(|m| m.promises(Promise::Integrity), ANY, checksum, "nothing else would find damage")
+    wish(CHECKS, ANY, checksum, "nothing else would find damage")
 }
 
 fn protection(r: &Requirements) -> Wish {

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use std::sync::Arc;
 use uts_functions::acknowledgement::Acknowledgement as _;
 use uts_functions::fec::Fec;
+use uts_functions::mechanism::Promise;
 use uts_functions::protection::Secret;
 use uts_functions::retransmission::{Demand, Retransmission as _};
 use uts_functions::{
@@ -75,6 +76,10 @@ pub(crate) struct DataLayout {
     pub offsets: bool,
     /// Messages say what they wait for.
     pub orders: bool,
+    /// Damage is let through at the ends of messages that allow it.
+    pub tolerates: bool,
+    /// Streams of bytes travel in a form of their own.
+    pub lines: bool,
 }
 
 impl DataLayout {
@@ -83,6 +88,15 @@ impl DataLayout {
             repeats: profile.mechanisms().any(|m| m.facts.repeats),
             offsets: profile.mechanisms().any(|m| m.facts.positions),
             orders: profile.mechanisms().any(|m| m.facts.orders),
+            // A cipher lets nothing through, and redundancy would spread the damage.
+            tolerates: profile.mechanisms().any(|m| m.facts.tolerates)
+                && profile.is_inert(Function::Protection)
+                && profile.is_inert(Function::Fec),
+            // What is read in pieces has to come in its order, and all of it.
+            lines: profile.mechanisms().any(|m| m.facts.streams)
+                && !profile.promises(Function::Segmentation, Promise::Boundaries)
+                && profile.promises(Function::Sequencing, Promise::Order)
+                && profile.promises(Function::Retransmission, Promise::Reliability),
         }
     }
 
@@ -192,7 +206,8 @@ mod tests {
             DataFlags { fin: true, ..whole },
         ];
         for offsets in [false, true] {
-            let layout = DataLayout { repeats: false, offsets, orders: false };
+            let layout =
+                DataLayout { repeats: false, offsets, orders: false, tolerates: false, lines: false };
             let is_unplaced = |flags: DataFlags, offset: Option<u64>| {
                 layout.is_unplaced_message(&Data { flow: 0, offset, flags, has_len: false, bytes: b"data" })
             };

@@ -1,8 +1,9 @@
 //! Error detection: finding packets that were damaged on the way.
 //!
 //! A mechanism computes a trailer over all bytes of the packet that come before it; what the packet
-//! leaves out of its number is added to the trailer of every mechanism alike ([`add_left_out`]).
-//! There is no state: every packet stands for itself. See `spec/functions/detection.md`.
+//! leaves out of its number is added to the trailer of every mechanism alike ([`add_left_out`]). A
+//! mechanism may let damage through at the packet's end, where the sender allows it. There is no
+//! state: every packet stands for itself. See `spec/functions/detection.md`.
 
 use crate::mechanism::{Described, Facts, Promise, Unasked};
 use crate::registry;
@@ -43,6 +44,7 @@ pub mod header_and_data;
 pub mod internet_16;
 pub mod none;
 pub mod parity;
+pub mod partial_coverage;
 pub mod xxh3_64;
 
 /// What a check says of a packet.
@@ -56,6 +58,8 @@ pub enum Verdict {
         /// Where: in bytes from the packet's begin.
         at: usize,
     },
+    /// It is damaged behind so many bytes, where its sender allows that; those are right.
+    RightTo(usize),
     /// It is damaged.
     Wrong,
 }
@@ -76,6 +80,12 @@ pub trait Detection: Described + DynClone {
 
     /// Writes the trailer for `covered`. `trailer` is [`Detection::trailer_bytes`] long.
     fn append(&self, covered: &[u8], trailer: &mut [u8]);
+
+    /// The same for a packet of which only the first `up_to` bytes have to be right. A mechanism
+    /// that lets no damage through covers all of it.
+    fn append_up_to(&self, packet: &[u8], _up_to: usize, trailer: &mut [u8]) {
+        self.append(packet, trailer);
+    }
 
     /// Whether `covered` and `trailer` belong together; a trailer of another length never does.
     /// What was damaged may be put right in `covered`.
@@ -114,6 +124,7 @@ registry!(
     Xxh3 => xxh3_64::Xxh3,
     HeaderAndData => header_and_data::HeaderAndData,
     Hamming => hamming::Hamming,
+    PartialCoverage => partial_coverage::PartialCoverage,
 );
 
 #[cfg(test)]
@@ -191,6 +202,23 @@ mod tests {
                 assert!(as_completed(left_out), "{name}: {left_out:#x}");
                 assert!(!as_completed(left_out + 1), "{name}: {left_out:#x} and one more");
                 assert!(left_out == 0 || !as_completed(left_out - 1), "{name}: {left_out:#x} and one less");
+            }
+        }
+    }
+
+    /// Where damage may pass, it passes behind what has to be right and is said; nowhere else.
+    #[test]
+    fn what_has_to_be_right_is_found_damaged() {
+        let packet: Vec<u8> = (0..97u8).map(|i| i.wrapping_mul(151) ^ 0x3c).collect();
+        for (name, slot) in slots().filter(|(_, s)| s.info().promises(Promise::Integrity)) {
+            let mut trailer = vec![0; slot.trailer_bytes()];
+            slot.append_up_to(&packet, 40, &mut trailer);
+            for at in 0..packet.len() {
+                let mut damaged = packet.clone();
+                damaged[at] ^= 0x10;
+                let passes = at >= 40 && slot.info().facts.tolerates;
+                let expected = if passes { Verdict::RightTo(40) } else { Verdict::Wrong };
+                assert_eq!(slot.check(&mut damaged, &trailer), expected, "{name}: byte {at}");
             }
         }
     }

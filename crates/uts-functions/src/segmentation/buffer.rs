@@ -45,6 +45,12 @@ impl Segment {
         self.messages > 0
     }
 
+    /// Bytes as they are.
+    #[inline]
+    fn is_plain(&self) -> bool {
+        self.messages == 0 && !self.presented
+    }
+
     /// The end of its positions, the markers of messages included (segmentation.md R-1).
     #[inline]
     fn end(&self) -> u64 {
@@ -157,6 +163,12 @@ impl SendBuffer {
     /// Appends bytes.
     pub fn write(&mut self, data: Bytes) {
         self.push(data, [false; 2], None);
+    }
+
+    /// Appends bytes in the form that a presentation mechanism gave them, in which they travel
+    /// whatever mechanism follows (segmentation.md R-2).
+    pub fn write_presented_bytes(&mut self, data: Bytes) {
+        self.push(data, [false, true], None);
     }
 
     /// Appends one message, which is given up if it is not acknowledged by `expires`.
@@ -277,6 +289,13 @@ impl SendBuffer {
         self.done.run_end(0)
     }
 
+    /// Everything below this position has arrived at the peer, or the peer knows that it was given
+    /// up.
+    pub fn known_to(&self) -> u64 {
+        let untold = self.skips.first().into_iter().chain(self.told.first()).map(|range| range.start);
+        untold.fold(self.done_to(), u64::min)
+    }
+
     /// The end of the highest data that has arrived at the peer, or was given up.
     pub fn heard_to(&self) -> u64 {
         self.done.last().map_or(0, |last| last.end)
@@ -345,8 +364,9 @@ impl SendBuffer {
         let mut index = self.index_of(range.start);
         while let Some(segment) = self.segments.get(index).filter(|s| s.start < range.end) {
             let segment = segment.piece_at(chunk.range.end);
-            // segmentation.md R-4: bytes of one message, or of none; R-10: bytes run over writes.
-            if segment.message && chunk.data_bytes > 0 {
+            // segmentation.md R-4: bytes of one message, or of none, and of one form; R-10: bytes
+            // run over writes.
+            if chunk.data_bytes > 0 && (segment.message || segment.presented != chunk.presented) {
                 return Some(chunk);
             }
             let end = segment.data_end().min(range.end);
@@ -375,6 +395,11 @@ impl SendBuffer {
             chunk.range.end += 1;
         }
         (!chunk.range.is_empty()).then_some(chunk)
+    }
+
+    /// Where the message begins, or the stretch of bytes, that has this position.
+    pub fn begin_of(&self, position: u64) -> Option<u64> {
+        Some(self.segments.get(self.index_of(position))?.piece_at(position).start)
     }
 
     /// Appends a chunk's data to `out`.

@@ -10,13 +10,16 @@ use dyn_clone::DynClone;
 use enum_dispatch::enum_dispatch;
 use reassembly::{Delivery, Reassembly};
 
+pub mod keys;
 pub mod message_row;
 pub mod newest;
 pub mod ordered;
 pub mod partial_order;
+pub mod per_key;
 pub mod reassembly;
 pub mod unordered;
 
+pub use keys::Keys;
 pub use message_row::MessageRow;
 
 /// A policy over [`Reassembly`].
@@ -70,6 +73,7 @@ registry! {
     Unordered => unordered::Unordered,
     PartialOrder => partial_order::PartialOrder,
     Newest => newest::Newest,
+    PerKey => per_key::PerKey,
 }
 
 #[cfg(test)]

@@ -38,7 +38,9 @@ impl Newest {
 impl Sequencing for Newest {
     fn next(&mut self, state: &mut Reassembly, bytes_max: usize) -> Option<Delivery> {
         let next = state.pop_newest(self.from, bytes_max)?;
-        if let Delivery::Message(start, _) | Delivery::Presented(start, _) = next {
+        if let Delivery::Message(start, _) | Delivery::Presented(start, _) | Delivery::Damaged(start, ..) =
+            next
+        {
             self.from = self.from.max(start);
         }
         Some(next)

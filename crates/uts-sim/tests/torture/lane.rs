@@ -100,6 +100,7 @@ impl Lane {
         let place = match read {
             Read::Bytes(position, data) => self.on_bytes(*position, data)?,
             Read::Message(data) => self.on_message(data)?,
+            Read::Damaged { .. } => return Err("a damaged message, which nobody asked for".to_owned()),
             Read::End => {
                 self.is_ended = true;
                 return Ok(());

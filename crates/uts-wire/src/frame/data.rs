@@ -66,13 +66,13 @@ impl<'a> Data<'a> {
             end: has(END),
             presented: has(PRESENTED),
         };
-        if !flags.message && (flags.begin || flags.end || flags.presented) {
+        if !flags.message && (flags.begin || flags.end) {
             let at = r.offset().saturating_sub(1);
             return Err(WireError::value(
                 "data flags",
                 at,
                 u64::from(frame_kind),
-                "BEGIN, END and PRESENTED only with MESSAGE", // P-32
+                "BEGIN and END only with MESSAGE", // P-32
             ));
         }
         let flow = r.varint_u32("flow")?; // P-24
@@ -157,7 +157,7 @@ pub fn data_header_len(flow: u32, offset: Option<u64>, len: Option<usize>) -> us
 // The marks are the same for many frames, and so is what follows from them.
 #[inline(always)]
 fn write_header<S: Sink>(out: &mut S, flow: u32, offset: Option<u64>, len: Option<usize>, flags: DataFlags) {
-    debug_assert!(flags.message || !(flags.begin || flags.end || flags.presented), "P-32");
+    debug_assert!(flags.message || !(flags.begin || flags.end), "P-32");
     let has_len = if len.is_some() { LEN } else { 0 };
     let has_offset = if offset.is_some() { OFFSET } else { 0 };
     let frame_kind = flags.bits() | has_len | has_offset; // P-30

@@ -128,7 +128,7 @@ pub fn flags() -> impl Strategy<Value = DataFlags> {
         message,
         begin: message && begin,
         end: message && end,
-        presented: message && presented,
+        presented,
     })
 }
 

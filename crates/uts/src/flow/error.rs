@@ -44,6 +44,14 @@ pub enum ReadError {
     /// A message could not be converted back.
     #[error("a message is damaged: {0}")]
     Damaged(String),
+    /// A message came damaged behind so many bytes, which its sender and this end allow
+    /// (`msgChecksumLen`, `recvChecksumLen`). [`RecvFlow::recv_chunk`](super::RecvFlow::recv_chunk)
+    /// hands it over.
+    #[error("the next message may be damaged behind its first {right_bytes} bytes")]
+    RightTo {
+        /// How many of its bytes, from the first on, are as they were sent.
+        right_bytes: u64,
+    },
     /// The connection has ended.
     #[error("{0}")]
     Closed(CloseReason),
@@ -66,7 +74,9 @@ impl From<ReadError> for io::Error {
         let kind = match &error {
             ReadError::Reset(_) => io::ErrorKind::ConnectionReset,
             ReadError::Ended => io::ErrorKind::UnexpectedEof,
-            ReadError::NotMessages | ReadError::Damaged(_) => io::ErrorKind::InvalidData,
+            ReadError::NotMessages | ReadError::Damaged(_) | ReadError::RightTo { .. } => {
+                io::ErrorKind::InvalidData
+            }
             ReadError::Closed(reason) => kind_of(reason),
         };
         io::Error::new(kind, error)

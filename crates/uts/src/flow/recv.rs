@@ -59,6 +59,14 @@ pub enum Chunk {
     Bytes(u64, Bytes),
     /// A message.
     Message(Bytes),
+    /// A message whose end may be damaged. Such are handed over only where both ends ask for it
+    /// (`msgChecksumLen` of the sender, `recvChecksumLen` here) and nothing encrypts.
+    Damaged {
+        /// The message.
+        message: Bytes,
+        /// How many of its bytes, from the first on, are as they were sent.
+        right_bytes: u64,
+    },
 }
 
 impl RecvFlow {
@@ -93,7 +101,8 @@ impl RecvFlow {
     ///
     /// # Errors
     /// [`ReadError`]. [`ReadError::NotMessages`] also if part of a message was read as bytes, and
-    /// the rest is still to be read.
+    /// the rest is still to be read. [`ReadError::RightTo`] for a message whose end may be damaged,
+    /// until [`RecvFlow::recv_chunk`] has taken it.
     pub async fn recv_message(&mut self) -> Result<Option<Bytes>, ReadError> {
         poll_fn(|cx| self.poll_message(cx)).await
     }
@@ -175,6 +184,10 @@ impl RecvFlow {
                 self.ahead.push_front(Ok(Read::Bytes(position, bytes)));
                 Err(ReadError::NotMessages)
             }
+            Some(Chunk::Damaged { message, right_bytes }) => {
+                self.ahead.push_front(Ok(Read::Damaged { message, right_bytes }));
+                Err(ReadError::RightTo { right_bytes })
+            }
             None => Ok(None),
         })
     }
@@ -233,6 +246,9 @@ impl RecvFlow {
                 Poll::Ready(Ok(Some(Chunk::Bytes(position, bytes))))
             }
             Ok(Read::Message(message)) => Poll::Ready(Ok(Some(Chunk::Message(message)))),
+            Ok(Read::Damaged { message, right_bytes }) => {
+                Poll::Ready(Ok(Some(Chunk::Damaged { message, right_bytes })))
+            }
             Ok(Read::End) => {
                 self.ended = Some(Ended::Read);
                 Poll::Ready(Ok(None))
@@ -263,7 +279,9 @@ impl RecvFlow {
         connection.shared().act_by(|inner, clock| {
             let mut bytes = 0;
             let put = |read| {
-                if let Read::Bytes(_, data) | Read::Message(data) = &read {
+                if let Read::Bytes(_, data) | Read::Message(data) | Read::Damaged { message: data, .. } =
+                    &read
+                {
                     bytes += data.len().max(1);
                 }
                 ahead.push_back(Ok(read));
@@ -419,6 +437,10 @@ impl AsyncRead for RecvFlow {
                     let what =
                         format!("bytes {expected} to {position} are missing: the profile gives bytes up");
                     return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, what)));
+                }
+                Ok(Some(Chunk::Damaged { message, right_bytes })) => {
+                    self.ahead.push_front(Ok(Read::Damaged { message, right_bytes }));
+                    return Poll::Ready(Err(ReadError::RightTo { right_bytes }.into()));
                 }
                 Ok(Some(Chunk::Bytes(_, bytes) | Chunk::Message(bytes))) => {
                     self.position = expected;

@@ -11,6 +11,7 @@ use crate::event::{Direction, ExchangeEvent, FlowId};
 use crate::exchange::{self, Busy, GROUPS_MAX, Machine, Message};
 use crate::synthesis::ReceiveStack;
 use std::sync::Arc;
+use uts_functions::flow::FlowControl as _;
 use uts_functions::mechanism::Params;
 use uts_functions::profile::ProfileError;
 use uts_functions::{Choice, Function, Profile, Time};
@@ -293,9 +294,14 @@ impl Connection {
             self.ways.events.push_back(Event::Exchange(event.into()));
         }
         self.on_group_changed(group, profile);
+        if group == 0 {
+            self.ways.flows.window_out =
+                self.ways.outbound.as_ref().map_or(u32::MAX, |outbound| outbound.window_of_flows(0));
+        }
         let ids: Vec<u32> =
             self.ways.flows.iter().filter(|(_, f)| f.send.group == group).map(|(id, _)| id).collect();
         for id in ids {
+            self.ways.begin_with_window(id);
             if !had_offsets && has_offsets {
                 self.ways.place_flow(FlowId(id));
             }
@@ -344,7 +350,9 @@ impl Ways {
             *governs = epoch;
         }
         if group == 0 {
-            self.flows.flow_template = Some(template.clone());
+            let before = self.flows.flow_template.replace(template.clone());
+            self.flows.has_other_window |=
+                before.is_none_or(|before| before.window_bytes() != template.window_bytes());
         }
         self.tell_if_receiving_is_free();
         let ids: Vec<u32> =
@@ -356,6 +364,19 @@ impl Ways {
             }
             self.consumed(now, id);
             self.flows.signals.insert(Signal::Credit(id));
+        }
+    }
+
+    /// A flow that has sent nothing begins with the window of its group's flow control, within what
+    /// the peer grants at the begin (flow.md R-24).
+    pub(in crate::connection) fn begin_with_window(&mut self, id: u32) {
+        let Some(group) = self.flows.get(id).map(|flow| flow.send.group) else { return };
+        let Some(outbound) = self.outbound.as_ref().filter(|o| o.stack(group).is_some()) else { return };
+        let first = self.flows.first_credit_out(outbound.window_of_flows(group));
+        let most = self.flows.credit_initial_out;
+        let send = self.flows.get_mut(id).map(|flow| &mut flow.send);
+        if let Some(send) = send.filter(|send| send.buffer.sent() == 0 && send.limit <= most) {
+            send.limit = first;
         }
     }
 

@@ -14,6 +14,7 @@ use crate::event::{Direction, FlowId};
 use crate::exchange::GROUPS_MAX;
 use crate::requirements::{PROPERTIES, Pin, Requirements};
 use crate::selector::{self, Library};
+use crate::synthesis::DataLayout;
 use bytes::Bytes;
 use std::borrow::Cow;
 use uts_functions::presentation::{self, Presentation};
@@ -78,6 +79,10 @@ impl Groups {
 pub(in crate::connection) struct Forming {
     segmentation: segmentation::Slot,
     presentation: presentation::Slot,
+    /// Messages with one key keep their order.
+    pub is_keyed: bool,
+    /// Streams of bytes travel in a form of their own.
+    lines: bool,
 }
 
 impl Forming {
@@ -99,6 +104,14 @@ impl Forming {
     /// The message as its presentation mechanism has it, where that is not as it is.
     pub fn present(&self, message: &[u8]) -> Option<Bytes> {
         match self.keeps_boundaries().then(|| self.presentation.present(message)) {
+            Some(Cow::Owned(presented)) => Some(Bytes::from(presented)),
+            _ => None,
+        }
+    }
+
+    /// Bytes of a stream as the presentation mechanism has them, where that is not as they are.
+    pub fn present_stream(&self, bytes: &[u8]) -> Option<Bytes> {
+        match self.lines.then(|| self.presentation.present_stream(bytes)) {
             Some(Cow::Owned(presented)) => Some(Bytes::from(presented)),
             _ => None,
         }
@@ -167,6 +180,7 @@ impl Connection {
             flow.send.group = group;
             flow.send.is_held = !is_agreed;
         }
+        self.ways.begin_with_window(id.0);
         self.ways.after_send_change(id.0);
     }
 
@@ -183,11 +197,13 @@ impl Connection {
             let profile = &self.agreement.groups.get(send.group)?.profile;
             let segmentation = segmentation::Slot::build(profile.get(Function::Segmentation), ())?;
             let presentation = presentation::Slot::build(profile.get(Function::Presentation), ())?;
-            return Some(Forming { segmentation, presentation });
+            let lines = DataLayout::of(profile).lines;
+            return Some(Forming { segmentation, presentation, is_keyed: is_keyed(profile), lines });
         }
         let stack = self.ways.outbound.as_ref()?.stack(send.group)?;
         let (segmentation, presentation) = (stack.segmentation.clone(), stack.presentation.clone());
-        Some(Forming { segmentation, presentation })
+        let (is_keyed, lines) = (is_keyed(&stack.profile), stack.layout.lines);
+        Some(Forming { segmentation, presentation, is_keyed, lines })
     }
 
     /// Asks for the profile of a group that wants one, if no other exchange is under way.
@@ -325,4 +341,9 @@ fn is_same_of_group(a: &Profile, b: &Profile) -> bool {
 /// shared is not looked for in the profiles of groups other than 0.)
 fn differ(a: &Profile, b: &Profile) -> bool {
     [Function::Protection, Function::Acknowledgement].into_iter().any(|f| a.get(f) != b.get(f))
+}
+
+/// Whether messages with one key keep their order under a profile, and others do not.
+fn is_keyed(profile: &Profile) -> bool {
+    profile.mechanism(Function::Sequencing).is_some_and(|m| m.facts.keys)
 }

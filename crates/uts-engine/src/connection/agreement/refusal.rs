@@ -2,7 +2,7 @@
 
 use crate::consent::Answering;
 use crate::selector::Library;
-use uts_functions::mechanism::Mechanism;
+use uts_functions::mechanism::{Mechanism, ParamError};
 use uts_functions::profile::ProfileError;
 use uts_functions::{Choice, Function, Profile, library};
 
@@ -31,6 +31,8 @@ pub enum RefusalReason {
     Unprotected = 4,
     /// The end that answers does not consent (selection.md S-37 to S-39).
     Consent = 5,
+    /// A parameter names something that the end that answers does not have: a dictionary.
+    Absent = 6,
     /// Another reason.
     Other = 0,
 }
@@ -43,6 +45,7 @@ impl RefusalReason {
             3 => RefusalReason::Combination,
             4 => RefusalReason::Unprotected,
             5 => RefusalReason::Consent,
+            6 => RefusalReason::Absent,
             _ => RefusalReason::Other,
         }
     }
@@ -57,6 +60,7 @@ impl RefusalReason {
             RefusalReason::Consent => {
                 "the peer does not consent: its own requirements do not allow it, or it was not named there"
             }
+            RefusalReason::Absent => "the peer does not have what a parameter names",
             RefusalReason::Other => "the peer gave no reason",
         }
     }
@@ -79,6 +83,9 @@ impl Terms<'_> {
         if let Err(error) = profile.check() {
             let (function, reason) = match &error {
                 ProfileError::UnknownMechanism { function, .. } => (*function, RefusalReason::Unknown),
+                ProfileError::Param { function, error: ParamError::Absent { .. }, .. } => {
+                    (*function, RefusalReason::Absent)
+                }
                 ProfileError::Param { function, .. } => (*function, RefusalReason::Parameter),
                 ProfileError::Needs { function, .. } => (*function, RefusalReason::Combination),
             };
@@ -168,6 +175,9 @@ mod tests {
         excessive.params.0[0] = u32::MAX;
         let refusal = answer(&profile().with(Function::Acknowledgement, excessive), 0, false, library);
         assert_eq!(refusal.map_err(|r| r.reason), Err(RefusalReason::Parameter));
+        let named = Choice { number: 4, params: Params([32, 3, 77, 0]) };
+        let refusal = answer(&profile().with(Function::Presentation, named), 0, false, library);
+        assert_eq!(refusal.map_err(|r| r.reason), Err(RefusalReason::Absent), "a dictionary");
     }
 
     #[test]

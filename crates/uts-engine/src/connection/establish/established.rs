@@ -204,6 +204,7 @@ impl Connection {
         self.life.flight_ms = u32::try_from(handshake.flight.as_millis()).unwrap_or(u32::MAX);
         outbound.set_rate_max(self.ways.config.requirements.max_send_rate);
         self.ways.flows.flow_template = inbound.stacks.first().map(|s| s.flow.clone());
+        self.ways.flows.window_out = outbound.window_of_flows(0);
         self.ways.flows.opened_max = hello.limits.max_flows;
         self.ways.flows.credit_initial_out = hello.limits.initial_credit_bytes;
         self.ways.flows.peer_reads_messages = hello.reads_messages;

@@ -135,11 +135,29 @@ impl Connection {
     pub fn write(&mut self, now: Time, id: FlowId, data: Bytes) -> Result<usize, WriteError> {
         let room = self.room(id)?;
         let take = data.len().min(room);
+        let bytes = data.slice(..take);
+        let presented = if self.may_present_stream(id) {
+            self.forming(id).and_then(|forming| forming.present_stream(&bytes))
+        } else {
+            None
+        };
         let Some(flow) = self.ways.flows.get_mut(id.0) else { return Err(WriteError::Unknown) };
-        flow.send.buffer.write(data.slice(..take));
+        match presented {
+            Some(presented) => flow.send.buffer.write_presented_bytes(presented),
+            None => flow.send.buffer.write(bytes),
+        }
         flow.send.writer_waits = take < data.len();
         self.after_write(now, id.0, take);
         Ok(take)
+    }
+
+    /// Whether bytes that are written to a flow may travel in a form of their own. Where they do
+    /// not, this is all that is asked.
+    #[inline]
+    fn may_present_stream(&self, id: FlowId) -> bool {
+        let send = self.ways.flows.get(id.0).map(|flow| &flow.send);
+        let stack = |group| self.ways.outbound.as_ref().and_then(|outbound| outbound.stack(group));
+        send.is_some_and(|send| send.is_held || stack(send.group).is_some_and(|stack| stack.layout.lines))
     }
 
     /// Hands one message over, whole or not at all. Under a profile of bytes its end is not kept.
@@ -200,6 +218,8 @@ impl Connection {
         let lifetime =
             options.lifetime.or(self.requirements_of(group).msg_lifetime).filter(|_| keeps_boundaries);
         let expires = lifetime.map(|lifetime| now + lifetime);
+        let covered = options.checksum_len.or(self.requirements_of(group).msg_checksum_len);
+        let covered = covered.filter(|bytes| keeps_boundaries && *bytes < MessageOptions::ALL);
         let terms = Terms { capacity: self.ways.send_capacity(id.0), bytes_max, expires };
         let Ways { flows, outbound, stats, .. } = &mut self.ways;
         let Some(send) = flows.get_mut(id.0).map(|flow| &mut flow.send) else {
@@ -207,7 +227,10 @@ impl Connection {
         };
         let mut judge = outbound.as_mut().map(|o| &mut o.rate).filter(|rate| rate.info().facts.judges);
         let (mut taken, mut bytes) = (0, 0);
-        let is_plain = judge.is_none() && options.after == After::Everything;
+        let is_plain = judge.is_none()
+            && options.after == After::Everything
+            && !(options.key.is_some() || forming.is_keyed)
+            && covered.is_none();
         if keeps_boundaries && is_plain && !forming.presents() {
             // As they are: what the loop below would do with each, without its questions.
             (taken, bytes) = messages.hand_over(&mut send.buffer, &terms);
@@ -239,7 +262,10 @@ impl Connection {
                 None if keeps_boundaries => send.buffer.write_message(message, expires),
                 None => send.buffer.write(message),
             }
-            send.order(start, options.after);
+            send.order(start, &options, forming.is_keyed);
+            if let Some(covered) = covered.filter(|covered| (*covered as usize) < size) {
+                send.cover(start, covered);
+            }
             if verdict == Verdict::Tag {
                 send.tag(start);
             }
@@ -377,8 +403,23 @@ impl Connection {
                     stats.positions_skipped += positions;
                     continue;
                 }
-                Some(Delivery::Bytes(position, data)) => Read::Bytes(position, data),
+                Some(Delivery::Bytes(position, data)) => match receive.lines.as_deref_mut() {
+                    None => Read::Bytes(position, data),
+                    Some(lines) => match lines.skip(position, data.len() as u64) {
+                        Ok(position) => Read::Bytes(position, data),
+                        Err(error) => break Err(ReadError::Presentation(error.to_string())),
+                    },
+                },
+                Some(Delivery::PresentedBytes(position, data)) => {
+                    let (lines, mut text) = (receive.lines.get_or_insert_default(), Vec::new());
+                    match lines.read(position, &data, &mut text) {
+                        Ok(_) if text.is_empty() => continue,
+                        Ok(position) => Read::Bytes(position, text.into()),
+                        Err(error) => break Err(ReadError::Presentation(error.to_string())),
+                    }
+                }
                 Some(Delivery::Message(_, data)) => Read::Message(data),
+                Some(Delivery::Damaged(_, message, right_bytes)) => Read::Damaged { message, right_bytes },
                 Some(Delivery::Presented(_, data)) => {
                     match presentation.as_ref().map(|p| p.unpresent(&data, max)) {
                         Some(Ok(Cow::Owned(plain))) => Read::Message(Bytes::from(plain)),
@@ -391,6 +432,10 @@ impl Connection {
                 }
                 Some(Delivery::End) => {
                     receive.is_done = true;
+                    if receive.lines.as_ref().is_some_and(|lines| !lines.may_end()) {
+                        flows.drop_if_done(id.0);
+                        break Err(ReadError::Presentation("the stream ends within a line end".to_owned()));
+                    }
                     flows.drop_if_done(id.0);
                     sink.put(Read::End);
                     return Ok(());

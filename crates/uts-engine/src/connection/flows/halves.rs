@@ -1,6 +1,6 @@
 //! The halves of a flow: what one end sends in it, and what it receives.
 
-use crate::connection::flows::interface::After;
+use crate::connection::flows::interface::{After, MessageOptions};
 use crate::connection::flows::order::Turn;
 use crate::connection::life::deadlines::earlier;
 use crate::connection::receive::messages::Messages;
@@ -10,9 +10,11 @@ use core::ops::Range;
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 use uts_functions::flow::{self, Grant, Sending};
+use uts_functions::presentation::Lines;
 use uts_functions::rate::{self, Meter, RateControl as _, Verdict};
 use uts_functions::retransmission::{Awaited, Demand, Received, Tries};
-use uts_functions::segmentation::buffer::SendBuffer;
+use uts_functions::segmentation::buffer::{Chunk, SendBuffer};
+use uts_functions::sequencing::Keys;
 use uts_functions::sequencing::reassembly::Reassembly;
 use uts_functions::{Choice, Function, RangeSet, Time, retransmission};
 use uts_wire::frame::Data;
@@ -62,6 +64,10 @@ pub(crate) struct Rare {
     pub tagged: RangeSet,
     /// Where messages begin that do not wait for everything before them, and what they wait for.
     pub orders: BTreeMap<u64, Range<u64>>,
+    /// The last message of each key.
+    pub keys: Keys,
+    /// Where messages begin that may come damaged, and how many of their bytes may not.
+    pub coverage: BTreeMap<u64, u32>,
 }
 
 impl SendHalf {
@@ -76,12 +82,36 @@ impl SendHalf {
         verdict
     }
 
-    /// The message that was written from this position on waits for no more than `after` says.
-    pub fn order(&mut self, start: u64, after: After) {
-        if let After::Positions { from, to } = after {
-            let to = to.min(start);
-            self.rare.get_or_insert_default().orders.insert(start, from.min(to)..to);
+    /// The message that was written from this position on waits for no more than its options say:
+    /// its key where messages are `keyed`, else what they name.
+    pub fn order(&mut self, start: u64, options: &MessageOptions, keyed: bool) {
+        if options.key.is_none() && options.after == After::Everything && !keyed {
+            return;
         }
+        let (end, known_to) = (self.buffer.written(), self.buffer.known_to());
+        let rare = self.rare.get_or_insert_default();
+        let of_key = options.key.map(|key| rare.keys.follow(key, start..end, known_to));
+        let after = match options.after {
+            _ if keyed => of_key.unwrap_or(0..0),
+            After::Positions { from, to } => from.min(to).min(start)..to.min(start),
+            After::Everything => return,
+        };
+        rare.orders.insert(start, after);
+    }
+
+    /// Of the message that was written from this position on, only so many bytes have to be right.
+    pub fn cover(&mut self, start: u64, bytes: u32) {
+        self.rare.get_or_insert_default().coverage.insert(start, bytes);
+    }
+
+    /// How many bytes at the end of a part of a message may come damaged.
+    pub fn tolerant_bytes(&self, chunk: &Chunk) -> usize {
+        let coverage = self.rare.as_ref().map(|rare| &rare.coverage).filter(|all| !all.is_empty());
+        let Some(coverage) = coverage.filter(|_| chunk.message && !chunk.presented) else { return 0 };
+        let begin = self.buffer.begin_of(chunk.range.start);
+        let Some((begin, bytes)) = begin.and_then(|begin| coverage.get_key_value(&begin)) else { return 0 };
+        let covered = u64::from(*bytes).saturating_sub(chunk.range.start - begin);
+        chunk.data_bytes.saturating_sub(usize::try_from(covered).unwrap_or(usize::MAX))
     }
 
     /// Positions have arrived: what was known of them is forgotten.
@@ -93,6 +123,9 @@ impl SendHalf {
         let done_to = self.buffer.done_to();
         while rare.orders.first_key_value().is_some_and(|(start, _)| *start < done_to) {
             rare.orders.pop_first();
+        }
+        while rare.coverage.first_key_value().is_some_and(|(start, _)| *start < done_to) {
+            rare.coverage.pop_first();
         }
     }
 
@@ -108,6 +141,8 @@ impl SendHalf {
                 + rare.awaited.heap_bytes()
                 + rare.tagged.heap_bytes()
                 + rare.orders.len() * 40
+                + rare.coverage.len() * 24
+                + rare.keys.heap_bytes()
                 + rare.sending.heap_bytes()
                 + rare.tries.heap_bytes()
         });
@@ -155,8 +190,11 @@ pub(crate) struct ReceiveHalf {
     pub reader_told: bool,
     /// The application has tried to read, and there was nothing.
     pub reader_waits: bool,
-    /// Data that was sent while nothing had to be granted may still arrive below this position.
+    /// Data may arrive below this position, whatever was granted: what was said in the handshake,
+    /// and what was sent while nothing had to be granted.
     pub free_limit: u64,
+    /// What reads bytes that travel in a form of their own, if any did.
+    pub lines: Option<Box<Lines>>,
     /// What asks for missing data, if anything does.
     pub asking: Option<Box<Asking>>,
     pub reset: Option<u64>,
@@ -256,6 +294,18 @@ impl ReceiveHalf {
     /// Whether the sender needs no credit.
     pub fn is_free(&self) -> bool {
         !self.flow.info().facts.grants
+    }
+
+    /// The flow is in another group than the one whose flow control it began with: it begins with
+    /// that group's window, of at most `window_bytes` (flow.md R-24).
+    pub fn begin_with(&mut self, flow: &flow::Slot, window_bytes: u64) {
+        use uts_functions::flow::FlowControl as _;
+        self.flow = flow.clone();
+        if self.data.consumed() == 0 {
+            let window = flow.window_bytes();
+            self.grant.window_bytes = window_bytes.min(window);
+            self.grant.limit = self.free_limit.min(window);
+        }
     }
 
     /// Whether the peer needs credit for more.

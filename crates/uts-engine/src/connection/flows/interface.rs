@@ -56,6 +56,20 @@ pub struct MessageOptions {
     /// What is handed over at the receiver before it, where a profile keeps a partial order
     /// (`uts.profile.sequencing=partial-order`). Under any other profile it says nothing.
     pub after: After,
+    /// Where a profile keeps the order of each key (`uts.profile.sequencing=per-key`): it is handed
+    /// over after all messages that were sent before it in its flow with the same key. Without a
+    /// key it waits for none, and none for it. Under any other profile it says nothing.
+    pub key: Option<u32>,
+    /// How many of its bytes, from the first on, have to arrive as they were sent
+    /// (`msgChecksumLen`). Those behind may come damaged, where nothing encrypts, the profile's
+    /// detection lets that through and the receiver takes it; the receiver is told. `None` = what
+    /// the requirements say, which by default is all; [`MessageOptions::ALL`] = all.
+    pub checksum_len: Option<u32>,
+}
+
+impl MessageOptions {
+    /// All bytes of a message, for [`MessageOptions::checksum_len`].
+    pub const ALL: u32 = u32::MAX;
 }
 
 /// What a message waits for at the receiver, under a partial order (RFC 1693).
@@ -174,6 +188,14 @@ pub enum Read {
     Bytes(u64, Bytes),
     /// A message.
     Message(Bytes),
+    /// A message whose end may be damaged, which its sender and this end allow (`msgChecksumLen`,
+    /// `recvChecksumLen`).
+    Damaged {
+        /// The message.
+        message: Bytes,
+        /// How many of its bytes, from the first on, are as they were sent.
+        right_bytes: u64,
+    },
     /// The flow has ended.
     End,
 }

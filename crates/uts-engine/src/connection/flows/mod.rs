@@ -15,7 +15,7 @@ use crate::event::{Event, FlowId};
 use crate::requirements::Scheduler;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
-use uts_functions::flow::{self, Grant};
+use uts_functions::flow::{self, FlowControl as _, Grant};
 use uts_functions::segmentation::buffer::SendBuffer;
 use uts_functions::sequencing::reassembly::{Reassembly, Spares};
 use uts_functions::{RangeSet, Time};
@@ -46,6 +46,9 @@ pub(crate) struct Flows {
     next_id: u32,
     /// Flows that this end may open.
     pub opened_max: u32,
+    /// With what window flows begin that this end sends in group 0, in bytes; windows are smaller
+    /// than the most that this holds, which is no bound.
+    pub window_out: u32,
     /// Flows that the peer may open (a count of all ever opened).
     pub accepted_max: u32,
     /// Flows that the peer has opened, and how many of them are gone.
@@ -60,7 +63,10 @@ pub(crate) struct Flows {
     alarms: Option<Box<BTreeSet<(Time, u32)>>>,
     /// What the peer is to be told of flows.
     pub signals: BTreeSet<Signal>,
+    /// What the peer grants a flow at its begin, at the most.
     pub credit_initial_out: u64,
+    /// Flow control in the way in has been exchanged for one with another window.
+    pub has_other_window: bool,
     /// The peer reads frames of messages of one length (packets.md P-34).
     pub peer_reads_messages: bool,
     /// Flow control of what the peer sends in group 0; flows begin with it.
@@ -101,6 +107,8 @@ impl Flows {
             alarms: None,
             signals: BTreeSet::new(),
             credit_initial_out: 0,
+            window_out: u32::MAX,
+            has_other_window: false,
             peer_reads_messages: false,
             flow_template: None,
             is_rated: config.requirements.max_recv_rate.is_some(),
@@ -130,12 +138,20 @@ impl Flows {
         Some(FlowId(id))
     }
 
+    /// The credit with which a flow begins whose flow control begins with this window (flow.md
+    ///
+    pub fn first_credit_out(&self, window: u32) -> u64 {
+        if window == u32::MAX { self.credit_initial_out } else { self.credit_initial_out.min(window.into()) }
+    }
+
     fn insert(&mut self, id: u32, priority: u8) {
         let (window, first) = (self.config.credit_bytes_initial, self.config.first_credit());
+        let flow_control = self.flow_template.clone().unwrap_or_else(flow::unlimited);
+        let its_window = flow_control.window_bytes();
         let flow = Flow {
             send: SendHalf {
                 buffer: SendBuffer::default(),
-                limit: self.credit_initial_out,
+                limit: self.first_credit_out(self.window_out),
                 group: 0,
                 is_held: false,
                 refused: None,
@@ -151,20 +167,22 @@ impl Flows {
             receive: ReceiveHalf {
                 data: Reassembly::sharing(self.spares.clone()),
                 grant: Grant {
-                    limit: first,
+                    // flow.md R-24
+                    limit: first.min(its_window),
                     consumed: 0,
-                    window_bytes: window,
+                    window_bytes: window.min(its_window),
                     window_bytes_max: self.config.credit_bytes_max.max(window),
                     grown_at: Time::ZERO,
                 },
-                flow: self.flow_template.clone().unwrap_or_else(flow::unlimited),
+                flow: flow_control,
                 group: 0,
                 is_placed: false,
                 has_riding: false,
                 reader_told: false,
                 reader_waits: false,
                 told_limit: if self.is_rated { first } else { u64::MAX },
-                free_limit: 0,
+                free_limit: first,
+                lines: None,
                 asking: None,
                 reset: None,
                 stop: None,

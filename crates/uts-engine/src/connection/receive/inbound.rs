@@ -42,6 +42,9 @@ pub(in crate::connection) struct Unsealed {
     pub frames: Range<usize>,
     /// It came damaged, and the detection mechanism has put it right.
     pub repaired: bool,
+    /// How many bytes of its frames are right, if it came damaged behind them, where its sender
+    /// allows that.
+    pub right_bytes: Option<usize>,
 }
 
 /// Why a packet was not taken in.
@@ -173,15 +176,19 @@ impl Inbound {
         let trailer = &mut trailer[..trailer_bytes];
         trailer.copy_from_slice(sent);
         detection::add_left_out(truncated.left_out_of(number), trailer);
-        let repaired = match stack.detection.check(covered, trailer) {
-            Verdict::Right => false,
+        let (repaired, right_bytes) = match stack.detection.check(covered, trailer) {
+            Verdict::Right => (false, None),
             // detection.md 15: the header has been read as it came.
-            Verdict::Repaired { at } if at >= start => true,
-            Verdict::Repaired { .. } | Verdict::Wrong => return Err(Dropped::Malformed),
+            Verdict::Repaired { at } if at >= start => (true, None),
+            Verdict::RightTo(at) if at >= start => (false, Some(at - start)),
+            Verdict::Repaired { .. } | Verdict::RightTo(_) | Verdict::Wrong => {
+                return Err(Dropped::Malformed);
+            }
         };
         if self.arrivals.is_duplicate(number) {
             return Err(Dropped::Duplicate);
         }
-        Ok(Unsealed { stack: index, number, frames: start..start + frames_bytes, repaired })
+        let frames = start..start + frames_bytes;
+        Ok(Unsealed { stack: index, number, frames, repaired, right_bytes })
     }
 }

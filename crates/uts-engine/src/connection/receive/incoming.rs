@@ -68,7 +68,10 @@ impl Connection {
             return;
         }
         match opened {
-            Ok(Unsealed { stack, number, frames, repaired }) => {
+            Ok(Unsealed { stack, number, frames, right_bytes: Some(right_bytes), .. }) => {
+                self.take_in_damaged(now, ecn, (stack, number), &packet[frames], right_bytes)
+            }
+            Ok(Unsealed { stack, number, frames, repaired, .. }) => {
                 self.ways.stats.packets_corrected += u64::from(repaired);
                 self.take_in(now, ecn, (stack, number), &packet[frames])
             }
@@ -290,17 +293,21 @@ impl Ways {
         let (group, governs) = (stack.group, &stack.flow);
         let sent_free = !governs.info().facts.grants;
         let (repeats, counts) = (repeats(stack), stack.layout.offsets);
+        let has_other_window = self.flows.has_other_window;
         let found = self.flows.of_frame(id).map_err(violation)?;
         let Some((flow, is_new)) = found else { return Ok(None) };
         if is_new {
             self.events.push_back(Event::FlowOpened(FlowId(id)));
         }
-        let receive = &mut flow.receive;
+        let (receive, mut is_told) = (&mut flow.receive, false);
         // the first data says which group the flow is in.
         if !core::mem::replace(&mut receive.is_placed, true) {
             if receive.group != group {
-                (receive.group, receive.flow) = (group, governs.clone());
+                receive.group = group;
+                receive.begin_with(governs, self.config.credit_bytes_initial);
             }
+            // flow.md R-24: its sender may have begun with another window than this end reckons.
+            is_told = !receive.is_free() && (group != 0 || has_other_window);
         } else if receive.group != group {
             let what = format!("flow {id} of group {}: data in group {group}", receive.group);
             return Err(CloseReason::Protocol(what));
@@ -312,7 +319,11 @@ impl Ways {
                 receive.data.consumed().saturating_add(receive.grant.window_bytes_max.saturating_mul(4));
             receive.free_limit = receive.free_limit.max(free);
         }
-        Ok((receive.reset.is_none() && !receive.is_done).then_some((counts, repeats)))
+        let is_wanted = receive.reset.is_none() && !receive.is_done;
+        if is_told && is_wanted {
+            self.flows.signals.insert(Signal::Credit(id));
+        }
+        Ok(is_wanted.then_some((counts, repeats)))
     }
 
     pub(in crate::connection) fn on_data(
@@ -324,11 +335,23 @@ impl Ways {
         if self.on_next_bytes(index, data) {
             return Ok(());
         }
-        let Some((counts, repeats)) = self.place(index, data.flow)? else { return Ok(()) };
+        let Some(placed) = self.place(index, data.flow)? else { return Ok(()) };
         // The first of a flow found it not yet in its place.
         if self.on_next_bytes(index, data) {
             return Ok(());
         }
+        self.insert_data(now, placed, data, None)
+    }
+
+    /// Data of a flow that is known, whose data has positions and is repeated or not. Of a message
+    /// that came damaged, so many bytes are right.
+    pub(in crate::connection) fn insert_data(
+        &mut self,
+        now: Time,
+        (counts, repeats): (bool, bool),
+        data: &frame::Data<'_>,
+        right_bytes: Option<u64>,
+    ) -> Result<(), CloseReason> {
         let Some(receive) = self.flows.get_mut(data.flow).map(|flow| &mut flow.receive) else {
             return Ok(());
         };
@@ -367,7 +390,11 @@ impl Ways {
             end: data.flags.end,
             fin: data.flags.fin,
         };
-        match receive.data.insert(segment, limit) {
+        let inserted = match right_bytes {
+            Some(right_bytes) => receive.data.insert_damaged(segment, right_bytes, limit),
+            None => receive.data.insert(segment, limit),
+        };
+        match inserted {
             Ok(new) => {
                 self.stats.data_bytes_repeated += (data.bytes.len() as u64).saturating_sub(new);
                 if !repeats {

@@ -2,6 +2,7 @@
 //! packets that are alike.
 
 pub(in crate::connection) mod contents;
+pub(in crate::connection) mod damaged;
 pub(in crate::connection) mod held;
 pub(in crate::connection) mod inbound;
 pub(in crate::connection) mod incoming;

@@ -38,6 +38,7 @@ impl Connection {
             let opened = inbound.unseal(&self.identity.local_cid, datagram);
             if let Ok(opened) = &opened
                 && !opened.repaired
+                && opened.right_bytes.is_none()
                 && let Some(stack) = inbound.stacks.get_mut(opened.stack).filter(|stack| stack.is_uniform)
                 && inbound.heard_of == Some(stack.epoch)
                 && let Some((receive, flow, bytes)) =

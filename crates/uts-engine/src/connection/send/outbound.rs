@@ -14,6 +14,7 @@ use uts_functions::acknowledgement::Acknowledgement;
 use uts_functions::congestion::{self, Congestion, Delivery, Past, Snapshot, Summary};
 use uts_functions::feedback::BadFeedback;
 use uts_functions::finding;
+use uts_functions::flow::FlowControl as _;
 use uts_functions::rate::{self, Bucket, Pace, RateControl};
 use uts_functions::retransmission::ledger::Ledger;
 use uts_functions::timing::{self, RoundTrip, Timing};
@@ -492,6 +493,12 @@ impl Outbound {
             keeper.batch_bytes(bucket, &pace)
         };
         1 + window.min(batch).saturating_sub(packet_bytes) / bytes
+    }
+
+    /// With what window a flow of a group begins, in bytes; `u32::MAX` = no bound.
+    pub fn window_of_flows(&self, group: u8) -> u32 {
+        let window = self.stack(group).map_or(u64::MAX, |stack| stack.flow.window_bytes());
+        u32::try_from(window).unwrap_or(u32::MAX)
     }
 
     /// Bytes that may be in flight.

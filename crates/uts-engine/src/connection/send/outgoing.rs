@@ -214,19 +214,21 @@ impl Ways {
         {
             fec.on_source(packet.now, packet.number, &packet.out[frames_start..]);
         }
-        seal(stack, protection, (packet.number, dcid), packet.mark, packet.out);
+        let tolerant = packet.tolerant_bytes();
+        seal(stack, protection, (packet.number, dcid), packet.mark, packet.out, tolerant);
         stack.keys.add(1, packet.len() as u64);
     }
 }
 
 /// Checksum, cipher and mask, in place, of the packet at the end of `out` whose frames are
-/// complete.
+/// complete. The last `tolerant` bytes of them may come damaged.
 pub(in crate::connection) fn seal(
     stack: &SendStack,
     protection: &protection::Slot,
     (number, dcid): (u64, &ConnectionId),
     mark: AdaptiveMark,
     out: &mut Vec<u8>,
+    tolerant: usize,
 ) {
     let (tag_bytes, trailer_bytes) = (protection.tag_bytes(), stack.detection.trailer_bytes());
     let covered = out.len() - mark.start;
@@ -234,7 +236,7 @@ pub(in crate::connection) fn seal(
     let packet = &mut out[mark.start..];
     let (body, trailer) = packet.split_at_mut(covered);
     let trailer = &mut trailer[..trailer_bytes];
-    stack.detection.append(body, trailer);
+    stack.detection.append_up_to(body, body.len() - tolerant, trailer);
     detection::add_left_out(mark.left_out_of(number), trailer);
     let payload = &mut packet[mark.payload_offset() - mark.start..];
     let (plain, tag) = payload.split_at_mut(payload.len() - tag_bytes);

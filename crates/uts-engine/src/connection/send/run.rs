@@ -194,7 +194,7 @@ impl Run<'_> {
                 out.truncate(start);
                 return appended;
             }
-            seal(stack, protection, (number, &self.peer_cid), mark, out);
+            seal(stack, protection, (number, &self.peer_cid), mark, out, 0);
             let first = before.0.end..taken.end;
             appended.get_or_insert(Appended { first, data_bytes, packets: 0 }).packets += 1;
         }
@@ -251,7 +251,7 @@ impl Run<'_> {
         let around = out.len() - start + stack.detection.trailer_bytes() + protection.tag_bytes();
         let has_filled = self.like.bytes.checked_sub(around).is_some_and(|room| fill(room, out));
         if has_filled {
-            seal(stack, protection, (number, &self.peer_cid), mark, out);
+            seal(stack, protection, (number, &self.peer_cid), mark, out, 0);
         } else {
             out.truncate(start);
         }

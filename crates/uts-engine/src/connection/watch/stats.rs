@@ -17,6 +17,8 @@ pub struct Stats {
     pub packets_recovered: u64,
     /// Damaged on the way here, and put right by the detection mechanism.
     pub packets_corrected: u64,
+    /// Damaged on the way here at the end of a message that allows it, and taken in.
+    pub packets_damaged: u64,
     pub repairs_sent: u64,
     pub reports_sent: u64,
     pub data_bytes_sent: u64,

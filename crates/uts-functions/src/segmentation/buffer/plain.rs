@@ -29,7 +29,7 @@ impl SendBuffer {
         let fresh = self.done.gaps(self.sent..self.fin.unwrap_or(self.written)).next()?;
         let SendBuffer { segments, sent, cursor, .. } = self;
         let mut behind = segments.range((*cursor).min(segments.len())..);
-        let front = behind.next().filter(|segment| !segment.is_message() && fresh.start == *sent)?;
+        let front = behind.next().filter(|segment| segment.is_plain() && fresh.start == *sent)?;
         let data = front.data.get(sent.checked_sub(front.start)? as usize..)?;
         Some(UnsentBytes { data, behind, end: limit.min(fresh.end), sent, cursor })
     }
@@ -50,7 +50,7 @@ impl UnsentBytes<'_> {
         while left > self.data.len() {
             out.extend_from_slice(self.data);
             left -= self.data.len();
-            let Some(next) = self.behind.next().filter(|segment| !segment.is_message()) else {
+            let Some(next) = self.behind.next().filter(|segment| segment.is_plain()) else {
                 // These few go the general way, and so does what is behind them.
                 out.truncate(before);
                 self.end = *self.sent;

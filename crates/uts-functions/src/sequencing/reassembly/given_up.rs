@@ -39,6 +39,7 @@ impl Reassembly {
         while let Some(range) = dead.pop() {
             self.delivered.insert(range.clone());
             self.skipped.insert(range.clone());
+            self.damaged.remove(range.clone());
             let before = self.pieces.range(..range.start).next_back();
             let before =
                 before.filter(|(start, p)| *start + p.positions() == range.start).map(|(start, _)| *start);

@@ -6,6 +6,7 @@
 //! memory that those of a packet share ([`Arena`]). Trees are for all the rest.
 
 mod arena;
+mod damaged;
 mod given_up;
 mod newest;
 mod orders;
@@ -48,11 +49,16 @@ pub struct Segment {
 pub enum Delivery {
     /// A stretch of bytes, and its position in the flow.
     Bytes(u64, Bytes),
+    /// The same in the form that a presentation mechanism gave them.
+    PresentedBytes(u64, Bytes),
     /// A whole message, and its position in the flow.
     Message(u64, Bytes),
     /// A whole message in the form that a presentation mechanism gave it, and its position in the
     /// flow.
     Presented(u64, Bytes),
+    /// A whole message that came damaged, where its sender allows that; its position in the flow,
+    /// and how many bytes of it are right.
+    Damaged(u64, Bytes, u64),
     /// The sender gave up this many positions here.
     Skipped(u64),
     /// The flow has ended.
@@ -149,6 +155,8 @@ pub struct Reassembly {
     skipped: RangeSet,
     /// What messages wait for, where it is said.
     orders: Option<Box<Orders>>,
+    /// What came damaged, and was not handed over.
+    damaged: RangeSet,
 }
 
 impl Reassembly {
@@ -491,7 +499,8 @@ impl Reassembly {
             self.ready.push_front(Ready { start: rest_start, whole: None });
         }
         self.delivered.insert(start..start + piece.data.len() as u64);
-        Some(Delivery::Bytes(start, piece.data))
+        let delivery = if piece.presented { Delivery::PresentedBytes } else { Delivery::Bytes };
+        Some(delivery(start, piece.data))
     }
 
     fn pop_message(&mut self, start: u64) -> Option<Delivery> {
@@ -512,6 +521,9 @@ impl Reassembly {
             joined.freeze()
         };
         self.delivered.insert(whole.clone());
+        if let Some(right_bytes) = self.take_damage(&whole) {
+            return Some(Delivery::Damaged(whole.start, data, right_bytes));
+        }
         Some(delivery(whole.start, data, presented))
     }
 
@@ -521,7 +533,7 @@ impl Reassembly {
         self.arena.shrink();
         self.ready.shrink_to_fit();
         self.unplaced.shrink_to_fit();
-        for set in [&mut self.settled, &mut self.delivered, &mut self.skipped] {
+        for set in [&mut self.settled, &mut self.delivered, &mut self.skipped, &mut self.damaged] {
             set.shrink();
         }
     }
@@ -531,6 +543,7 @@ impl Reassembly {
         self.settled.heap_bytes()
             + self.delivered.heap_bytes()
             + self.skipped.heap_bytes()
+            + self.damaged.heap_bytes()
             + self.orders.as_ref().map_or(0, |orders| orders.heap_bytes())
             + self.unplaced.capacity() * size_of::<MessageRow>()
             + self.pieces.len() * (size_of::<Piece>() + 16)

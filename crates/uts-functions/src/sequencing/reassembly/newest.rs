@@ -19,11 +19,13 @@ impl Reassembly {
         // Who asks for no bytes gets none.
         while let Some(next) = self.pop_any(0) {
             let (start, bytes) = match &next {
-                Delivery::Message(start, data) | Delivery::Presented(start, data) => {
-                    (*start, data.len() as u64)
-                }
+                Delivery::Message(start, data)
+                | Delivery::Presented(start, data)
+                | Delivery::Damaged(start, data, _) => (*start, data.len() as u64),
                 // None of these comes: bytes were not asked for, and there is neither gap nor end.
-                Delivery::Bytes(..) | Delivery::Skipped(_) | Delivery::End => break,
+                Delivery::Bytes(..) | Delivery::PresentedBytes(..) | Delivery::Skipped(_) | Delivery::End => {
+                    break;
+                }
             };
             // sequencing.md.
             let is_newest = start >= from && newest.as_ref().is_none_or(|(newest, _)| start > *newest);
@@ -44,8 +46,10 @@ impl Reassembly {
 impl Delivery {
     fn message_bytes(&self) -> u64 {
         match self {
-            Delivery::Message(_, data) | Delivery::Presented(_, data) => data.len() as u64,
-            Delivery::Bytes(..) | Delivery::Skipped(_) | Delivery::End => 0,
+            Delivery::Message(_, data) | Delivery::Presented(_, data) | Delivery::Damaged(_, data, _) => {
+                data.len() as u64
+            }
+            Delivery::Bytes(..) | Delivery::PresentedBytes(..) | Delivery::Skipped(_) | Delivery::End => 0,
         }
     }
 }

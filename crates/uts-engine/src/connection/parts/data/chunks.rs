@@ -38,6 +38,7 @@ impl Cargo<'_, '_> {
             gate.on_sent(send);
         }
         let after = send.rare.as_ref().filter(|_| stack.layout.orders && chunk.begin);
+        let tolerant = if stack.layout.tolerates { send.tolerant_bytes(&chunk) } else { 0 };
         let after = after.and_then(|rare| rare.orders.get(&chunk.range.start).cloned());
         let whole = chunk.begin && chunk.end;
         // A repeat may be of what arrived with its position; the end of the flow is a position.
@@ -47,7 +48,8 @@ impl Cargo<'_, '_> {
         // The last frame of a packet needs no length.
         let more = flows.others_want_to_send(flow, stack.group)
             || flows.get(flow).is_some_and(|f| f.send.buffer.wants_to_send(limit));
-        let is_last = spare < length_bytes + DATA_ROOM_MIN_BYTES || !more;
+        // What may come damaged ends its packet.
+        let is_last = spare < length_bytes + DATA_ROOM_MIN_BYTES || !more || tolerant > 0;
         let with_len = polls || (!is_last && spare >= length_bytes);
         let flags = DataFlags {
             fin: chunk.fin,
@@ -63,6 +65,7 @@ impl Cargo<'_, '_> {
         if let Some(send) = flows.get(flow).map(|f| &f.send) {
             send.buffer.copy(&chunk, packet.out);
         }
+        packet.tolerant = packet.out.len() - tolerant..packet.out.len();
         packet.shape.has_data = true;
         packet.eliciting = true;
         packet.shape.repeats |= chunk.repeat;

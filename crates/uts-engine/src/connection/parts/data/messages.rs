@@ -17,7 +17,7 @@ impl Cargo<'_, '_> {
         let gate = *gate;
         let (flow, polls, coalesce) = (*flow, *polls, *coalesce);
         let send = &mut flows.get_mut(flow)?.send;
-        if stack.layout.orders {
+        if stack.layout.orders || stack.layout.tolerates {
             return None;
         }
         let limit = gate.limit(send);

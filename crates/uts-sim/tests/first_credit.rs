@@ -1,0 +1,147 @@
+//! With what credit a flow begins: that of the flow control that was agreed (flow.md R-24), whoever
+//! begins, and whatever was exchanged before.
+
+use bytes::Bytes;
+use core::time::Duration;
+use uts_engine::{
+    ConnectionConfig, ConnectionHandle, Direction, EndpointConfig, Event, FlowId, FlowOptions, Read,
+    requirements::Requirements,
+};
+use uts_functions::{Function, library};
+use uts_sim::identity::Identities;
+use uts_sim::{NodeId, World, WorldConfig};
+
+const SERVER: NodeId = 0;
+const CLIENT: NodeId = 1;
+const KIB: u64 = 1024;
+
+struct Pair {
+    world: World,
+    handles: [Option<ConnectionHandle>; 2],
+    /// What the server has to be read, and whether it reads.
+    readable: Vec<FlowId>,
+    reads: bool,
+    read: u64,
+}
+
+impl Pair {
+    fn new(properties: &[&str]) -> Self {
+        let mut config = ConnectionConfig { send_buffer_bytes: 8 << 20, ..ConnectionConfig::default() };
+        for property in properties.iter().chain(&["uts.adapt=off", "uts.consent=all"]) {
+            config.requirements.assign(property).unwrap_or_else(|e| panic!("{property}: {e}"));
+        }
+        let server = EndpointConfig { accept: ConnectionConfig::default(), ..EndpointConfig::default() };
+        let world = WorldConfig { server, seed: 5, ..WorldConfig::default() };
+        let mut world = World::new(world, Identities::new().expect("keys")).expect("a valid world");
+        world.limit_steps(20_000_000);
+        world.set_path(uts_path::Target::Both, "rate=50mbit delay=20ms").expect("a valid change");
+        let client = world.connect(CLIENT, config).expect("the connection begins");
+        let handles = [None, Some(client)];
+        let mut pair = Pair { world, handles, readable: Vec::new(), reads: false, read: 0 };
+        pair.pass(Duration::from_secs(2));
+        pair
+    }
+
+    fn at(&mut self, node: NodeId) -> &mut uts_engine::Connection {
+        let handle = self.handles[node].expect("connected");
+        self.world.connection(node, handle).expect("it is open")
+    }
+
+    fn pass(&mut self, duration: Duration) {
+        let until = self.world.now() + duration;
+        while let Some(happening) = self.world.next(until) {
+            match happening.event {
+                Event::Connected => self.handles[happening.node] = Some(happening.connection),
+                Event::Readable(flow) if happening.node == SERVER => self.readable.push(flow),
+                Event::Closed(reason) => panic!("at {}: {reason}", happening.node),
+                _ => {}
+            }
+            if self.reads {
+                self.read_all();
+            }
+        }
+        assert!(!self.world.is_exhausted(), "too many steps");
+    }
+
+    fn read_all(&mut self) {
+        let now = self.world.now();
+        for flow in core::mem::take(&mut self.readable) {
+            while let Ok(Read::Bytes(_, bytes)) = self.at(SERVER).read(now, flow, 1 << 20) {
+                self.read += bytes.len() as u64;
+            }
+        }
+    }
+
+    /// How much of a new flow arrives as long as nobody reads, and then, of two megabytes, in all.
+    fn first(&mut self, options: FlowOptions) -> (u64, u64) {
+        let flow = self.at(CLIENT).open_flow(options).expect("a flow");
+        let (now, before) = (self.world.now(), self.at(SERVER).stats().data_bytes_received);
+        let data = Bytes::from(vec![7; 2 << 20]);
+        assert_eq!(self.at(CLIENT).write(now, flow, data).expect("room"), 2 << 20);
+        self.pass(Duration::from_secs(3));
+        let first = self.at(SERVER).stats().data_bytes_received - before;
+        let read = self.read;
+        self.reads = true;
+        self.read_all();
+        self.pass(Duration::from_secs(20));
+        self.reads = false;
+        (first, self.read - read)
+    }
+
+    fn exchange(&mut self, flow_control: (&str, &str, u64)) {
+        let (name, parameter, value) = flow_control;
+        let mechanism = library::by_name(Function::Flow, name).expect("in the library");
+        let choice = mechanism.choice_with(&[(parameter, value)]).expect("in range");
+        let now = self.world.now();
+        let profile =
+            self.at(CLIENT).profile(Direction::Out).expect("connected").with(Function::Flow, choice);
+        self.at(CLIENT).request_profile(now, Direction::Out, profile).expect("it is asked for");
+        self.pass(Duration::from_secs(1));
+        assert_eq!(self.at(CLIENT).profile(Direction::Out), Some(profile));
+    }
+}
+
+#[test]
+fn a_flow_begins_with_the_window_of_its_flow_control() {
+    for (property, window) in [
+        ("uts.profile.flow=credit", 1024 * KIB),
+        ("uts.profile.flow=credit(window=64)", 64 * KIB),
+        ("uts.profile.flow=credit(window=1)", KIB),
+        ("uts.profile.flow=sliding-window(window=32768)", 32 * KIB),
+        ("uts.profile=xtp", 64 * KIB),
+    ] {
+        let (first, all) = Pair::new(&[property]).first(FlowOptions::default());
+        assert_eq!((first, all), (window, 2 << 20), "{property}");
+    }
+}
+
+/// Whatever was in use before, a new flow begins with what is in use now, and never stands still.
+#[test]
+fn after_an_exchange_flows_begin_with_the_new_window() {
+    let mut pair = Pair::new(&["uts.profile.flow=credit(window=64)"]);
+    assert_eq!(pair.first(FlowOptions::default()).0, 64 * KIB);
+    pair.exchange(("credit", "window", 256));
+    assert_eq!(pair.first(FlowOptions::default()), (256 * KIB, 2 << 20));
+    pair.exchange(("credit", "window", 16));
+    assert_eq!(pair.first(FlowOptions::default()), (16 * KIB, 2 << 20));
+    pair.exchange(("sliding-window", "window", 20_000));
+    assert_eq!(pair.first(FlowOptions::default()), (20_000, 2 << 20));
+    pair.exchange(("credit", "window", 1024));
+    assert_eq!(pair.first(FlowOptions::default()), (1024 * KIB, 2 << 20));
+}
+
+/// A flow with requirements of its own begins with the window of its own flow control.
+#[test]
+fn a_group_begins_with_its_own_window() {
+    for (connection, flow) in [(64, 256), (256, 64), (1024, 16), (16, 1024)] {
+        let mut pair = Pair::new(&[&format!("uts.profile.flow=credit(window={connection})")]);
+        let mut requirements = Requirements::default();
+        for property in ["uts.adapt=off", "uts.consent=all"] {
+            requirements.assign(property).expect("a property");
+        }
+        requirements.assign(&format!("uts.profile.flow=credit(window={flow})")).expect("a property");
+        let (first, all) = pair.first(FlowOptions::requiring(requirements));
+        assert_eq!((first, all), (flow * KIB, 2 << 20), "{connection} and {flow} KiB");
+        assert_eq!(pair.first(FlowOptions::default()), (connection * KIB, 2 << 20));
+    }
+}
