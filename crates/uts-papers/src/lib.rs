@@ -18,8 +18,9 @@ pub mod page;
 pub mod paper;
 pub mod reference;
 pub mod run;
+pub mod rx_hex;
 
 /// All papers, in the order of their years.
 pub fn papers() -> Vec<paper::Paper> {
-    vec![blast::paper()]
+    vec![blast::paper(), rx_hex::paper()]
 }

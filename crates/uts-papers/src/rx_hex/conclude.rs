@@ -22,7 +22,7 @@ const INSTANT_S: f64 = 0.1;
 
 pub(super) fn conclude(results: &Results) -> Result<Conclusion> {
     let mut conclusion = Conclusion::default();
-    let parts: [(&str, Part); 16] = [
+    let parts: [(&str, Part); 20] = [
         ("queue-24", queues),
         ("knee", knee),
         ("figure-2", figure_2),
@@ -39,6 +39,10 @@ pub(super) fn conclude(results: &Results) -> Result<Conclusion> {
         ("figure-13", figure_13),
         ("history", blob_gone),
         ("figure-9-recomputed", recomputed),
+        ("engine-3", engine_3),
+        ("engine-4", engine_4),
+        ("engine-5", engine_5),
+        ("engine-6", engine_6),
     ];
     for (unit, part) in parts.into_iter().filter(|(unit, _)| results.has(unit)) {
         part(results, &mut conclusion).map_err(|e| e.context(format!("what follows from {unit}")))?;
@@ -154,7 +158,7 @@ fn knee(results: &Results, conclusion: &mut Conclusion) -> Result<()> {
         y: "packets",
     };
     let caption =
-        "The last of a window are answered with the packet behind it: 16 packets have to pass in 2 s."
+        "The last of a window are acknowledged with the packet behind it: 16 packets have to pass in 2 s."
             .to_owned();
     conclusion.draw("section 3", "", curves(&words, false, None, &[curve]), caption);
     Ok(())
@@ -164,7 +168,6 @@ fn figure_2(results: &Results, conclusion: &mut Conclusion) -> Result<()> {
     let session = Session::of(results, "figure-2", "first")?;
     let highest = session.packet.iter().copied().fold(0.0, f64::max);
     conclusion.value("figure2.highest", highest);
-    conclusion.value("figure2.transmissions", session.at.len() as f64);
     let late = session.counts_of(0.0, f64::INFINITY);
     let seen = format!("{:.0} of 70 packets sent, each {:.0} times", highest, mean(&late));
     conclusion.shape("figure2.never", session.done.is_none() && highest < session.packets, seen);
@@ -213,8 +216,8 @@ fn figure_5(results: &Results, conclusion: &mut Conclusion) -> Result<()> {
     let repeated = session.repeated();
     conclusion.shape("figure5.repeats", repeated == 0.0, format!("{repeated:.0}"));
     let at_once = session.at.iter().filter(|at| **at < INSTANT_S).count();
-    let answers = session.timeout_at.windows(2).map(|pair| pair[1] - pair[0]);
-    let (shortest, longest) = answers.fold((f64::INFINITY, 0.0f64), |(s, l), gap| (s.min(gap), l.max(gap)));
+    let gaps = session.timeout_at.windows(2).map(|pair| pair[1] - pair[0]);
+    let (shortest, longest) = gaps.fold((f64::INFINITY, 0.0f64), |(s, l), gap| (s.min(gap), l.max(gap)));
     let seen = format!("{at_once} packets at once, then four each {shortest:.2} to {longest:.2} s");
     conclusion.shape("figure5.window", at_once == 15 && longest / shortest < 1.05, seen);
     let words = words("MTU 576, time-out 12 s", "above the 9 s that a window takes");
@@ -250,6 +253,71 @@ fn figure_6(results: &Results, conclusion: &mut Conclusion) -> Result<()> {
     let picture = sequence(&words, &[("first", &first), ("second", &second)], None, false);
     let caption = format!("The first is done at {ends:.0} s. The second goes on as if it were not.");
     conclusion.draw("figure 6", "", picture, caption);
+    Ok(())
+}
+
+/// The engine as the sender of a figure.
+fn engine_alone<'r>(
+    results: &'r Results,
+    conclusion: &mut Conclusion,
+    (unit, place): (&str, &'static str),
+    title: &str,
+) -> Result<Session<'r>> {
+    let session = Session::of(results, unit, "first")?;
+    let words = words(title, "by the engine, profile rx-3.1");
+    let picture = sequence(&words, &[("", &session)], None, false);
+    let (sent, repeated) = (session.at.len(), session.repeated());
+    let caption = format!("{sent} transmissions, {repeated:.0} of them repeats, in {:.0} s.", session.took());
+    conclusion.draw(place, "e", picture, caption);
+    Ok(session)
+}
+
+fn engine_3(results: &Results, conclusion: &mut Conclusion) -> Result<()> {
+    let place = ("engine-3", "figure 3");
+    let session = engine_alone(results, conclusion, place, "MTU 576, time-out 2 s")?;
+    conclusion.value("engine3.bps", session.ip_bps());
+    conclusion.value("engine3.transmissions", session.at.len() as f64);
+    conclusion.value("engine3.share", session.repeated() / session.at.len() as f64);
+    Ok(())
+}
+
+fn engine_4(results: &Results, conclusion: &mut Conclusion) -> Result<()> {
+    let place = ("engine-4", "figure 4");
+    let session = engine_alone(results, conclusion, place, "MTU 576, time-out 6 s")?;
+    conclusion.value("engine4.bps", session.ip_bps());
+    Ok(())
+}
+
+fn engine_5(results: &Results, conclusion: &mut Conclusion) -> Result<()> {
+    let place = ("engine-5", "figure 5");
+    let session = engine_alone(results, conclusion, place, "MTU 576, time-out 12 s")?;
+    let at_once = session.at.iter().filter(|at| **at < session.at[0] + INSTANT_S).count();
+    let (sent, repeated) = (session.at.len(), session.repeated());
+    let seen = format!(
+        "{sent} packets, {at_once} of them at once, {repeated:.0} repeats, {:.0} bit/s",
+        session.ip_bps()
+    );
+    conclusion.shape("engine5.once", sent == 193 && at_once == 15 && repeated == 0.0, seen);
+    Ok(())
+}
+
+fn engine_6(results: &Results, conclusion: &mut Conclusion) -> Result<()> {
+    let first = Session::of(results, "engine-6", "first")?;
+    let second = Session::of(results, "engine-6", "second")?;
+    let ends = first.done.unwrap_or(f64::NAN);
+    let before = first.repeats_within(0.0, second.begins).len();
+    let alone = second.counts_of(ends + 20.0, second.done.unwrap_or(f64::NAN) - 20.0);
+    let seen = format!(
+        "the first repeats {before} packets before, {:.0} in all; from 20 s after it is done, the second sends {} packets {:.2} times each",
+        first.repeated(),
+        alone.len(),
+        mean(&alone)
+    );
+    let holds = before == 0 && first.repeated() > 30.0 && alone.len() >= 15 && mean(&alone) > 1.6;
+    conclusion.shape("engine6.outlives", holds, seen.clone());
+    let words = words("MTU 576, time-out 12 s, a second session at 66 s", "by the engine, profile rx-3.1");
+    let picture = sequence(&words, &[("first", &first), ("second", &second)], None, false);
+    conclusion.draw("figure 6", "e", picture, "The handshake of the second waits in the same queue.".into());
     Ok(())
 }
 
@@ -316,8 +384,13 @@ fn figure_9(results: &Results, conclusion: &mut Conclusion) -> Result<()> {
     let seen =
         format!("{:.0} repeats; {before:.0} packets a second before, {after:.0} after", session.repeated());
     conclusion.shape("figure9.few", session.repeated() <= 2.0 && after < 0.5 * before, seen);
-    let caption = "Each answer starts the time-outs of what is in flight anew.".to_owned();
-    ethernet(results, conclusion, ("figure-9", "figure 9"), ("Timers updated at each answer", caption))
+    let caption = "Each acknowledgement starts the time-outs of what is in flight anew.".to_owned();
+    ethernet(
+        results,
+        conclusion,
+        ("figure-9", "figure 9"),
+        ("Timers updated at each acknowledgement", caption),
+    )
 }
 
 /// The other reading of what figure 9 does.
@@ -333,9 +406,9 @@ fn figure_10(results: &Results, conclusion: &mut Conclusion) -> Result<()> {
     let later: Vec<f64> = session.timeouts_within(RISES_S + 2.0, f64::INFINITY).collect();
     let (low, high) =
         later.iter().fold((f64::INFINITY, 0.0f64), |(l, h), value| (l.min(*value), h.max(*value)));
-    let answers = later.len();
-    let seen = format!("{low:.3} to {high:.3} s over {answers} answers");
-    conclusion.shape("figure10.constant", answers > 20 && high - low < 0.001, seen);
+    let count = later.len();
+    let seen = format!("{low:.3} to {high:.3} s over {count} acknowledgements");
+    conclusion.shape("figure10.constant", count > 20 && high - low < 0.001, seen);
     let until = session.at.last().copied().unwrap_or(f64::NAN);
     let by_second = session.repeats_within(RISES_S + 2.0, until).len() as f64 / (until - RISES_S - 2.0);
     let last = session.last_repeat();
@@ -348,7 +421,6 @@ fn figure_10(results: &Results, conclusion: &mut Conclusion) -> Result<()> {
 fn figure_11(results: &Results, conclusion: &mut Conclusion) -> Result<()> {
     let session = Session::of(results, "figure-11", "first")?;
     conclusion.value("figure11.repeats", session.repeated());
-    conclusion.value("figure11.before", median(session.timeouts_within(2.0, 3.0)));
     let last = session.last_repeat();
     conclusion.value("figure11.after", median(session.timeouts_within(last, f64::INFINITY)));
     let ends = session.done.unwrap_or(f64::NAN);
@@ -360,21 +432,22 @@ fn figure_11(results: &Results, conclusion: &mut Conclusion) -> Result<()> {
 
 fn figure_12(results: &Results, conclusion: &mut Conclusion) -> Result<()> {
     let session = Session::of(results, "figure-12", "first")?;
-    let late = session.repeats_within(session.first_answer(), f64::INFINITY).len();
+    let late = session.repeats_within(session.first_acknowledgement(), f64::INFINITY).len();
     let share = session.ip_bps() / LINE_BPS;
     let seen = format!(
-        "{:.0} repeats before the first answer, {late} later; {:.1} % of the line",
+        "{:.0} repeats before the first acknowledgement, {late} later; {:.1} % of the line",
         session.repeated() - late as f64,
         share * 100.0
     );
     conclusion.shape("figure12.perfect", late == 0 && share > 0.9, seen);
     let words = words("Fully adaptive, MTU 576", "the first time-out is 2 s");
     let picture = sequence(&words, &[("", &session)], None, true);
-    let caption = "One window is sent again at 2 s, before the first answer can have come.".to_owned();
+    let caption =
+        "One window is sent again at 2 s, before the first acknowledgement can have come.".to_owned();
     conclusion.draw("figure 12", "", picture, caption);
     if results.has("figure-12-recomputed") {
         let session = Session::of(results, "figure-12-recomputed", "first")?;
-        let late = session.repeats_within(session.first_answer(), f64::INFINITY).len();
+        let late = session.repeats_within(session.first_acknowledgement(), f64::INFINITY).len();
         let seen = format!("{late} repeats later, {:.1} % of the line", session.ip_bps() / LINE_BPS * 100.0);
         conclusion.shape("figure12.recomputed", late == 0 && session.ip_bps() > 0.9 * LINE_BPS, seen);
     }
@@ -393,18 +466,19 @@ fn figure_13(results: &Results, conclusion: &mut Conclusion) -> Result<()> {
     let seen =
         format!("{needless} of {again} repeats were not needed, {} were dropped before", again - needless);
     conclusion.shape("figure13.needed", needless == 0, seen);
-    let answer = second.first_answer();
-    let blob = second.repeats_within(second.begins, answer);
+    let known_at = second.first_acknowledgement();
+    let blob = second.repeats_within(second.begins, known_at);
     let bursts: Vec<f64> = (1..5).map(|n| second.begins + 2.0 * f64::from(n)).collect();
     let is_burst = |at: &f64| blob.iter().filter(|b| (*b - at).abs() < INSTANT_S).count() == 15;
-    let seen = format!("{} packets again by {answer:.1} s, fifteen each 2 s", blob.len());
+    let seen = format!("{} packets again by {known_at:.1} s, fifteen each 2 s", blob.len());
     conclusion.shape("figure13.blob", bursts.iter().all(is_burst), seen);
     let ends = first.done.unwrap_or(f64::NAN);
     conclusion.value("figure13.rtt", median(second.samples_within(second.begins, ends)));
     let words =
         words("Fully adaptive, a second session at 73 s", "from another host, through the same gateway");
     let picture = sequence(&words, &[("first", &first), ("second", &second)], Some(SIDE_S), false);
-    let caption = format!("The blob: {} packets that leave before the first answer.", blob.len() + 15);
+    let caption =
+        format!("The blob: {} packets that leave before the first acknowledgement.", blob.len() + 15);
     conclusion.draw("figure 13", "", picture, caption);
     Ok(())
 }

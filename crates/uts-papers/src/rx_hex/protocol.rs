@@ -1,5 +1,5 @@
 //! Rx as an application of a simulated network: packets of data that are numbered from 1, some of
-//! which ask, and answers that say what has arrived. Both have the lengths that Rx gives
+//! which ask, and acknowledgements that say what has arrived. Both have the lengths that Rx gives
 //! them.
 
 use super::sender::Sender;
@@ -13,17 +13,18 @@ use uts_sim::packet::{Body, Datagram, Packet};
 pub const HEADER_BYTES: u16 = 56;
 /// Of these, the one that is part of the UDP payload.
 pub const RX_HEADER_BYTES: u16 = 28;
-/// An answer behind its Rx header, without the octet for each packet: room, skew, first packet,
-/// previous packet, serial number, reason, count.
-const ANSWER_BYTES: usize = 18;
+/// An acknowledgement behind its Rx header, without the octet for each packet: room, skew, first
+/// packet, previous packet, serial number, reason, count.
+const ACK_BYTES: usize = 18;
 
-/// Where the first packet, the serial number and the count are in an answer, behind its header.
+/// Where the first packet, the serial number and the count are in an acknowledgement, behind its
+/// header.
 const FIRST: usize = 4;
 const SERIAL: usize = 12;
 const COUNT: usize = 17;
 
-/// Set in the number of a packet that asks for an answer; its serial number is above, its sequence
-/// number below.
+/// Set in the number of a packet that asks for an acknowledgement. Its serial number is above, its
+/// sequence number below.
 const ASKS: u64 = 1 << 31;
 
 /// A packet of data.
@@ -33,7 +34,7 @@ pub struct Data {
     pub serial: u32,
     /// Which packet of the transfer, from 1.
     pub sequence: u32,
-    /// Whether it asks for an answer.
+    /// Whether it asks for an acknowledgement.
     pub asks: bool,
 }
 
@@ -56,7 +57,7 @@ impl Data {
 
 /// What a receiver says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer {
+pub struct Acknowledgement {
     /// All packets before this have arrived.
     pub first: u32,
     /// The transmission that has asked.
@@ -65,9 +66,9 @@ pub struct Answer {
     pub beyond: Vec<bool>,
 }
 
-impl Answer {
+impl Acknowledgement {
     fn bytes(&self) -> Vec<u8> {
-        let mut bytes = vec![0; usize::from(RX_HEADER_BYTES) + ANSWER_BYTES];
+        let mut bytes = vec![0; usize::from(RX_HEADER_BYTES) + ACK_BYTES];
         let body = &mut bytes[usize::from(RX_HEADER_BYTES)..];
         body[FIRST..FIRST + 4].copy_from_slice(&self.first.to_be_bytes());
         body[SERIAL..SERIAL + 4].copy_from_slice(&self.serial.to_be_bytes());
@@ -79,26 +80,31 @@ impl Answer {
     fn parse(bytes: &[u8]) -> Option<Self> {
         let body = bytes.get(usize::from(RX_HEADER_BYTES)..)?;
         let number = |at: usize| Some(u32::from_be_bytes(body.get(at..at + 4)?.try_into().ok()?));
-        let beyond = body.get(ANSWER_BYTES..ANSWER_BYTES + usize::from(*body.get(COUNT)?))?;
+        let beyond = body.get(ACK_BYTES..ACK_BYTES + usize::from(*body.get(COUNT)?))?;
         let beyond = beyond.iter().map(|has| *has == 1).collect();
-        Some(Answer { first: number(FIRST)?, serial: number(SERIAL)?, beyond })
+        Some(Acknowledgement { first: number(FIRST)?, serial: number(SERIAL)?, beyond })
     }
 }
 
-/// Takes a transfer, and answers those that ask.
+/// Takes a transfer, and acknowledges packets that ask.
 pub struct Receiver {
     to: SocketAddr,
     /// By sequence number, from 1.
     has: Vec<bool>,
     /// When transmissions came of what it had already.
     pub duplicates: Vec<Time>,
-    answers: VecDeque<Answer>,
+    acknowledgements: VecDeque<Acknowledgement>,
 }
 
 impl Receiver {
     /// A receiver of so many packets.
     pub fn new(to: SocketAddr, packets: u32) -> Self {
-        Receiver { to, has: vec![false; packets as usize], duplicates: Vec::new(), answers: VecDeque::new() }
+        Receiver {
+            to,
+            has: vec![false; packets as usize],
+            duplicates: Vec::new(),
+            acknowledgements: VecDeque::new(),
+        }
     }
 
     fn on_data(&mut self, now: Time, data: Data) {
@@ -110,7 +116,11 @@ impl Receiver {
             let first = self.has.iter().position(|has| !has).unwrap_or(self.has.len());
             let last = self.has.iter().rposition(|has| *has).map_or(0, |last| last + 1).max(first);
             let beyond = self.has[first..last.min(first + usize::from(u8::MAX))].to_vec();
-            self.answers.push_back(Answer { first: first as u32 + 1, serial: data.serial, beyond });
+            self.acknowledgements.push_back(Acknowledgement {
+                first: first as u32 + 1,
+                serial: data.serial,
+                beyond,
+            });
         }
     }
 }
@@ -128,8 +138,8 @@ impl Application for End {
     fn handle_datagram(&mut self, now: Time, packet: Packet) {
         match (self, packet.body) {
             (End::Sender(sender), Body::Bytes(bytes)) => {
-                if let Some(answer) = Answer::parse(&bytes) {
-                    sender.on_answer(now, &answer);
+                if let Some(acknowledgement) = Acknowledgement::parse(&bytes) {
+                    sender.on_acknowledgement(now, &acknowledgement);
                 }
             }
             (End::Receiver(receiver), Body::Blank { number, .. }) => receiver.on_data(now, Data::of(number)),
@@ -147,8 +157,8 @@ impl Application for End {
         match self {
             End::Sender(sender) => sender.poll_transmit(now),
             End::Receiver(receiver) => {
-                let answer = receiver.answers.pop_front()?;
-                Some(Datagram { to: receiver.to, ecn: None, body: Body::Bytes(answer.bytes()) })
+                let acknowledgement = receiver.acknowledgements.pop_front()?;
+                Some(Datagram { to: receiver.to, ecn: None, body: Body::Bytes(acknowledgement.bytes()) })
             }
         }
     }
@@ -181,20 +191,20 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_says_what_has_arrived() {
+    fn an_acknowledgement_says_what_has_arrived() {
         let to = SocketAddr::from(([10, 0, 0, 1], 7001));
         let mut receiver = Receiver::new(to, 8);
         for (serial, sequence) in [(0, 1), (1, 2), (2, 5), (3, 2), (4, 4)] {
             receiver.on_data(Time::ZERO, Data { serial, sequence, asks: sequence == 4 });
         }
-        let expected = Answer { first: 3, serial: 4, beyond: vec![false, true, true] };
+        let expected = Acknowledgement { first: 3, serial: 4, beyond: vec![false, true, true] };
         assert_eq!(
-            (receiver.answers.make_contiguous(), receiver.duplicates.len()),
+            (receiver.acknowledgements.make_contiguous(), receiver.duplicates.len()),
             (&mut [expected.clone()][..], 1)
         );
-        assert_eq!(Answer::parse(&expected.bytes()), Some(expected.clone()));
-        assert_eq!(Answer::parse(&expected.bytes()[..48]), None, "cut off");
+        assert_eq!(Acknowledgement::parse(&expected.bytes()), Some(expected.clone()));
+        assert_eq!(Acknowledgement::parse(&expected.bytes()[..48]), None, "cut off");
         receiver.on_data(Time::ZERO, Data { serial: 5, sequence: 9, asks: true });
-        assert_eq!(receiver.answers.len(), 1, "there is no such packet");
+        assert_eq!(receiver.acknowledgements.len(), 1, "there is no such packet");
     }
 }

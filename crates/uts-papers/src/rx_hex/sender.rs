@@ -1,8 +1,8 @@
 //! Rx's sender, assembled from the library: what finds losses, times, opens the window and asks are
 //! mechanisms of `uts-functions`, over their own state. It keeps what no function has: which
-//! transmission an answer speaks of (section 5).
+//! transmission an acknowledgement speaks of (section 5).
 
-use super::protocol::{Answer, Data};
+use super::protocol::{Acknowledgement, Data};
 use anyhow::{Context as _, Result};
 use core::time::Duration;
 use std::collections::BTreeSet;
@@ -19,7 +19,7 @@ use uts_sim::packet::Datagram;
 
 /// Packets that Rx has outstanding at most (section 1.3).
 pub const WINDOW: u64 = 15;
-/// Every so many packets one asks for an answer (section 1.2).
+/// Every so many packets one asks for an acknowledgement (section 1.2).
 pub const ASKS_EVERY: u64 = 4;
 
 /// How a sender works: its mechanisms, and what the library's leave open.
@@ -27,7 +27,7 @@ pub const ASKS_EVERY: u64 = 4;
 pub struct Design {
     /// Its mechanisms.
     pub profile: Profile,
-    /// Whether an answer also starts the time-outs anew of what is in flight.
+    /// Whether an acknowledgement also starts the time-outs anew of what is in flight.
     pub restarts: bool,
     /// What it measures.
     pub samples: Samples,
@@ -43,16 +43,16 @@ pub enum Timers {
     Frozen,
     /// The one at present, from when it left.
     Recomputed,
-    /// The one at present, from when it left or from the last answer, whichever is later.
+    /// The one at present, from when it left or from the last acknowledgement, whichever is later.
     Restarted,
 }
 
-/// Which transmission of a packet an answer measures, where there were several.
+/// Which transmission of a packet an acknowledgement measures, where there were several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Samples {
     /// None (Karn's rule, figure 10).
     Single,
-    /// The first or the last, if the answer bears its serial number (figure 11).
+    /// The first or the last, if the acknowledgement bears its serial number (figure 11).
     Serial,
 }
 
@@ -146,7 +146,8 @@ struct Transmissions {
 }
 
 impl Transmissions {
-    /// When the transmission left that an answer to `serial` measures, if it can be told apart.
+    /// When the transmission left that an acknowledgement of `serial` measures, if it can be told
+    /// apart.
     fn measured_by(&self, serial: u32, samples: Samples) -> Option<Time> {
         match samples {
             _ if self.count == 1 => Some(self.first.1),
@@ -165,7 +166,7 @@ pub struct Log {
     pub sent: Vec<(Time, u32, bool)>,
     /// Samples of the round trip: when, and how long.
     pub samples: Vec<(Time, Duration)>,
-    /// The time-out after each answer.
+    /// The time-out after each acknowledgement.
     pub timeouts: Vec<(Time, Duration)>,
 }
 
@@ -218,7 +219,7 @@ pub struct Sender {
 
 impl Sender {
     /// A sender of so many packets from `begins` on, each with so many bytes of the transfer. It
-    /// gives up after `patience` without an answer.
+    /// gives up after `patience` without an acknowledgement.
     ///
     /// # Errors
     /// The library lacks one of the mechanisms.
@@ -299,16 +300,16 @@ impl Sender {
     // ---- what comes in ----
 
     /// The receiver says what has arrived.
-    pub fn on_answer(&mut self, now: Time, answer: &Answer) {
+    pub fn on_acknowledgement(&mut self, now: Time, acknowledgement: &Acknowledgement) {
         if self.state != State::Open {
             return;
         }
         self.heard_at = now;
-        let beyond = answer.beyond.iter().zip(answer.first..).filter(|(has, _)| **has);
+        let beyond = acknowledgement.beyond.iter().zip(acknowledgement.first..).filter(|(has, _)| **has);
         let arrived: Vec<u32> =
-            (self.done_to..answer.first.min(self.sent_to)).chain(beyond.map(|(_, n)| n)).collect();
+            (self.done_to..acknowledgement.first.min(self.sent_to)).chain(beyond.map(|(_, n)| n)).collect();
         for sequence in arrived {
-            self.on_arrived(now, sequence, answer.serial);
+            self.on_arrived(now, sequence, acknowledgement.serial);
         }
         while self.packets.get(self.done_to as usize - 1).is_some_and(|packet| packet.arrived) {
             self.done_to += 1;
@@ -324,7 +325,7 @@ impl Sender {
         self.log.timeouts.push((now, self.timing.timeout(&self.rtt)));
     }
 
-    /// A packet has arrived, as an answer to the transmission `serial` says.
+    /// A packet has arrived, as an acknowledgement of the transmission `serial` says.
     fn on_arrived(&mut self, now: Time, sequence: u32, serial: u32) {
         let samples = self.samples;
         let Some(packet) = self.packet(sequence) else { return };
@@ -475,7 +476,8 @@ impl Sender {
     }
 
     /// Whether a packet asks: every fourth that is sent, and the last of the transfer. So does one
-    /// that nothing may follow and with which nothing is in flight, or nothing would be answered.
+    /// that is alone in flight and that nothing may follow: otherwise nothing would be
+    /// acknowledged.
     fn asks(&mut self, sequence: u32) -> bool {
         let is_alone = self.ledger.eliciting() == 0 && u64::from(self.sent_to) >= self.limit();
         let is_last = sequence + 1 == self.end() || !self.may_send() || (is_alone && self.lost.is_empty());
@@ -540,12 +542,12 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_measures_the_transmission_whose_serial_number_it_bears() {
+    fn an_acknowledgement_measures_the_transmission_whose_serial_number_it_bears() {
         let at = Time::from_millis;
         let once = Transmissions { count: 1, first: (3, at(1)), last: (3, at(1)), arrived: false };
         let often = Transmissions { count: 3, first: (3, at(1)), last: (9, at(7)), arrived: false };
         for (packet, serial, samples, expected) in [
-            // What was sent once is measured by whichever answer covers it.
+            // What was sent once is measured by whichever acknowledgement covers it.
             (once, 5, Samples::Serial, Some(at(1))),
             (once, 5, Samples::Single, Some(at(1))),
             (often, 3, Samples::Serial, Some(at(1))),
@@ -569,42 +571,42 @@ mod tests {
         sender.log.sent[before..].iter().map(|(_, sequence, _)| *sequence).collect()
     }
 
-    fn answer(first: u32, serial: u32) -> Answer {
-        Answer { first, serial, beyond: Vec::new() }
+    fn acknowledgement(first: u32, serial: u32) -> Acknowledgement {
+        Acknowledgement { first, serial, beyond: Vec::new() }
     }
 
     #[test]
-    fn a_window_leaves_and_each_answer_lets_as_many_follow_as_it_says() {
+    fn a_window_leaves_and_each_acknowledgement_lets_as_many_follow_as_it_says() {
         let mut sender = sender(&Design::fixed(FIRST_TIMEOUT).expect("in the library"));
         assert_eq!(sends(&mut sender, Time::ZERO), (1..=15).collect::<Vec<_>>());
-        sender.on_answer(Time::from_millis(1000), &answer(5, 3));
+        sender.on_acknowledgement(Time::from_millis(1000), &acknowledgement(5, 3));
         assert_eq!(sends(&mut sender, Time::from_millis(1000)), [16, 17, 18, 19]);
         // Two seconds after the first fifteen, those of them are lost that have not arrived.
         sender.handle_timeout(Time::from_millis(2000));
         assert_eq!(sends(&mut sender, Time::from_millis(2000)), (5..=15).collect::<Vec<_>>());
         sender.handle_timeout(Time::from_millis(3000));
         assert_eq!(sends(&mut sender, Time::from_millis(3000)), [16, 17, 18, 19]);
-        // An answer that nobody can give, about packets that were not sent, changes nothing.
-        sender.on_answer(Time::from_millis(3100), &answer(41, 900));
+        // Nobody can acknowledge packets that were not sent.
+        sender.on_acknowledgement(Time::from_millis(3100), &acknowledgement(41, 900));
         assert_eq!((sender.state, sender.done_to), (State::Open, 20));
     }
 
     #[test]
-    fn an_answer_computes_time_outs_anew_starts_them_anew_or_leaves_them() {
+    fn an_acknowledgement_computes_time_outs_anew_starts_them_anew_or_leaves_them() {
         // A sample of 1.5 s: with its half for a deviation, the time-out is 3 s.
         for (timers, expected) in
             [(Timers::Frozen, 2001), (Timers::Recomputed, 3000), (Timers::Restarted, 4500)]
         {
             let mut sender = sender(&Design::hex(timers).expect("in the library"));
             sends(&mut sender, Time::ZERO);
-            sender.on_answer(Time::from_millis(1500), &answer(2, 0));
+            sender.on_acknowledgement(Time::from_millis(1500), &acknowledgement(2, 0));
             let due = sender.poll_timeout().expect("something is in flight");
             assert_eq!(due, Time::from_millis(expected), "{timers:?}");
         }
     }
 
     #[test]
-    fn it_gives_up_what_is_never_answered() {
+    fn it_gives_up_what_is_never_acknowledged() {
         let mut sender = sender(&Design::fixed(FIRST_TIMEOUT).expect("in the library"));
         let mut now = Time::ZERO;
         while sender.state == State::Open {

@@ -41,12 +41,13 @@ pub(super) fn insert(series: &mut Series, name: &str, outcome: &Outcome) {
 /// Enters a transfer of the engine; packets are counted by the bytes that Rx has in one.
 pub(super) fn insert_of_engine(series: &mut Series, name: &str, outcome: &engine::Outcome) {
     let per_packet = f64::from(super::SMALL - super::protocol::HEADER_BYTES);
+    let packets = (f64::from(super::world::TRANSFER_BYTES) / per_packet).ceil();
     let sent = || outcome.sent.iter();
     for (what, column) in [
         ("at", sent().map(|(at, ..)| seconds(*at)).collect()),
         ("packet", sent().map(|(_, position, _)| 1.0 + *position as f64 / per_packet).collect()),
         ("repeats", sent().map(|(.., repeats)| f64::from(u8::from(*repeats))).collect()),
-        ("facts", vec![0.0, f64::from(super::SMALL), seconds(outcome.begins)]),
+        ("facts", vec![packets, f64::from(super::SMALL), seconds(outcome.begins)]),
         ("done", done(outcome.state)),
     ] {
         series.insert(format!("{name}-{what}"), column);
@@ -132,9 +133,10 @@ impl<'a> Session<'a> {
         self.duplicate_at.iter().filter(|at| **at >= from).count()
     }
 
-    /// Seconds that it took.
+    /// Seconds from its first packet until it was done.
     pub fn took(&self) -> f64 {
-        self.done.map_or(f64::NAN, |done| done - self.begins)
+        let first = self.at.first().copied().unwrap_or(f64::NAN);
+        self.done.map_or(f64::NAN, |done| done - first)
     }
 
     /// Bits per second of IP packets that were needed.
@@ -185,8 +187,8 @@ impl<'a> Session<'a> {
         self.points(true).last().map_or(f64::NAN, |(at, _)| *at)
     }
 
-    /// When the first answer came.
-    pub fn first_answer(&self) -> f64 {
+    /// When the first acknowledgement came.
+    pub fn first_acknowledgement(&self) -> f64 {
         self.timeout_at.first().copied().unwrap_or(f64::NAN)
     }
 }
