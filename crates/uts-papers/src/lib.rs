@@ -5,6 +5,8 @@
 //! * [`paper`]: what a paper consists of; [`run`]: carries it out, on all cores, and goes on with
 //!   what was interrupted.
 //! * [`blast`]: Zwaenepoel, "Protocols for Large Data Transfers over Local Networks", 1985.
+//! * [`rx_hex`]: Bachmann, Honeyman and Huston, "The Rx Hex", 1993.
+//! * [`engine`]: the engine as the sender of their transfers.
 //! * [`page`]: the report.
 //!
 //! Everything happens in virtual time. The same seed gives the same bytes on any machine.
@@ -12,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 pub mod blast;
+pub mod engine;
 pub mod judge;
 mod looks;
 pub mod page;

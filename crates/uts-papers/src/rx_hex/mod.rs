@@ -1,6 +1,6 @@
 //! D. Bachmann, P. Honeyman and L. B. Huston, "The Rx Hex", CITI TR 93-8, 1993.
 //!
-//! * [`sender`]: Rx's sender, of mechanisms of the library;
+//! * [`sender`]: Rx's sender, of mechanisms of the library; [`design`]: which;
 //! * [`protocol`]: its packets and its receiver;
 //! * [`world`]: the gateway, its line, and a server whose work takes time;
 //! * [`engine`]: the engine on the same line;
@@ -8,6 +8,7 @@
 //! * `conclude`: what follows for the paper's figures; `draw`: how they are drawn.
 
 mod conclude;
+pub mod design;
 mod draw;
 pub mod engine;
 pub mod protocol;
@@ -18,12 +19,14 @@ pub mod world;
 use crate::paper::{Paper, Series, Unit};
 use anyhow::{Context, Result};
 use core::time::Duration;
-use sender::{Design, Samples, Timers};
+use design::{Design, Samples, Timers};
+use engine::Charge;
 use uts_sim::cost::{Cost, Costs, Load};
 use world::{Line, Outcome, Session, over_ethernet, over_line};
 
-/// Packets that the gateway holds, the one on the line included. The paper does not say; of the
-/// sizes of [`QUEUES`] it is the one that comes nearest to figures 2, 3 and 4.
+/// Packets that the gateway holds, the one on the line included. The paper does not say. Of the
+/// sizes of [`QUEUES`] that stop figure 2 where the paper's does, it is the nearest to figures 3
+/// and 4.
 pub const QUEUE_PACKETS: u32 = 41;
 /// What is tried for it. A window of 1500-byte packets is 45 fragments, and overflows it (section
 /// 1.3).
@@ -41,6 +44,9 @@ const END: Duration = Duration::from_secs(4000);
 const SECOND_S: [u64; 2] = [66, 73];
 /// Within the second that the paper names, figure 13 is begun at each tenth.
 const TENTHS: u64 = 10;
+/// Below a time-out of 9 s what comes of a session depends on where bursts meet the end of a
+/// packet on the line. These delays of the line shift that; the middle one of what comes counts.
+const DELAYS_MS: [u64; 7] = [0, 3, 6, 9, 12, 15, 18];
 /// Rates of the search for the knee (section 3), in kbit/s.
 const KNEE_KBPS: core::ops::RangeInclusive<u64> = 60..=120;
 
@@ -63,6 +69,8 @@ pub fn paper() -> Paper {
         Unit::new("figure-4", ["figure 4"], || alone(Design::fixed(seconds(6))?, SMALL)),
         Unit::new("figure-5", ["figure 5"], || alone(Design::fixed(seconds(12))?, SMALL)),
         Unit::new("figure-6", ["figure 6"], || two(&Design::fixed(seconds(12))?, SECOND_S[0])),
+        Unit::new("delays-2", ["figure 3"], || delayed(QUEUE_PACKETS, 2)),
+        Unit::new("delays-6", ["figure 4"], || delayed(QUEUE_PACKETS, 6)),
         Unit::new("figure-12", ["figure 12"], || alone(Design::hex(Timers::Restarted)?, SMALL)),
         Unit::new("figure-13", ["figure 13", "section 6"], || {
             two(&Design::hex(Timers::Restarted)?, SECOND_S[1])
@@ -150,22 +158,20 @@ fn history() -> Result<Series> {
 
 /// Figure 13 by the engine under a profile of today.
 fn by_engine() -> Result<Series> {
-    let second = Some(seconds(SECOND_S[1]));
     // A full gateway holds the first packet back for 25 s.
     let properties = ["uts.profile=interactive", "uts.profile.establishment=three-way(patience=60000)"];
-    engine_series(&engine::Setup { properties: &properties, second, as_rx: false })
+    engine_series(Charge::Length, &properties, Some(seconds(SECOND_S[1])))
 }
 
 /// Figures 3 to 6 by the engine as Rx of AFS 3.1.
 fn as_rx(timeout_s: u64, second: Option<Duration>) -> Result<Series> {
     let timing = format!("uts.profile.timing=fixed(timeout={})", timeout_s * 1000);
-    let properties = ["uts.profile=rx-3.1", &timing, "uts.consent=all"];
-    engine_series(&engine::Setup { properties: &properties, second, as_rx: true })
+    engine_series(Charge::Carried, &["uts.profile=rx-3.1", &timing, "uts.consent=all"], second)
 }
 
-fn engine_series(setup: &engine::Setup<'_>) -> Result<Series> {
+fn engine_series(charge: Charge, properties: &[&str], second: Option<Duration>) -> Result<Series> {
     let mut series = Series::new();
-    let outcomes = setup.over_line(&Line::SLIP, END)?;
+    let outcomes = engine::over_line(&Line::SLIP, charge, properties, second, END)?;
     for (name, outcome) in ["first", "second"].into_iter().zip(&outcomes) {
         session::insert_of_engine(&mut series, name, outcome);
     }
@@ -182,23 +188,45 @@ fn ethernet(design: Design, rises_s: u64) -> Result<Series> {
     Ok(series)
 }
 
+/// A session with a fixed time-out, at each of [`DELAYS_MS`].
+fn delayed(queue_packets: u32, timeout_s: u64) -> Result<Series> {
+    let mut series = Series::new();
+    for delay_ms in DELAYS_MS {
+        let line = Line { queue_packets, delay: Duration::from_millis(delay_ms), ..Line::SLIP };
+        let outcome = one(&line, Design::fixed(seconds(timeout_s))?, SMALL)?;
+        let worst = outcome.repeats_by_packet().into_iter().max().unwrap_or(0);
+        for (name, value) in [
+            ("transmissions", outcome.log.sent.len() as f64),
+            ("repeats", outcome.repeats() as f64),
+            ("worst", f64::from(worst)),
+            ("bps", outcome.ip_bps().unwrap_or(0.0)),
+        ] {
+            series.entry(name.into()).or_default().push(value);
+        }
+    }
+    Ok(series)
+}
+
+fn one(line: &Line, design: Design, ip_bytes: u16) -> Result<Outcome> {
+    let (outcomes, _) = over_line(line, &[Session::new(design, ip_bytes)], END)?;
+    outcomes.into_iter().next().context("one session was begun")
+}
+
 /// What figures 2, 3, 4, 12 and 13 come to with this queue.
 fn at_queue(queue_packets: u32) -> Result<Series> {
     let line = Line { queue_packets, ..Line::SLIP };
-    let one = |design: Design, ip_bytes| -> Result<Outcome> {
-        let (outcomes, _) = over_line(&line, &[Session::new(design, ip_bytes)], END)?;
-        outcomes.into_iter().next().context("one session was begun")
-    };
-    let (two_s, six_s) = (Design::fixed(seconds(2))?, Design::fixed(seconds(6))?);
-    let small = one(two_s.clone(), SMALL)?;
     let hex = Design::hex(Timers::Restarted)?;
     let mut series = Series::from([
-        ("highest".into(), vec![f64::from(one(two_s, LARGE)?.highest())]),
-        ("transmissions".into(), vec![small.log.sent.len() as f64]),
-        ("bps-2".into(), vec![small.ip_bps().unwrap_or(0.0)]),
-        ("bps-6".into(), vec![one(six_s, SMALL)?.ip_bps().unwrap_or(0.0)]),
-        ("alone".into(), vec![one(hex.clone(), SMALL)?.repeats() as f64]),
+        ("highest".into(), vec![f64::from(one(&line, Design::fixed(seconds(2))?, LARGE)?.highest())]),
+        ("alone".into(), vec![one(&line, hex.clone(), SMALL)?.repeats() as f64]),
     ]);
+    for (timeout_s, columns) in [(2, &["transmissions", "bps"][..]), (6, &["bps"])] {
+        let found = delayed(queue_packets, timeout_s)?;
+        for column in columns {
+            let middle = session::median(found.get(*column).into_iter().flatten().copied());
+            series.insert(format!("{column}-{timeout_s}"), vec![middle]);
+        }
+    }
     for tenth in 0..TENTHS {
         let second = seconds(SECOND_S[1]) + Duration::from_millis(1000 / TENTHS * tenth);
         let outcomes = both(&line, &hex, second)?;
@@ -216,8 +244,13 @@ fn at_queue(queue_packets: u32) -> Result<Series> {
 fn knee() -> Result<Series> {
     let mut series = Series::new();
     for kbps in KNEE_KBPS {
-        let line =
-            Line { rate_bps: kbps * 1000, framing: "none", mtu_bytes: LARGE.into(), queue_packets: 1000 };
+        let line = Line {
+            rate_bps: kbps * 1000,
+            framing: "none",
+            mtu_bytes: LARGE.into(),
+            queue_packets: 1000,
+            ..Line::SLIP
+        };
         let (outcomes, _) = over_line(&line, &[Session::new(Design::fixed(seconds(2))?, LARGE)], END)?;
         let repeats: usize = outcomes.iter().map(Outcome::repeats).sum();
         for (name, value) in [("kbps", kbps as f64), ("repeats", repeats as f64)] {

@@ -1,8 +1,7 @@
 //! A transfer as columns of figures: what units of work leave, and what is asked of that.
 
-use super::engine;
-use super::sender::State;
 use super::world::Outcome;
+use crate::engine;
 use crate::paper::{Results, Series};
 use anyhow::Result;
 use core::time::Duration;
@@ -32,7 +31,7 @@ pub(super) fn insert(series: &mut Series, name: &str, outcome: &Outcome) {
         ("timeout", timeout),
         ("duplicate-at", outcome.duplicates.iter().map(|at| seconds(*at)).collect()),
         ("facts", vec![f64::from(outcome.packets), f64::from(outcome.ip_bytes), seconds(outcome.begins)]),
-        ("done", done(outcome.state)),
+        ("done", outcome.done_at().into_iter().map(seconds).collect()),
     ] {
         series.insert(format!("{name}-{what}"), column);
     }
@@ -48,20 +47,12 @@ pub(super) fn insert_of_engine(series: &mut Series, name: &str, outcome: &engine
         ("packet", sent().map(|(_, position, _)| 1.0 + *position as f64 / per_packet).collect()),
         ("repeats", sent().map(|(.., repeats)| f64::from(u8::from(*repeats))).collect()),
         ("facts", vec![packets, f64::from(super::SMALL), seconds(outcome.begins)]),
-        ("done", done(outcome.state)),
+        ("done", outcome.done_at.into_iter().map(seconds).collect()),
     ] {
         series.insert(format!("{name}-{what}"), column);
     }
     for what in ["sample-at", "sample", "timeout-at", "timeout", "duplicate-at"] {
         series.insert(format!("{name}-{what}"), Vec::new());
-    }
-}
-
-/// When it was done; empty if it was not.
-fn done(state: State) -> Vec<f64> {
-    match state {
-        State::Done(at) => vec![seconds(at)],
-        State::Open | State::GivenUp(_) => Vec::new(),
     }
 }
 

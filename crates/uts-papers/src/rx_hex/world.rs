@@ -1,8 +1,9 @@
 //! Where transfers happen: hosts on an Ethernet, a gateway with one queue, and a serial line to the
 //! client; or two hosts on one Ethernet, the client with work that takes time.
 
+use super::design::Design;
 use super::protocol::{End, HEADER_BYTES, Receiver};
-use super::sender::{Design, Log, Sender, State};
+use super::sender::{Log, Sender, State};
 use anyhow::{Result, bail};
 use core::time::Duration;
 use std::net::SocketAddrV4;
@@ -30,20 +31,28 @@ pub struct Line {
     pub mtu_bytes: u32,
     /// Packets that wait in the gateway, the one on the line included.
     pub queue_packets: u32,
+    /// How long a bit is on the way.
+    pub delay: Duration,
 }
 
 impl Line {
     /// The paper's: 9600 bit/s, ten bit times for a byte, packets of 576 bytes.
-    pub const SLIP: Line =
-        Line { rate_bps: 9600, framing: "slip", mtu_bytes: 576, queue_packets: super::QUEUE_PACKETS };
+    pub const SLIP: Line = Line {
+        rate_bps: 9600,
+        framing: "slip",
+        mtu_bytes: 576,
+        queue_packets: super::QUEUE_PACKETS,
+        delay: Duration::ZERO,
+    };
 
     /// The path that it is, in each direction.
     ///
     /// # Errors
     /// A value is out of range.
     pub fn path(&self) -> Result<PathConfig> {
-        let Line { rate_bps, framing, mtu_bytes, queue_packets } = self;
-        let text = format!("rate={rate_bps}bit framing={framing} mtu={mtu_bytes} buffer={queue_packets}p");
+        let Line { rate_bps, framing, mtu_bytes, queue_packets, delay } = self;
+        let (line, delay_us) = (format!("rate={rate_bps}bit framing={framing}"), delay.as_micros());
+        let text = format!("{line} mtu={mtu_bytes} buffer={queue_packets}p delay={delay_us}us");
         Ok(PathConfig::both(text.parse()?))
     }
 }
