@@ -212,14 +212,11 @@ fn one(line: &Line, design: Design, ip_bytes: u16) -> Result<Outcome> {
     outcomes.into_iter().next().context("one session was begun")
 }
 
-/// What figures 2, 3, 4, 12 and 13 come to with this queue.
+/// What figures 2, 3, 4 and 13 come to with this queue.
 fn at_queue(queue_packets: u32) -> Result<Series> {
     let line = Line { queue_packets, ..Line::SLIP };
-    let hex = Design::hex(Timers::Restarted)?;
-    let mut series = Series::from([
-        ("highest".into(), vec![f64::from(one(&line, Design::fixed(seconds(2))?, LARGE)?.highest())]),
-        ("alone".into(), vec![one(&line, hex.clone(), SMALL)?.repeats() as f64]),
-    ]);
+    let highest = one(&line, Design::fixed(seconds(2))?, LARGE)?.highest();
+    let mut series = Series::from([("highest".into(), vec![f64::from(highest)])]);
     for (timeout_s, columns) in [(2, &["transmissions", "bps"][..]), (6, &["bps"])] {
         let found = delayed(queue_packets, timeout_s)?;
         for column in columns {
@@ -229,12 +226,10 @@ fn at_queue(queue_packets: u32) -> Result<Series> {
     }
     for tenth in 0..TENTHS {
         let second = seconds(SECOND_S[1]) + Duration::from_millis(1000 / TENTHS * tenth);
-        let outcomes = both(&line, &hex, second)?;
+        let outcomes = both(&line, &Design::hex(Timers::Restarted)?, second)?;
         let begins = outcomes[1].begins;
         let repeats = outcomes[0].log.sent.iter().filter(|(at, _, repeats)| *repeats && *at >= begins);
-        let duplicates = outcomes[0].duplicates.iter().filter(|at| **at >= begins);
         series.entry("first-repeats".into()).or_default().push(repeats.count() as f64);
-        series.entry("first-duplicates".into()).or_default().push(duplicates.count() as f64);
     }
     Ok(series)
 }

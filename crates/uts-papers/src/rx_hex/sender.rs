@@ -166,11 +166,6 @@ impl Sender {
         })
     }
 
-    /// The round trip as it is estimated, and its deviation.
-    pub fn estimate(&self) -> (Duration, Duration) {
-        (self.rtt.smoothed, self.rtt.deviation)
-    }
-
     fn end(&self) -> u32 {
         self.packets.len() as u32 + 1
     }

@@ -101,8 +101,6 @@ pub struct Outcome {
     pub log: Log,
     /// How it stands at the end.
     pub state: State,
-    /// Round trip and deviation as the sender has estimated them.
-    pub estimate: (Duration, Duration),
     /// When transmissions arrived that the receiver had no need of.
     pub duplicates: Vec<Time>,
 }
@@ -223,7 +221,6 @@ fn run(
             begins: Time::ZERO + session.begins,
             log: sender.log.clone(),
             state: sender.state,
-            estimate: sender.estimate(),
             duplicates: receiver.duplicates.clone(),
         });
     }
