@@ -68,4 +68,5 @@ fn what_is_not_there_is_named_with_what_is() {
     }
     let output = reproduce(dir.path(), &["--list"]);
     assert!(said(&output).starts_with("blast        W. Zwaenepoel"), "{}", said(&output));
+    assert!(said(&output).contains("\nrx-hex       D. Bachmann"), "{}", said(&output));
 }

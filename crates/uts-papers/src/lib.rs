@@ -5,6 +5,8 @@
 //! * [`paper`]: what a paper consists of; [`run`]: carries it out, on all cores, and goes on with
 //!   what was interrupted.
 //! * [`blast`]: Zwaenepoel, "Protocols for Large Data Transfers over Local Networks", 1985.
+//! * [`rx_hex`]: Bachmann, Honeyman and Huston, "The Rx Hex", 1993.
+//! * [`engine`]: the engine as the sender of their transfers.
 //! * [`page`]: the report.
 //!
 //! Everything happens in virtual time. The same seed gives the same bytes on any machine.
@@ -12,14 +14,16 @@
 #![forbid(unsafe_code)]
 
 pub mod blast;
+pub mod engine;
 pub mod judge;
 mod looks;
 pub mod page;
 pub mod paper;
 pub mod reference;
 pub mod run;
+pub mod rx_hex;
 
 /// All papers, in the order of their years.
 pub fn papers() -> Vec<paper::Paper> {
-    vec![blast::paper()]
+    vec![blast::paper(), rx_hex::paper()]
 }

@@ -61,7 +61,10 @@ pub fn curves(words: &Words<'_>, is_log: bool, y_max: Option<f64>, curves: &[Cur
     let ys = curves.iter().flat_map(|c| c.points.iter().map(|p| p.1)).filter(|y| *y <= most).chain(y_max);
     let x = match Scale::log(xs()) {
         Some(scale) if is_log => scale,
-        _ => Scale::linear(xs(), true),
+        _ => {
+            let most = xs().fold(0.0, f64::max);
+            Scale::linear(xs(), xs().any(|x| x < most / 4.0))
+        }
     };
     let mut marks = Vec::new();
     for curve in curves {

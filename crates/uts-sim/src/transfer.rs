@@ -40,6 +40,9 @@ pub struct Progress {
 pub struct Transfers {
     /// Bytes of each.
     pub bytes: u64,
+    /// Whether nothing is written before an exchange of the client's has come into force: what a
+    /// profile does from the first byte on shows only then.
+    pub awaits_exchange: bool,
     /// By client.
     pub progress: BTreeMap<NodeId, Progress>,
     /// The server's connections, by the client that they belong to.
@@ -84,7 +87,7 @@ impl Transfers {
             };
             progress.insert(*client, fresh);
         }
-        Transfers { bytes, progress, server_side: BTreeMap::new() }
+        Transfers { bytes, awaits_exchange: false, progress, server_side: BTreeMap::new() }
     }
 
     /// Whether all are done (or have ended otherwise).
@@ -117,15 +120,28 @@ impl Transfers {
         match event {
             Event::Connected => {
                 progress.connected_at = Some(now);
-                let Some(connection) = world.connection(node, progress.connection) else { return };
-                progress.flow = connection.open_flow(FlowOptions::default()).ok();
-                self.write(world, node);
+                if !self.awaits_exchange {
+                    self.begin(world, node);
+                }
             }
             Event::Writable(_) => self.write(world, node),
-            Event::Exchange(exchange) => progress.exchanges.push((now, ExchangeEvent::clone(exchange))),
+            Event::Exchange(exchange) => {
+                progress.exchanges.push((now, ExchangeEvent::clone(exchange)));
+                let is_in_force = matches!(**exchange, ExchangeEvent::Completed { .. });
+                if self.awaits_exchange && is_in_force && progress.flow.is_none() {
+                    self.begin(world, node);
+                }
+            }
             Event::Closed(reason) => progress.closed = Some(reason.to_string()),
             _ => {}
         }
+    }
+
+    fn begin(&mut self, world: &mut World, node: NodeId) {
+        let Some(progress) = self.progress.get_mut(&node) else { return };
+        let Some(connection) = world.connection(node, progress.connection) else { return };
+        progress.flow = connection.open_flow(FlowOptions::default()).ok();
+        self.write(world, node);
     }
 
     fn write(&mut self, world: &mut World, node: NodeId) {

@@ -9,7 +9,7 @@ use std::io::{self, Write};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use uts_engine::{
     CLIENT_CID_BYTES, ConnectError, Connection, ConnectionConfig, ConnectionHandle, Endpoint, EndpointConfig,
-    Event,
+    Event, TraceRow,
 };
 use uts_functions::Time;
 use uts_path::{Direction, PathConfig, SpecError};
@@ -164,6 +164,16 @@ impl World {
             vantage,
         )?);
         Ok(())
+    }
+
+    /// Keeps what packets of a host do, for [`World::take_packets`]; see [`Host::keep_packets`].
+    pub fn keep_packets(&mut self, node: NodeId) {
+        self.network.app_mut(self.apps[node]).keep_packets();
+    }
+
+    /// What packets of a host did since this was last asked, in order.
+    pub fn take_packets(&mut self, node: NodeId) -> Vec<(ConnectionHandle, TraceRow)> {
+        self.network.app_mut(self.apps[node]).take_packets()
     }
 
     /// Ends all records.

@@ -1,8 +1,11 @@
 //! What follows from the units for the paper's tables and figures.
 
+use super::engine;
 use super::formulas;
 use super::kernel::Strategy;
-use super::{D, LARGE, PIECES, PIECES_PN, REPEATS_MS, SIZES, STANDALONE, T1_MS, TD_MS, TR_MS, V_KERNEL};
+use super::{
+    D, LARGE, PIECES, PIECES_PN, REPEATS_MS, SIZES, STANDALONE, T1_MS, TD_MS, TODAY, TR_MS, V_KERNEL,
+};
 use crate::judge::Finding;
 use crate::looks::{Curve, Stretch, Words, curves, time_line};
 use crate::paper::{Conclusion, Figure, Results};
@@ -13,12 +16,13 @@ type Part = fn(&Results, &mut Conclusion) -> Result<()>;
 
 pub(super) fn conclude(results: &Results) -> Result<Conclusion> {
     let mut conclusion = Conclusion::default();
-    let parts: [(&str, Part); 5] = [
+    let parts: [(&str, Part); 6] = [
         ("tables", tables),
         ("lines", lines),
         ("formulas", against_formulas),
         ("full-0", expected),
         ("pieces", pieces),
+        ("today-1", today),
     ];
     for (unit, part) in parts.into_iter().filter(|(unit, _)| results.has(unit)) {
         part(results, &mut conclusion).map_err(|e| e.context(format!("what follows from {unit}")))?;
@@ -393,5 +397,37 @@ fn pieces(results: &Results, conclusion: &mut Conclusion) -> Result<()> {
         picture: curves(&words, true, Some(9000.0), &drawn),
         caption: "Short blasts pay for their acknowledgements, long ones for their repetition.".into(),
     });
+    Ok(())
+}
+
+/// The same moves by the engine.
+fn today(results: &Results, conclusion: &mut Conclusion) -> Result<()> {
+    let of = |what: &str| -> Result<Vec<&[f64]>> {
+        (1..=4).map(|strategy| results.column(&format!("today-{strategy}"), what)).collect()
+    };
+    let (free, lossy, repeats, failed) = (of("free")?, of("lossy")?, of("repeats")?, of("failed")?);
+    let is_same = free.iter().all(|took| *took == free[0]);
+    let share = |n: usize| TODAY[n].0 as f64 * 8.0 / 1e6 / free[0][n] * 100.0;
+    let seen = format!(
+        "64 kB in {:.3} ms, 1 MB in {:.2} ms: {:.0} and {:.0} % of 1 Gbit/s",
+        free[0][0],
+        free[0][1],
+        share(0),
+        share(1)
+    );
+    conclusion.findings.push(Finding::shape("today.free", is_same, seen));
+    let timeout = engine::TIMEOUT.as_secs_f64() * 1e3;
+    let (extra, share) = (lossy[0][0] - free[0][0], failed[0][0]);
+    let seen = format!("{extra:.1} ms more; {:.0} % of moves fail once or more", share * 100.0);
+    let holds = extra > 0.9 * share * timeout && extra < 1.5 * share * timeout;
+    conclusion.findings.push(Finding::shape("today.timeout", holds, seen));
+    let timed_out = of("timed-out")?;
+    let worst = timed_out[1..].iter().map(|share| share[0]).fold(0.0, f64::max);
+    let seen = format!("{:.0} % of moves, {:.0} % without NAK", worst * 100.0, timed_out[0][0] * 100.0);
+    conclusion.findings.push(Finding::shape("today.nak", worst < 0.2 * timed_out[0][0], seen));
+    let [full, first, selective] = [repeats[1][0], repeats[2][0], repeats[3][0]];
+    let seen = format!("{full:.1}, {first:.1} and {selective:.2} packets a move");
+    let holds = full > 1.3 * first && first > 1.3 * selective && selective > 0.0;
+    conclusion.findings.push(Finding::shape("today.repeats", holds, seen));
     Ok(())
 }

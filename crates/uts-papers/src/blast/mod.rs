@@ -3,9 +3,11 @@
 //! * [`formulas`]: the paper's, and those that they must be;
 //! * [`protocol`]: stop-and-wait, sliding window and four blasts between simulated hosts;
 //! * [`kernel`]: many blasts with losses, without the hosts;
+//! * [`engine`]: the same moves by the engine;
 //! * `conclude`: what follows for the paper's tables and figures.
 
 mod conclude;
+pub mod engine;
 pub mod formulas;
 pub mod kernel;
 pub mod protocol;
@@ -48,6 +50,9 @@ const TRANSFERS_PN: f64 = 0.01;
 const LARGE: u32 = 1024;
 const PIECES: [u32; 7] = [1, 4, 16, 64, 256, 512, 1024];
 const PIECES_PN: [f64; 3] = [1e-5, 1e-4, 1e-3];
+
+/// Moves by the engine: bytes, how often a packet is lost, and how many moves.
+const TODAY: [(u64, f64, u64); 2] = [(64 << 10, 0.01, 100), (1 << 20, 0.001, 10)];
 
 /// 1e-6 to 1e-1, four in each decade.
 fn error_rates() -> Vec<f64> {
@@ -96,6 +101,9 @@ pub fn paper() -> Paper {
     }
     for (n, strategy) in Strategy::ALL.into_iter().enumerate() {
         units.push(Unit::new(format!("hosts-{n}"), ["figure 6"], move || through_hosts(strategy)));
+    }
+    for strategy in 1..=4 {
+        units.push(Unit::new(format!("today-{strategy}"), ["today"], move || today(strategy)));
     }
     Paper {
         name: "blast",
@@ -243,6 +251,28 @@ fn through_hosts(strategy: Strategy) -> Result<Series> {
         ("kernel".into(), vec![kernel.mean]),
         ("kernel-error".into(), vec![kernel.mean_error]),
     ]))
+}
+
+/// Moves by the engine, without losses and with: a row for each of [`TODAY`].
+fn today(strategy: usize) -> Result<Series> {
+    let mut series = Series::new();
+    for (bytes, loss, moves) in TODAY {
+        let free = engine::run(strategy, bytes, 0.0, 1)?;
+        let lossy: Vec<engine::Moved> =
+            (0..moves).map(|seed| engine::run(strategy, bytes, loss, seed)).collect::<Result<_>>()?;
+        let mean = |of: fn(&engine::Moved) -> f64| lossy.iter().map(of).sum::<f64>() / moves as f64;
+        for (name, value) in [
+            ("free", ms(free.took)),
+            ("packets", free.packets as f64),
+            ("lossy", mean(|moved| ms(moved.took))),
+            ("repeats", mean(|moved| moved.repeats as f64)),
+            ("failed", mean(|moved| f64::from(u8::from(moved.repeats > 0)))),
+            ("timed-out", mean(|moved| f64::from(u8::from(moved.took > engine::TIMEOUT)))),
+        ] {
+            series.entry(name.into()).or_default().push(value);
+        }
+    }
+    Ok(series)
 }
 
 /// The expected time of a very large transfer, broken into blasts (by the formula, which is exact).

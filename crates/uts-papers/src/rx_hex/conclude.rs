@@ -1,0 +1,539 @@
+//! What follows from the units for the paper's figures.
+
+use super::draw::sequence;
+use super::session::{Session, mean, median};
+use super::{QUEUE_PACKETS, QUEUES, SECOND_S};
+use crate::judge::Finding;
+use crate::looks::{Curve, Words, curves};
+use crate::paper::{Conclusion, Figure, Results};
+use anyhow::Result;
+
+/// Adds what follows from a unit.
+type Part = fn(&Results, &mut Conclusion) -> Result<()>;
+
+/// What figures 2, 3 and 4 publish, by the columns of a queue's unit.
+const PUBLISHED: [(&str, &str, f64); 4] = [
+    ("highest", "figure 2, highest packet", 28.0),
+    ("transmissions-2", "figure 3, transmissions", 4798.0),
+    ("bps-2", "figure 3, bit/s", 873.0),
+    ("bps-6", "figure 4, bit/s", 1900.0),
+];
+/// Bits per second of IP packets on the line: 9600, less a start and a stop bit for each byte.
+const LINE_BPS: f64 = 7680.0;
+/// Nothing is measured finer.
+const INSTANT_S: f64 = 0.1;
+
+pub(super) fn conclude(results: &Results) -> Result<Conclusion> {
+    let mut conclusion = Conclusion::default();
+    let parts: [(&str, Part); 20] = [
+        ("queue-24", queues),
+        ("knee", knee),
+        ("figure-2", figure_2),
+        ("figure-3", figure_3),
+        ("figure-4", figure_4),
+        ("figure-5", figure_5),
+        ("figure-6", figure_6),
+        ("figure-7", figure_7),
+        ("figure-8", figure_8),
+        ("figure-9", figure_9),
+        ("figure-10", figure_10),
+        ("figure-11", figure_11),
+        ("figure-12", figure_12),
+        ("figure-13", figure_13),
+        ("history", blob_gone),
+        ("figure-9-recomputed", recomputed),
+        ("engine-3", engine_3),
+        ("engine-4", engine_4),
+        ("engine-5", engine_5),
+        ("engine-6", engine_6),
+    ];
+    for (unit, part) in parts.into_iter().filter(|(unit, _)| results.has(unit)) {
+        part(results, &mut conclusion).map_err(|e| e.context(format!("what follows from {unit}")))?;
+    }
+    Ok(conclusion)
+}
+
+impl Conclusion {
+    fn value(&mut self, id: &str, value: f64) {
+        self.findings.push(Finding::value(id, value));
+    }
+
+    fn shape(&mut self, id: &str, holds: bool, seen: impl Into<String>) {
+        self.findings.push(Finding::shape(id, holds, seen));
+    }
+
+    fn draw(
+        &mut self,
+        place: &'static str,
+        part: &'static str,
+        picture: uts_plot::svg::Picture,
+        caption: String,
+    ) {
+        self.figures.push(Figure { place, part, picture, caption });
+    }
+}
+
+/// Words of a figure of packets against time.
+fn words<'a>(title: &'a str, subtitle: &'a str) -> Words<'a> {
+    Words { title, subtitle, x: "seconds", y: "packet" }
+}
+
+/// Of the queues with which figure 2 stops where the paper's does, the one nearest to the rest of
+/// [`PUBLISHED`].
+fn queues(results: &Results, conclusion: &mut Conclusion) -> Result<()> {
+    let curve = |(look, (_, name, _))| Curve {
+        name: String::from(name),
+        look,
+        points: vec![],
+        errors: vec![],
+        has_line: true,
+        has_marks: true,
+    };
+    let mut drawn: Vec<Curve> = PUBLISHED.into_iter().enumerate().map(curve).collect();
+    let (mut exact, mut best, mut least) = (Vec::new(), 0, f64::INFINITY);
+    for queue in QUEUES {
+        let mut squares = Vec::new();
+        for (curve, (column, _, published)) in drawn.iter_mut().zip(PUBLISHED) {
+            let share = results.value(&format!("queue-{queue}"), column)? / published;
+            curve.points.push((queue.into(), share));
+            squares.push((share - 1.0) * (share - 1.0));
+        }
+        let off = libm::sqrt(mean(&squares[1..]));
+        if squares[0] == 0.0 {
+            exact.push(queue.to_string());
+            (best, least) = if off < least { (queue, off) } else { (best, least) };
+        }
+    }
+    let exact = exact.join(", ");
+    let seen = format!("packet 28 with {exact}; of these {best} is nearest, {:.0} % off", least * 100.0);
+    conclusion.shape("queue.size", best == QUEUE_PACKETS, seen);
+    let words = Words {
+        title: "Which queue the gateway had",
+        subtitle: "ours as a share of what figures 2, 3 and 4 publish",
+        x: "packets in the gateway",
+        y: "share",
+    };
+    let caption =
+        format!("Figure 2 stops at packet 28 with {exact}. The paper does not give the size of the queue.");
+    conclusion.draw("section 2", "", curves(&words, false, None, &drawn), caption);
+    two_repeats(results, conclusion)
+}
+
+/// Whether any queue gives figure 13's two repeats.
+fn two_repeats(results: &Results, conclusion: &mut Conclusion) -> Result<()> {
+    let (mut twos, mut all) = (Vec::new(), Vec::new());
+    for queue in QUEUES {
+        let repeats = results.column(&format!("queue-{queue}"), "first-repeats")?;
+        if repeats.contains(&2.0) {
+            twos.push(queue.to_string());
+        }
+        all.extend_from_slice(repeats);
+    }
+    let (low, high) = ends(&all);
+    let with = if twos.is_empty() { "none".to_owned() } else { twos.join(", ") };
+    let seen = format!("begun at ten instants of second 73: {low} to {high} repeats; two with {with}");
+    conclusion.shape("queue.two", !twos.is_empty(), seen);
+    Ok(())
+}
+
+fn knee(results: &Results, conclusion: &mut Conclusion) -> Result<()> {
+    let (rates, repeats) = (results.column("knee", "kbps")?, results.column("knee", "repeats")?);
+    let last = rates.iter().zip(repeats).rev().find(|(_, repeats)| **repeats > 0.0);
+    let first_free = last.map_or(f64::NAN, |(rate, _)| rate + 1.0);
+    conclusion.value("knee.rate", first_free);
+    let points = rates.iter().copied().zip(repeats.iter().copied()).collect();
+    let curve = Curve {
+        name: "repeats, in a transfer of 70 packets".into(),
+        look: 0,
+        points,
+        errors: vec![],
+        has_line: true,
+        has_marks: true,
+    };
+    let words = Words {
+        title: "Rates that Rx as it was shipped can do with",
+        subtitle: "100 kB in packets of 1500 bytes, a window of 15, a time-out of 2 s",
+        x: "kbit/s",
+        y: "packets",
+    };
+    let caption =
+        "The last of a window are acknowledged with the packet behind it: 16 packets have to pass in 2 s."
+            .to_owned();
+    conclusion.draw("section 3", "", curves(&words, false, None, &[curve]), caption);
+    Ok(())
+}
+
+fn figure_2(results: &Results, conclusion: &mut Conclusion) -> Result<()> {
+    let session = Session::of(results, "figure-2", "first")?;
+    let highest = session.packet.iter().copied().fold(0.0, f64::max);
+    conclusion.value("figure2.highest", highest);
+    let late = session.counts_of(0.0, f64::INFINITY);
+    let seen = format!("{:.0} of 70 packets sent, each {:.0} times", highest, mean(&late));
+    conclusion.shape("figure2.never", session.done.is_none() && highest < session.packets, seen);
+    let words = words("MTU 1500, time-out 2 s", "each packet in three fragments over the line of 9600 bit/s");
+    let picture = sequence(&words, &[("", &session)], None, false);
+    conclusion.draw("figure 2", "", picture, format!("It never gets past packet {highest:.0}."));
+    Ok(())
+}
+
+/// The middle one of what came of a session with other delays of the line.
+fn middle(results: &Results, unit: &str, column: &str) -> Result<f64> {
+    Ok(median(results.column(unit, column)?.iter().copied()))
+}
+
+/// How far the runs with other delays are apart.
+fn range(results: &Results, unit: &str, column: &str) -> Result<String> {
+    let (low, high) = ends(results.column(unit, column)?);
+    Ok(format!("{low:.0} to {high:.0}"))
+}
+
+/// The least and the most.
+fn ends(values: &[f64]) -> (f64, f64) {
+    values.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| (low.min(*v), high.max(*v)))
+}
+
+fn figure_3(results: &Results, conclusion: &mut Conclusion) -> Result<()> {
+    let unit = "delays-2";
+    let (sent, repeated) = (middle(results, unit, "transmissions")?, middle(results, unit, "repeats")?);
+    let bps = middle(results, unit, "bps")?;
+    let session = Session::of(results, "figure-3", "first")?;
+    conclusion.value("figure3.transmissions", sent);
+    conclusion.value("figure3.retransmissions", repeated);
+    conclusion.value("figure3.share", repeated / sent);
+    conclusion.value("figure3.mean", sent / session.packets);
+    conclusion.value("figure3.worst", middle(results, unit, "worst")?);
+    conclusion.value("figure3.bps", bps);
+    conclusion.value("figure3.peak-share", bps / LINE_BPS);
+    let words = words("MTU 576, time-out 2 s", "one packet each, 193 in all");
+    let picture = sequence(&words, &[("", &session)], None, false);
+    let caption = format!(
+        "{} transmissions in {:.0} s; with other delays of the line {} transmissions.",
+        session.at.len(),
+        session.took(),
+        range(results, unit, "transmissions")?
+    );
+    conclusion.draw("figure 3", "", picture, caption);
+    Ok(())
+}
+
+fn figure_4(results: &Results, conclusion: &mut Conclusion) -> Result<()> {
+    let session = Session::of(results, "figure-4", "first")?;
+    let bps = middle(results, "delays-6", "bps")?;
+    conclusion.value("figure4.bps", bps);
+    conclusion.value("figure4.share", bps / LINE_BPS);
+    let gaps = session.gaps();
+    let six = gaps.iter().filter(|gap| (*gap - 6.0).abs() < INSTANT_S).count() as f64 / gaps.len() as f64;
+    let seen = format!("{:.0} % of repeats leave 6.0 s after the transmission before", six * 100.0);
+    conclusion.shape("figure4.threads", six > 0.95, seen);
+    let words = words("MTU 576, time-out 6 s", "below the 9 s that a window takes");
+    let picture = sequence(&words, &[("", &session)], None, false);
+    let bps = range(results, "delays-6", "bps")?;
+    let caption = format!("Threads of repeats, 6 s apart. With other delays of the line {bps} bit/s.");
+    conclusion.draw("figure 4", "", picture, caption);
+    Ok(())
+}
+
+fn figure_5(results: &Results, conclusion: &mut Conclusion) -> Result<()> {
+    let session = Session::of(results, "figure-5", "first")?;
+    conclusion.value("figure5.bps", session.ip_bps());
+    conclusion.value("figure5.share", session.ip_bps() / LINE_BPS);
+    let repeated = session.repeated();
+    conclusion.shape("figure5.repeats", repeated == 0.0, format!("{repeated:.0}"));
+    let at_once = session.at.iter().filter(|at| **at < INSTANT_S).count();
+    let gaps = session.timeout_at.windows(2).map(|pair| pair[1] - pair[0]);
+    let (shortest, longest) = gaps.fold((f64::INFINITY, 0.0f64), |(s, l), gap| (s.min(gap), l.max(gap)));
+    let seen = format!("{at_once} packets at once, then four each {shortest:.2} to {longest:.2} s");
+    conclusion.shape("figure5.window", at_once == 15 && longest / shortest < 1.05, seen);
+    let words = words("MTU 576, time-out 12 s", "above the 9 s that a window takes");
+    let picture = sequence(&words, &[("", &session)], None, false);
+    conclusion.draw("figure 5", "", picture, "Nothing is sent twice.".into());
+    Ok(())
+}
+
+fn figure_6(results: &Results, conclusion: &mut Conclusion) -> Result<()> {
+    let first = Session::of(results, "figure-6", "first")?;
+    let second = Session::of(results, "figure-6", "second")?;
+    let ends = first.done.unwrap_or(f64::NAN);
+    conclusion.value("figure6.rtt", median(second.samples_within(ends + 20.0, f64::INFINITY)));
+    let after = first.repeats_within(second.begins, f64::INFINITY).len();
+    let before = first.repeats_within(0.0, second.begins).len();
+    let seen = format!(
+        "the first repeats {before} packets before, {after} after; the second {:.0}",
+        second.repeated()
+    );
+    conclusion.shape("figure6.both", before == 0 && after > 30 && second.repeated() > 30.0, seen);
+    // Those that are alone on the line, the last window left out.
+    let alone = second.counts_of(ends + 20.0, second.done.unwrap_or(f64::NAN) - 20.0);
+    let seen = format!(
+        "from 20 s after the first is done, {} packets are sent {:.2} times each",
+        alone.len(),
+        mean(&alone)
+    );
+    conclusion.shape("figure6.outlives", alone.len() >= 15 && (1.6..2.4).contains(&mean(&alone)), seen);
+    let words = words(
+        "MTU 576, time-out 12 s, a second session at 66 s",
+        "from another host, through the same gateway",
+    );
+    let picture = sequence(&words, &[("first", &first), ("second", &second)], None, false);
+    let caption = format!("The first is done at {ends:.0} s. The second goes on as if it were not.");
+    conclusion.draw("figure 6", "", picture, caption);
+    Ok(())
+}
+
+/// The engine as the sender of a figure.
+fn engine_alone<'r>(
+    results: &'r Results,
+    conclusion: &mut Conclusion,
+    (unit, place): (&str, &'static str),
+    title: &str,
+) -> Result<Session<'r>> {
+    let session = Session::of(results, unit, "first")?;
+    let words = words(title, "by the engine, profile rx-3.1");
+    let picture = sequence(&words, &[("", &session)], None, false);
+    let (sent, repeated) = (session.at.len(), session.repeated());
+    let last = session.at.last().copied().unwrap_or(f64::NAN);
+    let caption = format!("{sent} transmissions, {repeated:.0} of them repeats, until {last:.0} s.");
+    conclusion.draw(place, "e", picture, caption);
+    Ok(session)
+}
+
+fn engine_3(results: &Results, conclusion: &mut Conclusion) -> Result<()> {
+    let place = ("engine-3", "figure 3");
+    let session = engine_alone(results, conclusion, place, "MTU 576, time-out 2 s")?;
+    let share = session.repeated() / session.at.len() as f64;
+    let highest = session.packet.iter().copied().fold(0.0, f64::max);
+    let done = session.done.map_or("not done".to_owned(), |at| format!("done at {at:.0} s"));
+    let seen = format!("{done}, packet {highest:.0} of 193; {:.1} % are repeats", share * 100.0);
+    conclusion.shape("engine3.completes", session.done.is_some() && share > 0.9, seen);
+    Ok(())
+}
+
+fn engine_4(results: &Results, conclusion: &mut Conclusion) -> Result<()> {
+    let place = ("engine-4", "figure 4");
+    let session = engine_alone(results, conclusion, place, "MTU 576, time-out 6 s")?;
+    conclusion.value("engine4.bps", session.ip_bps());
+    Ok(())
+}
+
+fn engine_5(results: &Results, conclusion: &mut Conclusion) -> Result<()> {
+    let place = ("engine-5", "figure 5");
+    let session = engine_alone(results, conclusion, place, "MTU 576, time-out 12 s")?;
+    let at_once = session.at.iter().filter(|at| **at < session.at[0] + INSTANT_S).count();
+    let (sent, repeated) = (session.at.len(), session.repeated());
+    let seen = format!(
+        "{sent} packets, {at_once} of them at once, {repeated:.0} repeats, {:.0} bit/s",
+        session.ip_bps()
+    );
+    conclusion.shape("engine5.once", sent == 193 && at_once == 15 && repeated == 0.0, seen);
+    Ok(())
+}
+
+fn engine_6(results: &Results, conclusion: &mut Conclusion) -> Result<()> {
+    let first = Session::of(results, "engine-6", "first")?;
+    let second = Session::of(results, "engine-6", "second")?;
+    let ends = first.done.unwrap_or(f64::NAN);
+    let before = first.repeats_within(0.0, second.begins).len();
+    let alone = second.counts_of(ends + 20.0, second.done.unwrap_or(f64::NAN) - 20.0);
+    let seen = format!(
+        "the first repeats {before} packets before, {:.0} in all; from 20 s after it is done, the second sends {} packets {:.2} times each",
+        first.repeated(),
+        alone.len(),
+        mean(&alone)
+    );
+    let holds = before == 0 && first.repeated() > 30.0 && alone.len() >= 15 && mean(&alone) > 1.6;
+    conclusion.shape("engine6.outlives", holds, seen.clone());
+    let words = words("MTU 576, time-out 12 s, a second session at 66 s", "by the engine, profile rx-3.1");
+    let picture = sequence(&words, &[("first", &first), ("second", &second)], None, false);
+    conclusion.draw("figure 6", "e", picture, "The handshake of the second waits in the same queue.".into());
+    Ok(())
+}
+
+/// A session on the Ethernet, drawn with its time-outs.
+fn ethernet(
+    results: &Results,
+    conclusion: &mut Conclusion,
+    (unit, place): (&str, &'static str),
+    (title, caption): (&str, String),
+) -> Result<()> {
+    let session = Session::of(results, unit, "first")?;
+    let words = words(title, "an Ethernet; the server becomes six times as slow");
+    let picture = sequence(&words, &[("", &session)], Some(20.0), true);
+    conclusion.draw(place, "", picture, caption);
+    Ok(())
+}
+
+/// When the server becomes slow, in figures 7 and 8, and 10.
+const RISES_S: f64 = 2.0;
+
+fn figure_7(results: &Results, conclusion: &mut Conclusion) -> Result<()> {
+    let session = Session::of(results, "figure-7", "first")?;
+    let last = session.last_repeat();
+    let during = session.counts_of(RISES_S, last - 2.0);
+    let twice = during.iter().filter(|count| **count > 1.0).count() as f64 / during.len() as f64;
+    let seen = format!(
+        "packets sent until {:.1} s are sent {:.2} times each, {:.0} % of them more than once",
+        last - 2.0,
+        mean(&during),
+        twice * 100.0
+    );
+    conclusion.shape("figure7.twice", twice > 0.9 && mean(&during) > 1.7, seen);
+    let ends = session.done.unwrap_or(f64::NAN);
+    let seen = format!("the last repeat leaves at {last:.1} s, the transfer is done at {ends:.1} s");
+    conclusion.shape("figure7.stable", last > 0.9 * ends, seen);
+    let caption = format!("Tracks in parallel, from the rise until {last:.0} s.");
+    ethernet(results, conclusion, ("figure-7", "figure 7"), ("Time-out: round trip + deviation", caption))
+}
+
+fn figure_8(results: &Results, conclusion: &mut Conclusion) -> Result<()> {
+    let session = Session::of(results, "figure-8", "first")?;
+    let times = session.repeats_within(0.0, f64::INFINITY);
+    let last = times.last().copied().unwrap_or(f64::NAN);
+    let ends = session.done.unwrap_or(f64::NAN);
+    let seen = format!(
+        "{} repeats within {:.1} s of the rise, then none until {ends:.1} s",
+        times.len(),
+        last - RISES_S
+    );
+    conclusion.shape("figure8.burst", !times.is_empty() && times[0] > RISES_S && last < 0.5 * ends, seen);
+    if results.has("figure-7") {
+        let worse = Session::of(results, "figure-7", "first")?.repeated();
+        let seen = format!("{} repeats, {worse:.0} with one deviation", times.len());
+        conclusion.shape("figure8.better", (times.len() as f64) < 0.7 * worse, seen);
+    }
+    let caption = "A burst, and then none.".to_owned();
+    ethernet(results, conclusion, ("figure-8", "figure 8"), ("Time-out: round trip + 2 deviations", caption))
+}
+
+fn figure_9(results: &Results, conclusion: &mut Conclusion) -> Result<()> {
+    let session = Session::of(results, "figure-9", "first")?;
+    let rate = |from: f64, to: f64| session.counts_of(from, to).len() as f64 / (to - from);
+    let (before, after) = (rate(0.2, 1.0), rate(3.0, 6.0));
+    let seen =
+        format!("{:.0} repeats; {before:.0} packets a second before, {after:.0} after", session.repeated());
+    conclusion.shape("figure9.few", session.repeated() <= 2.0 && after < 0.5 * before, seen);
+    let caption = "Each acknowledgement starts the time-outs of what is in flight anew.".to_owned();
+    ethernet(
+        results,
+        conclusion,
+        ("figure-9", "figure 9"),
+        ("Timers updated at each acknowledgement", caption),
+    )
+}
+
+/// The other reading of what figure 9 does.
+fn recomputed(results: &Results, conclusion: &mut Conclusion) -> Result<()> {
+    let session = Session::of(results, "figure-9-recomputed", "first")?;
+    let seen = format!("{:.0} repeats", session.repeated());
+    conclusion.shape("figure9.recomputed", session.repeated() <= 2.0, seen);
+    Ok(())
+}
+
+fn figure_10(results: &Results, conclusion: &mut Conclusion) -> Result<()> {
+    let session = Session::of(results, "figure-10", "first")?;
+    let later: Vec<f64> = session.timeouts_within(RISES_S + 2.0, f64::INFINITY).collect();
+    let (low, high) = ends(&later);
+    let count = later.len();
+    let seen = format!("{low:.3} to {high:.3} s over {count} acknowledgements");
+    conclusion.shape("figure10.constant", count > 20 && high - low < 0.001, seen);
+    let until = session.at.last().copied().unwrap_or(f64::NAN);
+    let by_second = session.repeats_within(RISES_S + 2.0, until).len() as f64 / (until - RISES_S - 2.0);
+    let last = session.last_repeat();
+    let seen = format!("{by_second:.0} repeats a second until {last:.0} s");
+    conclusion.shape("figure10.rampant", by_second > 10.0 && last > until - 1.0, seen);
+    let caption = "What was sent again gives no sample, and so the time-out stays.".to_owned();
+    ethernet(results, conclusion, ("figure-10", "figure 10"), ("Karn's rule, without back-off", caption))
+}
+
+fn figure_11(results: &Results, conclusion: &mut Conclusion) -> Result<()> {
+    let session = Session::of(results, "figure-11", "first")?;
+    conclusion.value("figure11.repeats", session.repeated());
+    let last = session.last_repeat();
+    conclusion.value("figure11.after", median(session.timeouts_within(last, f64::INFINITY)));
+    let ends = session.done.unwrap_or(f64::NAN);
+    let seen = format!("the last repeat leaves at {last:.1} s, the transfer is done at {ends:.1} s");
+    conclusion.shape("figure11.stop", last < 5.0 && ends > 10.0, seen);
+    let caption = "The same, with samples of what was sent again.".to_owned();
+    ethernet(results, conclusion, ("figure-11", "figure 11"), ("Samples by serial number", caption))
+}
+
+fn figure_12(results: &Results, conclusion: &mut Conclusion) -> Result<()> {
+    let session = Session::of(results, "figure-12", "first")?;
+    let late = session.repeats_within(session.first_acknowledgement(), f64::INFINITY).len();
+    let share = session.ip_bps() / LINE_BPS;
+    let seen = format!(
+        "{:.0} repeats before the first acknowledgement, {late} later; {:.1} % of the line",
+        session.repeated() - late as f64,
+        share * 100.0
+    );
+    conclusion.shape("figure12.perfect", late == 0 && share > 0.9, seen);
+    let words = words("Fully adaptive, MTU 576", "the first time-out is 2 s");
+    let picture = sequence(&words, &[("", &session)], None, true);
+    let caption =
+        "One window is sent again at 2 s, before the first acknowledgement can have come.".to_owned();
+    conclusion.draw("figure 12", "", picture, caption);
+    if results.has("figure-12-recomputed") {
+        let session = Session::of(results, "figure-12-recomputed", "first")?;
+        let late = session.repeats_within(session.first_acknowledgement(), f64::INFINITY).len();
+        let seen = format!("{late} repeats later, {:.1} % of the line", session.ip_bps() / LINE_BPS * 100.0);
+        conclusion.shape("figure12.recomputed", late == 0 && session.ip_bps() > 0.9 * LINE_BPS, seen);
+    }
+    Ok(())
+}
+
+/// What the picture of figure 13 is cut off at, for all that stand beside it.
+const SIDE_S: f64 = 300.0;
+
+fn figure_13(results: &Results, conclusion: &mut Conclusion) -> Result<()> {
+    let first = Session::of(results, "figure-13", "first")?;
+    let second = Session::of(results, "figure-13", "second")?;
+    let again = first.repeats_within(second.begins, f64::INFINITY).len();
+    conclusion.value("figure13.first", again as f64);
+    let needless = first.duplicates_from(second.begins);
+    let seen =
+        format!("{needless} of {again} repeats were not needed, {} were dropped before", again - needless);
+    conclusion.shape("figure13.needed", needless == 0, seen);
+    let known_at = second.first_acknowledgement();
+    let blob = second.repeats_within(second.begins, known_at);
+    let bursts: Vec<f64> = (1..5).map(|n| second.begins + 2.0 * f64::from(n)).collect();
+    let is_burst = |at: &f64| blob.iter().filter(|b| (*b - at).abs() < INSTANT_S).count() == 15;
+    let seen = format!("{} packets again by {known_at:.1} s, fifteen each 2 s", blob.len());
+    conclusion.shape("figure13.blob", bursts.iter().all(is_burst), seen);
+    let ends = first.done.unwrap_or(f64::NAN);
+    conclusion.value("figure13.rtt", median(second.samples_within(second.begins, ends)));
+    let words =
+        words("Fully adaptive, a second session at 73 s", "from another host, through the same gateway");
+    let picture = sequence(&words, &[("first", &first), ("second", &second)], Some(SIDE_S), false);
+    let caption =
+        format!("The blob: {} packets that leave before the first acknowledgement.", blob.len() + 15);
+    conclusion.draw("figure 13", "", picture, caption);
+    Ok(())
+}
+
+/// Figure 13 and what the paper asks for, side by side.
+fn blob_gone(results: &Results, conclusion: &mut Conclusion) -> Result<()> {
+    let runs = [
+        ("history", "a", "A first guess from history", 0),
+        ("slow-start", "b", "Slow start", 2),
+        ("interactive", "c", "UTS, profile interactive", 2),
+    ];
+    for (unit, part, title, most) in runs.into_iter().filter(|(unit, ..)| results.has(unit)) {
+        let first = Session::of(results, unit, "first")?;
+        let second = Session::of(results, unit, "second")?;
+        let begins = second.begins;
+        let blob = second.repeats_within(begins, begins + 30.0).len();
+        let others = first.repeats_within(begins, f64::INFINITY).len();
+        let seen = format!(
+            "the second repeats {blob} packets in its first 30 s and {:.0} in all, the first {others}; they take {:.0} and {:.0} s",
+            second.repeated(),
+            first.took(),
+            second.took()
+        );
+        let holds = blob <= most && first.done.is_some() && second.done.is_some();
+        conclusion.shape(&format!("blob.{unit}"), holds, seen.clone());
+        let subtitle = format!("as figure 13: a second session at {} s", SECOND_S[1]);
+        let words = words(title, &subtitle);
+        let picture = sequence(&words, &[("first", &first), ("second", &second)], Some(SIDE_S), false);
+        conclusion.draw("section 6", part, picture, seen);
+    }
+    Ok(())
+}
