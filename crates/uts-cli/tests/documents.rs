@@ -1,4 +1,5 @@
-//! The project's texts: links between documents lead somewhere, and no line is too wide to read.
+//! The project's texts: links between documents lead somewhere, no line is too wide to read, and
+//! the lock files of all workspaces know what our crates need.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -123,4 +124,60 @@ fn a_line_that_is_too_wide_is_found() {
     write("b.md", [b.clone(), format!("| {b}"), format!("```\n{b}"), "```".to_owned()]);
     let expected = "./a.rs:1: 101 columns, 100 at most\n./b.md:1: 131 columns, 130 at most\n";
     assert_eq!(wide_lines(folder.path()), (false, expected.to_owned()));
+}
+
+/// Workspaces beside the main one, which are built with `--locked`.
+const WORKSPACES: [&str; 3] = ["bench", "fuzz", "rivals"];
+
+/// What a crate needs whatever its features are, by its `Cargo.toml`.
+fn needs(manifest: &toml::Table) -> Vec<String> {
+    let listed = manifest.get("dependencies").and_then(toml::Value::as_table);
+    let field = |value: &toml::Value, key: &str| value.as_table().and_then(|table| table.get(key).cloned());
+    let needed = listed
+        .into_iter()
+        .flatten()
+        .filter(|(_, value)| field(value, "optional").and_then(|optional| optional.as_bool()) != Some(true));
+    needed
+        .map(|(name, value)| {
+            let package = field(value, "package").and_then(|package| Some(package.as_str()?.to_owned()));
+            package.unwrap_or_else(|| name.clone())
+        })
+        .collect()
+}
+
+/// A crate that gets a dependency needs it in each lock file; `make bench` would stop otherwise.
+#[test]
+fn lock_files_of_all_workspaces_are_current() {
+    let read = |path: PathBuf| -> toml::Table {
+        let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        text.parse().unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+    };
+    for workspace in WORKSPACES {
+        let lock = read(root().join(workspace).join("Cargo.lock"));
+        let packages = lock["package"].as_array().expect("a list");
+        let mut ours = 0;
+        for package in packages {
+            let name = package["name"].as_str().expect("a name");
+            let manifest = root().join("crates").join(name).join("Cargo.toml");
+            if !manifest.exists() {
+                continue;
+            }
+            ours += 1;
+            let locked: Vec<&str> = package
+                .get("dependencies")
+                .and_then(toml::Value::as_array)
+                .into_iter()
+                .flatten()
+                .filter_map(|entry| entry.as_str()?.split(' ').next())
+                .collect();
+            for needed in needs(&read(manifest)) {
+                assert!(
+                    locked.contains(&needed.as_str()),
+                    "{workspace}/Cargo.lock lacks {needed} of {name}: \
+                     run `cargo update --workspace --manifest-path {workspace}/Cargo.toml`"
+                );
+            }
+        }
+        assert!(ours > 3, "{workspace} needs {ours} of our crates");
+    }
 }

@@ -105,7 +105,7 @@ impl Setup<'_> {
             let is_repeat = match row.kind {
                 TraceKind::Sent => false,
                 TraceKind::Repeated => true,
-                TraceKind::Acknowledged | TraceKind::Lost => return None,
+                TraceKind::Acknowledged | TraceKind::Lost | TraceKind::Received => return None,
             };
             Some((row.at, row.data?.1, is_repeat))
         });
