@@ -192,6 +192,15 @@ impl Directory {
         self.samples_path(run, file).is_file()
     }
 
+    /// The records of a qlog of a run, if it left one.
+    pub(super) fn log(&self, run: &Run, file: &str) -> Option<Vec<serde_json::Value>> {
+        let path = self.samples_path(run, file);
+        let text = fs::read(&path).ok()?;
+        let records = text.split(|byte| *byte == 0x1e).filter(|record| !record.is_empty());
+        let read: Result<Vec<_>, _> = records.map(serde_json::from_slice).collect();
+        read.inspect_err(|e| self.tell(format!("{}: {e}; the file is left out", self.name(&path)))).ok()
+    }
+
     fn samples_path(&self, run: &Run, file: &str) -> PathBuf {
         self.root.join("runs").join(&run.id).join("samples").join(file)
     }

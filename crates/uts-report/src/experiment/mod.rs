@@ -9,6 +9,7 @@
 mod cdf;
 mod chart;
 mod directory;
+mod ladder;
 mod looks;
 mod matrix;
 mod matrix_page;
@@ -126,6 +127,7 @@ fn part(directory: &Directory, looks: &Looks, plot: &Plot, is_unasked: bool) -> 
         Kind::Trace | Kind::Sequence | Kind::Window | Kind::Queue => {
             trace::traces(directory, looks, plot, limit(TRACES_UNASKED, TRACES_MAX), is_unasked)?
         }
+        Kind::Ladder => ladder::ladders(directory, plot, limit(TRACES_UNASKED, TRACES_MAX))?,
         Kind::Series | Kind::Goodput => {
             trace::series(directory, looks, plot, limit(TRACES_UNASKED, TRACES_MAX))?
         }

@@ -26,6 +26,8 @@ pub(super) enum Kind {
     Table,
     /// A trace of sequence numbers alone.
     Sequence,
+    /// Each packet as a line from one end to the other, the transports one above the other.
+    Ladder,
     /// A trace of window, bytes in flight and round-trip time.
     Window,
     /// A trace of the bottleneck's queue, and of the time spent in it.
@@ -39,9 +41,9 @@ pub(super) enum Kind {
 }
 
 /// All kinds, as an experiment file names them.
-pub(super) const KINDS: [&str; 14] = [
+pub(super) const KINDS: [&str; 15] = [
     "sweep", "bars", "box", "table", "matrix", "cdf", "latency", "series", "goodput", "trace", "sequence",
-    "window", "queue", "fairness",
+    "ladder", "window", "queue", "fairness",
 ];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -93,7 +95,7 @@ pub(super) struct Plot {
     /// Only these values of sweeps, as they are written in the file.
     #[serde(default)]
     pub at: BTreeMap<String, Values>,
-    /// `series`, `trace`: the repetition; else the one whose result is the median.
+    /// `series`, `trace`, `ladder`: the repetition; else the one whose result is the median.
     #[serde(default)]
     pub repetition: Option<u64>,
     #[serde(default)]
@@ -105,7 +107,7 @@ pub(super) struct Plot {
     pub log_x: bool,
     #[serde(default)]
     pub log_y: bool,
-    /// `series`, `trace`: the stretch of time, in seconds.
+    /// `series`, `trace`, `ladder`: the stretch of time, in seconds.
     #[serde(default)]
     pub from_s: Option<f64>,
     #[serde(default)]

@@ -80,7 +80,7 @@ pub(super) fn series(directory: &Directory, looks: &Looks, plot: &Plot, limit: u
 
 /// For each transport at each place, the repetition whose result is the median, or the one that is
 /// asked for.
-fn chosen<'a>(
+pub(super) fn chosen<'a>(
     directory: &'a Directory,
     selection: &'a Selection,
     plot: &Plot,
