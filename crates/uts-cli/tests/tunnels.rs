@@ -437,6 +437,8 @@ fn what_is_typed_is_more_urgent_than_bulk_unless_a_priority_is_asked() {
     stop.store(true, std::sync::atomic::Ordering::Relaxed);
     let mut streams = floods.map(|flood| flood.join().expect("written"));
     tunnel.list_where("typed again", |list| {
+        // Slower than any burst: else it goes on, byte by byte.
+        std::thread::sleep(std::time::Duration::from_millis(100));
         streams[0].write_all(b"x").expect("written");
         priorities(list) == [Some(50), Some(77)]
     });
