@@ -218,12 +218,29 @@ fn flows_of_a_mixture_have_lines_of_their_own() {
     }
 }
 
+/// As [`buffers_end`], with logs of both ends of UTS: of two packets one arrives.
+fn logged_end(case: &Case) -> Option<End> {
+    let mut end = buffers_end(case)?;
+    let event = |name: &str, ms: f64, number: u64| {
+        let header = json!({"packet_type": "1RTT", "packet_number": number});
+        let data = json!({"header": header, "uts": {"flow": 0, "repeats": false}});
+        format!("\u{1e}{}\n", json!({"name": name, "time": ms, "data": data}))
+    };
+    let sent = [event("quic:packet_sent", 10.0, 0), event("quic:packet_sent", 11.0, 1)].concat();
+    let received = event("quic:packet_received", 30.0, 0);
+    if case.transport == "uts" {
+        end.samples.extend([("uts.client.sqlog", sent), ("uts.server.sqlog", received)]);
+    }
+    Some(end)
+}
+
 #[test]
 fn every_kind_of_plot_is_drawn() {
     for kind in experiment::PLOT_KINDS {
         let (experiment, end): (_, fn(&Case) -> Option<End>) = match kind {
             "cdf" | "latency" | "matrix" => (universal(2), universal_end),
             "fairness" => (mixture(), mixture_end),
+            "ladder" => (buffers(2, json!([])), logged_end),
             _ => (buffers(2, json!([])), buffers_end),
         };
         let dir = directory(&Experiment { plots: json!([{"kind": kind}]), ..experiment }, end);
