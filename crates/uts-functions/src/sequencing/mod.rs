@@ -3,7 +3,8 @@
 //! The function keeps what arrived and was not handed over ([`Reassembly`]); a mechanism
 //! chooses what is handed over next.
 
-use crate::mechanism::Described;
+use crate::facts::PathFacts;
+use crate::mechanism::{Described, Prediction};
 use crate::registry;
 use auto_impl::auto_impl;
 use dyn_clone::DynClone;
@@ -17,6 +18,8 @@ pub mod ordered;
 pub mod partial_order;
 pub mod per_key;
 pub mod reassembly;
+#[cfg(test)]
+mod testing;
 pub mod unordered;
 
 pub use keys::Keys;
@@ -34,6 +37,14 @@ pub trait Sequencing: Described + DynClone {
     fn rows(&self) -> Rows {
         Rows::Apart
     }
+}
+
+/// What arrives behind a loss waits for its repair: head-of-line blocking, for one part in `parts`
+/// of a round trip in the mean.
+fn predict_blocking(facts: &PathFacts, p: &mut Prediction, parts: f64) {
+    let flight = (facts.bdp_bytes() / facts.mtu_bytes.max(1)).max(1) as f64;
+    let blocked = (p.loss * flight).min(1.0);
+    p.delay_s += blocked * facts.rtt_smoothed.as_secs_f64() / parts;
 }
 
 /// Whole messages that a mechanism hands over as they stand.

@@ -2,7 +2,7 @@
 //! passed over.
 
 use super::reassembly::{Delivery, Reassembly};
-use super::{Rows, Sequencing};
+use super::{Rows, Sequencing, predict_blocking};
 use crate::function::Function;
 use crate::mechanism::{Consent, Facts, Mechanism, Params, Promise};
 
@@ -22,13 +22,8 @@ impl Ordered {
         params: &[],
         needs: &[],
         facts: Facts { uniform: true, positions: true, promises: &[Promise::Order], ..Facts::PLAIN },
-        // What arrives behind a loss waits for its repair: head-of-line blocking for about one
-        // recovery.
-        predict: |_, facts, p| {
-            let flight = (facts.bdp_bytes() / facts.mtu_bytes.max(1)).max(1) as f64;
-            let blocked = (p.loss * flight).min(1.0);
-            p.delay_s += blocked * facts.rtt_smoothed.as_secs_f64() / 2.0;
-        },
+        // For about one recovery.
+        predict: |_, facts, p| predict_blocking(facts, p, 2.0),
     };
 
     /// Builds it.

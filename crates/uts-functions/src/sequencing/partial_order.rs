@@ -2,8 +2,8 @@
 //! does not wait for may overtake it and be overtaken by it (Connolly, Amer and Conrad, "An
 //! Extension to TCP: Partial Order Service", RFC 1693).
 
-use super::Sequencing;
 use super::reassembly::{Delivery, Reassembly};
+use super::{Sequencing, predict_blocking};
 use crate::function::Function;
 use crate::mechanism::{Consent, Facts, Mechanism, Params, Unasked};
 
@@ -25,9 +25,7 @@ impl PartialOrder {
         facts: Facts { positions: true, orders: true, unasked: Unasked::Never, ..Facts::PLAIN },
         // Between the two: how much waits is the application's to say.
         predict: |_, facts, p| {
-            let flight = (facts.bdp_bytes() / facts.mtu_bytes.max(1)).max(1) as f64;
-            let blocked = (p.loss * flight).min(1.0);
-            p.delay_s += blocked * facts.rtt_smoothed.as_secs_f64() / 4.0;
+            predict_blocking(facts, p, 4.0);
             p.cpu_ns += 50.0;
         },
     };
@@ -47,25 +45,11 @@ impl Sequencing for PartialOrder {
 
 #[cfg(test)]
 mod tests {
-    use super::super::reassembly::Segment;
+    use super::super::testing::message;
     use super::*;
-    use bytes::Bytes;
     use core::ops::Range;
     use rand::{RngExt, SeedableRng, seq::SliceRandom};
     use rand_chacha::ChaCha8Rng;
-
-    /// A message of one byte, which takes two positions.
-    fn message(number: u64) -> Segment {
-        Segment {
-            start: 2 * number,
-            data: Bytes::from(vec![number as u8]),
-            message: true,
-            presented: false,
-            begin: true,
-            end: true,
-            fin: false,
-        }
-    }
 
     fn take_all(state: &mut Reassembly) -> Vec<u64> {
         let next = || match PartialOrder.next(state, 1000) {

@@ -2,8 +2,8 @@
 //! different keys do not wait for each other. A loss holds up its own key, and no other. For
 //! events of many devices, or records of many tables, over one flow.
 
-use super::Sequencing;
 use super::reassembly::{Delivery, Reassembly};
+use super::{Sequencing, predict_blocking};
 use crate::function::Function;
 use crate::mechanism::{Consent, Facts, Mechanism, Need, Params, Promise, Unasked};
 
@@ -25,9 +25,7 @@ impl PerKey {
         facts: Facts { positions: true, orders: true, keys: true, unasked: Unasked::Never, ..Facts::PLAIN },
         // How many keys there are is the application's to say: between the order of all and none.
         predict: |_, facts, p| {
-            let flight = (facts.bdp_bytes() / facts.mtu_bytes.max(1)).max(1) as f64;
-            let blocked = (p.loss * flight).min(1.0);
-            p.delay_s += blocked * facts.rtt_smoothed.as_secs_f64() / 8.0;
+            predict_blocking(facts, p, 8.0);
             p.cpu_ns += 50.0;
         },
     };
@@ -48,25 +46,11 @@ impl Sequencing for PerKey {
 #[cfg(test)]
 mod tests {
     use super::super::keys::Keys;
-    use super::super::reassembly::Segment;
+    use super::super::testing::message;
     use super::*;
-    use bytes::Bytes;
     use rand::{RngExt, SeedableRng, seq::SliceRandom};
     use rand_chacha::ChaCha8Rng;
     use std::collections::BTreeMap;
-
-    /// A message of one byte, which takes two positions.
-    fn message(number: u64) -> Segment {
-        Segment {
-            start: 2 * number,
-            data: Bytes::from(vec![number as u8]),
-            message: true,
-            presented: false,
-            begin: true,
-            end: true,
-            fin: false,
-        }
-    }
 
     /// What is read when these messages arrive one after the other, each with the key and in the
     /// order of `keys`; `None` is without a key.
