@@ -66,14 +66,7 @@ async fn relay(
     let mut senders = Senders::new();
     let mut datagram = vec![0; DATAGRAM_BYTES_MAX];
     loop {
-        let (bytes, from) = tokio::select! {
-            received = socket.recv_from(&mut datagram) => match received {
-                Ok(received) => received,
-                // That the program was not there for a datagram: it may be again.
-                Err(_) => continue,
-            },
-            () = senders.ended() => continue,
-        };
+        let (bytes, from) = senders.receive(&socket, &mut datagram).await;
         // Anybody may send to the port. What the program sends from first is what it sends from.
         if from.ip() != asked_from.ip() || program.is_some_and(|program| program != from) {
             continue;

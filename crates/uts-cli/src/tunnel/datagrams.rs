@@ -108,16 +108,22 @@ impl<K: Ord + Clone + Send + 'static> Senders<K> {
         let _ = sender.datagrams.try_send(datagram);
     }
 
-    /// Waits until a flow has ended, and forgets it. For ever if there is none.
-    pub async fn ended(&mut self) {
-        if self.tasks.is_empty() {
-            return std::future::pending().await;
-        }
-        let gone = |sender: &Sender| sender.datagrams.is_closed();
-        if let Some(Ok(key)) = self.tasks.join_next().await
-            && self.all.get(&key).is_some_and(gone)
-        {
-            self.all.remove(&key);
+    /// Waits for the next datagram at a socket: how many bytes it has, and from where it is.
+    /// Meanwhile flows that end are forgotten.
+    pub async fn receive(&mut self, socket: &UdpSocket, datagram: &mut [u8]) -> (usize, SocketAddr) {
+        loop {
+            tokio::select! {
+                // That somebody is gone, to whom was sent: whoever else sends is here.
+                received = socket.recv_from(datagram) => if let Ok(received) = received {
+                    return received;
+                },
+                Some(ended) = self.tasks.join_next(), if !self.tasks.is_empty() => {
+                    let gone = |sender: &Sender| sender.datagrams.is_closed();
+                    if let Ok(key) = ended && self.all.get(&key).is_some_and(gone) {
+                        self.all.remove(&key);
+                    }
+                }
+            }
         }
     }
 }
@@ -128,14 +134,7 @@ pub async fn arrive(socket: UdpSocket, entry: Arc<Entry>, connections: Connectio
     let mut senders = Senders::new();
     let mut datagram = vec![0; DATAGRAM_BYTES_MAX];
     loop {
-        let (bytes, from) = tokio::select! {
-            received = socket.recv_from(&mut datagram) => match received {
-                Ok(received) => received,
-                // That somebody is gone, to whom was sent: whoever else sends is here.
-                Err(_) => continue,
-            },
-            () = senders.ended() => continue,
-        };
+        let (bytes, from) = senders.receive(&socket, &mut datagram).await;
         let datagram = Bytes::copy_from_slice(&datagram[..bytes]);
         senders.take(from, datagram, |arrivals| {
             let local = Local::Shared { socket: socket.clone(), to: from, head: Bytes::new(), arrivals };
