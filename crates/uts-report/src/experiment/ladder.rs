@@ -4,6 +4,7 @@
 
 use super::chart::{Chart, Data};
 use super::directory::{Directory, Place, Run};
+use super::looks::{OTHERS, OWN};
 use super::plot::Plot;
 use super::recorded::Recorded;
 use super::select::{Selection, path_in_words, place_in_words};
@@ -20,15 +21,14 @@ const DIAGRAMS_MAX: usize = 12;
 /// Lines of a diagram, at the most: more are a surface.
 const LINES_MAX: usize = 600;
 
-const NEW: Look = line(Ink { name: "u0", light: "#0b62b8", dark: "#5cb0ff" }, "");
-const REPEATED: Look = Look { width: 1.8, ..line(Ink { name: "t0", light: "#c8500a", dark: "#ff8a4a" }, "") };
-const REPORT: Look = Look { width: 0.8, ..line(QUIET, "") };
+const NEW: Look = line(OWN[0].ink, 1.2);
+const REPEATED: Look = line(OTHERS[0].ink, 1.8);
+const REPORT: Look = line(QUIET, 0.8);
 /// Where a line ends that did not arrive.
-const LOST: Look =
-    Look { shape: Shape::Cross, ..line(Ink { name: "t5", light: "#8a1d4b", dark: "#ff8fb0" }, "") };
+const LOST: Look = Look { shape: Shape::Cross, ..line(OTHERS[5].ink, 1.2) };
 
-const fn line(ink: Ink, dash: &'static str) -> Look {
-    Look { ink, dash, shape: Shape::Circle, width: 1.2 }
+const fn line(ink: Ink, width: f64) -> Look {
+    Look { width, ..Look::of(ink) }
 }
 
 /// The ends of a diagram, from below.

@@ -17,7 +17,7 @@ const fn look(ink: Ink, dash: &'static str, shape: Shape, width: f64) -> Look {
 }
 
 /// UTS in its variants: blue.
-const OWN: [Look; 4] = [
+pub(super) const OWN: [Look; 4] = [
     look(ink("u0", "#0b62b8", "#5cb0ff"), "", Shape::Circle, 2.6),
     look(ink("u1", "#3fa0dc", "#a6dcff"), "8 3 2 3", Shape::Ring, 2.0),
     look(ink("u2", "#283593", "#8f9bff"), "2.5 2", Shape::Frame, 2.0),
@@ -25,7 +25,7 @@ const OWN: [Look; 4] = [
 ];
 
 /// Everything else. A report of more transports begins again, with other dashes.
-const OTHERS: [Look; 9] = [
+pub(super) const OTHERS: [Look; 9] = [
     look(ink("t0", "#c8500a", "#ff8a4a"), "", Shape::Square, 1.6),
     look(ink("t1", "#007a5a", "#3ecf9c"), "2.5 2", Shape::Triangle, 1.6),
     look(ink("t2", "#9b3d9b", "#e29be2"), "6 3", Shape::Diamond, 1.6),
