@@ -42,6 +42,13 @@ pub struct Curve {
     pub has_marks: bool,
 }
 
+impl Curve {
+    /// A line that is marked at its points.
+    pub fn marked(name: impl Into<String>, look: usize, points: Vec<(f64, f64)>) -> Self {
+        Curve { name: name.into(), look, points, errors: Vec::new(), has_line: true, has_marks: true }
+    }
+}
+
 /// What a picture says of itself.
 pub struct Words<'a> {
     /// Its title.

@@ -69,7 +69,22 @@ impl Results {
         let value = self.column(unit, column)?.first();
         value.copied().with_context(|| format!("{unit}: the column {column} is empty"))
     }
+
+    /// What follows from each of these units that was done.
+    ///
+    /// # Errors
+    /// The first part's that fails, with the name of its unit.
+    pub fn conclude(&self, parts: &[(&str, Part)]) -> Result<Conclusion> {
+        let mut conclusion = Conclusion::default();
+        for (unit, part) in parts.iter().filter(|(unit, _)| self.has(unit)) {
+            part(self, &mut conclusion).with_context(|| format!("what follows from {unit}"))?;
+        }
+        Ok(conclusion)
+    }
 }
+
+/// Adds what follows from a unit.
+pub type Part = fn(&Results, &mut Conclusion) -> Result<()>;
 
 /// What follows from the results.
 #[derive(Default)]

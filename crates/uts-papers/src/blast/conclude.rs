@@ -11,22 +11,15 @@ use crate::looks::{Curve, Stretch, Words, curves, time_line};
 use crate::paper::{Conclusion, Figure, Results};
 use anyhow::Result;
 
-/// Adds what follows from a unit.
-type Part = fn(&Results, &mut Conclusion) -> Result<()>;
-
 pub(super) fn conclude(results: &Results) -> Result<Conclusion> {
-    let mut conclusion = Conclusion::default();
-    let parts: [(&str, Part); 6] = [
+    let mut conclusion = results.conclude(&[
         ("tables", tables),
         ("lines", lines),
         ("formulas", against_formulas),
         ("full-0", expected),
         ("pieces", pieces),
         ("today-1", today),
-    ];
-    for (unit, part) in parts.into_iter().filter(|(unit, _)| results.has(unit)) {
-        part(results, &mut conclusion).map_err(|e| e.context(format!("what follows from {unit}")))?;
-    }
+    ])?;
     // Figure 6 needs the strategies too; figure 5 does not.
     if results.has("strategy-1") {
         deviation(results, &mut conclusion)?;
@@ -375,7 +368,7 @@ fn pieces(results: &Results, conclusion: &mut Conclusion) -> Result<()> {
         let least = points.iter().min_by(|a, b| a.1.total_cmp(&b.1)).map_or(f64::NAN, |point| point.0);
         best.push(least);
         let name = format!("lost: {pn:e}");
-        drawn.push(Curve { name, look: n, points, errors: vec![], has_line: true, has_marks: true });
+        drawn.push(Curve::marked(name, n, points));
     }
     let whole = results.column("pieces", "pn-2")?;
     let gain = whole.last().copied().unwrap_or_default() / whole[3];

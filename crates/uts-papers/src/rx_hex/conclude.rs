@@ -8,9 +8,6 @@ use crate::looks::{Curve, Words, curves};
 use crate::paper::{Conclusion, Figure, Results};
 use anyhow::Result;
 
-/// Adds what follows from a unit.
-type Part = fn(&Results, &mut Conclusion) -> Result<()>;
-
 /// What figures 2, 3 and 4 publish, by the columns of a queue's unit.
 const PUBLISHED: [(&str, &str, f64); 4] = [
     ("highest", "figure 2, highest packet", 28.0),
@@ -24,8 +21,7 @@ const LINE_BPS: f64 = 7680.0;
 const INSTANT_S: f64 = 0.1;
 
 pub(super) fn conclude(results: &Results) -> Result<Conclusion> {
-    let mut conclusion = Conclusion::default();
-    let parts: [(&str, Part); 20] = [
+    results.conclude(&[
         ("queue-24", queues),
         ("knee", knee),
         ("figure-2", figure_2),
@@ -46,11 +42,7 @@ pub(super) fn conclude(results: &Results) -> Result<Conclusion> {
         ("engine-4", engine_4),
         ("engine-5", engine_5),
         ("engine-6", engine_6),
-    ];
-    for (unit, part) in parts.into_iter().filter(|(unit, _)| results.has(unit)) {
-        part(results, &mut conclusion).map_err(|e| e.context(format!("what follows from {unit}")))?;
-    }
-    Ok(conclusion)
+    ])
 }
 
 impl Conclusion {
@@ -81,14 +73,7 @@ fn words<'a>(title: &'a str, subtitle: &'a str) -> Words<'a> {
 /// Of the queues with which figure 2 stops where the paper's does, the one nearest to the rest of
 /// [`PUBLISHED`].
 fn queues(results: &Results, conclusion: &mut Conclusion) -> Result<()> {
-    let curve = |(look, (_, name, _))| Curve {
-        name: String::from(name),
-        look,
-        points: vec![],
-        errors: vec![],
-        has_line: true,
-        has_marks: true,
-    };
+    let curve = |(look, (_, name, _))| Curve::marked(name, look, vec![]);
     let mut drawn: Vec<Curve> = PUBLISHED.into_iter().enumerate().map(curve).collect();
     let (mut exact, mut best, mut least) = (Vec::new(), 0, f64::INFINITY);
     for queue in QUEUES {
@@ -142,14 +127,7 @@ fn knee(results: &Results, conclusion: &mut Conclusion) -> Result<()> {
     let first_free = last.map_or(f64::NAN, |(rate, _)| rate + 1.0);
     conclusion.value("knee.rate", first_free);
     let points = rates.iter().copied().zip(repeats.iter().copied()).collect();
-    let curve = Curve {
-        name: "repeats, in a transfer of 70 packets".into(),
-        look: 0,
-        points,
-        errors: vec![],
-        has_line: true,
-        has_marks: true,
-    };
+    let curve = Curve::marked("repeats, in a transfer of 70 packets", 0, points);
     let words = Words {
         title: "Rates that Rx as it was shipped can do with",
         subtitle: "100 kB in packets of 1500 bytes, a window of 15, a time-out of 2 s",
@@ -335,7 +313,7 @@ fn engine_6(results: &Results, conclusion: &mut Conclusion) -> Result<()> {
     let before = first.repeats_within(0.0, second.begins).len();
     let alone = second.counts_of(ends + 20.0, second.done.unwrap_or(f64::NAN) - 20.0);
     let seen = format!(
-        "the first repeats {before} packets before, {:.0} in all; from 20 s after it is done, the second sends {} packets {:.2} times each",
+        "the first repeats {before} packets before, {:.0} in all. It ends. From 20 s later the second sends {} packets {:.2} times each",
         first.repeated(),
         alone.len(),
         mean(&alone)
@@ -523,7 +501,7 @@ fn blob_gone(results: &Results, conclusion: &mut Conclusion) -> Result<()> {
         let blob = second.repeats_within(begins, begins + 30.0).len();
         let others = first.repeats_within(begins, f64::INFINITY).len();
         let seen = format!(
-            "the second repeats {blob} packets in its first 30 s and {:.0} in all, the first {others}; they take {:.0} and {:.0} s",
+            "the second repeats {blob} packets in its first 30 s, {:.0} in all. The first repeats {others}. They take {:.0} and {:.0} s",
             second.repeated(),
             first.took(),
             second.took()
