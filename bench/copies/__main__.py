@@ -4,17 +4,15 @@ Each tool copies with its own encryption, from one host to another of a testbed 
 """
 
 import argparse
-import json
 import os
-import signal
 import sys
-import tempfile
 from pathlib import Path
 
 import client
 import report
 from cases import MB, Sizes, make
 from tools import Croc, Rsync, Scp, Tool, Uts
+from turns import carry_out, choose, in_turns
 from world import ROADS, Bench
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -41,19 +39,9 @@ def main() -> int:
     if arguments.client:
         client.main(arguments.client)
         return 0
-    for program in (arguments.uts, arguments.lab):
-        if not program.exists():
-            print(f"bench-copies: {program} is missing; run: cargo build --release", file=sys.stderr)
-            return 1
-    # Who ends it finds nothing left behind.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    with tempfile.TemporaryDirectory(prefix="uts-copies-", dir=arguments.dir) as work:
-        measured = measure(arguments, Path(work))
+    measured = carry_out(arguments, measure, "copies")
     if measured is None:
         return 1
-    arguments.out.parent.mkdir(parents=True, exist_ok=True)
-    arguments.out.write_text(json.dumps(measured, indent=1) + "\n")
-    print(f"\nwritten to {arguments.out}")
     has_failed = any("error" in run for result in measured["results"] for run in result["runs"])
     return 1 if has_failed else 0
 
@@ -87,7 +75,7 @@ def parse() -> argparse.Namespace:
 
 def measure(arguments: argparse.Namespace, work: Path) -> dict | None:
     """Prints tables as it goes; gives everything."""
-    tools, left_out = choose(arguments, work)
+    tools, left_out = choose(known(arguments), arguments.tools, work)
     if not any(tool.name == "uts cp" for tool in tools):
         print("bench-copies: uts itself was left out", file=sys.stderr)
         return None
@@ -118,34 +106,24 @@ def measure(arguments: argparse.Namespace, work: Path) -> dict | None:
     }
 
 
-def choose(arguments: argparse.Namespace, work: Path) -> tuple[list[Tool], dict[str, str]]:
-    """The tools that are here and ready, and why others are not."""
-    known = {
+def known(arguments: argparse.Namespace) -> dict[str, Tool]:
+    """All tools, by the names that `--tools` has for them."""
+    return {
         "uts": Uts(arguments.uts),
         "scp": Scp(arguments.cipher),
         "rsync": Rsync(arguments.cipher),
         "croc": Croc(arguments.croc),
     }
-    tools, left_out = [], {}
-    for name in arguments.tools:
-        if why := known[name].missing():
-            left_out[known[name].name] = why
-            continue
-        known[name].prepare(work)
-        tools.append(known[name])
-    return tools, left_out
 
 
 def compare(arguments: argparse.Namespace, bench: Bench, tools: list[Tool], case, path: str) -> list[dict]:
     """Copies by each tool in turns, another one first each time."""
     runs: dict[str, list[dict]] = {tool.name: [] for tool in tools}
-    for turn in range(arguments.runs):
-        begin = turn % len(tools)
-        for tool in tools[begin:] + tools[:begin]:
-            before = runs[tool.name]
-            if any("seconds" not in run or run["seconds"] > ONCE_S for run in before):
-                continue
-            before.append(bench.run(tool, case, ROADS[path], seed=turn + 1))
+    for turn, tool in in_turns(tools, arguments.runs):
+        before = runs[tool.name]
+        if any("seconds" not in run or run["seconds"] > ONCE_S for run in before):
+            continue
+        before.append(bench.run(tool, case, ROADS[path], seed=turn))
     return [
         {
             "path": path,

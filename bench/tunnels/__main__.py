@@ -6,10 +6,8 @@ Each carries keystrokes beside a download, a page of small objects, and a file, 
 import argparse
 import json
 import os
-import signal
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -21,6 +19,7 @@ import report  # noqa: E402
 import works  # noqa: E402
 from carriers import HERE, Carrier, Kcp, SshTunnel, UtsTunnel, WireGuard  # noqa: E402
 from tools import Place, SBIN  # noqa: E402
+from turns import carry_out, choose, in_turns  # noqa: E402
 from world import Bed, Road  # noqa: E402
 
 MB = 1_000_000
@@ -46,19 +45,9 @@ def main() -> int:
     if arguments.client:
         works.main(arguments.client)
         return 0
-    for program in (arguments.uts, arguments.lab):
-        if not program.exists():
-            print(f"bench-tunnels: {program} is missing; run: cargo build --release", file=sys.stderr)
-            return 1
-    # Who ends it finds nothing left behind.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    with tempfile.TemporaryDirectory(prefix="uts-tunnels-", dir=arguments.dir) as work:
-        measured = measure(arguments, Path(work))
+    measured = carry_out(arguments, measure, "tunnels")
     if measured is None:
         return 1
-    arguments.out.parent.mkdir(parents=True, exist_ok=True)
-    arguments.out.write_text(json.dumps(measured, indent=1) + "\n")
-    print(f"\nwritten to {arguments.out}")
     if arguments.picture.exists():
         picture = arguments.out.with_suffix(".svg")
         drawn = subprocess.run([arguments.picture, arguments.out, picture], check=False)
@@ -105,7 +94,7 @@ def parse() -> argparse.Namespace:
 
 def measure(arguments: argparse.Namespace, work: Path) -> dict | None:
     """Prints tables as it goes; gives everything."""
-    tools, left_out = choose(arguments, work)
+    tools, left_out = choose(known(arguments), arguments.tools, work)
     if not tools:
         print(f"bench-tunnels: nothing to measure: {'; '.join(left_out.values())}", file=sys.stderr)
         return None
@@ -137,31 +126,21 @@ def measure(arguments: argparse.Namespace, work: Path) -> dict | None:
     }
 
 
-def choose(arguments: argparse.Namespace, work: Path) -> tuple[list[Carrier], dict[str, str]]:
-    """The tools that are here and ready, and why others are not."""
-    known = {
+def known(arguments: argparse.Namespace) -> dict[str, Carrier]:
+    """All tools, by the names that `--tools` has for them."""
+    return {
         "uts": UtsTunnel(arguments.uts),
         "ssh": SshTunnel(arguments.cipher),
         "kcp": Kcp(arguments.rivals),
         "wireguard": WireGuard(arguments.rivals, arguments.tcp),
     }
-    tools, left_out = [], {}
-    for name in arguments.tools:
-        if why := known[name].missing():
-            left_out[known[name].name] = why
-            continue
-        known[name].prepare(work)
-        tools.append(known[name])
-    return tools, left_out
 
 
 def compare(arguments: argparse.Namespace, bed: Bed, tools: list[Carrier], road: Road, work: Path) -> list[dict]:
     """Each tool in turns, another one first each time."""
     runs: dict[str, list[dict]] = {tool.name: [] for tool in tools}
-    for turn in range(arguments.runs):
-        begin = turn % len(tools)
-        for tool in tools[begin:] + tools[:begin]:
-            runs[tool.name].append(one(arguments, bed, tool, road, work, turn + 1))
+    for turn, tool in in_turns(tools, arguments.runs):
+        runs[tool.name].append(one(arguments, bed, tool, road, work, turn))
     return [
         {"path": road.name, "says": road.says, "tool": tool.name, "runs": runs[tool.name]}
         | {"summary": outcome.summary(runs[tool.name], arguments.works)}
