@@ -12,13 +12,17 @@ use uts_path::PathConfig;
 use uts_sim::identity::Identities;
 use uts_sim::transfer::{Transfers, checksum};
 use uts_sim::world::SERVER;
-use uts_sim::{World, WorldConfig};
+use uts_sim::{NodeId, World, WorldConfig};
 
 const BYTES: u64 = 10_000_000;
 
-fn world(path: &str, clients: usize, seed: u64) -> World {
+fn config_of(path: &str, clients: usize, seed: u64) -> WorldConfig {
     let path = PathConfig::both(path.parse().expect("a path"));
-    let config = WorldConfig { path, clients, seed, ..WorldConfig::default() };
+    WorldConfig { path, clients, seed, ..WorldConfig::default() }
+}
+
+fn world(path: &str, clients: usize, seed: u64) -> World {
+    let config = config_of(path, clients, seed);
     World::new(config, Identities::new().expect("keys")).expect("a valid world")
 }
 
@@ -30,14 +34,23 @@ fn place(host: u8, port: u16) -> SocketAddrV4 {
 /// How long a transfer takes during which the client's place changes at these instants; `knows` =
 /// the client is told.
 fn transfer(seed: u64, moves: &[(u64, SocketAddrV4)], knows: bool) -> Duration {
-    let mut world = world("rate=20mbit delay=20ms buffer=100kB loss=0.1%", 1, seed);
-    let mut transfers = Transfers::start(&mut world, &[(1, ConnectionConfig::default())], BYTES);
+    let world = world("rate=20mbit delay=20ms buffer=100kB loss=0.1%", 1, seed);
+    transfer_over(world, (seed, ConnectionConfig::default()), moves, knows)
+}
+
+fn transfer_over(
+    mut world: World,
+    (seed, config): (u64, ConnectionConfig),
+    moves: &[(u64, SocketAddrV4)],
+    knows: bool,
+) -> Duration {
+    let mut transfers = Transfers::start(&mut world, &[(1, config)], BYTES);
     for (at, to) in moves {
         transfers.run(&mut world, Time::from_millis(*at));
         world.readdress(1, *to).expect("it is free");
         if knows {
             let now = world.now();
-            world.endpoint(1).on_moved(now);
+            world.endpoint(1).on_moved(now, Some((*to.ip()).into()));
         }
     }
     assert!(transfers.run(&mut world, Time::from_millis(60_000)), "seed {seed}: it ends");
@@ -74,16 +87,17 @@ fn a_transfer_goes_on_from_another_network_whether_the_client_knows_or_not() {
     }
 }
 
-/// Who is sent data has little to say. It asks whether its peer is there, and is heard from its new
-/// place.
-#[test]
-fn a_download_goes_on_when_the_receivers_port_changes() {
-    let mut world = world("rate=20mbit delay=20ms buffer=100kB", 1, 3);
-    let client = world.connect(1, ConnectionConfig::default()).expect("begun");
-    let (mut read, mut moved, mut told) = (0, false, Vec::new());
-    let until = Time::from_millis(30_000);
+/// A download, and to which places the client goes once it has so many bytes. Says when it has all,
+/// and who was told of which move.
+fn download(
+    world: &mut World,
+    config: ConnectionConfig,
+    moves: &[(u64, SocketAddrV4)],
+) -> (Time, Vec<(NodeId, SocketAddr, bool)>) {
+    let client = world.connect(1, config).expect("begun");
+    let (mut read, mut moves, mut told) = (0, moves.iter().peekable(), Vec::new());
     while read < BYTES {
-        let Some(happening) = world.next(until) else { break };
+        let Some(happening) = world.next(Time::from_millis(60_000)) else { break };
         let now = world.now();
         match happening.event {
             Event::Connected if happening.node == 1 => {
@@ -105,14 +119,51 @@ fn a_download_goes_on_when_the_receivers_port_changes() {
             Event::Moved { remote, is_peer } => told.push((happening.node, remote, is_peer)),
             _ => {}
         }
-        if read > BYTES / 4 && !moved {
-            moved = true;
-            world.readdress(1, place(1, 77)).expect("it is free");
+        if let Some((_, to)) = moves.next_if(|(at, _)| read > *at) {
+            world.readdress(1, *to).expect("it is free");
         }
     }
     assert!(read >= BYTES, "{read} bytes at {:?}", world.now());
+    (world.now(), told)
+}
+
+/// Who is sent data has little to say. It asks whether its peer is there, and is heard from its new
+/// place.
+#[test]
+fn a_download_goes_on_when_the_receivers_port_changes() {
+    let mut world = world("rate=20mbit delay=20ms buffer=100kB", 1, 3);
+    let moves = [(BYTES / 4, place(1, 77))];
+    let (done, told) = download(&mut world, ConnectionConfig::default(), &moves);
     assert_eq!(told, [(SERVER, SocketAddr::from(place(1, 77)), true)]);
-    assert!(world.now() < Time::from_millis(12_000), "{:?}", world.now());
+    assert!(done < Time::from_millis(12_000), "{done:?}");
+}
+
+/// Over a long path the window takes many round trips to grow. Who comes back finds it grown. (M-6)
+#[test]
+fn who_comes_back_to_a_network_begins_with_what_was_known_of_it() {
+    let config = || {
+        let mut config = ConnectionConfig::default();
+        config.requirements.assign("uts.profile.congestion=careful-resume").expect("a mechanism");
+        config
+    };
+    let long = |seed| {
+        let mut settings = config_of("rate=20mbit delay=250ms buffer=1MB", 1, seed);
+        settings.server.accept = config();
+        World::new(settings, Identities::new().expect("keys")).expect("a valid world")
+    };
+    for seed in 0..3 {
+        let times = [1, 3].map(|last| {
+            let at = [(3000, place(1, 1)), (9000, place(2, 1)), (11_000, place(last, 1))];
+            let sent = transfer_over(long(seed), (seed, config()), &at, true);
+            let at = [(500_000, place(1, 1)), (5_000_000, place(2, 1)), (6_000_000, place(last, 1))];
+            let (got, _) = download(&mut long(seed), config(), &at);
+            (sent, got.since(Time::ZERO))
+        });
+        println!("seed {seed}: back {:?}, on to a third {:?}", times[0], times[1]);
+        let [(sent, got), (sent_new, got_new)] = times;
+        assert!(sent + Duration::from_millis(1000) < sent_new, "seed {seed}: {sent:?}, {sent_new:?}");
+        assert!(got + Duration::from_millis(1000) < got_new, "seed {seed}: {got:?}, {got_new:?}");
+    }
 }
 
 #[test]
@@ -171,7 +222,7 @@ fn an_end_that_moves_knowingly_is_known_by_other_ids_in_both_directions() {
         .map(|datagram| datagram[1..5].to_vec())
         .collect();
     let now = pair.now;
-    pair.ends[CLIENT].on_moved(now);
+    pair.ends[CLIENT].on_moved(now, None);
     let out = pair.drain(CLIENT);
     assert!(!out.is_empty() && ids_of(&out, 8).iter().all(|id| !before.contains(id)), "{out:?}");
     let back = deliver(&mut pair, SERVER_END, address(9), &out);
@@ -286,7 +337,7 @@ fn a_hundred_moves_take_no_memory() {
     let mut at_ten = 0;
     for n in 0..100u8 {
         let now = pair.now;
-        pair.ends[CLIENT].on_moved(now);
+        pair.ends[CLIENT].on_moved(now, None);
         let mut from_client = pair.drain(CLIENT);
         for _ in 0..6 {
             let back = deliver(&mut pair, SERVER_END, address(10 + n), &from_client);

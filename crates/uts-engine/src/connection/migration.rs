@@ -8,6 +8,7 @@ use super::life::Phase;
 use super::parts::SPARE_IDS;
 use super::receive::incoming::Ecn;
 use super::{CloseReason, Connection, Outbound, Side};
+use crate::endpoint::history::Known;
 use crate::event::Event;
 use core::time::Duration;
 use std::net::{IpAddr, SocketAddr};
@@ -41,10 +42,22 @@ pub(crate) struct PeerPlace {
     pub local: Option<IpAddr>,
 }
 
+/// The peer may be at another place.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct News {
+    pub place: PeerPlace,
+    /// What is remembered of the way there.
+    pub known: Option<Known>,
+    /// A number that nobody can guess.
+    pub luck: u64,
+}
+
 /// Whether an end has moved.
 #[derive(Debug, Default)]
 pub(super) struct Migration {
     trial: Option<Box<Trial>>,
+    /// The host that a way led to which was left, and what was learnt of that way.
+    left: Option<Box<(IpAddr, Known)>>,
 }
 
 /// A place that the peer has not proved yet.
@@ -55,6 +68,9 @@ struct Trial {
     /// It is this end that has moved.
     is_own: bool,
     is_new_path: bool,
+    /// What was learnt of the way to the place that was proved, and what is remembered of this.
+    learnt: Option<Known>,
+    known: Option<Known>,
     /// When the challenge is said again, and after how long the next time.
     again_at: Time,
     wait: Duration,
@@ -75,16 +91,16 @@ impl Connection {
     }
 
     /// Takes in a datagram that names this connection by `id`, and did not come from where the peer
-    /// was. `luck` = a number that nobody can guess. Says whether it was the peer's. (M-1)
+    /// was. Says whether it was the peer's. (M-1)
     pub(crate) fn handle_from_elsewhere(
         &mut self,
         now: Time,
-        (place, id, luck): (PeerPlace, ConnectionId, u64),
+        (news, id): (News, ConnectionId),
         ecn: Option<Ecn>,
         datagram: &mut [u8],
     ) -> bool {
         if datagram.first().is_some_and(|first| is_long(*first)) {
-            return self.handle_handshake_from_elsewhere(now, (place, luck), ecn, datagram);
+            return self.handle_handshake_from_elsewhere(now, news, ecn, datagram);
         }
         let is_possible = self.life.phase == Phase::Open && self.establishing.confirmed && !id.is_empty();
         if !is_possible {
@@ -106,7 +122,7 @@ impl Connection {
         self.take_in(now, ecn, (opened.stack, opened.number), &datagram[opened.frames]);
         if self.life.phase == Phase::Open && is_news {
             self.came_by(&id);
-            self.follow(now, place, (has_other_id, bytes, luck));
+            self.follow(now, news, (has_other_id, bytes));
         }
         true
     }
@@ -116,7 +132,7 @@ impl Connection {
     fn handle_handshake_from_elsewhere(
         &mut self,
         now: Time,
-        (place, luck): (PeerPlace, u64),
+        news: News,
         ecn: Option<Ecn>,
         datagram: &mut [u8],
     ) -> bool {
@@ -132,20 +148,19 @@ impl Connection {
             return false;
         }
         let proved = self.place();
-        self.go_to(place);
+        self.go_to(news.place);
         self.establishing.doubt_address(bytes);
         if self.life.phase == Phase::Open {
-            let is_new_path = proved.remote.ip() != place.remote.ip();
-            self.begin_trial(now, proved, (false, is_new_path), luck);
+            self.begin_trial(now, (proved, None), news, false);
         }
         true
     }
 
     /// The peer is at another place, of which this is the news: a packet of so many bytes. (M-2)
-    fn follow(&mut self, now: Time, place: PeerPlace, (has_other_id, bytes, luck): (bool, u64, u64)) {
-        let proved = self.migration.trial.take().map_or_else(|| self.place(), |trial| trial.proved);
-        self.go_to(place);
-        if proved.remote == place.remote {
+    fn follow(&mut self, now: Time, news: News, (has_other_id, bytes): (bool, u64)) {
+        let (proved, learnt) = self.proved();
+        self.go_to(news.place);
+        if proved.remote == news.place.remote {
             // M-4: it is where it was.
             self.establishing.address_proved = true;
             self.parts.control.drop_challenge();
@@ -156,31 +171,46 @@ impl Connection {
         }
         // M-3
         self.establishing.doubt_address(bytes);
-        let is_new_path = proved.remote.ip() != place.remote.ip();
-        self.begin_trial(now, proved, (false, is_new_path), luck);
+        self.begin_trial(now, (proved, learnt), news, false);
+    }
+
+    /// The place that was proved last, and what was learnt of the way there. A trial is over.
+    fn proved(&mut self) -> (PeerPlace, Option<Known>) {
+        match self.migration.trial.take() {
+            Some(trial) => (trial.proved, trial.learnt),
+            None => (self.place(), self.learnt()),
+        }
     }
 
     /// This end has moved, and knows it: its packets leave from elsewhere from now on. (M-9, M-10)
-    pub(crate) fn on_moved_here(&mut self, now: Time, luck: u64) {
+    pub(crate) fn on_moved_here(&mut self, now: Time, known: Option<Known>, luck: u64) {
         if self.life.phase != Phase::Open || !self.establishing.confirmed {
             return;
         }
         self.wake(now);
         self.change_id();
         self.identity.local = None;
-        self.restart_path(now, None);
-        let proved = self.migration.trial.take().map_or_else(|| self.place(), |trial| trial.proved);
-        self.begin_trial(now, proved, (true, true), luck);
+        let (proved, _) = self.proved();
+        self.restart_path(now, None, known);
+        self.begin_trial(now, (proved, None), News { place: proved, known: None, luck }, true);
     }
 
-    fn begin_trial(&mut self, now: Time, proved: PeerPlace, (is_own, is_new_path): (bool, bool), luck: u64) {
-        self.parts.control.challenge(luck);
+    fn begin_trial(
+        &mut self,
+        now: Time,
+        (proved, learnt): (PeerPlace, Option<Known>),
+        news: News,
+        is_own: bool,
+    ) {
+        self.parts.control.challenge(news.luck);
         let Some(outbound) = &mut self.ways.outbound else { return };
         let wait = outbound.probe_timeout();
         outbound.begin_place();
         let until = now + wait.saturating_mul(TRIAL_TIMEOUTS).max(TRIAL_MIN);
-        self.migration.trial =
-            Some(Box::new(Trial { proved, is_own, is_new_path, again_at: now + wait, wait, until }));
+        let (is_new_path, known) = (proved.remote.ip() != news.place.remote.ip(), news.known);
+        let again_at = now + wait;
+        let trial = Trial { proved, is_own, is_new_path, learnt, known, again_at, wait, until };
+        self.migration.trial = Some(Box::new(trial));
         self.parts.ids.has_news = true;
     }
 
@@ -201,7 +231,9 @@ impl Connection {
         self.establishing.address_proved = true;
         if !trial.is_own {
             if trial.is_new_path {
-                self.restart_path(now, round_trip);
+                let left = trial.learnt.map(|learnt| Box::new((trial.proved.remote.ip(), learnt)));
+                self.migration.left = left;
+                self.restart_path(now, round_trip, trial.known);
             }
             if self.identity.side == Side::Server {
                 self.parts.ids.replace(); // M-8
@@ -211,18 +243,23 @@ impl Connection {
         self.ways.events.push_back(Event::Moved { remote: self.identity.remote, is_peer: !trial.is_own });
     }
 
-    /// What was known of the path is not true of this one. (M-6)
-    fn restart_path(&mut self, now: Time, round_trip: Option<Duration>) {
+    /// What was known of the path is not true of this one, of which this is remembered. (M-6)
+    fn restart_path(&mut self, now: Time, round_trip: Option<Duration>, known: Option<Known>) {
         self.parts.size.restart(now);
         self.parts.size.tell(&mut self.ways);
         let packet_bytes = self.parts.size.current() as u64;
         let seed = self.identity.seed;
         let Some(outbound) = &mut self.ways.outbound else { return };
-        outbound.restart_path(now, (packet_bytes, seed), round_trip);
+        outbound.restart_path(now, (packet_bytes, seed), round_trip, known.as_ref());
         self.ways.marking.restart(outbound.ledger.next_number());
         if let Some(home) = self.agreement.adaptation.as_ref().map(|adaptation| *adaptation.home()) {
             self.start_policy(now, home);
         }
+    }
+
+    /// The host that a way led to which was left, and what was learnt of that way.
+    pub(crate) fn take_left(&mut self) -> Option<(IpAddr, Known)> {
+        self.migration.left.take().map(|left| *left)
     }
 
     /// When something is due on a trial.

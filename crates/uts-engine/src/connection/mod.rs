@@ -38,7 +38,7 @@ pub(crate) use establish::handshake::{Place, is_authentic, refusal};
 pub(crate) use establish::handshake_memory::{HandshakeMemory, Ration};
 pub(crate) use establish::words;
 pub(crate) use life::keys;
-pub(crate) use migration::PeerPlace;
+pub(crate) use migration::{News, PeerPlace};
 pub(crate) use receive::receive_rate::first_credit;
 pub(crate) use send::outbound::PROCESSORS_LIMIT;
 

@@ -2,10 +2,10 @@
 
 use super::Endpoint;
 use super::table::Entry;
-use crate::connection::PeerPlace;
+use crate::connection::{News, PeerPlace};
 use crate::event::ConnectionHandle;
 use rand::Rng;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use uts_functions::Time;
 use uts_wire::packet::adaptive::RESET_TOKEN_BYTES;
 
@@ -14,19 +14,35 @@ pub(super) type ResetKey = (SocketAddr, [u8; RESET_TOKEN_BYTES]);
 
 impl Endpoint {
     /// This endpoint has another address, or another socket: its packets leave from elsewhere from
-    /// now on. Connections go on from there: their peers follow once they hear of it, and what was
-    /// known of the path begins anew. Connections whose handshake is not done yet are not moved,
+    /// now on. Connections go on from there: their peers follow once they hear of it. What is known
+    /// of the path begins anew, from what was learnt when this endpoint was at `local` last; `None`
+    /// = where it is now is not known. Connections whose handshake is not done yet are not moved,
     /// and end by their patience.
-    pub fn on_moved(&mut self, now: Time) {
+    pub fn on_moved(&mut self, now: Time, local: Option<IpAddr>) {
         let handles: Vec<_> = self.connections.handles().collect();
+        for handle in &handles {
+            if let Some((host, learnt)) =
+                self.peek(*handle).and_then(|c| Some((c.remote().ip(), c.learnt()?)))
+            {
+                self.history.note(host, learnt);
+            }
+        }
+        self.history.on_moved(local);
         for handle in handles {
             let luck = self.rng.next_u64();
             if let Some(entry) = self.connections.get_mut(handle) {
-                entry.connection.on_moved_here(now, luck);
+                let known = self.history.of(entry.connection.remote().ip(), now);
+                entry.connection.on_moved_here(now, known, luck);
             }
             self.follow(handle);
             self.touch(handle);
         }
+    }
+
+    /// This endpoint is at `local`: what it learns of paths is kept apart from what it learns
+    /// elsewhere. For an endpoint that has not moved; see [`Endpoint::on_moved`].
+    pub fn is_at(&mut self, local: IpAddr) {
+        self.history.is_at(Some(local));
     }
 
     /// Looks whether a connection's peer is elsewhere, or either end known by other ids.
@@ -34,6 +50,9 @@ impl Endpoint {
         let Some(entry) = self.connections.get_mut(handle) else { return };
         if !entry.connection.take_migration_news() {
             return;
+        }
+        if let Some((host, learnt)) = entry.connection.take_left() {
+            self.history.note(host, learnt);
         }
         let remote = entry.connection.remote();
         if self.peers.address(&entry.share) != Some(remote) {
@@ -80,8 +99,8 @@ impl Endpoint {
         ecn: Option<crate::connection::Ecn>,
         datagram: &mut [u8],
     ) -> bool {
-        let luck = self.rng.next_u64();
+        let news = News { place, known: self.history.of(place.remote.ip(), now), luck: self.rng.next_u64() };
         let entry = self.connections.get_mut(handle);
-        entry.is_some_and(|e| e.connection.handle_from_elsewhere(now, (place, id, luck), ecn, datagram))
+        entry.is_some_and(|e| e.connection.handle_from_elsewhere(now, (news, id), ecn, datagram))
     }
 }

@@ -1,5 +1,5 @@
-//! What was learnt of the way to hosts. The next connection to one begins with it, aged and bounded
-//! (RFC 9040).
+//! What was learnt of the way to hosts. The next connection to one begins with it, and so does a
+//! connection that comes back to that way, aged and bounded (RFC 9040; migration.md M-6).
 
 use core::time::Duration;
 use std::collections::{HashMap, VecDeque};
@@ -62,21 +62,51 @@ impl Known {
     }
 }
 
+/// Where this endpoint is: its ways to the same host differ by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Here {
+    /// It has this address.
+    Address(IpAddr),
+    /// It has not said where. After so many moves that may be anywhere else.
+    Unsaid { moves: u64 },
+}
+
 /// What is known of hosts.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct History {
-    known: HashMap<IpAddr, Known>,
+    here: Here,
+    moves: u64,
+    known: HashMap<(Here, IpAddr), Known>,
     /// In the order in which they were entered first.
-    order: VecDeque<IpAddr>,
+    order: VecDeque<(Here, IpAddr)>,
+}
+
+impl Default for History {
+    fn default() -> Self {
+        let here = Here::Unsaid { moves: 0 };
+        History { here, moves: 0, known: HashMap::new(), order: VecDeque::new() }
+    }
 }
 
 impl History {
-    /// A connection to a host is over.
+    /// The endpoint is at this address, if it says so.
+    pub fn is_at(&mut self, local: Option<IpAddr>) {
+        self.here = local.map_or(Here::Unsaid { moves: self.moves }, Here::Address);
+    }
+
+    /// The endpoint has moved there.
+    pub fn on_moved(&mut self, local: Option<IpAddr>) {
+        self.moves += 1;
+        self.is_at(local);
+    }
+
+    /// What a connection has learnt that was on the way from here to a host.
     pub fn note(&mut self, host: IpAddr, learnt: Known) {
-        if self.known.insert(host, learnt).is_some() {
+        let way = (self.here, host);
+        if self.known.insert(way, learnt).is_some() {
             return;
         }
-        self.order.push_back(host);
+        self.order.push_back(way);
         if self.order.len() > HOSTS_MAX
             && let Some(oldest) = self.order.pop_front()
         {
@@ -84,9 +114,9 @@ impl History {
         }
     }
 
-    /// What is believed of the way to a host.
+    /// What is believed of the way from here to a host.
     pub fn of(&self, host: IpAddr, now: Time) -> Option<Known> {
-        self.known.get(&host)?.aged(now)
+        self.known.get(&(self.here, host))?.aged(now)
     }
 }
 
@@ -128,5 +158,25 @@ mod tests {
         (0..1000).for_each(|n| history.note(host(n), known(Time::ZERO)));
         assert_eq!((history.known.len(), history.order.len()), (HOSTS_MAX, HOSTS_MAX));
         assert!(history.of(host(999), Time::ZERO).is_some() && history.of(host(0), Time::ZERO).is_none());
+    }
+
+    #[test]
+    fn each_place_of_this_end_has_ways_of_its_own() {
+        let (mut history, now) = (History::default(), Time::from_millis(1));
+        let [home, away] = [host(70), host(71)];
+        history.note(host(1), known(now));
+        history.on_moved(Some(home));
+        assert_eq!(history.of(host(1), now), None);
+        history.note(host(1), known(now));
+        history.on_moved(Some(away));
+        assert_eq!(history.of(host(1), now), None);
+        history.on_moved(Some(home));
+        assert_eq!(history.of(host(1), now), Some(known(now)));
+        // Where it was before it said so, nobody knows.
+        history.on_moved(None);
+        assert_eq!(history.of(host(1), now), None);
+        history.note(host(1), known(now));
+        history.on_moved(None);
+        assert_eq!(history.of(host(1), now), None);
     }
 }

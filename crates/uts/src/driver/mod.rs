@@ -36,7 +36,7 @@ use recording::Recording;
 use socket::Socket;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
@@ -180,6 +180,11 @@ pub(crate) struct Settings {
     pub requirements: Arc<Requirements>,
 }
 
+/// The address that a socket has, if it is bound to one.
+fn said(local_addr: SocketAddr) -> Option<IpAddr> {
+    Some(local_addr.ip()).filter(|ip| !ip.is_unspecified())
+}
+
 /// Said of a connection that the endpoint no longer knows.
 pub(crate) fn gone() -> CloseReason {
     CloseReason::Local { code: 0, reason: "the endpoint is gone".to_owned() }
@@ -234,6 +239,11 @@ impl Shared {
     ) -> io::Result<(Arc<Self>, Driver)> {
         let local_addr = socket.local_addr()?;
         config.secret = crate::instance::secret(&config.secret, local_addr);
+        let is_listening = config.server.is_some();
+        let mut engine = Endpoint::new(config, random_bytes()?);
+        if let Some(address) = said(local_addr) {
+            engine.is_at(address);
+        }
         let shared = Arc::new(Shared {
             local_addr: Mutex::new(local_addr),
             peer,
@@ -244,9 +254,9 @@ impl Shared {
             accept: Notify::new(),
             flushed: Notify::new(),
             inner: Mutex::new(Inner {
-                is_listening: config.server.is_some(),
+                is_listening,
                 per_key: PerKey::default(),
-                engine: Endpoint::new(config, random_bytes()?),
+                engine,
                 connections: BTreeMap::new(),
                 accepted: VecDeque::new(),
                 users: 1,

@@ -5,7 +5,7 @@ use super::outgoing::Outgoing;
 use super::schedule::Schedule;
 use super::socket::{Received, Socket};
 use super::waiting::Waiting;
-use super::{Inner, Shared, timer};
+use super::{Inner, Shared, said, timer};
 use crate::clock::kernel_tick;
 use core::task::{Context, Poll, Waker};
 use std::io;
@@ -57,8 +57,9 @@ impl Driver {
     pub fn move_to(&mut self, socket: Socket) {
         self.socket = socket;
         self.errors = 0;
+        let local = said(self.shared.local_addr());
         let mut inner = self.shared.lock();
-        inner.engine.on_moved(self.shared.clock.now());
+        inner.engine.on_moved(self.shared.clock.now(), local);
     }
 
     /// Takes in what has arrived; says whether there may be more.

@@ -178,22 +178,27 @@ impl Outbound {
     }
 
     /// The path is another one: all that was learnt of it begins anew, with this round trip if it
-    /// was measured. (migration.md M-6)
+    /// was measured, and with what is remembered of this one. (migration.md M-6)
     pub fn restart_path(
         &mut self,
         now: Time,
         (packet_bytes, seed): (u64, u64),
         round_trip: Option<Duration>,
+        known: Option<&Known>,
     ) {
         let summary = Summary::initial(packet_bytes);
-        self.past = None;
-        let context = congestion::Context { now, packet_bytes, summary, past: None, seed };
+        (self.rtt, self.past) = (RoundTrip::default(), None);
+        if let Some(known) = known {
+            self.begin_with(known);
+        }
+        // congestion.md C-95: it serves once.
+        let past = self.past.take().map(|past| *past);
+        let context = congestion::Context { now, packet_bytes, summary, past, seed };
         // The congestion mechanism in use begins anew.
         let choice = self.stack(0).map(|stack| *stack.profile.get(Function::Congestion));
         if let Some(fresh) = choice.and_then(|choice| congestion::Slot::build(&choice, &context)) {
             self.congestion = fresh;
         }
-        self.rtt = RoundTrip::default();
         if let Some(sample) = round_trip {
             let sample = self.rtt.on_sample(now, sample, Duration::ZERO);
             self.timing.on_sample(&mut self.rtt, sample);
@@ -203,8 +208,8 @@ impl Outbound {
         self.set_departure();
     }
 
-    /// What the last connection to the host has learnt: the round trip counts until one is
-    /// measured. The rest is kept for a congestion mechanism that the first exchange brings.
+    /// What was learnt of this way before: the round trip counts until one is measured. The rest is
+    /// kept for a congestion mechanism that the first exchange brings.
     pub fn begin_with(&mut self, known: &Known) {
         // timing.md R-18.
         self.rtt = RoundTrip::guessed(known.smoothed, known.deviation);
