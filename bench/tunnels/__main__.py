@@ -36,6 +36,11 @@ ROADS = {
     "loss": Road("loss", "the same, and 1 % of the packets are lost each way", both(*WIDE, "loss=0.01")),
     "bursts": Road("bursts", "the same, and 5 % in bursts of 4 each way", both(*WIDE, "loss=ge:0.05,4")),
     "satellite": Road("satellite", "20 Mbit/s, 300 ms one way, a buffer of 1.5 MB", both("20mbit", "300ms", "1500kB")),
+    "cellular": Road(
+        "cellular",
+        "rates that vary tenfold within seconds, 40 Mbit/s to the client and 20 from it, round trip 50 ms",
+        ["--fwd", "rate=cellular:20mbit,2 delay=25ms buffer=500kB", "--bwd", "rate=cellular:40mbit,1 delay=25ms buffer=1MB"],
+    ),
     "moving": Road("moving", "as clean, and the client has another address every 5 s", both(*WIDE)),
 }
 
