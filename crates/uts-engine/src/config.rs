@@ -139,7 +139,8 @@ pub struct ConnectionConfig {
     /// `send_buffer_bytes` turns this off.
     pub send_buffer_bytes_max: usize,
     /// The largest UDP payload to try, in bytes (RFC 8899): 1472 = Ethernet less IPv4 and UDP
-    /// headers.
+    /// headers. At least [`PACKET_BYTES_MIN`] counts. The peer is told no less than
+    /// [`PACKET_BYTES_BASE`], which every end takes.
     pub packet_bytes_max: usize,
     /// The UDP payload that is used before anything larger has been proved, at least
     /// [`PACKET_BYTES_MIN`]. First packets have as much, up to [`PACKET_BYTES_BASE`]. Where they
@@ -171,6 +172,12 @@ impl ConnectionConfig {
     /// The smallest packets, whatever was set.
     pub(crate) fn least_packet_bytes(&self) -> usize {
         self.packet_bytes_min.clamp(PACKET_BYTES_LEAST, PACKET_BYTES_MIN)
+    }
+
+    /// The largest packets, whatever was set.
+    pub(crate) fn most_packet_bytes(&self) -> u16 {
+        let most = self.packet_bytes_max.max(PACKET_BYTES_MIN);
+        u16::try_from(most).unwrap_or(u16::MAX)
     }
 
     /// Credit of a flow when it is opened.

@@ -5,6 +5,7 @@ use uts_engine::{ConnectionConfig, Event, FlowOptions, Read};
 use uts_functions::Time;
 use uts_path::{PathConfig, Target};
 use uts_sim::identity::Identities;
+use uts_sim::transfer::{Transfers, checksum};
 use uts_sim::world::SERVER;
 use uts_sim::{World, WorldConfig};
 
@@ -63,6 +64,24 @@ fn write(mtu: u64, bytes: u64, chatter: Duration, properties: &[&str]) -> (Durat
 }
 
 /// Small packets still arrive, so that there are never several time-outs in a row.
+/// An end that asks for less than every end takes gets that.
+#[test]
+fn an_end_that_wants_only_small_packets_is_understood() {
+    let path = PathConfig::both("rate=20mbit delay=20ms".parse().expect("a valid path"));
+    let config = WorldConfig { path, ..WorldConfig::default() };
+    for most in [0, 600, 1199] {
+        let mut world = World::new(config.clone(), Identities::new().expect("keys")).expect("a valid world");
+        let client = ConnectionConfig { packet_bytes_max: most, ..ConnectionConfig::default() };
+        let mut transfers = Transfers::start(&mut world, &[(CLIENT, client)], 200_000);
+        assert!(transfers.run(&mut world, Time::from_millis(20_000)), "{most}: {:?}", transfers.progress);
+        let progress = &transfers.progress[&CLIENT];
+        assert_eq!((progress.closed.clone(), progress.checksum), (None, checksum(200_000)), "{most}");
+        let handle = progress.connection;
+        let size = world.connection(CLIENT, handle).expect("open").facts().mtu_bytes;
+        assert_eq!(size, most.max(548) as u64, "it sends none that are larger");
+    }
+}
+
 #[test]
 fn packets_that_no_longer_pass_become_smaller_whatever_else_arrives() {
     for chatter in [10_000, 100, 20, 3] {

@@ -115,7 +115,7 @@ impl Connection {
     pub(crate) fn new(now: Time, birth: Birth) -> Option<Self> {
         let mechanism = establishment::Slot::build(birth.proposal.get(Function::Establishment), ())?;
         let config = birth.config;
-        let max = config.packet_bytes_max.min(usize::from(u16::MAX));
+        let max = usize::from(config.most_packet_bytes());
         let least = config.least_packet_bytes();
         let initial = config.packet_bytes_initial.max(least);
         // establishment.md

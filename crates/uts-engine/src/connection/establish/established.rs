@@ -214,7 +214,8 @@ impl Connection {
             (_, true) => self.life.idle_timeout,
             _ => self.life.idle_timeout.min(peer_idle),
         };
-        let max = self.ways.config.packet_bytes_max.min(usize::from(hello.limits.max_udp_payload_bytes));
+        let most = self.ways.config.most_packet_bytes();
+        let max = usize::from(most.min(hello.limits.max_udp_payload_bytes));
         // What the handshake came to pass with has been proved, or at least nothing speaks against
         // it.
         let proved = handshake.datagram_bytes.min(PACKET_BYTES_BASE);
@@ -395,7 +396,7 @@ pub(crate) fn hello(
         max_flows: config.flows_max,
         initial_credit_bytes: config.first_credit(),
         idle_timeout_ms: u32::try_from(config.idle_timeout.as_millis()).unwrap_or(u32::MAX),
-        max_udp_payload_bytes: u16::try_from(config.packet_bytes_max).unwrap_or(u16::MAX),
+        max_udp_payload_bytes: config.most_packet_bytes().max(uts_wire::MIN_UDP_PAYLOAD_BYTES),
         spare_ids: SPARE_IDS,
         ..uts_wire::Limits::default()
     };
