@@ -585,10 +585,10 @@ impl<A: Application> Network<A> {
     }
 }
 
-/// The seed of a path. The first has that of the network. Others have it mixed with their number
-/// (the finalizer of SplitMix64, Steele, Lea and Flood 2014). Paths of one network, or of two with
-/// adjacent seeds, therefore differ.
-fn seed_of(seed: u64, index: u64) -> u64 {
+/// The seed of a part of a network, as a path. The first has that of the network. Others have it
+/// mixed with their number (the finalizer of SplitMix64, Steele, Lea and Flood 2014). Parts of one
+/// network, or of two with adjacent seeds, therefore differ.
+pub fn seed_of(seed: u64, index: u64) -> u64 {
     if index == 0 {
         return seed;
     }
