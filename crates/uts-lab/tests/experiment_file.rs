@@ -321,6 +321,11 @@ fn every_kind_of_mistake_is_named_with_its_line_and_key() {
             more("[hosts.costs]\nall = \"copy_on=5us\"\n"),
             "hosts.costs.all: copy_on=5us: unknown setting; there are copy_in,",
         ),
+        (
+            more("[hosts.costs]\nall = \"protection/aes-129-gcm=5us\"\n"),
+            "hosts.costs.all: protection/aes-129-gcm=5us: there is no mechanism `protection/aes-129-gcm`; did you mean \
+             `protection/aes-128-gcm`?",
+        ),
         (more("[hosts.costs]\nserver = 5\n"), "hosts.costs.server: expected costs, as \"copy_in"),
         (broken("kind = \"sweep\"", "kind = \"sweeep\""), "unknown variant `sweeep`"),
         (

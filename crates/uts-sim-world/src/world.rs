@@ -6,12 +6,14 @@ use super::udp::UdpPort;
 use bytes::Bytes;
 use core::cell::{Cell, RefCell};
 use core::task::{Context, Waker};
+use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddrV4;
 use std::rc::Rc;
 use uts_end::transport::universal::describe;
-use uts_engine::{CloseReason, Connection, ConnectionHandle, Event, FlowId};
+use uts_engine::{CloseReason, Connection, ConnectionHandle, Direction, Event, FlowId};
 use uts_functions::Time;
+use uts_sim::cost::MechanismCost;
 use uts_sim::host::Host;
 use uts_sim::identity::Identities;
 use uts_sim::network::{AppId, Application, Network};
@@ -79,6 +81,14 @@ impl Application for Port {
             Port::Udp(port) => port.may_fragment(),
             Port::Source(source) => source.may_fragment(),
             Port::Sink(_) => false,
+        }
+    }
+
+    fn mechanism_work(&self, costs: &[MechanismCost], direction: Direction, packet: &Packet) -> Duration {
+        match self {
+            Port::Uts(host) => host.mechanism_work(costs, direction, packet),
+            // They have none.
+            Port::Udp(_) | Port::Source(_) | Port::Sink(_) => Duration::ZERO,
         }
     }
 }
