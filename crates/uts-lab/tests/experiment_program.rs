@@ -186,6 +186,36 @@ fn what_was_killed_continues_and_nothing_is_lost_or_doubled() {
     assert_eq!(bench.runs(), runs, "{again}");
 }
 
+/// Without a terminal, a line for each tenth at least says how far it is and how long the rest
+/// takes. What was done before counts, and `--quiet` says nothing.
+#[test]
+fn without_a_terminal_lines_say_how_far_it_is() {
+    let text = "title = 'Small'\nrepetitions = 4\n[path.wan]\nforward = 'rate=20mbit delay=1ms'\n\
+                [workload.file]\nkind = 'bulk'\nbytes = '10kB'\n[transport.uts]\nkind = 'uts'\n";
+    let bench = Bench::new(text);
+    let how_far = |arguments: &[&str]| {
+        let output = bench.lab(&[&["run", "e.toml", "--jobs", "1"], arguments].concat()).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        let stdout = String::from_utf8(output.stdout).unwrap();
+        assert!(!stdout.contains("so far"), "results are on standard output, and nothing else: {stdout}");
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        let lines = stderr.lines().filter(|line| line.starts_with("so far"));
+        lines
+            .map(|line| {
+                let (place, left) = line.split_once(", about ").unwrap_or_else(|| panic!("{line}"));
+                assert!(left.ends_with(" to go"), "{line}");
+                place.to_owned()
+            })
+            .collect::<Vec<_>>()
+    };
+    let place = |done: u32| format!("so far   {done} of 4 runs");
+    assert_eq!(how_far(&["--out", "out"]), [place(1), place(2), place(3)]);
+    assert_eq!(how_far(&["--out", "quiet", "--quiet"]), [""; 0]);
+    let first = ["--out", "part", "--only", "repetition=1"];
+    assert_eq!(how_far(&first), [""; 0], "one run is done when it ends");
+    assert_eq!(how_far(&["--out", "part"]), [place(2), place(3)]);
+}
+
 #[test]
 fn ctrl_c_ends_it_in_order_and_says_how_to_go_on() {
     let bench = Bench::new(VOICE);
