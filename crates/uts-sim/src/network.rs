@@ -477,7 +477,10 @@ impl<A: Application> Network<A> {
             packet.checksum = pcap::udp_checksum(&packet);
             self.record(*from.ip(), &packet);
         }
-        if u32::from(packet.destination) != node.0 && self.machine(node).is_some() {
+        if !self.machines.is_empty()
+            && u32::from(packet.destination) != node.0
+            && self.machine(node).is_some()
+        {
             self.hand_to_machine(node, id, packet);
             return;
         }
