@@ -1,9 +1,15 @@
-//! What is shown while an experiment runs: bars on a terminal, else a line for each run.
+//! What is shown while an experiment runs: bars on a terminal, else a line for each run, and now
+//! and then one that says how far it is.
+
+mod milestones;
+
+pub use milestones::Milestones;
 
 use crate::experiment::case::Case;
 use crate::experiment::outcome::RunFile;
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use uts_end::output::tell_line;
 use uts_record::run::RunStatus;
@@ -13,6 +19,10 @@ use uts_record::run::RunStatus;
 pub struct Progress {
     /// `None` where there is no terminal.
     bars: Option<Bars>,
+    /// Instead of bars.
+    milestones: Milestones,
+    total: usize,
+    done: AtomicUsize,
     is_quiet: bool,
 }
 
@@ -29,20 +39,9 @@ pub struct Running(Option<ProgressBar>);
 impl Progress {
     /// For this many runs, of which some are done already. `is_quiet` shows only what went wrong.
     pub fn new(total: usize, done: usize, is_quiet: bool) -> Self {
-        if is_quiet || !std::io::stderr().is_terminal() {
-            return Progress { bars: None, is_quiet };
-        }
-        let all = MultiProgress::with_draw_target(ProgressDrawTarget::stderr_with_hz(8));
-        let total_bar = all.add(ProgressBar::new(total as u64));
-        // indicatif's own templates are checked by a test below.
-        if let Ok(style) = ProgressStyle::with_template(TOTAL) {
-            total_bar.set_style(style.progress_chars("━╸─"));
-        }
-        total_bar.set_position(done as u64);
-        // What was done before says nothing of how long the rest takes.
-        total_bar.reset_eta();
-        total_bar.enable_steady_tick(Duration::from_millis(250));
-        Progress { bars: Some(Bars { all, total: total_bar }), is_quiet }
+        let is_shown = !is_quiet && std::io::stderr().is_terminal();
+        let bars = is_shown.then(|| Bars::new(total, done));
+        Progress { bars, milestones: Milestones::new("runs"), total, done: AtomicUsize::new(done), is_quiet }
     }
 
     /// A run begins.
@@ -74,6 +73,10 @@ impl Progress {
             RunStatus::Skipped => {}
             status => self.tell(&format!("{:<8} {}: {why}", status.name(), run.id)),
         }
+        let done = self.done.fetch_add(1, Ordering::Relaxed) + 1;
+        if self.bars.is_none() && !self.is_quiet {
+            self.milestones.on_done(done, self.total);
+        }
     }
 
     /// A line that is left out if it should be quiet.
@@ -89,6 +92,22 @@ impl Progress {
             Some(bars) => bars.all.suspend(|| tell_line(line)),
             None => tell_line(line),
         }
+    }
+}
+
+impl Bars {
+    fn new(total: usize, done: usize) -> Self {
+        let all = MultiProgress::with_draw_target(ProgressDrawTarget::stderr_with_hz(8));
+        let total_bar = all.add(ProgressBar::new(total as u64));
+        // indicatif's own templates are checked by a test below.
+        if let Ok(style) = ProgressStyle::with_template(TOTAL) {
+            total_bar.set_style(style.progress_chars("━╸─"));
+        }
+        total_bar.set_position(done as u64);
+        // What was done before says nothing of how long the rest takes.
+        total_bar.reset_eta();
+        total_bar.enable_steady_tick(Duration::from_millis(250));
+        Bars { all, total: total_bar }
     }
 }
 

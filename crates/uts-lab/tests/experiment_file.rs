@@ -266,6 +266,50 @@ fn every_kind_of_mistake_is_named_with_its_line_and_key() {
             more("[[mixture.two]]\ntransport = \"uts\"\nworkload = \"file\"\nto = \"client\"\n"),
             "mixture.two.to: `client` and `client` are on the same side",
         ),
+        // Background traffic.
+        (
+            more("[source.x]\nkind = \"poison\"\nrate = \"1mbit\"\n"),
+            "e.toml:30:1: source.x.kind: unknown variant `poison`, expected one of `constant`, `poisson`, `on-off`, \
+             `pareto`, `self-similar`; did you mean `poisson`?",
+        ),
+        (more("[source.x]\nrate = \"1mbit\"\n"), "source.x.kind: is missing"),
+        (more("[source.x]\nkind = \"poisson\"\n"), "e.toml:29:9: source.x: missing field `rate`"),
+        (
+            more("[source.x]\nkind = \"poisson\"\nrate = \"fast\"\n"),
+            "e.toml:31:1: source.x.rate: `fast` is not a rate with its unit",
+        ),
+        (
+            more("[source.x]\nkind = \"poisson\"\nrate = \"1mbit\"\npakcet = 100\n"),
+            "e.toml:32:1: source.x.pakcet: unknown field `pakcet`",
+        ),
+        (
+            more("[source.x]\nkind = \"on-off\"\nrate = \"1mbit\"\non = \"1s\"\n"),
+            "source.x: off: is missing; kind `on-off` wants it",
+        ),
+        (
+            more("[source.x]\nkind = \"pareto\"\nrate = \"1mbit\"\non = \"1s\"\noff = \"1s\"\nshape = 1\n"),
+            "e.toml:34:1: source.x.shape: 1 is not between 1.01 and 10",
+        ),
+        (
+            more("[source.x]\nkind = \"poisson\"\nrate = \"1mbit\"\nfrom = \"clinet\"\n"),
+            "e.toml:32:1: source.x.from: there is no node `clinet`; did you mean `client`?",
+        ),
+        (
+            more("[source.x]\nkind = \"poisson\"\nrate = \"1mbit\"\nto = \"client\"\n"),
+            "e.toml:32:1: source.x.to: `client` is where its packets enter, too",
+        ),
+        (
+            more(
+                "[source.x]\nkind = \"poisson\"\nrate = \"1mbit\"\n[[sweep]]\nkey = \"source.y.rate\"\nvalues = [1]\n",
+            ),
+            "sweep.key: there is no source `y`; there are x",
+        ),
+        (
+            more(
+                "[source.x]\nkind = \"poisson\"\nrate = \"1mbit\"\n[[sweep]]\nkey = \"source.x.rate\"\nvalues = [0]\n",
+            ),
+            "e.toml:34:11: sweep.values: must be above 0",
+        ),
         // What is recorded and shown.
         (more("[record]\npcaps = true\n"), "record.pcaps: there is no key `pcaps`; did you mean `pcap`?"),
         (more("[hosts]\nmtu = 100\n"), "hosts.mtu: 100 is not a whole number between 576 and 65535"),
@@ -276,6 +320,11 @@ fn every_kind_of_mistake_is_named_with_its_line_and_key() {
         (
             more("[hosts.costs]\nall = \"copy_on=5us\"\n"),
             "hosts.costs.all: copy_on=5us: unknown setting; there are copy_in,",
+        ),
+        (
+            more("[hosts.costs]\nall = \"protection/aes-129-gcm=5us\"\n"),
+            "hosts.costs.all: protection/aes-129-gcm=5us: there is no mechanism `protection/aes-129-gcm`; did you mean \
+             `protection/aes-128-gcm`?",
         ),
         (more("[hosts.costs]\nserver = 5\n"), "hosts.costs.server: expected costs, as \"copy_in"),
         (broken("kind = \"sweep\"", "kind = \"sweeep\""), "unknown variant `sweeep`"),
@@ -405,6 +454,37 @@ fn a_chain_is_one_way_and_other_topologies_one_for_each_path() {
     let plan = Plan::new(&read(&chain), &[]).unwrap();
     assert_eq!(plan.cases.len(), 2 * 2 * 2 * 3);
     assert_eq!(plan.cases[0].path_name(), "lan>wan>lan");
+}
+
+/// Sources are part of every case, and a case without any has the name that it had before.
+#[test]
+fn background_traffic_is_the_same_for_all_and_may_be_swept() {
+    let with = |more: &str| {
+        let text = format!("{GOOD}[source.x]\nkind = \"poisson\"\nrate = \"1mbit\"\n{more}");
+        Plan::new(&read(&text), &[]).map_err(|e| format!("{e:#}"))
+    };
+    let plan = with("").unwrap();
+    let plain = Plan::new(&read(GOOD), &[]).unwrap();
+    assert_eq!(plan.cases.len(), plain.cases.len());
+    let first = &plan.cases[0].sources[0];
+    assert!(plan.cases.iter().all(|case| case.sources == [first.clone()]));
+    assert_eq!((first.from.as_str(), first.to.as_str()), ("client", "server"));
+    assert!(!serde_json::to_string(&plain.cases[0]).unwrap().contains("source"));
+
+    let swept = with("[[sweep]]\nkey = \"source.*.rate\"\nvalues = [\"1mbit\", \"2mbit\"]\n").unwrap();
+    assert_eq!(swept.cases.len(), 2 * plain.cases.len());
+    assert!(swept.cases.iter().any(|case| case.sources[0].spec.rate_bps == 2_000_000));
+    let chain = "[topology]\nkind = \"chain\"\npaths = [\"wan\", \"wan\"]\n";
+    let crossing = with(&format!("from = \"router1\"\n{chain}")).unwrap();
+    assert_eq!(crossing.cases[0].sources[0].from, "router1");
+
+    let long = with("packet = \"4000B\"\n").unwrap_err();
+    assert_eq!(
+        long,
+        "with path.wan.loss = 0: source.x.packet: 4000 bytes are more than the 1500 of hosts.mtu; expected fewer, or \
+         fragments = true"
+    );
+    assert!(with("packet = \"4000B\"\nfragments = true\n").is_ok());
 }
 
 #[test]

@@ -186,6 +186,71 @@ fn what_was_killed_continues_and_nothing_is_lost_or_doubled() {
     assert_eq!(bench.runs(), runs, "{again}");
 }
 
+/// Background traffic enters and leaves each topology, whether hosts have links of their own or
+/// not, and takes its part of the path. Worlds in real time skip it and say so.
+#[test]
+fn background_traffic_crosses_every_topology() {
+    const PATHS: &str = "[path.wan]\nforward = 'rate=10mbit delay=1ms buffer=50p'\n\
+                         [path.lan]\nforward = 'rate=50mbit delay=1ms'\n\
+                         [workload.file]\nkind = 'bulk'\nduration = '3s'\n[transport.uts]\nkind = 'uts'\n";
+    let source = |more: &str| format!("[source.x]\nkind = 'constant'\nrate = '4mbit'\n{more}\n");
+    for (topology, places) in [
+        ("kind = 'point-to-point'", ""),
+        ("kind = 'dumbbell'\npairs = 2", ""),
+        ("kind = 'chain'\npaths = ['lan', 'wan', 'lan']", "from = 'router1'\nto = 'router2'"),
+        ("kind = 'chain'\npaths = ['lan', 'wan']", ""),
+    ] {
+        for access in ["", "[hosts]\naccess = '30mbit'\n"] {
+            let text = format!("title = 'X'\n{PATHS}[topology]\n{topology}\n{access}{}", source(places));
+            let bench = Bench::new(&text);
+            let (status, said) = bench.run(&["--only", "path=wan", "--quiet"]);
+            assert_eq!((status, said.as_str()), (Some(0), ""), "{text}");
+            let of = |measure: &str| bench.mean("sim", "file", measure) / 1e6;
+            let (sent, received, goodput) = (of("background_sent"), of("background_received"), of("goodput"));
+            assert!((3.8..4.1).contains(&sent) && received <= sent, "{text}: {sent} and {received} Mbit/s");
+            assert!(received > 2.0 && goodput + received < 10.0, "{text}: {goodput} and {received} Mbit/s");
+            assert!(goodput > 3.0, "{text}: {goodput} Mbit/s");
+        }
+    }
+    let bench = Bench::new(&format!("title = 'X'\nworld = 'relay'\n{PATHS}{}", source("")));
+    let (status, said) = bench.run(&[]);
+    assert_eq!(status, Some(0), "{said}");
+    assert!(
+        said.contains("the relay has no background traffic, which is for the world sim (source.x)"),
+        "{said}"
+    );
+}
+
+/// Without a terminal, a line for each tenth at least says how far it is and how long the rest
+/// takes. What was done before counts, and `--quiet` says nothing.
+#[test]
+fn without_a_terminal_lines_say_how_far_it_is() {
+    let text = "title = 'Small'\nrepetitions = 4\n[path.wan]\nforward = 'rate=20mbit delay=1ms'\n\
+                [workload.file]\nkind = 'bulk'\nbytes = '10kB'\n[transport.uts]\nkind = 'uts'\n";
+    let bench = Bench::new(text);
+    let how_far = |arguments: &[&str]| {
+        let output = bench.lab(&[&["run", "e.toml", "--jobs", "1"], arguments].concat()).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        let stdout = String::from_utf8(output.stdout).unwrap();
+        assert!(!stdout.contains("so far"), "results are on standard output, and nothing else: {stdout}");
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        let lines = stderr.lines().filter(|line| line.starts_with("so far"));
+        lines
+            .map(|line| {
+                let (place, left) = line.split_once(", about ").unwrap_or_else(|| panic!("{line}"));
+                assert!(left.ends_with(" to go"), "{line}");
+                place.to_owned()
+            })
+            .collect::<Vec<_>>()
+    };
+    let place = |done: u32| format!("so far   {done} of 4 runs");
+    assert_eq!(how_far(&["--out", "out"]), [place(1), place(2), place(3)]);
+    assert_eq!(how_far(&["--out", "quiet", "--quiet"]), [""; 0]);
+    let first = ["--out", "part", "--only", "repetition=1"];
+    assert_eq!(how_far(&first), [""; 0], "one run is done when it ends");
+    assert_eq!(how_far(&["--out", "part"]), [place(2), place(3)]);
+}
+
 #[test]
 fn ctrl_c_ends_it_in_order_and_says_how_to_go_on() {
     let bench = Bench::new(VOICE);

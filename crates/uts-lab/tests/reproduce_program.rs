@@ -24,6 +24,9 @@ fn a_place_is_run_judged_and_drawn() {
     assert_eq!(output.status.code(), Some(0), "{said}");
     assert!(said.contains("agrees            table 2") && said.contains("blast: 9 agrees"), "{said}");
     assert!(!said.contains("table 1"), "{said}");
+    // Nothing here is a terminal.
+    let how_far = said.lines().find(|line| line.starts_with("so far   1 of ")).unwrap_or_default();
+    assert!(how_far.contains(" units of blast, about ") && how_far.ends_with(" to go"), "{said}");
     let page = fs::read_to_string(dir.path().join("index.html")).expect("a page");
     assert!(page.contains("uts-lab reproduce blast --figure 3,table2") && page.contains("<svg xmlns"));
     for part in ["a", "b", "c", "d"] {

@@ -100,6 +100,7 @@ fn carry(scenario: &Scenario, contender: Contender, seed: u64) -> Result<Option<
         start: Duration::ZERO,
     };
     let case = SimCase {
+        sources: Vec::new(),
         costs: BTreeMap::new(),
         links: SimLink::point_to_point("path", scenario.path.clone()),
         flows: vec![flow],

@@ -1,5 +1,6 @@
 //! What is run: links, flows, and what to record of them.
 
+use super::source::{SimSource, SourceHosts};
 use core::time::Duration;
 use std::collections::BTreeMap;
 use std::io;
@@ -24,6 +25,8 @@ pub struct SimCase {
     pub costs: BTreeMap<String, Costs>,
     /// Which end sends what to which.
     pub flows: Vec<SimFlow>,
+    /// What else is sent over the links.
+    pub sources: Vec<SimSource>,
     /// How long each flow may take to connect, and as long again for its workload.
     pub timeout: Duration,
     /// How often transports are sampled, and what has arrived; above 0.
@@ -140,6 +143,8 @@ pub(super) struct Plan {
     /// By link.
     pub links: Vec<PathId>,
     pub nodes: BTreeMap<String, Node>,
+    /// By source.
+    pub sources: Vec<SourceHosts>,
     /// By flow.
     pub carriers: Vec<Carrier>,
 }
@@ -210,6 +215,34 @@ impl SimCase {
             let carrier = Carrier::new(&flow.transport, &flow.workload);
             carriers.push(carrier.map_err(|why| SimError::Case(format!("flow {name}: {why}")))?);
         }
-        Ok(Plan { topology, links, nodes, carriers })
+        let sources = self.sources.iter().map(|source| place(source, &mut topology, &nodes));
+        let sources = sources.collect::<Result<_, _>>()?;
+        Ok(Plan { topology, links, nodes, sources, carriers })
     }
+}
+
+/// Gives a source and its sink hosts of their own, behind the nodes that it names. They come last,
+/// so that the seeds of other paths are what they are without.
+fn place(
+    source: &SimSource,
+    topology: &mut Topology,
+    nodes: &BTreeMap<String, Node>,
+) -> Result<SourceHosts, SimError> {
+    let wrong = |what: String| SimError::Case(format!("source {}: {what}", source.name));
+    source.spec.validate().map_err(wrong)?;
+    let node = |name: &String| {
+        let known = || nodes.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+        nodes
+            .get(name)
+            .copied()
+            .ok_or_else(|| wrong(format!("there is no node {name}; there are {}", known())))
+    };
+    let (from, to) = (node(&source.from)?, node(&source.to)?);
+    if from == to || !topology.is_joined(from, to) {
+        return Err(wrong(format!("no way leads from {} to {}", source.from, source.to)));
+    }
+    let hosts = [topology.node(), topology.node()];
+    topology.join(hosts[0], from, PathConfig::default());
+    topology.join(to, hosts[1], PathConfig::default());
+    Ok(hosts)
 }

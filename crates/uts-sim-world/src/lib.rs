@@ -1,10 +1,10 @@
 //! The world `sim`: hosts and paths in virtual time, around the real engine. The same case gives
 //! the same figures on any machine, as fast as the machine can.
 //!
-//! [`run`] carries a [`SimCase`]: its links and its flows (UTS by requirements or by mechanisms,
-//! and raw UDP, also several over shared links). It returns the results. What pictures need goes to
-//! a [`Recorder`] as it happens. A case keeps one core busy. Cases on several threads do not
-//! disturb each other.
+//! [`run`] carries a [`SimCase`]: its links, its flows (UTS by requirements or by mechanisms, and
+//! raw UDP, also several over shared links) and the background traffic beside them. It returns the
+//! results. What pictures need goes to a [`Recorder`] as it happens. A case keeps one core busy.
+//! Cases on several threads do not disturb each other.
 //!
 //! Links carry IP packets with 28 bytes of IPv4 and UDP headers. As in the world `router`,
 //! `overhead` or a framing says what a frame adds. Hosts drop datagrams whose checksum is wrong.
@@ -14,12 +14,14 @@ mod case;
 mod ends;
 mod executor;
 mod record;
+mod source;
 mod udp;
 mod uts;
 mod world;
 
 pub use case::{SimCase, SimError, SimFlow, SimLink, SimRecord, refuses};
 pub use record::Recorder;
+pub use source::{Ect, SimSource, SourceKind, SourceResult, SourceSpec};
 pub use uts_sim::network::Counters;
 
 use core::time::Duration;
@@ -35,6 +37,8 @@ use uts_traffic::measure::Measure;
 pub struct SimResult {
     /// By flow, in the order of the case.
     pub flows: Vec<FlowResult>,
+    /// By source, in the order of the case.
+    pub sources: Vec<SourceResult>,
     /// Counters of the links that have names, at the end, forward first.
     pub links: Vec<(String, Direction, Stats)>,
     /// How long it took in virtual time.
@@ -85,6 +89,7 @@ pub fn run(case: &SimCase, recorder: &mut dyn Recorder) -> Result<SimResult, Sim
     }
     let world = world::World::new(network, identities);
     let records = record::Records::begin(case, &plan, &world)?;
+    let sources = source::Sources::begin(case, &plan, &world)?;
     let ends = ends::Ends::spawn(case, &plan, &world, &records)?;
     let mut step = 0u32;
     let last_start = case.flows.iter().map(|flow| flow.start).max().unwrap_or_default();
@@ -113,6 +118,7 @@ pub fn run(case: &SimCase, recorder: &mut dyn Recorder) -> Result<SimResult, Sim
     });
     Ok(SimResult {
         flows: ends.results(case),
+        sources: sources.results(&world),
         links: links.collect(),
         elapsed: network.now().since(Time::ZERO),
         counters: network.counters(),

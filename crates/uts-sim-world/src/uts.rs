@@ -72,7 +72,7 @@ impl Transport for SimUts {
                     Port::Uts(host) => {
                         self.world.identities.connect(host.endpoint(), now, to, self.config.clone())
                     }
-                    Port::Udp(_) => return Err(TransportError::Closed),
+                    _ => return Err(TransportError::Closed),
                 }
             };
             let handle = begun.map_err(|e| TransportError::Failed(e.to_string()))?;

@@ -6,17 +6,20 @@ use super::udp::UdpPort;
 use bytes::Bytes;
 use core::cell::{Cell, RefCell};
 use core::task::{Context, Waker};
+use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddrV4;
 use std::rc::Rc;
 use uts_end::transport::universal::describe;
-use uts_engine::{CloseReason, Connection, ConnectionHandle, Event, FlowId};
+use uts_engine::{CloseReason, Connection, ConnectionHandle, Direction, Event, FlowId};
 use uts_functions::Time;
+use uts_sim::cost::MechanismCost;
 use uts_sim::host::Host;
 use uts_sim::identity::Identities;
 use uts_sim::network::{AppId, Application, Network};
 use uts_sim::packet::{Datagram, Packet};
 use uts_sim::topology::{Node, Topology};
+use uts_sim::traffic::{Sink, Source};
 use uts_traffic::measure::Sample;
 
 /// Where clients' ports begin (RFC 6335).
@@ -28,6 +31,10 @@ pub(super) enum Port {
     Uts(Box<Host>),
     /// A UDP socket.
     Udp(UdpPort),
+    /// A source of background traffic.
+    Source(Box<Source>),
+    /// Where such traffic goes.
+    Sink(Box<Sink>),
 }
 
 impl Application for Port {
@@ -35,6 +42,8 @@ impl Application for Port {
         match self {
             Port::Uts(host) => host.handle_datagram(now, packet),
             Port::Udp(port) => port.handle_datagram(now, packet),
+            Port::Source(source) => source.handle_datagram(now, packet),
+            Port::Sink(sink) => sink.handle_datagram(now, packet),
         }
     }
 
@@ -42,6 +51,8 @@ impl Application for Port {
         match self {
             Port::Uts(host) => host.handle_timeout(now),
             Port::Udp(port) => port.handle_timeout(now),
+            Port::Source(source) => source.handle_timeout(now),
+            Port::Sink(sink) => sink.handle_timeout(now),
         }
     }
 
@@ -49,6 +60,8 @@ impl Application for Port {
         match self {
             Port::Uts(host) => host.poll_transmit(now),
             Port::Udp(port) => port.poll_transmit(now),
+            Port::Source(source) => source.poll_transmit(now),
+            Port::Sink(sink) => sink.poll_transmit(now),
         }
     }
 
@@ -56,6 +69,8 @@ impl Application for Port {
         match self {
             Port::Uts(host) => host.poll_timeout(),
             Port::Udp(port) => port.poll_timeout(),
+            Port::Source(source) => source.poll_timeout(),
+            Port::Sink(sink) => sink.poll_timeout(),
         }
     }
 
@@ -64,6 +79,16 @@ impl Application for Port {
             // It looks for the size of packets itself.
             Port::Uts(_) => false,
             Port::Udp(port) => port.may_fragment(),
+            Port::Source(source) => source.may_fragment(),
+            Port::Sink(_) => false,
+        }
+    }
+
+    fn mechanism_work(&self, costs: &[MechanismCost], direction: Direction, packet: &Packet) -> Duration {
+        match self {
+            Port::Uts(host) => host.mechanism_work(costs, direction, packet),
+            // They have none.
+            Port::Udp(_) | Port::Source(_) | Port::Sink(_) => Duration::ZERO,
         }
     }
 }
@@ -222,7 +247,7 @@ impl World {
         let now = network.now();
         match network.app_mut(app) {
             Port::Uts(host) => host.endpoint().connection(handle).map(|connection| act(connection, now)),
-            Port::Udp(_) => None,
+            _ => None,
         }
     }
 
@@ -234,7 +259,7 @@ impl World {
     ) -> Option<R> {
         match self.network.borrow().app(app) {
             Port::Uts(host) => host.peek().peek(handle).map(look),
-            Port::Udp(_) => None,
+            _ => None,
         }
     }
 
@@ -242,7 +267,7 @@ impl World {
     pub fn udp<R>(&self, app: AppId, act: impl FnOnce(&mut UdpPort) -> R) -> Option<R> {
         match self.network.borrow_mut().app_mut(app) {
             Port::Udp(port) => Some(act(port)),
-            Port::Uts(_) => None,
+            _ => None,
         }
     }
 

@@ -63,6 +63,7 @@ fn case(links: Vec<SimLink>, flows: Vec<SimFlow>, seed: u64) -> SimCase {
     let (timeout, sample_every) = (120 * SECOND, 50 * MS);
     SimCase {
         links,
+        sources: Vec::new(),
         costs: BTreeMap::new(),
         flows,
         timeout,

@@ -10,9 +10,15 @@
 //! The processor takes first what has arrived, then what was copied out, then what is to be sent.
 //! Packets that a node forwards for others, and those between applications of one node, cost
 //! nothing.
+//!
+//! A mechanism of the engine may have a cost of its own. It is part of the work of each packet
+//! that was built under a profile with that mechanism: as the processor copies a packet in, and as
+//! it receives one. An exchange of mechanisms therefore changes what a host can do.
 
+mod mechanisms;
 mod text;
 
+pub use mechanisms::MechanismCost;
 pub use text::CostTextError;
 
 use crate::network::AppId;
@@ -90,6 +96,8 @@ pub struct Costs {
     pub receive_queue: Option<u32>,
     /// How much slower than its costs the processor is, from when on; in the order of time.
     pub load: Vec<Load>,
+    /// What mechanisms add to the work of packets, each mechanism once.
+    pub mechanisms: Vec<MechanismCost>,
 }
 
 impl Default for Costs {
@@ -106,6 +114,7 @@ impl Default for Costs {
             send_queue: None,
             receive_queue: None,
             load: Vec::new(),
+            mechanisms: Vec::new(),
         }
     }
 }
@@ -145,6 +154,12 @@ impl Costs {
         }
         if self.load.windows(2).any(|pair| pair[0].at >= pair[1].at) {
             return wrong("load", "must be in the order of time");
+        }
+        let key = |cost: &MechanismCost| (cost.function, cost.number);
+        for (n, cost) in self.mechanisms.iter().enumerate() {
+            if self.mechanisms.iter().take(n).any(|other| key(other) == key(cost)) {
+                return wrong(cost.function.name(), "a mechanism has one cost, and is here twice");
+            }
         }
         Ok(())
     }
@@ -221,10 +236,14 @@ struct Job {
     end: Time,
 }
 
+/// What mechanisms add, at their costs, to the work of receiving a packet.
+pub(crate) type Added<'a> = dyn Fn(&[MechanismCost], &Packet) -> Duration + 'a;
+
 /// A host with costs.
 pub(crate) struct Machine {
     costs: Costs,
-    send_queue: VecDeque<Packet>,
+    /// With what mechanisms add to the work of each.
+    send_queue: VecDeque<(Packet, Duration)>,
     /// Applications that have more to send than the send queue takes.
     pub held: Vec<AppId>,
     job: Option<Job>,
@@ -279,9 +298,14 @@ impl Machine {
         self.costs.send_queue.is_none_or(|most| self.send_queue.len() < most as usize)
     }
 
-    /// Takes a packet that an application sends.
-    pub fn send(&mut self, packet: Packet) {
-        self.send_queue.push_back(packet);
+    /// What mechanisms cost here; empty if they cost nothing.
+    pub fn mechanisms(&self) -> &[MechanismCost] {
+        &self.costs.mechanisms
+    }
+
+    /// Takes a packet that an application sends, with what mechanisms add to its work.
+    pub fn send(&mut self, packet: Packet, added: Duration) {
+        self.send_queue.push_back((packet, added));
     }
 
     /// Takes a packet that has arrived.
@@ -314,7 +338,8 @@ impl Machine {
     }
 
     /// Does one thing that is due, and says what comes of it; `None` once nothing more is due.
-    pub fn poll(&mut self, now: Time) -> Option<Output> {
+    /// `added` says what mechanisms add to the work of receiving a packet.
+    pub fn poll(&mut self, now: Time, added: &Added<'_>) -> Option<Output> {
         loop {
             if let Some((begin, end)) = self.transmission.filter(|(_, end)| *end <= now) {
                 self.transmission = None;
@@ -330,7 +355,7 @@ impl Machine {
                 if let Some(packet) = self.finish(now, job) {
                     return Some(Output::Received(packet));
                 }
-            } else if !self.is_idle() || !self.begin_next(now) {
+            } else if !self.is_idle() || !self.begin_next(now, added) {
                 return None;
             }
         }
@@ -374,7 +399,7 @@ impl Machine {
     }
 
     /// Begins what the processor has to do next; whether there is anything.
-    fn begin_next(&mut self, now: Time) -> bool {
+    fn begin_next(&mut self, now: Time, added: &Added<'_>) -> bool {
         let bytes = Packet::path_bytes;
         if let Some((_, packet)) = self.arrived.pop_front_if(|(at, _)| *at <= now) {
             let interrupt = match self.costs.waiting {
@@ -384,12 +409,15 @@ impl Machine {
             let cost = interrupt + self.costs.copy_out.of(bytes(&packet));
             self.begin(now, WorkKind::CopyOut, packet, cost);
         } else if let Some(packet) = self.receive_queue.pop_front() {
-            let cost = self.costs.receive.of(bytes(&packet));
+            let mut cost = self.costs.receive.of(bytes(&packet));
+            if !self.costs.mechanisms.is_empty() {
+                cost += added(&self.costs.mechanisms, &packet);
+            }
             self.begin(now, WorkKind::Receive, packet, cost);
         } else if self.has_send_buffer()
-            && let Some(packet) = self.send_queue.pop_front()
+            && let Some((packet, added)) = self.send_queue.pop_front()
         {
-            let cost = self.costs.copy_in.of(bytes(&packet));
+            let cost = self.costs.copy_in.of(bytes(&packet)) + added;
             self.begin(now, WorkKind::CopyIn, packet, cost);
         } else {
             return false;

@@ -1,10 +1,12 @@
 //! The engine as an application of a network.
 
+use crate::cost::MechanismCost;
 use crate::network::Application;
 use crate::packet::{Body, Datagram, Packet};
+use core::time::Duration;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
-use uts_engine::{ConnectionHandle, Ecn, Endpoint, Event, TraceRow};
+use uts_engine::{ConnectionHandle, Direction, Ecn, Endpoint, Event, TraceRow};
 use uts_functions::Time;
 use uts_qlog::Qlog;
 
@@ -173,5 +175,18 @@ impl Application for Host {
 
     fn poll_timeout(&mut self) -> Option<Time> {
         self.endpoint.poll_timeout()
+    }
+
+    /// A packet says under which epoch it was built. Those of the handshake have no mechanisms.
+    fn mechanism_work(&self, costs: &[MechanismCost], direction: Direction, packet: &Packet) -> Duration {
+        let Body::Bytes(datagram) = &packet.body else { return Duration::ZERO };
+        let handle = match direction {
+            Direction::Out => self.endpoint.last_sender(),
+            Direction::In => self.endpoint.recipient(packet.from.into(), datagram),
+        };
+        let connection = handle.and_then(|handle| self.endpoint.peek(handle));
+        let profile = connection.and_then(|connection| connection.profile_under(direction, datagram));
+        let bytes = packet.path_bytes();
+        profile.map_or(Duration::ZERO, |profile| MechanismCost::total(costs, &profile, direction, bytes))
     }
 }

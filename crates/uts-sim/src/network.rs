@@ -4,10 +4,11 @@ mod costs;
 mod fragments;
 
 use crate::agenda::Agenda;
-use crate::cost::Machine;
+use crate::cost::{Machine, MechanismCost};
 use crate::packet::{Damage, Datagram, HOPS_MAX, Packet};
 use crate::pcap::{self, Capture};
 use crate::topology::{Edge, Node, PathId, Topology};
+use core::time::Duration;
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
@@ -36,6 +37,18 @@ pub trait Application {
     fn may_fragment(&self) -> bool {
         false
     }
+
+    /// What its mechanisms add to the work of a packet that it has sent last, or is to receive
+    /// next, at these costs.
+    fn mechanism_work(
+        &self,
+        costs: &[MechanismCost],
+        direction: uts_engine::Direction,
+        packet: &Packet,
+    ) -> Duration {
+        let _ = (costs, direction, packet);
+        Duration::ZERO
+    }
 }
 
 impl<A: Application + ?Sized> Application for Box<A> {
@@ -57,6 +70,15 @@ impl<A: Application + ?Sized> Application for Box<A> {
 
     fn may_fragment(&self) -> bool {
         (**self).may_fragment()
+    }
+
+    fn mechanism_work(
+        &self,
+        costs: &[MechanismCost],
+        direction: uts_engine::Direction,
+        packet: &Packet,
+    ) -> Duration {
+        (**self).mechanism_work(costs, direction, packet)
     }
 }
 
@@ -455,11 +477,11 @@ impl<A: Application> Network<A> {
             packet.checksum = pcap::udp_checksum(&packet);
             self.record(*from.ip(), &packet);
         }
-        if u32::from(packet.destination) != node.0
-            && let Some(machine) = self.machine(node)
+        if !self.machines.is_empty()
+            && u32::from(packet.destination) != node.0
+            && self.machine(node).is_some()
         {
-            machine.send(packet);
-            self.work(node);
+            self.hand_to_machine(node, id, packet);
             return;
         }
         self.forward(node, packet);
@@ -585,10 +607,10 @@ impl<A: Application> Network<A> {
     }
 }
 
-/// The seed of a path. The first has that of the network. Others have it mixed with their number
-/// (the finalizer of SplitMix64, Steele, Lea and Flood 2014). Paths of one network, or of two with
-/// adjacent seeds, therefore differ.
-fn seed_of(seed: u64, index: u64) -> u64 {
+/// The seed of a part of a network, as a path. The first has that of the network. Others have it
+/// mixed with their number (the finalizer of SplitMix64, Steele, Lea and Flood 2014). Parts of one
+/// network, or of two with adjacent seeds, therefore differ.
+pub fn seed_of(seed: u64, index: u64) -> u64 {
     if index == 0 {
         return seed;
     }

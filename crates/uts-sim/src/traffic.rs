@@ -1,6 +1,10 @@
 //! Traffic without an engine: sources and sinks, to check links and routers by themselves and to
 //! load a network.
 
+mod spell;
+
+pub use spell::Spell;
+
 use crate::network::Application;
 use crate::packet::{Body, Datagram, Packet};
 use core::time::Duration;
@@ -49,37 +53,6 @@ pub enum Pattern {
     At(Vec<Time>),
 }
 
-/// How long something lasts.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Spell {
-    /// Exponentially distributed.
-    Exponential {
-        /// The mean.
-        mean: Duration,
-    },
-    /// By Pareto's distribution, with a heavy tail.
-    Pareto {
-        /// The mean.
-        mean: Duration,
-        /// Above 1. Up to 2 the variance is infinite.
-        shape: f64,
-    },
-}
-
-impl Spell {
-    /// The next, to the nanosecond.
-    fn draw(self, rng: &mut ChaCha8Rng) -> Duration {
-        let (mean, share) = match self {
-            Spell::Exponential { mean } => (mean, exponential(rng)),
-            // The least is mean (shape - 1) / shape; the logarithm over it is exponential.
-            Spell::Pareto { mean, shape } => {
-                (mean, (shape - 1.0) / shape * libm::exp(exponential(rng) / shape))
-            }
-        };
-        Duration::from_nanos((mean.as_nanos() as f64 * share) as u64)
-    }
-}
-
 /// Sends datagrams of one size in a pattern. It keeps no copy of what it sent and answers nothing.
 #[derive(Clone, Debug)]
 pub struct Source {
@@ -96,6 +69,8 @@ pub struct Source {
     next: Instant,
     /// When the spell ends that the next packet is in.
     spell_end: Option<Time>,
+    /// From here on nothing is sent.
+    end: Time,
     may_fragment: bool,
 }
 
@@ -124,6 +99,7 @@ impl Source {
             number: 0,
             next: first,
             spell_end: None,
+            end: Time::NEVER,
             may_fragment: false,
         };
         source.next = source.instant();
@@ -133,6 +109,39 @@ impl Source {
     /// Stops after this many datagrams.
     pub fn with_count(mut self, count: u64) -> Self {
         self.count = count;
+        self
+    }
+
+    /// Sends nothing from this instant on.
+    pub fn with_end(mut self, end: Time) -> Self {
+        self.end = end;
+        self
+    }
+
+    /// Lets a source that sends in spells begin as if it had done so for ever, at any point of a
+    /// spell or of a silence. Its rate is then the same in the mean at all times, and many such
+    /// sources do not begin together. Other patterns begin as they are.
+    pub fn steady(mut self) -> Self {
+        let Pattern::OnOff { gap, on, off } = self.pattern else { return self };
+        let [on_s, off_s] = [on, off].map(|spell| spell.mean().as_secs_f64());
+        let is_silent = self.rng.random::<f64>() * (on_s + off_s) >= on_s;
+        let (length, over) = if is_silent { off } else { on }.draw_met(&mut self.rng);
+        let mut at = self.start + (length - over);
+        let mut spell_end = at;
+        if is_silent {
+            spell_end = at + on.draw(&mut self.rng);
+        } else {
+            let since_packet_ns = over.as_nanos() % gap.as_nanos().max(1);
+            let next = self.start + gap.saturating_sub(Duration::from_nanos(since_packet_ns as u64));
+            if next <= spell_end {
+                at = next;
+            } else {
+                at = spell_end + off.draw(&mut self.rng);
+                spell_end = at + on.draw(&mut self.rng);
+            }
+        }
+        self.next = Instant { at, fraction_ns: 0.0 };
+        self.spell_end = Some(spell_end);
         self
     }
 
@@ -154,7 +163,7 @@ impl Source {
     }
 
     fn next_at(&self) -> Option<Time> {
-        (self.number < self.count && self.next.at != Time::NEVER).then_some(self.next.at)
+        (self.number < self.count && self.next.at < self.end).then_some(self.next.at)
     }
 
     /// When packet `self.number` is due.

@@ -1,5 +1,6 @@
 //! A world: one server, some clients, and one path that they all share.
 
+use crate::cost::{CostError, Costs, HostCounters};
 use crate::host::Host;
 use crate::identity::Identities;
 use crate::network::{AppId, AttachError, Network};
@@ -139,6 +140,20 @@ impl World {
     /// The path, to change or to look at.
     pub fn set_path(&mut self, target: uts_path::Target, change: &str) -> Result<(), SpecError> {
         self.network.set_path(self.path, target, &change.parse()?)
+    }
+
+    /// Gives the work of a side of the path costs, from now on; see [`crate::cost`]. All clients
+    /// share one processor.
+    ///
+    /// # Errors
+    /// A cost is out of range; then nothing is changed.
+    pub fn set_costs(&mut self, node: NodeId, costs: Costs) -> Result<(), CostError> {
+        self.network.set_costs(self.sides[usize::from(node == SERVER)], costs)
+    }
+
+    /// What a side of the path with costs has done so far.
+    pub fn host_counters(&self, node: NodeId) -> HostCounters {
+        self.network.host_counters(self.sides[usize::from(node == SERVER)])
     }
 
     /// What a direction of the path has done.

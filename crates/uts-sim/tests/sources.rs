@@ -78,3 +78,34 @@ fn heavy_tails_are_self_similar_together_and_exponential_ones_are_not() {
         assert!((found - expected).abs() < 0.1, "shape {shape}: {found} is not {expected}");
     }
 }
+
+/// From its first instant on, a source that begins as if it had always sent has its mean rate in
+/// every window, however short it is against a spell.
+#[test]
+fn a_steady_source_has_its_mean_rate_from_the_start() {
+    let ms = Duration::from_millis;
+    for (on, off) in [
+        (Spell::Exponential { mean: ms(100) }, Spell::Exponential { mean: ms(300) }),
+        (Spell::Pareto { mean: ms(100), shape: 1.5 }, Spell::Pareto { mean: ms(300), shape: 1.5 }),
+    ] {
+        let (gap, count) = (ms(10), 20_000);
+        let mut sum = [0.0; 4];
+        for seed in 0..count {
+            let mut source = source(Pattern::OnOff { gap, on, off }, seed).steady();
+            let bins = bins(&mut source, ms(40), 4);
+            sum.iter_mut().zip(bins).for_each(|(sum, packets)| *sum += packets / count as f64);
+        }
+        let expected = on.packets(gap) * 40.0 / 400.0;
+        println!("{on:?}: {sum:.3?} packets in 40 ms, closed form {expected:.3}");
+        assert!(sum.iter().all(|mean| (mean / expected - 1.0).abs() < 0.05), "{sum:?}, not {expected}");
+    }
+}
+
+#[test]
+fn a_source_ends_when_it_is_told_to() {
+    let ms = Duration::from_millis;
+    let constant = Pattern::Constant { packets: 1, per: ms(10) };
+    let mut source = source(constant, 1).with_end(Time::ZERO + ms(95));
+    assert_eq!(bins(&mut source, ms(50), 3), [5.0, 5.0, 0.0]);
+    assert_eq!((source.sent(), source.poll_timeout()), (10, None));
+}

@@ -73,6 +73,7 @@ use uts_functions::congestion::Congestion as _;
 use uts_functions::sequencing::reassembly::Spares;
 use uts_functions::{Function, PathFacts, Profile, Time, establishment};
 use uts_wire::ConnectionId;
+use uts_wire::packet::{is_long, peek_epoch};
 use ways::Ways;
 
 /// A connection to one peer.
@@ -180,6 +181,23 @@ impl Connection {
     pub fn profile(&self, direction: Direction) -> Option<Profile> {
         self.ways.outbound.as_ref()?;
         Some(self.profile_of(direction, 0))
+    }
+
+    /// The profile under which an adaptive packet of a direction was built, as its first byte says
+    /// [P-17]; `None` for packets of the handshake, and of epochs that are over.
+    pub fn profile_under(&self, direction: Direction, packet: &[u8]) -> Option<Profile> {
+        let first = *packet.first().filter(|first| !is_long(**first))?;
+        let low5 = peek_epoch(first);
+        match direction {
+            Direction::Out => {
+                let stacks = &self.ways.outbound.as_ref()?.stacks;
+                stacks.iter().rev().find(|s| s.epoch % 32 == u32::from(low5)).map(|s| *s.profile)
+            }
+            Direction::In => {
+                let inbound = self.ways.inbound.as_ref()?;
+                inbound.by_low_bits(low5).map(|at| *inbound.stacks[at].profile)
+            }
+        }
     }
 
     /// The peer's certificate chain, as TLS verified it; empty for a client without one.

@@ -146,6 +146,8 @@ pub struct Endpoint {
     /// The connection that datagrams were taken in for last, and the id by which, until what they
     /// made due is looked at.
     taking: Option<(ConnectionHandle, ConnectionId)>,
+    /// The connection whose batch was sent last.
+    sender: Option<ConnectionHandle>,
     /// The address of this host to which the datagram came that is being taken in.
     arrived_at: Option<IpAddr>,
     handshakes: usize,
@@ -196,6 +198,7 @@ impl Endpoint {
             answers: VecDeque::new(),
             spares: Spares::default(),
             taking: None,
+            sender: None,
             arrived_at: None,
             handshakes: 0,
             handshake_memory,
@@ -325,6 +328,12 @@ impl Endpoint {
         self.traces_all = true;
     }
 
+    /// The connection of the last batch that [`Endpoint::poll_transmit`] has given; `None` for an
+    /// answer to a stranger, and before the first.
+    pub fn last_sender(&self) -> Option<ConnectionHandle> {
+        self.sender
+    }
+
     /// How many connections there are.
     pub fn len(&self) -> usize {
         self.connections.len()
@@ -436,6 +445,7 @@ impl Endpoint {
     pub fn poll_transmit_more(&mut self, now: Time, buffer: &mut Vec<u8>) -> Option<Transmit> {
         if let Some(Answer { remote, local, bytes }) = self.answers.pop_front() {
             buffer.extend_from_slice(&bytes);
+            self.sender = None;
             return Some(Transmit { remote, local, ecn: None, segment_bytes: bytes.len() });
         }
         while let Some(handle) = self.ready.pop_front() {
@@ -452,6 +462,7 @@ impl Endpoint {
             }
             self.call_waiting(handle);
             if let Some(segment_bytes) = polled.segment_bytes {
+                self.sender = Some(handle);
                 return Some(Transmit { remote, local, ecn, segment_bytes });
             }
             self.drop_if_over(handle);

@@ -153,14 +153,25 @@ impl Endpoint {
         self.call_waiting(handle);
     }
 
+    /// The connection that an adaptive packet is for, which is not looked into; `None` for those of
+    /// handshakes and of strangers.
+    pub fn recipient(&self, remote: SocketAddr, datagram: &[u8]) -> Option<ConnectionHandle> {
+        if uts_wire::packet::is_long(*datagram.first()?) {
+            return None;
+        }
+        if self.config.cid_bytes == 0 {
+            return self.by_remote.get(&remote).copied();
+        }
+        let id = datagram.get(1..1 + self.config.cid_bytes).and_then(ConnectionId::new)?;
+        self.by_cid.get(&id).copied()
+    }
+
     fn route_short(&mut self, now: Time, remote: SocketAddr, datagram: &[u8]) -> Option<ConnectionHandle> {
-        let found = if self.config.cid_bytes == 0 {
-            self.by_remote.get(&remote).copied()
-        } else {
-            let id = datagram.get(1..1 + self.config.cid_bytes).and_then(ConnectionId::new)?;
-            self.by_cid.get(&id).copied()
-        };
-        match found {
+        // One without a whole id is nobody's.
+        if self.config.cid_bytes > 0 && datagram.len() < 1 + self.config.cid_bytes {
+            return None;
+        }
+        match self.recipient(remote, datagram) {
             Some(handle) => Some(handle),
             None => {
                 self.strangers += 1;

@@ -3,6 +3,7 @@
 use super::Called;
 use super::{print_line, tell_line};
 use crate::names::unknown;
+use crate::progress::Milestones;
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -137,6 +138,8 @@ fn reproduce(
     };
     let dir = arguments.out.join(paper.name);
     let bar = bar(paper.name, arguments.quiet);
+    let milestones = Milestones::new(format!("units of {}", paper.name));
+    let is_logged = !arguments.quiet && !std::io::stderr().is_terminal();
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let config = Config {
         dir: &dir,
@@ -147,6 +150,9 @@ fn reproduce(
         tell: &|done, of| {
             bar.set_length(of as u64);
             bar.set_position(done as u64);
+            if is_logged {
+                milestones.on_done(done, of);
+            }
         },
     };
     let Some(results) = paper.run(&config)? else { return Ok(None) };

@@ -7,6 +7,7 @@ use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use uts_end::TransportSpec;
+use uts_sim_world::SimSource;
 use uts_traffic::workload::Workload;
 use uts_units::text;
 
@@ -39,6 +40,9 @@ pub struct Case {
     pub sample_every: Duration,
     /// What the hosts are like.
     pub hosts: Hosts,
+    /// What else is sent over the paths. For the world `sim`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sources: Vec<SimSource>,
     /// What to record.
     pub record: Record,
 }

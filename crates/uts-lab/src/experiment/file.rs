@@ -113,6 +113,19 @@ impl Topology {
         }
     }
 
+    /// Names of the nodes at which background traffic may enter and leave, from the client's side
+    /// to the server's.
+    pub fn nodes(&self) -> Vec<String> {
+        match self {
+            Topology::PointToPoint => vec!["client".into(), "server".into()],
+            Topology::Dumbbell { .. } => vec!["left".into(), "right".into()],
+            Topology::Chain { paths } => {
+                let routers = (1..paths.len().max(1)).map(|n| format!("router{n}"));
+                core::iter::once("client".into()).chain(routers).chain(["server".into()]).collect()
+            }
+        }
+    }
+
     /// As the file names its kind.
     pub fn kind(&self) -> &'static str {
         match self {
@@ -261,6 +274,8 @@ pub struct Experiment {
     pub transports: Vec<Template>,
     /// Workloads in the order of the file.
     pub workloads: Vec<Template>,
+    /// Background traffic in the order of the file, the same for all runs.
+    pub sources: Vec<Template>,
     /// Mixtures in the order of the file.
     pub mixtures: Vec<Mixture>,
     /// What is varied.

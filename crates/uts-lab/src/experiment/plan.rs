@@ -11,6 +11,7 @@ use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 use uts_record::FORMAT;
 use uts_record::plan::PlannedRun;
+use uts_sim_world::SimSource;
 
 /// Most runs of an experiment.
 pub const RUNS_MAX: usize = 1_000_000;
@@ -172,7 +173,8 @@ fn expand(
     };
     let concerns = |sweep: &&Sweep| {
         hops.iter().any(|hop| sweep.changes_path(&hop.name))
-            || used.iter().any(|(t, w)| sweep.changes_transport(t) || sweep.changes_workload(w))
+            || used.iter().any(|(t, w)| sweep.changes(t) || sweep.changes(w))
+            || experiment.sources.iter().any(|source| sweep.changes(source))
     };
     let sweeps: Vec<&Sweep> = experiment.sweeps.iter().filter(concerns).collect();
     for combination in combinations(&sweeps) {
@@ -228,19 +230,15 @@ fn one(
     for (i, (transport, workload)) in used.iter().enumerate() {
         let (mut changed_transport, mut changed_workload) = ((*transport).clone(), (*workload).clone());
         for (sweep, value) in chosen {
-            if sweep.changes_transport(transport) {
+            if sweep.changes(transport) {
                 changed_transport = sweep.apply_to(&changed_transport, value);
             }
-            if sweep.changes_workload(workload) {
+            if sweep.changes(workload) {
                 changed_workload = sweep.apply_to(&changed_workload, value);
             }
         }
         let nth = count.entry(&transport.name).and_modify(|n| *n += 1).or_insert(1);
         let name = if *nth == 1 { transport.name.clone() } else { format!("{}-{nth}", transport.name) };
-        let wrong = |template: &Template, (key, why): super::template::Wrong| {
-            let key = key.map_or(String::new(), |key| format!(".{key}"));
-            anyhow!("{}.{}{key}: {why}", template.group, template.name)
-        };
         let placed = mixed.and_then(|mixture| mixture.flows.get(i));
         let (from, to) = match placed {
             Some(flow) => (flow.from.clone(), flow.to.clone()),
@@ -257,6 +255,8 @@ fn one(
             start: placed.map_or(Duration::ZERO, |flow| flow.start),
         });
     }
+    let sources = experiment.sources.iter().map(|source| background(experiment, source, chosen));
+    let sources = sources.collect::<Result<_>>()?;
     Ok(Case {
         world,
         topology: experiment.topology.clone(),
@@ -269,6 +269,27 @@ fn one(
         timeout: experiment.timeout,
         sample_every: experiment.sample_every,
         hosts: experiment.hosts.clone(),
+        sources,
         record: experiment.record,
     })
+}
+
+/// Background traffic with the values of sweeps.
+fn background(experiment: &Experiment, source: &Template, chosen: &Chosen<'_>) -> Result<SimSource> {
+    let concerning = chosen.iter().filter(|(sweep, _)| sweep.changes(source));
+    let changed = concerning.fold(source.clone(), |changed, (sweep, value)| sweep.apply_to(&changed, value));
+    let placed = changed.placed_source(&experiment.topology).map_err(|e| wrong(source, e))?;
+    let (bytes, mtu) = (placed.spec.packet_bytes, experiment.hosts.mtu);
+    if bytes > u64::from(mtu) && !placed.spec.fragments {
+        let why = format!(
+            "{bytes} bytes are more than the {mtu} of hosts.mtu; expected fewer, or fragments = true"
+        );
+        return Err(wrong(source, (Some("packet".to_owned()), why)));
+    }
+    Ok(placed)
+}
+
+fn wrong(template: &Template, (key, why): super::template::Wrong) -> anyhow::Error {
+    let key = key.map_or(String::new(), |key| format!(".{key}"));
+    anyhow!("{}.{}{key}: {why}", template.group, template.name)
 }

@@ -1,9 +1,9 @@
-//! What an experiment varies: a setting of a path, a transport or a workload, over a list of
-//! values.
+//! What an experiment varies: a setting of a path, a transport, a workload or a source, over a list
+//! of values.
 
 use super::path::{PathSpec, link_problem, schedule_problem};
 use super::reader::{Section, to_json};
-use super::template::Template;
+use super::template::{GROUPS, SOURCE, Template, WORKLOAD};
 use crate::names::unknown;
 use serde_json::Value;
 use std::ops::Range;
@@ -41,8 +41,7 @@ pub struct SweepValue {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Target {
     Path { name: Option<String>, forward: bool, backward: bool, setting: PathSetting },
-    Transport { name: Option<String>, key: String },
-    Workload { name: Option<String>, key: String },
+    Template { group: &'static str, name: Option<String>, key: String },
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -61,22 +60,16 @@ impl Sweep {
         matches!(&self.target, Target::Path { name, .. } if is(name, path))
     }
 
-    /// Whether it changes a transport. A sweep over all that know the setting passes over the
-    /// others.
-    pub(super) fn changes_transport(&self, transport: &Template) -> bool {
-        let Target::Transport { name, key } = &self.target else { return false };
-        match name {
-            Some(name) => *name == transport.name,
-            None => self.values.iter().any(|value| takes(transport, key, &value.value)),
-        }
-    }
-
-    /// Whether it changes a workload.
-    pub(super) fn changes_workload(&self, workload: &Template) -> bool {
-        let Target::Workload { name, key } = &self.target else { return false };
-        match name {
-            Some(name) => *name == workload.name,
-            None => self.values.iter().any(|value| takes(workload, key, &value.value)),
+    /// Whether it changes a transport, a workload or a source. A sweep over all that know the
+    /// setting passes over the others.
+    pub(super) fn changes(&self, template: &Template) -> bool {
+        match &self.target {
+            Target::Template { group, .. } if *group != template.group => false,
+            Target::Template { name: Some(name), .. } => *name == template.name,
+            Target::Template { key, .. } => {
+                self.values.iter().any(|value| check(template, key, &value.value).is_ok())
+            }
+            Target::Path { .. } => false,
         }
     }
 
@@ -105,9 +98,7 @@ impl Sweep {
     /// The template with the value in its place.
     pub(super) fn apply_to(&self, template: &Template, value: &SweepValue) -> Template {
         match &self.target {
-            Target::Transport { key, .. } | Target::Workload { key, .. } => {
-                template.with(key, value.value.clone())
-            }
+            Target::Template { key, .. } => template.with(key, value.value.clone()),
             Target::Path { .. } => template.clone(),
         }
     }
@@ -117,31 +108,29 @@ fn is(name: &Option<String>, wanted: &str) -> bool {
     name.as_deref().is_none_or(|name| name == wanted)
 }
 
-fn takes(template: &Template, key: &str, value: &Value) -> bool {
-    check(template, key, value).is_ok()
-}
-
 fn check(template: &Template, key: &str, value: &Value) -> Result<(), String> {
     let changed = template.with(key, value.clone());
-    if template.group == "workload" {
-        return changed.workload().map(|_| ()).map_err(|(_, why)| why);
-    }
-    changed.transport().map_err(|(_, why)| why).and_then(|spec| crate::transports::check(&spec))
+    let read = match template.group {
+        WORKLOAD => changed.workload().map(|_| ()),
+        SOURCE => changed.source().map(|_| ()),
+        _ => {
+            return changed
+                .transport()
+                .map_err(|(_, why)| why)
+                .and_then(|spec| crate::transports::check(&spec));
+        }
+    };
+    read.map_err(|(_, why)| why)
 }
 
 /// Reads all sweeps of a file.
-pub(super) fn read(
-    file: &Section<'_, '_>,
-    paths: &[PathSpec],
-    transports: &[Template],
-    workloads: &[Template],
-) -> Vec<Sweep> {
+pub(super) fn read(file: &Section<'_, '_>, paths: &[PathSpec], templates: &[&Template]) -> Vec<Sweep> {
     let mut sweeps: Vec<Sweep> = Vec::new();
     for section in file.list("sweep") {
         section.only(&["name", "key", "values", "range"]);
         section.require("key", "what to vary, as \"path.bottleneck.buffer\" or \"transport.*.window\"");
         let Some((key, key_span)) = section.string("key", "what to vary") else { continue };
-        let Some(target) = read_target(&section, key, key_span.clone(), paths, transports, workloads) else {
+        let Some(target) = read_target(&section, key, key_span.clone(), paths, templates) else {
             continue;
         };
         let values = read_values(&section);
@@ -149,7 +138,7 @@ pub(super) fn read(
             continue;
         }
         for (value, span) in &values {
-            check_value(&section, &target, value, span.clone(), paths, transports, workloads);
+            check_value(&section, &target, value, span.clone(), paths, templates);
         }
         let name = section.string("name", "the name of a column").map(|(name, _)| name);
         let name = name.unwrap_or_else(|| key.rsplit('.').next().unwrap_or(key)).to_owned();
@@ -190,8 +179,7 @@ fn read_target(
     key: &str,
     span: Range<usize>,
     paths: &[PathSpec],
-    transports: &[Template],
-    workloads: &[Template],
+    templates: &[&Template],
 ) -> Option<Target> {
     let parts: Vec<&str> = key.split('.').collect();
     let wrong = |message: String| {
@@ -203,8 +191,6 @@ fn read_target(
         name if names.contains(&name) => Ok(Some(name.to_owned())),
         name => Err(unknown(what, name, names.iter().copied())),
     };
-    let template_names =
-        |templates: &[Template]| -> Vec<String> { templates.iter().map(|t| t.name.clone()).collect() };
     match parts.as_slice() {
         ["path", name, rest @ ..] if !rest.is_empty() => {
             let name = match named("path", name, paths.iter().map(|path| path.name.as_str()).collect()) {
@@ -222,22 +208,18 @@ fn read_target(
             };
             Some(Target::Path { name, forward, backward, setting })
         }
-        [group @ ("transport" | "workload"), name, setting] => {
-            let names = template_names(if *group == "transport" { transports } else { workloads });
-            let name = match named(group, name, names.iter().map(String::as_str).collect()) {
+        [group, name, setting] if GROUPS.contains(group) => {
+            let group = GROUPS.into_iter().find(|known| known == group)?;
+            let names = templates.iter().filter(|t| t.group == group).map(|t| t.name.as_str());
+            let name = match named(group, name, names.collect()) {
                 Ok(name) => name,
                 Err(message) => return wrong(message),
             };
-            let key = (*setting).to_owned();
-            Some(if *group == "transport" {
-                Target::Transport { name, key }
-            } else {
-                Target::Workload { name, key }
-            })
+            Some(Target::Template { group, name, key: (*setting).to_owned() })
         }
         _ => wrong(format!(
             "`{key}` is nothing that can be varied; expected path.NAME.SETTING, path.NAME.forward.SETTING, \
-             transport.NAME.KEY or workload.NAME.KEY, with * for all names"
+             transport.NAME.KEY, workload.NAME.KEY or source.NAME.KEY, with * for all names"
         )),
     }
 }
@@ -249,8 +231,7 @@ fn check_value(
     value: &SweepValue,
     span: Range<usize>,
     paths: &[PathSpec],
-    transports: &[Template],
-    workloads: &[Template],
+    templates: &[&Template],
 ) {
     let base = paths.first().map(|path| path.base.clone()).unwrap_or_default();
     let result = match target {
@@ -269,8 +250,10 @@ fn check_value(
         Target::Path { setting: PathSetting::Schedule, .. } => {
             schedule_problem(&value.text, &base).map_err(|e| e.to_string())
         }
-        Target::Transport { name, key } => check_templates(transports, name, key, &value.value),
-        Target::Workload { name, key } => check_templates(workloads, name, key, &value.value),
+        Target::Template { group, name, key } => {
+            let of_group = templates.iter().filter(|t| t.group == *group && is(name, &t.name));
+            check_templates(of_group.copied(), name.is_none(), key, &value.value)
+        }
     };
     if let Err(why) = result {
         section.wrong(span, "values", why);
@@ -278,17 +261,17 @@ fn check_value(
 }
 
 /// A sweep of all templates must suit one at least.
-fn check_templates(
-    templates: &[Template],
-    name: &Option<String>,
+fn check_templates<'t>(
+    templates: impl Iterator<Item = &'t Template>,
+    is_for_all: bool,
     key: &str,
     value: &Value,
 ) -> Result<(), String> {
-    let results = templates.iter().filter(|t| is(name, &t.name)).map(|template| check(template, key, value));
+    let results = templates.map(|template| check(template, key, value));
     let mut first_error = Ok(());
     for result in results {
         match result {
-            Ok(()) if name.is_none() => return Ok(()),
+            Ok(()) if is_for_all => return Ok(()),
             Ok(()) => {}
             Err(why) => first_error = first_error.and(Err(why)),
         }

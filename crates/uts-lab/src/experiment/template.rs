@@ -1,18 +1,30 @@
-//! A transport or a workload as the file has it: settings that sweeps may change before they are
-//! read.
+//! A transport, a workload or a source as the file has it: settings that sweeps may change before
+//! they are read.
 
+use super::file::Topology;
 use super::problem::Sink;
 use super::reader::suggest;
+use crate::names::unknown;
 use serde_json::{Map, Value};
 use std::collections::HashMap;
 use std::ops::Range;
 use uts_end::TransportSpec;
+use uts_sim_world::{SimSource, SourceSpec};
 use uts_traffic::workload::Workload;
+
+/// Tables of transports.
+pub(super) const TRANSPORT: &str = "transport";
+/// Tables of workloads.
+pub(super) const WORKLOAD: &str = "workload";
+/// Tables of background traffic.
+pub(super) const SOURCE: &str = "source";
+/// All kinds of tables of which a template is made.
+pub(super) const GROUPS: [&str; 3] = [TRANSPORT, WORKLOAD, SOURCE];
 
 /// Settings under a name, with their places.
 #[derive(Clone, Debug)]
 pub struct Template {
-    /// `transport` or `workload`.
+    /// `transport`, `workload` or `source`.
     pub group: &'static str,
     /// Its name in the file.
     pub name: String,
@@ -21,6 +33,9 @@ pub struct Template {
     pub(super) span: Range<usize>,
     pub(super) spans: HashMap<String, Range<usize>>,
 }
+
+/// Where background traffic enters the network, and where it leaves it.
+const PLACES: [&str; 2] = ["from", "to"];
 
 /// What is wrong with a setting: its key, if that can be told, and why.
 pub(super) type Wrong = (Option<String>, String);
@@ -47,11 +62,54 @@ impl Template {
     /// As a workload.
     pub(super) fn workload(&self) -> Result<Workload, Wrong> {
         let workload: Workload = read(&self.settings)?;
-        workload.validate().map_err(|why| match why.split_once(": ") {
+        workload.validate().map_err(|why| self.keyed(why))?;
+        Ok(workload)
+    }
+
+    /// As background traffic, without where it enters and leaves.
+    pub(super) fn source(&self) -> Result<SourceSpec, Wrong> {
+        let mut settings = self.settings.clone();
+        settings.retain(|key, _| !PLACES.contains(&key.as_str()));
+        let spec: SourceSpec = read(&settings)?;
+        spec.validate().map_err(|why| self.keyed(why))?;
+        Ok(spec)
+    }
+
+    /// As background traffic over a topology: from its first node to its last if nothing is said.
+    pub(super) fn placed_source(&self, topology: &Topology) -> Result<SimSource, Wrong> {
+        let spec = self.source()?;
+        let nodes = topology.nodes();
+        let place = |key: &str, default: Option<&String>| match self.settings.get(key) {
+            None => Ok(default.cloned().unwrap_or_default()),
+            Some(value) => {
+                let name = value.as_str().unwrap_or_default();
+                let is_known = nodes.iter().any(|node| node == name);
+                let wrong = || match value.is_string() {
+                    true => unknown("node", name, nodes.iter().map(String::as_str)),
+                    false => format!("expected the name of a node, not {value}"),
+                };
+                if is_known { Ok(name.to_owned()) } else { Err((Some(key.to_owned()), wrong())) }
+            }
+        };
+        let [from, to] = [place(PLACES[0], nodes.first())?, place(PLACES[1], nodes.last())?];
+        if from == to {
+            return Err((Some(PLACES[1].to_owned()), format!("`{to}` is where its packets enter, too")));
+        }
+        Ok(SimSource { name: self.name.clone(), from, to, spec })
+    }
+
+    pub(super) fn check_source(&self, topology: &Topology, sink: &Sink) {
+        if let Err(wrong) = self.placed_source(topology) {
+            self.tell(sink, wrong);
+        }
+    }
+
+    /// Takes the key apart from what is wrong with it, if the table has it.
+    fn keyed(&self, why: String) -> Wrong {
+        match why.split_once(": ") {
             Some((key, why)) if self.settings.contains_key(key) => (Some(key.to_owned()), why.to_owned()),
             _ => (None, why),
-        })?;
-        Ok(workload)
+        }
     }
 
     pub(super) fn check_workload(&self, sink: &Sink) {

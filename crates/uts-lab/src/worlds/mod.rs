@@ -71,6 +71,15 @@ pub fn open(kind: WorldKind, ends: &ends::Programs) -> Result<Box<dyn World>, St
     }
 }
 
+/// The reason if a world in real time cannot carry a case for its background traffic.
+fn without_sources(case: &Case, world: &str) -> Option<String> {
+    let source = case.sources.first()?;
+    Some(format!(
+        "the {world} has no background traffic, which is for the world sim (source.{})",
+        source.name
+    ))
+}
+
 /// Mean and 99th percentile (nearest rank) of the time that packets were in a queue.
 fn sojourns(mut all_s: Vec<f64>) -> Vec<Figure> {
     all_s.sort_by(f64::total_cmp);

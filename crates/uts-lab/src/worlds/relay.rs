@@ -57,6 +57,9 @@ impl World for RelayWorld {
         if !crate::transports::is_over_udp(&flow.transport) {
             return Some(format!("{}: the relay carries only transports over UDP", flow.transport_name));
         }
+        if let Some(why) = super::without_sources(case, "relay") {
+            return Some(why);
+        }
         if case.record.pcap {
             return Some("the relay records no packets (record.pcap)".into());
         }

@@ -62,7 +62,8 @@ impl World for RouterWorld {
         if !case.hosts.costs.is_empty() {
             return Some("the router's hosts are this machine, and cost what it does (hosts.costs)".into());
         }
-        case.flows.iter().find_map(|flow| self.programs.refuse(flow))
+        super::without_sources(case, "router")
+            .or_else(|| case.flows.iter().find_map(|flow| self.programs.refuse(flow)))
     }
 
     fn run(&self, case: &Case, room: &Room<'_>) -> Result<Outcome, RunError> {

@@ -8,13 +8,16 @@ use crate::experiment::outcome::{Outcome, RunError};
 use anyhow::{Context, Result, anyhow};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 use uts_end::Role;
 use uts_engine::{TraceKind, TraceRow};
 use uts_path::{Applied, Direction, LinkConfig, Passage, PathConfig};
-use uts_record::run::LinkStats;
+use uts_record::run::{Figure, LinkStats};
 use uts_record::samples::Samples;
 use uts_sim::cost::Costs;
-use uts_sim_world::{self as simulator, Recorder, SimCase, SimError, SimFlow, SimLink, SimRecord};
+use uts_sim_world::{
+    self as simulator, Recorder, SimCase, SimError, SimFlow, SimLink, SimRecord, SimSource, SourceResult,
+};
 use uts_traffic::measure::Sample;
 
 /// Cases in virtual time, one for each core.
@@ -55,11 +58,27 @@ impl World for SimWorld {
         // Virtual time takes no processor of its hosts.
         outcome.cpu.clear();
         outcome.measures.extend(super::sojourns(taker.sojourns_s));
+        outcome.measures.extend(background(&result.sources, result.elapsed));
         let link = |(name, direction, stats)| LinkStats { link: format!("{name} {direction}"), stats };
         outcome.links = result.links.into_iter().map(link).collect();
         taker.samples.write(&room.dir.join("samples"))?;
         Ok(outcome)
     }
+}
+
+/// What all background traffic sent, and what arrived of it, in IP packets over the whole run.
+fn background(sources: &[SourceResult], elapsed: Duration) -> Vec<Figure> {
+    if sources.is_empty() || elapsed.is_zero() {
+        return Vec::new();
+    }
+    let figure = |name: &str, packets: fn(&SourceResult) -> u64| {
+        let bits = sources.iter().map(|source| 8 * source.packet_bytes * packets(source)).sum::<u64>();
+        Figure::new("", name, bits as f64 / elapsed.as_secs_f64(), "bit/s")
+    };
+    vec![
+        figure("background_sent", |source| source.sent),
+        figure("background_received", |source| source.received),
+    ]
 }
 
 fn translate(case: &Case, room: &Room<'_>) -> Result<SimCase> {
@@ -96,6 +115,7 @@ fn translate(case: &Case, room: &Room<'_>) -> Result<SimCase> {
         links,
         costs,
         flows: case.flows.iter().map(flow).collect(),
+        sources: case.sources.iter().map(|source| behind_access(case, source)).collect(),
         timeout: case.timeout,
         sample_every: case.sample_every,
         seed: case.seed,
@@ -112,7 +132,7 @@ fn translate(case: &Case, room: &Room<'_>) -> Result<SimCase> {
 fn add_access(links: &mut Vec<SimLink>, case: &Case, rate_bps: u64) {
     let access = LinkConfig { rate_bps: Some(rate_bps), ..LinkConfig::default() };
     for host in case.topology.hosts() {
-        let node = format!("{host}'s network");
+        let node = network_of(&host);
         for link in links.iter_mut() {
             for end in link.ends.iter_mut().filter(|end| **end == host) {
                 end.clone_from(&node);
@@ -121,6 +141,23 @@ fn add_access(links: &mut Vec<SimLink>, case: &Case, rate_bps: u64) {
         let path = PathConfig { forward: access.clone(), ..PathConfig::default() };
         links.push(SimLink { name: String::new(), ends: [host, node], path });
     }
+}
+
+/// Where hosts have links of their own, background traffic enters and leaves behind those.
+fn behind_access(case: &Case, source: &SimSource) -> SimSource {
+    let mut placed = source.clone();
+    if case.hosts.access_bps.is_some() {
+        let hosts = case.topology.hosts();
+        for node in [&mut placed.from, &mut placed.to].into_iter().filter(|node| hosts.contains(*node)) {
+            *node = network_of(node);
+        }
+    }
+    placed
+}
+
+/// The node that stands in the place of a host with a link of its own.
+fn network_of(host: &str) -> String {
+    format!("{host}'s network")
 }
 
 /// Hosts neither send nor take packets beyond their MTU. Raw UDP is fragmented, as kernels do.

@@ -1,12 +1,14 @@
 //! Costs as people write them, in the manner of a path:
-//! `copy_in=91us+1.229ms/kB rate=10mbit send_buffers=1 waiting=busy`.
+//! `copy_in=91us+1.229ms/kB rate=10mbit send_buffers=1 waiting=busy`. A mechanism is named with its
+//! function: `protection/aes-128-gcm=2us+15us/kB`. A second cost, after a comma, is that of
+//! receiving.
 
-use super::{Cost, Costs, Load, Waiting};
+use super::{Cost, Costs, Load, MechanismCost, Waiting, mechanisms};
 use core::str::FromStr;
 use core::time::Duration;
 
 const SETTINGS: &str = "copy_in, copy_out, receive, rate, send_buffers, receive_buffers, latency, waiting, send_queue, \
-     receive_queue and load";
+     receive_queue, load, and mechanisms, as protection/aes-128-gcm";
 
 /// The longest time that is read: an hour. Sums of costs therefore stay in range.
 const TIME_MAX: Duration = Duration::from_secs(3600);
@@ -61,6 +63,12 @@ impl Costs {
             "latency" => self.latency = time(value)?,
             "waiting" => self.waiting = waiting(value)?,
             "load" => self.load = value.split(',').map(load).collect::<Result<_, _>>()?,
+            _ if key.contains('/') => {
+                let (function, number) = mechanisms::read(key)?;
+                let (send, receive) = value.split_once(',').unwrap_or((value, value));
+                let (send, receive) = (cost(send)?, cost(receive)?);
+                self.mechanisms.push(MechanismCost { function, number, send, receive });
+            }
             _ => return Err(format!("unknown setting; there are {SETTINGS}")),
         }
         Ok(())
@@ -118,12 +126,13 @@ fn load(text: &str) -> Result<Load, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use uts_functions::{Function, library};
 
     #[test]
     fn costs_are_read() {
         let text = "copy_in=91us+1.229ms/kB copy_out=2ms receive=30ns/kB rate=10mbit send_buffers=1 \
                     receive_buffers=2 latency=85us waiting=interrupts:5us send_queue=16 receive_queue=50 \
-                    load=2s:5,4s:0.5";
+                    load=2s:5,4s:0.5 protection/aes-128-gcm=2us+15us/kB fec/xor=20us,5us+1us/kB";
         let (us, ms) = (Duration::from_micros, Duration::from_millis);
         let expected = Costs {
             copy_in: Cost { packet: us(91), kilobyte: us(1229) },
@@ -137,6 +146,19 @@ mod tests {
             send_queue: Some(16),
             receive_queue: Some(50),
             load: vec![Load { at: ms(2000), factor: 5.0 }, Load { at: ms(4000), factor: 0.5 }],
+            mechanisms: vec![
+                MechanismCost::both(
+                    Function::Protection,
+                    library::by_name(Function::Protection, "aes-128-gcm").expect("in the library").number,
+                    Cost { packet: us(2), kilobyte: us(15) },
+                ),
+                MechanismCost {
+                    function: Function::Fec,
+                    number: library::by_name(Function::Fec, "xor").expect("in the library").number,
+                    send: Cost::fixed(us(20)),
+                    receive: Cost { packet: us(5), kilobyte: us(1) },
+                },
+            ],
         };
         assert_eq!(text.parse(), Ok(expected));
         assert_eq!("".parse(), Ok(Costs::default()));
@@ -157,6 +179,15 @@ mod tests {
             ("load=2s", "expected TIME:FACTOR"),
             ("load=2s:0", "0 is not a factor from"),
             ("load=2s:2,1s:1", "load: must be in the order of time"),
+            (
+                "protection/aes-128-gmc=2us",
+                "protection/aes-128-gmc=2us: there is no mechanism `protection/aes-128-gmc`; did you mean \
+                 `protection/aes-128-gcm`?",
+            ),
+            ("detection/quantum=2us", "there is no mechanism `detection/quantum`; detection has none, "),
+            ("magic/wand=2us", "expected FUNCTION/MECHANISM, of "),
+            ("fec/xor=2us,", "fec/xor=2us,: "),
+            ("fec/xor=2us fec/xor=3us", "fec: a mechanism has one cost, and is here twice"),
         ] {
             let error = text.parse::<Costs>().expect_err(text).to_string();
             assert!(error.contains(expected), "{text}: {error}");

@@ -1,8 +1,11 @@
 //! Nodes whose work takes time, as part of a network.
 
 use super::{AppId, Application, Network};
-use crate::cost::{CostError, Costs, HostCounters, Machine, Output, Work};
+use crate::cost::{CostError, Costs, HostCounters, Machine, MechanismCost, Output, Work};
+use crate::packet::Packet;
 use crate::topology::Node;
+use core::time::Duration;
+use uts_engine::Direction;
 
 impl<A: Application> Network<A> {
     /// Gives a node's work costs, from now on; see [`crate::cost`]. What waited in a node with
@@ -56,10 +59,31 @@ impl<A: Application> Network<A> {
         has_room
     }
 
+    /// Gives a packet that an application has just sent to a node with costs.
+    pub(super) fn hand_to_machine(&mut self, node: Node, id: AppId, packet: Packet) {
+        let app = &self.apps[id.index()].app;
+        let Some(machine) = self.machines.get_mut(node.index()).and_then(Option::as_deref_mut) else {
+            return;
+        };
+        let added = match machine.mechanisms() {
+            [] => Duration::ZERO,
+            costs => app.mechanism_work(costs, Direction::Out, &packet),
+        };
+        machine.send(packet, added);
+        self.work(node);
+    }
+
     /// Has a node with costs do what is due.
     pub(super) fn work(&mut self, node: Node) {
         let now = self.now;
-        while let Some(output) = self.machine(node).and_then(|machine| machine.poll(now)) {
+        loop {
+            let (apps, by_address) = (&self.apps, &self.by_address);
+            let added = |costs: &[MechanismCost], packet: &Packet| match by_address.get(&packet.to) {
+                Some(id) => apps[id.index()].app.mechanism_work(costs, Direction::In, packet),
+                None => Duration::ZERO,
+            };
+            let machine = self.machines.get_mut(node.index()).and_then(Option::as_deref_mut);
+            let Some(output) = machine.and_then(|machine| machine.poll(now, &added)) else { break };
             match output {
                 Output::Sent(packet) => self.forward(node, packet),
                 Output::Received(packet) => self.hand_over(packet),

@@ -4,7 +4,7 @@ use super::super::path::{PathSpec, link_problem, schedule_problem};
 use super::super::problem::Sink;
 use super::super::reader::{Node, Section, suggest, to_json};
 use super::super::sweep::{self, Sweep};
-use super::super::template::Template;
+use super::super::template::{SOURCE, TRANSPORT, Template, WORKLOAD};
 use super::{
     ALL_HOSTS, Experiment, Hosts, MTU, Mixture, MixtureFlow, PAIRS_MAX, REPETITIONS_MAX, Record,
     SAMPLE_EVERY, SEED_MAX, TIMEOUT, Topology, WorldKind,
@@ -19,7 +19,7 @@ use uts_path::LinkConfig;
 use uts_sim::cost::Costs;
 use uts_units::text;
 
-const KEYS: [&str; 17] = [
+const KEYS: [&str; 18] = [
     "hosts",
     "title",
     "question",
@@ -33,6 +33,7 @@ const KEYS: [&str; 17] = [
     "path",
     "workload",
     "transport",
+    "source",
     "mixture",
     "sweep",
     "record",
@@ -54,16 +55,23 @@ pub(super) fn read(
     let paths = read_paths(&file, text, base);
     let path_names: Vec<&str> = paths.iter().map(|path| path.name.as_str()).collect();
     let topology = read_topology(&file, &path_names);
-    let workloads = read_templates(&file, "workload");
-    let transports = read_templates(&file, "transport");
+    let workloads = read_templates(&file, WORKLOAD);
+    let transports = read_templates(&file, TRANSPORT);
     for workload in &workloads {
         workload.check_workload(sink);
     }
     for transport in &transports {
         transport.check_transport(sink);
     }
+    let sources = read_templates(&file, SOURCE);
+    for source in &sources {
+        source.check_source(&topology, sink);
+    }
     let mixtures = read_mixtures(&file, &topology, &transports, &workloads);
-    let sweeps = sweep::read(&file, &paths, &transports, &workloads);
+    let sweeps = {
+        let templates: Vec<&Template> = transports.iter().chain(&workloads).chain(&sources).collect();
+        sweep::read(&file, &paths, &templates)
+    };
     let title = file.string("title", "a text").map(|(title, _)| title.to_owned());
     let experiment = Experiment {
         text: text.to_owned(),
@@ -82,6 +90,7 @@ pub(super) fn read(
         paths,
         transports,
         workloads,
+        sources,
         mixtures,
         sweeps,
     };
