@@ -153,6 +153,8 @@ impl Connection {
             }
             Frame::NewId(new) => self.on_new_id(new),
             Frame::RetireId(retired) => self.on_retire_id(*retired),
+            Frame::Expedited(expedited) => self.ways.on_expedited(expedited),
+            Frame::ExpeditedAck(ack) => self.ways.on_expedited_ack(*ack),
             Frame::Order(order) => self.ways.on_order(index, order),
             Frame::Feedback(feedback) => self.ways.on_feedback(now, feedback),
             // A poll was noticed when the packet was read; redundancy is taken in behind all other

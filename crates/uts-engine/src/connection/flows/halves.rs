@@ -1,5 +1,6 @@
 //! The halves of a flow: what one end sends in it, and what it receives.
 
+use crate::connection::flows::expedited;
 use crate::connection::flows::interface::{After, MessageOptions};
 use crate::connection::flows::order::Turn;
 use crate::connection::life::deadlines::earlier;
@@ -68,6 +69,8 @@ pub(crate) struct Rare {
     pub keys: Keys,
     /// Where messages begin that may come damaged, and how many of their bytes may not.
     pub coverage: BTreeMap<u64, u32>,
+    /// Its expedited messages.
+    pub expedited: expedited::Sent,
 }
 
 impl SendHalf {
@@ -197,6 +200,8 @@ pub(crate) struct ReceiveHalf {
     pub lines: Option<Box<Lines>>,
     /// What asks for missing data, if anything does.
     pub asking: Option<Box<Asking>>,
+    /// The expedited messages that came, if any did.
+    pub expedited: Option<Box<expedited::Arrived>>,
     pub reset: Option<u64>,
     pub stop: Option<u64>,
     /// The application has seen its end (or its reset, or wants no more).

@@ -4,7 +4,7 @@
 //! before) -> `take_in` (acknowledgement) -> `handle_frames` -> `repair` (what redundancy brings
 //! back goes through `handle_frames` as well).
 
-use crate::connection::flows::FlowViolation;
+use crate::connection::flows::violation;
 use crate::connection::parts::{Signal, Topic};
 use crate::connection::receive::contents::{Contents, Frames, Seen};
 use crate::connection::receive::inbound::{Dropped, Unsealed};
@@ -558,8 +558,4 @@ impl Ways {
 /// Whether what is lost of data under this stack is sent again.
 fn repeats(stack: &ReceiveStack) -> bool {
     stack.layout.repeats
-}
-
-fn violation(violation: FlowViolation) -> CloseReason {
-    CloseReason::Protocol(violation.to_string())
 }
