@@ -276,10 +276,12 @@ impl Connection {
     }
 
     /// The epoch under which the next packet is built: redundancy must leave under its own, data
-    /// under its group's.
-    pub(super) fn choose_stack(&self) -> Option<usize> {
+    /// under its group's. A peer may no longer read an epoch of which redundancy still waits: what
+    /// is to bring an answer, and reports, leave under one in use.
+    pub(super) fn choose_stack(&self, reason: Reason) -> Option<usize> {
         let (outbound, flows) = (self.ways.outbound.as_ref()?, &self.ways.flows);
-        outbound.stacks.iter().position(has_repair).or_else(|| {
+        let redundant = outbound.stacks.iter().position(has_repair).filter(|_| reason == Reason::Admitted);
+        redundant.or_else(|| {
             let next = flows.next_to_send(None).and_then(|id| flows.get(id));
             outbound.stack_index(next.map_or(0, |flow| flow.send.group))
         })
