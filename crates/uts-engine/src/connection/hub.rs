@@ -73,6 +73,9 @@ impl Connection {
             return;
         }
         self.on_authentic(now);
+        if self.ways.refuses(now, index, &contents) {
+            return;
+        }
         let Some((epoch, is_recovered)) =
             self.ways.on_arrival(now, ecn, (index, number), (contents.seen(), payload.len() as u64))
         else {

@@ -10,6 +10,7 @@ use crate::synthesis::ReceiveStack;
 use core::ops::Range;
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
+use uts_functions::acknowledgement::Acknowledgement as _;
 use uts_functions::flow::{self, Grant, Sending};
 use uts_functions::presentation::Lines;
 use uts_functions::rate::{self, Meter, RateControl as _, Verdict};
@@ -243,7 +244,9 @@ impl ReceiveHalf {
         let is_ours = self.is_placed && self.group == stack.group && self.reset.is_none() && !self.is_done;
         // Who asks for what is missing sees each arrival while something is.
         let is_followed = self.asking.is_some() && self.data.gaps() > 0;
-        is_ours && !is_followed && (self.is_free() || stack.flow.info().facts.grants)
+        // So do reports that wait until it is not.
+        let is_held = stack.acknowledgement.is_cumulative() && self.data.has_gap();
+        is_ours && !is_followed && !is_held && (self.is_free() || stack.flow.info().facts.grants)
     }
 
     /// Data has come under a stack: what asks for missing data is what the newest of them says.

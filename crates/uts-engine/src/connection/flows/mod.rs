@@ -322,6 +322,14 @@ impl Flows {
         })
     }
 
+    /// Whether data of a flow below a position is still to come; of a flow that is not known yet
+    /// all is.
+    pub fn lacks_below(&self, id: u32, position: u64) -> bool {
+        let is_gone = self.gone[(id & 1) as usize].contains(u64::from(id / 2));
+        let is_known = self.table.contains_key(&id) || is_gone;
+        if is_known { !self.has_all_below(id, position) } else { position > 0 }
+    }
+
     /// Whether a flow is in the order of sending.
     pub fn has_turn(&self, id: u32) -> bool {
         self.table.get(&id).is_some_and(|flow| flow.send.turn.is_on())
